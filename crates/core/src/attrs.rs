@@ -1,0 +1,153 @@
+//! Monitoring attributes: intervals, bounds, method; defaults and validation of the reference.
+
+/// How accesses are sampled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Method {
+    /// DAMON's: a new random page per region and sample interval, made old, then looked at.
+    Resample,
+    /// A few watched pages per region, armed once and then only looked at; see `monitor::first_touch`.
+    #[default]
+    FirstTouch,
+}
+
+/// Goal of the intervals auto-tuning (`struct damon_intervals_goal`, Linux 6.15).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct IntervalsGoal {
+    /// Wanted share of positive samples, in basis points.
+    pub access_bp: u64,
+    /// Tune every so many aggregations; 0 switches the tuning off.
+    pub aggrs: u64,
+    /// Lower bound of the sample interval, in µs.
+    pub min_sample_us: u64,
+    /// Upper bound of the sample interval, in µs.
+    pub max_sample_us: u64,
+}
+
+/// Monitoring attributes (`struct damon_attrs`, Linux 7.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attrs {
+    /// Sample interval, in µs. 0 counts as 1 where it divides.
+    pub sample_us: u64,
+    /// Aggregation interval, in µs.
+    pub aggr_us: u64,
+    /// Interval between looks at the targets' mappings, in µs.
+    pub update_us: u64,
+    /// Least wanted number of regions, over all targets. At least 3.
+    pub min_nr_regions: u64,
+    /// Largest wanted number of regions, over all targets. Best effort, as in the kernel.
+    pub max_nr_regions: u64,
+    /// Auto-tuning of the intervals.
+    pub intervals_goal: IntervalsGoal,
+    /// Samples per aggregation; 0 lets it be computed when the attributes are set.
+    pub aggr_samples: u64,
+    /// Smallest region, in bytes. A power of two.
+    pub min_region_sz: u64,
+    /// Sampling method.
+    pub method: Method,
+    /// Reproduce the kernel's defects (DAMON-REFERENCE §9), for parity tests.
+    pub strict: bool,
+    /// `first_touch` only: most accessed bits to clear per second.
+    pub clears_per_sec: u32,
+}
+
+impl Default for Attrs {
+    /// 5 ms, 100 ms, 1 s; 10 to 1000 regions; `first_touch`; not strict.
+    ///
+    /// The update interval of the kernel's `struct damon_attrs` is 60 s; user space reads mappings for
+    /// a few microseconds, and a user expects a new mapping to show up, so it is 1 s here.
+    /// [`Attrs::reference`] has the kernel's.
+    fn default() -> Self {
+        Self {
+            sample_us: 5_000,
+            aggr_us: 100_000,
+            update_us: 1_000_000,
+            min_nr_regions: 10,
+            max_nr_regions: 1000,
+            intervals_goal: IntervalsGoal::default(),
+            aggr_samples: 0,
+            min_region_sz: 4096,
+            method: Method::default(),
+            strict: false,
+            clears_per_sec: 200,
+        }
+    }
+}
+
+impl Attrs {
+    /// The kernel's own defaults: as [`Attrs::default`], but `resample`, strict, and an update
+    /// interval of 60 s.
+    #[must_use]
+    pub fn reference() -> Self {
+        Self { update_us: 60_000_000, method: Method::Resample, strict: true, ..Self::default() }
+    }
+
+    /// The largest possible `nr_accesses`: samples per aggregation, at least 1
+    /// (`damon_max_nr_accesses()`).
+    #[must_use]
+    pub fn max_nr_accesses(&self) -> u32 {
+        let n = self.aggr_us / self.sample_us.max(1);
+        u32::try_from(n).unwrap_or(u32::MAX).max(1)
+    }
+
+    /// Checks the attributes, in the kernel's order (`damon_set_attrs()`).
+    ///
+    /// # Errors
+    ///
+    /// The first rule that does not hold.
+    pub fn validate(&self) -> Result<(), AttrsError> {
+        let goal = &self.intervals_goal;
+        if goal.aggrs != 0 {
+            if goal.min_sample_us > goal.max_sample_us {
+                return Err(AttrsError::GoalBounds);
+            }
+            if self.sample_us < goal.min_sample_us || goal.max_sample_us < self.sample_us {
+                return Err(AttrsError::GoalSample);
+            }
+        }
+        if self.min_nr_regions < 3 {
+            return Err(AttrsError::MinNrRegions);
+        }
+        if self.min_nr_regions > self.max_nr_regions {
+            return Err(AttrsError::NrRegions);
+        }
+        if self.sample_us > self.aggr_us {
+            return Err(AttrsError::Intervals);
+        }
+        if !self.min_region_sz.is_power_of_two() {
+            return Err(AttrsError::MinRegionSize);
+        }
+        Ok(())
+    }
+}
+
+/// Why attributes were refused; nothing was changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AttrsError {
+    /// The intervals goal's smallest sample interval is larger than its largest.
+    GoalBounds,
+    /// The sample interval is outside the intervals goal's bounds.
+    GoalSample,
+    /// Fewer than 3 regions: the three areas of an address space would not fit.
+    MinNrRegions,
+    /// The least number of regions is larger than the largest.
+    NrRegions,
+    /// The sample interval is longer than the aggregation interval.
+    Intervals,
+    /// The smallest region size is not a power of two.
+    MinRegionSize,
+}
+
+impl core::fmt::Display for AttrsError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::GoalBounds => "intervals goal: min sample interval is larger than max",
+            Self::GoalSample => "intervals goal: the sample interval is outside its bounds",
+            Self::MinNrRegions => "fewer than 3 regions asked for; 3 is the least",
+            Self::NrRegions => "min number of regions is larger than max",
+            Self::Intervals => "the sample interval is longer than the aggregation interval",
+            Self::MinRegionSize => "the smallest region size is not a power of two",
+        })
+    }
+}
+
+impl core::error::Error for AttrsError {}

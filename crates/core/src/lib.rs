@@ -1,0 +1,26 @@
+//! Isotherm's core: contexts, targets, regions, and the two ways to sample them.
+//!
+//! Facts in, wishes out. The core knows no pid, path, errno, thread or clock and draws no unseeded
+//! randomness: time, access results and address ranges are inputs ([`Context::poll`] says what it
+//! wants next), so that the same lines run under a virtual clock in `isotherm-sim` and over a real
+//! process in `isotherm-linux`. The crate is `no_std` and forbids unsafe code; CI builds it for a
+//! target without an operating system.
+//!
+//! Names and rounding are DAMON's (Linux 7.2, `mm/damon/core.c`); where the default differs from
+//! the kernel, [`Attrs::strict`](attrs::Attrs::strict) brings the kernel's behaviour back.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod addr;
+pub mod attrs;
+pub mod ops;
+pub mod snapshot;
+pub mod time;
+
+pub use addr::AddrRange;
+pub use attrs::{Attrs, AttrsError, Method};
+pub use ops::{Check, Operations, PageState, TargetId};
+pub use snapshot::{Cost, RegionInfo, Snapshot, TargetInfo};
+pub use time::Time;

@@ -1,0 +1,88 @@
+//! The seam between the core and whatever can look at memory: the operations set.
+//!
+//! A set answers two questions about single pages, in batches: *make it old* ([`Operations::prepare`])
+//! and *was it touched since* ([`Operations::check`]). It keeps no policy: which pages, when, and how
+//! often is the core's business, so every set is scored on the same decisions.
+
+use alloc::vec::Vec;
+
+use crate::addr::AddrRange;
+
+/// A target's name inside one context. The driver gives them out and never uses one twice, so that a
+/// reused pid can never be taken for its predecessor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct TargetId(pub u32);
+
+/// What an operations set found out about one page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PageState {
+    /// Not answered: the set could not look (a failing check). Counts as no evidence.
+    #[default]
+    Unknown,
+    /// No page is mapped there. Counts as not accessed.
+    Absent,
+    /// Mapped, and not touched since it was last made old.
+    Old,
+    /// Mapped and touched. From `prepare`: touched, and still young (nothing was cleared).
+    Young,
+    /// From `prepare` only: it was young and is old now. This is what costs.
+    Cleared,
+    /// Touched, but this set cannot make it old (shared, locked): no evidence from here.
+    Unresolved,
+}
+
+/// One page that the core wants looked at or made old.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Check {
+    /// Whose page.
+    pub target: TargetId,
+    /// Any address inside the page.
+    pub addr: u64,
+    /// In: how the caller last saw it. Out: what was found.
+    pub state: PageState,
+    /// Out: log2 of the size in bytes of the page-table leaf that maps it: 12, 21 or 30.
+    pub leaf_shift: u8,
+    /// The core's own bookkeeping; a set leaves it alone.
+    pub tag: u32,
+}
+
+impl Check {
+    /// A question about the page at `addr` of `target`.
+    #[must_use]
+    pub const fn new(target: TargetId, addr: u64, tag: u32) -> Self {
+        Self { target, addr, state: PageState::Unknown, leaf_shift: 12, tag }
+    }
+}
+
+/// What a target's address space looks like now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UpdateError {
+    /// The target is gone for good.
+    Gone,
+    /// It is there but could not be read this time, or maps nothing yet; ask again later.
+    NotNow,
+}
+
+/// An operations set: the only thing that touches the memory (or the simulation) that is watched.
+///
+/// Errors never stop a batch: a page that could not be looked at stays [`PageState::Unknown`].
+pub trait Operations {
+    /// Makes every page of the batch old, and says in `state` how it was found: [`PageState::Old`]
+    /// (nothing was done), [`PageState::Cleared`], [`PageState::Absent`] or [`PageState::Unresolved`].
+    fn prepare(&mut self, batch: &mut [Check]);
+
+    /// Looks at every page of the batch and changes nothing: [`PageState::Old`],
+    /// [`PageState::Young`], [`PageState::Absent`] or [`PageState::Unresolved`].
+    fn check(&mut self, batch: &mut [Check]);
+
+    /// Writes the target's mappings (sorted, not overlapping, page-aligned) into `maps`, which
+    /// comes empty. The core decides which gaps to leave out.
+    ///
+    /// # Errors
+    ///
+    /// See [`UpdateError`]; `maps` is ignored then.
+    fn update(&mut self, target: TargetId, maps: &mut Vec<AddrRange>) -> Result<(), UpdateError>;
+
+    /// Whether the target still exists.
+    fn target_valid(&mut self, target: TargetId) -> bool;
+}

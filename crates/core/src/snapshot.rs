@@ -1,0 +1,75 @@
+//! The one value that everything shares: what a context knows at the end of an aggregation window.
+
+use alloc::vec::Vec;
+
+use crate::addr::AddrRange;
+use crate::ops::TargetId;
+use crate::time::Time;
+
+/// One region of a snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct RegionInfo {
+    /// Where, in bytes of the target's address space.
+    pub range: AddrRange,
+    /// Estimated number of sample intervals of the window in which a page of this region was
+    /// touched: 0 to [`Snapshot::max_nr_accesses`].
+    pub nr_accesses: u32,
+    /// For how many windows the region has looked like this.
+    pub age: u32,
+    /// Lower end of the 90 % interval of the region's mean rate, in `nr_accesses`.
+    pub lo: f32,
+    /// Upper end of that interval.
+    pub hi: f32,
+    /// Whether the set could look at this region. If not, the numbers say nothing (`lo` is 0 and
+    /// `hi` the maximum).
+    pub resolved: bool,
+}
+
+/// One target of a snapshot.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct TargetInfo {
+    /// Who.
+    pub id: TargetId,
+    /// Its regions: sorted, not overlapping, not empty; gaps are possible.
+    pub regions: Vec<RegionInfo>,
+}
+
+/// What a window of monitoring cost, filled by the context (counts) and the driver (time).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Cost {
+    /// Pages looked at.
+    pub checks: u64,
+    /// Accessed bits cleared.
+    pub clears: u64,
+    /// CPU time that the monitor's process used, in ns.
+    pub cpu_ns: u64,
+}
+
+/// What a context knows at the end of one aggregation window.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Snapshot {
+    /// Counts up by one per window, from 0. A gap means that windows were lost.
+    pub seq: u64,
+    /// When the window began.
+    pub start: Time,
+    /// When the window ended: the last look was before this.
+    pub end: Time,
+    /// Length of one sample interval, in microseconds.
+    pub sample_us: u64,
+    /// Length of the aggregation window by the attributes, in microseconds.
+    pub aggr_us: u64,
+    /// The largest possible `nr_accesses`.
+    pub max_nr_accesses: u32,
+    /// What the window cost.
+    pub cost: Cost,
+    /// The targets, in the order in which they were added.
+    pub targets: Vec<TargetInfo>,
+}
+
+impl Snapshot {
+    /// Number of regions of all targets.
+    #[must_use]
+    pub fn nr_regions(&self) -> usize {
+        self.targets.iter().map(|t| t.regions.len()).sum()
+    }
+}

@@ -14,13 +14,26 @@
 extern crate alloc;
 
 pub mod addr;
+pub mod areas;
 pub mod attrs;
+pub mod driver;
+pub mod interval;
+pub mod math;
+pub mod monitor;
 pub mod ops;
+pub mod region;
+pub mod rng;
 pub mod snapshot;
+pub mod target;
 pub mod time;
 
 pub use addr::AddrRange;
 pub use attrs::{Attrs, AttrsError, Method};
+pub use driver::{Clock, Driver, Event};
+pub use monitor::{Context, Wish};
 pub use ops::{Check, Operations, PageState, TargetId};
+pub use region::Region;
+pub use rng::Rng;
 pub use snapshot::{Cost, RegionInfo, Snapshot, TargetInfo};
+pub use target::Target;
 pub use time::Time;

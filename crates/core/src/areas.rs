@@ -1,0 +1,77 @@
+//! Which parts of an address space to watch: the mappings without their largest gaps.
+//!
+//! The kernel leaves out the two largest gaps, which are nearly always those between heap, mmap area
+//! and stack (`__damon_va_three_regions()`): three areas. The default here leaves out more gaps,
+//! because a gap holds no page, yet a region over it dilutes every estimate and hides the edge of
+//! what is mapped; [`Areas::THREE`] is the kernel's rule.
+
+use alloc::vec::Vec;
+
+use crate::addr::{AddrRange, round_up};
+
+/// How many areas to cut an address space into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Areas {
+    /// Number of gaps to leave out, at most.
+    pub max_gaps: usize,
+    /// Gaps smaller than this many bytes stay inside an area.
+    pub min_gap: u64,
+    /// Whether finding fewer than `max_gaps` gaps is an error, as it is in the kernel.
+    pub exact: bool,
+}
+
+impl Areas {
+    /// The kernel's three areas.
+    pub const THREE: Self = Self { max_gaps: 2, min_gap: 1, exact: true };
+
+    /// The default for at most `max_nr_regions` regions: every gap from 64 KiB on may be left out, as
+    /// long as the areas alone take no more than an eighth of the regions.
+    #[must_use]
+    pub fn for_regions(max_nr_regions: u64) -> Self {
+        let max_gaps = usize::try_from(max_nr_regions / 8).unwrap_or(usize::MAX).clamp(2, 128);
+        Self { max_gaps, min_gap: 64 << 10, exact: false }
+    }
+
+    /// Writes the areas of the mappings `maps` (sorted) into `areas`, replacing what was there;
+    /// their ends are rounded up to `min_region_sz`. Of two gaps of one size the lower one counts as
+    /// larger.
+    ///
+    /// Returns whether there are any: no if nothing is mapped, or, with `exact`, if there are too few
+    /// gaps; `areas` is empty then.
+    pub fn find(self, maps: &[AddrRange], min_region_sz: u64, areas: &mut Vec<AddrRange>) -> bool {
+        areas.clear();
+        let (Some(first), Some(last)) = (maps.first(), maps.last()) else { return false };
+        for pair in maps.windows(2) {
+            let gap = AddrRange::new(pair[0].end, pair[1].start);
+            if gap.len() < self.min_gap.max(1) {
+                continue;
+            }
+            // Kept sorted by size, largest first; a tie goes behind.
+            let at = areas.iter().position(|g| g.len() < gap.len()).unwrap_or(areas.len());
+            if at < self.max_gaps {
+                areas.truncate(self.max_gaps - 1);
+                areas.insert(at, gap);
+            }
+        }
+        if self.exact && areas.len() < self.max_gaps {
+            areas.clear();
+            return false;
+        }
+        areas.sort_unstable();
+        // Turn the gaps into what lies between them, in place.
+        let mut start = first.start;
+        for area in areas.iter_mut() {
+            let gap = *area;
+            *area = rounded(start, gap.start, min_region_sz);
+            start = gap.end;
+        }
+        areas.push(rounded(start, last.end, min_region_sz));
+        areas.retain(|area| !area.is_empty());
+        !areas.is_empty()
+    }
+}
+
+/// An area with both bounds rounded up, as the kernel does; a no-op for page-aligned mappings.
+const fn rounded(start: u64, end: u64, min_region_sz: u64) -> AddrRange {
+    AddrRange::new(round_up(start, min_region_sz), round_up(end, min_region_sz))
+}

@@ -1,0 +1,84 @@
+//! The loop that joins a context, an operations set and a clock: the same lines over a simulated world
+//! and over a real process.
+
+use alloc::vec::Vec;
+
+use crate::addr::AddrRange;
+use crate::monitor::{Context, Wish};
+use crate::ops::{Operations, TargetId};
+use crate::time::Time;
+
+/// A clock to run by.
+pub trait Clock {
+    /// The time now.
+    fn now(&mut self) -> Time;
+
+    /// Sleeps until `deadline`; returns at once if that has passed. Returns whether the sleep was cut
+    /// short because somebody wants the driver's caller to look up.
+    fn sleep_until(&mut self, deadline: Time) -> bool;
+}
+
+/// Why [`Driver::run`] returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// A window is over: see [`Context::snapshot`].
+    Snapshot,
+    /// The clock's sleep was cut short. Running on loses nothing.
+    Interrupted,
+    /// There is no target left.
+    Stopped,
+}
+
+/// A context with what it needs to run.
+#[derive(Debug)]
+pub struct Driver<O, C> {
+    /// The context.
+    pub context: Context,
+    /// The operations set.
+    pub ops: O,
+    /// The clock.
+    pub clock: C,
+    ids: Vec<TargetId>,
+    maps: Vec<AddrRange>,
+}
+
+impl<O: Operations, C: Clock> Driver<O, C> {
+    /// Joins the three.
+    pub const fn new(context: Context, ops: O, clock: C) -> Self {
+        Self { context, ops, clock, ids: Vec::new(), maps: Vec::new() }
+    }
+
+    /// Runs until something is there for the caller.
+    pub fn run(&mut self) -> Event {
+        loop {
+            let now = self.clock.now();
+            match self.context.poll(now) {
+                Wish::Update => self.update(),
+                Wish::Prepare => self.ops.prepare(self.context.batch_mut()),
+                Wish::Check => self.ops.check(self.context.batch_mut()),
+                Wish::Snapshot => return Event::Snapshot,
+                Wish::Stop => return Event::Stopped,
+                Wish::Sleep(until) => {
+                    if self.clock.sleep_until(until) {
+                        return Event::Interrupted;
+                    }
+                }
+            }
+        }
+    }
+
+    fn update(&mut self) {
+        self.ids.clear();
+        self.ids.extend(self.context.targets().iter().map(|t| t.id));
+        for id in &self.ids {
+            self.maps.clear();
+            match self.ops.update(*id, &mut self.maps) {
+                Ok(()) => {
+                    self.context.update_target(*id, &self.maps);
+                }
+                Err(crate::ops::UpdateError::Gone) => self.context.remove_target(*id),
+                Err(crate::ops::UpdateError::NotNow) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Integer arithmetic as the reference does it: truncating, in the type that it uses.
+
+use crate::addr::AddrRange;
+
+/// `floor(x * n / d)` that overflows later than the plain product (the kernel's `mult_frac()`).
+///
+/// # Panics
+///
+/// If `d` is 0.
+#[must_use]
+pub const fn mult_frac(x: u64, n: u64, d: u64) -> u64 {
+    (x / d).wrapping_mul(n).wrapping_add((x % d).wrapping_mul(n) / d)
+}
+
+/// One step of the pseudo moving sum (`damon_moving_sum()`): the previous window's total is taken
+/// as evenly spread over `len` samples; one share leaves, `new` comes in.
+#[must_use]
+pub const fn moving_sum(sum: u32, last_total: u32, len: u32, new: u32) -> u32 {
+    sum.wrapping_sub(last_total / len).wrapping_add(new)
+}
+
+/// Mean of `a` and `b`, weighted by two sizes, truncated.
+#[must_use]
+pub fn weighted(a: u32, sz_a: u64, b: u32, sz_b: u64) -> u32 {
+    let sum = u128::from(a) * u128::from(sz_a) + u128::from(b) * u128::from(sz_b);
+    let mean = sum / u128::from(sz_a + sz_b).max(1);
+    u32::try_from(mean).unwrap_or(u32::MAX)
+}
+
+/// The part `k / n` of a range's length, rounded down to a multiple of the power of two `m`.
+#[must_use]
+pub const fn part(range: &AddrRange, k: u64, n: u64, m: u64) -> u64 {
+    crate::addr::round_down(range.len() * k / n, m)
+}

@@ -1,0 +1,238 @@
+//! The plan of a window: which pages to arm, within the budget of clears.
+//!
+//! The budget is a bucket: it fills by [`Attrs::clears_per_sec`] and holds one second's worth, so
+//! that a change can be met at once after a quiet time. A page that turns out to be old or absent when
+//! it is armed costs nothing.
+//!
+//! Who goes first: pages of regions of which nothing is known yet; touched pages of a region that
+//! changed; new pages; touched pages, the longest unseen first, one per region; and with what is left,
+//! pages drawn anew, so that no pattern can hide between those that are watched.
+
+use alloc::vec::Vec;
+
+use super::slot::{Slot, State};
+use super::watch::{MAX_EVEN, Watch};
+use crate::addr::{AddrRange, PAGE_SIZE, round_down};
+use crate::attrs::Attrs;
+use crate::region::Region;
+use crate::rng::Rng;
+use crate::target::Target;
+
+/// Most pages to watch in all, beyond which regions get fewer each.
+const MAX_WATCHED: usize = 4096;
+
+/// Arming order; the lower first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Urgency {
+    Unknown,
+    Changed,
+    Fresh,
+    Touched,
+    Redraw,
+}
+
+/// One page that wants to be armed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Candidate {
+    urgency: Urgency,
+    /// Within one urgency the smaller goes first: when the page was last seen, or a random number.
+    order: u64,
+    target: u32,
+    region: u32,
+    slot: u32,
+    /// Replace the page by one drawn anew.
+    redraw: bool,
+}
+
+/// The budget, and room for planning.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    /// Clears left.
+    tokens: f32,
+    candidates: Vec<Candidate>,
+}
+
+impl Plan {
+    /// Starts with a full bucket: at first everything is unknown.
+    pub(crate) fn fill_budget(&mut self, attrs: &Attrs) {
+        self.tokens = per_second(attrs);
+    }
+
+    /// A window has passed.
+    pub(crate) fn earn(&mut self, attrs: &Attrs) {
+        let per_window = per_second(attrs) * seconds(attrs.aggr_us);
+        self.tokens = (self.tokens + per_window).min(per_second(attrs).max(per_window));
+    }
+
+    /// Clears were done.
+    pub(crate) fn spend(&mut self, nr_clears: u64) {
+        self.tokens -= f32::from(u16::try_from(nr_clears).unwrap_or(u16::MAX));
+    }
+
+    /// Whether there is budget for one more clear at once.
+    pub(crate) fn may_arm_now(&self) -> bool {
+        self.tokens >= 1.0
+    }
+
+    /// Plans the window that begins at sample `passed`.
+    pub(crate) fn make(
+        &mut self,
+        targets: &mut [Target],
+        attrs: &Attrs,
+        passed: u64,
+        rng: &mut Rng,
+    ) {
+        let nr_regions: usize = targets.iter().map(|t| t.regions.len()).sum();
+        let nr_even = (MAX_WATCHED / nr_regions.max(1)).clamp(2, MAX_EVEN);
+        self.candidates.clear();
+        for (t, target) in (0_u32..).zip(targets.iter_mut()) {
+            place_edges(&mut target.regions, attrs, rng);
+            for (r, region) in (0_u32..).zip(target.regions.iter_mut()) {
+                draw_missing(region, nr_even, rng);
+                self.add_candidates(&region.watch, t, r, passed, rng);
+            }
+        }
+        self.candidates.sort_unstable();
+        let window = u64::from(attrs.max_nr_accesses());
+        let mut left = self.tokens;
+        for candidate in &self.candidates {
+            if left < 1.0 {
+                break;
+            }
+            left -= 1.0;
+            let region = &mut targets[candidate.target as usize].regions[candidate.region as usize];
+            // Spread over the window, so that nothing the target does in step with it is missed.
+            let spread = match candidate.urgency {
+                Urgency::Unknown | Urgency::Changed => window.min(2),
+                Urgency::Fresh => (window / 2).max(1),
+                Urgency::Touched | Urgency::Redraw => window,
+            };
+            let arm_at = passed + rng.range(0, spread);
+            let i = candidate.slot as usize;
+            if candidate.redraw {
+                let addr = rng.range(region.range.start, region.range.end);
+                region.watch.replace(i, Slot::fresh(addr, false));
+            }
+            region.watch.slots_mut()[i].arm_at = arm_at;
+            region.watch.set_next_due();
+        }
+    }
+
+    /// Adds what one region would like to have armed.
+    fn add_candidates(
+        &mut self,
+        watch: &Watch,
+        target: u32,
+        region: u32,
+        passed: u64,
+        rng: &mut Rng,
+    ) {
+        let unknown = watch.slots().iter().filter(|s| s.known() && !s.edge).count() < 2;
+        let mut add = |urgency, order, slot, redraw| {
+            self.candidates.push(Candidate { urgency, order, target, region, slot, redraw });
+        };
+        let mut oldest: Option<(u64, u32)> = None;
+        let mut settled: Option<u32> = None;
+        for (i, slot) in (0_u32..).zip(watch.slots()) {
+            let random = u64::from(rng.next_u32());
+            match slot.state {
+                State::Fresh if unknown => add(Urgency::Unknown, random, i, false),
+                State::Fresh => add(Urgency::Fresh, random, i, false),
+                State::Touched if watch.stale(slot) => {
+                    add(Urgency::Changed, slot.seen.as_ns(), i, false);
+                }
+                State::Touched if slot.edge => add(Urgency::Fresh, random, i, false),
+                State::Touched => {
+                    oldest = Some(oldest.unwrap_or((u64::MAX, i)).min((slot.seen.as_ns(), i)));
+                }
+                State::Armed if !slot.edge && passed.wrapping_sub(slot.armed_at) >= 20 => {
+                    settled = Some(i);
+                }
+                State::Armed => {}
+                State::Blind => settled = settled.or(Some(i)),
+            }
+        }
+        let settled_region = watch.changed.is_none();
+        if let Some((seen, i)) = oldest {
+            // Mostly the same page again, which shows at once when a region stops being touched; now
+            // and then another one, for the region is more than its watched pages.
+            let redraw = settled_region && rng.range(0, 4) == 0;
+            add(Urgency::Touched, seen, i, redraw);
+        }
+        if let Some(i) = settled.filter(|_| settled_region) {
+            add(Urgency::Redraw, u64::from(rng.next_u32()), i, true);
+        }
+    }
+}
+
+/// Tops up the evenly drawn pages of a region, or drops some if it has too many.
+fn draw_missing(region: &mut Region, nr_even: usize, rng: &mut Rng) {
+    let nr_pages = usize::try_from(region.len() / PAGE_SIZE).unwrap_or(usize::MAX).max(1);
+    let wanted = nr_even.min(nr_pages);
+    while region.watch.nr_even() > wanted {
+        let Some(i) = region.watch.slots().iter().rposition(|s| !s.edge) else { break };
+        region.watch.forget(i);
+    }
+    while region.watch.nr_even() < wanted {
+        let addr = rng.range(region.range.start, region.range.end);
+        region.watch.push(Slot::fresh(addr, false));
+    }
+    region.watch.set_next_due();
+}
+
+/// Places a page near each border between two regions that differ, where the true border may be: at
+/// a distance drawn evenly on a log scale, from a quarter of the region down to its last page.
+fn place_edges(regions: &mut [Region], attrs: &Attrs, rng: &mut Rng) {
+    let threshold = attrs.max_nr_accesses() / 10;
+    for i in 1..regions.len() {
+        let (front, back) = regions.split_at_mut(i);
+        let (left, right) = (&mut front[i - 1], &mut back[0]);
+        let differ = left.range.end == right.range.start
+            && left.last_nr_accesses.abs_diff(right.last_nr_accesses) > threshold;
+        if differ {
+            place_edge(left, false, rng);
+            place_edge(right, true, rng);
+        }
+    }
+}
+
+/// Places one page near a region's start or end, unless one there is still being looked at.
+fn place_edge(region: &mut Region, at_start: bool, rng: &mut Rng) {
+    let nr_pages = region.len() / PAGE_SIZE;
+    if nr_pages < 8 {
+        return;
+    }
+    let middle = region.range.start + region.len() / 2;
+    let here = |s: &Slot| s.edge && (s.addr < middle) == at_start;
+    if let Some(i) = region.watch.slots().iter().position(here) {
+        let slot = region.watch.slots()[i];
+        let asked = slot.known() || slot.state == State::Blind;
+        if !asked {
+            return;
+        }
+        region.watch.forget(i);
+    }
+    let halvings = u32::try_from(rng.range(0, u64::from(nr_pages.ilog2()))).unwrap_or(0);
+    let farthest = (region.len() / 4) >> halvings;
+    let distance = rng.range(farthest / 2, farthest + 1).min(region.len() / 4);
+    let addr =
+        if at_start { region.range.start + distance } else { region.range.end - 1 - distance };
+    let addr = round_down(addr, PAGE_SIZE).max(region.range.start);
+    region.watch.push(Slot::fresh(addr, true));
+}
+
+fn per_second(attrs: &Attrs) -> f32 {
+    f32::from(u16::try_from(attrs.clears_per_sec).unwrap_or(u16::MAX))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "an interval")]
+fn seconds(us: u64) -> f32 {
+    us as f32 / 1e6
+}
+
+/// The range of one leaf around an address.
+pub(crate) const fn leaf(addr: u64, shift: u8) -> AddrRange {
+    let size = 1_u64 << shift;
+    let start = round_down(addr, size);
+    AddrRange::new(start, start.saturating_add(size))
+}

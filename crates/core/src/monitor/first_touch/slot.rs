@@ -1,0 +1,165 @@
+//! One watched page: armed, looked at, touched; and what that says of its rate.
+//!
+//! The rate of a page is the chance `p` that one sample interval touches it. A run from arming to
+//! the first touch is one event over the time that it took, so over many runs
+//!
+//! ```text
+//! p = hits / exposure         (exposure: armed time in sample intervals; a touch that was found
+//!                              between two looks counts at the middle of them)
+//! ```
+//!
+//! the maximum-likelihood estimate of a geometric waiting time. Old evidence fades by [`FADE`] per
+//! window. Evidence that the page's past makes very unlikely (under 5 %) does not wait to outweigh it:
+//! the past is dropped, and [`Look::Changed`] says so.
+//!
+//! Example: a hot page, armed once per window, is found young after one interval each time: 1/1 = 1.
+//! A cold one stays armed for ever at no cost: 0/20 after one window, 0/36 after two.
+
+use crate::time::Time;
+
+/// What is left of old evidence after a window: a memory of about five windows.
+pub(crate) const FADE: f32 = 0.8;
+
+/// Evidence that had less than this chance makes the past void.
+const UNLIKELY: f32 = 0.05;
+
+/// Where a watched page is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum State {
+    /// Drawn, never made old.
+    #[default]
+    Fresh,
+    /// Old since it was armed, as far as known.
+    Armed,
+    /// Touched; young until it is armed again.
+    Touched,
+    /// It cannot be made old.
+    Blind,
+}
+
+/// What a look changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// As expected.
+    Steady,
+    /// The page does not behave as it used to.
+    Changed,
+}
+
+/// "Never", for deadlines.
+pub(crate) const NEVER: u64 = u64::MAX;
+
+/// One watched page.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct Slot {
+    /// An address in the page.
+    pub(crate) addr: u64,
+    /// When the state was last seen to be what it is.
+    pub(crate) seen: Time,
+    /// Sample (sis) at which it was armed.
+    pub(crate) armed_at: u64,
+    /// Sample at which to look next, beside the looks at each window's end.
+    pub(crate) next_look: u64,
+    /// Sample at which to arm it.
+    pub(crate) arm_at: u64,
+    /// Touches, faded.
+    hits: f32,
+    /// Sample intervals under watch, faded; with those of the current run.
+    exposure: f32,
+    /// Sample intervals of the current run.
+    run: f32,
+    pub(crate) state: State,
+    /// log2 of the size of the leaf that maps it.
+    pub(crate) leaf_shift: u8,
+    /// Placed near a region's edge, to find where the next region really starts; not drawn evenly, so
+    /// not part of the region's mean.
+    pub(crate) edge: bool,
+}
+
+impl Slot {
+    /// A page to watch.
+    pub(crate) fn fresh(addr: u64, edge: bool) -> Self {
+        Self { addr, edge, leaf_shift: 12, next_look: NEVER, arm_at: NEVER, ..Self::default() }
+    }
+
+    /// Whether there is any evidence about it.
+    pub(crate) fn known(&self) -> bool {
+        self.exposure > 0.0 && self.state != State::Blind
+    }
+
+    /// Its rate: chance of a touch per sample interval. 0 without evidence.
+    pub(crate) fn rate(&self) -> f32 {
+        if self.exposure > 0.0 { (self.hits / self.exposure).clamp(0.0, 1.0) } else { 0.0 }
+    }
+
+    /// Variance of the rate by the number of touches behind it (delta method on a geometric waiting
+    /// time, with half a touch added so that no evidence is never taken as certainty).
+    pub(crate) fn rate_variance(&self) -> f32 {
+        let p = (self.hits + 0.5) / (self.exposure + 1.0);
+        let p = p.clamp(0.0, 1.0);
+        p * p * (1.0 - p) / (self.hits + 0.5)
+    }
+
+    /// It was made old, or found old, at sample `passed`.
+    pub(crate) fn arm(&mut self, now: Time, passed: u64) {
+        self.state = State::Armed;
+        self.seen = now;
+        self.armed_at = passed;
+        self.next_look = passed.wrapping_add(1);
+        self.arm_at = NEVER;
+        self.run = 0.0;
+    }
+
+    /// It cannot be made old: no evidence from here.
+    pub(crate) const fn blind(&mut self) {
+        self.state = State::Blind;
+        self.next_look = NEVER;
+        self.arm_at = NEVER;
+    }
+
+    /// It was still old `intervals` after the last look.
+    pub(crate) fn found_old(&mut self, now: Time, passed: u64, intervals: f32) -> Look {
+        self.exposure += intervals;
+        self.run += intervals;
+        self.seen = now;
+        // After 1, 2, 4, 8, 16 samples, then at the windows' ends.
+        let lag = passed.wrapping_sub(self.armed_at);
+        self.next_look = if lag < 16 { self.armed_at.wrapping_add(2 * lag.max(1)) } else { NEVER };
+        let before = (self.hits + 0.5) / ((self.exposure - self.run).max(0.0) + 1.0);
+        let quiet = libm::powf((1.0 - before).max(0.0), self.run);
+        if self.hits > 0.0 && quiet < UNLIKELY {
+            self.hits = 0.0;
+            self.exposure = self.run;
+            return Look::Changed;
+        }
+        Look::Steady
+    }
+
+    /// It was touched at some time in the last `intervals`.
+    pub(crate) fn found_young(&mut self, now: Time, intervals: f32) -> Look {
+        let prior = (self.hits + 0.5) / (self.exposure + 1.0);
+        let expected = 1.0 - libm::powf((1.0 - prior).max(0.0), intervals);
+        let waited = f32::midpoint(intervals.max(1.0), 1.0);
+        self.state = State::Touched;
+        self.seen = now;
+        self.next_look = NEVER;
+        self.run = 0.0;
+        if self.exposure >= 10.0 && expected < UNLIKELY {
+            // The touch lies anywhere in a long wait, so it says "no longer cold" but hardly how hot:
+            // little weight, for the next run to decide.
+            self.hits = 0.1;
+            self.exposure = 0.1 * waited;
+            return Look::Changed;
+        }
+        self.hits += 1.0;
+        self.exposure += waited;
+        Look::Steady
+    }
+
+    /// A window has passed.
+    pub(crate) fn fade(&mut self) {
+        self.hits *= FADE;
+        self.exposure *= FADE;
+        self.run *= FADE;
+    }
+}

@@ -1,0 +1,262 @@
+//! The watched pages of one region, and the region's estimate from them.
+//!
+//! The mean rate of a region is the mean over pages, each with its own rate: one rate for all would be
+//! wrong for a mixed region (two pages always touched and two never are 0.5, not 4 touches in 44
+//! intervals). Its uncertainty is that of a sample of pages: `n` pages that agree say little about
+//! the rest if `n` is small. Pages watched earlier and replaced since stay as a memory of up to
+//! [`MEMORY`] pages.
+
+use super::slot::{NEVER, Slot, State};
+use crate::addr::AddrRange;
+use crate::interval::wilson;
+use crate::time::Time;
+
+/// Most watched pages of a region.
+pub(crate) const MAX_SLOTS: usize = 8;
+/// Most pages drawn evenly; the others look after the edges.
+pub(crate) const MAX_EVEN: usize = 6;
+/// Most replaced pages that are remembered.
+const MEMORY: f32 = 16.0;
+
+/// What is known of a region.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct Estimate {
+    /// Mean chance of a touch per sample interval.
+    pub(crate) rate: f32,
+    /// 90 % interval of the mean.
+    pub(crate) lo: f32,
+    pub(crate) hi: f32,
+    /// Whether anything is known.
+    pub(crate) resolved: bool,
+}
+
+/// The watched pages of a region.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Watch {
+    slots: [Slot; MAX_SLOTS],
+    len: u8,
+    /// Windows to wait before the region may be split again.
+    pub(crate) cooldown: u8,
+    /// When a page was last seen to have changed its ways; older evidence of others is stale.
+    pub(crate) changed: Option<Time>,
+    /// Earliest deadline of any page.
+    pub(crate) next_due: u64,
+    memory_mean: f32,
+    memory_n: f32,
+    pub(crate) estimate: Estimate,
+}
+
+impl Watch {
+    /// The watched pages.
+    pub(crate) fn slots(&self) -> &[Slot] {
+        &self.slots[..usize::from(self.len)]
+    }
+
+    /// The watched pages.
+    pub(crate) fn slots_mut(&mut self) -> &mut [Slot] {
+        &mut self.slots[..usize::from(self.len)]
+    }
+
+    /// Number of watched pages that were drawn evenly.
+    pub(crate) fn nr_even(&self) -> usize {
+        self.slots().iter().filter(|s| !s.edge).count()
+    }
+
+    /// Adds a page; drops it if there is no room.
+    pub(crate) fn push(&mut self, slot: Slot) {
+        if usize::from(self.len) < MAX_SLOTS {
+            self.slots[usize::from(self.len)] = slot;
+            self.len += 1;
+        }
+    }
+
+    /// Stops watching page `i`; the last page takes its place.
+    pub(crate) fn forget(&mut self, i: usize) {
+        self.remember(i);
+        self.len -= 1;
+        self.slots[i] = self.slots[usize::from(self.len)];
+    }
+
+    /// Watches another page in the place of page `i`.
+    pub(crate) fn replace(&mut self, i: usize, slot: Slot) {
+        self.remember(i);
+        self.slots[i] = slot;
+    }
+
+    /// Puts page `i` into the memory, if it was drawn evenly and is up to date.
+    fn remember(&mut self, i: usize) {
+        let slot = self.slots[i];
+        if slot.known() && !slot.edge && !self.stale(&slot) {
+            self.memory_mean =
+                (self.memory_mean * self.memory_n + slot.rate()) / (self.memory_n + 1.0);
+            self.memory_n = (self.memory_n + 1.0).min(MEMORY);
+        }
+    }
+
+    /// Whether the evidence of a page is older than the region's last change.
+    pub(crate) fn stale(&self, slot: &Slot) -> bool {
+        self.changed.is_some_and(|at| slot.seen < at)
+    }
+
+    /// The pages drawn evenly whose evidence counts now: known, and not stale unless all are.
+    pub(crate) fn evidence(&self) -> impl Iterator<Item = &Slot> {
+        let usable = |s: &&Slot| s.known() && !s.edge;
+        let any_recent = self.slots().iter().any(|s| usable(&s) && !self.stale(s));
+        self.slots().iter().filter(usable).filter(move |s| !any_recent || !self.stale(s))
+    }
+
+    /// Notes that the region changed: what was remembered of it is void.
+    pub(crate) fn set_changed(&mut self, now: Time) {
+        self.changed = Some(now);
+        self.memory_n = 0.0;
+        self.cooldown = 0;
+    }
+
+    /// A child of an informed split has only its own pages to go by.
+    pub(crate) const fn drop_memory(&mut self) {
+        self.memory_n = 0.0;
+    }
+
+    /// Computes the estimate from the pages and the memory.
+    pub(crate) fn evaluate(&mut self) {
+        let (mut n, mut sum) = (0.0_f32, 0.0_f32);
+        for slot in self.evidence() {
+            n += 1.0;
+            sum += slot.rate();
+        }
+        if n == 0.0 && self.memory_n == 0.0 {
+            self.estimate = Estimate { rate: 0.0, lo: 0.0, hi: 1.0, resolved: false };
+            return;
+        }
+        if n >= 3.0 && self.memory_n >= 1.0 && (sum / n - self.memory_mean).abs() > 0.35 {
+            self.memory_n = 0.0;
+        }
+        let pages = n + self.memory_n;
+        let rate = (sum + self.memory_mean * self.memory_n) / pages;
+        let spread: f32 = self.evidence().map(|s| (s.rate() - rate) * (s.rate() - rate)).sum();
+        // Alike pages of a middling rate are more certain than the same share of hot and cold ones;
+        // how alike they are is itself uncertain, so one page of the worst case is added.
+        let worst = rate * (1.0 - rate);
+        let variance = (spread + worst) / (n + 1.0);
+        let n_eff = if variance > 0.0 { pages * (worst / variance).clamp(1.0, 4.0) } else { pages };
+        let (lo, hi) = wilson(rate, n_eff);
+        self.estimate = Estimate { rate, lo, hi, resolved: true };
+    }
+
+    /// A window has passed.
+    pub(crate) fn fade(&mut self) {
+        for slot in self.slots_mut() {
+            slot.fade();
+        }
+        self.memory_n *= 0.95;
+        self.cooldown = self.cooldown.saturating_sub(1);
+        let settled = self.slots().iter().all(|s| !self.stale(s));
+        if settled {
+            self.changed = None;
+        }
+    }
+
+    /// Recomputes when the next page is due.
+    pub(crate) fn set_next_due(&mut self) {
+        let due = |s: &Slot| s.next_look.min(s.arm_at);
+        self.next_due = self.slots().iter().map(due).min().unwrap_or(NEVER);
+    }
+
+    /// Cuts at `cut`: keeps the pages in front of it, returns the others with a copy of the memory.
+    pub(crate) fn split_off(&mut self, cut: u64) -> Self {
+        let all = *self;
+        // Half of the memory belongs to either side, as far as is known.
+        let half = Self { len: 0, memory_n: all.memory_n * 0.5, ..all };
+        let mut right = half;
+        *self = half;
+        for slot in all.slots() {
+            if slot.addr < cut { self.push(*slot) } else { right.push(*slot) }
+        }
+        self.set_next_due();
+        right.set_next_due();
+        right
+    }
+
+    /// Takes in the pages of the region behind, in proportion to the sizes of both.
+    pub(crate) fn merge(&mut self, sz: u64, right: &Self, sz_right: u64) {
+        let share = ratio(sz, sz + sz_right);
+        let (a, b) = (self.memory_n, right.memory_n);
+        if a + b > 0.0 {
+            let (wa, wb) = (share * a, (1.0 - share) * b);
+            if wa + wb > 0.0 {
+                self.memory_mean = (self.memory_mean * wa + right.memory_mean * wb) / (wa + wb);
+            }
+            self.memory_n = (a + b).min(MEMORY);
+        }
+        // Pages at the seam have nothing to look after any more.
+        let mut right = *right;
+        self.drop_edges();
+        right.drop_edges();
+        while self.nr_even() + right.nr_even() > MAX_EVEN {
+            let total = self.nr_even() + right.nr_even();
+            let wanted = share * f32::from(u8::try_from(total).unwrap_or(u8::MAX));
+            let own = f32::from(u8::try_from(self.nr_even()).unwrap_or(u8::MAX));
+            let from = if own > wanted && self.len > 0 || right.len == 0 {
+                &mut *self
+            } else {
+                &mut right
+            };
+            from.forget_least_known();
+        }
+        for slot in right.slots() {
+            self.push(*slot);
+        }
+        self.changed = self.changed.max(right.changed);
+        self.cooldown = self.cooldown.max(right.cooldown).saturating_add(2).min(50);
+        self.set_next_due();
+        self.evaluate();
+    }
+
+    fn drop_edges(&mut self) {
+        for i in (0..usize::from(self.len)).rev() {
+            if self.slots[i].edge {
+                self.forget(i);
+            }
+        }
+    }
+
+    fn forget_least_known(&mut self) {
+        let order = |s: &Slot| match s.state {
+            State::Fresh => 0_u8,
+            State::Blind => 1,
+            State::Touched | State::Armed => 2,
+        };
+        if let Some(i) = (0..usize::from(self.len)).min_by_key(|&i| order(&self.slots[i])) {
+            self.forget(i);
+        }
+    }
+
+    /// Drops pages that are outside of the region after its bounds were moved.
+    pub(crate) fn keep_inside(&mut self, range: AddrRange) {
+        for i in (0..usize::from(self.len)).rev() {
+            if !range.contains(self.slots[i].addr) {
+                self.len -= 1;
+                self.slots[i] = self.slots[usize::from(self.len)];
+            }
+        }
+        self.set_next_due();
+    }
+
+    /// Checks that every page lies in the region.
+    pub(crate) fn verify(&self, range: AddrRange) {
+        for slot in self.slots() {
+            assert!(range.contains(slot.addr), "watched page {:#x} not in {range:?}", slot.addr);
+        }
+    }
+
+    /// Whether every page is blind.
+    pub(crate) fn all_blind(&self) -> bool {
+        self.len > 0 && self.slots().iter().all(|s| s.state == State::Blind)
+    }
+}
+
+/// `a / b` as a float.
+#[expect(clippy::cast_precision_loss, reason = "a share of sizes")]
+fn ratio(a: u64, b: u64) -> f32 {
+    a as f32 / (b as f32).max(1.0)
+}

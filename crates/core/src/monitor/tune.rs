@@ -1,0 +1,63 @@
+//! Auto-tuning of the intervals (R§2.8; `kdamond_tune_intervals()`, Linux 7.2): keep the share of
+//! positive samples near a goal by making the intervals longer or shorter, never their ratio.
+
+use crate::attrs::Attrs;
+use crate::math::mult_frac;
+use crate::region::Region;
+
+/// One step of the feedback loop (`damon_feed_loop_next_input()`): 10,000 is a score that is exactly
+/// met; below it the input grows, above it the input shrinks, at most by a factor of 2, never
+/// below 10,000.
+#[must_use]
+pub fn feed(last: u64, score: u64) -> u64 {
+    const GOAL: u64 = 10_000;
+    const LEAST: u64 = 10_000;
+    if score == GOAL {
+        return last;
+    }
+    if score >= 2 * GOAL {
+        return LEAST;
+    }
+    let diff = score.abs_diff(GOAL);
+    let step =
+        if last < u64::MAX / diff { last * diff / GOAL } else { (last / GOAL).wrapping_mul(diff) };
+    if score > GOAL { last.saturating_sub(step).max(LEAST) } else { last.saturating_add(step) }
+}
+
+/// How far the last window is from the goal, in basis points of the goal.
+#[must_use]
+pub fn score<'a>(attrs: &Attrs, regions: impl Iterator<Item = &'a Region>) -> u64 {
+    let (mut events, mut max_events) = (0_u64, 0_u64);
+    for r in regions {
+        max_events = max_events.wrapping_add(r.len().wrapping_mul(attrs.aggr_samples));
+        events = events.wrapping_add(r.len().wrapping_mul(u64::from(r.nr_accesses)));
+    }
+    let goal = max_events.wrapping_mul(attrs.intervals_goal.access_bp) / 10_000;
+    mult_frac(events, 10_000, goal.max(1))
+}
+
+/// The factor for the intervals at a score, in basis points: 5,000 to 20,000.
+#[must_use]
+pub fn adaptation(score: u64) -> u64 {
+    let fed = feed(100_000_000, score) / 10_000;
+    if fed > 10_000 { fed } else { 5_000 + fed / 2 }
+}
+
+/// The tuned attributes; none if they stay as they are.
+///
+/// The kernel sets the attributes again even if the bounds leave the interval as it was, which
+/// restarts every deadline (R§9.1.1); only `strict` does so here.
+#[must_use]
+pub fn tuned(attrs: &Attrs, score: u64) -> Option<Attrs> {
+    let factor = adaptation(score);
+    if factor == 10_000 {
+        return None;
+    }
+    let goal = &attrs.intervals_goal;
+    let wanted = attrs.sample_us.saturating_mul(factor) / 10_000;
+    let sample_us = wanted.min(goal.max_sample_us).max(goal.min_sample_us);
+    if sample_us == attrs.sample_us && !attrs.strict {
+        return None;
+    }
+    Some(Attrs { sample_us, aggr_us: sample_us.saturating_mul(attrs.aggr_samples), ..*attrs })
+}

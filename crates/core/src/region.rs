@@ -1,0 +1,108 @@
+//! A region: neighbours in an address space that are believed to be accessed alike.
+
+use crate::addr::AddrRange;
+use crate::math::{moving_sum, weighted};
+use crate::monitor::first_touch::Watch;
+
+/// One region (`struct damon_region`, Linux 7.2), with the watched pages of `first_touch`.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Region {
+    /// Where. Never empty.
+    pub range: AddrRange,
+    /// `resample`: the address chosen for the current sample interval; undefined before `prepare`.
+    pub sampling_addr: u64,
+    /// Positive samples so far in the current window (`resample`), or the estimate of that number.
+    pub nr_accesses: u32,
+    /// Pseudo moving sum of `nr_accesses`, times 10,000.
+    pub nr_accesses_bp: u32,
+    /// For how many windows the region has looked like this.
+    pub age: u32,
+    /// `nr_accesses` of the previous window.
+    pub last_nr_accesses: u32,
+    /// Samples of this window that gave no evidence, because the page could not be made old.
+    pub nr_unresolved: u32,
+    /// Whether the window gave too little evidence to say anything. Such a region is merged with its
+    /// like only.
+    pub unresolved: bool,
+    /// Whether the current sample can give evidence at all.
+    pub(crate) blind: bool,
+    /// The watched pages; unused by `resample`.
+    pub(crate) watch: Watch,
+}
+
+impl Region {
+    /// A new region without history.
+    #[must_use]
+    pub fn new(range: AddrRange) -> Self {
+        Self { range, ..Self::default() }
+    }
+
+    /// Size in bytes.
+    #[must_use]
+    pub const fn len(&self) -> u64 {
+        self.range.len()
+    }
+
+    /// Whether the region holds no address; a region of a target never is.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.range.is_empty()
+    }
+
+    /// Cuts the region `at` bytes behind its start; keeps the left part and returns the right one,
+    /// which copies the counts and the history (`damon_split_region_at()`).
+    ///
+    /// # Panics
+    ///
+    /// If either part would be empty.
+    #[must_use]
+    pub fn split_off(&mut self, at: u64) -> Self {
+        assert!(0 < at && at < self.len(), "cut {at} outside of a region of {} bytes", self.len());
+        let cut = self.range.start + at;
+        let right = Self {
+            range: AddrRange::new(cut, self.range.end),
+            sampling_addr: 0,
+            watch: self.watch.split_off(cut),
+            ..*self
+        };
+        self.range.end = cut;
+        right
+    }
+
+    /// Takes in the region that follows immediately: counts and age become means weighted by size,
+    /// the own `last_nr_accesses` stays (`damon_merge_two_regions()`).
+    pub fn merge(&mut self, right: &Self) {
+        let (l, r) = (self.len(), right.len());
+        self.nr_accesses = weighted(self.nr_accesses, l, right.nr_accesses, r);
+        self.nr_accesses_bp = self.nr_accesses.wrapping_mul(10_000);
+        self.age = weighted(self.age, l, right.age, r);
+        self.nr_unresolved = weighted(self.nr_unresolved, l, right.nr_unresolved, r);
+        self.watch.merge(l, &right.watch, r);
+        self.range.end = right.range.end;
+    }
+
+    /// Counts one sample (`damon_update_region_access_rate()`). `window` is the number of samples per
+    /// aggregation.
+    pub fn count_sample(&mut self, accessed: bool, window: u32) {
+        let last = self.last_nr_accesses.wrapping_mul(10_000);
+        let new = if accessed { 10_000 } else { 0 };
+        self.nr_accesses_bp = moving_sum(self.nr_accesses_bp, last, window, new);
+        self.nr_accesses += u32::from(accessed);
+    }
+
+    /// Ends the window: its count becomes the last one (`kdamond_reset_aggregated()`).
+    pub fn reset_aggregated(&mut self) {
+        self.last_nr_accesses = self.nr_accesses;
+        self.nr_accesses_bp = self.nr_accesses.wrapping_mul(10_000);
+        self.nr_accesses = 0;
+        self.nr_unresolved = 0;
+    }
+
+    /// Ages the region by one window: it gets older while its count stays within `threshold` of the
+    /// last window's, and young again when it moves further or crosses zero.
+    pub fn count_age(&mut self, threshold: u32) {
+        let moved = self.nr_accesses.abs_diff(self.last_nr_accesses) > threshold;
+        let crossed_zero = (self.nr_accesses == 0) != (self.last_nr_accesses == 0);
+        self.age = if moved || crossed_zero { 0 } else { self.age.saturating_add(1) };
+    }
+}

@@ -1,0 +1,201 @@
+//! A target: an address space that is watched, as a sorted list of regions.
+
+use alloc::vec::Vec;
+
+use crate::addr::{AddrRange, round_down, round_up};
+use crate::ops::TargetId;
+use crate::region::Region;
+use crate::rng::Rng;
+
+/// One target (`struct damon_target`).
+///
+/// Invariant: regions are sorted, do not overlap, and none is empty. Gaps are possible.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Target {
+    /// Its name in the context.
+    pub id: TargetId,
+    /// Its regions.
+    pub regions: Vec<Region>,
+    /// Where passes that change the number of regions build the new list: kept, so that a steady
+    /// state allocates nothing.
+    scratch: Vec<Region>,
+}
+
+/// Why ranges were refused; the target was not changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RangesError {
+    /// A range is empty after rounding.
+    Empty,
+    /// A range starts before the one in front of it ends, after rounding.
+    Overlap,
+}
+
+impl Target {
+    /// A target without regions.
+    #[must_use]
+    pub fn new(id: TargetId) -> Self {
+        Self { id, ..Self::default() }
+    }
+
+    /// Total size of the regions, in bytes.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.regions.iter().map(Region::len).sum()
+    }
+
+    /// Whether the target has no region.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.regions.is_empty()
+    }
+
+    /// Fits the regions to new `ranges` (sorted), whose bounds are rounded outward to the power of
+    /// two `min_region_sz` (`damon_set_regions()`).
+    ///
+    /// Regions outside of every range go; the first and last region that meet a range are cut or
+    /// stretched to it; holes between them get new regions. Those that stay keep their history. A
+    /// region over two ranges is cut to the first.
+    ///
+    /// # Errors
+    ///
+    /// If a rounded range is empty or starts before its predecessor ends; nothing is changed then.
+    pub fn set_ranges(
+        &mut self,
+        ranges: &[AddrRange],
+        min_region_sz: u64,
+    ) -> Result<(), RangesError> {
+        let round = |r: &AddrRange| {
+            AddrRange::new(round_down(r.start, min_region_sz), round_up(r.end, min_region_sz))
+        };
+        let mut last_end = 0;
+        for range in ranges.iter().map(round) {
+            if range.is_empty() {
+                return Err(RangesError::Empty);
+            }
+            if range.start < last_end {
+                return Err(RangesError::Overlap);
+            }
+            last_end = range.end;
+        }
+        self.regions.retain(|r| ranges.iter().any(|range| r.range.intersects(range)));
+        if self.regions.is_empty() {
+            self.regions.extend(ranges.iter().map(|r| Region::new(round(r))));
+            return Ok(());
+        }
+        self.scratch.clear();
+        let mut old = self.regions.drain(..).peekable();
+        for range in ranges {
+            let fitted = round(range);
+            // What lies before this range was met by an earlier one, or it would be gone.
+            while let Some(r) = old.next_if(|r| r.range.end <= range.start) {
+                self.scratch.push(r);
+            }
+            let met = self.scratch.len();
+            while let Some(r) = old.next_if(|r| r.range.start < range.end) {
+                let hole_start = self.scratch[met..].last().map_or(r.range.start, |p| p.range.end);
+                let hole = AddrRange::new(hole_start, r.range.start);
+                if !hole.is_empty() {
+                    self.scratch.push(Region::new(hole));
+                }
+                self.scratch.push(r);
+            }
+            if self.scratch.len() == met {
+                self.scratch.push(Region::new(fitted));
+                continue;
+            }
+            self.scratch[met].range.start = fitted.start;
+            if let Some(last) = self.scratch.last_mut() {
+                last.range.end = fitted.end;
+            }
+        }
+        self.scratch.extend(old);
+        core::mem::swap(&mut self.regions, &mut self.scratch);
+        for region in &mut self.regions {
+            region.watch.keep_inside(region.range);
+        }
+        Ok(())
+    }
+
+    /// Cuts every region larger than `limit` bytes into pieces of `limit`; the last piece of a region
+    /// is what is left (`damon_apply_min_nr_regions()`).
+    pub fn limit_size(&mut self, limit: u64) {
+        if self.regions.iter().all(|r| r.len() <= limit) {
+            return;
+        }
+        self.rebuild(|mut region, out| {
+            while region.len() > limit {
+                let right = region.split_off(limit);
+                out.push(region);
+                region = right;
+            }
+            out.push(region);
+        });
+    }
+
+    /// Ages (if `count_age`) and merges neighbours whose counts differ by at most `threshold`, as long
+    /// as the result is no larger than `sz_limit` bytes (`damon_merge_regions_of()`).
+    pub fn merge(&mut self, threshold: u32, sz_limit: u64, count_age: bool) {
+        let mut kept = 0;
+        for i in 0..self.regions.len() {
+            if count_age {
+                self.regions[i].count_age(threshold);
+            }
+            if i == 0 {
+                continue;
+            }
+            let (front, back) = self.regions.split_at_mut(i);
+            let (prev, region) = (&mut front[kept], &mut back[0]);
+            let mergeable = prev.range.end == region.range.start
+                && prev.unresolved == region.unresolved
+                && prev.nr_accesses.abs_diff(region.nr_accesses) <= threshold
+                && prev.len() + region.len() <= sz_limit;
+            if mergeable {
+                prev.merge(region);
+            } else {
+                kept += 1;
+                if kept < i {
+                    self.regions.swap(kept, i);
+                }
+            }
+        }
+        self.regions.truncate(kept + 1);
+    }
+
+    /// Cuts every region at random into up to `nr_pieces` pieces of at least `min_region_sz`
+    /// (`damon_split_regions_of()`): each cut takes 10 % to 90 % off the left piece.
+    pub fn split_randomly(&mut self, nr_pieces: u32, min_region_sz: u64, rng: &mut Rng) {
+        self.rebuild(|mut left, out| {
+            let first = out.len();
+            for _ in 1..nr_pieces {
+                let size = left.len();
+                if size <= 2 * min_region_sz {
+                    break;
+                }
+                let at = round_down(rng.range(1, 10) * size / 10, min_region_sz);
+                if at == 0 || at >= size {
+                    continue;
+                }
+                out.push(left.split_off(at));
+            }
+            out.push(left);
+            // The left piece was cut again and again: the pieces came out from right to left.
+            out[first..].reverse();
+        });
+    }
+
+    /// Replaces every region by what `f` pushes for it, in address order, without allocating once the
+    /// lists have grown.
+    pub(crate) fn rebuild(&mut self, mut f: impl FnMut(Region, &mut Vec<Region>)) {
+        self.scratch.clear();
+        for region in self.regions.drain(..) {
+            f(region, &mut self.scratch);
+        }
+        core::mem::swap(&mut self.regions, &mut self.scratch);
+    }
+
+    /// Makes room for `n` regions, so that later passes do not allocate.
+    pub(crate) fn reserve(&mut self, n: usize) {
+        self.regions.reserve(n.saturating_sub(self.regions.len()));
+        self.scratch.reserve(n.saturating_sub(self.scratch.len()));
+    }
+}

@@ -67,6 +67,13 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// The working set: bytes of all regions that were accessed at all, as DAMON counts it.
+    #[must_use]
+    pub fn working_set(&self) -> u64 {
+        let regions = self.targets.iter().flat_map(|t| &t.regions);
+        regions.filter(|r| r.nr_accesses > 0).map(|r| r.range.len()).sum()
+    }
+
     /// Number of regions of all targets.
     #[must_use]
     pub fn nr_regions(&self) -> usize {

@@ -1,0 +1,62 @@
+//! Exit codes. They are part of the interface: docs/SPEC.md lists them, and they do not change.
+//!
+//! 0 done; with `-- CMD`, the command's own status instead, as a shell shows it.
+
+use std::process::ExitCode;
+
+use isotherm_linux::targets::TargetError;
+
+/// Something unexpected.
+pub(crate) const UNEXPECTED: u8 = 1;
+/// Wrong usage, or an input file that cannot be understood (2, as clap's).
+pub(crate) const USAGE: u8 = 2;
+/// This machine cannot do it.
+pub(crate) const NOT_SUPPORTED: u8 = 3;
+/// A right or a capability is missing.
+pub(crate) const PERMISSION: u8 = 4;
+/// Done, but not all of it.
+pub(crate) const PARTIAL: u8 = 6;
+
+/// An error that has an exit code of its own.
+#[derive(Debug)]
+pub(crate) struct WithCode {
+    /// The exit code.
+    pub(crate) code: u8,
+    /// The message.
+    pub(crate) message: String,
+}
+
+impl std::fmt::Display for WithCode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for WithCode {}
+
+/// An error with this exit code.
+pub(crate) fn with(code: u8, message: impl Into<String>) -> anyhow::Error {
+    WithCode { code, message: message.into() }.into()
+}
+
+/// An error in what the user gave.
+pub(crate) fn usage(message: impl Into<String>) -> anyhow::Error {
+    with(USAGE, message)
+}
+
+/// A process that cannot be a target: 5 gone, 4 not permitted, 126 and 127 a command that cannot be run.
+pub(crate) fn target(err: TargetError) -> anyhow::Error {
+    with(err.exit_code(), err.to_string())
+}
+
+/// The exit code for `error`.
+pub(crate) fn code_of(error: &anyhow::Error) -> ExitCode {
+    let own = error.chain().find_map(|e| e.downcast_ref::<WithCode>());
+    let record = error.chain().find_map(|e| e.downcast_ref::<isotherm_record::Error>());
+    let code = match (own, record) {
+        (Some(own), _) => own.code,
+        (None, Some(err)) if err.is_bad_input() => USAGE,
+        _ => UNEXPECTED,
+    };
+    ExitCode::from(code)
+}

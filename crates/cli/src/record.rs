@@ -1,0 +1,215 @@
+//! `isotherm record`: watches processes and writes what it sees to a file.
+
+use std::ffi::OsString;
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use isotherm_core::{Snapshot, Time};
+use isotherm_linux::monitor::Monitor;
+use isotherm_linux::targets::Tracker;
+use isotherm_linux::{clock, signals};
+
+use crate::attrs::AttrsArgs;
+use crate::exit::{self, usage};
+use crate::recorder::{Recorder, Step, warn};
+use crate::sets::{OpsArg, open_set};
+use crate::units::{bytes, duration};
+
+/// Arguments of `isotherm record`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The record to write; an old one is kept as FILE.old.
+    #[arg(short, long, value_name = "FILE", default_value = "isotherm.data")]
+    output: PathBuf,
+    #[command(flatten)]
+    targets: TargetArgs,
+    /// Stop after this time. A command that was started for the record gets a SIGTERM then.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    duration: Option<Duration>,
+    /// Say nothing but warnings and errors.
+    #[arg(long, short)]
+    quiet: bool,
+    #[command(flatten)]
+    attrs: AttrsArgs,
+    /// Seed of the random choices of pages.
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+/// Whom to watch, and by what; `record` and `wss` share it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct TargetArgs {
+    /// Watch this process and its children; may be given more than once.
+    #[arg(short, long = "pid", value_name = "PID", value_delimiter = ',')]
+    pids: Vec<u32>,
+    /// Watch only the given processes, not their children.
+    #[arg(long)]
+    no_children: bool,
+    /// Which operations set looks at the memory.
+    #[arg(long, value_enum, default_value_t = OpsArg::Auto)]
+    ops: OpsArg,
+    /// Start this command and watch it.
+    #[arg(last = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+impl TargetArgs {
+    /// Attaches to the pids, and holds the command in front of its first instruction.
+    pub(crate) fn tracker(&self) -> anyhow::Result<Tracker> {
+        if self.pids.is_empty() && self.command.is_empty() {
+            return Err(usage(
+                "nothing to watch\n  hint:  give a process (-p PID) or a command (-- CMD ARGS)",
+            ));
+        }
+        let mut tracker = Tracker::attach(&self.pids, !self.no_children).map_err(exit::target)?;
+        if let Some((command, args)) = self.command.split_first() {
+            tracker.spawn_into(command, args).map_err(exit::target)?;
+        }
+        Ok(tracker)
+    }
+
+    /// The wanted set.
+    pub(crate) const fn ops(&self) -> OpsArg {
+        self.ops
+    }
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let mut attrs = args.attrs.attrs()?;
+    signals::install()?;
+    let tracker = args.targets.tracker()?;
+    let (set, why) = open_set(args.targets.ops(), &mut attrs)?;
+    let seed = args.seed.unwrap_or_else(|| clock::now().as_ns());
+    let mut monitor = Monitor::new(tracker, set, attrs, seed)?;
+    keep_old(&args.output)?;
+    let mut recorder = Recorder::create(&args.output, &monitor, &attrs)?;
+    for line in &why {
+        recorder.note(line);
+    }
+    if !args.quiet {
+        for line in &why {
+            say(line);
+        }
+    }
+    monitor.tracker().start().map_err(exit::target)?;
+    let mut progress = Progress::new(args.quiet);
+    let started = Instant::now();
+    let reason = loop {
+        match recorder.step(&mut monitor) {
+            Step::Window => progress.show(monitor.snapshot()),
+            Step::Quiet => {}
+            Step::Over => break "every target has exited",
+        }
+        if signals::stop_requested().is_some() {
+            break "interrupted";
+        }
+        if args.duration.is_some_and(|d| started.elapsed() >= d) {
+            break "the duration is over";
+        }
+    };
+    progress.end();
+    let failed = recorder.failed();
+    let written = recorder.finish(reason)?;
+    if !args.quiet {
+        say(&format!(
+            "{reason}: {} snapshots, {} regions, {} in {}",
+            written.snapshots,
+            written.regions,
+            bytes(written.bytes),
+            args.output.display()
+        ));
+    }
+    let status = end_command(&mut monitor);
+    if failed {
+        return Ok(ExitCode::from(exit::PARTIAL));
+    }
+    if written.snapshots == 0 {
+        warn("no window was finished; a record needs a target that lives for an aggregation interval");
+    }
+    Ok(status)
+}
+
+/// Keeps the record that is there, as perf does.
+fn keep_old(path: &std::path::Path) -> anyhow::Result<()> {
+    if std::fs::metadata(path).is_ok_and(|m| m.is_file() && m.len() > 0) {
+        let mut old = path.as_os_str().to_owned();
+        old.push(".old");
+        std::fs::rename(path, &old).map_err(|e| {
+            anyhow::anyhow!(
+                "cannot keep the old record\n  tried: rename {} to {}: {e}\n  \
+                 hint:  give another file with -o",
+                path.display(),
+                old.display()
+            )
+        })?;
+    }
+    Ok(())
+}
+
+/// Ends the command that was started for the record, if it still runs, and returns its status.
+pub(crate) fn end_command(monitor: &mut Monitor) -> ExitCode {
+    let tracker = monitor.tracker();
+    let deadline = Instant::now() + Duration::from_secs(2);
+    tracker.signal_child(rustix::process::Signal::TERM).ok();
+    while tracker.child_is_running() && Instant::now() < deadline {
+        tracker.poll(clock::now());
+        clock::sleep_until(clock::now().plus_us(5_000));
+    }
+    match tracker.child_exit() {
+        // Our own SIGTERM is no failure of the command's.
+        Some(exit) if exit.shell_code() != 128 + 15 => {
+            ExitCode::from(u8::try_from(exit.shell_code()).unwrap_or(exit::UNEXPECTED))
+        }
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+fn say(text: &str) {
+    writeln!(std::io::stderr(), "{text}").ok();
+}
+
+/// One line on a terminal: elapsed time, regions, working set, own cost.
+struct Progress {
+    shown: bool,
+    tty: bool,
+    start: Option<Time>,
+    next: Time,
+    cpu_ns: u64,
+}
+
+impl Progress {
+    fn new(quiet: bool) -> Self {
+        let tty = !quiet && std::io::stderr().is_terminal();
+        Self { shown: false, tty, start: None, next: Time::default(), cpu_ns: 0 }
+    }
+
+    fn show(&mut self, snapshot: &Snapshot) {
+        let start = *self.start.get_or_insert(snapshot.start);
+        self.cpu_ns += snapshot.cost.cpu_ns;
+        if !self.tty || snapshot.end < self.next {
+            return;
+        }
+        self.next = snapshot.end.plus_us(500_000);
+        self.shown = true;
+        let elapsed = snapshot.end.since(start).max(1);
+        #[expect(clippy::cast_precision_loss, reason = "shown with two digits")]
+        let (seconds, cpu) =
+            (elapsed as f64 / 1e9, self.cpu_ns as f64 * 100.0 / elapsed as f64);
+        write!(
+            std::io::stderr(),
+            "\r\x1b[K{seconds:6.1} s  {} regions  working set {}  own cpu {cpu:.2} %",
+            snapshot.nr_regions(),
+            bytes(snapshot.working_set()),
+        )
+        .ok();
+    }
+
+    fn end(&self) {
+        if self.shown {
+            writeln!(std::io::stderr()).ok();
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! A monitor over real processes: tracker, operations set, context and clock, joined.
+//!
+//! ```no_run
+//! use isotherm_core::Attrs;
+//! use isotherm_linux::Monitor;
+//!
+//! let mut monitor = Monitor::of_pid(4711, Attrs::default())?;
+//! while let Some(snapshot) = monitor.next_snapshot() {
+//!     println!("{} bytes in use", snapshot.working_set());
+//! }
+//! # Ok::<(), isotherm_linux::MonitorError>(())
+//! ```
+//!
+//! Invariants: a target is taken in by the set before the context asks about it, and the context is
+//! told to drop it before its pid can mean anybody else. Absent: printing, files, and any decision of
+//! when to stop.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use isotherm_core::{Attrs, AttrsError, Clock, Context, Driver, Event, Snapshot, Time};
+
+use crate::clock::{self, Wake};
+use crate::doctor::{self, NoSet};
+use crate::set::{AttachError, OpsSet};
+use crate::targets::{Target, TargetError, TargetEvent, Tracker};
+
+/// How often the tracker looks for forks, execs and exits, in ns.
+const TRACK_EVERY_NS: u64 = 100_000_000;
+
+/// The monotonic clock, with an alarm so that long sleeps do not keep the tracker waiting.
+#[derive(Debug, Default)]
+struct MonotonicClock {
+    alarm: Time,
+}
+
+impl Clock for MonotonicClock {
+    fn now(&mut self) -> Time {
+        clock::now()
+    }
+
+    fn sleep_until(&mut self, deadline: Time) -> bool {
+        let signal = clock::sleep_until(deadline.min(self.alarm)) == Wake::Signal;
+        signal || self.alarm < deadline
+    }
+}
+
+/// What happened.
+#[derive(Debug)]
+pub enum Happened {
+    /// A window is over: see [`Monitor::snapshot`].
+    Snapshot,
+    /// A target came, went, or replaced its program. The set and the context know already.
+    Target(TargetEvent),
+    /// The set cannot look at this target; it is left out.
+    NotWatched(Target, AttachError),
+    /// Nothing yet; a good time to look at signals and deadlines. Comes at least every 100 ms.
+    Idle,
+    /// No target is left, and none can come.
+    Stopped,
+}
+
+/// Why a monitor could not start.
+#[derive(Debug)]
+pub enum MonitorError {
+    /// The process cannot be a target.
+    Target(TargetError),
+    /// The attributes are not valid.
+    Attrs(AttrsError),
+    /// No operations set works here.
+    NoSet(NoSet),
+}
+
+impl fmt::Display for MonitorError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Target(err) => err.fmt(f),
+            Self::Attrs(err) => err.fmt(f),
+            Self::NoSet(err) => err.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for MonitorError {}
+
+/// Monitors processes.
+#[derive(Debug)]
+pub struct Monitor {
+    driver: Driver<OpsSet, MonotonicClock>,
+    tracker: Tracker,
+    track_at: Time,
+    events: VecDeque<Happened>,
+    nr_watched: usize,
+    cpu_ns: u64,
+}
+
+impl Monitor {
+    /// Monitors what `tracker` tracks, by `ops`. `seed` determines which pages are drawn.
+    ///
+    /// # Errors
+    ///
+    /// If the attributes are not valid.
+    pub fn new(
+        tracker: Tracker,
+        ops: OpsSet,
+        attrs: Attrs,
+        seed: u64,
+    ) -> Result<Self, AttrsError> {
+        let context = Context::new(attrs, seed)?;
+        Ok(Self {
+            driver: Driver::new(context, ops, MonotonicClock::default()),
+            tracker,
+            track_at: Time::default(),
+            events: VecDeque::new(),
+            nr_watched: 0,
+            cpu_ns: clock::process_cpu_ns(),
+        })
+    }
+
+    /// Monitors one process and its children by the best set that works here.
+    ///
+    /// # Errors
+    ///
+    /// If the process cannot be a target, the attributes are not valid, or no set works.
+    pub fn of_pid(pid: u32, attrs: Attrs) -> Result<Self, MonitorError> {
+        let tracker = Tracker::attach(&[pid], true).map_err(MonitorError::Target)?;
+        let choice = doctor::choose(None).map_err(MonitorError::NoSet)?;
+        let seed = clock::now().as_ns();
+        Self::new(tracker, choice.ops, attrs, seed).map_err(MonitorError::Attrs)
+    }
+
+    /// The last finished window.
+    #[must_use]
+    pub const fn snapshot(&self) -> &Snapshot {
+        self.driver.context.snapshot()
+    }
+
+    /// The context, to read its attributes and targets or to commit new attributes.
+    pub const fn context(&mut self) -> &mut Context {
+        &mut self.driver.context
+    }
+
+    /// The operations set in use.
+    #[must_use]
+    pub const fn ops(&self) -> &OpsSet {
+        &self.driver.ops
+    }
+
+    /// The tracker.
+    pub const fn tracker(&mut self) -> &mut Tracker {
+        &mut self.tracker
+    }
+
+    /// Runs to the end of the next window; `None` when no target is left. Targets that come and go
+    /// are taken in on the way.
+    pub fn next_snapshot(&mut self) -> Option<&Snapshot> {
+        loop {
+            match self.next() {
+                Happened::Snapshot => return Some(self.snapshot()),
+                Happened::Stopped => return None,
+                Happened::Target(_) | Happened::NotWatched(..) | Happened::Idle => {}
+            }
+        }
+    }
+
+    /// Runs until something happens.
+    #[expect(clippy::should_implement_trait, reason = "a lending loop, not an iterator")]
+    pub fn next(&mut self) -> Happened {
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return event;
+            }
+            let now = clock::now();
+            if now >= self.track_at {
+                self.track_at = now + TRACK_EVERY_NS;
+                self.driver.clock.alarm = self.track_at;
+                self.track(now);
+                continue;
+            }
+            if self.nr_watched == 0 {
+                if self.tracker.all_gone() {
+                    return Happened::Stopped;
+                }
+                // Nothing to watch yet: a command between fork and exec, or a child to come.
+                self.driver.clock.sleep_until(self.track_at);
+                return Happened::Idle;
+            }
+            match self.driver.run() {
+                Event::Snapshot => {
+                    let cpu_ns = clock::process_cpu_ns();
+                    let cost = &mut self.driver.context.snapshot_mut().cost;
+                    cost.cpu_ns = cpu_ns.saturating_sub(self.cpu_ns);
+                    self.cpu_ns = cpu_ns;
+                    return Happened::Snapshot;
+                }
+                Event::Interrupted => return Happened::Idle,
+                // The set saw the end of the last target before the tracker did.
+                Event::Stopped => {
+                    self.nr_watched = 0;
+                    self.track_at = Time::default();
+                }
+            }
+        }
+    }
+
+    /// Asks the tracker what changed, and passes it on.
+    fn track(&mut self, now: Time) {
+        for event in self.tracker.poll(now) {
+            match &event {
+                TargetEvent::Added(target) => self.watch(target.clone()),
+                TargetEvent::Execed { old, target } => {
+                    self.unwatch(*old);
+                    self.watch(target.clone());
+                }
+                TargetEvent::Exited(id) => self.unwatch(*id),
+                TargetEvent::Refused(_) => {}
+            }
+            self.events.push_back(Happened::Target(event));
+        }
+    }
+
+    fn watch(&mut self, target: Target) {
+        match self.driver.ops.attach(&target) {
+            Ok(()) => {
+                self.driver.context.add_target(target.id);
+                self.nr_watched += 1;
+            }
+            Err(err) => self.events.push_back(Happened::NotWatched(target, err)),
+        }
+    }
+
+    fn unwatch(&mut self, id: isotherm_core::TargetId) {
+        self.driver.ops.detach(id);
+        self.driver.context.remove_target(id);
+        self.nr_watched = self.nr_watched.saturating_sub(1);
+    }
+}

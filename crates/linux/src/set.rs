@@ -1,0 +1,85 @@
+//! The operations sets that this crate has, behind one type, for a monitor that takes any of them.
+
+use isotherm_core::ops::UpdateError;
+use isotherm_core::{AddrRange, Check, Operations, TargetId};
+
+use crate::pagewalk::PageWalk;
+use crate::smaps::SmapsOps;
+use crate::targets::Target;
+
+/// An operations set over real processes.
+#[derive(Debug)]
+pub enum OpsSet {
+    /// Page tables read by eBPF.
+    PageWalk(Box<PageWalk>),
+    /// Whole mappings by `/proc/PID/smaps`.
+    Smaps(Box<SmapsOps>),
+}
+
+/// Why a set could not take in a target; the text is the set's own.
+pub type AttachError = Box<dyn std::error::Error + Send + Sync>;
+
+impl OpsSet {
+    /// The set's name, as in `--ops`.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::PageWalk(_) => "pagewalk",
+            Self::Smaps(_) => "smaps",
+        }
+    }
+
+    /// Takes in a target.
+    ///
+    /// # Errors
+    ///
+    /// If the set cannot look at it: it is gone, or something is not permitted.
+    pub fn attach(&mut self, target: &Target) -> Result<(), AttachError> {
+        match self {
+            Self::PageWalk(set) => Ok(set.add_target(target.id, target.pid)?),
+            Self::Smaps(set) => Ok(set.add_target(target.id, target.pid)?),
+        }
+    }
+
+    /// Lets a target go.
+    pub fn detach(&mut self, id: TargetId) {
+        match self {
+            Self::PageWalk(set) => set.remove_target(id),
+            Self::Smaps(set) => set.remove_target(id),
+        }
+    }
+
+    /// The shortest sample interval for which the set answers every question, in µs.
+    #[must_use]
+    pub fn least_sample_us(&self) -> u64 {
+        match self {
+            Self::PageWalk(_) => 1,
+            Self::Smaps(set) => set.limits().sample_us(),
+        }
+    }
+
+    fn set(&mut self) -> &mut dyn Operations {
+        match self {
+            Self::PageWalk(set) => set.as_mut(),
+            Self::Smaps(set) => set.as_mut(),
+        }
+    }
+}
+
+impl Operations for OpsSet {
+    fn prepare(&mut self, batch: &mut [Check]) {
+        self.set().prepare(batch);
+    }
+
+    fn check(&mut self, batch: &mut [Check]) {
+        self.set().check(batch);
+    }
+
+    fn update(&mut self, target: TargetId, maps: &mut Vec<AddrRange>) -> Result<(), UpdateError> {
+        self.set().update(target, maps)
+    }
+
+    fn target_valid(&mut self, target: TargetId) -> bool {
+        self.set().target_valid(target)
+    }
+}

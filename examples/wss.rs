@@ -1,0 +1,12 @@
+//! Prints the working set of a process every 100 ms: `cargo run --release --example wss -- PID`.
+use isotherm_core::Attrs;
+use isotherm_linux::Monitor;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let pid = std::env::args().nth(1).ok_or("usage: wss PID")?.parse()?;
+    let mut monitor = Monitor::of_pid(pid, Attrs::default())?;
+    while let Some(snapshot) = monitor.next_snapshot() {
+        println!("wss: {}", snapshot.working_set());
+    }
+    Ok(())
+}

@@ -1,1 +1,16 @@
-//! (being written)
+//! Isotherm's only crate that talks to the kernel.
+//!
+//! It has the operations sets (one folder each), what they stand on (`/proc`, the clock, signals), the
+//! tracker that says which processes are the targets, and the self-test that decides which set may
+//! be believed on this machine. All unsafe code is below `sys`.
+//!
+//! Nothing here prints, and nothing here decides about regions: that is `isotherm-core`'s.
+
+pub mod clock;
+pub mod pagewalk;
+pub mod proc;
+pub mod signals;
+pub mod smaps;
+mod sys;
+pub mod targets;
+pub mod workload;

@@ -1,1 +1,50 @@
-//! (being written)
+//! The record: a file of snapshots that survives the death of its recorder.
+//!
+//! ```
+//! use isotherm_core::{Snapshot, TargetId, Time};
+//! use isotherm_record::{Event, Header, Mapping, Record, Target, Writer};
+//!
+//! # fn main() -> Result<(), isotherm_record::Error> {
+//! let mut w = Writer::new(Vec::new(), &Header { host: "node-17".into(), ..Header::default() })?;
+//! w.target(&Target { id: 0, pid: 4711, name: "postgres".into(), ..Target::default() })?;
+//! w.mappings(Time(0), TargetId(0), &[Mapping::new(0x1000, 0x9000, "rw-p", "[heap]")])?;
+//! w.push_snapshot(&Snapshot::default())?;
+//! let (bytes, _) = w.finish(Time(1), "the example is over")?;
+//!
+//! let mut reader = Record::from_bytes(bytes)?.reader()?;
+//! let mut snapshots = 0;
+//! while let Some(event) = reader.next_event()? {
+//!     if let Event::Snapshot(_) = event {
+//!         snapshots += 1;
+//!     }
+//! }
+//! assert_eq!((snapshots, reader.ended()), (1, true));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Invariants: a frame is whole or does not exist; frames do not depend on each other; everything but
+//! the error bars is stored exactly, and those only ever grow, by at most 1/255 of the maximum.
+//! Absent on purpose: an index (a record is read front to back at tens of millions of regions a
+//! second), rewriting in place, and any knowledge of processes or the kernel.
+#![forbid(unsafe_code)]
+
+mod bound;
+mod columns;
+mod error;
+mod event;
+pub mod export;
+mod frame;
+mod mapping;
+mod reader;
+mod source;
+mod varint;
+mod writer;
+
+pub use error::Error;
+pub use event::{AttrsInfo, End, Event, Exec, Exit, Header, Note, Target};
+pub use frame::{Damage, MAX_PAYLOAD, VERSION};
+pub use mapping::{Mapping, MappingKind};
+pub use reader::Reader;
+pub use source::{Input, Record};
+pub use writer::{FLUSH_NS, Writer, Written};

@@ -1,0 +1,74 @@
+//! A workload's regions, at addresses that only depend on its config.
+
+use anyhow::Context;
+use isotherm_core::AddrRange;
+use isotherm_linux::workload::{Arena, HugePages};
+use isotherm_sim::config::{Config, Thp};
+
+/// Where the first region goes: far from the program, its heap, libraries and stack.
+const BASE: u64 = 0x2000_0000_0000;
+const HUGE: u64 = 2 << 20;
+
+/// One region.
+#[derive(Debug)]
+pub(super) struct Memory {
+    pub(super) arena: Arena,
+    thp: Thp,
+    populate: bool,
+}
+
+impl Memory {
+    /// Maps all regions of `config` as they are at the start: each on its own, gaps between them.
+    pub(super) fn map(config: &Config) -> anyhow::Result<Vec<Self>> {
+        let mut all = Vec::new();
+        let mut base = BASE;
+        for region in &config.regions {
+            let huge = match region.thp {
+                Thp::On => HugePages::Yes,
+                Thp::Off => HugePages::No,
+                Thp::Default => HugePages::AsSet,
+            };
+            let arena = Arena::new(base, region.size, huge);
+            let mut memory = Self { arena, thp: region.thp, populate: region.populate };
+            memory.resize(region.mapped).with_context(|| format!("region `{}`", region.name))?;
+            if let Some(path) = &region.data {
+                let data = std::fs::read(path)
+                    .with_context(|| format!("region `{}`: data file {path}", region.name))?;
+                memory.arena.fill(0, &data);
+            }
+            all.push(memory);
+            base += region.size.next_multiple_of(HUGE) + config.settings.gap;
+            base = base.next_multiple_of(HUGE);
+        }
+        Ok(all)
+    }
+
+    /// Maps or unmaps behind its end, and populates what is new.
+    pub(super) fn resize(&mut self, size: u64) -> anyhow::Result<()> {
+        let before = self.arena.range().len();
+        let range = AddrRange::new(self.arena.range().start, self.arena.range().start + size);
+        self.arena.resize(size).with_context(|| {
+            format!("mmap {:#x}-{:#x} ({} MiB)", range.start, range.end, size >> 20)
+        })?;
+        if self.populate {
+            self.arena.populate(before);
+        }
+        Ok(())
+    }
+
+    /// Size of the leaves that back it: 4 KiB, 2 MiB for all its aligned parts, or 0 if mixed.
+    pub(super) fn leaf(&self) -> anyhow::Result<u64> {
+        if self.thp == Thp::Off {
+            return Ok(4096);
+        }
+        let huge = self.arena.huge_bytes().context("read /proc/self/smaps")?;
+        let aligned = self.arena.range().len() / HUGE * HUGE;
+        Ok(if huge == 0 {
+            4096
+        } else if huge == aligned {
+            HUGE
+        } else {
+            0
+        })
+    }
+}

@@ -1,0 +1,77 @@
+//! The monotonic clock, and sleeping until an instant of it.
+//!
+//! All instants are nanoseconds of `CLOCK_MONOTONIC`, so that they can be laid over a workload's
+//! truth and the kernel's own time stamps. A sleep is until an absolute time: however late a tick
+//! was, the next one is not pushed back by it.
+
+use isotherm_core::Time;
+use rustix::time::{ClockId, Timespec};
+
+/// What time it is.
+#[must_use]
+pub fn now() -> Time {
+    Time(to_ns(rustix::time::clock_gettime(ClockId::Monotonic)))
+}
+
+/// CPU time of all threads of this process since it started, in nanoseconds.
+#[must_use]
+pub fn process_cpu_ns() -> u64 {
+    to_ns(rustix::time::clock_gettime(ClockId::ProcessCPUTime))
+}
+
+/// Why a sleep ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wake {
+    /// The time has come.
+    Due,
+    /// A signal was handled; it may be too early.
+    Signal,
+}
+
+/// Sleeps until `time`; not at all if it has passed. Returns early when a signal was handled.
+///
+/// A signal that arrives just before the call does not shorten the sleep, so look at
+/// [`crate::signals::stop_requested`] after every sleep and keep sleeps short (a sample interval is).
+pub fn sleep_until(time: Time) -> Wake {
+    let Ok(tv_sec) = i64::try_from(time.as_ns() / NS_PER_S) else { return Wake::Due };
+    let Ok(tv_nsec) = i64::try_from(time.as_ns() % NS_PER_S) else { return Wake::Due };
+    let until = Timespec { tv_sec, tv_nsec };
+    // The only other errors are about arguments that we do not make.
+    match rustix::thread::clock_nanosleep_absolute(ClockId::Monotonic, &until) {
+        Err(rustix::io::Errno::INTR) => Wake::Signal,
+        _ => Wake::Due,
+    }
+}
+
+const NS_PER_S: u64 = 1_000_000_000;
+
+/// Clocks that we ask never go below zero.
+fn to_ns(t: Timespec) -> u64 {
+    let part = |n: i64| u64::try_from(n).unwrap_or(0);
+    part(t.tv_sec).saturating_mul(NS_PER_S).saturating_add(part(t.tv_nsec))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sleeps_until_an_instant_and_not_for_one_that_passed() {
+        let until = now().plus_us(2_000);
+        // Another test's signal may cut one sleep short, not all.
+        while sleep_until(until) == Wake::Signal {}
+        assert!(now() >= until);
+        assert_eq!(sleep_until(Time(1)), Wake::Due);
+        assert_eq!(sleep_until(Time(u64::MAX - u64::MAX % NS_PER_S - 1).min(now())), Wake::Due);
+    }
+
+    #[test]
+    fn cpu_time_grows_with_work() {
+        let before = process_cpu_ns();
+        let mut x = 1_u64;
+        while process_cpu_ns() < before + 1_000_000 {
+            x = std::hint::black_box(x.wrapping_mul(3));
+        }
+        assert!(process_cpu_ns() > before);
+    }
+}

@@ -1,0 +1,252 @@
+//! A reader for the kernel's type information (BTF), just large enough to find struct offsets.
+//!
+//! `/sys/kernel/btf/vmlinux` describes every type of the running kernel: a header, then the types
+//! one behind the other, then their names. The offsets found here take the place of a compiler's
+//! relocations: the program is made for this kernel, at run time.
+//!
+//! Invariants: every read is bounds-checked, every recursion bounded; a malformed file gives an
+//! error, never a panic and never an endless loop. There is no table of all names (126,000 types
+//! would make it the largest thing in the monitor): a look-up scans.
+//!
+//! Format: Documentation/bpf/btf.rst. Kinds up to 19 (`ENUM64`, Linux 6.0).
+
+use std::fmt;
+
+/// Where Linux (>= 5.4 with `CONFIG_DEBUG_INFO_BTF`) shows its own types.
+pub const VMLINUX: &str = "/sys/kernel/btf/vmlinux";
+
+const MAGIC: u16 = 0xeb9f;
+const TYPE_HEADER: usize = 12;
+const MEMBER: usize = 12;
+/// One position in this many is remembered, so that finding a type by its id is a short scan.
+const INDEX_STEP: usize = 256;
+/// A longer chain of qualifiers than this is not the kernel's.
+const MAX_CHAIN: u32 = 8;
+/// A struct with more members than this, inner ones included, is not the kernel's. It ends the
+/// search in a struct that (in a malformed file) contains itself.
+const MAX_MEMBERS: u32 = 10_000;
+
+const KIND_PTR: u32 = 2;
+const KIND_STRUCT: u32 = 4;
+const KIND_UNION: u32 = 5;
+
+/// Why type information could not be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BtfError {
+    /// The data does not begin like little-endian BTF.
+    NotBtf,
+    /// The data ends before something that it promises.
+    Truncated,
+    /// A kind of type that this reader does not know, so that it cannot skip it either.
+    UnknownKind(u32),
+    /// No struct of this name has this member.
+    NoMember(String),
+    /// The member is there but is not a pointer at a whole byte offset.
+    NotAPointer(String),
+}
+
+impl fmt::Display for BtfError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotBtf => f.write_str("not BTF"),
+            Self::Truncated => f.write_str("BTF is cut off"),
+            Self::UnknownKind(kind) => write!(f, "BTF has types of the unknown kind {kind}"),
+            Self::NoMember(what) => write!(f, "BTF has no {what}"),
+            Self::NotAPointer(what) => write!(f, "BTF says that {what} is not a pointer"),
+        }
+    }
+}
+
+impl std::error::Error for BtfError {}
+
+/// A BTF file in memory.
+#[derive(Debug)]
+pub struct Btf {
+    data: Vec<u8>,
+    types: (usize, usize),
+    strings: (usize, usize),
+    index: Vec<usize>,
+}
+
+/// One type's fixed header.
+#[derive(Clone, Copy)]
+struct Type {
+    at: usize,
+    name: u32,
+    info: u32,
+    /// The type that this one refers to, or its size in bytes.
+    size_or_type: u32,
+}
+
+impl Type {
+    fn kind(self) -> u32 {
+        (self.info >> 24) & 0x1f
+    }
+
+    fn vlen(self) -> usize {
+        (self.info & 0xffff) as usize
+    }
+
+    /// Bytes behind the header.
+    fn payload(self) -> Result<usize, BtfError> {
+        Ok(match self.kind() {
+            KIND_PTR | 7..=12 | 16 | 18 => 0,
+            1 | 14 | 17 => 4,
+            3 => 12,
+            KIND_STRUCT | KIND_UNION => MEMBER * self.vlen(),
+            6 | 13 => 8 * self.vlen(),
+            15 | 19 => 12 * self.vlen(),
+            kind => return Err(BtfError::UnknownKind(kind)),
+        })
+    }
+}
+
+/// What was found under a member's name.
+struct Member {
+    bit_offset: u64,
+    type_id: u32,
+    bitfield: bool,
+}
+
+impl Btf {
+    /// Takes a BTF file and checks that all of its types can be walked.
+    ///
+    /// # Errors
+    ///
+    /// [`BtfError`], if it is not BTF or not all there.
+    pub fn parse(data: Vec<u8>) -> Result<Self, BtfError> {
+        let word = |at| read_u32(&data, at);
+        let (magic, version) = match data.first_chunk::<3>() {
+            Some(&[lo, hi, version]) => (u16::from_le_bytes([lo, hi]), version),
+            None => return Err(BtfError::NotBtf),
+        };
+        if magic != MAGIC || version != 1 {
+            return Err(BtfError::NotBtf);
+        }
+        let header = word(4)? as usize;
+        let section = |offset: u32, len: u32| {
+            let start = header.checked_add(offset as usize)?;
+            let end = start.checked_add(len as usize)?;
+            (end <= data.len()).then_some((start, end))
+        };
+        let types = section(word(8)?, word(12)?).ok_or(BtfError::Truncated)?;
+        let strings = section(word(16)?, word(20)?).ok_or(BtfError::Truncated)?;
+        let mut btf = Self { data, types, strings, index: Vec::new() };
+        btf.index = btf.positions()?;
+        Ok(btf)
+    }
+
+    /// The byte offset of a pointer member in a struct; members of anonymous inner structs and
+    /// unions count as the outer one's own.
+    ///
+    /// # Errors
+    ///
+    /// [`BtfError`], if there is no such pointer.
+    pub fn pointer_offset(&self, name: &str, member: &str) -> Result<u32, BtfError> {
+        let mut at = self.types.0;
+        while at < self.types.1 {
+            let ty = self.type_at(at)?;
+            if ty.kind() == KIND_STRUCT
+                && self.name_is(ty.name, name)
+                && let Some(found) = self.member(ty, member, &mut { MAX_MEMBERS })?
+            {
+                return self
+                    .as_pointer(&found)?
+                    .ok_or_else(|| BtfError::NotAPointer(format!("{name}.{member}")));
+            }
+            at += TYPE_HEADER + ty.payload()?;
+        }
+        Err(BtfError::NoMember(format!("{name}.{member}")))
+    }
+
+    /// Every [`INDEX_STEP`]-th type's position, the first being type 1's.
+    fn positions(&self) -> Result<Vec<usize>, BtfError> {
+        let (mut index, mut at, mut nr) = (Vec::new(), self.types.0, 0_usize);
+        while at < self.types.1 {
+            if nr.is_multiple_of(INDEX_STEP) {
+                index.push(at);
+            }
+            at += TYPE_HEADER + self.type_at(at)?.payload()?;
+            nr += 1;
+        }
+        if at == self.types.1 { Ok(index) } else { Err(BtfError::Truncated) }
+    }
+
+    fn type_at(&self, at: usize) -> Result<Type, BtfError> {
+        if at + TYPE_HEADER > self.types.1 {
+            return Err(BtfError::Truncated);
+        }
+        let word = |offset| read_u32(&self.data, at + offset);
+        Ok(Type { at, name: word(0)?, info: word(4)?, size_or_type: word(8)? })
+    }
+
+    fn type_by_id(&self, id: u32) -> Result<Type, BtfError> {
+        let nr = (id as usize).checked_sub(1).ok_or(BtfError::Truncated)?;
+        let mut at = *self.index.get(nr / INDEX_STEP).ok_or(BtfError::Truncated)?;
+        for _ in 0..nr % INDEX_STEP {
+            at += TYPE_HEADER + self.type_at(at)?.payload()?;
+        }
+        self.type_at(at)
+    }
+
+    /// Follows const, volatile, typedef and the like to what they qualify.
+    fn unqualified(&self, mut id: u32) -> Result<Type, BtfError> {
+        for _ in 0..=MAX_CHAIN {
+            let ty = self.type_by_id(id)?;
+            match ty.kind() {
+                8..=11 | 18 => id = ty.size_or_type,
+                _ => return Ok(ty),
+            }
+        }
+        Err(BtfError::Truncated)
+    }
+
+    fn member(&self, ty: Type, wanted: &str, left: &mut u32) -> Result<Option<Member>, BtfError> {
+        for nr in 0..ty.vlen() {
+            *left = left.checked_sub(1).ok_or(BtfError::Truncated)?;
+            let at = ty.at + TYPE_HEADER + MEMBER * nr;
+            let (name, type_id) = (read_u32(&self.data, at)?, read_u32(&self.data, at + 4)?);
+            let word = read_u32(&self.data, at + 8)?;
+            // With the kind flag the upper byte is the size of a bit field.
+            let (bits, size) =
+                if ty.info >> 31 == 1 { (word & 0xff_ffff, word >> 24) } else { (word, 0) };
+            if self.name_is(name, wanted) {
+                let found = Member { bit_offset: bits.into(), type_id, bitfield: size != 0 };
+                return Ok(Some(found));
+            }
+            if self.name_is(name, "") {
+                let inner = self.unqualified(type_id)?;
+                if matches!(inner.kind(), KIND_STRUCT | KIND_UNION)
+                    && let Some(found) = self.member(inner, wanted, left)?
+                {
+                    let bit_offset = found.bit_offset + u64::from(bits);
+                    return Ok(Some(Member { bit_offset, ..found }));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn as_pointer(&self, member: &Member) -> Result<Option<u32>, BtfError> {
+        let is_pointer = self.unqualified(member.type_id)?.kind() == KIND_PTR;
+        if !is_pointer || member.bitfield || !member.bit_offset.is_multiple_of(8) {
+            return Ok(None);
+        }
+        Ok(u32::try_from(member.bit_offset / 8).ok())
+    }
+
+    /// Whether the string at `offset` is exactly `wanted`; a bad offset is no string.
+    fn name_is(&self, offset: u32, wanted: &str) -> bool {
+        let strings = &self.data[self.strings.0..self.strings.1];
+        strings
+            .get(offset as usize..)
+            .and_then(|rest| rest.strip_prefix(wanted.as_bytes()))
+            .is_some_and(|rest| rest.first() == Some(&0))
+    }
+}
+
+fn read_u32(data: &[u8], at: usize) -> Result<u32, BtfError> {
+    let bytes = data.get(at..).and_then(|rest| rest.first_chunk::<4>());
+    bytes.map(|b| u32::from_le_bytes(*b)).ok_or(BtfError::Truncated)
+}

@@ -1,0 +1,52 @@
+//! Questions about pages, sorted so that one run of the walk answers them cheaply.
+
+use std::io;
+
+use super::entry::Entry;
+use super::kernel::Kernel;
+use super::program::MAX_KEYS;
+
+/// Bits of a page number: 57-bit addresses, 4 KiB pages.
+const PAGE_BITS: u32 = 45;
+
+/// Address space and page number in one word, in the order in which a walk is cheap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct PageKey(pub(super) u64);
+
+impl PageKey {
+    pub(super) const fn new(slot: u16, addr: u64) -> Self {
+        Self((slot as u64) << PAGE_BITS | (addr >> 12 & ((1 << PAGE_BITS) - 1)))
+    }
+
+    pub(super) const fn slot(self) -> u16 {
+        (self.0 >> PAGE_BITS) as u16
+    }
+
+    pub(super) const fn addr(self) -> u64 {
+        (self.0 & ((1 << PAGE_BITS) - 1)) << 12
+    }
+}
+
+/// One question: which page, whose answer it is, and what was found.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Query {
+    pub(super) page: PageKey,
+    /// Position in the caller's batch.
+    pub(super) nr: u32,
+    pub(super) entry: Entry,
+}
+
+/// Answers all queries; sorts them by page.
+pub(super) fn look(kernel: &mut Kernel, queries: &mut [Query]) -> io::Result<()> {
+    if !queries.is_sorted_by_key(|q| q.page) {
+        queries.sort_unstable_by_key(|q| q.page);
+    }
+    for chunk in queries.chunks_mut(MAX_KEYS) {
+        let keys = chunk.iter().map(|q| Kernel::key(q.page.slot(), q.page.addr()));
+        let entries = kernel.walk(keys)?;
+        for (query, entry) in chunk.iter_mut().zip(entries) {
+            query.entry = Entry(*entry);
+        }
+    }
+    Ok(())
+}

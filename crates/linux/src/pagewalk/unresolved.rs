@@ -1,0 +1,123 @@
+//! Pages whose accessed bit could not be cleared: remembered for a while, so that nobody pays for
+//! trying again at once, and nobody takes their bit for evidence.
+//!
+//! Bounded: the list holds [`MAX`] pages at most; when it is full, new ones are not remembered (and
+//! so tried again, which costs time but tells no lie). An entry ends after [`KEEP_NS`], because sharing and
+//! locking end too.
+
+use isotherm_core::Time;
+
+/// Most pages remembered.
+const MAX: usize = 4096;
+/// How long a page is left alone, in ns.
+const KEEP_NS: u64 = 5_000_000_000;
+/// A page of a file counts as impossible to clear when this many tries in a row left it young.
+const TRIES: u8 = 3;
+
+/// One page: its order key (address space and page number), and what is known.
+#[derive(Debug, Clone, Copy)]
+struct Spot {
+    page: u64,
+    until: Time,
+    fails: u8,
+}
+
+/// The list, sorted by page.
+#[derive(Debug, Default)]
+pub(super) struct Unresolved {
+    spots: Vec<Spot>,
+}
+
+impl Unresolved {
+    /// Whether the page is known to be impossible to clear.
+    pub(super) fn contains(&self, page: u64, now: Time) -> bool {
+        self.find(page).is_ok_and(|at| {
+            let spot = &self.spots[at];
+            spot.fails >= TRIES && now < spot.until
+        })
+    }
+
+    /// The page cannot be cleared, for a known reason.
+    pub(super) fn insert(&mut self, page: u64, now: Time) {
+        self.note(page, now, TRIES);
+    }
+
+    /// A try has left the page young, which may have been a new access. Whether that has happened too often.
+    pub(super) fn failed(&mut self, page: u64, now: Time) -> bool {
+        self.note(page, now, 1)
+    }
+
+    /// A try has worked.
+    pub(super) fn cleared(&mut self, page: u64) {
+        if let Ok(at) = self.find(page) {
+            self.spots.remove(at);
+        }
+    }
+
+    /// Forgets an address space; `of` says which pages are its own.
+    pub(super) fn forget(&mut self, of: impl Fn(u64) -> bool) {
+        self.spots.retain(|spot| !of(spot.page));
+    }
+
+    fn find(&self, page: u64) -> Result<usize, usize> {
+        self.spots.binary_search_by_key(&page, |spot| spot.page)
+    }
+
+    fn note(&mut self, page: u64, now: Time, fails: u8) -> bool {
+        let until = now + KEEP_NS;
+        match self.find(page) {
+            Ok(at) => {
+                let spot = &mut self.spots[at];
+                // What was known has ended; this is the first failure of a new life.
+                let before = if now < spot.until { spot.fails } else { 0 };
+                *spot = Spot { page, until, fails: before.saturating_add(fails) };
+                spot.fails >= TRIES
+            }
+            Err(_) => {
+                if self.spots.len() >= MAX {
+                    self.spots.retain(|spot| now < spot.until);
+                }
+                if let Err(at) = self.find(page)
+                    && self.spots.len() < MAX
+                {
+                    self.spots.insert(at, Spot { page, until, fails });
+                }
+                fails >= TRIES
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remembers_for_a_while_and_counts_failures_in_a_row() {
+        let mut list = Unresolved::default();
+        let now = Time(1_000);
+        list.insert(7, now);
+        assert!(list.contains(7, now) && !list.contains(8, now));
+        assert!(!list.contains(7, now + KEEP_NS));
+
+        assert!(!list.failed(9, now));
+        assert!(!list.failed(9, now));
+        list.cleared(9);
+        assert!(!list.failed(9, now) && !list.failed(9, now) && !list.contains(9, now));
+        assert!(list.failed(9, now) && list.contains(9, now));
+
+        list.forget(|page| page == 9);
+        assert!(!list.contains(9, now) && list.contains(7, now));
+    }
+
+    #[test]
+    fn stays_bounded_and_makes_room_when_entries_end() {
+        let mut list = Unresolved::default();
+        for page in 0..2 * MAX as u64 {
+            list.insert(page, Time(0));
+        }
+        assert_eq!(list.spots.len(), MAX);
+        list.insert(u64::MAX, Time(KEEP_NS));
+        assert!(list.contains(u64::MAX, Time(KEEP_NS)) && list.spots.len() == 1);
+    }
+}

@@ -1,0 +1,46 @@
+//! Fork of a process that has one thread, for workloads that are trees of processes.
+
+use std::io;
+
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+
+/// A forked child.
+#[derive(Debug)]
+pub struct Child(Pid);
+
+impl Child {
+    /// Asks it to end (SIGTERM).
+    pub fn stop(&self) {
+        // It may have ended already, which is what is wanted.
+        kill_process(self.0, Signal::TERM).ok();
+    }
+
+    /// Whether it has ended; reaps it then.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        !matches!(waitpid(Some(self.0), WaitOptions::NOHANG), Ok(None))
+    }
+}
+
+/// Forks; the child runs `child`, then exits with its value, without running the destructors and exit
+/// handlers of its copy of the parent. Unlike after a fork with other threads about, it may do
+/// anything.
+///
+/// # Errors
+///
+/// The kernel's; and `Unsupported` if this process has more than one thread: another thread could
+/// hold a lock, the allocator's for one, which nobody would ever unlock in the child.
+pub fn fork_alone(child: impl FnOnce() -> i32) -> io::Result<Child> {
+    if std::fs::read_dir("/proc/self/task")?.count() != 1 {
+        return Err(io::Error::new(io::ErrorKind::Unsupported, "fork with several threads"));
+    }
+    // SAFETY: there is no other thread, so the child's copy of the memory is consistent.
+    match unsafe { libc::fork() } {
+        0 => {
+            let code = child();
+            // SAFETY: _exit has no preconditions.
+            unsafe { libc::_exit(code) }
+        }
+        pid => Pid::from_raw(pid).map(Child).ok_or_else(io::Error::last_os_error),
+    }
+}

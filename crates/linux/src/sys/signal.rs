@@ -1,0 +1,76 @@
+//! The handler behind [`crate::signals`].
+
+use std::io;
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+
+/// The signal that asked us to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StopSignal(i32);
+
+impl StopSignal {
+    /// Its number.
+    #[must_use]
+    pub const fn number(self) -> i32 {
+        self.0
+    }
+}
+
+/// Signals that mean "stop".
+const STOP: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+
+static FIRST: AtomicI32 = AtomicI32::new(0);
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+/// After so many requests the default action follows.
+const PATIENCE: u32 = 3;
+
+extern "C" fn on_stop(signal: i32) {
+    let seen = COUNT.fetch_add(1, Ordering::Relaxed);
+    if seen == 0 {
+        FIRST.store(signal, Ordering::Relaxed);
+    } else if seen + 1 >= PATIENCE {
+        // SAFETY: signal() is async-signal-safe; the default disposition needs no handler.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+        // SAFETY: raise() is async-signal-safe; the signal arrives when this handler returns.
+        unsafe { libc::raise(signal) };
+    }
+}
+
+/// Makes SIGINT, SIGTERM and SIGHUP set the flag of [`stop_requested`] and interrupt sleeps.
+///
+/// A signal that was ignored when the program started (`nohup`) stays ignored.
+///
+/// # Errors
+///
+/// None that a kernel would give for these signals; passed on all the same.
+pub fn install() -> io::Result<()> {
+    for signal in STOP {
+        // SAFETY: sigaction is plain data; all zeros is a valid value of it.
+        let mut old: libc::sigaction = unsafe { std::mem::zeroed() };
+        // SAFETY: a null new action only reads; `old` is writable and of the right type.
+        if unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut old) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        if old.sa_sigaction == libc::SIG_IGN {
+            continue;
+        }
+        // SAFETY: as above.
+        let mut new: libc::sigaction = unsafe { std::mem::zeroed() };
+        new.sa_sigaction = on_stop as *const () as libc::sighandler_t;
+        // No SA_RESTART: a sleep has to end. The mask stays empty.
+        // SAFETY: `new` holds a handler that only touches atomics and async-signal-safe calls.
+        if unsafe { libc::sigaction(signal, &raw const new, std::ptr::null_mut()) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// The first signal that asked us to stop, if any did.
+#[must_use]
+pub fn stop_requested() -> Option<StopSignal> {
+    match FIRST.load(Ordering::Relaxed) {
+        0 => None,
+        signal => Some(StopSignal(signal)),
+    }
+}

@@ -1,0 +1,124 @@
+//! Operations set `smaps` over real processes.
+
+use std::process::{Child, Command, Stdio};
+
+use isotherm_core::ops::UpdateError;
+use isotherm_core::{Check, Operations, PageState, TargetId};
+use isotherm_linux::clock::{now, sleep_until};
+use isotherm_linux::proc::{Kind, Proc, parse_maps};
+use isotherm_linux::smaps::{Limits, SmapsError, SmapsOps};
+
+struct Guard(Child);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let _gone = self.0.kill();
+        let _status = self.0.wait();
+    }
+}
+
+fn run(command: &str, args: &[&str]) -> Guard {
+    Guard(Command::new(command).args(args).stdout(Stdio::null()).spawn().unwrap())
+}
+
+/// The last page of the stack: a program that runs uses it.
+fn stack_page(pid: u32) -> u64 {
+    let mut buf = Vec::new();
+    Proc::default().read(pid, "maps", &mut buf).unwrap();
+    parse_maps(&buf).find(|m| m.kind() == Kind::Stack).unwrap().range.end - 4096
+}
+
+fn set(limits: Limits) -> SmapsOps {
+    SmapsOps::new(Proc::default(), limits)
+}
+
+const FAST: Limits = Limits { max_rss_bytes: 1 << 30, clear_every_us: 0, look_every_us: 0 };
+
+#[test]
+fn a_busy_process_is_young_and_a_sleeping_one_is_old() {
+    let busy = run("sh", &["-c", "while :; do :; done"]);
+    let sleeping = run("sleep", &["60"]);
+    sleep_until(now().plus_us(100_000));
+    let mut ops = set(FAST);
+    for (id, pid) in [(0, busy.0.id()), (1, sleeping.0.id())] {
+        ops.add_target(TargetId(id), pid).unwrap();
+    }
+    let checks = [
+        Check::new(TargetId(0), stack_page(busy.0.id()), 7),
+        Check::new(TargetId(1), stack_page(sleeping.0.id()), 8),
+        Check::new(TargetId(1), 0x1000, 9),
+        Check::new(TargetId(2), 0x1000, 10),
+    ];
+    let mut batch = checks;
+    ops.prepare(&mut batch);
+    assert_eq!(
+        batch.map(|c| c.state),
+        [PageState::Cleared, PageState::Cleared, PageState::Absent, PageState::Unknown]
+    );
+    sleep_until(now().plus_us(50_000));
+    ops.check(&mut batch);
+    assert_eq!(
+        batch.map(|c| c.state),
+        [PageState::Young, PageState::Old, PageState::Absent, PageState::Unknown]
+    );
+    assert_eq!(batch.map(|c| c.tag), [7, 8, 9, 10]);
+    // The sleeper was not touched: made old again it costs nothing to say so.
+    let mut batch = [checks[1]];
+    ops.prepare(&mut batch);
+    assert_eq!(batch[0].state, PageState::Old);
+    assert_eq!(ops.share(TargetId(1), checks[1].addr), Some(0.0));
+}
+
+#[test]
+fn what_would_be_too_often_is_not_answered() {
+    let sleeping = run("sleep", &["60"]);
+    let mut ops = set(Limits { clear_every_us: u64::MAX, look_every_us: u64::MAX, ..FAST });
+    ops.add_target(TargetId(0), sleeping.0.id()).unwrap();
+    let mut batch = [Check::new(TargetId(0), stack_page(sleeping.0.id()), 0)];
+    ops.prepare(&mut batch);
+    assert_ne!(batch[0].state, PageState::Unknown, "the first is allowed");
+    for _ in 0..3 {
+        ops.prepare(&mut batch);
+        assert_eq!(batch[0].state, PageState::Unknown);
+        ops.check(&mut batch);
+        assert_eq!(batch[0].state, PageState::Unknown);
+    }
+}
+
+#[test]
+fn large_targets_are_refused_unless_forced() {
+    let sleeping = run("sleep", &["60"]);
+    // The kernel's count lags behind a process that has just started.
+    let mut buf = Vec::new();
+    while Proc::default().status(sleeping.0.id(), &mut buf).unwrap().rss_bytes <= 4096 {
+        sleep_until(now().plus_us(1_000));
+    }
+    let small = Limits { max_rss_bytes: 4096, ..FAST };
+    let err = set(small).add_target(TargetId(0), sleeping.0.id()).unwrap_err();
+    assert!(matches!(err, SmapsError::TooLarge { max_bytes: 4096, .. }), "{err}");
+    let text = err.to_string();
+    assert!(text.contains("why:") && text.contains("hint:"), "{text}");
+    set(small.forced()).add_target(TargetId(0), sleeping.0.id()).unwrap();
+}
+
+#[test]
+fn mappings_and_the_end_of_a_target() {
+    let mut sleeping = run("sleep", &["60"]);
+    let mut ops = set(FAST);
+    ops.add_target(TargetId(0), sleeping.0.id()).unwrap();
+    let stack = stack_page(sleeping.0.id());
+    let mut maps = Vec::new();
+    ops.update(TargetId(0), &mut maps).unwrap();
+    assert!(maps.iter().any(|r| r.contains(stack)));
+    assert!(maps.windows(2).all(|w| w[0].end < w[1].start));
+    assert!(ops.target_valid(TargetId(0)));
+    sleeping.0.kill().unwrap();
+    sleeping.0.wait().unwrap();
+    assert!(!ops.target_valid(TargetId(0)));
+    assert_eq!(ops.update(TargetId(0), &mut maps), Err(UpdateError::Gone));
+    let mut batch = [Check::new(TargetId(0), stack, 0)];
+    ops.prepare(&mut batch);
+    ops.check(&mut batch);
+    assert_eq!(batch[0].state, PageState::Unknown);
+    assert!(ops.add_target(TargetId(1), sleeping.0.id()).unwrap_err().is_gone());
+}

@@ -1,0 +1,412 @@
+//! Snapshots in columns: about a second of them becomes one block that packs to a few bytes a region.
+//!
+//! Every region is written against the one that covered its start in the snapshot before (of the same
+//! target, in the same frame). Most regions of a window are those of the window before, so:
+//!
+//! * *where* is one byte: "starts where expected, ends where the k-th old region ended"; only a new
+//!   boundary costs its distance in pages;
+//! * *nr_accesses* is the difference, *age* is 0 for "one older" and 1 for "reset";
+//! * *lo*, *hi* are steps of 1/255 of the maximum (see [`crate::bound`]), as differences.
+//!
+//! Each of these is a column of its own, because LZ4 finds runs, not probabilities. The first snapshot
+//! of a frame has nothing before it, so a frame never needs another frame. Everything but the bounds
+//! is exact, for any 64-bit addresses in any order.
+
+use isotherm_core::{AddrRange, Cost, RegionInfo, Snapshot, TargetId, TargetInfo, Time};
+
+use crate::bound;
+use crate::varint::{self, Cursor, unzigzag, zigzag};
+
+/// Number of columns; each is preceded by its length.
+const COLUMNS: usize = 8;
+const META: usize = 0;
+const SHAPE: usize = 1;
+const PLACE: usize = 2;
+const NR: usize = 3;
+const AGE: usize = 4;
+const LO: usize = 5;
+const HI: usize = 6;
+const RESOLVED: usize = 7;
+
+const PAGE_SHIFT: u32 = 12;
+/// How many old regions an end is looked for in.
+const END_CHOICES: usize = 15;
+
+/// A region as the next snapshot is written against it.
+#[derive(Debug, Clone, Copy, Default)]
+struct Row {
+    start: u64,
+    end: u64,
+    nr: u32,
+    age: u32,
+    lo: u8,
+    hi: u8,
+}
+
+/// The rows of one snapshot, per target in its order.
+#[derive(Debug, Default)]
+struct Rows {
+    targets: Vec<(TargetId, Vec<Row>)>,
+    used: usize,
+    aligned: bool,
+}
+
+impl Rows {
+    fn clear(&mut self) {
+        self.used = 0;
+        self.aligned = true;
+    }
+
+    /// Room for one more target; keeps old allocations.
+    fn push(&mut self, id: TargetId) -> &mut Vec<Row> {
+        if self.used == self.targets.len() {
+            self.targets.push((id, Vec::new()));
+        }
+        let slot = &mut self.targets[self.used];
+        self.used += 1;
+        slot.0 = id;
+        slot.1.clear();
+        &mut slot.1
+    }
+
+    fn get(&self, nth: usize, id: TargetId) -> &[Row] {
+        let used = &self.targets[..self.used];
+        match used.get(nth) {
+            Some((i, rows)) if *i == id => rows,
+            _ => used.iter().find(|(i, _)| *i == id).map_or(&[], |(_, rows)| rows),
+        }
+    }
+}
+
+/// Goes through the old rows beside the new ones and says what to expect.
+struct Expect<'a> {
+    old: &'a [Row],
+    at: usize,
+    cursor: u64,
+}
+
+impl<'a> Expect<'a> {
+    fn new(old: &'a [Row]) -> Self {
+        Self { old, at: 0, cursor: 0 }
+    }
+
+    #[inline]
+    fn seek(&mut self, addr: u64) {
+        while self.old.get(self.at).is_some_and(|r| r.end <= addr) {
+            self.at += 1;
+        }
+    }
+
+    /// Where the next region should start.
+    #[inline]
+    fn start(&mut self) -> u64 {
+        self.seek(self.cursor);
+        self.old.get(self.at).map_or(self.cursor, |r| r.start.max(self.cursor))
+    }
+
+    /// The old region at `start`, to compare with.
+    #[inline]
+    fn base(&mut self, start: u64) -> Row {
+        self.seek(start);
+        self.old.get(self.at).copied().unwrap_or_default()
+    }
+
+    /// Which of the old regions from here on ends at `end`; from 1, 0 for none.
+    #[inline]
+    fn end_choice(&self, end: u64) -> usize {
+        let near = &self.old[self.at..self.old.len().min(self.at + END_CHOICES)];
+        near.iter().position(|r| r.end == end).map_or(0, |i| i + 1)
+    }
+
+    #[inline]
+    fn end_of_choice(&self, choice: usize) -> Option<u64> {
+        self.old.get(self.at + choice - 1).map(|r| r.end)
+    }
+}
+
+/// Collects snapshots until [`Encoder::take`].
+#[derive(Debug, Default)]
+pub(crate) struct Encoder {
+    columns: [Vec<u8>; COLUMNS],
+    snapshots: u64,
+    old: Rows,
+    new: Rows,
+    clock: u64,
+    next_seq: u64,
+}
+
+impl Encoder {
+    /// Whether nothing was pushed since the last [`Encoder::take`].
+    pub(crate) fn is_empty(&self) -> bool {
+        self.snapshots == 0
+    }
+
+    /// Bytes collected, unpacked.
+    pub(crate) fn len(&self) -> usize {
+        self.columns.iter().map(Vec::len).sum()
+    }
+
+    pub(crate) fn push(&mut self, s: &Snapshot) {
+        let aligned = s
+            .targets
+            .iter()
+            .flat_map(|t| &t.regions)
+            .all(|r| (r.range.start | r.range.end).trailing_zeros() >= PAGE_SHIFT);
+        let shift =
+            if aligned && (self.snapshots == 0 || self.old.aligned) { PAGE_SHIFT } else { 0 };
+        self.meta(s, shift);
+        self.new.clear();
+        self.new.aligned = aligned;
+        for (nth, t) in s.targets.iter().enumerate() {
+            let rows = self.new.push(t.id);
+            let mut expect = Expect::new(self.old.get(nth, t.id));
+            for r in &t.regions {
+                rows.push(encode_region(&mut self.columns, &mut expect, r, s, shift));
+            }
+            encode_runs(&mut self.columns[RESOLVED], &t.regions);
+        }
+        std::mem::swap(&mut self.old, &mut self.new);
+        self.snapshots += 1;
+    }
+
+    fn meta(&mut self, s: &Snapshot, shift: u32) {
+        let m = &mut self.columns[META];
+        varint::put_delta(m, self.next_seq, s.seq);
+        varint::put_delta(m, self.clock, s.start.0);
+        varint::put_delta(m, s.start.0, s.end.0);
+        self.next_seq = s.seq.wrapping_add(1);
+        self.clock = s.end.0;
+        for x in [
+            s.sample_us,
+            s.aggr_us,
+            u64::from(s.max_nr_accesses),
+            s.cost.checks,
+            s.cost.clears,
+            s.cost.cpu_ns,
+            u64::from(shift),
+            s.targets.len() as u64,
+        ] {
+            varint::put(m, x);
+        }
+        for t in &s.targets {
+            varint::put(m, u64::from(t.id.0));
+            varint::put(m, t.regions.len() as u64);
+        }
+    }
+
+    /// Writes the block into `out` and starts over.
+    pub(crate) fn take(&mut self, out: &mut Vec<u8>) {
+        out.clear();
+        varint::put(out, self.snapshots);
+        for c in &self.columns {
+            varint::put(out, c.len() as u64);
+        }
+        for c in &mut self.columns {
+            out.append(c);
+        }
+        self.snapshots = 0;
+        self.old.clear();
+        self.clock = 0;
+        self.next_seq = 0;
+    }
+}
+
+fn encode_region(
+    columns: &mut [Vec<u8>; COLUMNS],
+    expect: &mut Expect<'_>,
+    r: &RegionInfo,
+    s: &Snapshot,
+    shift: u32,
+) -> Row {
+    let (start, end) = (r.range.start, r.range.end);
+    let expected = expect.start();
+    let base = expect.base(start);
+    let choice = expect.end_choice(end);
+    let mut delta = |from: u64, to: u64| {
+        varint::put(&mut columns[PLACE], zigzag(to.wrapping_sub(from).cast_signed() >> shift));
+    };
+    if start != expected {
+        delta(expected, start);
+    }
+    if choice == 0 {
+        delta(start, end);
+    }
+    varint::put(&mut columns[SHAPE], ((choice as u64) << 1) | u64::from(start != expected));
+    varint::put(&mut columns[NR], zigzag(i64::from(r.nr_accesses) - i64::from(base.nr)));
+    varint::put(
+        &mut columns[AGE],
+        match i64::from(r.age) - i64::from(base.age) - 1 {
+            0 => 0,
+            _ if r.age == 0 => 1,
+            d => 2 + zigzag(d),
+        },
+    );
+    let lo = bound::encode_lo(r.lo, s.max_nr_accesses);
+    let hi = bound::encode_hi(r.hi, s.max_nr_accesses);
+    columns[LO].push(lo.wrapping_sub(base.lo));
+    columns[HI].push(hi.wrapping_sub(base.hi));
+    expect.cursor = end;
+    Row { start, end, nr: r.nr_accesses, age: r.age, lo, hi }
+}
+
+/// Lengths of the runs of resolved, unresolved, resolved, ... regions.
+fn encode_runs(out: &mut Vec<u8>, regions: &[RegionInfo]) {
+    let mut rest = regions;
+    let mut value = true;
+    while !rest.is_empty() {
+        let n = rest.iter().position(|r| r.resolved != value).unwrap_or(rest.len());
+        varint::put(out, n as u64);
+        rest = &rest[n..];
+        value = !value;
+    }
+}
+
+/// Gives the snapshots of a block back, one by one. `None` from any step: not what [`Encoder`] writes.
+#[derive(Debug, Default)]
+pub(crate) struct Decoder {
+    /// What is left of each column, as positions in the payload.
+    left: [(usize, usize); COLUMNS],
+    snapshots: usize,
+    old: Rows,
+    new: Rows,
+    clock: u64,
+    next_seq: u64,
+}
+
+impl Decoder {
+    /// Starts with a payload; every [`Decoder::next`] then takes the same one.
+    pub(crate) fn start(&mut self, payload: &[u8]) -> Option<()> {
+        self.snapshots = 0;
+        let mut c = Cursor::new(payload);
+        let snapshots = c.get_count(payload.len())?;
+        let mut lens = [0; COLUMNS];
+        for len in &mut lens {
+            *len = c.get_count(payload.len())?;
+        }
+        let mut at = payload.len() - c.len();
+        for (left, len) in self.left.iter_mut().zip(lens) {
+            *left = (at, at + len);
+            at += len;
+        }
+        if at != payload.len() {
+            return None;
+        }
+        self.old.clear();
+        self.clock = 0;
+        self.next_seq = 0;
+        self.snapshots = snapshots;
+        Some(())
+    }
+
+    /// Whether a snapshot is left.
+    pub(crate) fn has_next(&self) -> bool {
+        self.snapshots > 0
+    }
+
+    /// Forgets the rest of the block.
+    pub(crate) fn stop(&mut self) {
+        self.snapshots = 0;
+    }
+
+    /// Decodes the next snapshot into `s`, reusing its memory.
+    pub(crate) fn next(&mut self, payload: &[u8], s: &mut Snapshot) -> Option<()> {
+        let mut c: [Cursor<'_>; COLUMNS] =
+            std::array::from_fn(|i| Cursor::new(&payload[self.left[i].0..self.left[i].1]));
+        let (shift, nr_targets) = self.meta(&mut c[META], s)?;
+        self.new.clear();
+        let nr_bytes = c[LO].len();
+        for nth in 0..nr_targets {
+            let id = TargetId(c[META].get_u32()?);
+            let nr_regions = c[META].get_count(nr_bytes)?;
+            if s.targets.len() == nth {
+                s.targets.push(TargetInfo::default());
+            }
+            let t = &mut s.targets[nth];
+            t.id = id;
+            t.regions.clear();
+            let rows = self.new.push(id);
+            let mut expect = Expect::new(self.old.get(nth, id));
+            for _ in 0..nr_regions {
+                let row = decode_row(&mut c, &mut expect, shift)?;
+                rows.push(row);
+                t.regions.push(region(&row, s.max_nr_accesses));
+            }
+            decode_runs(&mut c[RESOLVED], &mut t.regions)?;
+        }
+        s.targets.truncate(nr_targets);
+        std::mem::swap(&mut self.old, &mut self.new);
+        for (left, c) in self.left.iter_mut().zip(&c) {
+            left.0 = left.1 - c.len();
+        }
+        self.snapshots -= 1;
+        Some(())
+    }
+
+    fn meta(&mut self, c: &mut Cursor<'_>, s: &mut Snapshot) -> Option<(u32, usize)> {
+        s.seq = c.get_delta(self.next_seq)?;
+        s.start = Time(c.get_delta(self.clock)?);
+        s.end = Time(c.get_delta(s.start.0)?);
+        self.next_seq = s.seq.wrapping_add(1);
+        self.clock = s.end.0;
+        s.sample_us = c.get()?;
+        s.aggr_us = c.get()?;
+        s.max_nr_accesses = c.get_u32()?;
+        s.cost = Cost { checks: c.get()?, clears: c.get()?, cpu_ns: c.get()? };
+        let shift = c.get_u32()?;
+        if shift >= 64 {
+            return None;
+        }
+        Some((shift, c.get_count(c.len())?))
+    }
+}
+
+#[inline]
+fn decode_row(c: &mut [Cursor<'_>; COLUMNS], expect: &mut Expect<'_>, shift: u32) -> Option<Row> {
+    let shape = c[SHAPE].get()?;
+    let mut start = expect.start();
+    if shape & 1 == 1 {
+        start = start.wrapping_add((unzigzag(c[PLACE].get()?) << shift).cast_unsigned());
+    }
+    let base = expect.base(start);
+    let end = match usize::try_from(shape >> 1).ok()? {
+        0 => start.wrapping_add((unzigzag(c[PLACE].get()?) << shift).cast_unsigned()),
+        n if n <= END_CHOICES => expect.end_of_choice(n)?,
+        _ => return None,
+    };
+    let nr = u32::try_from(i64::from(base.nr).checked_add(unzigzag(c[NR].get()?))?).ok()?;
+    let age = match c[AGE].get()? {
+        0 => u32::try_from(u64::from(base.age) + 1).ok()?,
+        1 => 0,
+        d => u32::try_from((i64::from(base.age) + 1).checked_add(unzigzag(d - 2))?).ok()?,
+    };
+    let lo = c[LO].byte()?.wrapping_add(base.lo);
+    let hi = c[HI].byte()?.wrapping_add(base.hi);
+    expect.cursor = end;
+    Some(Row { start, end, nr, age, lo, hi })
+}
+
+fn region(r: &Row, max: u32) -> RegionInfo {
+    RegionInfo {
+        range: AddrRange::new(r.start, r.end),
+        nr_accesses: r.nr,
+        age: r.age,
+        lo: bound::decode(r.lo, max),
+        hi: bound::decode(r.hi, max),
+        resolved: true,
+    }
+}
+
+fn decode_runs(c: &mut Cursor<'_>, regions: &mut [RegionInfo]) -> Option<()> {
+    let mut rest = regions;
+    let mut value = true;
+    while !rest.is_empty() {
+        let n = usize::try_from(c.get()?).ok()?;
+        let (run, behind) = rest.split_at_mut_checked(n)?;
+        if !value {
+            run.iter_mut().for_each(|r| r.resolved = false);
+        }
+        rest = behind;
+        value = !value;
+    }
+    Some(())
+}

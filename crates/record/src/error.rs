@@ -1,0 +1,106 @@
+//! Errors of reading and writing records; the text says what was tried, why it failed, what to do.
+
+use std::fmt;
+use std::io;
+
+/// Why a record could not be read, written or exported.
+#[derive(Debug)]
+pub enum Error {
+    /// The operating system refused.
+    Io {
+        /// What was tried, for example `read isotherm.data`.
+        tried: String,
+        /// What it said.
+        source: io::Error,
+    },
+    /// The file has no bytes.
+    Empty,
+    /// The file is something else.
+    Foreign,
+    /// The file ends before its first complete frame.
+    Truncated,
+    /// A later version wrote it.
+    Newer {
+        /// Version of the file.
+        found: u32,
+    },
+    /// One snapshot or one list of mappings is larger than a frame may be.
+    TooLarge {
+        /// Its size in bytes.
+        sz: usize,
+    },
+    /// The exporter's library refused.
+    Export(String),
+}
+
+impl Error {
+    /// For `map_err`: names what was tried.
+    pub fn io(tried: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let tried = tried.into();
+        move |source| Self::Io { tried, source }
+    }
+
+    /// Whether the disk (or a quota on it) is full.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if matches!(source.kind(),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge))
+    }
+
+    /// Whether the reader of a pipe went away, which is no failure of ours.
+    #[must_use]
+    pub fn is_broken_pipe(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io { tried, source } => {
+                writeln!(f, "i/o failed\n  tried: {tried}\n  why:   {source}")?;
+                f.write_str(if self.is_full() {
+                    "  hint:  free some space; what is in the record so far can be read"
+                } else if source.kind() == io::ErrorKind::NotFound {
+                    "  hint:  `isotherm record` makes one; its default name is isotherm.data"
+                } else {
+                    "  hint:  check the path, its permissions and the file system's health"
+                })
+            }
+            Self::Empty => f.write_str(
+                "the record is empty\n  why:   the file has no bytes; its recorder was killed before it wrote any\n  \
+                 hint:  record again",
+            ),
+            Self::Foreign => f.write_str(
+                "not a record of isotherm\n  why:   the file does not begin with the record's magic number\n  \
+                 hint:  name a file that `isotherm record` wrote",
+            ),
+            Self::Truncated => f.write_str(
+                "the record is cut off before its first frame\n  why:   the file ends inside its header\n  \
+                 hint:  nothing can be saved; record again",
+            ),
+            Self::Newer { found } => write!(
+                f,
+                "the record is of format version {found}\n  why:   this isotherm reads versions up to {}\n  \
+                 hint:  read it with the isotherm that wrote it, or a newer one",
+                crate::frame::VERSION
+            ),
+            Self::TooLarge { sz } => write!(
+                f,
+                "{sz} bytes do not fit into one frame\n  why:   a frame holds at most {} bytes\n  \
+                 hint:  lower the maximum number of regions",
+                crate::frame::MAX_PAYLOAD
+            ),
+            Self::Export(why) => write!(f, "export failed\n  why:   {why}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}

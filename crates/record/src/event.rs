@@ -1,0 +1,171 @@
+//! What a record says: the values that the writer takes and the reader gives back.
+//!
+//! Times named `t_ns` are nanoseconds of `CLOCK_MONOTONIC`; [`Header`] ties that clock to the wall
+//! clock of the recording machine. Small events travel as JSON objects, so unknown fields of a later
+//! minor version are simply not seen.
+
+use isotherm_core::{Attrs, Method, Snapshot};
+use serde::{Deserialize, Serialize};
+
+use crate::mapping::Mapping;
+
+/// Facts about the whole record, written first.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Header {
+    /// Version of Isotherm that wrote the record.
+    pub isotherm: String,
+    /// Host name.
+    pub host: String,
+    /// Kernel release, as `uname -r` prints it.
+    pub kernel: String,
+    /// Machine, as `uname -m` prints it.
+    pub arch: String,
+    /// Page size in bytes.
+    pub page_size: u64,
+    /// Names the boot that the monotonic clock belongs to.
+    pub boot_id: String,
+    /// Wall clock at the start: nanoseconds since 1970, UTC.
+    pub started_unix_ns: u64,
+    /// Monotonic clock at the start, in ns.
+    pub started_ns: u64,
+    /// Monitoring attributes.
+    pub attrs: AttrsInfo,
+    /// Name of the operations set.
+    pub ops: String,
+    /// Command line of the recorder.
+    pub command: Vec<String>,
+    /// What the set could do here (for example `checks`, `clears`, `huge leaves`).
+    pub capabilities: Vec<String>,
+}
+
+/// The monitoring attributes as they stand in a record; units as in [`Attrs`].
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[expect(missing_docs, reason = "each field is documented at the field of `Attrs` that it mirrors")]
+pub struct AttrsInfo {
+    pub sample_us: u64,
+    pub aggr_us: u64,
+    pub update_us: u64,
+    pub min_nr_regions: u64,
+    pub max_nr_regions: u64,
+    pub min_region_sz: u64,
+    /// `resample` or `first_touch`.
+    pub method: String,
+    pub strict: bool,
+    pub clears_per_sec: u32,
+    pub goal_access_bp: u64,
+    pub goal_aggrs: u64,
+}
+
+impl From<&Attrs> for AttrsInfo {
+    fn from(a: &Attrs) -> Self {
+        Self {
+            sample_us: a.sample_us,
+            aggr_us: a.aggr_us,
+            update_us: a.update_us,
+            min_nr_regions: a.min_nr_regions,
+            max_nr_regions: a.max_nr_regions,
+            min_region_sz: a.min_region_sz,
+            method: match a.method {
+                Method::Resample => "resample",
+                Method::FirstTouch => "first_touch",
+            }
+            .into(),
+            strict: a.strict,
+            clears_per_sec: a.clears_per_sec,
+            goal_access_bp: a.intervals_goal.access_bp,
+            goal_aggrs: a.intervals_goal.aggrs,
+        }
+    }
+}
+
+/// A target came in.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Target {
+    /// Its [`TargetId`](isotherm_core::TargetId); never used twice in one record.
+    pub id: u32,
+    /// Process id at that time. May come back in another target.
+    pub pid: u32,
+    /// Process id of the parent; 0 if unknown.
+    pub ppid: u32,
+    /// Name of the command.
+    pub name: String,
+    /// When.
+    pub t_ns: u64,
+}
+
+/// A target started another program: its address space was replaced.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Exec {
+    /// Which target.
+    pub id: u32,
+    /// Its new name.
+    pub name: String,
+    /// When.
+    pub t_ns: u64,
+}
+
+/// A target is gone.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Exit {
+    /// Which target.
+    pub id: u32,
+    /// Exit status as a shell would show it, if known.
+    pub status: Option<i32>,
+    /// When.
+    pub t_ns: u64,
+}
+
+/// Something a reader of the record should know, in words.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Note {
+    /// When.
+    pub t_ns: u64,
+    /// For example why a set was not used.
+    pub text: String,
+}
+
+/// The recorder stopped in good order.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct End {
+    /// When.
+    pub t_ns: u64,
+    /// Why, for example `interrupted` or `every target exited`.
+    pub reason: String,
+    /// Snapshots written.
+    pub snapshots: u64,
+    /// Regions written, over all snapshots.
+    pub regions: u64,
+}
+
+/// One thing that a record says. Borrowed: valid until the next call of the reader.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Event<'a> {
+    /// A target came in; always before the first snapshot that names it.
+    Target(&'a Target),
+    /// A target replaced its program.
+    Exec(&'a Exec),
+    /// A target is gone.
+    Exit(&'a Exit),
+    /// A target's mappings from `t_ns` on.
+    Mappings {
+        /// When they were read.
+        t_ns: u64,
+        /// Whose.
+        target: u32,
+        /// All of them, in address order.
+        mappings: &'a [Mapping],
+    },
+    /// An aggregation window.
+    Snapshot(&'a Snapshot),
+    /// A message.
+    Note(&'a Note),
+    /// The end, in good order. A record of a killed recorder has none.
+    End(&'a End),
+}

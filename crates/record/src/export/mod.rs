@@ -1,0 +1,23 @@
+//! Converters into formats that other tools read: one row per region and snapshot.
+//!
+//! | column | type | meaning |
+//! |---|---|---|
+//! | `host` | text | where it was recorded |
+//! | `t_ns` | u64 | end of the window, `CLOCK_MONOTONIC` |
+//! | `pid`, `target` | u32, text | whose memory; the name as of that time |
+//! | `start`, `end` | u64 | addresses in bytes, half-open |
+//! | `nr_accesses`, `max_nr_accesses` | u32 | touched samples of the window, and how many there were |
+//! | `age` | u32 | windows for which the region has looked like this |
+//! | `lo`, `hi` | f32 | 90 % interval of the mean rate, in `nr_accesses` |
+//! | `resolved` | bool | false: the operations set could not look, the numbers say nothing |
+
+mod csv;
+mod jsonl;
+#[cfg(feature = "parquet")]
+mod parquet;
+mod rows;
+
+pub use csv::csv;
+pub use jsonl::jsonl;
+#[cfg(feature = "parquet")]
+pub use parquet::parquet;

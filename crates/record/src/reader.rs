@@ -1,0 +1,145 @@
+//! Reads a record as a stream of events, with one frame in memory.
+//!
+//! Whatever the bytes are, reading never panics and never gives a wrong snapshot: what a checksum does
+//! not vouch for is left out and counted in [`Damage`].
+
+use std::io::Read;
+
+use isotherm_core::Snapshot;
+
+use crate::columns::Decoder;
+use crate::error::Error;
+use crate::event::{Event, Header};
+use crate::frame::{Damage, Kind, Scanner};
+use crate::mapping::{self, Mapping};
+use crate::writer::Small;
+
+/// Reads one record from its beginning.
+#[derive(Debug)]
+pub struct Reader<R> {
+    frames: Scanner<R>,
+    header: Header,
+    payload: Vec<u8>,
+    /// A first frame that was not the header waits here.
+    waiting: Option<Kind>,
+    block: Decoder,
+    snapshot: Snapshot,
+    mappings: Vec<Mapping>,
+    small: Small,
+    ended: bool,
+}
+
+impl<R: Read> Reader<R> {
+    /// Starts to read. `name` is for messages.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Empty`], [`Error::Foreign`], [`Error::Truncated`] (not one whole frame),
+    /// [`Error::Newer`], or what the operating system said.
+    pub fn new(input: R, name: &str) -> Result<Self, Error> {
+        let mut frames = Scanner::new(input, name)?;
+        let mut payload = Vec::new();
+        let Some(kind) = frames.next(&mut payload)? else { return Err(Error::Truncated) };
+        let mut header = Header::default();
+        let mut waiting = Some(kind);
+        if kind == Kind::Header {
+            waiting = None;
+            match serde_json::from_slice(&payload) {
+                Ok(h) => header = h,
+                Err(_) => frames.count_unknown(),
+            }
+        }
+        Ok(Self {
+            frames,
+            header,
+            payload,
+            waiting,
+            block: Decoder::default(),
+            snapshot: Snapshot::default(),
+            mappings: Vec::new(),
+            small: Small::Note(crate::event::Note::default()),
+            ended: false,
+        })
+    }
+
+    /// Facts about the whole record. All empty if that frame is damaged.
+    #[must_use]
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// What could not be read so far; complete when [`Reader::next_event`] gave `None`.
+    #[must_use]
+    pub fn damage(&self) -> Damage {
+        self.frames.damage()
+    }
+
+    /// Whether the end mark was read: the recorder stopped in good order.
+    #[must_use]
+    pub fn ended(&self) -> bool {
+        self.ended
+    }
+
+    /// The next event, or `None` at the end.
+    ///
+    /// # Errors
+    ///
+    /// Only what the operating system says; damage is no error.
+    pub fn next_event(&mut self) -> Result<Option<Event<'_>>, Error> {
+        loop {
+            if self.block.has_next() {
+                if self.block.next(&self.payload, &mut self.snapshot).is_some() {
+                    return Ok(Some(Event::Snapshot(&self.snapshot)));
+                }
+                self.block.stop();
+                self.frames.count_unknown();
+            }
+            let kind = match self.waiting.take() {
+                Some(kind) => kind,
+                None => match self.frames.next(&mut self.payload)? {
+                    Some(kind) => kind,
+                    None => return Ok(None),
+                },
+            };
+            match kind {
+                Kind::Snapshots => {
+                    if self.block.start(&self.payload).is_none() {
+                        self.frames.count_unknown();
+                    }
+                }
+                Kind::Mappings => {
+                    if let Some((t_ns, target)) = mapping::decode(&self.payload, &mut self.mappings)
+                    {
+                        return Ok(Some(Event::Mappings {
+                            t_ns,
+                            target,
+                            mappings: &self.mappings,
+                        }));
+                    }
+                    self.frames.count_unknown();
+                }
+                Kind::Event => {
+                    if let Ok(small) = serde_json::from_slice(&self.payload) {
+                        self.small = small;
+                        return Ok(Some(self.small_event()));
+                    }
+                    self.frames.count_unknown();
+                }
+                Kind::Header => self.frames.count_unknown(),
+            }
+        }
+    }
+
+    fn small_event(&mut self) -> Event<'_> {
+        match &self.small {
+            Small::Target(t) => Event::Target(t),
+            Small::Exec(e) => Event::Exec(e),
+            Small::Exit(e) => Event::Exit(e),
+            Small::Note(n) => Event::Note(n),
+            Small::End(e) => {
+                self.ended = true;
+                Event::End(e)
+            }
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! Writes a record: append-only, at most about a second behind.
+//!
+//! Snapshots are collected and written as one frame when they span [`FLUSH_NS`], when there are many,
+//! or when something else has to come after them; everything else is written at once. Frames go to
+//! the output whole, in one `write`, so a recorder that is killed loses what it had collected and
+//! nothing more. There is no `fsync` per second: a crash of the *machine* may lose more;
+//! [`Writer::sync`] is there for who wants it.
+//!
+//! A failed write (a full disk) is returned and loses that frame only. The caller may go on: a reader
+//! skips the piece that got out, and counts it.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+
+use isotherm_core::{Snapshot, TargetId, Time};
+use serde::Serialize;
+
+use crate::columns::Encoder;
+use crate::error::Error;
+use crate::event::{End, Exec, Exit, Header, Note, Target};
+use crate::frame::{self, Kind};
+use crate::mapping::{self, Mapping};
+
+/// Snapshots are written at the latest when they span this many ns of monitoring.
+pub const FLUSH_NS: u64 = 1_000_000_000;
+/// ... or fill this many bytes.
+const FLUSH_BYTES: usize = 4 << 20;
+
+/// A small event as it stands in its frame.
+#[derive(Debug, Clone, PartialEq, Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Small {
+    Target(Target),
+    Exec(Exec),
+    Exit(Exit),
+    Note(Note),
+    End(End),
+}
+
+/// What went out so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Written {
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Snapshots, those that are still collected included.
+    pub snapshots: u64,
+    /// Their regions.
+    pub regions: u64,
+}
+
+/// Writes one record.
+#[derive(Debug)]
+pub struct Writer<W: Write> {
+    out: W,
+    name: String,
+    next_frame: u64,
+    pending: Encoder,
+    pending_since: Time,
+    mappings: BTreeMap<TargetId, Vec<Mapping>>,
+    payload: Vec<u8>,
+    frame: Vec<u8>,
+    written: Written,
+}
+
+impl Writer<File> {
+    /// Makes the file at `path` (an old one is emptied) and writes the header.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be made or written.
+    pub fn create(path: &Path, header: &Header) -> Result<Self, Error> {
+        let name = path.display().to_string();
+        let out = File::create(path).map_err(Error::io(format!("create {name}")))?;
+        Self::with_name(out, name, header)
+    }
+
+    /// Writes what is collected and waits until the disk has everything.
+    ///
+    /// # Errors
+    ///
+    /// If either fails.
+    pub fn sync(&mut self) -> Result<(), Error> {
+        self.flush()?;
+        self.out.sync_data().map_err(Error::io(format!("sync {}", self.name)))
+    }
+}
+
+impl<W: Write> Writer<W> {
+    /// Writes a record into `out`, which should not buffer on its own.
+    ///
+    /// # Errors
+    ///
+    /// If the header cannot be written.
+    pub fn new(out: W, header: &Header) -> Result<Self, Error> {
+        Self::with_name(out, "the record".into(), header)
+    }
+
+    fn with_name(out: W, name: String, header: &Header) -> Result<Self, Error> {
+        let mut w = Self {
+            out,
+            name,
+            next_frame: 0,
+            pending: Encoder::default(),
+            pending_since: Time(0),
+            mappings: BTreeMap::new(),
+            payload: Vec::new(),
+            frame: Vec::new(),
+            written: Written::default(),
+        };
+        w.write_bytes(&frame::file_header())?;
+        w.write_json(Kind::Header, header)?;
+        Ok(w)
+    }
+
+    /// What went out so far.
+    #[must_use]
+    pub fn written(&self) -> Written {
+        self.written
+    }
+
+    /// Takes a snapshot; writes those collected if they span a second.
+    ///
+    /// # Errors
+    ///
+    /// If that write fails; see the module's text.
+    pub fn push_snapshot(&mut self, s: &Snapshot) -> Result<(), Error> {
+        if self.pending.is_empty() {
+            self.pending_since = s.start;
+        }
+        self.pending.push(s);
+        self.written.snapshots += 1;
+        self.written.regions += s.nr_regions() as u64;
+        if self.pending.len() >= FLUSH_BYTES {
+            return self.flush();
+        }
+        self.tick(s.end)
+    }
+
+    /// Writes collected snapshots if the oldest began a second before `now`. A driver whose windows
+    /// are long calls this from its loop.
+    ///
+    /// # Errors
+    ///
+    /// If the write fails.
+    pub fn tick(&mut self, now: Time) -> Result<(), Error> {
+        if !self.pending.is_empty() && now.since(self.pending_since) >= FLUSH_NS {
+            return self.flush();
+        }
+        Ok(())
+    }
+
+    /// Writes what is collected now.
+    ///
+    /// # Errors
+    ///
+    /// If the write fails.
+    pub fn flush(&mut self) -> Result<(), Error> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        let mut payload = std::mem::take(&mut self.payload);
+        self.pending.take(&mut payload);
+        let done = self.write_frame(Kind::Snapshots, &payload);
+        self.payload = payload;
+        done
+    }
+
+    /// A target came in. Call this before the first snapshot that names it.
+    ///
+    /// # Errors
+    ///
+    /// If a write fails, here and in all methods below.
+    pub fn target(&mut self, target: &Target) -> Result<(), Error> {
+        self.small(&Small::Target(target.clone()))
+    }
+
+    /// A target replaced its program.
+    ///
+    /// # Errors
+    ///
+    /// If a write fails.
+    pub fn exec(&mut self, exec: &Exec) -> Result<(), Error> {
+        self.small(&Small::Exec(exec.clone()))
+    }
+
+    /// A target is gone.
+    ///
+    /// # Errors
+    ///
+    /// If a write fails.
+    pub fn exit(&mut self, exit: &Exit) -> Result<(), Error> {
+        self.mappings.remove(&TargetId(exit.id));
+        self.small(&Small::Exit(exit.clone()))
+    }
+
+    /// Says something to the readers of the record.
+    ///
+    /// # Errors
+    ///
+    /// If a write fails.
+    pub fn note(&mut self, now: Time, text: impl Into<String>) -> Result<(), Error> {
+        self.small(&Small::Note(Note { t_ns: now.0, text: text.into() }))
+    }
+
+    /// A target's mappings as they are now, all of them; written only if they differ from the last.
+    ///
+    /// # Errors
+    ///
+    /// If a write fails.
+    pub fn mappings(
+        &mut self,
+        now: Time,
+        target: TargetId,
+        mappings: &[Mapping],
+    ) -> Result<(), Error> {
+        if self.mappings.get(&target).is_some_and(|old| old == mappings) {
+            return Ok(());
+        }
+        self.flush()?;
+        let mut payload = std::mem::take(&mut self.payload);
+        payload.clear();
+        mapping::encode(&mut payload, now.0, target.0, mappings);
+        let done = self.write_frame(Kind::Mappings, &payload);
+        self.payload = payload;
+        done?;
+        self.mappings.insert(target, mappings.to_vec());
+        Ok(())
+    }
+
+    /// Writes what is collected and the end mark, and gives the output back.
+    ///
+    /// # Errors
+    ///
+    /// If a write fails.
+    pub fn finish(mut self, now: Time, reason: &str) -> Result<(W, Written), Error> {
+        let Written { snapshots, regions, .. } = self.written;
+        self.small(&Small::End(End { t_ns: now.0, reason: reason.into(), snapshots, regions }))?;
+        self.out.flush().map_err(Error::io(format!("write {}", self.name)))?;
+        Ok((self.out, self.written))
+    }
+
+    fn small(&mut self, event: &Small) -> Result<(), Error> {
+        self.flush()?;
+        self.write_json(Kind::Event, event)
+    }
+
+    fn write_json<T: Serialize>(&mut self, kind: Kind, value: &T) -> Result<(), Error> {
+        let json = serde_json::to_vec(value)
+            .map_err(|e| Error::io(format!("write {}", self.name))(e.into()))?;
+        self.write_frame(kind, &json)
+    }
+
+    fn write_frame(&mut self, kind: Kind, payload: &[u8]) -> Result<(), Error> {
+        let mut frame = std::mem::take(&mut self.frame);
+        let mut done = frame::build(&mut frame, kind, self.next_frame, payload);
+        self.next_frame += 1;
+        if done.is_ok() {
+            done = self.write_bytes(&frame);
+        }
+        self.frame = frame;
+        done
+    }
+
+    fn write_bytes(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.out.write_all(bytes).map_err(Error::io(format!("write {}", self.name)))?;
+        self.written.bytes += bytes.len() as u64;
+        Ok(())
+    }
+}

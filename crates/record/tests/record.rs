@@ -1,0 +1,207 @@
+//! The promises of the file: what goes in comes out, and damage is never believed.
+
+mod common;
+
+use common::{Owned, event, expected, read, same, write};
+use isotherm_core::{AddrRange, RegionInfo, Snapshot, TargetId, TargetInfo, Time};
+use isotherm_record::{Error, Header, Reader, Record, Writer};
+use proptest::prelude::*;
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn arbitrary_events_round_trip(events in prop::collection::vec(event(), 0..24)) {
+        let (got, damage) = read(&write(&events)).unwrap();
+        let want = expected(&events);
+        prop_assert!(damage.is_none(), "{damage}");
+        prop_assert_eq!(got.len(), want.len());
+        for (g, w) in got.iter().zip(&want) {
+            prop_assert!(same(g, w), "got {g:?}\nwant {w:?}");
+        }
+    }
+
+    /// Whatever is overwritten, cut out or put in: what is still read was written, in that order.
+    #[test]
+    fn damage_only_removes(
+        events in prop::collection::vec(event(), 1..16),
+        edits in prop::collection::vec((any::<prop::sample::Index>(), 0usize..40, any::<u8>(), 0u8..3), 1..4),
+    ) {
+        let mut bytes = write(&events);
+        let (whole, _) = read(&bytes).unwrap();
+        for (at, len, with, how) in edits {
+            let at = at.index(bytes.len());
+            let to = (at + len).min(bytes.len());
+            match how {
+                0 => bytes[at..to].iter_mut().for_each(|b| *b ^= with),
+                1 => drop(bytes.drain(at..to)),
+                _ => drop(bytes.splice(at..at, vec![with; len])),
+            }
+            if bytes.is_empty() {
+                break;
+            }
+        }
+        if let Some((got, _)) = read(&bytes) {
+            let mut rest = whole.iter();
+            for g in &got {
+                prop_assert!(rest.any(|w| w == g), "made up: {g:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn arbitrary_bytes_are_refused_or_read(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        if let Some((events, _)) = read(&bytes) {
+            prop_assert!(events.is_empty());
+        }
+    }
+}
+
+#[test]
+fn truncation_at_every_byte_gives_a_prefix() {
+    let events: Vec<_> = (0..30).map(|n| Owned::Snapshot(window(n, 5))).collect();
+    let bytes = write(&events);
+    let (whole, _) = read(&bytes).unwrap();
+    let mut longest = 0;
+    for len in 0..bytes.len() {
+        match Reader::new(&bytes[..len], "test") {
+            Err(Error::Empty) => assert_eq!(len, 0),
+            Err(Error::Truncated) => assert_eq!(longest, 0),
+            Err(e) => panic!("{len}: {e}"),
+            Ok(_) => {
+                let (got, damage) = read(&bytes[..len]).unwrap();
+                assert!(whole.starts_with(&got), "{len}");
+                assert!(got.len() >= longest);
+                assert_eq!(damage.bad_spots, 0, "a torn tail is not a bad spot");
+                longest = got.len();
+            }
+        }
+    }
+    assert_eq!(longest, 30, "only the end mark was cut off");
+}
+
+/// A window with `n` regions of which some change from window to window.
+fn window(seq: u64, n: u64) -> Snapshot {
+    let regions = (0..n).map(|i| RegionInfo {
+        range: AddrRange::new((i * 100) << 12, (i * 100 + 50 + seq % 7) << 12),
+        nr_accesses: u32::try_from((i + seq) % 21).unwrap(),
+        age: u32::try_from(seq).unwrap(),
+        lo: 0.0,
+        hi: 20.0,
+        resolved: i != 3,
+    });
+    Snapshot {
+        seq,
+        start: Time(seq * 100_000_000),
+        end: Time((seq + 1) * 100_000_000),
+        sample_us: 5_000,
+        aggr_us: 100_000,
+        max_nr_accesses: 20,
+        targets: vec![TargetInfo { id: TargetId(0), regions: regions.collect() }],
+        ..Snapshot::default()
+    }
+}
+
+#[test]
+fn a_bad_frame_in_the_middle_costs_its_second_only() {
+    let events: Vec<_> = (0..30).map(|n| Owned::Snapshot(window(n, 50))).collect();
+    let mut bytes = write(&events);
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x40;
+    let (got, damage) = read(&bytes).unwrap();
+    let seqs: Vec<_> = got
+        .iter()
+        .filter_map(|e| if let Owned::Snapshot(s) = e { Some(s.seq) } else { None })
+        .collect();
+    assert_eq!(seqs, (0..10).chain(20..30).collect::<Vec<_>>());
+    assert_eq!((damage.bad_spots, damage.lost_frames, damage.torn_bytes), (1, 1, 0));
+    assert!(damage.to_string().starts_with("1 damaged place(s) skipped ("), "{damage}");
+}
+
+/// An output that a killed process would leave behind: what was handed to the system, nothing else.
+#[test]
+fn at_most_the_last_second_is_not_written_yet() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let mut w = Writer::create(file.path(), &Header::default()).unwrap();
+    for n in 0..95 {
+        w.push_snapshot(&window(n, 8)).unwrap();
+        let mut r = Record::open(file.path()).unwrap().reader().unwrap();
+        let mut seen = 0;
+        while r.next_event().unwrap().is_some() {
+            seen += 1;
+        }
+        assert!(n + 1 - seen < 10, "{} windows of 100 ms are missing", n + 1 - seen);
+        assert!(r.damage().is_none() && !r.ended());
+    }
+    w.tick(Time(96 * 100_000_000)).unwrap();
+    let before = w.written().bytes;
+    w.flush().unwrap();
+    assert!(w.written().bytes > before, "tick before a second is over writes nothing");
+}
+
+/// Accepts so many bytes and then has no space, as a full disk does.
+struct FullDisk(Vec<u8>, usize);
+
+impl std::io::Write for FullDisk {
+    fn write(&mut self, buf: &[u8]) -> std::io::Result<usize> {
+        let n = buf.len().min(self.1 - self.0.len());
+        if n == 0 {
+            return Err(std::io::ErrorKind::StorageFull.into());
+        }
+        self.0.extend_from_slice(&buf[..n]);
+        Ok(n)
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_full_disk_is_told_and_leaves_a_readable_record() {
+    let mut disk = FullDisk(Vec::new(), 4000);
+    let mut w = Writer::new(&mut disk, &Header::default()).unwrap();
+    let error = (0..1000).find_map(|n| w.push_snapshot(&window(n, 50)).err()).unwrap();
+    assert!(error.is_full());
+    let text = error.to_string();
+    for part in ["tried: write the record", "why: ", "hint:  free some space"] {
+        assert!(text.contains(part), "{text}");
+    }
+    drop(w);
+    let (got, damage) = read(&disk.0).unwrap();
+    assert!(got.len() >= 10 && damage.torn_bytes > 0 && damage.bad_spots == 0);
+    assert!(damage.to_string().contains("torn tail"));
+}
+
+#[test]
+fn what_is_no_record_is_refused_by_name() {
+    let good = write(&[]);
+    let mut newer = good.clone();
+    newer[8] = 9;
+    let crc = crc32fast::hash(&newer[..12]).to_le_bytes();
+    newer[12..16].copy_from_slice(&crc);
+    for (bytes, text) in [
+        (&b""[..], "the record is empty"),
+        (b"PERFILE2 and so on and on", "not a record of isotherm"),
+        (b"x", "not a record of isotherm"),
+        (&good[..5], "the record is cut off before its first frame"),
+        (&good[..40], "the record is cut off before its first frame"),
+        (&newer, "the record is of format version 9"),
+    ] {
+        let got = Record::from_bytes(bytes).unwrap_err().to_string();
+        assert!(got.starts_with(text), "{got}");
+        assert!(got.contains("\n  hint:  "), "{got}");
+    }
+    let missing = Record::open("no/such/file").unwrap_err().to_string();
+    assert!(missing.contains("tried: open no/such/file"), "{missing}");
+}
+
+#[test]
+fn a_damaged_header_costs_the_header_only() {
+    let mut bytes = write(&[Owned::Snapshot(window(0, 3))]);
+    bytes[60] ^= 1;
+    let record = Record::from_bytes(bytes).unwrap();
+    assert_eq!(record.header(), &Header::default());
+    let mut reader = record.reader().unwrap();
+    assert!(matches!(reader.next_event(), Ok(Some(isotherm_record::Event::Snapshot(_)))));
+    assert_eq!(reader.damage().lost_frames, 1);
+}

@@ -1,0 +1,262 @@
+//! Workload configs: masim's format, and the keys that masim lacks.
+//!
+//! Any config that the memory access simulator *masim* reads is read here with the same meaning:
+//!
+//! ```text
+//! # Lines that start with a hash are comments. A blank line ends a paragraph.
+//! # First paragraph, one region per line: name, size in bytes[, file with its first content | none]
+//! a, 104857600
+//! b, 104857600, none
+//!
+//! # Every further paragraph is a phase: its name, its length in ms, then one access pattern per line:
+//! # region, randomness (1 or 0), stride in bytes, probability[, ro | wo | rw]
+//! first phase
+//! 5000
+//! a, 0, 4096, 80, wo
+//! b, 1, 64, 20, ro
+//! ```
+//!
+//! A sequential pattern touches the region's bytes 0, stride, 2 * stride, ... and begins again; a
+//! random one touches bytes at random and ignores its stride. Patterns without a rate share the time
+//! in the proportion of their probabilities, at full speed. Without `ro|wo|rw` accesses are writes.
+//!
+//! # Keys of our own
+//!
+//! Numbers of bytes take `K`, `M`, `G` (powers of 1024). Lines before or between the regions that
+//! start with `@` set what holds for the whole run; regions, phase lengths and patterns take
+//! further `key=value` fields, and a phase may have no pattern at all.
+//!
+//! | where | key | meaning |
+//! |---|---|---|
+//! | `@` | `seed=N` | seed of all random choices (1) |
+//! | `@` | `threads=N` | threads per process; rates are shared among them (1) |
+//! | `@` | `processes=N` | size of the fork tree: process `i` is forked by `(i - 1) / 2` (1) |
+//! | `@` | `fork_ms=N` | process `i` is forked `i * N` ms after the start (1000) |
+//! | `@` | `gap=SIZE` | least unmapped gap between two regions (64M) |
+//! | region | `thp=on\|off\|default` | `MADV_HUGEPAGE`, `MADV_NOHUGEPAGE` or no advice (off) |
+//! | region | `populate=yes\|no` | write every page before the run starts (yes) |
+//! | region | `mapped=SIZE` | how much is mapped at the start (all) |
+//! | phase | `resize=NAME:SIZE` | map, grow, shrink or (0) unmap a region as the phase begins; may be repeated |
+//! | pattern | `rate=X` | accesses per second, in total |
+//! | pattern | `hz=X` | accesses per second of each page that the pattern can touch |
+//! | pattern | `offset=SIZE`, `length=SIZE` | only this part of the region |
+//! | pattern | `zipf=X`, `block=SIZE` | random over blocks (4K or larger), the k-th with weight 1 / k^X, in address order |
+//! | pattern | `scatter=yes\|no` | the blocks' ranks are shuffled by the seed (no) |
+//! | pattern | `sparse=SIZE` | only the first 4 KiB of every SIZE bytes |
+//! | pattern | `step=SIZE`, `every=MS` | the part given by `offset` and `length` moves up by SIZE every MS, and around |
+//! | pattern | `process=N` | only process N of the fork tree does this |
+//!
+//! Absent on purpose: files are not opened here (a region's data file is only named).
+
+mod error;
+mod field;
+mod parse;
+mod print;
+mod shipped;
+
+pub use error::ParseError;
+pub use field::{parse_millis, parse_size};
+pub use shipped::{SHIPPED, shipped};
+
+/// Whether huge pages may back a region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Thp {
+    /// Advised for.
+    On,
+    /// Advised against, so that the leaf size is known: 4 KiB.
+    #[default]
+    Off,
+    /// As the machine is set.
+    Default,
+}
+
+/// What an access does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// Reads a byte.
+    ReadOnly,
+    /// Writes a byte.
+    #[default]
+    WriteOnly,
+    /// Reads a byte and writes it back, changed.
+    ReadWrite,
+}
+
+/// What holds for the whole run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// Seed of all random choices.
+    pub seed: u64,
+    /// Threads per process.
+    pub threads: u32,
+    /// Processes in the fork tree, the first included.
+    pub processes: u32,
+    /// Time between two forks, in ms.
+    pub fork_ms: u64,
+    /// Least unmapped gap between two regions, in bytes.
+    pub gap: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { seed: 1, threads: 1, processes: 1, fork_ms: 1000, gap: 64 << 20 }
+    }
+}
+
+/// A region of memory, mapped on its own.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Region {
+    /// Its name.
+    pub name: String,
+    /// Its largest size, in bytes.
+    pub size: u64,
+    /// File with the first content.
+    pub data: Option<String>,
+    /// Huge pages.
+    pub thp: Thp,
+    /// Whether every page is written before the run starts.
+    pub populate: bool,
+    /// Bytes mapped at the start.
+    pub mapped: u64,
+}
+
+/// How often a pattern's accesses happen.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Rate {
+    /// Accesses per second.
+    Total(f64),
+    /// Accesses per second and page.
+    PerPage(f64),
+}
+
+/// A skewed choice among blocks.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Zipf {
+    /// The k-th block has weight 1 / k^exponent.
+    pub exponent: f64,
+    /// Block size, in bytes.
+    pub block: u64,
+    /// Whether ranks are shuffled rather than in address order.
+    pub scatter: bool,
+}
+
+/// A hot part that moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Drift {
+    /// How far it moves at a time, in bytes.
+    pub step: u64,
+    /// How long it stays, in ms.
+    pub every_ms: u64,
+}
+
+/// One access pattern of a phase.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pattern {
+    /// Index into [`Config::regions`].
+    pub region: usize,
+    /// Random rather than sequential.
+    pub random: bool,
+    /// Distance of two sequential accesses, in bytes.
+    pub stride: u64,
+    /// Share of the time among the patterns without a rate.
+    pub weight: u32,
+    /// Reads, writes or both.
+    pub mode: Mode,
+    /// How often; `None` is as fast as possible.
+    pub rate: Option<Rate>,
+    /// First byte inside the region.
+    pub offset: u64,
+    /// Number of bytes; `None` is up to the region's end.
+    pub length: Option<u64>,
+    /// Skewed choice.
+    pub zipf: Option<Zipf>,
+    /// Only the first 4 KiB of every so many bytes.
+    pub sparse: Option<u64>,
+    /// Movement.
+    pub drift: Option<Drift>,
+    /// Only in this process of the fork tree.
+    pub process: Option<u32>,
+}
+
+impl Pattern {
+    /// A pattern without any of our own keys.
+    #[must_use]
+    pub const fn new(region: usize, random: bool, stride: u64, weight: u32, mode: Mode) -> Self {
+        Self {
+            region,
+            random,
+            stride,
+            weight,
+            mode,
+            rate: None,
+            offset: 0,
+            length: None,
+            zipf: None,
+            sparse: None,
+            drift: None,
+            process: None,
+        }
+    }
+}
+
+/// A stretch of time with fixed patterns.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Phase {
+    /// Its name.
+    pub name: String,
+    /// Its length, in ms.
+    pub time_ms: u64,
+    /// Regions (by index) and the sizes they get as the phase begins.
+    pub resize: Vec<(usize, u64)>,
+    /// What is accessed.
+    pub patterns: Vec<Pattern>,
+}
+
+/// A whole workload.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Config {
+    /// What holds for the whole run.
+    pub settings: Settings,
+    /// Its memory.
+    pub regions: Vec<Region>,
+    /// Its course.
+    pub phases: Vec<Phase>,
+}
+
+impl Config {
+    /// Reads a config.
+    ///
+    /// # Errors
+    ///
+    /// The first line that cannot be understood, with its number and what was expected there.
+    pub fn parse(text: &str) -> Result<Self, ParseError> {
+        parse::parse(text)
+    }
+
+    /// The length of all phases together, in ms.
+    #[must_use]
+    pub fn total_ms(&self) -> u64 {
+        self.phases.iter().map(|p| p.time_ms).fold(0, u64::saturating_add)
+    }
+
+    /// Stretches or shortens everything that is a time by `factor`; nothing gets shorter than 1 ms.
+    pub fn scale(&mut self, factor: f64) {
+        let scaled = |ms: u64| -> u64 {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                clippy::cast_precision_loss,
+                reason = "milliseconds of a run are far below 2^52, and `as` saturates"
+            )]
+            let ms = (ms as f64 * factor).round() as u64;
+            ms.max(1)
+        };
+        self.settings.fork_ms = scaled(self.settings.fork_ms);
+        for phase in &mut self.phases {
+            phase.time_ms = scaled(phase.time_ms);
+            for drift in phase.patterns.iter_mut().filter_map(|p| p.drift.as_mut()) {
+                drift.every_ms = scaled(drift.every_ms);
+            }
+        }
+    }
+}

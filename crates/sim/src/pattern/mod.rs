@@ -1,0 +1,20 @@
+//! From a pattern's description to single accesses: pure, seeded, without memory or clock.
+//!
+//! A [`Plan`] says what one pattern of one phase touches. Its bytes are divided into [`Cells`]: the
+//! units in which executed accesses are counted, fine enough that all pages of a cell are alike. A
+//! [`Source`] draws accesses, in batches, and counts them by cell as it draws.
+//!
+//! Invariant: no access leaves the cells, and the cells lie inside the region's mapped part.
+
+mod alias;
+mod cells;
+mod plan;
+mod source;
+
+pub use alias::Alias;
+pub use cells::Cells;
+pub use plan::{Choice, Plan, plans};
+pub use source::{Batch, Source};
+
+/// Granularity of a random access, in bytes: a cache line.
+pub const LINE: u64 = 64;

@@ -1,0 +1,172 @@
+//! The truth of one process over one window: its known memory, tiled by the chance of a touch.
+
+use std::collections::BTreeMap;
+
+use isotherm_core::addr::{round_down, round_up};
+use isotherm_core::{AddrRange, Time};
+
+use super::rate::CellRate;
+use super::{Extent, PatternInfo, ProcessTruth, Truth};
+
+const PAGE: u64 = 4096;
+
+/// A stretch of memory whose granules all have the same chance of being touched.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Tile {
+    /// Where.
+    pub range: AddrRange,
+    /// Probability that one of its granules is touched within one sample interval.
+    pub p: f64,
+}
+
+/// A cell with accesses, at its addresses (whole pages).
+struct Touched {
+    range: AddrRange,
+    bytes: AddrRange,
+    rate: CellRate,
+}
+
+impl ProcessTruth {
+    /// The regions that had one extent for the whole window and one leaf size.
+    #[must_use]
+    pub fn mapped_throughout(&self, start: Time, end: Time) -> BTreeMap<usize, Extent> {
+        let mut known: BTreeMap<usize, Extent> = BTreeMap::new();
+        for event in self.maps.iter().filter(|e| e.at < end) {
+            // An extent that changes inside the window is known at neither side of the change.
+            let changed = event.at > start && known.get(&event.region) != Some(&event.extent);
+            let extent = if changed { Extent::default() } else { event.extent };
+            known.insert(event.region, extent);
+        }
+        known.retain(|_, e| !e.range.is_empty() && e.leaf != 0);
+        known
+    }
+
+    /// Accesses by (pattern, cell) in `[start, end)`; a slot that is partly inside counts in part.
+    fn counts(&self, truth: &Truth, start: Time, end: Time) -> BTreeMap<(u32, u32), f64> {
+        let (slot_ns, zero) = (truth.header.slot_ns.max(1), Time(truth.header.start_ns));
+        let first = start.since(zero) / slot_ns;
+        let last = end.since(zero).div_ceil(slot_ns).max(first);
+        let mut counts = BTreeMap::new();
+        for (&k, cells) in self.slots.range(first..last) {
+            let slot = AddrRange::new(zero.0 + k * slot_ns, zero.0 + (k + 1) * slot_ns);
+            let inside = slot.overlap(&AddrRange::new(start.0, end.0));
+            let share = to_f64(inside) / to_f64(slot_ns);
+            for &(id, cell, count) in cells {
+                *counts.entry((id, cell)).or_insert(0.0) += to_f64(count) * share;
+            }
+        }
+        counts
+    }
+}
+
+impl Truth {
+    /// The process with this pid.
+    #[must_use]
+    pub fn process(&self, pid: u32) -> Option<&ProcessTruth> {
+        self.processes.values().find(|p| p.pid == pid)
+    }
+
+    /// All memory of `process` about which the truth is known for the whole window `[start, end)`,
+    /// in address order, with the chance of a touch within `sample_us`. Times outside the
+    /// process's life give nothing.
+    #[must_use]
+    pub fn tiles(
+        &self,
+        process: &ProcessTruth,
+        start: Time,
+        end: Time,
+        sample_us: u64,
+    ) -> Vec<Tile> {
+        if start < process.start || end > process.end || end <= start {
+            return Vec::new();
+        }
+        let known = process.mapped_throughout(start, end);
+        let counts = process.counts(self, start, end);
+        let seconds = to_f64(end.since(start)) / 1e9;
+        let sample_s = to_f64(sample_us) / 1e6;
+        let mut touched: BTreeMap<usize, Vec<Touched>> = BTreeMap::new();
+        for pattern in self.header.phases.iter().flat_map(|p| &p.patterns) {
+            let Some(extent) = known.get(&pattern.region) else { continue };
+            let cells = counts.range((pattern.id, 0)..=(pattern.id, u32::MAX));
+            touched
+                .entry(pattern.region)
+                .or_default()
+                .extend(cells.map(|(&(_, i), &c)| Touched::new(pattern, extent, i, c, seconds)));
+        }
+        let mut tiles = Vec::new();
+        for (region, extent) in known {
+            let touched = touched.remove(&region).unwrap_or_default();
+            tile_extent(extent, touched, sample_s, &mut tiles);
+        }
+        tiles.sort_unstable_by_key(|t| t.range.start);
+        tiles
+    }
+}
+
+impl Touched {
+    fn new(pattern: &PatternInfo, extent: &Extent, cell: u32, count: f64, seconds: f64) -> Self {
+        let (start, end) = pattern.cells.range(u64::from(cell));
+        let base = extent.range.start;
+        let bytes = AddrRange::new(base + start, base + end);
+        let rate = CellRate {
+            kind: pattern.kind,
+            cell_len: to_f64(end - start),
+            part_len: to_f64(pattern.cells.end - pattern.cells.offset),
+            count,
+            seconds,
+        };
+        let range = AddrRange::new(round_down(bytes.start, PAGE), round_up(bytes.end, PAGE));
+        Self { range, bytes, rate }
+    }
+}
+
+/// Tiles one region: its huge leaves one by one, everything else cut where cells begin and end.
+fn tile_extent(extent: Extent, mut touched: Vec<Touched>, sample_s: f64, tiles: &mut Vec<Tile>) {
+    let range = extent.range;
+    touched.retain(|t| t.range.intersects(&range));
+    touched.sort_unstable_by_key(|t| t.range.start);
+    let huge = if extent.leaf > PAGE {
+        let start = round_up(range.start, extent.leaf).min(range.end);
+        AddrRange::new(start, round_down(range.end, extent.leaf).max(start))
+    } else {
+        AddrRange::new(range.end, range.end)
+    };
+    let mut cuts = vec![range.start, range.end, huge.start, huge.end];
+    let mut leaf = huge.start;
+    while leaf < huge.end {
+        cuts.push(leaf);
+        leaf += extent.leaf;
+    }
+    let ends = touched.iter().flat_map(|t| [t.range.start, t.range.end]);
+    cuts.extend(ends.filter(|c| range.contains(*c) && !huge.contains(*c)));
+    cuts.sort_unstable();
+    cuts.dedup();
+    let mut next = touched.iter().peekable();
+    let mut active: Vec<&Touched> = Vec::new();
+    for pair in cuts.windows(2) {
+        let tile = AddrRange::new(pair[0], pair[1]);
+        while let Some(t) = next.next_if(|t| t.range.start < tile.end) {
+            active.push(t);
+        }
+        active.retain(|t| t.range.end > tile.start);
+        let granule = if huge.contains(tile.start) { tile } else { page_of(tile) };
+        let none: f64 = active
+            .iter()
+            .map(|t| {
+                let bytes = t.bytes.overlap(&granule);
+                1.0 - t.rate.touched_within(to_f64(bytes), sample_s)
+            })
+            .product();
+        tiles.push(Tile { range: tile, p: 1.0 - none });
+    }
+}
+
+/// The first page of a tile of small pages: all others are like it.
+fn page_of(tile: AddrRange) -> AddrRange {
+    AddrRange::new(tile.start, tile.end.min(tile.start + PAGE))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "sizes, counts and times far below 2^52")]
+fn to_f64(x: u64) -> f64 {
+    x as f64
+}

@@ -56,7 +56,9 @@ impl AttrsArgs {
         };
         // Zero would make the loop spin; the kernel allows it, a tool should not.
         if attrs.sample_us == 0 {
-            return Err(usage("impossible attributes\n  why:   the sample interval is 0\n  hint:  the default is 5ms"));
+            return Err(usage(
+                "impossible attributes\n  why:   the sample interval is 0\n  hint:  the default is 5ms",
+            ));
         }
         attrs.validate().map_err(|e| {
             usage(format!(

@@ -3,7 +3,13 @@
 //! The only crate that prints. Each subcommand is a module with its `Args` and a `run`; results go to
 //! standard output, everything about the run itself to standard error.
 
+mod attrs;
 mod exit;
+mod export;
+mod record;
+mod recorder;
+mod sets;
+mod units;
 mod workload;
 
 use std::io::Write;
@@ -21,12 +27,18 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Watch processes and write what is seen to a file.
+    Record(record::Args),
+    /// Turn a record into Parquet, JSON lines or CSV.
+    Export(export::Args),
     /// Run a process with a known access pattern, and write down what it really accessed.
     Workload(workload::Args),
 }
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
+        Command::Record(args) => record::run(args),
+        Command::Export(args) => export::run(args),
         Command::Workload(args) => workload::run(args),
     };
     done.unwrap_or_else(|error| {

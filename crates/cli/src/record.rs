@@ -127,7 +127,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(exit::PARTIAL));
     }
     if written.snapshots == 0 {
-        warn("no window was finished; a record needs a target that lives for an aggregation interval");
+        warn(
+            "no window was finished; a record needs a target that lives for an aggregation interval",
+        );
     }
     Ok(status)
 }
@@ -196,8 +198,7 @@ impl Progress {
         self.shown = true;
         let elapsed = snapshot.end.since(start).max(1);
         #[expect(clippy::cast_precision_loss, reason = "shown with two digits")]
-        let (seconds, cpu) =
-            (elapsed as f64 / 1e9, self.cpu_ns as f64 * 100.0 / elapsed as f64);
+        let (seconds, cpu) = (elapsed as f64 / 1e9, self.cpu_ns as f64 * 100.0 / elapsed as f64);
         write!(
             std::io::stderr(),
             "\r\x1b[K{seconds:6.1} s  {} regions  working set {}  own cpu {cpu:.2} %",

@@ -67,7 +67,8 @@ impl Recorder {
             Happened::Idle => self.writer.tick(now),
             Happened::Target(event) => self.target(event, now),
             Happened::NotWatched(target, err) => {
-                let what = format!("process {} ({}) is not watched: {err}", target.pid, target.name);
+                let what =
+                    format!("process {} ({}) is not watched: {err}", target.pid, target.name);
                 warn(&what);
                 self.writer.note(now, what)
             }
@@ -90,7 +91,8 @@ impl Recorder {
     /// Ends the record in good order.
     pub(crate) fn finish(mut self, reason: &str) -> anyhow::Result<Written> {
         self.peak_rss_bytes = self.peak_rss_bytes.max(own_cost(&mut self.text).rss_bytes);
-        self.writer.set_rss(self.peak_rss_bytes);
+        let rss = self.peak_rss_bytes;
+        self.note(&format!("peak rss {rss} bytes"));
         let (_, written) = self.writer.finish(clock::now(), reason)?;
         Ok(written)
     }

@@ -7,10 +7,15 @@
 //! Nothing here prints, and nothing here decides about regions: that is `isotherm-core`'s.
 
 pub mod clock;
+pub mod monitor;
 pub mod pagewalk;
 pub mod proc;
+pub mod set;
 pub mod signals;
 pub mod smaps;
 mod sys;
 pub mod targets;
 pub mod workload;
+
+pub use monitor::{Happened, Monitor, MonitorError};
+pub use set::OpsSet;

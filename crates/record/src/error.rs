@@ -40,6 +40,12 @@ impl Error {
         move |source| Self::Io { tried, source }
     }
 
+    /// Whether the file given cannot be understood, rather than read or written.
+    #[must_use]
+    pub const fn is_bad_input(&self) -> bool {
+        matches!(self, Self::Empty | Self::Foreign | Self::Truncated | Self::Newer { .. })
+    }
+
     /// Whether the disk (or a quota on it) is full.
     #[must_use]
     pub fn is_full(&self) -> bool {

@@ -106,7 +106,10 @@ impl Arena {
     /// Writes a byte of every page from `from` on, so that memory is there, and is private.
     pub fn populate(&self, from: u64) {
         let from = round_up(from, PAGE);
-        self.touch_sweep(Sweep { start: from, stride: PAGE, touches: 0, first: 0, n: 0 }.all(self.len), Touch::Write);
+        self.touch_sweep(
+            Sweep { start: from, stride: PAGE, touches: 0, first: 0, n: 0 }.all(self.len),
+            Touch::Write,
+        );
     }
 
     /// Copies `bytes` to `offset`; what does not fit is left out.

@@ -226,6 +226,12 @@ impl Tracker {
             && !matches!(self.child, Some(Child::Held { .. } | Child::Running(_)))
     }
 
+    /// Whether the command runs, as far as the last [`Tracker::poll`] knows.
+    #[must_use]
+    pub const fn child_is_running(&self) -> bool {
+        matches!(self.child, Some(Child::Running(_)))
+    }
+
     /// How the command ended; `None` while it runs or if there is none.
     #[must_use]
     pub fn child_exit(&self) -> Option<ChildExit> {

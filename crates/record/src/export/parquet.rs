@@ -182,7 +182,10 @@ mod tests {
         w.push_snapshot(&Snapshot {
             end: Time(u64::MAX - 1),
             max_nr_accesses: 20,
-            targets: vec![TargetInfo { id: TargetId(3), regions: vec![region(0, 0), region(1, 9)] }],
+            targets: vec![TargetInfo {
+                id: TargetId(3),
+                regions: vec![region(0, 0), region(1, 9)],
+            }],
             ..Snapshot::default()
         })
         .unwrap();
@@ -193,10 +196,16 @@ mod tests {
         let rows: Vec<_> = file.get_row_iter(None).unwrap().map(Result::unwrap).collect();
         assert_eq!(rows.len(), 2);
         let r = &rows[1];
-        assert_eq!((r.get_string(0).unwrap().as_str(), r.get_string(3).unwrap().as_str()), ("node-17", "a,b"));
+        assert_eq!(
+            (r.get_string(0).unwrap().as_str(), r.get_string(3).unwrap().as_str()),
+            ("node-17", "a,b")
+        );
         assert_eq!((r.get_ulong(1).unwrap(), r.get_uint(2).unwrap()), (u64::MAX - 1, 77));
         assert_eq!((r.get_ulong(4).unwrap(), r.get_ulong(5).unwrap()), (1, u64::MAX - 4095));
-        assert_eq!((r.get_uint(6).unwrap(), r.get_uint(7).unwrap(), r.get_uint(8).unwrap()), (9, 20, u32::MAX));
+        assert_eq!(
+            (r.get_uint(6).unwrap(), r.get_uint(7).unwrap(), r.get_uint(8).unwrap()),
+            (9, 20, u32::MAX)
+        );
         assert_eq!((r.get_float(10).unwrap(), r.get_bool(11).unwrap()), (20.0, true));
     }
 }

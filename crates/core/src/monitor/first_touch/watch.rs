@@ -124,7 +124,7 @@ impl Watch {
             n += 1.0;
             sum += slot.rate();
         }
-        if n == 0.0 && self.memory_n == 0.0 {
+        if n + self.memory_n < 0.5 {
             self.estimate = Estimate { rate: 0.0, lo: 0.0, hi: 1.0, resolved: false };
             return;
         }

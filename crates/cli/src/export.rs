@@ -1,0 +1,50 @@
+//! `isotherm export`: a record for the tools of others.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use isotherm_record::{Error, Record, export};
+
+/// Arguments of `isotherm export`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The record.
+    #[arg(default_value = "isotherm.data")]
+    record: PathBuf,
+    /// What to write: one row per region and snapshot.
+    #[arg(long, value_enum, default_value_t = Format::Parquet)]
+    format: Format,
+    /// Where to; `-` is standard output.
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    output: PathBuf,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// For Arrow, `DuckDB`, Polars, pandas, Spark.
+    Parquet,
+    /// One JSON object per row.
+    Jsonl,
+    /// Comma-separated, with a header.
+    Csv,
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let record = Record::open(&args.record)?;
+    let mut reader = record.reader()?;
+    let out: Box<dyn Write + Send> = if args.output.as_os_str() == "-" {
+        Box::new(BufWriter::new(std::io::stdout()))
+    } else {
+        let tried = format!("create {}", args.output.display());
+        Box::new(BufWriter::new(File::create(&args.output).map_err(Error::io(tried))?))
+    };
+    match args.format {
+        Format::Parquet => export::parquet(&mut reader, out)?,
+        Format::Jsonl => export::jsonl(&mut reader, out)?,
+        Format::Csv => export::csv(&mut reader, out)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}

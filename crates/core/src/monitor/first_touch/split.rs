@@ -13,10 +13,14 @@ use crate::attrs::Attrs;
 use crate::region::Region;
 use crate::target::Target;
 
-/// Least difference of two rates that is worth a cut.
-const LEAST_CONTRAST: f32 = 0.25;
+/// Least difference of two rates that is worth a cut: about one count in a window of 20 samples.
+const LEAST_CONTRAST: f32 = 0.06;
+/// ... and as a share of the larger of the two.
+const LEAST_RELATIVE: f32 = 0.35;
 /// Least difference in standard errors.
 const LEAST_SIGNIFICANCE: f32 = 2.0;
+/// Least difference between a page at an edge and its region.
+const EDGE_CONTRAST: f32 = 0.4;
 /// Windows in which a new region is not split again, unless it changes.
 const COOLDOWN: u8 = 2;
 
@@ -66,7 +70,7 @@ fn edge_cut(region: &Region, attrs: &Attrs) -> Option<u64> {
     }
     let unlike = |s: &&Slot| {
         let known = s.edge && s.known() && !region.watch.stale(s);
-        known && (s.rate() - estimate.rate).abs() >= 2.0 * LEAST_CONTRAST
+        known && (s.rate() - estimate.rate).abs() >= EDGE_CONTRAST
     };
     let slot = region.watch.slots().iter().find(unlike)?;
     let own = leaf(slot.addr, slot.leaf_shift);
@@ -99,7 +103,8 @@ fn inner_cut(watch: &Watch, attrs: &Attrs) -> Option<u64> {
         let (mean_r, error_r) = mean_and_error(right);
         let contrast = (mean_l - mean_r).abs();
         let significance = contrast / libm::sqrtf(error_l + error_r).max(1e-3);
-        if contrast < LEAST_CONTRAST || significance < LEAST_SIGNIFICANCE {
+        let least = LEAST_CONTRAST.max(LEAST_RELATIVE * mean_l.max(mean_r));
+        if contrast < least || significance < LEAST_SIGNIFICANCE {
             continue;
         }
         let (a, b) = (left[i - 1], right[0]);

@@ -12,9 +12,9 @@ use crate::interval::wilson;
 use crate::time::Time;
 
 /// Most watched pages of a region.
-pub(crate) const MAX_SLOTS: usize = 8;
+pub(crate) const MAX_SLOTS: usize = 14;
 /// Most pages drawn evenly; the others look after the edges.
-pub(crate) const MAX_EVEN: usize = 6;
+pub(crate) const MAX_EVEN: usize = 12;
 /// Most replaced pages that are remembered.
 const MEMORY: f32 = 16.0;
 

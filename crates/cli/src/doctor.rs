@@ -1,0 +1,30 @@
+//! `isotherm doctor`: what this machine can do, tested.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use isotherm_linux::doctor;
+
+use crate::exit;
+
+/// Arguments of `isotherm doctor`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// One JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the subcommand. Exit code 3 if no set works.
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let report = doctor::run();
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        serde_json::to_writer(&mut out, &report)?;
+        writeln!(out)?;
+    } else {
+        writeln!(out, "{report}")?;
+    }
+    let usable = report.sets.iter().any(|set| set.usable);
+    Ok(if usable { ExitCode::SUCCESS } else { ExitCode::from(exit::NOT_SUPPORTED) })
+}

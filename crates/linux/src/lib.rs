@@ -7,12 +7,14 @@
 //! Nothing here prints, and nothing here decides about regions: that is `isotherm-core`'s.
 
 pub mod clock;
+pub mod doctor;
 pub mod monitor;
 pub mod pagewalk;
 pub mod proc;
 pub mod set;
 pub mod signals;
 pub mod smaps;
+pub mod support;
 mod sys;
 pub mod targets;
 pub mod workload;

@@ -69,7 +69,7 @@ impl OpsSet {
     pub fn least_sample_us(&self) -> u64 {
         match self {
             Self::PageWalk(_) => 1,
-            Self::Smaps(set) => crate::smaps::Limits::default().sample_us(),
+            Self::Smaps(set) => set.limits().sample_us(),
         }
     }
 

@@ -1,4 +1,5 @@
 //! The tracker over a made-up `/proc`, where pids can be given out anew at will.
+#![expect(clippy::unwrap_used, reason = "helper functions of tests")]
 
 use std::fs;
 use std::path::Path;

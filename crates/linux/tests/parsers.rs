@@ -52,8 +52,8 @@ proptest! {
         if let Some(stat) = parse_stat(&text) {
             prop_assert!(stat.comm.len() < text.len());
         }
-        prop_assert!(parse_status(&text).rss_bytes % 1024 == 0
-            || parse_status(&text).rss_bytes == u64::MAX);
+        let rss = parse_status(&text).rss_bytes;
+        prop_assert!(rss.is_multiple_of(1024) || rss == u64::MAX);
     }
 
     #[test]

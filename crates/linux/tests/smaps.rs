@@ -1,4 +1,5 @@
 //! Operations set `smaps` over real processes.
+#![expect(clippy::unwrap_used, reason = "helper functions of tests")]
 
 use std::process::{Child, Command, Stdio};
 

@@ -1,4 +1,5 @@
 //! The tracker over real processes that fork, exec and exit.
+#![expect(clippy::unwrap_used, reason = "helper functions of tests")]
 
 use std::ffi::OsString;
 use std::process::{Child, Command, Stdio};

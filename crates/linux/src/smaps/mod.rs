@@ -94,6 +94,12 @@ impl SmapsOps {
         Self { proc, limits, targets: Vec::new(), buf: Vec::new() }
     }
 
+    /// The bounds that it keeps.
+    #[must_use]
+    pub const fn limits(&self) -> Limits {
+        self.limits
+    }
+
     /// Takes process `pid` in as `id`.
     ///
     /// # Errors

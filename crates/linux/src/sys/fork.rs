@@ -55,6 +55,8 @@ pub(super) fn write_all(fd: i32, bytes: &[u8]) -> bool {
 
 /// The calling thread's errno; async-signal-safe, as `std::io::Error` would be too.
 pub(super) fn errno() -> i32 {
-    // SAFETY: the location is the calling thread's own and always valid.
-    unsafe { *libc::__errno_location() }
+    // SAFETY: gives the address of the calling thread's own errno.
+    let location = unsafe { libc::__errno_location() };
+    // SAFETY: that address is valid and aligned as long as the thread runs.
+    unsafe { *location }
 }

@@ -12,3 +12,4 @@ pub(crate) mod held;
 pub(crate) mod madvise;
 pub(crate) mod map;
 pub(crate) mod signal;
+pub(crate) mod touch;

@@ -353,10 +353,10 @@ impl Tracker {
 
     /// Asks for the exit status of the command, and of orphans handed to us.
     fn reap(&mut self) {
-        if let Some(Child::Running(pid)) = self.child {
-            if let Some(exit) = exit_of(pid) {
-                self.child = Some(Child::Ended(exit));
-            }
+        if let Some(Child::Running(pid)) = self.child
+            && let Some(exit) = exit_of(pid)
+        {
+            self.child = Some(Child::Ended(exit));
         }
     }
 
@@ -367,10 +367,11 @@ impl Tracker {
             Some(Child::Running(child)) => Some(child),
             _ => None,
         };
-        if let Some(pid) = raw_pid(pid).filter(|_| self.adopt) {
-            if Some(pid) != command {
-                exit_of(pid);
-            }
+        if let Some(pid) = raw_pid(pid)
+            && self.adopt
+            && Some(pid) != command
+        {
+            exit_of(pid);
         }
     }
 }

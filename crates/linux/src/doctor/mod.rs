@@ -1,0 +1,116 @@
+//! Which operations sets work here, proved and not believed.
+//!
+//! [`run`] looks at every set and gives a [`Report`]; [`choose`] gives the best set that works, open and
+//! ready. A set works if [`crate::support`] says yes **and** it passes the self-test: a child process
+//! with private pages touches known ones, and the set has to say which. One that fails is not used, as
+//! a monitor that reads zeros as "idle" is worse than none.
+//!
+//! Nothing is printed here; [`Report`] has a text (`Display`) and a JSON form (serde).
+
+mod choice;
+mod render;
+mod self_test;
+
+use serde::Serialize;
+
+pub use choice::{Choice, NoSet, Refusal, choose};
+pub use self_test::{Granularity, Rate, SelfTest, self_test};
+
+use crate::set::OpsSet;
+use crate::support::{Machine, Roots, SetName, Support};
+
+/// What was found out about one operations set.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SetReport {
+    /// Which.
+    pub name: SetName,
+    /// What it sees.
+    pub sees: String,
+    /// Whether this version of Isotherm has it.
+    pub built: bool,
+    /// Whether this machine supports it.
+    pub support: Support,
+    /// How the self-test went; `None` if there was none, because the set cannot be had.
+    pub self_test: Option<SelfTest>,
+    /// Whether `record` may use it.
+    pub usable: bool,
+    /// Why not; empty if it is usable.
+    pub reason: String,
+}
+
+/// What was found out about the machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// Version of this form. Counts up when a field changes its meaning.
+    pub schema: u32,
+    /// Facts.
+    pub machine: Machine,
+    /// The sets, best first.
+    pub sets: Vec<SetReport>,
+    /// The set that would be taken.
+    pub best: Option<SetName>,
+    /// How long all of this took, in ms.
+    pub elapsed_ms: u64,
+}
+
+/// Looks at this machine and tests every set that it supports. Takes well under two seconds.
+#[must_use]
+pub fn run() -> Report {
+    let begin = crate::clock::now();
+    let roots = Roots::default();
+    let mut machine = Machine::read(&roots);
+    let mut sets = Vec::new();
+    for name in SetName::ALL {
+        let (report, ops) = examine(name, &machine, &roots);
+        if let Some(OpsSet::PageWalk(set)) = &ops {
+            machine.paging_levels = Some(set.setup().levels);
+        }
+        sets.push(report);
+    }
+    let best = sets.iter().find(|set| set.usable).map(|set| set.name);
+    let elapsed_ms = crate::clock::now().since(begin) / 1_000_000;
+    Report { schema: 1, machine, sets, best, elapsed_ms }
+}
+
+/// Looks at one set: opens it if possible, and tests it. The opened set comes along.
+fn examine(name: SetName, machine: &Machine, roots: &Roots) -> (SetReport, Option<OpsSet>) {
+    let mut report = SetReport {
+        name,
+        sees: name.sees().to_owned(),
+        built: name.is_built(),
+        support: crate::support::detect(name, machine, roots),
+        self_test: None,
+        usable: false,
+        reason: String::new(),
+    };
+    if !report.built {
+        report.reason = "not built yet in this version of isotherm".to_owned();
+        return (report, None);
+    }
+    if let Support::No { why, .. } = &report.support {
+        report.reason.clone_from(why);
+        return (report, None);
+    }
+    let mut ops = match choice::open(name) {
+        Ok(ops) => ops,
+        Err(support) => {
+            if let Support::No { why, .. } = &support {
+                report.reason.clone_from(why);
+            }
+            report.support = support;
+            return (report, None);
+        }
+    };
+    report.support = Support::Yes;
+    match self_test(&mut ops) {
+        Ok(test) => {
+            report.usable = test.failure.is_none();
+            if let Some(failure) = &test.failure {
+                report.reason = format!("failed its self-test: {failure}");
+            }
+            report.self_test = Some(test);
+        }
+        Err(err) => report.reason = format!("the self-test could not run: {err}"),
+    }
+    (report, Some(ops))
+}

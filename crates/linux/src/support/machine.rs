@@ -1,0 +1,136 @@
+//! Facts about a machine that explain why something works or not.
+
+use std::fs;
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::Roots;
+use crate::proc::capability_name;
+
+/// Facts about a machine. What cannot be read is `None`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Machine {
+    /// Kernel release, as `uname -r`.
+    pub kernel: String,
+    /// Architecture that this program was built for.
+    pub arch: String,
+    /// CPUs that are online.
+    pub cpus: u64,
+    /// Memory, in bytes.
+    pub memory_bytes: u64,
+    /// Size of a small page, in bytes.
+    pub page_bytes: u64,
+    /// Levels of the page tables.
+    pub paging_levels: Option<u8>,
+    /// Effective user ID.
+    pub uid: u32,
+    /// Effective capabilities, by name.
+    pub capabilities: Vec<String>,
+    /// Kernel lockdown: `none`, `integrity` or `confidentiality`.
+    pub lockdown: Option<String>,
+    /// Transparent huge pages: `always`, `madvise` or `never`.
+    pub thp: Option<String>,
+    /// Swap space, in bytes.
+    pub swap_bytes: u64,
+    /// Whether the kernel describes its types (BTF).
+    pub btf: bool,
+}
+
+impl Machine {
+    /// Reads the facts.
+    #[must_use]
+    pub fn read(roots: &Roots) -> Self {
+        let mut buf = Vec::new();
+        let status = roots.proc.status(std::process::id(), &mut buf).unwrap_or_default();
+        let meminfo = text(&roots.proc.root().join("meminfo"));
+        let cpuinfo = text(&roots.proc.root().join("cpuinfo"));
+        let page = rustix::param::page_size();
+        Self {
+            kernel: text(&roots.proc.root().join("sys/kernel/osrelease")).trim().to_owned(),
+            arch: std::env::consts::ARCH.to_owned(),
+            cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
+            memory_bytes: kib_of(&meminfo, "MemTotal:"),
+            page_bytes: page as u64,
+            paging_levels: paging_levels(&cpuinfo),
+            uid: status.euid,
+            capabilities: capability_names(status.cap_eff),
+            lockdown: chosen(&roots.sys.join("kernel/security/lockdown")),
+            thp: chosen(&roots.sys.join("kernel/mm/transparent_hugepage/enabled")),
+            swap_bytes: kib_of(&meminfo, "SwapTotal:"),
+            btf: roots.sys.join("kernel/btf/vmlinux").exists(),
+        }
+    }
+
+    /// Whether this process has a capability, such as `CAP_BPF`.
+    #[must_use]
+    pub fn has_capability(&self, name: &str) -> bool {
+        self.capabilities.iter().any(|c| c == name)
+    }
+
+    /// The kernel's major and minor version.
+    #[must_use]
+    pub fn kernel_version(&self) -> Option<(u32, u32)> {
+        let mut parts = self.kernel.split(|c: char| !c.is_ascii_digit());
+        Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+    }
+}
+
+fn text(path: &Path) -> String {
+    fs::read(path).map(|b| String::from_utf8_lossy(&b).into_owned()).unwrap_or_default()
+}
+
+/// The value in brackets of a file such as `always [madvise] never`.
+fn chosen(path: &Path) -> Option<String> {
+    let text = text(path);
+    let (_, rest) = text.split_once('[')?;
+    rest.split_once(']').map(|(value, _)| value.to_owned())
+}
+
+fn kib_of(meminfo: &str, key: &str) -> u64 {
+    let value = meminfo.lines().find_map(|line| line.strip_prefix(key));
+    let kib = value.and_then(|v| v.split_whitespace().next()?.parse::<u64>().ok());
+    kib.unwrap_or(0).saturating_mul(1024)
+}
+
+/// The kernel takes the flag away if it does not use the fifth level.
+fn paging_levels(cpuinfo: &str) -> Option<u8> {
+    let flags = cpuinfo.lines().find_map(|line| line.strip_prefix("flags"))?;
+    Some(if flags.split_whitespace().any(|f| f == "la57") { 5 } else { 4 })
+}
+
+fn capability_names(bits: u64) -> Vec<String> {
+    (0..u64::BITS)
+        .filter(|nr| bits >> nr & 1 != 0)
+        .map(|nr| capability_name(nr).map_or_else(|| format!("CAP_{nr}"), str::to_owned))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_parsers() {
+        assert_eq!(paging_levels("processor: 0\nflags\t\t: fpu la57 vme\n"), Some(5));
+        assert_eq!(paging_levels("processor: 0\nflags\t\t: fpu la570\n"), Some(4));
+        assert_eq!(paging_levels("processor: 0\n"), None);
+        assert_eq!(kib_of("MemTotal:  12 kB\nSwapTotal: x kB\n", "MemTotal:"), 12 << 10);
+        assert_eq!(kib_of("MemTotal:  12 kB\nSwapTotal: x kB\n", "SwapTotal:"), 0);
+        assert_eq!(capability_names(1 | 1 << 39 | 1 << 60), ["CAP_CHOWN", "CAP_BPF", "CAP_60"]);
+    }
+
+    #[test]
+    fn versions() {
+        for (kernel, version) in [
+            ("6.18.44-fc", Some((6, 18))),
+            ("6.1.0-56-cloud-amd64", Some((6, 1))),
+            ("7.2", Some((7, 2))),
+            ("7", None),
+            ("", None),
+        ] {
+            let machine = Machine { kernel: kernel.to_owned(), ..Machine::default() };
+            assert_eq!(machine.kernel_version(), version, "{kernel}");
+        }
+    }
+}

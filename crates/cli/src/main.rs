@@ -4,6 +4,7 @@
 //! standard output, everything about the run itself to standard error.
 
 mod attrs;
+mod doctor;
 mod exit;
 mod export;
 mod record;
@@ -29,6 +30,8 @@ struct Cli {
 enum Command {
     /// Watch processes and write what is seen to a file.
     Record(record::Args),
+    /// Say what this machine can do, and test it.
+    Doctor(doctor::Args),
     /// Turn a record into Parquet, JSON lines or CSV.
     Export(export::Args),
     /// Run a process with a known access pattern, and write down what it really accessed.
@@ -38,6 +41,7 @@ enum Command {
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Record(args) => record::run(args),
+        Command::Doctor(args) => doctor::run(args),
         Command::Export(args) => export::run(args),
         Command::Workload(args) => workload::run(args),
     };

@@ -20,10 +20,7 @@ pub(crate) enum OpsArg {
 
 /// Opens a set, and fits the attributes to what it can do. Also says which it is and why, in lines for
 /// the user and the record.
-pub(crate) fn open_set(
-    wanted: OpsArg,
-    attrs: &mut Attrs,
-) -> anyhow::Result<(OpsSet, Vec<String>)> {
+pub(crate) fn open_set(wanted: OpsArg, attrs: &mut Attrs) -> anyhow::Result<(OpsSet, Vec<String>)> {
     let wanted = match wanted {
         OpsArg::Auto => None,
         OpsArg::Pagewalk => Some(SetName::PageWalk),

@@ -21,6 +21,7 @@ use std::fmt;
 use isotherm_core::{Attrs, AttrsError, Clock, Context, Driver, Event, Snapshot, Time};
 
 use crate::clock::{self, Wake};
+use crate::doctor::{self, NoSet};
 use crate::set::{AttachError, OpsSet};
 use crate::targets::{Target, TargetError, TargetEvent, Tracker};
 
@@ -67,7 +68,7 @@ pub enum MonitorError {
     /// The attributes are not valid.
     Attrs(AttrsError),
     /// No operations set works here.
-    NoSet(AttachError),
+    NoSet(NoSet),
 }
 
 impl fmt::Display for MonitorError {
@@ -118,9 +119,9 @@ impl Monitor {
     /// If the process cannot be a target, the attributes are not valid, or no set works.
     pub fn of_pid(pid: u32, attrs: Attrs) -> Result<Self, MonitorError> {
         let tracker = Tracker::attach(&[pid], true).map_err(MonitorError::Target)?;
-        let choice = OpsSet::best().map_err(MonitorError::NoSet)?;
+        let choice = doctor::choose(None).map_err(MonitorError::NoSet)?;
         let seed = clock::now().as_ns();
-        Self::new(tracker, choice, attrs, seed).map_err(MonitorError::Attrs)
+        Self::new(tracker, choice.ops, attrs, seed).map_err(MonitorError::Attrs)
     }
 
     /// The last finished window.

@@ -20,21 +20,6 @@ pub enum OpsSet {
 pub type AttachError = Box<dyn std::error::Error + Send + Sync>;
 
 impl OpsSet {
-    /// The best set that this machine supports.
-    ///
-    /// # Errors
-    ///
-    /// Why the last resort does not work either.
-    pub fn best() -> Result<Self, AttachError> {
-        match PageWalk::new() {
-            Ok(set) => Ok(Self::PageWalk(Box::new(set))),
-            Err(_) => Ok(Self::Smaps(Box::new(SmapsOps::new(
-                crate::proc::Proc::default(),
-                crate::smaps::Limits::default(),
-            )))),
-        }
-    }
-
     /// The set's name, as in `--ops`.
     #[must_use]
     pub const fn name(&self) -> &'static str {

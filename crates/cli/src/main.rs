@@ -9,6 +9,7 @@ mod exit;
 mod export;
 mod record;
 mod recorder;
+mod score;
 mod sets;
 mod units;
 mod workload;
@@ -34,6 +35,8 @@ enum Command {
     Doctor(doctor::Args),
     /// Turn a record into Parquet, JSON lines or CSV.
     Export(export::Args),
+    /// Hold a record against the truth of the workload that was recorded.
+    Score(score::Args),
     /// Run a process with a known access pattern, and write down what it really accessed.
     Workload(workload::Args),
 }
@@ -43,6 +46,7 @@ fn main() -> ExitCode {
         Command::Record(args) => record::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Export(args) => export::run(args),
+        Command::Score(args) => score::run(args),
         Command::Workload(args) => workload::run(args),
     };
     done.unwrap_or_else(|error| {

@@ -166,9 +166,9 @@ fn an_unreadable_child_is_told_once() {
     let fake = Fake::new();
     fake.put(50, 1, "top", 100, 0x1000);
     fake.put(51, 50, "odd", 200, 0x1000);
-    // `maps` is a directory: reading it fails, and not because it is gone.
+    // A link to itself: opening it fails, and not because it is gone.
     fs::remove_file(fake.path(51).join("maps")).unwrap();
-    fs::create_dir(fake.path(51).join("maps")).unwrap();
+    std::os::unix::fs::symlink("maps", fake.path(51).join("maps")).unwrap();
     let mut tracker = fake.tracker();
     tracker.add(50).unwrap();
     let events = tracker.poll(Time(0));

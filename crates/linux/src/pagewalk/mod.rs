@@ -38,6 +38,7 @@ use std::time::Duration;
 use isotherm_core::ops::UpdateError;
 use isotherm_core::{AddrRange, Check, Operations, PageState, TargetId, Time};
 
+pub use dense::{Dense, Table};
 pub use entry::Entry;
 pub use error::{ErrorKind, PageWalkError, SETCAP};
 

@@ -145,8 +145,17 @@ impl Entry {
         if stat.starttime != self.target.start_ticks || stat.state != TaskState::Alive {
             return Life::Gone;
         }
-        let moved = stat.image != self.image && stat.image.iter().all(|&a| a > 1);
-        if moved || over == Some(true) { Life::Execed } else { Life::Same }
+        // Not to be seen, or caught in the middle of an exec, when they are set one by one.
+        let is_known = |image: [u64; 3]| image.iter().all(|&addr| addr > 1);
+        let moved = stat.image != self.image && is_known(stat.image);
+        if over == Some(true) || moved && is_known(self.image) {
+            return Life::Execed;
+        }
+        if moved {
+            self.image = stat.image;
+            self.target.name = String::from_utf8_lossy(stat.comm).into_owned();
+        }
+        Life::Same
     }
 
     /// Takes hold of the address space that replaced the old one.

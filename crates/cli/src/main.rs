@@ -11,6 +11,7 @@ mod record;
 mod recorder;
 mod score;
 mod sets;
+mod sim;
 mod units;
 mod workload;
 
@@ -37,6 +38,8 @@ enum Command {
     Export(export::Args),
     /// Hold a record against the truth of the workload that was recorded.
     Score(score::Args),
+    /// Run the monitor over a simulated workload: no privileges, hours in seconds.
+    Sim(sim::Args),
     /// Run a process with a known access pattern, and write down what it really accessed.
     Workload(workload::Args),
 }
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::run(args),
         Command::Export(args) => export::run(args),
         Command::Score(args) => score::run(args),
+        Command::Sim(args) => sim::run(args),
         Command::Workload(args) => workload::run(args),
     };
     done.unwrap_or_else(|error| {

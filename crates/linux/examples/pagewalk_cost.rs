@@ -124,7 +124,7 @@ fn main() {
         young = 0;
         let mut each = |_, found: Dense<'_>| match found {
             Dense::Table(table) => {
-                young += table.young().map(|w| u64::from(w.count_ones())).iter().sum::<u64>()
+                young += table.young().map(|w| u64::from(w.count_ones())).iter().sum::<u64>();
             }
             Dense::Huge(entry) => young += u64::from(entry.is_young()),
         };

@@ -29,13 +29,6 @@ pub(super) struct Cold {
     pub(super) refused: Vec<AddrRange>,
 }
 
-/// The memory that the leaf at a query's page maps.
-pub(super) fn leaf_range(query: &Query) -> AddrRange {
-    let size = 1_u64 << query.entry.leaf_shift();
-    let start = query.page.addr() & !(size - 1);
-    AddrRange::new(start, start + size)
-}
-
 impl Cold {
     /// Clears the leaves of these queries, all of one address space, sorted. Returns the number of
     /// ranges asked for.
@@ -46,7 +39,7 @@ impl Cold {
     pub(super) fn clear(&mut self, space: &Space, young: &[Query]) -> io::Result<usize> {
         self.ranges.clear();
         self.refused.clear();
-        for range in young.iter().map(leaf_range) {
+        for range in young.iter().map(Query::leaf_range) {
             match self.ranges.last_mut() {
                 Some(last) if range.end <= last.end => {}
                 Some(last) if range.start == last.end && last.len() + range.len() <= MAX_BYTES => {

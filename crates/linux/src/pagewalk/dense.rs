@@ -9,6 +9,7 @@ use isotherm_core::{AddrRange, TargetId};
 
 use super::PageWalk;
 use super::entry::Entry;
+use super::kernel::Kernel;
 use super::program::MAX_TABLES;
 
 /// Bytes that one last-level table maps.
@@ -109,35 +110,46 @@ impl PageWalk {
         each: &mut dyn FnMut(u64, Dense<'_>),
     ) -> io::Result<()> {
         let Some(pgd) = self.space(target).map(|space| space.resolved.pgd) else { return Ok(()) };
-        let end = range.end.min(self.user_end);
-        let mut start = range.start & !(TABLE - 1);
-        // A 1 GiB leaf shows in 512 slots and is told once.
-        let mut told = 0;
-        while start < end {
-            let left = (end - start).div_ceil(TABLE);
-            let nr = usize::try_from(left).unwrap_or(MAX_TABLES).min(MAX_TABLES);
-            let tables = self.kernel.dense(pgd, start, nr)?;
-            let mut slot = start;
-            for (mark, table) in tables.slots() {
-                let size = 1_u64 << mark.shift().max(21);
-                match table {
-                    Some(entries) => each(slot, Dense::Table(Table { entries })),
-                    None if mark.is_present() && slot >= told => {
-                        let leaf = slot & !(size - 1);
-                        each(leaf, Dense::Huge(mark));
-                        told = leaf + size;
-                    }
-                    None => {}
-                }
-                if table.is_none() && size > TABLE {
-                    // What follows in this hole or leaf says the same.
-                    slot = (slot & !(size - 1)).saturating_add(size);
-                    break;
-                }
-                slot += TABLE;
-            }
-            start = slot;
-        }
-        Ok(())
+        let range = AddrRange::new(range.start, range.end.min(self.user_end));
+        read_tables(&mut self.kernel, pgd, range, each)
     }
+}
+
+/// Reads all tables of a range of user addresses below the top table `pgd`.
+pub(super) fn read_tables(
+    kernel: &mut Kernel,
+    pgd: u64,
+    range: AddrRange,
+    each: &mut dyn FnMut(u64, Dense<'_>),
+) -> io::Result<()> {
+    let end = range.end;
+    let mut start = range.start & !(TABLE - 1);
+    // A 1 GiB leaf shows in 512 slots and is told once.
+    let mut told = 0;
+    while start < end {
+        let left = (end - start).div_ceil(TABLE);
+        let nr = usize::try_from(left).unwrap_or(MAX_TABLES).min(MAX_TABLES);
+        let tables = kernel.dense(pgd, start, nr)?;
+        let mut slot = start;
+        for (mark, table) in tables.slots() {
+            let size = 1_u64 << mark.shift().max(21);
+            match table {
+                Some(entries) => each(slot, Dense::Table(Table { entries })),
+                None if mark.is_present() && slot >= told => {
+                    let leaf = slot & !(size - 1);
+                    each(leaf, Dense::Huge(mark));
+                    told = leaf + size;
+                }
+                None => {}
+            }
+            if table.is_none() && size > TABLE {
+                // What follows in this hole or leaf says the same.
+                slot = (slot & !(size - 1)).saturating_add(size);
+                break;
+            }
+            slot += TABLE;
+        }
+        start = slot;
+    }
+    Ok(())
 }

@@ -28,6 +28,7 @@ mod disasm;
 mod entry;
 mod error;
 mod fallback;
+mod folio;
 mod kernel;
 mod look;
 mod prepare;
@@ -35,6 +36,7 @@ mod program;
 mod space;
 mod unresolved;
 
+use std::path::Path;
 use std::time::Duration;
 
 use isotherm_core::ops::UpdateError;
@@ -129,7 +131,7 @@ impl PageWalk {
             queries: Vec::new(),
             young: Vec::new(),
             stuck: Vec::new(),
-            cold: Cold::default(),
+            cold: Cold::new(folio::largest_enabled(Path::new(folio::SETTINGS))),
             unresolved: Unresolved::default(),
             max_clears: 1024,
             fallback_limit: fallback::MAX_RSS,

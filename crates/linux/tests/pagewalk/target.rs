@@ -114,7 +114,11 @@ fn act(words: &[&str], arena: &mut Option<Arena>) {
     let number = |nr: usize| words[nr].parse::<u64>().unwrap();
     match words[0] {
         "map" => {
-            let huge = if words[2] == "huge" { HugePages::Yes } else { HugePages::No };
+            let huge = match words[2] {
+                "huge" => HugePages::Yes,
+                "small" => HugePages::No,
+                _ => HugePages::AsSet,
+            };
             let mut new = Arena::new(ARENA, CAPACITY, huge);
             new.resize(number(1)).unwrap();
             new.populate(0);

@@ -138,7 +138,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let child = Child::start("sleep", ["100"], &dir.path().join("log")).unwrap();
         let pid = child.pid();
-        let cmdline = || std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let cmdline = || fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         while !cmdline().starts_with(b"sleep") {}
         drop(child);
         assert!(!cmdline().starts_with(b"sleep"));

@@ -144,6 +144,7 @@ impl Report {
     pub fn to_json(&self, order: Order) -> String {
         let points = self.sorted(order);
         let json = Json {
+            schema_version: crate::SCHEMA_VERSION,
             target: &self.title,
             snapshots: self.points.len(),
             order: match order {
@@ -193,6 +194,7 @@ fn time(t_ns: u64, origin: u64) -> f64 {
 
 #[derive(Serialize)]
 struct Json<'a> {
+    schema_version: u32,
     target: &'a str,
     snapshots: usize,
     order: &'static str,

@@ -103,6 +103,8 @@ pub struct PageWalk {
     unresolved: Unresolved,
     max_clears: usize,
     fallback_limit: u64,
+    /// When the kernel may be made to put pages on their LRU lists.
+    next_drain: Time,
     text: Vec<u8>,
     counters: Counters,
 }
@@ -135,6 +137,7 @@ impl PageWalk {
             unresolved: Unresolved::default(),
             max_clears: 1024,
             fallback_limit: fallback::MAX_RSS,
+            next_drain: Time(0),
             text: Vec::new(),
             counters: Counters::default(),
         })

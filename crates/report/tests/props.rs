@@ -85,7 +85,7 @@ proptest! {
         let report = wss::Report::build(&record, &all).unwrap();
         for (p, (_, rs)) in report.points.iter().zip(&windows) {
             prop_assert!(p.wss.lo <= p.wss.bytes && p.wss.bytes <= p.wss.hi);
-            prop_assert_eq!(p.wss.mapped, bytes(rs));
+            prop_assert_eq!(p.wss.mapped as f64, bytes(rs));
         }
 
         let options = Options { columns, rows, min_rows: 1, all_targets: true };

@@ -163,7 +163,7 @@ impl PageWalk {
 
     /// Clears pages that cannot be cleared singly together with all others of the process, if it has
     /// at most so much resident memory, in bytes; 0 switches that off. Default 256 MiB. It is done so
-    /// rarely that it costs the target less than 1 %; above the limit such pages are `Unresolved`.
+    /// rarely that it costs the target less than 0.2 %; above the limit such pages are `Unresolved`.
     pub fn set_fallback_limit(&mut self, bytes: u64) {
         self.fallback_limit = bytes;
     }
@@ -178,8 +178,8 @@ impl PageWalk {
         let free = self.spaces.iter().position(Option::is_none).unwrap_or(self.spaces.len());
         let Some(slot) = u16::try_from(free).ok().filter(|s| usize::from(*s) < MAX_SLOTS) else {
             let why = format!("{MAX_SLOTS} processes are the most that this set holds");
-            let tried = format!("watch process {pid}");
-            return Err(PageWalkError::new(ErrorKind::Busy, tried, None, why, ""));
+            let error = PageWalkError::new(ErrorKind::Busy, "add a target", None, why, "");
+            return Err(error.of_process(pid));
         };
         let space = Space::open(&mut self.kernel, self.file_ops, pid)?;
         self.kernel.set_space(slot, space.resolved.pgd);

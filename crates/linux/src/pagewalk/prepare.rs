@@ -154,15 +154,21 @@ impl PageWalk {
                 continue;
             }
             self.counters.whole_clears += 1;
+            let mut of_use = false;
             for query in of_space {
                 let space = self.spaces.get_mut(usize::from(slot)).and_then(Option::as_mut);
                 if let Some(space) = space {
                     space.fallback.take(query.leaf());
                 }
                 if query.entry.is_present() && !query.entry.is_young() {
+                    of_use = true;
                     self.unresolved.cleared(query.leaf());
                     batch[query.nr as usize].state = PageState::Cleared;
                 }
+            }
+            // Not even this clears hugetlb pages.
+            if !of_use && let Some(space) = self.spaces[usize::from(slot)].as_mut() {
+                space.fallback.put_off(at);
             }
         }
         stuck.clear();

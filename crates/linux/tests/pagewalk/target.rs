@@ -1,6 +1,7 @@
 //! A process that does what it is told: this test binary, started again.
 
 use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use isotherm_linux::workload::{Arena, HugePages, Sweep, Touch};
@@ -23,7 +24,12 @@ pub(crate) struct Target {
 impl Target {
     /// Starts one, without memory of its own.
     pub(crate) fn spawn() -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
+        Self::spawn_from(&std::env::current_exe().unwrap())
+    }
+
+    /// Starts one from a copy of this test binary.
+    pub(crate) fn spawn_from(binary: &Path) -> Self {
+        let mut child = Command::new(binary)
             .args(["--exact", "target::obey", "--nocapture", "--test-threads=1"])
             .env(VARIABLE, "1")
             .stdin(Stdio::piped())

@@ -1,4 +1,5 @@
 //! The truth file there and back, and the tiles that it gives.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use isotherm_core::Time;
 use isotherm_sim::config::Config;

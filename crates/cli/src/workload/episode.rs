@@ -69,7 +69,6 @@ impl Lane<'_> {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        clippy::cast_precision_loss,
         reason = "counts far below 2^52; `as` saturates"
     )]
     fn owed(&mut self, rate: f64, seconds: f64) -> u32 {

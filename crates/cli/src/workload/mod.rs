@@ -108,7 +108,7 @@ pub(crate) fn scale_factor(text: &str, total_ms: u64) -> anyhow::Result<f64> {
     let factor = match parse_millis(text) {
         #[expect(clippy::cast_precision_loss, reason = "milliseconds far below 2^52")]
         Some(ms) => ms as f64 / total_ms.max(1) as f64,
-        None => text.parse().map_err(|_: std::num::ParseFloatError| wrong())?,
+        None => text.parse().map_err(|_not_a_number: std::num::ParseFloatError| wrong())?,
     };
     if factor.is_finite() && factor > 0.0 { Ok(factor) } else { Err(wrong()) }
 }

@@ -238,7 +238,7 @@ impl<'t> Scorer<'t> {
 /// Whether no edge, nor the record's `begin`, is inside the window or less than a second before it.
 fn is_steady(process: &ProcessTruth, begin: Time, s: &Snapshot) -> bool {
     let recent = |edge: &Time| *edge + SETTLE_NS > s.start && *edge < s.end;
-    !process.edges.iter().any(|e| recent(e)) && begin + SETTLE_NS <= s.start
+    !process.edges.iter().any(recent) && begin + SETTLE_NS <= s.start
 }
 
 fn relative_error(truly: u64, estimated: u64) -> f64 {

@@ -81,7 +81,8 @@ fn close(a: Option<f64>, b: f64) -> bool {
 #[test]
 fn steady_state() {
     // regions, then precision, recall, working-set error, rate error, coverage
-    let cases: [(&[R], f64, f64, f64, f64, f64); 7] = [
+    type Case = (&'static [R], f64, f64, f64, f64, f64);
+    let cases: [Case; 7] = [
         (&[(0, 4, 20, 19.0, 20.0), (4, 8, 0, 0.0, 1.0)], 1.0, 1.0, 0.0, 0.0, 1.0),
         (&[(0, 6, 20, 19.0, 20.0), (6, 8, 0, 0.0, 1.0)], 4.0 / 6.0, 1.0, 0.5, 0.25, 0.5),
         (&[(0, 3, 20, 19.0, 20.0), (3, 8, 0, 0.0, 3.0)], 1.0, 0.75, 0.25, 0.125, 0.5),
@@ -99,6 +100,7 @@ fn steady_state() {
         assert_eq!((s.windows, s.windows_left_out), (20, 10), "the first second is left out");
         assert!(close(s.precision, precision), "{regions:?}: {s:?}");
         assert!(close(s.recall, recall), "{regions:?}: {s:?}");
+        assert_eq!((s.precision_clear, s.recall_clear), (s.precision, s.recall), "nothing near 1");
         assert!(close(s.wss_error_p50, wss), "{regions:?}: {s:?}");
         assert!(close(s.wss_error_p75, wss), "{regions:?}: {s:?}");
         assert!(close(s.rate_error, rate), "{regions:?}: {s:?}");

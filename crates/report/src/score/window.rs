@@ -131,3 +131,30 @@ impl Tally {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use isotherm_core::AddrRange;
+
+    use super::*;
+
+    /// Four stretches of 100 bytes with true rates of 0.2, 0.8, 1.2 and 2 of 20, held against a record that
+    /// says 1 for the first half and 0 for the second: all wrong, but only half of it clearly.
+    #[test]
+    fn bytes_near_the_limit_do_not_count_as_clear() {
+        let tile = |i: u64, p| Tile { range: AddrRange::new(i * 100, (i + 1) * 100), p };
+        let tiles = [tile(0, 0.01), tile(1, 0.04), tile(2, 0.06), tile(3, 0.1)];
+        let region = |start, end, nr_accesses| RegionInfo {
+            range: AddrRange::new(start, end),
+            nr_accesses,
+            resolved: true,
+            ..RegionInfo::default()
+        };
+        let mut tally = Tally::default();
+        let hot = tally.window(&tiles, &[region(0, 200, 1), region(200, 400, 0)], 20, 1.0);
+        assert_eq!(hot, (200, 200));
+        assert_eq!(tally.all, Hot { both: 0, record_only: 200, truth_only: 200 });
+        assert_eq!(tally.clear, Hot { both: 0, record_only: 100, truth_only: 100 });
+        assert!((tally.error - (80.0 + 20.0 + 120.0 + 200.0) / 20.0).abs() < 1e-9);
+    }
+}

@@ -79,7 +79,7 @@ impl<'a> Field<'a> {
     }
 
     pub(super) fn number<T: std::str::FromStr>(self, what: &str) -> Result<T, ParseError> {
-        self.text.parse().map_err(|_: T::Err| self.wrong(what))
+        self.text.parse().map_err(|_not_a_number: T::Err| self.wrong(what))
     }
 
     /// A finite number above 0.

@@ -31,13 +31,9 @@ fn paragraphs(text: &str) -> Vec<Vec<Line<'_>>> {
             continue;
         }
         match all.last_mut() {
-            Some(last) if line.text.is_empty() => {
-                if !last.is_empty() {
-                    all.push(Vec::new());
-                }
-            }
-            Some(last) => last.push(line),
-            None => {}
+            Some(last) if !line.text.is_empty() => last.push(line),
+            Some(last) if !last.is_empty() => all.push(Vec::new()),
+            _ => {}
         }
     }
     all.retain(|p| !p.is_empty());
@@ -293,7 +289,7 @@ impl Extra {
                 if step == 0 || size.div_ceil(step) > MAX_CELLS {
                     return wrong("a step of which the region holds 1 to 4096");
                 }
-                if p.offset % step != 0 || length % step != 0 || size % step != 0 {
+                if [p.offset, length, size].iter().any(|x| !x.is_multiple_of(step)) {
                     return wrong(
                         "an offset, a length and a region size that are multiples of step=",
                     );

@@ -66,6 +66,11 @@ impl CellRate {
 }
 
 #[cfg(test)]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "small numbers made by these tests"
+)]
 mod tests {
     use super::*;
 

@@ -1,6 +1,7 @@
 //! The production core over simulated worlds: accuracy, faults, replay.
 //!
 //! Every test prints its seeds. `ISOTHERM_SEED=N` runs with another one.
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "in a test")]
 
 #[path = "../examples/frontier/score.rs"]
 mod score;
@@ -70,7 +71,9 @@ fn accuracy() {
             println!("{name} {method:?} {s:?}");
             assert!(s.precision >= precision && s.recall >= recall, "{name} {method:?} {s:?}");
             assert!(s.error <= error, "{name} {method:?} {s:?}");
-            assert!(s.delay_p50_ms <= delay_ms, "{name} {method:?} {s:?}");
+            // Where nothing changes there is no delay.
+            let is_quick = s.delay_p50_ms.is_nan() || s.delay_p50_ms <= delay_ms;
+            assert!(is_quick, "{name} {method:?} {s:?}");
             if method == Method::FirstTouch {
                 let budget = f64::from(attrs.clears_per_sec);
                 assert!(s.clears_per_s <= 1.2 * budget, "{name} {s:?}");

@@ -1,10 +1,11 @@
 //! The simulated world answers looks as the real accesses would have it.
+#![expect(clippy::unwrap_used, reason = "helper functions of tests")]
 
 use isotherm_core::ops::UpdateError;
 use isotherm_core::{AddrRange, Check, Clock, Operations, PageState, TargetId, Time};
 use isotherm_sim::config::Config;
 use isotherm_sim::pattern::{Batch, LINE, Plan, Source, plans};
-use isotherm_sim::world::{Faults, Options, VirtualClock, World};
+use isotherm_sim::world::{Costs, Faults, Options, VirtualClock, World};
 
 const BASE: u64 = 0x2000_0000_0000;
 const MB: u64 = 1 << 20;
@@ -42,6 +43,11 @@ fn make_old(world: &mut World, addr: u64) -> PageState {
 fn executed(plan: &Plan, nr_pages: u64, times: &[Time], seed: u64) -> Vec<Vec<bool>> {
     let mut source = Source::new(plan, seed, 0.0);
     let rate = plan.rate.unwrap();
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a number of accesses"
+    )]
     let done_by = |t: Time| (rate * t.0 as f64 / 1e9) as u64;
     let mut all = Vec::new();
     for pair in times.windows(2) {
@@ -120,7 +126,7 @@ fn random_patterns_are_as_executed() {
         let config = format!("m, 4M\n\np\n2000\n{pattern}\n");
         let plan = plans(&Config::parse(&config).unwrap()).remove(0).remove(0);
         let count = |runs: &[Vec<bool>], stretch: usize, page: usize| -> f64 {
-            let pages = |i: &usize| i % 8 % page == 0;
+            let pages = |i: &usize| (i % 8).is_multiple_of(page);
             let range = stretch * per_stretch..(stretch + 1) * per_stretch;
             let hits = |run: &Vec<bool>| range.clone().filter(pages).filter(|i| run[*i]).count();
             runs.iter().map(|run| hits(run) as f64).sum()
@@ -329,6 +335,22 @@ fn processes_die_early() {
     });
     let mean = ends.sum::<f64>() / 400.0;
     assert!((mean - 20.0).abs() < 4.0, "{mean} s");
+}
+
+/// Virtual time passes by what operations cost, and they are counted.
+#[test]
+fn operations_cost_time() {
+    let costs = Costs { check_ns: 10, clear_ns: 1000 };
+    let options = Options { costs, ..Options::default() };
+    let (mut world, _) = world_with("m, 16M\n\np\n1000\n", &options);
+    let mut batch = checks(ROOT, 0..100);
+    world.check(&mut batch);
+    assert_eq!(world.now(), Time(100 * 10));
+    world.prepare(&mut batch);
+    assert_eq!(world.now(), Time(200 * 10 + 100 * 1000));
+    world.prepare(&mut batch);
+    let counts = world.counts();
+    assert_eq!((counts.checks, counts.clears, counts.spent_ns), (300, 100, world.now().0));
 }
 
 #[test]

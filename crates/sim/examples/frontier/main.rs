@@ -1,10 +1,12 @@
 //! The study that decides the default method: error against clears per second, in simulation.
 //!
 //! `cargo run --release -p isotherm-sim --example frontier -- [--json] [--verbose] [--seconds N]
-//! [--seed N] [--workload NAME]... [--method resample|first_touch]... [--clears N]... [--sample US]...`
+//! [--seed N] [--workload NAME]... [--method resample|first_touch]... [--clears N]... [--sample US]...
+//! [--clear-us US]`
 //!
 //! Every workload is run by `resample` with several sample intervals and by `first_touch` with several
-//! budgets of clears, each against the exact truth. `--verbose` prints the regions of the last
+//! budgets of clears, each against the exact truth; the last lines are means over the workloads.
+//! Operations take no time, unless `--clear-us` says what a clear takes. `--verbose` prints the regions of the last
 //! window with their true rates, and how the error is spread over them.
 #![expect(clippy::print_stdout, reason = "an example prints its results")]
 
@@ -16,7 +18,7 @@ use std::error::Error;
 use isotherm_core::{Attrs, Method, Snapshot};
 use isotherm_sim::config::Config;
 use isotherm_sim::truth::Tile;
-use isotherm_sim::world::{Options, Simulation};
+use isotherm_sim::world::{Costs, Options, Simulation};
 
 use score::{Score, Scorer, overlaps};
 
@@ -30,6 +32,7 @@ struct Args {
     methods: Vec<String>,
     clears: Vec<u32>,
     samples: Vec<u64>,
+    clear_us: u64,
 }
 
 fn args() -> Result<Args, Box<dyn Error>> {
@@ -46,6 +49,7 @@ fn args() -> Result<Args, Box<dyn Error>> {
             "--method" => args.methods.push(value()?),
             "--clears" => args.clears.push(value()?.parse()?),
             "--sample" => args.samples.push(value()?.parse()?),
+            "--clear-us" => args.clear_us = value()?.parse()?,
             _ => return Err(format!("unknown option {word}").into()),
         }
     }
@@ -99,13 +103,47 @@ fn main() -> Result<(), Box<dyn Error>> {
             "regs"
         );
     }
-    for (name, config) in workloads::workloads(&args.workloads)? {
-        for (method, attrs) in methods(&args) {
-            let score = run(&args, name, &method, &config, attrs)?;
-            print(&args, name, &method, &score)?;
+    let workloads = workloads::workloads(&args.workloads)?;
+    let methods = methods(&args);
+    let mut by_method: Vec<Vec<Score>> = methods.iter().map(|_| Vec::new()).collect();
+    for (name, config) in &workloads {
+        for ((method, attrs), scores) in methods.iter().zip(&mut by_method) {
+            let score = run(&args, name, method, config, *attrs)?;
+            print(&args, name, method, &score)?;
+            scores.push(score);
         }
     }
+    for ((method, _), scores) in
+        methods.iter().zip(&by_method).filter(|_| workloads.len() > 1 && !args.json)
+    {
+        print(&args, "mean", method, &mean(scores))?;
+    }
     Ok(())
+}
+
+/// The mean over several runs, number by number; runs that have none are left out.
+fn mean(scores: &[Score]) -> Score {
+    let of = |f: fn(&Score) -> f64| {
+        let some = scores.iter().map(f).filter(|x| x.is_finite());
+        let (n, sum) = some.fold((0.0, 0.0), |(n, sum), x| (n + 1.0, sum + x));
+        sum / n
+    };
+    Score {
+        clears_per_s: of(|s| s.clears_per_s),
+        checks_per_s: of(|s| s.checks_per_s),
+        error: of(|s| s.error),
+        bias: of(|s| s.bias),
+        relative: of(|s| s.relative),
+        wss_p50: of(|s| s.wss_p50),
+        wss_p75: of(|s| s.wss_p75),
+        precision: of(|s| s.precision),
+        recall: of(|s| s.recall),
+        coverage: of(|s| s.coverage),
+        coverage_bytes: of(|s| s.coverage_bytes),
+        delay_p50_ms: of(|s| s.delay_p50_ms),
+        delay_max_ms: of(|s| s.delay_max_ms),
+        regions: of(|s| s.regions),
+    }
 }
 
 fn run(
@@ -118,6 +156,7 @@ fn run(
     let options = Options {
         seed: args.seed.unwrap_or(1),
         duration_ms: args.seconds.map(|s| s * 1000),
+        costs: Costs { check_ns: 0, clear_ns: args.clear_us * 1000 },
         ..Options::default()
     };
     let mut simulation = Simulation::new(config, &options, attrs)?;
@@ -181,22 +220,27 @@ fn print(args: &Args, name: &str, method: &str, s: &Score) -> Result<(), Box<dyn
         println!("{}", serde_json::to_string(&line)?);
         return Ok(());
     }
-    println!(
-        "{name:<13}{method:<17}{:>6.0}{:>8.0}{:>7.3}{:>7.3}{:>6.2}{:>7.3}{:>7.3}{:>6.3}{:>6.3}{:>5.2}{:>5.2}{:>7.0}{:>7.0}{:>6.0}",
-        s.clears_per_s,
-        s.checks_per_s,
-        s.error,
-        s.bias,
-        s.relative,
-        s.wss_p50,
-        s.wss_p75,
-        s.precision,
-        s.recall,
-        s.coverage,
-        s.coverage_bytes,
-        s.delay_p50_ms,
-        s.delay_max_ms,
-        s.regions
-    );
+    // (number, width, digits)
+    let cells = [
+        (s.clears_per_s, 6, 0),
+        (s.checks_per_s, 8, 0),
+        (s.error, 7, 3),
+        (s.bias, 7, 3),
+        (s.relative, 6, 2),
+        (s.wss_p50, 7, 3),
+        (s.wss_p75, 7, 3),
+        (s.precision, 6, 3),
+        (s.recall, 6, 3),
+        (s.coverage, 5, 2),
+        (s.coverage_bytes, 5, 2),
+        (s.delay_p50_ms, 7, 0),
+        (s.delay_max_ms, 7, 0),
+        (s.regions, 6, 0),
+    ];
+    let cell = |(x, width, digits): (f64, usize, usize)| match x.is_finite() {
+        true => format!("{x:>width$.digits$}"),
+        false => format!("{:>width$}", "-"),
+    };
+    println!("{name:<13}{method:<17}{}", cells.map(cell).concat());
     Ok(())
 }

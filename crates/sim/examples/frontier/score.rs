@@ -3,7 +3,8 @@
 //! Hot is what is touched in at least one sample of twenty, by the truth and by the estimate. A window
 //! counts as steady from 3 s after the start and 1 s after a change on; the other numbers are those
 //! of steady windows, but the delay: from a change to the end of the first window with precision and
-//! recall of at least 0.9 (the time to the next change, if there is none).
+//! recall of at least 0.9 (the time to the next change, if there is none). `isotherm score` has the
+//! definitions that count; this is a second reading of them, with more to look at.
 
 use isotherm_core::{RegionInfo, Snapshot, TargetId, Time};
 use isotherm_sim::truth::{ProcessTruth, Tile, Truth};
@@ -33,8 +34,9 @@ pub(crate) struct Scorer<'a> {
     covered_bytes: f64,
     region_bytes: f64,
     windows: u32,
-    /// The change that is waited for.
-    pending: Option<Time>,
+    /// The last change, and whether it is still waited for.
+    edge: Time,
+    waiting: bool,
     delays: Vec<f64>,
     clears: u64,
     checks: u64,
@@ -92,7 +94,8 @@ impl<'a> Scorer<'a> {
             covered_bytes: 0.0,
             region_bytes: 0.0,
             windows: 0,
-            pending: None,
+            edge: Time(0),
+            waiting: false,
             delays: Vec::new(),
             clears: 0,
             checks: 0,
@@ -134,20 +137,20 @@ impl<'a> Scorer<'a> {
     }
 
     fn watch_change(&mut self, edge: Option<Time>, whole: bool, end: Time, hot: Hot) {
-        let already = self.pending.map_or(0, |e| e.0);
-        if let Some(edge) = edge.filter(|e| e.0 > already) {
-            if let Some(before) = self.pending.filter(|_| self.delays.last() == Some(&-1.0)) {
-                self.delays.pop();
-                self.delays.push(ms(edge.since(before)));
-            }
-            self.pending = Some(edge);
-            self.delays.push(-1.0);
+        if let Some(edge) = edge.filter(|e| *e > self.edge) {
+            self.give_up(edge);
+            (self.edge, self.waiting) = (edge, true);
         }
         let is_seen = whole && hot.right >= SEEN * hot.found && hot.right >= SEEN * hot.hot;
-        if let (Some(edge), Some(last), true) = (self.pending, self.delays.last_mut(), is_seen) {
-            if *last < 0.0 {
-                *last = ms(end.since(edge));
-            }
+        if self.waiting && is_seen {
+            self.give_up(end);
+        }
+    }
+
+    /// Ends the wait for a change, seen or not.
+    fn give_up(&mut self, at: Time) {
+        if std::mem::take(&mut self.waiting) {
+            self.delays.push(ms(at.since(self.edge)));
         }
     }
 
@@ -173,12 +176,11 @@ impl<'a> Scorer<'a> {
                 let slack = 1e-3;
                 let inside =
                     f64::from(region.lo) - slack <= mean && mean <= f64::from(region.hi) + slack;
+                let share = f64::from(u8::from(inside));
                 self.regions += 1.0;
                 self.region_bytes += bytes;
-                if inside {
-                    self.covered += 1.0;
-                    self.covered_bytes += bytes;
-                }
+                self.covered += share;
+                self.covered_bytes += share * bytes;
             }
         }
         let all: f64 = tiles.iter().map(|t| to_f64(t.range.len())).sum();
@@ -192,11 +194,7 @@ impl<'a> Scorer<'a> {
 
     pub(crate) fn finish(mut self) -> Score {
         let seconds = ms(self.last.since(self.first.unwrap_or_default())) / 1e3;
-        if let (Some(edge), Some(delay)) = (self.pending, self.delays.last_mut()) {
-            if *delay < 0.0 {
-                *delay = ms(self.last.since(edge));
-            }
-        }
+        self.give_up(self.last);
         self.wss.sort_by(f64::total_cmp);
         self.delays.sort_by(f64::total_cmp);
         Score {
@@ -238,9 +236,7 @@ fn hot_bytes(regions: &[RegionInfo], tiles: &[Tile], max: f64) -> Hot {
     for region in regions.iter().filter(|r| f64::from(r.nr_accesses) >= HOT * max) {
         for (tile, len) in overlaps(region, tiles) {
             sum.found += len;
-            if tile.p >= HOT {
-                sum.right += len;
-            }
+            sum.right += if tile.p >= HOT { len } else { 0.0 };
         }
     }
     sum
@@ -254,7 +250,7 @@ fn quantile(sorted: &[f64], q: f64) -> f64 {
         reason = "an index"
     )]
     let i = (sorted.len().saturating_sub(1) as f64 * q).round() as usize;
-    sorted.get(i).copied().unwrap_or(0.0)
+    sorted.get(i).copied().unwrap_or(f64::NAN)
 }
 
 fn ms(ns: u64) -> f64 {

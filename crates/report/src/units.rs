@@ -6,7 +6,12 @@ pub const MIB: f64 = 1_048_576.0;
 /// A size in MiB with three significant digits, for example `1.50 MiB`.
 #[must_use]
 pub fn mib(bytes: f64) -> String {
-    format!("{} MiB", three_digits(bytes / MIB))
+    let mib = bytes / MIB;
+    // A mean over time can be a fraction of a page.
+    if mib > 0.0 && mib < 0.001 {
+        return "<0.001 MiB".into();
+    }
+    format!("{} MiB", three_digits(mib))
 }
 
 /// A number with three significant digits; whole digits are never dropped.
@@ -112,6 +117,7 @@ mod tests {
     fn sizes_and_spans() {
         for (bytes, text) in [
             (0.0, "0 MiB"),
+            (41.0, "<0.001 MiB"),
             (4096.0, "0.00391 MiB"),
             (1.5 * MIB, "1.50 MiB"),
             (9.996 * MIB, "10.0 MiB"),

@@ -94,21 +94,26 @@ impl Weights {
 
 /// Picks at most `max_areas` areas out of `stretches`, in address order.
 ///
-/// Gaps of the size of all that is accessed are glued if need be; beyond that the lightest areas go.
+/// If there are more, the nearest neighbours are glued, as long as the gap between them is smaller than
+/// all that is accessed; beyond that the lightest areas go.
 pub(crate) fn pick(stretches: &[Stretch], max_areas: usize) -> Vec<Stretch> {
     let hot = drop_the_faint(stretches);
     let total: u64 = hot.iter().map(|s| s.range.len()).sum();
     #[expect(clippy::cast_precision_loss, reason = "a share of it is taken")]
-    let mut gap = crate::units::to_u64(total as f64 * SMALL_GAP);
-    let mut areas = glue(&hot, gap);
-    while areas.len() > max_areas && gap < total {
-        gap = gap.saturating_mul(2).clamp(1 << 12, total.max(1 << 12));
-        areas = glue(&hot, gap);
-    }
+    let small = crate::units::to_u64(total as f64 * SMALL_GAP);
+    let mut areas = glue(&hot, small);
     while areas.len() > max_areas.max(1) {
+        let gap = |i: &usize| areas[*i + 1].range.start - areas[*i].range.end;
         let weight = |i: &usize| areas[*i].weight;
-        let lightest = (0..areas.len()).min_by(|a, b| weight(a).total_cmp(&weight(b)));
-        areas.remove(lightest.unwrap_or(0));
+        let nearest = (0..areas.len() - 1).min_by_key(gap).unwrap_or(0);
+        if gap(&nearest) < total {
+            let behind = areas.remove(nearest + 1);
+            areas[nearest].range.end = behind.range.end;
+            areas[nearest].weight += behind.weight;
+        } else {
+            let lightest = (0..areas.len()).min_by(|a, b| weight(a).total_cmp(&weight(b)));
+            areas.remove(lightest.unwrap_or(0));
+        }
     }
     areas
 }

@@ -14,7 +14,7 @@ use crate::units::{to_u64, to_usize};
 
 /// Panels at most: more would be an album.
 const MAX_PANELS: usize = 16;
-const MAX_AREAS: usize = 12;
+const MAX_AREAS: usize = 16;
 
 impl Heatmap {
     /// Reads a record twice.
@@ -115,16 +115,26 @@ impl Survey {
         }
     }
 
+    /// Lays the mappings of now over those of before; what they do not cover stays known.
     fn learn_mappings(&mut self, new: &[Mapping]) {
         let mut at = 0;
-        self.mappings.retain(|old| {
+        let mut all = new.to_vec();
+        for mut old in std::mem::take(&mut self.mappings) {
             while new.get(at).is_some_and(|m| m.end <= old.start) {
                 at += 1;
             }
-            new.get(at).is_none_or(|m| old.end <= m.start)
-        });
-        self.mappings.extend_from_slice(new);
-        self.mappings.sort_by_key(|m| m.start);
+            for cover in new[at..].iter().take_while(|m| m.start < old.end) {
+                if old.start < cover.start {
+                    all.push(Mapping { end: cover.start, ..old.clone() });
+                }
+                old.start = old.end.min(cover.end);
+            }
+            if old.start < old.end {
+                all.push(old);
+            }
+        }
+        all.sort_by_key(|m| m.start);
+        self.mappings = all;
     }
 
     fn panel(self, scan: &Scan, id: u32, filter: &Filter, options: &Options) -> Panel {
@@ -136,7 +146,7 @@ impl Survey {
                 self.last.iter().map(|&(range, _)| Stretch { range, weight: float(range.len()) }),
             );
         }
-        let max_areas = MAX_AREAS.min((options.rows / 3).max(2));
+        let max_areas = MAX_AREAS.min((options.rows / 2).max(2));
         let picked = match filter.address {
             Some(_) => whole(&self.last, &stretches),
             None => areas::pick(&stretches, max_areas).iter().map(|s| s.range).collect(),
@@ -331,6 +341,17 @@ mod tests {
             assert_eq!((rows[0].start, rows[want - 1].end), (area.start, area.end));
             assert!(rows.windows(2).all(|w| w[0].end == w[1].start && !w[0].is_empty()));
         }
+    }
+
+    #[test]
+    fn newer_mappings_lie_over_older_ones() {
+        let mut survey = Survey::new();
+        survey.learn_mappings(&[Mapping::new(0, 100, "", "a"), Mapping::new(100, 200, "", "b")]);
+        survey.learn_mappings(&[Mapping::new(20, 40, "", "c"), Mapping::new(90, 120, "", "d")]);
+        let got: Vec<_> =
+            survey.mappings.iter().map(|m| (m.start, m.end, m.name.as_str())).collect();
+        let want = [(0, 20, "a"), (20, 40, "c"), (40, 90, "a"), (90, 120, "d"), (120, 200, "b")];
+        assert_eq!(got, want);
     }
 
     #[test]

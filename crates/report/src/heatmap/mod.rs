@@ -147,7 +147,7 @@ impl Panel {
             self.areas.len(),
             if self.areas.len() == 1 { "" } else { "s" }
         );
-        let mut out = format!("{shown}, {} mapped", mib(self.mapped));
+        let mut out = format!("{shown}; at the end {} mapped", mib(self.mapped));
         if self.unresolved > 0 {
             out += &format!(", {} unresolved", mib(self.unresolved));
         }

@@ -12,6 +12,8 @@ const TITLE: usize = 54;
 const AXIS: usize = 52;
 const FOLD: usize = 20;
 const LABEL: usize = 15;
+/// Distance of the address labels inside of an area.
+const ADDRESS_STEP: usize = 50;
 /// Height that the rows of a panel fill.
 const PLOT: usize = 480;
 /// Width of the colour scale.
@@ -92,21 +94,20 @@ impl PanelPlace {
         let height = (PLOT / panel.rows.len().max(1)).clamp(2, 24);
         let mut y = top + TITLE;
         let mut frame_top = y;
-        let mut address_below = 0;
         for (i, row) in panel.rows.iter().enumerate().rev() {
             place.bands.push(Band::Row { y, height, row: i });
-            if y >= address_below {
-                place.addresses.push((y + height / 2, format!("{:#x}", row.range.start)));
-                address_below = y + 40;
+            if y == frame_top {
+                place.addresses.push((y, format!("{:#x}", row.range.end)));
             }
             y += height;
             let below = i.checked_sub(1).map(|i| &panel.rows[i]);
-            if below.is_none_or(|b| b.area != row.area) {
+            let last = below.is_none_or(|b| b.area != row.area);
+            place.address(y, row.range.start, last);
+            if last {
                 place.frames.push((frame_top, y - frame_top));
                 if let Some(below) = below {
                     place.bands.push(Band::Fold { y, height: FOLD, below: below.area });
                     y += FOLD;
-                    address_below = y;
                 }
                 frame_top = y;
             }
@@ -114,6 +115,16 @@ impl PanelPlace {
         place.bottom = y;
         place.name_rows(panel);
         place
+    }
+
+    /// Labels the border at `y`, if there is room; the lower end of an area takes it from others.
+    fn address(&mut self, y: usize, address: u64, end_of_area: bool) {
+        while end_of_area && self.addresses.last().is_some_and(|(above, _)| y < above + LABEL) {
+            self.addresses.pop();
+        }
+        if end_of_area || self.addresses.last().is_none_or(|(above, _)| y >= above + ADDRESS_STEP) {
+            self.addresses.push((y, format!("{address:#x}")));
+        }
     }
 
     /// A name in the middle of each run of rows of one mapping, as far as there is room.

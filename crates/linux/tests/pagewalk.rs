@@ -211,9 +211,13 @@ fn pages_that_two_processes_map_are_unresolved() {
     let _one = ONE.lock();
     let Some(mut walk) = set() else { return };
     walk.set_fallback_limit(0);
-    // The shell's child shares its heap until one of them writes.
+    // The shell's child shares its heap until one of them writes; it waits for input, by another
+    // number, because a shell takes number 0 away from what runs in the background.
     let mut shell = Command::new("/bin/sh");
-    shell.args(["-c", "read x & echo; read y"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    shell
+        .args(["-c", "exec 3<&0; read x <&3 & echo; read y"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
     let mut shell = shell.spawn().unwrap();
     let mut line = String::new();
     BufReader::new(shell.stdout.take().unwrap()).read_line(&mut line).unwrap();

@@ -1,19 +1,23 @@
 //! One watched page: armed, looked at, touched; and what that says of its rate.
 //!
 //! The rate of a page is the chance `p` that one sample interval touches it. A run from arming to
-//! the first touch is one event over the time that it took, so over many runs
+//! the first touch is one event over the time that it took:
 //!
 //! ```text
-//! p = hits / exposure         (exposure: armed time in sample intervals; a touch that was found
-//!                              between two looks counts at the middle of them)
+//! p = (hits - 1) / (exposure - 1)    after a touch (1 if the only run took one interval)
+//! p = hits / exposure                while armed
+//!                                    (exposure: armed time in sample intervals; a touch that was
+//!                                    found between two looks counts at the middle of them)
 //! ```
 //!
-//! the maximum-likelihood estimate of a geometric waiting time. Old evidence fades by [`FADE`] per
+//! The first is the unbiased estimate of a geometric chance by inverse sampling (J. B. S. Haldane, "On
+//! a Method of Estimating Frequencies", Biometrika 33, 1945): as looking stops at a touch, the plain
+//! ratio is too large, by a factor of 3 at `p` = 0.05 and one run. Old evidence fades by [`FADE`] per
 //! window. Evidence that the page's past makes very unlikely (under 5 %) does not wait to outweigh it:
 //! the past is dropped, and [`Look::Changed`] says so.
 //!
-//! Example: a hot page, armed once per window, is found young after one interval each time: 1/1 = 1.
-//! A cold one stays armed for ever at no cost: 0/20 after one window, 0/36 after two.
+//! Example: a hot page, armed once per window, is found young after one interval each time: 1. A cold
+//! one stays armed for ever at no cost: 0/20 after one window, 0/36 after two.
 
 use crate::time::Time;
 
@@ -68,6 +72,11 @@ pub(crate) struct Slot {
     exposure: f32,
     /// Sample intervals of the current run.
     run: f32,
+    /// Weight of the last touch, faded; the run that it ended counts by it.
+    last: f32,
+    /// The only evidence is a touch at some time in a long wait: no longer cold, but hardly known how
+    /// hot. The next run replaces it.
+    provisional: bool,
     pub(crate) state: State,
     /// log2 of the size of the leaf that maps it.
     pub(crate) leaf_shift: u8,
@@ -89,15 +98,27 @@ impl Slot {
 
     /// Its rate: chance of a touch per sample interval. 0 without evidence.
     pub(crate) fn rate(&self) -> f32 {
-        if self.exposure > 0.0 { (self.hits / self.exposure).clamp(0.0, 1.0) } else { 0.0 }
+        if self.exposure <= 0.0 {
+            return 0.0;
+        }
+        if self.state != State::Touched || self.provisional {
+            return (self.hits / self.exposure).clamp(0.0, 1.0);
+        }
+        let rest = self.exposure - self.last;
+        if rest < 0.05 * self.last {
+            return 1.0;
+        }
+        ((self.hits - self.last) / rest).clamp(0.0, 1.0)
     }
 
-    /// Variance of the rate by the number of touches behind it (delta method on a geometric waiting
-    /// time, with half a touch added so that no evidence is never taken as certainty).
+    /// Variance of the rate: of a share at one run, of a waiting time at many.
     pub(crate) fn rate_variance(&self) -> f32 {
-        let p = (self.hits + 0.5) / (self.exposure + 1.0);
-        let p = p.clamp(0.0, 1.0);
-        p * p * (1.0 - p) / (self.hits + 0.5)
+        let p = ((self.hits + 0.5) / (self.exposure + 1.0)).clamp(0.0, 1.0);
+        if self.hits < 0.1 {
+            return p * p;
+        }
+        let runs = self.hits.max(1.0);
+        p * (1.0 - p) * (p + (1.0 - p) / runs) / runs
     }
 
     /// It was made old, or found old, at sample `passed`.
@@ -119,6 +140,7 @@ impl Slot {
 
     /// It was still old `intervals` after the last look.
     pub(crate) fn found_old(&mut self, now: Time, passed: u64, intervals: f32) -> Look {
+        self.drop_provisional();
         self.exposure += intervals;
         self.run += intervals;
         self.seen = now;
@@ -140,15 +162,16 @@ impl Slot {
         let prior = (self.hits + 0.5) / (self.exposure + 1.0);
         let expected = 1.0 - libm::powf((1.0 - prior).max(0.0), intervals);
         let waited = f32::midpoint(intervals.max(1.0), 1.0);
+        self.drop_provisional();
         self.state = State::Touched;
         self.seen = now;
         self.next_look = NEVER;
         self.run = 0.0;
+        self.last = 1.0;
         if self.exposure >= 10.0 && expected < UNLIKELY {
-            // The touch lies anywhere in a long wait, so it says "no longer cold" but hardly how hot:
-            // little weight, for the next run to decide.
-            self.hits = 0.1;
-            self.exposure = 0.1 * waited;
+            self.hits = 1.0;
+            self.exposure = waited;
+            self.provisional = true;
             return Look::Changed;
         }
         self.hits += 1.0;
@@ -156,10 +179,18 @@ impl Slot {
         Look::Steady
     }
 
+    fn drop_provisional(&mut self) {
+        if self.provisional {
+            self.provisional = false;
+            (self.hits, self.exposure, self.run) = (0.0, 0.0, 0.0);
+        }
+    }
+
     /// A window has passed.
     pub(crate) fn fade(&mut self) {
         self.hits *= FADE;
         self.exposure *= FADE;
         self.run *= FADE;
+        self.last *= FADE;
     }
 }

@@ -27,9 +27,11 @@ fn target(mode: &str) {
         println!("done");
         std::io::stdout().flush().unwrap();
     }
-    while mode == "busy" {
-        touch(&mut memory);
-        black_box(&memory);
+    if mode == "busy" {
+        loop {
+            touch(&mut memory);
+            black_box(&memory);
+        }
     }
 }
 
@@ -107,8 +109,7 @@ fn main() {
         let cleared = batch.iter().filter(|c| c.state == PageState::Cleared).count();
         println!("n={nr}: look {look:.0} ns, clear {clear:.0} ns ({cleared} of {nr}, idle target)");
     }
-    let range = AddrRange::new(idle.start, idle.start + (MIB as u64) << 0);
-    let range = AddrRange::new(range.start, idle.start + ((MIB as u64) << 20));
+    let range = AddrRange::new(idle.start, idle.start + ((MIB as u64) << 20));
     let mut young = 0_u64;
     let times = (0..30).map(|_| {
         let begin = Instant::now();

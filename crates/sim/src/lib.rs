@@ -6,3 +6,4 @@
 pub mod config;
 pub mod pattern;
 pub mod truth;
+pub mod world;

@@ -20,10 +20,10 @@ const TYPE_HEADER: usize = 12;
 const MEMBER: usize = 12;
 /// One position in this many is remembered, so that finding a type by its id is a short scan.
 const INDEX_STEP: usize = 256;
-/// A longer chain of qualifiers than this is not the kernel's.
-const MAX_CHAIN: u32 = 8;
-/// A struct with more members than this, inner ones included, is not the kernel's. It ends the
-/// search in a struct that (in a malformed file) contains itself.
+/// A longer chain of qualifiers, or of structs inside each other, is not the kernel's.
+const MAX_DEPTH: u32 = 16;
+/// A struct with more members than this, inner ones included, is not the kernel's. Both limits
+/// end the search in a struct that (in a malformed file) contains itself.
 const MAX_MEMBERS: u32 = 10_000;
 
 const KIND_PTR: u32 = 2;
@@ -42,7 +42,7 @@ pub enum BtfError {
     UnknownKind(u32),
     /// No struct of this name has this member.
     NoMember(String),
-    /// The member is there but is not a pointer at a whole byte offset.
+    /// The member is there but is not a pointer at a whole byte offset inside the struct.
     NotAPointer(String),
 }
 
@@ -149,10 +149,11 @@ impl Btf {
             let ty = self.type_at(at)?;
             if ty.kind() == KIND_STRUCT
                 && self.name_is(ty.name, name)
-                && let Some(found) = self.member(ty, member, &mut { MAX_MEMBERS })?
+                && let Some(found) = self.member(ty, member, 0, &mut { MAX_MEMBERS })?
             {
                 return self
                     .as_pointer(&found)?
+                    .filter(|offset| offset.saturating_add(8) <= ty.size_or_type)
                     .ok_or_else(|| BtfError::NotAPointer(format!("{name}.{member}")));
             }
             at += TYPE_HEADER + ty.payload()?;
@@ -192,7 +193,7 @@ impl Btf {
 
     /// Follows const, volatile, typedef and the like to what they qualify.
     fn unqualified(&self, mut id: u32) -> Result<Type, BtfError> {
-        for _ in 0..=MAX_CHAIN {
+        for _ in 0..=MAX_DEPTH {
             let ty = self.type_by_id(id)?;
             match ty.kind() {
                 8..=11 | 18 => id = ty.size_or_type,
@@ -202,7 +203,16 @@ impl Btf {
         Err(BtfError::Truncated)
     }
 
-    fn member(&self, ty: Type, wanted: &str, left: &mut u32) -> Result<Option<Member>, BtfError> {
+    fn member(
+        &self,
+        ty: Type,
+        wanted: &str,
+        depth: u32,
+        left: &mut u32,
+    ) -> Result<Option<Member>, BtfError> {
+        if depth > MAX_DEPTH {
+            return Err(BtfError::Truncated);
+        }
         for nr in 0..ty.vlen() {
             *left = left.checked_sub(1).ok_or(BtfError::Truncated)?;
             let at = ty.at + TYPE_HEADER + MEMBER * nr;
@@ -218,7 +228,7 @@ impl Btf {
             if self.name_is(name, "") {
                 let inner = self.unqualified(type_id)?;
                 if matches!(inner.kind(), KIND_STRUCT | KIND_UNION)
-                    && let Some(found) = self.member(inner, wanted, left)?
+                    && let Some(found) = self.member(inner, wanted, depth + 1, left)?
                 {
                     let bit_offset = found.bit_offset + u64::from(bits);
                     return Ok(Some(Member { bit_offset, ..found }));
@@ -249,4 +259,93 @@ impl Btf {
 fn read_u32(data: &[u8], at: usize) -> Result<u32, BtfError> {
     let bytes = data.get(at..).and_then(|rest| rest.first_chunk::<4>());
     bytes.map(|b| u32::from_le_bytes(*b)).ok_or(BtfError::Truncated)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A file of three structs: `outer { int a:3; struct { const *p; union { *q } } ; int n }`,
+    /// `empty {}`, and one whose anonymous member is itself.
+    fn small() -> Vec<u8> {
+        let strings = b"\0outer\0p\0q\0n\0loop\0int\0";
+        let name = |s: &str| {
+            let s = [s.as_bytes(), &[0]].concat();
+            u32::try_from(strings.windows(s.len()).position(|w| w == s).unwrap()).unwrap()
+        };
+        let members = |nr: u32| KIND_STRUCT << 24 | nr;
+        let words = [
+            vec![name("int"), 1 << 24, 4, 32],                 // 1: int
+            vec![0, KIND_PTR << 24, 0],                        // 2: void *
+            vec![0, 10 << 24, 2],                              // 3: const of 2
+            vec![0, KIND_UNION << 24 | 1, 8, name("q"), 2, 0], // 4: union { q }
+            [vec![0, members(2), 16], vec![name("p"), 3, 0, 0, 4, 64]].concat(), // 5: struct { p; 4 }
+            // 6: outer; the kind flag makes the upper byte a bit field's size.
+            [
+                vec![name("outer"), 1 << 31 | members(3), 40],
+                vec![name("n"), 1, 3 << 24, 0, 5, 64, name("n"), 1, 256],
+            ]
+            .concat(),
+            vec![name("loop"), members(1), 8, 0, 7, 8], // 7: loop { 7 }
+        ]
+        .concat();
+        let types: Vec<u8> = words.into_iter().flat_map(u32::to_le_bytes).collect();
+        let len = |bytes: &[u8]| u32::try_from(bytes.len()).unwrap();
+        let header = [24, 0, len(&types), len(&types), len(strings)];
+        let header = header.into_iter().flat_map(u32::to_le_bytes);
+        [vec![0x9f, 0xeb, 1, 0], header.collect(), types, strings.to_vec()].concat()
+    }
+
+    #[test]
+    fn finds_pointers_also_in_anonymous_members() {
+        let btf = Btf::parse(small()).unwrap();
+        for (name, member, expected) in [
+            ("outer", "p", Ok(8)),
+            ("outer", "q", Ok(16)),
+            ("outer", "n", Err(BtfError::NotAPointer("outer.n".into()))),
+            ("outer", "m", Err(BtfError::NoMember("outer.m".into()))),
+            ("oute", "p", Err(BtfError::NoMember("oute.p".into()))),
+            ("", "p", Ok(0)),
+            ("loop", "p", Err(BtfError::Truncated)),
+        ] {
+            assert_eq!(btf.pointer_offset(name, member), expected, "{name}.{member}");
+        }
+    }
+
+    #[test]
+    fn every_cut_is_an_error() {
+        let whole = small();
+        for len in 0..whole.len() {
+            assert!(Btf::parse(whole[..len].to_vec()).is_err(), "cut to {len}");
+        }
+    }
+
+    #[test]
+    fn reads_this_kernel() {
+        let Ok(data) = std::fs::read(VMLINUX) else { return };
+        let btf = Btf::parse(data).unwrap();
+        assert!(btf.pointer_offset("mm_struct", "pgd").unwrap() > 0);
+        assert!(btf.pointer_offset("file", "f_op").is_ok());
+        let not = btf.pointer_offset("task_struct", "pid");
+        assert_eq!(not, Err(BtfError::NotAPointer("task_struct.pid".into())));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2000) })]
+        #[test]
+        fn changed_bytes_never_panic(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8)) {
+            let mut data = small();
+            for (at, byte) in changes {
+                let at = at.index(data.len());
+                data[at] = byte;
+            }
+            if let Ok(btf) = Btf::parse(data) {
+                for (name, member) in [("outer", "p"), ("outer", "q"), ("outer", "m"), ("loop", "p"), ("", "")] {
+                    let found = btf.pointer_offset(name, member);
+                    prop_assert!(found.map_or(true, |offset| offset <= u32::MAX - 8));
+                }
+            }
+        }
+    }
 }

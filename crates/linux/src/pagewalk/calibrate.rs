@@ -31,11 +31,12 @@ struct Proof {
 impl Proof {
     fn new() -> io::Result<Self> {
         let mut words = vec![0_u64; WORDS].into_boxed_slice();
-        let mut random = [0_u8; 16];
-        io::Read::read_exact(&mut File::open("/dev/urandom")?, &mut random)?;
-        let number = u128::from_ne_bytes(random);
-        words[0] = number as u64 | 1;
-        words[WORDS - 1] = (number >> 64) as u64 | 1;
+        let mut urandom = File::open("/dev/urandom")?;
+        for at in [0, WORDS - 1] {
+            let mut random = [0; 8];
+            io::Read::read_exact(&mut urandom, &mut random)?;
+            words[at] = u64::from_ne_bytes(random) | 1;
+        }
         Ok(Self { words: black_box(words) })
     }
 

@@ -29,9 +29,6 @@ pub(super) struct Cold {
     pub(super) refused: Vec<AddrRange>,
 }
 
-// SAFETY is not needed: `iovecs` holds addresses of other processes, is refilled before each use, and
-// is empty between calls; see `clear`.
-
 /// The memory that the leaf at a query's page maps.
 pub(super) fn leaf_range(query: &Query) -> AddrRange {
     let size = 1_u64 << query.entry.leaf_shift();

@@ -56,7 +56,7 @@ impl PageWalk {
                 if table.is_none() && mark.shift() > 21 {
                     // A hole or leaf of a GiB or more: what follows in it says the same.
                     let size = 1_u64 << mark.shift();
-                    slot = slot.max((slot - TABLE & !(size - 1)).saturating_add(size));
+                    slot = slot.max(((slot - TABLE) & !(size - 1)).saturating_add(size));
                     break;
                 }
             }

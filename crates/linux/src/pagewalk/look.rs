@@ -19,7 +19,8 @@ impl PageKey {
     }
 
     pub(super) const fn slot(self) -> u16 {
-        (self.0 >> PAGE_BITS) as u16
+        #[expect(clippy::cast_possible_truncation, reason = "`new` has put 16 bits there")]
+        return (self.0 >> PAGE_BITS) as u16;
     }
 
     pub(super) const fn addr(self) -> u64 {

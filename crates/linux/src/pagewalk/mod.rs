@@ -61,7 +61,7 @@ pub struct Counters {
     pub clears: u64,
     /// Time that clearing took, in ns.
     pub clear_ns: u64,
-    /// Calls of process_madvise's ranges: the number of TLB flushes caused, at most.
+    /// Ranges given to the kernel to clear: the number of TLB flushes caused, at most.
     pub flushes: u64,
     /// Times that a page was found to be impossible to clear.
     pub unresolved: u64,

@@ -112,20 +112,36 @@ const LEVEL: i16 = -16;
 /// Level that says that reading failed.
 pub(crate) const LEVEL_FAULT: i32 = 7;
 
-/// Byte offset of a word; the map is far smaller than 2 GiB.
+/// Byte offset of a word, for arithmetic.
 const fn byte(word: usize) -> i32 {
-    (word * 8) as i32
+    constant(word * 8)
 }
 
-/// The same, for the header, in reach of a load's own offset.
+/// Byte offset of a word near the map's beginning, in reach of a load's own offset.
 const fn head(word: usize) -> i16 {
-    assert!(word < 2048);
-    (word * 8) as i16
+    assert!(word < 4096);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        reason = "checked above"
+    )]
+    return (word * 8) as i16;
 }
 
+/// The bits of an index below `nr`.
 const fn mask(nr: usize) -> i32 {
     assert!(nr.is_power_of_two());
-    (nr - 1) as i32
+    constant(nr - 1)
+}
+
+const fn constant(n: usize) -> i32 {
+    assert!(n < 1 << 31);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        reason = "checked above"
+    )]
+    return n as i32;
 }
 
 /// `resolve`: current -> files -> fdt -> fd[FD] = file; file -> `f_op`; file -> mm -> pgd.

@@ -1,4 +1,4 @@
-//! process_madvise(2): advice about memory of another process, in batches of ranges.
+//! `process_madvise(2)`: advice about memory of another process, in batches of ranges.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};

@@ -32,6 +32,19 @@ impl Alias {
         if coin < threshold { column } else { other as usize }
     }
 
+    /// The chance of each index.
+    #[must_use]
+    pub fn shares(&self) -> Vec<f64> {
+        let mut shares = vec![0.0; self.columns.len()];
+        #[expect(clippy::cast_precision_loss, reason = "a number of columns")]
+        let column = 1.0 / self.columns.len() as f64;
+        for (i, &(threshold, other)) in self.columns.iter().enumerate() {
+            shares[i] += threshold * column;
+            shares[other as usize] += (1.0 - threshold) * column;
+        }
+        shares
+    }
+
     /// Number of weights.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -54,15 +67,10 @@ mod tests {
     fn columns_hold_the_weights() {
         for weights in [vec![1.0], vec![1.0, 1.0], vec![8.0, 1.0, 1.0], vec![0.0, 3.0, 1.0, 0.0]] {
             let table = Alias::new(&weights);
-            let mut mass = vec![0.0; weights.len()];
-            for (i, &(threshold, other)) in table.columns.iter().enumerate() {
-                mass[i] += threshold;
-                mass[other as usize] += 1.0 - threshold;
-            }
             let sum: f64 = weights.iter().sum();
-            for (m, w) in mass.iter().zip(&weights) {
-                let expected = w / sum * weights.len() as f64;
-                assert!((m - expected).abs() < 1e-9, "{weights:?}: {mass:?}");
+            let shares = table.shares();
+            for (share, w) in shares.iter().zip(&weights) {
+                assert!((share - w / sum).abs() < 1e-9, "{weights:?}: {shares:?}");
             }
         }
     }

@@ -1,0 +1,89 @@
+//! `isotherm score`: a record against the truth of the workload that was recorded.
+
+use std::fs::File;
+use std::io::{BufReader, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use isotherm_core::TargetId;
+use isotherm_record::{Event, Record};
+use isotherm_report::score::{Options, Score, Scorer};
+use isotherm_sim::truth::{ReadError, Truth};
+
+use crate::exit::usage;
+
+/// Arguments of `isotherm score`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The record.
+    record: PathBuf,
+    /// The truth file that `isotherm workload --truth` wrote meanwhile.
+    truth: PathBuf,
+    /// One JSON object.
+    #[arg(long)]
+    json: bool,
+    /// Judge all windows, not only those a second after a change.
+    #[arg(long)]
+    all: bool,
+    /// A byte is hot from so many accesses per window on.
+    #[arg(long, value_name = "NR_ACCESSES", default_value_t = 1.0)]
+    hot: f64,
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let path = args.truth.display();
+    let file = File::open(&args.truth).with_context(|| format!("open {path}"))?;
+    let truth = Truth::read(BufReader::new(file)).map_err(|e| match e {
+        ReadError::Io(e) => anyhow::Error::new(e).context(format!("read {path}")),
+        e => usage(format!("{path}: {e}")),
+    })?;
+    let score = score(&args, &truth)?;
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        serde_json::to_writer(&mut out, &score)?;
+        writeln!(out)?;
+    } else {
+        write!(out, "{score}")?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Feeds the record to a scorer.
+fn score(args: &Args, truth: &Truth) -> anyhow::Result<Score> {
+    let mut reader = Record::open(&args.record)?.reader()?;
+    let mut scorer = Scorer::new(truth, Options { hot: args.hot, all: args.all });
+    let mut known = false;
+    while let Some(event) = reader.next_event()? {
+        match event {
+            Event::Target(target) => {
+                known |= truth.process(target.pid).is_some();
+                scorer.target(TargetId(target.id), target.pid);
+            }
+            Event::Snapshot(snapshot) => scorer.snapshot(snapshot),
+            Event::Note(note) => {
+                if let Some(bytes) = peak_rss(&note.text) {
+                    scorer.monitor_rss(bytes);
+                }
+            }
+            _ => {}
+        }
+    }
+    if !known {
+        let pids: Vec<String> = truth.processes.values().map(|p| p.pid.to_string()).collect();
+        return Err(usage(format!(
+            "{} and {} are not about the same run\n  why:   no target of the record has a pid of the \
+             truth ({})",
+            args.record.display(),
+            args.truth.display(),
+            pids.join(", ")
+        )));
+    }
+    Ok(scorer.finish())
+}
+
+/// Reads the note that the recorder leaves about its own memory.
+fn peak_rss(note: &str) -> Option<u64> {
+    note.strip_prefix("peak rss ")?.strip_suffix(" bytes")?.parse().ok()
+}

@@ -1,0 +1,38 @@
+//! Makes one report of a record and says what it cost, for measuring.
+//!
+//! ```text
+//! cargo run --release -p isotherm-report --example measure -- heatmap FILE [OUT.svg|OUT.png]
+//! ```
+use std::time::Instant;
+
+use isotherm_record::Record;
+use isotherm_report::heatmap::{Color, Heatmap, Options, Style};
+use isotherm_report::{Filter, wss};
+
+#[expect(clippy::print_stdout, reason = "an example")]
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut args = std::env::args().skip(1);
+    let what = args.next().ok_or("which report?")?;
+    let path = args.next().ok_or("which file?")?;
+    let out = args.next();
+    let filter = Filter::default();
+    let began = Instant::now();
+    let record = Record::open(&path)?;
+    let text = match (what.as_str(), out.as_deref()) {
+        ("wss", _) => wss::Report::build(&record, &filter)?.to_text(wss::Order::Size),
+        ("color", _) => Heatmap::build(&record, &filter, &Options::for_text(120))?
+            .to_text(&Style { color: Color::True }),
+        (_, _) => {
+            Heatmap::build(&record, &filter, &Options::for_text(100))?.to_text(&Style::default())
+        }
+    };
+    println!("{text}");
+    println!("{:.3} s, {}", began.elapsed().as_secs_f64(), peak());
+    Ok(())
+}
+
+/// The process's largest resident size, as the kernel tells it.
+fn peak() -> String {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    status.lines().find(|l| l.starts_with("VmHWM")).unwrap_or("VmHWM unknown").to_owned()
+}

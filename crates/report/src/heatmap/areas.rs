@@ -1,0 +1,190 @@
+//! Which addresses a heatmap shows: those with accesses, with the cold gaps between them folded.
+//!
+//! A first pass over the record notes, in blocks, where regions with accesses begin and end, weighted
+//! by rate and time. What comes out is the access weight of every stretch of the address space, from
+//! which areas are picked: the heaviest ones until nearly all weight is in, glued where the gap between
+//! them is small.
+
+use isotherm_core::AddrRange;
+
+/// Places that are kept before the blocks get coarser: bounds the memory.
+const MAX_PLACES: usize = 1 << 19;
+/// Share of the accesses that the picked areas hold at least.
+const ENOUGH: f64 = 0.998;
+/// A gap of up to this share of the accessed bytes is shown rather than folded.
+const SMALL_GAP: f64 = 0.05;
+
+/// Sum of access weights over the address space, as differences at block borders.
+#[derive(Debug, Clone)]
+pub(crate) struct Weights {
+    /// Log2 of the block size.
+    shift: u32,
+    /// Block number, change of weight per byte from there on.
+    changes: Vec<(u64, f64)>,
+    compact_at: usize,
+}
+
+/// A stretch that is accessed alike.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Stretch {
+    pub(crate) range: AddrRange,
+    /// Weight of all its bytes.
+    pub(crate) weight: f64,
+}
+
+impl Weights {
+    pub(crate) fn new() -> Self {
+        Self { shift: 12, changes: Vec::new(), compact_at: 1 << 16 }
+    }
+
+    /// Adds `per_byte` to every byte of `range`.
+    pub(crate) fn add(&mut self, range: AddrRange, per_byte: f64) {
+        let first = range.start >> self.shift;
+        let behind = ((range.end - 1) >> self.shift) + 1;
+        self.changes.push((first, per_byte));
+        self.changes.push((behind, -per_byte));
+        if self.changes.len() >= self.compact_at {
+            self.compact();
+        }
+    }
+
+    fn compact(&mut self) {
+        loop {
+            self.changes.sort_by_key(|&(block, _)| block);
+            self.changes.dedup_by(|new, kept| {
+                let same = new.0 == kept.0;
+                if same {
+                    kept.1 += new.1;
+                }
+                same
+            });
+            if self.changes.len() <= MAX_PLACES {
+                break;
+            }
+            self.shift += 1;
+            // An end moves up to its block's end, so that nothing accessed falls out.
+            for (block, change) in &mut self.changes {
+                *block = if *change < 0.0 { block.div_ceil(2) } else { *block / 2 };
+            }
+        }
+        self.compact_at = (self.changes.len() * 2).max(1 << 16);
+    }
+
+    /// The stretches with accesses, in address order.
+    pub(crate) fn stretches(mut self) -> Vec<Stretch> {
+        self.compact();
+        let mut out = Vec::new();
+        let mut level = 0.0;
+        let mut heaviest = 0.0f64;
+        for pair in self.changes.windows(2) {
+            level += pair[0].1;
+            heaviest = heaviest.max(level);
+            // What is left of sums that cancel out is no access.
+            if level <= heaviest * 1e-9 {
+                continue;
+            }
+            let range = AddrRange::new(pair[0].0 << self.shift, pair[1].0 << self.shift);
+            #[expect(clippy::cast_precision_loss, reason = "sizes below 2^53 are exact")]
+            let weight = level * range.len() as f64;
+            out.push(Stretch { range, weight });
+        }
+        out
+    }
+}
+
+/// Picks at most `max_areas` areas out of `stretches`, in address order.
+pub(crate) fn pick(stretches: &[Stretch], max_areas: usize) -> Vec<Stretch> {
+    let hot = drop_the_faint(stretches);
+    let total: u64 = hot.iter().map(|s| s.range.len()).sum();
+    #[expect(clippy::cast_precision_loss, reason = "a share of it is taken")]
+    let mut gap = crate::units::to_u64(total as f64 * SMALL_GAP);
+    loop {
+        let areas = glue(&hot, gap);
+        if areas.len() <= max_areas.max(1) {
+            return areas;
+        }
+        gap = gap.saturating_mul(2).max(1 << 12);
+    }
+}
+
+/// Leaves out the stretches of the least weight per byte that together hold next to nothing.
+fn drop_the_faint(stretches: &[Stretch]) -> Vec<Stretch> {
+    let total: f64 = stretches.iter().map(|s| s.weight).sum();
+    let mut order: Vec<&Stretch> = stretches.iter().collect();
+    #[expect(clippy::cast_precision_loss, reason = "for comparing")]
+    let density = |s: &Stretch| s.weight / s.range.len() as f64;
+    order.sort_by(|a, b| density(b).total_cmp(&density(a)));
+    let mut sum = 0.0;
+    let mut kept: Vec<Stretch> = order
+        .into_iter()
+        .take_while(|s| {
+            let enough = sum >= total * ENOUGH;
+            sum += s.weight;
+            !enough
+        })
+        .copied()
+        .collect();
+    kept.sort_by_key(|s| s.range.start);
+    kept
+}
+
+fn glue(stretches: &[Stretch], gap: u64) -> Vec<Stretch> {
+    let mut out: Vec<Stretch> = Vec::new();
+    for s in stretches {
+        match out.last_mut() {
+            Some(last) if s.range.start - last.range.end <= gap => {
+                last.range.end = s.range.end;
+                last.weight += s.weight;
+            }
+            _ => out.push(*s),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const M: u64 = 1 << 20;
+
+    fn picked(parts: &[(u64, u64, f64)], max: usize) -> Vec<(u64, u64)> {
+        let mut w = Weights::new();
+        for &(start, end, weight) in parts {
+            w.add(AddrRange::new(start * M, end * M), weight);
+        }
+        pick(&w.stretches(), max).iter().map(|s| (s.range.start / M, s.range.end / M)).collect()
+    }
+
+    #[test]
+    fn shows_what_is_accessed() {
+        for (name, parts, max, want) in [
+            ("one", &[(100, 200, 1.0)][..], 8, &[(100, 200)][..]),
+            ("small gap shown", &[(0, 100, 1.0), (105, 200, 1.0)], 8, &[(0, 200)]),
+            ("large gap folded", &[(0, 100, 1.0), (9000, 9100, 1.0)], 8, &[(0, 100), (9000, 9100)]),
+            ("faint noise left out", &[(0, 100, 1.0), (5000, 5010, 0.001)], 8, &[(0, 100)]),
+            (
+                "too many glued",
+                &[(0, 9, 1.0), (20, 29, 1.0), (900, 909, 1.0)],
+                2,
+                &[(0, 29), (900, 909)],
+            ),
+            ("overlapping", &[(0, 10, 1.0), (5, 20, 1.0)], 8, &[(0, 20)]),
+        ] {
+            assert_eq!(picked(parts, max), want, "{name}");
+        }
+        assert!(pick(&[], 4).is_empty());
+    }
+
+    #[test]
+    fn coarsens_and_loses_nothing() {
+        let mut w = Weights::new();
+        for i in 0..600_000u64 {
+            w.add(AddrRange::new(i << 13, (i << 13) + 4096), 1.0);
+        }
+        let s = w.stretches();
+        assert!(s.len() <= MAX_PLACES);
+        assert_eq!(s[0].range.start, 0);
+        assert!(s[s.len() - 1].range.end >= (599_999 << 13) + 4096);
+    }
+}

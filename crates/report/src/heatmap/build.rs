@@ -1,0 +1,341 @@
+//! The two passes that make a heatmap.
+
+use std::collections::BTreeMap;
+
+use isotherm_core::{AddrRange, Snapshot};
+use isotherm_record::{Mapping, Record};
+
+use super::areas::{self, Stretch, Weights};
+use super::{Cell, Heatmap, Options, Panel, Row};
+use crate::error::Error;
+use crate::filter::Filter;
+use crate::scan::{Scan, TargetState};
+use crate::units::{to_u64, to_usize};
+
+/// Panels at most: more would be an album.
+const MAX_PANELS: usize = 16;
+const MAX_AREAS: usize = 12;
+
+impl Heatmap {
+    /// Reads a record twice.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read, or nothing is in.
+    pub fn build(record: &Record, filter: &Filter, options: &Options) -> Result<Self, Error> {
+        let mut surveys: BTreeMap<u32, Survey> = BTreeMap::new();
+        let scan = Scan::run(record, filter, |scan, s| {
+            for (state, t) in scan.wanted(s) {
+                surveys.entry(t.id.0).or_insert_with(Survey::new).add(filter, state, s, t);
+            }
+            Ok(())
+        })?;
+        let Some((start_ns, end_ns)) = scan.seen_ns else { return Ok(Self::default()) };
+        let targets = surveys.len();
+        let mut order: Vec<(u32, Survey)> = surveys.into_iter().collect();
+        order.sort_by(|a, b| b.1.total.total_cmp(&a.1.total));
+        order.truncate(if options.all_targets { MAX_PANELS } else { 1 });
+        let mut grids: BTreeMap<u32, Grid> = BTreeMap::new();
+        let mut panels = Vec::new();
+        for (id, survey) in order {
+            let panel = survey.panel(&scan, id, filter, options);
+            grids.insert(id, Grid::new(&panel, options.columns));
+            panels.push((id, panel));
+        }
+        let end_ns = end_ns.max(start_ns + 1);
+        let axis = Axis { start: start_ns, len: end_ns - start_ns, columns: options.columns };
+        Scan::run(record, filter, |scan, s| {
+            for (_, t) in scan.wanted(s) {
+                if let Some(grid) = grids.get_mut(&t.id.0) {
+                    grid.add(&axis, s, filter.regions(&t.regions));
+                }
+            }
+            Ok(())
+        })?;
+        let panels = panels.into_iter().map(|(id, mut panel)| {
+            if let Some(grid) = grids.get(&id) {
+                grid.fill(&mut panel);
+            }
+            panel
+        });
+        Ok(Self {
+            start_ns,
+            end_ns,
+            origin_ns: scan.origin_ns,
+            columns: options.columns,
+            panels: panels.collect(),
+            targets,
+            damage: scan.damage.to_string(),
+        })
+    }
+}
+
+/// What the first pass learns about one target.
+struct Survey {
+    weights: Weights,
+    total: f64,
+    /// Where its regions were at the end.
+    last: Vec<AddrRange>,
+    /// Every mapping, the newest where two overlap.
+    mappings: Vec<Mapping>,
+    version: u64,
+}
+
+impl Survey {
+    fn new() -> Self {
+        Self {
+            weights: Weights::new(),
+            total: 0.0,
+            last: Vec::new(),
+            mappings: Vec::new(),
+            version: 0,
+        }
+    }
+
+    fn add(
+        &mut self,
+        filter: &Filter,
+        state: &TargetState,
+        s: &Snapshot,
+        t: &isotherm_core::TargetInfo,
+    ) {
+        if self.version != state.mappings_version {
+            self.version = state.mappings_version;
+            self.learn_mappings(&state.mappings);
+        }
+        self.last.clear();
+        let scale = float(s.end.since(s.start)) / 1e9 / f64::from(s.max_nr_accesses.max(1));
+        for r in filter.regions(&t.regions) {
+            self.last.push(r.range);
+            if r.resolved && r.nr_accesses > 0 {
+                let per_byte = f64::from(r.nr_accesses) * scale;
+                self.total += per_byte * float(r.range.len());
+                self.weights.add(r.range, per_byte);
+            }
+        }
+    }
+
+    fn learn_mappings(&mut self, new: &[Mapping]) {
+        let mut at = 0;
+        self.mappings.retain(|old| {
+            while new.get(at).is_some_and(|m| m.end <= old.start) {
+                at += 1;
+            }
+            new.get(at).is_none_or(|m| old.end <= m.start)
+        });
+        self.mappings.extend_from_slice(new);
+        self.mappings.sort_by_key(|m| m.start);
+    }
+
+    fn panel(self, scan: &Scan, id: u32, filter: &Filter, options: &Options) -> Panel {
+        let target = scan.targets.get(&id).map(|t| t.target.clone()).unwrap_or_default();
+        let mut stretches = self.weights.stretches();
+        let accessed = !stretches.is_empty();
+        if !accessed {
+            stretches.extend(
+                self.last.iter().map(|&range| Stretch { range, weight: float(range.len()) }),
+            );
+        }
+        let max_areas = MAX_AREAS.min((options.rows / 3).max(1));
+        let picked = match filter.address {
+            Some(_) => whole(&self.last, &stretches),
+            None => areas::pick(&stretches, max_areas).iter().map(|s| s.range).collect(),
+        };
+        let mut rows = Vec::new();
+        for (area, (range, n)) in
+            picked.iter().zip(share_rows(&picked, options.rows, options.min_rows)).enumerate()
+        {
+            for range in cut(*range, n) {
+                let mapping = name_of(&self.mappings, range);
+                rows.push(Row { range, mapping, area, cells: vec![] });
+            }
+        }
+        let between = |w: &[AddrRange]| {
+            let gap = AddrRange::new(w[0].end, w[1].start);
+            self.last.iter().map(|r| r.overlap(&gap)).sum()
+        };
+        Panel {
+            target: target.name,
+            pid: target.pid,
+            folded: picked.windows(2).map(between).collect(),
+            areas: picked,
+            rows,
+            mapped: self.last.iter().map(AddrRange::len).sum(),
+            accessed,
+        }
+    }
+}
+
+/// Everything that is there, as one area: what somebody who names addresses wants to see.
+fn whole(last: &[AddrRange], stretches: &[Stretch]) -> Vec<AddrRange> {
+    let all = || last.iter().copied().chain(stretches.iter().map(|s| s.range));
+    let start = all().map(|r| r.start).min();
+    let end = all().map(|r| r.end).max();
+    start.zip(end).map(|(start, end)| AddrRange::new(start, end)).into_iter().collect()
+}
+
+/// Rows for each area, by size; every area gets its least.
+fn share_rows(areas: &[AddrRange], rows: usize, min_rows: usize) -> Vec<usize> {
+    let total: f64 = areas.iter().map(|a| float(a.len())).sum();
+    let spare = rows.saturating_sub(areas.len() * min_rows);
+    areas
+        .iter()
+        .map(|a| {
+            let share = float(a.len()) / total.max(1.0);
+            min_rows.max(1) + to_usize((share * float(spare as u64)).floor())
+        })
+        .collect()
+}
+
+/// Cuts an area into `n` rows at page borders, or fewer if it has fewer pages.
+fn cut(area: AddrRange, n: usize) -> Vec<AddrRange> {
+    let pages = area.len().div_ceil(4096).max(1);
+    let n = (n as u64).min(pages).max(1);
+    let border = |i: u64| {
+        let page = to_u64((float(pages) * float(i) / float(n)).floor());
+        (area.start + page * 4096).min(area.end)
+    };
+    (0..n)
+        .map(|i| AddrRange::new(border(i), if i + 1 == n { area.end } else { border(i + 1) }))
+        .collect()
+}
+
+fn name_of(mappings: &[Mapping], range: AddrRange) -> String {
+    let first = mappings.partition_point(|m| m.end <= range.start);
+    let inside = mappings[first..].iter().take_while(|m| m.start < range.end);
+    let most = inside.max_by_key(|m| AddrRange::new(m.start, m.end).overlap(&range));
+    most.map(|m| m.label().to_owned()).unwrap_or_default()
+}
+
+/// Time from left to right.
+struct Axis {
+    start: u64,
+    len: u64,
+    columns: usize,
+}
+
+impl Axis {
+    /// The columns that a window falls into: one if it is shorter than a column.
+    fn columns(&self, start: u64, end: u64) -> std::ops::Range<usize> {
+        let column = |t: u64| {
+            float(t.saturating_sub(self.start)) * float(self.columns as u64) / float(self.len)
+        };
+        let (a, b) = (column(start), column(end));
+        let last = self.columns.saturating_sub(1);
+        if b - a <= 1.0 {
+            let middle = to_usize(((a + b) / 2.0).floor()).min(last);
+            return middle..middle + 1;
+        }
+        let first = to_usize(a.floor()).min(last);
+        first..to_usize((b - 1e-6).ceil()).clamp(first + 1, self.columns.max(1))
+    }
+}
+
+/// Sums of one target's cells.
+struct Grid {
+    rows: Vec<AddrRange>,
+    columns: usize,
+    sums: Vec<Sum>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    rate: f64,
+    resolved: f64,
+    unresolved: f64,
+}
+
+impl Grid {
+    fn new(panel: &Panel, columns: usize) -> Self {
+        let rows: Vec<_> = panel.rows.iter().map(|r| r.range).collect();
+        let sums = vec![Sum::default(); rows.len() * columns];
+        Self { rows, columns, sums }
+    }
+
+    fn add(
+        &mut self,
+        axis: &Axis,
+        s: &Snapshot,
+        regions: impl Iterator<Item = isotherm_core::RegionInfo>,
+    ) {
+        let columns = axis.columns(s.start.0, s.end.0);
+        let time = float(s.end.since(s.start).max(1)) / 1e9;
+        let scale = 1.0 / f64::from(s.max_nr_accesses.max(1));
+        let mut first = 0;
+        for r in regions {
+            while self.rows.get(first).is_some_and(|row| row.end <= r.range.start) {
+                first += 1;
+            }
+            for (i, row) in self.rows.iter().enumerate().skip(first) {
+                if row.start >= r.range.end {
+                    break;
+                }
+                let weight = float(row.overlap(&r.range)) * time;
+                let rate = weight * f64::from(r.nr_accesses) * scale;
+                for sum in &mut self.sums[i * self.columns..][columns.clone()] {
+                    if r.resolved {
+                        sum.rate += rate;
+                        sum.resolved += weight;
+                    } else {
+                        sum.unresolved += weight;
+                    }
+                }
+            }
+        }
+    }
+
+    fn fill(&self, panel: &mut Panel) {
+        for (row, sums) in panel.rows.iter_mut().zip(self.sums.chunks(self.columns.max(1))) {
+            row.cells = sums.iter().map(Sum::cell).collect();
+        }
+    }
+}
+
+impl Sum {
+    fn cell(&self) -> Cell {
+        if self.resolved == 0.0 && self.unresolved == 0.0 {
+            Cell::Absent
+        } else if self.unresolved > self.resolved {
+            Cell::Unresolved
+        } else {
+            #[expect(clippy::cast_possible_truncation, reason = "a rate for display")]
+            let rate = (self.rate / self.resolved) as f32;
+            Cell::Rate(rate.clamp(0.0, 1.0))
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "below 2^53, or a weight")]
+fn float(x: u64) -> f64 {
+    x as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_tile_the_areas() {
+        for (len, n, want) in [(10 << 12, 4, 4), (2 << 12, 9, 2), (1, 3, 1), (1 << 30, 24, 24)] {
+            let area = AddrRange::new(1 << 20, (1 << 20) + len);
+            let rows = cut(area, n);
+            assert_eq!(rows.len(), want);
+            assert_eq!((rows[0].start, rows[want - 1].end), (area.start, area.end));
+            assert!(rows.windows(2).all(|w| w[0].end == w[1].start && !w[0].is_empty()));
+        }
+    }
+
+    #[test]
+    fn windows_fall_into_columns() {
+        let axis = Axis { start: 1000, len: 100, columns: 10 };
+        for (start, end, want) in [
+            (1000, 1001, 0..1),
+            (1009, 1011, 1..2),
+            (1000, 1100, 0..10),
+            (1015, 1035, 1..4),
+            (1095, 1100, 9..10),
+        ] {
+            assert_eq!(axis.columns(start, end), want, "{start}..{end}");
+        }
+    }
+}

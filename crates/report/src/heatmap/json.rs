@@ -1,0 +1,72 @@
+//! The heatmap for programs.
+
+use serde::Serialize;
+
+use super::{Cell, Heatmap};
+
+#[derive(Serialize)]
+struct Json<'a> {
+    start_ns: u64,
+    end_ns: u64,
+    origin_ns: u64,
+    columns: usize,
+    panels: Vec<JsonPanel<'a>>,
+}
+
+#[derive(Serialize)]
+struct JsonPanel<'a> {
+    target: &'a str,
+    pid: u32,
+    mapped: u64,
+    rows: Vec<JsonRow<'a>>,
+}
+
+/// `cells`: a rate of 0 to 1, null for not mapped, -1 for unresolved.
+#[derive(Serialize)]
+struct JsonRow<'a> {
+    start: u64,
+    end: u64,
+    mapping: &'a str,
+    area: usize,
+    cells: Vec<Option<f32>>,
+}
+
+impl Heatmap {
+    /// One JSON object. Cells are a rate of 0 to 1, null where nothing was mapped, -1 where nobody
+    /// could look; rows are in address order, addresses in bytes.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        let panels = self.panels.iter().map(|p| JsonPanel {
+            target: &p.target,
+            pid: p.pid,
+            mapped: p.mapped,
+            rows: p
+                .rows
+                .iter()
+                .map(|r| JsonRow {
+                    start: r.range.start,
+                    end: r.range.end,
+                    mapping: &r.mapping,
+                    area: r.area,
+                    cells: r.cells.iter().map(value).collect(),
+                })
+                .collect(),
+        });
+        let json = Json {
+            start_ns: self.start_ns,
+            end_ns: self.end_ns,
+            origin_ns: self.origin_ns,
+            columns: self.columns,
+            panels: panels.collect(),
+        };
+        serde_json::to_string(&json).unwrap_or_default()
+    }
+}
+
+fn value(cell: &Cell) -> Option<f32> {
+    match *cell {
+        Cell::Absent => None,
+        Cell::Unresolved => Some(-1.0),
+        Cell::Rate(rate) => Some((rate * 1e4).round() / 1e4),
+    }
+}

@@ -1,0 +1,154 @@
+//! `report heatmap`: when (left to right) which addresses (bottom to top) were how hot.
+//!
+//! Two passes: the first finds the areas worth showing (see `areas`), the second fills a grid of
+//! cells with the mean rate of access, weighted by bytes and time. Memory is that of the grid, however
+//! long the record. What a cell can say: nothing was mapped, nobody could look, or a rate of 0 to 1
+//! (1: touched in every sample).
+
+mod areas;
+mod build;
+mod font;
+mod json;
+mod palette;
+mod png;
+mod svg;
+mod text;
+
+use isotherm_core::AddrRange;
+
+pub use palette::{Color, Style};
+
+/// How finely, and how many targets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// Cells from left to right.
+    pub columns: usize,
+    /// Cells from bottom to top, for all areas of a panel together.
+    pub rows: usize,
+    /// Least number of rows of an area.
+    pub min_rows: usize,
+    /// A panel for every target, not only for the one with the most accesses.
+    pub all_targets: bool,
+}
+
+impl Options {
+    /// For a terminal that is so many characters wide.
+    #[must_use]
+    pub fn for_text(width: usize) -> Self {
+        let columns = width.saturating_sub(text::MARGIN).clamp(20, 200);
+        Self { columns, rows: 24, min_rows: 1, all_targets: false }
+    }
+
+    /// For a picture.
+    #[must_use]
+    pub fn for_picture() -> Self {
+        Self { columns: 240, rows: 120, min_rows: 4, all_targets: false }
+    }
+}
+
+/// What is known of one stretch of addresses in one stretch of time.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub enum Cell {
+    /// Nothing was mapped, or nothing was recorded.
+    #[default]
+    Absent,
+    /// Mapped, but nobody could look.
+    Unresolved,
+    /// Mean rate of access: 0 never, 1 in every sample.
+    Rate(f32),
+}
+
+/// One row of a panel.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// Its addresses.
+    pub range: AddrRange,
+    /// Name of the mapping that most of it belongs to; empty if unknown.
+    pub mapping: String,
+    /// Index of its area.
+    pub area: usize,
+    /// From left to right.
+    pub cells: Vec<Cell>,
+}
+
+/// One target's picture.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Panel {
+    /// Name of the target.
+    pub target: String,
+    /// Its process.
+    pub pid: u32,
+    /// What is shown, in address order.
+    pub areas: Vec<AddrRange>,
+    /// In address order; drawn from the last to the first.
+    pub rows: Vec<Row>,
+    /// Bytes of all its regions at the end.
+    pub mapped: u64,
+    /// Bytes of those that are between two neighbouring areas; one less than areas.
+    pub folded: Vec<u64>,
+    /// Whether any access was seen.
+    pub accessed: bool,
+}
+
+/// Heat over time and addresses.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Heatmap {
+    /// Left end, in ns of the record's clock.
+    pub start_ns: u64,
+    /// Right end.
+    pub end_ns: u64,
+    /// Time 0 of the axis, in ns of the record's clock.
+    pub origin_ns: u64,
+    /// Number of columns of every row.
+    pub columns: usize,
+    /// One per target shown.
+    pub panels: Vec<Panel>,
+    /// Number of targets that have snapshots.
+    pub targets: usize,
+    /// What could not be read; empty if nothing.
+    pub damage: String,
+}
+
+impl Panel {
+    /// Name and process.
+    #[must_use]
+    pub fn title(&self) -> String {
+        format!("{} (pid {})", self.target, self.pid)
+    }
+
+    /// Bytes that are shown.
+    #[must_use]
+    pub fn shown(&self) -> u64 {
+        self.areas.iter().map(AddrRange::len).sum()
+    }
+
+    /// What is between an area and the one above it, in words.
+    fn fold_text(&self, below: usize) -> String {
+        let (Some(a), Some(b)) = (self.areas.get(below), self.areas.get(below + 1)) else {
+            return String::new();
+        };
+        let gap = mib(b.start.saturating_sub(a.end));
+        match self.folded.get(below).copied().unwrap_or(0) {
+            0 => format!("{gap} not mapped"),
+            mapped if mapped + 4096 >= b.start - a.end => format!("{gap} hardly accessed"),
+            mapped => format!("{gap} folded, {} of it mapped", mib(mapped)),
+        }
+    }
+
+    fn summary(&self) -> String {
+        let shown = format!(
+            "{} in {} area{}",
+            mib(self.shown()),
+            self.areas.len(),
+            if self.areas.len() == 1 { "" } else { "s" }
+        );
+        let seen = if self.accessed { "" } else { "; no access was seen" };
+        format!("{shown}, {} mapped{seen}", mib(self.mapped))
+    }
+}
+
+fn mib(bytes: u64) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "for people")]
+    let bytes = bytes as f64;
+    crate::units::mib(bytes)
+}

@@ -1,0 +1,186 @@
+//! The heatmap in a terminal: one character per cell.
+
+use std::fmt::Write;
+
+use super::palette::{Color, LEVELS, Style, level};
+use super::{Cell, Heatmap, Panel};
+use crate::units::{span, three_digits, to_usize};
+
+/// Characters beside the cells: address, bars, and room for a mapping's name.
+pub(super) const MARGIN: usize = 16 + 2 + 18;
+const ADDRESS: usize = 15;
+/// From "never" to "in every sample".
+const RAMP: &[u8; 9] = b".:-=+*#%@";
+
+impl Heatmap {
+    /// For people; without colours it is plain ASCII but for the mappings' names.
+    #[must_use]
+    pub fn to_text(&self, style: &Style) -> String {
+        let mut out = String::new();
+        self.text(&mut out, style).unwrap_or_default();
+        out
+    }
+
+    fn text(&self, out: &mut String, style: &Style) -> std::fmt::Result {
+        for panel in &self.panels {
+            writeln!(out, "{}: {}", panel.title(), panel.summary())?;
+            panel_text(out, panel, style.color)?;
+            self.time_axis(out)?;
+        }
+        legend(out, style.color)?;
+        if let Some(p) = self.panels.first()
+            && let Some(row) = p.rows.iter().max_by_key(|r| r.range.len())
+        {
+            let per_row = super::mib(row.range.len());
+            writeln!(out, "a row is up to {per_row}, a column {}", span(self.column_ns()))?;
+        }
+        if self.targets > self.panels.len() {
+            writeln!(out, "{} of {} targets shown: the hottest", self.panels.len(), self.targets)?;
+        }
+        if !self.damage.is_empty() {
+            writeln!(out, "note: {}", self.damage)?;
+        }
+        Ok(())
+    }
+
+    /// Length of a column in ns.
+    pub(super) fn column_ns(&self) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "for people")]
+        let (len, n) = ((self.end_ns - self.start_ns) as f64, self.columns.max(1) as f64);
+        len / n
+    }
+
+    /// Places and texts of the marks on the time axis: share of the width, and seconds.
+    pub(super) fn time_marks(&self, most: usize) -> Vec<(f64, String)> {
+        #[expect(clippy::cast_precision_loss, reason = "for people")]
+        let (from, len) = (
+            self.start_ns.saturating_sub(self.origin_ns) as f64 / 1e9,
+            (self.end_ns - self.start_ns) as f64 / 1e9,
+        );
+        let step = round_step(len, most);
+        let mut marks = Vec::new();
+        let mut t = (from / step).ceil() * step;
+        while t <= from + len * 1.000_001 && marks.len() < 1000 {
+            marks.push(((t - from) / len, seconds(t)));
+            t += step;
+        }
+        marks
+    }
+
+    fn time_axis(&self, out: &mut String) -> std::fmt::Result {
+        let mut line = vec![b'-'; self.columns];
+        let mut labels = vec![b' '; self.columns + 10];
+        let mut free = 0;
+        #[expect(clippy::cast_precision_loss, reason = "a number of columns")]
+        let width = self.columns as f64;
+        for (at, text) in self.time_marks((self.columns / 10).max(2)) {
+            let at = to_usize((at * width).floor()).min(self.columns.saturating_sub(1));
+            line[at] = b'+';
+            if at >= free && at + text.len() <= labels.len() {
+                labels[at..at + text.len()].copy_from_slice(text.as_bytes());
+                free = at + text.len() + 1;
+            }
+        }
+        let pad = " ".repeat(ADDRESS);
+        writeln!(out, "{pad}+{}+", String::from_utf8_lossy(&line))?;
+        writeln!(out, "{pad} {}", String::from_utf8_lossy(&labels).trim_end())
+    }
+}
+
+fn panel_text(out: &mut String, panel: &Panel, color: Color) -> std::fmt::Result {
+    let mut above: Option<(usize, &str)> = None;
+    for row in panel.rows.iter().rev() {
+        if let Some((area, _)) = above
+            && area != row.area
+        {
+            let fold = panel.fold_text(row.area);
+            writeln!(out, "{:>ADDRESS$}~ {fold}", "")?;
+            above = None;
+        }
+        let name = match above {
+            Some((_, name)) if name == row.mapping => "",
+            _ => &row.mapping,
+        };
+        let mut line = format!("{:>#ADDRESS$x}|", row.range.start);
+        cells(&mut line, &row.cells, color);
+        writeln!(out, "{}", format!("{line}| {name}").trim_end())?;
+        above = Some((row.area, &row.mapping));
+    }
+    Ok(())
+}
+
+fn cells(line: &mut String, cells: &[Cell], color: Color) {
+    let mut last = None;
+    for cell in cells {
+        let (step, c) = match *cell {
+            Cell::Absent => (None, ' '),
+            Cell::Unresolved => (None, '?'),
+            Cell::Rate(rate) if color == Color::None => (None, ramp(rate)),
+            Cell::Rate(rate) => (Some(level(rate)), ' '),
+        };
+        if step != last {
+            line.push_str(color.reset());
+            if let Some(step) = step {
+                line.push_str(&color.background(step));
+            }
+            last = step;
+        }
+        line.push(c);
+    }
+    if last.is_some() {
+        line.push_str(color.reset());
+    }
+}
+
+fn ramp(rate: f32) -> char {
+    let top = RAMP.len() - 1;
+    if rate <= 0.0 {
+        return char::from(RAMP[0]);
+    }
+    #[expect(clippy::cast_precision_loss, reason = "8")]
+    let at = to_usize((f64::from(rate) * top as f64).ceil()).clamp(1, top);
+    char::from(RAMP[at])
+}
+
+fn legend(out: &mut String, color: Color) -> std::fmt::Result {
+    write!(out, "accessed in ")?;
+    if color == Color::None {
+        let ramp: Vec<_> = RAMP.iter().map(|c| char::from(*c).to_string()).collect();
+        write!(out, "0 % {} 100 %", ramp.join(" "))?;
+    } else {
+        write!(out, "0 % ")?;
+        for step in (0..LEVELS).step_by(4) {
+            write!(out, "{} ", color.background(step))?;
+        }
+        write!(out, "{} 100 %", color.reset())?;
+    }
+    writeln!(out, " of samples; blank: not mapped; ?: unresolved")
+}
+
+/// A step of 1, 2 or 5 times a power of ten (or of a minute's usual parts) for about `most` marks.
+fn round_step(len: f64, most: usize) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "a small number")]
+    let least = len / most.max(1) as f64;
+    for step in [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0] {
+        if step >= least {
+            return step;
+        }
+    }
+    for step in [30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0, 21_600.0] {
+        if step >= least {
+            return step;
+        }
+    }
+    (least / 86_400.0).ceil() * 86_400.0
+}
+
+fn seconds(t: f64) -> String {
+    if t == 0.0 {
+        return "0 s".into();
+    }
+    if t >= 10.0 || t.fract() == 0.0 {
+        format!("{t:.0} s")
+    } else {
+        format!("{} s", three_digits(t))
+    }
+}

@@ -1,0 +1,197 @@
+//! One pass over a record: keeps track of targets and mappings, hands out the snapshots that are in.
+
+use std::collections::BTreeMap;
+
+use isotherm_core::{Snapshot, TargetInfo};
+use isotherm_record::{Damage, End, Event, Header, Mapping, Note, Record, Target};
+
+use crate::error::Error;
+use crate::filter::Filter;
+
+/// A target as of now.
+#[derive(Debug, Clone, Default)]
+pub struct TargetState {
+    /// Who; the name follows `exec`.
+    pub target: Target,
+    /// Its mappings, in address order.
+    pub mappings: Vec<Mapping>,
+    /// Counts up whenever `mappings` changes.
+    pub mappings_version: u64,
+    /// Whether the filter leaves it in.
+    pub wanted: bool,
+    /// When it exited.
+    pub exited_ns: Option<u64>,
+}
+
+impl TargetState {
+    /// Its name and pid.
+    #[must_use]
+    pub fn title(&self) -> String {
+        format!("{} (pid {})", self.target.name, self.target.pid)
+    }
+}
+
+/// What a pass knows: during it, as of the snapshot at hand; after it, all.
+#[derive(Debug, Clone, Default)]
+pub struct Scan {
+    /// Facts about the record.
+    pub header: Header,
+    /// Every target so far, by its id.
+    pub targets: BTreeMap<u32, TargetState>,
+    /// Start of the first snapshot of the record: time 0 of the reports.
+    pub origin_ns: u64,
+    /// Start of the first and end of the last snapshot that was in.
+    pub seen_ns: Option<(u64, u64)>,
+    /// Snapshots in the record.
+    pub snapshots: u64,
+    /// Snapshots that were in.
+    pub taken: u64,
+    /// Messages.
+    pub notes: Vec<Note>,
+    /// The end mark.
+    pub end: Option<End>,
+    /// What could not be read.
+    pub damage: Damage,
+}
+
+impl Scan {
+    /// Reads `record` and calls `f` for each snapshot whose window is in.
+    ///
+    /// # Errors
+    ///
+    /// What reading or `f` gives, and [`Error::Nothing`] if no snapshot was in.
+    pub fn run(
+        record: &Record,
+        filter: &Filter,
+        mut f: impl FnMut(&Self, &Snapshot) -> Result<(), Error>,
+    ) -> Result<Self, Error> {
+        let mut reader = record.reader()?;
+        let mut scan = Self { header: reader.header().clone(), ..Self::default() };
+        let mut versions = 0;
+        while let Some(event) = reader.next_event()? {
+            match event {
+                Event::Target(t) => {
+                    let wanted = filter.has_target(t);
+                    let state = scan.targets.entry(t.id).or_default();
+                    state.target = t.clone();
+                    state.wanted = wanted;
+                }
+                Event::Exec(e) => {
+                    let state = scan.targets.entry(e.id).or_default();
+                    state.target.name.clone_from(&e.name);
+                    state.wanted |= filter.has_target(&state.target);
+                }
+                Event::Exit(e) => {
+                    scan.targets.entry(e.id).or_default().exited_ns = Some(e.t_ns);
+                }
+                Event::Mappings { target, mappings, .. } => {
+                    let state = scan.targets.entry(target).or_default();
+                    versions += 1;
+                    state.mappings_version = versions;
+                    state.mappings.clear();
+                    state.mappings.extend_from_slice(mappings);
+                }
+                Event::Snapshot(s) => scan.snapshot(s, filter, &mut f)?,
+                Event::Note(n) => scan.notes.push(n.clone()),
+                Event::End(e) => scan.end = Some(e.clone()),
+            }
+        }
+        scan.damage = reader.damage();
+        if scan.taken == 0 {
+            return Err(scan.nothing(filter));
+        }
+        Ok(scan)
+    }
+
+    fn snapshot(
+        &mut self,
+        s: &Snapshot,
+        filter: &Filter,
+        f: &mut impl FnMut(&Self, &Snapshot) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        if self.snapshots == 0 {
+            self.origin_ns = s.start.0;
+        }
+        self.snapshots += 1;
+        // A record whose target frames are damaged still has snapshots that name them.
+        for t in &s.targets {
+            self.targets.entry(t.id.0).or_insert_with(|| {
+                let target = Target { id: t.id.0, ..Target::default() };
+                let wanted = filter.has_target(&target);
+                TargetState { target, wanted, ..TargetState::default() }
+            });
+        }
+        let window = (self.since_start(s.start.0), self.since_start(s.end.0));
+        if !filter.has_window(window.0, window.1) {
+            return Ok(());
+        }
+        if !filter.targets.is_empty() && !self.wanted(s).any(|_| true) {
+            return Ok(());
+        }
+        self.taken += 1;
+        self.seen_ns = Some((self.seen_ns.map_or(s.start.0, |(a, _)| a), s.end.0));
+        f(self, s)
+    }
+
+    /// The targets of a snapshot that are in, with what is known of them.
+    pub fn wanted<'a>(
+        &'a self,
+        s: &'a Snapshot,
+    ) -> impl Iterator<Item = (&'a TargetState, &'a TargetInfo)> {
+        s.targets.iter().filter_map(|t| {
+            let state = self.targets.get(&t.id.0)?;
+            state.wanted.then_some((state, t))
+        })
+    }
+
+    /// Names the targets that were in.
+    #[must_use]
+    pub fn title(&self) -> String {
+        let mut wanted = self.targets.values().filter(|t| t.wanted);
+        match (wanted.next(), wanted.count()) {
+            (None, _) => "no target".into(),
+            (Some(t), 0) => t.title(),
+            (Some(t), n) => format!("{} and {n} more", t.title()),
+        }
+    }
+
+    /// Ns from the start to `t_ns`.
+    #[must_use]
+    pub fn since_start(&self, t_ns: u64) -> u64 {
+        t_ns.saturating_sub(self.origin_ns)
+    }
+
+    /// Length of what was seen, in ns.
+    #[must_use]
+    pub fn seen_len(&self) -> u64 {
+        self.seen_ns.map_or(0, |(a, b)| b.saturating_sub(a))
+    }
+
+    fn nothing(&self, filter: &Filter) -> Error {
+        if self.snapshots > 0 {
+            let mut names: Vec<_> = self.targets.values().map(TargetState::title).collect();
+            names.truncate(8);
+            let why = if !filter.targets.is_empty() && self.targets.values().all(|t| !t.wanted) {
+                format!("no target is called {}", filter.targets.join(" or "))
+            } else {
+                format!("none of the {} snapshots is inside the filter", self.snapshots)
+            };
+            let why = format!("{why}; the record holds {}", names.join(", "));
+            return Error::Nothing { why, hint: "widen --time, --address or --target" };
+        }
+        let why = match &self.end {
+            Some(end) => {
+                format!("the record holds no snapshot; recording ended with: {}", end.reason)
+            }
+            None => "the record holds no snapshot; its recorder was killed within the first \
+                     second"
+                .into(),
+        };
+        let hint = if self.targets.values().any(|t| t.exited_ns.is_some()) {
+            "a target must live for at least one aggregation interval; a shorter --aggr helps"
+        } else {
+            "record for longer"
+        };
+        Error::Nothing { why, hint }
+    }
+}

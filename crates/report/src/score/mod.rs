@@ -1,0 +1,266 @@
+//! The score: a record held against the truth of the workload that was recorded.
+//!
+//! Definitions. A *window* is one snapshot of one target; it counts if it lies inside the life of the
+//! process that the truth describes under the target's pid. Judged are only bytes of the workload's
+//! own regions that were mapped for the whole window (the process's libraries and stacks are not
+//! in the truth). The true `nr_accesses` of a page is p * `max_nr_accesses`, where p is the chance that the
+//! page is touched within one sample interval, from the accesses that were really executed
+//! ([`isotherm_sim::truth::rate`]). A page is what the MMU can tell apart: if a huge leaf backs it, all
+//! 2 MiB are as hot as the whole leaf, however little of it is used.
+//!
+//! * A byte is *hot* if `nr_accesses` >= 1 ([`Options::hot`]): about one touch per window. Truth and
+//!   record use the same limit. Bytes that the record does not cover, or could not resolve, are
+//!   judged as it reports them: as not accessed.
+//! * `precision`: of the bytes that the record calls hot, the share that are. `recall`: of the bytes
+//!   that are hot, the share that the record calls so. Sums over all windows.
+//! * `wss_error_p50`, `_p75`: percentiles over time of |estimated - true| / true hot bytes, all targets of
+//!   a snapshot together. If nothing is hot in truth, the error is 0 if the record agrees, else 1.
+//! * `rate_error`: mean over bytes and windows of |estimated - true| `nr_accesses`, by the maximum.
+//! * `coverage`: of all regions of all windows that lie to at least 90 % in judged bytes, the share whose
+//!   true mean rate (over these bytes) is inside `[lo, hi]`. Unresolved regions are left out.
+//! * `detection_delay_ms`: median over changes of the time from the edge until the end of the first
+//!   window in which, among the bytes that changed between hot and not hot, both precision and
+//!   recall are >= 0.9. Changes that were not seen before the next edge are `changes_missed`.
+//!
+//! All but the last are about the *steady state*: windows that begin at least 1 s after any edge and
+//! after the record's begin; [`Options::all`] lifts that.
+//!
+//! Example: of a region of 8 pages half is hot; a record that calls 6 pages hot, the 4 hot ones among
+//! them, has precision 0.67, recall 1 and a working-set error of 0.5.
+
+mod change;
+mod ranges;
+mod text;
+mod window;
+
+use std::collections::BTreeMap;
+
+use isotherm_core::{Snapshot, TargetId, Time};
+use isotherm_sim::truth::{ProcessTruth, Truth};
+use serde::Serialize;
+
+use change::Change;
+use window::Tally;
+
+/// Time after an edge that does not count as steady.
+const SETTLE_NS: u64 = 1_000_000_000;
+
+/// What counts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Options {
+    /// A byte is hot from this `nr_accesses` on.
+    pub hot: f64,
+    /// All windows, not only steady ones.
+    pub all: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { hot: 1.0, all: false }
+    }
+}
+
+/// The result. `None` (null) where nothing was there to judge.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Score {
+    /// Byte-weighted precision of hot bytes.
+    pub precision: Option<f64>,
+    /// Byte-weighted recall of hot bytes.
+    pub recall: Option<f64>,
+    /// Median relative error of the working set.
+    pub wss_error_p50: Option<f64>,
+    /// 75th percentile of it.
+    pub wss_error_p75: Option<f64>,
+    /// Byte-weighted mean error of the access rate, as a share of the maximum.
+    pub rate_error: Option<f64>,
+    /// Median time from a change until it is seen.
+    pub detection_delay_ms: Option<f64>,
+    /// Share of regions whose truth is inside their error bar.
+    pub coverage: Option<f64>,
+    /// The monitor's own CPU time, in percent of one CPU.
+    pub cpu_percent: Option<f64>,
+    /// The monitor's own memory.
+    pub rss_bytes: Option<u64>,
+    /// Judged windows (one per target and snapshot).
+    pub windows: u64,
+    /// Windows of targets or times that the truth does not know, or that were not steady.
+    pub windows_left_out: u64,
+    /// Mean number of regions per snapshot.
+    pub regions: Option<f64>,
+    /// Share of judged bytes that the monitor could not resolve.
+    pub unresolved: Option<f64>,
+    /// Mean true working set per snapshot.
+    pub wss_true_bytes: Option<f64>,
+    /// Mean estimated working set per snapshot.
+    pub wss_estimated_bytes: Option<f64>,
+    /// Changes of the access pattern that could be judged.
+    pub changes: u64,
+    /// Those of them that were not seen.
+    pub changes_missed: u64,
+    /// Cleared accessed bits per second.
+    pub clears_per_sec: Option<f64>,
+    /// Looks at pages per second.
+    pub checks_per_sec: Option<f64>,
+}
+
+/// Collects snapshots, in the order of their times.
+#[derive(Debug)]
+pub struct Scorer<'t> {
+    truth: &'t Truth,
+    options: Options,
+    pids: BTreeMap<TargetId, u32>,
+    changes: BTreeMap<u32, Vec<Change>>,
+    tally: Tally,
+    wss: Vec<(u64, u64)>,
+    windows: u64,
+    left_out: u64,
+    snapshots: u64,
+    regions: u64,
+    cost: isotherm_core::Cost,
+    span: Option<(Time, Time)>,
+    rss_bytes: Option<u64>,
+}
+
+impl<'t> Scorer<'t> {
+    /// Begins to hold snapshots against `truth`.
+    #[must_use]
+    pub fn new(truth: &'t Truth, options: Options) -> Self {
+        Self {
+            truth,
+            options,
+            pids: BTreeMap::new(),
+            changes: BTreeMap::new(),
+            tally: Tally::default(),
+            wss: Vec::new(),
+            windows: 0,
+            left_out: 0,
+            snapshots: 0,
+            regions: 0,
+            cost: isotherm_core::Cost::default(),
+            span: None,
+            rss_bytes: None,
+        }
+    }
+
+    /// Says which process a target is.
+    pub fn target(&mut self, id: TargetId, pid: u32) {
+        self.pids.insert(id, pid);
+    }
+
+    /// Says how much memory the monitor itself used.
+    pub fn monitor_rss(&mut self, bytes: u64) {
+        self.rss_bytes = Some(self.rss_bytes.unwrap_or(0).max(bytes));
+    }
+
+    /// Judges one snapshot.
+    pub fn snapshot(&mut self, s: &Snapshot) {
+        let begin = self.span.map_or(s.start, |(begin, _)| begin);
+        self.span = Some((begin, s.end));
+        self.snapshots += 1;
+        self.regions += s.nr_regions() as u64;
+        self.cost.checks += s.cost.checks;
+        self.cost.clears += s.cost.clears;
+        self.cost.cpu_ns += s.cost.cpu_ns;
+        let mut wss: Option<(u64, u64)> = None;
+        for target in &s.targets {
+            let found = self.pids.get(&target.id).and_then(|pid| self.truth.process(*pid));
+            let Some(process) = found else {
+                self.left_out += 1;
+                continue;
+            };
+            let changes = self
+                .changes
+                .entry(process.pid)
+                .or_insert_with(|| change::changes(self.truth, process, s, self.options.hot));
+            changes.iter_mut().for_each(|c| c.look(s, &target.regions, self.options.hot));
+            let steady = self.options.all || is_steady(process, begin, s);
+            let tiles = self.truth.tiles(process, s.start, s.end, s.sample_us);
+            if !steady || tiles.is_empty() {
+                self.left_out += 1;
+                continue;
+            }
+            self.windows += 1;
+            let hot = self.options.hot;
+            let (truly, estimated) =
+                self.tally.window(&tiles, &target.regions, s.max_nr_accesses, hot);
+            let (a, b) = wss.unwrap_or_default();
+            wss = Some((a + truly, b + estimated));
+        }
+        self.wss.extend(wss);
+    }
+
+    /// The score of all snapshots so far.
+    #[must_use]
+    pub fn finish(self) -> Score {
+        let mut errors: Vec<f64> = self.wss.iter().map(|&(t, e)| relative_error(t, e)).collect();
+        let judged = self.changes.values().flatten().filter(|c| c.is_judged(self.span));
+        let (seen, missed): (Vec<_>, Vec<_>) = judged.partition(|c| c.delay_ns().is_some());
+        let mut delays: Vec<f64> =
+            seen.iter().filter_map(|c| c.delay_ns()).map(|ns| to_f64(ns) / 1e6).collect();
+        let seconds = self.span.map_or(0.0, |(from, to)| to_f64(to.since(from)) / 1e9);
+        let per_second = |n: u64| ratio(to_f64(n), seconds);
+        let windows = to_f64(self.wss.len() as u64);
+        let mean = |f: fn(&(u64, u64)) -> u64| ratio(to_f64(self.wss.iter().map(f).sum()), windows);
+        let t = &self.tally;
+        Score {
+            precision: ratio(to_f64(t.hot_both), to_f64(t.hot_both + t.hot_record_only)),
+            recall: ratio(to_f64(t.hot_both), to_f64(t.hot_both + t.hot_truth_only)),
+            wss_error_p50: percentile(&mut errors, 0.5),
+            wss_error_p75: percentile(&mut errors, 0.75),
+            rate_error: ratio(t.error, to_f64(t.bytes)),
+            detection_delay_ms: percentile(&mut delays, 0.5),
+            coverage: ratio(to_f64(t.covered), to_f64(t.bars)),
+            cpu_percent: per_second(self.cost.cpu_ns).map(|ns| ns / 1e7),
+            rss_bytes: self.rss_bytes,
+            windows: self.windows,
+            windows_left_out: self.left_out,
+            regions: ratio(to_f64(self.regions), to_f64(self.snapshots)),
+            unresolved: ratio(to_f64(t.unresolved), to_f64(t.bytes)),
+            wss_true_bytes: mean(|w| w.0),
+            wss_estimated_bytes: mean(|w| w.1),
+            changes: (seen.len() + missed.len()) as u64,
+            changes_missed: missed.len() as u64,
+            clears_per_sec: per_second(self.cost.clears),
+            checks_per_sec: per_second(self.cost.checks),
+        }
+    }
+}
+
+/// Whether no edge, nor the record's `begin`, is inside the window or less than a second before it.
+fn is_steady(process: &ProcessTruth, begin: Time, s: &Snapshot) -> bool {
+    let recent = |edge: &Time| *edge + SETTLE_NS > s.start && *edge < s.end;
+    !process.edges.iter().any(|e| recent(e)) && begin + SETTLE_NS <= s.start
+}
+
+fn relative_error(truly: u64, estimated: u64) -> f64 {
+    match (truly, estimated) {
+        (0, 0) => 0.0,
+        (0, _) => 1.0,
+        (t, e) => to_f64(t.abs_diff(e)) / to_f64(t),
+    }
+}
+
+fn ratio(part: f64, whole: f64) -> Option<f64> {
+    (whole > 0.0).then(|| part / whole)
+}
+
+/// The smallest value that at least a share of `q` of all is not above.
+fn percentile(values: &mut [f64], q: f64) -> Option<f64> {
+    values.sort_unstable_by(f64::total_cmp);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "an index below the length"
+    )]
+    let i = (values.len() as f64 * q).ceil() as usize;
+    values.get(i.saturating_sub(1)).copied()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "rounding of large sums does not matter to a ratio")]
+const fn to_f64(x: u64) -> f64 {
+    x as f64
+}
+
+#[cfg(test)]
+mod tests;

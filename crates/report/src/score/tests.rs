@@ -1,0 +1,160 @@
+//! The scorer on snapshots made by hand, whose scores can be counted on fingers.
+
+use isotherm_core::{AddrRange, Cost, RegionInfo, Snapshot, TargetId, TargetInfo, Time};
+use isotherm_sim::truth::Truth;
+
+use super::{Options, Score, Scorer};
+
+const MS: u64 = 1_000_000;
+const PAGE: u64 = 4096;
+const BASE: u64 = 0x10_0000;
+const PID: u32 = 77;
+
+/// Eight pages at `BASE`; for 3 s the first four are hot without a pause, then for 3 s the last four.
+/// The pattern of a third phase, never reached, has a rate of a touch per 10 samples.
+fn truth() -> Truth {
+    let cell = |offset: u64| {
+        let end = offset + 4 * PAGE;
+        let len = 4 * PAGE;
+        format!(r#"{{"offset":{offset},"pitch":{len},"len":{len},"end":{end}}}"#)
+    };
+    let pattern = |id: u32, offset: u64| {
+        format!(r#"{{"id":{id},"region":0,"kind":"random","cells":{}}}"#, cell(offset))
+    };
+    let mut text = format!(
+        r#"{{"t":"header","version":1,"config":"test","seed":1,"page_size":4096,"slot_ns":100000000,"start_ns":0,"regions":[{{"name":"r","size":32768}}],"phases":[{{"name":"low","patterns":[{}]}},{{"name":"high","patterns":[{}]}}]}}"#,
+        pattern(0, 0),
+        pattern(1, 4 * PAGE)
+    );
+    text += &format!("\n{{\"t\":\"process\",\"p\":0,\"pid\":{PID},\"parent\":null,\"ns\":0}}\n");
+    text += &format!(
+        "{{\"t\":\"map\",\"p\":0,\"r\":0,\"ns\":0,\"start\":{BASE},\"end\":{},\"leaf\":4096}}\n",
+        BASE + 8 * PAGE
+    );
+    text += "{\"t\":\"phase\",\"p\":0,\"i\":0,\"ns\":0}\n";
+    text += "{\"t\":\"phase\",\"p\":0,\"i\":1,\"ns\":3000000000}\n";
+    for k in 0..60 {
+        let id = u32::from(k >= 30);
+        text += &format!("{{\"t\":\"slot\",\"p\":0,\"k\":{k},\"c\":[[{id},0,1000000]]}}\n");
+    }
+    text += "{\"t\":\"end\",\"p\":0,\"ns\":6000000000}\n{\"t\":\"slot\",\"cut of";
+    Truth::read(text.as_bytes()).unwrap()
+}
+
+/// (first page, last page + 1, `nr_accesses`, lo, hi)
+type R = (u64, u64, u32, f32, f32);
+
+fn snapshot(k: u64, regions: &[R]) -> Snapshot {
+    let region = |&(a, b, nr_accesses, lo, hi): &R| RegionInfo {
+        range: AddrRange::new(BASE + a * PAGE, BASE + b * PAGE),
+        nr_accesses,
+        age: 0,
+        lo,
+        hi,
+        resolved: true,
+    };
+    let regions = regions.iter().map(region).collect();
+    Snapshot {
+        seq: k,
+        start: Time(k * 100 * MS),
+        end: Time((k + 1) * 100 * MS),
+        sample_us: 5000,
+        aggr_us: 100_000,
+        max_nr_accesses: 20,
+        cost: Cost { checks: 200, clears: 10, cpu_ns: MS },
+        targets: vec![TargetInfo { id: TargetId(4), regions }],
+    }
+}
+
+fn score(snapshots: impl Iterator<Item = Snapshot>) -> Score {
+    let truth = truth();
+    let mut scorer = Scorer::new(&truth, Options::default());
+    scorer.target(TargetId(4), PID);
+    snapshots.for_each(|s| scorer.snapshot(&s));
+    scorer.finish()
+}
+
+fn close(a: Option<f64>, b: f64) -> bool {
+    a.is_some_and(|a| (a - b).abs() < 1e-6)
+}
+
+#[test]
+fn steady_state() {
+    // regions, then precision, recall, working-set error, rate error, coverage
+    let cases: [(&[R], f64, f64, f64, f64, f64); 7] = [
+        (&[(0, 4, 20, 19.0, 20.0), (4, 8, 0, 0.0, 1.0)], 1.0, 1.0, 0.0, 0.0, 1.0),
+        (&[(0, 6, 20, 19.0, 20.0), (6, 8, 0, 0.0, 1.0)], 4.0 / 6.0, 1.0, 0.5, 0.25, 0.5),
+        (&[(0, 3, 20, 19.0, 20.0), (3, 8, 0, 0.0, 3.0)], 1.0, 0.75, 0.25, 0.125, 0.5),
+        // Half the rate is still hot, but wrong by half of the maximum on half of the bytes.
+        (&[(0, 4, 10, 9.0, 11.0), (4, 8, 0, 0.0, 0.0)], 1.0, 1.0, 0.0, 0.25, 0.5),
+        // Bytes without a region are not accessed.
+        (&[(0, 2, 20, 20.0, 20.0)], 1.0, 0.5, 0.5, 0.25, 1.0),
+        // A region half outside of the truth is not judged for its bar, but for its known bytes.
+        (&[(0, 4, 20, 20.0, 20.0), (4, 12, 0, 5.0, 6.0)], 1.0, 1.0, 0.0, 0.0, 1.0),
+        // One region for all: its bar is about the mean.
+        (&[(0, 8, 10, 10.0, 10.0)], 0.5, 1.0, 1.0, 0.5, 1.0),
+    ];
+    for (regions, precision, recall, wss, rate, coverage) in cases {
+        let s = score((0..30).map(|k| snapshot(k, regions)));
+        assert_eq!((s.windows, s.windows_left_out), (20, 10), "the first second is left out");
+        assert!(close(s.precision, precision), "{regions:?}: {s:?}");
+        assert!(close(s.recall, recall), "{regions:?}: {s:?}");
+        assert!(close(s.wss_error_p50, wss), "{regions:?}: {s:?}");
+        assert!(close(s.wss_error_p75, wss), "{regions:?}: {s:?}");
+        assert!(close(s.rate_error, rate), "{regions:?}: {s:?}");
+        assert!(close(s.coverage, coverage), "{regions:?}: {s:?}");
+        assert!(close(s.cpu_percent, 1.0) && close(s.clears_per_sec, 100.0), "{s:?}");
+    }
+}
+
+#[test]
+fn delay_is_the_time_until_the_changed_bytes_are_right() {
+    let low: &[R] = &[(0, 4, 20, 20.0, 20.0), (4, 8, 0, 0.0, 0.0)];
+    let both: &[R] = &[(0, 8, 20, 20.0, 20.0)];
+    let high: &[R] = &[(0, 4, 0, 0.0, 0.0), (4, 8, 20, 20.0, 20.0)];
+    // windows from the edge on in which the record shows the old state, then both, then the new one
+    let cases = [(0, 0, Some(100.0)), (3, 0, Some(400.0)), (2, 5, Some(800.0)), (30, 0, None)];
+    for (old, mixed, delay) in cases {
+        let regions = |k: u64| match k {
+            k if k < 30 + old => low,
+            k if k < 30 + old + mixed => both,
+            _ => high,
+        };
+        let s = score((0..60).map(|k| snapshot(k, regions(k))));
+        assert_eq!(s.detection_delay_ms, delay, "{old} {mixed}");
+        assert_eq!((s.changes, s.changes_missed), (1, u64::from(delay.is_none())));
+    }
+    let early_end = score((0..40).map(|k| snapshot(k, low)));
+    assert_eq!(early_end.changes, 0, "the record ended before the change could be missed");
+}
+
+#[test]
+fn what_the_truth_does_not_know_is_left_out() {
+    let truth = truth();
+    let mut scorer = Scorer::new(&truth, Options { all: true, ..Options::default() });
+    scorer.target(TargetId(4), PID + 1);
+    scorer.snapshot(&snapshot(20, &[(0, 8, 20, 0.0, 20.0)]));
+    let s = scorer.finish();
+    assert_eq!((s.windows, s.windows_left_out, s.precision), (0, 1, None));
+    let late = score((60..80).map(|k| snapshot(k, &[(0, 8, 20, 0.0, 20.0)])));
+    assert_eq!((late.windows, late.recall), (0, None), "after the process's end");
+}
+
+#[test]
+fn the_json_object_has_the_promised_keys() {
+    let s = score((0..30).map(|k| snapshot(k, &[(0, 8, 20, 0.0, 20.0)])));
+    let json = serde_json::to_value(&s).unwrap();
+    for key in [
+        "precision",
+        "recall",
+        "wss_error_p50",
+        "wss_error_p75",
+        "rate_error",
+        "detection_delay_ms",
+        "coverage",
+        "cpu_percent",
+        "rss_bytes",
+    ] {
+        assert!(json.get(key).is_some(), "{key}");
+    }
+}

@@ -1,0 +1,41 @@
+//! The score for people.
+
+use std::fmt::{Display, Formatter, Result};
+
+use super::Score;
+
+impl Display for Score {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        let percent = |x: Option<f64>| x.map_or("-".into(), |x| format!("{:.1} %", x * 100.0));
+        let number = |x: Option<f64>| x.map_or("-".into(), |x| format!("{x:.0}"));
+        let mib = |x: Option<f64>| x.map_or("-".into(), |x| format!("{:.1} MiB", x / 1_048_576.0));
+        #[expect(clippy::cast_precision_loss, reason = "a size shown with one decimal")]
+        let rss = self.rss_bytes.map(|b| b as f64);
+        let seen = self.changes - self.changes_missed;
+        let delay = self.detection_delay_ms.map_or("-".into(), |ms| format!("{ms:.0} ms"));
+        let cpu = self.cpu_percent.map_or("-".into(), |x| format!("{x:.2} % of one CPU"));
+        let wss = format!("{} / {}", mib(self.wss_estimated_bytes), mib(self.wss_true_bytes));
+        let changes = format!("{delay} ({seen} of {} changes seen)", self.changes);
+        let (p50, p75) = (percent(self.wss_error_p50), percent(self.wss_error_p75));
+        let rows = [
+            ("precision of hot bytes", percent(self.precision)),
+            ("recall of hot bytes", percent(self.recall)),
+            ("working set, estimated / true", wss),
+            ("working-set error, p50 / p75", format!("{p50} / {p75}")),
+            ("mean error of the rate", percent(self.rate_error)),
+            ("detection delay, median", changes),
+            ("coverage of the error bars", percent(self.coverage)),
+            ("not resolved", percent(self.unresolved)),
+            ("monitor's CPU", cpu),
+            ("monitor's memory", mib(rss)),
+            ("clears per second", number(self.clears_per_sec)),
+            ("checks per second", number(self.checks_per_sec)),
+            ("regions, mean", number(self.regions)),
+            ("windows judged / left out", format!("{} / {}", self.windows, self.windows_left_out)),
+        ];
+        for (what, value) in rows {
+            writeln!(f, "{what:<31} {value}")?;
+        }
+        Ok(())
+    }
+}

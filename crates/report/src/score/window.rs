@@ -1,0 +1,103 @@
+//! One window: the truth's tiles against the record's regions.
+
+use isotherm_core::RegionInfo;
+use isotherm_sim::truth::Tile;
+
+use super::to_f64;
+
+/// Sums over windows, in bytes unless said otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(super) struct Tally {
+    /// Hot in the truth and in the record.
+    pub(super) hot_both: u64,
+    /// Hot only in the record.
+    pub(super) hot_record_only: u64,
+    /// Hot only in the truth.
+    pub(super) hot_truth_only: u64,
+    /// All judged bytes.
+    pub(super) bytes: u64,
+    /// Of these, in regions that could not be resolved.
+    pub(super) unresolved: u64,
+    /// Sum over bytes of |estimated - true|, as a share of the maximum.
+    pub(super) error: f64,
+    /// Regions whose error bar was judged.
+    pub(super) bars: u64,
+    /// Those that held the truth.
+    pub(super) covered: u64,
+}
+
+impl Tally {
+    /// Judges one window. Returns the hot bytes in truth and in the record.
+    pub(super) fn window(
+        &mut self,
+        tiles: &[Tile],
+        regions: &[RegionInfo],
+        max: u32,
+        hot: f64,
+    ) -> (u64, u64) {
+        let max = f64::from(max.max(1));
+        let before = *self;
+        let mut first = 0;
+        for tile in tiles {
+            let truly = tile.p * max;
+            while regions.get(first).is_some_and(|r| r.range.end <= tile.range.start) {
+                first += 1;
+            }
+            let mut left = tile.range.len();
+            for region in &regions[first..] {
+                let bytes = region.range.overlap(&tile.range);
+                if bytes == 0 {
+                    break;
+                }
+                left -= bytes;
+                self.bytes(bytes, truly, f64::from(region.nr_accesses), max, hot);
+                self.unresolved += if region.resolved { 0 } else { bytes };
+            }
+            self.bytes(left, truly, 0.0, max, hot);
+        }
+        self.bars(tiles, regions, max);
+        let new = |f: fn(&Self) -> u64| f(self) - f(&before);
+        let both = new(|t| t.hot_both);
+        (both + new(|t| t.hot_truth_only), both + new(|t| t.hot_record_only))
+    }
+
+    fn bytes(&mut self, bytes: u64, truly: f64, estimated: f64, max: f64, hot: f64) {
+        match (truly >= hot, estimated >= hot) {
+            (true, true) => self.hot_both += bytes,
+            (true, false) => self.hot_truth_only += bytes,
+            (false, true) => self.hot_record_only += bytes,
+            (false, false) => {}
+        }
+        self.bytes += bytes;
+        self.error += to_f64(bytes) * (estimated - truly).abs() / max;
+    }
+
+    /// Judges the error bars of the regions that the truth knows to at least 90 %.
+    fn bars(&mut self, tiles: &[Tile], regions: &[RegionInfo], max: f64) {
+        let mut first = 0;
+        for region in regions.iter().filter(|r| r.resolved) {
+            while tiles.get(first).is_some_and(|t| t.range.end <= region.range.start) {
+                first += 1;
+            }
+            let (mut known, mut sum) = (0, 0.0);
+            for tile in &tiles[first..] {
+                if tile.range.start >= region.range.end {
+                    break;
+                }
+                let bytes = tile.range.overlap(&region.range);
+                known += bytes;
+                sum += to_f64(bytes) * tile.p * max;
+            }
+            if known == 0 || known < region.range.len() / 10 * 9 {
+                continue;
+            }
+            let truly = sum / to_f64(known);
+            // The truth is a computed number, the bounds are rounded ones.
+            let slack = 1e-4 * max;
+            let inside =
+                f64::from(region.lo) - slack <= truly && truly <= f64::from(region.hi) + slack;
+            self.bars += 1;
+            self.covered += u64::from(inside);
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! `report wss`: the working set of every snapshot, its distribution, and how sure it is.
+
+pub mod estimate;
+
+use std::fmt::Write;
+
+use isotherm_record::Record;
+use serde::Serialize;
+
+pub use estimate::{Estimate, Wss};
+
+use crate::error::Error;
+use crate::filter::Filter;
+use crate::scan::Scan;
+use crate::units::{mib, span, to_u64, to_usize};
+
+/// The working set in one window, all chosen targets together.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Point {
+    /// End of the window, in ns of the record's clock.
+    pub t_ns: u64,
+    /// The estimate.
+    pub wss: Wss,
+}
+
+/// What percentiles are of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Order {
+    /// Sorted by size: p50 is the median.
+    #[default]
+    Size,
+    /// In order of time: p50 is the middle of the record.
+    Time,
+}
+
+/// The working set over a record.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// Whose.
+    pub title: String,
+    /// Start of the record, in ns of its clock.
+    pub origin_ns: u64,
+    /// One per window, in order of time.
+    pub points: Vec<Point>,
+    /// What could not be read; empty if nothing.
+    pub damage: String,
+}
+
+/// The percentiles that are printed.
+pub const PERCENTILES: [u32; 5] = [0, 25, 50, 75, 100];
+const BAR: usize = 40;
+
+impl Report {
+    /// Reads a record.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read, or nothing is in.
+    pub fn build(record: &Record, filter: &Filter) -> Result<Self, Error> {
+        let mut points = Vec::new();
+        let scan = Scan::run(record, filter, |scan, s| {
+            let mut e = Estimate::default();
+            for (_, t) in scan.wanted(s) {
+                filter.regions(&t.regions).for_each(|r| e.add(&r, s.max_nr_accesses));
+            }
+            points.push(Point { t_ns: s.end.0, wss: e.wss() });
+            Ok(())
+        })?;
+        Ok(Self {
+            title: scan.title(),
+            origin_ns: scan.origin_ns,
+            points,
+            damage: scan.damage.to_string(),
+        })
+    }
+
+    /// The points in the order that percentiles are taken of.
+    #[must_use]
+    pub fn sorted(&self, order: Order) -> Vec<Point> {
+        let mut points = self.points.clone();
+        if order == Order::Size {
+            points.sort_by(|a, b| a.wss.bytes.total_cmp(&b.wss.bytes));
+        }
+        points
+    }
+
+    /// The mean of all points, ends of the interval included: the errors of one window are those of
+    /// the next, so they do not average out.
+    #[must_use]
+    pub fn mean(&self) -> Wss {
+        #[expect(clippy::cast_precision_loss, reason = "a count")]
+        let n = self.points.len().max(1) as f64;
+        let mean = |f: fn(&Wss) -> f64| self.points.iter().map(|p| f(&p.wss)).sum::<f64>() / n;
+        Wss {
+            bytes: mean(|w| w.bytes),
+            lo: mean(|w| w.lo),
+            hi: mean(|w| w.hi),
+            unresolved: mean(|w| w.unresolved),
+            mapped: mean(|w| w.mapped),
+        }
+    }
+
+    /// For people.
+    #[must_use]
+    pub fn to_text(&self, order: Order) -> String {
+        let mut out = String::new();
+        self.text(&mut out, order).unwrap_or_default();
+        out
+    }
+
+    fn text(&self, out: &mut String, order: Order) -> std::fmt::Result {
+        let points = self.sorted(order);
+        let mean = self.mean();
+        let top = points.iter().map(|p| p.wss.hi).fold(0.0, f64::max);
+        writeln!(out, "working set of {}: {} snapshots", self.title, points.len())?;
+        let by = match order {
+            Order::Size => "by size",
+            Order::Time => "by time",
+        };
+        writeln!(out, "{by:>8} {:>12}   90 % interval", "bytes")?;
+        for p in PERCENTILES {
+            let point = percentile(&points, p);
+            let when = match order {
+                Order::Size => String::new(),
+                Order::Time => format!("  at {}", span(time(point.t_ns, self.origin_ns))),
+            };
+            row(out, &format!("p{p}"), &point.wss, top, &when)?;
+        }
+        row(out, "mean", &mean, top, "")?;
+        writeln!(
+            out,
+            "mapped {} on average; unresolved {}",
+            mib(mean.mapped),
+            mib(mean.unresolved)
+        )?;
+        if !self.damage.is_empty() {
+            writeln!(out, "note: {}", self.damage)?;
+        }
+        Ok(())
+    }
+
+    /// The same and the whole series, as one JSON object.
+    #[must_use]
+    pub fn to_json(&self, order: Order) -> String {
+        let points = self.sorted(order);
+        let json = Json {
+            target: &self.title,
+            snapshots: self.points.len(),
+            order: match order {
+                Order::Size => "size",
+                Order::Time => "time",
+            },
+            percentiles: PERCENTILES
+                .iter()
+                .map(|&p| JsonPercentile { p, at: JsonPoint::of(percentile(&points, p)) })
+                .collect(),
+            mean: JsonPoint::of(Point { t_ns: 0, wss: self.mean() }),
+            series: self.points.iter().map(|p| JsonPoint::of(*p)).collect(),
+        };
+        serde_json::to_string(&json).unwrap_or_default()
+    }
+}
+
+/// The point of nearest rank; `points` in the order meant.
+#[must_use]
+pub fn percentile(points: &[Point], p: u32) -> Point {
+    #[expect(clippy::cast_precision_loss, reason = "a count")]
+    let last = points.len().saturating_sub(1) as f64;
+    points.get(to_usize(last * f64::from(p) / 100.0)).copied().unwrap_or_default()
+}
+
+fn row(out: &mut String, name: &str, w: &Wss, top: f64, when: &str) -> std::fmt::Result {
+    let interval = format!("{} .. {}", mib(w.lo), mib(w.hi));
+    writeln!(out, "{name:>8} {:>12}   {interval:<26} |{}|{when}", mib(w.bytes), bar(w, top))
+}
+
+/// `####++--`: surely in, the estimate, possibly in.
+fn bar(w: &Wss, top: f64) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "a small number")]
+    let at = |x: f64| if top > 0.0 { to_usize(x / top * BAR as f64) } else { 0 };
+    let (lo, mid, hi) = (at(w.lo), at(w.bytes), at(w.hi));
+    let part = |c: &str, n: usize| c.repeat(n);
+    let used =
+        part("#", lo) + &part("+", mid.saturating_sub(lo)) + &part("-", hi.saturating_sub(mid));
+    format!("{used:<BAR$}")
+}
+
+fn time(t_ns: u64, origin: u64) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "for people")]
+    let t = t_ns.saturating_sub(origin) as f64;
+    t
+}
+
+#[derive(Serialize)]
+struct Json<'a> {
+    target: &'a str,
+    snapshots: usize,
+    order: &'static str,
+    percentiles: Vec<JsonPercentile>,
+    mean: JsonPoint,
+    series: Vec<JsonPoint>,
+}
+
+#[derive(Serialize)]
+struct JsonPercentile {
+    p: u32,
+    #[serde(flatten)]
+    at: JsonPoint,
+}
+
+#[derive(Serialize)]
+struct JsonPoint {
+    t_ns: u64,
+    bytes: u64,
+    lo: u64,
+    hi: u64,
+    unresolved: u64,
+    mapped: u64,
+}
+
+impl JsonPoint {
+    fn of(p: Point) -> Self {
+        let w = p.wss;
+        Self {
+            t_ns: p.t_ns,
+            bytes: to_u64(w.bytes),
+            lo: to_u64(w.lo),
+            hi: to_u64(w.hi),
+            unresolved: to_u64(w.unresolved),
+            mapped: to_u64(w.mapped),
+        }
+    }
+}

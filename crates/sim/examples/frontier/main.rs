@@ -1,0 +1,202 @@
+//! The study that decides the default method: error against clears per second, in simulation.
+//!
+//! `cargo run --release -p isotherm-sim --example frontier -- [--json] [--verbose] [--seconds N]
+//! [--seed N] [--workload NAME]... [--method resample|first_touch]... [--clears N]... [--sample US]...`
+//!
+//! Every workload is run by `resample` with several sample intervals and by `first_touch` with several
+//! budgets of clears, each against the exact truth. `--verbose` prints the regions of the last
+//! window with their true rates, and how the error is spread over them.
+#![expect(clippy::print_stdout, reason = "an example prints its results")]
+
+mod score;
+mod workloads;
+
+use std::error::Error;
+
+use isotherm_core::{Attrs, Method, Snapshot};
+use isotherm_sim::config::Config;
+use isotherm_sim::truth::Tile;
+use isotherm_sim::world::{Options, Simulation};
+
+use score::{Score, Scorer, overlaps};
+
+#[derive(Debug, Default)]
+struct Args {
+    json: bool,
+    verbose: bool,
+    seconds: Option<u64>,
+    seed: Option<u64>,
+    workloads: Vec<String>,
+    methods: Vec<String>,
+    clears: Vec<u32>,
+    samples: Vec<u64>,
+}
+
+fn args() -> Result<Args, Box<dyn Error>> {
+    let mut args = Args::default();
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        let mut value = || words.next().ok_or(format!("{word}: a value is missing"));
+        match word.as_str() {
+            "--json" => args.json = true,
+            "--verbose" => args.verbose = true,
+            "--seconds" => args.seconds = Some(value()?.parse()?),
+            "--seed" => args.seed = Some(value()?.parse()?),
+            "--workload" => args.workloads.push(value()?),
+            "--method" => args.methods.push(value()?),
+            "--clears" => args.clears.push(value()?.parse()?),
+            "--sample" => args.samples.push(value()?.parse()?),
+            _ => return Err(format!("unknown option {word}").into()),
+        }
+    }
+    Ok(args)
+}
+
+/// One column of the study: a name and its attributes.
+fn methods(args: &Args) -> Vec<(String, Attrs)> {
+    let wants = |name: &str| args.methods.is_empty() || args.methods.iter().any(|m| m == name);
+    let or = |given: &[u64], usual: &[u64]| {
+        if given.is_empty() { usual.to_vec() } else { given.to_vec() }
+    };
+    let mut all = Vec::new();
+    if wants("resample") {
+        for sample_us in or(&args.samples, &[5_000, 10_000, 20_000, 50_000]) {
+            let attrs = Attrs { method: Method::Resample, sample_us, ..Attrs::default() };
+            all.push((format!("resample/{}ms", sample_us / 1000), attrs));
+        }
+    }
+    if wants("first_touch") {
+        let given: Vec<u64> = args.clears.iter().map(|c| u64::from(*c)).collect();
+        for clears in or(&given, &[50, 100, 200, 400, 800]) {
+            let clears_per_sec = u32::try_from(clears).unwrap_or(u32::MAX);
+            let attrs = Attrs { method: Method::FirstTouch, clears_per_sec, ..Attrs::default() };
+            all.push((format!("first_touch/{clears}"), attrs));
+        }
+    }
+    all
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let args = args()?;
+    if !args.json {
+        println!(
+            "{:<13}{:<17}{:>6}{:>8}{:>7}{:>7}{:>6}{:>7}{:>7}{:>6}{:>6}{:>5}{:>5}{:>7}{:>7}{:>6}",
+            "workload",
+            "method",
+            "clr/s",
+            "chk/s",
+            "err",
+            "bias",
+            "rel",
+            "wss50",
+            "wss75",
+            "prec",
+            "rec",
+            "cov",
+            "covB",
+            "del50",
+            "delmax",
+            "regs"
+        );
+    }
+    for (name, config) in workloads::workloads(&args.workloads)? {
+        for (method, attrs) in methods(&args) {
+            let score = run(&args, name, &method, &config, attrs)?;
+            print(&args, name, &method, &score)?;
+        }
+    }
+    Ok(())
+}
+
+fn run(
+    args: &Args,
+    name: &str,
+    method: &str,
+    config: &Config,
+    attrs: Attrs,
+) -> Result<Score, Box<dyn Error>> {
+    let options = Options {
+        seed: args.seed.unwrap_or(1),
+        duration_ms: args.seconds.map(|s| s * 1000),
+        ..Options::default()
+    };
+    let mut simulation = Simulation::new(config, &options, attrs)?;
+    let truth = simulation.world().read_truth(name)?;
+    let process = truth.processes.get(&0).ok_or("no process")?;
+    let mut scorer = Scorer::new(&truth, process);
+    let mut last = None;
+    while let Some(snapshot) = simulation.next_snapshot() {
+        if scorer.add(snapshot) && args.verbose {
+            last = Some(snapshot.clone());
+        }
+    }
+    if let Some(snapshot) = last {
+        println!(
+            "{name} {method}: regions of the last steady window, counts of {}",
+            snapshot.max_nr_accesses
+        );
+        show_regions(&snapshot, &scorer.tiles(&snapshot));
+    }
+    Ok(scorer.finish())
+}
+
+/// One line per region: offset in MiB, size in KiB, true mean, least and largest true rate inside,
+/// estimate, interval, age; `!` marks a truth outside of the interval.
+fn show_regions(snapshot: &Snapshot, tiles: &[Tile]) {
+    let max = f64::from(snapshot.max_nr_accesses);
+    let Some(target) = snapshot.targets.first() else { return };
+    let zero = tiles.first().map_or(0, |t| t.range.start);
+    for region in &target.regions {
+        let (mut bytes, mut sum, mut least, mut most) = (0.0, 0.0, f64::MAX, 0.0_f64);
+        for (tile, len) in overlaps(region, tiles) {
+            bytes += len;
+            sum += tile.p * len;
+            least = least.min(tile.p);
+            most = most.max(tile.p);
+        }
+        let mean = if bytes > 0.0 { sum / bytes * max } else { -1.0 };
+        let (lo, hi) = (f64::from(region.lo), f64::from(region.hi));
+        let outside = if mean < lo - 1e-3 || mean > hi + 1e-3 { '!' } else { ' ' };
+        println!(
+            "  {:>10.3} {:>9} true {mean:>6.2} ({:>5.2}..{:>5.2}) est {:>3} [{lo:>5.2},{hi:>5.2}]{outside} age {}{}",
+            mib(region.range.start.wrapping_sub(zero)),
+            region.range.len() / 1024,
+            least * max,
+            most * max,
+            region.nr_accesses,
+            region.age,
+            if region.resolved { "" } else { " unresolved" },
+        );
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / 1_048_576.0
+}
+
+fn print(args: &Args, name: &str, method: &str, s: &Score) -> Result<(), Box<dyn Error>> {
+    if args.json {
+        let line = serde_json::json!({ "workload": name, "method": method, "score": s });
+        println!("{}", serde_json::to_string(&line)?);
+        return Ok(());
+    }
+    println!(
+        "{name:<13}{method:<17}{:>6.0}{:>8.0}{:>7.3}{:>7.3}{:>6.2}{:>7.3}{:>7.3}{:>6.3}{:>6.3}{:>5.2}{:>5.2}{:>7.0}{:>7.0}{:>6.0}",
+        s.clears_per_s,
+        s.checks_per_s,
+        s.error,
+        s.bias,
+        s.relative,
+        s.wss_p50,
+        s.wss_p75,
+        s.precision,
+        s.recall,
+        s.coverage,
+        s.coverage_bytes,
+        s.delay_p50_ms,
+        s.delay_max_ms,
+        s.regions
+    );
+    Ok(())
+}

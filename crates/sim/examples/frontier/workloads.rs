@@ -1,0 +1,61 @@
+//! The workloads of the study: shipped ones, and some that are hard in one way each.
+
+use isotherm_sim::config::{Config, ParseError, shipped};
+
+/// Names of the shipped workloads in the study.
+const SHIPPED: [&str; 5] = ["hot10", "stairs", "zipf", "phase-change", "mmap-churn"];
+
+/// (name, config).
+const OWN: [(&str, &str); 6] = [
+    (
+        "drift",
+        "m, 512M\n\nmoving\n40000\n\
+         m, 1, 64, 1, rw, offset=64M, length=64M, step=64M, every=5000, hz=400\n",
+    ),
+    (
+        "fuzzy",
+        "m, 1G\n\nsteady\n40000\n\
+         m, 1, 64, 1, rw, offset=96M,  length=8M, hz=8\n\
+         m, 1, 64, 1, rw, offset=104M, length=8M, hz=60\n\
+         m, 1, 64, 1, rw, offset=112M, length=128M, hz=400\n\
+         m, 1, 64, 1, rw, offset=240M, length=8M, hz=60\n\
+         m, 1, 64, 1, rw, offset=248M, length=8M, hz=8\n\
+         m, 1, 64, 1, rw, offset=684M, length=4M, hz=30\n\
+         m, 1, 64, 1, rw, offset=688M, length=32M, hz=150\n\
+         m, 1, 64, 1, rw, offset=720M, length=4M, hz=30\n",
+    ),
+    (
+        // Every second page is hot: no region can be all hot or all cold.
+        "interleaved",
+        "m, 32M\nc, 224M\n\nsteady\n40000\nm, 1, 64, 1, rw, sparse=8K, hz=400\n",
+    ),
+    (
+        // Rates between hot and cold, which need to be told apart.
+        "warm",
+        "m, 512M\n\nsteady\n40000\n\
+         m, 1, 64, 1, rw, length=128M, hz=20\n\
+         m, 1, 64, 1, rw, offset=256M, length=64M, hz=100\n",
+    ),
+    (
+        "islands",
+        "m, 1G\n\nsteady\n40000\n\
+         m, 1, 64, 1, rw, offset=100M, length=1M, hz=400\n\
+         m, 1, 64, 1, rw, offset=300M, length=2M, hz=400\n\
+         m, 1, 64, 1, rw, offset=500M, length=4M, hz=400\n\
+         m, 1, 64, 1, rw, offset=700M, length=8M, hz=400\n\
+         m, 1, 64, 1, rw, offset=900M, length=16M, hz=400\n",
+    ),
+    (
+        // A sweep that takes longer than a window.
+        "slow-sweep",
+        "m, 256M\n\nsteady\n40000\nm, 0, 4096, 1, rw, length=64M, hz=2\n",
+    ),
+];
+
+/// All workloads whose name is in `wanted`, or all if that is empty.
+pub(crate) fn workloads(wanted: &[String]) -> Result<Vec<(&'static str, Config)>, ParseError> {
+    let from_shipped = SHIPPED.into_iter().filter_map(|name| Some((name, shipped(name)?)));
+    let all = from_shipped.chain(OWN);
+    let chosen = all.filter(|(name, _)| wanted.is_empty() || wanted.iter().any(|w| w == name));
+    chosen.map(|(name, text)| Ok((name, Config::parse(text)?))).collect()
+}

@@ -1,0 +1,72 @@
+//! What goes wrong in a simulated world, on purpose and by a seed.
+
+use std::str::FromStr;
+
+use crate::config::parse_millis;
+
+/// Chances of faults; all 0 by default.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Faults {
+    /// Chance that a sleep ends late.
+    pub late: f64,
+    /// By how much on average (exponentially distributed), in µs.
+    pub late_us: f64,
+    /// Chance that a single page cannot be looked at or made old this time.
+    pub fail: f64,
+    /// Share of the pages that can never be made old.
+    pub blind: f64,
+    /// Chance that a look at the mappings fails this time.
+    pub not_now: f64,
+    /// How often per second a process dies before its time.
+    pub vanish: f64,
+}
+
+impl Faults {
+    /// Adds a fault, written as `late=0.01:2ms`, `fail=0.01`, `blind=0.1`, `notnow=0.2` or
+    /// `vanish=0.05` (per second).
+    ///
+    /// # Errors
+    ///
+    /// What was expected instead.
+    pub fn add(&mut self, text: &str) -> Result<(), String> {
+        let (key, value) = text.split_once('=').ok_or_else(expected)?;
+        match key {
+            "late" => {
+                let (chance, by) = value.split_once(':').ok_or_else(expected)?;
+                self.late = share(chance)?;
+                let ms = parse_millis(by).ok_or_else(|| format!("{by}: not a time, as 2ms"))?;
+                self.late_us = super::lane::to_f64(ms) * 1e3;
+            }
+            "fail" => self.fail = share(value)?,
+            "blind" => self.blind = share(value)?,
+            "notnow" => self.not_now = share(value)?,
+            "vanish" => self.vanish = number(value)?,
+            _ => return Err(expected()),
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Faults {
+    type Err = String;
+
+    /// Reads faults separated by commas.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut faults = Self::default();
+        text.split(',').map(str::trim).try_for_each(|f| faults.add(f))?;
+        Ok(faults)
+    }
+}
+
+fn expected() -> String {
+    "expected late=CHANCE:TIME, fail=CHANCE, blind=SHARE, notnow=CHANCE or vanish=PER_SECOND".into()
+}
+
+fn number(text: &str) -> Result<f64, String> {
+    let x = text.parse::<f64>().ok().filter(|x| x.is_finite() && *x >= 0.0);
+    x.ok_or_else(|| format!("{text}: not a number from 0 on"))
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    number(text)?.le(&1.0).then(|| number(text)).unwrap_or_else(|| Err(format!("{text}: above 1")))
+}

@@ -148,11 +148,11 @@ impl FirstTouch {
                 }
                 PageState::Unknown => Look::Steady,
             };
-            if look == Look::Changed {
-                if slot.state == State::Touched && self.plan.may_arm_now() {
-                    slot.arm_at = passed;
-                }
-                watch.set_changed(now);
+            match look {
+                Look::Steady => {}
+                Look::WokeUp if self.plan.may_arm_now() => slot.arm_at = passed,
+                Look::WokeUp => {}
+                Look::FellSilent => watch.set_changed(now),
             }
             watch.set_next_due();
         }

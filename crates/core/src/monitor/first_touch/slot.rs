@@ -13,8 +13,8 @@
 //! The first is the unbiased estimate of a geometric chance by inverse sampling (J. B. S. Haldane, "On
 //! a Method of Estimating Frequencies", Biometrika 33, 1945): as looking stops at a touch, the plain
 //! ratio is too large, by a factor of 3 at `p` = 0.05 and one run. Old evidence fades by [`FADE`] per
-//! window. Evidence that the page's past makes very unlikely (under 5 %) does not wait to outweigh it:
-//! the past is dropped, and [`Look::Changed`] says so.
+//! window. Evidence that the page's past makes very unlikely does not wait to outweigh it: the past is
+//! dropped, and [`Look`] says so.
 //!
 //! Example: a hot page, armed once per window, is found young after one interval each time: 1. A cold
 //! one stays armed for ever at no cost: 0/20 after one window, 0/36 after two.
@@ -24,8 +24,11 @@ use crate::time::Time;
 /// What is left of old evidence after a window: a memory of about five windows.
 pub(crate) const FADE: f32 = 0.8;
 
-/// Evidence that had less than this chance makes the past void.
-const UNLIKELY: f32 = 0.05;
+/// A touch that had less than this chance makes the page's past void.
+const UNLIKELY_TOUCH: f32 = 0.05;
+/// A silence that had less than this chance does so, too. Much less: it makes all pages of the region
+/// that were not looked at since doubtful, which costs clears.
+const UNLIKELY_SILENCE: f32 = 0.002;
 
 /// Where a watched page is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -46,12 +49,19 @@ pub(crate) enum State {
 pub(crate) enum Look {
     /// As expected.
     Steady,
-    /// The page does not behave as it used to.
-    Changed,
+    /// A page that used to be quiet was touched.
+    WokeUp,
+    /// A page that used to be touched is quiet.
+    FellSilent,
 }
 
 /// "Never", for deadlines.
 pub(crate) const NEVER: u64 = u64::MAX;
+
+/// The chance of a touch per interval by some hits in some exposure, never 0 or 1.
+fn chance(hits: f32, exposure: f32) -> f32 {
+    ((hits + 0.2) / (exposure + 0.4)).clamp(0.0, 0.999)
+}
 
 /// One watched page.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -147,20 +157,20 @@ impl Slot {
         // After 1, 2, 4, 8, 16 samples, then at the windows' ends.
         let lag = passed.wrapping_sub(self.armed_at);
         self.next_look = if lag < 16 { self.armed_at.wrapping_add(2 * lag.max(1)) } else { NEVER };
-        let before = (self.hits + 0.5) / ((self.exposure - self.run).max(0.0) + 1.0);
-        let quiet = libm::powf((1.0 - before).max(0.0), self.run);
-        if self.hits > 0.0 && quiet < UNLIKELY {
+        let before = chance(self.hits, (self.exposure - self.run).max(0.0));
+        let silence = libm::powf(1.0 - before, self.run);
+        if self.hits > 0.0 && silence < UNLIKELY_SILENCE {
             self.hits = 0.0;
             self.exposure = self.run;
-            return Look::Changed;
+            return Look::FellSilent;
         }
         Look::Steady
     }
 
     /// It was touched at some time in the last `intervals`.
     pub(crate) fn found_young(&mut self, now: Time, intervals: f32) -> Look {
-        let prior = (self.hits + 0.5) / (self.exposure + 1.0);
-        let expected = 1.0 - libm::powf((1.0 - prior).max(0.0), intervals);
+        let before = chance(self.hits, self.exposure);
+        let expected = 1.0 - libm::powf(1.0 - before, intervals);
         let waited = f32::midpoint(intervals.max(1.0), 1.0);
         self.drop_provisional();
         self.state = State::Touched;
@@ -168,11 +178,11 @@ impl Slot {
         self.next_look = NEVER;
         self.run = 0.0;
         self.last = 1.0;
-        if self.exposure >= 10.0 && expected < UNLIKELY {
+        if self.exposure >= 10.0 && expected < UNLIKELY_TOUCH {
             self.hits = 1.0;
             self.exposure = waited;
             self.provisional = true;
-            return Look::Changed;
+            return Look::WokeUp;
         }
         self.hits += 1.0;
         self.exposure += waited;

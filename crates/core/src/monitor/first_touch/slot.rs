@@ -12,17 +12,21 @@
 //!
 //! The first is the unbiased estimate of a geometric chance by inverse sampling (J. B. S. Haldane, "On
 //! a Method of Estimating Frequencies", Biometrika 33, 1945): as looking stops at a touch, the plain
-//! ratio is too large, by a factor of 3 at `p` = 0.05 and one run. Old evidence fades by [`FADE`] per
-//! window. Evidence that the page's past makes very unlikely does not wait to outweigh it: the past is
+//! ratio is too large, by a factor of 3 at `p` = 0.05 and one run. Old runs fade by [`FADE`] with each
+//! new one, not with time: a hot page is armed rarely, and between two runs nothing new is known.
+//! Evidence that the page's past makes very unlikely does not wait to outweigh it: the past is
 //! dropped, and [`Look`] says so.
 //!
 //! Example: a hot page, armed once per window, is found young after one interval each time: 1. A cold
-//! one stays armed for ever at no cost: 0/20 after one window, 0/36 after two.
+//! one stays armed for ever at no cost: 0/20 after one window, 0/40 after two.
 
 use crate::time::Time;
 
-/// What is left of old evidence after a window: a memory of about five windows.
-pub(crate) const FADE: f32 = 0.8;
+/// What is left of old runs after a new one: a memory of about five.
+const FADE: f32 = 0.8;
+
+/// Longest silence that counts, in sample intervals.
+const LONGEST_RUN: f32 = 400.0;
 
 /// A touch that had less than this chance makes the page's past void.
 const UNLIKELY_TOUCH: f32 = 0.05;
@@ -76,14 +80,12 @@ pub(crate) struct Slot {
     pub(crate) next_look: u64,
     /// Sample at which to arm it.
     pub(crate) arm_at: u64,
-    /// Touches, faded.
+    /// Runs that ended in a touch, faded.
     hits: f32,
-    /// Sample intervals under watch, faded; with those of the current run.
+    /// Sample intervals of these runs, faded.
     exposure: f32,
     /// Sample intervals of the current run.
     run: f32,
-    /// Weight of the last touch, faded; the run that it ended counts by it.
-    last: f32,
     /// The only evidence is a touch at some time in a long wait: no longer cold, but hardly known how
     /// hot. The next run replaces it.
     provisional: bool,
@@ -103,27 +105,27 @@ impl Slot {
 
     /// Whether there is any evidence about it.
     pub(crate) fn known(&self) -> bool {
-        self.exposure > 0.0 && self.state != State::Blind
+        self.exposure + self.run > 0.0 && self.state != State::Blind
     }
 
     /// Its rate: chance of a touch per sample interval. 0 without evidence.
     pub(crate) fn rate(&self) -> f32 {
-        if self.exposure <= 0.0 {
+        let exposure = self.exposure + self.run;
+        if exposure <= 0.0 {
             return 0.0;
         }
         if self.state != State::Touched || self.provisional {
-            return (self.hits / self.exposure).clamp(0.0, 1.0);
+            return (self.hits / exposure).clamp(0.0, 1.0);
         }
-        let rest = self.exposure - self.last;
-        if rest < 0.05 * self.last {
+        if exposure - 1.0 < 0.05 {
             return 1.0;
         }
-        ((self.hits - self.last) / rest).clamp(0.0, 1.0)
+        ((self.hits - 1.0) / (exposure - 1.0)).clamp(0.0, 1.0)
     }
 
     /// Variance of the rate: of a share at one run, of a waiting time at many.
     pub(crate) fn rate_variance(&self) -> f32 {
-        let p = ((self.hits + 0.5) / (self.exposure + 1.0)).clamp(0.0, 1.0);
+        let p = chance(self.hits, self.exposure + self.run);
         if self.hits < 0.1 {
             return p * p;
         }
@@ -151,17 +153,14 @@ impl Slot {
     /// It was still old `intervals` after the last look.
     pub(crate) fn found_old(&mut self, now: Time, passed: u64, intervals: f32) -> Look {
         self.drop_provisional();
-        self.exposure += intervals;
-        self.run += intervals;
+        self.run = (self.run + intervals).min(LONGEST_RUN);
         self.seen = now;
         // After 1, 2, 4, 8, 16 samples, then at the windows' ends.
         let lag = passed.wrapping_sub(self.armed_at);
         self.next_look = if lag < 16 { self.armed_at.wrapping_add(2 * lag.max(1)) } else { NEVER };
-        let before = chance(self.hits, (self.exposure - self.run).max(0.0));
-        let silence = libm::powf(1.0 - before, self.run);
+        let silence = libm::powf(1.0 - chance(self.hits, self.exposure), self.run);
         if self.hits > 0.0 && silence < UNLIKELY_SILENCE {
-            self.hits = 0.0;
-            self.exposure = self.run;
+            (self.hits, self.exposure) = (0.0, 0.0);
             return Look::FellSilent;
         }
         Look::Steady
@@ -169,23 +168,21 @@ impl Slot {
 
     /// It was touched at some time in the last `intervals`.
     pub(crate) fn found_young(&mut self, now: Time, intervals: f32) -> Look {
-        let before = chance(self.hits, self.exposure);
-        let expected = 1.0 - libm::powf(1.0 - before, intervals);
+        let quiet = self.exposure + self.run;
+        let expected = 1.0 - libm::powf(1.0 - chance(self.hits, quiet), intervals);
         let waited = f32::midpoint(intervals.max(1.0), 1.0);
         self.drop_provisional();
         self.state = State::Touched;
         self.seen = now;
         self.next_look = NEVER;
-        self.run = 0.0;
-        self.last = 1.0;
-        if self.exposure >= 10.0 && expected < UNLIKELY_TOUCH {
-            self.hits = 1.0;
-            self.exposure = waited;
+        if quiet >= 10.0 && expected < UNLIKELY_TOUCH {
+            (self.hits, self.exposure, self.run) = (1.0, waited, 0.0);
             self.provisional = true;
             return Look::WokeUp;
         }
-        self.hits += 1.0;
-        self.exposure += waited;
+        self.hits = self.hits * FADE + 1.0;
+        self.exposure = self.exposure * FADE + self.run + waited;
+        self.run = 0.0;
         Look::Steady
     }
 
@@ -194,13 +191,5 @@ impl Slot {
             self.provisional = false;
             (self.hits, self.exposure, self.run) = (0.0, 0.0, 0.0);
         }
-    }
-
-    /// A window has passed.
-    pub(crate) fn fade(&mut self) {
-        self.hits *= FADE;
-        self.exposure *= FADE;
-        self.run *= FADE;
-        self.last *= FADE;
     }
 }

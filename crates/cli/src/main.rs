@@ -9,7 +9,9 @@ mod exit;
 mod export;
 mod record;
 mod recorder;
+mod score;
 mod sets;
+mod sim;
 mod units;
 mod workload;
 
@@ -34,6 +36,10 @@ enum Command {
     Doctor(doctor::Args),
     /// Turn a record into Parquet, JSON lines or CSV.
     Export(export::Args),
+    /// Hold a record against the truth of the workload that was recorded.
+    Score(score::Args),
+    /// Run the monitor over a simulated workload: no privileges, hours in seconds.
+    Sim(sim::Args),
     /// Run a process with a known access pattern, and write down what it really accessed.
     Workload(workload::Args),
 }
@@ -43,6 +49,8 @@ fn main() -> ExitCode {
         Command::Record(args) => record::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Export(args) => export::run(args),
+        Command::Score(args) => score::run(args),
+        Command::Sim(args) => sim::run(args),
         Command::Workload(args) => workload::run(args),
     };
     done.unwrap_or_else(|error| {

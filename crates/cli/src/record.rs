@@ -135,7 +135,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Keeps the record that is there, as perf does.
-fn keep_old(path: &std::path::Path) -> anyhow::Result<()> {
+pub(crate) fn keep_old(path: &std::path::Path) -> anyhow::Result<()> {
     if std::fs::metadata(path).is_ok_and(|m| m.is_file() && m.len() > 0) {
         let mut old = path.as_os_str().to_owned();
         old.push(".old");

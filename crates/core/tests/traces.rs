@@ -1,4 +1,5 @@
 //! Golden loop traces of the reference (`DAMON-REFERENCE` §8.5): setups L1 and L2, step by step.
+#![expect(clippy::unwrap_used, reason = "in a test it is the assertion")]
 
 use isotherm_core::monitor::{Context, Wish};
 use isotherm_core::{AddrRange, Attrs, Method, PageState, Rng, TargetId, Time};

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use isotherm_core::{AddrRange, Check, Operations, PageState, TargetId};
-use isotherm_linux::pagewalk::PageWalk;
+use isotherm_linux::pagewalk::{Dense, PageWalk};
 
 const PAGE: usize = 4096;
 const MIB: usize = 256;
@@ -111,13 +111,33 @@ fn main() {
     }
     let range = AddrRange::new(idle.start, idle.start + ((MIB as u64) << 20));
     let mut young = 0_u64;
+    let per_gib = |begin: Instant| begin.elapsed().as_secs_f64() * 1e3 * 1024.0 / MIB as f64;
     let times = (0..30).map(|_| {
         let begin = Instant::now();
         young = 0;
         walk.dense(TargetId(0), range, &mut |_, e| young += u64::from(e.is_young())).unwrap();
-        begin.elapsed().as_secs_f64() * 1e3 * 1024.0 / MIB as f64
+        per_gib(begin)
     });
-    println!("dense: {:.2} ms/GiB ({young} young)", median(times.collect()));
+    println!("dense, page by page: {:.2} ms/GiB ({young} young)", median(times.collect()));
+    let times = (0..30).map(|_| {
+        let begin = Instant::now();
+        young = 0;
+        let mut each = |_, found: Dense<'_>| match found {
+            Dense::Table(table) => {
+                young += table.young().map(|w| u64::from(w.count_ones())).iter().sum::<u64>();
+            }
+            Dense::Huge(entry) => young += u64::from(entry.is_young()),
+        };
+        walk.dense_tables(TargetId(0), range, &mut each).unwrap();
+        per_gib(begin)
+    });
+    println!("dense, as bits: {:.2} ms/GiB ({young} young)", median(times.collect()));
+    let times = (0..30).map(|_| {
+        let begin = Instant::now();
+        walk.dense_tables(TargetId(0), range, &mut |_, _| ()).unwrap();
+        per_gib(begin)
+    });
+    println!("dense, not looked at: {:.2} ms/GiB", median(times.collect()));
     let busy = Target::spawn("busy");
     walk.add_target(TargetId(0), busy.child.id()).unwrap();
     for nr in [1, 10, 100] {

@@ -116,6 +116,21 @@ fn new_addresses_are_an_exec() {
 }
 
 #[test]
+fn attached_in_the_middle_of_an_exec() {
+    let fake = Fake::new();
+    fake.put(10, 1, "old-name", 100, 0);
+    let mut tracker = fake.tracker();
+    tracker.add(10).unwrap();
+    assert_eq!(told(&tracker.poll(Time(0))), ["+0 10 old-name"]);
+    // The addresses get known: the same address space. From then on a change is an exec.
+    fake.put(10, 1, "prog", 100, 0x5000);
+    assert_eq!(told(&tracker.poll(Time(STEP_NS))), [""; 0]);
+    assert_eq!(tracker.targets().next().unwrap().name, "prog");
+    fake.put(10, 1, "next", 100, 0x6000);
+    assert_eq!(told(&tracker.poll(Time(2 * STEP_NS))), ["0>1 next"]);
+}
+
+#[test]
 fn an_address_space_that_is_over_is_an_exec() {
     let fake = Fake::new();
     fake.put(10, 1, "sh", 100, 0x1000);
@@ -166,9 +181,9 @@ fn an_unreadable_child_is_told_once() {
     let fake = Fake::new();
     fake.put(50, 1, "top", 100, 0x1000);
     fake.put(51, 50, "odd", 200, 0x1000);
-    // `maps` is a directory: reading it fails, and not because it is gone.
+    // A link to itself: opening it fails, and not because it is gone.
     fs::remove_file(fake.path(51).join("maps")).unwrap();
-    fs::create_dir(fake.path(51).join("maps")).unwrap();
+    std::os::unix::fs::symlink("maps", fake.path(51).join("maps")).unwrap();
     let mut tracker = fake.tracker();
     tracker.add(50).unwrap();
     let events = tracker.poll(Time(0));

@@ -3,7 +3,7 @@
 //!
 //! A target is this test binary once more, told by lines on its standard input to touch memory. The
 //! tests run where BPF is allowed; elsewhere they say why they did not.
-#![expect(clippy::print_stderr, reason = "a skipped test says why")]
+#![expect(clippy::print_stderr, clippy::unwrap_used, reason = "tests; a skipped one says why")]
 
 #[path = "pagewalk/target.rs"]
 mod target;
@@ -15,7 +15,7 @@ use std::sync::Mutex;
 
 use isotherm_core::ops::UpdateError;
 use isotherm_core::{AddrRange, Check, Operations, PageState, TargetId};
-use isotherm_linux::pagewalk::{Entry, ErrorKind, PageWalk};
+use isotherm_linux::pagewalk::{Entry, ErrorKind, PageWalk, PageWalkError};
 use target::{ARENA, Target};
 
 const PAGE: u64 = 4096;
@@ -52,7 +52,7 @@ fn checks(addrs: impl IntoIterator<Item = u64>) -> Vec<Check> {
 }
 
 fn pages(range: AddrRange) -> Vec<Check> {
-    checks((range.start..range.end).step_by(PAGE as usize))
+    checks((range.start..range.end).step_by(4096))
 }
 
 fn arena(mib: u64) -> AddrRange {
@@ -179,9 +179,37 @@ fn huge_pages_are_cleared_whole_and_never_split() {
 }
 
 #[test]
+fn large_folios_are_not_split_either() {
+    let _one = ONE.lock();
+    let dir = "/sys/kernel/mm/transparent_hugepage/hugepages-64kB";
+    let enabled = std::fs::read_to_string(format!("{dir}/enabled")).unwrap_or_default();
+    if !enabled.contains("[always]") {
+        return eprintln!(
+            "skipped: this needs folios of 64 KiB enabled, and they are: {enabled:?}"
+        );
+    }
+    let stat = |name: &str| -> u64 {
+        std::fs::read_to_string(format!("{dir}/stats/{name}")).unwrap().trim().parse().unwrap()
+    };
+    let before = stat("anon_fault_alloc");
+    let Some(mut walk) = set() else { return };
+    let mut target = Target::spawn();
+    target.say(&format!("map {} unadvised", 4 << 20));
+    walk.add_target(ID, target.pid()).unwrap();
+    assert!(stat("anon_fault_alloc") >= before + 32, "the target got no large folios");
+    let before = stat("split");
+    let mut batch = checks((0..64).map(|nr| ARENA + nr * (64 << 10) + 5 * PAGE));
+    walk.prepare(&mut batch);
+    walk.prepare(&mut batch);
+    assert_eq!(count(&batch, PageState::Old), 64);
+    assert_eq!(stat("split"), before, "folios were split");
+}
+
+#[test]
 fn pages_that_two_processes_map_are_unresolved() {
     let _one = ONE.lock();
     let Some(mut walk) = set() else { return };
+    walk.set_fallback_limit(0);
     // The shell's child shares its heap until one of them writes.
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", "read x & echo; read y"]).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -246,10 +274,63 @@ fn nothing_is_called_cleared_that_is_not() {
 fn locked_pages_are_unresolved() {
     let _one = ONE.lock();
     let Some((mut walk, mut target)) = watch(4, false) else { return };
+    walk.set_fallback_limit(0);
     target.say("lock");
     let mut batch = pages(arena(4));
     walk.prepare(&mut batch);
     assert_eq!(count(&batch, PageState::Unresolved), batch.len());
+    walk.check(&mut batch);
+    assert_eq!(count(&batch, PageState::Unresolved), batch.len(), "remembered");
+}
+
+#[test]
+fn the_fallback_clears_all_and_keeps_what_others_watch() {
+    let _one = ONE.lock();
+    let Some((mut walk, mut target)) = watch(4, false) else { return };
+    let mut watched = pages(arena(4));
+    watched.truncate(256);
+    walk.prepare(&mut watched);
+    walk.prepare(&mut watched);
+    walk.check(&mut watched);
+    let before = watched.clone();
+    target.say(&format!("touch 0 10 {PAGE}"));
+    target.say("lock");
+    let mut rest = pages(AddrRange::new(ARENA + (2 << 20), ARENA + (4 << 20)));
+    walk.prepare(&mut rest);
+    assert_eq!((count(&rest, PageState::Cleared), walk.counters().whole_clears), (512, 1));
+    walk.check(&mut rest);
+    assert_eq!(count(&rest, PageState::Old), 512);
+
+    // What was young and not asked for still is, and everything else is not.
+    walk.check(&mut watched);
+    for (nr, (was, is)) in before.iter().zip(&watched).enumerate() {
+        let expected = if nr < 10 { PageState::Young } else { was.state };
+        assert_eq!(is.state, expected, "page {nr}");
+    }
+    let flushes = walk.counters().flushes;
+    walk.prepare(&mut watched);
+    walk.check(&mut watched);
+    assert_eq!(count(&watched, PageState::Old), 256);
+
+    // Not again at once, whoever asks.
+    target.say(&format!("touch {} 512 {PAGE}", 2 << 20));
+    walk.prepare(&mut rest);
+    assert!(count(&rest, PageState::Unresolved) > 0);
+    assert_eq!(walk.counters().whole_clears, 1);
+    assert!(walk.counters().flushes > flushes);
+}
+
+#[test]
+fn the_limit_of_clears_holds_and_prefers_nobody() {
+    let _one = ONE.lock();
+    let Some((mut walk, _target)) = watch(4, false) else { return };
+    walk.set_max_clears(64);
+    let mut batch = pages(arena(4));
+    walk.prepare(&mut batch);
+    assert_eq!(count(&batch, PageState::Young), batch.len() - 64);
+    for quarter in batch.chunks(256) {
+        assert_eq!(count(quarter, PageState::Cleared), 16);
+    }
 }
 
 #[test]
@@ -393,5 +474,80 @@ fn refuses_what_has_no_memory() {
             let error = walk.add_target(ID, pid).unwrap_err();
             assert!(matches!(error.kind(), ErrorKind::Gone | ErrorKind::Io), "{pid}: {error}");
         }
+    }
+}
+
+/// The capabilities that a part of the set needs, one by one, as a user that owns nothing.
+#[test]
+fn each_missing_capability_is_named() {
+    let Some(_) = set() else { return };
+    let root_owned = Target::spawn();
+    let (load, clear) = ("new: needs CAP_BPF and CAP_PERFMON", "own: needs CAP_SYS_NICE");
+    let open = "other: needs CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH";
+    for (caps, expected) in [
+        ("", [load; 2]),
+        // Linux 6.1 does not ask for the second one.
+        ("bpf", [load, clear]),
+        ("bpf,perfmon", [clear; 2]),
+        ("bpf,perfmon,sys_nice", [open; 2]),
+        ("bpf,perfmon,sys_nice,sys_ptrace", [open; 2]),
+        ("bpf,perfmon,sys_nice,sys_ptrace,dac_read_search", ["all works"; 2]),
+    ] {
+        let list: String =
+            caps.split(',').filter(|c| !c.is_empty()).map(|c| format!(",+{c}")).collect();
+        let output = Command::new("setpriv")
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=+all"])
+            .args([format!("--inh-caps=-all{list}"), format!("--ambient-caps=-all{list}")])
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", "with_few_capabilities", "--nocapture", "--test-threads=1"])
+            .env(OTHER, root_owned.pid().to_string())
+            .output();
+        let Ok(output) = output else { return eprintln!("skipped: no setpriv here") };
+        let text = String::from_utf8_lossy(&output.stdout);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_ne!(output.status.code(), Some(101), "with `{caps}`: {stderr}");
+        if !output.status.success() {
+            // Not root, or the test binary lies where nobody else may read.
+            return eprintln!("skipped: {stderr}");
+        }
+        let said = text.lines().find_map(|line| line.split("@result ").nth(1));
+        let right = |said: &str| expected.iter().any(|e| said.starts_with(e));
+        assert!(said.is_some_and(right), "with `{caps}`: {said:?}");
+    }
+}
+
+const OTHER: &str = "ISOTHERM_TEST_OTHER";
+
+/// Not a test of its own: what `each_missing_capability_is_named` starts.
+#[test]
+fn with_few_capabilities() {
+    let Ok(other) = std::env::var(OTHER) else { return };
+    let result = few_capabilities(other.parse().unwrap());
+    std::io::Write::write_all(&mut std::io::stdout(), format!("@result {result}\n").as_bytes())
+        .unwrap();
+}
+
+fn few_capabilities(other: u32) -> String {
+    let why = |part: &str, e: &PageWalkError| {
+        assert_eq!(e.kind(), ErrorKind::Permission, "{e}");
+        assert!(e.to_string().contains("setcap cap_bpf,cap_perfmon"), "{e}");
+        let why = e.why();
+        format!("{part}: {}", why.find("needs").map_or(why, |at| &why[at..]))
+    };
+    let mut walk = match PageWalk::new() {
+        Ok(walk) => walk,
+        Err(e) => return why("new", &e),
+    };
+    let mut own = Target::spawn();
+    own.say(&format!("map {} small", 1 << 20));
+    if let Err(e) = walk.add_target(ID, own.pid()) {
+        return why("own", &e);
+    }
+    let mut batch = pages(arena(1));
+    walk.prepare(&mut batch);
+    assert!(count(&batch, PageState::Cleared) > 200, "{batch:?}");
+    match walk.add_target(ID, other) {
+        Ok(()) => "all works".to_owned(),
+        Err(e) => why("other", &e),
     }
 }

@@ -4,10 +4,12 @@
 use std::process::{Child, Command, Stdio};
 
 use isotherm_core::ops::UpdateError;
-use isotherm_core::{Check, Operations, PageState, TargetId};
+use isotherm_core::{Attrs, Check, Method, Operations, PageState, TargetId};
 use isotherm_linux::clock::{now, sleep_until};
 use isotherm_linux::proc::{Kind, Proc, parse_maps};
 use isotherm_linux::smaps::{Limits, SmapsError, SmapsOps};
+use isotherm_linux::targets::Tracker;
+use isotherm_linux::{Monitor, OpsSet};
 
 struct Guard(Child);
 
@@ -63,6 +65,7 @@ fn a_busy_process_is_young_and_a_sleeping_one_is_old() {
         [PageState::Young, PageState::Old, PageState::Absent, PageState::Unknown]
     );
     assert_eq!(batch.map(|c| c.tag), [7, 8, 9, 10]);
+    sleep_until(now().plus_us(3_000));
     // The sleeper was not touched: made old again it costs nothing to say so.
     let mut batch = [checks[1]];
     ops.prepare(&mut batch);
@@ -79,6 +82,8 @@ fn what_would_be_too_often_is_not_answered() {
     ops.prepare(&mut batch);
     assert_ne!(batch[0].state, PageState::Unknown, "the first is allowed");
     for _ in 0..3 {
+        // Right after the first it would count as one with it.
+        sleep_until(now().plus_us(3_000));
         ops.prepare(&mut batch);
         assert_eq!(batch[0].state, PageState::Unknown);
         ops.check(&mut batch);
@@ -122,4 +127,34 @@ fn mappings_and_the_end_of_a_target() {
     ops.check(&mut batch);
     assert_eq!(batch[0].state, PageState::Unknown);
     assert!(ops.add_target(TargetId(1), sleeping.0.id()).unwrap_err().is_gone());
+}
+
+/// The whole monitor on top, with the shortest intervals that the limits allow: every window is
+/// resolved, though no tick comes exactly on time.
+#[test]
+fn a_monitor_gets_an_answer_in_every_window() {
+    let busy = run("sh", &["-c", "while :; do :; done"]);
+    sleep_until(now().plus_us(50_000));
+    let limits = Limits { clear_every_us: 20_000, look_every_us: 20_000, ..FAST };
+    let attrs = Attrs {
+        sample_us: limits.sample_us(),
+        aggr_us: 10 * limits.sample_us(),
+        method: Method::Resample,
+        ..Attrs::default()
+    };
+    let tracker = Tracker::attach(&[busy.0.id()], true).unwrap();
+    let ops = OpsSet::Smaps(Box::new(set(limits)));
+    let mut monitor = Monitor::new(tracker, ops, attrs, 1).unwrap();
+    let stack = stack_page(busy.0.id());
+    for window in 0..6 {
+        let snapshot = monitor.next_snapshot().unwrap();
+        let regions = &snapshot.targets[0].regions;
+        let there = regions.iter().find(|r| r.range.contains(stack)).unwrap();
+        let resolved = regions.iter().filter(|r| r.resolved).count();
+        // The first window may begin before the first mappings are known.
+        if window > 0 {
+            assert_eq!(resolved, regions.len(), "window {window}: {regions:?}");
+            assert!(there.nr_accesses > 0, "window {window}: {there:?}");
+        }
+    }
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use isotherm_record::Record;
 use isotherm_report::heatmap::{Color, Heatmap, Options, Style};
-use isotherm_report::{Filter, wss};
+use isotherm_report::{Filter, ages, mappings, wss};
 
 #[expect(clippy::print_stdout, reason = "an example")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -22,6 +22,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ("wss", _) => wss::Report::build(&record, &filter)?.to_text(wss::Order::Size),
         ("color", _) => Heatmap::build(&record, &filter, &Options::for_text(120))?
             .to_text(&Style { color: Color::True }),
+        ("mappings", _) => mappings::Report::build(&record, &filter)?.to_text(),
+        ("ages", _) => ages::Report::build(&record, &filter)?.to_text(),
+        (_, Some(file)) => {
+            let map = Heatmap::build(&record, &filter, &Options::for_picture())?;
+            let svg = file.ends_with(".svg");
+            let bytes = if svg { map.to_svg().into_bytes() } else { map.to_png()? };
+            std::fs::write(file, &bytes)?;
+            format!("{} bytes", bytes.len())
+        }
         (_, _) => {
             Heatmap::build(&record, &filter, &Options::for_text(100))?.to_text(&Style::default())
         }

@@ -9,9 +9,11 @@
 //! are those that the operations set could not look at, and they are never counted as cold.
 #![forbid(unsafe_code)]
 
+pub mod ages;
 pub mod error;
 pub mod filter;
 pub mod heatmap;
+pub mod mappings;
 pub mod regions;
 pub mod scan;
 pub mod score;

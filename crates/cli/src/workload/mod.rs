@@ -81,7 +81,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Reads a config by its shipped name or from a file.
-fn load(source: &str) -> anyhow::Result<(String, Config)> {
+pub(crate) fn load(source: &str) -> anyhow::Result<(String, Config)> {
     let (name, text) = match shipped(source) {
         Some(text) => (source.to_owned(), text.to_owned()),
         None => {
@@ -103,7 +103,7 @@ fn load(source: &str) -> anyhow::Result<(String, Config)> {
     Ok((name, config))
 }
 
-fn scale_factor(text: &str, total_ms: u64) -> anyhow::Result<f64> {
+pub(crate) fn scale_factor(text: &str, total_ms: u64) -> anyhow::Result<f64> {
     let wrong = || usage(format!("--scale {text}: expected a factor (0.1) or a time (10s)"));
     let factor = match parse_millis(text) {
         #[expect(clippy::cast_precision_loss, reason = "milliseconds far below 2^52")]

@@ -212,11 +212,12 @@ impl Process<'_> {
         std::thread::scope(|scope| {
             let (sender, reports) = mpsc::channel();
             let mut slots = Slots::new(usize::try_from(episode.threads).unwrap_or(1));
+            let mut threads = Vec::new();
             for thread in 0..episode.threads {
                 let (sender, episode) = (sender.clone(), &episode);
                 let name = format!("access-{thread}");
                 let body = move || episode::run(episode, thread, &sender);
-                std::thread::Builder::new().name(name).spawn_scoped(scope, body)?;
+                threads.push(std::thread::Builder::new().name(name).spawn_scoped(scope, body)?);
             }
             drop(sender);
             for report in reports {
@@ -227,9 +228,13 @@ impl Process<'_> {
                     }
                 }
             }
-            anyhow::Ok(())
+            // A scope's end does not wait for the threads' own ends, and a fork must.
+            for thread in threads {
+                thread.join().map_err(|_panic| std::io::Error::other("a thread panicked"))?;
+            }
+            std::io::Result::Ok(())
         })
-        .context("start a thread")
+        .context("run the accessing threads")
     }
 
     /// The next process of the tree that this one forks, and when.

@@ -66,15 +66,18 @@ pub struct Conversion {
 }
 
 impl Conversion {
-    /// The conversion between two sets of attributes; none if an interval is 0 in either.
+    /// The conversion between two sets of attributes.
+    ///
+    /// The kernel converts nothing if an interval is 0 in either, which leaves counts beyond the largest
+    /// that is possible; so does `strict`.
     #[must_use]
     pub fn between(old: &Attrs, new: &Attrs) -> Option<Self> {
-        let some = [old.sample_us, old.aggr_us, new.sample_us, new.aggr_us];
-        (!some.contains(&0)).then(|| Self {
+        let intervals = [old.sample_us, old.aggr_us, new.sample_us, new.aggr_us];
+        (!new.strict || !intervals.contains(&0)).then(|| Self {
             old_max: old.max_nr_accesses(),
             new_max: new.max_nr_accesses(),
-            old_aggr: old.aggr_us,
-            new_aggr: new.aggr_us,
+            old_aggr: old.aggr_us.max(1),
+            new_aggr: new.aggr_us.max(1),
         })
     }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{SelfTest, SetReport, examine};
-use crate::pagewalk::{ErrorKind, PageWalk};
+use crate::pagewalk::{ErrorKind, PageWalk, PageWalkError};
 use crate::proc::Proc;
 use crate::set::OpsSet;
 use crate::smaps::{Limits, SmapsOps};
@@ -122,15 +122,7 @@ pub(super) fn open(name: SetName) -> Result<OpsSet, Support> {
     match name {
         SetName::PageWalk => match PageWalk::new() {
             Ok(set) => Ok(OpsSet::PageWalk(Box::new(set))),
-            Err(err) => Err(Support::No {
-                why: match std::error::Error::source(&err) {
-                    Some(source) => format!("{} ({}: {source})", err.why(), err.tried()),
-                    None => err.why().to_owned(),
-                },
-                since: (err.kind() == ErrorKind::NotSupported).then(|| "5.17".to_owned()),
-                fix: err.hint().to_owned(),
-                denied: err.kind() == ErrorKind::Permission,
-            }),
+            Err(err) => Err(answer_of(&err)),
         },
         SetName::Smaps => {
             Ok(OpsSet::Smaps(Box::new(SmapsOps::new(Proc::default(), Limits::default()))))
@@ -138,5 +130,16 @@ pub(super) fn open(name: SetName) -> Result<OpsSet, Support> {
         SetName::Idle | SetName::Kdamond | SetName::Written => {
             Err(Support::no("not built yet in this version of isotherm", None, ""))
         }
+    }
+}
+
+/// What an error of `pagewalk` says about its support.
+pub(super) fn answer_of(err: &PageWalkError) -> Support {
+    let said = std::error::Error::source(err).map_or_else(String::new, |e| format!(": {e}"));
+    Support::No {
+        why: format!("{} ({}{said})", err.why(), err.tried()),
+        since: (err.kind() == ErrorKind::NotSupported).then(|| "5.17".to_owned()),
+        fix: err.hint().to_owned(),
+        denied: err.kind() == ErrorKind::Permission,
     }
 }

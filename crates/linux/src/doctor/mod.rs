@@ -87,17 +87,15 @@ fn examine(name: SetName, machine: &Machine, roots: &Roots) -> (SetReport, Optio
         report.reason = "not built yet in this version of isotherm".to_owned();
         return (report, None);
     }
-    if let Support::No { why, .. } = &report.support {
-        report.reason.clone_from(why);
+    if let Support::No { .. } = &report.support {
+        let support = report.support.clone();
+        report.refuse(support);
         return (report, None);
     }
     let mut ops = match choice::open(name) {
         Ok(ops) => ops,
         Err(support) => {
-            if let Support::No { why, .. } = &support {
-                report.reason.clone_from(why);
-            }
-            report.support = support;
+            report.refuse(support);
             return (report, None);
         }
     };
@@ -110,7 +108,20 @@ fn examine(name: SetName, machine: &Machine, roots: &Roots) -> (SetReport, Optio
             }
             report.self_test = Some(test);
         }
-        Err(err) => report.reason = format!("the self-test could not run: {err}"),
+        // Some rights are asked for only when there is a process to look at.
+        Err(err) => match err.downcast_ref() {
+            Some(err) => report.refuse(choice::answer_of(err)),
+            None => report.reason = format!("the self-test could not run: {err}"),
+        },
     }
     (report, Some(ops))
+}
+
+impl SetReport {
+    fn refuse(&mut self, support: Support) {
+        if let Support::No { why, .. } = &support {
+            self.reason.clone_from(why);
+        }
+        self.support = support;
+    }
 }

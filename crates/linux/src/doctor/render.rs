@@ -21,7 +21,7 @@ impl fmt::Display for Report {
 
 fn machine(f: &mut fmt::Formatter<'_>, m: &Machine) -> fmt::Result {
     let or = |value: &Option<String>, none: &str| value.clone().unwrap_or_else(|| none.to_owned());
-    writeln!(f, "kernel      {} {}", m.kernel, m.arch)?;
+    writeln!(f, "kernel      {} {} on {}", m.kernel, m.arch, or(&m.host, "a host without name"))?;
     writeln!(f, "machine     {} cpus, {} MiB memory, {}", m.cpus, m.memory_bytes >> 20, swap(m))?;
     let levels = m.paging_levels.map_or_else(|| "?".to_owned(), |n| n.to_string());
     writeln!(f, "pages       {} bytes, {levels} levels", m.page_bytes)?;
@@ -81,10 +81,11 @@ fn set_lines(f: &mut fmt::Formatter<'_>, set: &SetReport) -> fmt::Result {
     if let Some(test) = &set.self_test {
         self_test(f, test)?;
     }
-    if set.usable {
-        writeln!(f, "  usable:   yes")?;
-    } else {
-        writeln!(f, "  usable:   no: {}", set.reason)?;
+    match &set.support {
+        _ if set.usable => writeln!(f, "  usable:   yes")?,
+        // Said two lines above.
+        Support::No { why, .. } if *why == set.reason => writeln!(f, "  usable:   no")?,
+        _ => writeln!(f, "  usable:   no: {}", set.reason)?,
     }
     writeln!(f)
 }

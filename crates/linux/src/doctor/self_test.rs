@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::clock::{now, sleep_until};
 use crate::proc::Proc;
-use crate::set::OpsSet;
+use crate::set::{AttachError, OpsSet};
 use crate::smaps::{Limits, SmapsOps};
 use crate::sys::touch::{NR_PAGES, TestChild, Touch};
 use crate::targets::Target;
@@ -97,7 +97,7 @@ const TEST_TARGET: TargetId = TargetId(u32::MAX);
 /// # Errors
 ///
 /// If the child cannot be had, or the set does not take it in.
-pub fn self_test(ops: &mut OpsSet) -> io::Result<SelfTest> {
+pub fn self_test(ops: &mut OpsSet) -> Result<SelfTest, AttachError> {
     // Its limits are for the good of large targets; the child has half a MiB to walk.
     if let OpsSet::Smaps(_) = ops {
         let limits = Limits { clear_every_us: 0, look_every_us: 0, ..Limits::default() };
@@ -107,12 +107,12 @@ pub fn self_test(ops: &mut OpsSet) -> io::Result<SelfTest> {
     test_twice(ops, Granularity::Page)
 }
 
-fn test_twice(ops: &mut OpsSet, wanted: Granularity) -> io::Result<SelfTest> {
+fn test_twice(ops: &mut OpsSet, wanted: Granularity) -> Result<SelfTest, AttachError> {
     let first = test_once(ops, wanted)?;
     if first.failure.is_none() { Ok(first) } else { test_once(ops, wanted) }
 }
 
-fn test_once(ops: &mut OpsSet, wanted: Granularity) -> io::Result<SelfTest> {
+fn test_once(ops: &mut OpsSet, wanted: Granularity) -> Result<SelfTest, AttachError> {
     let mut child = TestChild::fork()?;
     let target = Target {
         id: TEST_TARGET,
@@ -122,10 +122,10 @@ fn test_once(ops: &mut OpsSet, wanted: Granularity) -> io::Result<SelfTest> {
         start_ticks: 0,
         generation: 0,
     };
-    ops.attach(&target).map_err(io::Error::other)?;
+    ops.attach(&target)?;
     let result = measure(ops, &mut child).map(|tally| tally.judge(wanted));
     ops.detach(TEST_TARGET);
-    result
+    Ok(result?)
 }
 
 /// What was counted.
@@ -288,4 +288,76 @@ const fn mix(round: u64, nr: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use isotherm_core::ops::UpdateError;
+
+    use super::*;
+
+    /// A set with a fixed answer to each question, as broken ones have.
+    struct Liar {
+        prepare: PageState,
+        check: PageState,
+    }
+
+    impl Operations for Liar {
+        fn prepare(&mut self, batch: &mut [Check]) {
+            batch.iter_mut().for_each(|c| c.state = self.prepare);
+        }
+
+        fn check(&mut self, batch: &mut [Check]) {
+            batch.iter_mut().for_each(|c| c.state = self.check);
+        }
+
+        fn update(&mut self, _: TargetId, _: &mut Vec<AddrRange>) -> Result<(), UpdateError> {
+            Err(UpdateError::NotNow)
+        }
+
+        fn target_valid(&mut self, _: TargetId) -> bool {
+            true
+        }
+    }
+
+    /// The worst set is the one that reads zeros as "idle"; each kind of lie has to be found out.
+    #[test]
+    fn liars_are_found_out() {
+        let mut child = TestChild::fork().unwrap();
+        for (prepare, check, failure) in [
+            (PageState::Cleared, PageState::Old, "reads were not seen"),
+            (PageState::Old, PageState::Old, "no accessed bit could be cleared"),
+            (PageState::Cleared, PageState::Young, "nobody touched"),
+            (PageState::Cleared, PageState::Unknown, "had no answer"),
+            (PageState::Cleared, PageState::Unresolved, "had no answer"),
+            (PageState::Unresolved, PageState::Young, "no accessed bit could be cleared"),
+            (PageState::Cleared, PageState::Absent, "had no answer"),
+        ] {
+            for wanted in [Granularity::Page, Granularity::Mapping] {
+                let tally = measure(&mut Liar { prepare, check }, &mut child).unwrap();
+                let said = tally.judge(wanted).failure.unwrap_or_default();
+                assert!(said.contains(failure), "{prepare:?} {check:?} {wanted:?}: {said}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_answer_per_mapping_is_not_one_per_page() {
+        let rate = |wrong, of| Rate { wrong, of };
+        let tally = || Tally {
+            missed_reads: rate(1, 1000),
+            missed_writes: rate(0, 1000),
+            false_hot: rate(990, 1000),
+            false_hot_elsewhere: rate(2, 1000),
+            unanswered: rate(0, 4000),
+            clears: 1,
+            ..Tally::default()
+        };
+        assert_eq!(tally().judge(Granularity::Mapping).failure, None);
+        let test = tally().judge(Granularity::Page);
+        assert_eq!(test.granularity, Granularity::Mapping);
+        assert!(test.failure.unwrap().contains("990 of 1000"));
+        let split = Tally { huge_page_kept: Some(false), false_hot: rate(0, 1000), ..tally() };
+        assert!(split.judge(Granularity::Page).failure.unwrap().contains("split"));
+    }
 }

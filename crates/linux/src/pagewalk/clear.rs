@@ -6,6 +6,7 @@
 //!
 //! * Where a 2 MiB leaf maps the page, the range is the whole aligned 2 MiB: a part of it would make
 //!   the kernel split the huge page for good.
+//! * The same holds for smaller pieces that the kernel keeps together, where there are any: see `folio`.
 //! * Neighbouring pages become one range: the TLB is flushed once per range.
 //! * A call takes 1024 ranges and less than 2 GiB. It stops at a range that fails (`EINVAL`: locked,
 //!   hugetlb, device memory; `ENOMEM`: a hole); the rest is asked for again, behind it.
@@ -16,27 +17,28 @@ use std::io;
 
 use isotherm_core::AddrRange;
 
+use super::folio::range_to_clear;
 use super::look::Query;
 use super::space::Space;
 use crate::sys::madvise::{MAX_BYTES, MAX_RANGES};
 
-/// Kept buffers.
-#[derive(Debug, Default)]
+/// Kept buffers, and one setting of the machine.
+#[derive(Debug)]
 pub(super) struct Cold {
+    /// See [`folio`](super::folio).
+    largest_folio: u64,
     ranges: Vec<AddrRange>,
     iovecs: Vec<libc::iovec>,
     /// Ranges that the kernel refused as a whole (`EINVAL`).
     pub(super) refused: Vec<AddrRange>,
 }
 
-/// The memory that the leaf at a query's page maps.
-pub(super) fn leaf_range(query: &Query) -> AddrRange {
-    let size = 1_u64 << query.entry.leaf_shift();
-    let start = query.page.addr() & !(size - 1);
-    AddrRange::new(start, start + size)
-}
-
 impl Cold {
+    /// Pieces of memory up to `largest_folio` bytes are cleared as a whole.
+    pub(super) fn new(largest_folio: u64) -> Self {
+        Self { largest_folio, ranges: Vec::new(), iovecs: Vec::new(), refused: Vec::new() }
+    }
+
     /// Clears the leaves of these queries, all of one address space, sorted. Returns the number of
     /// ranges asked for.
     ///
@@ -46,11 +48,10 @@ impl Cold {
     pub(super) fn clear(&mut self, space: &Space, young: &[Query]) -> io::Result<usize> {
         self.ranges.clear();
         self.refused.clear();
-        for range in young.iter().map(leaf_range) {
+        for range in young.iter().map(|query| range_to_clear(query, self.largest_folio)) {
             match self.ranges.last_mut() {
-                Some(last) if range.end <= last.end => {}
-                Some(last) if range.start == last.end && last.len() + range.len() <= MAX_BYTES => {
-                    last.end = range.end;
+                Some(last) if range.start <= last.end && last.len() + range.len() <= MAX_BYTES => {
+                    last.end = last.end.max(range.end);
                 }
                 _ => self.ranges.push(range),
             }

@@ -1,4 +1,7 @@
 //! Dense reads: every page of a range, at the price of one copy per last-level table.
+//!
+//! One run of the program copies up to 64 tables (128 MiB of addresses) into the map. What follows is
+//! bound by how the caller takes the pages: as bits (512 at a time) or one by one.
 
 use std::io;
 
@@ -6,13 +9,64 @@ use isotherm_core::{AddrRange, TargetId};
 
 use super::PageWalk;
 use super::entry::Entry;
+use super::kernel::Kernel;
 use super::program::MAX_TABLES;
 
 /// Bytes that one last-level table maps.
 const TABLE: u64 = 2 << 20;
 /// The level in an entry's top byte for what a last-level table holds.
 const LAST_LEVEL: u64 = 1 << 56;
+/// The bits of an entry that are the hardware's.
 const HARDWARE: u64 = (1 << 52) - 1;
+
+/// What was found at one place of a dense read.
+#[derive(Debug)]
+pub enum Dense<'a> {
+    /// 2 MiB that single pages map, some of them or all.
+    Table(Table<'a>),
+    /// A huge page, of the size that its entry says.
+    Huge(Entry),
+}
+
+/// The entries of a last-level table: 512 pages.
+#[derive(Debug)]
+pub struct Table<'a> {
+    entries: &'a [u64],
+}
+
+impl Table<'_> {
+    /// The entry of page `nr` of the 512.
+    fn entry(raw: u64) -> Entry {
+        Entry(raw & HARDWARE | LAST_LEVEL)
+    }
+
+    /// One bit per page, the first in the lowest bit of the first word: is one mapped?
+    #[must_use]
+    pub fn present(&self) -> [u64; 8] {
+        self.bits(Entry::is_present)
+    }
+
+    /// One bit per page, as in [`Table::present`]: was it accessed since its bit was cleared?
+    #[must_use]
+    pub fn young(&self) -> [u64; 8] {
+        self.bits(Entry::is_young)
+    }
+
+    /// All entries, mapped or not.
+    pub fn entries(&self) -> impl Iterator<Item = Entry> {
+        self.entries.iter().map(|&raw| Self::entry(raw))
+    }
+
+    fn bits(&self, is: impl Fn(Entry) -> bool) -> [u64; 8] {
+        let mut out = [0; 8];
+        for (word, entries) in out.iter_mut().zip(self.entries.chunks_exact(64)) {
+            for (nr, &raw) in entries.iter().enumerate() {
+                *word |= u64::from(is(Self::entry(raw))) << nr;
+            }
+        }
+        out
+    }
+}
 
 impl PageWalk {
     /// Calls `each` with the start address and the entry of every leaf that is mapped in `range`,
@@ -30,48 +84,72 @@ impl PageWalk {
         range: AddrRange,
         each: &mut dyn FnMut(u64, Entry),
     ) -> io::Result<()> {
-        let Some(pgd) = self.space(target).map(|space| space.resolved.pgd) else { return Ok(()) };
-        let end = range.end.min(self.user_end);
-        let mut start = range.start & !(TABLE - 1);
-        // Leaves below this were told already: a 1 GiB leaf shows in 512 slots.
-        let mut told = 0;
-        while start < end {
-            let left = (end - start).div_ceil(TABLE);
-            let nr = usize::try_from(left).unwrap_or(MAX_TABLES).min(MAX_TABLES);
-            let tables = self.kernel.dense(pgd, start, nr)?;
-            let mut slot = start;
-            for (mark, table) in tables.slots() {
-                match table {
-                    Some(table) => table_pages(slot, table, range, each),
-                    None if mark.is_present() => {
-                        let leaf = slot & !((1 << mark.shift()) - 1);
-                        if leaf >= told {
-                            each(leaf, mark);
-                            told = leaf + (1 << mark.shift());
-                        }
+        self.dense_tables(target, range, &mut |start, found| match found {
+            Dense::Huge(entry) => each(start, entry),
+            Dense::Table(table) => {
+                for (nr, entry) in (0..).zip(table.entries()) {
+                    let addr = start + (nr << 12);
+                    if entry.is_present() && range.contains(addr) {
+                        each(addr, entry);
                     }
-                    None => {}
-                }
-                slot += TABLE;
-                if table.is_none() && mark.shift() > 21 {
-                    // A hole or leaf of a GiB or more: what follows in it says the same.
-                    let size = 1_u64 << mark.shift();
-                    slot = slot.max(((slot - TABLE) & !(size - 1)).saturating_add(size));
-                    break;
                 }
             }
-            start = slot;
-        }
-        Ok(())
+        })
+    }
+
+    /// As [`PageWalk::dense`], but 2 MiB at a time: `each` gets the start (a multiple of 2 MiB) and whole
+    /// tables, also where only a part of one is in `range`.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says about running the program.
+    pub fn dense_tables(
+        &mut self,
+        target: TargetId,
+        range: AddrRange,
+        each: &mut dyn FnMut(u64, Dense<'_>),
+    ) -> io::Result<()> {
+        let Some(pgd) = self.space(target).map(|space| space.resolved.pgd) else { return Ok(()) };
+        let range = AddrRange::new(range.start, range.end.min(self.user_end));
+        read_tables(&mut self.kernel, pgd, range, each)
     }
 }
 
-fn table_pages(slot: u64, table: &[u64], range: AddrRange, each: &mut dyn FnMut(u64, Entry)) {
-    for (nr, &raw) in table.iter().enumerate() {
-        let addr = slot + ((nr as u64) << 12);
-        let entry = Entry(raw & HARDWARE | LAST_LEVEL);
-        if entry.is_present() && range.contains(addr) {
-            each(addr, entry);
+/// Reads all tables of a range of user addresses below the top table `pgd`.
+pub(super) fn read_tables(
+    kernel: &mut Kernel,
+    pgd: u64,
+    range: AddrRange,
+    each: &mut dyn FnMut(u64, Dense<'_>),
+) -> io::Result<()> {
+    let end = range.end;
+    let mut start = range.start & !(TABLE - 1);
+    // A 1 GiB leaf shows in 512 slots and is told once.
+    let mut told = 0;
+    while start < end {
+        let left = (end - start).div_ceil(TABLE);
+        let nr = usize::try_from(left).unwrap_or(MAX_TABLES).min(MAX_TABLES);
+        let tables = kernel.dense(pgd, start, nr)?;
+        let mut slot = start;
+        for (mark, table) in tables.slots() {
+            let size = 1_u64 << mark.shift().max(21);
+            match table {
+                Some(entries) => each(slot, Dense::Table(Table { entries })),
+                None if mark.is_present() && slot >= told => {
+                    let leaf = slot & !(size - 1);
+                    each(leaf, Dense::Huge(mark));
+                    told = leaf + size;
+                }
+                None => {}
+            }
+            if table.is_none() && size > TABLE {
+                // What follows in this hole or leaf says the same.
+                slot = (slot & !(size - 1)).saturating_add(size);
+                break;
+            }
+            slot += TABLE;
         }
+        start = slot;
     }
+    Ok(())
 }

@@ -72,6 +72,13 @@ impl Entry {
         if self.is_present() { self.shift() } else { 12 }
     }
 
+    /// The physical address of what the entry maps, in bytes; 0 where nothing is mapped.
+    #[must_use]
+    pub const fn frame(self) -> u64 {
+        let size = 1_u64 << self.leaf_shift();
+        if self.is_present() { self.0 & ((1 << 52) - 1) & !(size - 1) } else { 0 }
+    }
+
     /// Whether the entry names a last-level table (only in the marks of a dense read).
     pub(crate) const fn is_table(self) -> bool {
         self.level() == 2 && self.0 & bit::LEAF == 0 && self.0 & bit::PRESENT != 0

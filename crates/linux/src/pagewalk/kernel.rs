@@ -11,6 +11,7 @@ use super::btf::{self, Btf, BtfError};
 use super::entry::Entry;
 use super::error::{ErrorKind, PageWalkError, SETCAP};
 use super::program::{self, MAX_KEYS, MAX_SLOTS, MAX_TABLES, Offsets, at};
+use crate::proc::Proc;
 use crate::sys::bpf;
 use crate::sys::map::MappedWords;
 
@@ -192,24 +193,42 @@ fn is_permission(e: &io::Error) -> bool {
     matches!(e.raw_os_error(), Some(libc::EPERM | libc::EACCES))
 }
 
-/// The verifier's own last words.
+/// The verifier's own last words. Without a privilege it says `EINVAL` and "cannot use helper", too.
 fn rejected(name: &str, e: io::Error, log: &[u8]) -> PageWalkError {
+    let tried = format!("load the BPF program {name}");
+    if is_locked_down() || !has_capabilities() {
+        return refused(&tried, e);
+    }
     let end = log.iter().position(|b| *b == 0).unwrap_or(log.len());
     let text = String::from_utf8_lossy(&log[..end]);
     let lines: Vec<&str> = text.lines().collect();
     let tail = lines[lines.len().saturating_sub(6)..].join(" | ");
-    let kind = if e.raw_os_error() == Some(libc::EACCES) && tail.is_empty() {
-        ErrorKind::Permission
-    } else {
-        ErrorKind::NotSupported
-    };
     let why = if tail.is_empty() {
         format!("programs of type `syscall` need Linux 5.14, `bpf_loop` 5.17; here: {}", release())
     } else {
         format!("the verifier of {} says: {tail}", release())
     };
-    let tried = format!("load the BPF program {name}");
-    PageWalkError::new(kind, tried, Some(e), why, "please report this kernel")
+    let hint = "if this kernel is 6.1 or later, please report it";
+    PageWalkError::new(ErrorKind::NotSupported, tried, Some(e), why, hint)
+}
+
+/// Whether this process has what the programs need.
+fn has_capabilities() -> bool {
+    const SYS_ADMIN: u32 = 21;
+    const PERFMON: u32 = 38;
+    const BPF: u32 = 39;
+    let status = Proc::default().status(std::process::id(), &mut Vec::new());
+    // Where it does not say, the kernel's own answer stands.
+    status.map_or(true, |status| {
+        let has = |nr: u32| status.cap_eff >> nr & 1 == 1;
+        has(SYS_ADMIN) || (has(BPF) && has(PERFMON))
+    })
+}
+
+/// Whether the kernel forbids BPF to read its memory.
+fn is_locked_down() -> bool {
+    let text = std::fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
+    text.contains("[confidentiality]")
 }
 
 fn release() -> String {
@@ -222,15 +241,14 @@ fn refused(tried: &str, e: io::Error) -> PageWalkError {
         let why = "this kernel was built without CONFIG_BPF_SYSCALL";
         return PageWalkError::new(ErrorKind::NotSupported, tried, Some(e), why, "");
     }
-    if !is_permission(&e) {
-        let why = format!("kernel {}", release());
-        return PageWalkError::new(ErrorKind::NotSupported, tried, Some(e), why, "");
-    }
-    let lockdown = std::fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
-    if lockdown.contains("[confidentiality]") {
+    if is_locked_down() {
         let why = "the kernel is locked down (confidentiality): BPF may not read kernel memory";
         let hint = "boot with lockdown=integrity or lower, or use another operations set";
         return PageWalkError::new(ErrorKind::Permission, tried, Some(e), why, hint);
+    }
+    if !is_permission(&e) && has_capabilities() {
+        let why = format!("kernel {}", release());
+        return PageWalkError::new(ErrorKind::NotSupported, tried, Some(e), why, "");
     }
     let why = "needs CAP_BPF and CAP_PERFMON (or CAP_SYS_ADMIN)";
     let hint = format!("run as root, or `{SETCAP} FILE`; `isotherm doctor` shows what is there");

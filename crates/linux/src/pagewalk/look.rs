@@ -2,6 +2,8 @@
 
 use std::io;
 
+use isotherm_core::AddrRange;
+
 use super::entry::Entry;
 use super::kernel::Kernel;
 use super::program::MAX_KEYS;
@@ -11,7 +13,7 @@ const PAGE_BITS: u32 = 45;
 
 /// Address space and page number in one word, in the order in which a walk is cheap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct PageKey(pub(super) u64);
+pub(super) struct PageKey(u64);
 
 impl PageKey {
     pub(super) const fn new(slot: u16, addr: u64) -> Self {
@@ -35,6 +37,20 @@ pub(super) struct Query {
     /// Position in the caller's batch.
     pub(super) nr: u32,
     pub(super) entry: Entry,
+}
+
+impl Query {
+    /// The memory that the page's leaf maps.
+    pub(super) fn leaf_range(&self) -> AddrRange {
+        let size = 1_u64 << self.entry.leaf_shift();
+        let start = self.page.addr() & !(size - 1);
+        AddrRange::new(start, start + size)
+    }
+
+    /// The leaf's first page.
+    pub(super) fn leaf(&self) -> PageKey {
+        PageKey::new(self.page.slot(), self.leaf_range().start)
+    }
 }
 
 /// Answers all queries; sorts them by page.

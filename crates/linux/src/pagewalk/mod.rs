@@ -27,21 +27,26 @@ mod dense;
 mod disasm;
 mod entry;
 mod error;
+mod fallback;
+mod folio;
 mod kernel;
 mod look;
+mod prepare;
 mod program;
 mod space;
 mod unresolved;
 
+use std::path::Path;
 use std::time::Duration;
 
 use isotherm_core::ops::UpdateError;
 use isotherm_core::{AddrRange, Check, Operations, PageState, TargetId, Time};
 
+pub use dense::{Dense, Table};
 pub use entry::Entry;
 pub use error::{ErrorKind, PageWalkError, SETCAP};
 
-use self::clear::{Cold, leaf_range};
+use self::clear::Cold;
 use self::kernel::{Kernel, Paging};
 use self::look::{PageKey, Query, look};
 use self::program::MAX_SLOTS;
@@ -65,6 +70,8 @@ pub struct Counters {
     pub flushes: u64,
     /// Times that a page was found to be impossible to clear.
     pub unresolved: u64,
+    /// Times that all bits of a process were cleared at once, as the last resort.
+    pub whole_clears: u64,
 }
 
 /// How the set was set up; for `doctor`.
@@ -90,9 +97,12 @@ pub struct PageWalk {
     slots: Vec<(TargetId, u16)>,
     queries: Vec<Query>,
     young: Vec<Query>,
+    /// What the last `prepare` could not clear.
+    stuck: Vec<Query>,
     cold: Cold,
     unresolved: Unresolved,
     max_clears: usize,
+    fallback_limit: u64,
     text: Vec<u8>,
     counters: Counters,
 }
@@ -120,9 +130,11 @@ impl PageWalk {
             slots: Vec::new(),
             queries: Vec::new(),
             young: Vec::new(),
-            cold: Cold::default(),
+            stuck: Vec::new(),
+            cold: Cold::new(folio::largest_enabled(Path::new(folio::SETTINGS))),
             unresolved: Unresolved::default(),
             max_clears: 1024,
+            fallback_limit: fallback::MAX_RSS,
             text: Vec::new(),
             counters: Counters::default(),
         })
@@ -144,6 +156,13 @@ impl PageWalk {
     /// 1024. A clear can cost 20 µs, so this bounds how late a tick can get.
     pub fn set_max_clears(&mut self, pages: usize) {
         self.max_clears = pages;
+    }
+
+    /// Clears pages that cannot be cleared singly together with all others of the process, if it has
+    /// at most so much resident memory, in bytes; 0 switches that off. Default 256 MiB. It is done so
+    /// rarely that it costs the target less than 1 %; above the limit such pages are `Unresolved`.
+    pub fn set_fallback_limit(&mut self, bytes: u64) {
+        self.fallback_limit = bytes;
     }
 
     /// Watches process `pid` under the name `id`.
@@ -204,7 +223,7 @@ impl PageWalk {
     fn forget_space(&mut self, slot: u16) {
         // Before the file is closed: its page tables may be gone the moment after.
         self.kernel.set_space(slot, 0);
-        self.unresolved.forget(|page| PageKey(page).slot() == slot);
+        self.unresolved.forget(|page| page.slot() == slot);
     }
 
     fn slot(&self, id: TargetId) -> Option<u16> {
@@ -249,92 +268,20 @@ impl PageWalk {
     /// What a look alone says about a page.
     fn seen(&self, query: &Query, at: Time) -> PageState {
         let entry = query.entry;
+        let kept = || {
+            let space = self.spaces.get(usize::from(query.page.slot())).and_then(Option::as_ref);
+            space.is_some_and(|space| space.fallback.has(query.leaf()))
+        };
         if entry.is_fault() {
             PageState::Unknown
         } else if !entry.is_present() {
             PageState::Absent
-        } else if !entry.is_young() {
-            PageState::Old
-        } else if self.unresolved.contains(query.page.0, at) {
+        } else if entry.is_young() && self.unresolved.contains(query.leaf(), at) {
             PageState::Unresolved
-        } else {
+        } else if entry.is_young() || kept() {
             PageState::Young
-        }
-    }
-
-    /// Clears what is in `self.young` and writes what became of it into the batch.
-    fn clear_young(&mut self, batch: &mut [Check]) {
-        let begin = now();
-        let mut young = std::mem::take(&mut self.young);
-        for of_space in young.chunk_by_mut(|a, b| a.page.slot() == b.page.slot()) {
-            self.clear_space(of_space, batch, begin);
-        }
-        young.clear();
-        self.young = young;
-        self.counters.clear_ns += now().since(begin);
-    }
-
-    fn clear_space(&mut self, young: &mut [Query], batch: &mut [Check], at: Time) {
-        let Some(space) = young
-            .first()
-            .and_then(|q| self.spaces.get(usize::from(q.page.slot())))
-            .and_then(Option::as_ref)
-        else {
-            return;
-        };
-        let cleared = self.cold.clear(space, young);
-        if let Ok(ranges) = &cleared {
-            self.counters.flushes += *ranges as u64;
-        }
-        if cleared.is_err() || look(&mut self.kernel, young).is_err() {
-            // The process has just ended, or we lost the right: nothing is known.
-            for query in young {
-                batch[query.nr as usize].state = PageState::Unknown;
-            }
-            return;
-        }
-        for query in young {
-            let state = self.after_clear(query, at);
-            match state {
-                PageState::Cleared => self.counters.clears += 1,
-                PageState::Unresolved => self.counters.unresolved += 1,
-                _ => {}
-            }
-            batch[query.nr as usize].state = state;
-        }
-    }
-
-    /// What became of one page that was young and then advised cold.
-    ///
-    /// Young again can mean two things: it was not cleared, or it was and has been touched in the
-    /// microseconds since. The kernel's flags tell: it clears anonymous pages that one process
-    /// maps, and skips those that several map. Pages of files it may skip (large folios), so there a number
-    /// of failures in a row decides.
-    fn after_clear(&mut self, query: &Query, at: Time) -> PageState {
-        let page = query.page.0;
-        if !query.entry.is_young() {
-            self.unresolved.cleared(page);
-            return PageState::Cleared;
-        }
-        if self.cold.refused.iter().any(|range| range.intersects(&leaf_range(query))) {
-            self.unresolved.insert(page, at);
-            return PageState::Unresolved;
-        }
-        let space = self.spaces.get(usize::from(query.page.slot())).and_then(Option::as_ref);
-        match space.and_then(|s| s.page_flags(query.page.addr())) {
-            Some(flags) if flags.exclusive && !flags.file => PageState::Cleared,
-            Some(flags) if flags.exclusive => {
-                if self.unresolved.failed(page, at) {
-                    PageState::Unresolved
-                } else {
-                    PageState::Young
-                }
-            }
-            Some(_) => {
-                self.unresolved.insert(page, at);
-                PageState::Unresolved
-            }
-            None => PageState::Unknown,
+        } else {
+            PageState::Old
         }
     }
 }
@@ -342,19 +289,7 @@ impl PageWalk {
 impl Operations for PageWalk {
     fn prepare(&mut self, batch: &mut [Check]) {
         self.look_at(batch);
-        let at = now();
-        self.young.clear();
-        for query in &self.queries {
-            let check = &mut batch[query.nr as usize];
-            check.state = self.seen(query, at);
-            check.leaf_shift = query.entry.leaf_shift();
-            if check.state == PageState::Young && self.young.len() < self.max_clears {
-                self.young.push(*query);
-            }
-        }
-        if !self.young.is_empty() {
-            self.clear_young(batch);
-        }
+        self.make_old(batch);
     }
 
     fn check(&mut self, batch: &mut [Check]) {

@@ -15,6 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::error::{ErrorKind, PageWalkError, SETCAP};
+use super::fallback::Fallback;
 use super::kernel::{Kernel, Resolved};
 use crate::proc::{Proc, is_denied, is_gone};
 use crate::sys::madvise::process_madvise_cold;
@@ -25,6 +26,7 @@ pub(super) struct Space {
     pub(super) pid: u32,
     pub(super) pidfd: OwnedFd,
     pub(super) resolved: Resolved,
+    pub(super) fallback: Fallback,
     /// Held for what it pins.
     _mem: File,
     /// Flags of single pages; opened with the same right as `mem`.
@@ -53,7 +55,8 @@ impl Space {
         let pidfd = pidfd.map_err(|e| refused(pid, "pidfd_open", "", e.into()))?;
         let (mem, resolved) = open_mem(kernel, file_ops, pid)?;
         let pagemap = File::open(Proc::default().path_of(pid, "pagemap")).ok();
-        let space = Self { pid, pidfd, resolved, _mem: mem, pagemap };
+        let space =
+            Self { pid, pidfd, resolved, fallback: Fallback::default(), _mem: mem, pagemap };
         // No range at all: asks only whether we may.
         process_madvise_cold(space.pidfd.as_fd(), &[], &mut Vec::new()).map_err(|e| {
             refused(pid, "process_madvise(MADV_COLD)", "CAP_SYS_NICE and CAP_SYS_PTRACE", e)
@@ -84,6 +87,7 @@ impl Space {
         }
         self._mem = mem;
         self.resolved = resolved;
+        self.fallback = Fallback::default();
         self.pagemap = File::open(Proc::default().path_of(self.pid, "pagemap")).ok();
         Ok(true)
     }
@@ -136,7 +140,7 @@ fn refused(pid: u32, what: &str, needs: &str, e: io::Error) -> PageWalkError {
         return PageWalkError::new(ErrorKind::Gone, tried, Some(e), "it has ended", "");
     }
     if is_denied(&e) {
-        let why = format!("the process belongs to somebody else; that needs {needs}");
+        let why = format!("it is not ours to look at; that needs {needs}");
         let hint = format!("run as root, or `{SETCAP} FILE`");
         return PageWalkError::new(ErrorKind::Permission, tried, Some(e), why, hint);
     }

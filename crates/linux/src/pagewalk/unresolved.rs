@@ -7,6 +7,8 @@
 
 use isotherm_core::Time;
 
+use super::look::PageKey;
+
 /// Most pages remembered.
 const MAX: usize = 4096;
 /// How long a page is left alone, in ns.
@@ -14,10 +16,10 @@ const KEEP_NS: u64 = 5_000_000_000;
 /// A page of a file counts as impossible to clear when this many tries in a row left it young.
 const TRIES: u8 = 3;
 
-/// One page: its order key (address space and page number), and what is known.
+/// One leaf, by its first page, and what is known of it.
 #[derive(Debug, Clone, Copy)]
 struct Spot {
-    page: u64,
+    page: PageKey,
     until: Time,
     fails: u8,
 }
@@ -30,7 +32,7 @@ pub(super) struct Unresolved {
 
 impl Unresolved {
     /// Whether the page is known to be impossible to clear.
-    pub(super) fn contains(&self, page: u64, now: Time) -> bool {
+    pub(super) fn contains(&self, page: PageKey, now: Time) -> bool {
         self.find(page).is_ok_and(|at| {
             let spot = &self.spots[at];
             spot.fails >= TRIES && now < spot.until
@@ -38,32 +40,32 @@ impl Unresolved {
     }
 
     /// The page cannot be cleared, for a known reason.
-    pub(super) fn insert(&mut self, page: u64, now: Time) {
+    pub(super) fn insert(&mut self, page: PageKey, now: Time) {
         self.note(page, now, TRIES);
     }
 
     /// A try has left the page young, which may have been a new access. Whether that has happened too often.
-    pub(super) fn failed(&mut self, page: u64, now: Time) -> bool {
+    pub(super) fn failed(&mut self, page: PageKey, now: Time) -> bool {
         self.note(page, now, 1)
     }
 
     /// A try has worked.
-    pub(super) fn cleared(&mut self, page: u64) {
+    pub(super) fn cleared(&mut self, page: PageKey) {
         if let Ok(at) = self.find(page) {
             self.spots.remove(at);
         }
     }
 
     /// Forgets an address space; `of` says which pages are its own.
-    pub(super) fn forget(&mut self, of: impl Fn(u64) -> bool) {
+    pub(super) fn forget(&mut self, of: impl Fn(PageKey) -> bool) {
         self.spots.retain(|spot| !of(spot.page));
     }
 
-    fn find(&self, page: u64) -> Result<usize, usize> {
+    fn find(&self, page: PageKey) -> Result<usize, usize> {
         self.spots.binary_search_by_key(&page, |spot| spot.page)
     }
 
-    fn note(&mut self, page: u64, now: Time, fails: u8) -> bool {
+    fn note(&mut self, page: PageKey, now: Time, fails: u8) -> bool {
         let until = now + KEEP_NS;
         match self.find(page) {
             Ok(at) => {
@@ -92,32 +94,40 @@ impl Unresolved {
 mod tests {
     use super::*;
 
+    fn page(nr: u64) -> PageKey {
+        PageKey::new(0, nr << 12)
+    }
+
     #[test]
     fn remembers_for_a_while_and_counts_failures_in_a_row() {
         let mut list = Unresolved::default();
         let now = Time(1_000);
-        list.insert(7, now);
-        assert!(list.contains(7, now) && !list.contains(8, now));
-        assert!(!list.contains(7, now + KEEP_NS));
+        list.insert(page(7), now);
+        assert!(list.contains(page(7), now) && !list.contains(page(8), now));
+        assert!(!list.contains(page(7), now + KEEP_NS));
 
-        assert!(!list.failed(9, now));
-        assert!(!list.failed(9, now));
-        list.cleared(9);
-        assert!(!list.failed(9, now) && !list.failed(9, now) && !list.contains(9, now));
-        assert!(list.failed(9, now) && list.contains(9, now));
+        assert!(!list.failed(page(9), now));
+        assert!(!list.failed(page(9), now));
+        list.cleared(page(9));
+        assert!(
+            !list.failed(page(9), now)
+                && !list.failed(page(9), now)
+                && !list.contains(page(9), now)
+        );
+        assert!(list.failed(page(9), now) && list.contains(page(9), now));
 
-        list.forget(|page| page == 9);
-        assert!(!list.contains(9, now) && list.contains(7, now));
+        list.forget(|of| of == page(9));
+        assert!(!list.contains(page(9), now) && list.contains(page(7), now));
     }
 
     #[test]
     fn stays_bounded_and_makes_room_when_entries_end() {
         let mut list = Unresolved::default();
-        for page in 0..2 * MAX as u64 {
-            list.insert(page, Time(0));
+        for nr in 0..2 * MAX as u64 {
+            list.insert(page(nr), Time(0));
         }
         assert_eq!(list.spots.len(), MAX);
-        list.insert(u64::MAX, Time(KEEP_NS));
-        assert!(list.contains(u64::MAX, Time(KEEP_NS)) && list.spots.len() == 1);
+        list.insert(page(1 << 40), Time(KEEP_NS));
+        assert!(list.contains(page(1 << 40), Time(KEEP_NS)) && list.spots.len() == 1);
     }
 }

@@ -166,7 +166,7 @@ impl SmapsOps {
     }
 
     /// Reads `smaps` of target `i` into its address space; tells whether it did.
-    fn look(&mut self, i: usize, time: Time) -> bool {
+    fn look(&mut self, i: usize) -> bool {
         let Some(target) = self.targets.get_mut(i) else { return false };
         // Unchecked, the number could be another process's by now.
         if !is_same(&self.proc, target.pid, target.start_ticks, &mut self.buf)
@@ -175,12 +175,12 @@ impl SmapsOps {
             return false;
         }
         target.space.looked(parse_smaps(&self.buf).filter(|m| m.is_monitored));
-        target.looked_at = Some(time);
+        target.looked_at = Some(now());
         true
     }
 
     /// Clears all accessed bits of target `i`; tells whether it did.
-    fn clear(&mut self, i: usize, time: Time) -> bool {
+    fn clear(&mut self, i: usize) -> bool {
         let Some(target) = self.targets.get(i) else { return false };
         let (pid, start_ticks) = (target.pid, target.start_ticks);
         // It may have grown since it was taken in; questions stay unanswered then.
@@ -194,25 +194,27 @@ impl SmapsOps {
         }
         if let Some(target) = self.targets.get_mut(i) {
             target.space.cleared();
-            target.cleared_at = Some(time);
+            target.cleared_at = Some(now());
         }
         true
-    }
-
-    fn is_due(at: Option<Time>, every_us: u64, time: Time) -> bool {
-        at.is_none_or(|at| time >= at.plus_us(every_us))
     }
 }
 
 impl Operations for SmapsOps {
     fn prepare(&mut self, batch: &mut [Check]) {
         self.each_target(batch, |set, i, checks| {
-            let time = now();
-            let every_us = set.limits.clear_every_us;
-            let due =
-                set.targets.get(i).is_some_and(|t| Self::is_due(t.cleared_at, every_us, time));
-            // Looking first is no option but part of the clear: it keeps what the others would lose.
-            let cleared = due && set.look(i, time) && set.clear(i, time);
+            let Some(target) = set.targets.get(i) else { return };
+            let due = Due::of(target.cleared_at, set.limits.clear_every_us);
+            // Looking first is part of the clear: it keeps what the others would lose. The core
+            // checks just before it prepares, so mostly the look was made already.
+            let cleared = match due {
+                Due::JustDone => true,
+                Due::Now => {
+                    let looked_at = target.looked_at;
+                    (Due::of(looked_at, 0) == Due::JustDone || set.look(i)) && set.clear(i)
+                }
+                Due::Later => false,
+            };
             let Some(target) = set.targets.get_mut(i) else { return };
             for check in checks {
                 check.state =
@@ -223,16 +225,18 @@ impl Operations for SmapsOps {
 
     fn check(&mut self, batch: &mut [Check]) {
         self.each_target(batch, |set, i, checks| {
-            let time = now();
-            let every_us = set.limits.look_every_us;
-            let due = set.targets.get(i).is_some_and(|t| Self::is_due(t.looked_at, every_us, time));
-            let looked = due && set.look(i, time);
+            let Some(target) = set.targets.get(i) else { return };
+            let looked = match Due::of(target.looked_at, set.limits.look_every_us) {
+                Due::JustDone => true,
+                Due::Now => set.look(i),
+                Due::Later => false,
+            };
             let Some(target) = set.targets.get(i) else { return };
             for check in checks {
                 let state = target.space.state(check.addr);
                 // "Touched" stays true for ever; "untouched" was true when it was looked at.
-                check.state =
-                    if looked || state == PageState::Young { state } else { PageState::Unknown };
+                let holds = looked || state == PageState::Young;
+                check.state = if holds { state } else { PageState::Unknown };
             }
         });
     }
@@ -253,6 +257,31 @@ impl Operations for SmapsOps {
     fn target_valid(&mut self, id: TargetId) -> bool {
         let Some(target) = self.targets.iter().find(|t| t.id == id) else { return false };
         is_same(&self.proc, target.pid, target.start_ticks, &mut self.buf)
+    }
+}
+
+/// Whether something that may not be done often may be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Due {
+    /// It was done a moment ago, by the batch before this one; that holds for this one, too.
+    JustDone,
+    Now,
+    Later,
+}
+
+impl Due {
+    /// What happens between two batches of one tick is lost; of a tick, that is little.
+    const JUST_NS: u64 = 1_000_000;
+
+    /// No tick comes exactly on time. One that comes a little early is as good as due, or every
+    /// other one would find nothing.
+    fn of(at: Option<Time>, every_us: u64) -> Self {
+        let Some(at) = at else { return Self::Now };
+        match now().since(at) {
+            passed if passed < Self::JUST_NS => Self::JustDone,
+            passed if passed >= every_us.saturating_mul(750) => Self::Now,
+            _ => Self::Later,
+        }
     }
 }
 

@@ -11,6 +11,10 @@ use crate::proc::capability_name;
 /// Facts about a machine. What cannot be read is `None`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Machine {
+    /// The host's name.
+    pub host: Option<String>,
+    /// Identity of this boot, a UUID.
+    pub boot_id: Option<String>,
     /// Kernel release, as `uname -r`.
     pub kernel: String,
     /// Architecture that this program was built for.
@@ -46,7 +50,10 @@ impl Machine {
         let meminfo = text(&roots.proc.root().join("meminfo"));
         let cpuinfo = text(&roots.proc.root().join("cpuinfo"));
         let page = rustix::param::page_size();
+        let host = text(&roots.proc.root().join("sys/kernel/hostname")).trim().to_owned();
         Self {
+            host: (!host.is_empty()).then_some(host),
+            boot_id: roots.proc.boot_id(),
             kernel: text(&roots.proc.root().join("sys/kernel/osrelease")).trim().to_owned(),
             arch: std::env::consts::ARCH.to_owned(),
             cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),

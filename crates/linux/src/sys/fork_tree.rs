@@ -4,6 +4,9 @@ use std::io;
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
+/// A thread that was joined stays listed until the kernel has taken it down: wait for that, in ms.
+const JOINED_THREAD_TRIES: u32 = 1000;
+
 /// A forked child.
 #[derive(Debug)]
 pub struct Child(Pid);
@@ -31,8 +34,12 @@ impl Child {
 /// The kernel's; and `Unsupported` if this process has more than one thread: another thread could
 /// hold a lock, the allocator's for one, which nobody would ever unlock in the child.
 pub fn fork_alone(child: impl FnOnce() -> i32) -> io::Result<Child> {
-    if std::fs::read_dir("/proc/self/task")?.count() != 1 {
-        return Err(io::Error::new(io::ErrorKind::Unsupported, "fork with several threads"));
+    let mut tries = 0..JOINED_THREAD_TRIES;
+    while std::fs::read_dir("/proc/self/task")?.count() != 1 {
+        if tries.next().is_none() {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "fork with several threads"));
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
     }
     // SAFETY: there is no other thread, so the child's copy of the memory is consistent.
     match unsafe { libc::fork() } {

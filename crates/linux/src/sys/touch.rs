@@ -56,6 +56,9 @@ impl TestChild {
             // Else our own copy would keep us from seeing the parent's end.
             // SAFETY: closes the child's own copy of a descriptor that nobody uses after it.
             unsafe { libc::close(theirs) };
+            // A program with file capabilities is not dumpable, and nor is its copy; targets are.
+            // SAFETY: sets a flag of the child itself.
+            unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0) };
             match Memory::map() {
                 Some(memory) => memory.serve(listen, tell),
                 None => 1,

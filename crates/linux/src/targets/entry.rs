@@ -64,7 +64,12 @@ pub(super) struct Entry {
     /// The address space; `None` if we may not open it.
     mem: Option<File>,
     image: [u64; 3],
+    /// How often it was looked at.
+    looks: u32,
 }
+
+/// `stat` is read in the first looks, and then in one look out of so many.
+const STAT_EVERY: u32 = 10;
 
 impl Entry {
     /// Takes hold of `pid`.
@@ -89,10 +94,9 @@ impl Entry {
             generation: 0,
         };
         let image = stat.image;
-        // What we may not read we cannot monitor either, by any set.
-        proc.read(pid, "maps", buf).map_err(|err| TargetError::from_io(pid, "maps", err))?;
+        open_maps(proc, pid)?;
         let mem = File::open(proc.path_of(pid, "mem")).ok();
-        let entry = Self { target, pidfd, mem, image };
+        let entry = Self { target, pidfd, mem, image, looks: 0 };
         // The pid was ours from pidfd_open on; if it is gone now, the text may be another's.
         if entry.has_exited() { Err(TargetError::NoSuchPid { pid }) } else { Ok(entry) }
     }
@@ -115,9 +119,22 @@ impl Entry {
     }
 
     /// Looks whether the target is still what it was.
-    pub(super) fn look(&self, proc: &Proc, buf: &mut Vec<u8>) -> Life {
+    ///
+    /// Mostly by two system calls: the pidfd tells of an exit, the open address space of an exec. A
+    /// child made by vfork shares its parent's address space, so that its exec shows only in `stat`:
+    /// that is for the first looks, as such a child replaces its program at once.
+    pub(super) fn look(&mut self, proc: &Proc, buf: &mut Vec<u8>) -> Life {
         if self.has_exited() {
             return Life::Gone;
+        }
+        self.looks = self.looks.saturating_add(1);
+        let over = self.mem.as_ref().map(is_over);
+        if over == Some(false)
+            && self.pidfd.is_some()
+            && self.looks > STAT_EVERY
+            && !self.looks.is_multiple_of(STAT_EVERY)
+        {
+            return Life::Same;
         }
         let stat = match proc.stat(self.target.pid, buf) {
             Ok(stat) => stat,
@@ -128,8 +145,17 @@ impl Entry {
         if stat.starttime != self.target.start_ticks || stat.state != TaskState::Alive {
             return Life::Gone;
         }
-        let moved = stat.image != self.image && stat.image.iter().all(|&a| a > 1);
-        if moved || self.mem.as_ref().is_some_and(is_over) { Life::Execed } else { Life::Same }
+        // Not to be seen, or caught in the middle of an exec, when they are set one by one.
+        let is_known = |image: [u64; 3]| image.iter().all(|&addr| addr > 1);
+        let moved = stat.image != self.image && is_known(stat.image);
+        if over == Some(true) || moved && is_known(self.image) {
+            return Life::Execed;
+        }
+        if moved {
+            self.image = stat.image;
+            self.target.name = String::from_utf8_lossy(stat.comm).into_owned();
+        }
+        Life::Same
     }
 
     /// Takes hold of the address space that replaced the old one.
@@ -150,10 +176,18 @@ impl Entry {
         self.target.name = String::from_utf8_lossy(stat.comm).into_owned();
         self.target.id = id;
         self.target.generation += 1;
-        proc.read(pid, "maps", buf).map_err(|err| TargetError::from_io(pid, "maps", err))?;
+        self.looks = 0;
+        open_maps(proc, pid)?;
         self.mem = File::open(proc.path_of(pid, "mem")).ok();
         Ok(())
     }
+}
+
+/// Whether we may look at the process: the kernel decides that when the file is opened. What we may
+/// not read no set can monitor.
+fn open_maps(proc: &Proc, pid: u32) -> Result<(), TargetError> {
+    let opened = File::open(proc.path_of(pid, "maps"));
+    opened.map(drop).map_err(|err| TargetError::from_io(pid, "maps", err))
 }
 
 /// Whether the address space behind an open `mem` file has no user left.

@@ -120,11 +120,21 @@ impl TargetError {
                     "try the same command without isotherm",
                 ),
             },
+            Self::Io { err, .. } if is_full(err) => (
+                "every target needs a few open files, and there may be no more".into(),
+                "raise the limit (`ulimit -n`), or do not follow children",
+            ),
             Self::Io { .. } => {
                 ("the kernel gave an answer that was not expected".into(), "try again")
             }
         }
     }
+}
+
+/// Whether we, or the machine, have as many files open as may be.
+fn is_full(err: &io::Error) -> bool {
+    use rustix::io::Errno;
+    [Errno::MFILE, Errno::NFILE].iter().any(|e| err.raw_os_error() == Some(e.raw_os_error()))
 }
 
 impl fmt::Display for TargetError {

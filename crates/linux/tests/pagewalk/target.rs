@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use isotherm_linux::workload::{Arena, HugePages, Sweep, Touch};
 
 /// Where a target's memory begins.
-pub const ARENA: u64 = 0x2000_0000_0000;
+pub(crate) const ARENA: u64 = 0x2000_0000_0000;
 /// Its length at most.
 const CAPACITY: u64 = 1 << 30;
 /// Set in a target, unset in a test run.
@@ -14,7 +14,7 @@ const VARIABLE: &str = "ISOTHERM_TEST_TARGET";
 
 /// A running target, killed when dropped.
 #[derive(Debug)]
-pub struct Target {
+pub(crate) struct Target {
     child: Child,
     to: ChildStdin,
     from: BufReader<ChildStdout>,
@@ -22,7 +22,7 @@ pub struct Target {
 
 impl Target {
     /// Starts one, without memory of its own.
-    pub fn spawn() -> Self {
+    pub(crate) fn spawn() -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "target::obey", "--nocapture", "--test-threads=1"])
             .env(VARIABLE, "1")
@@ -37,28 +37,28 @@ impl Target {
         target
     }
 
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// Tells it something and waits until it is done.
-    pub fn say(&mut self, line: &str) {
+    pub(crate) fn say(&mut self, line: &str) {
         writeln!(self.to, "{line}").unwrap();
         self.hear();
     }
 
     /// Replaces its program by the same one, afresh.
-    pub fn exec(&mut self) {
+    pub(crate) fn exec(&mut self) {
         self.say("exec");
     }
 
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
     /// A field of smaps, in KiB, summed over the mappings of its arena.
-    pub fn smaps(&self, field: &str) -> u64 {
+    pub(crate) fn smaps(&self, field: &str) -> u64 {
         let text = std::fs::read_to_string(format!("/proc/{}/smaps", self.pid())).unwrap();
         let (mut inside, mut sum) = (false, 0);
         for line in text.lines() {
@@ -114,7 +114,11 @@ fn act(words: &[&str], arena: &mut Option<Arena>) {
     let number = |nr: usize| words[nr].parse::<u64>().unwrap();
     match words[0] {
         "map" => {
-            let huge = if words[2] == "huge" { HugePages::Yes } else { HugePages::No };
+            let huge = match words[2] {
+                "huge" => HugePages::Yes,
+                "small" => HugePages::No,
+                _ => HugePages::AsSet,
+            };
             let mut new = Arena::new(ARENA, CAPACITY, huge);
             new.resize(number(1)).unwrap();
             new.populate(0);

@@ -10,6 +10,7 @@ mod build;
 mod font;
 mod json;
 mod palette;
+mod picture;
 mod png;
 mod svg;
 mod text;

@@ -13,6 +13,9 @@
 //!   judged as it reports them: as not accessed.
 //! * `precision`: of the bytes that the record calls hot, the share that are. `recall`: of the bytes
 //!   that are hot, the share that the record calls so. Sums over all windows.
+//! * `precision_clear`, `recall_clear`: the same without the bytes whose true rate is within a factor of two
+//!   of the limit. A count of samples cannot tell 0.9 touches per window from 1.1; if these two are good and
+//!   the plain ones are not, the workload has much memory near the limit.
 //! * `wss_error_p50`, `_p75`: percentiles over time of |estimated - true| / true hot bytes, all targets of
 //!   a snapshot together. If nothing is hot in truth, the error is 0 if the record agrees, else 1.
 //! * `rate_error`: mean over bytes and windows of |estimated - true| `nr_accesses`, by the maximum.
@@ -67,6 +70,10 @@ pub struct Score {
     pub precision: Option<f64>,
     /// Byte-weighted recall of hot bytes.
     pub recall: Option<f64>,
+    /// Precision among bytes whose true rate is not within a factor of two of the limit.
+    pub precision_clear: Option<f64>,
+    /// Recall among these.
+    pub recall_clear: Option<f64>,
     /// Median relative error of the working set.
     pub wss_error_p50: Option<f64>,
     /// 75th percentile of it.
@@ -203,8 +210,10 @@ impl<'t> Scorer<'t> {
         let mean = |f: fn(&(u64, u64)) -> u64| ratio(to_f64(self.wss.iter().map(f).sum()), windows);
         let t = &self.tally;
         Score {
-            precision: ratio(to_f64(t.hot_both), to_f64(t.hot_both + t.hot_record_only)),
-            recall: ratio(to_f64(t.hot_both), to_f64(t.hot_both + t.hot_truth_only)),
+            precision: t.all.precision(),
+            recall: t.all.recall(),
+            precision_clear: t.clear.precision(),
+            recall_clear: t.clear.recall(),
             wss_error_p50: percentile(&mut errors, 0.5),
             wss_error_p75: percentile(&mut errors, 0.75),
             rate_error: ratio(t.error, to_f64(t.bytes)),

@@ -14,14 +14,16 @@ impl Display for Score {
         let seen = self.changes - self.changes_missed;
         let delay = self.detection_delay_ms.map_or("-".into(), |ms| format!("{ms:.0} ms"));
         let cpu = self.cpu_percent.map_or("-".into(), |x| format!("{x:.2} % of one CPU"));
+        let pair = |a, b| format!("{} / {}", percent(a), percent(b));
+        let precision = pair(self.precision, self.recall);
+        let clear = pair(self.precision_clear, self.recall_clear);
         let wss = format!("{} / {}", mib(self.wss_estimated_bytes), mib(self.wss_true_bytes));
         let changes = format!("{delay} ({seen} of {} changes seen)", self.changes);
-        let (p50, p75) = (percent(self.wss_error_p50), percent(self.wss_error_p75));
         let rows = [
-            ("precision of hot bytes", percent(self.precision)),
-            ("recall of hot bytes", percent(self.recall)),
+            ("precision / recall of hot bytes", precision),
+            ("  away from the limit", clear),
             ("working set, estimated / true", wss),
-            ("working-set error, p50 / p75", format!("{p50} / {p75}")),
+            ("working-set error, p50 / p75", pair(self.wss_error_p50, self.wss_error_p75)),
             ("mean error of the rate", percent(self.rate_error)),
             ("detection delay, median", changes),
             ("coverage of the error bars", percent(self.coverage)),

@@ -3,17 +3,50 @@
 use isotherm_core::RegionInfo;
 use isotherm_sim::truth::Tile;
 
-use super::to_f64;
+use super::{ratio, to_f64};
+
+/// Hot bytes, by who says so.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(super) struct Hot {
+    both: u64,
+    record_only: u64,
+    truth_only: u64,
+}
+
+impl Hot {
+    fn add(&mut self, bytes: u64, truly: bool, estimated: bool) {
+        match (truly, estimated) {
+            (true, true) => self.both += bytes,
+            (true, false) => self.truth_only += bytes,
+            (false, true) => self.record_only += bytes,
+            (false, false) => {}
+        }
+    }
+
+    pub(super) fn precision(&self) -> Option<f64> {
+        ratio(to_f64(self.both), to_f64(self.in_record()))
+    }
+
+    pub(super) fn recall(&self) -> Option<f64> {
+        ratio(to_f64(self.both), to_f64(self.in_truth()))
+    }
+
+    const fn in_truth(&self) -> u64 {
+        self.both + self.truth_only
+    }
+
+    const fn in_record(&self) -> u64 {
+        self.both + self.record_only
+    }
+}
 
 /// Sums over windows, in bytes unless said otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct Tally {
-    /// Hot in the truth and in the record.
-    pub(super) hot_both: u64,
-    /// Hot only in the record.
-    pub(super) hot_record_only: u64,
-    /// Hot only in the truth.
-    pub(super) hot_truth_only: u64,
+    /// All hot bytes.
+    pub(super) all: Hot,
+    /// Only bytes whose true rate is far from the limit.
+    pub(super) clear: Hot,
     /// All judged bytes.
     pub(super) bytes: u64,
     /// Of these, in regions that could not be resolved.
@@ -56,17 +89,14 @@ impl Tally {
             self.bytes(left, truly, 0.0, max, hot);
         }
         self.bars(tiles, regions, max);
-        let new = |f: fn(&Self) -> u64| f(self) - f(&before);
-        let both = new(|t| t.hot_both);
-        (both + new(|t| t.hot_truth_only), both + new(|t| t.hot_record_only))
+        let new = |f: fn(&Hot) -> u64| f(&self.all) - f(&before.all);
+        (new(Hot::in_truth), new(Hot::in_record))
     }
 
     fn bytes(&mut self, bytes: u64, truly: f64, estimated: f64, max: f64, hot: f64) {
-        match (truly >= hot, estimated >= hot) {
-            (true, true) => self.hot_both += bytes,
-            (true, false) => self.hot_truth_only += bytes,
-            (false, true) => self.hot_record_only += bytes,
-            (false, false) => {}
+        self.all.add(bytes, truly >= hot, estimated >= hot);
+        if truly >= hot * 2.0 || truly < hot / 2.0 {
+            self.clear.add(bytes, truly >= hot, estimated >= hot);
         }
         self.bytes += bytes;
         self.error += to_f64(bytes) * (estimated - truly).abs() / max;

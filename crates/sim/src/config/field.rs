@@ -71,6 +71,13 @@ impl<'a> Field<'a> {
         Ok(size)
     }
 
+    /// A time in ms, from 1 to about 30 years.
+    pub(super) fn millis(self) -> Result<u64, ParseError> {
+        let what = "a time in ms, above 0";
+        let ms = self.number(what)?;
+        if (1..=1 << 40).contains(&ms) { Ok(ms) } else { Err(self.wrong(what)) }
+    }
+
     pub(super) fn number<T: std::str::FromStr>(self, what: &str) -> Result<T, ParseError> {
         self.text.parse().map_err(|_: T::Err| self.wrong(what))
     }

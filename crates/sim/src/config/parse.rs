@@ -60,8 +60,9 @@ pub(super) fn parse(text: &str) -> Result<Config, ParseError> {
     if config.regions.is_empty() {
         return Err(ParseError::new(end, "a region (`name, size`)", "the end of the file"));
     }
+    let mut mapped: Vec<u64> = config.regions.iter().map(|r| r.mapped).collect();
     for lines in paragraphs {
-        let phase = phase(&config, &lines)?;
+        let phase = phase(&config, &mut mapped, &lines)?;
         config.phases.push(phase);
     }
     if config.phases.is_empty() {
@@ -88,7 +89,7 @@ fn setting(config: &mut Config, field: Field<'_>) -> Result<(), ParseError> {
         "seed" => settings.seed = value.number("a seed (a whole number)")?,
         "threads" => settings.threads = count(64)?,
         "processes" => settings.processes = count(64)?,
-        "fork_ms" => settings.fork_ms = value.number("a time in ms")?,
+        "fork_ms" => settings.fork_ms = value.millis()?,
         "gap" => settings.gap = value.pages("a gap")?,
         _ => return Err(field.wrong("one of seed, threads, processes, fork_ms, gap")),
     }
@@ -150,7 +151,7 @@ fn find_region(config: &Config, field: Field<'_>) -> Result<usize, ParseError> {
     at.ok_or_else(|| field.wrong("the name of a region of the first paragraph"))
 }
 
-fn phase(config: &Config, lines: &[Line<'_>]) -> Result<Phase, ParseError> {
+fn phase(config: &Config, mapped: &mut [u64], lines: &[Line<'_>]) -> Result<Phase, ParseError> {
     let (Some(name), Some(time)) = (lines.first(), lines.get(1)) else {
         let line = lines.first().map_or(0, |l| l.no);
         return Err(ParseError::new(line + 1, "the phase's length in ms", "the paragraph's end"));
@@ -174,15 +175,16 @@ fn phase(config: &Config, lines: &[Line<'_>]) -> Result<Phase, ParseError> {
         if config.regions[region].size < size {
             return Err(value.wrong("a size that is not larger than the region's"));
         }
+        mapped[region] = size;
         phase.resize.push((region, size));
     }
     for line in &lines[2..] {
-        phase.patterns.push(pattern(config, *line)?);
+        phase.patterns.push(pattern(config, mapped, *line)?);
     }
     Ok(phase)
 }
 
-fn pattern(config: &Config, line: Line<'_>) -> Result<Pattern, ParseError> {
+fn pattern(config: &Config, mapped: &[u64], line: Line<'_>) -> Result<Pattern, ParseError> {
     let mut fields = line.fields().peekable();
     let mut next = |what: &str| {
         let field = fields.next_if(|f| f.key().is_none());
@@ -210,7 +212,7 @@ fn pattern(config: &Config, line: Line<'_>) -> Result<Pattern, ParseError> {
     for field in fields {
         extra.read(&mut p, field)?;
     }
-    extra.finish(config, line, &mut p)?;
+    extra.finish(config.settings.processes, mapped[region], line, &mut p)?;
     Ok(p)
 }
 
@@ -239,21 +241,26 @@ impl Extra {
             "scatter" => self.scatter = Some(v.yes_no("scatter")?),
             "sparse" => p.sparse = Some(v.pages("a distance")?),
             "step" => self.step = Some(v.pages("a step")?),
-            "every" => self.every = Some(v.number("a time in ms")?),
+            "every" => self.every = Some(v.millis()?),
             "process" => p.process = Some(v.number("a process number")?),
             _ => return Err(field.wrong(keys)),
         }
         Ok(())
     }
 
-    fn finish(self, config: &Config, line: Line<'_>, p: &mut Pattern) -> Result<(), ParseError> {
+    fn finish(
+        self,
+        processes: u32,
+        size: u64,
+        line: Line<'_>,
+        p: &mut Pattern,
+    ) -> Result<(), ParseError> {
         let wrong = |what: &str| Err(line.field().wrong(what));
-        let size = config.regions[p.region].size;
         if p.offset >= size || p.length.is_some_and(|l| l == 0 || l > size - p.offset) {
-            return wrong("an offset and a length inside the region");
+            return wrong("an offset and a length inside what is mapped of the region then");
         }
         let length = p.length.unwrap_or(size - p.offset);
-        if p.process.is_some_and(|n| n >= config.settings.processes) {
+        if p.process.is_some_and(|n| n >= processes) {
             return wrong("a process number below @processes (set before the regions)");
         }
         let kinds = [
@@ -283,8 +290,8 @@ impl Extra {
         p.drift = match (self.step, self.every) {
             (None, None) => None,
             (Some(step), Some(every_ms)) => {
-                if step == 0 || every_ms == 0 || size.div_ceil(step) > MAX_CELLS {
-                    return wrong("a step of which the region holds 1 to 4096, and a time above 0");
+                if step == 0 || size.div_ceil(step) > MAX_CELLS {
+                    return wrong("a step of which the region holds 1 to 4096");
                 }
                 if p.offset % step != 0 || length % step != 0 || size % step != 0 {
                     return wrong(

@@ -129,8 +129,7 @@ pub enum Line {
         /// When.
         ns: u64,
     },
-    /// A region has this extent from `ns` on (empty: it is unmapped); a change that is under way
-    /// has `ns` 0 bytes until it is done.
+    /// A region has this extent from `ns` on; empty: it is unmapped, or it is just being changed.
     Map {
         /// Process.
         p: u32,

@@ -68,5 +68,6 @@ fn number(text: &str) -> Result<f64, String> {
 }
 
 fn share(text: &str) -> Result<f64, String> {
-    number(text)?.le(&1.0).then(|| number(text)).unwrap_or_else(|| Err(format!("{text}: above 1")))
+    let x = number(text)?;
+    if x <= 1.0 { Ok(x) } else { Err(format!("{text}: a share above 1")) }
 }

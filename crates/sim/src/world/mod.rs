@@ -106,8 +106,8 @@ pub struct ProcessInfo {
     pub id: TargetId,
     /// Its pid in the truth.
     pub pid: u32,
-    /// The number of the process that forked it.
-    pub parent: Option<u32>,
+    /// The pid of the process that forked it.
+    pub parent_pid: Option<u32>,
     /// When it was forked.
     pub start: Time,
     /// When it ends.
@@ -189,7 +189,7 @@ impl World {
         self.processes.iter().map(|p| ProcessInfo {
             id: TargetId(p.number),
             pid: pid(p.number),
-            parent: p.parent,
+            parent_pid: p.parent.map(pid),
             start: p.start,
             end: p.end,
         })

@@ -1,0 +1,233 @@
+//! `isotherm sim`: the same monitor over a simulated workload, hours in seconds.
+//!
+//! Needs no privileges and no memory: the workload's processes exist only as chances of being touched
+//! (see [`isotherm_sim::world`]). Writes the same record and the same truth as a real run.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use isotherm_core::{Attrs, Time};
+use isotherm_record::{AttrsInfo, Exit, Header, Mapping, Target, Writer, Written};
+use isotherm_sim::config::Config;
+use isotherm_sim::world::{Faults, Options, Simulation};
+
+use crate::attrs::AttrsArgs;
+use crate::exit::usage;
+use crate::record::keep_old;
+use crate::units::{bytes, duration};
+use crate::workload::{load, scale_factor};
+
+/// Arguments of `isotherm sim`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// A config file (masim's format), or the name of a shipped workload.
+    config: String,
+    /// The record to write; an old one is kept as FILE.old.
+    #[arg(short, long, value_name = "FILE", default_value = "isotherm.data")]
+    output: PathBuf,
+    /// Write what is accessed, where and when, to this file.
+    #[arg(long, value_name = "FILE")]
+    truth: Option<PathBuf>,
+    /// Change all times: a factor (0.1), or how long all phases together shall take (10s).
+    #[arg(long, value_name = "FACTOR|TIME")]
+    scale: Option<String>,
+    /// Virtual time to run for; phases begin again until then. Without it: all phases once.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    duration: Option<Duration>,
+    /// Seed of all that is random, in the workload and in the monitor.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Something that goes wrong: late=CHANCE:TIME (a tick), fail=CHANCE (a look at a page),
+    /// blind=SHARE (pages that cannot be made old), notnow=CHANCE (a look at the mappings),
+    /// vanish=PER_SECOND (a process dies). May be given more than once.
+    #[arg(long = "fault", value_name = "FAULT")]
+    faults: Vec<String>,
+    /// Accesses per second of patterns without a rate, per thread.
+    #[arg(long, value_name = "N", default_value_t = Options::default().full_speed)]
+    speed: f64,
+    /// Say nothing but warnings and errors.
+    #[arg(long, short)]
+    quiet: bool,
+    #[command(flatten)]
+    attrs: AttrsArgs,
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let attrs = args.attrs.attrs()?;
+    let (name, mut config) = load(&args.config)?;
+    if let Some(scale) = &args.scale {
+        let factor = scale_factor(scale, config.total_ms())?;
+        config.scale(factor);
+    }
+    if let Some(seed) = args.seed {
+        config.settings.seed = seed;
+    }
+    let mut faults = Faults::default();
+    for text in &args.faults {
+        faults.add(text).map_err(|why| usage(format!("--fault {text}: {why}")))?;
+    }
+    if !(args.speed.is_finite() && args.speed >= 0.0) {
+        return Err(usage(format!("--speed {}: expected a number from 0 on", args.speed)));
+    }
+    let options = Options {
+        seed: config.settings.seed,
+        duration_ms: args.duration.map(|d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX)),
+        full_speed: args.speed,
+        faults,
+        ..Options::default()
+    };
+    if config.total_ms() == 0 {
+        return Err(usage(format!("{}: all phases are 0 ms long", args.config)));
+    }
+    keep_old(&args.output)?;
+    let started = Instant::now();
+    let (simulation, written) = simulate(&name, &config, &options, attrs, &args.output)?;
+    if let Some(path) = &args.truth {
+        write_truth(&simulation, &name, path)?;
+    }
+    if !args.quiet {
+        let (virtually, really) = (simulation.world().now().as_ns(), started.elapsed());
+        writeln!(
+            std::io::stderr(),
+            "simulated {} s of {name} in {:.1} s (seed {}): {} snapshots, {} regions, {} in {}",
+            virtually / 1_000_000_000,
+            really.as_secs_f64(),
+            options.seed,
+            written.snapshots,
+            written.regions,
+            bytes(written.bytes),
+            args.output.display()
+        )?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs a whole simulation and writes its record to `path`.
+pub(crate) fn simulate(
+    name: &str,
+    config: &Config,
+    options: &Options,
+    attrs: Attrs,
+    path: &Path,
+) -> anyhow::Result<(Simulation, Written)> {
+    let mut simulation = Simulation::new(config, options, attrs)?;
+    let mut recorder = Recorder {
+        writer: Writer::create(path, &header(&attrs))?,
+        name,
+        appeared: 0,
+        exited: Vec::new(),
+        maps_every_ns: attrs.update_us.saturating_mul(1000),
+        maps_at: Time::default(),
+    };
+    while simulation.next_snapshot().is_some() {
+        let snapshot = simulation.context().snapshot();
+        recorder.note_new(&simulation, snapshot.end)?;
+        recorder.writer.push_snapshot(snapshot)?;
+        recorder.note_gone(&simulation, snapshot.end)?;
+        recorder.note_mappings(&simulation, snapshot.end)?;
+    }
+    let end = simulation.world().now();
+    let (_, written) = recorder.writer.finish(end, "the simulation is over")?;
+    Ok((simulation, written))
+}
+
+/// Writes the truth about a simulation to `path`.
+pub(crate) fn write_truth(simulation: &Simulation, name: &str, path: &Path) -> anyhow::Result<()> {
+    let write = || {
+        let mut out = BufWriter::new(File::create(path)?);
+        simulation.world().write_truth(name, &mut out)?;
+        out.flush()
+    };
+    write().with_context(|| format!("cannot write the truth\n  tried: write {}", path.display()))
+}
+
+/// A record under way.
+struct Recorder<'a> {
+    writer: Writer<File>,
+    name: &'a str,
+    /// Processes that were told of, in the order of their start.
+    appeared: usize,
+    /// Those that were told to be gone.
+    exited: Vec<u32>,
+    maps_every_ns: u64,
+    maps_at: Time,
+}
+
+impl Recorder<'_> {
+    /// Tells who has come by `now`.
+    fn note_new(
+        &mut self,
+        simulation: &Simulation,
+        now: Time,
+    ) -> Result<(), isotherm_record::Error> {
+        for p in simulation.world().processes().skip(self.appeared).take_while(|p| p.start <= now) {
+            self.appeared += 1;
+            self.writer.target(&Target {
+                id: p.id.0,
+                pid: p.pid,
+                ppid: p.parent_pid.unwrap_or(0),
+                name: self.name.to_owned(),
+                t_ns: p.start.as_ns(),
+            })?;
+            self.maps_at = Time::default();
+        }
+        Ok(())
+    }
+
+    /// Tells who has gone by `now`.
+    fn note_gone(
+        &mut self,
+        simulation: &Simulation,
+        now: Time,
+    ) -> Result<(), isotherm_record::Error> {
+        for p in simulation.world().processes().filter(|p| p.end <= now) {
+            if !self.exited.contains(&p.id.0) {
+                self.exited.push(p.id.0);
+                self.writer.exit(&Exit { id: p.id.0, status: None, t_ns: p.end.as_ns() })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the mappings of all processes, if it is time; the writer leaves out what did not change.
+    fn note_mappings(
+        &mut self,
+        simulation: &Simulation,
+        now: Time,
+    ) -> Result<(), isotherm_record::Error> {
+        if now < self.maps_at {
+            return Ok(());
+        }
+        self.maps_at = now + self.maps_every_ns;
+        let world = simulation.world();
+        for p in world.processes().filter(|p| p.start <= now && now < p.end) {
+            let mappings: Vec<Mapping> = world
+                .mappings(p.id)
+                .map(|(m, name)| Mapping::new(m.start, m.end, "rw-p", &format!("[anon:{name}]")))
+                .collect();
+            self.writer.mappings(now, p.id, &mappings)?;
+        }
+        Ok(())
+    }
+}
+
+fn header(attrs: &Attrs) -> Header {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    Header {
+        isotherm: env!("CARGO_PKG_VERSION").into(),
+        host: "simulated".into(),
+        kernel: "none".into(),
+        arch: std::env::consts::ARCH.into(),
+        page_size: 4096,
+        started_unix_ns: now.map_or(0, |d| u64::try_from(d.as_nanos()).unwrap_or(0)),
+        attrs: AttrsInfo::from(attrs),
+        ops: "sim".into(),
+        command: std::env::args().collect(),
+        ..Header::default()
+    }
+}

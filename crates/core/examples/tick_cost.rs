@@ -1,0 +1,63 @@
+//! Measures what one sampling tick costs the core: 1000 regions, a tenth of them hot, steady state.
+//!
+//! `cargo run --release -p isotherm-core --example tick_cost` prints, per method, the median and the
+//! 99th percentile over all ticks, and the same for the ticks that end a window, which merge, age,
+//! split and plan, and for the mean over a window, which is what the CPU share follows from. The
+//! oracle's answers are part of it; they cost about 1 ns per page.
+#![expect(clippy::print_stdout, reason = "a measurement for people to read")]
+
+use std::time::Instant;
+
+use isotherm_core::Method;
+
+#[path = "../tests/steady/mod.rs"]
+mod steady;
+
+/// Ticks per window with the default attributes.
+const WINDOW: usize = 20;
+const WARM_UP: usize = 100 * WINDOW;
+const MEASURED: usize = 500 * WINDOW;
+
+fn main() {
+    println!(
+        "us            regions      tick: p50     p99   window's end: p50     p99   mean: p50"
+    );
+    for method in [Method::Resample, Method::FirstTouch] {
+        let mut steady = steady::Steady::new(method);
+        for _ in 0..WARM_UP {
+            steady.tick();
+        }
+        let costs: Vec<f64> = (0..MEASURED)
+            .map(|_| {
+                let before = Instant::now();
+                steady.tick();
+                before.elapsed().as_secs_f64() * 1e6
+            })
+            .collect();
+        let ends: Vec<f64> = costs.iter().copied().skip(WINDOW - 1).step_by(WINDOW).collect();
+        let means: Vec<f64> = costs.chunks(WINDOW).map(mean).collect();
+        let name = format!("{method:?}");
+        println!(
+            "{name:<12}  {:>7}      {:>9.1} {:>7.1}   {:>17.1} {:>7.1}   {:>9.1}",
+            steady.nr_regions(),
+            percentile(&costs, 50),
+            percentile(&costs, 99),
+            percentile(&ends, 50),
+            percentile(&ends, 99),
+            percentile(&means, 50),
+        );
+    }
+}
+
+/// The mean.
+#[expect(clippy::cast_precision_loss, reason = "a few ticks")]
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// The `p`th percentile, by the nearest rank.
+fn percentile(values: &[f64], p: usize) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    sorted[(sorted.len() * p / 100).min(sorted.len() - 1)]
+}

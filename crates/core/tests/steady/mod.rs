@@ -1,0 +1,80 @@
+//! A world for measurements: one target of which nothing changes, so that after a while the monitor
+//! is in its steady state with about a thousand regions.
+
+use isotherm_core::{AddrRange, Attrs, Context, Method, PageState, TargetId, Time, Wish};
+
+/// Number of areas, each apart from the next: so many regions stay whatever is merged.
+const NR_AREAS: u64 = 1000;
+const AREA: u64 = 1 << 20;
+const START: u64 = 0x7f00_0000_0000;
+
+/// A context over a world in which each tenth area is always hot.
+pub(crate) struct Steady {
+    context: Context,
+    areas: Vec<AddrRange>,
+    now: Time,
+}
+
+impl Steady {
+    /// Starts.
+    pub(crate) fn new(method: Method) -> Self {
+        let attrs = Attrs { method, max_nr_regions: 1000, ..Attrs::default() };
+        let mut context = Context::new(attrs, 1).expect("valid attributes");
+        context.add_target(TargetId(0));
+        let mut steady = Self { context, areas: (0..NR_AREAS).map(area).collect(), now: Time(0) };
+        steady.until(|wish| matches!(wish, Wish::Sleep(_)));
+        steady
+    }
+
+    /// Number of regions at the end of the last window.
+    pub(crate) fn nr_regions(&self) -> usize {
+        self.context.snapshot().nr_regions()
+    }
+
+    /// Runs one sampling tick: from one sleep to the next.
+    pub(crate) fn tick(&mut self) {
+        self.until(|wish| matches!(wish, Wish::Sleep(_)));
+    }
+
+    fn until(&mut self, done: impl Fn(Wish) -> bool) {
+        loop {
+            let wish = self.context.poll(self.now);
+            match wish {
+                Wish::Update => self.update(),
+                Wish::Prepare => {
+                    for check in self.context.batch_mut() {
+                        check.state =
+                            if is_hot(check.addr) { PageState::Cleared } else { PageState::Old };
+                    }
+                }
+                Wish::Check => {
+                    for check in self.context.batch_mut() {
+                        check.state =
+                            if is_hot(check.addr) { PageState::Young } else { PageState::Old };
+                    }
+                }
+                Wish::Sleep(until) => self.now = until,
+                Wish::Snapshot => {}
+                Wish::Stop => unreachable!("the target stays"),
+            }
+            if done(wish) {
+                return;
+            }
+        }
+    }
+
+    fn update(&mut self) {
+        self.context.set_ranges(TargetId(0), &self.areas).expect("sorted ranges");
+    }
+}
+
+/// Area `i`: behind each there is a gap.
+fn area(i: u64) -> AddrRange {
+    let start = START + i * 2 * AREA;
+    AddrRange::new(start, start + AREA)
+}
+
+/// Whether a page is touched in every sample interval.
+fn is_hot(addr: u64) -> bool {
+    ((addr - START) / (2 * AREA)).is_multiple_of(10)
+}

@@ -1,0 +1,353 @@
+//! `report mappings`: which heap, library, file or other mapping is hot and which is cold.
+//!
+//! Every region is laid over the mappings as they were at that time; what a byte of a region does, its
+//! mapping does. Numbers are means over the time in which the target was seen. A byte is *hot* if its
+//! region was touched in at least half of the samples of a window, *warm* if at all, *cold* if not.
+//! Parts of one file are one line; anonymous mappings without a name are told apart by address.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use isotherm_core::{AddrRange, RegionInfo};
+use isotherm_record::{Mapping, MappingKind, Record};
+use serde::Serialize;
+
+use crate::error::Error;
+use crate::filter::Filter;
+use crate::scan::{Scan, TargetState};
+use crate::units::{mib, percent, to_u64};
+
+/// Share of touched samples from which on a region is hot.
+pub const HOT: f64 = 0.5;
+/// Lines of the text; the JSON has all.
+const MOST_LINES: usize = 40;
+
+/// Mean bytes by temperature.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Heat {
+    /// Touched in at least half of the samples.
+    pub hot: f64,
+    /// Touched, but less.
+    pub warm: f64,
+    /// Not touched.
+    pub cold: f64,
+    /// Nobody could look.
+    pub unresolved: f64,
+    /// Sum of bytes times rate; see [`Heat::rate`].
+    touched: f64,
+}
+
+impl Heat {
+    /// All bytes.
+    #[must_use]
+    pub fn bytes(&self) -> f64 {
+        self.hot + self.warm + self.cold + self.unresolved
+    }
+
+    /// Mean rate of the bytes that could be looked at, 0 to 1.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        let seen = self.hot + self.warm + self.cold;
+        if seen > 0.0 { self.touched / seen } else { 0.0 }
+    }
+
+    fn add(&mut self, bytes: f64, r: &RegionInfo, max: u32) {
+        let rate = f64::from(r.nr_accesses) / f64::from(max.max(1));
+        if !r.resolved {
+            self.unresolved += bytes;
+            return;
+        }
+        self.touched += bytes * rate;
+        if rate >= HOT {
+            self.hot += bytes;
+        } else if r.nr_accesses > 0 {
+            self.warm += bytes;
+        } else {
+            self.cold += bytes;
+        }
+    }
+
+    fn plus(&mut self, o: &Self) {
+        self.hot += o.hot;
+        self.warm += o.warm;
+        self.cold += o.cold;
+        self.unresolved += o.unresolved;
+        self.touched += o.touched;
+    }
+
+    fn scaled(&self, f: f64) -> Self {
+        Self {
+            hot: self.hot * f,
+            warm: self.warm * f,
+            cold: self.cold * f,
+            unresolved: self.unresolved * f,
+            touched: self.touched * f,
+        }
+    }
+}
+
+/// One mapping of one target.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Line {
+    /// Name of the target.
+    pub target: String,
+    /// Its process.
+    pub pid: u32,
+    /// What it holds; `None` where no mapping is known.
+    pub kind: Option<MappingKind>,
+    /// Path, bracketed name, or `[anon] 0x...`.
+    pub name: String,
+    /// Its bytes.
+    pub heat: Heat,
+}
+
+/// The report.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// Whose.
+    pub title: String,
+    /// Per mapping, most bytes times rate first, then by size.
+    pub lines: Vec<Line>,
+    /// Per kind, all targets together.
+    pub kinds: Vec<(Option<MappingKind>, Heat)>,
+    /// What could not be read; empty if nothing.
+    pub damage: String,
+}
+
+/// What makes parts of memory one line.
+type Key = (u32, Option<MappingKind>, String);
+
+/// The mappings of one target, each with the index of its line.
+#[derive(Default)]
+struct Known {
+    version: u64,
+    ranges: Vec<(AddrRange, usize)>,
+    other: usize,
+    seen_ns: f64,
+}
+
+#[derive(Default)]
+struct Sums {
+    lines: Vec<(Key, Heat)>,
+    index: BTreeMap<Key, usize>,
+    known: BTreeMap<u32, Known>,
+}
+
+impl Sums {
+    fn line(&mut self, key: Key) -> usize {
+        *self.index.entry(key.clone()).or_insert_with(|| {
+            self.lines.push((key, Heat::default()));
+            self.lines.len() - 1
+        })
+    }
+
+    fn learn(&mut self, state: &TargetState) {
+        let id = state.target.id;
+        let fresh = !self.known.contains_key(&id);
+        let version = self.known.get(&id).map_or(0, |k| k.version);
+        if !fresh && version == state.mappings_version {
+            return;
+        }
+        let mut ranges = Vec::new();
+        for m in &state.mappings {
+            let line = self.line((id, Some(m.kind), name(m)));
+            ranges.push((AddrRange::new(m.start, m.end), line));
+        }
+        let other = self.line((id, None, "(no mapping known)".into()));
+        let known = self.known.entry(id).or_default();
+        known.version = state.mappings_version;
+        known.ranges = ranges;
+        known.other = other;
+    }
+
+    fn add(&mut self, id: u32, r: &RegionInfo, max: u32, time: f64, at: &mut usize) {
+        let Some(known) = self.known.get(&id) else { return };
+        while known.ranges.get(*at).is_some_and(|(m, _)| m.end <= r.range.start) {
+            *at += 1;
+        }
+        let mut rest = r.range.len();
+        for (m, line) in known.ranges[*at..].iter().take_while(|(m, _)| m.start < r.range.end) {
+            let bytes = m.overlap(&r.range);
+            rest -= bytes;
+            self.lines[*line].1.add(float(bytes) * time, r, max);
+        }
+        if rest > 0 {
+            self.lines[known.other].1.add(float(rest) * time, r, max);
+        }
+    }
+}
+
+fn name(m: &Mapping) -> String {
+    if m.name.is_empty() { format!("[anon] {:#x}", m.start) } else { m.name.clone() }
+}
+
+impl Report {
+    /// Reads a record.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read, or nothing is in.
+    pub fn build(record: &Record, filter: &Filter) -> Result<Self, Error> {
+        let mut sums = Sums::default();
+        let scan = Scan::run(record, filter, |scan, s| {
+            let time = float(s.end.since(s.start).max(1));
+            for (state, t) in scan.wanted(s) {
+                sums.learn(state);
+                if let Some(known) = sums.known.get_mut(&t.id.0) {
+                    known.seen_ns += time;
+                }
+                let mut at = 0;
+                for r in filter.regions(&t.regions) {
+                    sums.add(t.id.0, &r, s.max_nr_accesses, time, &mut at);
+                }
+            }
+            Ok(())
+        })?;
+        let mut kinds: BTreeMap<Option<MappingKind>, Heat> = BTreeMap::new();
+        let mut lines = Vec::new();
+        for ((id, kind, name), heat) in sums.lines {
+            let seen = sums.known.get(&id).map_or(1.0, |k| k.seen_ns.max(1.0));
+            let heat = heat.scaled(1.0 / seen);
+            if heat.bytes() == 0.0 {
+                continue;
+            }
+            kinds.entry(kind).or_default().plus(&heat);
+            let target = scan.targets.get(&id).map(|t| t.target.clone()).unwrap_or_default();
+            lines.push(Line { target: target.name, pid: target.pid, kind, name, heat });
+        }
+        lines.sort_by(|a, b| {
+            let by = |l: &Line| (l.heat.touched, l.heat.bytes());
+            by(b).partial_cmp(&by(a)).unwrap_or(std::cmp::Ordering::Equal)
+        });
+        let kinds = kinds.into_iter().collect();
+        Ok(Self { title: scan.title(), lines, kinds, damage: scan.damage.to_string() })
+    }
+
+    /// For people.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let mut out = String::new();
+        self.text(&mut out).unwrap_or_default();
+        out
+    }
+
+    fn text(&self, out: &mut String) -> std::fmt::Result {
+        writeln!(out, "mappings of {}: means over time", self.title)?;
+        writeln!(
+            out,
+            "{:>12} {:>12} {:>12} {:>12} {:>8}  mapping",
+            "hot", "warm", "cold", "unresolved", "rate"
+        )?;
+        let several = self.lines.iter().any(|l| l.pid != self.lines[0].pid);
+        for l in self.lines.iter().take(MOST_LINES) {
+            let whose =
+                if several { format!(" of {} ({})", l.target, l.pid) } else { String::new() };
+            heat_line(out, &l.heat, &format!("{} {}{whose}", kind_name(l.kind), l.name))?;
+        }
+        if self.lines.len() > MOST_LINES {
+            let rest = &self.lines[MOST_LINES..];
+            let mut heat = Heat::default();
+            rest.iter().for_each(|l| heat.plus(&l.heat));
+            heat_line(out, &heat, &format!("{} more", rest.len()))?;
+        }
+        writeln!(out, "by kind:")?;
+        for (kind, heat) in &self.kinds {
+            heat_line(out, heat, kind_name(*kind))?;
+        }
+        if !self.damage.is_empty() {
+            writeln!(out, "note: {}", self.damage)?;
+        }
+        Ok(())
+    }
+
+    /// The same as one JSON object; bytes as integers.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        let json = Json {
+            target: &self.title,
+            mappings: self
+                .lines
+                .iter()
+                .map(|l| JsonLine {
+                    target: &l.target,
+                    pid: l.pid,
+                    kind: kind_name(l.kind),
+                    name: &l.name,
+                    heat: JsonHeat::of(&l.heat),
+                })
+                .collect(),
+            kinds: self
+                .kinds
+                .iter()
+                .map(|(kind, heat)| JsonKind { kind: kind_name(*kind), heat: JsonHeat::of(heat) })
+                .collect(),
+        };
+        serde_json::to_string(&json).unwrap_or_default()
+    }
+}
+
+fn heat_line(out: &mut String, h: &Heat, name: &str) -> std::fmt::Result {
+    writeln!(
+        out,
+        "{:>12} {:>12} {:>12} {:>12} {:>8}  {name}",
+        mib(h.hot),
+        mib(h.warm),
+        mib(h.cold),
+        mib(h.unresolved),
+        percent(h.rate())
+    )
+}
+
+fn kind_name(kind: Option<MappingKind>) -> &'static str {
+    kind.map_or("unknown", MappingKind::name)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "sizes and times below 2^53 are exact")]
+fn float(x: u64) -> f64 {
+    x as f64
+}
+
+#[derive(Serialize)]
+struct Json<'a> {
+    target: &'a str,
+    mappings: Vec<JsonLine<'a>>,
+    kinds: Vec<JsonKind>,
+}
+
+#[derive(Serialize)]
+struct JsonLine<'a> {
+    target: &'a str,
+    pid: u32,
+    kind: &'static str,
+    name: &'a str,
+    #[serde(flatten)]
+    heat: JsonHeat,
+}
+
+#[derive(Serialize)]
+struct JsonKind {
+    kind: &'static str,
+    #[serde(flatten)]
+    heat: JsonHeat,
+}
+
+#[derive(Serialize)]
+struct JsonHeat {
+    hot: u64,
+    warm: u64,
+    cold: u64,
+    unresolved: u64,
+    rate: f64,
+}
+
+impl JsonHeat {
+    fn of(h: &Heat) -> Self {
+        Self {
+            hot: to_u64(h.hot),
+            warm: to_u64(h.warm),
+            cold: to_u64(h.cold),
+            unresolved: to_u64(h.unresolved),
+            rate: (h.rate() * 1e6).round() / 1e6,
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! The command line: `list`, `run`, `study`, `format`.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::{Parser, Subcommand};
+
+use crate::dir::ResultDir;
+use crate::job::{self, Bench, Job, Spec};
+use crate::requirement;
+use crate::system::System;
+
+/// Measures Isotherm on this machine, and keeps what it measured.
+#[derive(Debug, Parser)]
+#[command(name = "isotherm-eval", version, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Name the jobs.
+    List,
+    /// Run a job: measure, study, print.
+    Run(RunArgs),
+    /// Study the raw files of an old run again, and print.
+    Study {
+        /// A result directory.
+        dir: PathBuf,
+    },
+    /// Print the result of an old run.
+    Format {
+        /// A result directory.
+        dir: PathBuf,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct RunArgs {
+    /// Which job; `list` names them.
+    job: String,
+    /// Where results go: a new directory JOB-TIME is made below this one.
+    #[arg(long, value_name = "DIR", default_value = "eval/results")]
+    out: PathBuf,
+    /// A smoke run of less than a minute. Its numbers prove only that the job works.
+    #[arg(long)]
+    quick: bool,
+    /// The isotherm binary to measure [default: the one beside this program].
+    #[arg(long, value_name = "PATH")]
+    isotherm: Option<PathBuf>,
+    /// Only what is named so, where a job measures several things (workloads, methods, sets, sizes).
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    only: Vec<String>,
+}
+
+/// Runs the command line.
+pub(crate) fn run(cli: Cli) -> anyhow::Result<()> {
+    match cli.command {
+        Command::List => {
+            for job in job::all() {
+                print(&format!("{:<12} {}\n", job.name(), job.about()))?;
+            }
+            Ok(())
+        }
+        Command::Run(args) => run_job(args),
+        Command::Study { dir } => {
+            let dir = ResultDir::open(&dir)?;
+            study_and_format(job_of(&dir)?.as_ref(), &dir)
+        }
+        Command::Format { dir } => {
+            let dir = ResultDir::open(&dir)?;
+            format_result(job_of(&dir)?.as_ref(), &dir)
+        }
+    }
+}
+
+fn run_job(args: RunArgs) -> anyhow::Result<()> {
+    isotherm_linux::signals::install().context("set up signal handlers")?;
+    let job = job::by_name(&args.job)?;
+    let isotherm = match args.isotherm {
+        Some(path) => path,
+        None => sibling("isotherm")?,
+    };
+    let isotherm = isotherm.canonicalize().with_context(|| {
+        format!("no isotherm binary at {} (--isotherm PATH)", isotherm.display())
+    })?;
+    let spec = Spec { job: args.job, quick: args.quick, only: args.only, isotherm };
+    let dir = ResultDir::create(&args.out, &spec)?;
+    say(&format!("{}: results go to {}", spec.job, dir.path().display()));
+    dir.write_json("system.json", &System::read(&spec.isotherm))?;
+    let wanted = job.sysreqs(&spec);
+    for r in wanted.iter().filter(|r| !r.satisfied) {
+        say(&format!("{}: missed requirement: {r}", spec.job));
+    }
+    dir.write_json("requirements.json", &wanted)?;
+    job.run(&Bench { spec: &spec, dir: &dir }).with_context(|| format!("run job {}", spec.job))?;
+    dir.write_json("system-after.json", &System::read_load())?;
+    study_and_format(job.as_ref(), &dir)
+}
+
+fn study_and_format(job: &dyn Job, dir: &ResultDir) -> anyhow::Result<()> {
+    let result = job.study(dir).with_context(|| format!("study {}", dir.path().display()))?;
+    dir.write_json("result.json", &result)?;
+    format_result(job, dir)
+}
+
+fn format_result(job: &dyn Job, dir: &ResultDir) -> anyhow::Result<()> {
+    let result = dir.read_json("result.json")?;
+    let spec: Spec = dir.read_json("spec.json")?;
+    let system: System = dir.read_json("system.json")?;
+    let requirements: Vec<requirement::Requirement> = dir.read_json("requirements.json")?;
+    let mut text =
+        format!("# {}{}\n\n{system}\n", job.name(), if spec.quick { " (quick)" } else { "" });
+    for missed in requirements.iter().filter(|r| !r.satisfied) {
+        text.push_str(&format!("missed requirement: {missed}\n"));
+    }
+    text.push('\n');
+    text.push_str(&job.format(&result)?);
+    dir.write_text("report.txt", &text)?;
+    print(&text)
+}
+
+fn job_of(dir: &ResultDir) -> anyhow::Result<Box<dyn Job>> {
+    let spec: Spec = dir.read_json("spec.json")?;
+    job::by_name(&spec.job)
+}
+
+/// A program beside this one.
+fn sibling(name: &str) -> anyhow::Result<PathBuf> {
+    let exe = std::env::current_exe().context("find out where this program is")?;
+    Ok(exe.parent().unwrap_or(Path::new(".")).join(name))
+}
+
+/// Progress, for people.
+pub(crate) fn say(text: &str) {
+    // Nothing can be done if standard error is closed.
+    writeln!(std::io::stderr(), "{text}").ok();
+}
+
+fn print(text: &str) -> anyhow::Result<()> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.context("write to standard output"),
+    }
+}

@@ -1,0 +1,76 @@
+//! What a job is.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::dir::ResultDir;
+use crate::jobs;
+use crate::requirement::Requirement;
+
+/// What was asked for; `spec.json`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Spec {
+    /// Name of the job.
+    pub(crate) job: String,
+    /// A smoke run.
+    pub(crate) quick: bool,
+    /// Only these of the things that the job measures; all if empty.
+    pub(crate) only: Vec<String>,
+    /// The binary under test.
+    pub(crate) isotherm: PathBuf,
+}
+
+impl Spec {
+    /// Whether `name` is to be measured. A kind of things of which `only` names none is not limited:
+    /// `all` are the names of that kind.
+    pub(crate) fn wants(&self, name: &str, all: &[&str]) -> bool {
+        let limited = self.only.iter().any(|o| all.contains(&o.as_str()));
+        !limited || self.only.iter().any(|o| o == name)
+    }
+}
+
+/// What `run` gets.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bench<'a> {
+    /// What was asked for.
+    pub(crate) spec: &'a Spec,
+    /// Where raw files go.
+    pub(crate) dir: &'a ResultDir,
+}
+
+/// An evaluation job.
+pub(crate) trait Job {
+    /// Its name on the command line.
+    fn name(&self) -> &'static str;
+    /// What it measures, in a line.
+    fn about(&self) -> &'static str;
+    /// What the machine should have. A missed requirement is recorded and shown; the job still runs.
+    fn sysreqs(&self, spec: &Spec) -> Vec<Requirement>;
+    /// Measures, and writes raw files.
+    fn run(&self, bench: &Bench<'_>) -> anyhow::Result<()>;
+    /// Makes the result from raw files alone.
+    fn study(&self, dir: &ResultDir) -> anyhow::Result<Value>;
+    /// Makes text from a result.
+    fn format(&self, result: &Value) -> anyhow::Result<String>;
+}
+
+/// All jobs.
+pub(crate) fn all() -> Vec<Box<dyn Job>> {
+    vec![
+        Box::new(jobs::accuracy::Accuracy),
+        Box::new(jobs::overhead::Overhead),
+        Box::new(jobs::scale::Scale),
+        Box::new(jobs::tick::Tick),
+        Box::new(jobs::record_size::RecordSize),
+        Box::new(jobs::frontier::Frontier),
+    ]
+}
+
+/// The job of this name.
+pub(crate) fn by_name(name: &str) -> anyhow::Result<Box<dyn Job>> {
+    let names: Vec<_> = all().iter().map(|j| j.name()).collect();
+    let found = all().into_iter().find(|j| j.name() == name);
+    found.ok_or_else(|| anyhow::anyhow!("no job `{name}`\n  hint:  jobs are {}", names.join(", ")))
+}

@@ -1,0 +1,302 @@
+//! Job `accuracy`: every shipped workload x set x method, scored against the truth.
+//!
+//! `run` starts the workload, waits until its accesses begin, and records it by pid (children too)
+//! until it exits. Records and truths are the raw files; `study` scores them with `isotherm score`.
+
+use std::process::Command;
+
+use anyhow::{Context, bail};
+use isotherm_linux::clock;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::METHODS;
+use crate::cli::say;
+use crate::dir::ResultDir;
+use crate::job::{Bench, Job, Spec};
+use crate::recording;
+use crate::requirement::{self, Requirement};
+use crate::stats::to_f64;
+use crate::table::{Table, mib, number};
+use crate::workload::Workload;
+
+const SETS: [&str; 2] = ["pagewalk", "smaps"];
+/// `smaps` clears whole processes at a time, so `isotherm record` takes `resample` there in any case.
+const REFUSED: (&str, &str) = ("smaps", "first-touch");
+/// What a smoke run takes, and how long all phases together take there.
+const QUICK: ([&str; 2], &str) = (["phase-change", "mmap-churn"], "6s");
+/// No shipped workload is longer.
+const PATIENCE_US: u64 = 300_000_000;
+
+/// The job.
+#[derive(Debug)]
+pub(crate) struct Accuracy;
+
+/// One combination; `raw/cases.json` lists them.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Case {
+    workload: String,
+    set: String,
+    method: String,
+    /// Why there is no record.
+    failed: Option<String>,
+}
+
+impl Case {
+    fn file(&self, ending: &str) -> String {
+        format!("{}-{}-{}.{ending}", self.workload, self.set, self.method)
+    }
+}
+
+/// A case with what `isotherm score --json` says; its other keys are kept beside these.
+#[derive(Debug, Serialize, Deserialize)]
+struct Row {
+    #[serde(flatten)]
+    case: Case,
+    score: Option<Score>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Score {
+    precision: Option<f64>,
+    recall: Option<f64>,
+    wss_error_p50: Option<f64>,
+    wss_error_p75: Option<f64>,
+    rate_error: Option<f64>,
+    detection_delay_ms: Option<f64>,
+    coverage: Option<f64>,
+    cpu_percent: Option<f64>,
+    rss_bytes: Option<u64>,
+    #[serde(flatten)]
+    more: serde_json::Map<String, Value>,
+}
+
+impl Job for Accuracy {
+    fn name(&self) -> &'static str {
+        "accuracy"
+    }
+
+    fn about(&self) -> &'static str {
+        "all shipped workloads x operations sets x methods, scored against the truth"
+    }
+
+    fn sysreqs(&self, spec: &Spec) -> Vec<Requirement> {
+        vec![
+            requirement::cpus(2),
+            requirement::memory(4),
+            requirement::root(),
+            requirement::quiet(),
+            requirement::subcommand(&spec.isotherm, "score"),
+        ]
+    }
+
+    fn run(&self, bench: &Bench<'_>) -> anyhow::Result<()> {
+        let spec = bench.spec;
+        let names = shipped(spec)?;
+        let all: Vec<&str> = names.iter().map(String::as_str).collect();
+        let mut wanted: Vec<&str> = all.iter().copied().filter(|n| spec.wants(n, &all)).collect();
+        if spec.quick && wanted.len() == all.len() {
+            wanted.retain(|n| QUICK.0.contains(n));
+        }
+        let mut cases = Vec::new();
+        for workload in &wanted {
+            for set in SETS.into_iter().filter(|s| spec.wants(s, &SETS)) {
+                for method in METHODS.into_iter().filter(|m| spec.wants(m, &METHODS)) {
+                    if (set, method) == REFUSED {
+                        continue;
+                    }
+                    let [workload, set, method] = [workload, set, method].map(str::to_owned);
+                    cases.push(Case { workload, set, method, failed: None });
+                }
+            }
+        }
+        anyhow::ensure!(!cases.is_empty(), "nothing is left of the cases by --only");
+        let n = cases.len();
+        for i in 0..n {
+            let case = &mut cases[i];
+            say(&format!("accuracy: {}/{n} {} {} {}", i + 1, case.workload, case.set, case.method));
+            case.failed = record(bench, case).err().map(|e| format!("{e:#}"));
+            if let Some(why) = &case.failed {
+                if isotherm_linux::signals::stop_requested().is_some() {
+                    bail!("interrupted");
+                }
+                say(&format!("accuracy: no record: {why}"));
+            }
+            bench.dir.write_json("raw/cases.json", &cases[..=i].to_vec())?;
+        }
+        Ok(())
+    }
+
+    fn study(&self, dir: &ResultDir) -> anyhow::Result<Value> {
+        let spec: Spec = dir.read_json("spec.json")?;
+        let cases: Vec<Case> = dir.read_json("raw/cases.json")?;
+        let mut rows = Vec::new();
+        for mut case in cases {
+            let mut scored = None;
+            if case.failed.is_none() {
+                match score(&spec, dir, &case) {
+                    Ok(s) => scored = Some(s),
+                    Err(e) => case.failed = Some(format!("{e:#}")),
+                }
+            }
+            rows.push(Row { case, score: scored });
+        }
+        Ok(serde_json::to_value(rows)?)
+    }
+
+    fn format(&self, result: &Value) -> anyhow::Result<String> {
+        let rows: Vec<Row> = serde_json::from_value(result.clone())?;
+        let mut table = Table::new([
+            "workload",
+            "set",
+            "method",
+            "precision",
+            "recall",
+            "wss p50",
+            "wss p75",
+            "rate err",
+            "delay ms",
+            "missed",
+            "coverage",
+            "unresolved",
+            "clears/s",
+            "checks/s",
+            "regions",
+            "CPU %",
+            "RSS MiB",
+            "goals",
+        ]);
+        let mut notes = String::new();
+        for Row { case, score } in &rows {
+            let mut cells = vec![case.workload.clone(), case.set.clone(), case.method.clone()];
+            match score {
+                Some(s) => cells.extend(s.cells()),
+                None => {
+                    let why = case.failed.as_deref().unwrap_or("not scored");
+                    notes.push_str(&format!(
+                        "\n{} {} {}: {why}\n",
+                        case.workload, case.set, case.method
+                    ));
+                }
+            }
+            table.row(cells);
+        }
+        let goals = "\nGoals: precision and recall >= 0.95, wss error <= 0.10 (p50) and <= 0.20 \
+                     (p75), delay <= 1000 ms, coverage >= 0.85.\n";
+        Ok(table.text() + goals + &notes)
+    }
+}
+
+impl Score {
+    /// The goals that are not reached; a value that is not there is no miss (a workload without
+    /// changes has no delay).
+    fn missed(&self) -> Vec<&'static str> {
+        let below = |v: Option<f64>, goal: f64| v.is_some_and(|v| v < goal);
+        let above = |v: Option<f64>, goal: f64| v.is_some_and(|v| v > goal);
+        let changes_missed = self.more("changes_missed").is_some_and(|n| n > 0.0);
+        let checks = [
+            (below(self.precision, 0.95), "precision"),
+            (below(self.recall, 0.95), "recall"),
+            (above(self.wss_error_p50, 0.10), "wss p50"),
+            (above(self.wss_error_p75, 0.20), "wss p75"),
+            (above(self.detection_delay_ms, 1000.0) || changes_missed, "delay"),
+            (below(self.coverage, 0.85), "coverage"),
+            (self.precision.is_none() && self.recall.is_none(), "nothing judged"),
+        ];
+        checks.into_iter().filter(|(missed, _)| *missed).map(|(_, what)| what).collect()
+    }
+
+    fn more(&self, key: &str) -> Option<f64> {
+        self.more.get(key).and_then(Value::as_f64)
+    }
+
+    fn cells(&self) -> Vec<String> {
+        let missed = self.missed();
+        let missed =
+            if missed.is_empty() { "pass".into() } else { format!("miss: {}", missed.join(", ")) };
+        vec![
+            number(self.precision, 3),
+            number(self.recall, 3),
+            number(self.wss_error_p50, 3),
+            number(self.wss_error_p75, 3),
+            number(self.rate_error, 3),
+            number(self.detection_delay_ms, 0),
+            format!(
+                "{}/{}",
+                number(self.more("changes_missed"), 0),
+                number(self.more("changes"), 0)
+            ),
+            number(self.coverage, 3),
+            number(self.more("unresolved"), 3),
+            number(self.more("clears_per_sec"), 0),
+            number(self.more("checks_per_sec"), 0),
+            number(self.more("regions"), 0),
+            number(self.cpu_percent, 2),
+            mib(self.rss_bytes.map(to_f64)),
+            missed,
+        ]
+    }
+}
+
+/// Names of the shipped workloads.
+fn shipped(spec: &Spec) -> anyhow::Result<Vec<String>> {
+    let list = output(Command::new(&spec.isotherm).args(["workload", "--list"]))?;
+    let names: Vec<String> =
+        list.lines().filter_map(|l| l.split_whitespace().next()).map(str::to_owned).collect();
+    anyhow::ensure!(!names.is_empty(), "`isotherm workload --list` names no workload");
+    Ok(names)
+}
+
+/// Runs and records one case.
+fn record(bench: &Bench<'_>, case: &Case) -> anyhow::Result<()> {
+    let mut args = vec![case.workload.as_str()];
+    if bench.spec.quick {
+        args.extend(["--scale", QUICK.1]);
+    }
+    let truth = bench.dir.raw(&case.file("truth"));
+    let mut workload = Workload::start(&bench.spec.isotherm, &args, &truth)?;
+    let output = bench.dir.raw(&case.file("iso"));
+    let pid = workload.child.pid();
+    let mut recorder =
+        recording::start(&bench.spec.isotherm, pid, &output, &case.set, &case.method, &[])?;
+    let deadline = clock::now().plus_us(PATIENCE_US);
+    recorder.succeeds(deadline)?;
+    workload.child.succeeds(deadline)
+}
+
+fn score(spec: &Spec, dir: &ResultDir, case: &Case) -> anyhow::Result<Score> {
+    let mut command = Command::new(&spec.isotherm);
+    command.arg("score").arg(dir.raw(&case.file("iso"))).arg(dir.raw(&case.file("truth")));
+    let json = output(command.arg("--json"))?;
+    serde_json::from_str(&json).context("understand `isotherm score --json`")
+}
+
+fn output(command: &mut Command) -> anyhow::Result<String> {
+    let done = command.output().with_context(|| format!("start {command:?}"))?;
+    if !done.status.success() {
+        bail!("{command:?}: {}: {}", done.status, String::from_utf8_lossy(&done.stderr).trim());
+    }
+    String::from_utf8(done.stdout).context("an answer that is no text")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn missed(json: &str) -> Vec<&'static str> {
+        serde_json::from_str::<Score>(json).unwrap().missed()
+    }
+
+    #[test]
+    fn goals_are_held_against_the_score() {
+        for (json, expected) in [
+            (r#"{"precision":0.95,"recall":1.0,"coverage":0.85,"changes_missed":0}"#, vec![]),
+            (r#"{"precision":0.94,"recall":1.0}"#, vec!["precision"]),
+            (r#"{"precision":1.0,"wss_error_p50":0.1,"wss_error_p75":0.21}"#, vec!["wss p75"]),
+            (r#"{"precision":1.0,"detection_delay_ms":900.0,"changes_missed":1}"#, vec!["delay"]),
+            (r#"{"coverage":0.5}"#, vec!["coverage", "nothing judged"]),
+        ] {
+            assert_eq!(missed(json), expected, "{json}");
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Job `frontier`: error against clears per second of both methods, in simulation.
+//!
+//! The simulation crate's example `frontier` runs the shipped workloads under `resample` with several
+//! sample intervals and under `first_touch` with several budgets, each against the exact truth. A
+//! run depends on its seed only, not on this machine, so the job repeats it with several seeds. The
+//! claim under test: `first_touch` reaches the error of `resample` with at most a third of its clears.
+
+use std::collections::BTreeMap;
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::example;
+use crate::cli::say;
+use crate::dir::ResultDir;
+use crate::job::{Bench, Job, Spec};
+use crate::requirement::{self, Requirement};
+use crate::stats::Middle;
+use crate::table::{Table, number};
+
+const PACKAGE: &str = "isotherm-sim";
+const EXAMPLE: &str = "frontier";
+const SEEDS: [&str; 3] = ["1", "2", "3"];
+const QUICK: [&str; 8] =
+    ["--workload", "phase-change", "--seconds", "12", "--clears", "200", "--sample", "5000"];
+/// DAMON's own attributes.
+const REFERENCE: &str = "resample/5ms";
+const CHALLENGER: &str = "first_touch/";
+
+/// The job.
+#[derive(Debug)]
+pub(crate) struct Frontier;
+
+/// A line of the example's output.
+#[derive(Debug, Deserialize)]
+struct Line {
+    workload: String,
+    method: String,
+    score: BTreeMap<String, Value>,
+}
+
+/// A workload under a method: medians over seeds.
+#[derive(Debug, Serialize, Deserialize)]
+struct Row {
+    workload: String,
+    method: String,
+    seeds: usize,
+    values: BTreeMap<String, Middle>,
+}
+
+impl Row {
+    fn value(&self, key: &str) -> Option<f64> {
+        self.values.get(key).map(|m| m.median)
+    }
+}
+
+impl Job for Frontier {
+    fn name(&self) -> &'static str {
+        "frontier"
+    }
+
+    fn about(&self) -> &'static str {
+        "error against clears per second of both methods, in simulation"
+    }
+
+    fn sysreqs(&self, _: &Spec) -> Vec<Requirement> {
+        vec![requirement::example(PACKAGE, EXAMPLE)]
+    }
+
+    fn run(&self, bench: &Bench<'_>) -> anyhow::Result<()> {
+        let seeds = if bench.spec.quick { &SEEDS[..1] } else { &SEEDS[..] };
+        let more: &[&str] = if bench.spec.quick { &QUICK } else { &[] };
+        for seed in seeds {
+            say(&format!("frontier: seed {seed}"));
+            let args: Vec<&str> = ["--json", "--seed", seed].iter().chain(more).copied().collect();
+            let lines = example::run(PACKAGE, EXAMPLE, &args)?;
+            bench.dir.write_text(&raw_name(seed), &lines)?;
+        }
+        Ok(())
+    }
+
+    fn study(&self, dir: &ResultDir) -> anyhow::Result<Value> {
+        let mut texts = Vec::new();
+        for seed in SEEDS.iter().map(|s| dir.path().join(raw_name(s))).filter(|p| p.exists()) {
+            texts.push(std::fs::read_to_string(&seed).context("read a raw file")?);
+        }
+        Ok(serde_json::to_value(rows(&texts)?)?)
+    }
+
+    fn format(&self, result: &Value) -> anyhow::Result<String> {
+        let rows: Vec<Row> = serde_json::from_value(result.clone())?;
+        let mut table = Table::new([
+            "workload",
+            "method",
+            "seeds",
+            "clears/s",
+            "checks/s",
+            "error of 20",
+            "wss p50",
+            "wss p75",
+            "precision",
+            "recall",
+            "coverage",
+            "delay p50 ms",
+            "regions",
+        ]);
+        for r in &rows {
+            let cell = |key: &str, digits| number(r.value(key), digits);
+            table.row([
+                r.workload.clone(),
+                r.method.clone(),
+                r.seeds.to_string(),
+                cell("clears_per_s", 0),
+                cell("checks_per_s", 0),
+                cell("error", 3),
+                cell("wss_p50", 3),
+                cell("wss_p75", 3),
+                cell("precision", 3),
+                cell("recall", 3),
+                cell("coverage", 2),
+                cell("delay_p50_ms", 0),
+                cell("regions", 0),
+            ]);
+        }
+        Ok(format!("{}\n{}", table.text(), claim(&rows)))
+    }
+}
+
+fn raw_name(seed: &str) -> String {
+    format!("raw/{seed}.jsonl")
+}
+
+/// Brings the runs of all seeds together, in the order of the first.
+fn rows(texts: &[String]) -> anyhow::Result<Vec<Row>> {
+    let mut order: Vec<(String, String)> = Vec::new();
+    let mut values: BTreeMap<(String, String), BTreeMap<String, Vec<f64>>> = BTreeMap::new();
+    for line in texts.iter().flat_map(|t| t.lines()) {
+        let line: Line = serde_json::from_str(line).context("understand a raw line")?;
+        let key = (line.workload, line.method);
+        let of_key = values.entry(key.clone()).or_insert_with(|| {
+            order.push(key);
+            BTreeMap::new()
+        });
+        for (name, value) in line.score {
+            of_key.entry(name).or_default().extend(value.as_f64());
+        }
+    }
+    let row = |key: (String, String)| {
+        let of_key = values.remove(&key).unwrap_or_default();
+        let seeds = of_key.values().map(Vec::len).max().unwrap_or(0);
+        let middles = of_key.into_iter().filter_map(|(k, v)| Some((k, Middle::of(&v)?)));
+        Row { workload: key.0, method: key.1, seeds, values: middles.collect() }
+    };
+    Ok(order.into_iter().map(row).collect())
+}
+
+/// How many clears the challenger needs for the error of the reference, per workload.
+fn claim(rows: &[Row]) -> String {
+    let mut table = Table::new([
+        "workload",
+        "resample: error",
+        "clears/s",
+        "first_touch: error",
+        "clears/s",
+        "share",
+    ]);
+    for reference in rows.iter().filter(|r| r.method == REFERENCE) {
+        let (error, clears) = (reference.value("error"), reference.value("clears_per_s"));
+        let as_good = rows.iter().filter(|r| {
+            r.workload == reference.workload
+                && r.method.starts_with(CHALLENGER)
+                && r.value("error") <= error
+        });
+        let cheapest = as_good.min_by(|a, b| {
+            let clears = |r: &Row| r.value("clears_per_s").unwrap_or(f64::MAX);
+            clears(a).total_cmp(&clears(b))
+        });
+        let theirs = cheapest.and_then(|r| r.value("clears_per_s"));
+        table.row([
+            reference.workload.clone(),
+            number(error, 3),
+            number(clears, 0),
+            number(cheapest.and_then(|r| r.value("error")), 3),
+            number(theirs, 0),
+            number(theirs.zip(clears).map(|(a, b)| a / b), 2),
+        ]);
+    }
+    format!(
+        "The cheapest `first_touch` that is at least as good as `{REFERENCE}` (a dash: none is):\n\n{}\n\
+         Goal: a share of at most 0.33.\n",
+        table.text()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cheapest_that_is_good_enough_is_found() {
+        let line = |method: &str, error: f64, clears: f64| {
+            format!(
+                r#"{{"workload":"w","method":"{method}","score":{{"error":{error},"clears_per_s":{clears}}}}}"#
+            ) + "\n"
+        };
+        let text = line(REFERENCE, 1.0, 900.0)
+            + &line("first_touch/50", 1.1, 50.0)
+            + &line("first_touch/100", 1.0, 100.0)
+            + &line("first_touch/200", 0.5, 225.0);
+        let rows = rows(&[text.clone(), text]).unwrap();
+        assert_eq!(rows.iter().map(|r| r.seeds).collect::<Vec<_>>(), [2; 4]);
+        let claim = claim(&rows);
+        assert!(claim.contains(" 0.11 |"), "{claim}");
+    }
+}

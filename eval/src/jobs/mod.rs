@@ -1,0 +1,12 @@
+//! One file per job, and what several of them share.
+
+pub(crate) mod accuracy;
+pub(crate) mod example;
+pub(crate) mod frontier;
+pub(crate) mod overhead;
+pub(crate) mod record_size;
+pub(crate) mod scale;
+pub(crate) mod tick;
+
+/// Sampling methods as `isotherm record --method` spells them.
+const METHODS: [&str; 2] = ["first-touch", "resample"];

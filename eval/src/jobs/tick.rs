@@ -1,0 +1,161 @@
+//! Job `tick`: what a sampling tick costs the core at 1000 regions in steady state.
+//!
+//! The world is that of the core's own measurement (`crates/core/tests/steady`): 1000 areas, each tenth
+//! always hot; its answers are part of the cost, about 1 ns per page.
+
+use std::time::Instant;
+
+use isotherm_core::Method;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::cli::say;
+use crate::dir::ResultDir;
+use crate::job::{Bench, Job, Spec};
+use crate::requirement::{self, Requirement};
+use crate::stats::{Middle, percentile, to_f64};
+use crate::table::{Table, number};
+
+#[path = "../../../crates/core/tests/steady/mod.rs"]
+mod steady;
+
+/// Ticks per window with the default attributes.
+const WINDOW: usize = 20;
+/// Windows until everything has its size.
+const WARM_UP: usize = 100;
+/// Windows per round.
+const ROUND: usize = 50;
+
+/// The job.
+#[derive(Debug)]
+pub(crate) struct Tick;
+
+/// `raw/METHOD.json`.
+#[derive(Debug, Serialize, Deserialize)]
+struct Raw {
+    method: String,
+    regions: usize,
+    /// Per round, the cost of each tick in ns.
+    rounds: Vec<Vec<u64>>,
+    /// Allocations of one more round.
+    allocations: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Row {
+    method: String,
+    regions: usize,
+    /// Over rounds, of the median, the 99th percentile, and the mean tick of the round, in us.
+    median_us: Option<Middle>,
+    p99_us: Option<Middle>,
+    mean_us: Option<Middle>,
+    /// Median of the ticks that end a window: they merge, split and plan.
+    window_end_us: Option<Middle>,
+    allocations: u64,
+}
+
+impl Job for Tick {
+    fn name(&self) -> &'static str {
+        "tick"
+    }
+
+    fn about(&self) -> &'static str {
+        "time and allocations of a sampling tick of the core at 1000 regions"
+    }
+
+    fn sysreqs(&self, _: &Spec) -> Vec<Requirement> {
+        vec![requirement::quiet()]
+    }
+
+    fn run(&self, bench: &Bench<'_>) -> anyhow::Result<()> {
+        let rounds = if bench.spec.quick { 6 } else { 40 };
+        for method in [Method::FirstTouch, Method::Resample] {
+            say(&format!("tick: {method:?}"));
+            let mut world = steady::Steady::new(method);
+            for _ in 0..WARM_UP * WINDOW {
+                world.tick();
+            }
+            let mut raw = Raw {
+                method: format!("{method:?}"),
+                regions: world.nr_regions(),
+                rounds: Vec::new(),
+                allocations: 0,
+            };
+            for _ in 0..rounds {
+                raw.rounds.push((0..ROUND * WINDOW).map(|_| cost_ns(&mut world)).collect());
+            }
+            let counted = allocation_counter::measure(|| {
+                for _ in 0..ROUND * WINDOW {
+                    world.tick();
+                }
+            });
+            raw.allocations = counted.count_total;
+            bench.dir.write_text(&raw_name(method), &serde_json::to_string(&raw)?)?;
+        }
+        Ok(())
+    }
+
+    fn study(&self, dir: &ResultDir) -> anyhow::Result<Value> {
+        let mut rows = Vec::new();
+        for method in [Method::FirstTouch, Method::Resample] {
+            let raw: Raw = dir.read_json(&raw_name(method))?;
+            let over_rounds = |f: &dyn Fn(&[f64]) -> Option<f64>| {
+                let each = raw.rounds.iter().filter_map(|round| {
+                    f(&round.iter().map(|ns| to_f64(*ns) / 1e3).collect::<Vec<_>>())
+                });
+                Middle::of(&each.collect::<Vec<_>>())
+            };
+            let ends = |us: &[f64]| -> Vec<f64> {
+                us.iter().skip(WINDOW - 1).step_by(WINDOW).copied().collect()
+            };
+            rows.push(Row {
+                median_us: over_rounds(&|us| percentile(us, 0.5)),
+                p99_us: over_rounds(&|us| percentile(us, 0.99)),
+                mean_us: over_rounds(&|us| Some(us.iter().sum::<f64>() / to_f64(us.len() as u64))),
+                window_end_us: over_rounds(&|us| percentile(&ends(us), 0.5)),
+                method: raw.method,
+                regions: raw.regions,
+                allocations: raw.allocations,
+            });
+        }
+        Ok(serde_json::to_value(rows)?)
+    }
+
+    fn format(&self, result: &Value) -> anyhow::Result<String> {
+        let rows: Vec<Row> = serde_json::from_value(result.clone())?;
+        let mut table = Table::new([
+            "method",
+            "regions",
+            "median us",
+            "95 %",
+            "mean us",
+            "p99 us",
+            "window's end us",
+            "allocations",
+        ]);
+        for r in rows {
+            let median = |m: Option<Middle>| number(m.map(|m| m.median), 1);
+            table.row([
+                r.method,
+                r.regions.to_string(),
+                median(r.median_us),
+                super::overhead::interval(r.median_us, 1.0, 1),
+                median(r.mean_us),
+                median(r.p99_us),
+                median(r.window_end_us),
+                r.allocations.to_string(),
+            ]);
+        }
+        Ok(table.text() + "\nGoals: <= 50 us per tick, no allocation.\n")
+    }
+}
+
+fn raw_name(method: Method) -> String {
+    format!("raw/{method:?}.json")
+}
+
+fn cost_ns(world: &mut steady::Steady) -> u64 {
+    let before = Instant::now();
+    world.tick();
+    u64::try_from(before.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,67 @@
+//! The few numbers that jobs read from `/proc`.
+
+use std::fs;
+
+use anyhow::Context;
+
+/// CPU time of all threads of a process that live now, in ns.
+///
+/// From `schedstat`, which has nanoseconds (`stat` has ticks of 10 ms); the kernel brings a running
+/// thread's number up to date at least at every timer tick.
+pub(crate) fn cpu_ns(pid: u32) -> anyhow::Result<u64> {
+    let path = format!("/proc/{pid}/task");
+    let mut sum = 0;
+    for task in fs::read_dir(&path).with_context(|| format!("read {path}"))? {
+        let path = task.with_context(|| format!("read {path}"))?.path().join("schedstat");
+        // A thread that has just ended.
+        let Ok(text) = fs::read_to_string(&path) else { continue };
+        let first = text.split_whitespace().next().and_then(|n| n.parse::<u64>().ok());
+        sum += first.with_context(|| format!("understand {}: {text:?}", path.display()))?;
+    }
+    Ok(sum)
+}
+
+/// A size from `/proc/PID/status`, for example `VmHWM`.
+pub(crate) fn status_bytes(pid: u32, key: &str) -> anyhow::Result<u64> {
+    let path = format!("/proc/{pid}/status");
+    let text = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
+    kib(&text, key).with_context(|| format!("no {key} in {path}"))
+}
+
+/// Memory that a new program could get.
+pub(crate) fn available_bytes() -> anyhow::Result<u64> {
+    let text = fs::read_to_string("/proc/meminfo").context("read /proc/meminfo")?;
+    kib(&text, "MemAvailable").context("no MemAvailable in /proc/meminfo")
+}
+
+/// Load average of the last minute.
+pub(crate) fn load_average() -> anyhow::Result<f64> {
+    let text = fs::read_to_string("/proc/loadavg").context("read /proc/loadavg")?;
+    let first = text.split_whitespace().next().and_then(|n| n.parse().ok());
+    first.with_context(|| format!("understand /proc/loadavg: {text:?}"))
+}
+
+fn kib(text: &str, key: &str) -> Option<u64> {
+    let line = text.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix(':'))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_found_by_their_whole_name() {
+        let text = "VmHWMx:\t 5 kB\nVmHWM:\t    1234 kB\nVmRSS:\t 7 kB\n";
+        assert_eq!(kib(text, "VmHWM"), Some(1234 << 10));
+        assert_eq!(kib(text, "Vm"), None);
+    }
+
+    #[test]
+    fn own_numbers_are_there() {
+        let pid = std::process::id();
+        assert!(cpu_ns(pid).unwrap() > 0);
+        assert!(status_bytes(pid, "VmRSS").unwrap() > 0);
+        assert!(cpu_ns(u32::MAX).is_err());
+    }
+}

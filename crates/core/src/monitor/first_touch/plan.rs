@@ -191,7 +191,8 @@ fn draw_missing(region: &mut Region, nr_even: usize, rng: &mut Rng) {
         let Some(i) = region.watch.slots().iter().rposition(|s| !s.edge) else { break };
         region.watch.forget(i);
     }
-    while region.watch.nr_even() < wanted {
+    // Not until there are enough: edges that ended up in one region may have taken the room.
+    for _ in region.watch.nr_even()..wanted {
         let addr = rng.range(region.range.start, region.range.end);
         region.watch.push(Slot::fresh(addr, false));
     }

@@ -186,6 +186,13 @@ impl Slot {
         Look::Steady
     }
 
+    /// The sample interval changed: what was one interval is `ratio` intervals now. A run takes at
+    /// least one.
+    pub(crate) fn rescale(&mut self, ratio: f32) {
+        self.exposure = (self.exposure * ratio).max(self.hits);
+        self.run *= ratio;
+    }
+
     fn drop_provisional(&mut self) {
         if self.provisional {
             self.provisional = false;

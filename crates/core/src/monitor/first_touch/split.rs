@@ -31,7 +31,7 @@ const COOLDOWN: u8 = 2;
 pub(crate) fn split_informed(targets: &mut [Target], attrs: &Attrs) {
     let mut nr_regions: u64 = targets.iter().map(|t| t.regions.len() as u64).sum();
     let total: u64 = targets.iter().map(Target::len).sum();
-    let least = attrs.min_region_sz.max(total / (LEAST_SHARE * attrs.max_nr_regions));
+    let least = attrs.min_region_sz.max(total / LEAST_SHARE.saturating_mul(attrs.max_nr_regions));
     for target in targets {
         let wants = |r: &Region| cut_of(r, attrs, least).is_some();
         if nr_regions >= attrs.max_nr_regions || !target.regions.iter().any(wants) {
@@ -88,7 +88,7 @@ fn edge_cut(region: &Region, attrs: &Attrs) -> Option<u64> {
         let cut = round_up(region.range.start + from_start + from_start / 2, grain);
         Some(cut.max(own.end))
     } else {
-        let cut = round_down(region.range.end - from_end - from_end / 2, grain);
+        let cut = round_down(region.range.end.saturating_sub(from_end + from_end / 2), grain);
         Some(cut.min(own.start))
     }
 }

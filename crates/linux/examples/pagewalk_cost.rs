@@ -151,4 +151,9 @@ fn main() {
         println!("n={nr}: clear {:.0} ns (busy target)", median(times.collect()));
     }
     println!("{:?}", walk.counters());
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    status
+        .lines()
+        .filter(|l| l.starts_with("VmHWM") || l.starts_with("VmRSS"))
+        .for_each(|l| println!("{l}"));
 }

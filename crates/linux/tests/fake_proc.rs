@@ -115,6 +115,22 @@ fn new_addresses_are_an_exec() {
     assert_eq!(told(&tracker.poll(Time(2 * STEP_NS))), ["0>1 prog"]);
 }
 
+/// The first thread may end before the others; the memory is still in use then.
+#[test]
+fn a_zombie_with_threads_is_alive() {
+    let fake = Fake::new();
+    fake.put(10, 1, "server", 100, 0x5000);
+    let mut tracker = fake.tracker();
+    tracker.add(10).unwrap();
+    tracker.poll(Time(0));
+    let stat = fs::read_to_string(fake.path(10).join("stat")).unwrap();
+    let zombie = |threads| stat.replace(") S ", ") Z ").replace(" 0 1 0 100 ", threads);
+    fs::write(fake.path(10).join("stat"), zombie(" 0 3 0 100 ")).unwrap();
+    assert_eq!(told(&tracker.poll(Time(STEP_NS))), [""; 0]);
+    fs::write(fake.path(10).join("stat"), zombie(" 0 1 0 100 ")).unwrap();
+    assert_eq!(told(&tracker.poll(Time(2 * STEP_NS))), ["-0"]);
+}
+
 #[test]
 fn attached_in_the_middle_of_an_exec() {
     let fake = Fake::new();

@@ -184,8 +184,9 @@ fn a_command_that_was_never_started_runs_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("ran");
     let args = [file.clone().into_os_string()];
-    drop(Tracker::spawn("touch", &args, true).unwrap());
+    let tracker = Tracker::spawn("touch", &args, true).unwrap();
     sleep_until(now().plus_us(50_000));
+    drop(tracker);
     assert!(!file.exists());
     // And the same with a start does run, so the check above means something.
     let mut tracker = Tracker::spawn("touch", &args, true).unwrap();

@@ -42,7 +42,7 @@ fn mappings() -> Vec<Mapping> {
 
 /// The true rate at an address, out of [`MAX`].
 fn rate(addr: u64, t_s: u64, random: &mut Random) -> u32 {
-    let hot = 0x7f00_0000_0000 + (((t_s / 600) % 5) * 400 << 20);
+    let hot = 0x7f00_0000_0000 + ((((t_s / 600) % 5) * 400) << 20);
     let sure = if (hot..hot + (200 << 20)).contains(&addr) {
         18
     } else if (0x5555_1000_0000..0x5555_1400_0000).contains(&addr) || addr > 0x7fff_0000_0000 {

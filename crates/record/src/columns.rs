@@ -5,8 +5,8 @@
 //!
 //! * *where* is one byte: "starts where expected, ends where the k-th old region ended"; only a new
 //!   boundary costs its distance in pages;
-//! * *nr_accesses* is the difference, *age* is 0 for "one older" and 1 for "reset";
-//! * *lo*, *hi* are steps of 1/255 of the maximum (see [`crate::bound`]), as differences.
+//! * `nr_accesses` is the difference, `age` is 0 for "one older" and 1 for "reset";
+//! * `lo`, `hi` are steps of 1/255 of the maximum (see [`crate::bound`]), as differences.
 //!
 //! Each of these is a column of its own, because LZ4 finds runs, not probabilities. The first snapshot
 //! of a frame has nothing before it, so a frame never needs another frame. Everything but the bounds

@@ -70,6 +70,8 @@ pub struct Class {
 /// The report.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Report {
+    /// Version of the JSON's shape.
+    pub schema_version: u32,
     /// Whose.
     #[serde(rename = "target")]
     pub title: String,
@@ -117,6 +119,7 @@ impl Report {
             mean_bytes: to_u64(mean.bytes[i] / time),
         });
         Ok(Self {
+            schema_version: crate::SCHEMA_VERSION,
             title: scan.title(),
             classes: classes.collect(),
             unresolved: to_u64(now.unresolved),

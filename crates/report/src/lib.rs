@@ -23,3 +23,7 @@ pub mod wss;
 pub use error::Error;
 pub use filter::Filter;
 pub use scan::{Scan, TargetState};
+
+/// Shape of the JSON reports (but for `regions`, whose lines carry no version): counts up when a key
+/// changes its meaning or goes away.
+pub const SCHEMA_VERSION: u32 = 1;

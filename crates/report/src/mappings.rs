@@ -264,6 +264,7 @@ impl Report {
     #[must_use]
     pub fn to_json(&self) -> String {
         let json = Json {
+            schema_version: crate::SCHEMA_VERSION,
             target: &self.title,
             mappings: self
                 .lines
@@ -309,6 +310,7 @@ fn float(x: u64) -> f64 {
 
 #[derive(Serialize)]
 struct Json<'a> {
+    schema_version: u32,
     target: &'a str,
     mappings: Vec<JsonLine<'a>>,
     kinds: Vec<JsonKind>,

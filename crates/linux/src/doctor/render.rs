@@ -113,5 +113,5 @@ fn self_test(f: &mut fmt::Formatter<'_>, t: &SelfTest) -> fmt::Result {
         wrong(t.unanswered),
     )?;
     let clear = t.ns_per_clear.map_or_else(|| "-".to_owned(), |ns| format!("{ns} ns"));
-    writeln!(f, "  cost:     {} ns per check, {clear} per clear", t.ns_per_check)
+    writeln!(f, "  cost:     {} ns per check, {clear} per clear (idle process)", t.ns_per_check)
 }

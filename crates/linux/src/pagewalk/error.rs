@@ -27,6 +27,8 @@ pub enum ErrorKind {
 #[derive(Debug)]
 pub struct PageWalkError {
     kind: ErrorKind,
+    /// The process that it is about; none if it is about the whole set.
+    pid: Option<u32>,
     tried: String,
     source: Option<io::Error>,
     why: String,
@@ -41,7 +43,11 @@ impl PageWalkError {
         why: impl Into<String>,
         hint: impl Into<String>,
     ) -> Self {
-        Self { kind, tried: tried.into(), source, why: why.into(), hint: hint.into() }
+        Self { kind, pid: None, tried: tried.into(), source, why: why.into(), hint: hint.into() }
+    }
+
+    pub(crate) fn of_process(self, pid: u32) -> Self {
+        Self { pid: Some(pid), ..self }
     }
 
     /// The kind of failure.
@@ -71,8 +77,11 @@ impl PageWalkError {
 
 impl fmt::Display for PageWalkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("operations set `pagewalk` is not available\n  tried: ")?;
-        f.write_str(&self.tried)?;
+        match self.pid {
+            Some(pid) => write!(f, "operations set `pagewalk` cannot watch process {pid}")?,
+            None => f.write_str("operations set `pagewalk` is not available")?,
+        }
+        write!(f, "\n  tried: {}", self.tried)?;
         if let Some(source) = &self.source {
             write!(f, ": {source}")?;
         }
@@ -89,5 +98,28 @@ impl fmt::Display for PageWalkError {
 impl std::error::Error for PageWalkError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.source.as_ref().map(|e| e as &(dyn std::error::Error + 'static))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn says_what_was_tried_why_and_what_to_do() {
+        let denied = || Some(io::Error::from_raw_os_error(1));
+        let error = |kind| PageWalkError::new(kind, "load it", denied(), "needs X", "run as root");
+        let expected = expect_test::expect![[r"
+            operations set `pagewalk` is not available
+              tried: load it: Operation not permitted (os error 1)
+              why:   needs X
+              hint:  run as root"]];
+        expected.assert_eq(&error(ErrorKind::Permission).to_string());
+        let expected = expect_test::expect![[r"
+            operations set `pagewalk` cannot watch process 7
+              tried: find its memory
+              why:   it has ended"]];
+        let gone = PageWalkError::new(ErrorKind::Gone, "find its memory", None, "it has ended", "");
+        expected.assert_eq(&gone.of_process(7).to_string());
     }
 }

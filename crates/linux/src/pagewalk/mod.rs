@@ -103,6 +103,8 @@ pub struct PageWalk {
     unresolved: Unresolved,
     max_clears: usize,
     fallback_limit: u64,
+    /// When the kernel may be made to put pages on their LRU lists.
+    next_drain: Time,
     text: Vec<u8>,
     counters: Counters,
 }
@@ -135,6 +137,7 @@ impl PageWalk {
             unresolved: Unresolved::default(),
             max_clears: 1024,
             fallback_limit: fallback::MAX_RSS,
+            next_drain: Time(0),
             text: Vec::new(),
             counters: Counters::default(),
         })
@@ -160,7 +163,7 @@ impl PageWalk {
 
     /// Clears pages that cannot be cleared singly together with all others of the process, if it has
     /// at most so much resident memory, in bytes; 0 switches that off. Default 256 MiB. It is done so
-    /// rarely that it costs the target less than 1 %; above the limit such pages are `Unresolved`.
+    /// rarely that it costs the target less than 0.2 %; above the limit such pages are `Unresolved`.
     pub fn set_fallback_limit(&mut self, bytes: u64) {
         self.fallback_limit = bytes;
     }
@@ -175,8 +178,8 @@ impl PageWalk {
         let free = self.spaces.iter().position(Option::is_none).unwrap_or(self.spaces.len());
         let Some(slot) = u16::try_from(free).ok().filter(|s| usize::from(*s) < MAX_SLOTS) else {
             let why = format!("{MAX_SLOTS} processes are the most that this set holds");
-            let tried = format!("watch process {pid}");
-            return Err(PageWalkError::new(ErrorKind::Busy, tried, None, why, ""));
+            let error = PageWalkError::new(ErrorKind::Busy, "add a target", None, why, "");
+            return Err(error.of_process(pid));
         };
         let space = Space::open(&mut self.kernel, self.file_ops, pid)?;
         self.kernel.set_space(slot, space.resolved.pgd);

@@ -9,6 +9,10 @@ use super::look::{PageKey, Query, look};
 use super::space::Space;
 use crate::clock::now;
 use crate::proc::{Proc, read_monitored_ranges};
+use crate::sys::lru::drain_lru_batches;
+
+/// Making the kernel put pages on their LRU lists costs all CPUs a little, so not more often than this.
+const DRAIN_EVERY_NS: u64 = 5_000_000_000;
 
 impl PageWalk {
     /// Goes on from the looks in `self.queries`: clears what is young, within the limit, and writes
@@ -66,6 +70,7 @@ impl PageWalk {
             }
             return;
         }
+        self.clear_again(young, at);
         let mut last = None;
         for query in young {
             let state = self.after_clear(query, at);
@@ -80,6 +85,28 @@ impl PageWalk {
                 _ => {}
             }
             batch[query.nr as usize].state = state;
+        }
+    }
+
+    /// A page that was touched for the first time just now may not be on an LRU list yet, and is skipped then.
+    /// That looks like a page in use; so now and then the kernel is made to catch up, and what is
+    /// still young is cleared once more.
+    fn clear_again(&mut self, young: &mut [Query], at: Time) {
+        let still_young = |query: &&Query| query.entry.is_young();
+        if at < self.next_drain || !young.iter().any(|query| still_young(&query)) {
+            return;
+        }
+        self.next_drain = at + DRAIN_EVERY_NS;
+        let again: Vec<Query> = young.iter().filter(still_young).copied().collect();
+        let space = again.first().map(|query| usize::from(query.page.slot()));
+        let space = space.and_then(|slot| self.spaces.get(slot)).and_then(Option::as_ref);
+        let Some(space) = space else { return };
+        // Without it, the pages stay as they are, which the next look shows.
+        if drain_lru_batches().is_ok()
+            && let Ok(ranges) = self.cold.clear(space, &again)
+        {
+            self.counters.flushes += ranges as u64;
+            look(&mut self.kernel, young).ok();
         }
     }
 
@@ -127,15 +154,21 @@ impl PageWalk {
                 continue;
             }
             self.counters.whole_clears += 1;
+            let mut of_use = false;
             for query in of_space {
                 let space = self.spaces.get_mut(usize::from(slot)).and_then(Option::as_mut);
                 if let Some(space) = space {
                     space.fallback.take(query.leaf());
                 }
                 if query.entry.is_present() && !query.entry.is_young() {
+                    of_use = true;
                     self.unresolved.cleared(query.leaf());
                     batch[query.nr as usize].state = PageState::Cleared;
                 }
+            }
+            // Not even this clears hugetlb pages.
+            if !of_use && let Some(space) = self.spaces[usize::from(slot)].as_mut() {
+                space.fallback.put_off(at);
             }
         }
         stuck.clear();

@@ -117,10 +117,11 @@ fn open_mem(
     pid: u32,
 ) -> Result<(File, Resolved), PageWalkError> {
     let mem = File::open(Proc::default().path_of(pid, "mem"));
-    let mem =
-        mem.map_err(|e| refused(pid, "open mem", "CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH", e))?;
+    let mem = mem.map_err(|e| {
+        refused(pid, "open /proc/PID/mem", "CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH", e)
+    })?;
     let found =
-        kernel.resolve(mem.as_fd()).map_err(|e| refused(pid, "find the page tables", "", e))?;
+        kernel.resolve(mem.as_fd()).map_err(|e| refused(pid, "find its page tables", "", e))?;
     // Nothing but a `mem` file leads from here to page tables: the address of its operations was
     // proven by our own one, whose memory we recognised.
     match found {
@@ -131,18 +132,17 @@ fn open_mem(
 
 fn gone(pid: u32) -> PageWalkError {
     let why = "it has ended, or never had memory of its own";
-    PageWalkError::new(ErrorKind::Gone, format!("watch process {pid}"), None, why, "")
+    PageWalkError::new(ErrorKind::Gone, "find its memory", None, why, "").of_process(pid)
 }
 
-fn refused(pid: u32, what: &str, needs: &str, e: io::Error) -> PageWalkError {
-    let tried = format!("watch process {pid}: {what}");
-    if is_gone(&e) {
-        return PageWalkError::new(ErrorKind::Gone, tried, Some(e), "it has ended", "");
-    }
-    if is_denied(&e) {
+fn refused(pid: u32, tried: &str, needs: &str, e: io::Error) -> PageWalkError {
+    let (kind, why, hint) = if is_gone(&e) {
+        (ErrorKind::Gone, "it has ended".to_owned(), String::new())
+    } else if is_denied(&e) {
         let why = format!("it is not ours to look at; that needs {needs}");
-        let hint = format!("run as root, or `{SETCAP} FILE`");
-        return PageWalkError::new(ErrorKind::Permission, tried, Some(e), why, hint);
-    }
-    PageWalkError::new(ErrorKind::Io, tried, Some(e), "", "")
+        (ErrorKind::Permission, why, format!("run as root, or `{SETCAP} FILE`"))
+    } else {
+        (ErrorKind::Io, String::new(), String::new())
+    };
+    PageWalkError::new(kind, tried, Some(e), why, hint).of_process(pid)
 }

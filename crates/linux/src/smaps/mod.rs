@@ -9,8 +9,8 @@
 //!
 //! **It is expensive for the target.** Clearing walks the whole process under its mmap write lock (9 to
 //! 16 ms per GiB) and makes it set every accessed bit again (about 0.5 us per page that it touches).
-//! So a target may not be larger than [`Limits::max_rss_bytes`], and it is cleared at most once per
-//! [`Limits::clear_every_us`] and looked at at most once per [`Limits::look_every_us`]. A question
+//! So a target may not be larger than [`Limits::max_rss_bytes`], and it is cleared once per
+//! [`Limits::clear_every_us`] and looked at once per [`Limits::look_every_us`], not more often. A question
 //! that would need more is answered with [`PageState::Unknown`]. Give the context a sample interval
 //! of that length ([`Limits::sample_us`]).
 //!
@@ -40,9 +40,9 @@ use crate::proc::{Proc, TaskState, is_gone, parse_smaps, read_monitored_ranges};
 pub struct Limits {
     /// Largest resident memory of a target, in bytes.
     pub max_rss_bytes: u64,
-    /// Shortest time between two clears of a target, in µs.
+    /// Time between two clears of a target, in µs: a clear may come early by half of it, not more.
     pub clear_every_us: u64,
-    /// Shortest time between two looks at a target, in µs.
+    /// Time between two looks at a target, in µs, in the same way.
     pub look_every_us: u64,
 }
 
@@ -273,13 +273,13 @@ impl Due {
     /// What happens between two batches of one tick is lost; of a tick, that is little.
     const JUST_NS: u64 = 1_000_000;
 
-    /// No tick comes exactly on time. One that comes a little early is as good as due, or every
-    /// other one would find nothing.
+    /// Ticks keep a schedule, so one after a late one comes early. It is as good as due, or its
+    /// questions would find no answer; over time the schedule still keeps the bound.
     fn of(at: Option<Time>, every_us: u64) -> Self {
         let Some(at) = at else { return Self::Now };
         match now().since(at) {
             passed if passed < Self::JUST_NS => Self::JustDone,
-            passed if passed >= every_us.saturating_mul(750) => Self::Now,
+            passed if passed >= every_us.saturating_mul(500) => Self::Now,
             _ => Self::Later,
         }
     }

@@ -1,12 +1,12 @@
 //! A command that is forked but held in front of its exec, until the monitor is ready.
 
 use std::ffi::{CString, OsStr, OsString};
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, WaitOptions, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use super::fork::{errno, fork, read_byte, write_all};
 
@@ -14,7 +14,8 @@ use super::fork::{errno, fork, read_byte, write_all};
 #[derive(Debug)]
 pub(crate) struct Held {
     pid: Pid,
-    go: OwnedFd,
+    /// `None` once the child was let go.
+    go: Option<OwnedFd>,
     result: OwnedFd,
 }
 
@@ -43,7 +44,7 @@ impl Held {
             write_all(result, &errno().to_ne_bytes());
             127
         })?;
-        Ok(Self { pid, go: go_in, result: result_out })
+        Ok(Self { pid, go: Some(go_in), result: result_out })
     }
 
     pub(crate) const fn pid(&self) -> Pid {
@@ -55,15 +56,38 @@ impl Held {
     /// # Errors
     ///
     /// That of exec; the child is gone then.
-    pub(crate) fn start(self) -> io::Result<()> {
-        rustix::io::write(&self.go, &[1])?;
-        drop(self.go);
-        let mut bytes = Vec::new();
-        std::fs::File::from(self.result).read_to_end(&mut bytes)?;
-        let Ok(code) = <[u8; 4]>::try_from(bytes.as_slice()) else { return Ok(()) };
-        waitpid(Some(self.pid), WaitOptions::empty())?;
+    pub(crate) fn start(mut self) -> io::Result<()> {
+        if let Some(go) = self.go.take() {
+            rustix::io::write(&go, &[1])?;
+        }
+        // Exec closes the other end; before that, only a failure is written.
+        let mut code = [0_u8; 4];
+        let mut len = 0;
+        while len < code.len() {
+            match rustix::io::read(&self.result, &mut code[len..]) {
+                Ok(0) => return Ok(()),
+                Ok(n) => len += n,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(err) => return Err(err.into()),
+            }
+        }
+        wait(self.pid);
         Err(io::Error::from_raw_os_error(i32::from_ne_bytes(code)))
     }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // Closing the pipe would end it too, unless another child has inherited our end. It has run
+        // nothing, so nothing is cut short; and it is not waited for yet, so the pid is its own.
+        if self.go.is_some() && kill_process(self.pid, Signal::KILL).is_ok() {
+            wait(self.pid);
+        }
+    }
+}
+
+fn wait(pid: Pid) {
+    while matches!(waitpid(Some(pid), WaitOptions::empty()), Err(rustix::io::Errno::INTR)) {}
 }
 
 /// Replaces the child's program; returns only on failure, with the reason in errno.

@@ -9,6 +9,7 @@ pub(crate) mod bpf;
 pub(crate) mod fork;
 pub(crate) mod fork_tree;
 pub(crate) mod held;
+pub(crate) mod lru;
 pub(crate) mod madvise;
 pub(crate) mod map;
 pub(crate) mod signal;

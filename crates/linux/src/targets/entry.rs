@@ -142,7 +142,7 @@ impl Entry {
             Err(err) if self.pidfd.is_some() && !is_gone(&err) => return Life::Same,
             Err(_) => return Life::Gone,
         };
-        if stat.starttime != self.target.start_ticks || stat.state != TaskState::Alive {
+        if stat.starttime != self.target.start_ticks || !lives(&stat) {
             return Life::Gone;
         }
         // Not to be seen, or caught in the middle of an exec, when they are set one by one.
@@ -215,6 +215,16 @@ fn open_pidfd(proc: &Proc, pid: u32) -> Result<Option<OwnedFd>, TargetError> {
                 _ => Err(TargetError::from_io(pid, "pidfd", err)),
             }
         }
+    }
+}
+
+/// Whether some thread of the process runs. If only its first one has ended, the process shows as a
+/// zombie with other threads, and its memory is still in use.
+const fn lives(stat: &Stat<'_>) -> bool {
+    match stat.state {
+        TaskState::Alive => true,
+        TaskState::Zombie => stat.num_threads > 1,
+        TaskState::Dead => false,
     }
 }
 

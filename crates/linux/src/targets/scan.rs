@@ -66,6 +66,11 @@ impl Scan {
         Ok(())
     }
 
+    /// Whether the pid was there at the last listing.
+    pub(super) fn has_seen(&self, pid: u32) -> bool {
+        self.seen.binary_search(&pid).is_ok()
+    }
+
     /// Makes the next call look at everything.
     pub(super) fn forget(&mut self) {
         self.full_at = None;

@@ -261,6 +261,8 @@ impl Tracker {
         if self.scan.newcomers(&self.proc, now, &mut self.buf, &mut found).is_ok() {
             // Children of children: again until nothing is added.
             while self.add_children(&found) {}
+            let Self { refused, scan, .. } = self;
+            refused.retain(|(pid, _)| scan.has_seen(*pid));
         }
         self.found = found;
     }

@@ -160,7 +160,6 @@ where
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::{Header, Record, Target, Writer};
     use isotherm_core::{AddrRange, RegionInfo, Snapshot, TargetId, TargetInfo, Time};
     use parquet::file::reader::{FileReader, SerializedFileReader};

@@ -93,18 +93,24 @@ impl Weights {
 }
 
 /// Picks at most `max_areas` areas out of `stretches`, in address order.
+///
+/// Gaps of the size of all that is accessed are glued if need be; beyond that the lightest areas go.
 pub(crate) fn pick(stretches: &[Stretch], max_areas: usize) -> Vec<Stretch> {
     let hot = drop_the_faint(stretches);
     let total: u64 = hot.iter().map(|s| s.range.len()).sum();
     #[expect(clippy::cast_precision_loss, reason = "a share of it is taken")]
     let mut gap = crate::units::to_u64(total as f64 * SMALL_GAP);
-    loop {
-        let areas = glue(&hot, gap);
-        if areas.len() <= max_areas.max(1) {
-            return areas;
-        }
-        gap = gap.saturating_mul(2).max(1 << 12);
+    let mut areas = glue(&hot, gap);
+    while areas.len() > max_areas && gap < total {
+        gap = gap.saturating_mul(2).clamp(1 << 12, total.max(1 << 12));
+        areas = glue(&hot, gap);
     }
+    while areas.len() > max_areas.max(1) {
+        let weight = |i: &usize| areas[*i].weight;
+        let lightest = (0..areas.len()).min_by(|a, b| weight(a).total_cmp(&weight(b)));
+        areas.remove(lightest.unwrap_or(0));
+    }
+    areas
 }
 
 /// Leaves out the stretches of the least weight per byte that together hold next to nothing.
@@ -168,6 +174,12 @@ mod tests {
                 &[(0, 9, 1.0), (20, 29, 1.0), (900, 909, 1.0)],
                 2,
                 &[(0, 29), (900, 909)],
+            ),
+            (
+                "too far apart to glue",
+                &[(0, 9, 1.0), (500, 505, 1.0), (900, 909, 1.0)],
+                2,
+                &[(0, 9), (900, 909)],
             ),
             ("overlapping", &[(0, 10, 1.0), (5, 20, 1.0)], 8, &[(0, 20)]),
         ] {

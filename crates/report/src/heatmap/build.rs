@@ -74,8 +74,8 @@ impl Heatmap {
 struct Survey {
     weights: Weights,
     total: f64,
-    /// Where its regions were at the end.
-    last: Vec<AddrRange>,
+    /// Where its regions were at the end, and whether they were resolved.
+    last: Vec<(AddrRange, bool)>,
     /// Every mapping, the newest where two overlap.
     mappings: Vec<Mapping>,
     version: u64,
@@ -106,7 +106,7 @@ impl Survey {
         self.last.clear();
         let scale = float(s.end.since(s.start)) / 1e9 / f64::from(s.max_nr_accesses.max(1));
         for r in filter.regions(&t.regions) {
-            self.last.push(r.range);
+            self.last.push((r.range, r.resolved));
             if r.resolved && r.nr_accesses > 0 {
                 let per_byte = f64::from(r.nr_accesses) * scale;
                 self.total += per_byte * float(r.range.len());
@@ -133,14 +133,16 @@ impl Survey {
         let accessed = !stretches.is_empty();
         if !accessed {
             stretches.extend(
-                self.last.iter().map(|&range| Stretch { range, weight: float(range.len()) }),
+                self.last.iter().map(|&(range, _)| Stretch { range, weight: float(range.len()) }),
             );
         }
-        let max_areas = MAX_AREAS.min((options.rows / 3).max(1));
+        let max_areas = MAX_AREAS.min((options.rows / 3).max(2));
         let picked = match filter.address {
             Some(_) => whole(&self.last, &stretches),
             None => areas::pick(&stretches, max_areas).iter().map(|s| s.range).collect(),
         };
+        let inside = |s: &Stretch| picked.iter().any(|a| a.intersects(&s.range));
+        let shown: f64 = stretches.iter().filter(|s| inside(s)).map(|s| s.weight).sum();
         let mut rows = Vec::new();
         for (area, (range, n)) in
             picked.iter().zip(share_rows(&picked, options.rows, options.min_rows)).enumerate()
@@ -152,7 +154,7 @@ impl Survey {
         }
         let between = |w: &[AddrRange]| {
             let gap = AddrRange::new(w[0].end, w[1].start);
-            self.last.iter().map(|r| r.overlap(&gap)).sum()
+            bytes(&self.last, |r, resolved| if resolved { r.overlap(&gap) } else { 0 })
         };
         Panel {
             target: target.name,
@@ -160,15 +162,21 @@ impl Survey {
             folded: picked.windows(2).map(between).collect(),
             areas: picked,
             rows,
-            mapped: self.last.iter().map(AddrRange::len).sum(),
+            mapped: bytes(&self.last, |r, _| r.len()),
+            unresolved: bytes(&self.last, |r, resolved| if resolved { 0 } else { r.len() }),
+            left_out: if accessed { (1.0 - shown / self.total).max(0.0) } else { 0.0 },
             accessed,
         }
     }
 }
 
+fn bytes(regions: &[(AddrRange, bool)], f: impl Fn(&AddrRange, bool) -> u64) -> u64 {
+    regions.iter().map(|(range, resolved)| f(range, *resolved)).sum()
+}
+
 /// Everything that is there, as one area: what somebody who names addresses wants to see.
-fn whole(last: &[AddrRange], stretches: &[Stretch]) -> Vec<AddrRange> {
-    let all = || last.iter().copied().chain(stretches.iter().map(|s| s.range));
+fn whole(last: &[(AddrRange, bool)], stretches: &[Stretch]) -> Vec<AddrRange> {
+    let all = || last.iter().map(|(r, _)| *r).chain(stretches.iter().map(|s| s.range));
     let start = all().map(|r| r.start).min();
     let end = all().map(|r| r.end).max();
     start.zip(end).map(|(start, end)| AddrRange::new(start, end)).into_iter().collect()

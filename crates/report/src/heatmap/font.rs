@@ -93,10 +93,9 @@ fn smooth(c: char, x: usize, y: usize) -> bool {
         // Shifted by one, so that the dots to the left and above are not negative.
         (cx + dx >= 1 && cy + dy >= 1) && dot(c, cx + dx - 1, cy + dy - 1)
     };
-    let side = at(if x % 2 == 0 { 0 } else { 2 }, 1);
-    let other_side = at(if x % 2 == 0 { 2 } else { 0 }, 1);
-    let end = at(1, if y % 2 == 0 { 0 } else { 2 });
-    let other_end = at(1, if y % 2 == 0 { 2 } else { 0 });
+    let (left, top) = (x.is_multiple_of(2), y.is_multiple_of(2));
+    let (side, other_side) = if left { (at(0, 1), at(2, 1)) } else { (at(2, 1), at(0, 1)) };
+    let (end, other_end) = if top { (at(1, 0), at(1, 2)) } else { (at(1, 2), at(1, 0)) };
     if side == end && side != other_side && end != other_end { side } else { at(1, 1) }
 }
 
@@ -112,7 +111,23 @@ mod tests {
 
     #[test]
     fn letters_are_what_they_are() {
-        expect_test::expect![[r#""#]].assert_eq(&picture("L7"));
+        expect_test::expect![[r#"
+            ##..........#########...
+            ##..........##########..
+            ##..................##..
+            ##..................##..
+            ##................###...
+            ##...............###....
+            ##..............###.....
+            ##.............###......
+            ##............###.......
+            ##............##........
+            ##............##........
+            ###...........##........
+            ##########....##........
+            .#########....##........
+        "#]]
+        .assert_eq(&picture("L7"));
         assert_eq!(picture("\u{e9}"), picture("?"), "no glyph");
     }
 }

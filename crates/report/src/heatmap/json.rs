@@ -6,6 +6,7 @@ use super::{Cell, Heatmap};
 
 #[derive(Serialize)]
 struct Json<'a> {
+    schema_version: u32,
     start_ns: u64,
     end_ns: u64,
     origin_ns: u64,
@@ -53,6 +54,7 @@ impl Heatmap {
                 .collect(),
         });
         let json = Json {
+            schema_version: crate::SCHEMA_VERSION,
             start_ns: self.start_ns,
             end_ns: self.end_ns,
             origin_ns: self.origin_ns,

@@ -17,7 +17,12 @@ mod text;
 
 use isotherm_core::AddrRange;
 
+use crate::units::percent;
+
 pub use palette::{Color, Style};
+
+/// Share of the accesses from which on it is said that they are not shown.
+const WORTH_SAYING: f64 = 0.005;
 
 /// How finely, and how many targets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,8 +90,12 @@ pub struct Panel {
     pub rows: Vec<Row>,
     /// Bytes of all its regions at the end.
     pub mapped: u64,
-    /// Bytes of those that are between two neighbouring areas; one less than areas.
+    /// Bytes of those that could not be looked at.
+    pub unresolved: u64,
+    /// Bytes that could be looked at between two neighbouring areas; one less than areas.
     pub folded: Vec<u64>,
+    /// Share of all accesses that are outside of the areas.
+    pub left_out: f64,
     /// Whether any access was seen.
     pub accessed: bool,
 }
@@ -125,14 +134,9 @@ impl Panel {
 
     /// What is between an area and the one above it, in words.
     fn fold_text(&self, below: usize) -> String {
-        let (Some(a), Some(b)) = (self.areas.get(below), self.areas.get(below + 1)) else {
-            return String::new();
-        };
-        let gap = mib(b.start.saturating_sub(a.end));
         match self.folded.get(below).copied().unwrap_or(0) {
-            0 => format!("{gap} not mapped"),
-            mapped if mapped + 4096 >= b.start - a.end => format!("{gap} hardly accessed"),
-            mapped => format!("{gap} folded, {} of it mapped", mib(mapped)),
+            0 => "not mapped".into(),
+            mapped => format!("{} hardly accessed", mib(mapped)),
         }
     }
 
@@ -143,8 +147,16 @@ impl Panel {
             self.areas.len(),
             if self.areas.len() == 1 { "" } else { "s" }
         );
-        let seen = if self.accessed { "" } else { "; no access was seen" };
-        format!("{shown}, {} mapped{seen}", mib(self.mapped))
+        let mut out = format!("{shown}, {} mapped", mib(self.mapped));
+        if self.unresolved > 0 {
+            out += &format!(", {} unresolved", mib(self.unresolved));
+        }
+        if !self.accessed {
+            out += "; no access was seen";
+        } else if self.left_out >= WORTH_SAYING {
+            out += &format!("; {} of the accesses elsewhere", percent(self.left_out));
+        }
+        out
     }
 }
 

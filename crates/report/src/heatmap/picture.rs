@@ -133,7 +133,8 @@ impl PanelPlace {
             let middle = usize::midpoint(first.0, last.0 + last.1);
             let name = &panel.rows[first.2].mapping;
             if middle >= free && !name.is_empty() {
-                self.names.push((middle, shortened(name)));
+                let size = run.iter().map(|r| panel.rows[r.2].range.len()).sum();
+                self.names.push((middle, format!("{} {}", shortened(name), super::mib(size))));
                 free = middle + LABEL;
             }
         }
@@ -141,7 +142,7 @@ impl PanelPlace {
 }
 
 fn shortened(name: &str) -> String {
-    const MOST: usize = 24;
+    const MOST: usize = 18;
     if name.chars().count() <= MOST {
         return name.into();
     }

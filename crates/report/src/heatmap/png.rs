@@ -148,7 +148,7 @@ fn draw_legend(canvas: &mut Canvas, y: usize) {
     let behind = LEFT + LEGEND_WIDTH;
     canvas.text(LEFT - 8, y + 10, Anchor::End, false, "0 %");
     canvas.text(behind + 8, y + 10, Anchor::Start, false, LEGEND);
-    for (x, color, what) in [(290, GREY, "unresolved"), (390, WHITE, "not mapped")] {
+    for (x, color, what) in [(200, GREY, "unresolved"), (310, WHITE, "not mapped")] {
         canvas.fill(behind + x, y, 12, 12, color);
         canvas.frame(behind + x, y, 12, 12);
         canvas.text(behind + x + 18, y + 10, Anchor::Start, false, what);

@@ -124,7 +124,7 @@ fn legend(out: &mut String, y: usize) -> std::fmt::Result {
     let behind = LEFT + LEGEND_WIDTH;
     text(out, LEFT - 8, y + 11, "end", 12, "0 %")?;
     text(out, behind + 8, y + 11, "start", 12, super::picture::LEGEND)?;
-    for (x, fill, what) in [(290, UNRESOLVED, "unresolved"), (390, ABSENT, "not mapped")] {
+    for (x, fill, what) in [(200, UNRESOLVED, "unresolved"), (310, ABSENT, "not mapped")] {
         writeln!(
             out,
             "<rect x=\"{}\" y=\"{y}\" width=\"12\" height=\"12\" fill=\"{}\" stroke=\"#888\"/>",

@@ -19,28 +19,31 @@
 
 use isotherm_core::RegionInfo;
 
+use crate::units::to_u64;
+
 /// Share of cases that a one-sided bound may miss; both sides make the 90 % interval.
 const MISS: f64 = 0.05;
 
 /// A working set, in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize)]
-pub struct Wss {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct WorkingSet {
     /// Bytes of the regions with at least one access.
-    pub bytes: f64,
+    pub bytes: u64,
     /// Lower end of the 90 % interval.
-    pub lo: f64,
+    pub lo: u64,
     /// Upper end of the 90 % interval.
-    pub hi: f64,
+    pub hi: u64,
     /// Bytes that could not be looked at; in none of the above.
-    pub unresolved: f64,
+    pub unresolved: u64,
     /// Bytes of all regions.
-    pub mapped: f64,
+    pub mapped: u64,
 }
 
-/// Collects regions, of one or several targets, into a [`Wss`].
+/// Collects regions, of one or several targets, into a [`WorkingSet`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Estimate {
-    wss: Wss,
+    /// All but the interval.
+    plain: WorkingSet,
     zero: Pool,
     full: Pool,
     mixed_square: f64,
@@ -77,16 +80,17 @@ impl Pool {
 impl Estimate {
     /// Adds one region; `max` is the snapshot's `max_nr_accesses`.
     pub fn add(&mut self, r: &RegionInfo, max: u32) {
+        let len = r.range.len();
         #[expect(clippy::cast_precision_loss, reason = "sizes below 2^53 are exact")]
-        let size = r.range.len() as f64;
+        let size = len as f64;
         let max_rate = f64::from(max.max(1));
-        self.wss.mapped += size;
+        self.plain.mapped += len;
         if !r.resolved {
-            self.wss.unresolved += size;
+            self.plain.unresolved += len;
         } else if r.nr_accesses == 0 {
             self.zero.add(size, f64::from(r.hi) / max_rate);
         } else {
-            self.wss.bytes += size;
+            self.plain.bytes += len;
             let untouched = (1.0 - f64::from(r.lo) / max_rate).clamp(0.0, 1.0);
             if r.nr_accesses >= max {
                 self.full.add(size, untouched);
@@ -98,10 +102,11 @@ impl Estimate {
 
     /// The working set of what was added.
     #[must_use]
-    pub fn wss(&self) -> Wss {
-        let down = self.full.bytes().hypot(self.mixed_square.sqrt());
-        let up = self.zero.bytes();
-        Wss { lo: (self.wss.bytes - down).max(0.0), hi: self.wss.bytes + up, ..self.wss }
+    pub fn working_set(&self) -> WorkingSet {
+        let down = to_u64(self.full.bytes().hypot(self.mixed_square.sqrt()));
+        let up = to_u64(self.zero.bytes());
+        let bytes = self.plain.bytes;
+        WorkingSet { lo: bytes.saturating_sub(down), hi: bytes + up, ..self.plain }
     }
 }
 
@@ -109,12 +114,12 @@ impl Estimate {
 ///
 /// Units: bytes.   Shape: any order, no two overlap.   Errors: none.
 #[must_use]
-pub fn wss(regions: &[RegionInfo], max: u32) -> Wss {
+pub fn estimate<'a>(regions: impl IntoIterator<Item = &'a RegionInfo>, max: u32) -> WorkingSet {
     let mut e = Estimate::default();
     for r in regions {
         e.add(r, max);
     }
-    e.wss()
+    e.working_set()
 }
 
 #[cfg(test)]
@@ -161,8 +166,10 @@ mod tests {
             ("knows nothing", vec![region(7, 0, 0.0, 20.0)], (0.0, 0.0, 7.0, 0.0)),
             ("unresolved", vec![unresolved, region(1, 20, 20.0, 20.0)], (1.0, 1.0, 1.0, 8.0)),
         ] {
-            let w = wss(&regions, 20);
-            let got = (w.bytes / MIB, w.lo / MIB, w.hi / MIB, w.unresolved / MIB);
+            let w = estimate(&regions, 20);
+            #[expect(clippy::cast_precision_loss, reason = "a test value")]
+            let got = [w.bytes, w.lo, w.hi, w.unresolved].map(|b| b as f64 / MIB);
+            let got = (got[0], got[1], got[2], got[3]);
             let near = |a: f64, b: f64| (a - b).abs() < 0.01;
             assert!(
                 near(got.0, mib.0)
@@ -182,9 +189,9 @@ mod tests {
             let regions: Vec<_> = parts.iter().map(|&(mib, nr, a, b, resolved)| RegionInfo {
                 resolved, ..region(mib, nr, a.min(b), a.max(b))
             }).collect();
-            let w = wss(&regions, 20);
-            prop_assert!(0.0 <= w.lo && w.lo <= w.bytes && w.bytes <= w.hi);
-            prop_assert!(w.hi + w.unresolved <= w.mapped * (1.0 + 1e-9));
+            let w = estimate(&regions, 20);
+            prop_assert!(w.lo <= w.bytes && w.bytes <= w.hi);
+            prop_assert!(w.hi + w.unresolved <= w.mapped);
         }
     }
 }

@@ -7,12 +7,12 @@ use std::fmt::Write;
 use isotherm_record::Record;
 use serde::Serialize;
 
-pub use estimate::{Estimate, Wss};
+pub use estimate::{Estimate, WorkingSet, estimate};
 
 use crate::error::Error;
 use crate::filter::Filter;
 use crate::scan::Scan;
-use crate::units::{mib, span, to_u64, to_usize};
+use crate::units::{self, span, to_usize};
 
 /// The working set in one window, all chosen targets together.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -20,7 +20,7 @@ pub struct Point {
     /// End of the window, in ns of the record's clock.
     pub t_ns: u64,
     /// The estimate.
-    pub wss: Wss,
+    pub wss: WorkingSet,
 }
 
 /// What percentiles are of.
@@ -63,7 +63,7 @@ impl Report {
             for (_, t) in scan.wanted(s) {
                 filter.regions(&t.regions).for_each(|r| e.add(&r, s.max_nr_accesses));
             }
-            points.push(Point { t_ns: s.end.0, wss: e.wss() });
+            points.push(Point { t_ns: s.end.0, wss: e.working_set() });
             Ok(())
         })?;
         Ok(Self {
@@ -79,7 +79,7 @@ impl Report {
     pub fn sorted(&self, order: Order) -> Vec<Point> {
         let mut points = self.points.clone();
         if order == Order::Size {
-            points.sort_by(|a, b| a.wss.bytes.total_cmp(&b.wss.bytes));
+            points.sort_by_key(|p| p.wss.bytes);
         }
         points
     }
@@ -87,11 +87,13 @@ impl Report {
     /// The mean of all points, ends of the interval included: the errors of one window are those of
     /// the next, so they do not average out.
     #[must_use]
-    pub fn mean(&self) -> Wss {
-        #[expect(clippy::cast_precision_loss, reason = "a count")]
-        let n = self.points.len().max(1) as f64;
-        let mean = |f: fn(&Wss) -> f64| self.points.iter().map(|p| f(&p.wss)).sum::<f64>() / n;
-        Wss {
+    pub fn mean(&self) -> WorkingSet {
+        let n = self.points.len().max(1) as u128;
+        let mean = |f: fn(&WorkingSet) -> u64| {
+            let sum: u128 = self.points.iter().map(|p| u128::from(f(&p.wss))).sum();
+            u64::try_from(sum / n).unwrap_or(u64::MAX)
+        };
+        WorkingSet {
             bytes: mean(|w| w.bytes),
             lo: mean(|w| w.lo),
             hi: mean(|w| w.hi),
@@ -111,7 +113,7 @@ impl Report {
     fn text(&self, out: &mut String, order: Order) -> std::fmt::Result {
         let points = self.sorted(order);
         let mean = self.mean();
-        let top = points.iter().map(|p| p.wss.hi).fold(0.0, f64::max);
+        let top = points.iter().map(|p| p.wss.hi).max().unwrap_or(0);
         writeln!(out, "working set of {}: {} snapshots", self.title, points.len())?;
         let by = match order {
             Order::Size => "by size",
@@ -122,7 +124,9 @@ impl Report {
             let point = percentile(&points, p);
             let when = match order {
                 Order::Size => String::new(),
-                Order::Time => format!("  at {}", span(time(point.t_ns, self.origin_ns))),
+                Order::Time => {
+                    format!("  at {}", span(float(point.t_ns.saturating_sub(self.origin_ns))))
+                }
             };
             row(out, &format!("p{p}"), &point.wss, top, &when)?;
         }
@@ -144,6 +148,7 @@ impl Report {
     pub fn to_json(&self, order: Order) -> String {
         let points = self.sorted(order);
         let json = Json {
+            schema_version: crate::SCHEMA_VERSION,
             target: &self.title,
             snapshots: self.points.len(),
             order: match order {
@@ -169,15 +174,14 @@ pub fn percentile(points: &[Point], p: u32) -> Point {
     points.get(to_usize(last * f64::from(p) / 100.0)).copied().unwrap_or_default()
 }
 
-fn row(out: &mut String, name: &str, w: &Wss, top: f64, when: &str) -> std::fmt::Result {
+fn row(out: &mut String, name: &str, w: &WorkingSet, top: u64, when: &str) -> std::fmt::Result {
     let interval = format!("{} .. {}", mib(w.lo), mib(w.hi));
     writeln!(out, "{name:>8} {:>12}   {interval:<26} |{}|{when}", mib(w.bytes), bar(w, top))
 }
 
 /// `####++--`: surely in, the estimate, possibly in.
-fn bar(w: &Wss, top: f64) -> String {
-    #[expect(clippy::cast_precision_loss, reason = "a small number")]
-    let at = |x: f64| if top > 0.0 { to_usize(x / top * BAR as f64) } else { 0 };
+fn bar(w: &WorkingSet, top: u64) -> String {
+    let at = |x: u64| to_usize(float(x) / float(top.max(1)) * float(BAR as u64));
     let (lo, mid, hi) = (at(w.lo), at(w.bytes), at(w.hi));
     let part = |c: &str, n: usize| c.repeat(n);
     let used =
@@ -185,14 +189,18 @@ fn bar(w: &Wss, top: f64) -> String {
     format!("{used:<BAR$}")
 }
 
-fn time(t_ns: u64, origin: u64) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "for people")]
-    let t = t_ns.saturating_sub(origin) as f64;
-    t
+fn mib(bytes: u64) -> String {
+    units::mib(float(bytes))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "for people")]
+fn float(x: u64) -> f64 {
+    x as f64
 }
 
 #[derive(Serialize)]
 struct Json<'a> {
+    schema_version: u32,
     target: &'a str,
     snapshots: usize,
     order: &'static str,
@@ -223,11 +231,11 @@ impl JsonPoint {
         let w = p.wss;
         Self {
             t_ns: p.t_ns,
-            bytes: to_u64(w.bytes),
-            lo: to_u64(w.lo),
-            hi: to_u64(w.hi),
-            unresolved: to_u64(w.unresolved),
-            mapped: to_u64(w.mapped),
+            bytes: w.bytes,
+            lo: w.lo,
+            hi: w.hi,
+            unresolved: w.unresolved,
+            mapped: w.mapped,
         }
     }
 }

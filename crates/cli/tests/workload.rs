@@ -1,0 +1,197 @@
+//! `isotherm workload` as a real process: what it maps, what it writes down, how it ends.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use isotherm_sim::truth::{Line, Truth};
+
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+fn isotherm(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_isotherm"));
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Starts a workload with its truth in `truth`.
+fn start(config: &str, truth: &Path, more: &[&str]) -> Child {
+    let truth = truth.to_str().unwrap();
+    isotherm(&[&["workload", config, "--truth", truth], more].concat()).spawn().unwrap()
+}
+
+fn finish(child: Child) -> Output {
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    output
+}
+
+fn read(truth: &Path) -> Truth {
+    Truth::read(BufReader::new(fs::File::open(truth).unwrap())).unwrap()
+}
+
+/// The whole lines that are in the file by now, once there is one that `wanted` accepts.
+fn lines_with(truth: &Path, wanted: impl Fn(&Line) -> bool) -> Vec<Line> {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while Instant::now() < deadline {
+        let text = fs::read_to_string(truth).unwrap_or_default();
+        let whole = text.split_inclusive('\n').filter(|l| l.ends_with('\n'));
+        let lines: Vec<Line> = whole.map(|l| serde_json::from_str(l).unwrap()).collect();
+        if lines.iter().any(&wanted) {
+            return lines;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("{} never had the line", truth.display());
+}
+
+#[test]
+fn stairs_is_mapped_as_the_truth_says_and_climbs() {
+    let file = path("stairs.truth");
+    let child = start("stairs", &file, &["--scale", "3s"]);
+    let lines = lines_with(&file, |l| matches!(l, Line::Phase { .. }));
+    let maps = fs::read_to_string(format!("/proc/{}/maps", child.id())).unwrap();
+    let told: Vec<(u64, u64)> = lines
+        .iter()
+        .filter_map(|l| match l {
+            Line::Map { start, end, .. } => Some((*start, *end)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(told.len(), 10);
+    for (start, end) in &told {
+        assert_eq!(end - start, 10 << 20);
+        assert!(maps.contains(&format!("{start:x}-{end:x} rw-p ")), "{start:x} in\n{maps}");
+    }
+    for pair in told.windows(2) {
+        assert!(pair[1].0 - pair[0].1 >= 64 << 20, "gaps");
+    }
+    let pid = child.id();
+    let stderr = String::from_utf8(finish(child).stderr).unwrap();
+    let truth = read(&file);
+    let process = truth.process(pid).unwrap();
+    assert_eq!(process.edges.len(), 11, "one edge per phase");
+    assert!(process.end.since(process.start) >= 2_999_000_000);
+    // In the middle of step i only region i is touched; slots at the edges may hold two steps.
+    for (i, edges) in process.edges[1..].windows(2).enumerate() {
+        let slot = |t: isotherm_core::Time| (t.0 - truth.header.start_ns) / truth.header.slot_ns;
+        let patterns: BTreeSet<u32> = (slot(edges[0]) + 1..slot(edges[1]))
+            .flat_map(|k| process.slots.get(&k).into_iter().flatten().map(|c| c.0))
+            .collect();
+        let step = u32::try_from(10 + i).unwrap();
+        assert!(patterns.is_subset(&BTreeSet::from([step])), "step {i}: {patterns:?}");
+        let info = &truth.header.phases[i + 1].patterns[0];
+        assert_eq!((info.id, info.region), (step, i));
+    }
+    let total: u64 = process.slots.values().flatten().map(|c| c.2).sum();
+    let said: u64 = stderr.lines().last().unwrap().split(' ').nth(2).unwrap().parse().unwrap();
+    assert!(total / 3010 <= said && said <= total / 2990, "{total} accesses, but {stderr}");
+}
+
+#[test]
+fn rates_are_kept_and_never_exceeded() {
+    let (config, file) = (path("rates.cfg"), path("rates.truth"));
+    let text = "@threads=2\na, 4M\nb, 4M\n\np\n1500\na, 1, 64, 1, rw, rate=200000\nb, 0, 4096, 1, ro, hz=50\n";
+    fs::write(&config, text).unwrap();
+    finish(start(config.to_str().unwrap(), &file, &["--quiet"]));
+    let truth = read(&file);
+    let counts = |id: u32| -> u64 {
+        let all = truth.processes[&0].slots.values().flatten();
+        all.filter(|c| c.0 == id).map(|c| c.2).sum()
+    };
+    // A machine that is too busy lets accesses fall out, but none may come on top.
+    for (id, due) in [(0, 300_000), (1, 50 * 1024 * 3 / 2)] {
+        assert!(counts(id) <= due && counts(id) > due / 2, "pattern {id}: {} of {due}", counts(id));
+    }
+}
+
+#[test]
+fn a_fork_tree_tells_who_did_what() {
+    let (config, file) = (path("fork.cfg"), path("fork.truth"));
+    let text = "@processes=4\n@fork_ms=200\nm, 1M\n\np\n1200\n\
+                m, 1, 64, 1, ro, rate=10000\nm, 1, 64, 1, rw, rate=10000, process=3\n";
+    fs::write(&config, text).unwrap();
+    let child = start(config.to_str().unwrap(), &file, &[]);
+    let pid = child.id();
+    finish(child);
+    let truth = read(&file);
+    let parents: Vec<_> = truth.processes.values().map(|p| p.parent).collect();
+    assert_eq!(parents, [None, Some(0), Some(0), Some(1)]);
+    let pids: BTreeSet<u32> = truth.processes.values().map(|p| p.pid).collect();
+    assert_eq!((truth.processes[&0].pid, pids.len()), (pid, 4));
+    for (p, process) in &truth.processes {
+        let patterns: BTreeSet<u32> = process.slots.values().flatten().map(|c| c.0).collect();
+        assert_eq!(patterns.contains(&1), *p == 3, "process {p} did {patterns:?}");
+        assert!(patterns.contains(&0));
+        assert!(process.start.0 >= truth.header.start_ns + u64::from(*p) * 200_000_000 || *p == 0);
+        assert!(!process.maps.is_empty() && !process.edges.is_empty());
+        assert!(!Path::new(&format!("/proc/{}", process.pid)).exists(), "nothing is left running");
+    }
+}
+
+#[test]
+fn mappings_that_change_are_told() {
+    let (config, file) = (path("churn.cfg"), path("churn.truth"));
+    let text = "m, 4M, none, mapped=1M\n\none\n300\nm, 1, 64, 1, rw, rate=1000\n\n\
+                two\n300, resize=m:4M\nm, 1, 64, 1, rw, rate=1000\n\nthree\n300, resize=m:0\n";
+    fs::write(&config, text).unwrap();
+    finish(start(config.to_str().unwrap(), &file, &["--duration", "1200ms"]));
+    let truth = read(&file);
+    let process = &truth.processes[&0];
+    let sizes: Vec<u64> = process.maps.iter().map(|m| m.extent.range.len() >> 20).collect();
+    // The fourth phase is the first one again.
+    assert_eq!(sizes, [1, 0, 4, 0, 0, 0, 1]);
+    assert_eq!(process.edges.len(), 4);
+}
+
+#[test]
+fn a_signal_ends_it_in_good_order() {
+    let file = path("signal.truth");
+    let child = start("zipf", &file, &[]);
+    lines_with(&file, |l| matches!(l, Line::Slot { .. }));
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    finish(child);
+    let lines = lines_with(&file, |l| matches!(l, Line::End { .. }));
+    assert!(matches!(lines.last(), Some(Line::End { p: 0, .. })));
+}
+
+#[test]
+fn wrong_input_is_refused_with_its_place() {
+    let config = path("wrong.cfg");
+    fs::write(&config, "a, 1M\n\np\n100\na, 0, 64\n").unwrap();
+    let wrong = config.to_str().unwrap();
+    let cases: [(&[&str], &str); 6] = [
+        (&["workload", wrong], "line 5: expected the probability"),
+        (&["workload", "no-such-thing"], "hint:  give a config file, or one of stairs, "),
+        (&["workload", "stairs", "--scale", "fast"], "expected a factor"),
+        (&["workload", "stairs", "--duration", "5"], "expected a time"),
+        (&["score", "none.data", wrong], "not a truth header"),
+        (&["workload"], "Usage:"),
+    ];
+    for (args, message) in cases {
+        let output = isotherm(args).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(stderr.contains(message), "{args:?}: {stderr}");
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {stderr}");
+    }
+    let output =
+        isotherm(&["workload", "stairs", "--truth", "/no/such/dir/t", "-q"]).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("/no/such/dir/t") && stderr.contains("No such file"), "{stderr}");
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn print_and_list_run_nothing() {
+    let printed = isotherm(&["workload", "stairs", "--print"]).output().unwrap();
+    let text = String::from_utf8(printed.stdout).unwrap();
+    assert!(isotherm_sim::config::Config::parse(&text).is_ok(), "{text}");
+    let listed = isotherm(&["workload", "--list"]).output().unwrap();
+    assert_eq!(String::from_utf8(listed.stdout).unwrap().lines().count(), 8);
+}

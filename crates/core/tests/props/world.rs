@@ -1,0 +1,247 @@
+//! A world that lies, hangs and changes its mind: whatever an operations set may answer and whatever a
+//! user may ask for, at any time. All of it is drawn from one seed.
+
+use isotherm_core::attrs::IntervalsGoal;
+use isotherm_core::{
+    AddrRange, Attrs, Context, Method, PageState, Rng, Snapshot, TargetId, Time, Wish,
+};
+use proptest::prelude::*;
+
+/// Number of targets that come and go.
+const NR_TARGETS: u32 = 3;
+
+/// Something that happens.
+#[derive(Debug, Clone)]
+pub(crate) enum Fact {
+    /// Time passes for so many sleeps, each of which ends so many microseconds late.
+    Ticks(u32, u64),
+    /// From the next update on this is mapped in a target.
+    Maps(u32, Vec<AddrRange>),
+    Add(u32),
+    Remove(u32),
+    Commit(Attrs),
+    Pause(bool),
+    /// How pages answer from now on: weights of the six states, and log2 of the leaves' size.
+    Answers([u8; 6], u8),
+    /// From now on blocks of so many pages (log2) are hot or cold, one in so many hot.
+    Pattern(u8, u64),
+    /// From the next update on a target's last mapping has so many pages.
+    Resize(u32, u64),
+}
+
+/// The states, in the order of the weights.
+const STATES: [PageState; 6] = [
+    PageState::Old,
+    PageState::Young,
+    PageState::Cleared,
+    PageState::Absent,
+    PageState::Unresolved,
+    PageState::Unknown,
+];
+
+/// Sorted mappings near zero, where the kernel puts programs, or near the top.
+fn maps() -> impl Strategy<Value = Vec<AddrRange>> {
+    let base = prop::sample::select(vec![0, 0x1000, 0x40_0000, 0x7f00_0000_0000, (1 << 56) - 4096]);
+    let steps = prop::collection::vec((0_u64..40, 1_u64..3000), 0..10);
+    (base, steps).prop_map(|(base, steps)| {
+        let mut end = base;
+        steps
+            .into_iter()
+            .map(|(gap, pages)| {
+                let start = end + gap * gap * 4096;
+                end = start + pages * 4096;
+                AddrRange::new(start, end)
+            })
+            .collect()
+    })
+}
+
+/// One to three mappings near the same place each time, each with other bounds.
+pub(crate) fn jittered() -> impl Strategy<Value = Vec<AddrRange>> {
+    let steps = prop::collection::vec((0_u64..2000, 8_u64..20_000), 1..4);
+    steps.prop_map(|steps| {
+        let mut end = 0x7f00_0000_0000;
+        let mut next = |(gap, pages)| {
+            let start = end + gap * 4096;
+            end = start + pages * 4096 + (1 << 20);
+            AddrRange::new(start, start + pages * 4096)
+        };
+        steps.into_iter().map(&mut next).collect()
+    })
+}
+
+/// Attributes that are valid, sensible or not.
+pub(crate) fn attrs() -> impl Strategy<Value = Attrs> {
+    let intervals =
+        (prop::sample::select(vec![0, 1, 7, 1000, 5000, 1_000_000]), 1_u64..40, 0_u64..7);
+    let regions = (3_u64..30, prop::sample::select(vec![0_u64, 1, 5, 50, 300]));
+    let goal = (prop::sample::select(vec![0_u64, 1, 400, 10_000]), 0_u64..4);
+    let rest = (
+        prop::sample::select(vec![1_u64, 16, 4096, 65536, 2 << 20]),
+        any::<bool>(),
+        any::<bool>(),
+        prop::sample::select(vec![0, 1, 20, 200, 5000, u32::MAX]),
+        prop::sample::select(vec![0_u64, 10_000, 100_000, 1_000_000]),
+    );
+    (intervals, regions, goal, rest).prop_map(|(intervals, regions, goal, rest)| {
+        let (sample_us, samples, more) = intervals;
+        let (min_region_sz, first_touch, strict, clears_per_sec, update_us) = rest;
+        Attrs {
+            sample_us,
+            aggr_us: sample_us * samples + more,
+            update_us,
+            min_nr_regions: regions.0,
+            max_nr_regions: regions.0 + regions.1,
+            intervals_goal: IntervalsGoal {
+                access_bp: goal.0,
+                aggrs: goal.1,
+                min_sample_us: sample_us / 2,
+                max_sample_us: sample_us * 4 + 10,
+            },
+            aggr_samples: 0,
+            min_region_sz,
+            method: if first_touch { Method::FirstTouch } else { Method::Resample },
+            strict,
+            clears_per_sec,
+        }
+    })
+}
+
+/// A history.
+pub(crate) fn facts() -> impl Strategy<Value = Vec<Fact>> {
+    let weights = prop_oneof![
+        // Hot and cold.
+        3 => Just([4, 1, 0, 0, 0, 0]),
+        1 => Just([0, 1, 1, 0, 0, 0]),
+        1 => Just([1, 0, 0, 0, 0, 0]),
+        1 => Just([0, 0, 0, 0, 1, 0]),
+        1 => Just([0, 0, 0, 0, 0, 1]),
+        3 => prop::array::uniform6(0_u8..5),
+    ];
+    let leaf = prop::sample::select(vec![12, 12, 12, 21, 30]);
+    let late = prop_oneof![4 => Just(0), 1 => 0_u64..20_000, 1 => Just(3_000_000_u64)];
+    let fact = prop_oneof![
+        8 => (1_u32..60, late).prop_map(|(n, late)| Fact::Ticks(n, late)),
+        3 => (0..NR_TARGETS, maps()).prop_map(|(id, maps)| Fact::Maps(id, maps)),
+        1 => (0..NR_TARGETS).prop_map(Fact::Add),
+        1 => (0..NR_TARGETS).prop_map(Fact::Remove),
+        2 => attrs().prop_map(Fact::Commit),
+        1 => any::<bool>().prop_map(Fact::Pause),
+        4 => (weights, leaf).prop_map(|(weights, leaf)| Fact::Answers(weights, leaf)),
+        4 => (0_u8..12, 1_u64..6).prop_map(|(shift, n)| Fact::Pattern(shift, n)),
+        3 => (0..NR_TARGETS, 1_u64..20_000).prop_map(|(id, pages)| Fact::Resize(id, pages)),
+    ];
+    prop::collection::vec(fact, 1..30)
+}
+
+/// A context in that world.
+pub(crate) struct World {
+    pub(crate) ctx: Context,
+    pub(crate) snapshots: Vec<Snapshot>,
+    now: Time,
+    rng: Rng,
+    maps: [Vec<AddrRange>; NR_TARGETS as usize],
+    weights: [u8; 6],
+    leaf_shift: u8,
+    /// Hot blocks instead of the weights.
+    pattern: Option<(u8, u64)>,
+}
+
+impl World {
+    /// With one target of 16 MiB.
+    pub(crate) fn new(attrs: Attrs, seed: u64) -> Self {
+        let mut ctx = Context::new(attrs, seed).unwrap();
+        ctx.add_target(TargetId(0));
+        let start = 0x7f00_0000_0000;
+        let maps = vec![AddrRange::new(start, start + (16 << 20))];
+        Self {
+            ctx,
+            snapshots: Vec::new(),
+            now: Time(1_000_000_000),
+            rng: Rng::seeded(!seed),
+            maps: [maps, Vec::new(), Vec::new()],
+            weights: [4, 1, 0, 0, 0, 0],
+            leaf_shift: 12,
+            pattern: None,
+        }
+    }
+
+    /// Lets it happen.
+    pub(crate) fn happen(&mut self, fact: &Fact) {
+        match fact {
+            Fact::Ticks(n, late_us) => (0..*n).for_each(|_| self.tick(*late_us)),
+            Fact::Maps(id, maps) => self.maps[*id as usize].clone_from(maps),
+            Fact::Add(id) => self.ctx.add_target(TargetId(*id)),
+            Fact::Remove(id) => self.ctx.remove_target(TargetId(*id)),
+            Fact::Commit(attrs) => self.ctx.commit(*attrs).unwrap(),
+            Fact::Pause(pause) => self.ctx.pause(*pause),
+            Fact::Answers(weights, leaf_shift) => {
+                (self.weights, self.leaf_shift, self.pattern) = (*weights, *leaf_shift, None);
+            }
+            Fact::Pattern(shift, n) => self.pattern = Some((*shift, *n)),
+            Fact::Resize(id, pages) => {
+                if let Some(last) = self.maps[*id as usize].last_mut() {
+                    last.end = last.start + pages * 4096;
+                }
+            }
+        }
+    }
+
+    /// From one sleep to the next.
+    fn tick(&mut self, late_us: u64) {
+        for _ in 0..100 {
+            let wish = self.ctx.poll(self.now);
+            self.ctx.verify();
+            match wish {
+                Wish::Update => self.update(),
+                Wish::Prepare => self.answer(PageState::Cleared),
+                Wish::Check => self.answer(PageState::Young),
+                Wish::Snapshot => self.snapshots.push(self.ctx.snapshot().clone()),
+                Wish::Sleep(until) => {
+                    assert!(until >= self.now || late_us > 0, "sleep that ends before it begins");
+                    self.now = self.now.max(until).plus_us(late_us);
+                    return;
+                }
+                Wish::Stop => {
+                    assert!(self.ctx.targets().is_empty());
+                    return;
+                }
+            }
+        }
+        panic!("the context never sleeps");
+    }
+
+    fn update(&mut self) {
+        let ids: Vec<_> = self.ctx.targets().iter().map(|t| t.id).collect();
+        for id in ids {
+            self.ctx.update_target(id, &self.maps[id.0 as usize]);
+        }
+    }
+
+    fn answer(&mut self, hot: PageState) {
+        if let Some((shift, n)) = self.pattern {
+            for check in self.ctx.batch_mut() {
+                let block = check.addr >> 12 >> shift;
+                // Fibonacci hashing: neighbours are unlike each other.
+                let is_hot = block.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32 < (1 << 32) / n;
+                check.state = if is_hot { hot } else { PageState::Old };
+                check.leaf_shift = self.leaf_shift;
+            }
+            return;
+        }
+        let total: u64 = self.weights.iter().copied().map(u64::from).sum();
+        for check in self.ctx.batch_mut() {
+            let mut x = self.rng.range(0, total);
+            let picked = STATES.iter().zip(self.weights).find(|(_, w)| {
+                let hit = x < u64::from(*w);
+                x = x.saturating_sub(u64::from(*w));
+                hit
+            });
+            // With no weight at all nothing is answered.
+            if let Some((state, _)) = picked {
+                check.state = *state;
+                check.leaf_shift = self.leaf_shift;
+            }
+        }
+    }
+}

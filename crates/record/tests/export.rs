@@ -1,0 +1,54 @@
+//! The text exports: names are quoted where they must be, and follow the target.
+#![expect(clippy::unwrap_used, reason = "a failing test says enough")]
+
+use isotherm_core::{AddrRange, RegionInfo, Snapshot, TargetId, TargetInfo, Time};
+use isotherm_record::{Exec, Header, Record, Target, Writer, export};
+
+fn record() -> Record {
+    let header = Header { host: "node-17".into(), ..Header::default() };
+    let mut w = Writer::new(Vec::new(), &header).unwrap();
+    w.target(&Target { id: 0, pid: 12, name: "a \"b\", c".into(), ..Target::default() }).unwrap();
+    let snapshot = |end, nr_accesses| Snapshot {
+        end: Time(end),
+        max_nr_accesses: 20,
+        targets: vec![TargetInfo {
+            id: TargetId(0),
+            regions: vec![RegionInfo {
+                range: AddrRange::new(0x1000, 0x7fff_ffff_f000),
+                nr_accesses,
+                age: 7,
+                lo: 0.0,
+                hi: 20.0,
+                resolved: nr_accesses > 0,
+            }],
+        }],
+        ..Snapshot::default()
+    };
+    w.push_snapshot(&snapshot(100, 3)).unwrap();
+    w.exec(&Exec { id: 0, name: "sh".into(), t_ns: 150 }).unwrap();
+    w.push_snapshot(&snapshot(200, 0)).unwrap();
+    Record::from_bytes(w.finish(Time(200), "over").unwrap().0).unwrap()
+}
+
+#[test]
+fn csv() {
+    let mut out = Vec::new();
+    export::csv(&mut record().reader().unwrap(), &mut out).unwrap();
+    expect_test::expect![[r#"
+        host,t_ns,pid,target,start,end,nr_accesses,max_nr_accesses,age,lo,hi,resolved
+        node-17,100,12,"a ""b"", c",4096,140737488351232,3,20,7,0,20,true
+        node-17,200,12,sh,4096,140737488351232,0,20,7,0,20,false
+    "#]]
+    .assert_eq(&String::from_utf8(out).unwrap());
+}
+
+#[test]
+fn jsonl() {
+    let mut out = Vec::new();
+    export::jsonl(&mut record().reader().unwrap(), &mut out).unwrap();
+    expect_test::expect![[r#"
+        {"host":"node-17","t_ns":100,"pid":12,"target":"a \"b\", c","start":4096,"end":140737488351232,"nr_accesses":3,"max_nr_accesses":20,"age":7,"lo":0.0,"hi":20.0,"resolved":true}
+        {"host":"node-17","t_ns":200,"pid":12,"target":"sh","start":4096,"end":140737488351232,"nr_accesses":0,"max_nr_accesses":20,"age":7,"lo":0.0,"hi":20.0,"resolved":false}
+    "#]]
+    .assert_eq(&String::from_utf8(out).unwrap());
+}

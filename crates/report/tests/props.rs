@@ -1,0 +1,116 @@
+//! Whatever a record holds, reports keep their sums and never panic.
+#![expect(clippy::unwrap_used, reason = "a failing test says enough")]
+
+use isotherm_core::{AddrRange, RegionInfo, Snapshot, TargetId, TargetInfo, Time};
+use isotherm_record::{Header, Mapping, Record, Target, Writer};
+use isotherm_report::heatmap::{Cell, Heatmap, Options, Style};
+use isotherm_report::{Filter, ages, mappings, wss};
+use proptest::prelude::*;
+
+/// Regions side by side with gaps: (gap in pages, length in pages, count, resolved).
+fn regions() -> impl Strategy<Value = Vec<RegionInfo>> {
+    prop::collection::vec((0u64..5000, 1u64..5000, 0u32..21, any::<bool>()), 0..12).prop_map(
+        |parts| {
+            let mut at = 0x1000;
+            parts
+                .into_iter()
+                .map(|(gap, len, nr_accesses, resolved)| {
+                    let start = at + gap * 4096;
+                    at = start + len * 4096;
+                    let range = AddrRange::new(start, at);
+                    RegionInfo { range, nr_accesses, age: 3, lo: 0.0, hi: 20.0, resolved }
+                })
+                .collect()
+        },
+    )
+}
+
+fn record(windows: &[(u64, Vec<RegionInfo>)], maps: &[(u64, u64)]) -> Record {
+    let mut w = Writer::new(Vec::new(), &Header::default()).unwrap();
+    w.target(&Target { id: 0, pid: 1, name: "x".into(), ..Target::default() }).unwrap();
+    let mut at = 0;
+    let maps: Vec<_> = maps
+        .iter()
+        .map(|(gap, len)| {
+            let start = at + gap * 4096;
+            at = start + len * 4096;
+            Mapping::new(start, at, "rw-p", "")
+        })
+        .collect();
+    w.mappings(Time(0), TargetId(0), &maps).unwrap();
+    let mut now = 0;
+    for (len, regions) in windows {
+        let start = Time(now);
+        now += len;
+        w.push_snapshot(&Snapshot {
+            start,
+            end: Time(now),
+            aggr_us: 100_000,
+            max_nr_accesses: 20,
+            targets: vec![TargetInfo { id: TargetId(0), regions: regions.clone() }],
+            ..Snapshot::default()
+        })
+        .unwrap();
+    }
+    Record::from_bytes(w.finish(Time(now), "over").unwrap().0).unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn sums_are_kept(
+        windows in prop::collection::vec((1u64..300_000_000, regions()), 1..12),
+        maps in prop::collection::vec((0u64..4000, 1u64..9000), 0..6),
+        columns in 1usize..40,
+        rows in 1usize..30,
+    ) {
+        let record = record(&windows, &maps);
+        let all = Filter::default();
+
+        // Mean bytes of all mappings are the mean bytes of all regions.
+        let bytes = |rs: &[RegionInfo]| rs.iter().map(|r| r.range.len() as f64).sum::<f64>();
+        let time: f64 = windows.iter().map(|(len, _)| *len as f64).sum();
+        let mean = windows.iter().map(|(len, rs)| *len as f64 * bytes(rs)).sum::<f64>() / time;
+        let near = |got: f64| (got - mean).abs() <= 20.0 + mean * 1e-9;
+        let report = mappings::Report::build(&record, &all).unwrap();
+        let by_mapping: f64 = report.lines.iter().map(|l| l.heat.bytes()).sum();
+        prop_assert!(near(by_mapping), "{} {}", by_mapping, mean);
+        let by_kind: f64 = report.kinds.iter().map(|(_, h)| h.bytes()).sum();
+        prop_assert!(near(by_kind));
+        let report = ages::Report::build(&record, &all).unwrap();
+        let by_age: u64 = report.classes.iter().map(|c| c.mean_bytes).sum();
+        prop_assert!(near((by_age + report.mean_unresolved) as f64));
+
+        let report = wss::Report::build(&record, &all).unwrap();
+        for (p, (_, rs)) in report.points.iter().zip(&windows) {
+            prop_assert!(p.wss.lo <= p.wss.bytes && p.wss.bytes <= p.wss.hi);
+            prop_assert_eq!(p.wss.mapped as f64, bytes(rs));
+        }
+
+        let options = Options { columns, rows, min_rows: 1, all_targets: true };
+        let map = Heatmap::build(&record, &all, &options).unwrap();
+        for panel in &map.panels {
+            prop_assert!(panel.areas.windows(2).all(|w| w[0].end <= w[1].start));
+            for row in &panel.rows {
+                prop_assert_eq!(row.cells.len(), columns);
+                let fine = |c: &Cell| !matches!(c, Cell::Rate(r) if !(0.0..=1.0).contains(r));
+                prop_assert!(row.cells.iter().all(fine));
+            }
+        }
+        prop_assert!(map.to_text(&Style::default()).contains("x (pid 1)"));
+        prop_assert!(map.to_svg().ends_with("</svg>\n"));
+        prop_assert!(map.to_png().is_ok());
+    }
+
+    /// All that is read out of a filter is inside it, and nothing inside is lost.
+    #[test]
+    fn the_address_filter_cuts(rs in regions(), from in 0u64..20_000, len in 1u64..20_000) {
+        let range = AddrRange::new(from * 4096, (from + len) * 4096);
+        let filter = Filter { address: Some(range), ..Filter::default() };
+        let got: u64 = filter.regions(&rs).map(|r| r.range.len()).sum();
+        let want: u64 = rs.iter().map(|r| r.range.overlap(&range)).sum();
+        prop_assert_eq!(got, want);
+        prop_assert!(filter.regions(&rs).all(|r| r.range.start >= range.start && r.range.end <= range.end));
+    }
+}

@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 use isotherm_core::Snapshot;
 use isotherm_linux::monitor::{Happened, Monitor};
 use isotherm_linux::{clock, signals};
-use isotherm_report::units::to_u64;
-use isotherm_report::wss::{Estimate, Wss};
+use isotherm_report::wss::{WorkingSet, estimate};
 
 use crate::attrs::AttrsArgs;
 use crate::exit;
@@ -75,12 +74,9 @@ fn print(
     elapsed: Duration,
     json: bool,
 ) -> std::io::Result<()> {
-    let mut estimate = Estimate::default();
-    for region in snapshot.targets.iter().flat_map(|t| &t.regions) {
-        estimate.add(region, snapshot.max_nr_accesses);
-    }
-    let Wss { bytes: wss, lo, hi, unresolved, .. } = estimate.wss();
-    let [wss, lo, hi, unresolved] = [wss, lo, hi, unresolved].map(to_u64);
+    let regions = snapshot.targets.iter().flat_map(|t| &t.regions);
+    let WorkingSet { bytes: wss, lo, hi, unresolved, .. } =
+        estimate(regions, snapshot.max_nr_accesses);
     if json {
         let line = serde_json::json!({
             "t_ns": snapshot.end.as_ns(), "wss_bytes": wss, "lo": lo, "hi": hi,

@@ -1,7 +1,8 @@
 //! Exit codes. They are part of the interface: docs/SPEC.md lists them, and they do not change.
 //!
-//! 0 done; with `-- CMD`, the command's own status instead, as a shell shows it.
+//! 0 done, 1 unexpected, 2 usage or bad input, 3 not supported, 4 permission, 5 target gone, 6 partial; with `-- CMD`, the command's own status instead, as a shell shows it.
 
+use std::io::ErrorKind;
 use std::process::ExitCode;
 
 use isotherm_linux::targets::TargetError;
@@ -12,8 +13,6 @@ pub(crate) const UNEXPECTED: u8 = 1;
 pub(crate) const USAGE: u8 = 2;
 /// This machine cannot do it.
 pub(crate) const NOT_SUPPORTED: u8 = 3;
-/// A right or a capability is missing.
-pub(crate) const PERMISSION: u8 = 4;
 /// Done, but not all of it.
 pub(crate) const PARTIAL: u8 = 6;
 
@@ -49,13 +48,26 @@ pub(crate) fn target(err: TargetError) -> anyhow::Error {
     with(err.exit_code(), err.to_string())
 }
 
+/// Whether the reader of our output went away: no error (`isotherm report ... | head`).
+pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|e| {
+        e.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == ErrorKind::BrokenPipe)
+            || e.downcast_ref::<isotherm_record::Error>().is_some_and(|e| e.is_broken_pipe())
+            || matches!(e.downcast_ref(), Some(isotherm_report::Error::Record(e)) if e.is_broken_pipe())
+    })
+}
+
 /// The exit code for `error`.
 pub(crate) fn code_of(error: &anyhow::Error) -> ExitCode {
     let own = error.chain().find_map(|e| e.downcast_ref::<WithCode>());
     let record = error.chain().find_map(|e| e.downcast_ref::<isotherm_record::Error>());
-    let code = match (own, record) {
-        (Some(own), _) => own.code,
-        (None, Some(err)) if err.is_bad_input() => USAGE,
+    let report = error.chain().find_map(|e| e.downcast_ref::<isotherm_report::Error>());
+    let code = match (own, record, report) {
+        (Some(own), _, _) => own.code,
+        (_, Some(err), _) | (_, _, Some(isotherm_report::Error::Record(err))) => {
+            if err.is_bad_input() { USAGE } else { UNEXPECTED }
+        }
+        (_, _, Some(_)) => USAGE,
         _ => UNEXPECTED,
     };
     ExitCode::from(code)

@@ -4,16 +4,20 @@
 //! standard output, everything about the run itself to standard error.
 
 mod attrs;
+mod demo;
 mod doctor;
 mod exit;
 mod export;
 mod record;
 mod recorder;
+mod report;
 mod score;
 mod sets;
 mod sim;
+mod terminal;
 mod units;
 mod workload;
+mod wss;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -30,8 +34,14 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Record a known workload for half a minute, and show and score the result.
+    Demo(demo::Args),
     /// Watch processes and write what is seen to a file.
     Record(record::Args),
+    /// Show a record: heatmap, working set, regions, mappings, ages.
+    Report(report::Args),
+    /// Print the working set of running processes, live.
+    Wss(wss::Args),
     /// Say what this machine can do, and test it.
     Doctor(doctor::Args),
     /// Turn a record into Parquet, JSON lines or CSV.
@@ -46,7 +56,10 @@ enum Command {
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
+        Command::Demo(args) => demo::run(args),
         Command::Record(args) => record::run(args),
+        Command::Report(args) => report::run(args),
+        Command::Wss(args) => wss::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Export(args) => export::run(args),
         Command::Score(args) => score::run(args),
@@ -54,6 +67,9 @@ fn main() -> ExitCode {
         Command::Workload(args) => workload::run(args),
     };
     done.unwrap_or_else(|error| {
+        if exit::is_broken_pipe(&error) {
+            return ExitCode::SUCCESS;
+        }
         // Nothing can be done if even the error cannot be shown.
         writeln!(std::io::stderr(), "error: {error:#}").ok();
         exit::code_of(&error)

@@ -63,9 +63,12 @@ impl TargetArgs {
                 "nothing to watch\n  hint:  give a process (-p PID) or a command (-- CMD ARGS)",
             ));
         }
-        let mut tracker = Tracker::attach(&self.pids, !self.no_children).map_err(exit::target)?;
+        let follow = !self.no_children;
+        let mut tracker = Tracker::attach(&self.pids, follow).map_err(exit::target)?;
         if let Some((command, args)) = self.command.split_first() {
             tracker.spawn_into(command, args).map_err(exit::target)?;
+            // A daemon that forks twice at once would be lost otherwise; the command is our only child.
+            tracker.adopt_orphans()?;
         }
         Ok(tracker)
     }

@@ -77,11 +77,6 @@ impl Recorder {
         Step::Quiet
     }
 
-    /// What was written so far.
-    pub(crate) fn written(&self) -> Written {
-        self.writer.written()
-    }
-
     /// Writes a message into the record.
     pub(crate) fn note(&mut self, text: &str) {
         let written = self.writer.note(clock::now(), text);

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufReader, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -33,13 +33,8 @@ pub(crate) struct Args {
 
 /// Runs the subcommand.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let path = args.truth.display();
-    let file = File::open(&args.truth).with_context(|| format!("open {path}"))?;
-    let truth = Truth::read(BufReader::new(file)).map_err(|e| match e {
-        ReadError::Io(e) => anyhow::Error::new(e).context(format!("read {path}")),
-        e => usage(format!("{path}: {e}")),
-    })?;
-    let score = score(&args, &truth)?;
+    let truth = read_truth(&args.truth)?;
+    let score = score(&args.record, &args.truth, &truth, Options { hot: args.hot, all: args.all })?;
     let mut out = std::io::stdout().lock();
     if args.json {
         serde_json::to_writer(&mut out, &score)?;
@@ -50,10 +45,29 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The score of a record by default options.
+pub(crate) fn of_files(record: &Path, truth: &Path) -> anyhow::Result<Score> {
+    score(record, truth, &read_truth(truth)?, Options::default())
+}
+
+fn read_truth(path: &Path) -> anyhow::Result<Truth> {
+    let shown = path.display();
+    let file = File::open(path).with_context(|| format!("open {shown}"))?;
+    Truth::read(BufReader::new(file)).map_err(|e| match e {
+        ReadError::Io(e) => anyhow::Error::new(e).context(format!("read {shown}")),
+        e => usage(format!("{shown}: {e}")),
+    })
+}
+
 /// Feeds the record to a scorer.
-fn score(args: &Args, truth: &Truth) -> anyhow::Result<Score> {
-    let mut reader = Record::open(&args.record)?.reader()?;
-    let mut scorer = Scorer::new(truth, Options { hot: args.hot, all: args.all });
+fn score(
+    record: &Path,
+    truth_path: &Path,
+    truth: &Truth,
+    options: Options,
+) -> anyhow::Result<Score> {
+    let mut reader = Record::open(record)?.reader()?;
+    let mut scorer = Scorer::new(truth, options);
     let mut known = false;
     while let Some(event) = reader.next_event()? {
         match event {
@@ -75,8 +89,8 @@ fn score(args: &Args, truth: &Truth) -> anyhow::Result<Score> {
         return Err(usage(format!(
             "{} and {} are not about the same run\n  why:   no target of the record has a pid of the \
              truth ({})",
-            args.record.display(),
-            args.truth.display(),
+            record.display(),
+            truth_path.display(),
             pids.join(", ")
         )));
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use isotherm_core::Snapshot;
 use isotherm_linux::monitor::{Happened, Monitor};
 use isotherm_linux::{clock, signals};
-use isotherm_report::wss::estimate::{WorkingSet, estimate};
+use isotherm_report::wss::{WorkingSet, estimate};
 
 use crate::attrs::AttrsArgs;
 use crate::exit;

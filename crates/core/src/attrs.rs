@@ -38,7 +38,7 @@ pub struct Attrs {
     pub max_nr_regions: u64,
     /// Auto-tuning of the intervals.
     pub intervals_goal: IntervalsGoal,
-    /// Samples per aggregation; 0 lets it be computed when the attributes are set.
+    /// Samples per aggregation: computed when the attributes are set, and kept by the tuner.
     pub aggr_samples: u64,
     /// Smallest region, in bytes. A power of two.
     pub min_region_sz: u64,

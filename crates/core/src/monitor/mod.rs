@@ -42,7 +42,7 @@ use crate::areas::Areas;
 use crate::attrs::{Attrs, AttrsError, Method};
 use crate::ops::{Check, PageState, TargetId};
 use crate::rng::Rng;
-use crate::snapshot::{RegionInfo, Snapshot, TargetInfo};
+use crate::snapshot::{Cost, RegionInfo, Snapshot, TargetInfo};
 use crate::target::{RangesError, Target};
 use crate::time::Time;
 use first_touch::FirstTouch;
@@ -110,6 +110,8 @@ pub struct Context {
     first_touch: FirstTouch,
     areas: Vec<AddrRange>,
     snapshot: Snapshot,
+    /// What the running window has cost so far.
+    cost: Cost,
     window_start: Time,
 }
 
@@ -148,6 +150,7 @@ impl Context {
             first_touch: FirstTouch::default(),
             areas: Vec::new(),
             snapshot: Snapshot::default(),
+            cost: Cost::default(),
             window_start: Time::default(),
         })
     }
@@ -306,7 +309,7 @@ impl Context {
                 self.first_touch.prepared(&mut self.targets, &self.batch, now, self.schedule.passed)
             }
         };
-        self.snapshot.cost.clears += nr_cleared;
+        self.cost.clears += nr_cleared;
         let sample_us = self.attrs.sample_us;
         let on_time = self.due.plus_us(sample_us);
         self.due =
@@ -335,7 +338,7 @@ impl Context {
                 self.first_touch.check(&self.targets, passed, last, &mut self.batch);
             }
         }
-        self.snapshot.cost.checks += self.batch.len() as u64;
+        self.cost.checks += self.batch.len() as u64;
         let wish = (!self.batch.is_empty()).then_some(Wish::Check);
         self.step(Phase::Checked, wish)
     }
@@ -347,9 +350,7 @@ impl Context {
     /// Steps 5 and 7: count; at the end of a window merge and age.
     fn checked(&mut self, now: Time) -> Option<Wish> {
         self.max_nr = match self.attrs.method {
-            Method::Resample => {
-                resample::checked(&mut self.targets, &self.batch, self.attrs.max_nr_accesses())
-            }
+            Method::Resample => resample::checked(&mut self.targets, &self.batch, &self.attrs),
             Method::FirstTouch => {
                 let passed = self.schedule.passed;
                 self.first_touch.checked(&mut self.targets, &self.batch, &self.attrs, now, passed);
@@ -397,7 +398,6 @@ impl Context {
             self.schedule.next_aggregation =
                 self.turn.next_aggregation.wrapping_add(self.attrs.aggr_us / sample);
             self.window_start = self.snapshot.end;
-            self.snapshot.cost = crate::snapshot::Cost::default();
             for region in self.targets.iter_mut().flat_map(|t| t.regions.iter_mut()) {
                 region.reset_aggregated();
             }
@@ -454,6 +454,9 @@ impl Context {
             let period = attrs.aggr_samples.wrapping_mul(attrs.intervals_goal.aggrs);
             self.schedule.next_tune = self.schedule.next_aggregation.wrapping_add(period);
         }
+        if attrs.method == Method::FirstTouch && old.sample_us != attrs.sample_us {
+            FirstTouch::rescale(&mut self.targets, old.sample_us, attrs.sample_us);
+        }
         if attrs.method == Method::FirstTouch && old.method != attrs.method {
             self.first_touch.start(&mut self.targets, &self.attrs, &mut self.rng);
         }
@@ -506,6 +509,7 @@ impl Context {
         snapshot.sample_us = self.attrs.sample_us;
         snapshot.aggr_us = self.attrs.aggr_us;
         snapshot.max_nr_accesses = max;
+        snapshot.cost = mem::take(&mut self.cost);
         snapshot.targets.resize_with(self.targets.len(), TargetInfo::default);
         for (info, target) in snapshot.targets.iter_mut().zip(&self.targets) {
             info.id = target.id;

@@ -37,12 +37,14 @@ pub(crate) fn prepared(targets: &mut [Target], strict: bool, batch: &[Check]) ->
 }
 
 /// Counts what was found; returns the largest count of any region.
-pub(crate) fn checked(targets: &mut [Target], batch: &[Check], window: u32) -> u32 {
+pub(crate) fn checked(targets: &mut [Target], batch: &[Check], attrs: &Attrs) -> u32 {
+    let window = attrs.max_nr_accesses();
     let mut max = 0;
     for (region, check) in targets.iter_mut().flat_map(|t| t.regions.iter_mut()).zip(batch) {
         let blind =
             region.blind || matches!(check.state, PageState::Unresolved | PageState::Unknown);
-        let accessed = check.state == PageState::Young && !region.blind;
+        let stays_young = attrs.strict && check.state == PageState::Unresolved;
+        let accessed = stays_young || (check.state == PageState::Young && !region.blind);
         region.count_sample(accessed, window);
         region.nr_unresolved += u32::from(blind);
         max = max.max(region.nr_accesses);

@@ -57,6 +57,16 @@ impl FirstTouch {
         self.plan.make(targets, attrs, 0, rng);
     }
 
+    /// Carries the evidence over to another sample interval: it is armed time, counted in intervals.
+    pub(crate) fn rescale(targets: &mut [Target], old_sample_us: u64, new_sample_us: u64) {
+        let ratio = intervals_of(old_sample_us.saturating_mul(1000), new_sample_us);
+        for region in targets.iter_mut().flat_map(|t| t.regions.iter_mut()) {
+            for slot in region.watch.slots_mut() {
+                slot.rescale(ratio);
+            }
+        }
+    }
+
     /// Which pages to arm now.
     pub(crate) fn prepare(&mut self, targets: &[Target], passed: u64, batch: &mut Vec<Check>) {
         self.collect(targets, batch, |watch| watch.next_due <= passed, |s| s.arm_at <= passed);
@@ -73,7 +83,9 @@ impl FirstTouch {
         let mut nr_cleared = 0;
         for (origin, check) in self.origins.iter().zip(batch) {
             let Some(region) = region_mut(targets, *origin) else { continue };
-            let slot = &mut region.watch.slots_mut()[origin.slot as usize];
+            let Some(slot) = region.watch.slots_mut().get_mut(origin.slot as usize) else {
+                continue;
+            };
             slot.leaf_shift = check.leaf_shift;
             match check.state {
                 PageState::Cleared => {
@@ -136,7 +148,7 @@ impl FirstTouch {
         for (origin, check) in self.origins.iter().zip(batch) {
             let Some(region) = region_mut(targets, *origin) else { continue };
             let watch = &mut region.watch;
-            let slot = &mut watch.slots_mut()[origin.slot as usize];
+            let Some(slot) = watch.slots_mut().get_mut(origin.slot as usize) else { continue };
             slot.leaf_shift = check.leaf_shift;
             let intervals = intervals(now.since(slot.seen), attrs);
             let look = match check.state {
@@ -148,11 +160,11 @@ impl FirstTouch {
                 }
                 PageState::Unknown => Look::Steady,
             };
-            if look == Look::Changed {
-                if slot.state == State::Touched && self.plan.may_arm_now() {
-                    slot.arm_at = passed;
-                }
-                watch.set_changed(now);
+            match look {
+                Look::Steady => {}
+                Look::WokeUp if self.plan.may_arm_now() => slot.arm_at = passed,
+                Look::WokeUp => {}
+                Look::FellSilent => watch.set_changed(now),
             }
             watch.set_next_due();
         }
@@ -207,9 +219,13 @@ fn region_mut(targets: &mut [Target], origin: Origin) -> Option<&mut Region> {
 }
 
 /// Time in sample intervals. Real time, not ticks: on a busy machine a look may come late.
-#[expect(clippy::cast_precision_loss, reason = "a ratio of two short times")]
 fn intervals(ns: u64, attrs: &Attrs) -> f32 {
-    ns as f32 / (attrs.sample_us.max(1) * 1000) as f32
+    intervals_of(ns, attrs.sample_us)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a ratio of two short times")]
+fn intervals_of(ns: u64, sample_us: u64) -> f32 {
+    ns as f32 / sample_us.max(1).saturating_mul(1000) as f32
 }
 
 /// The nearest count.

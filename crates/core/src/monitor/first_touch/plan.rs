@@ -4,9 +4,9 @@
 //! that a change can be met at once after a quiet time. A page that turns out to be old or absent when
 //! it is armed costs nothing.
 //!
-//! Who goes first: pages of regions of which nothing is known yet; touched pages of a region that
-//! changed; new pages; touched pages, the longest unseen first, one per region; and with what is left,
-//! pages drawn anew, so that no pattern can hide between those that are watched.
+//! Who goes first: touched pages of a region that changed; pages of regions of which nothing is known
+//! yet; new pages; touched pages, the longest unseen first, one per region; pages at the edges; and
+//! with what is left, pages drawn anew, so that no pattern can hide between those that are watched.
 
 use alloc::vec::Vec;
 
@@ -24,11 +24,26 @@ const MAX_WATCHED: usize = 4096;
 /// Arming order; the lower first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Urgency {
-    Unknown,
     Changed,
+    Unknown,
     Fresh,
     Touched,
+    Edge,
     Redraw,
+}
+
+impl Urgency {
+    /// The share of the bucket that has to stay for what is more urgent: a change that comes when
+    /// the bucket is empty would be seen seconds late.
+    const fn reserve(self) -> f32 {
+        match self {
+            Self::Unknown | Self::Changed => 0.0,
+            Self::Fresh => 0.2,
+            Self::Touched => 0.4,
+            Self::Edge => 0.5,
+            Self::Redraw => 0.7,
+        }
+    }
 }
 
 /// One page that wants to be armed.
@@ -95,8 +110,9 @@ impl Plan {
         self.candidates.sort_unstable();
         let window = u64::from(attrs.max_nr_accesses());
         let mut left = self.tokens;
+        let bucket = per_second(attrs);
         for candidate in &self.candidates {
-            if left < 1.0 {
+            if left < 1.0_f32.max(bucket * candidate.urgency.reserve()) {
                 break;
             }
             left -= 1.0;
@@ -105,7 +121,7 @@ impl Plan {
             let spread = match candidate.urgency {
                 Urgency::Unknown | Urgency::Changed => window.min(2),
                 Urgency::Fresh => (window / 2).max(1),
-                Urgency::Touched | Urgency::Redraw => window,
+                Urgency::Touched | Urgency::Edge | Urgency::Redraw => window,
             };
             let arm_at = passed + rng.range(0, spread);
             let i = candidate.slot as usize;
@@ -136,12 +152,12 @@ impl Plan {
         for (i, slot) in (0_u32..).zip(watch.slots()) {
             let random = u64::from(rng.next_u32());
             match slot.state {
+                State::Fresh | State::Touched if slot.edge => add(Urgency::Edge, random, i, false),
                 State::Fresh if unknown => add(Urgency::Unknown, random, i, false),
                 State::Fresh => add(Urgency::Fresh, random, i, false),
                 State::Touched if watch.stale(slot) => {
                     add(Urgency::Changed, slot.seen.as_ns(), i, false);
                 }
-                State::Touched if slot.edge => add(Urgency::Fresh, random, i, false),
                 State::Touched => {
                     oldest = Some(oldest.unwrap_or((u64::MAX, i)).min((slot.seen.as_ns(), i)));
                 }
@@ -168,12 +184,15 @@ impl Plan {
 /// Tops up the evenly drawn pages of a region, or drops some if it has too many.
 fn draw_missing(region: &mut Region, nr_even: usize, rng: &mut Rng) {
     let nr_pages = usize::try_from(region.len() / PAGE_SIZE).unwrap_or(usize::MAX).max(1);
-    let wanted = nr_even.min(nr_pages);
+    // A small region weighs little, and is soon known: 3 pages for 8, 12 from 4096 on.
+    let by_size = usize::try_from(nr_pages.ilog2()).unwrap_or(0).max(2);
+    let wanted = nr_even.min(by_size).min(nr_pages);
     while region.watch.nr_even() > wanted {
         let Some(i) = region.watch.slots().iter().rposition(|s| !s.edge) else { break };
         region.watch.forget(i);
     }
-    while region.watch.nr_even() < wanted {
+    // Not until there are enough: edges that ended up in one region may have taken the room.
+    for _ in region.watch.nr_even()..wanted {
         let addr = rng.range(region.range.start, region.range.end);
         region.watch.push(Slot::fresh(addr, false));
     }

@@ -1,27 +1,38 @@
 //! One watched page: armed, looked at, touched; and what that says of its rate.
 //!
 //! The rate of a page is the chance `p` that one sample interval touches it. A run from arming to
-//! the first touch is one event over the time that it took, so over many runs
+//! the first touch is one event over the time that it took:
 //!
 //! ```text
-//! p = hits / exposure         (exposure: armed time in sample intervals; a touch that was found
-//!                              between two looks counts at the middle of them)
+//! p = (hits - 1) / (exposure - 1)    after a touch (1 if the only run took one interval)
+//! p = hits / exposure                while armed
+//!                                    (exposure: armed time in sample intervals; a touch that was
+//!                                    found between two looks counts at the middle of them)
 //! ```
 //!
-//! the maximum-likelihood estimate of a geometric waiting time. Old evidence fades by [`FADE`] per
-//! window. Evidence that the page's past makes very unlikely (under 5 %) does not wait to outweigh it:
-//! the past is dropped, and [`Look::Changed`] says so.
+//! The first is the unbiased estimate of a geometric chance by inverse sampling (J. B. S. Haldane, "On
+//! a Method of Estimating Frequencies", Biometrika 33, 1945): as looking stops at a touch, the plain
+//! ratio is too large, by a factor of 3 at `p` = 0.05 and one run. Old runs fade by [`FADE`] with each
+//! new one, not with time: a hot page is armed rarely, and between two runs nothing new is known.
+//! Evidence that the page's past makes very unlikely does not wait to outweigh it: the past is
+//! dropped, and [`Look`] says so.
 //!
-//! Example: a hot page, armed once per window, is found young after one interval each time: 1/1 = 1.
-//! A cold one stays armed for ever at no cost: 0/20 after one window, 0/36 after two.
+//! Example: a hot page, armed once per window, is found young after one interval each time: 1. A cold
+//! one stays armed for ever at no cost: 0/20 after one window, 0/40 after two.
 
 use crate::time::Time;
 
-/// What is left of old evidence after a window: a memory of about five windows.
-pub(crate) const FADE: f32 = 0.8;
+/// What is left of old runs after a new one: a memory of about five.
+const FADE: f32 = 0.8;
 
-/// Evidence that had less than this chance makes the past void.
-const UNLIKELY: f32 = 0.05;
+/// Longest silence that counts, in sample intervals.
+const LONGEST_RUN: f32 = 400.0;
+
+/// A touch that had less than this chance makes the page's past void.
+const UNLIKELY_TOUCH: f32 = 0.05;
+/// A silence that had less than this chance does so, too. Much less: it makes all pages of the region
+/// that were not looked at since doubtful, which costs clears.
+const UNLIKELY_SILENCE: f32 = 0.002;
 
 /// Where a watched page is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -42,12 +53,19 @@ pub(crate) enum State {
 pub(crate) enum Look {
     /// As expected.
     Steady,
-    /// The page does not behave as it used to.
-    Changed,
+    /// A page that used to be quiet was touched.
+    WokeUp,
+    /// A page that used to be touched is quiet.
+    FellSilent,
 }
 
 /// "Never", for deadlines.
 pub(crate) const NEVER: u64 = u64::MAX;
+
+/// The chance of a touch per interval by some hits in some exposure, never 0 or 1.
+fn chance(hits: f32, exposure: f32) -> f32 {
+    ((hits + 0.2) / (exposure + 0.4)).clamp(0.0, 0.999)
+}
 
 /// One watched page.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -62,12 +80,15 @@ pub(crate) struct Slot {
     pub(crate) next_look: u64,
     /// Sample at which to arm it.
     pub(crate) arm_at: u64,
-    /// Touches, faded.
+    /// Runs that ended in a touch, faded.
     hits: f32,
-    /// Sample intervals under watch, faded; with those of the current run.
+    /// Sample intervals of these runs, faded.
     exposure: f32,
     /// Sample intervals of the current run.
     run: f32,
+    /// The only evidence is a touch at some time in a long wait: no longer cold, but hardly known how
+    /// hot. The next run replaces it.
+    provisional: bool,
     pub(crate) state: State,
     /// log2 of the size of the leaf that maps it.
     pub(crate) leaf_shift: u8,
@@ -84,20 +105,32 @@ impl Slot {
 
     /// Whether there is any evidence about it.
     pub(crate) fn known(&self) -> bool {
-        self.exposure > 0.0 && self.state != State::Blind
+        self.exposure + self.run > 0.0 && self.state != State::Blind
     }
 
     /// Its rate: chance of a touch per sample interval. 0 without evidence.
     pub(crate) fn rate(&self) -> f32 {
-        if self.exposure > 0.0 { (self.hits / self.exposure).clamp(0.0, 1.0) } else { 0.0 }
+        let exposure = self.exposure + self.run;
+        if exposure <= 0.0 {
+            return 0.0;
+        }
+        if self.state != State::Touched || self.provisional {
+            return (self.hits / exposure).clamp(0.0, 1.0);
+        }
+        if exposure - 1.0 < 0.05 {
+            return 1.0;
+        }
+        ((self.hits - 1.0) / (exposure - 1.0)).clamp(0.0, 1.0)
     }
 
-    /// Variance of the rate by the number of touches behind it (delta method on a geometric waiting
-    /// time, with half a touch added so that no evidence is never taken as certainty).
+    /// Variance of the rate: of a share at one run, of a waiting time at many.
     pub(crate) fn rate_variance(&self) -> f32 {
-        let p = (self.hits + 0.5) / (self.exposure + 1.0);
-        let p = p.clamp(0.0, 1.0);
-        p * p * (1.0 - p) / (self.hits + 0.5)
+        let p = chance(self.hits, self.exposure + self.run);
+        if self.hits < 0.1 {
+            return p * p;
+        }
+        let runs = self.hits.max(1.0);
+        p * (1.0 - p) * (p + (1.0 - p) / runs) / runs
     }
 
     /// It was made old, or found old, at sample `passed`.
@@ -119,47 +152,51 @@ impl Slot {
 
     /// It was still old `intervals` after the last look.
     pub(crate) fn found_old(&mut self, now: Time, passed: u64, intervals: f32) -> Look {
-        self.exposure += intervals;
-        self.run += intervals;
+        self.drop_provisional();
+        self.run = (self.run + intervals).min(LONGEST_RUN);
         self.seen = now;
         // After 1, 2, 4, 8, 16 samples, then at the windows' ends.
         let lag = passed.wrapping_sub(self.armed_at);
         self.next_look = if lag < 16 { self.armed_at.wrapping_add(2 * lag.max(1)) } else { NEVER };
-        let before = (self.hits + 0.5) / ((self.exposure - self.run).max(0.0) + 1.0);
-        let quiet = libm::powf((1.0 - before).max(0.0), self.run);
-        if self.hits > 0.0 && quiet < UNLIKELY {
-            self.hits = 0.0;
-            self.exposure = self.run;
-            return Look::Changed;
+        let silence = libm::powf(1.0 - chance(self.hits, self.exposure), self.run);
+        if self.hits > 0.0 && silence < UNLIKELY_SILENCE {
+            (self.hits, self.exposure) = (0.0, 0.0);
+            return Look::FellSilent;
         }
         Look::Steady
     }
 
     /// It was touched at some time in the last `intervals`.
     pub(crate) fn found_young(&mut self, now: Time, intervals: f32) -> Look {
-        let prior = (self.hits + 0.5) / (self.exposure + 1.0);
-        let expected = 1.0 - libm::powf((1.0 - prior).max(0.0), intervals);
+        let quiet = self.exposure + self.run;
+        let expected = 1.0 - libm::powf(1.0 - chance(self.hits, quiet), intervals);
         let waited = f32::midpoint(intervals.max(1.0), 1.0);
+        self.drop_provisional();
         self.state = State::Touched;
         self.seen = now;
         self.next_look = NEVER;
-        self.run = 0.0;
-        if self.exposure >= 10.0 && expected < UNLIKELY {
-            // The touch lies anywhere in a long wait, so it says "no longer cold" but hardly how hot:
-            // little weight, for the next run to decide.
-            self.hits = 0.1;
-            self.exposure = 0.1 * waited;
-            return Look::Changed;
+        if quiet >= 10.0 && expected < UNLIKELY_TOUCH {
+            (self.hits, self.exposure, self.run) = (1.0, waited, 0.0);
+            self.provisional = true;
+            return Look::WokeUp;
         }
-        self.hits += 1.0;
-        self.exposure += waited;
+        self.hits = self.hits * FADE + 1.0;
+        self.exposure = self.exposure * FADE + self.run + waited;
+        self.run = 0.0;
         Look::Steady
     }
 
-    /// A window has passed.
-    pub(crate) fn fade(&mut self) {
-        self.hits *= FADE;
-        self.exposure *= FADE;
-        self.run *= FADE;
+    /// The sample interval changed: what was one interval is `ratio` intervals now. A run takes at
+    /// least one.
+    pub(crate) fn rescale(&mut self, ratio: f32) {
+        self.exposure = (self.exposure * ratio).max(self.hits);
+        self.run *= ratio;
+    }
+
+    fn drop_provisional(&mut self) {
+        if self.provisional {
+            self.provisional = false;
+            (self.hits, self.exposure, self.run) = (0.0, 0.0, 0.0);
+        }
     }
 }

@@ -21,19 +21,24 @@ const LEAST_RELATIVE: f32 = 0.35;
 const LEAST_SIGNIFICANCE: f32 = 2.0;
 /// Least difference between a page at an edge and its region.
 const EDGE_CONTRAST: f32 = 0.4;
+/// A piece of less than this part of an average region at the largest number of regions is not worth
+/// the clears that it takes to know it.
+const LEAST_SHARE: u64 = 4;
 /// Windows in which a new region is not split again, unless it changes.
 const COOLDOWN: u8 = 2;
 
 /// Splits the regions whose pages disagree, at most to the largest wanted number of regions.
 pub(crate) fn split_informed(targets: &mut [Target], attrs: &Attrs) {
     let mut nr_regions: u64 = targets.iter().map(|t| t.regions.len() as u64).sum();
+    let total: u64 = targets.iter().map(Target::len).sum();
+    let least = attrs.min_region_sz.max(total / LEAST_SHARE.saturating_mul(attrs.max_nr_regions));
     for target in targets {
-        let wants = |r: &Region| cut_of(r, attrs).is_some();
+        let wants = |r: &Region| cut_of(r, attrs, least).is_some();
         if nr_regions >= attrs.max_nr_regions || !target.regions.iter().any(wants) {
             continue;
         }
         target.rebuild(|mut region, out| {
-            match cut_of(&region, attrs).filter(|_| nr_regions < attrs.max_nr_regions) {
+            match cut_of(&region, attrs, least).filter(|_| nr_regions < attrs.max_nr_regions) {
                 Some(cut) => {
                     nr_regions += 1;
                     let mut right = region.split_off(cut - region.range.start);
@@ -50,15 +55,17 @@ pub(crate) fn split_informed(targets: &mut [Target], attrs: &Attrs) {
     }
 }
 
-/// Where to cut a region, if anywhere.
-fn cut_of(region: &Region, attrs: &Attrs) -> Option<u64> {
-    if region.len() < 2 * attrs.min_region_sz {
+/// Where to cut a region, if anywhere: not into a piece of less than `least` bytes, and not while some of
+/// its pages are still believed to be what they were before a change.
+fn cut_of(region: &Region, attrs: &Attrs, least: u64) -> Option<u64> {
+    if region.len() < 2 * least || region.watch.changed.is_some() {
         return None;
     }
     let cut = edge_cut(region, attrs).or_else(|| {
         if region.watch.cooldown == 0 { inner_cut(&region.watch, attrs) } else { None }
     })?;
-    (region.range.start < cut && cut < region.range.end).then_some(cut)
+    let fits = region.range.start + least <= cut && cut + least <= region.range.end;
+    fits.then_some(cut)
 }
 
 /// An edge page that is unlike its region: cut behind it, as far again as it is from the border, for
@@ -81,7 +88,7 @@ fn edge_cut(region: &Region, attrs: &Attrs) -> Option<u64> {
         let cut = round_up(region.range.start + from_start + from_start / 2, grain);
         Some(cut.max(own.end))
     } else {
-        let cut = round_down(region.range.end - from_end - from_end / 2, grain);
+        let cut = round_down(region.range.end.saturating_sub(from_end + from_end / 2), grain);
         Some(cut.min(own.start))
     }
 }

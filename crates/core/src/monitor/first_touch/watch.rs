@@ -145,9 +145,6 @@ impl Watch {
 
     /// A window has passed.
     pub(crate) fn fade(&mut self) {
-        for slot in self.slots_mut() {
-            slot.fade();
-        }
         self.memory_n *= 0.95;
         self.cooldown = self.cooldown.saturating_sub(1);
         let settled = self.slots().iter().all(|s| !self.stale(s));

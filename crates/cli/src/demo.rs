@@ -1,0 +1,139 @@
+//! `isotherm demo`: a short run of everything. A workload whose pattern is known is recorded with the best
+//! set that this machine allows, in simulation if there is none; then its heatmap, its working set, and
+//! how well the record agrees with what the workload really did.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use isotherm_core::Attrs;
+use isotherm_linux::monitor::Monitor;
+use isotherm_linux::targets::Tracker;
+use isotherm_linux::{clock, signals};
+use isotherm_record::Record;
+use isotherm_report::{Filter, heatmap, wss};
+use isotherm_sim::world::Options;
+
+use crate::recorder::{Recorder, Step};
+use crate::sets::{OpsArg, open_set};
+use crate::terminal::{When, style, width};
+use crate::{exit, score, sim, workload};
+
+/// The workload, and how long all its phases together shall take.
+const WORKLOAD: &str = "stairs";
+const SECONDS: &str = "24s";
+
+/// Arguments of `isotherm demo`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Simulate, even if this machine could do it for real.
+    #[arg(long)]
+    simulate: bool,
+    /// No colours, whatever the terminal can do.
+    #[arg(long)]
+    plain: bool,
+    /// Keep the record and the truth in this directory.
+    #[arg(long, value_name = "DIR")]
+    keep: Option<std::path::PathBuf>,
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let scratch = Scratch::new(args.keep.as_deref())?;
+    let (record, truth) = (scratch.0.join("demo.data"), scratch.0.join("demo.truth"));
+    let mut out = std::io::stdout().lock();
+    writeln!(
+        out,
+        "workload `{WORKLOAD}`: ten objects of 10 MiB, first all of them, then one after another"
+    )?;
+    let mut attrs = Attrs::default();
+    let set = if args.simulate {
+        Err(exit::usage("--simulate was given"))
+    } else {
+        open_set(OpsArg::Auto, &mut attrs)
+    };
+    match set {
+        Ok((set, why)) => {
+            for line in why {
+                writeln!(out, "{line}")?;
+            }
+            writeln!(out, "recording a real process for {SECONDS} ...\n")?;
+            real(set, attrs, &record, &truth)?;
+        }
+        Err(why) => {
+            writeln!(out, "{why}\nso this is a SIMULATION of it\n")?;
+            simulated(&record, &truth)?;
+        }
+    }
+    let record_file = Record::open(&record)?;
+    let filter = Filter::default();
+    let options = heatmap::Options { all_targets: false, ..heatmap::Options::for_text(width()) };
+    let map = heatmap::Heatmap::build(&record_file, &filter, &options)?;
+    let when = if args.plain { When::Never } else { When::Auto };
+    writeln!(out, "{}", map.to_text(&style(when)))?;
+    let report = wss::Report::build(&record_file, &filter)?;
+    writeln!(out, "{}", report.to_text(wss::Order::Size))?;
+    writeln!(out, "score against what the workload really accessed")?;
+    writeln!(out, "{}", score::of_files(&record, &truth)?)?;
+    if let Some(dir) = &args.keep {
+        writeln!(out, "kept: {0}/demo.data {0}/demo.truth", dir.display())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Starts the workload as a process of its own, and records it to its end.
+fn real(
+    set: isotherm_linux::OpsSet,
+    attrs: Attrs,
+    record: &Path,
+    truth: &Path,
+) -> anyhow::Result<()> {
+    signals::install()?;
+    let own = std::env::current_exe().context("find our own program")?;
+    let words = ["workload", WORKLOAD, "--scale", SECONDS, "-q", "--truth"];
+    let mut command: Vec<OsString> = words.map(Into::into).into();
+    command.push(truth.into());
+    let tracker = Tracker::spawn(own, &command, true).map_err(exit::target)?;
+    let mut monitor = Monitor::new(tracker, set, attrs, clock::now().as_ns())?;
+    let mut recorder = Recorder::create(record, &monitor, &attrs)?;
+    monitor.tracker().start().map_err(exit::target)?;
+    while recorder.step(&mut monitor) != Step::Over {
+        if signals::stop_requested().is_some() {
+            crate::record::end_command(&mut monitor);
+            return Err(anyhow::anyhow!("interrupted; nothing is left behind"));
+        }
+    }
+    recorder.finish("every target has exited")?;
+    Ok(())
+}
+
+fn simulated(record: &Path, truth: &Path) -> anyhow::Result<()> {
+    let (name, mut config) = workload::load(WORKLOAD)?;
+    let factor = workload::scale_factor(SECONDS, config.total_ms())?;
+    config.scale(factor);
+    let options = Options { seed: config.settings.seed, ..Options::default() };
+    let (simulation, _) = sim::simulate(&name, &config, &options, Attrs::default(), record)?;
+    sim::write_truth(&simulation, &name, truth)
+}
+
+/// A directory for the files of the demo; removed at the end, unless the user gave it.
+struct Scratch(std::path::PathBuf, bool);
+
+impl Scratch {
+    fn new(keep: Option<&Path>) -> anyhow::Result<Self> {
+        let own = || std::env::temp_dir().join(format!("isotherm-demo-{}", std::process::id()));
+        let dir = keep.map_or_else(own, Path::to_path_buf);
+        std::fs::create_dir_all(&dir).with_context(|| format!("create {}", dir.display()))?;
+        Ok(Self(dir, keep.is_none()))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if self.1 {
+            std::fs::remove_dir_all(&self.0).ok();
+        }
+    }
+}

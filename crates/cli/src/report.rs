@@ -1,0 +1,174 @@
+//! `isotherm report`: a record as text, JSON or a picture.
+
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use isotherm_core::AddrRange;
+use isotherm_record::{Error, Record};
+use isotherm_report::{Filter, ages, heatmap, mappings, regions, wss};
+
+use crate::recorder::warn;
+use crate::terminal::{When, style, width};
+
+/// Arguments of `isotherm report`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    kind: Kind,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Kind {
+    /// When which addresses were how hot.
+    Heatmap(HeatmapArgs),
+    /// Percentiles of the working set, with error bars.
+    Wss(WssArgs),
+    /// The regions of every snapshot.
+    Regions(Common),
+    /// Which mapping (heap, library, file, anonymous, stack) is hot and cold.
+    Mappings(Common),
+    /// How long memory was not accessed.
+    Ages(Common),
+}
+
+/// What all reports take.
+#[derive(Debug, clap::Args)]
+struct Common {
+    /// The record.
+    #[arg(default_value = "isotherm.data")]
+    record: PathBuf,
+    /// JSON instead of text.
+    #[arg(long)]
+    json: bool,
+    /// Only this time since the start, as 5s..1m; either end may be missing.
+    #[arg(long, value_name = "FROM..TO", value_parser = time)]
+    time: Option<(u64, u64)>,
+    /// Only these addresses, as 0x7f0000000000-0x7f0040000000.
+    #[arg(long, value_name = "FROM-TO", value_parser = address)]
+    address: Option<AddrRange>,
+    /// Only this target, by pid or name; may be given more than once.
+    #[arg(long = "target", value_name = "PID|NAME")]
+    targets: Vec<String>,
+}
+
+#[derive(Debug, clap::Args)]
+struct HeatmapArgs {
+    #[command(flatten)]
+    common: Common,
+    /// Write an SVG picture to this file.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Write a PNG picture to this file.
+    #[arg(long, value_name = "FILE")]
+    png: Option<PathBuf>,
+    /// A panel for every target, not only for the one with the most accesses.
+    #[arg(long)]
+    all_targets: bool,
+    /// When to use colours.
+    #[arg(long, value_enum, default_value_t = When::Auto)]
+    color: When,
+}
+
+#[derive(Debug, clap::Args)]
+struct WssArgs {
+    #[command(flatten)]
+    common: Common,
+    /// What percentiles are of: sizes in order, or moments in order.
+    #[arg(long, value_enum, default_value_t = SortBy::Size)]
+    sort: SortBy,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum SortBy {
+    /// p50 is the median.
+    Size,
+    /// p50 is the middle of the record.
+    Time,
+}
+
+fn time(text: &str) -> Result<(u64, u64), String> {
+    Filter::parse_time(text).map_err(|e| e.to_string())
+}
+
+fn address(text: &str) -> Result<AddrRange, String> {
+    Filter::parse_address(text).map_err(|e| e.to_string())
+}
+
+impl Common {
+    /// Opens the record; warns if it is damaged is left to the reports, which see all of it.
+    fn open(&self) -> Result<(Record, Filter), Error> {
+        let filter =
+            Filter { time: self.time, address: self.address, targets: self.targets.clone() };
+        Ok((Record::open(&self.record)?, filter))
+    }
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    match args.kind {
+        Kind::Heatmap(args) => heat(&args, &mut out)?,
+        Kind::Wss(args) => {
+            let (record, filter) = args.common.open()?;
+            let report = wss::Report::build(&record, &filter)?;
+            let order = match args.sort {
+                SortBy::Size => wss::Order::Size,
+                SortBy::Time => wss::Order::Time,
+            };
+            let json = args.common.json;
+            let text = if json { report.to_json(order) } else { report.to_text(order) };
+            writeln!(out, "{}", text.trim_end())?;
+        }
+        Kind::Regions(common) => {
+            let (record, filter) = common.open()?;
+            if common.json {
+                regions::json(&record, &filter, &mut out)?;
+            } else {
+                regions::text(&record, &filter, &mut out)?;
+            }
+        }
+        Kind::Mappings(common) => {
+            let (record, filter) = common.open()?;
+            let report = mappings::Report::build(&record, &filter)?;
+            let text = if common.json { report.to_json() } else { report.to_text() };
+            writeln!(out, "{}", text.trim_end())?;
+        }
+        Kind::Ages(common) => {
+            let (record, filter) = common.open()?;
+            let report = ages::Report::build(&record, &filter)?;
+            let text = if common.json { report.to_json() } else { report.to_text() };
+            writeln!(out, "{}", text.trim_end())?;
+        }
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn heat(args: &HeatmapArgs, out: &mut impl Write) -> anyhow::Result<()> {
+    let (record, filter) = args.common.open()?;
+    let picture = args.svg.is_some() || args.png.is_some();
+    let mut options =
+        if picture { heatmap::Options::for_picture() } else { heatmap::Options::for_text(width()) };
+    options.all_targets = args.all_targets;
+    let map = heatmap::Heatmap::build(&record, &filter, &options)?;
+    if !map.damage.is_empty() {
+        warn(&map.damage);
+    }
+    if let Some(path) = &args.svg {
+        write_file(path, map.to_svg().as_bytes())?;
+    }
+    if let Some(path) = &args.png {
+        write_file(path, &map.to_png()?)?;
+    }
+    if args.common.json {
+        writeln!(out, "{}", map.to_json())?;
+    } else if !picture {
+        writeln!(out, "{}", map.to_text(&style(args.color)).trim_end())?;
+    }
+    Ok(())
+}
+
+fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    std::fs::write(path, bytes).map_err(Error::io(format!("write {}", path.display())))
+}

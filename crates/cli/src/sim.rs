@@ -41,9 +41,9 @@ pub(crate) struct Args {
     /// Seed of all that is random, in the workload and in the monitor.
     #[arg(long)]
     seed: Option<u64>,
-    /// Something that goes wrong: late=CHANCE:TIME (a tick), fail=CHANCE (a look at a page),
-    /// blind=SHARE (pages that cannot be made old), notnow=CHANCE (a look at the mappings),
-    /// vanish=PER_SECOND (a process dies). May be given more than once.
+    /// Something that goes wrong: `late=CHANCE:TIME` (a tick), `fail=CHANCE` (a look at a page),
+    /// `blind=SHARE` (pages that cannot be made old), `notnow=CHANCE` (a look at the mappings),
+    /// `vanish=PER_SECOND` (a process dies). May be given more than once.
     #[arg(long = "fault", value_name = "FAULT")]
     faults: Vec<String>,
     /// Accesses per second of patterns without a rate, per thread.

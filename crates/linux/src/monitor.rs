@@ -18,15 +18,19 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use isotherm_core::{Attrs, AttrsError, Clock, Context, Driver, Event, Snapshot, Time};
+use isotherm_core::{Attrs, AttrsError, Clock, Context, Driver, Event, Snapshot, TargetId, Time};
 
 use crate::clock::{self, Wake};
 use crate::doctor::{self, NoSet};
+use crate::proc::Proc;
 use crate::set::{AttachError, OpsSet};
 use crate::targets::{Target, TargetError, TargetEvent, Tracker};
 
 /// How often the tracker looks for forks, execs and exits, in ns.
 const TRACK_EVERY_NS: u64 = 100_000_000;
+
+/// Most targets that are asked for their size at once.
+const SIZES_PER_LOOK: usize = 16;
 
 /// The monotonic clock, with an alarm so that long sleeps do not keep the tracker waiting.
 #[derive(Debug, Default)]
@@ -88,10 +92,23 @@ impl std::error::Error for MonitorError {}
 pub struct Monitor {
     driver: Driver<OpsSet, MonotonicClock>,
     tracker: Tracker,
+    proc: Proc,
     track_at: Time,
     events: VecDeque<Happened>,
-    nr_watched: usize,
+    watched: Vec<Watched>,
+    /// Which watched target is next to be asked for its size.
+    next_size: usize,
+    text: Vec<u8>,
     cpu_ns: u64,
+}
+
+/// A target that the context watches.
+#[derive(Debug)]
+struct Watched {
+    id: TargetId,
+    pid: u32,
+    /// Mapped pages when last seen, as `/proc/PID/statm` has it.
+    pages: u64,
 }
 
 impl Monitor {
@@ -105,9 +122,12 @@ impl Monitor {
         Ok(Self {
             driver: Driver::new(context, ops, MonotonicClock::default()),
             tracker,
+            proc: Proc::default(),
             track_at: Time::default(),
             events: VecDeque::new(),
-            nr_watched: 0,
+            watched: Vec::new(),
+            next_size: 0,
+            text: Vec::new(),
             cpu_ns: clock::process_cpu_ns(),
         })
     }
@@ -172,7 +192,7 @@ impl Monitor {
                 self.track(now);
                 continue;
             }
-            if self.nr_watched == 0 {
+            if self.watched.is_empty() {
                 if self.tracker.all_gone() {
                     return Happened::Stopped;
                 }
@@ -191,7 +211,7 @@ impl Monitor {
                 Event::Interrupted => return Happened::Idle,
                 // The set saw the end of the last target before the tracker did.
                 Event::Stopped => {
-                    self.nr_watched = 0;
+                    self.watched.clear();
                     self.track_at = Time::default();
                 }
             }
@@ -212,21 +232,42 @@ impl Monitor {
             }
             self.events.push_back(Happened::Target(event));
         }
+        if self.has_resized() {
+            self.driver.context.update_soon();
+        }
+    }
+
+    /// Whether a target maps more or less than before. Mappings are read once per update interval,
+    /// but new memory should not have to wait for that; the size is one number and costs some µs.
+    fn has_resized(&mut self) -> bool {
+        let mut resized = false;
+        for _ in 0..self.watched.len().min(SIZES_PER_LOOK) {
+            self.next_size = (self.next_size + 1) % self.watched.len();
+            let watched = &mut self.watched[self.next_size];
+            if self.proc.read(watched.pid, "statm", &mut self.text).is_err() {
+                continue; // It has just ended; the tracker will say so.
+            }
+            let digits = self.text.split(|b| *b == b' ').next().unwrap_or_default();
+            let pages = digits.iter().fold(0_u64, |n, d| n * 10 + u64::from(d & 15));
+            resized |= watched.pages != pages && watched.pages != 0;
+            watched.pages = pages;
+        }
+        resized
     }
 
     fn watch(&mut self, target: Target) {
         match self.driver.ops.attach(&target) {
             Ok(()) => {
                 self.driver.context.add_target(target.id);
-                self.nr_watched += 1;
+                self.watched.push(Watched { id: target.id, pid: target.pid, pages: 0 });
             }
             Err(err) => self.events.push_back(Happened::NotWatched(target, err)),
         }
     }
 
-    fn unwatch(&mut self, id: isotherm_core::TargetId) {
+    fn unwatch(&mut self, id: TargetId) {
         self.driver.ops.detach(id);
         self.driver.context.remove_target(id);
-        self.nr_watched = self.nr_watched.saturating_sub(1);
+        self.watched.retain(|w| w.id != id);
     }
 }

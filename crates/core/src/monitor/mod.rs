@@ -85,6 +85,7 @@ enum Change {
     Pause(bool),
     Add(TargetId),
     Remove(TargetId),
+    Update,
 }
 
 /// One run of the monitor: attributes, targets, and the state of the loop (`struct damon_ctx`).
@@ -198,6 +199,11 @@ impl Context {
     /// Stops watching a target, at the next turn of the loop.
     pub fn remove_target(&mut self, id: TargetId) {
         self.change(Change::Remove(id));
+    }
+
+    /// Asks for the mappings at the end of the next turn, rather than after the update interval.
+    pub fn update_soon(&mut self) {
+        self.change(Change::Update);
     }
 
     /// Replaces the attributes at the next turn of the loop, and keeps what was learned: counts and
@@ -488,6 +494,7 @@ impl Context {
                 }
             }
             Change::Remove(id) => self.targets.retain(|t| t.id != id),
+            Change::Update => self.turn.next_update = self.schedule.passed,
         }
     }
 

@@ -4,7 +4,7 @@
 //! It is a known hazard on large processes: it holds the process's mmap lock for writing while it
 //! walks all of it (8 to 16 ms per GiB), and afterwards the process pays half a microsecond for every page
 //! that it touches again. So it is bounded twice: only processes with at most [`MAX_RSS`] of memory,
-//! and so rarely that both costs together stay below 0.2 % of the time.
+//! and so rarely that both costs together stay below 0.5 % of the time.
 //!
 //! It also clears pages that somebody is watching. What was young before is therefore read first and kept:
 //! such a page still counts as young until it is prepared itself. (A first access in the moment between
@@ -22,8 +22,8 @@ use super::look::PageKey;
 pub(super) const MAX_RSS: u64 = 256 << 20;
 /// The process's time to set one bit again, in ns (measured: 470 to 800).
 const SET_AGAIN_NS: u64 = 500;
-/// Least time between two clears, as a multiple of what one costs: 0.2 %.
-const REST: u64 = 500;
+/// Least time between two clears, as a multiple of what one costs: 0.5 %.
+const REST: u64 = 200;
 /// And not more often than this, in ns: one aggregation window by default.
 const MIN_REST_NS: u64 = 100_000_000;
 /// After a refusal (no permission, too large) or without effect, try again so much later, in ns.

@@ -163,7 +163,7 @@ impl PageWalk {
 
     /// Clears pages that cannot be cleared singly together with all others of the process, if it has
     /// at most so much resident memory, in bytes; 0 switches that off. Default 256 MiB. It is done so
-    /// rarely that it costs the target less than 0.2 %; above the limit such pages are `Unresolved`.
+    /// rarely that it costs the target less than 0.5 %; above the limit such pages are `Unresolved`.
     pub fn set_fallback_limit(&mut self, bytes: u64) {
         self.fallback_limit = bytes;
     }

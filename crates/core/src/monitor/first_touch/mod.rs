@@ -35,6 +35,11 @@ use crate::time::Time;
 use plan::Plan;
 use slot::{Look, NEVER, State};
 
+/// A region below this rate, one count in a window of 20 samples, is cold ...
+const COLD: f32 = 0.05;
+/// ... and a rate above this is a surprise there.
+const SURPRISE: f32 = 0.3;
+
 /// Where a check of the batch came from.
 #[derive(Debug, Clone, Copy)]
 struct Origin {
@@ -148,6 +153,7 @@ impl FirstTouch {
         for (origin, check) in self.origins.iter().zip(batch) {
             let Some(region) = region_mut(targets, *origin) else { continue };
             let watch = &mut region.watch;
+            let expected = watch.estimate.rate;
             let Some(slot) = watch.slots_mut().get_mut(origin.slot as usize) else { continue };
             slot.leaf_shift = check.leaf_shift;
             let intervals = intervals(now.since(slot.seen), attrs);
@@ -160,7 +166,12 @@ impl FirstTouch {
                 }
                 PageState::Unknown => Look::Steady,
             };
+            // One short run says "always touched", and one in 1/p of the runs of a cold page is as short.
+            // In a cold region it is looked into at once, before the region is judged by it. (Not in a
+            // warm one: to ask again only where an answer was high would make all answers low.)
+            let surprise = expected < COLD && slot.is_new() && slot.rate() > SURPRISE;
             match look {
+                Look::Steady if surprise && self.plan.may_arm_now() => slot.arm_at = passed,
                 Look::Steady => {}
                 Look::WokeUp if self.plan.may_arm_now() => slot.arm_at = passed,
                 Look::WokeUp => {}

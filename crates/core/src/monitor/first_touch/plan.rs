@@ -21,6 +21,9 @@ use crate::target::Target;
 /// Most pages to watch in all, beyond which regions get fewer each.
 const MAX_WATCHED: usize = 4096;
 
+/// What the budget holds at the start, in seconds' worth.
+const START_SECONDS: f32 = 3.0;
+
 /// Arming order; the lower first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Urgency {
@@ -68,15 +71,18 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Starts with a full bucket: at first everything is unknown.
+    /// Starts with several buckets: at first everything is unknown, and every page is young.
     pub(crate) fn fill_budget(&mut self, attrs: &Attrs) {
-        self.tokens = per_second(attrs);
+        self.tokens = START_SECONDS * per_second(attrs);
     }
 
     /// A window has passed.
     pub(crate) fn earn(&mut self, attrs: &Attrs) {
         let per_window = per_second(attrs) * seconds(attrs.aggr_us);
-        self.tokens = (self.tokens + per_window).min(per_second(attrs).max(per_window));
+        let full = per_second(attrs).max(per_window);
+        if self.tokens < full {
+            self.tokens = (self.tokens + per_window).min(full);
+        }
     }
 
     /// Clears were done.
@@ -104,6 +110,7 @@ impl Plan {
             place_edges(&mut target.regions, attrs, rng);
             for (r, region) in (0_u32..).zip(target.regions.iter_mut()) {
                 draw_missing(region, nr_even, rng);
+                ask_blind_again(&mut region.watch, passed);
                 self.add_candidates(&region.watch, t, r, passed, rng);
             }
         }
@@ -165,7 +172,7 @@ impl Plan {
                     settled = Some(i);
                 }
                 State::Armed => {}
-                State::Blind => settled = settled.or(Some(i)),
+                State::Blind => {}
             }
         }
         let settled_region = watch.changed.is_none();
@@ -179,6 +186,15 @@ impl Plan {
             add(Urgency::Redraw, u64::from(rng.next_u32()), i, true);
         }
     }
+}
+
+/// Asks in every window for the pages that could not be made old: all at once, for a set's last resort
+/// clears many pages and is rare. Nothing is spent while the answer stays no.
+fn ask_blind_again(watch: &mut Watch, passed: u64) {
+    for slot in watch.slots_mut().iter_mut().filter(|s| s.state == State::Blind) {
+        slot.arm_at = passed;
+    }
+    watch.set_next_due();
 }
 
 /// Tops up the evenly drawn pages of a region, or drops some if it has too many.

@@ -123,6 +123,11 @@ impl Slot {
         ((self.hits - 1.0) / (exposure - 1.0)).clamp(0.0, 1.0)
     }
 
+    /// Whether it was touched, and only once so far.
+    pub(crate) fn is_new(&self) -> bool {
+        self.state == State::Touched && self.hits < 1.5
+    }
+
     /// Variance of the rate: of a share at one run, of a waiting time at many.
     pub(crate) fn rate_variance(&self) -> f32 {
         let p = chance(self.hits, self.exposure + self.run);

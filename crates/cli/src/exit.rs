@@ -2,7 +2,7 @@
 //!
 //! 0 done, 1 unexpected, 2 usage or bad input, 3 not supported, 4 permission, 5 target gone, 6 partial; with `-- CMD`, the command's own status instead, as a shell shows it.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 
 use isotherm_linux::targets::TargetError;
@@ -13,6 +13,8 @@ pub(crate) const UNEXPECTED: u8 = 1;
 pub(crate) const USAGE: u8 = 2;
 /// This machine cannot do it.
 pub(crate) const NOT_SUPPORTED: u8 = 3;
+/// A privilege is missing, or a file is not ours to touch.
+pub(crate) const PERMISSION: u8 = 4;
 /// Done, but not all of it.
 pub(crate) const PARTIAL: u8 = 6;
 
@@ -51,10 +53,20 @@ pub(crate) fn target(err: TargetError) -> anyhow::Error {
 /// Whether the reader of our output went away: no error (`isotherm report ... | head`).
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|e| {
-        e.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == ErrorKind::BrokenPipe)
+        e.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == ErrorKind::BrokenPipe)
             || e.downcast_ref::<isotherm_record::Error>().is_some_and(|e| e.is_broken_pipe())
             || matches!(e.downcast_ref(), Some(isotherm_report::Error::Record(e)) if e.is_broken_pipe())
     })
+}
+
+/// The exit code for a file that cannot be read or written: a wrong name is wrong usage.
+pub(crate) fn of_io(err: &io::Error) -> u8 {
+    match err.kind() {
+        ErrorKind::NotFound | ErrorKind::IsADirectory | ErrorKind::NotADirectory => USAGE,
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => PERMISSION,
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => PARTIAL,
+        _ => UNEXPECTED,
+    }
 }
 
 /// The exit code for `error`.
@@ -64,11 +76,13 @@ pub(crate) fn code_of(error: &anyhow::Error) -> ExitCode {
     let report = error.chain().find_map(|e| e.downcast_ref::<isotherm_report::Error>());
     let code = match (own, record, report) {
         (Some(own), _, _) => own.code,
-        (_, Some(err), _) | (_, _, Some(isotherm_report::Error::Record(err))) => {
-            if err.is_bad_input() { USAGE } else { UNEXPECTED }
-        }
+        (_, Some(err), _) | (_, _, Some(isotherm_report::Error::Record(err))) => match err {
+            isotherm_record::Error::Io { source, .. } => of_io(source),
+            err if err.is_bad_input() => USAGE,
+            _ => UNEXPECTED,
+        },
         (_, _, Some(_)) => USAGE,
-        _ => UNEXPECTED,
+        _ => error.chain().find_map(|e| e.downcast_ref()).map_or(UNEXPECTED, of_io),
     };
     ExitCode::from(code)
 }

@@ -5,7 +5,9 @@ use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use isotherm_record::{Error, Record, export};
+use isotherm_record::export;
+
+use crate::files;
 
 /// Arguments of `isotherm export`.
 #[derive(Debug, clap::Args)]
@@ -33,18 +35,20 @@ enum Format {
 
 /// Runs the subcommand.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let record = Record::open(&args.record)?;
+    let record = files::open(&args.record)?;
     let mut reader = record.reader()?;
     let out: Box<dyn Write + Send> = if args.output.as_os_str() == "-" {
         Box::new(BufWriter::new(std::io::stdout()))
     } else {
-        let tried = format!("create {}", args.output.display());
-        Box::new(BufWriter::new(File::create(&args.output).map_err(Error::io(tried))?))
+        let file =
+            File::create(&args.output).map_err(|e| files::cannot_create(&args.output, &e))?;
+        Box::new(BufWriter::new(file))
     };
     match args.format {
         Format::Parquet => export::parquet(&mut reader, out)?,
         Format::Jsonl => export::jsonl(&mut reader, out)?,
         Format::Csv => export::csv(&mut reader, out)?,
     }
+    files::warn_of_damage(&args.record, &reader.damage());
     Ok(ExitCode::SUCCESS)
 }

@@ -8,6 +8,7 @@ mod demo;
 mod doctor;
 mod exit;
 mod export;
+mod files;
 mod record;
 mod recorder;
 mod report;
@@ -71,7 +72,18 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         // Nothing can be done if even the error cannot be shown.
-        writeln!(std::io::stderr(), "error: {error:#}").ok();
+        writeln!(std::io::stderr(), "error: {}", told(&error)).ok();
         exit::code_of(&error)
     })
+}
+
+/// The message and its causes; a cause that the message names already is not said twice.
+fn told(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
 }

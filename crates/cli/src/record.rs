@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -87,7 +87,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (set, why) = open_set(args.targets.ops(), &mut attrs)?;
     let seed = args.seed.unwrap_or_else(|| clock::now().as_ns());
     let mut monitor = Monitor::new(tracker, set, attrs, seed)?;
-    keep_old(&args.output)?;
+    let kept = keep_old(&args.output)?;
     let mut recorder = Recorder::create(&args.output, &monitor, &attrs)?;
     for line in &why {
         recorder.note(line);
@@ -97,7 +97,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             say(line);
         }
     }
-    monitor.tracker().start().map_err(exit::target)?;
+    if let Err(err) = monitor.tracker().start() {
+        // A misspelled command must not cost the user the record before it.
+        drop(recorder);
+        undo(&args.output, kept);
+        return Err(exit::target(err));
+    }
     let mut progress = Progress::new(args.quiet);
     let started = Instant::now();
     let reason = loop {
@@ -115,7 +120,15 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     progress.end();
     let failed = recorder.failed();
-    let written = recorder.finish(reason)?;
+    let written = recorder.finish(reason);
+    let status = end_command(&mut monitor);
+    let written = match written {
+        Ok(written) => written,
+        Err(err) => {
+            warn(&format!("the record has no end: {err}"));
+            return Ok(ExitCode::from(exit::PARTIAL));
+        }
+    };
     if !args.quiet {
         say(&format!(
             "{reason}: {} snapshots, {} regions, {} in {}",
@@ -125,7 +138,6 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             args.output.display()
         ));
     }
-    let status = end_command(&mut monitor);
     if failed {
         return Ok(ExitCode::from(exit::PARTIAL));
     }
@@ -137,11 +149,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(status)
 }
 
-/// Keeps the record that is there, as perf does.
-pub(crate) fn keep_old(path: &std::path::Path) -> anyhow::Result<()> {
+/// Keeps the record that is there, as perf does; whether there is one.
+pub(crate) fn keep_old(path: &Path) -> anyhow::Result<bool> {
     if std::fs::metadata(path).is_ok_and(|m| m.is_file() && m.len() > 0) {
-        let mut old = path.as_os_str().to_owned();
-        old.push(".old");
+        let old = old_name(path);
         std::fs::rename(path, &old).map_err(|e| {
             anyhow::anyhow!(
                 "cannot keep the old record\n  tried: rename {} to {}: {e}\n  \
@@ -150,8 +161,24 @@ pub(crate) fn keep_old(path: &std::path::Path) -> anyhow::Result<()> {
                 old.display()
             )
         })?;
+        return Ok(true);
     }
-    Ok(())
+    Ok(false)
+}
+
+fn old_name(path: &Path) -> PathBuf {
+    let mut old = path.as_os_str().to_owned();
+    old.push(".old");
+    old.into()
+}
+
+/// Takes back a record that was never begun.
+fn undo(path: &Path, kept: bool) {
+    if kept {
+        std::fs::rename(old_name(path), path).ok();
+    } else if std::fs::metadata(path).is_ok_and(|m| m.is_file()) {
+        std::fs::remove_file(path).ok();
+    }
 }
 
 /// Ends the command that was started for the record, if it still runs, and returns its status.

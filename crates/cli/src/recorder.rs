@@ -10,9 +10,14 @@ use std::path::Path;
 use isotherm_core::{Attrs, TargetId, Time};
 use isotherm_linux::clock;
 use isotherm_linux::monitor::{Happened, Monitor};
+use isotherm_linux::pagewalk::{ErrorKind, PageWalkError};
 use isotherm_linux::proc::{Proc, own_cost, parse_maps};
+use isotherm_linux::set::AttachError;
+use isotherm_linux::smaps::SmapsError;
 use isotherm_linux::targets::{Target, TargetEvent};
 use isotherm_record::{AttrsInfo, Exit, Header, Mapping, Writer, Written};
+
+use crate::files::not_created;
 
 /// A record under way.
 #[derive(Debug)]
@@ -42,7 +47,7 @@ impl Recorder {
     pub(crate) fn create(path: &Path, monitor: &Monitor, attrs: &Attrs) -> anyhow::Result<Self> {
         let header = header(monitor, attrs);
         Ok(Self {
-            writer: Writer::create(path, &header)?,
+            writer: Writer::create(path, &header).map_err(not_created(path))?,
             targets: Vec::new(),
             maps_every_ns: attrs.update_us.saturating_mul(1000),
             maps_at: Time::default(),
@@ -69,7 +74,10 @@ impl Recorder {
             Happened::NotWatched(target, err) => {
                 let what =
                     format!("process {} ({}) is not watched: {err}", target.pid, target.name);
-                warn(&what);
+                // Many a process is too short-lived to be watched; that is worth a note, not a warning.
+                if !is_gone(&err) {
+                    warn(&what);
+                }
                 self.writer.note(now, what)
             }
         };
@@ -157,6 +165,13 @@ impl Recorder {
     pub(crate) fn failed(&self) -> bool {
         self.failed
     }
+}
+
+/// Whether a set could not take in a process because it has ended already.
+pub(crate) fn is_gone(err: &AttachError) -> bool {
+    let walk = err.downcast_ref::<PageWalkError>().map(|e| e.kind() == ErrorKind::Gone);
+    let smaps = err.downcast_ref::<SmapsError>().map(SmapsError::is_gone);
+    walk.or(smaps).unwrap_or(false)
 }
 
 fn mapping(m: &isotherm_linux::proc::Mapping<'_>) -> Mapping {

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use isotherm_core::AddrRange;
-use isotherm_record::{Error, Record};
+use isotherm_record::Record;
 use isotherm_report::{Filter, ages, heatmap, mappings, regions, wss};
 
+use crate::files;
 use crate::recorder::warn;
 use crate::terminal::{When, style, width};
 
@@ -96,11 +97,11 @@ fn address(text: &str) -> Result<AddrRange, String> {
 }
 
 impl Common {
-    /// Opens the record; warns if it is damaged is left to the reports, which see all of it.
-    fn open(&self) -> Result<(Record, Filter), Error> {
+    /// Opens the record. To warn if it is damaged is left to the reports, which see all of it.
+    fn open(&self) -> anyhow::Result<(Record, Filter)> {
         let filter =
             Filter { time: self.time, address: self.address, targets: self.targets.clone() };
-        Ok((Record::open(&self.record)?, filter))
+        Ok((files::open(&self.record)?, filter))
     }
 }
 
@@ -124,6 +125,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             let (record, filter) = common.open()?;
             if common.json {
                 regions::json(&record, &filter, &mut out)?;
+                // The lines have no place for it, so damage is told apart.
+                let mut reader = record.reader()?;
+                while reader.next_event()?.is_some() {}
+                files::warn_of_damage(&common.record, &reader.damage());
             } else {
                 regions::text(&record, &filter, &mut out)?;
             }
@@ -169,6 +174,6 @@ fn heat(args: &HeatmapArgs, out: &mut impl Write) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    std::fs::write(path, bytes).map_err(Error::io(format!("write {}", path.display())))
+fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    std::fs::write(path, bytes).map_err(|e| files::cannot_create(path, &e))
 }

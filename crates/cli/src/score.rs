@@ -7,11 +7,13 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use isotherm_core::TargetId;
-use isotherm_record::{Event, Record};
+use isotherm_record::Event;
 use isotherm_report::score::{Options, Score, Scorer};
 use isotherm_sim::truth::{ReadError, Truth};
 
 use crate::exit::usage;
+use crate::files;
+use crate::recorder::warn;
 
 /// Arguments of `isotherm score`.
 #[derive(Debug, clap::Args)]
@@ -35,6 +37,11 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let truth = read_truth(&args.truth)?;
     let score = score(&args.record, &args.truth, &truth, Options { hot: args.hot, all: args.all })?;
+    if score.windows == 0 {
+        warn(
+            "no window could be judged: too near to changes, all of them; try --all, or a longer run",
+        );
+    }
     let mut out = std::io::stdout().lock();
     if args.json {
         serde_json::to_writer(&mut out, &score)?;
@@ -66,7 +73,7 @@ fn score(
     truth: &Truth,
     options: Options,
 ) -> anyhow::Result<Score> {
-    let mut reader = Record::open(record)?.reader()?;
+    let mut reader = files::open(record)?.reader()?;
     let mut scorer = Scorer::new(truth, options);
     let mut known = false;
     while let Some(event) = reader.next_event()? {
@@ -84,6 +91,7 @@ fn score(
             _ => {}
         }
     }
+    files::warn_of_damage(record, &reader.damage());
     if !known {
         let pids: Vec<String> = truth.processes.values().map(|p| p.pid.to_string()).collect();
         return Err(usage(format!(

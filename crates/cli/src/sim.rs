@@ -17,6 +17,7 @@ use isotherm_sim::world::{Faults, Options, Simulation};
 
 use crate::attrs::AttrsArgs;
 use crate::exit::usage;
+use crate::files::not_created;
 use crate::record::keep_old;
 use crate::units::{bytes, duration};
 use crate::workload::{load, scale_factor};
@@ -117,7 +118,7 @@ pub(crate) fn simulate(
 ) -> anyhow::Result<(Simulation, Written)> {
     let mut simulation = Simulation::new(config, options, attrs)?;
     let mut recorder = Recorder {
-        writer: Writer::create(path, &header(&attrs))?,
+        writer: Writer::create(path, &header(&attrs)).map_err(not_created(path))?,
         name,
         appeared: 0,
         exited: Vec::new(),

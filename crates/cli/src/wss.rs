@@ -12,7 +12,7 @@ use isotherm_report::wss::{WorkingSet, estimate};
 use crate::attrs::AttrsArgs;
 use crate::exit;
 use crate::record::{TargetArgs, end_command};
-use crate::recorder::warn;
+use crate::recorder::{is_gone, warn};
 use crate::sets::open_set;
 use crate::units::{bytes, duration};
 
@@ -40,8 +40,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     signals::install()?;
     let tracker = args.targets.tracker()?;
     let (set, why) = open_set(args.targets.ops(), &mut attrs)?;
-    for line in &why[..why.len() - 1] {
-        warn(line);
+    // A second line means that the set is not the one a user would hope for.
+    for line in why.iter().filter(|_| why.len() > 1) {
+        writeln!(std::io::stderr(), "{line}")?;
     }
     let mut monitor = Monitor::new(tracker, set, attrs, clock::now().as_ns())?;
     monitor.tracker().start().map_err(exit::target)?;
@@ -54,11 +55,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
                 next += args.interval;
                 print(&mut out, monitor.snapshot(), started.elapsed(), args.json)?;
             }
-            Happened::NotWatched(target, err) => {
+            Happened::NotWatched(target, err) if !is_gone(&err) => {
                 warn(&format!("process {} ({}) is not watched: {err}", target.pid, target.name));
             }
             Happened::Stopped => break,
-            Happened::Snapshot | Happened::Target(_) | Happened::Idle => {}
+            _ => {}
         }
         let over = args.duration.is_some_and(|d| started.elapsed() >= d);
         if over || signals::stop_requested().is_some() {

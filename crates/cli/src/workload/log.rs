@@ -6,6 +6,8 @@ use std::path::Path;
 use anyhow::Context;
 use isotherm_sim::truth::Line;
 
+use crate::files::cannot_create;
+
 /// Where lines go; nowhere if no truth was asked for.
 ///
 /// The file is opened for appending and each line is one `write`, so that the processes of a fork tree
@@ -20,7 +22,7 @@ impl Log {
     pub(super) fn create(path: Option<&Path>) -> anyhow::Result<Self> {
         let open = |path: &Path| -> anyhow::Result<File> {
             // Appending cannot truncate.
-            File::create(path).with_context(|| format!("create {}", path.display()))?;
+            File::create(path).map_err(|e| cannot_create(path, &e))?;
             let file = OpenOptions::new().append(true).open(path);
             file.with_context(|| format!("open {}", path.display()))
         };

@@ -1,0 +1,72 @@
+//! Files that the user names: records that are read, results that are written.
+//!
+//! The libraries say what failed; here it is said about the file that the user gave, and with a hint that
+//! fits what was to be done with it.
+
+use std::io;
+use std::path::Path;
+
+use isotherm_record::{Damage, Error, Record};
+
+use crate::exit;
+use crate::recorder::warn;
+
+/// Opens a record for reading.
+pub(crate) fn open(path: &Path) -> anyhow::Result<Record> {
+    Record::open(path).map_err(|err| about(path, err))
+}
+
+/// Names the record that `err` is about.
+fn about(path: &Path, err: Error) -> anyhow::Error {
+    match err {
+        Error::Io { source, .. } => exit::with(
+            exit::of_io(&source),
+            format!(
+                "cannot open the record {0}\n  tried: open {0}: {source}\n  hint:  {1}",
+                path.display(),
+                match source.kind() {
+                    io::ErrorKind::NotFound =>
+                        "`isotherm record` makes one; its default name is isotherm.data",
+                    io::ErrorKind::PermissionDenied =>
+                        "read it as the user who recorded it, or as root",
+                    _ => "name a file that `isotherm record` wrote",
+                }
+            ),
+        ),
+        err if err.is_bad_input() => exit::with(exit::USAGE, format!("{}: {err}", path.display())),
+        err => err.into(),
+    }
+}
+
+/// A file that cannot be made.
+pub(crate) fn cannot_create(path: &Path, err: &io::Error) -> anyhow::Error {
+    let hint = match err.kind() {
+        io::ErrorKind::NotFound => "make the directory first, or name another file",
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            "name a file in a directory that you may write to"
+        }
+        io::ErrorKind::IsADirectory => "name a file, not a directory",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            "free some space, or name a file on another disk"
+        }
+        _ => "name another file",
+    };
+    let shown = path.display();
+    let text = format!("cannot write {shown}\n  tried: write {shown}: {err}\n  hint:  {hint}");
+    exit::with(exit::of_io(err), text)
+}
+
+/// As [`cannot_create`], for what the record crate says.
+pub(crate) fn not_created(path: &Path) -> impl FnOnce(Error) -> anyhow::Error + '_ {
+    move |err| match err {
+        Error::Io { source, .. } => cannot_create(path, &source),
+        err => err.into(),
+    }
+}
+
+/// Says which part of a record could not be read, if any.
+pub(crate) fn warn_of_damage(path: &Path, damage: &Damage) {
+    if !damage.is_none() {
+        warn(&format!("{}: {damage}; the rest was read", path.display()));
+    }
+}

@@ -26,7 +26,8 @@ const QUICK: [&str; 8] =
     ["--workload", "phase-change", "--seconds", "12", "--clears", "200", "--sample", "5000"];
 /// DAMON's own attributes.
 const REFERENCE: &str = "resample/5ms";
-const CHALLENGER: &str = "first_touch/";
+/// Isotherm's.
+const CHALLENGER: &str = "first_touch/200";
 
 /// The job.
 #[derive(Debug)]
@@ -155,40 +156,42 @@ fn rows(texts: &[String]) -> anyhow::Result<Vec<Row>> {
     Ok(order.into_iter().map(row).collect())
 }
 
-/// How many clears the challenger needs for the error of the reference, per workload.
+/// The default against the reference, per workload. The default budget only: the best of several
+/// budgets, chosen after the fact, would flatter.
 fn claim(rows: &[Row]) -> String {
     let mut table = Table::new([
         "workload",
         "resample: error",
         "clears/s",
-        "first_touch: error",
+        "default: error",
         "clears/s",
-        "share",
+        "error ratio",
+        "clears ratio",
+        "reached",
     ]);
     for reference in rows.iter().filter(|r| r.method == REFERENCE) {
-        let (error, clears) = (reference.value("error"), reference.value("clears_per_s"));
-        let as_good = rows.iter().filter(|r| {
-            r.workload == reference.workload
-                && r.method.starts_with(CHALLENGER)
-                && r.value("error") <= error
-        });
-        let cheapest = as_good.min_by(|a, b| {
-            let clears = |r: &Row| r.value("clears_per_s").unwrap_or(f64::MAX);
-            clears(a).total_cmp(&clears(b))
-        });
-        let theirs = cheapest.and_then(|r| r.value("clears_per_s"));
+        let same = |r: &&Row| r.workload == reference.workload && r.method == CHALLENGER;
+        let default = rows.iter().find(same);
+        let pair = |key: &str| (reference.value(key), default.and_then(|r| r.value(key)));
+        let (error, clears) = (pair("error"), pair("clears_per_s"));
+        let ratio = |(a, b): (Option<f64>, Option<f64>)| Some(b? / a.filter(|a| *a > 0.0)?);
+        let reached = error.1.zip(error.0).is_some_and(|(b, a)| b <= a)
+            && ratio(clears).is_some_and(|r| r <= 1.0 / 3.0);
         table.row([
             reference.workload.clone(),
-            number(error, 3),
-            number(clears, 0),
-            number(cheapest.and_then(|r| r.value("error")), 3),
-            number(theirs, 0),
-            number(theirs.zip(clears).map(|(a, b)| a / b), 2),
+            number(error.0, 3),
+            number(clears.0, 0),
+            number(error.1, 3),
+            number(clears.1, 0),
+            number(ratio(error), 2),
+            number(ratio(clears), 2),
+            if reached { "yes" } else { "no" }.into(),
         ]);
     }
     format!(
-        "The cheapest `first_touch` that is at least as good as `{REFERENCE}` (a dash: none is):\n\n{}\n\
-         Goal: a share of at most 0.33.\n",
+        "`{CHALLENGER}`, the default, against `{REFERENCE}`, DAMON's. Methods with different sample \
+         intervals are not comparable by error: the truth is per sample interval.\n\n{}\n\
+         Goal: no larger error with at most a third of the clears.\n",
         table.text()
     )
 }
@@ -198,19 +201,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cheapest_that_is_good_enough_is_found() {
-        let line = |method: &str, error: f64, clears: f64| {
-            format!(
-                r#"{{"workload":"w","method":"{method}","score":{{"error":{error},"clears_per_s":{clears}}}}}"#
-            ) + "\n"
-        };
-        let text = line(REFERENCE, 1.0, 900.0)
-            + &line("first_touch/50", 1.1, 50.0)
-            + &line("first_touch/100", 1.0, 100.0)
-            + &line("first_touch/200", 0.5, 225.0);
-        let rows = rows(&[text.clone(), text]).unwrap();
-        assert_eq!(rows.iter().map(|r| r.seeds).collect::<Vec<_>>(), [2; 4]);
-        let claim = claim(&rows);
-        assert!(claim.contains(" 0.11 |"), "{claim}");
+    fn the_default_is_held_against_the_reference() {
+        for (error, clears, reached) in
+            [(1.0, 300.0, "yes"), (1.01, 300.0, "no"), (0.5, 301.0, "no")]
+        {
+            let line = |method: &str, error: f64, clears: f64| {
+                format!(
+                    r#"{{"workload":"w","method":"{method}","score":{{"error":{error},"clears_per_s":{clears}}}}}"#
+                ) + "\n"
+            };
+            let text = line(REFERENCE, 1.0, 900.0)
+                + &line("first_touch/50", 0.1, 50.0)
+                + &line(CHALLENGER, error, clears);
+            let rows = rows(&[text.clone(), text]).unwrap();
+            assert_eq!(rows.iter().map(|r| r.seeds).collect::<Vec<_>>(), [2; 3]);
+            let claim = claim(&rows);
+            assert!(claim.contains(&format!(" {reached} |")), "{claim}");
+        }
     }
 }

@@ -163,8 +163,9 @@ impl Slot {
         // After 1, 2, 4, 8, 16 samples, then at the windows' ends.
         let lag = passed.wrapping_sub(self.armed_at);
         self.next_look = if lag < 16 { self.armed_at.wrapping_add(2 * lag.max(1)) } else { NEVER };
-        let silence = libm::powf(1.0 - chance(self.hits, self.exposure), self.run);
-        if self.hits > 0.0 && silence < UNLIKELY_SILENCE {
+        // A page that never was touched cannot fall silent, and most are such: no power for them.
+        let silence = |slot: &Self| libm::powf(1.0 - chance(slot.hits, slot.exposure), slot.run);
+        if self.hits > 0.0 && silence(self) < UNLIKELY_SILENCE {
             (self.hits, self.exposure) = (0.0, 0.0);
             return Look::FellSilent;
         }

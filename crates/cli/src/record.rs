@@ -25,7 +25,7 @@ pub(crate) struct Args {
     output: PathBuf,
     #[command(flatten)]
     targets: TargetArgs,
-    /// Stop after this time. A command that was started for the record gets a SIGTERM then.
+    /// Stop after this time (without a unit seconds). A command that was started for the record gets a SIGTERM then.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     duration: Option<Duration>,
     /// Say nothing but warnings and errors.

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
 use isotherm_core::{Attrs, Time};
 use isotherm_record::{AttrsInfo, Exit, Header, Mapping, Target, Writer, Written};
 use isotherm_sim::config::Config;
@@ -17,7 +16,7 @@ use isotherm_sim::world::{Faults, Options, Simulation};
 
 use crate::attrs::AttrsArgs;
 use crate::exit::usage;
-use crate::files::not_created;
+use crate::files::{cannot_create, not_created};
 use crate::record::keep_old;
 use crate::units::{bytes, duration};
 use crate::workload::{load, scale_factor};
@@ -144,7 +143,7 @@ pub(crate) fn write_truth(simulation: &Simulation, name: &str, path: &Path) -> a
         simulation.world().write_truth(name, &mut out)?;
         out.flush()
     };
-    write().with_context(|| format!("cannot write the truth\n  tried: write {}", path.display()))
+    write().map_err(|e| cannot_create(path, &e))
 }
 
 /// A record under way.

@@ -21,10 +21,10 @@ use crate::units::{bytes, duration};
 pub(crate) struct Args {
     #[command(flatten)]
     targets: TargetArgs,
-    /// Print a line this often; each shows the last window before it.
+    /// Print a line this often (without a unit seconds); each shows the last window before it.
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = duration)]
     interval: Duration,
-    /// Stop after this time.
+    /// Stop after this time (without a unit seconds).
     #[arg(long, value_name = "TIME", value_parser = duration)]
     duration: Option<Duration>,
     /// One JSON object per line.

@@ -1,0 +1,173 @@
+//! Running the program, and ending whatever a test has started, also if the test fails.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+pub(crate) const ISOTHERM: &str = env!("CARGO_BIN_EXE_isotherm");
+
+/// A directory for one test.
+pub(crate) fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+/// A command without terminal, colours or input, in `dir`.
+pub(crate) fn command(program: impl AsRef<std::ffi::OsStr>, dir: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    command.args(args).current_dir(dir).stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    for name in ["NO_COLOR", "CLICOLOR_FORCE", "COLUMNS", "COLORTERM"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// What the program said, and its exit code.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Said {
+    pub(crate) fn of(output: Output) -> Self {
+        Self {
+            code: output.status.code(),
+            out: String::from_utf8_lossy(&output.stdout).into_owned(),
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    /// Fails unless the exit code is `code` and standard error holds all `parts`.
+    #[track_caller]
+    pub(crate) fn expect(&self, code: i32, parts: &[&str]) -> &Self {
+        assert_eq!(self.code, Some(code), "{self:#?}");
+        for part in parts {
+            assert!(self.err.contains(part), "no `{part}` in {self:#?}");
+        }
+        // A cause told twice on a line, or a panic, is never what a user should read.
+        assert!(!self.err.contains("panicked"), "{self:#?}");
+        for line in self.err.lines() {
+            assert!(line.matches("(os error").count() <= 1, "{line}");
+        }
+        self
+    }
+}
+
+/// Runs `isotherm` with `args`, which are separated by spaces.
+pub(crate) fn isotherm(dir: &Path, args: &str) -> Said {
+    let args: Vec<&str> = args.split_whitespace().collect();
+    Said::of(command(ISOTHERM, dir, &args).output().unwrap())
+}
+
+/// Runs a line of shell, in which `$ISOTHERM` is the program.
+pub(crate) fn shell(dir: &Path, line: &str) -> Said {
+    Said::of(command("sh", dir, &["-c", line]).env("ISOTHERM", ISOTHERM).output().unwrap())
+}
+
+/// A process that the test has started; it is killed and reaped at the end.
+#[derive(Debug)]
+pub(crate) struct Running(Option<Child>);
+
+impl Running {
+    pub(crate) fn start(mut command: Command) -> Self {
+        Self(Some(command.spawn().unwrap()))
+    }
+
+    /// A process that sleeps.
+    pub(crate) fn sleeper(dir: &Path) -> Self {
+        Self::start(command("sleep", dir, &["300"]))
+    }
+
+    pub(crate) fn child(&mut self) -> &mut Child {
+        self.0.as_mut().unwrap()
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.0.as_ref().unwrap().id()
+    }
+
+    /// Sends a signal by its name.
+    pub(crate) fn signal(&self, name: &str) {
+        let args = ["-s", name, &self.pid().to_string()];
+        assert!(Command::new("kill").args(args).status().unwrap().success());
+    }
+
+    /// Waits for the end.
+    pub(crate) fn finish(mut self) -> Said {
+        wait_until("the process to end", || self.child().try_wait().unwrap().is_some());
+        Said::of(self.0.take().unwrap().wait_with_output().unwrap())
+    }
+
+    /// The one-letter state that the kernel shows.
+    pub(crate) fn state(&self) -> char {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap();
+        stat.rsplit_once(") ").unwrap().1.chars().next().unwrap()
+    }
+
+    /// Fails unless the process runs on as if nobody had ever looked at it.
+    #[track_caller]
+    pub(crate) fn assert_untouched(&self) {
+        assert!(matches!(self.state(), 'S' | 'R' | 'D'), "state {}", self.state());
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        assert!(status.contains("TracerPid:\t0\n"), "{status}");
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            child.kill().ok();
+            child.wait().ok();
+        }
+    }
+}
+
+/// Waits for something that must come; the limit is only there to end a test that hangs.
+#[track_caller]
+pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !done() {
+        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Number of snapshots that can be read from a record by now; 0 if there is nothing.
+pub(crate) fn snapshots(dir: &Path, record: &str) -> usize {
+    isotherm(dir, &format!("report regions --json {record}")).out.lines().count()
+}
+
+/// A place that any user can reach, with the program in it; for runs without privileges.
+#[derive(Debug)]
+pub(crate) struct Public {
+    pub(crate) dir: tempfile::TempDir,
+    program: PathBuf,
+}
+
+impl Public {
+    pub(crate) fn new() -> Self {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let open = |path: &Path| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).unwrap();
+        };
+        open(dir.path());
+        let program = dir.path().join("isotherm");
+        std::fs::copy(ISOTHERM, &program).unwrap();
+        open(&program);
+        Self { dir, program }
+    }
+
+    /// Runs the program as nobody, if we are root, else as we are.
+    pub(crate) fn isotherm(&self, args: &str) -> Said {
+        let program = self.program.to_str().unwrap();
+        let root = command("id", self.dir.path(), &["-u"]).output().unwrap().stdout == b"0\n";
+        let nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+        let mut words: Vec<&str> = if root { nobody.into() } else { vec!["env"] };
+        words.push(program);
+        words.extend(args.split_whitespace());
+        Said::of(command(words[0], self.dir.path(), &words[1..]).output().unwrap())
+    }
+}

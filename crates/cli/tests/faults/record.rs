@@ -1,0 +1,263 @@
+//! `isotherm record` and `wss`: targets that are not there, end, or must not be harmed; disks that are full.
+
+use std::fs;
+use std::time::Duration;
+
+use isotherm_linux::clock;
+
+use crate::program::{
+    ISOTHERM, Public, Running, Said, command, isotherm, scratch, shell, snapshots, wait_until,
+};
+
+/// A recorder under way, after its first snapshots.
+fn recording(dir: &std::path::Path, args: &str) -> Running {
+    let mut words = vec!["record", "-o", "r.data"];
+    words.extend(args.split_whitespace());
+    let recorder = Running::start(command(ISOTHERM, dir, &words));
+    wait_until("snapshots", || snapshots(dir, "r.data") > 1);
+    recorder
+}
+
+#[test]
+fn targets_that_cannot_be() {
+    let dir = scratch();
+    let cases: &[(&str, i32, &[&str])] = &[
+        ("record", 2, &["nothing to watch", "hint:", "-p PID", "-- CMD"]),
+        ("record -p 99999999", 5, &["process 99999999", "why:", "no process", "hint:"]),
+        ("record -p x", 2, &["'x'", "--pid"]),
+        ("wss", 2, &["nothing to watch"]),
+        ("wss -p 99999999", 5, &["process 99999999", "no process"]),
+    ];
+    for (args, code, parts) in cases {
+        isotherm(dir.path(), args).expect(*code, parts);
+    }
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "no file is made for nothing");
+}
+
+#[test]
+fn the_recorder_itself_a_zombie_and_a_kernel_thread_are_no_targets() {
+    let dir = scratch();
+    shell(dir.path(), "exec $ISOTHERM record -p $$").expect(2, &["cannot be a target", "itself"]);
+    let zombie = Running::start(command("true", dir.path(), &[]));
+    wait_until("the zombie", || zombie.state() == 'Z');
+    let args = format!("record -p {}", zombie.pid());
+    isotherm(dir.path(), &args).expect(5, &["cannot be a target", "has exited"]);
+    // Not in a container with its own pids.
+    if fs::read_to_string("/proc/2/comm").is_ok_and(|comm| comm == "kthreadd\n") {
+        isotherm(dir.path(), "record -p 2").expect(2, &["kthreadd", "no memory of its own"]);
+    }
+}
+
+#[test]
+fn one_missing_target_of_two_starts_nothing_and_harms_nobody() {
+    let dir = scratch();
+    let target = Running::sleeper(dir.path());
+    let args = format!("record -p {} -p 99999999", target.pid());
+    isotherm(dir.path(), &args).expect(5, &["99999999"]);
+    target.assert_untouched();
+}
+
+#[test]
+fn a_target_that_exits_ends_the_record_cleanly() {
+    let dir = scratch();
+    let target = Running::sleeper(dir.path());
+    let recorder = recording(dir.path(), &format!("-p {}", target.pid()));
+    drop(target);
+    recorder.finish().expect(0, &["every target has exited"]);
+    let said = isotherm(dir.path(), "report wss r.data");
+    said.expect(0, &[]);
+    assert!(!said.out.contains("note:"), "a whole record: {}", said.out);
+}
+
+#[test]
+fn wss_lines_are_json_and_end_with_the_target() {
+    let dir = scratch();
+    let target = Running::sleeper(dir.path());
+    let pid = target.pid().to_string();
+    let args = ["wss", "--json", "-i", "200ms", "-p", &pid];
+    let wss = Running::start(command(ISOTHERM, dir.path(), &args));
+    std::thread::sleep(Duration::from_secs(4));
+    drop(target);
+    let said = wss.finish();
+    said.expect(0, &[]);
+    assert!(!said.out.is_empty(), "{said:#?}");
+    for line in said.out.lines() {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        for key in ["t_ns", "wss_bytes", "lo", "hi"] {
+            assert!(line[key].is_u64(), "{key} of {line}");
+        }
+    }
+}
+
+#[test]
+fn several_targets_stay_apart_and_untouched() {
+    let dir = scratch();
+    let targets = [Running::sleeper(dir.path()), Running::sleeper(dir.path())];
+    let [a, b] = targets.each_ref().map(Running::pid);
+    isotherm(dir.path(), &format!("record -o r.data --duration 3 -p {a},{b}"))
+        .expect(0, &["the duration is over"]);
+    for pid in [a, b] {
+        let said = isotherm(dir.path(), &format!("report regions --json --target {pid} r.data"));
+        assert!(said.expect(0, &[]).out.lines().count() > 0);
+        for line in said.out.lines() {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            assert_eq!(line["pid"], pid);
+        }
+    }
+    targets.iter().for_each(Running::assert_untouched);
+}
+
+#[test]
+fn a_command_gives_its_own_status() {
+    let dir = scratch();
+    fs::write(dir.path().join("plain"), "no program").unwrap();
+    let cases: &[(&str, i32, &[&str])] = &[
+        ("record -- ./nosuch", 127, &["cannot be run", "./nosuch", "tried:", "hint:"]),
+        ("record -- nosuch-in-the-path", 127, &["cannot be run", "PATH"]),
+        ("record -- ./plain", 126, &["cannot be run", "chmod +x"]),
+        ("record -- sh -c exit\t3", 3, &[]),
+        ("record -- sh -c kill\t-9\t$$", 137, &[]),
+        ("record --duration 300ms -- sleep 100", 0, &["the duration is over"]),
+        ("wss -- ./nosuch", 127, &["cannot be run"]),
+    ];
+    for (args, code, parts) in cases {
+        let args: Vec<String> = args.split(' ').map(|w| w.replace('\t', " ")).collect();
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        Said::of(command(ISOTHERM, dir.path(), &args).output().unwrap()).expect(*code, parts);
+    }
+}
+
+#[test]
+fn a_command_that_is_over_at_once_is_no_reason_to_warn_of_anything_but_the_empty_record() {
+    let dir = scratch();
+    for _ in 0..5 {
+        let said = isotherm(dir.path(), "record -- true");
+        said.expect(0, &[]);
+        let warnings: Vec<&str> = said.err.lines().filter(|l| l.starts_with("warning")).collect();
+        assert!(warnings.iter().all(|w| w.contains("no window was finished")), "{warnings:?}");
+    }
+}
+
+#[test]
+fn children_are_followed_through_fork_and_exec() {
+    let dir = scratch();
+    let script = "(sleep 2; exec sleep 4) & sleep 3; wait";
+    let args = ["record", "-o", "r.data", "--", "sh", "-c", script];
+    Said::of(command(ISOTHERM, dir.path(), &args).output().unwrap()).expect(0, &[]);
+    let said = isotherm(dir.path(), "report regions --json r.data");
+    let mut seen = std::collections::BTreeSet::new();
+    for line in said.expect(0, &[]).out.lines() {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        seen.insert((line["pid"].as_u64().unwrap(), line["target"].as_str().unwrap().to_owned()));
+    }
+    // The last sleep has the pid of the shell that became it.
+    let pids: std::collections::BTreeSet<u64> = seen.iter().map(|s| s.0).collect();
+    assert!(seen.iter().any(|s| s.1 == "sleep") && pids.len() >= 3, "{seen:?}");
+}
+
+#[test]
+fn the_old_record_is_kept() {
+    let dir = scratch();
+    let target = Running::sleeper(dir.path());
+    let args = format!("record -o r.data -q --duration 300ms -p {}", target.pid());
+    fs::write(dir.path().join("r.data"), "old").unwrap();
+    isotherm(dir.path(), "record -o r.data -- ./nosuch").expect(127, &[]);
+    assert_eq!(fs::read(dir.path().join("r.data")).unwrap(), b"old", "nothing ran");
+    isotherm(dir.path(), &args).expect(0, &[]);
+    assert_eq!(fs::read(dir.path().join("r.data.old")).unwrap(), b"old");
+    assert!(fs::read(dir.path().join("r.data")).unwrap().len() > 100);
+}
+
+#[test]
+fn signals_stop_cleanly() {
+    for name in ["INT", "TERM", "HUP"] {
+        let dir = scratch();
+        let target = Running::sleeper(dir.path());
+        let recorder = recording(dir.path(), &format!("-p {}", target.pid()));
+        recorder.signal(name);
+        recorder.finish().expect(0, &["interrupted", "r.data"]);
+        let said = isotherm(dir.path(), "report wss r.data");
+        assert!(!said.expect(0, &[]).out.contains("note:"), "a whole record: {}", said.out);
+        target.assert_untouched();
+    }
+}
+
+#[test]
+fn a_killed_recorder_loses_at_most_the_last_second() {
+    let dir = scratch();
+    let target = Running::sleeper(dir.path());
+    let args = format!("--ops smaps --sample 100ms --aggr 200ms -p {}", target.pid());
+    let mut recorder = recording(dir.path(), &args);
+    std::thread::sleep(Duration::from_millis(1700));
+    let killed = clock::now().as_ns();
+    recorder.child().kill().unwrap();
+    recorder.finish();
+    let said = isotherm(dir.path(), "report regions --json r.data");
+    let last = said.expect(0, &[]).out.lines().last().unwrap();
+    let last: serde_json::Value = serde_json::from_str(last).unwrap();
+    // A second, the window that was not yet over, and as much again for a busy machine.
+    let lost = killed - last["t_ns"].as_u64().unwrap();
+    assert!(lost <= 2_400_000_000, "lost {lost} ns");
+    isotherm(dir.path(), "report heatmap r.data").expect(0, &[]);
+    target.assert_untouched();
+}
+
+#[test]
+fn a_full_disk_is_told_and_what_is_there_can_be_read() {
+    let dir = scratch();
+    let target = Running::sleeper(dir.path());
+    // The limit does to one file what a full disk does to all.
+    let said = shell(
+        dir.path(),
+        &format!(
+            "trap '' XFSZ; exec prlimit --fsize=2000 $ISOTHERM record -o r.data --duration 6 \
+             --ops smaps --sample 100ms --aggr 100ms --regions 100..1000 -p {}",
+            target.pid()
+        ),
+    );
+    said.expect(6, &["warning:", "write r.data", "hint:", "free some space", "can be read"]);
+    let said = isotherm(dir.path(), "report wss r.data");
+    assert!(said.out.contains("snapshots") || said.err.contains("no snapshot"), "{said:#?}");
+    target.assert_untouched();
+}
+
+#[test]
+fn a_record_that_cannot_be_written() {
+    let dir = scratch();
+    let target = Running::sleeper(dir.path());
+    let pid = target.pid();
+    let cases: &[(&str, i32, &[&str])] = &[
+        ("nosuch/r.data", 2, &["cannot write nosuch/r.data", "No such file", "make the directory"]),
+        (".", 2, &["cannot write .", "Is a directory", "name a file"]),
+        ("/dev/full", 6, &["cannot write /dev/full", "No space left", "free some space"]),
+    ];
+    for (path, code, parts) in cases {
+        isotherm(dir.path(), &format!("record -o {path} -p {pid}")).expect(*code, parts);
+    }
+    target.assert_untouched();
+}
+
+#[test]
+fn without_privileges() {
+    let public = Public::new();
+    // One's own processes by smaps, whoever one is.
+    let smaps = "record --ops smaps --sample 100ms --aggr 200ms --duration 3 -- sleep 100";
+    public.isotherm(smaps).expect(0, &["operations set `smaps`", "mapping"]);
+    assert!(snapshots(public.dir.path(), "isotherm.data") > 0);
+    public
+        .isotherm("record --ops pagewalk -- sleep 100")
+        .expect(4, &["`pagewalk` is not available", "CAP_BPF", "setcap cap_", "hint:"]);
+    // The best set there is; and what it is not.
+    public
+        .isotherm("record --duration 300ms -- sleep 100")
+        .expect(0, &["`pagewalk` is not used", "CAP_BPF", "operations set `smaps`"]);
+    public.isotherm("record -p 1").expect(4, &["process 1", "Permission denied", "CAP_SYS_PTRACE"]);
+    let closed = public.dir.path().join("closed");
+    fs::create_dir(&closed).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o555);
+    fs::set_permissions(&closed, mode).unwrap();
+    public
+        .isotherm("record --ops smaps -o closed/r.data -- sleep 100")
+        .expect(4, &["cannot write closed/r.data", "Permission denied", "hint:"]);
+    public.isotherm("doctor").expect(0, &[]);
+}

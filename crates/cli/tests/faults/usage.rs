@@ -1,0 +1,85 @@
+//! The command line itself: what cannot be, and what the help says.
+
+use serde_json::Value;
+
+use crate::program::{isotherm, scratch};
+
+#[test]
+fn impossible_attributes() {
+    let dir = scratch();
+    let cases: &[(&str, &[&str])] = &[
+        ("--regions 100..10", &["impossible attributes", "--regions 100..10", "larger than max"]),
+        ("--regions 1..2", &["impossible attributes", "fewer than 3"]),
+        ("--sample 200ms", &["impossible attributes", "longer than the aggregation", "hint:"]),
+        ("--sample 0", &["impossible attributes", "is 0"]),
+        ("--aggr 0", &["impossible attributes"]),
+        ("--sample 5parsecs", &["parsecs", "us, ms, s, m or h"]),
+        ("--aggr fast", &["fast", "--aggr"]),
+        ("--regions 10", &["MIN..MAX"]),
+        ("--regions a..b", &["--regions"]),
+        ("--duration soon", &["soon", "--duration"]),
+    ];
+    for (attrs, parts) in cases {
+        for what in ["record", "wss"] {
+            isotherm(dir.path(), &format!("{what} {attrs} -- sleep 100")).expect(2, parts);
+        }
+    }
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing was begun");
+}
+
+#[test]
+fn unknown_words() {
+    let dir = scratch();
+    isotherm(dir.path(), "").expect(2, &["Usage"]);
+    isotherm(dir.path(), "frobnicate").expect(2, &["frobnicate"]);
+    for what in ["record", "report wss", "wss", "doctor", "export", "sim", "workload", "demo"] {
+        isotherm(dir.path(), &format!("{what} --frobnicate")).expect(2, &["--frobnicate", "Usage"]);
+    }
+}
+
+#[test]
+fn the_help_tells_units_and_defaults() {
+    let dir = scratch();
+    let attrs: &[&str] = &[
+        "us, ms, s",
+        "[default: 5ms]",
+        "[default: 100ms]",
+        "[default: 10..1000]",
+        "[default: 1s]",
+    ];
+    let cases: &[(&str, &[&str])] = &[
+        ("record", attrs),
+        ("record", &["FILE.old", "[default: isotherm.data]", "[default: auto]", "seconds"]),
+        ("wss", attrs),
+        ("wss", &["seconds"]),
+        ("sim", attrs),
+        ("report heatmap", &["5s..1m", "0x7f0000000000", "[default: isotherm.data]"]),
+        ("report wss", &["[default: size]", "5s..1m"]),
+        ("report regions", &["--json", "[default: isotherm.data]"]),
+        ("report mappings", &["--json"]),
+        ("report ages", &["--json"]),
+        ("export", &["[default: parquet]", "[default: -]"]),
+        ("score", &["[default: 1]", "per window"]),
+        ("workload", &["0.1", "10s"]),
+        ("doctor", &["--json"]),
+        ("demo", &["--simulate"]),
+    ];
+    for (what, parts) in cases {
+        let said = isotherm(dir.path(), &format!("{what} --help"));
+        said.expect(0, &[]);
+        for part in *parts {
+            assert!(said.out.contains(part), "no `{part}` in the help of {what}:\n{}", said.out);
+        }
+    }
+}
+
+#[test]
+fn the_doctor_answers() {
+    let dir = scratch();
+    let said = isotherm(dir.path(), "doctor --json");
+    assert!(serde_json::from_str::<Value>(&said.expect(0, &[]).out).unwrap().is_object());
+    let said = isotherm(dir.path(), "doctor");
+    for part in ["kernel", "privileges", "pagewalk", "smaps"] {
+        assert!(said.expect(0, &[]).out.contains(part), "{part}");
+    }
+}

@@ -36,7 +36,8 @@ pub(crate) fn bounds(text: &str) -> Result<(u64, u64), String> {
 fn split(text: &str) -> Result<(f64, &str), String> {
     let text = text.trim();
     let at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let number = text[..at].parse().map_err(|_| format!("`{text}` is not a number with a unit"))?;
+    let number = text[..at].parse();
+    let number = number.ok().ok_or_else(|| format!("`{text}` is not a number with a unit"))?;
     Ok((number, text[at..].trim()))
 }
 

@@ -8,7 +8,7 @@ use isotherm_report::heatmap::{Color, Style};
 /// `--color`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum When {
-    /// If standard output is a terminal; NO_COLOR and CLICOLOR_FORCE are honoured.
+    /// If standard output is a terminal; `NO_COLOR` and `CLICOLOR_FORCE` are honoured.
     Auto,
     /// Also into a pipe or a file.
     Always,

@@ -153,9 +153,10 @@ fn filters() {
 
 #[test]
 fn colours_only_where_they_are_wanted() {
+    type Environment = &'static [(&'static str, &'static str)];
     let dir = scratch();
     simulated(dir.path());
-    let cases: &[(&str, &[(&str, &str)], bool)] = &[
+    let cases: &[(&str, Environment, bool)] = &[
         ("auto", &[], false),
         ("always", &[], true),
         ("always", &[("NO_COLOR", "1")], true),

@@ -175,8 +175,13 @@ impl Slot {
     /// It was touched at some time in the last `intervals`.
     pub(crate) fn found_young(&mut self, now: Time, intervals: f32) -> Look {
         let quiet = self.exposure + self.run;
-        let expected = 1.0 - libm::powf(1.0 - chance(self.hits, quiet), intervals);
-        let waited = f32::midpoint(intervals.max(1.0), 1.0);
+        let before = chance(self.hits, quiet);
+        let expected = 1.0 - libm::powf(1.0 - before, intervals);
+        // Whole intervals: a look is always a little late. After a longer wait it was in the middle; but
+        // of a page that is touched often, soon after the begin, however late the look.
+        let middle = f32::midpoint(libm::roundf(intervals).max(1.0), 1.0);
+        let typical = if self.hits >= 1.0 { 1.0 / before } else { f32::MAX };
+        let waited = middle.min(typical).max(1.0);
         self.drop_provisional();
         self.state = State::Touched;
         self.seen = now;

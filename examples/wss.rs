@@ -2,6 +2,7 @@
 use isotherm_core::Attrs;
 use isotherm_linux::Monitor;
 
+#[expect(clippy::print_stdout, reason = "printing is what it is for")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let pid = std::env::args().nth(1).ok_or("usage: wss PID")?.parse()?;
     let mut monitor = Monitor::of_pid(pid, Attrs::default())?;

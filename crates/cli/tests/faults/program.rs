@@ -155,7 +155,10 @@ impl Public {
         };
         open(dir.path());
         let program = dir.path().join("isotherm");
-        std::fs::copy(ISOTHERM, &program).unwrap();
+        // By another process: a test that forks meanwhile would inherit a file that is open for
+        // writing, and such a file cannot be run ("text file busy").
+        let to = program.to_str().unwrap();
+        Said::of(command("cp", dir.path(), &[ISOTHERM, to]).output().unwrap()).expect(0, &[]);
         open(&program);
         Self { dir, program }
     }

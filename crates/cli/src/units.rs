@@ -74,20 +74,20 @@ mod tests {
     #[test]
     fn intervals() {
         let cases = [
-            ("5000", Ok(5000)),
-            ("5ms", Ok(5000)),
-            ("0.5s", Ok(500_000)),
-            ("2m", Ok(120_000_000)),
-            ("1h", Ok(3_600_000_000)),
-            ("0", Ok(0)),
-            ("5 parsecs", Err(())),
-            ("ms", Err(())),
-            ("", Err(())),
-            ("-1s", Err(())),
-            ("99999999999999999999s", Err(())),
+            ("5000", Some(5000)),
+            ("5ms", Some(5000)),
+            ("0.5s", Some(500_000)),
+            ("2m", Some(120_000_000)),
+            ("1h", Some(3_600_000_000)),
+            ("0", Some(0)),
+            ("5 parsecs", None),
+            ("ms", None),
+            ("", None),
+            ("-1s", None),
+            ("99999999999999999999s", None),
         ];
         for (text, want) in cases {
-            assert_eq!(interval_us(text).map_err(|_| ()), want, "{text}");
+            assert_eq!(interval_us(text).ok(), want, "{text}");
         }
         assert_eq!(duration("2"), Ok(Duration::from_secs(2)));
         assert_eq!(duration("300ms"), Ok(Duration::from_millis(300)));

@@ -17,9 +17,12 @@ struct Leaves {
 const SHIFT: u8 = 21;
 
 impl Leaves {
+    fn leaf(&self, addr: u64) -> usize {
+        usize::try_from((addr - self.maps.start) >> SHIFT).expect("few leaves")
+    }
+
     fn young(&self, addr: u64) -> bool {
-        let leaf = usize::try_from((addr - self.maps.start) >> SHIFT).unwrap();
-        match self.cleared[leaf] {
+        match self.cleared[self.leaf(addr)] {
             None => true,
             Some(at) => self.now.get() / self.every_ns > at / self.every_ns,
         }
@@ -31,7 +34,7 @@ impl Operations for Leaves {
         for check in batch {
             check.leaf_shift = SHIFT;
             check.state = if self.young(check.addr) { PageState::Cleared } else { PageState::Old };
-            let leaf = usize::try_from((check.addr - self.maps.start) >> SHIFT).unwrap();
+            let leaf = self.leaf(check.addr);
             self.cleared[leaf] = Some(self.now.get());
         }
     }

@@ -45,23 +45,38 @@ extern "C" fn on_stop(signal: i32) {
 /// None that a kernel would give for these signals; passed on all the same.
 pub fn install() -> io::Result<()> {
     for signal in STOP {
-        // SAFETY: sigaction is plain data; all zeros is a valid value of it.
-        let mut old: libc::sigaction = unsafe { std::mem::zeroed() };
-        // SAFETY: a null new action only reads; `old` is writable and of the right type.
-        if unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut old) } != 0 {
-            return Err(io::Error::last_os_error());
+        if disposition(signal)? != libc::SIG_IGN {
+            handle(signal, on_stop)?;
         }
-        if old.sa_sigaction == libc::SIG_IGN {
-            continue;
-        }
-        // SAFETY: as above.
-        let mut new: libc::sigaction = unsafe { std::mem::zeroed() };
-        new.sa_sigaction = on_stop as *const () as libc::sighandler_t;
-        // No SA_RESTART: a sleep has to end. The mask stays empty.
-        // SAFETY: `new` holds a handler that only touches atomics and async-signal-safe calls.
-        if unsafe { libc::sigaction(signal, &raw const new, std::ptr::null_mut()) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+    }
+    // A file at its size limit: the write then fails, which can be told; the default is to die. Not
+    // ignored, for that a command of ours would inherit.
+    handle(libc::SIGXFSZ, on_nothing)
+}
+
+extern "C" fn on_nothing(_: i32) {}
+
+/// What happens at `signal` now.
+fn disposition(signal: i32) -> io::Result<libc::sighandler_t> {
+    // SAFETY: sigaction is plain data; all zeros is a valid value of it.
+    let mut old: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: a null new action only reads; `old` is writable and of the right type.
+    if unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut old) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(old.sa_sigaction)
+}
+
+/// Calls `handler` at `signal`; it may only do what is async-signal-safe.
+fn handle(signal: i32, handler: extern "C" fn(i32)) -> io::Result<()> {
+    // SAFETY: sigaction is plain data; all zeros is a valid value of it.
+    let mut new: libc::sigaction = unsafe { std::mem::zeroed() };
+    new.sa_sigaction = handler as *const () as libc::sighandler_t;
+    // No SA_RESTART: a sleep has to end. The mask stays empty.
+    // SAFETY: `new` holds one of the two handlers of this file, which touch atomics and make
+    // async-signal-safe calls at most.
+    if unsafe { libc::sigaction(signal, &raw const new, std::ptr::null_mut()) } != 0 {
+        return Err(io::Error::last_os_error());
     }
     Ok(())
 }

@@ -7,10 +7,10 @@
 //! is armed again within a budget of clears per second ([`Attrs::clears_per_sec`]), first where
 //! something changed or nothing is known, last where all has been stable for long.
 //!
-//! * [`slot`]: one page, and what its runs say of its rate;
-//! * [`watch`]: a region's pages, its estimate and its 90 % interval;
-//! * [`plan`]: once per window, which pages to arm, to draw anew, to add;
-//! * [`split`]: informed splits, where the pages of a region disagree, and at the edges.
+//! * `slot`: one page, and what its runs say of its rate;
+//! * `watch`: a region's pages, its estimate and its 90 % interval;
+//! * `plan`: once per window, which pages to arm, to draw anew, to add;
+//! * `split`: informed splits, where the pages of a region disagree, and at the edges.
 //!
 //! Invariant: a page is in its region, and the budget is never exceeded by more than the pages armed
 //! in one sample. Absent: any random split. Pages are drawn at random and redrawn, so hidden

@@ -185,7 +185,7 @@ fn wrong_input_is_refused_with_its_place() {
         isotherm(&["workload", "stairs", "--truth", "/no/such/dir/t", "-q"]).output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(stderr.contains("/no/such/dir/t") && stderr.contains("No such file"), "{stderr}");
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
 }
 
 #[test]

@@ -10,8 +10,11 @@ use std::time::{Duration, Instant};
 
 use isotherm_sim::truth::{Line, Truth};
 
+/// A file of this run: what an earlier run left there is not to be taken for it.
 fn path(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::remove_file(&path).ok();
+    path
 }
 
 fn isotherm(args: &[&str]) -> Command {

@@ -23,7 +23,7 @@ fn main() {
         "us            regions      tick: p50     p99   window's end: p50     p99   mean: p50"
     );
     for method in [Method::Resample, Method::FirstTouch] {
-        let mut steady = steady::Steady::new(method);
+        let mut steady = steady::Steady::new(method, 1000, Vec::new());
         for _ in 0..WARM_UP {
             steady.tick();
         }

@@ -56,6 +56,8 @@ impl<O: Operations, C: Clock> Driver<O, C> {
                 Wish::Update => self.update(),
                 Wish::Prepare => self.ops.prepare(self.context.batch_mut()),
                 Wish::Check => self.ops.check(self.context.batch_mut()),
+                Wish::Measure => self.ops.measure(self.context.measures_mut()),
+                Wish::Apply => self.apply(),
                 Wish::Snapshot => return Event::Snapshot,
                 Wish::Stop => return Event::Stopped,
                 Wish::Sleep(until) => {
@@ -65,6 +67,12 @@ impl<O: Operations, C: Clock> Driver<O, C> {
                 }
             }
         }
+    }
+
+    fn apply(&mut self) {
+        let (request, scheme) = self.context.request();
+        let applied = self.ops.apply(&request, scheme);
+        self.context.applied(applied);
     }
 
     fn update(&mut self) {

@@ -7,6 +7,7 @@
 use alloc::vec::Vec;
 
 use crate::addr::AddrRange;
+use crate::scheme::{Action, Metric, Scheme};
 
 /// A target's name inside one context. The driver gives them out and never uses one twice, so that a
 /// reused pid can never be taken for its predecessor.
@@ -63,6 +64,61 @@ pub enum UpdateError {
     NotNow,
 }
 
+/// What a scheme wants done to one region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Request {
+    /// Index of the scheme in the context.
+    pub scheme: usize,
+    /// What to do.
+    pub action: Action,
+    /// To whose memory.
+    pub target: TargetId,
+    /// Where.
+    pub range: AddrRange,
+    /// The region's samples per window.
+    pub nr_accesses: u32,
+    /// The region's windows since it looks like this, or since the last action if that is less.
+    pub age: u32,
+    /// Whether a core filter let it in, so that the ops filters are not asked.
+    pub bypass_filters: bool,
+    /// What the quota is charged, in bytes. `strict` only.
+    pub charged: u64,
+    /// Ask the kernel for no more than so many bytes. Not `strict`: there the range is short enough.
+    pub max_bytes: u64,
+    /// Stop between two batches after so much time, in ns.
+    pub max_ns: u64,
+}
+
+/// What came of a [`Request`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Applied {
+    /// Bytes from the start of the range that are settled. 0: nothing was done, ask again in the next
+    /// pass (there is no evidence yet, or no time was left). Not `strict`.
+    pub covered: u64,
+    /// With `covered` 0: so many bytes at the start are to be left alone for now; what follows, if anything
+    /// does, is asked about in the same pass. Not `strict`.
+    pub skip: u64,
+    /// Bytes that the kernel was asked to act on: what the quota is charged. Not `strict`.
+    pub asked: u64,
+    /// Bytes acted on.
+    pub applied: u64,
+    /// Bytes that the ops filters let in.
+    pub passed: u64,
+    /// Time that it took, in ns.
+    pub ns: u64,
+}
+
+/// One fact about the machine that a context wants to know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Measure {
+    /// Index of the scheme that wants it.
+    pub scheme: usize,
+    /// What; totals are asked for as they are, since any start.
+    pub metric: Metric,
+    /// The answer; `None`: not known now.
+    pub value: Option<u64>,
+}
+
 /// An operations set: the only thing that touches the memory (or the simulation) that is watched.
 ///
 /// Errors never stop a batch: a page that could not be looked at stays [`PageState::Unknown`].
@@ -85,4 +141,16 @@ pub trait Operations {
 
     /// Whether the target still exists.
     fn target_valid(&mut self, target: TargetId) -> bool;
+
+    /// Does what a scheme wants. A set that cannot act does nothing, and settles all of the range: as in
+    /// the kernel, where an action that a set does not know costs quota and has no effect.
+    fn apply(&mut self, request: &Request, scheme: &Scheme) -> Applied {
+        let _ = scheme;
+        Applied { covered: request.range.len(), ..Applied::default() }
+    }
+
+    /// Answers what it can of `measures`; the rest stays `None`.
+    fn measure(&mut self, measures: &mut [Measure]) {
+        let _ = measures;
+    }
 }

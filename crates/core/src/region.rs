@@ -24,6 +24,9 @@ pub struct Region {
     /// Whether the window gave too little evidence to say anything. Such a region is merged with its
     /// like only.
     pub unresolved: bool,
+    /// Windows since a scheme acted on it, while that is less than its age. Not `strict`: there the age
+    /// itself starts again.
+    pub since_action: Option<u32>,
     /// Whether the current sample can give evidence at all.
     pub(crate) blind: bool,
     /// The watched pages; unused by `resample`.
@@ -75,9 +78,18 @@ impl Region {
         let (l, r) = (self.len(), right.len());
         self.nr_accesses = weighted(self.nr_accesses, l, right.nr_accesses, r);
         self.nr_accesses_bp = self.nr_accesses.wrapping_mul(10_000);
+        if self.since_action.is_some() || right.since_action.is_some() {
+            self.since_action = Some(weighted(self.quiet_age(), l, right.quiet_age(), r));
+        }
         self.age = weighted(self.age, l, right.age, r);
         self.nr_unresolved = weighted(self.nr_unresolved, l, right.nr_unresolved, r);
         self.watch.merge(l, &right.watch, r);
+        self.range.end = right.range.end;
+    }
+
+    /// Takes in the region that follows immediately and is like this one.
+    pub(crate) fn absorb(&mut self, right: &Self) {
+        self.watch.merge(self.len(), &right.watch, right.len());
         self.range.end = right.range.end;
     }
 
@@ -104,5 +116,7 @@ impl Region {
         let moved = self.nr_accesses.abs_diff(self.last_nr_accesses) > threshold;
         let crossed_zero = (self.nr_accesses == 0) != (self.last_nr_accesses == 0);
         self.age = if moved || crossed_zero { 0 } else { self.age.saturating_add(1) };
+        let since = self.since_action.map(|since| since.saturating_add(1));
+        self.since_action = since.filter(|since| *since < self.age);
     }
 }

@@ -57,6 +57,7 @@ fn trace(
                     .collect();
                 snapshot = Some(line.join(" "));
             }
+            Wish::Measure | Wish::Apply => unreachable!("there is no scheme"),
             Wish::Stop => unreachable!("a target is there"),
         }
         ctx.verify();

@@ -18,7 +18,8 @@ extern crate std;
 
 use core::panic::PanicInfo;
 
-use isotherm_core::{AddrRange, Attrs, AttrsError, Context, TargetId, Time, Wish};
+use isotherm_core::scheme::Pattern;
+use isotherm_core::{AddrRange, Applied, Attrs, AttrsError, Context, Scheme, TargetId, Time, Wish};
 
 /// Uses the core as a driver would, so that nothing of its outside is missing from the proof.
 ///
@@ -30,6 +31,11 @@ pub fn drive(now: Time) -> Result<Wish, AttrsError> {
     context.add_target(TargetId(0));
     while context.poll(now) == Wish::Update {
         context.update_target(TargetId(0), &[AddrRange::new(0x1000, 0x9000)]);
+    }
+    context.commit_schemes([Scheme { pattern: Pattern::ALL, ..Scheme::default() }]);
+    while context.poll(now) == Wish::Apply {
+        let covered = context.request().0.range.len();
+        context.applied(Applied { covered, ..Applied::default() });
     }
     context.verify();
     Ok(context.poll(now))

@@ -4,7 +4,8 @@
 //! leaves the results in the context, and polls again. One turn of the loop is
 //!
 //! ```text
-//! Prepare -> Sleep -> Check -> [window over: merge, age, Snapshot] -> commits -> [pause]
+//! [Measure -> watermarks] -> Prepare -> Sleep -> Check -> [window over: merge, age, Snapshot]
+//!         -> commits -> [pause] -> [schemes due: Measure, Apply ...]
 //!         -> [window over: tune, reset, split] -> [Update] -> Prepare
 //! ```
 //!
@@ -23,11 +24,14 @@
 //! | snapshots only of finished windows | callers see partial ones too | 9.2.17 |
 //! | pages that cannot be made old give no evidence | read as accessed | 9.5.3 |
 //! | gaps from 64 KiB on are left out | the two largest | 3.1 |
+//!
+//! [`scheme`](crate::scheme) has the table of what differs in the schemes.
 
 pub mod first_touch;
 mod passes;
 mod resample;
 mod schedule;
+mod schemes;
 mod tune;
 
 use alloc::vec::Vec;
@@ -40,8 +44,9 @@ pub use tune::{adaptation, feed, score, tuned};
 use crate::addr::AddrRange;
 use crate::areas::Areas;
 use crate::attrs::{Attrs, AttrsError, Method};
-use crate::ops::{Check, PageState, TargetId};
+use crate::ops::{Check, Measure, PageState, TargetId};
 use crate::rng::Rng;
+use crate::scheme::{Scheme, Schemes};
 use crate::snapshot::{Cost, RegionInfo, Snapshot, TargetInfo};
 use crate::target::{RangesError, Target};
 use crate::time::Time;
@@ -60,6 +65,10 @@ pub enum Wish {
     Check,
     /// A window is over: [`Context::snapshot`] has it.
     Snapshot,
+    /// Answer [`Context::measures_mut`].
+    Measure,
+    /// Do what [`Context::request`] says and tell [`Context::applied`] what came of it.
+    Apply,
     /// There is no target left.
     Stop,
 }
@@ -69,19 +78,30 @@ pub enum Wish {
 enum Phase {
     Start,
     Begin,
+    /// A turn begins: watermarks.
+    Turn,
+    /// The free memory rate is there.
+    Marks,
     Prepare,
     Prepared,
     Asleep,
     Checked,
     Calls,
     Paused,
+    /// Which schemes are due.
+    Schemes,
+    /// The goals are measured.
+    Quotas,
+    /// A pass over the regions is under way.
+    Pass,
     Finish,
 }
 
 /// A change that waits for the point of the loop where changes are safe.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Change {
     Attrs(Attrs),
+    Schemes(Vec<Scheme>),
     Pause(bool),
     Add(TargetId),
     Remove(TargetId),
@@ -114,6 +134,12 @@ pub struct Context {
     /// What the running window has cost so far.
     cost: Cost,
     window_start: Time,
+    schemes: Schemes,
+    measures: Vec<Measure>,
+    /// When the watermarks are looked at next. Not `strict`.
+    next_marks: Time,
+    /// Whether the watermarks let no scheme work, and nothing is sampled.
+    waiting: bool,
 }
 
 impl Context {
@@ -153,6 +179,10 @@ impl Context {
             snapshot: Snapshot::default(),
             cost: Cost::default(),
             window_start: Time::default(),
+            schemes: Schemes::default(),
+            measures: Vec::new(),
+            next_marks: Time::default(),
+            waiting: false,
         })
     }
 
@@ -258,12 +288,17 @@ impl Context {
             let wish = match self.phase {
                 Phase::Start => self.step(Phase::Begin, Some(Wish::Update)),
                 Phase::Begin => self.begin(now),
+                Phase::Turn => self.turn(now),
+                Phase::Marks => self.marks(now),
                 Phase::Prepare => self.prepare(),
                 Phase::Prepared => self.prepared(now),
                 Phase::Asleep => self.woke(now),
                 Phase::Checked => self.checked(now),
                 Phase::Calls => self.calls(now),
                 Phase::Paused => self.step(Phase::Calls, None),
+                Phase::Schemes => self.due_schemes(now),
+                Phase::Quotas => self.quotas(now),
+                Phase::Pass => self.pass(),
                 Phase::Finish => self.finish(),
             };
             if let Some(wish) = wish {
@@ -286,12 +321,11 @@ impl Context {
         if self.attrs.method == Method::FirstTouch {
             self.first_touch.start(&mut self.targets, &self.attrs, &mut self.rng);
         }
-        self.step(if self.targets.is_empty() { Phase::Calls } else { Phase::Prepare }, None)
+        self.step(if self.targets.is_empty() { Phase::Calls } else { Phase::Turn }, None)
     }
 
     /// Step 2: which pages to make old.
     fn prepare(&mut self) -> Option<Wish> {
-        self.turn = self.schedule;
         self.batch.clear();
         match self.attrs.method {
             Method::Resample => {
@@ -380,18 +414,23 @@ impl Context {
 
     /// Steps 8 to 11: what others asked for.
     fn calls(&mut self, now: Time) -> Option<Wish> {
-        for i in 0..self.changes.len() {
-            self.apply(self.changes[i]);
-        }
-        self.changes.clear();
+        self.run_changes();
         if self.targets.is_empty() {
+            self.schemes.walk.cancel();
             return Some(Wish::Stop);
         }
         if self.paused {
+            self.schemes.walk.cancel();
             let until = now.plus_us(self.attrs.sample_us.max(1));
             return self.step(Phase::Paused, Some(Wish::Sleep(until)));
         }
-        self.step(Phase::Finish, None)
+        self.step(Phase::Schemes, None)
+    }
+
+    fn run_changes(&mut self) {
+        for change in mem::take(&mut self.changes) {
+            self.apply(change);
+        }
     }
 
     /// Steps 12 to 14: the second half of the end of a window, and the update.
@@ -415,7 +454,7 @@ impl Context {
                 self.turn.next_update.wrapping_add(self.attrs.update_us / sample);
         }
         updating |= !self.attrs.strict && window_over && self.targets.iter().any(Target::is_empty);
-        self.step(Phase::Prepare, updating.then_some(Wish::Update))
+        self.step(Phase::Turn, updating.then_some(Wish::Update))
     }
 
     fn split(&mut self) {
@@ -463,6 +502,9 @@ impl Context {
         if attrs.method == Method::FirstTouch && old.sample_us != attrs.sample_us {
             FirstTouch::rescale(&mut self.targets, old.sample_us, attrs.sample_us);
         }
+        for scheme in &mut self.schemes.installed {
+            scheme.set_attrs(&attrs, self.schedule.passed);
+        }
         if attrs.method == Method::FirstTouch && old.method != attrs.method {
             self.first_touch.start(&mut self.targets, &self.attrs, &mut self.rng);
         }
@@ -482,9 +524,15 @@ impl Context {
             Change::Attrs(attrs) if self.phase == Phase::Start => {
                 self.attrs = attrs;
                 self.schedule = Schedule::start(&attrs);
+                for scheme in &mut self.schemes.installed {
+                    scheme.set_attrs(&attrs, 0);
+                }
             }
             Change::Attrs(attrs) if attrs != self.attrs => self.set_attrs(attrs),
             Change::Attrs(_) => {}
+            Change::Schemes(schemes) => {
+                self.schemes.commit(&schemes, &self.attrs, self.schedule.passed);
+            }
             Change::Pause(pause) => self.paused = pause,
             Change::Add(id) => {
                 if self.targets.iter().all(|t| t.id != id) {
@@ -493,7 +541,10 @@ impl Context {
                     self.turn.next_update = self.schedule.passed;
                 }
             }
-            Change::Remove(id) => self.targets.retain(|t| t.id != id),
+            Change::Remove(id) => {
+                self.targets.retain(|t| t.id != id);
+                self.schemes.forget(id);
+            }
             Change::Update => self.turn.next_update = self.schedule.passed,
         }
     }

@@ -109,5 +109,6 @@ impl Conversion {
             region.nr_accesses_bp = region.nr_accesses.wrapping_mul(10_000);
         }
         region.age = self.age(region.age);
+        region.since_action = region.since_action.map(|since| self.age(since));
     }
 }

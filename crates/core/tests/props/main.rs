@@ -1,7 +1,9 @@
 //! What must hold whatever happens.
 //!
 //! * [`passes`]: splitting, merging and fitting keep order, bytes and bounds;
-//! * [`context`]: a whole context under arbitrary facts; see [`world`].
+//! * [`context`]: a whole context under arbitrary facts, see [`world`]; [`ledger`] has what must hold of all
+//!   that [`schemes`] ask for;
+//! * [`acts`]: commits that change nothing, and turns that are fair.
 //!
 //! Every run draws the same cases, so that a failure in CI is one at home. Other cases, more of them,
 //! or those of a failure that was printed: `PROPTEST_RNG_SEED=7 PROPTEST_CASES=5000 cargo test -p
@@ -11,8 +13,11 @@
 
 use proptest::test_runner::{Config, FileFailurePersistence, RngSeed};
 
+mod acts;
 mod context;
+mod ledger;
 mod passes;
+mod schemes;
 mod world;
 
 /// The configuration of all properties: a fixed seed, unless one is given; it is printed.

@@ -2,10 +2,14 @@
 //! user may ask for, at any time. All of it is drawn from one seed.
 
 use isotherm_core::attrs::IntervalsGoal;
+use isotherm_core::scheme::FailCharge;
 use isotherm_core::{
-    AddrRange, Attrs, Context, Method, PageState, Rng, Snapshot, TargetId, Time, Wish,
+    AddrRange, Attrs, Context, Method, PageState, Rng, Scheme, Snapshot, TargetId, Time, Wish,
 };
 use proptest::prelude::*;
+
+use crate::ledger::Ledger;
+use crate::schemes::{any_answer, scheme};
 
 /// Number of targets that come and go.
 const NR_TARGETS: u32 = 3;
@@ -25,6 +29,8 @@ pub(crate) enum Fact {
     Answers([u8; 6], u8),
     /// From now on blocks of so many pages (log2) are hot or cold, one in so many hot.
     Pattern(u8, u64),
+    Schemes(Vec<Scheme>),
+    Walk,
     /// From the next update on a target's last mapping has so many pages.
     Resize(u32, u64),
 }
@@ -126,6 +132,8 @@ pub(crate) fn facts() -> impl Strategy<Value = Vec<Fact>> {
         1 => (0..NR_TARGETS).prop_map(Fact::Add),
         1 => (0..NR_TARGETS).prop_map(Fact::Remove),
         2 => attrs().prop_map(Fact::Commit),
+        3 => prop::collection::vec(scheme(), 0..4).prop_map(Fact::Schemes),
+        1 => Just(Fact::Walk),
         1 => any::<bool>().prop_map(Fact::Pause),
         4 => (weights, leaf).prop_map(|(weights, leaf)| Fact::Answers(weights, leaf)),
         4 => (0_u8..12, 1_u64..6).prop_map(|(shift, n)| Fact::Pattern(shift, n)),
@@ -134,10 +142,25 @@ pub(crate) fn facts() -> impl Strategy<Value = Vec<Fact>> {
     prop::collection::vec(fact, 1..30)
 }
 
+/// The kernel, and so `strict`, cuts for the quota before it asks the filters, and charges nothing for what is
+/// refused, or for failures if the user says so: it cuts a target into pieces of what is left of the quota, of
+/// a byte if that is the smallest region.
+fn spare_strict(scheme: &mut Scheme) {
+    scheme.quota.fail_charge = FailCharge::default();
+    if scheme.quota.is_set() || scheme.quota.brake.is_some() {
+        scheme.filters.core.clear();
+    }
+}
+
 /// A context in that world.
 pub(crate) struct World {
     pub(crate) ctx: Context,
     pub(crate) snapshots: Vec<Snapshot>,
+    pub(crate) ledger: Ledger,
+    /// The schemes that were committed last, and whether they are again after every fact.
+    schemes: Vec<Scheme>,
+    pub(crate) repeat_schemes: bool,
+    strict: bool,
     now: Time,
     rng: Rng,
     maps: [Vec<AddrRange>; NR_TARGETS as usize],
@@ -157,6 +180,10 @@ impl World {
         Self {
             ctx,
             snapshots: Vec::new(),
+            ledger: Ledger::default(),
+            schemes: Vec::new(),
+            repeat_schemes: false,
+            strict: attrs.strict,
             now: Time(1_000_000_000),
             rng: Rng::seeded(!seed),
             maps: [maps, Vec::new(), Vec::new()],
@@ -168,6 +195,9 @@ impl World {
 
     /// Lets it happen.
     pub(crate) fn happen(&mut self, fact: &Fact) {
+        if self.repeat_schemes {
+            self.ctx.commit_schemes(self.schemes.clone());
+        }
         match fact {
             Fact::Ticks(n, late_us) => (0..*n).for_each(|_| self.tick(*late_us)),
             Fact::Maps(id, maps) => self.maps[*id as usize].clone_from(maps),
@@ -175,6 +205,15 @@ impl World {
             Fact::Remove(id) => self.ctx.remove_target(TargetId(*id)),
             Fact::Commit(attrs) => self.ctx.commit(*attrs).unwrap(),
             Fact::Pause(pause) => self.ctx.pause(*pause),
+            Fact::Schemes(schemes) => {
+                self.schemes.clone_from(schemes);
+                if self.strict {
+                    self.schemes.iter_mut().for_each(spare_strict);
+                }
+                self.ctx.commit_schemes(self.schemes.clone());
+            }
+            // One may be under way.
+            Fact::Walk => drop(self.ctx.begin_walk()),
             Fact::Answers(weights, leaf_shift) => {
                 (self.weights, self.leaf_shift, self.pattern) = (*weights, *leaf_shift, None);
             }
@@ -189,8 +228,15 @@ impl World {
 
     /// From one sleep to the next.
     fn tick(&mut self, late_us: u64) {
-        for _ in 0..100 {
+        let mut others = 0;
+        while others < 100 {
             let wish = self.ctx.poll(self.now);
+            if wish == Wish::Apply {
+                self.act();
+                continue;
+            }
+            others += 1;
+            self.ledger.pass_over(&self.ctx);
             self.ctx.verify();
             match wish {
                 Wish::Update => self.update(),
@@ -202,6 +248,8 @@ impl World {
                     self.now = self.now.max(until).plus_us(late_us);
                     return;
                 }
+                Wish::Measure => self.measure(),
+                Wish::Apply => unreachable!("it was done"),
                 Wish::Stop => {
                     assert!(self.ctx.targets().is_empty());
                     return;
@@ -209,6 +257,25 @@ impl World {
             }
         }
         panic!("the context never sleeps");
+    }
+
+    fn act(&mut self) {
+        self.ledger.asked(&self.ctx);
+        let (request, _) = self.ctx.request();
+        let applied = any_answer(&request, self.ctx.attrs().strict, &mut self.rng);
+        self.ctx.applied(applied);
+        self.ledger.answered(&self.ctx, &request, &applied);
+    }
+
+    fn measure(&mut self) {
+        for measure in self.ctx.measures_mut() {
+            measure.value = match self.rng.range(0, 4) {
+                0 => None,
+                1 => Some(self.rng.range(0, 1000)),
+                2 => Some(self.rng.range(0, 20_000)),
+                _ => Some(self.rng.range(0, u64::MAX)),
+            };
+        }
     }
 
     fn update(&mut self) {

@@ -1,10 +1,10 @@
 //! A world for measurements: one target of which nothing changes, so that after a while the monitor
 //! is in its steady state with about a thousand regions.
 
-use isotherm_core::{AddrRange, Attrs, Context, Method, PageState, TargetId, Time, Wish};
+use isotherm_core::{
+    AddrRange, Applied, Attrs, Context, Method, PageState, Scheme, TargetId, Time, Wish,
+};
 
-/// Number of areas, each apart from the next: so many regions stay whatever is merged.
-const NR_AREAS: u64 = 1000;
 const AREA: u64 = 1 << 20;
 const START: u64 = 0x7f00_0000_0000;
 
@@ -13,15 +13,19 @@ pub(crate) struct Steady {
     context: Context,
     areas: Vec<AddrRange>,
     now: Time,
+    /// Number of times that a scheme was applied.
+    pub(crate) nr_applied: u64,
 }
 
 impl Steady {
-    /// Starts.
-    pub(crate) fn new(method: Method) -> Self {
-        let attrs = Attrs { method, max_nr_regions: 1000, ..Attrs::default() };
+    /// Starts, with so many areas, each apart from the next: so many regions stay whatever is merged.
+    pub(crate) fn new(method: Method, nr_areas: u64, schemes: Vec<Scheme>) -> Self {
+        let attrs = Attrs { method, max_nr_regions: nr_areas, ..Attrs::default() };
         let mut context = Context::new(attrs, 1).expect("valid attributes");
         context.add_target(TargetId(0));
-        let mut steady = Self { context, areas: (0..NR_AREAS).map(area).collect(), now: Time(0) };
+        context.commit_schemes(schemes);
+        let areas = (0..nr_areas).map(area).collect();
+        let mut steady = Self { context, areas, now: Time(0), nr_applied: 0 };
         steady.until(|wish| matches!(wish, Wish::Sleep(_)));
         steady
     }
@@ -55,6 +59,19 @@ impl Steady {
                 }
                 Wish::Sleep(until) => self.now = until,
                 Wish::Snapshot => {}
+                Wish::Measure => {
+                    for measure in self.context.measures_mut() {
+                        measure.value = Some(5000);
+                    }
+                }
+                Wish::Apply => {
+                    let request = self.context.request().0;
+                    let done = request.range.len().min(request.max_bytes);
+                    let applied =
+                        Applied { covered: done, asked: done, applied: done, ..Applied::default() };
+                    self.context.applied(applied);
+                    self.nr_applied += 1;
+                }
                 Wish::Stop => unreachable!("the target stays"),
             }
             if done(wish) {

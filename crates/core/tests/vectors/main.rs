@@ -6,13 +6,26 @@
 //! * [`v`]: V-*, numbers from the real code; [`v_loop`]: those of them that need a whole context;
 //! * [`commit`]: setup C, pause, and the scheduling defects with and without `strict`.
 //!
-//! L1 and L2 are in `traces.rs`. Of §8.4 V-SCORE, V-MIN, V-WMARK, V-ESZ, V-CHARGE, V-SKIP and V-APPLY
-//! are absent, and of §8.5 setups Q and F: they are about schemes, which this crate does not have yet.
+//! * [`k_schemes`], [`v_schemes`], [`c_schemes`]: the same about schemes; the last also has walks, waiting for
+//!   watermarks, and what of the kernel's selftests (§8.3) can be run on a simulation;
+//! * [`q`], [`f`]: setups Q (quotas) and F (filters), every range that a scheme asks for.
+//! * [`brake`]: what only Isotherm has;
+//! * [`d`]: what the kernel does and `strict` reproduces, and what is done instead by default (§9.2).
+//!
+//! L1 and L2 are in `traces.rs`.
 #![expect(clippy::unwrap_used, reason = "in a test it is the assertion")]
 
+mod acting;
+mod brake;
+mod c_schemes;
 mod commit;
+mod d;
+mod f;
 mod k;
+mod k_schemes;
+mod q;
 mod run;
 mod s;
 mod v;
 mod v_loop;
+mod v_schemes;

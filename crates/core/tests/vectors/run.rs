@@ -80,6 +80,7 @@ impl Run {
                 Wish::Check => self.answer(PageState::Young),
                 Wish::Snapshot => self.snapshots.push(self.ctx.snapshot().clone()),
                 Wish::Sleep(_) | Wish::Stop => return wish,
+                Wish::Measure | Wish::Apply => unreachable!("there is no scheme"),
             }
         }
     }

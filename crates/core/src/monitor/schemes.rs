@@ -1,0 +1,158 @@
+//! The context's side of schemes: when they are looked at, and what they need to know (R§2.2 steps 1 and
+//! 11, R§2.5).
+
+use super::{Context, Phase, Wish};
+use crate::ops::{Applied, Measure, Request};
+use crate::scheme::{Installed, Metric, Scheme, Step, Walk, WalkBusy};
+use crate::time::Time;
+
+impl Context {
+    /// The schemes, in the order in which they are applied.
+    #[must_use]
+    pub fn schemes(&self) -> &[Installed] {
+        &self.schemes.installed
+    }
+
+    /// Replaces the schemes at the next turn of the loop (`damon_commit_schemes()`): by index, what was
+    /// counted and charged stays; new ones are appended, those too many go. Identical schemes change
+    /// nothing.
+    pub fn commit_schemes(&mut self, schemes: impl Into<alloc::vec::Vec<Scheme>>) {
+        self.change(super::Change::Schemes(schemes.into()));
+    }
+
+    /// What [`Wish::Apply`] wants done, and for which scheme.
+    ///
+    /// # Panics
+    ///
+    /// If the last wish was another.
+    #[must_use]
+    pub fn request(&self) -> (Request, &Scheme) {
+        let request = self.schemes.request;
+        (request, &self.schemes.installed[request.scheme].scheme)
+    }
+
+    /// Takes in what came of [`Context::request`].
+    ///
+    /// # Panics
+    ///
+    /// If the last wish was not [`Wish::Apply`].
+    pub fn applied(&mut self, applied: Applied) {
+        assert_eq!(self.phase, Phase::Pass, "nothing was to be applied");
+        self.schemes.applied(&mut self.targets, applied, &self.attrs);
+    }
+
+    /// What [`Wish::Measure`] wants to know.
+    pub fn measures_mut(&mut self) -> &mut [Measure] {
+        &mut self.measures
+    }
+
+    /// Starts a walk: what each scheme does during its next apply interval; see [`Context::walk`].
+    ///
+    /// # Errors
+    ///
+    /// If one is under way.
+    pub fn begin_walk(&mut self) -> Result<(), WalkBusy> {
+        self.schemes.walk.begin()
+    }
+
+    /// How the last walk stands.
+    #[must_use]
+    pub const fn walk(&self) -> &Walk {
+        &self.schemes.walk
+    }
+
+    /// Step 1: watermarks. A wait that is cut short looks at them again.
+    pub(super) fn turn(&mut self, now: Time) -> Option<Wish> {
+        if self.waiting {
+            self.run_changes();
+            if self.targets.is_empty() {
+                return self.step(Phase::Calls, None);
+            }
+            if !self.attrs.strict {
+                // The kernel ends the window by the old attributes, one sample late.
+                self.turn.next_aggregation = self.schedule.next_aggregation;
+            }
+        } else {
+            self.turn = self.schedule;
+        }
+        let look = self.attrs.strict || self.waiting || now >= self.next_marks;
+        if !look || !self.schemes.want_free_mem_rate() {
+            self.waiting = false;
+            return self.step(Phase::Prepare, None);
+        }
+        self.next_marks = now.plus_us(self.attrs.aggr_us);
+        self.measures.clear();
+        self.measures.push(Measure { scheme: 0, metric: Metric::FreeMemRate, value: None });
+        self.step(Phase::Marks, Some(Wish::Measure))
+    }
+
+    pub(super) fn marks(&mut self, now: Time) -> Option<Wish> {
+        let free = self.measures.first().and_then(|m| m.value);
+        let Some(wait_us) = self.schemes.check_watermarks(free) else {
+            // After a wait the samples are due from now on; the window goes on where it stopped.
+            self.due = self.due.max(now);
+            self.waiting = false;
+            return self.step(Phase::Prepare, None);
+        };
+        self.schemes.walk.cancel();
+        self.waiting = true;
+        self.step(Phase::Turn, Some(Wish::Sleep(now.plus_us(wait_us.max(1)))))
+    }
+
+    /// Step 11: whether a scheme is due, and what it needs to know first.
+    pub(super) fn due_schemes(&mut self, now: Time) -> Option<Wish> {
+        if self.schemes.installed.is_empty() {
+            self.schemes.walk.cancel();
+            return self.step(Phase::Finish, None);
+        }
+        if !self.schemes.note_due(self.schedule.passed) {
+            self.schemes.end_idle();
+            return self.step(Phase::Finish, None);
+        }
+        self.measures.clear();
+        for (i, scheme) in self.schemes.installed.iter().enumerate() {
+            if !scheme.due || !scheme.wants_measures(now) {
+                continue;
+            }
+            let quota = &scheme.scheme.quota;
+            let metrics = quota.goals.iter().map(|goal| goal.metric);
+            let brake = quota.brake.map(|_| Metric::RefaultBp);
+            self.measures.extend(metrics.chain(brake).map(|metric| Measure {
+                scheme: i,
+                metric,
+                value: None,
+            }));
+        }
+        let wish = (!self.measures.is_empty()).then_some(Wish::Measure);
+        self.step(Phase::Quotas, wish)
+    }
+
+    /// Steps 11.1 and 11.2: the quotas.
+    pub(super) fn quotas(&mut self, now: Time) -> Option<Wish> {
+        let mut answers = self.measures.iter();
+        while let Some(first) = answers.as_slice().first() {
+            let scheme = &mut self.schemes.installed[first.scheme];
+            let strict = self.attrs.strict;
+            for goal in &mut scheme.scheme.quota.goals {
+                goal.measured(answers.next().and_then(|m| m.value), strict);
+            }
+            if scheme.scheme.quota.brake.is_some() {
+                scheme.quota.braked.refault_bp = answers.next().and_then(|m| m.value);
+            }
+        }
+        self.measures.clear();
+        self.schemes.begin(&mut self.targets, &self.attrs, now);
+        self.step(Phase::Pass, None)
+    }
+
+    /// Steps 11.3 and 11.4: region by region.
+    pub(super) fn pass(&mut self) -> Option<Wish> {
+        match self.schemes.step(&mut self.targets, &self.attrs) {
+            Step::Apply => Some(Wish::Apply),
+            Step::Done => {
+                self.schemes.end(&self.attrs, self.schedule.passed);
+                self.step(Phase::Finish, None)
+            }
+        }
+    }
+}

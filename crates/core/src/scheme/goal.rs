@@ -1,0 +1,135 @@
+//! Goals: what a quota is tuned for (R§4.6).
+
+/// A cgroup, named by whoever drives the context.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct CgroupId(pub u32);
+
+/// What a goal, or a watermark, measures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Metric {
+    /// Given by the user.
+    UserInput,
+    /// Time in which some task waited for memory since the last look, in µs: the whole machine.
+    SomeMemPsiUs,
+    /// Used memory of a node, in basis points of all of it.
+    NodeMemUsedBp(i32),
+    /// Free memory of a node, in basis points of all of it.
+    NodeMemFreeBp(i32),
+    /// A cgroup's memory on a node, in basis points of the node's.
+    NodeMemcgUsedBp(i32, CgroupId),
+    /// What a cgroup leaves of a node, in basis points of the node's memory.
+    NodeMemcgFreeBp(i32, CgroupId),
+    /// The active part of the LRU lists, in basis points.
+    ActiveMemBp,
+    /// The inactive part of the LRU lists, in basis points.
+    InactiveMemBp,
+    /// The part of the memory that matches the scheme's pattern on this node, in basis points. Physical
+    /// address space only.
+    NodeEligibleMemBp(i32),
+    /// As [`Metric::SomeMemPsiUs`], all tasks at once. Not in the kernel.
+    FullMemPsiUs,
+    /// As [`Metric::SomeMemPsiUs`], of one cgroup. Not in the kernel.
+    CgroupSomeMemPsiUs(CgroupId),
+    /// As [`Metric::FullMemPsiUs`], of one cgroup. Not in the kernel.
+    CgroupFullMemPsiUs(CgroupId),
+    /// The share of what the scheme acted on that was touched soon after, in basis points. Not in the kernel.
+    RefaultBp,
+    /// Free memory of the machine, in permil: the watermarks' metric.
+    FreeMemRate,
+}
+
+impl Metric {
+    /// Whether the source counts up from some start, and the metric is how far it came since the last look.
+    #[must_use]
+    pub const fn is_total(&self) -> bool {
+        matches!(
+            self,
+            Self::SomeMemPsiUs
+                | Self::FullMemPsiUs
+                | Self::CgroupSomeMemPsiUs(_)
+                | Self::CgroupFullMemPsiUs(_)
+        )
+    }
+}
+
+/// A goal (`struct damos_quota_goal`, Linux 7.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Goal {
+    /// What is measured.
+    pub metric: Metric,
+    /// The value to reach, in the metric's unit; at 0 the goal is not looked at.
+    pub target: u64,
+    /// The value now. For [`Metric::UserInput`] the user's; else the last measured.
+    pub current: u64,
+    /// The source's total at the last look, for metrics that count up.
+    pub last_total: Option<u64>,
+}
+
+impl Goal {
+    /// A goal not measured yet.
+    #[must_use]
+    pub const fn new(metric: Metric, target: u64) -> Self {
+        Self { metric, target, current: 0, last_total: None }
+    }
+
+    /// Takes over what the user can change (`damos_commit_quota_goal()`); what was measured stays.
+    pub fn commit(&mut self, src: &Self) {
+        let keeps_total = self.metric.is_total() && self.metric == src.metric;
+        self.metric = src.metric;
+        self.target = src.target;
+        if src.metric == Metric::UserInput {
+            self.current = src.current;
+        }
+        if !keeps_total {
+            self.last_total = None;
+        }
+    }
+
+    /// Takes in a measured value; `None` if it could not be measured, which changes nothing. `strict`: the
+    /// first look at a total counts from 0, as in the kernel (R§9.2.14), else from now.
+    pub fn measured(&mut self, value: Option<u64>, strict: bool) {
+        let Some(value) = value else { return };
+        if self.metric == Metric::UserInput {
+            return;
+        }
+        if self.metric.is_total() {
+            let last = self.last_total.unwrap_or(if strict { 0 } else { value });
+            self.current = value.saturating_sub(last);
+            self.last_total = Some(value);
+        } else {
+            self.current = value;
+        }
+    }
+
+    /// How far it is reached, in basis points: 10,000 is exactly.
+    #[must_use]
+    pub const fn score(&self) -> Option<u64> {
+        if self.target == 0 {
+            return None;
+        }
+        Some(crate::math::mult_frac(self.current, 10_000, self.target))
+    }
+}
+
+/// How a quota follows its goals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Tuner {
+    /// Step by step, and stays where the goal is met.
+    #[default]
+    Consist,
+    /// All until the goal is met, then nothing.
+    Temporal,
+}
+
+impl Tuner {
+    /// The quota of the next window, in bytes times 10,000.
+    #[must_use]
+    pub fn next(self, last_bp: u64, score: u64, sz: u64) -> u64 {
+        match self {
+            Self::Consist => crate::monitor::feed(last_bp.max(10_000), score),
+            Self::Temporal if score >= 10_000 => 0,
+            Self::Temporal if sz != 0 => sz.saturating_mul(10_000),
+            Self::Temporal => u64::MAX,
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! A scheme at work in a context: what the user said, and its state.
+
+use super::cursor::Cursor;
+use super::goal::Goal;
+use super::pattern::Resolved;
+use super::quota::QuotaState;
+use super::score::{Facts, score};
+use super::stats::Stats;
+use super::{Scheme, WatermarkMetric};
+use crate::attrs::Attrs;
+use crate::region::Region;
+use crate::time::Time;
+
+/// A scheme with its state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Installed {
+    /// What the user said. The goals hold what was measured last.
+    pub(crate) scheme: Scheme,
+    pub(crate) stats: Stats,
+    pub(crate) quota: QuotaState,
+    pub(crate) pattern: Resolved,
+    pub(crate) cursor: Option<Cursor>,
+    /// What the watermarks say.
+    pub(crate) active: bool,
+    pub(crate) next_apply: u64,
+    /// Whether it is due in the pass under way.
+    pub(crate) due: bool,
+    /// Up to which address of the target under way the pass is through with it.
+    pub(crate) through: u64,
+}
+
+impl Installed {
+    pub(crate) fn new(scheme: Scheme, attrs: &Attrs, passed: u64) -> Self {
+        let mut this = Self {
+            pattern: scheme.pattern.resolve(attrs),
+            scheme,
+            stats: Stats::default(),
+            quota: QuotaState::default(),
+            cursor: None,
+            active: true,
+            next_apply: 0,
+            due: false,
+            through: 0,
+        };
+        this.plan(attrs, passed);
+        this
+    }
+
+    /// What the user said; its goals hold what was measured last.
+    #[must_use]
+    pub const fn scheme(&self) -> &Scheme {
+        &self.scheme
+    }
+
+    /// What it did so far.
+    #[must_use]
+    pub const fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// How its quota stands.
+    #[must_use]
+    pub const fn quota(&self) -> &QuotaState {
+        &self.quota
+    }
+
+    /// The pattern in samples and windows.
+    #[must_use]
+    pub const fn pattern(&self) -> &Resolved {
+        &self.pattern
+    }
+
+    /// Where the next window goes on.
+    #[must_use]
+    pub const fn cursor(&self) -> Option<Cursor> {
+        self.cursor
+    }
+
+    /// Whether the watermarks let it work.
+    #[must_use]
+    pub const fn is_active(&self) -> bool {
+        self.active
+    }
+
+    /// The sample interval at which it is applied next.
+    #[must_use]
+    pub const fn next_apply(&self) -> u64 {
+        self.next_apply
+    }
+
+    /// Plans the next application, from `passed` sample intervals on.
+    pub(crate) fn plan(&mut self, attrs: &Attrs, passed: u64) {
+        self.next_apply = passed.wrapping_add(self.interval(attrs));
+    }
+
+    fn interval(&self, attrs: &Attrs) -> u64 {
+        let us = match self.scheme.apply_interval_us {
+            0 => attrs.aggr_us,
+            us => us,
+        };
+        us / attrs.sample_us.max(1)
+    }
+
+    /// New attributes are in force.
+    pub(crate) fn set_attrs(&mut self, attrs: &Attrs, passed: u64) {
+        let planned = self.next_apply;
+        self.plan(attrs, passed);
+        if !attrs.strict && crate::monitor::before(planned, self.next_apply) {
+            self.next_apply = planned;
+        }
+        self.pattern = self.scheme.pattern.resolve(attrs);
+    }
+
+    /// Takes over what the user can change (`damos_commit()`); state stays.
+    pub(crate) fn commit(&mut self, src: &Scheme, attrs: &Attrs) {
+        let was_set = self.scheme.quota.is_set();
+        let old = core::mem::replace(&mut self.scheme, src.clone());
+        let goals = &mut self.scheme.quota.goals;
+        for (goal, mut kept) in goals.iter_mut().zip(old.quota.goals) {
+            kept.commit(goal);
+            *goal = kept;
+        }
+        self.pattern = self.scheme.pattern.resolve(attrs);
+        if attrs.strict || old.watermarks != self.scheme.watermarks {
+            self.active = true;
+        }
+        if !attrs.strict && !was_set && self.scheme.quota.is_set() {
+            self.quota.start_limiting();
+        }
+    }
+
+    /// Whether the watermarks let it work at this free memory rate; remembers the answer.
+    pub(crate) fn check_watermarks(&mut self, free_permil: Option<u64>) -> bool {
+        let marks = &self.scheme.watermarks;
+        match (marks.metric, free_permil) {
+            (WatermarkMetric::None, _) => return true,
+            (WatermarkMetric::FreeMemRate, Some(value)) => {
+                self.active = marks.is_active(self.active, value);
+            }
+            // Not measured this time: as before.
+            (WatermarkMetric::FreeMemRate, None) => {}
+        }
+        self.active
+    }
+
+    pub(crate) fn is_full(&self, attrs: &Attrs) -> bool {
+        self.quota.is_full(&self.scheme.quota, attrs.min_region_sz, attrs.strict)
+    }
+
+    pub(crate) const fn is_limited(&self) -> bool {
+        self.quota.is_limited(&self.scheme.quota)
+    }
+
+    /// Whether the region matches the pattern.
+    pub(crate) fn matches(&self, region: &Region, strict: bool) -> bool {
+        (strict || !region.unresolved)
+            && self.pattern.matches(region.len(), frequency(region), region.quiet_age())
+    }
+
+    pub(crate) fn score(&self, region: &Region, attrs: &Attrs) -> u32 {
+        let facts =
+            Facts { sz: region.len(), nr_accesses: frequency(region), age: region.quiet_age() };
+        score(self.scheme.action.order(), facts, self.scheme.quota.weights, attrs)
+    }
+
+    /// Whether the region is for this scheme, now.
+    pub(crate) fn wants(&self, region: &Region, attrs: &Attrs) -> bool {
+        self.matches(region, attrs.strict)
+            && (!self.is_limited() || self.score(region, attrs) >= self.quota.min_score)
+    }
+
+    /// Whether new measures of the goals are needed at `now`.
+    pub(crate) fn wants_measures(&self, now: Time) -> bool {
+        let quota = &self.scheme.quota;
+        let any = quota.brake.is_some() || quota.goals.iter().any(|g| Goal::score(g).is_some());
+        any && self.active && self.quota.wants_window(quota, now)
+    }
+}
+
+/// Samples per window as schemes see it: of the last window, moving on with the samples of this one.
+pub(crate) const fn frequency(region: &Region) -> u32 {
+    region.nr_accesses_bp / 10_000
+}

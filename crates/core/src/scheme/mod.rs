@@ -1,0 +1,98 @@
+//! Schemes: what to do with the memory that matches a pattern (DAMOS; R§4).
+//!
+//! [`Scheme`] is what the user says; [`Installed`] is a scheme at work in a context, with its state. The
+//! pass over all regions is `pass`; the parts that a scheme is made of have a file each, and are plain
+//! functions of their inputs: `pattern`, `quota`, `goal`, `score`, `watermark`, `filter`, `cursor`.
+//!
+//! Acting is a wish like any other: the context says [`Wish::Apply`](crate::Wish::Apply), and whoever drives
+//! it does what [`Request`](crate::ops::Request) asks and says what came of it.
+//!
+//! # What differs from the kernel, unless `strict`
+//!
+//! | here | the kernel | R§ |
+//! |---|---|---|
+//! | a region is charged at the size it has after address filters cut it | at the size before | 9.2.1 |
+//! | what the filters refuse is not cut | cut into pieces of what is left of the quota | 4.3 |
+//! | a quota filled by the last region goes on with the next target | wastes one window | 9.2.2 |
+//! | `nr_snapshots` counts passes over all targets | one per target, and not if the quota was full | 9.2.3 |
+//! | a quota that is set later starts empty | starts full | 9.2.4 |
+//! | throughput of the last windows, and time is a limit by itself | lifetime mean | 9.2.5 |
+//! | the tuner remembers no more than can be used | winds up | 9.2.6 |
+//! | the tuner starts at one region | at one byte: twelve windows of nothing | 9.2.7 |
+//! | the weight of the size counts | ignored | 9.2.9 |
+//! | a commit leaves a scheme that the watermarks stopped as it is | switches it on | 9.2.13 |
+//! | the first look at a pressure total counts from now | from 0 | 9.2.14 |
+//! | what was asked of the kernel is charged | the region's size, with holes | 9.2.15 |
+//! | filters cut regions once, when they are applied | in the histogram too | 9.2.18 |
+//! | a scheme is asked once about each byte of a pass | again about what a later scheme cut off | 4.2 |
+//! | the age stays true; time since the last action is kept apart | age restarts, even if all failed | 9.2.20 |
+//! | a nearer deadline of a scheme stays when attributes change | all restart | 9.1.1 |
+//! | age and frequency in time and percent follow the intervals | stretch with them | 9.1.4 |
+//! | a region about which nothing is known is never acted on | reads as accessed | 9.5.3 |
+//! | watermarks are looked at once per aggregation window | every sample | 2.5 |
+//!
+//! Kept as they are: the last score class may be larger than the quota and is cut in address order, the cursor
+//! makes that fair (9.2.8); ages below a second are alike in the score (9.2.9).
+
+pub mod action;
+mod brake;
+mod cursor;
+pub mod filter;
+pub mod goal;
+mod installed;
+mod pass;
+pub mod pattern;
+#[cfg(kani)]
+mod proofs;
+pub mod quota;
+pub mod score;
+mod stats;
+mod walk;
+mod watermark;
+
+use alloc::vec::Vec;
+
+pub use action::{Action, Order};
+pub use brake::Brake;
+pub use cursor::{Cursor, Skip};
+pub use filter::{Filter, FilterKind, Filters, Verdict};
+pub use goal::{CgroupId, Goal, Metric, Tuner};
+pub use installed::Installed;
+pub(crate) use pass::{Schemes, Step};
+pub use pattern::{Age, Bounds, Frequency, Pattern, Resolved};
+pub use quota::{FailCharge, Quota, QuotaState, Weights};
+pub use stats::Stats;
+pub use walk::{Tried, Walk, WalkBusy};
+pub use watermark::{WatermarkMetric, Watermarks};
+
+/// A destination of a migration, with its share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Destination {
+    /// The node.
+    pub nid: u32,
+    /// Its share of the sum of all weights.
+    pub weight: u32,
+}
+
+/// A scheme (`struct damos`, Linux 7.2): what the user says.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Scheme {
+    /// Which regions.
+    pub pattern: Pattern,
+    /// What to do with them.
+    pub action: Action,
+    /// Time between applications, in µs; 0: the aggregation interval.
+    pub apply_interval_us: u64,
+    /// How much at most.
+    pub quota: Quota,
+    /// When at all.
+    pub watermarks: Watermarks,
+    /// What to leave alone.
+    pub filters: Filters,
+    /// Node to migrate to, unless there are destinations; none: nothing is migrated.
+    pub target_nid: Option<u32>,
+    /// Nodes to migrate to, by weight.
+    pub dests: Vec<Destination>,
+    /// Stop after so many snapshots; 0: never.
+    pub max_nr_snapshots: u64,
+}

@@ -1,0 +1,449 @@
+//! One pass of all schemes over all regions (`kdamond_apply_schemes()`; R§4.2, R§4.3), as a state machine
+//! that stops at every region that has to be acted on.
+//!
+//! Invariants: regions stay sorted and none is empty; every byte of a region is charged at most once per
+//! scheme and pass; a pass visits each region once, and the pieces that it cuts off right after it.
+
+use alloc::vec::Vec;
+
+use super::Scheme;
+use super::cursor::{Cursor, Skip};
+use super::filter::{Verdict, allowed_bytes};
+use super::installed::{Installed, frequency};
+use super::score::{Histogram, MAX_SCORE, min_score};
+use super::walk::{Tried, Walk};
+use super::{Action, WatermarkMetric};
+use crate::addr::round_up;
+use crate::attrs::Attrs;
+use crate::monitor::{before, region_size_limit};
+use crate::ops::{Applied, Request, TargetId};
+use crate::region::Region;
+use crate::target::Target;
+use crate::time::Time;
+
+/// All schemes of a context, and how far the pass under way has come.
+#[derive(Debug, Default)]
+pub(crate) struct Schemes {
+    pub(crate) installed: Vec<Installed>,
+    pub(crate) walk: Walk,
+    /// What to do next, if the last [`Step`] was [`Step::Apply`].
+    pub(crate) request: Request,
+    at: At,
+    max_region: u64,
+}
+
+/// A place in a pass.
+#[derive(Debug, Clone, Copy, Default)]
+struct At {
+    target: usize,
+    region: usize,
+    scheme: usize,
+}
+
+/// What a pass needs next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Somebody has to act, see [`Schemes::request`]; then [`Schemes::applied`].
+    Apply,
+    /// The pass is over.
+    Done,
+}
+
+/// What becomes of a region under one scheme.
+enum Try {
+    /// Not for this scheme now; whether the region counts as looked at.
+    Pass(bool),
+    Apply,
+}
+
+impl Schemes {
+    /// Whether a scheme has watermarks that need the free memory rate.
+    pub(crate) fn want_free_mem_rate(&self) -> bool {
+        let metric = |s: &Installed| s.scheme.watermarks.metric;
+        self.installed.iter().any(|s| metric(s) == WatermarkMetric::FreeMemRate)
+    }
+
+    /// Checks all watermarks; the time to wait, in µs, if no scheme may work (R§2.5).
+    pub(crate) fn check_watermarks(&mut self, free_permil: Option<u64>) -> Option<u64> {
+        let mut wait = None;
+        let mut any_active = self.installed.is_empty();
+        for scheme in &mut self.installed {
+            if scheme.check_watermarks(free_permil) {
+                any_active = true;
+            } else {
+                let us = scheme.scheme.watermarks.interval_us;
+                wait = Some(wait.unwrap_or(u64::MAX).min(us));
+            }
+        }
+        if any_active { None } else { wait }
+    }
+
+    /// Notes which schemes are due. Whether one of them may work (R§4.2 step 1).
+    pub(crate) fn note_due(&mut self, passed: u64) -> bool {
+        let mut work = false;
+        for scheme in &mut self.installed {
+            scheme.due = !before(passed, scheme.next_apply);
+            work |= scheme.due && scheme.active;
+        }
+        work
+    }
+
+    /// Adjusts the quotas of the schemes that are due, and starts the pass.
+    pub(crate) fn begin(&mut self, targets: &mut [Target], attrs: &Attrs, now: Time) {
+        for scheme in self.installed.iter_mut().filter(|s| s.due && s.active) {
+            let quota = &scheme.scheme.quota;
+            if !scheme.quota.is_limited(quota) && quota.brake.is_none() {
+                continue;
+            }
+            let full = scheme.quota.adjust(quota, now, attrs.min_region_sz, attrs.strict);
+            scheme.stats.qt_exceeds += u64::from(full);
+            if scheme.is_limited() {
+                scheme.quota.min_score = lowest_score(scheme, targets, attrs);
+            }
+        }
+        self.max_region = region_size_limit(targets, attrs);
+        self.begin_target(0);
+    }
+
+    /// Goes on to the next region that has to be acted on.
+    pub(crate) fn step(&mut self, targets: &mut [Target], attrs: &Attrs) -> Step {
+        loop {
+            let Some(target) = targets.get_mut(self.at.target) else {
+                return Step::Done;
+            };
+            if self.at.region >= target.regions.len() {
+                join_alike(target, self.max_region);
+                if target.regions.is_empty() && !attrs.strict {
+                    let id = target.id;
+                    self.pass_on(id, targets.get(self.at.target + 1).map(|next| next.id));
+                }
+                self.begin_target(self.at.target + 1);
+                continue;
+            }
+            if self.at.scheme >= self.installed.len() {
+                self.at.region += 1;
+                self.at.scheme = 0;
+                continue;
+            }
+            match self.try_scheme(target, attrs) {
+                Try::Apply => return Step::Apply,
+                Try::Pass(seen) => self.next_scheme(targets, seen, attrs),
+            }
+        }
+    }
+
+    /// Takes in what came of the request.
+    pub(crate) fn applied(&mut self, targets: &mut [Target], applied: Applied, attrs: &Attrs) {
+        self.settle(targets, applied, attrs);
+        self.next_scheme(targets, true, attrs);
+    }
+
+    /// Ends a pass: plans the schemes that were due (R§4.2 step 4).
+    pub(crate) fn end(&mut self, attrs: &Attrs, passed: u64) {
+        self.walk.completed(self.installed.iter().map(|s| s.due));
+        for scheme in self.installed.iter_mut().filter(|s| s.due) {
+            if !attrs.strict && scheme.active && !scheme.is_done() {
+                scheme.stats.nr_snapshots += 1;
+            }
+            scheme.plan(attrs, passed);
+            scheme.due = false;
+        }
+    }
+
+    /// Ends a due turn in which no scheme may work: the inactive ones stay due.
+    pub(crate) fn end_idle(&mut self) {
+        for scheme in &mut self.installed {
+            scheme.due = false;
+        }
+    }
+
+    /// Replaces the user's side of all schemes, by index (R§2.9).
+    pub(crate) fn commit(&mut self, schemes: &[Scheme], attrs: &Attrs, passed: u64) {
+        self.installed.truncate(schemes.len());
+        for (i, scheme) in schemes.iter().enumerate() {
+            match self.installed.get_mut(i) {
+                Some(installed) => installed.commit(scheme, attrs),
+                None => self.installed.push(Installed::new(scheme.clone(), attrs, passed)),
+            }
+        }
+    }
+
+    /// A target is gone: no cursor may point at it.
+    pub(crate) fn forget(&mut self, target: TargetId) {
+        for scheme in &mut self.installed {
+            if scheme.cursor.is_some_and(|c| c.target == target) {
+                scheme.cursor = None;
+            }
+        }
+    }
+
+    fn begin_target(&mut self, target: usize) {
+        self.at = At { target, ..At::default() };
+        for scheme in &mut self.installed {
+            scheme.through = 0;
+        }
+    }
+
+    /// A target has no region: a cursor that waits for its last one would wait for ever.
+    fn pass_on(&mut self, empty: TargetId, next: Option<TargetId>) {
+        for scheme in &mut self.installed {
+            if scheme.cursor.is_some_and(|c| c.target == empty) {
+                scheme.cursor = next.map(|target| Cursor { target, addr: 0 });
+            }
+        }
+    }
+
+    fn try_scheme(&mut self, target: &mut Target, attrs: &Attrs) -> Try {
+        let at = self.at;
+        let scheme = &mut self.installed[at.scheme];
+        if !scheme.due || !scheme.active || scheme.is_full(attrs) {
+            return Try::Pass(false);
+        }
+        // A later scheme cut what this one is through with. The kernel does it again.
+        if !attrs.strict && target.regions[at.region].range.start < scheme.through {
+            return Try::Pass(false);
+        }
+        if skip_charged(scheme, target, at.region, attrs) || scheme.is_done() {
+            return Try::Pass(false);
+        }
+        let region = &target.regions[at.region];
+        if !scheme.wants(region, attrs) {
+            return Try::Pass(true);
+        }
+        // The kernel cuts for the quota first and for the filters later, and charges the first size.
+        let mut charged = region.len();
+        if attrs.strict && scheme.is_limited() {
+            let left = scheme.quota.left(attrs.min_region_sz);
+            if scheme.quota.charged_sz.saturating_add(charged) > scheme.quota.esz {
+                charged = left;
+                cut(target, at.region, left);
+            }
+        }
+        let bypass = match filter_region(scheme, target, (at.target, at.region), attrs) {
+            Verdict::Refused => return Try::Pass(true),
+            verdict => verdict == Verdict::LetIn,
+        };
+        let region = &target.regions[at.region];
+        let scheme = &self.installed[at.scheme];
+        let limited = !attrs.strict && scheme.is_limited();
+        self.request = Request {
+            scheme: at.scheme,
+            action: scheme.scheme.action,
+            target: target.id,
+            range: region.range,
+            nr_accesses: frequency(region),
+            age: region.quiet_age(),
+            bypass_filters: bypass,
+            charged: if attrs.strict { charged } else { region.len() },
+            max_bytes: if limited { scheme.quota.left(attrs.min_region_sz) } else { u64::MAX },
+            max_ns: scheme.quota.ns_left(&scheme.scheme.quota),
+        };
+        Try::Apply
+    }
+
+    /// Charges, counts, and resets the age (R§4.3 steps 3 to 6).
+    fn settle(&mut self, targets: &mut [Target], applied: Applied, attrs: &Attrs) {
+        let at = self.at;
+        let request = self.request;
+        let scheme = &mut self.installed[at.scheme];
+        scheme.quota.spend(applied.ns);
+        scheme.stats.action_ns += applied.ns;
+        let target = &mut targets[at.target];
+        if !attrs.strict {
+            let covered = round_up(applied.covered, attrs.min_region_sz);
+            if covered == 0 {
+                scheme.quota.charged_sz = scheme.quota.charged_sz.saturating_add(applied.asked);
+                scheme.stats.sz_asked += applied.asked;
+                scheme.stats.sz_applied += applied.applied;
+                scheme.stats.nr_deferred += 1;
+                scheme.note_window();
+                cut_part(target, at.region, applied.skip, attrs);
+                scheme.stop_if_full(targets, at, attrs);
+                return;
+            }
+            cut_part(target, at.region, covered, attrs);
+        }
+        let region = &mut target.regions[at.region];
+        let sz = if attrs.strict { request.charged } else { region.len().min(applied.covered) };
+        let tried = if attrs.strict { sz } else { applied.asked };
+        let fail_charge = scheme.scheme.quota.fail_charge;
+        let charge = fail_charge.charge(tried, applied.applied);
+        scheme.quota.charged_sz = scheme.quota.charged_sz.saturating_add(charge);
+        scheme.note_window();
+        self.walk.see(Tried {
+            scheme: at.scheme,
+            target: request.target,
+            range: region.range,
+            nr_accesses: request.nr_accesses,
+            age: request.age,
+            passed: applied.passed,
+        });
+        if request.action != Action::Stat {
+            region.acted(attrs.strict);
+        }
+        let stats = &mut scheme.stats;
+        stats.nr_tried += 1;
+        stats.sz_tried += sz;
+        stats.nr_applied += u64::from(applied.applied > 0);
+        stats.sz_applied += applied.applied;
+        stats.sz_asked += applied.asked;
+        stats.sz_ops_filter_passed += applied.passed;
+        scheme.stop_if_full(targets, at, attrs);
+    }
+
+    /// The scheme is through with the region; `seen`: not for want of quota.
+    fn next_scheme(&mut self, targets: &[Target], seen: bool, attrs: &Attrs) {
+        let regions = &targets[self.at.target].regions;
+        let scheme = &mut self.installed[self.at.scheme];
+        if seen && self.at.region + 1 >= regions.len() && attrs.strict {
+            scheme.stats.nr_snapshots += 1;
+        }
+        scheme.through = scheme.through.max(regions[self.at.region].range.end);
+        self.at.scheme += 1;
+    }
+}
+
+impl Installed {
+    /// Whether it has done all the snapshots that it may.
+    fn is_done(&self) -> bool {
+        self.scheme.max_nr_snapshots != 0 && self.scheme.max_nr_snapshots <= self.stats.nr_snapshots
+    }
+
+    /// If the quota is used up, the next window goes on behind the region. Unless `strict`, that is the next
+    /// target if the region is the last of its own.
+    fn stop_if_full(&mut self, targets: &[Target], at: At, attrs: &Attrs) {
+        if !self.is_limited() || !self.is_full(attrs) {
+            return;
+        }
+        let target = &targets[at.target];
+        let at_end = at.region + 1 >= target.regions.len();
+        self.cursor = if at_end && !attrs.strict {
+            targets.get(at.target + 1).map(|next| Cursor { target: next.id, addr: 0 })
+        } else {
+            Some(Cursor { target: target.id, addr: target.regions[at.region].range.end })
+        };
+    }
+
+    fn note_window(&mut self) {
+        let (stats, quota) = (&mut self.stats, &self.quota);
+        stats.max_window_sz = stats.max_window_sz.max(quota.charged_sz);
+        stats.max_window_ns = stats.max_window_ns.max(quota.window_ns);
+    }
+}
+
+/// Cuts a region behind its first `left` bytes, if there is anything behind; the rest comes next.
+fn cut(target: &mut Target, region: usize, left: u64) {
+    let this = &mut target.regions[region];
+    if 0 < left && left < this.len() {
+        let right = this.split_off(left);
+        target.regions.insert(region + 1, right);
+    }
+}
+
+/// Cuts a region where whoever acts stopped. Between two aggregations, which merge, many passes can come: in
+/// a target that has twice as many regions as wanted, what was left out waits for another pass instead.
+fn cut_part(target: &mut Target, region: usize, left: u64, attrs: &Attrs) {
+    if (target.regions.len() as u64) < attrs.max_nr_regions.saturating_mul(2) {
+        cut(target, region, round_up(left, attrs.min_region_sz));
+    }
+}
+
+/// Joins neighbours that the pass left alike. The kernel does so region by region; whatever the schemes do to
+/// a region is done before the next one is looked at, so that doing it in the end comes to the same, and
+/// the regions are in order all the time.
+fn join_alike(target: &mut Target, max_region: u64) {
+    target.regions.dedup_by(|this, prev| {
+        let joins = prev.is_like(this) && prev.len() + this.len() <= max_region;
+        if joins {
+            prev.absorb(this);
+        }
+        joins
+    });
+}
+
+/// Whether the region had its turn already; cuts it where the last window stopped (R§4.5).
+fn skip_charged(scheme: &mut Installed, target: &mut Target, at: usize, attrs: &Attrs) -> bool {
+    let Some(cursor) = scheme.cursor else { return false };
+    let skip = cursor.skip(target.id, target.regions[at].range, attrs.min_region_sz);
+    if let Skip::Left(left) = skip {
+        cut(target, at, left);
+    }
+    if cursor.target == target.id && at + 1 >= target.regions.len() {
+        scheme.cursor = None;
+    }
+    skip != Skip::No
+}
+
+/// Asks the core filters about a region (target's and region's index), cutting it until the answer is one for
+/// all of it.
+fn filter_region(
+    scheme: &Installed,
+    target: &mut Target,
+    (index, region): (usize, usize),
+    attrs: &Attrs,
+) -> Verdict {
+    loop {
+        let range = target.regions[region].range;
+        let filters = &scheme.scheme.filters;
+        match filters.core_verdict(index, range, attrs.min_region_sz) {
+            Verdict::CutAt(addr) => cut(target, region, addr - range.start),
+            verdict => return verdict,
+        }
+    }
+}
+
+/// The lowest score that the quota has room for. The kernel, and so `strict`, cuts regions for the filters here
+/// already.
+fn lowest_score(scheme: &Installed, targets: &mut [Target], attrs: &Attrs) -> u32 {
+    let mut histogram: Histogram = [0; MAX_SCORE as usize + 1];
+    let filters = &scheme.scheme.filters;
+    for (index, target) in targets.iter_mut().enumerate() {
+        let mut at = 0;
+        while at < target.regions.len() {
+            let bytes = if !scheme.matches(&target.regions[at], attrs.strict) {
+                0
+            } else if filters.core.is_empty() {
+                target.regions[at].len()
+            } else if !attrs.strict {
+                allowed_bytes(filters, index, &target.regions[at], attrs.min_region_sz)
+            } else if filter_region(scheme, target, (index, at), attrs) == Verdict::Refused {
+                0
+            } else {
+                target.regions[at].len()
+            };
+            if bytes != 0 {
+                histogram[scheme.score(&target.regions[at], attrs) as usize] += bytes;
+            }
+            at += 1;
+        }
+    }
+    min_score(&histogram, scheme.quota.esz)
+}
+
+/// What a pass needs of a region.
+impl Region {
+    /// The age as schemes count it: since the last action, if that is less (R§9.2.20).
+    #[must_use]
+    pub fn quiet_age(&self) -> u32 {
+        self.since_action.map_or(self.age, |since| since.min(self.age))
+    }
+
+    /// A scheme acted on it.
+    fn acted(&mut self, strict: bool) {
+        if strict {
+            self.age = 0;
+        } else {
+            self.since_action = Some(0);
+        }
+    }
+
+    /// Whether a pass may merge it with the region that follows.
+    fn is_like(&self, next: &Self) -> bool {
+        self.range.end == next.range.start
+            && self.age == next.age
+            && self.since_action == next.since_action
+            && self.last_nr_accesses == next.last_nr_accesses
+            && self.nr_accesses == next.nr_accesses
+            && self.unresolved == next.unresolved
+    }
+}

@@ -1,0 +1,260 @@
+//! Quotas: how much a scheme may do per window of wall-clock time (R§4.4).
+//!
+//! The *effective size* is what is left of a size limit, a time limit (through the measured throughput)
+//! and what the goals ask for. It is computed when a window begins; within the window, bytes are charged
+//! against it.
+//!
+//! Unless `strict`, the defects R§9.2.4 to R§9.2.7 are not reproduced: nothing is charged while there is
+//! no quota, the throughput follows the last windows, the tuner's memory is bounded by the limits and starts
+//! at one region, and the time used is a limit by itself, whatever the throughput promised.
+
+use alloc::vec::Vec;
+
+use super::brake::{Brake, Braked};
+use super::goal::{Goal, Tuner};
+use crate::addr::round_down;
+use crate::math::mult_frac;
+use crate::time::Time;
+
+/// What counts how much in a region's priority. Only their ratio matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Weights {
+    /// Size; ignored by the kernel.
+    pub sz: u32,
+    /// Access frequency.
+    pub nr_accesses: u32,
+    /// Age.
+    pub age: u32,
+}
+
+/// The share of failed bytes that is charged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct FailCharge {
+    /// Numerator.
+    pub num: u32,
+    /// Denominator; 0: failed bytes count like others.
+    pub denom: u32,
+}
+
+impl FailCharge {
+    /// What to charge for `applied` of `tried` bytes.
+    #[must_use]
+    pub fn charge(self, tried: u64, applied: u64) -> u64 {
+        if self.denom == 0 || applied > tried {
+            return tried;
+        }
+        applied.saturating_add(mult_frac(tried - applied, self.num.into(), self.denom.into()))
+    }
+}
+
+/// A quota (`struct damos_quota`, Linux 7.2).
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Quota {
+    /// Length of a window, in ms; 0: a window per application.
+    pub reset_interval_ms: u64,
+    /// Time to use per window, in ms; 0: no limit.
+    pub ms: u64,
+    /// Bytes per window; 0: no limit.
+    pub sz: u64,
+    /// What to tune for.
+    pub goals: Vec<Goal>,
+    /// How.
+    pub tuner: Tuner,
+    /// What failed bytes cost.
+    pub fail_charge: FailCharge,
+    /// What comes first.
+    pub weights: Weights,
+    /// When to slow down by itself. Not in the kernel.
+    pub brake: Option<Brake>,
+}
+
+impl Quota {
+    /// Whether there is any limit.
+    #[must_use]
+    pub const fn is_set(&self) -> bool {
+        self.ms != 0 || self.sz != 0 || !self.goals.is_empty()
+    }
+
+    /// The score of the goals: of that which is reached best. Goals without a target do not count.
+    #[must_use]
+    pub fn score(&self) -> Option<u64> {
+        self.goals.iter().filter_map(Goal::score).max()
+    }
+}
+
+/// Bytes per millisecond before anything was measured.
+const FIRST_THROUGHPUT: u64 = 4 << 20;
+
+/// The running state of a scheme's quota.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct QuotaState {
+    /// Effective size: bytes that this window may use.
+    pub esz: u64,
+    /// The tuner's memory: bytes times 10,000.
+    pub esz_bp: u64,
+    /// Bytes charged in this window.
+    pub charged_sz: u64,
+    /// When this window began.
+    pub charged_from: Option<Time>,
+    /// Bytes charged in the windows before.
+    pub total_charged_sz: u64,
+    /// Time used, in ns; includes this window.
+    pub total_charged_ns: u64,
+    /// Time used in this window, in ns.
+    pub window_ns: u64,
+    /// The lowest score that is let in.
+    pub min_score: u32,
+    /// Bytes per ms in the last windows that measured any; 0 before. Not `strict`.
+    throughput: u64,
+    pub(crate) braked: Braked,
+}
+
+impl QuotaState {
+    /// Whether bytes are limited at all, by the user or by the brake.
+    #[must_use]
+    pub const fn is_limited(&self, quota: &Quota) -> bool {
+        self.esz != 0 || quota.is_set() || self.braked.cap.is_some()
+    }
+
+    /// Whether this window may do nothing more.
+    #[must_use]
+    pub const fn is_full(&self, quota: &Quota, min_region_sz: u64, strict: bool) -> bool {
+        if !self.is_limited(quota) {
+            return false;
+        }
+        let out_of_time =
+            !strict && quota.ms != 0 && self.window_ns >= quota.ms.saturating_mul(1_000_000);
+        out_of_time || self.charged_sz >= self.esz || self.esz - self.charged_sz < min_region_sz
+    }
+
+    /// Bytes left in this window, in whole `min_region_sz`.
+    #[must_use]
+    pub const fn left(&self, min_region_sz: u64) -> u64 {
+        round_down(self.esz.saturating_sub(self.charged_sz), min_region_sz)
+    }
+
+    /// Time left in this window, in ns.
+    #[must_use]
+    pub const fn ns_left(&self, quota: &Quota) -> u64 {
+        if quota.ms == 0 {
+            return u64::MAX;
+        }
+        quota.ms.saturating_mul(1_000_000).saturating_sub(self.window_ns)
+    }
+
+    /// Whether adjusting now would begin a new window, for which the goals have to be measured.
+    #[must_use]
+    pub const fn wants_window(&self, quota: &Quota, now: Time) -> bool {
+        match self.charged_from {
+            None => true,
+            Some(from) => now.since(from) >= quota.reset_interval_ms.saturating_mul(1_000_000),
+        }
+    }
+
+    /// Begins a new window if it is time. Returns whether the window that ended was full
+    /// (`damos_adjust_quota()`, its first half).
+    pub fn adjust(&mut self, quota: &Quota, now: Time, min_region_sz: u64, strict: bool) -> bool {
+        if self.charged_from.is_none() {
+            self.charged_from = Some(now);
+            self.set_effective(quota, min_region_sz, strict);
+            if !strict {
+                return false;
+            }
+            // The kernel goes on: without an interval this is already the second window.
+        }
+        if !self.wants_window(quota, now) {
+            return false;
+        }
+        let was_full = self.is_full(quota, min_region_sz, strict);
+        self.learn_throughput();
+        self.total_charged_sz = self.total_charged_sz.wrapping_add(self.charged_sz);
+        self.braked.window_over(quota.brake, self.charged_sz, min_region_sz, now);
+        self.charged_from = Some(now);
+        self.charged_sz = 0;
+        self.window_ns = 0;
+        self.set_effective(quota, min_region_sz, strict);
+        was_full
+    }
+
+    /// Adds the time that an application took, in ns.
+    pub const fn spend(&mut self, ns: u64) {
+        self.window_ns = self.window_ns.saturating_add(ns);
+        self.total_charged_ns = self.total_charged_ns.saturating_add(ns);
+    }
+
+    /// Forgets what was charged while nothing was limited (R§9.2.4).
+    pub const fn start_limiting(&mut self) {
+        *self = Self { braked: self.braked, ..Self::NEW };
+    }
+
+    const NEW: Self = Self {
+        esz: 0,
+        esz_bp: 0,
+        charged_sz: 0,
+        charged_from: None,
+        total_charged_sz: 0,
+        total_charged_ns: 0,
+        window_ns: 0,
+        min_score: 0,
+        throughput: 0,
+        braked: Braked { cap: None, refault_bp: None, peak: 0, cut: None },
+    };
+
+    const fn learn_throughput(&mut self) {
+        // Less than 10 µs says little; zero says nothing.
+        if self.window_ns < 10_000 || self.charged_sz == 0 {
+            return;
+        }
+        let now = mult_frac(self.charged_sz, 1_000_000, self.window_ns);
+        self.throughput = if self.throughput == 0 { now } else { self.throughput / 2 + now / 2 };
+    }
+
+    /// Computes the effective size (`damos_set_effective_quota()`).
+    pub fn set_effective(&mut self, quota: &Quota, min_region_sz: u64, strict: bool) {
+        self.esz = if quota.ms == 0 && quota.goals.is_empty() {
+            quota.sz
+        } else {
+            let mut esz = u64::MAX;
+            if let Some(score) = quota.score() {
+                if !strict && quota.tuner == Tuner::Consist {
+                    // One region is the least that can be done (R§9.2.7).
+                    self.esz_bp = self.esz_bp.max(min_region_sz.saturating_mul(10_000) / 2);
+                }
+                self.esz_bp = quota.tuner.next(self.esz_bp, score, quota.sz);
+                esz = self.esz_bp / 10_000;
+            } else if !quota.goals.is_empty() && strict {
+                esz = self.esz_bp / 10_000;
+            }
+            if quota.ms != 0 {
+                let by_time = self.throughput(strict).saturating_mul(quota.ms).max(min_region_sz);
+                esz = esz.min(by_time);
+            }
+            if quota.sz != 0 {
+                esz = esz.min(quota.sz);
+            }
+            esz
+        };
+        if strict {
+            return;
+        }
+        if quota.tuner == Tuner::Consist && !quota.goals.is_empty() {
+            // No more is remembered than can be used, or coming down would take many windows (R§9.2.6).
+            self.esz_bp = self.esz_bp.min(self.esz.saturating_mul(10_000));
+        }
+        if let Some(cap) = self.braked.cap {
+            self.esz = if quota.is_set() { self.esz.min(cap) } else { cap };
+        }
+    }
+
+    /// Bytes per millisecond.
+    const fn throughput(&self, strict: bool) -> u64 {
+        if !strict {
+            return if self.throughput == 0 { FIRST_THROUGHPUT } else { self.throughput };
+        }
+        if self.total_charged_ns == 0 {
+            FIRST_THROUGHPUT
+        } else {
+            mult_frac(self.total_charged_sz, 1_000_000, self.total_charged_ns)
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Walks: a look at what every scheme does, region by region, for one apply interval (R§2.7).
+
+use alloc::vec::Vec;
+
+use crate::addr::AddrRange;
+use crate::ops::TargetId;
+
+/// One application that a walk saw.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tried {
+    /// Index of the scheme.
+    pub scheme: usize,
+    /// Whose memory.
+    pub target: TargetId,
+    /// Where; after cutting for quota and filters.
+    pub range: AddrRange,
+    /// Samples per window.
+    pub nr_accesses: u32,
+    /// Windows; before the action resets it.
+    pub age: u32,
+    /// Bytes that the ops filters let in.
+    pub passed: u64,
+}
+
+/// How a walk stands.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Walk {
+    /// None was asked for.
+    #[default]
+    None,
+    /// Under way: a scheme still has to complete an apply interval.
+    Running {
+        /// What was seen so far.
+        tried: Vec<Tried>,
+        /// By scheme: whether its interval is complete.
+        done: Vec<bool>,
+    },
+    /// Complete.
+    Done(Vec<Tried>),
+    /// Given up: no scheme, none active, paused, or stopped.
+    Cancelled,
+}
+
+/// A walk is under way already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WalkBusy;
+
+impl Walk {
+    /// Begins a walk.
+    ///
+    /// # Errors
+    ///
+    /// If one is under way.
+    pub fn begin(&mut self) -> Result<(), WalkBusy> {
+        if matches!(self, Self::Running { .. }) {
+            return Err(WalkBusy);
+        }
+        *self = Self::Running { tried: Vec::new(), done: Vec::new() };
+        Ok(())
+    }
+
+    /// Gives up a walk that is under way.
+    pub(crate) fn cancel(&mut self) {
+        if matches!(self, Self::Running { .. }) {
+            *self = Self::Cancelled;
+        }
+    }
+
+    pub(crate) fn see(&mut self, seen: Tried) {
+        if let Self::Running { tried, done } = self
+            && !done.get(seen.scheme).copied().unwrap_or(false)
+        {
+            tried.push(seen);
+        }
+    }
+
+    /// The intervals of these schemes (by index) are complete.
+    pub(crate) fn completed(&mut self, due: impl Iterator<Item = bool>) {
+        if let Self::Running { tried, done } = self {
+            let mut all = true;
+            for (i, due) in due.enumerate() {
+                if done.len() <= i {
+                    done.push(false);
+                }
+                done[i] |= due;
+                all &= done[i];
+            }
+            if all {
+                *self = Self::Done(core::mem::take(tried));
+            }
+        }
+    }
+}

@@ -6,6 +6,7 @@
 //!
 //! Nothing here prints, and nothing here decides about regions: that is `isotherm-core`'s.
 
+pub mod act;
 pub mod clock;
 pub mod doctor;
 pub mod monitor;
@@ -18,6 +19,7 @@ pub mod support;
 mod sys;
 pub mod targets;
 pub mod workload;
+pub mod zram;
 
 pub use monitor::{Happened, Monitor, MonitorError};
 pub use set::OpsSet;

@@ -38,6 +38,17 @@ pub enum HugePages {
     AsSet,
 }
 
+/// See [`Arena::treat`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Treatment {
+    /// Locked in memory (`mlock`).
+    Lock,
+    /// `MADV_NOHUGEPAGE`.
+    NoHugePages,
+    /// `MADV_HUGEPAGE`.
+    HugePages,
+}
+
 /// Private anonymous memory from `base` on, of which the first `len` bytes are mapped.
 ///
 /// The addresses up to `capacity` are not reserved: they are free because the caller leaves gaps, and
@@ -117,6 +128,40 @@ impl Arena {
         for (i, byte) in (offset..self.len).zip(bytes) {
             self.byte(i).store(*byte, Ordering::Relaxed);
         }
+    }
+
+    /// The `N` bytes from `offset` on; `None` if they are not all mapped.
+    #[must_use]
+    pub fn bytes<const N: usize>(&self, offset: u64) -> Option<[u8; N]> {
+        let end = offset.checked_add(N as u64)?;
+        let mut at = offset;
+        (end <= self.len).then(|| {
+            [(); N].map(|()| {
+                at += 1;
+                self.byte(at - 1).load(Ordering::Relaxed)
+            })
+        })
+    }
+
+    /// What else may be done with the mapping, told to the kernel of part of it. For targets with odd
+    /// parts.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says; `EINVAL` if the part is not all mapped.
+    pub fn treat(&mut self, offset: u64, len: u64, how: Treatment) -> io::Result<()> {
+        let end = offset.checked_add(len).filter(|end| *end <= self.len);
+        end.ok_or(io::ErrorKind::InvalidInput)?;
+        let (at, len) = (self.at(offset), to_usize(len));
+        match how {
+            // SAFETY: the part is inside our live mapping; its content does not change.
+            Treatment::Lock => unsafe { rustix::mm::mlock(at, len) }?,
+            // SAFETY: as above.
+            Treatment::NoHugePages => unsafe { madvise(at, len, Advice::LinuxNoHugepage) }?,
+            // SAFETY: as above.
+            Treatment::HugePages => unsafe { madvise(at, len, Advice::LinuxHugepage) }?,
+        }
+        Ok(())
     }
 
     /// Touches one byte per line of 64 bytes; lines that are not mapped are left out.

@@ -11,14 +11,15 @@ pub(crate) const MAX_RANGES: usize = 1024;
 /// The most bytes that one call takes (`MAX_RW_COUNT`, with 4 KiB pages); what is behind is left out silently.
 pub(crate) const MAX_BYTES: u64 = 0x7fff_f000;
 
-/// Advises `MADV_COLD` on ranges of the process behind `pidfd`: accessed bits off, TLB flushed.
+/// Gives advice (`MADV_...`) on ranges of the process behind `pidfd`.
 ///
 /// Returns the number of bytes done. When a range fails behind others that worked, that number is
 /// short and the reason is lost; asking again from the failing range on brings it out.
 /// Linux 5.10. Needs `CAP_SYS_NICE` and ptrace read access to the process.
-pub(crate) fn process_madvise_cold(
+pub(crate) fn process_madvise(
     pidfd: BorrowedFd<'_>,
     ranges: &[AddrRange],
+    advice: Remote,
     iovecs: &mut Vec<libc::iovec>,
 ) -> io::Result<u64> {
     iovecs.clear();
@@ -27,16 +28,39 @@ pub(crate) fn process_madvise_cold(
         iov_len: usize::try_from(r.len()).unwrap_or(0),
     }));
     // SAFETY: the array lives across the call and its length is passed; the addresses in it are
-    // those of another process, and the advice changes no byte there.
+    // those of another process, and the kinds of advice in `Remote` change no byte there.
     let done = unsafe {
         libc::syscall(
             libc::SYS_process_madvise,
             pidfd.as_raw_fd(),
             iovecs.as_ptr(),
             iovecs.len(),
-            libc::MADV_COLD,
+            advice as i32,
             0_u32,
         )
     };
     u64::try_from(done).map_err(|_negative| io::Error::last_os_error())
+}
+
+/// The kinds of advice that the kernel takes for another process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(i32)]
+pub(crate) enum Remote {
+    /// Read ahead, swap in (`MADV_WILLNEED`).
+    WillNeed = libc::MADV_WILLNEED,
+    /// Accessed bits off, TLB flushed, to the inactive list (`MADV_COLD`).
+    Cold = libc::MADV_COLD,
+    /// Reclaim now (`MADV_PAGEOUT`).
+    PageOut = libc::MADV_PAGEOUT,
+    /// Make huge pages now (`MADV_COLLAPSE`, Linux 6.1).
+    Collapse = 25,
+}
+
+/// Advises `MADV_COLD`; see [`process_madvise`].
+pub(crate) fn process_madvise_cold(
+    pidfd: BorrowedFd<'_>,
+    ranges: &[AddrRange],
+    iovecs: &mut Vec<libc::iovec>,
+) -> io::Result<u64> {
+    process_madvise(pidfd, ranges, Remote::Cold, iovecs)
 }

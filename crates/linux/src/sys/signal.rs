@@ -1,7 +1,7 @@
 //! The handler behind [`crate::signals`].
 
 use std::io;
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 /// The signal that asked us to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +54,27 @@ pub fn install() -> io::Result<()> {
     handle(libc::SIGXFSZ, on_nothing)
 }
 
+static RELOAD: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn on_reload(_: i32) {
+    RELOAD.store(true, Ordering::Relaxed);
+}
+
+/// From now on SIGHUP means "read your files again" ([`take_reload`]) and not "stop".
+///
+/// # Errors
+///
+/// As [`install`].
+pub fn reload_at_hangup() -> io::Result<()> {
+    // Also if it was ignored: whoever starts a service with nohup still wants it to read its files.
+    handle(libc::SIGHUP, on_reload)
+}
+
+/// Whether a SIGHUP came since this was asked last.
+pub fn take_reload() -> bool {
+    RELOAD.swap(false, Ordering::Relaxed)
+}
+
 extern "C" fn on_nothing(_: i32) {}
 
 /// What happens at `signal` now.
@@ -73,7 +94,7 @@ fn handle(signal: i32, handler: extern "C" fn(i32)) -> io::Result<()> {
     let mut new: libc::sigaction = unsafe { std::mem::zeroed() };
     new.sa_sigaction = handler as *const () as libc::sighandler_t;
     // No SA_RESTART: a sleep has to end. The mask stays empty.
-    // SAFETY: `new` holds one of the two handlers of this file, which touch atomics and make
+    // SAFETY: `new` holds one of the handlers of this file, which touch atomics and make
     // async-signal-safe calls at most.
     if unsafe { libc::sigaction(signal, &raw const new, std::ptr::null_mut()) } != 0 {
         return Err(io::Error::last_os_error());

@@ -20,6 +20,7 @@
 
 mod entry;
 mod error;
+pub mod find;
 mod scan;
 mod tracker;
 

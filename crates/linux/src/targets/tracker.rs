@@ -199,6 +199,15 @@ impl Tracker {
         Ok(id)
     }
 
+    /// Lets a target go that may run on; the next [`Tracker::poll`] tells of it as if it had exited.
+    /// Its descendants stay.
+    pub fn remove(&mut self, id: TargetId) {
+        if let Some(at) = self.entries.iter().position(|e| e.target.id == id) {
+            self.entries.remove(at);
+            self.pending.push(TargetEvent::Exited(id));
+        }
+    }
+
     /// Looks for everything that changed since the last call, and notes how the command ended.
     ///
     /// Cheap (tens of microseconds per target, a fraction of a millisecond when something forked);

@@ -1,0 +1,113 @@
+//! Finding targets by what they are called and where they are.
+//!
+//! The answers are pids of processes that can be targets at all: not ourselves, no thread of the kernel, no
+//! zombie. They are a picture of now; the tracker then says what becomes of them.
+
+use std::io;
+
+use crate::metrics::Unavailable;
+use crate::metrics::cgroup::Cgroups;
+use crate::proc::{Proc, Stat, TaskState};
+
+/// The kernel keeps this much of a command's name.
+const COMM_MAX: usize = 15;
+
+/// Lists the processes whose command's name is `pattern`, sorted by pid.
+///
+/// In a pattern `*` stands for any text and `?` for any one byte. A name without these may be longer than
+/// the 15 bytes that the kernel keeps: these are compared then.
+///
+/// # Errors
+///
+/// If `/proc` cannot be listed.
+pub fn by_name(proc: &Proc, pattern: &str) -> io::Result<Vec<u32>> {
+    let mut found = Vec::new();
+    proc.for_each_pid(|pid| found.push(pid))?;
+    let mut buf = Vec::new();
+    found.retain(|&pid| {
+        let stat = proc.stat(pid, &mut buf);
+        stat.is_ok_and(|stat| can_be_target(proc, &stat) && name_matches(stat.comm, pattern))
+    });
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// Lists the processes in a cgroup and below it, sorted by pid. The path is as for [`Cgroups::procs`].
+///
+/// # Errors
+///
+/// If there is no such cgroup, or it cannot be read.
+pub fn in_cgroup(proc: &Proc, path: &str) -> Result<Vec<u32>, Unavailable> {
+    let mut found = Cgroups::mounted(proc).procs(path)?;
+    let mut buf = Vec::new();
+    found.retain(|&pid| proc.stat(pid, &mut buf).is_ok_and(|stat| can_be_target(proc, &stat)));
+    Ok(found)
+}
+
+/// Whether a command's name (as `/proc/PID/stat` has it) matches; see [`by_name`].
+#[must_use]
+pub fn name_matches(comm: &[u8], pattern: &str) -> bool {
+    let pattern = pattern.as_bytes();
+    if pattern.iter().any(|b| matches!(b, b'*' | b'?')) {
+        return glob(comm, pattern);
+    }
+    comm == pattern.get(..COMM_MAX).unwrap_or(pattern)
+}
+
+fn can_be_target(proc: &Proc, stat: &Stat<'_>) -> bool {
+    let myself = proc.is_real() && stat.pid == std::process::id();
+    !myself && !stat.is_kthread && stat.state == TaskState::Alive
+}
+
+/// Goes back to the last `*` only: an earlier one can do nothing that the last could not.
+fn glob(text: &[u8], pattern: &[u8]) -> bool {
+    let (mut t, mut p) = (0, 0);
+    // Where to go on after a mismatch: behind the last star, and one byte further in the text.
+    let mut star: Option<(usize, usize)> = None;
+    while t < text.len() {
+        match (pattern.get(p), text.get(t)) {
+            (Some(b'*'), _) => {
+                star = Some((p + 1, t));
+                p += 1;
+            }
+            (Some(b'?'), _) => (t, p) = (t + 1, p + 1),
+            (Some(a), Some(b)) if a == b => (t, p) = (t + 1, p + 1),
+            _ => {
+                let Some((behind, at)) = star else { return false };
+                star = Some((behind, at + 1));
+                (t, p) = (at + 1, behind);
+            }
+        }
+    }
+    pattern.get(p..).is_some_and(|rest| rest.iter().all(|&b| b == b'*'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        for (comm, pattern, matches) in [
+            ("redis-server", "redis-server", true),
+            ("redis-server", "redis", false),
+            ("redis-server", "redis*", true),
+            ("redis-server", "*server", true),
+            ("redis-server", "*s*s*r", true),
+            ("redis-server", "*s*x*r", false),
+            ("redis-server", "re?is-server", true),
+            ("redis", "redis?", false),
+            ("redis", "redis*", true),
+            ("redis", "*", true),
+            ("", "*", true),
+            ("", "?", false),
+            ("", "", true),
+            ("aab", "*ab", true),
+            ("postgres: write", "postgres: writer", true),
+            ("postgres: write", "postgres: wri", false),
+            ("a[b]", "a[b]", true),
+        ] {
+            assert_eq!(name_matches(comm.as_bytes(), pattern), matches, "{comm} {pattern}");
+        }
+    }
+}

@@ -7,8 +7,11 @@
 //! Nothing here prints, and nothing here decides about regions: that is `isotherm-core`'s.
 
 pub mod act;
+pub mod apply;
 pub mod clock;
 pub mod doctor;
+pub mod guard;
+pub mod metrics;
 pub mod monitor;
 pub mod pagewalk;
 pub mod proc;

@@ -16,12 +16,16 @@
 //! when to stop.
 
 use std::collections::VecDeque;
-use std::fmt;
+use std::{fmt, io};
 
+use isotherm_core::scheme::{Action, Scheme};
 use isotherm_core::{Attrs, AttrsError, Clock, Context, Driver, Event, Snapshot, TargetId, Time};
 
+use crate::act::ActError;
+use crate::apply::{Acting, Actor, Settings};
 use crate::clock::{self, Wake};
 use crate::doctor::{self, NoSet};
+use crate::guard;
 use crate::proc::Proc;
 use crate::set::{AttachError, OpsSet};
 use crate::targets::{Target, TargetError, TargetEvent, Tracker};
@@ -58,6 +62,8 @@ pub enum Happened {
     Target(TargetEvent),
     /// The set cannot look at this target; it is left out.
     NotWatched(Target, AttachError),
+    /// This target is watched, but no scheme may act on it.
+    NotActedOn(Target, ActError),
     /// Nothing yet; a good time to look at signals and deadlines. Comes at least every 100 ms.
     Idle,
     /// No target is left, and none can come.
@@ -90,12 +96,14 @@ impl std::error::Error for MonitorError {}
 /// Monitors processes.
 #[derive(Debug)]
 pub struct Monitor {
-    driver: Driver<OpsSet, MonotonicClock>,
+    driver: Driver<Acting, MonotonicClock>,
     tracker: Tracker,
     proc: Proc,
     track_at: Time,
     events: VecDeque<Happened>,
     watched: Vec<Watched>,
+    /// Whether there is a scheme that acts.
+    acts: bool,
     /// Which watched target is next to be asked for its size.
     next_size: usize,
     text: Vec<u8>,
@@ -120,7 +128,8 @@ impl Monitor {
     pub fn new(tracker: Tracker, ops: OpsSet, attrs: Attrs, seed: u64) -> Result<Self, AttrsError> {
         let context = Context::new(attrs, seed)?;
         Ok(Self {
-            driver: Driver::new(context, ops, MonotonicClock::default()),
+            driver: Driver::new(context, Acting::new(ops, Actor::new()), MonotonicClock::default()),
+            acts: false,
             tracker,
             proc: Proc::default(),
             track_at: Time::default(),
@@ -158,7 +167,44 @@ impl Monitor {
     /// The operations set in use.
     #[must_use]
     pub const fn ops(&self) -> &OpsSet {
-        &self.driver.ops
+        &self.driver.ops.set
+    }
+
+    /// What acts on the targets.
+    pub const fn actor(&mut self) -> &mut Actor {
+        &mut self.driver.ops.actor
+    }
+
+    /// Counts the young pages of all targets, for [`crate::guard::Guard::control`]; none if the set does not
+    /// see pages.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub fn young_pages(&mut self) -> Option<io::Result<u64>> {
+        let ids: Vec<TargetId> = self.watched.iter().map(|w| w.id).collect();
+        match &mut self.driver.ops.set {
+            OpsSet::PageWalk(walk) => Some(guard::young_pages(walk, &ids)),
+            OpsSet::Smaps(_) => None,
+        }
+    }
+
+    /// Replaces the schemes at the next turn of the loop, by index; see [`Context::commit_schemes`].
+    pub fn commit_schemes(&mut self, schemes: Vec<(Scheme, Settings)>) {
+        let (schemes, settings): (Vec<_>, Vec<_>) = schemes.into_iter().unzip();
+        let acted =
+            std::mem::replace(&mut self.acts, schemes.iter().any(|s| s.action != Action::Stat));
+        self.driver.ops.actor.set_schemes(settings);
+        self.driver.context.commit_schemes(schemes);
+        if self.acts && !acted {
+            self.driver.ops.keep_evidence();
+            let targets: Vec<_> = self.tracker.targets().cloned().collect();
+            for target in targets {
+                if self.watched.iter().any(|w| w.id == target.id) {
+                    self.act_on(target);
+                }
+            }
+        }
     }
 
     /// The tracker.
@@ -173,7 +219,10 @@ impl Monitor {
             match self.next() {
                 Happened::Snapshot => return Some(self.snapshot()),
                 Happened::Stopped => return None,
-                Happened::Target(_) | Happened::NotWatched(..) | Happened::Idle => {}
+                Happened::Target(_)
+                | Happened::NotWatched(..)
+                | Happened::NotActedOn(..)
+                | Happened::Idle => {}
             }
         }
     }
@@ -206,6 +255,7 @@ impl Monitor {
                     let cost = &mut self.driver.context.snapshot_mut().cost;
                     cost.cpu_ns = cpu_ns.saturating_sub(self.cpu_ns);
                     self.cpu_ns = cpu_ns;
+                    self.driver.ops.sweep();
                     return Happened::Snapshot;
                 }
                 Event::Interrupted => return Happened::Idle,
@@ -256,17 +306,27 @@ impl Monitor {
     }
 
     fn watch(&mut self, target: Target) {
-        match self.driver.ops.attach(&target) {
+        match self.driver.ops.set.attach(&target) {
             Ok(()) => {
                 self.driver.context.add_target(target.id);
                 self.watched.push(Watched { id: target.id, pid: target.pid, pages: 0 });
+                if self.acts {
+                    self.act_on(target);
+                }
             }
             Err(err) => self.events.push_back(Happened::NotWatched(target, err)),
         }
     }
 
+    fn act_on(&mut self, target: Target) {
+        if let Err(err) = self.driver.ops.actor.add_target(target.id, target.pid) {
+            self.events.push_back(Happened::NotActedOn(target, err));
+        }
+    }
+
     fn unwatch(&mut self, id: TargetId) {
-        self.driver.ops.detach(id);
+        self.driver.ops.set.detach(id);
+        self.driver.ops.actor.remove_target(id);
         self.driver.context.remove_target(id);
         self.watched.retain(|w| w.id != id);
     }

@@ -12,11 +12,12 @@
 //! few milliseconds longer.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 
 use isotherm_core::Time;
 
 use super::look::PageKey;
+use crate::proc::clear_accessed;
 
 /// Processes with more resident memory are left alone by default, in bytes.
 pub(super) const MAX_RSS: u64 = 256 << 20;
@@ -56,7 +57,8 @@ impl Fallback {
         begin: Time,
     ) -> io::Result<()> {
         let cost = young.len() as u64 * SET_AGAIN_NS;
-        File::options().write(true).open(format!("/proc/{pid}/clear_refs"))?.write_all(b"1")?;
+        let mut file = File::options().write(true).open(format!("/proc/{pid}/clear_refs"))?;
+        clear_accessed(&mut file)?;
         young.append(&mut self.kept);
         young.sort_unstable();
         young.dedup();

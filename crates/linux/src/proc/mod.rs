@@ -7,6 +7,7 @@
 //! Absent on purpose: no cache, no watching, no opinion about which process is interesting. Who a
 //! process is over time (pids are reused) is the business of [`crate::targets`].
 
+mod clear;
 mod maps;
 mod own;
 mod scan;
@@ -20,6 +21,7 @@ use std::path::{Path, PathBuf};
 
 use isotherm_core::AddrRange;
 
+pub(crate) use clear::clear_accessed;
 pub use maps::{Kind, Mapping, Maps, Perms, monitored_ranges, parse_maps};
 pub use own::{OwnCost, own_cost};
 pub use smaps::{MappingUse, Smaps, parse_smaps};

@@ -17,6 +17,8 @@ pub struct MappingUse {
     pub referenced_bytes: u64,
     /// Whether [`Mapping::is_monitored`](super::Mapping::is_monitored).
     pub is_monitored: bool,
+    /// What was advised about huge pages (`VmFlags`): `Some(true)` to have them, `Some(false)` not to.
+    pub huge_advice: Option<bool>,
 }
 
 /// The mappings of an `smaps` file. Made by [`parse_smaps`].
@@ -43,6 +45,14 @@ impl Iterator for Smaps<'_> {
                 match split(text, b':') {
                     Some((b"Rss", value)) => current.rss_bytes = kib(value),
                     Some((b"Referenced", value)) => current.referenced_bytes = kib(value),
+                    Some((b"VmFlags", value)) => {
+                        let has = |flag: &[u8]| value.split(|b| *b == b' ').any(|f| f == flag);
+                        current.huge_advice = match (has(b"hg"), has(b"nh")) {
+                            (true, _) => Some(true),
+                            (_, true) => Some(false),
+                            _ => None,
+                        };
+                    }
                     _ => {}
                 }
             } else if let Some(mapping) = parse_line(text) {
@@ -67,7 +77,7 @@ mod tests {
     #[test]
     fn reads_mappings() {
         let text = b"Rss: 1 kB\n\
-1000-3000 rw-p 00000000 00:00 0 \nSize:  8 kB\nRss:   8 kB\nReferenced:        4 kB\nVmFlags: rd mr\n\
+1000-3000 rw-p 00000000 00:00 0 \nSize:  8 kB\nRss:   8 kB\nReferenced:        4 kB\nVmFlags: rd mr nh sd \n\
 3000-4000 ---p 00000000 00:00 0 \nSize:  4 kB\nRss:   0 kB\nReferenced:        0 kB\n\
 5000-6000 r-xp 00000000 fe:00 7    /usr/lib/A: b.so\nRss:   4 kB\n";
         let got: Vec<_> = parse_smaps(text).collect();
@@ -83,6 +93,7 @@ mod tests {
                 rss_bytes: rss * 1024,
                 referenced_bytes: referenced * 1024,
                 is_monitored,
+                huge_advice: (start == 0x1000).then_some(false),
             })
         );
     }

@@ -24,7 +24,7 @@ mod error;
 mod state;
 
 use std::fs::OpenOptions;
-use std::io::{self, Write};
+use std::io;
 
 use isotherm_core::ops::UpdateError;
 use isotherm_core::{AddrRange, Check, Operations, PageState, TargetId, Time};
@@ -33,7 +33,7 @@ pub use error::SmapsError;
 use state::AddressSpace;
 
 use crate::clock::now;
-use crate::proc::{Proc, TaskState, is_gone, parse_smaps, read_monitored_ranges};
+use crate::proc::{Proc, TaskState, clear_accessed, is_gone, parse_smaps, read_monitored_ranges};
 
 /// Bounds on what the set may do to a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -189,7 +189,9 @@ impl SmapsOps {
         }
         // The open file belongs to the process, whatever becomes of the number after the check.
         let Ok(mut file) = self.open_clear_refs(pid) else { return false };
-        if !is_same(&self.proc, pid, start_ticks, &mut self.buf) || file.write_all(b"1").is_err() {
+        if !is_same(&self.proc, pid, start_ticks, &mut self.buf)
+            || clear_accessed(&mut file).is_err()
+        {
             return false;
         }
         if let Some(target) = self.targets.get_mut(i) {

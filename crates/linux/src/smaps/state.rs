@@ -124,6 +124,7 @@ mod tests {
             rss_bytes: rss_kib * 1024,
             referenced_bytes: referenced_kib * 1024,
             is_monitored: true,
+            huge_advice: None,
         }
     }
 

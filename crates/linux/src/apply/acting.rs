@@ -1,0 +1,81 @@
+//! An operations set that also acts: what a context with schemes is driven over.
+
+use isotherm_core::ops::UpdateError;
+use isotherm_core::scheme::{Metric, Scheme};
+use isotherm_core::{AddrRange, Applied, Check, Measure, Operations, PageState, Request, TargetId};
+
+use super::Actor;
+use crate::OpsSet;
+
+/// A set and an actor that share a context.
+#[derive(Debug)]
+pub struct Acting {
+    /// Looks.
+    pub set: OpsSet,
+    /// Acts.
+    pub actor: Actor,
+}
+
+impl Acting {
+    /// Joins the two.
+    #[must_use]
+    pub const fn new(set: OpsSet, actor: Actor) -> Self {
+        Self { set, actor }
+    }
+
+    /// Keeps the set from clearing all of a process's accessed bits at once, as it does with small processes
+    /// whose pages cannot be cleared singly: what was touched before would look idle after. The regions of
+    /// such pages stay unresolved then, and nothing is done to them.
+    pub fn keep_evidence(&mut self) {
+        if let OpsSet::PageWalk(walk) = &mut self.set {
+            walk.set_fallback_limit(0);
+        }
+    }
+
+    /// Looks again at what was acted on, if it is time; call it once per window.
+    pub fn sweep(&mut self) {
+        if let OpsSet::PageWalk(walk) = &mut self.set {
+            self.actor.sweep(walk);
+        }
+    }
+}
+
+impl Operations for Acting {
+    fn prepare(&mut self, batch: &mut [Check]) {
+        self.set.prepare(batch);
+        for check in batch.iter().filter(|c| c.state == PageState::Cleared) {
+            self.actor.note_touched(check.target, check.addr, check.leaf_shift);
+        }
+    }
+
+    fn check(&mut self, batch: &mut [Check]) {
+        self.set.check(batch);
+    }
+
+    fn update(&mut self, target: TargetId, maps: &mut Vec<AddrRange>) -> Result<(), UpdateError> {
+        self.set.update(target, maps)
+    }
+
+    fn target_valid(&mut self, target: TargetId) -> bool {
+        self.set.target_valid(target)
+    }
+
+    fn apply(&mut self, request: &Request, scheme: &Scheme) -> Applied {
+        let walk = match &mut self.set {
+            OpsSet::PageWalk(walk) => Some(walk.as_mut()),
+            OpsSet::Smaps(_) => None,
+        };
+        self.actor.apply(walk, request, scheme)
+    }
+
+    fn measure(&mut self, measures: &mut [Measure]) {
+        for measure in measures {
+            measure.value = match measure.metric {
+                Metric::RefaultBp => self.actor.refault_bp(measure.scheme),
+                // The core has the user's value itself.
+                Metric::UserInput => None,
+                metric => self.actor.machine_metric(measure.scheme, metric),
+            };
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! What an actor did, for logs.
+
+use isotherm_core::scheme::Action;
+use isotherm_core::{AddrRange, Time};
+
+/// Something that a scheme did, or could not do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ActEvent {
+    /// Memory was acted on; in a dry run: would have been.
+    Acted {
+        /// When it was over.
+        at: Time,
+        /// Index of the scheme.
+        scheme: usize,
+        /// Whose memory.
+        pid: u32,
+        /// What was done.
+        action: Action,
+        /// From the first to the last page; those in between may have been left out.
+        range: AddrRange,
+        /// Bytes that the kernel was asked for.
+        asked: u64,
+        /// Bytes for which it did.
+        done: u64,
+        /// Time that it took, in ns.
+        ns: u64,
+    },
+    /// A scheme cannot do what it should; told once per process and reason.
+    Trouble {
+        /// When it was noticed.
+        at: Time,
+        /// Index of the scheme.
+        scheme: usize,
+        /// Whose memory; 0: the machine's affair.
+        pid: u32,
+        /// What and why, for people.
+        text: String,
+    },
+    /// Nothing is done any more, until [`Actor::unblock`](super::Actor::unblock).
+    Blocked {
+        /// When it was noticed.
+        at: Time,
+        /// What and why, for people.
+        text: String,
+    },
+}

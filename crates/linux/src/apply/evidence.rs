@@ -1,0 +1,293 @@
+//! Evidence before action: arm, confirm, act (DESIGN §5).
+//!
+//! A region that matches a scheme is *armed*: all of its pages are made old. Then it waits. A page that is
+//! still old after the confirm time was not touched in it; all others are out. That alone is not enough
+//! where pages are touched at random: of pages touched every ten seconds a third looks idle for ten
+//! seconds, and nearly all of those come back. So the wait is cut into two halves. Of the pages quiet in the
+//! first, those that woke up in the second tell how many of the rest will: while more are expected to come back
+//! within the refault window than may, the granule waits on, half a confirm time at a time.
+//!
+//! Invariants: a page leaves the quiet set for good when it is seen young, or when somebody else made it
+//! old (then nobody knows); pages that cannot be made old never enter it. Absent: I/O.
+
+use std::collections::BTreeMap;
+
+use isotherm_core::{AddrRange, Time};
+
+use super::look::Seen;
+use super::pages::{Bits, GRANULE, granules};
+
+/// Evidence that was not used for so many confirm times is too old.
+const STALE: u64 = 16;
+
+/// What is known of a granule since it was armed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Armed {
+    since: Time,
+    /// The last look.
+    at: Time,
+    /// Pages that were asked about.
+    asked: Bits,
+    /// Pages untouched from `since` to `at`.
+    quiet: Bits,
+    /// How long before `at` the look before was, in ns.
+    interval: u64,
+    /// Pages quiet at that look.
+    were_quiet: u64,
+}
+
+/// What to do with the first part of a range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Nothing is known of it: arm it.
+    Arm(AddrRange),
+    /// Look at it again.
+    Look(AddrRange),
+    /// Wait.
+    Wait(AddrRange),
+}
+
+/// The rules.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rules {
+    /// Confirm time, in ns.
+    pub(super) confirm_ns: u64,
+    /// Memory touched within so long is a mistake, in ns.
+    pub(super) window_ns: u64,
+    /// Share of mistakes that may be expected, in basis points.
+    pub(super) max_mistakes_bp: u64,
+}
+
+/// The evidence about one target.
+#[derive(Debug, Default)]
+pub(super) struct Evidence {
+    granules: BTreeMap<u64, Armed>,
+}
+
+impl Evidence {
+    /// What to do with the first part of `range`: as long as all granules of it stand alike, and at most
+    /// `most` bytes.
+    pub(super) fn next(&self, range: AddrRange, most: u64, rules: Rules, now: Time) -> Next {
+        let mut next: Option<Next> = None;
+        for (start, part) in granules(range) {
+            let state = self.state(start, part, rules, now);
+            match &mut next {
+                None => next = Some(state),
+                Some(Next::Arm(r)) if matches!(state, Next::Arm(_)) => r.end = part.end,
+                Some(Next::Look(r)) if matches!(state, Next::Look(_)) => r.end = part.end,
+                Some(Next::Wait(r)) if matches!(state, Next::Wait(_)) => r.end = part.end,
+                Some(_) => break,
+            }
+            if part.end - range.start >= most && !matches!(next, Some(Next::Wait(_))) {
+                break;
+            }
+        }
+        next.unwrap_or(Next::Wait(range))
+    }
+
+    fn state(&self, start: u64, part: AddrRange, rules: Rules, now: Time) -> Next {
+        let Some(armed) = self.granules.get(&start) else { return Next::Arm(part) };
+        let stale = now.since(armed.at) > rules.confirm_ns.saturating_mul(STALE);
+        if stale || Bits::of(start, part).and(armed.asked).is_empty() {
+            return Next::Arm(part);
+        }
+        let due = now.since(armed.at) >= rules.confirm_ns / 2;
+        if due { Next::Look(part) } else { Next::Wait(part) }
+    }
+
+    /// The part of a granule that lies in `range` was made old at `now`; `seen` is what is seen of it
+    /// after that.
+    pub(super) fn arm(&mut self, start: u64, range: AddrRange, seen: Seen, now: Time) {
+        let asked = Bits::of(start, range);
+        let quiet = seen.inside(start, range).minus(seen.young);
+        let fresh = Armed { since: now, at: now, asked, quiet, interval: 0, were_quiet: 0 };
+        match self.granules.get_mut(&start) {
+            // Another part of it is armed already: the later time is good for both.
+            Some(armed) if armed.asked.and(asked).is_empty() => {
+                let (asked, quiet) = (armed.asked.or(asked), armed.quiet.or(quiet));
+                *armed = Armed { asked, quiet, ..fresh };
+            }
+            _ => {
+                self.granules.insert(start, fresh);
+            }
+        }
+    }
+
+    /// Takes in a look at a granule, and says which pages in `range` are proven idle; `None`: not known yet.
+    ///
+    /// Evidence from before a busy time, in which nobody asked, is dropped: the granule is armed again at once,
+    /// rather than found busy now that it is idle.
+    pub(super) fn confirm(
+        &mut self,
+        start: u64,
+        range: AddrRange,
+        seen: Seen,
+        rules: Rules,
+        now: Time,
+    ) -> Option<Bits> {
+        let armed = self.granules.get_mut(&start)?;
+        if now.since(armed.at) >= rules.confirm_ns / 2 {
+            armed.were_quiet = armed.quiet.and(seen.present).count();
+            armed.interval = now.since(armed.at);
+            armed.at = now;
+            armed.quiet = armed.quiet.and(seen.present).minus(seen.young);
+            let unattended = armed.interval > rules.confirm_ns;
+            let others = armed.asked.and(seen.present).minus(armed.quiet);
+            if unattended && others.count() > armed.quiet.count() {
+                self.granules.remove(&start);
+                return None;
+            }
+        }
+        if now.since(armed.since) < rules.confirm_ns
+            || armed.mistakes_bp(rules) > rules.max_mistakes_bp
+        {
+            return None;
+        }
+        // Seen once more, so that nothing that woke up since then goes.
+        Some(armed.quiet.and(seen.inside(start, range)).minus(seen.young))
+    }
+
+    /// The part of a granule in `range` was acted on, or is given up.
+    pub(super) fn forget(&mut self, range: AddrRange) {
+        for (start, part) in granules(range) {
+            if let Some(armed) = self.granules.get_mut(&start) {
+                let pages = Bits::of(start, part);
+                armed.asked = armed.asked.minus(pages);
+                armed.quiet = armed.quiet.minus(pages);
+                if armed.asked.is_empty() {
+                    self.granules.remove(&start);
+                }
+            }
+        }
+    }
+
+    /// Somebody else made the leaf of `len` bytes at `addr` old after it was touched.
+    pub(super) fn touched(&mut self, addr: u64, len: u64) {
+        let range = AddrRange::new(addr, addr + len);
+        for (start, part) in granules(range) {
+            if let Some(armed) = self.granules.get_mut(&start) {
+                armed.quiet = armed.quiet.minus(Bits::of(start, part));
+            }
+        }
+    }
+
+    /// Drops what nobody asked about for long.
+    pub(super) fn sweep(&mut self, rules: Rules, now: Time) {
+        let old = rules.confirm_ns.saturating_mul(STALE);
+        self.granules.retain(|_, armed| now.since(armed.at) <= old);
+    }
+}
+
+impl Armed {
+    /// The share of the quiet pages that will be touched within the window, in basis points, if they wake up
+    /// as those did that were quiet before them. They are the quieter ones, so it is rather less.
+    fn mistakes_bp(&self, rules: Rules) -> u64 {
+        let woke = self.were_quiet - self.quiet.count().min(self.were_quiet);
+        let bp = woke.saturating_mul(10_000) / self.were_quiet.max(1);
+        bp.saturating_mul(rules.window_ns) / self.interval.max(1)
+    }
+}
+
+/// The largest piece that is armed or looked at at once.
+pub(super) const MOST: u64 = 256 * GRANULE;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULES: Rules =
+        Rules { confirm_ns: 10_000_000_000, window_ns: 10_000_000_000, max_mistakes_bp: 100 };
+    const S: u64 = 1_000_000_000;
+    const WHOLE: AddrRange = AddrRange::new(0, GRANULE);
+
+    fn seen(young: Bits) -> Seen {
+        Seen { present: Bits::ALL, young, huge: false }
+    }
+
+    fn pages(from: u64, to: u64) -> Bits {
+        Bits::of(0, AddrRange::new(from * 4096, to * 4096))
+    }
+
+    #[test]
+    fn a_range_is_armed_looked_at_and_confirmed() {
+        let mut evidence = Evidence::default();
+        let at = |s: u64| Time(s * S);
+        assert_eq!(evidence.next(WHOLE, MOST, RULES, at(100)), Next::Arm(WHOLE));
+        // 512 pages, of which 12 cannot be made old.
+        evidence.arm(0, WHOLE, seen(pages(500, 512)), at(100));
+        assert_eq!(evidence.next(WHOLE, MOST, RULES, at(104)), Next::Wait(WHOLE));
+        assert_eq!(evidence.next(WHOLE, MOST, RULES, at(105)), Next::Look(WHOLE));
+        let first = evidence.confirm(0, WHOLE, seen(pages(0, 100)), RULES, at(105));
+        assert_eq!(first, None, "half the time is not enough");
+        let second = evidence.confirm(0, WHOLE, seen(pages(0, 101)), RULES, at(110));
+        assert_eq!(second, Some(pages(101, 500)), "one of 400 woke up: 50 basis points");
+        evidence.forget(WHOLE);
+        assert_eq!(evidence.next(WHOLE, MOST, RULES, at(110)), Next::Arm(WHOLE));
+    }
+
+    #[test]
+    fn while_pages_keep_waking_up_nothing_goes() {
+        let mut evidence = Evidence::default();
+        evidence.arm(0, WHOLE, seen(Bits::default()), Time(0));
+        // Ten more pages wake up in each half, so about 20 of 500 would come back within the window.
+        let mut awake = 10;
+        for half in 1..6 {
+            let idle = evidence.confirm(0, WHOLE, seen(pages(0, awake)), RULES, Time(half * 5 * S));
+            assert_eq!(idle, None, "half {half}");
+            awake += 10;
+        }
+        let idle = evidence.confirm(0, WHOLE, seen(pages(0, awake - 10)), RULES, Time(30 * S));
+        assert_eq!(idle, Some(pages(awake - 10, 512)), "none woke up this time");
+    }
+
+    #[test]
+    fn what_somebody_else_made_old_is_not_idle() {
+        let mut evidence = Evidence::default();
+        evidence.arm(0, WHOLE, seen(Bits::default()), Time(0));
+        evidence.touched(3 * 4096, 4096);
+        for (s, expected) in [(5, None), (10, Some(511))] {
+            let idle = evidence.confirm(0, WHOLE, seen(Bits::default()), RULES, Time(s * S));
+            assert_eq!(idle.map(Bits::count), expected, "after {s} s");
+        }
+    }
+
+    #[test]
+    fn evidence_from_before_a_busy_time_is_dropped() {
+        let nothing = Seen::default();
+        for (name, armed, next_look, expected) in [
+            ("asked all the time", seen(Bits::default()), 9, Next::Wait(WHOLE)),
+            ("not asked for long", seen(Bits::default()), 30, Next::Arm(WHOLE)),
+            ("paged out then, in use since", nothing, 30, Next::Arm(WHOLE)),
+        ] {
+            let mut evidence = Evidence::default();
+            evidence.arm(0, WHOLE, armed, Time(0));
+            let at = Time(next_look * S);
+            assert_eq!(evidence.confirm(0, WHOLE, seen(Bits::ALL), RULES, at), None, "{name}");
+            assert_eq!(evidence.next(WHOLE, MOST, RULES, at), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_huge_page_is_idle_as_a_whole_or_not_at_all() {
+        for (part, expected) in [(GRANULE, 512), (GRANULE - 4096, 0)] {
+            let mut evidence = Evidence::default();
+            let range = AddrRange::new(0, part);
+            let huge = Seen { huge: true, ..seen(Bits::default()) };
+            evidence.arm(0, range, huge, Time(0));
+            evidence.confirm(0, range, huge, RULES, Time(5 * S));
+            let idle = evidence.confirm(0, range, huge, RULES, Time(10 * S));
+            assert_eq!(idle.map(Bits::count), Some(expected), "{part} bytes");
+        }
+    }
+
+    #[test]
+    fn parts_that_stand_differently_come_one_after_the_other() {
+        let mut evidence = Evidence::default();
+        evidence.arm(0, WHOLE, seen(Bits::default()), Time(0));
+        let two = AddrRange::new(0, 2 * GRANULE);
+        assert_eq!(evidence.next(two, MOST, RULES, Time(0)), Next::Wait(WHOLE));
+        assert_eq!(evidence.next(two, MOST, RULES, Time(6 * S)), Next::Look(WHOLE));
+        let late = Time(RULES.confirm_ns * (STALE + 1));
+        assert_eq!(evidence.next(two, MOST, RULES, late), Next::Arm(two), "too old to be used");
+    }
+}

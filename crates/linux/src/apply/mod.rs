@@ -1,0 +1,380 @@
+//! Acting on real processes: evidence before, proof after (DESIGN §5).
+//!
+//! [`Actor`] does what the schemes of a context wish for:
+//!
+//! ```text
+//! Request -> evidence (arm, wait, look) -> filters -> act, in batches -> look again: done?
+//!                                                                    '-> later: touched again?
+//! ```
+//!
+//! Invariants: nothing is counted as done that a look afterwards does not show; an actor that is blocked
+//! (the set's reads went silent) does nothing at all; of a huge page either all is acted on or nothing.
+//! Absent: deciding which region is for which scheme, and how much may be done (the core's).
+
+mod account;
+mod acting;
+mod budget;
+mod carry_out;
+mod collapse;
+mod confirm;
+mod event;
+mod evidence;
+mod filters;
+mod held;
+mod hint;
+mod look;
+mod migrate;
+mod pages;
+mod plain;
+mod proof;
+mod reclaim;
+mod settings;
+mod swap;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use isotherm_core::scheme::{Action, Metric, Scheme};
+use isotherm_core::{Applied, Request, TargetId, Time};
+
+pub use account::Account;
+pub use acting::Acting;
+pub use event::ActEvent;
+pub use filters::refuse_anon;
+pub use settings::{Evidence, Settings};
+
+use self::budget::Budget;
+use self::filters::MemcgIds;
+use self::held::Held;
+use self::swap::Swap;
+use crate::act::{ActError, Outcome, Process};
+use crate::clock::now;
+use crate::metrics::Metrics;
+use crate::pagewalk::PageWalk;
+
+/// CPU time that gathering evidence may take, in ns per second: half of the default budget of 1 %.
+const ARM_NS_PER_S: u64 = 5_000_000;
+/// What of that may be saved up, in ns: enough to arm a few GiB at once when they turn cold together.
+const ARM_MOST_NS: u64 = 100_000_000;
+/// How long one pass over the regions may take, in ns: the monitor samples nothing meanwhile.
+const PASS_NS: u64 = 50_000_000;
+/// Requests within so long of each other belong to one pass, in ns: less than the shortest useful sample
+/// interval, and far more than what lies between two regions.
+const SAME_PASS_NS: u64 = 1_000_000;
+/// How often acted-on memory is looked at again, in ns.
+const SWEEP_NS: u64 = 1_000_000_000;
+/// At most so many events are kept until somebody takes them.
+const MAX_EVENTS: usize = 4096;
+
+/// Acts on the targets of one context.
+#[derive(Debug)]
+pub struct Actor {
+    settings: Vec<Settings>,
+    accounts: Vec<Account>,
+    held: BTreeMap<TargetId, Held>,
+    events: Vec<ActEvent>,
+    told: BTreeSet<(usize, u32, String)>,
+    blocked: Option<String>,
+    swap: Swap,
+    metrics: Metrics,
+    memcgs: MemcgIds,
+    arming: Budget,
+    /// What arming a MiB takes, in ns.
+    arm_ns_per_mib: u64,
+    swept: Time,
+    /// When the last request was over.
+    last_end: Time,
+    /// Time that the pass under way has taken, in ns.
+    pass_ns: u64,
+}
+
+/// One request, with what belongs to it.
+#[derive(Debug, Clone, Copy)]
+struct Job<'a> {
+    request: &'a Request,
+    scheme: &'a Scheme,
+    now: Time,
+}
+
+impl Actor {
+    /// An actor without schemes or targets.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            settings: Vec::new(),
+            accounts: Vec::new(),
+            held: BTreeMap::new(),
+            events: Vec::new(),
+            told: BTreeSet::new(),
+            blocked: None,
+            swap: Swap::default(),
+            metrics: Metrics::default(),
+            memcgs: MemcgIds::default(),
+            arming: Budget::new(ARM_NS_PER_S, ARM_MOST_NS),
+            arm_ns_per_mib: 100_000,
+            swept: Time::default(),
+            last_end: Time::default(),
+            pass_ns: 0,
+        }
+    }
+
+    /// How each scheme of the context is carried out, by index. Accounts stay; evidence is gathered anew.
+    pub fn set_schemes(&mut self, settings: Vec<Settings>) {
+        self.accounts.resize_with(settings.len(), Account::default);
+        if self.settings != settings {
+            for held in self.held.values_mut() {
+                held.evidence.clear();
+            }
+        }
+        self.settings = settings;
+    }
+
+    /// How each scheme is carried out.
+    #[must_use]
+    pub fn settings(&self) -> &[Settings] {
+        &self.settings
+    }
+
+    /// What became of each scheme's wishes.
+    #[must_use]
+    pub fn accounts(&self) -> &[Account] {
+        &self.accounts
+    }
+
+    /// Takes hold of a target.
+    ///
+    /// # Errors
+    ///
+    /// If it may not be acted on, by us or at all; it is left alone then.
+    pub fn add_target(&mut self, id: TargetId, pid: u32) -> Result<(), ActError> {
+        let process = Process::open(pid)?;
+        process.may_advise()?;
+        self.held.insert(id, Held::new(id, process));
+        Ok(())
+    }
+
+    /// Lets go of a target.
+    pub fn remove_target(&mut self, id: TargetId) {
+        self.held.remove(&id);
+    }
+
+    /// What happened since this was asked last.
+    pub fn take_events(&mut self) -> Vec<ActEvent> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// Does nothing any more, and says why.
+    pub fn block(&mut self, why: &str) {
+        if self.blocked.is_none() {
+            self.blocked = Some(why.to_owned());
+            self.tell(ActEvent::Blocked { at: now(), text: why.to_owned() });
+        }
+    }
+
+    /// Why nothing is done, if so.
+    #[must_use]
+    pub fn blocked(&self) -> Option<&str> {
+        self.blocked.as_deref()
+    }
+
+    /// Acts again. All evidence is dropped: it stems from before.
+    pub fn unblock(&mut self) {
+        self.blocked = None;
+        for held in self.held.values_mut() {
+            held.evidence.clear();
+        }
+    }
+
+    /// Does what a scheme wishes.
+    pub fn apply(
+        &mut self,
+        walk: Option<&mut PageWalk>,
+        request: &Request,
+        scheme: &Scheme,
+    ) -> Applied {
+        let begin = now();
+        if begin.since(self.last_end) > SAME_PASS_NS {
+            self.pass_ns = 0;
+        }
+        let left_ns = PASS_NS.saturating_sub(self.pass_ns);
+        let request = &Request { max_ns: request.max_ns.min(left_ns), ..*request };
+        let job = Job { request, scheme, now: begin };
+        let mut applied = match (self.held.remove(&request.target), &self.blocked) {
+            (None, _) => all_of(request),
+            (Some(held), why) if why.is_some() || left_ns == 0 => {
+                self.held.insert(request.target, held);
+                later(request.range.len())
+            }
+            (Some(mut held), _) => {
+                let applied = self.act(walk, &mut held, job);
+                self.held.insert(request.target, held);
+                applied
+            }
+        };
+        self.last_end = now();
+        applied.ns = self.last_end.since(begin);
+        self.pass_ns += applied.ns;
+        if let Some(account) = self.accounts.get_mut(request.scheme) {
+            account.action_ns += applied.ns;
+        }
+        applied
+    }
+
+    fn act(&mut self, walk: Option<&mut PageWalk>, held: &mut Held, job: Job<'_>) -> Applied {
+        let request = job.request;
+        let Some(settings) = self.settings.get(request.scheme) else { return all_of(request) };
+        let (evidence, dry_run) = (settings.evidence, settings.dry_run);
+        if request.action == Action::Stat && job.scheme.filters.ops.is_empty() {
+            return Applied { asked: request.range.len(), ..all_of(request) };
+        }
+        if let Some(why) = self.why_not(dry_run, job) {
+            self.trouble(request.scheme, 0, &why);
+            return later(request.range.len());
+        }
+        let Some(walk) = walk else {
+            let why = "the operations set cannot look at single pages, so nothing is known of them: \
+                       no action is taken";
+            self.trouble(request.scheme, 0, why);
+            return later(request.range.len());
+        };
+        match (request.action, evidence) {
+            (Action::Stat, _) => self.stat(walk, held, job),
+            (Action::Pageout | Action::Cold | Action::MigrateCold, Evidence::Confirm(us)) => {
+                self.with_evidence(walk, held, job, us)
+            }
+            (
+                Action::Pageout
+                | Action::Cold
+                | Action::Willneed
+                | Action::MigrateHot
+                | Action::MigrateCold,
+                _,
+            ) => self.plain(walk, held, job),
+            (Action::Collapse, _) => self.collapse(walk, held, job),
+            (Action::Hugepage | Action::Nohugepage, _) => self.hint(walk, held, job),
+            (Action::LruPrio | Action::LruDeprio, _) => {
+                let name = request.action.name();
+                let why = format!("action {name} is not possible on another process's memory");
+                self.trouble(request.scheme, 0, &why);
+                all_of(request)
+            }
+        }
+    }
+
+    /// What keeps the machine from doing it at all, now.
+    fn why_not(&mut self, dry_run: bool, job: Job<'_>) -> Option<String> {
+        let needs_swap =
+            job.request.action == Action::Pageout && !dry_run && !refuse_anon(&job.scheme.filters);
+        if needs_swap { self.swap.why_not(job.now) } else { None }
+    }
+
+    /// Looks again at what was acted on. Call it often; it does something once per second.
+    pub fn sweep(&mut self, look: &mut PageWalk) {
+        let now = now();
+        if now.since(self.swept) < SWEEP_NS {
+            return;
+        }
+        self.swept = now;
+        let (settings, accounts) = (&self.settings, &mut self.accounts);
+        for held in self.held.values_mut() {
+            let terms =
+                |scheme: usize| settings.get(scheme).map(Settings::terms).unwrap_or_default();
+            for (evidence, settings) in held.evidence.iter_mut().zip(settings) {
+                if let Evidence::Confirm(us) = settings.evidence {
+                    evidence.sweep(confirm::rules(Some(settings), us), now);
+                }
+            }
+            let id = held.id;
+            held.proof.sweep(look, id, now, terms, |scheme, bytes| {
+                if let Some(account) = accounts.get_mut(scheme) {
+                    account.refaulted(bytes, now);
+                }
+            });
+        }
+    }
+
+    /// The monitor made a page old that it had found young.
+    pub fn note_touched(&mut self, target: TargetId, addr: u64, leaf_shift: u8) {
+        let Some(held) = self.held.get_mut(&target) else { return };
+        let len = 1 << leaf_shift;
+        let addr = addr & !(len - 1);
+        for evidence in &mut held.evidence {
+            evidence.touched(addr, len);
+        }
+        let (settings, accounts, now) = (&self.settings, &mut self.accounts, now());
+        let terms = |scheme: usize| settings.get(scheme).map(Settings::terms).unwrap_or_default();
+        held.proof.touched(addr, len, now, terms, |scheme, bytes| {
+            if let Some(account) = accounts.get_mut(scheme) {
+                account.refaulted(bytes, now);
+            }
+        });
+    }
+
+    /// The refault rate of a scheme, in basis points; none while it did nothing.
+    pub fn refault_bp(&mut self, scheme: usize) -> Option<u64> {
+        let window = self.settings.get(scheme)?.refault_window_us;
+        self.accounts.get_mut(scheme)?.refault_bp(window, now())
+    }
+
+    /// A value that the machine gives; what it lacks is told once, and is none.
+    fn machine_metric(&mut self, scheme: usize, metric: Metric) -> Option<u64> {
+        let cgroups = self.settings.get(scheme).map_or(&[][..], |s| s.cgroups.as_slice());
+        match self.metrics.read(metric, cgroups) {
+            Ok(value) => Some(value),
+            Err(why) => {
+                self.trouble(scheme, 0, &why.to_string());
+                None
+            }
+        }
+    }
+
+    fn account(&mut self, scheme: usize) -> &mut Account {
+        if self.accounts.len() <= scheme {
+            self.accounts.resize_with(scheme + 1, Account::default);
+        }
+        &mut self.accounts[scheme]
+    }
+
+    /// Notes what an outcome says beside its numbers.
+    fn note_outcome(&mut self, job: Job<'_>, held: &Held, outcome: &Outcome) {
+        self.account(job.request.scheme).acted(outcome);
+        if outcome.denied {
+            let why = "the right to act on it was lost (permission denied); it needs CAP_SYS_NICE and \
+                       CAP_SYS_PTRACE";
+            self.trouble(job.request.scheme, held.process.pid(), why);
+        }
+    }
+
+    fn trouble(&mut self, scheme: usize, pid: u32, text: &str) {
+        if self.told.insert((scheme, pid, text.to_owned())) {
+            self.tell(ActEvent::Trouble { at: now(), scheme, pid, text: text.to_owned() });
+        }
+    }
+
+    fn tell(&mut self, event: ActEvent) {
+        if self.events.len() < MAX_EVENTS {
+            self.events.push(event);
+        }
+    }
+}
+
+impl Default for Actor {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Nothing is done, and nothing will be: all of the region is settled.
+fn all_of(request: &Request) -> Applied {
+    Applied { covered: request.range.len(), ..Applied::default() }
+}
+
+/// Nothing is done with the first `bytes` bytes now.
+fn later(bytes: u64) -> Applied {
+    Applied { skip: bytes, ..Applied::default() }
+}
+
+/// When to stop between two batches.
+fn until(job: Job<'_>) -> impl FnMut() -> bool {
+    let (begin, most) = (job.now, job.request.max_ns);
+    move || now().since(begin) >= most
+}

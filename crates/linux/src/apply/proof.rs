@@ -1,0 +1,332 @@
+//! Proof after action: what was done is looked at again, and what is touched within the refault window is
+//! counted against the scheme.
+
+use std::collections::VecDeque;
+
+use isotherm_core::{AddrRange, TargetId, Time};
+
+use super::look::{Look, Seen};
+use super::pages::{Bits, PageSet};
+
+/// Actions within so long of each other share one set of pages, in ns.
+const TOGETHER_NS: u64 = 1_000_000_000;
+/// Bytes per look.
+const SPAN: u64 = 128 << 20;
+/// Pages of a batch are up to a second younger than it, and looks are a second apart: what came back between
+/// the last look and the end of the window is counted within so long after it, in ns.
+const LATE_NS: u64 = 2_000_000_000;
+
+/// How a page shows that it came back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Back {
+    /// It is mapped again: it had been taken away.
+    Present,
+    /// It is young: it was there all the time (cold, migration).
+    Young,
+    /// It is young, and nothing was really done to it (dry run).
+    Pretended,
+    /// As above, but it was young already: only who makes it old can tell.
+    PretendedYoung,
+}
+
+impl Back {
+    const fn is_pretended(self) -> bool {
+        matches!(self, Self::Pretended | Self::PretendedYoung)
+    }
+}
+
+/// What the proof has to know of a scheme.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Terms {
+    /// What is touched within so long counts, in ns.
+    pub(super) window_ns: u64,
+    /// It is a dry run, which has to know for ever what it pretends to have done.
+    pub(super) dry_run: bool,
+}
+
+/// Pages that were acted on at about the same time.
+#[derive(Debug)]
+struct Batch {
+    scheme: usize,
+    back: Back,
+    at: Time,
+    pages: PageSet,
+}
+
+/// What was done to one target and may still come back.
+#[derive(Debug, Default)]
+pub(super) struct Proof {
+    batches: VecDeque<Batch>,
+}
+
+impl Proof {
+    /// These pages of the granule at `start` were acted on at `now`.
+    pub(super) fn add(&mut self, scheme: usize, back: Back, start: u64, pages: Bits, now: Time) {
+        if pages.is_empty() {
+            return;
+        }
+        let fits =
+            |b: &&mut Batch| b.scheme == scheme && b.back == back && now.since(b.at) < TOGETHER_NS;
+        match self.batches.iter_mut().rev().find(fits) {
+            Some(batch) => batch.pages.insert(start, pages),
+            None => {
+                let mut set = PageSet::default();
+                set.insert(start, pages);
+                self.batches.push_back(Batch { scheme, back, at: now, pages: set });
+            }
+        }
+    }
+
+    /// Pages of the granule at `start` that `scheme` need not act on: it did, not long ago; and in a dry run,
+    /// those that are as good as gone. What is only pretended keeps no real action back.
+    pub(super) fn settled(&self, start: u64, scheme: usize, dry_run: bool) -> Bits {
+        let counts = |b: &&Batch| {
+            if b.back.is_pretended() {
+                dry_run
+            } else {
+                b.back == Back::Young && b.scheme == scheme
+            }
+        };
+        let settled = self.batches.iter().filter(counts);
+        settled.fold(Bits::default(), |bits, batch| bits.or(batch.pages.get(start)))
+    }
+
+    /// Looks which pages came back; calls `came_back` with the scheme and the bytes. Those acted on longer
+    /// ago than the scheme's window are looked at a last time.
+    pub(super) fn sweep(
+        &mut self,
+        look: &mut dyn Look,
+        target: TargetId,
+        now: Time,
+        mut terms: impl FnMut(usize) -> Terms,
+        mut came_back: impl FnMut(usize, u64),
+    ) {
+        self.batches.retain_mut(|batch| {
+            let terms = terms(batch.scheme);
+            let keep = terms.dry_run && batch.back.is_pretended();
+            let over = now.since(batch.at) > terms.window_ns;
+            let counts = batch.counts(terms, now);
+            if !counts && !keep {
+                return false;
+            }
+            let mut back = Vec::new();
+            for span in batch.pages.spans(SPAN) {
+                let mut see = |start: u64, seen: Seen| {
+                    let again = match batch.back {
+                        Back::Present => seen.present,
+                        Back::Young | Back::Pretended => seen.young,
+                        Back::PretendedYoung => Bits::default(),
+                    };
+                    let pages = batch.pages.get(start).and(again);
+                    if !pages.is_empty() {
+                        back.push((start, pages));
+                    }
+                };
+                // What cannot be looked at is gone with its process.
+                look.look(target, span, &mut see).ok();
+            }
+            for (start, pages) in back {
+                batch.pages.remove(start, pages);
+                if counts {
+                    came_back(batch.scheme, pages.count() << 12);
+                }
+            }
+            !batch.pages.is_empty() && (keep || !over)
+        });
+    }
+
+    /// Somebody else made the leaf of `len` bytes at `addr` old after it was touched. Calls `came_back`.
+    pub(super) fn touched(
+        &mut self,
+        addr: u64,
+        len: u64,
+        now: Time,
+        mut terms: impl FnMut(usize) -> Terms,
+        mut came_back: impl FnMut(usize, u64),
+    ) {
+        let range = AddrRange::new(addr, addr + len);
+        for batch in self.batches.iter_mut().filter(|b| b.back != Back::Present) {
+            let counts =
+                batch.back != Back::PretendedYoung && batch.counts(terms(batch.scheme), now);
+            for (start, part) in super::pages::granules(range) {
+                let pages = batch.pages.get(start).and(Bits::of(start, part));
+                batch.pages.remove(start, pages);
+                if counts && !pages.is_empty() {
+                    came_back(batch.scheme, pages.count() << 12);
+                }
+            }
+        }
+    }
+}
+
+impl Batch {
+    /// Whether what is found to have come back now did so within the window, as far as can be told.
+    fn counts(&self, terms: Terms, now: Time) -> bool {
+        now.since(self.at) <= terms.window_ns.saturating_add(LATE_NS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::super::pages::GRANULE;
+    use super::*;
+
+    const ID: TargetId = TargetId(1);
+    const S: u64 = 1_000_000_000;
+    const PAGE: u64 = 4096;
+
+    /// What is seen of the granules, or an error for a target that has gone.
+    struct Fake(Option<Vec<(u64, Seen)>>);
+
+    impl Look for Fake {
+        fn look(
+            &mut self,
+            target: TargetId,
+            range: AddrRange,
+            f: &mut dyn FnMut(u64, Seen),
+        ) -> io::Result<()> {
+            assert_eq!(target, ID);
+            let seen = self.0.as_ref().ok_or(io::ErrorKind::NotFound)?;
+            let inside = seen.iter().filter(|(start, _)| range.contains(*start));
+            inside.for_each(|&(start, seen)| f(start, seen));
+            Ok(())
+        }
+    }
+
+    fn pages(from: u64, to: u64) -> Bits {
+        Bits::of(0, AddrRange::new(from * PAGE, to * PAGE))
+    }
+
+    fn terms(dry_run: bool) -> Terms {
+        Terms { window_ns: 10 * S, dry_run }
+    }
+
+    /// Sweeps, and returns the pages that came back.
+    fn sweep(proof: &mut Proof, fake: &mut Fake, at_s: u64, dry_run: bool) -> u64 {
+        let mut sum = 0;
+        let mut came_back = |scheme, bytes: u64| {
+            assert_eq!(scheme, 2);
+            sum += bytes / PAGE;
+        };
+        proof.sweep(fake, ID, Time(at_s * S), |_| terms(dry_run), &mut came_back);
+        sum
+    }
+
+    #[test]
+    fn each_page_that_comes_back_is_counted_once() {
+        // 100 pages are gone; 30 are mapped again, 10 of them young.
+        let seen =
+            Seen { present: pages(0, 30).or(pages(200, 300)), young: pages(0, 10), huge: false };
+        for (back, first) in [
+            (Back::Present, 30),
+            (Back::Young, 10),
+            (Back::Pretended, 10),
+            (Back::PretendedYoung, 0),
+        ] {
+            let mut proof = Proof::default();
+            proof.add(2, back, GRANULE, pages(0, 100), Time(100 * S));
+            let mut fake = Fake(Some(vec![(0, seen), (GRANULE, seen)]));
+            assert_eq!(sweep(&mut proof, &mut fake, 101, false), first, "{back:?}");
+            assert_eq!(sweep(&mut proof, &mut fake, 102, false), 0, "{back:?}: again");
+        }
+    }
+
+    #[test]
+    fn what_comes_back_after_the_window_is_not_counted() {
+        let seen = Seen { present: Bits::ALL, young: Bits::ALL, huge: false };
+        for (at_s, expected) in [(9, 100), (10, 100), (12, 100), (13, 0), (100, 0)] {
+            for (back, dry_run) in
+                [(Back::Present, false), (Back::Young, false), (Back::Pretended, true)]
+            {
+                let mut proof = Proof::default();
+                proof.add(2, back, 0, pages(0, 100), Time(0));
+                let came = sweep(&mut proof, &mut Fake(Some(vec![(0, seen)])), at_s, dry_run);
+                assert_eq!(came, expected, "{back:?} after {at_s} s");
+            }
+        }
+    }
+
+    #[test]
+    fn only_a_dry_run_remembers_beyond_the_window() {
+        for (back, dry_run, settled) in [
+            (Back::Present, false, 0),
+            (Back::Young, false, 0),
+            (Back::Pretended, true, 100),
+            (Back::PretendedYoung, true, 100),
+            // It was one when it did this, and is real now.
+            (Back::Pretended, false, 0),
+        ] {
+            let mut proof = Proof::default();
+            proof.add(2, back, 0, pages(0, 100), Time(0));
+            for at_s in [5, 11, 50] {
+                assert_eq!(sweep(&mut proof, &mut Fake(Some(Vec::new())), at_s, dry_run), 0);
+            }
+            assert_eq!(proof.settled(0, 2, dry_run).count(), settled, "{back:?}");
+            assert_eq!(proof.batches.len(), usize::from(settled > 0), "{back:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_settled_for_one_scheme_is_not_for_another() {
+        for (back, scheme, dry_run, settled) in [
+            (Back::Young, 2, false, 100),
+            (Back::Young, 3, false, 0),
+            (Back::Present, 2, false, 0),
+            (Back::Pretended, 2, true, 100),
+            (Back::Pretended, 3, true, 100),
+            (Back::Pretended, 3, false, 0),
+        ] {
+            let mut proof = Proof::default();
+            proof.add(2, back, 0, pages(0, 100), Time(0));
+            let pages = proof.settled(0, scheme, dry_run).count();
+            assert_eq!(pages, settled, "{back:?}, asked by {scheme}, dry {dry_run}");
+        }
+    }
+
+    #[test]
+    fn pages_that_somebody_else_made_old_again_came_back() {
+        for (back, at_s, expected, left) in [
+            (Back::Young, 5, 1, 99),
+            (Back::Pretended, 5, 1, 99),
+            (Back::Pretended, 60, 0, 99),
+            (Back::PretendedYoung, 5, 0, 99),
+            // A page that is gone is not touched without being present again, which a look will show.
+            (Back::Present, 5, 0, 100),
+        ] {
+            let mut proof = Proof::default();
+            proof.add(2, back, 0, pages(0, 100), Time(0));
+            let mut came = 0;
+            for addr in [7 * PAGE, 7 * PAGE, 300 * PAGE] {
+                let at = Time(at_s * S);
+                proof.touched(addr, PAGE, at, |_| terms(true), |_, bytes| came += bytes / PAGE);
+            }
+            assert_eq!(came, expected, "{back:?} after {at_s} s");
+            let kept: u64 = proof.batches.iter().map(|b| b.pages.get(0).count()).sum();
+            assert_eq!(kept, left, "{back:?}");
+        }
+    }
+
+    #[test]
+    fn a_target_that_has_gone_brings_nothing_back() {
+        let mut proof = Proof::default();
+        proof.add(2, Back::Present, 0, pages(0, 100), Time(0));
+        assert_eq!(sweep(&mut proof, &mut Fake(None), 1, false), 0);
+        assert_eq!(proof.batches.len(), 1);
+        assert_eq!(sweep(&mut proof, &mut Fake(None), 11, false), 0);
+        assert!(proof.batches.is_empty(), "kept after the window");
+    }
+
+    #[test]
+    fn actions_in_one_second_share_a_batch() {
+        let mut proof = Proof::default();
+        for ms in [0, 400, 900, 1_100, 1_900, 2_500] {
+            let page = ms / 100;
+            proof.add(2, Back::Present, 0, pages(page, page + 1), Time(ms * 1_000_000));
+        }
+        proof.add(2, Back::Young, 0, pages(0, 1), Time(2_500_000_000));
+        proof.add(1, Back::Present, 0, pages(0, 1), Time(2_500_000_000));
+        assert_eq!(proof.batches.len(), 5);
+    }
+}

@@ -1,0 +1,65 @@
+//! How a scheme's action is carried out: what the core does not need to know.
+
+use super::proof::Terms;
+
+/// What has to be known about pages before they are acted on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Evidence {
+    /// Nothing more than the region's numbers: DAMON's behaviour, for comparison.
+    Off,
+    /// For pageout, cold and migration of cold memory: every page of the region is armed, and those that
+    /// stay untouched for so long, in µs, are acted on.
+    Confirm(u64),
+}
+
+/// How one scheme's action is carried out.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Settings {
+    /// The scheme's name, for events and accounts.
+    pub name: String,
+    /// Evidence.
+    pub evidence: Evidence,
+    /// Collapse only: the least share of the 512 pages of a huge page that must have been touched, in basis
+    /// points. Not looked at with [`Evidence::Off`].
+    pub min_touched_bp: u32,
+    /// Decide and count, but do nothing.
+    pub dry_run: bool,
+    /// Whether a target may be stopped for a moment to let it call `madvise` itself, which is the only way
+    /// to hugepage and nohugepage.
+    pub inject: bool,
+    /// Pageout only: the cgroup (v2) whose `memory.reclaim` is asked to reclaim as many bytes as were found
+    /// idle, a path from the root of the hierarchy. The kernel chooses the pages then, by its own lists, and
+    /// also takes page cache that no process maps.
+    pub memory_reclaim: Option<String>,
+    /// Memory that is touched within so long after an action counts as refaulted, in µs.
+    pub refault_window_us: u64,
+    /// Paths of the cgroups that filters and goals name, by their number.
+    pub cgroups: Vec<String>,
+    /// Patterns that filters by mapping name, by their number: `*` and `?` as in a shell, against the path
+    /// or name in the last column of `/proc/PID/maps`.
+    pub mappings: Vec<String>,
+}
+
+impl Settings {
+    /// What the proof has to know.
+    pub(super) const fn terms(&self) -> Terms {
+        let window_ns = self.refault_window_us.saturating_mul(1000);
+        Terms { window_ns, dry_run: self.dry_run }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            evidence: Evidence::Confirm(5_000_000),
+            min_touched_bp: 5_000,
+            dry_run: false,
+            inject: false,
+            memory_reclaim: None,
+            refault_window_us: 10_000_000,
+            cgroups: Vec::new(),
+            mappings: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! How much swap there is: without any, anonymous memory cannot be paged out.
+
+use isotherm_core::Time;
+
+use crate::proc::Proc;
+
+/// Less than this counts as full, in bytes.
+const LEAST: u64 = 1 << 20;
+/// How long an answer is good, in ns.
+const GOOD_NS: u64 = 200_000_000;
+
+/// Swap of the machine, as last seen.
+#[derive(Debug, Default)]
+pub(super) struct Swap {
+    at: Option<Time>,
+    total: u64,
+    free: u64,
+    text: Vec<u8>,
+}
+
+impl Swap {
+    /// Why nothing can be swapped out now; `None`: it can.
+    pub(super) fn why_not(&mut self, now: Time) -> Option<String> {
+        if self.at.is_none_or(|at| now.since(at) > GOOD_NS) {
+            self.at = Some(now);
+            if Proc::default().read_system("meminfo", &mut self.text).is_ok() {
+                self.total = field(&self.text, "SwapTotal:");
+                self.free = field(&self.text, "SwapFree:");
+            }
+        }
+        if self.total == 0 {
+            let hint = "hint: add swap (`swapon`, zram), or filter: \"reject anon\"";
+            return Some(format!(
+                "this machine has no swap, so anonymous memory cannot be paged out\n  {hint}"
+            ));
+        }
+        (self.free < LEAST).then(|| format!("swap is full ({} MiB)", self.total >> 20))
+    }
+}
+
+/// A field of `/proc/meminfo`, in bytes; 0 if it is not there.
+fn field(text: &[u8], name: &str) -> u64 {
+    let text = String::from_utf8_lossy(text);
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    let kib = line.and_then(|rest| rest.trim().strip_suffix("kB")).map(str::trim);
+    kib.and_then(|kib| kib.parse::<u64>().ok()).map_or(0, |kib| kib << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_read_in_bytes() {
+        let text = b"MemTotal: 1 kB\nSwapTotal:    2048 kB\nSwapFree:  1024 kB\n";
+        assert_eq!(field(text, "SwapTotal:"), 2 << 20);
+        assert_eq!(field(text, "SwapCached:"), 0);
+    }
+}

@@ -1,0 +1,103 @@
+//! The few numbers that are taken out of the kernel's texts. Nothing here allocates.
+
+/// The total of a pressure file's line `some` or `full`, in µs since boot.
+pub(super) fn pressure_total(text: &str, line: &str) -> Option<u64> {
+    let mut words = text.lines().map(str::split_ascii_whitespace);
+    let mut words = words.find_map(|mut words| (words.next() == Some(line)).then_some(words))?;
+    words.find_map(|word| word.strip_prefix("total="))?.parse().ok()
+}
+
+/// A field of `/proc/meminfo` (`MemFree:`) or of a node's `meminfo` (`Node 0 MemFree:`), in KiB.
+pub(super) fn meminfo(text: &str, field: &str) -> Option<u64> {
+    text.lines().find_map(|line| {
+        let mut words = line.split_ascii_whitespace();
+        words.find(|word| *word == field)?;
+        words.next()?.parse().ok()
+    })
+}
+
+/// What a cgroup's `memory.numa_stat` says about `kind` on a node, in bytes.
+pub(super) fn on_node(text: &str, kind: &str, node: i32) -> Option<u64> {
+    let mut words = text.lines().map(str::split_ascii_whitespace);
+    let mut words = words.find_map(|mut words| (words.next() == Some(kind)).then_some(words))?;
+    words.find_map(|word| {
+        let (nid, bytes) = word.strip_prefix('N')?.split_once('=')?;
+        if nid.parse() == Ok(node) { bytes.parse().ok() } else { None }
+    })
+}
+
+/// The numbers of a list such as `0,2-3`, with what is in between.
+pub(super) fn list(text: &str) -> Vec<u32> {
+    let mut out = Vec::new();
+    for part in text.trim().split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        if let (Ok(first), Ok(last)) = (first.parse::<u32>(), last.parse::<u32>()) {
+            // No machine has more nodes than the kernel's 1024.
+            out.extend((first..=last).take(1024));
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pressure() {
+        let text = "some avg10=0.00 avg60=1.05 avg300=0.00 total=1001181\n\
+                    full avg10=0.00 avg60=0.00 avg300=0.00 total=740313\n";
+        for (text, line, total) in [
+            (text, "some", Some(1_001_181)),
+            (text, "full", Some(740_313)),
+            (text, "half", None),
+            ("some avg10=0.00\n", "some", None),
+            ("some total=x\n", "some", None),
+            ("", "some", None),
+        ] {
+            assert_eq!(pressure_total(text, line), total, "{line} in {text}");
+        }
+    }
+
+    #[test]
+    fn fields() {
+        let machine = "MemTotal:       24684084 kB\nMemFree:         9107612 kB\nActive:  42 kB\n\
+                       Active(anon):   960 kB\nHugePages_Total:     0\n";
+        let node = "Node 0 MemTotal:       24684084 kB\nNode 0 MemFree:   7 kB\n";
+        for (text, field, kib) in [
+            (machine, "MemFree:", Some(9_107_612)),
+            (machine, "Active:", Some(42)),
+            (machine, "HugePages_Total:", Some(0)),
+            (machine, "Inactive:", None),
+            (node, "MemFree:", Some(7)),
+            ("MemFree:\n", "MemFree:", None),
+            ("MemFree: -1 kB\n", "MemFree:", None),
+        ] {
+            assert_eq!(meminfo(text, field), kib, "{field}");
+        }
+    }
+
+    #[test]
+    fn nodes_of_a_cgroup() {
+        let text = "anon N0=1 N1=2\nactive_anon N0=4096 N1=8192\ninactive_anon N0=5 N1=x\n";
+        for (kind, node, bytes) in [
+            ("active_anon", 0, Some(4096)),
+            ("active_anon", 1, Some(8192)),
+            ("active_anon", 2, None),
+            ("active_anon", -1, None),
+            ("inactive_anon", 1, None),
+            ("active_file", 0, None),
+        ] {
+            assert_eq!(on_node(text, kind, node), bytes, "{kind} {node}");
+        }
+    }
+
+    #[test]
+    fn lists() {
+        for (text, nodes) in
+            [("0\n", vec![0]), ("0,2-4\n", vec![0, 2, 3, 4]), ("\n", vec![]), ("3-1,x,7", vec![7])]
+        {
+            assert_eq!(list(text), nodes, "{text}");
+        }
+    }
+}

@@ -3,6 +3,7 @@
 //! The only crate that prints. Each subcommand is a module with its `Args` and a `run`; results go to
 //! standard output, everything about the run itself to standard error.
 
+mod act;
 mod attrs;
 mod demo;
 mod doctor;
@@ -43,6 +44,18 @@ enum Command {
     Report(report::Args),
     /// Print the working set of running processes, live.
     Wss(wss::Args),
+    /// Run a policy: contexts, targets and schemes from a file, until stopped.
+    Run(act::run::Args),
+    /// Page out what was idle for long.
+    Reclaim(act::reclaim::Args),
+    /// Make huge pages where memory is hot.
+    Thp(act::thp::Args),
+    /// Make cold memory the first to be reclaimed.
+    LruSort(act::lru_sort::Args),
+    /// Show for how long memory is idle, live; do nothing to it.
+    Stat(act::stat::Args),
+    /// Run schemes in one of DAMON's historic text formats.
+    Schemes(act::schemes::Args),
     /// Say what this machine can do, and test it.
     Doctor(doctor::Args),
     /// Turn a record into Parquet, JSON lines or CSV.
@@ -61,6 +74,12 @@ fn main() -> ExitCode {
         Command::Record(args) => record::run(args),
         Command::Report(args) => report::run(args),
         Command::Wss(args) => wss::run(args),
+        Command::Run(args) => act::run::run(args),
+        Command::Reclaim(args) => act::reclaim::run(args),
+        Command::Thp(args) => act::thp::run(args),
+        Command::LruSort(args) => act::lru_sort::run(args),
+        Command::Stat(args) => act::stat::run(args),
+        Command::Schemes(args) => act::schemes::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Export(args) => export::run(args),
         Command::Score(args) => score::run(args),

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use isotherm_agent::policy::TargetSpec;
 use isotherm_core::{Snapshot, Time};
 use isotherm_linux::monitor::Monitor;
 use isotherm_linux::targets::Tracker;
@@ -73,10 +74,31 @@ impl TargetArgs {
         Ok(tracker)
     }
 
+    /// The targets, for a policy.
+    pub(crate) fn specs(&self) -> anyhow::Result<Vec<TargetSpec>> {
+        let mut specs: Vec<_> = self.pids.iter().copied().map(TargetSpec::Pid).collect();
+        if !self.command.is_empty() {
+            specs.push(TargetSpec::Command(words(&self.command)?));
+        }
+        Ok(specs)
+    }
+
+    /// Whether children are watched, too.
+    pub(crate) const fn follow(&self) -> bool {
+        !self.no_children
+    }
+
     /// The wanted set.
     pub(crate) const fn ops(&self) -> OpsArg {
         self.ops
     }
+}
+
+/// A command in words that a policy can hold.
+pub(crate) fn words(command: &[OsString]) -> anyhow::Result<Vec<String>> {
+    let word = |w: &OsString| w.to_str().map(str::to_owned);
+    let words: Option<Vec<_>> = command.iter().map(word).collect();
+    words.ok_or_else(|| usage("the command is not UTF-8\n  hint:  put it into a script"))
 }
 
 /// Runs the subcommand.
@@ -183,14 +205,7 @@ fn undo(path: &Path, kept: bool) {
 
 /// Ends the command that was started for the record, if it still runs, and returns its status.
 pub(crate) fn end_command(monitor: &mut Monitor) -> ExitCode {
-    let tracker = monitor.tracker();
-    let deadline = Instant::now() + Duration::from_secs(2);
-    tracker.signal_child(rustix::process::Signal::TERM).ok();
-    while tracker.child_is_running() && Instant::now() < deadline {
-        tracker.poll(clock::now());
-        clock::sleep_until(clock::now().plus_us(5_000));
-    }
-    match tracker.child_exit() {
+    match isotherm_agent::run::end_command(monitor) {
         // Our own SIGTERM is no failure of the command's.
         Some(exit) if exit.shell_code() != 128 + 15 => {
             ExitCode::from(u8::try_from(exit.shell_code()).unwrap_or(exit::UNEXPECTED))

@@ -69,7 +69,8 @@ impl Recorder {
                 return Step::Window;
             }
             Happened::Stopped => return Step::Over,
-            Happened::Idle => self.writer.tick(now),
+            // A record has no schemes, so nobody is acted on.
+            Happened::Idle | Happened::NotActedOn(..) => self.writer.tick(now),
             Happened::Target(event) => self.target(event, now),
             Happened::NotWatched(target, err) => {
                 let what =

@@ -13,7 +13,7 @@ fn impossible_attributes() {
         ("--sample 200ms", &["impossible attributes", "longer than the aggregation", "hint:"]),
         ("--sample 0", &["impossible attributes", "is 0"]),
         ("--aggr 0", &["impossible attributes"]),
-        ("--sample 5parsecs", &["parsecs", "us, ms, s, m or h"]),
+        ("--sample 5parsecs", &["parsecs", "us, ms, s, m, h or d"]),
         ("--aggr fast", &["fast", "--aggr"]),
         ("--regions 10", &["MIN..MAX"]),
         ("--regions a..b", &["--regions"]),
@@ -32,7 +32,9 @@ fn unknown_words() {
     let dir = scratch();
     isotherm(dir.path(), "").expect(2, &["Usage"]);
     isotherm(dir.path(), "frobnicate").expect(2, &["frobnicate"]);
-    for what in ["record", "report wss", "wss", "doctor", "export", "sim", "workload", "demo"] {
+    let all = ["record", "report wss", "wss", "doctor", "export", "sim", "workload", "demo"];
+    let acting = ["run", "reclaim", "thp", "lru-sort", "stat", "schemes"];
+    for what in all.iter().chain(&acting) {
         isotherm(dir.path(), &format!("{what} --frobnicate")).expect(2, &["--frobnicate", "Usage"]);
     }
 }
@@ -63,6 +65,12 @@ fn the_help_tells_units_and_defaults() {
         ("workload", &["0.1", "10s"]),
         ("doctor", &["--json"]),
         ("demo", &["--simulate"]),
+        ("run", &["SIGHUP", "--check", "--dry-run", "--events"]),
+        ("reclaim", &["[default: 120s]", "200M/s", "psi=0.5ms/s", "--print-policy", "--cgroup"]),
+        ("thp", &["[default: 5%]", "[default: 50%]", "--inject", "--undo-on-exit"]),
+        ("lru-sort", &["[default: 120s]", "--hot"]),
+        ("stat", &["[default: 120s]", "4 %"]),
+        ("schemes", &["min_size max_size", "null"]),
     ];
     for (what, parts) in cases {
         let said = isotherm(dir.path(), &format!("{what} --help"));

@@ -1,0 +1,81 @@
+//! Reads schemes in DAMON's historic text formats (R§6.6): a scheme per line, `#` begins a comment.
+//!
+//! | format | fields | any bound is |
+//! |---|---|---|
+//! | RFC v6 (2020) | `min_size max_size min_freq max_freq min_age max_age action` | `null`, or 0 |
+//! | `damo schemes` | the same 7, then a quota (9), weights (12), watermarks (17); with a time quota 18 | `min`, `max` |
+//! | debugfs | 7 whole numbers as in RFC v6, or 18, with 5 more for the statistics as they are read | 0 in the 7, else the type's bounds |
+//!
+//! Sizes have a unit (B, K, M, G, T), ages too (us, ms, s, m, h, d), frequencies are in percent. All become
+//! samples and windows of the given attributes, cut off, as DAMON's tools did. A file is in one format: a
+//! line without `null`, `min` and `max` is in that of the others, or else in that of `damo schemes`.
+//!
+//! Unless `strict`, two defects of the tools are not reproduced. `max` is no bound on the age (there: 2^32 - 1
+//! µs, 71.6 minutes). And in RFC v6 a bound of less than one sample or window stays one (there: it is cut to
+//! 0, which means no bound).
+
+mod line;
+mod raw;
+
+use std::collections::BTreeMap;
+
+use isotherm_core::{Attrs, Scheme};
+use isotherm_linux::apply::Settings;
+
+use self::line::{Dialect, Line};
+use crate::policy::{SchemePolicy, defaults};
+use crate::ready::Confirm;
+use crate::text::{TextError, TextErrors};
+
+/// Reads schemes for contexts with these attributes. `name` is what errors call the text: its path.
+///
+/// # Errors
+///
+/// All that is wrong in it, with line and column.
+pub fn parse_damos(text: &str, name: &str, attrs: &Attrs) -> Result<Vec<Scheme>, TextErrors> {
+    let lines: Vec<Line<'_>> = Line::all(text).collect();
+    let mut errors = Vec::new();
+    let dialect = Dialect::of(&lines).unwrap_or_else(|error| {
+        errors.push(error);
+        Dialect::Damo
+    });
+    let mut schemes = Vec::new();
+    // If the format is not clear, all else would follow from that.
+    if errors.is_empty() {
+        for line in &lines {
+            match line.scheme(dialect, attrs) {
+                Ok(scheme) => schemes.push(scheme),
+                Err(wrong) => errors.extend(wrong),
+            }
+        }
+    }
+    if lines.is_empty() {
+        errors.push(TextError::new(0..0, "no scheme in it"));
+    }
+    if errors.is_empty() { Ok(schemes) } else { Err(TextErrors::new(name, text, errors)) }
+}
+
+/// Makes schemes of a text ready to be carried out: each gets a name (its action, with a number if there
+/// are several), evidence, and a brake where the action takes memory away.
+#[must_use]
+pub fn with_settings(
+    schemes: Vec<Scheme>,
+    attrs: &Attrs,
+    confirm: Confirm,
+    inject: bool,
+) -> Vec<SchemePolicy> {
+    let mut seen: BTreeMap<&'static str, u32> = BTreeMap::new();
+    let named = schemes.into_iter().map(|mut scheme| {
+        let action = scheme.action.name();
+        let count = seen.entry(action).and_modify(|n| *n += 1).or_insert(1);
+        let name = if *count == 1 { action.to_owned() } else { format!("{action}{count}") };
+        scheme.quota.brake = match confirm {
+            Confirm::Off => None,
+            Confirm::ByAge | Confirm::For(_) => defaults::brake(scheme.action),
+        };
+        let evidence = confirm.evidence(&scheme, attrs);
+        let settings = Settings { name, evidence, inject, ..Settings::default() };
+        SchemePolicy { scheme, settings }
+    });
+    named.collect()
+}

@@ -1,0 +1,14 @@
+//! Isotherm's agent: what a user wants done to which memory.
+//!
+//! [`policy`] says it: contexts, each with targets, monitoring attributes and schemes. It comes from a file
+//! ([`policy::parse`]), from the knobs of a ready-made one ([`ready`]), or from DAMON's historic formats
+//! ([`damos`]); [`run`] does what it says.
+//!
+//! Nothing here prints. All but [`run`] are values and plain functions.
+
+pub mod damos;
+pub mod policy;
+pub mod ready;
+pub mod run;
+pub mod text;
+pub mod units;

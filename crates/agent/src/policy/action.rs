@@ -1,0 +1,29 @@
+//! The actions that can be carried out from outside a process, and those that cannot.
+
+use std::ops::Range;
+
+use isotherm_core::scheme::Action;
+
+use crate::text::{TextError, unknown};
+
+/// Reads an action that can be carried out.
+pub(crate) fn available(name: &str, span: Range<usize>) -> Result<Action, TextError> {
+    let not_here = |hint: &str| {
+        Err(TextError::new(span.clone(), format!("action `{name}` is not available"))
+            .why("the kernel lets nobody move the pages of a process to the head or tail of an LRU list")
+            .hint(hint))
+    };
+    match Action::from_name(name) {
+        Some(Action::LruDeprio) => {
+            not_here("`cold` moves pages to the inactive list, which is nearly the same")
+        }
+        Some(Action::LruPrio) => not_here(
+            "there is nothing nearly the same; `cold` on what is idle leaves the hot pages ahead of it",
+        ),
+        Some(action) => Ok(action),
+        None => {
+            let known: Vec<_> = Action::ALL.iter().map(|action| action.name()).collect();
+            Err(unknown(span, "action", name, &known))
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! What a policy means where it says nothing: finite, and careful with other people's memory.
+
+use isotherm_core::Attrs;
+use isotherm_core::scheme::{Action, Age, Brake, Pattern, Quota, Weights};
+use isotherm_linux::apply::Evidence;
+
+/// Length of a quota window, in ms.
+pub(crate) const QUOTA_INTERVAL_MS: u64 = 1000;
+
+/// Whether an action takes memory away, so that its owner may miss it.
+pub(crate) const fn takes_away(action: Action) -> bool {
+    matches!(action, Action::Pageout | Action::Cold | Action::MigrateCold)
+}
+
+/// Whether an action moves or writes memory: such schemes are never without a quota unless that is said.
+const fn moves(action: Action) -> bool {
+    matches!(action, Action::Pageout | Action::MigrateCold | Action::MigrateHot)
+}
+
+/// Whether the evidence settings change anything for an action.
+pub(crate) const fn uses_evidence(action: Action) -> bool {
+    takes_away(action) || matches!(action, Action::Collapse)
+}
+
+/// The quota of a scheme that has none: for actions that move memory, 128 MiB and 10 ms per second, as
+/// `DAMON_RECLAIM` has them.
+pub(crate) fn quota(action: Action) -> Quota {
+    if !moves(action) {
+        return Quota::default();
+    }
+    Quota {
+        reset_interval_ms: QUOTA_INTERVAL_MS,
+        ms: 10,
+        sz: 128 << 20,
+        weights: weights(action),
+        ..Quota::default()
+    }
+}
+
+/// What comes first: cold memory by age alone, since its frequency is all the same; else by both.
+pub(crate) const fn weights(action: Action) -> Weights {
+    Weights { sz: 0, nr_accesses: if takes_away(action) { 0 } else { 1 }, age: 1 }
+}
+
+/// The brake of a scheme.
+pub(crate) fn brake(action: Action) -> Option<Brake> {
+    takes_away(action).then(Brake::default)
+}
+
+/// The evidence of a scheme: confirmed for as long as the least age that it asks for, between 1 s and 60 s.
+pub(crate) fn evidence(pattern: &Pattern, attrs: &Attrs) -> Evidence {
+    let us = match pattern.age {
+        Age::Micros(bounds) => bounds.min,
+        Age::Windows(bounds) => u64::from(bounds.min).saturating_mul(attrs.aggr_us),
+    };
+    Evidence::Confirm(us.clamp(1_000_000, 60_000_000))
+}

@@ -1,0 +1,91 @@
+//! Policies: what a user wants done to which memory, as one value.
+//!
+//! A policy has contexts; a context has targets, monitoring attributes and schemes. Names are unique among
+//! the contexts, and among the schemes of a context; a policy that was read has at least one context, and
+//! each of its contexts has at least one target unless the command line brings it.
+
+pub(crate) mod action;
+mod check;
+pub(crate) mod defaults;
+pub(crate) mod metric;
+mod parse;
+mod print;
+
+pub use check::{Lack, Machine, Unmet, check};
+pub(crate) use parse::cgroup_path;
+pub use parse::{PolicyErrors, parse};
+pub use print::print;
+
+use isotherm_core::{Attrs, Scheme};
+use isotherm_linux::apply::Settings;
+use isotherm_linux::support::SetName;
+
+/// A policy.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Policy {
+    /// Its contexts.
+    pub contexts: Vec<ContextPolicy>,
+}
+
+/// One context: whose memory is looked at, how, and what is done to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContextPolicy {
+    /// For events and accounts; unique in the policy.
+    pub name: String,
+    /// Whose memory. None: the command line has to say it.
+    pub targets: Vec<TargetSpec>,
+    /// Whether the children of the targets are targets too.
+    pub children: bool,
+    /// The operations set; none: the best that works on the machine.
+    pub ops: Option<SetName>,
+    /// How to look; valid.
+    pub attrs: Attrs,
+    /// What to do.
+    pub schemes: Vec<SchemePolicy>,
+}
+
+impl Default for ContextPolicy {
+    /// No name, target or scheme; children are targets too; default attributes.
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            targets: Vec::new(),
+            children: true,
+            ops: None,
+            attrs: Attrs::default(),
+            schemes: Vec::new(),
+        }
+    }
+}
+
+/// Who a target is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum TargetSpec {
+    /// The process with this pid.
+    Pid(u32),
+    /// Every process whose command name (`/proc/PID/comm`, at most 15 bytes) matches this pattern: `*` and
+    /// `?` as in a shell.
+    Name(String),
+    /// Every process of this cgroup (v2) and of those below it: a path from the root of the hierarchy.
+    Cgroup(String),
+    /// A command to be started, with its arguments. Comes from the command line, never from a file.
+    Command(Vec<String>),
+}
+
+/// One scheme: what the core decides by, and how its action is carried out.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SchemePolicy {
+    /// Which memory, what to do, how much, when. Numbers of cgroups and mappings point into the settings.
+    pub scheme: Scheme,
+    /// Name, evidence, and what else carrying it out needs.
+    pub settings: Settings,
+}
+
+/// The number of `text` in a list, at whose end it is put if it is not there.
+pub(crate) fn number_of(list: &mut Vec<String>, text: &str) -> u32 {
+    let at = list.iter().position(|known| known == text).unwrap_or_else(|| {
+        list.push(text.to_owned());
+        list.len() - 1
+    });
+    u32::try_from(at).unwrap_or(u32::MAX)
+}

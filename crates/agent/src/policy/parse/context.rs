@@ -1,0 +1,255 @@
+//! Contexts: targets, intervals, regions.
+
+use std::ops::Range;
+
+use isotherm_core::attrs::IntervalsGoal;
+use isotherm_core::{Attrs, AttrsError, Method};
+use isotherm_linux::support::SetName;
+
+use super::Seen;
+use super::fields::{Entry, Errors, Fields};
+use super::scheme::{self, scheme};
+use crate::policy::{ContextPolicy, TargetSpec};
+use crate::text::{TextError, unknown};
+
+pub(super) const KEYS: &[&str] = &[
+    "name",
+    "targets",
+    "children",
+    "ops",
+    "method",
+    "strict",
+    "clears",
+    "intervals",
+    "regions",
+    "scheme",
+];
+
+/// A context, and where its targets stand.
+pub(super) fn context(
+    fields: &Fields<'_>,
+    number: usize,
+    text: &str,
+    errors: &mut Errors,
+) -> (ContextPolicy, Vec<Range<usize>>) {
+    let mut context = ContextPolicy::default();
+    let name = fields.maybe("name", errors, name);
+    context.name = name.map_or_else(|| format!("context{number}"), str::to_owned);
+    let mut places = Vec::new();
+    let list = fields.maybe("targets", errors, |e| e.list("tables: { pid = 4711 }"));
+    for entry in list.into_iter().flatten() {
+        if let Some(target) = target(entry, errors) {
+            context.targets.push(target);
+            places.push(entry.span());
+        }
+    }
+    if let Some(children) = fields.maybe("children", errors, |e| e.flag()) {
+        context.children = children;
+    }
+    context.ops = fields.maybe("ops", errors, ops).flatten();
+    context.attrs = attrs(fields, errors);
+    let mut names = Seen::new(text, "scheme");
+    let list = fields.maybe("scheme", errors, |e| e.list("tables: [[context.scheme]]"));
+    for entry in list.into_iter().flatten() {
+        let Some(fields) = entry.fields(scheme::KEYS, errors) else { continue };
+        let Some(scheme) = scheme(&fields, &context.attrs, errors) else { continue };
+        let place = fields.get("name").map_or_else(|| entry.span(), |name| name.span());
+        names.see(&scheme.settings.name, place, errors);
+        context.schemes.push(scheme);
+    }
+    (context, places)
+}
+
+/// A name: something that can be printed, on one line.
+pub(super) fn name(entry: Entry<'_>) -> Result<&str, TextError> {
+    let name = entry.text()?;
+    if name.is_empty() || name.chars().any(char::is_control) {
+        return Err(entry.error("a name that is empty, or cannot be printed"));
+    }
+    Ok(name)
+}
+
+fn target(entry: Entry<'_>, errors: &mut Errors) -> Option<TargetSpec> {
+    let keys: &'static [&'static str] = &["pid", "name", "cgroup"];
+    let before = errors.0.len();
+    let fields = entry.fields(keys, errors)?;
+    if errors.0.len() > before {
+        return None;
+    }
+    let present = fields.present(keys);
+    let [one] = present.as_slice() else {
+        let hint = "one of { pid = 4711 }, { name = \"postgres\" } and { cgroup = \"/app\" }";
+        errors.push(entry.error("a target is one thing").hint(hint));
+        return None;
+    };
+    let target = match one.key {
+        "pid" => one.whole().and_then(|pid: u32| match pid {
+            0 => Err(one.error("pid 0 is not a process")),
+            1.. if i32::try_from(pid).is_err() => Err(one.error("no pid is so large")),
+            pid => Ok(TargetSpec::Pid(pid)),
+        }),
+        "name" => name(*one).and_then(|name| match name.len() {
+            16.. if !name.contains('*') => {
+                let short: String = name.chars().scan(0, within_15).collect();
+                Err(one
+                    .error(format!("no command is called `{name}`"))
+                    .why("the kernel keeps the first 15 bytes of a command's name (/proc/PID/comm)")
+                    .hint(format!("\"{short}\"")))
+            }
+            _ => Ok(TargetSpec::Name(name.to_owned())),
+        }),
+        _ => cgroup(*one).map(|path| TargetSpec::Cgroup(path.to_owned())),
+    };
+    errors.keep(target)
+}
+
+/// For `scan`: characters as long as they fit into 15 bytes.
+fn within_15(used: &mut usize, c: char) -> Option<char> {
+    *used += c.len_utf8();
+    (*used <= 15).then_some(c)
+}
+
+/// A cgroup's path.
+pub(super) fn cgroup(entry: Entry<'_>) -> Result<&str, TextError> {
+    let path = entry.text()?;
+    cgroup_path(path).map_err(|what| {
+        entry.error(what).hint("a path from the root of the cgroup v2 hierarchy, such as \"/app\"")
+    })
+}
+
+/// Checks a cgroup's path.
+pub(crate) fn cgroup_path(path: &str) -> Result<&str, String> {
+    let rest = path.strip_prefix('/').ok_or_else(|| format!("`{path}` does not begin with /"))?;
+    let wrong = |part: &str| matches!(part, "" | "." | "..") || part.contains(char::is_control);
+    if !rest.is_empty() && rest.split('/').any(wrong) {
+        return Err(format!("`{path}` is not the path of a cgroup"));
+    }
+    Ok(path)
+}
+
+fn ops(entry: Entry<'_>) -> Result<Option<SetName>, TextError> {
+    let name = entry.text()?;
+    if name == "auto" {
+        return Ok(None);
+    }
+    let mut known: Vec<_> =
+        SetName::ALL.iter().filter(|set| set.is_built()).map(|set| set.name()).collect();
+    match SetName::parse(name) {
+        Some(set) if set.is_built() => Ok(Some(set)),
+        Some(_) => Err(entry
+            .error(format!("operations set `{name}` is not available"))
+            .why("this version of Isotherm can only look whether the kernel has it")
+            .hint(format!("leave it out, or one of {}", known.join(", ")))),
+        None => {
+            known.insert(0, "auto");
+            Err(unknown(entry.span(), "operations set", name, &known))
+        }
+    }
+}
+
+fn attrs(fields: &Fields<'_>, errors: &mut Errors) -> Attrs {
+    let before = errors.0.len();
+    let mut attrs = Attrs::default();
+    if let Some(strict) = fields.maybe("strict", errors, |e| e.flag()) {
+        attrs.strict = strict;
+    }
+    if let Some(clears) = fields.maybe("clears", errors, |e| e.whole()) {
+        attrs.clears_per_sec = clears;
+    }
+    if let Some(method) = fields.maybe("method", errors, method) {
+        attrs.method = method;
+    }
+    let intervals = fields.get("intervals");
+    if let Some(fields) =
+        intervals.and_then(|e| e.fields(&["sample", "aggregation", "update", "goal"], errors))
+    {
+        let why = "the monitor would do nothing else than look";
+        let keys = [
+            ("sample", "5ms", &mut attrs.sample_us),
+            ("aggregation", "100ms", &mut attrs.aggr_us),
+            ("update", "1s", &mut attrs.update_us),
+        ];
+        for (key, example, to) in keys {
+            let read = |e: Entry<'_>| e.positive_interval(example, why);
+            *to = fields.maybe(key, errors, read).unwrap_or(*to);
+        }
+        if let Some(goal) = fields.get("goal").and_then(|e| intervals_goal(e, errors)) {
+            attrs.intervals_goal = goal;
+        }
+    }
+    let regions = fields.get("regions");
+    if let Some(fields) = regions.and_then(|e| e.fields(&["min", "max", "min_size"], errors)) {
+        for (key, to) in [("min", &mut attrs.min_nr_regions), ("max", &mut attrs.max_nr_regions)] {
+            *to = fields.maybe(key, errors, |e| e.whole()).unwrap_or(*to);
+        }
+        let size = fields.maybe("min_size", errors, min_size);
+        attrs.min_region_sz = size.unwrap_or(attrs.min_region_sz);
+    }
+    if errors.0.len() == before
+        && let Err(e) = attrs.validate()
+    {
+        errors.push(invalid(e, intervals, regions, fields));
+    }
+    attrs
+}
+
+/// Attributes that do not go together, at the table that says so.
+fn invalid(
+    error: AttrsError,
+    intervals: Option<Entry<'_>>,
+    regions: Option<Entry<'_>>,
+    fields: &Fields<'_>,
+) -> TextError {
+    let (table, hint) = match error {
+        AttrsError::MinNrRegions | AttrsError::NrRegions | AttrsError::MinRegionSize => {
+            (regions, "the defaults are min = 10, max = 1000, min_size = \"4K\"")
+        }
+        AttrsError::GoalBounds | AttrsError::GoalSample | AttrsError::Intervals => {
+            (intervals, "the defaults are sample = \"5ms\", aggregation = \"100ms\"")
+        }
+    };
+    let what = error.to_string();
+    table.map_or_else(|| fields.error(what.clone()), |e| e.error(what.clone())).hint(hint)
+}
+
+fn min_size(entry: Entry<'_>) -> Result<u64, TextError> {
+    match entry.size("4K")? {
+        size if size < 4096 => Err(entry.error("a region smaller than a page (4K)")),
+        size => Ok(size),
+    }
+}
+
+fn method(entry: Entry<'_>) -> Result<Method, TextError> {
+    match entry.text()? {
+        "first_touch" | "first-touch" => Ok(Method::FirstTouch),
+        "resample" => Ok(Method::Resample),
+        other => Err(unknown(entry.span(), "method", other, &["first_touch", "resample"])),
+    }
+}
+
+fn intervals_goal(entry: Entry<'_>, errors: &mut Errors) -> Option<IntervalsGoal> {
+    let keys = &["access", "aggregations", "min_sample", "max_sample"];
+    let fields = entry.fields(keys, errors)?;
+    let access =
+        fields.need("access", "a goal for the intervals").and_then(|e| match e.share("4%")? {
+            0 => Err(e
+                .error("`access` is 0")
+                .hint("leave the goal out to keep the intervals as they are")),
+            bp => Ok(u64::from(bp)),
+        });
+    let aggrs = fields.maybe("aggregations", errors, |e| match e.whole()? {
+        0 => Err(e
+            .error("`aggregations` is 0")
+            .hint("leave the goal out to keep the intervals as they are")),
+        aggrs => Ok(aggrs),
+    });
+    let why = "the monitor would do nothing else than look";
+    let min = fields.maybe("min_sample", errors, |e| e.positive_interval("5ms", why));
+    let max = fields.maybe("max_sample", errors, |e| e.positive_interval("10s", why));
+    Some(IntervalsGoal {
+        access_bp: errors.keep(access)?,
+        aggrs: aggrs.unwrap_or(3),
+        min_sample_us: min.unwrap_or(5_000),
+        max_sample_us: max.unwrap_or(10_000_000),
+    })
+}

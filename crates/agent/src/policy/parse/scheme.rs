@@ -1,0 +1,191 @@
+//! Schemes: pattern, action, limits, and how the action is carried out.
+
+use isotherm_core::Attrs;
+use isotherm_core::Scheme;
+use isotherm_core::scheme::{Action, Destination, Pattern};
+use isotherm_linux::apply::{Evidence, Settings};
+
+use super::context::name;
+use super::fields::{Entry, Errors, Fields};
+use super::filter::filters;
+use super::pattern::pattern;
+use super::quota::{node, quota, watermarks};
+use crate::policy::action::available;
+use crate::policy::{SchemePolicy, defaults};
+use crate::text::TextError;
+
+pub(super) const KEYS: &[&str] = &[
+    "name",
+    "action",
+    "size",
+    "frequency",
+    "age",
+    "apply_interval",
+    "quota",
+    "brake",
+    "watermarks",
+    "filters",
+    "evidence",
+    "min_touched",
+    "dry_run",
+    "inject",
+    "memory_reclaim",
+    "refault_window",
+    "destinations",
+    "target_node",
+    "max_snapshots",
+];
+
+/// A scheme.
+pub(super) fn scheme(
+    fields: &Fields<'_>,
+    attrs: &Attrs,
+    errors: &mut Errors,
+) -> Option<SchemePolicy> {
+    let mut settings = Settings::default();
+    let pattern = pattern(fields, errors);
+    let watermarks = watermarks(fields, errors).unwrap_or_default();
+    let apply_interval = fields.maybe("apply_interval", errors, |e| e.interval("1s"));
+    let max_snapshots = fields.maybe("max_snapshots", errors, |e| e.whole());
+    let action =
+        fields.need("action", "a scheme").map_err(|e| e.hint("action = \"stat\" only counts"));
+    let action = errors.keep(action.and_then(|e| available(e.text()?, e.span())))?;
+    if let Some(name) = fields.maybe("name", errors, name) {
+        settings.name = name.to_owned();
+    } else {
+        settings.name = action.name().to_owned();
+    }
+    let (target_nid, dests) = nodes(fields, action, errors);
+    let quota = quota(fields, action, attrs.min_region_sz, &mut settings, errors);
+    let filters = filters(fields, &mut settings, errors);
+    carrying_out(fields, action, &pattern, attrs, &mut settings, errors);
+    let scheme = Scheme {
+        pattern,
+        action,
+        apply_interval_us: apply_interval.unwrap_or(0),
+        quota,
+        watermarks,
+        filters,
+        target_nid,
+        dests,
+        max_nr_snapshots: max_snapshots.unwrap_or(0),
+    };
+    Some(SchemePolicy { scheme, settings })
+}
+
+/// Evidence and what else the carrying out needs.
+fn carrying_out(
+    fields: &Fields<'_>,
+    action: Action,
+    pattern: &Pattern,
+    attrs: &Attrs,
+    settings: &mut Settings,
+    errors: &mut Errors,
+) {
+    let given = fields.get("evidence").and_then(|e| evidence(e, errors));
+    settings.evidence = given.unwrap_or_else(|| defaults::evidence(pattern, attrs));
+    if let Some(dry_run) = fields.maybe("dry_run", errors, |e| e.flag()) {
+        settings.dry_run = dry_run;
+    }
+    if let Some(inject) = fields.maybe("inject", errors, |e| e.flag()) {
+        settings.inject = inject;
+    }
+    if matches!(action, Action::Hugepage | Action::Nohugepage) && !settings.inject {
+        let place = fields.get("action").map_or_else(|| fields.error(""), |e| e.error(""));
+        let what = format!("action `{}` without `inject`", action.name());
+        errors.push(TextError { what, ..place }.why(
+            "only a process itself may ask for it, so it has to be stopped for a moment and made to ask",
+        ).hint("inject = true allows that; `collapse` makes huge pages without it"));
+    }
+    if let Some(entry) = fields.get("min_touched") {
+        if action == Action::Collapse {
+            settings.min_touched_bp = errors.keep(entry.share("50%")).unwrap_or(0);
+        } else {
+            errors.push(entry.error("`min_touched` is for the action `collapse` only"));
+        }
+    }
+    if let Some(entry) = fields.get("memory_reclaim") {
+        match (errors.keep(entry.text()), action, settings.evidence) {
+            (Some(path), Action::Pageout, Evidence::Confirm(_)) => {
+                settings.memory_reclaim = Some(path.to_owned());
+            }
+            (Some(_), Action::Pageout, Evidence::Off) => errors.push(
+                entry
+                    .error("`memory_reclaim` without evidence")
+                    .why("how much to reclaim is as much as was found idle"),
+            ),
+            (Some(_), ..) => {
+                errors.push(entry.error("`memory_reclaim` is for the action `pageout` only"));
+            }
+            (None, ..) => {}
+        }
+    }
+    let why = "nothing would count as touched again";
+    let window = fields.maybe("refault_window", errors, |e| e.positive_interval("10s", why));
+    settings.refault_window_us = window.unwrap_or(settings.refault_window_us);
+}
+
+fn evidence(entry: Entry<'_>, errors: &mut Errors) -> Option<Evidence> {
+    let hint = "evidence = { confirm = \"5s\" }, or \"off\" for DAMON's own behaviour";
+    match entry.as_text() {
+        Some("off") => return Some(Evidence::Off),
+        Some(_) => {
+            errors.push(entry.error("evidence is a table, or \"off\"").hint(hint));
+            return None;
+        }
+        None => {}
+    }
+    let fields = entry.fields(&["confirm"], errors)?;
+    let confirm = fields.need("confirm", "evidence").map_err(|e| e.hint(hint));
+    let why = "pages that are watched for no time all look idle";
+    let confirm = confirm.and_then(|e| e.positive_interval("5s", why).map_err(|e| e.hint(hint)));
+    errors.keep(confirm).map(Evidence::Confirm)
+}
+
+/// Where a migration goes.
+fn nodes(
+    fields: &Fields<'_>,
+    action: Action,
+    errors: &mut Errors,
+) -> (Option<u32>, Vec<Destination>) {
+    let migrates = matches!(action, Action::MigrateHot | Action::MigrateCold);
+    let given = fields.present(&["target_node", "destinations"]);
+    match given.as_slice() {
+        [] if migrates => {
+            let what = format!("action `{}` without a node to go to", action.name());
+            let hint = "target_node = 1, or destinations = [{ node = 1, weight = 1 }]";
+            errors.push(fields.error(what).hint(hint));
+        }
+        [first, ..] if !migrates => {
+            errors.push(
+                first.error(format!("`{}` is for migrate_hot and migrate_cold only", first.key)),
+            );
+        }
+        [_, second] => {
+            errors.push(
+                second
+                    .error("both `target_node` and `destinations`")
+                    .why("with destinations the target node would not be looked at"),
+            );
+        }
+        _ => {}
+    }
+    let target = fields.maybe("target_node", errors, node);
+    let Some(entry) = fields.get("destinations") else { return (target, Vec::new()) };
+    let list = errors.keep(entry.list("tables: { node = 1, weight = 1 }"));
+    let dests: Vec<_> =
+        list.into_iter().flatten().filter_map(|entry| destination(entry, errors)).collect();
+    if dests.iter().all(|dest| dest.weight == 0) {
+        errors
+            .push(entry.error("destinations without any weight").why("nothing would be migrated"));
+    }
+    (target, dests)
+}
+
+fn destination(entry: Entry<'_>, errors: &mut Errors) -> Option<Destination> {
+    let fields = entry.fields(&["node", "weight"], errors)?;
+    let nid = fields.need("node", "a destination").and_then(node);
+    let nid = errors.keep(nid);
+    let weight = fields.maybe("weight", errors, |e| e.whole());
+    Some(Destination { nid: nid?, weight: weight.unwrap_or(1) })
+}

@@ -1,0 +1,98 @@
+//! `stat`: how idle memory is, without acting on it (R§6.4).
+
+use isotherm_core::scheme::{Action, Bounds, Frequency, Pattern};
+use isotherm_core::{Scheme, Snapshot};
+use isotherm_linux::apply::Settings;
+
+use super::{Confirm, Whose, from_age};
+use crate::policy::{Policy, SchemePolicy};
+
+/// The knobs of `stat`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stat {
+    /// Whose memory.
+    pub whose: Whose,
+    /// From which age on idle memory is counted, in µs.
+    pub idle_min_age_us: u64,
+    /// Tune the intervals for 4 % of positive samples.
+    pub autotune: bool,
+}
+
+impl Default for Stat {
+    /// Idle for 120 s, which is what `reclaim` would find; tuned intervals, as in the kernel.
+    fn default() -> Self {
+        Self { whose: Whose::default(), idle_min_age_us: 120_000_000, autotune: true }
+    }
+}
+
+impl Stat {
+    /// The policy: two schemes that only count, what is accessed and what is idle.
+    #[must_use]
+    pub fn policy(mut self) -> Policy {
+        if self.autotune {
+            self.whose.autotune(400);
+        }
+        let scheme = |name: &str, nr_accesses, min_age_us| {
+            let pattern = Pattern {
+                sz: Pattern::ALL.sz,
+                nr_accesses: Frequency::Samples(nr_accesses),
+                age: from_age(min_age_us),
+            };
+            let scheme = Scheme { pattern, action: Action::Stat, ..Scheme::default() };
+            let evidence = Confirm::ByAge.evidence(&scheme, &self.whose.attrs);
+            let name = name.to_owned();
+            SchemePolicy { scheme, settings: Settings { name, evidence, ..Settings::default() } }
+        };
+        let schemes = vec![
+            scheme("accessed", Bounds::new(1, u32::MAX), 0),
+            scheme("idle", Bounds::new(0, 0), self.idle_min_age_us),
+        ];
+        self.whose.policy("stat", schemes)
+    }
+}
+
+/// For how long each percent of the memory is idle, in ms, hottest first: entry `n` is about the byte at
+/// `n` % of all. Negative: it is accessed, and has been for so long.
+///
+/// The kernel refreshes these at any sample, with counts of a window that has only begun (R§9.2.17); a
+/// snapshot is a whole window. Regions about which nothing is known are left out. All 0 without memory.
+#[must_use]
+pub fn idle_percentiles(snapshot: &Snapshot) -> [i64; 101] {
+    let regions = snapshot.targets.iter().flat_map(|target| &target.regions);
+    let mut idle: Vec<(i64, u128)> = regions
+        .filter(|region| region.resolved)
+        .map(|region| {
+            let windows = i64::from(region.age) + 1;
+            let windows = if region.nr_accesses > 0 { -windows } else { windows };
+            (windows, u128::from(region.range.len()))
+        })
+        .collect();
+    idle.sort_unstable();
+    let total: u128 = idle.iter().map(|(_, bytes)| bytes).sum();
+    let mut percentiles = [0; 101];
+    let (mut next, mut bytes) = (0_usize, 0_u128);
+    for (windows, len) in idle {
+        bytes += len;
+        let reached = usize::try_from(bytes * 100 / total.max(1)).unwrap_or(100).min(100);
+        let ms = i128::from(windows) * i128::from(snapshot.aggr_us) / 1000;
+        let ms = i64::try_from(ms).unwrap_or(if ms < 0 { i64::MIN } else { i64::MAX });
+        while next <= reached {
+            percentiles[next] = ms;
+            next += 1;
+        }
+    }
+    percentiles
+}
+
+/// An estimate of the memory bandwidth in a snapshot's window, in bytes per second, as the kernel makes it:
+/// every byte of a region counts once for each sample in which the region was accessed.
+#[must_use]
+pub fn bandwidth(snapshot: &Snapshot) -> u64 {
+    let regions = snapshot.targets.iter().flat_map(|target| &target.regions);
+    let touched: u128 = regions
+        .filter(|region| region.resolved)
+        .map(|region| u128::from(region.range.len()) * u128::from(region.nr_accesses))
+        .sum();
+    let per_second = touched * 1_000_000 / u128::from(snapshot.aggr_us.max(1));
+    u64::try_from(per_second).unwrap_or(u64::MAX)
+}

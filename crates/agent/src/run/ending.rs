@@ -1,0 +1,24 @@
+//! Ending a command that was started for a run.
+
+use isotherm_linux::targets::{ChildExit, Tracker};
+use isotherm_linux::{Monitor, clock};
+use rustix::process::Signal;
+
+/// How long a command may take to end after a SIGTERM, in µs.
+const PATIENCE_US: u64 = 2_000_000;
+
+/// Ends the command that a monitor started, if it still runs, and tells how it ended.
+pub fn end_command(monitor: &mut Monitor) -> Option<ChildExit> {
+    end_child(monitor.tracker())
+}
+
+fn end_child(tracker: &mut Tracker) -> Option<ChildExit> {
+    let deadline = clock::now().plus_us(PATIENCE_US);
+    // It may have just ended by itself.
+    tracker.signal_child(Signal::TERM).ok();
+    while tracker.child_is_running() && clock::now() < deadline {
+        tracker.poll(clock::now());
+        clock::sleep_until(clock::now().plus_us(5_000));
+    }
+    tracker.child_exit()
+}

@@ -1,0 +1,152 @@
+//! What of a policy this machine cannot do, before anything is done.
+
+use isotherm_core::scheme::{Action, Metric};
+use isotherm_linux::apply::refuse_anon;
+use isotherm_linux::metrics::Metrics;
+use isotherm_linux::proc::Proc;
+use isotherm_linux::support::{self, Roots, SetName, Support, detect};
+use isotherm_linux::targets::{Tracker, find};
+
+use crate::policy::{self, ContextPolicy, Lack, Machine, Policy, SchemePolicy, TargetSpec};
+
+/// Exit code: this machine cannot do it.
+pub(super) const NOT_SUPPORTED: u8 = 3;
+/// Exit code: a privilege is missing.
+const PERMISSION: u8 = 4;
+
+/// Something that stands between a policy and this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// Whether the policy cannot be run.
+    pub fatal: bool,
+    /// The exit code that a program should end with for it.
+    pub code: u8,
+    /// What, why, and what to do; for people.
+    pub text: String,
+}
+
+/// Asks whether the machine can do what a policy says. Whether an operations set works is not tested here;
+/// that takes its self-test, which [`Runner::start`](super::Runner::start) waits for.
+#[must_use]
+pub fn check(policy: &Policy) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for context in &policy.contexts {
+        problems.extend(no_process(context));
+        for scheme in &context.schemes {
+            problems.extend(no_swap(context, scheme));
+            problems.extend(no_pages(context, scheme));
+        }
+    }
+    if let Err(unmet) = policy::check(policy, &mut Here(Metrics::new(Roots::default()))) {
+        problems.extend(unmet.iter().map(|unmet| fatal(unmet.to_string())));
+    }
+    problems
+}
+
+fn fatal(text: String) -> Problem {
+    Problem { fatal: true, code: NOT_SUPPORTED, text }
+}
+
+fn no_process(context: &ContextPolicy) -> Vec<Problem> {
+    let pids = context.targets.iter().filter_map(|target| match target {
+        TargetSpec::Pid(pid) => Some(*pid),
+        _ => None,
+    });
+    let refused = pids.filter_map(|pid| Tracker::attach(&[pid], false).err());
+    refused.map(|e| Problem { fatal: true, code: e.exit_code(), text: e.to_string() }).collect()
+}
+
+/// Anonymous memory can only be paged out to swap.
+fn no_swap(context: &ContextPolicy, scheme: &SchemePolicy) -> Option<Problem> {
+    let SchemePolicy { scheme, settings } = scheme;
+    if scheme.action != Action::Pageout || refuse_anon(&scheme.filters) || swap_total() != Some(0) {
+        return None;
+    }
+    let text = format!(
+        "context `{}`, scheme `{}`: action `pageout`\n  why:   this machine has no swap, so anonymous \
+         memory has nowhere to go\n  hint:  add swap (`swapon`; zram needs no disk), leave anonymous \
+         memory out (filter \"reject anon\"), or try with --dry-run",
+        context.name, settings.name
+    );
+    Some(Problem { fatal: !settings.dry_run, code: NOT_SUPPORTED, text })
+}
+
+/// Swap of the machine, in KiB; none: not known.
+fn swap_total() -> Option<u64> {
+    let mut text = Vec::new();
+    Proc::default().read_system("meminfo", &mut text).ok()?;
+    let text = String::from_utf8_lossy(&text);
+    let line = text.lines().find_map(|line| line.strip_prefix("SwapTotal:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse().ok()
+}
+
+fn no_pages(context: &ContextPolicy, scheme: &SchemePolicy) -> Option<Problem> {
+    let action = scheme.scheme.action;
+    if action == Action::Stat {
+        return None;
+    }
+    let Some(ops) = context.ops.filter(|ops| *ops != SetName::PageWalk) else {
+        return no_pagewalk(context, scheme);
+    };
+    Some(fatal(format!(
+        "context `{}`, scheme `{}`: action `{}` with operations set `{}`\n  why:   that set cannot look \
+         at single pages, so nothing is known of them before the action, and nothing after it\n  hint:  \
+         use `pagewalk`, or action `stat`",
+        context.name,
+        scheme.settings.name,
+        action.name(),
+        ops.name(),
+    )))
+}
+
+/// What is known without a test: a kernel that is too old, a privilege that is missing.
+fn no_pagewalk(context: &ContextPolicy, scheme: &SchemePolicy) -> Option<Problem> {
+    let roots = Roots::default();
+    let support = detect(SetName::PageWalk, &support::Machine::read(&roots), &roots);
+    let Support::No { why, fix, denied, .. } = support else { return None };
+    let hint = if fix.is_empty() { "`isotherm doctor` says what it needs" } else { &fix };
+    let text = format!(
+        "context `{}`, scheme `{}`: action `{}`\n  why:   only operations set `pagewalk` sees single \
+         pages, and it is not available: {why}\n  hint:  {hint}",
+        context.name,
+        scheme.settings.name,
+        scheme.scheme.action.name(),
+    );
+    let code = if denied { PERMISSION } else { NOT_SUPPORTED };
+    Some(Problem { fatal: true, code, text })
+}
+
+/// The machine that this runs on.
+#[derive(Debug)]
+struct Here(Metrics);
+
+impl Machine for Here {
+    /// Asked apart, since the answer has an exit code of its own.
+    fn process(&mut self, _: u32) -> Result<(), Lack> {
+        Ok(())
+    }
+
+    fn cgroup(&mut self, path: &str) -> Result<(), Lack> {
+        find::in_cgroup(&Proc::default(), path).map(drop).map_err(|e| lack(&e))
+    }
+
+    fn node(&mut self, node: u32) -> Result<(), Lack> {
+        let node = i32::try_from(node).unwrap_or(i32::MAX);
+        self.metric(Metric::NodeMemUsedBp(node), &[])
+    }
+
+    fn metric(&mut self, metric: Metric, cgroups: &[String]) -> Result<(), Lack> {
+        self.0.check(metric, cgroups).map_err(|e| lack(&e))
+    }
+
+    /// Asked apart, since it depends on the filters, and a dry run needs less.
+    fn action(&mut self, _: Action) -> Result<(), Lack> {
+        Ok(())
+    }
+}
+
+fn lack(why: &isotherm_linux::metrics::Unavailable) -> Lack {
+    let tried = why.tried();
+    let tried = if tried.is_empty() { String::new() } else { format!(" ({tried})") };
+    Lack { why: format!("{}{tried}", why.why()), hint: why.hint().to_owned() }
+}

@@ -1,0 +1,142 @@
+//! The runner, over real processes and the set that needs no privileges.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use isotherm_agent::policy::{ContextPolicy, Policy, SchemePolicy, TargetSpec};
+use isotherm_agent::run::{Ended, Event, Options, Reason, Runner, Told};
+use isotherm_core::Scheme;
+use isotherm_core::scheme::{Action, Pattern};
+use isotherm_linux::apply::Settings;
+use isotherm_linux::support::SetName;
+
+/// A process that sleeps, for as long as this lives.
+struct Sleeper(Child);
+
+impl Sleeper {
+    fn new() -> Self {
+        Self(Command::new("sleep").arg("300").spawn().unwrap())
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+fn scheme(name: &str) -> SchemePolicy {
+    let settings = Settings { name: name.to_owned(), ..Settings::default() };
+    let scheme = Scheme { pattern: Pattern::ALL, action: Action::Stat, ..Scheme::default() };
+    SchemePolicy { scheme, settings }
+}
+
+fn context(name: &str, pid: u32, schemes: &[&str]) -> ContextPolicy {
+    ContextPolicy {
+        name: name.to_owned(),
+        targets: vec![TargetSpec::Pid(pid)],
+        ops: Some(SetName::Smaps),
+        schemes: schemes.iter().map(|name| scheme(name)).collect(),
+        ..ContextPolicy::default()
+    }
+}
+
+fn policy(contexts: &[ContextPolicy]) -> Policy {
+    Policy { contexts: contexts.to_vec() }
+}
+
+/// Waits for something to be told; the limit only ends a test that hangs.
+#[track_caller]
+fn until<T>(runner: &mut Runner, mut wanted: impl FnMut(Told) -> Option<T>) -> T {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        assert!(Instant::now() < deadline, "waited in vain");
+        if let Some(found) = runner.next(Duration::from_millis(100)).and_then(&mut wanted) {
+            return found;
+        }
+    }
+}
+
+/// Passes of the first scheme of a context, once there were more than `more`.
+#[track_caller]
+fn windows(runner: &mut Runner, context: &str, more: u64) -> u64 {
+    until(runner, |told| match told.event {
+        Event::Summary(s) if told.context == context => {
+            s.schemes.first().map(|s| s.account.windows).filter(|n| *n > more)
+        }
+        _ => None,
+    })
+}
+
+fn ended(told: Told) -> Option<(String, Ended)> {
+    if let Event::Ended(ended) = told.event { Some((told.context, ended)) } else { None }
+}
+
+#[test]
+fn a_policy_starts_as_a_whole_or_not_at_all() {
+    let sleeper = Sleeper::new();
+    let pid = sleeper.0.id();
+    let mut impossible = context("b", pid, &["s"]);
+    impossible.attrs.min_nr_regions = 0;
+    for (bad, code, said) in [
+        (context("b", 999_999_999, &["s"]), 5, "no process has this pid"),
+        (context("b", std::process::id(), &["s"]), 2, "cannot be a target"),
+        (impossible, 3, "impossible attributes"),
+    ] {
+        let both = policy(&[context("a", pid, &["s"]), bad]);
+        let refused = Runner::start(both, Options::default()).unwrap_err();
+        assert_eq!(refused.code, code, "{refused}");
+        assert!(refused.text.contains(said), "{refused}");
+    }
+}
+
+#[test]
+fn a_commit_changes_all_or_nothing_and_keeps_what_was_counted() {
+    let sleepers = [Sleeper::new(), Sleeper::new()];
+    let [one, two] = sleepers.each_ref().map(|s| s.0.id());
+    let first = policy(&[context("a", one, &["s"]), context("b", two, &["s"])]);
+    let mut runner = Runner::start(first, Options::default()).unwrap();
+    let before = windows(&mut runner, "a", 0);
+
+    // The second context cannot be had, so the first does not change either.
+    let mut other_ops = context("b", two, &["s"]);
+    other_ops.ops = None;
+    for bad in [other_ops, context("c", 999_999_999, &["s"])] {
+        let refused = runner.commit(policy(&[context("a", one, &["t", "s"]), bad])).unwrap_err();
+        assert!(refused.code == 2 || refused.code == 5, "{refused}");
+    }
+    let before = windows(&mut runner, "a", before);
+
+    // A scheme in front of the old one; a context goes, another comes.
+    let next = policy(&[context("a", one, &["t", "s"]), context("c", two, &["s"])]);
+    runner.commit(next).unwrap();
+    let (gone, end) = until(&mut runner, ended);
+    assert_eq!((gone.as_str(), end.reason), ("b", Reason::Stopped));
+    windows(&mut runner, "c", 0);
+    let new = windows(&mut runner, "a", 0);
+
+    runner.stop();
+    let mut ends = [until(&mut runner, ended), until(&mut runner, ended)];
+    assert!(runner.is_over());
+    ends.sort_by(|a, b| a.0.cmp(&b.0));
+    assert_eq!(ends[0].0, "a");
+    let [t, s] = ends[0].1.accounts.as_slice() else { panic!("{ends:?}") };
+    assert_eq!((t.name.as_str(), s.name.as_str()), ("t", "s"));
+    assert!(t.windows >= new && s.windows > before, "{t:?} {s:?}");
+    assert!(t.windows < s.windows, "the new one has the old one's counters: {t:?} {s:?}");
+}
+
+#[test]
+fn a_context_ends_with_its_last_target() {
+    let sleeper = Sleeper::new();
+    let only = policy(&[context("a", sleeper.0.id(), &["s"])]);
+    let mut runner = Runner::start(only, Options::default()).unwrap();
+    windows(&mut runner, "a", 0);
+    drop(sleeper);
+    let (_, end) = until(&mut runner, ended);
+    assert_eq!(end.reason, Reason::TargetsGone);
+    assert_eq!(end.accounts.len(), 1);
+    assert!(runner.is_over());
+}

@@ -1,0 +1,105 @@
+//! The last account: what every scheme did, for people and as JSON.
+
+use std::fmt::Write as _;
+
+use isotherm_agent::run::Account;
+use serde::Serialize;
+
+use crate::units::bytes;
+
+/// Why a run is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Stopped {
+    Duration,
+    Signal,
+    TargetsGone,
+    Blocked,
+    Failed,
+}
+
+impl Stopped {
+    const fn text(self) -> &'static str {
+        match self {
+            Self::Duration => "the duration is over",
+            Self::Signal => "interrupted",
+            Self::TargetsGone => "every target has exited",
+            Self::Blocked => "nothing could be done any more",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// What a run did; docs/EVENTS.md documents the keys.
+#[derive(Debug, Serialize)]
+pub(super) struct Final {
+    pub(super) elapsed_ns: u64,
+    pub(super) own_cpu_ns: u64,
+    pub(super) own_rss_bytes: u64,
+    pub(super) stopped: Stopped,
+    pub(super) dry_run: bool,
+    pub(super) schemes: Vec<Account>,
+}
+
+impl Final {
+    /// A few lines for people.
+    pub(super) fn text(&self) -> String {
+        #[expect(clippy::cast_precision_loss, reason = "shown with a few digits")]
+        let (seconds, cpu) = (self.elapsed_ns as f64 / 1e9, self.own_cpu_ns as f64 / 1e9);
+        let mut text = format!(
+            "{} after {seconds:.1} s; own cpu {:.2} %, own memory {}\n",
+            self.stopped.text(),
+            cpu * 100.0 / seconds.max(1e-9),
+            bytes(self.own_rss_bytes),
+        );
+        for scheme in &self.schemes {
+            // Writing to a string cannot fail.
+            write!(text, "{}", self.scheme(scheme)).ok();
+        }
+        text
+    }
+
+    fn scheme(&self, a: &Account) -> String {
+        let mut text = format!("{} / {} ({}): ", a.context, a.name, a.action);
+        if a.action == "stat" {
+            text += &format!("matched {} over {} windows\n", bytes(a.tried_bytes), a.windows);
+            return text;
+        }
+        #[expect(clippy::cast_precision_loss, reason = "shown with two digits")]
+        let (share, ms) = (
+            a.refaulted_bytes as f64 * 100.0 / a.done_bytes.max(1) as f64,
+            a.action_ns as f64 / 1e6,
+        );
+        let (done, refaulted) = (bytes(a.done_bytes), bytes(a.refaulted_bytes));
+        text += &if self.dry_run {
+            format!(
+                "would have acted on {done}; {refaulted} of it ({share:.2} %) were touched again soon\n"
+            )
+        } else {
+            format!(
+                "asked for {}, done {done}, touched again {refaulted} ({share:.2} %), refused {}\n",
+                bytes(a.asked_bytes),
+                bytes(a.refused_bytes)
+            )
+        };
+        text += &format!(
+            "  time {ms:.1} ms, at most {:.1} ms and {} in a window; quota used up {} times\n",
+            ms_of(a.max_window_ns),
+            bytes(a.max_window_bytes),
+            a.quota_exceeds,
+        );
+        for (errno, refused) in &a.refused_errno {
+            let said = std::io::Error::from_raw_os_error(*errno);
+            text += &format!("  refused: {} ({said})\n", bytes(*refused));
+        }
+        if let Some(why) = &a.blocked {
+            text += &format!("  blocked: {why}\n");
+        }
+        text
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "shown with one digit")]
+fn ms_of(ns: u64) -> f64 {
+    ns as f64 / 1e6
+}

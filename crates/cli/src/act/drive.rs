@@ -1,0 +1,277 @@
+//! Runs a policy to its end, and tells of it: warnings, a status line, the event log, the last account.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use isotherm_agent::policy::Policy;
+use isotherm_agent::run::{Account, Event, Options, Reason, Refused, Runner, Told};
+use isotherm_linux::apply::ActEvent;
+use isotherm_linux::proc::own_cost;
+use isotherm_linux::targets::ChildExit;
+use isotherm_linux::{clock, signals};
+use serde_json::json;
+
+use super::account::{Final, Stopped};
+use super::args::RunArgs;
+use super::events::Log;
+use super::status::Status;
+use crate::exit;
+use crate::recorder::warn;
+
+/// How long to wait for something to happen before looking at signals.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// What only some of the commands want.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Extra<'a> {
+    /// The policy's file: read again at a SIGHUP.
+    pub(super) file: Option<&'a Path>,
+    /// Show idle times and bandwidth on standard output, about once per second.
+    pub(super) percentiles: bool,
+}
+
+/// Runs a policy.
+pub(super) fn drive(policy: Policy, args: &RunArgs, extra: Extra<'_>) -> anyhow::Result<ExitCode> {
+    signals::install()?;
+    if extra.file.is_some() {
+        signals::reload_at_hangup()?;
+    }
+    let log = Log::create(args.events.as_deref())?;
+    let options =
+        Options { dry_run: args.dry_run, undo_on_exit: args.undo_on_exit, seed: args.seed };
+    let schemes = names(&policy);
+    let mut runner = Runner::start(policy, options).map_err(refused)?;
+    let mut run = Run::new(args, extra, log, schemes);
+    let mut stopped = None;
+    while !runner.is_over() {
+        if let Some(told) = runner.next(PATIENCE) {
+            run.hear(told)?;
+        }
+        if stopped.is_none() {
+            stopped = run.why_stop();
+            if let Some(why) = stopped {
+                run.log.write(clock::now(), None, "stopping", json!({ "why": why }));
+                runner.stop();
+            }
+        }
+        if let Some(file) = extra.file
+            && stopped.is_none()
+            && signals::take_reload()
+        {
+            run.reload(&mut runner, file);
+        }
+    }
+    run.finish(stopped)
+}
+
+fn refused(refused: Refused) -> anyhow::Error {
+    exit::with(refused.code, refused.text)
+}
+
+/// The schemes' names, by context.
+fn names(policy: &Policy) -> BTreeMap<String, Vec<String>> {
+    let schemes = |c: &isotherm_agent::policy::ContextPolicy| {
+        c.schemes.iter().map(|s| s.settings.name.clone()).collect()
+    };
+    policy.contexts.iter().map(|c| (c.name.clone(), schemes(c))).collect()
+}
+
+/// A run under way.
+struct Run<'a> {
+    args: &'a RunArgs,
+    extra: Extra<'a>,
+    log: Log,
+    schemes: BTreeMap<String, Vec<String>>,
+    status: Status,
+    started: Instant,
+    cpu_ns: u64,
+    rss_bytes: u64,
+    text: Vec<u8>,
+    accounts: Vec<Account>,
+    child: Option<ChildExit>,
+    failed: Option<(u8, String)>,
+    told_to_wait: bool,
+    /// Contexts of which was said that they have no target yet.
+    alone: BTreeSet<String>,
+}
+
+impl<'a> Run<'a> {
+    fn new(
+        args: &'a RunArgs,
+        extra: Extra<'a>,
+        log: Log,
+        schemes: BTreeMap<String, Vec<String>>,
+    ) -> Self {
+        Self {
+            args,
+            extra,
+            log,
+            schemes,
+            status: Status::new(args.quiet || extra.percentiles),
+            started: Instant::now(),
+            cpu_ns: clock::process_cpu_ns(),
+            rss_bytes: 0,
+            text: Vec::new(),
+            accounts: Vec::new(),
+            child: None,
+            failed: None,
+            told_to_wait: false,
+            alone: BTreeSet::new(),
+        }
+    }
+
+    /// Takes in what a context tells.
+    fn hear(&mut self, told: Told) -> std::io::Result<()> {
+        let none = Vec::new();
+        self.log.told(&told, self.schemes.get(&told.context).unwrap_or(&none));
+        let context = told.context;
+        match told.event {
+            Event::Ready(ready) => ready.why.iter().for_each(|line| self.say(line)),
+            Event::LeftOut { text, .. } => self.warn(&format!("{context}: {text}")),
+            Event::Act(ActEvent::Trouble { scheme, pid, text, .. }) => {
+                let scheme = self.schemes.get(&context).and_then(|s| s.get(scheme));
+                let scheme = scheme.map_or_else(String::new, |s| format!(" / {s}"));
+                let whom = if pid == 0 { String::new() } else { format!(", process {pid}") };
+                self.warn(&format!("{context}{scheme}{whom}: {text}"));
+            }
+            Event::Act(ActEvent::Blocked { text, .. }) => {
+                self.warn(&format!("{context}: no action any more: {text}"));
+            }
+            Event::Unblocked => self.say(&format!("{context}: actions go on")),
+            Event::Summary(summary) => {
+                // The first one comes before the first window.
+                if self.extra.percentiles && summary.nr_regions > 0 {
+                    super::stat::show(
+                        &summary,
+                        self.started.elapsed().as_secs_f64(),
+                        self.args.json,
+                    )?;
+                }
+                let nobody = summary.nr_targets == 0 && summary.nr_regions == 0;
+                if nobody && self.alone.insert(context.clone()) {
+                    self.say(&format!("{context}: no target yet; waiting for one"));
+                }
+                self.status.note(&context, summary);
+                self.each_second();
+            }
+            Event::Undone { bytes, .. } => {
+                self.say(&format!("{context}: advice for {bytes} bytes was taken back"));
+            }
+            Event::Committed => self.say(&format!("{context}: the new policy is in force")),
+            Event::Ended(ended) => {
+                if let Reason::Failed { code, text } = ended.reason
+                    && self.failed.is_none()
+                {
+                    self.failed = Some((code, text));
+                }
+                self.accounts.extend(ended.accounts);
+                self.child = self.child.or(ended.child);
+            }
+            Event::Added(_) | Event::Gone { .. } | Event::Act(ActEvent::Acted { .. }) => {}
+        }
+        Ok(())
+    }
+
+    fn each_second(&mut self) {
+        let own = own_cost(&mut self.text);
+        self.rss_bytes = self.rss_bytes.max(own.rss_bytes);
+        #[expect(clippy::cast_precision_loss, reason = "shown with two digits")]
+        let cpu_s = own.cpu_ns.saturating_sub(self.cpu_ns) as f64 / 1e9;
+        if self.status.all_wait() && !std::mem::replace(&mut self.told_to_wait, true) {
+            self.say(
+                "waiting: free memory is outside the watermarks (`--watermarks none` works always)",
+            );
+        }
+        self.status.show(self.started.elapsed().as_secs_f64(), cpu_s);
+    }
+
+    /// Whether it is time to stop, and why.
+    fn why_stop(&self) -> Option<Stopped> {
+        if self.failed.is_some() {
+            // What is left of the policy is not what the user wrote.
+            return Some(Stopped::Failed);
+        }
+        if signals::stop_requested().is_some() {
+            return Some(Stopped::Signal);
+        }
+        let over = self.args.duration.is_some_and(|d| self.started.elapsed() >= d);
+        over.then_some(Stopped::Duration)
+    }
+
+    /// Reads the file again, and puts it in force if all of it is good.
+    fn reload(&mut self, runner: &mut Runner, file: &Path) {
+        let done = super::run::load(file).and_then(|policy| {
+            let schemes = names(&policy);
+            runner.commit(policy).map_err(refused)?;
+            Ok(schemes)
+        });
+        match done {
+            Ok(schemes) => self.schemes.extend(schemes),
+            Err(err) => {
+                self.log.write(
+                    clock::now(),
+                    None,
+                    "commit_refused",
+                    json!({ "text": err.to_string() }),
+                );
+                self.warn(&format!("the old policy stays in force: {err}"));
+            }
+        }
+    }
+
+    fn say(&mut self, text: &str) {
+        if !self.args.quiet {
+            self.status.end();
+            writeln!(std::io::stderr(), "{text}").ok();
+        }
+    }
+
+    fn warn(&mut self, text: &str) {
+        self.status.end();
+        warn(text);
+    }
+
+    /// Tells the account, and finds the exit code.
+    fn finish(mut self, stopped: Option<Stopped>) -> anyhow::Result<ExitCode> {
+        self.status.end();
+        let own = own_cost(&mut self.text);
+        let blocked = self.accounts.iter().any(|a| a.blocked.is_some());
+        let stopped = match (&self.failed, stopped) {
+            (Some(_), _) => Stopped::Failed,
+            (None, Some(Stopped::Duration) | None) if blocked => Stopped::Blocked,
+            (None, why) => why.unwrap_or(Stopped::TargetsGone),
+        };
+        let account = Final {
+            elapsed_ns: u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX),
+            own_cpu_ns: own.cpu_ns.saturating_sub(self.cpu_ns),
+            own_rss_bytes: self.rss_bytes.max(own.rss_bytes),
+            stopped,
+            dry_run: self.args.dry_run,
+            schemes: std::mem::take(&mut self.accounts),
+        };
+        self.log.write(clock::now(), None, "stopped", serde_json::to_value(&account)?);
+        let mut out = std::io::stdout().lock();
+        if self.args.json {
+            serde_json::to_writer(&mut out, &account)?;
+            writeln!(out)?;
+        } else if self.failed.is_none() || account.schemes.iter().any(|s| s.windows > 0) {
+            write!(out, "{}", account.text())?;
+        }
+        if let Some((code, text)) = self.failed {
+            return Err(exit::with(code, text));
+        }
+        Ok(match self.child {
+            // Our own SIGTERM is no failure of the command's.
+            Some(child) if child.shell_code() != 128 + 15 => {
+                ExitCode::from(u8::try_from(child.shell_code()).unwrap_or(exit::UNEXPECTED))
+            }
+            _ if account.schemes.iter().any(|s| s.blocked.is_some()) => {
+                ExitCode::from(exit::PARTIAL)
+            }
+            _ => ExitCode::SUCCESS,
+        })
+    }
+}

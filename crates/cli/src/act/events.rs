@@ -1,0 +1,108 @@
+//! The event log: what happens, a JSON object per line. docs/EVENTS.md documents the keys.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+
+use isotherm_agent::run::{Ended, Event, Reason, Summary, Told};
+use isotherm_core::Time;
+use isotherm_linux::apply::ActEvent;
+use serde_json::{Value, json};
+
+use crate::files::cannot_create;
+use crate::recorder::warn;
+
+/// Where events go; nowhere if nobody asked for them.
+pub(super) struct Log {
+    out: Option<Box<dyn Write>>,
+}
+
+impl Log {
+    pub(super) fn create(path: Option<&Path>) -> anyhow::Result<Self> {
+        let open = |path: &Path| -> anyhow::Result<Box<dyn Write>> {
+            if path.as_os_str() == "-" {
+                return Ok(Box::new(std::io::stdout()));
+            }
+            Ok(Box::new(File::create(path).map_err(|e| cannot_create(path, &e))?))
+        };
+        Ok(Self { out: path.map(open).transpose()? })
+    }
+
+    /// Writes an event. A failure is told once, and the run goes on.
+    pub(super) fn write(&mut self, at: Time, context: Option<&str>, name: &str, rest: Value) {
+        let Some(out) = &mut self.out else { return };
+        let mut line = json!({ "t_ns": at.as_ns(), "event": name });
+        if let (Some(line), Value::Object(rest)) = (line.as_object_mut(), rest) {
+            line.extend(context.map(|c| ("context".to_owned(), json!(c))));
+            line.extend(rest);
+        }
+        // One write per line: whoever reads along never sees half of one.
+        if let Err(err) = out.write_all(format!("{line}\n").as_bytes()).and_then(|()| out.flush()) {
+            warn(&format!("the event log ends here: {err}"));
+            self.out = None;
+        }
+    }
+
+    /// Writes what a context told.
+    pub(super) fn told(&mut self, told: &Told, schemes: &[String]) {
+        if self.out.is_some() {
+            let (name, rest) = event(&told.event, schemes);
+            self.write(told.at, Some(&told.context), name, rest);
+        }
+    }
+}
+
+fn event(event: &Event, schemes: &[String]) -> (&'static str, Value) {
+    match event {
+        Event::Ready(ready) => ("started", json!({ "ops": ready.ops, "why": ready.why })),
+        Event::Added(t) => (
+            "target_added",
+            json!({ "pid": t.pid, "ppid": t.ppid, "name": t.name, "exec": t.generation }),
+        ),
+        Event::Gone { pid, name } => ("target_gone", json!({ "pid": pid, "name": name })),
+        Event::LeftOut { pid, text } => ("left_out", json!({ "pid": pid, "text": text })),
+        Event::Act(act) => acted(act, schemes),
+        Event::Unblocked => ("unblocked", json!({})),
+        Event::Summary(summary) => ("summary", of_summary(summary)),
+        Event::Undone { bytes, failures } => {
+            ("undone", json!({ "bytes": bytes, "failures": failures }))
+        }
+        Event::Committed => ("committed", json!({})),
+        Event::Ended(ended) => ("ended", of_end(ended)),
+    }
+}
+
+fn acted(event: &ActEvent, schemes: &[String]) -> (&'static str, Value) {
+    let name = |scheme: &usize| schemes.get(*scheme);
+    match event {
+        ActEvent::Acted { scheme, pid, action, range, asked, done, ns, .. } => (
+            "acted",
+            json!({
+                "scheme": name(scheme), "pid": pid, "action": action.name(),
+                "start": range.start, "end": range.end,
+                "asked_bytes": asked, "done_bytes": done, "ns": ns,
+            }),
+        ),
+        ActEvent::Trouble { scheme, pid, text, .. } => {
+            ("trouble", json!({ "scheme": name(scheme), "pid": pid, "text": text }))
+        }
+        ActEvent::Blocked { text, .. } => ("blocked", json!({ "text": text })),
+    }
+}
+
+fn of_summary(s: &Summary) -> Value {
+    json!({
+        "targets": s.nr_targets, "regions": s.nr_regions, "working_set_bytes": s.working_set,
+        "sample_us": s.sample_us, "aggr_us": s.aggr_us, "bandwidth_bytes_per_s": s.bandwidth,
+        "blocked": s.blocked, "schemes": s.schemes,
+    })
+}
+
+fn of_end(ended: &Ended) -> Value {
+    let (reason, text) = match &ended.reason {
+        Reason::Stopped => ("stopped", None),
+        Reason::TargetsGone => ("targets-gone", None),
+        Reason::Failed { text, .. } => ("failed", Some(text)),
+    };
+    json!({ "reason": reason, "text": text, "schemes": ended.accounts })
+}

@@ -1,0 +1,66 @@
+//! `isotherm lru-sort`: cold memory becomes the first to be reclaimed.
+
+use std::process::ExitCode;
+
+use isotherm_agent::ready::LruSort;
+use isotherm_agent::units::interval_us_with_unit;
+
+use super::args::{ConfirmArgs, LimitArgs, RunArgs, WhoseArgs, set_apply_interval, share};
+use super::drive::{Extra, drive};
+
+/// Arguments of `isotherm lru-sort`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// What was idle for so long counts as cold.
+    #[arg(long, value_name = "TIME", default_value = "120s", value_parser = interval_us_with_unit)]
+    age: u64,
+    /// Bring swapped pages of hot regions back before they are missed.
+    #[arg(long)]
+    hot: bool,
+    /// From which access frequency on a region counts as hot.
+    #[arg(long, value_name = "SHARE", default_value = "50%", value_parser = share)]
+    hot_min: u32,
+    /// Tune the quota for this share of active memory.
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    active_mem: Option<u32>,
+    /// Leave pages alone that were accessed since they were last looked at.
+    #[arg(long)]
+    skip_young: bool,
+    /// Tune the intervals for 0.4 % of positive samples.
+    #[arg(long)]
+    autotune: bool,
+    /// Look for regions to act on this often (default: each aggregation interval).
+    #[arg(long, value_name = "TIME", value_parser = interval_us_with_unit)]
+    apply_interval: Option<u64>,
+    #[command(flatten)]
+    limits: LimitArgs,
+    #[command(flatten)]
+    confirm: ConfirmArgs,
+    #[command(flatten)]
+    run: RunArgs,
+    #[command(flatten)]
+    whose: WhoseArgs,
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let mut knobs = LruSort {
+        whose: args.whose.whose()?,
+        cold_min_age_us: args.age,
+        hot: args.hot,
+        hot_min_bp: args.hot_min,
+        active_mem_bp: args.active_mem,
+        skip_young: args.skip_young,
+        autotune: args.autotune,
+        confirm: args.confirm.confirm()?,
+        dry_run: args.run.dry_run,
+        ..LruSort::default()
+    };
+    args.limits.apply(&mut knobs.limits);
+    let mut policy = knobs.policy();
+    set_apply_interval(&mut policy, args.apply_interval);
+    match args.whose.only_print(&policy)? {
+        Some(done) => Ok(done),
+        None => drive(policy, &args.run, Extra::default()),
+    }
+}

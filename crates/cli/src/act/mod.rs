@@ -1,0 +1,15 @@
+//! The commands that act on memory: `run`, `reclaim`, `thp`, `lru-sort`, `stat`, `schemes`.
+//!
+//! Each makes a policy, from a file or from flags; `drive` runs it to its end and tells of it.
+
+mod account;
+mod args;
+mod drive;
+mod events;
+pub(crate) mod lru_sort;
+pub(crate) mod reclaim;
+pub(crate) mod run;
+pub(crate) mod schemes;
+pub(crate) mod stat;
+mod status;
+pub(crate) mod thp;

@@ -1,0 +1,115 @@
+//! `isotherm run`: a policy from a file, until stopped.
+
+use std::ffi::OsString;
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use isotherm_agent::policy::{Policy, TargetSpec, parse};
+use isotherm_agent::run::check;
+
+use super::args::RunArgs;
+use super::drive::{Extra, drive};
+use crate::exit::{self, usage};
+use crate::record::words;
+use crate::recorder::warn;
+
+/// Arguments of `isotherm run`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The policy (TOML). At a SIGHUP it is read again, and takes effect if all of it is good.
+    #[arg(value_name = "POLICY")]
+    policy: PathBuf,
+    /// Check the policy, and whether this machine can do what it says, and do nothing.
+    #[arg(long, conflicts_with = "command")]
+    check: bool,
+    #[command(flatten)]
+    run: RunArgs,
+    /// Start this command; it is the target of the context that names none.
+    #[arg(last = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let mut policy = load(&args.policy)?;
+    if args.check {
+        return told(&args.policy, &policy);
+    }
+    add_command(&mut policy, &args.command)?;
+    drive(policy, &args.run, Extra { file: Some(&args.policy), ..Extra::default() })
+}
+
+/// Reads a policy from a file.
+pub(super) fn load(path: &Path) -> anyhow::Result<Policy> {
+    let text = read(path, "`isotherm reclaim --print-policy` prints a policy to begin with")?;
+    parse(&text, &path.display().to_string())
+        .map_err(|e| usage(format!("the policy is not valid\n{e}")))
+}
+
+/// Reads a text that the user named.
+pub(super) fn read(path: &Path, hint: &str) -> anyhow::Result<String> {
+    std::fs::read_to_string(path).map_err(|e| {
+        let name = path.display();
+        // Not UTF-8: not a text at all.
+        let code = if e.kind() == ErrorKind::InvalidData { exit::USAGE } else { exit::of_io(&e) };
+        exit::with(code, format!("cannot read {name}\n  tried: read {name}: {e}\n  hint:  {hint}"))
+    })
+}
+
+/// What the machine says about a policy.
+fn told(path: &Path, policy: &Policy) -> anyhow::Result<ExitCode> {
+    let mut policy = policy.clone();
+    for context in policy.contexts.iter_mut().filter(|c| c.targets.is_empty()) {
+        warn(&format!("context `{}` needs a command as its target (-- CMD)", context.name));
+        context.targets.push(TargetSpec::Command(vec!["CMD".to_owned()]));
+    }
+    let problems = check(&policy);
+    for problem in &problems {
+        if problem.fatal {
+            writeln!(std::io::stderr(), "error: {}", problem.text)?;
+        } else {
+            warn(&problem.text);
+        }
+    }
+    let schemes: usize = policy.contexts.iter().map(|c| c.schemes.len()).sum();
+    let contexts = policy.contexts.len();
+    match problems.iter().find(|p| p.fatal) {
+        Some(problem) => Ok(ExitCode::from(problem.code)),
+        None => {
+            writeln!(
+                std::io::stdout(),
+                "{}: valid; contexts: {contexts}, schemes: {schemes}",
+                path.display()
+            )?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// Gives the command to the context that has no target, or to the only one.
+fn add_command(policy: &mut Policy, command: &[OsString]) -> anyhow::Result<()> {
+    let empty = policy.contexts.iter().filter(|c| c.targets.is_empty()).count();
+    if command.is_empty() {
+        return match policy.contexts.iter().find(|c| c.targets.is_empty()) {
+            Some(context) => Err(usage(format!(
+                "context `{}` has no target\n  hint:  name targets in the policy, or give a command (-- CMD ARGS)",
+                context.name
+            ))),
+            None => Ok(()),
+        };
+    }
+    let only = policy.contexts.len() == 1;
+    let command = TargetSpec::Command(words(command)?);
+    match policy.contexts.iter_mut().find(|c| c.targets.is_empty() || only) {
+        Some(context) if empty <= 1 => {
+            context.targets.push(command);
+            Ok(())
+        }
+        _ => Err(usage(format!(
+            "it is not clear whose target the command is\n  why:   {empty} of {} contexts name no target\n  \
+             hint:  leave out `targets` in one context",
+            policy.contexts.len()
+        ))),
+    }
+}

@@ -1,0 +1,49 @@
+//! `isotherm schemes`: schemes in one of DAMON's historic text formats.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use isotherm_agent::damos::{parse_damos, with_settings};
+use isotherm_agent::policy::{ContextPolicy, Policy};
+use isotherm_agent::ready::Whose;
+
+use super::args::{ConfirmArgs, RunArgs, WhoseArgs};
+use super::drive::{Extra, drive};
+use super::run::read;
+use crate::exit::usage;
+
+/// Arguments of `isotherm schemes`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// A scheme per line: `min_size max_size min_freq max_freq min_age max_age action`, with `null` (2020)
+    /// or `min` and `max` (later) for no bound.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Let targets be stopped for a moment to make them call madvise themselves: the only way to
+    /// hugepage and nohugepage.
+    #[arg(long)]
+    inject: bool,
+    #[command(flatten)]
+    confirm: ConfirmArgs,
+    #[command(flatten)]
+    run: RunArgs,
+    #[command(flatten)]
+    whose: WhoseArgs,
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let text = read(&args.file, "a scheme is a line as `4K max 0% 0% 10s max pageout`")?;
+    let Whose { targets, children, ops, attrs } = args.whose.whose()?;
+    let name = args.file.display().to_string();
+    let schemes = parse_damos(&text, &name, &attrs)
+        .map_err(|e| usage(format!("the schemes are not valid\n{e}")))?;
+    let schemes = with_settings(schemes, &attrs, args.confirm.confirm()?, args.inject);
+    let name = "schemes".to_owned();
+    let context = ContextPolicy { name, targets, children, ops, attrs, schemes };
+    let policy = Policy { contexts: vec![context] };
+    match args.whose.only_print(&policy)? {
+        Some(done) => Ok(done),
+        None => drive(policy, &args.run, Extra::default()),
+    }
+}

@@ -1,0 +1,63 @@
+//! `isotherm stat`: for how long memory is idle, and an estimate of the bandwidth; nothing is done to it.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use isotherm_agent::ready::Stat;
+use isotherm_agent::run::Summary;
+use isotherm_agent::units::interval_us_with_unit;
+
+use super::args::{RunArgs, WhoseArgs};
+use super::drive::{Extra, drive};
+use crate::units::bytes;
+
+/// Arguments of `isotherm stat`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Count what was idle for so long.
+    #[arg(long, value_name = "TIME", default_value = "120s", value_parser = interval_us_with_unit)]
+    age: u64,
+    /// Keep the intervals as they are given; else they are tuned for 4 % of positive samples.
+    #[arg(long)]
+    no_autotune: bool,
+    #[command(flatten)]
+    run: RunArgs,
+    #[command(flatten)]
+    whose: WhoseArgs,
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let whose = args.whose.whose()?;
+    let policy = Stat { whose, idle_min_age_us: args.age, autotune: !args.no_autotune }.policy();
+    match args.whose.only_print(&policy)? {
+        Some(done) => Ok(done),
+        None => drive(policy, &args.run, Extra { percentiles: true, ..Extra::default() }),
+    }
+}
+
+/// The percentiles that a line shows.
+const SHOWN: [usize; 7] = [0, 10, 25, 50, 75, 90, 100];
+
+/// Writes how a context stands: a line for people, or a JSON object.
+pub(super) fn show(summary: &Summary, elapsed_s: f64, json: bool) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    if json {
+        let line = serde_json::json!({
+            "elapsed_s": elapsed_s, "targets": summary.nr_targets, "regions": summary.nr_regions,
+            "sample_us": summary.sample_us, "aggr_us": summary.aggr_us,
+            "bandwidth_bytes_per_s": summary.bandwidth, "idle_ms_percentiles": summary.idle_ms,
+        });
+        writeln!(out, "{line}")?;
+    } else {
+        write!(out, "{elapsed_s:8.1} s  bandwidth {:>9}/s  idle s", bytes(summary.bandwidth))?;
+        for p in SHOWN {
+            let ms = summary.idle_ms.get(p).copied().unwrap_or(0);
+            #[expect(clippy::cast_precision_loss, reason = "shown with one digit")]
+            let seconds = ms as f64 / 1e3;
+            write!(out, "  p{p} {seconds:.1}")?;
+        }
+        writeln!(out)?;
+    }
+    out.flush()
+}

@@ -1,0 +1,66 @@
+//! One line on a terminal: how the run stands.
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, Write};
+
+use isotherm_agent::run::Summary;
+
+use crate::units::bytes;
+
+/// The line.
+#[derive(Debug)]
+pub(super) struct Status {
+    tty: bool,
+    shown: bool,
+    contexts: BTreeMap<String, Summary>,
+}
+
+impl Status {
+    pub(super) fn new(quiet: bool) -> Self {
+        let tty = !quiet && std::io::stderr().is_terminal();
+        Self { tty, shown: false, contexts: BTreeMap::new() }
+    }
+
+    /// Takes in how a context stands.
+    pub(super) fn note(&mut self, context: &str, summary: Summary) {
+        self.contexts.insert(context.to_owned(), summary);
+    }
+
+    /// Whether every scheme that acts waits for its watermarks.
+    pub(super) fn all_wait(&self) -> bool {
+        let mut schemes = self.contexts.values().flat_map(|c| &c.schemes).peekable();
+        schemes.peek().is_some() && schemes.all(|s| !s.active)
+    }
+
+    /// Shows the line anew.
+    pub(super) fn show(&mut self, elapsed_s: f64, cpu_s: f64) {
+        if !self.tty {
+            return;
+        }
+        self.shown = true;
+        let all = || self.contexts.values();
+        let sum = |f: fn(&isotherm_agent::run::Standing) -> u64| -> u64 {
+            all().flat_map(|c| &c.schemes).map(f).sum()
+        };
+        let wait = if self.all_wait() { "  waiting (watermarks)" } else { "" };
+        let blocked = if all().any(|c| c.blocked.is_some()) { "  BLOCKED" } else { "" };
+        write!(
+            std::io::stderr(),
+            "\r\x1b[K{elapsed_s:6.1} s  {} targets  working set {}  done {}  touched again {}  own cpu \
+             {:.2} %{wait}{blocked}",
+            all().map(|c| c.nr_targets).sum::<usize>(),
+            bytes(all().map(|c| c.working_set).sum()),
+            bytes(sum(|s| s.account.done_bytes)),
+            bytes(sum(|s| s.account.refaulted_bytes)),
+            cpu_s * 100.0 / elapsed_s.max(1e-9),
+        )
+        .ok();
+    }
+
+    /// Makes room for another line.
+    pub(super) fn end(&mut self) {
+        if std::mem::take(&mut self.shown) {
+            writeln!(std::io::stderr()).ok();
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Acting on real processes, and what is left when that ends.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::Command;
+use std::time::Duration;
+
+use isotherm_linux::zram::Zram;
+use serde_json::Value;
+
+use crate::policy::{account, events, wait_for};
+use crate::program::{ISOTHERM, Running, command, isotherm, scratch, wait_until};
+
+/// Half of the memory is written all the time, the other half once.
+const HALVES: &str = "hot, 16M\ncold, 32M, none, populate=yes\n\nboth\n60000\nhot, 0, 4096, 1\n";
+
+/// Whether single pages can be looked at here; prints why not.
+fn sees_pages() -> bool {
+    let dir = scratch();
+    let said: Value = serde_json::from_str(&isotherm(dir.path(), "doctor --json").out).unwrap();
+    let sets = said["sets"].as_array().unwrap();
+    let usable = sets.iter().any(|s| s["name"] == "pagewalk" && s["usable"] == true);
+    if !usable {
+        eprintln!("skipped: the operations set `pagewalk` does not work here");
+    }
+    usable
+}
+
+#[test]
+fn a_dry_run_tells_and_does_nothing() {
+    if !sees_pages() {
+        return;
+    }
+    let dir = scratch();
+    fs::write(dir.path().join("halves"), HALVES).unwrap();
+    let target = Running::start(command(ISOTHERM, dir.path(), &["workload", "halves", "-q"]));
+    let pid = target.pid().to_string();
+    let rss = || {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let field = |name: &str| -> u64 {
+            let line = status.lines().find_map(|l| l.strip_prefix(name)).unwrap();
+            line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().unwrap()
+        };
+        (field("VmRSS") << 10, field("VmSwap") << 10)
+    };
+    wait_until("the memory to be there", || rss().0 >= 48 << 20);
+    let args = [
+        "reclaim",
+        "-p",
+        &pid,
+        "--dry-run",
+        "--age",
+        "500ms",
+        "--confirm",
+        "1s",
+        "--watermarks",
+        "none",
+        "--quota",
+        "none",
+        "--quota-time",
+        "none",
+        "--duration",
+        "8s",
+        "--json",
+        "--events",
+        "events",
+    ];
+    let said = Running::start(command(ISOTHERM, dir.path(), &args)).finish();
+    said.expect(0, &[]);
+    let account = account(&said.out);
+    assert_eq!((&account["stopped"], &account["dry_run"]), (&"duration".into(), &true.into()));
+    let scheme = &account["schemes"][0];
+    for key in ["tried_bytes", "asked_bytes", "done_bytes"] {
+        assert!(scheme[key].as_u64().unwrap() >= 24 << 20, "{key} of {account}");
+    }
+    assert!(events(dir.path()).iter().any(|e| e["event"] == "acted"));
+    assert_eq!(rss().1, 0, "something was paged out");
+    target.assert_untouched();
+}
+
+#[test]
+fn a_command_and_its_end() {
+    let dir = scratch();
+    let cases: &[(&str, i32, &str)] = &[
+        ("stat --json --ops smaps -- sleep 1", 0, "targets-gone"),
+        ("stat --json --ops smaps -- sh -c exit\t3", 3, "targets-gone"),
+        ("stat --json --ops smaps --duration 500ms -- sleep 100", 0, "duration"),
+    ];
+    for (args, code, stopped) in cases {
+        let args: Vec<String> = args.split(' ').map(|w| w.replace('\t', " ")).collect();
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let said = Running::start(command(ISOTHERM, dir.path(), &args)).finish();
+        said.expect(*code, &[]);
+        assert_eq!(account(&said.out)["stopped"], *stopped);
+    }
+    isotherm(dir.path(), "stat -- ./nosuch").expect(127, &["cannot be run", "./nosuch"]);
+}
+
+#[test]
+fn who_comes_later_is_taken_in_by_name() {
+    let dir = scratch();
+    let name = format!("iso{}", std::process::id());
+    fs::copy("/bin/sleep", dir.path().join(&name)).unwrap();
+    let glob = format!("{name}*");
+    let args = ["stat", "--ops", "smaps", "--name", &glob, "--events", "events"];
+    let stat = Running::start(command(ISOTHERM, dir.path(), &args));
+    wait_for(dir.path(), "summary");
+    let program = dir.path().join(&name);
+    let target = Running::start(command(&program, dir.path(), &["300"]));
+    let pid = target.pid();
+    wait_for(dir.path(), "target_added");
+    drop(target);
+    wait_for(dir.path(), "target_gone");
+    stat.signal("INT");
+    stat.finish().expect(0, &["no target yet"]);
+    let told = events(dir.path());
+    let about: Vec<_> = told.iter().filter(|e| e["pid"] == pid).map(|e| &e["event"]).collect();
+    assert_eq!(about, ["target_added", "target_gone"], "{told:#?}");
+}
+
+/// Set in a process that checks its memory until it is killed.
+const CHECKS: &str = "ISOTHERM_TEST_CHECKSUM";
+const BLOCK: usize = 4096 / 8;
+
+/// Not a test of its own: the body of that process. Its memory is idle most of the time.
+#[test]
+fn checksum_loop() {
+    if std::env::var_os(CHECKS).is_none() {
+        return;
+    }
+    let word = |i: usize, round: u64| (i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ round;
+    let mut memory: Vec<u64> = (0..(32 << 20) / 8).map(|i| word(i, 0)).collect();
+    for round in 0_u64.. {
+        for (b, block) in memory.chunks_mut(BLOCK).enumerate() {
+            for (i, value) in block.iter_mut().enumerate() {
+                assert_eq!(*value, word(b * BLOCK + i, round), "round {round}, block {b}");
+                *value = word(b * BLOCK + i, round + 1);
+            }
+        }
+        println!("@round {round}");
+        std::thread::sleep(Duration::from_millis(400));
+    }
+}
+
+#[test]
+fn a_killed_isotherm_leaves_its_target_running_correctly() {
+    if !sees_pages() {
+        return;
+    }
+    let _swap = match Zram::set_up(128 << 20) {
+        Ok(zram) => zram,
+        Err(e) => {
+            eprintln!("skipped: {e}");
+            return;
+        }
+    };
+    let dir = scratch();
+    let mut own = Command::new(std::env::current_exe().unwrap());
+    own.args(["--exact", "acting::checksum_loop", "--nocapture"]).env(CHECKS, "1");
+    own.stdout(std::process::Stdio::piped());
+    let mut target = Running::start(own);
+    let mut lines = BufReader::new(target.child().stdout.take().unwrap()).lines();
+    let mut rounds = |n: usize| {
+        for _ in 0..n {
+            let next = lines.find(|l| l.as_ref().is_ok_and(|l| l.contains("@round")));
+            assert!(next.is_some(), "the target has ended");
+        }
+    };
+    rounds(2);
+    let pid = target.pid().to_string();
+    let mut acted = 0;
+    for ms in [30, 250, 610, 1200, 1500] {
+        let args = [
+            "reclaim",
+            "-p",
+            &pid,
+            "--age",
+            "100ms",
+            "--evidence",
+            "off",
+            "--watermarks",
+            "none",
+            "--quota",
+            "none",
+            "--quota-time",
+            "none",
+            "--no-brake",
+            "--events",
+            "events",
+        ];
+        let mut isotherm = Running::start(command(ISOTHERM, dir.path(), &args));
+        // From the moment when it has its target on: before, there is nothing to go wrong.
+        wait_until("the target", || {
+            isotherm.child().try_wait().unwrap().is_some()
+                || events(dir.path()).iter().any(|e| e["event"] == "target_added")
+        });
+        std::thread::sleep(Duration::from_millis(ms));
+        isotherm.child().kill().unwrap();
+        isotherm.finish();
+        acted += events(dir.path()).iter().filter(|e| e["event"] == "acted").count();
+        fs::remove_file(dir.path().join("events")).unwrap();
+        rounds(2);
+        target.assert_untouched();
+    }
+    assert!(acted > 0, "nothing was ever acted on, so nothing was shown");
+    rounds(3);
+}

@@ -6,6 +6,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
@@ -32,16 +33,35 @@ impl Child {
         args: impl IntoIterator<Item = impl AsRef<OsStr>>,
         log: &Path,
     ) -> anyhow::Result<Self> {
-        let file = File::create(log).with_context(|| format!("create {}", log.display()))?;
         let mut command = Command::new(program);
-        command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
+        command.args(args).stdin(Stdio::null()).stdout(Stdio::null());
+        Self::spawn(command, log)
+    }
+
+    /// As [`Child::start`], with standard input and output as `command` says.
+    pub(crate) fn spawn(mut command: Command, log: &Path) -> anyhow::Result<Self> {
+        let file = File::create(log).with_context(|| format!("create {}", log.display()))?;
+        command.stderr(file);
         let name = format!("{command:?}");
         let child = command.spawn().with_context(|| format!("start {name}"))?;
         Ok(Self { child, name, log: log.to_owned() })
     }
 
+    /// Writes a line to its standard input, which must be a pipe.
+    pub(crate) fn tell(&mut self, line: &str) -> anyhow::Result<()> {
+        let pipe = self.child.stdin.as_mut().context("no pipe")?;
+        pipe.write_all(format!("{line}\n").as_bytes())
+            .and_then(|()| pipe.flush())
+            .with_context(|| format!("write to {}{}", self.name, self.said()))
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Whether it has not ended yet.
+    pub(crate) fn runs(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
     }
 
     /// Sends a signal.

@@ -53,6 +53,12 @@ struct RunArgs {
     /// Only what is named so, where a job measures several things (workloads, methods, sets, sizes).
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
+    /// How many runs of each kind (`reclaim`, `thp`).
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..1000))]
+    pairs: Option<u64>,
+    /// How long a load phase takes (`reclaim`, `thp`).
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    seconds: Option<f64>,
 }
 
 /// Runs the command line.
@@ -86,7 +92,14 @@ fn run_job(args: RunArgs) -> anyhow::Result<()> {
     let isotherm = isotherm.canonicalize().with_context(|| {
         format!("no isotherm binary at {} (--isotherm PATH)", isotherm.display())
     })?;
-    let spec = Spec { job: args.job, quick: args.quick, only: args.only, isotherm };
+    let spec = Spec {
+        job: args.job,
+        quick: args.quick,
+        only: args.only,
+        pairs: args.pairs.map(usize::try_from).transpose()?,
+        seconds: args.seconds,
+        isotherm,
+    };
     let dir = ResultDir::create(&args.out, &spec)?;
     say(&format!("{}: results go to {}", spec.job, dir.path().display()));
     dir.write_json("system.json", &System::read(&spec.isotherm))?;
@@ -98,6 +111,14 @@ fn run_job(args: RunArgs) -> anyhow::Result<()> {
     job.run(&Bench { spec: &spec, dir: &dir }).with_context(|| format!("run job {}", spec.job))?;
     dir.write_json("system-after.json", &System::read_load())?;
     study_and_format(job.as_ref(), &dir)
+}
+
+/// A length of a load phase.
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(s) if (1.0..=600.0).contains(&s) => Ok(s),
+        _ => Err("expected a number from 1 to 600".into()),
+    }
 }
 
 fn study_and_format(job: &dyn Job, dir: &ResultDir) -> anyhow::Result<()> {

@@ -18,11 +18,31 @@ pub(crate) struct Spec {
     pub(crate) quick: bool,
     /// Only these of the things that the job measures; all if empty.
     pub(crate) only: Vec<String>,
+    /// How many runs of each kind, instead of the job's own number.
+    #[serde(default)]
+    pub(crate) pairs: Option<usize>,
+    /// How long a run takes, instead of the job's own time.
+    #[serde(default)]
+    pub(crate) seconds: Option<f64>,
     /// The binary under test.
     pub(crate) isotherm: PathBuf,
 }
 
 impl Spec {
+    /// One that tests use.
+    #[cfg(test)]
+    pub(crate) fn of_test(job: &str) -> Self {
+        let job = job.to_owned();
+        Self {
+            job,
+            quick: true,
+            only: Vec::new(),
+            pairs: None,
+            seconds: None,
+            isotherm: PathBuf::new(),
+        }
+    }
+
     /// Whether `name` is to be measured. A kind of things of which `only` names none is not limited:
     /// `all` are the names of that kind.
     pub(crate) fn wants(&self, name: &str, all: &[&str]) -> bool {
@@ -65,6 +85,9 @@ pub(crate) fn all() -> Vec<Box<dyn Job>> {
         Box::new(jobs::tick::Tick),
         Box::new(jobs::record_size::RecordSize),
         Box::new(jobs::frontier::Frontier),
+        Box::new(jobs::reclaim::Reclaim),
+        Box::new(jobs::thp::Thp),
+        Box::new(jobs::quota::Quota),
     ]
 }
 

@@ -13,12 +13,17 @@ mod cli;
 mod dir;
 mod job;
 mod jobs;
+mod measure;
+mod pages;
 mod procfs;
+mod programs;
 mod recording;
 mod requirement;
+mod sampling;
 mod stats;
 mod system;
 mod table;
+mod tool;
 mod workload;
 
 use std::io::Write;

@@ -21,6 +21,22 @@ pub(crate) fn cpu_ns(pid: u32) -> anyhow::Result<u64> {
     Ok(sum)
 }
 
+/// CPU time of a process, and of its children that it has waited for, in ns; in ticks of 10 ms.
+pub(crate) fn cpu_and_childrens_ns(pid: u32) -> anyhow::Result<[u64; 2]> {
+    let path = format!("/proc/{pid}/stat");
+    let text = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
+    let ticks = ticks(&text).with_context(|| format!("understand {path}"))?;
+    Ok(ticks.map(|n| n * 10_000_000))
+}
+
+/// Fields 14 and 15, 16 and 17. The name in front of them is whatever the process likes.
+fn ticks(stat: &str) -> Option<[u64; 2]> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_whitespace().skip(11).map_while(|f| f.parse::<u64>().ok());
+    let mut pair = || Some(fields.next()? + fields.next()?);
+    Some([pair()?, pair()?])
+}
+
 /// A size from `/proc/PID/status`, for example `VmHWM`.
 pub(crate) fn status_bytes(pid: u32, key: &str) -> anyhow::Result<u64> {
     let path = format!("/proc/{pid}/status");
@@ -41,7 +57,8 @@ pub(crate) fn load_average() -> anyhow::Result<f64> {
     first.with_context(|| format!("understand /proc/loadavg: {text:?}"))
 }
 
-fn kib(text: &str, key: &str) -> Option<u64> {
+/// A size in a text like that of `/proc/PID/status`, in bytes.
+pub(crate) fn kib(text: &str, key: &str) -> Option<u64> {
     let line = text.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix(':'))?;
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
 }
@@ -55,6 +72,14 @@ mod tests {
         let text = "VmHWMx:\t 5 kB\nVmHWM:\t    1234 kB\nVmRSS:\t 7 kB\n";
         assert_eq!(kib(text, "VmHWM"), Some(1234 << 10));
         assert_eq!(kib(text, "Vm"), None);
+    }
+
+    #[test]
+    fn children_count() {
+        let text = "7 (a b) c) S 1 2 3 4 5 6 7 8 9 10 100 20 3 4 20 0 1";
+        assert_eq!(ticks(text), Some([120, 7]));
+        assert_eq!(ticks("7 (a) S 1"), None);
+        assert!(cpu_and_childrens_ns(std::process::id()).is_ok());
     }
 
     #[test]

@@ -76,6 +76,16 @@ pub(crate) fn subcommand(isotherm: &std::path::Path, name: &str) -> Requirement 
     }
 }
 
+/// A program that a job puts under load.
+pub(crate) fn program(program: &dyn crate::programs::Program) -> Requirement {
+    let missing = program.missing();
+    Requirement {
+        what: format!("{} ({})", program.name(), program.about()),
+        satisfied: missing.is_none(),
+        found: missing.unwrap_or_else(|| "yes".into()),
+    }
+}
+
 /// Cargo and the sources, for jobs that run an example of another crate.
 pub(crate) fn example(package: &str, example: &str) -> Requirement {
     let there = crate::jobs::example::source(package, example);

@@ -4,8 +4,11 @@ pub(crate) mod accuracy;
 pub(crate) mod example;
 pub(crate) mod frontier;
 pub(crate) mod overhead;
+pub(crate) mod quota;
+pub(crate) mod reclaim;
 pub(crate) mod record_size;
 pub(crate) mod scale;
+pub(crate) mod thp;
 pub(crate) mod tick;
 
 /// Sampling methods as `isotherm record --method` spells them.

@@ -71,7 +71,7 @@ impl Job for Tick {
         let rounds = if bench.spec.quick { 6 } else { 40 };
         for method in [Method::FirstTouch, Method::Resample] {
             say(&format!("tick: {method:?}"));
-            let mut world = steady::Steady::new(method);
+            let mut world = steady::Steady::new(method, 1000, Vec::new());
             for _ in 0..WARM_UP * WINDOW {
                 world.tick();
             }

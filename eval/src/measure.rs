@@ -1,0 +1,212 @@
+//! One load phase of a program under one configuration, with all that is to be known of it.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use isotherm_linux::clock;
+use isotherm_linux::zram::Zram;
+use serde::{Deserialize, Serialize};
+
+use crate::child::sleep_until;
+use crate::dir::ResultDir;
+use crate::procfs;
+use crate::programs::{Outcome, Running};
+use crate::sampling::{Sample, Sampler, tree};
+use crate::tool::{Account, Tool};
+
+/// Between the start of the tool, or where there is none of nothing, and the load.
+const LEAD_US: u64 = 500_000;
+
+/// One load phase; a line of `raw/runs.jsonl`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Run {
+    /// Name of the program.
+    pub(crate) program: String,
+    /// Name of the configuration.
+    pub(crate) config: String,
+    /// Runs of the same round are compared.
+    pub(crate) round: usize,
+    /// What the program did; nothing if it failed.
+    pub(crate) outcome: Option<Outcome>,
+    /// Memory over time.
+    pub(crate) samples: Vec<Sample>,
+    /// What the tool says, if there was one.
+    pub(crate) account: Option<Account>,
+    /// CPU time of the tool during the load, and the load's length, by our own clock.
+    pub(crate) tool_cpu_ns: Option<u64>,
+    /// See there.
+    pub(crate) elapsed_ns: u64,
+    /// CPU time of the program during the load.
+    pub(crate) program_cpu_ns: u64,
+    /// Pages swapped in and out meanwhile, on the whole machine.
+    pub(crate) swapped: [u64; 2],
+    /// Why there is no outcome.
+    pub(crate) failed: Option<String>,
+}
+
+/// The tool's part of a configuration.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Scheme<'a> {
+    /// The binary under test.
+    pub(crate) isotherm: &'a std::path::Path,
+    /// Its subcommand.
+    pub(crate) name: &'a str,
+    /// Arguments, without pids.
+    pub(crate) args: &'a [String],
+    /// Where its files go, without ending.
+    pub(crate) log: &'a std::path::Path,
+}
+
+/// Swap in compressed memory for one run: everything is back in memory after it.
+pub(crate) fn swap(bytes: u64) -> anyhow::Result<Zram> {
+    Zram::set_up(bytes).context("set up swap")
+}
+
+/// Runs a load phase, with the tool at work if there is one, after `warm` seconds of load that do not
+/// count.
+pub(crate) fn run(
+    running: &mut dyn Running,
+    scheme: Option<Scheme<'_>>,
+    zram: Option<&Zram>,
+    warm: f64,
+    seconds: f64,
+) -> anyhow::Result<Run> {
+    let mut tool = None;
+    if let Some(s) = scheme {
+        let pids = tree(&running.roots());
+        tool = Some(Tool::start(s.isotherm, s.name, pids, s.args, s.log)?);
+    }
+    sleep_until(clock::now().plus_us(LEAD_US))?;
+    if let Some(tool) = &mut tool {
+        tool.check()?;
+    }
+    if warm > 0.0 {
+        running.load(warm)?;
+    }
+    let cpu_before = tool.as_mut().and_then(Tool::cpu_ns);
+    let swapped_before = swapped()?;
+    let begin = clock::now();
+    let sampler = Sampler::start(running.roots(), zram.map(sysfs))?;
+    let busy = Busy::now(&running.roots());
+    let outcome = running.load(seconds)?;
+    let program_cpu_ns = Busy::now(&running.roots()).since(&busy);
+    let samples = sampler.finish();
+    let elapsed_ns = clock::now().since(begin);
+    let cpu_after = tool.as_mut().and_then(Tool::cpu_ns);
+    let swapped_after = swapped()?;
+    let account = tool.map(Tool::finish).transpose()?;
+    let tool_cpu_ns = match (cpu_before, cpu_after) {
+        (Some(before), Some(after)) => Some(after.saturating_sub(before)),
+        _ => account.as_ref().map(|a| a.own_cpu_ns),
+    };
+    Ok(Run {
+        outcome: Some(outcome),
+        samples,
+        account,
+        tool_cpu_ns,
+        elapsed_ns,
+        program_cpu_ns,
+        swapped: [0, 1].map(|i| swapped_after[i].saturating_sub(swapped_before[i])),
+        ..Run::default()
+    })
+}
+
+/// CPU time of the trees below some roots, in ns.
+#[derive(Debug)]
+struct Busy {
+    /// None if a root has ended.
+    trees: Option<u64>,
+    /// Of our own children that have ended.
+    reaped: u64,
+}
+
+impl Busy {
+    fn now(roots: &[u32]) -> Self {
+        let all = |pid: u32| procfs::cpu_and_childrens_ns(pid).ok();
+        // A zombie still counts: it has not been waited for.
+        let alive = roots.iter().all(|r| all(*r).is_some());
+        let sum = || tree(roots).into_iter().filter_map(all).flatten().sum();
+        let reaped = all(std::process::id()).map_or(0, |[_, childrens]| childrens);
+        Self { trees: alive.then(sum), reaped }
+    }
+
+    /// Who has ended was waited for by us.
+    fn since(&self, before: &Self) -> u64 {
+        match (before.trees, self.trees) {
+            (Some(before), Some(after)) => after.saturating_sub(before),
+            _ => self.reaped.saturating_sub(before.reaped),
+        }
+    }
+}
+
+/// The directory of the device in sysfs.
+fn sysfs(zram: &Zram) -> PathBuf {
+    let path = zram.path();
+    PathBuf::from("/sys/block").join(path.file_name().unwrap_or_default())
+}
+
+/// `pswpin` and `pswpout` of `/proc/vmstat`.
+pub(crate) fn swapped() -> anyhow::Result<[u64; 2]> {
+    let text = fs::read_to_string("/proc/vmstat").context("read /proc/vmstat")?;
+    Ok(["pswpin ", "pswpout "].map(|key| {
+        let line = text.lines().find_map(|l| l.strip_prefix(key));
+        line.and_then(|n| n.trim().parse().ok()).unwrap_or(0)
+    }))
+}
+
+impl Run {
+    /// Adds a line to `raw/runs.jsonl`.
+    pub(crate) fn append(&self, dir: &ResultDir) -> anyhow::Result<()> {
+        use std::io::Write;
+        let path = dir.raw(RUNS);
+        let mut file = fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&path)
+            .with_context(|| format!("open {}", path.display()))?;
+        let line = serde_json::to_string(self)? + "\n";
+        file.write_all(line.as_bytes()).with_context(|| format!("write {}", path.display()))
+    }
+
+    /// All lines.
+    pub(crate) fn read_all(dir: &ResultDir) -> anyhow::Result<Vec<Self>> {
+        let path = dir.raw(RUNS);
+        let text = match fs::read_to_string(&path) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => String::new(),
+            other => other.with_context(|| format!("read {}", path.display()))?,
+        };
+        let parsed: Result<Vec<Self>, _> = text.lines().map(serde_json::from_str).collect();
+        parsed.with_context(|| format!("understand {}", path.display()))
+    }
+}
+
+const RUNS: &str = "runs.jsonl";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tree_that_ended_is_counted() {
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", "read go; sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done'"])
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let roots = [child.id()];
+        let before = Busy::now(&roots);
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        let after = Busy::now(&roots);
+        assert!(before.trees.is_some() && after.trees.is_none());
+        assert!(after.since(&before) > 0);
+    }
+
+    #[test]
+    fn the_kernel_counts_swapping() {
+        let [before, after] = [swapped().unwrap(), swapped().unwrap()];
+        assert!(before[0] <= after[0] && before[1] <= after[1]);
+    }
+}

@@ -1,0 +1,163 @@
+//! Memory of a tree of processes and of the machine over time.
+//!
+//! Resident memory of a tree is the sum of its private (anonymous) memory, plus the largest shared and the
+//! largest file part that one of its processes has resident: the processes of a server map the same
+//! shared memory and the same files, and a sum would count them many times.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::Context;
+use isotherm_linux::clock;
+use isotherm_linux::proc::Proc;
+use serde::{Deserialize, Serialize};
+
+use crate::procfs;
+
+const PERIOD: Duration = Duration::from_millis(250);
+
+/// Memory at one time, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Sample {
+    /// Since the first sample.
+    pub(crate) ms: u64,
+    /// Resident memory of the tree.
+    pub(crate) rss: u64,
+    /// Its memory in swap.
+    pub(crate) swap: u64,
+    /// `MemAvailable`: what the swap device takes is not in it.
+    pub(crate) available: u64,
+    /// `SwapCached`: in swap, and still in memory too.
+    pub(crate) swap_cached: u64,
+    /// Memory that the swap device takes.
+    pub(crate) zram: u64,
+}
+
+/// Takes samples until it is told to finish.
+#[derive(Debug)]
+pub(crate) struct Sampler {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Vec<Sample>>>,
+}
+
+impl Sampler {
+    /// Of the trees below `roots`; `zram` is the device's directory in sysfs.
+    pub(crate) fn start(roots: Vec<u32>, zram: Option<PathBuf>) -> anyhow::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let asked = Arc::clone(&stop);
+        let body = move || {
+            let begin = clock::now();
+            let mut samples = Vec::new();
+            while !asked.load(Ordering::Relaxed) {
+                let ms = clock::now().since(begin) / 1_000_000;
+                samples.push(sample(ms, &roots, zram.as_deref()));
+                std::thread::park_timeout(PERIOD);
+            }
+            samples
+        };
+        let thread = std::thread::Builder::new().name("sampler".into()).spawn(body);
+        Ok(Self { stop, thread: Some(thread.context("start a thread")?) })
+    }
+
+    /// Ends it.
+    pub(crate) fn finish(mut self) -> Vec<Sample> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Vec<Sample> {
+        self.stop.store(true, Ordering::Relaxed);
+        let Some(thread) = self.thread.take() else { return Vec::new() };
+        thread.thread().unpark();
+        thread.join().unwrap_or_default()
+    }
+}
+
+impl Drop for Sampler {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// The processes below `roots`, and these.
+pub(crate) fn tree(roots: &[u32]) -> BTreeSet<u32> {
+    let proc = Proc::new("/proc");
+    let mut parents = Vec::new();
+    let mut buf = Vec::new();
+    let listed = proc.for_each_pid(|pid| {
+        // A process that has just ended.
+        if let Ok(stat) = proc.stat(pid, &mut buf) {
+            parents.push((pid, stat.ppid));
+        }
+    });
+    let mut tree: BTreeSet<u32> = roots.iter().copied().collect();
+    let mut before = 0;
+    while listed.is_ok() && tree.len() > before {
+        before = tree.len();
+        tree.extend(
+            parents
+                .iter()
+                .filter(|(_, p)| tree.contains(p))
+                .map(|(pid, _)| *pid)
+                .collect::<Vec<_>>(),
+        );
+    }
+    tree
+}
+
+fn sample(ms: u64, roots: &[u32], zram: Option<&std::path::Path>) -> Sample {
+    let (mut anon, mut shared, mut file, mut swap) = (0, 0, 0, 0);
+    for pid in tree(roots) {
+        let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let size = |key| procfs::kib(&text, key).unwrap_or(0);
+        anon += size("RssAnon");
+        swap += size("VmSwap");
+        shared = size("RssShmem").max(shared);
+        file = size("RssFile").max(file);
+    }
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let meminfo = |key| procfs::kib(&text, key).unwrap_or(0);
+    let zram = zram.and_then(|dir| fs::read_to_string(dir.join("mm_stat")).ok());
+    let zram = zram.and_then(|text| text.split_whitespace().nth(2)?.parse().ok());
+    Sample {
+        ms,
+        rss: anon + shared + file,
+        swap,
+        available: meminfo("MemAvailable"),
+        swap_cached: meminfo("SwapCached"),
+        zram: zram.unwrap_or(0),
+    }
+}
+
+/// Mean over time of `f`; samples are evenly spaced.
+pub(crate) fn mean(samples: &[Sample], f: fn(&Sample) -> u64) -> Option<f64> {
+    let sum: u64 = samples.iter().map(f).sum();
+    let n = u64::try_from(samples.len()).ok().filter(|n| *n > 0)?;
+    Some(crate::stats::to_f64(sum) / crate::stats::to_f64(n))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_own_tree_is_seen() {
+        let me = std::process::id();
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        let seen = tree(&[me]);
+        let sampler = Sampler::start(vec![me], None).unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        let samples = sampler.finish();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(seen.contains(&me) && seen.contains(&child.id()), "{seen:?}");
+        assert!(!samples.is_empty() && samples.iter().all(|s| s.rss > 0 && s.available > 0));
+        assert_eq!(mean(&samples, |_| 3), Some(3.0));
+        assert_eq!(mean(&[], |_| 3), None);
+    }
+}

@@ -8,6 +8,8 @@ pub enum Method {
     /// A few watched pages per region, armed once and then only looked at; see `monitor::first_touch`.
     #[default]
     FirstTouch,
+    /// None: the operations set has whole regions, window by window; see `monitor::observed`.
+    Observed,
 }
 
 /// Goal of the intervals auto-tuning (`struct damon_intervals_goal`, Linux 6.15).

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use crate::addr::AddrRange;
 use crate::monitor::{Context, Wish};
-use crate::ops::{Operations, TargetId};
+use crate::ops::{Observed, Operations, TargetId};
 use crate::time::Time;
 
 /// A clock to run by.
@@ -40,12 +40,13 @@ pub struct Driver<O, C> {
     pub clock: C,
     ids: Vec<TargetId>,
     maps: Vec<AddrRange>,
+    regions: Vec<Observed>,
 }
 
 impl<O: Operations, C: Clock> Driver<O, C> {
     /// Joins the three.
     pub const fn new(context: Context, ops: O, clock: C) -> Self {
-        Self { context, ops, clock, ids: Vec::new(), maps: Vec::new() }
+        Self { context, ops, clock, ids: Vec::new(), maps: Vec::new(), regions: Vec::new() }
     }
 
     /// Runs until something is there for the caller.
@@ -56,6 +57,7 @@ impl<O: Operations, C: Clock> Driver<O, C> {
                 Wish::Update => self.update(),
                 Wish::Prepare => self.ops.prepare(self.context.batch_mut()),
                 Wish::Check => self.ops.check(self.context.batch_mut()),
+                Wish::Observe => self.observe(),
                 Wish::Measure => self.ops.measure(self.context.measures_mut()),
                 Wish::Apply => self.apply(),
                 Wish::Snapshot => return Event::Snapshot,
@@ -73,6 +75,18 @@ impl<O: Operations, C: Clock> Driver<O, C> {
         let (request, scheme) = self.context.request();
         let applied = self.ops.apply(&request, scheme);
         self.context.applied(applied);
+    }
+
+    fn observe(&mut self) {
+        let Some(window) = self.ops.next_window() else { return };
+        self.context.begin_observed(window);
+        self.ids.clear();
+        self.ids.extend(self.context.targets().iter().map(|t| t.id));
+        for id in &self.ids {
+            self.regions.clear();
+            self.ops.observe(*id, &mut self.regions);
+            self.context.observed(*id, &self.regions);
+        }
     }
 
     fn update(&mut self) {

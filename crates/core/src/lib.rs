@@ -32,7 +32,9 @@ pub use addr::AddrRange;
 pub use attrs::{Attrs, AttrsError, Method};
 pub use driver::{Clock, Driver, Event};
 pub use monitor::{Context, Wish};
-pub use ops::{Applied, Check, Measure, Operations, PageState, Request, TargetId};
+pub use ops::{
+    Applied, Check, Measure, Observation, Observed, Operations, PageState, Request, TargetId,
+};
 pub use region::Region;
 pub use rng::Rng;
 pub use scheme::Scheme;

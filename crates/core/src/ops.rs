@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 
 use crate::addr::AddrRange;
 use crate::scheme::{Action, Metric, Scheme};
+use crate::time::Time;
 
 /// A target's name inside one context. The driver gives them out and never uses one twice, so that a
 /// reused pid can never be taken for its predecessor.
@@ -119,6 +120,34 @@ pub struct Measure {
     pub value: Option<u64>,
 }
 
+/// One region that the operations set made out itself, at the end of a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Observed {
+    /// Where, in bytes of the target's address space.
+    pub range: AddrRange,
+    /// Positive samples of the window.
+    pub nr_accesses: u32,
+    /// For how many windows it has looked like this.
+    pub age: u32,
+}
+
+/// A window that the operations set observed itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Observation {
+    /// When it began; as far as the set knows.
+    pub start: Time,
+    /// When it ended.
+    pub end: Time,
+    /// Windows between this one and the one before that nobody saw.
+    pub lost: u64,
+    /// Whether the next one is there already.
+    pub more: bool,
+    /// Its sample interval, in µs.
+    pub sample_us: u64,
+    /// Its length by the attributes, in µs.
+    pub aggr_us: u64,
+}
+
 /// An operations set: the only thing that touches the memory (or the simulation) that is watched.
 ///
 /// Errors never stop a batch: a page that could not be looked at stays [`PageState::Unknown`].
@@ -141,6 +170,18 @@ pub trait Operations {
 
     /// Whether the target still exists.
     fn target_valid(&mut self, target: TargetId) -> bool;
+
+    /// [`Method::Observed`](crate::Method::Observed) only: goes on to the next finished window, if there is
+    /// one. A set that watches single pages has none.
+    fn next_window(&mut self) -> Option<Observation> {
+        None
+    }
+
+    /// Writes the target's regions of that window, in address order, into `regions`, which comes empty.
+    /// Nothing: nothing is known of the target.
+    fn observe(&mut self, target: TargetId, regions: &mut Vec<Observed>) {
+        let _ = (target, regions);
+    }
 
     /// Does what a scheme wants. A set that cannot act does nothing, and settles all of the range: as in
     /// the kernel, where an action that a set does not know costs quota and has no effect.

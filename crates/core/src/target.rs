@@ -200,6 +200,13 @@ impl Target {
         core::mem::swap(&mut self.regions, &mut self.scratch);
     }
 
+    /// Replaces all regions by what `f` makes of them, without allocating once the lists have grown.
+    pub(crate) fn replace(&mut self, f: impl FnOnce(&[Region], &mut Vec<Region>)) {
+        self.scratch.clear();
+        f(&self.regions, &mut self.scratch);
+        core::mem::swap(&mut self.regions, &mut self.scratch);
+    }
+
     /// Makes room for `n` regions, so that later passes do not allocate.
     pub(crate) fn reserve(&mut self, n: usize) {
         self.regions.reserve(n.saturating_sub(self.regions.len()));

@@ -1,4 +1,4 @@
-//! A steady state allocates nothing: 1000 regions, both methods, with and without schemes.
+//! A steady state allocates nothing: 1000 regions, every method, with and without schemes.
 
 use isotherm_core::scheme::{Action, Filter, FilterKind, Goal, Metric, Pattern, Quota, Weights};
 use isotherm_core::{AddrRange, Method, Scheme};
@@ -63,7 +63,13 @@ fn first_touch_allocates_nothing() {
 }
 
 #[test]
+fn observed_allocates_nothing() {
+    check(Method::Observed, Vec::new());
+}
+
+#[test]
 fn schemes_allocate_nothing() {
     check(Method::Resample, schemes());
     check(Method::FirstTouch, schemes());
+    check(Method::Observed, schemes());
 }

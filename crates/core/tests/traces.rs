@@ -47,6 +47,7 @@ fn trace(
                     check.state = if hot { PageState::Young } else { PageState::Old };
                 }
             }
+            Wish::Observe => unreachable!("pages are sampled"),
             Wish::Snapshot => {
                 let regions = &ctx.snapshot().targets[0].regions;
                 let line: Vec<_> = regions

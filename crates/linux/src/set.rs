@@ -1,7 +1,7 @@
 //! The operations sets that this crate has, behind one type, for a monitor that takes any of them.
 
 use isotherm_core::ops::UpdateError;
-use isotherm_core::{AddrRange, Check, Operations, TargetId};
+use isotherm_core::{AddrRange, Check, Observation, Observed, Operations, TargetId};
 
 use crate::pagewalk::PageWalk;
 use crate::smaps::SmapsOps;
@@ -81,5 +81,13 @@ impl Operations for OpsSet {
 
     fn target_valid(&mut self, target: TargetId) -> bool {
         self.set().target_valid(target)
+    }
+
+    fn next_window(&mut self) -> Option<Observation> {
+        self.set().next_window()
+    }
+
+    fn observe(&mut self, target: TargetId, regions: &mut Vec<Observed>) {
+        self.set().observe(target, regions);
     }
 }

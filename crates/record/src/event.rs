@@ -50,7 +50,7 @@ pub struct AttrsInfo {
     pub min_nr_regions: u64,
     pub max_nr_regions: u64,
     pub min_region_sz: u64,
-    /// `resample` or `first_touch`.
+    /// `resample`, `first_touch` or `observed`.
     pub method: String,
     pub strict: bool,
     pub clears_per_sec: u32,
@@ -70,6 +70,7 @@ impl From<&Attrs> for AttrsInfo {
             method: match a.method {
                 Method::Resample => "resample",
                 Method::FirstTouch => "first_touch",
+                Method::Observed => "observed",
             }
             .into(),
             strict: a.strict,

@@ -108,7 +108,8 @@ impl Lines {
         let usual = Attrs::default();
         match attrs.method {
             Method::Resample => self.field("method", quoted("resample")),
-            Method::FirstTouch => {}
+            // The set's, not the user's.
+            Method::FirstTouch | Method::Observed => {}
         }
         if attrs.strict {
             self.field("strict", true);

@@ -28,6 +28,7 @@
 //! [`scheme`](crate::scheme) has the table of what differs in the schemes.
 
 pub mod first_touch;
+mod observed;
 mod passes;
 mod resample;
 mod schedule;
@@ -63,6 +64,9 @@ pub enum Wish {
     Sleep(Time),
     /// Look at the pages of [`Context::batch_mut`].
     Check,
+    /// Tell [`Context::begin_observed`] if the set has another window, and [`Context::observed`] its
+    /// regions. [`Method::Observed`] only.
+    Observe,
     /// A window is over: [`Context::snapshot`] has it.
     Snapshot,
     /// Answer [`Context::measures_mut`].
@@ -134,6 +138,10 @@ pub struct Context {
     /// What the running window has cost so far.
     cost: Cost,
     window_start: Time,
+    /// [`Method::Observed`] only.
+    taking: observed::Taking,
+    /// Sample intervals that the sleep under way lasts.
+    ticks: u64,
     schemes: Schemes,
     measures: Vec<Measure>,
     /// When the watermarks are looked at next. Not `strict`.
@@ -179,6 +187,8 @@ impl Context {
             snapshot: Snapshot::default(),
             cost: Cost::default(),
             window_start: Time::default(),
+            taking: observed::Taking::default(),
+            ticks: 1,
             schemes: Schemes::default(),
             measures: Vec::new(),
             next_marks: Time::default(),
@@ -257,6 +267,9 @@ impl Context {
     /// Tells what is mapped in a target (sorted, not overlapping): the answer to [`Wish::Update`].
     /// Returns whether there was anything to watch; if not, the regions stay as they were.
     pub fn update_target(&mut self, id: TargetId, maps: &[AddrRange]) -> bool {
+        if self.observes() {
+            return !maps.is_empty();
+        }
         let rule = if self.attrs.strict {
             Areas::THREE
         } else {
@@ -334,6 +347,7 @@ impl Context {
             Method::FirstTouch => {
                 self.first_touch.prepare(&self.targets, self.schedule.passed, &mut self.batch);
             }
+            Method::Observed => {}
         }
         let wish = (!self.batch.is_empty()).then_some(Wish::Prepare);
         self.step(Phase::Prepared, wish)
@@ -348,7 +362,9 @@ impl Context {
             Method::FirstTouch => {
                 self.first_touch.prepared(&mut self.targets, &self.batch, now, self.schedule.passed)
             }
+            Method::Observed => return self.await_window(now),
         };
+        self.ticks = 1;
         self.cost.clears += nr_cleared;
         let sample_us = self.attrs.sample_us;
         let on_time = self.due.plus_us(sample_us);
@@ -362,7 +378,7 @@ impl Context {
         if now < self.due {
             return Some(Wish::Sleep(self.due));
         }
-        self.schedule.passed = self.schedule.passed.wrapping_add(1);
+        self.schedule.passed = self.schedule.passed.wrapping_add(self.ticks);
         match self.attrs.method {
             // The pages are those that were made old; what was found then is no answer now.
             Method::Resample => {
@@ -377,6 +393,7 @@ impl Context {
                 self.batch.clear();
                 self.first_touch.check(&self.targets, passed, last, &mut self.batch);
             }
+            Method::Observed => return self.ask_window(),
         }
         self.cost.checks += self.batch.len() as u64;
         let wish = (!self.batch.is_empty()).then_some(Wish::Check);
@@ -384,6 +401,9 @@ impl Context {
     }
 
     const fn window_over(&self) -> bool {
+        if self.observes() {
+            return self.taking.window.is_some();
+        }
         self.schedule.passed >= self.turn.next_aggregation
     }
 
@@ -396,6 +416,7 @@ impl Context {
                 self.first_touch.checked(&mut self.targets, &self.batch, &self.attrs, now, passed);
                 0
             }
+            Method::Observed => return self.end_observed(now),
         };
         if !self.window_over() {
             return self.step(Phase::Calls, None);
@@ -405,6 +426,7 @@ impl Context {
             Method::FirstTouch => {
                 self.max_nr = self.first_touch.estimate(&mut self.targets, &self.attrs);
             }
+            Method::Observed => {}
         }
         merge_all(&mut self.targets, &self.attrs, self.max_nr / 10, self.sz_limit);
         self.sz_limit = enforce_min_regions(&mut self.targets, &self.attrs);
@@ -440,20 +462,25 @@ impl Context {
         if window_over {
             self.tune();
             let sample = self.attrs.sample_us.max(1);
-            self.schedule.next_aggregation =
-                self.turn.next_aggregation.wrapping_add(self.attrs.aggr_us / sample);
+            self.schedule.next_aggregation = if self.observes() {
+                self.next_observed()
+            } else {
+                self.turn.next_aggregation.wrapping_add(self.attrs.aggr_us / sample)
+            };
             self.window_start = self.snapshot.end;
             for region in self.targets.iter_mut().flat_map(|t| t.regions.iter_mut()) {
                 region.reset_aggregated();
             }
             self.split();
+            self.taking.window = None;
         }
         if updating {
             let sample = self.attrs.sample_us.max(1);
             self.schedule.next_update =
                 self.turn.next_update.wrapping_add(self.attrs.update_us / sample);
         }
-        updating |= !self.attrs.strict && window_over && self.targets.iter().any(Target::is_empty);
+        let empty = |targets: &[Target]| targets.iter().any(Target::is_empty);
+        updating |= !self.attrs.strict && !self.observes() && window_over && empty(&self.targets);
         self.step(Phase::Turn, updating.then_some(Wish::Update))
     }
 
@@ -466,6 +493,7 @@ impl Context {
                 let passed = self.schedule.passed;
                 self.first_touch.replan(&mut self.targets, &self.attrs, passed, &mut self.rng);
             }
+            Method::Observed => {}
         }
     }
 
@@ -473,7 +501,7 @@ impl Context {
     fn tune(&mut self) {
         let goal = self.attrs.intervals_goal;
         let due = !before(self.schedule.passed, self.schedule.next_tune);
-        if goal.aggrs == 0 || !due {
+        if goal.aggrs == 0 || !due || self.observes() {
             return;
         }
         self.schedule.next_aggregation = self.turn.next_aggregation;
@@ -574,7 +602,7 @@ impl Context {
             info.regions.clear();
             info.regions.extend(target.regions.iter().map(|r| {
                 let (lo, hi, resolved) = match method {
-                    Method::Resample => resample::estimate(r, max),
+                    Method::Resample | Method::Observed => resample::estimate(r, max),
                     Method::FirstTouch => first_touch::interval(r, max),
                 };
                 let nr_accesses = if resolved { r.nr_accesses } else { 0 };

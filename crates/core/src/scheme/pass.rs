@@ -14,7 +14,7 @@ use super::score::{Histogram, MAX_SCORE, min_score};
 use super::walk::{Tried, Walk};
 use super::{Action, WatermarkMetric};
 use crate::addr::round_up;
-use crate::attrs::Attrs;
+use crate::attrs::{Attrs, Method};
 use crate::monitor::{before, region_size_limit};
 use crate::ops::{Applied, Request, TargetId};
 use crate::region::Region;
@@ -279,7 +279,7 @@ impl Schemes {
             passed: applied.passed,
         });
         if request.action != Action::Stat {
-            region.acted(attrs.strict);
+            region.acted(attrs.strict && attrs.method != Method::Observed);
         }
         let stats = &mut scheme.stats;
         stats.nr_tried += 1;

@@ -39,7 +39,8 @@ fn run(attrs: Attrs, seed: u64, facts: &[Fact]) -> Result<Vec<Snapshot>, TestCas
         }
     }
     for pair in world.snapshots.windows(2) {
-        prop_assert_eq!(pair[1].seq, pair[0].seq + 1);
+        // A set that observes by itself may have lost windows.
+        prop_assert!(pair[0].seq < pair[1].seq && pair[1].seq <= pair[0].seq + 4);
         prop_assert!(pair[0].end <= pair[1].start);
     }
     Ok(world.snapshots)

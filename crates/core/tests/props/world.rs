@@ -4,7 +4,8 @@
 use isotherm_core::attrs::IntervalsGoal;
 use isotherm_core::scheme::FailCharge;
 use isotherm_core::{
-    AddrRange, Attrs, Context, Method, PageState, Rng, Scheme, Snapshot, TargetId, Time, Wish,
+    AddrRange, Attrs, Context, Method, Observation, Observed, PageState, Rng, Scheme, Snapshot,
+    TargetId, Time, Wish,
 };
 use proptest::prelude::*;
 
@@ -84,14 +85,14 @@ pub(crate) fn attrs() -> impl Strategy<Value = Attrs> {
     let goal = (prop::sample::select(vec![0_u64, 1, 400, 10_000]), 0_u64..4);
     let rest = (
         prop::sample::select(vec![1_u64, 16, 4096, 65536, 2 << 20]),
-        any::<bool>(),
+        prop::sample::select(vec![Method::Resample, Method::FirstTouch, Method::Observed]),
         any::<bool>(),
         prop::sample::select(vec![0, 1, 20, 200, 5000, u32::MAX]),
         prop::sample::select(vec![0_u64, 10_000, 100_000, 1_000_000]),
     );
     (intervals, regions, goal, rest).prop_map(|(intervals, regions, goal, rest)| {
         let (sample_us, samples, more) = intervals;
-        let (min_region_sz, first_touch, strict, clears_per_sec, update_us) = rest;
+        let (min_region_sz, method, strict, clears_per_sec, update_us) = rest;
         Attrs {
             sample_us,
             aggr_us: sample_us * samples + more,
@@ -106,7 +107,7 @@ pub(crate) fn attrs() -> impl Strategy<Value = Attrs> {
             },
             aggr_samples: 0,
             min_region_sz,
-            method: if first_touch { Method::FirstTouch } else { Method::Resample },
+            method,
             strict,
             clears_per_sec,
         }
@@ -242,6 +243,7 @@ impl World {
                 Wish::Update => self.update(),
                 Wish::Prepare => self.answer(PageState::Cleared),
                 Wish::Check => self.answer(PageState::Young),
+                Wish::Observe => self.observe(),
                 Wish::Snapshot => self.snapshots.push(self.ctx.snapshot().clone()),
                 Wish::Sleep(until) => {
                     assert!(until >= self.now || late_us > 0, "sleep that ends before it begins");
@@ -275,6 +277,41 @@ impl World {
                 2 => Some(self.rng.range(0, 20_000)),
                 _ => Some(self.rng.range(0, u64::MAX)),
             };
+        }
+    }
+
+    /// A window, or none; of its regions some are empty, overlap, or count more than there is.
+    fn observe(&mut self) {
+        if self.rng.range(0, 3) == 0 {
+            return;
+        }
+        let attrs = *self.ctx.attrs();
+        let factor = [1, 1, 1, 2][usize::try_from(self.rng.range(0, 4)).unwrap()];
+        self.ctx.begin_observed(Observation {
+            start: Time(self.rng.range(0, self.now.0 + 1_000_000)),
+            end: Time(self.rng.range(0, self.now.0 + 1_000_000)),
+            lost: self.rng.range(0, 3),
+            more: self.rng.range(0, 2) == 0,
+            sample_us: (attrs.sample_us * factor).min(1 << 30),
+            aggr_us: (attrs.aggr_us * factor).min(1 << 40),
+        });
+        let ids: Vec<_> = self.ctx.targets().iter().map(|t| t.id).collect();
+        for id in ids {
+            let mut at = 0x7f00_0000_0000;
+            let regions: Vec<_> = (0..self.rng.range(0, 40))
+                .map(|_| {
+                    let start = at + self.rng.range(0, 4) * 4096;
+                    at = start + self.rng.range(0, 300) * 4096;
+                    let back = if self.rng.range(0, 10) == 0 { 8192 } else { 0 };
+                    Observed {
+                        range: AddrRange::new(start - back, at),
+                        nr_accesses: u32::try_from(self.rng.range(0, 30)).unwrap(),
+                        age: u32::try_from(self.rng.range(0, 100)).unwrap(),
+                    }
+                })
+                .filter(|o| o.range.start <= o.range.end)
+                .collect();
+            self.ctx.observed(id, &regions);
         }
     }
 

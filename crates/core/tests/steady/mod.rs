@@ -2,7 +2,8 @@
 //! is in its steady state with about a thousand regions.
 
 use isotherm_core::{
-    AddrRange, Applied, Attrs, Context, Method, PageState, Scheme, TargetId, Time, Wish,
+    AddrRange, Applied, Attrs, Context, Method, Observation, Observed, PageState, Scheme, TargetId,
+    Time, Wish,
 };
 
 const AREA: u64 = 1 << 20;
@@ -12,6 +13,8 @@ const START: u64 = 0x7f00_0000_0000;
 pub(crate) struct Steady {
     context: Context,
     areas: Vec<AddrRange>,
+    observed: Vec<Observed>,
+    nr_windows: u32,
     now: Time,
     /// Number of times that a scheme was applied.
     pub(crate) nr_applied: u64,
@@ -25,7 +28,14 @@ impl Steady {
         context.add_target(TargetId(0));
         context.commit_schemes(schemes);
         let areas = (0..nr_areas).map(area).collect();
-        let mut steady = Self { context, areas, now: Time(0), nr_applied: 0 };
+        let mut steady = Self {
+            context,
+            areas,
+            observed: Vec::new(),
+            nr_windows: 0,
+            now: Time(0),
+            nr_applied: 0,
+        };
         steady.until(|wish| matches!(wish, Wish::Sleep(_)));
         steady
     }
@@ -57,6 +67,7 @@ impl Steady {
                             if is_hot(check.addr) { PageState::Young } else { PageState::Old };
                     }
                 }
+                Wish::Observe => self.observe(),
                 Wish::Sleep(until) => self.now = until,
                 Wish::Snapshot => {}
                 Wish::Measure => {
@@ -78,6 +89,29 @@ impl Steady {
                 return;
             }
         }
+    }
+
+    /// The areas, half of them cut in two in every other window.
+    fn observe(&mut self) {
+        let attrs = *self.context.attrs();
+        self.observed.clear();
+        self.nr_windows += 1;
+        for area in &self.areas {
+            let cut = if self.nr_windows.is_multiple_of(2) { AREA / 2 } else { AREA / 4 };
+            let hot = if is_hot(area.start) { 20 } else { 0 };
+            let mid = area.start + cut;
+            for range in [AddrRange::new(area.start, mid), AddrRange::new(mid, area.end)] {
+                self.observed.push(Observed { range, nr_accesses: hot, age: self.nr_windows });
+            }
+        }
+        self.context.begin_observed(Observation {
+            start: self.now,
+            end: self.now,
+            sample_us: attrs.sample_us,
+            aggr_us: attrs.aggr_us,
+            ..Observation::default()
+        });
+        self.context.observed(TargetId(0), &self.observed);
     }
 
     fn update(&mut self) {

@@ -116,6 +116,7 @@ impl Acting {
                     self.nr_checks += self.ctx.batch_mut().len();
                     self.answer(PageState::Young);
                 }
+                Wish::Observe => unreachable!("pages are sampled"),
                 Wish::Snapshot => {}
                 Wish::Measure => {
                     for measure in self.ctx.measures_mut() {

@@ -9,7 +9,7 @@
 //! * [`k_schemes`], [`v_schemes`], [`c_schemes`]: the same about schemes; the last also has walks, waiting for
 //!   watermarks, and what of the kernel's selftests (§8.3) can be run on a simulation;
 //! * [`q`], [`f`]: setups Q (quotas) and F (filters), every range that a scheme asks for.
-//! * [`brake`]: what only Isotherm has;
+//! * [`brake`], [`observed`]: what only Isotherm has;
 //! * [`d`]: what the kernel does and `strict` reproduces, and what is done instead by default (§9.2).
 //!
 //! L1 and L2 are in `traces.rs`.
@@ -23,6 +23,7 @@ mod d;
 mod f;
 mod k;
 mod k_schemes;
+mod observed;
 mod q;
 mod run;
 mod s;

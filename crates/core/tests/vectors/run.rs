@@ -78,6 +78,7 @@ impl Run {
                 }
                 Wish::Prepare => self.answer(PageState::Cleared),
                 Wish::Check => self.answer(PageState::Young),
+                Wish::Observe => unreachable!("pages are sampled"),
                 Wish::Snapshot => self.snapshots.push(self.ctx.snapshot().clone()),
                 Wish::Sleep(_) | Wish::Stop => return wish,
                 Wish::Measure | Wish::Apply => unreachable!("there is no scheme"),

@@ -2,7 +2,10 @@
 
 use isotherm_core::ops::UpdateError;
 use isotherm_core::scheme::{Metric, Scheme};
-use isotherm_core::{AddrRange, Applied, Check, Measure, Operations, PageState, Request, TargetId};
+use isotherm_core::{
+    AddrRange, Applied, Check, Measure, Observation, Observed, Operations, PageState, Request,
+    TargetId,
+};
 
 use super::Actor;
 use crate::OpsSet;
@@ -58,6 +61,14 @@ impl Operations for Acting {
 
     fn target_valid(&mut self, target: TargetId) -> bool {
         self.set.target_valid(target)
+    }
+
+    fn next_window(&mut self) -> Option<Observation> {
+        self.set.next_window()
+    }
+
+    fn observe(&mut self, target: TargetId, regions: &mut Vec<Observed>) {
+        self.set.observe(target, regions);
     }
 
     fn apply(&mut self, request: &Request, scheme: &Scheme) -> Applied {

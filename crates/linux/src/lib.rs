@@ -11,6 +11,7 @@ pub mod apply;
 pub mod clock;
 pub mod doctor;
 pub mod guard;
+pub mod idle;
 pub mod metrics;
 pub mod monitor;
 pub mod pagewalk;

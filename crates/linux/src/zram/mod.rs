@@ -31,8 +31,8 @@ pub use error::ZramError;
 /// The lock file; held as long as a [`Zram`] lives.
 pub const LOCK: &str = "/tmp/isotherm-zram.lock";
 
-/// How long to wait for the lock.
-const PATIENCE_S: u64 = 120;
+/// How long to wait for the lock: a test suite has many holders, one after the other.
+const PATIENCE_S: u64 = 600;
 
 /// An active zram swap device. Dropping it ends the swapping and removes the device.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ pub struct Zram {
 
 impl Zram {
     /// Swaps to a new zram device of `bytes` (rounded down to pages; uncompressed), at the kernel's
-    /// default compression. Waits up to two minutes for another holder.
+    /// default compression. Waits up to ten minutes for other holders.
     ///
     /// # Errors
     ///
@@ -127,7 +127,7 @@ pub struct NoZram {
     _lock: File,
 }
 
-/// Keeps everybody from setting up swap, after having waited up to two minutes for a holder and
+/// Keeps everybody from setting up swap, after having waited up to ten minutes for holders and
 /// taken down what a killed one left behind. Other swap may be active.
 ///
 /// # Errors

@@ -15,7 +15,7 @@ use isotherm_linux::{clock, signals};
 use serde_json::json;
 
 use super::account::{Final, Stopped};
-use super::args::RunArgs;
+use super::args::{RunArgs, WhoseArgs};
 use super::events::Log;
 use super::status::Status;
 use crate::exit;
@@ -31,6 +31,19 @@ pub(super) struct Extra<'a> {
     pub(super) file: Option<&'a Path>,
     /// Show idle times and bandwidth on standard output, about once per second.
     pub(super) percentiles: bool,
+}
+
+/// Runs a ready-made policy, or only prints it, if that is all that was asked for.
+pub(super) fn print_or_drive(
+    policy: Policy,
+    whose: &WhoseArgs,
+    args: &RunArgs,
+    extra: Extra<'_>,
+) -> anyhow::Result<ExitCode> {
+    match whose.only_print(&policy)? {
+        Some(done) => Ok(done),
+        None => drive(policy, args, extra),
+    }
 }
 
 /// Runs a policy.

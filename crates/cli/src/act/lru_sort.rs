@@ -6,7 +6,7 @@ use isotherm_agent::ready::LruSort;
 use isotherm_agent::units::interval_us_with_unit;
 
 use super::args::{ConfirmArgs, LimitArgs, RunArgs, WhoseArgs, set_apply_interval, share};
-use super::drive::{Extra, drive};
+use super::drive::{Extra, print_or_drive};
 
 /// Arguments of `isotherm lru-sort`.
 #[derive(Debug, clap::Args)]
@@ -59,8 +59,5 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     args.limits.apply(&mut knobs.limits);
     let mut policy = knobs.policy();
     set_apply_interval(&mut policy, args.apply_interval);
-    match args.whose.only_print(&policy)? {
-        Some(done) => Ok(done),
-        None => drive(policy, &args.run, Extra::default()),
-    }
+    print_or_drive(policy, &args.whose, &args.run, Extra::default())
 }

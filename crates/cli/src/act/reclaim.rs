@@ -6,7 +6,7 @@ use isotherm_agent::ready::Reclaim;
 use isotherm_agent::units::interval_us_with_unit;
 
 use super::args::{ConfirmArgs, LimitArgs, RunArgs, WhoseArgs, set_apply_interval};
-use super::drive::{Extra, drive};
+use super::drive::{Extra, print_or_drive};
 
 /// Arguments of `isotherm reclaim`.
 #[derive(Debug, clap::Args)]
@@ -53,8 +53,5 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let mut policy = knobs.policy();
     set_apply_interval(&mut policy, args.apply_interval);
-    match args.whose.only_print(&policy)? {
-        Some(done) => Ok(done),
-        None => drive(policy, &args.run, Extra::default()),
-    }
+    print_or_drive(policy, &args.whose, &args.run, Extra::default())
 }

@@ -8,7 +8,7 @@ use isotherm_agent::policy::{ContextPolicy, Policy};
 use isotherm_agent::ready::Whose;
 
 use super::args::{ConfirmArgs, RunArgs, WhoseArgs};
-use super::drive::{Extra, drive};
+use super::drive::{Extra, print_or_drive};
 use super::run::read;
 use crate::exit::usage;
 
@@ -42,8 +42,5 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let name = "schemes".to_owned();
     let context = ContextPolicy { name, targets, children, ops, attrs, schemes };
     let policy = Policy { contexts: vec![context] };
-    match args.whose.only_print(&policy)? {
-        Some(done) => Ok(done),
-        None => drive(policy, &args.run, Extra::default()),
-    }
+    print_or_drive(policy, &args.whose, &args.run, Extra::default())
 }

@@ -8,7 +8,7 @@ use isotherm_agent::run::Summary;
 use isotherm_agent::units::interval_us_with_unit;
 
 use super::args::{RunArgs, WhoseArgs};
-use super::drive::{Extra, drive};
+use super::drive::{Extra, print_or_drive};
 use crate::units::bytes;
 
 /// Arguments of `isotherm stat`.
@@ -30,10 +30,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let whose = args.whose.whose()?;
     let policy = Stat { whose, idle_min_age_us: args.age, autotune: !args.no_autotune }.policy();
-    match args.whose.only_print(&policy)? {
-        Some(done) => Ok(done),
-        None => drive(policy, &args.run, Extra { percentiles: true, ..Extra::default() }),
-    }
+    print_or_drive(policy, &args.whose, &args.run, Extra { percentiles: true, ..Extra::default() })
 }
 
 /// The percentiles that a line shows.

@@ -10,6 +10,7 @@ pub mod act;
 pub mod apply;
 pub mod clock;
 pub mod doctor;
+mod glob;
 pub mod guard;
 pub mod idle;
 pub mod metrics;

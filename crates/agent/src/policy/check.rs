@@ -9,7 +9,7 @@ use std::fmt;
 use isotherm_core::Scheme;
 use isotherm_core::scheme::{Action, FilterKind, Metric, WatermarkMetric};
 
-use super::{ContextPolicy, Policy, SchemePolicy, TargetSpec, metric};
+use super::{ContextPolicy, Policy, SchemePolicy, TargetSpec};
 
 /// Why the machine cannot do something, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -173,7 +173,7 @@ impl<'a> Check<'a> {
             // Those are ours, whatever the machine.
             if !matches!(goal.metric, Metric::UserInput | Metric::RefaultBp) {
                 let answer = self.machine.metric(goal.metric, &settings.cgroups);
-                self.need(answer, || format!("metric `{}`", metric::name(&goal.metric)));
+                self.need(answer, || format!("metric `{}`", goal.metric.name()));
             }
         }
         if scheme.watermarks.metric == WatermarkMetric::FreeMemRate {

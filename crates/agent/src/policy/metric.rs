@@ -49,26 +49,6 @@ pub(crate) const WORDS: [Word; 14] = [
     word("free_mem_rate", Unit::Permil, false, false),
 ];
 
-/// The name of a metric.
-pub(crate) const fn name(metric: &Metric) -> &'static str {
-    match metric {
-        Metric::UserInput => "user_input",
-        Metric::SomeMemPsiUs => "some_mem_psi_us",
-        Metric::FullMemPsiUs => "full_mem_psi_us",
-        Metric::CgroupSomeMemPsiUs(_) => "cgroup_some_mem_psi_us",
-        Metric::CgroupFullMemPsiUs(_) => "cgroup_full_mem_psi_us",
-        Metric::NodeMemUsedBp(_) => "node_mem_used_bp",
-        Metric::NodeMemFreeBp(_) => "node_mem_free_bp",
-        Metric::NodeMemcgUsedBp(..) => "node_memcg_used_bp",
-        Metric::NodeMemcgFreeBp(..) => "node_memcg_free_bp",
-        Metric::NodeEligibleMemBp(_) => "node_eligible_mem_bp",
-        Metric::ActiveMemBp => "active_mem_bp",
-        Metric::InactiveMemBp => "inactive_mem_bp",
-        Metric::RefaultBp => "refault_bp",
-        Metric::FreeMemRate => "free_mem_rate",
-    }
-}
-
 /// The metric of this name, with what it is about.
 pub(crate) fn from_parts(name: &str, node: i32, cgroup: CgroupId) -> Option<Metric> {
     Some(match name {

@@ -307,7 +307,7 @@ fn path(list: &[String], number: u32) -> &str {
 }
 
 fn goal(goal: &Goal, settings: &Settings) -> String {
-    let name = metric::name(&goal.metric);
+    let name = goal.metric.name();
     let mut parts = vec![("metric", quoted(name))];
     let (node, cgroup) = metric::about(&goal.metric);
     parts.extend(node.map(|node| ("node", node.to_string())));

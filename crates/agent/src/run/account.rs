@@ -6,7 +6,7 @@ use isotherm_core::scheme::Installed;
 use isotherm_linux::apply;
 use serde::Serialize;
 
-use crate::policy::{SchemePolicy, metric};
+use crate::policy::SchemePolicy;
 
 /// What a scheme did over its life. The keys are documented in docs/EVENTS.md.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
@@ -157,7 +157,7 @@ impl Standing {
     pub(super) fn new(account: Account, installed: &Installed) -> Self {
         let (quota, state) = (&installed.scheme().quota, installed.quota());
         let goals = quota.goals.iter().map(|goal| GoalStanding {
-            metric: metric::name(&goal.metric),
+            metric: goal.metric.name(),
             target: goal.target,
             current: goal.current,
         });

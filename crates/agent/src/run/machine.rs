@@ -3,7 +3,7 @@
 use isotherm_core::scheme::{Action, Metric};
 use isotherm_linux::apply::refuse_anon;
 use isotherm_linux::metrics::Metrics;
-use isotherm_linux::proc::Proc;
+use isotherm_linux::proc::{Proc, meminfo_kib};
 use isotherm_linux::support::{self, Roots, SetName, Support, detect};
 use isotherm_linux::targets::{Tracker, find};
 
@@ -75,9 +75,7 @@ fn no_swap(context: &ContextPolicy, scheme: &SchemePolicy) -> Option<Problem> {
 fn swap_total() -> Option<u64> {
     let mut text = Vec::new();
     Proc::default().read_system("meminfo", &mut text).ok()?;
-    let text = String::from_utf8_lossy(&text);
-    let line = text.lines().find_map(|line| line.strip_prefix("SwapTotal:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse().ok()
+    meminfo_kib(&String::from_utf8_lossy(&text), "SwapTotal:")
 }
 
 fn no_pages(context: &ContextPolicy, scheme: &SchemePolicy) -> Option<Problem> {

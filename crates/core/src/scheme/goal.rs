@@ -39,6 +39,27 @@ pub enum Metric {
 }
 
 impl Metric {
+    /// Its name: the kernel's keyword, and for what the kernel does not have one of the same kind.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::UserInput => "user_input",
+            Self::SomeMemPsiUs => "some_mem_psi_us",
+            Self::FullMemPsiUs => "full_mem_psi_us",
+            Self::CgroupSomeMemPsiUs(_) => "cgroup_some_mem_psi_us",
+            Self::CgroupFullMemPsiUs(_) => "cgroup_full_mem_psi_us",
+            Self::NodeMemUsedBp(_) => "node_mem_used_bp",
+            Self::NodeMemFreeBp(_) => "node_mem_free_bp",
+            Self::NodeMemcgUsedBp(..) => "node_memcg_used_bp",
+            Self::NodeMemcgFreeBp(..) => "node_memcg_free_bp",
+            Self::NodeEligibleMemBp(_) => "node_eligible_mem_bp",
+            Self::ActiveMemBp => "active_mem_bp",
+            Self::InactiveMemBp => "inactive_mem_bp",
+            Self::RefaultBp => "refault_bp",
+            Self::FreeMemRate => "free_mem_rate",
+        }
+    }
+
     /// Whether the source counts up from some start, and the metric is how far it came since the last look.
     #[must_use]
     pub const fn is_total(&self) -> bool {

@@ -20,7 +20,7 @@ use isotherm_core::addr::{PAGE_SIZE, round_down, round_up};
 use super::outcome::{Outcome, Stopwatch};
 use super::process::Process;
 use crate::proc::{Proc, parse_maps};
-use crate::sys::madvise::{MAX_BYTES, Remote, process_madvise};
+use crate::sys::madvise::{MAX_BYTES, Remote, process_madvise, whole_ranges};
 
 /// The size of a huge page.
 pub(super) const HUGE: u64 = 2 << 20;
@@ -212,19 +212,6 @@ impl Calls<'_> {
     }
 }
 
-/// How many ranges were done, if so many bytes were. After a short count the next range is the one
-/// that failed; asking for it first brings its error out.
-fn whole_ranges(ranges: &[AddrRange], done: u64) -> usize {
-    let mut end = 0;
-    let fits = |range: &&AddrRange| {
-        end += range.len();
-        end <= done
-    };
-    let whole = ranges.iter().take_while(fits).count();
-    // A call that did nothing and gave no error would be asked again for ever.
-    whole.max(usize::from(done == 0))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -251,15 +238,6 @@ mod tests {
             ("upside down", Advice::Cold, mib(3, 1), 4 << 20, vec![]),
         ] {
             assert_eq!(pieces(advice, &[range], batch).collect::<Vec<_>>(), expected, "{name}");
-        }
-    }
-
-    #[test]
-    fn a_short_count_leads_to_the_range_that_failed() {
-        let range = |len: u64| AddrRange::new(0x1000_0000, 0x1000_0000 + len);
-        let three = [range(4096), range(8192), range(4096)];
-        for (done, expected) in [(4096, 1), (4096 + 8192, 2), (16384, 3), (8191, 1), (0, 1)] {
-            assert_eq!(whole_ranges(&three, done), expected, "{done} bytes done");
         }
     }
 }

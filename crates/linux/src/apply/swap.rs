@@ -2,7 +2,7 @@
 
 use isotherm_core::Time;
 
-use crate::proc::Proc;
+use crate::proc::{Proc, meminfo_kib};
 
 /// Less than this counts as full, in bytes.
 const LEAST: u64 = 1 << 20;
@@ -24,8 +24,10 @@ impl Swap {
         if self.at.is_none_or(|at| now.since(at) > GOOD_NS) {
             self.at = Some(now);
             if Proc::default().read_system("meminfo", &mut self.text).is_ok() {
-                self.total = field(&self.text, "SwapTotal:");
-                self.free = field(&self.text, "SwapFree:");
+                let text = String::from_utf8_lossy(&self.text);
+                let bytes = |name| meminfo_kib(&text, name).map_or(0, |kib| kib << 10);
+                self.total = bytes("SwapTotal:");
+                self.free = bytes("SwapFree:");
             }
         }
         if self.total == 0 {
@@ -35,25 +37,5 @@ impl Swap {
             ));
         }
         (self.free < LEAST).then(|| format!("swap is full ({} MiB)", self.total >> 20))
-    }
-}
-
-/// A field of `/proc/meminfo`, in bytes; 0 if it is not there.
-fn field(text: &[u8], name: &str) -> u64 {
-    let text = String::from_utf8_lossy(text);
-    let line = text.lines().find_map(|line| line.strip_prefix(name));
-    let kib = line.and_then(|rest| rest.trim().strip_suffix("kB")).map(str::trim);
-    kib.and_then(|kib| kib.parse::<u64>().ok()).map_or(0, |kib| kib << 10)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn fields_are_read_in_bytes() {
-        let text = b"MemTotal: 1 kB\nSwapTotal:    2048 kB\nSwapFree:  1024 kB\n";
-        assert_eq!(field(text, "SwapTotal:"), 2 << 20);
-        assert_eq!(field(text, "SwapCached:"), 0);
     }
 }

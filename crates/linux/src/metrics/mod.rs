@@ -28,12 +28,13 @@ use std::path::PathBuf;
 use isotherm_core::math::mult_frac;
 use isotherm_core::scheme::{CgroupId, Metric};
 
+use crate::proc::meminfo_kib;
 use crate::support::Roots;
 use cgroup::Cgroups;
 use missing::Missing;
 use unavailable::Because;
 
-pub use unavailable::{Reason, Unavailable, metric_name};
+pub use unavailable::{Reason, Unavailable};
 
 /// The metrics of a machine.
 #[derive(Debug)]
@@ -161,7 +162,7 @@ impl Metrics {
         self.parse(source, "", |text| {
             let mut out = [0; N];
             for (out, name) in out.iter_mut().zip(names) {
-                *out = text::meminfo(text, name)?;
+                *out = meminfo_kib(text, name)?;
             }
             Some(out)
         })
@@ -258,7 +259,7 @@ fn read(file: &File, buf: &mut Vec<u8>) -> io::Result<usize> {
 
 /// The metric in words.
 fn what(metric: Metric, cgroups: &[String]) -> String {
-    let mut out = format!("metric `{}`", metric_name(metric));
+    let mut out = format!("metric `{}`", metric.name());
     let (node, id) = match metric {
         Metric::NodeMemcgUsedBp(node, id) | Metric::NodeMemcgFreeBp(node, id) => {
             (Some(node), Some(id))

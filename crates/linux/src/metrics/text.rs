@@ -7,15 +7,6 @@ pub(super) fn pressure_total(text: &str, line: &str) -> Option<u64> {
     words.find_map(|word| word.strip_prefix("total="))?.parse().ok()
 }
 
-/// A field of `/proc/meminfo` (`MemFree:`) or of a node's `meminfo` (`Node 0 MemFree:`), in KiB.
-pub(super) fn meminfo(text: &str, field: &str) -> Option<u64> {
-    text.lines().find_map(|line| {
-        let mut words = line.split_ascii_whitespace();
-        words.find(|word| *word == field)?;
-        words.next()?.parse().ok()
-    })
-}
-
 /// What a cgroup's `memory.numa_stat` says about `kind` on a node, in bytes.
 pub(super) fn on_node(text: &str, kind: &str, node: i32) -> Option<u64> {
     let mut words = text.lines().map(str::split_ascii_whitespace);
@@ -56,24 +47,6 @@ mod tests {
             ("", "some", None),
         ] {
             assert_eq!(pressure_total(text, line), total, "{line} in {text}");
-        }
-    }
-
-    #[test]
-    fn fields() {
-        let machine = "MemTotal:       24684084 kB\nMemFree:         9107612 kB\nActive:  42 kB\n\
-                       Active(anon):   960 kB\nHugePages_Total:     0\n";
-        let node = "Node 0 MemTotal:       24684084 kB\nNode 0 MemFree:   7 kB\n";
-        for (text, field, kib) in [
-            (machine, "MemFree:", Some(9_107_612)),
-            (machine, "Active:", Some(42)),
-            (machine, "HugePages_Total:", Some(0)),
-            (machine, "Inactive:", None),
-            (node, "MemFree:", Some(7)),
-            ("MemFree:\n", "MemFree:", None),
-            ("MemFree: -1 kB\n", "MemFree:", None),
-        ] {
-            assert_eq!(meminfo(text, field), kib, "{field}");
         }
     }
 

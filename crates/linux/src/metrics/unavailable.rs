@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use isotherm_core::scheme::Metric;
-
 /// The sort of reason, for programs; people get the text of [`Unavailable`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -102,26 +100,5 @@ impl Because {
         hint: impl Into<String>,
     ) -> Self {
         Self { reason, tried: tried.into(), why: why.into(), hint: hint.into() }
-    }
-}
-
-/// A metric's name: the kernel's, and for what the kernel does not have one of the same kind.
-#[must_use]
-pub const fn metric_name(metric: Metric) -> &'static str {
-    match metric {
-        Metric::UserInput => "user_input",
-        Metric::SomeMemPsiUs => "some_mem_psi_us",
-        Metric::FullMemPsiUs => "full_mem_psi_us",
-        Metric::CgroupSomeMemPsiUs(_) => "cgroup_some_mem_psi_us",
-        Metric::CgroupFullMemPsiUs(_) => "cgroup_full_mem_psi_us",
-        Metric::NodeMemUsedBp(_) => "node_mem_used_bp",
-        Metric::NodeMemFreeBp(_) => "node_mem_free_bp",
-        Metric::NodeMemcgUsedBp(..) => "node_memcg_used_bp",
-        Metric::NodeMemcgFreeBp(..) => "node_memcg_free_bp",
-        Metric::ActiveMemBp => "active_mem_bp",
-        Metric::InactiveMemBp => "inactive_mem_bp",
-        Metric::NodeEligibleMemBp(_) => "node_eligible_mem_bp",
-        Metric::RefaultBp => "refault_bp",
-        Metric::FreeMemRate => "free_mem_rate",
     }
 }

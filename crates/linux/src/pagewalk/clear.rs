@@ -20,7 +20,7 @@ use isotherm_core::AddrRange;
 use super::folio::range_to_clear;
 use super::look::Query;
 use super::space::Space;
-use crate::sys::madvise::{MAX_BYTES, MAX_RANGES};
+use crate::sys::madvise::{MAX_BYTES, MAX_RANGES, whole_ranges};
 
 /// Kept buffers, and one setting of the machine.
 #[derive(Debug)]
@@ -88,21 +88,6 @@ fn call_len(ranges: &[AddrRange]) -> usize {
     ranges.iter().take(MAX_RANGES).take_while(fits).count().max(1)
 }
 
-/// How many ranges were done, if so many bytes were. After a short count the next range is the one
-/// that failed; asking for it first brings its error out.
-fn whole_ranges(ranges: &[AddrRange], done: u64) -> usize {
-    let mut end = 0;
-    let whole = ranges
-        .iter()
-        .take_while(|range| {
-            end += range.len();
-            end <= done
-        })
-        .count();
-    // A call that did nothing and gave no error would be asked again for ever.
-    whole.max(usize::from(done == 0))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,14 +106,6 @@ mod tests {
             ("one too large alone", vec![4 * huge], 1),
         ] {
             assert_eq!(call_len(&ranges(&sizes)), expected, "{name}");
-        }
-    }
-
-    #[test]
-    fn a_short_count_leads_to_the_range_that_failed() {
-        let three = ranges(&[4096, 8192, 4096]);
-        for (done, expected) in [(4096, 1), (4096 + 8192, 2), (16384, 3), (8191, 1), (0, 1)] {
-            assert_eq!(whole_ranges(&three, done), expected, "{done} bytes done");
         }
     }
 }

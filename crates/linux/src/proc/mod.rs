@@ -9,6 +9,7 @@
 
 mod clear;
 mod maps;
+mod meminfo;
 mod own;
 mod scan;
 mod smaps;
@@ -23,6 +24,7 @@ use isotherm_core::AddrRange;
 
 pub(crate) use clear::clear_accessed;
 pub use maps::{Kind, Mapping, Maps, Perms, monitored_ranges, parse_maps};
+pub use meminfo::meminfo_kib;
 pub use own::{OwnCost, own_cost};
 pub use smaps::{MappingUse, Smaps, parse_smaps};
 pub use stat::{Stat, TaskState, parse_stat};

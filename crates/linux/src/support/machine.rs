@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::Roots;
-use crate::proc::capability_name;
+use crate::proc::{capability_name, meminfo_kib};
 
 /// Facts about a machine. What cannot be read is `None`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
@@ -48,6 +48,7 @@ impl Machine {
         let mut buf = Vec::new();
         let status = roots.proc.status(std::process::id(), &mut buf).unwrap_or_default();
         let meminfo = text(&roots.proc.root().join("meminfo"));
+        let bytes_of = |field| meminfo_kib(&meminfo, field).unwrap_or(0).saturating_mul(1024);
         let cpuinfo = text(&roots.proc.root().join("cpuinfo"));
         let page = rustix::param::page_size();
         let host = text(&roots.proc.root().join("sys/kernel/hostname")).trim().to_owned();
@@ -57,14 +58,14 @@ impl Machine {
             kernel: text(&roots.proc.root().join("sys/kernel/osrelease")).trim().to_owned(),
             arch: std::env::consts::ARCH.to_owned(),
             cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
-            memory_bytes: kib_of(&meminfo, "MemTotal:"),
+            memory_bytes: bytes_of("MemTotal:"),
             page_bytes: page as u64,
             paging_levels: paging_levels(&cpuinfo),
             uid: status.euid,
             capabilities: capability_names(status.cap_eff),
             lockdown: chosen(&roots.sys.join("kernel/security/lockdown")),
             thp: chosen(&roots.sys.join("kernel/mm/transparent_hugepage/enabled")),
-            swap_bytes: kib_of(&meminfo, "SwapTotal:"),
+            swap_bytes: bytes_of("SwapTotal:"),
             btf: roots.sys.join("kernel/btf/vmlinux").exists(),
         }
     }
@@ -94,12 +95,6 @@ fn chosen(path: &Path) -> Option<String> {
     rest.split_once(']').map(|(value, _)| value.to_owned())
 }
 
-fn kib_of(meminfo: &str, key: &str) -> u64 {
-    let value = meminfo.lines().find_map(|line| line.strip_prefix(key));
-    let kib = value.and_then(|v| v.split_whitespace().next()?.parse::<u64>().ok());
-    kib.unwrap_or(0).saturating_mul(1024)
-}
-
 /// The kernel takes the flag away if it does not use the fifth level.
 fn paging_levels(cpuinfo: &str) -> Option<u8> {
     let flags = cpuinfo.lines().find_map(|line| line.strip_prefix("flags"))?;
@@ -122,8 +117,6 @@ mod tests {
         assert_eq!(paging_levels("processor: 0\nflags\t\t: fpu la57 vme\n"), Some(5));
         assert_eq!(paging_levels("processor: 0\nflags\t\t: fpu la570\n"), Some(4));
         assert_eq!(paging_levels("processor: 0\n"), None);
-        assert_eq!(kib_of("MemTotal:  12 kB\nSwapTotal: x kB\n", "MemTotal:"), 12 << 10);
-        assert_eq!(kib_of("MemTotal:  12 kB\nSwapTotal: x kB\n", "SwapTotal:"), 0);
         assert_eq!(capability_names(1 | 1 << 39 | 1 << 60), ["CAP_CHOWN", "CAP_BPF", "CAP_60"]);
     }
 

@@ -64,3 +64,32 @@ pub(crate) fn process_madvise_cold(
 ) -> io::Result<u64> {
     process_madvise(pidfd, ranges, Remote::Cold, iovecs)
 }
+
+/// How many ranges were done, if so many bytes were. After a short count the next range is the one
+/// that failed; asking for it first brings its error out.
+pub(crate) fn whole_ranges(ranges: &[AddrRange], done: u64) -> usize {
+    let mut end = 0;
+    let whole = ranges
+        .iter()
+        .take_while(|range| {
+            end += range.len();
+            end <= done
+        })
+        .count();
+    // A call that did nothing and gave no error would be asked again for ever.
+    whole.max(usize::from(done == 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_count_leads_to_the_range_that_failed() {
+        let range = |len: u64| AddrRange::new(0x1000_0000, 0x1000_0000 + len);
+        let three = [range(4096), range(8192), range(4096)];
+        for (done, expected) in [(4096, 1), (4096 + 8192, 2), (16384, 3), (8191, 1), (0, 1)] {
+            assert_eq!(whole_ranges(&three, done), expected, "{done} bytes done");
+        }
+    }
+}

@@ -5,6 +5,7 @@
 
 use std::io;
 
+use crate::glob::glob;
 use crate::metrics::Unavailable;
 use crate::metrics::cgroup::Cgroups;
 use crate::proc::{Proc, Stat, TaskState};
@@ -49,7 +50,7 @@ pub fn in_cgroup(proc: &Proc, path: &str) -> Result<Vec<u32>, Unavailable> {
 pub fn name_matches(comm: &[u8], pattern: &str) -> bool {
     let pattern = pattern.as_bytes();
     if pattern.iter().any(|b| matches!(b, b'*' | b'?')) {
-        return glob(comm, pattern);
+        return glob(pattern, comm);
     }
     comm == pattern.get(..COMM_MAX).unwrap_or(pattern)
 }
@@ -57,29 +58,6 @@ pub fn name_matches(comm: &[u8], pattern: &str) -> bool {
 fn can_be_target(proc: &Proc, stat: &Stat<'_>) -> bool {
     let myself = proc.is_real() && stat.pid == std::process::id();
     !myself && !stat.is_kthread && stat.state == TaskState::Alive
-}
-
-/// Goes back to the last `*` only: an earlier one can do nothing that the last could not.
-fn glob(text: &[u8], pattern: &[u8]) -> bool {
-    let (mut t, mut p) = (0, 0);
-    // Where to go on after a mismatch: behind the last star, and one byte further in the text.
-    let mut star: Option<(usize, usize)> = None;
-    while t < text.len() {
-        match (pattern.get(p), text.get(t)) {
-            (Some(b'*'), _) => {
-                star = Some((p + 1, t));
-                p += 1;
-            }
-            (Some(b'?'), _) => (t, p) = (t + 1, p + 1),
-            (Some(a), Some(b)) if a == b => (t, p) = (t + 1, p + 1),
-            _ => {
-                let Some((behind, at)) = star else { return false };
-                star = Some((behind, at + 1));
-                (t, p) = (at + 1, behind);
-            }
-        }
-    }
-    pattern.get(p..).is_some_and(|rest| rest.iter().all(|&b| b == b'*'))
 }
 
 #[cfg(test)]

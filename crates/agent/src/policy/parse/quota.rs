@@ -151,7 +151,7 @@ fn goal(
     let metric = metric(place, &fields, settings, errors);
     let target = errors.keep(fields.need("target", "a goal"));
     let (metric, target) = (metric?, target?);
-    let word = WORDS.iter().find(|word| word.name == metric::name(&metric))?;
+    let word = WORDS.iter().find(|word| word.name == metric.name())?;
     let value = errors.keep(target_value(target, word.unit, interval_ms))?;
     let mut goal = Goal::new(metric, value);
     if let Some(entry) = fields.get("current") {

@@ -5,6 +5,7 @@ use isotherm_core::addr::round_down;
 
 use super::super::pages::{Bits, GRANULE};
 use crate::act::Process;
+use crate::glob::glob;
 use crate::proc::{Proc, parse_maps};
 
 /// A mapping, as filters see it.
@@ -36,8 +37,7 @@ impl Mappings {
         );
         let inside = parse_maps(&text).filter(|m| m.range.intersects(&range));
         let mapped = inside.map(|m| {
-            let name = String::from_utf8_lossy(m.name);
-            let matches = (0_u32..).zip(patterns).filter(|(_, p)| is_match(p, &name));
+            let matches = (0_u32..).zip(patterns).filter(|(_, p)| glob(p.as_bytes(), m.name));
             Mapped {
                 range: m.range,
                 shared: m.perms.shared,
@@ -66,53 +66,5 @@ impl Mappings {
         let first = self.list.partition_point(|m| m.range.end <= start);
         let here = self.list[first..].iter().take_while(|m| m.range.start < start + GRANULE);
         here.filter(|m| is(m)).fold(Bits::default(), |bits, m| bits.or(Bits::of(start, m.range)))
-    }
-}
-
-/// Whether `name` matches a pattern in which `*` stands for any text and `?` for any character.
-fn is_match(pattern: &str, name: &str) -> bool {
-    let (pattern, name): (Vec<_>, Vec<_>) = (pattern.chars().collect(), name.chars().collect());
-    let (mut p, mut n, mut star) = (0, 0, None);
-    while n < name.len() {
-        match pattern.get(p) {
-            Some('*') => {
-                star = Some((p, n));
-                p += 1;
-            }
-            Some(c) if *c == '?' || *c == name[n] => {
-                p += 1;
-                n += 1;
-            }
-            _ => match star {
-                Some((at, seen)) => {
-                    p = at + 1;
-                    n = seen + 1;
-                    star = Some((at, seen + 1));
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern[p..].iter().all(|c| *c == '*')
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_match_as_in_a_shell() {
-        for (pattern, name, expected) in [
-            ("[heap]", "[heap]", true),
-            ("*libc*", "/usr/lib/libc.so.6", true),
-            ("*libc", "/usr/lib/libc.so.6", false),
-            ("/usr/*/libc.so.?", "/usr/lib/libc.so.6", true),
-            ("", "", true),
-            ("*", "", true),
-            ("?", "", false),
-            ("*a*b", "xaxxbxb", true),
-        ] {
-            assert_eq!(is_match(pattern, name), expected, "{pattern:?} and {name:?}");
-        }
     }
 }

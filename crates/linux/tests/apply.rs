@@ -84,11 +84,14 @@ fn a_dry_run_changes_nothing_and_foresees_refaults() {
 #[test]
 fn a_size_quota_and_a_time_quota_hold() {
     let Some(_swap) = swap(256) else { return };
-    for (name, sz, ms) in [("size", 4 * MIB, 0), ("time", 0, 5)] {
+    for (name, sz, ms, dry_run) in
+        [("size", 4 * MIB, 0, false), ("time", 0, 5, false), ("time, dry", 0, 5, true)]
+    {
         let (mut scheme, settings) = pageout(500_000, Evidence::Confirm(1_000_000));
         scheme.quota.sz = sz;
         scheme.quota.ms = ms;
         scheme.quota.reset_interval_ms = 1000;
+        let settings = Settings { dry_run, ..settings };
         let mut run = Run::start(128, "small", vec![(scheme, settings)]);
         run.touch_for(7.0, 0, 4 * MIB);
         let (account, stats) = run.account();

@@ -85,6 +85,8 @@ pub struct Actor {
     last_end: Time,
     /// Time that the pass under way has taken, in ns.
     pass_ns: u64,
+    /// Time that what a dry run left undone would have taken, not charged yet, in ns.
+    pretended_ns: u64,
 }
 
 /// One request, with what belongs to it.
@@ -114,6 +116,7 @@ impl Actor {
             swept: Time::default(),
             last_end: Time::default(),
             pass_ns: 0,
+            pretended_ns: 0,
         }
     }
 
@@ -216,6 +219,8 @@ impl Actor {
         if let Some(account) = self.accounts.get_mut(request.scheme) {
             account.action_ns += applied.ns;
         }
+        // A time quota must let a dry run do no more than the run that it stands for.
+        applied.ns += std::mem::take(&mut self.pretended_ns);
         applied
     }
 

@@ -11,6 +11,7 @@ pub mod apply;
 pub mod clock;
 pub mod doctor;
 mod glob;
+pub mod frames;
 pub mod guard;
 pub mod idle;
 pub mod metrics;

@@ -9,6 +9,7 @@
 pub mod act;
 pub mod apply;
 pub mod clock;
+pub mod damon;
 pub mod doctor;
 mod glob;
 pub mod frames;

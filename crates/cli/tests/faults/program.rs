@@ -119,7 +119,11 @@ impl Drop for Running {
     fn drop(&mut self) {
         if let Some(mut child) = self.0.take() {
             child.kill().ok();
-            child.wait().ok();
+            match child.wait_with_output() {
+                // What it said is the only witness of a test that waited in vain.
+                Ok(output) if std::thread::panicking() => eprintln!("{:#?}", Said::of(output)),
+                _ => {}
+            }
         }
     }
 }
@@ -127,7 +131,7 @@ impl Drop for Running {
 /// Waits for something that must come; the limit is only there to end a test that hangs.
 #[track_caller]
 pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(120);
     while !done() {
         assert!(Instant::now() < deadline, "waited in vain for {what}");
         std::thread::sleep(Duration::from_millis(10));

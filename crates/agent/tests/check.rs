@@ -4,6 +4,7 @@ use expect_test::expect;
 use isotherm_agent::policy::{Lack, Machine, Policy, TargetSpec, check, parse};
 use isotherm_agent::ready::{Reclaim, Thp, Whose};
 use isotherm_core::scheme::{Action, Metric};
+use isotherm_linux::targets::Memory;
 
 /// One node, pid 7, cgroup `/app`, no pressure, no swap.
 struct Small;
@@ -19,6 +20,10 @@ impl Machine for Small {
 
     fn cgroup(&mut self, path: &str) -> Result<(), Lack> {
         has(path == "/app", "there is no such cgroup")
+    }
+
+    fn memory(&mut self, memory: &Memory) -> Result<(), Lack> {
+        has(*memory != Memory::Node(1), "node 1 has no memory")
     }
 
     fn node(&mut self, node: u32) -> Result<(), Lack> {

@@ -13,6 +13,7 @@ use isotherm_core::scheme::{
 use isotherm_core::{AddrRange, Attrs, Method, Scheme};
 use isotherm_linux::apply::{Evidence, Settings};
 use isotherm_linux::support::SetName;
+use isotherm_linux::targets::Memory;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -247,9 +248,28 @@ fn contexts() -> impl Strategy<Value = ContextPolicy> {
         "[ -~]{1,15}".prop_map(TargetSpec::Name),
         "/[a-z \\\\\"]{1,9}".prop_map(TargetSpec::Cgroup),
     ];
+    let memory = prop_oneof![
+        Just(Memory::All),
+        (0..64_u32).prop_map(Memory::Node),
+        vec(1..1000_u64, 2..8).prop_map(|steps| {
+            // Bounds that ascend: every second gap between them is a range.
+            let bounds: Vec<u64> = steps
+                .iter()
+                .scan(0, |at, step| {
+                    *at += step * 4096;
+                    Some(*at)
+                })
+                .collect();
+            Memory::Ranges(bounds.chunks_exact(2).map(|b| AddrRange::new(b[0], b[1])).collect())
+        }),
+    ];
+    let targets = prop_oneof![
+        3 => vec(target, 0..4),
+        1 => memory.prop_map(|memory| vec![TargetSpec::Memory(memory)]),
+    ];
     let ops = option::of(proptest::sample::select(vec![SetName::PageWalk, SetName::Smaps]));
     let schemes = vec(schemes(), 0..3);
-    (vec(target, 0..4), any::<bool>(), ops, attrs(), schemes).prop_map(
+    (targets, any::<bool>(), ops, attrs(), schemes).prop_map(
         |(mut targets, children, ops, attrs, mut schemes)| {
             // Twice the same is refused, and so is a quota smaller than a region.
             targets.sort_by_key(|target| format!("{target:?}"));

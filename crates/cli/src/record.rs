@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use isotherm_agent::policy::TargetSpec;
 use isotherm_core::{Snapshot, Time};
 use isotherm_linux::monitor::Monitor;
-use isotherm_linux::targets::Tracker;
+use isotherm_linux::targets::{Memory, Tracker};
 use isotherm_linux::{clock, signals};
 
 use crate::attrs::AttrsArgs;
 use crate::exit::{self, usage};
 use crate::recorder::{Recorder, Step, warn};
-use crate::sets::{OpsArg, open_set};
+use crate::sets::{OpsArg, open_set_for};
 use crate::units::{bytes, duration};
 
 /// Arguments of `isotherm record`.
@@ -45,6 +45,16 @@ pub(crate) struct TargetArgs {
     /// Watch this process and its children; may be given more than once.
     #[arg(short, long = "pid", value_name = "PID", value_delimiter = ',')]
     pids: Vec<u32>,
+    /// Watch physical memory: all of it, a node's (node:1), or ranges of physical addresses (4G-6G,...).
+    #[arg(
+        long,
+        value_name = "WHICH",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "all",
+        conflicts_with_all = ["pids", "command", "no_children"]
+    )]
+    paddr: Option<String>,
     /// Watch only the given processes, not their children.
     #[arg(long)]
     no_children: bool,
@@ -59,9 +69,13 @@ pub(crate) struct TargetArgs {
 impl TargetArgs {
     /// Attaches to the pids, and holds the command in front of its first instruction.
     pub(crate) fn tracker(&self) -> anyhow::Result<Tracker> {
+        if let Some(memory) = self.memory()? {
+            return Tracker::memory(memory).map_err(exit::target);
+        }
         if self.pids.is_empty() && self.command.is_empty() {
             return Err(usage(
-                "nothing to watch\n  hint:  give a process (-p PID) or a command (-- CMD ARGS)",
+                "nothing to watch\n  hint:  give a process (-p PID), a command (-- CMD ARGS), or --paddr for \
+                 physical memory",
             ));
         }
         let follow = !self.no_children;
@@ -74,12 +88,23 @@ impl TargetArgs {
         Ok(tracker)
     }
 
+    /// The physical memory that is the target, as it was written.
+    pub(crate) fn paddr(&self) -> Option<&str> {
+        self.paddr.as_deref()
+    }
+
+    fn memory(&self) -> anyhow::Result<Option<Memory>> {
+        let memory = self.paddr().map(Memory::parse).transpose();
+        memory.map_err(|e| exit::with(e.exit_code(), e.to_string()))
+    }
+
     /// The targets, for a policy.
     pub(crate) fn specs(&self) -> anyhow::Result<Vec<TargetSpec>> {
         let mut specs: Vec<_> = self.pids.iter().copied().map(TargetSpec::Pid).collect();
         if !self.command.is_empty() {
             specs.push(TargetSpec::Command(words(&self.command)?));
         }
+        specs.extend(self.memory()?.map(TargetSpec::Memory));
         Ok(specs)
     }
 
@@ -106,7 +131,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut attrs = args.attrs.attrs()?;
     signals::install()?;
     let tracker = args.targets.tracker()?;
-    let (set, why) = open_set(args.targets.ops(), &mut attrs)?;
+    let (set, why) = open_set_for(&args.targets, &mut attrs)?;
     let seed = args.seed.unwrap_or_else(|| clock::now().as_ns());
     let mut monitor = Monitor::new(tracker, set, attrs, seed)?;
     let kept = keep_old(&args.output)?;

@@ -5,6 +5,7 @@ use isotherm_linux::OpsSet;
 use isotherm_linux::support::SetName;
 
 use crate::exit;
+use crate::record::TargetArgs;
 
 /// `--ops`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -32,5 +33,17 @@ impl OpsArg {
 /// the user and the record.
 pub(crate) fn open_set(wanted: OpsArg, attrs: &mut Attrs) -> anyhow::Result<(OpsSet, Vec<String>)> {
     isotherm_agent::run::open_set(wanted.wanted(), attrs)
+        .map_err(|e| exit::with(e.exit_code(), e.to_string()))
+}
+
+/// Opens a set for these targets.
+pub(crate) fn open_set_for(
+    targets: &TargetArgs,
+    attrs: &mut Attrs,
+) -> anyhow::Result<(OpsSet, Vec<String>)> {
+    if targets.paddr().is_none() {
+        return open_set(targets.ops(), attrs);
+    }
+    isotherm_agent::run::open_physical_set(targets.ops().wanted(), attrs)
         .map_err(|e| exit::with(e.exit_code(), e.to_string()))
 }

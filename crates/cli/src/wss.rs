@@ -13,7 +13,7 @@ use crate::attrs::AttrsArgs;
 use crate::exit;
 use crate::record::{TargetArgs, end_command};
 use crate::recorder::{is_gone, warn};
-use crate::sets::open_set;
+use crate::sets::open_set_for;
 use crate::units::{bytes, duration};
 
 /// Arguments of `isotherm wss`.
@@ -39,7 +39,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut attrs = args.attrs.attrs()?;
     signals::install()?;
     let tracker = args.targets.tracker()?;
-    let (set, why) = open_set(args.targets.ops(), &mut attrs)?;
+    let (set, why) = open_set_for(&args.targets, &mut attrs)?;
     // A second line means that the set is not the one a user would hope for.
     for line in why.iter().filter(|_| why.len() > 1) {
         writeln!(std::io::stderr(), "{line}")?;

@@ -16,6 +16,8 @@ pub struct Target {
     pub id: TargetId,
     /// Its regions.
     pub regions: Vec<Region>,
+    /// Whether what is watched is given, rather than an address space: no gap is looked for in it.
+    pub given: bool,
     /// Where passes that change the number of regions build the new list: kept, so that a steady
     /// state allocates nothing.
     scratch: Vec<Region>,

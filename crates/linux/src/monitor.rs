@@ -308,7 +308,11 @@ impl Monitor {
     fn watch(&mut self, target: Target) {
         match self.driver.ops.set.attach(&target) {
             Ok(()) => {
-                self.driver.context.add_target(target.id);
+                if target.memory.is_some() {
+                    self.driver.context.add_ranges(target.id);
+                } else {
+                    self.driver.context.add_target(target.id);
+                }
                 self.watched.push(Watched { id: target.id, pid: target.pid, pages: 0 });
                 if self.acts {
                     self.act_on(target);

@@ -35,6 +35,13 @@ impl OpsSet {
     ///
     /// If the set cannot look at it: it is gone, or something is not permitted.
     pub fn attach(&mut self, target: &Target) -> Result<(), AttachError> {
+        if target.memory.is_some() {
+            let name = self.name();
+            return Err(format!(
+                "`{name}` looks at the memory of processes and cannot watch physical memory"
+            )
+            .into());
+        }
         match self {
             Self::PageWalk(set) => Ok(set.add_target(target.id, target.pid)?),
             Self::Smaps(set) => Ok(set.add_target(target.id, target.pid)?),

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use isotherm_core::{TargetId, Time};
 use isotherm_linux::proc::Proc;
-use isotherm_linux::targets::{TargetError, TargetEvent, Tracker};
+use isotherm_linux::targets::{Memory, TargetError, TargetEvent, Tracker};
 
 struct Fake {
     dir: tempfile::TempDir,
@@ -209,4 +209,51 @@ fn an_unreadable_child_is_told_once() {
         TargetEvent::Refused(TargetError::Io { pid: 51, file: "maps", .. })
     ));
     assert_eq!(told(&tracker.poll(Time(30 * STEP_NS))), [""; 0]);
+}
+
+/// A `zoneinfo` of nodes with RAM from so many MiB to so many.
+fn zoneinfo(nodes: &[(u32, u64, u64)]) -> String {
+    let zone = |(node, from, to): &(u32, u64, u64)| {
+        let (start, pages) = (from << 8, (to - from) << 8);
+        format!(
+            "Node {node}, zone   Normal\n        spanned  {pages}\n        present  {pages}\n  \
+             start_pfn:           {start}\n"
+        )
+    };
+    nodes.iter().map(zone).collect()
+}
+
+#[test]
+fn physical_memory_stays_until_its_node_is_taken_out() {
+    let fake = Fake::new();
+    let write = |file: &str, text: &str| fs::write(fake.dir.path().join(file), text).unwrap();
+    write("iomem", "00100000-3fffffff : System RAM\n40000000-7fffffff : System RAM\n");
+    write("zoneinfo", &zoneinfo(&[(0, 1, 1024), (1, 1024, 2048)]));
+    let proc = || Proc::new(fake.dir.path());
+    let mut all = Tracker::memory_of(proc(), Memory::All).unwrap();
+    let mut node = Tracker::memory_of(proc(), Memory::Node(1)).unwrap();
+    let second = |n: u64| Time(n * 1_000_000_000);
+    for tracker in [&mut all, &mut node] {
+        let events = tracker.poll(second(1));
+        let [TargetEvent::Added(target)] = &events[..] else { panic!("{events:?}") };
+        assert_eq!((target.pid, target.memory.is_some()), (0, true));
+        assert_eq!(tracker.targets().count(), 1);
+        assert!(tracker.poll(second(9)).is_empty() && !tracker.all_gone());
+    }
+    let err = Tracker::memory_of(proc(), Memory::Node(2)).unwrap_err();
+    assert_eq!(err.exit_code(), 3, "{err}");
+    // A list that cannot be read for a while is no news about the memory.
+    fs::remove_file(fake.dir.path().join("zoneinfo")).unwrap();
+    assert!(node.poll(second(11)).is_empty());
+    write("zoneinfo", &zoneinfo(&[(0, 1, 1024)]));
+    let events = node.poll(second(13));
+    assert!(
+        matches!(
+            &events[..],
+            [TargetEvent::Refused(TargetError::Memory(_)), TargetEvent::Exited(_)]
+        ),
+        "{events:?}"
+    );
+    assert!(node.all_gone());
+    assert!(all.poll(second(13)).is_empty() && !all.all_gone());
 }

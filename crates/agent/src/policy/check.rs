@@ -9,6 +9,8 @@ use std::fmt;
 use isotherm_core::Scheme;
 use isotherm_core::scheme::{Action, FilterKind, Metric, WatermarkMetric};
 
+use isotherm_linux::targets::Memory;
+
 use super::{ContextPolicy, Policy, SchemePolicy, TargetSpec};
 
 /// Why the machine cannot do something, and what to do about it.
@@ -35,6 +37,13 @@ pub trait Machine {
     ///
     /// If there is none.
     fn cgroup(&mut self, path: &str) -> Result<(), Lack>;
+
+    /// Whether there is this physical memory.
+    ///
+    /// # Errors
+    ///
+    /// If there is none.
+    fn memory(&mut self, memory: &Memory) -> Result<(), Lack>;
 
     /// Whether there is a node with memory of this number.
     ///
@@ -135,6 +144,10 @@ impl<'a> Check<'a> {
                 TargetSpec::Cgroup(path) => {
                     let answer = self.machine.cgroup(path);
                     self.need(answer, || format!("target cgroup {path}"));
+                }
+                TargetSpec::Memory(memory) => {
+                    let answer = self.machine.memory(memory);
+                    self.need(answer, || format!("target paddr {memory}"));
                 }
                 // Who has this name now says nothing about later.
                 TargetSpec::Name(_) | TargetSpec::Command(_) => {}

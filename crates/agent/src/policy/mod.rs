@@ -19,6 +19,7 @@ pub use print::print;
 use isotherm_core::{Attrs, Scheme};
 use isotherm_linux::apply::Settings;
 use isotherm_linux::support::SetName;
+use isotherm_linux::targets::Memory;
 
 /// A policy.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -68,8 +69,21 @@ pub enum TargetSpec {
     Name(String),
     /// Every process of this cgroup (v2) and of those below it: a path from the root of the hierarchy.
     Cgroup(String),
+    /// Physical memory; alone in its context.
+    Memory(Memory),
     /// A command to be started, with its arguments. Comes from the command line, never from a file.
     Command(Vec<String>),
+}
+
+impl ContextPolicy {
+    /// The physical memory that it watches, if that is its target.
+    #[must_use]
+    pub fn memory(&self) -> Option<&Memory> {
+        self.targets.iter().find_map(|target| match target {
+            TargetSpec::Memory(memory) => Some(memory),
+            _ => None,
+        })
+    }
 }
 
 /// One scheme: what the core decides by, and how its action is carried out.

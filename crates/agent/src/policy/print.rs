@@ -83,6 +83,7 @@ impl Lines {
                 TargetSpec::Pid(pid) => targets.push(table(&[("pid", pid.to_string())])),
                 TargetSpec::Name(name) => targets.push(table(&[("name", quoted(name))])),
                 TargetSpec::Cgroup(path) => targets.push(table(&[("cgroup", quoted(path))])),
+                TargetSpec::Memory(memory) => targets.push(table(&[("paddr", quoted(memory))])),
                 TargetSpec::Command(command) => {
                     let command = quoted(command.join(" "));
                     self.0.push_str(&format!("# target, on the command line: {command}\n"));

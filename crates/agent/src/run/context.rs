@@ -17,7 +17,7 @@ use super::ending::end_command;
 use super::heed::{Heed, Heeded};
 use super::rules::Rules;
 use super::runner::{Options, Refused};
-use super::set::{fit, open_set};
+use super::set::{fit, open_physical_set, open_set};
 use super::told::{Ended, Event, Ready, Reason, Summary, Told};
 use crate::policy::{ContextPolicy, TargetSpec};
 use crate::ready::{bandwidth, idle_percentiles};
@@ -119,10 +119,15 @@ impl Work {
     ) -> Result<(Self, Ready), Refused> {
         let tracker = tracker(&policy)?;
         let mut attrs = policy.attrs;
-        // What acts has to see single pages; nothing less will do in its stead.
-        let ops = policy.ops.or_else(|| acts(&policy).then_some(SetName::PageWalk));
-        let (set, why) = open_set(ops, &mut attrs)
-            .map_err(|e| Refused { code: e.exit_code(), text: e.to_string() })?;
+        let opened = if policy.memory().is_some() {
+            open_physical_set(policy.ops, &mut attrs)
+        } else {
+            // What acts has to see single pages; nothing less will do in its stead.
+            let ops = policy.ops.or_else(|| acts(&policy).then_some(SetName::PageWalk));
+            open_set(ops, &mut attrs)
+        };
+        let (set, why) =
+            opened.map_err(|e| Refused { code: e.exit_code(), text: e.to_string() })?;
         let ready = Ready { ops: set.name(), why };
         let seed = options.seed.unwrap_or_else(|| clock::now().as_ns());
         let mut monitor = Monitor::new(tracker, set, attrs, seed)
@@ -391,6 +396,9 @@ fn tracker(policy: &ContextPolicy) -> Result<Tracker, Refused> {
         code: e.exit_code(),
         text: e.to_string(),
     };
+    if let Some(memory) = policy.memory() {
+        return Tracker::memory(memory.clone()).map_err(refuse);
+    }
     let pids: Vec<u32> = pids(policy).collect();
     let mut tracker = Tracker::attach(&pids, policy.children).map_err(refuse)?;
     for target in &policy.targets {

@@ -5,7 +5,7 @@ use isotherm_linux::apply::refuse_anon;
 use isotherm_linux::metrics::Metrics;
 use isotherm_linux::proc::{Proc, meminfo_kib};
 use isotherm_linux::support::{self, Roots, SetName, Support, detect};
-use isotherm_linux::targets::{Tracker, find};
+use isotherm_linux::targets::{Memory, Tracker, find};
 
 use crate::policy::{self, ContextPolicy, Lack, Machine, Policy, SchemePolicy, TargetSpec};
 
@@ -32,6 +32,7 @@ pub fn check(policy: &Policy) -> Vec<Problem> {
     let mut problems = Vec::new();
     for context in &policy.contexts {
         problems.extend(no_process(context));
+        problems.extend(no_memory(context));
         for scheme in &context.schemes {
             problems.extend(no_swap(context, scheme));
             problems.extend(no_pages(context, scheme));
@@ -54,6 +55,11 @@ fn no_process(context: &ContextPolicy) -> Vec<Problem> {
     });
     let refused = pids.filter_map(|pid| Tracker::attach(&[pid], false).err());
     refused.map(|e| Problem { fatal: true, code: e.exit_code(), text: e.to_string() }).collect()
+}
+
+fn no_memory(context: &ContextPolicy) -> Option<Problem> {
+    let err = Tracker::memory(context.memory()?.clone()).err()?;
+    Some(Problem { fatal: true, code: err.exit_code(), text: err.to_string() })
 }
 
 /// Anonymous memory can only be paged out to swap.
@@ -83,6 +89,9 @@ fn no_pages(context: &ContextPolicy, scheme: &SchemePolicy) -> Option<Problem> {
     if action == Action::Stat {
         return None;
     }
+    if context.memory().is_some() {
+        return no_physical_pages(context, scheme);
+    }
     let Some(ops) = context.ops.filter(|ops| *ops != SetName::PageWalk) else {
         return no_pagewalk(context, scheme);
     };
@@ -93,6 +102,18 @@ fn no_pages(context: &ContextPolicy, scheme: &SchemePolicy) -> Option<Problem> {
         context.name,
         scheme.settings.name,
         action.name(),
+        ops.name(),
+    )))
+}
+
+/// A set that sees only processes is told with the words for its reason.
+fn no_physical_pages(context: &ContextPolicy, scheme: &SchemePolicy) -> Option<Problem> {
+    let ops = context.ops.filter(|ops| !ops.sees_physical())?;
+    Some(fatal(format!(
+        "context `{}`, scheme `{}`: physical memory with operations set `{}`\n  why:   that set looks at the \
+         memory of processes\n  hint:  use `idle` or `kdamond`",
+        context.name,
+        scheme.settings.name,
         ops.name(),
     )))
 }
@@ -126,6 +147,11 @@ impl Machine for Here {
 
     fn cgroup(&mut self, path: &str) -> Result<(), Lack> {
         find::in_cgroup(&Proc::default(), path).map(drop).map_err(|e| lack(&e))
+    }
+
+    /// Asked apart, since the answer has an exit code of its own.
+    fn memory(&mut self, _: &Memory) -> Result<(), Lack> {
+        Ok(())
     }
 
     fn node(&mut self, node: u32) -> Result<(), Lack> {

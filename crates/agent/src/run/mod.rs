@@ -27,5 +27,5 @@ pub use account::{Account, Standing};
 pub use ending::end_command;
 pub use machine::{Problem, check};
 pub use runner::{Options, Refused, Runner};
-pub use set::open_set;
+pub use set::{open_physical_set, open_set};
 pub use told::{Ended, Event, Ready, Reason, Summary, Told};

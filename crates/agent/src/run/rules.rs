@@ -74,7 +74,7 @@ impl Rules {
                 TargetSpec::Cgroup(path) => {
                     meant.extend(find::in_cgroup(&proc, path).unwrap_or_default());
                 }
-                TargetSpec::Command(_) => {}
+                TargetSpec::Command(_) | TargetSpec::Memory(_) => {}
             }
         }
         meant

@@ -2,7 +2,7 @@
 
 use isotherm_core::{Attrs, Method};
 use isotherm_linux::OpsSet;
-use isotherm_linux::doctor::{NoSet, choose};
+use isotherm_linux::doctor::{Choice, NoSet, choose, choose_physical};
 use isotherm_linux::support::SetName;
 
 /// Opens a set, or the best that passes its self-test, and fits the attributes to what it can do. Also says
@@ -15,7 +15,22 @@ pub fn open_set(
     wanted: Option<SetName>,
     attrs: &mut Attrs,
 ) -> Result<(OpsSet, Vec<String>), NoSet> {
-    let choice = choose(wanted)?;
+    take(choose(wanted)?, attrs)
+}
+
+/// As [`open_set`], of the sets that can watch physical memory.
+///
+/// # Errors
+///
+/// As for [`open_set`].
+pub fn open_physical_set(
+    wanted: Option<SetName>,
+    attrs: &mut Attrs,
+) -> Result<(OpsSet, Vec<String>), NoSet> {
+    take(choose_physical(wanted)?, attrs)
+}
+
+fn take(choice: Choice, attrs: &mut Attrs) -> Result<(OpsSet, Vec<String>), NoSet> {
     let mut why: Vec<_> = choice.refused.iter().map(ToString::to_string).collect();
     why.push(format!("operations set `{}` passed its self-test", choice.name.name()));
     if choice.name == SetName::Smaps {

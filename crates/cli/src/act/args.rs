@@ -66,10 +66,16 @@ impl WhoseArgs {
         let mut targets = self.targets.specs()?;
         targets.extend(self.names.iter().cloned().map(TargetSpec::Name));
         targets.extend(self.cgroups.iter().cloned().map(TargetSpec::Cgroup));
+        if self.targets.paddr().is_some() && targets.len() > 1 {
+            return Err(usage(
+                "--paddr with --name or --cgroup\n  why:   a context watches physical memory or processes, not both\n  \
+                 hint:  leave one out; filters choose pages of a cgroup",
+            ));
+        }
         if targets.is_empty() && !self.print_policy {
             return Err(usage(
                 "nothing to watch\n  hint:  give a process (-p PID), a name (--name GLOB), a cgroup (--cgroup \
-                 PATH) or a command (-- CMD ARGS)",
+                 PATH), a command (-- CMD ARGS), or --paddr for physical memory",
             ));
         }
         Ok(Whose {

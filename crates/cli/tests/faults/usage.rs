@@ -28,6 +28,32 @@ fn impossible_attributes() {
 }
 
 #[test]
+fn physical_memory_that_cannot_be() {
+    let dir = scratch();
+    let cases: &[(&str, u8, &[&str])] = &[
+        ("--paddr=6G-4G", 2, &["does not begin before it ends", "hint:"]),
+        ("--paddr=0-100", 2, &["border of a page"]),
+        ("--paddr=everything", 2, &["none of these", "node:1"]),
+        ("--paddr=node:x", 2, &["not a node's number"]),
+        ("--paddr -p 1", 2, &["cannot be used with"]),
+        ("--paddr -- sleep 1", 2, &["cannot be used with"]),
+        ("--paddr=node:999", 3, &["no node 999", "nodes with memory: 0"]),
+        ("--paddr=4096T-4097T", 3, &["no part of this range", "RAM is at"]),
+        ("--paddr --ops pagewalk", 3, &["`pagewalk` is not available", "physical memory", "idle"]),
+        ("--paddr --ops smaps", 3, &["`smaps` is not available", "physical memory", "kdamond"]),
+    ];
+    for (memory, code, parts) in cases {
+        // Who may not see where RAM is is told that first.
+        let hidden = *code == 3 && !rustix::process::geteuid().is_root();
+        for what in ["record", "wss"] {
+            let (code, parts) = if hidden { (4, &["CAP_SYS_ADMIN"][..]) } else { (*code, *parts) };
+            isotherm(dir.path(), &format!("{what} {memory}")).expect(code.into(), parts);
+        }
+    }
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing was begun");
+}
+
+#[test]
 fn unknown_words() {
     let dir = scratch();
     isotherm(dir.path(), "").expect(2, &["Usage"]);

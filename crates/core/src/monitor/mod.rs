@@ -107,7 +107,7 @@ enum Change {
     Attrs(Attrs),
     Schemes(Vec<Scheme>),
     Pause(bool),
-    Add(TargetId),
+    Add(TargetId, bool),
     Remove(TargetId),
     Update,
 }
@@ -233,7 +233,13 @@ impl Context {
     /// Adds a target; it is watched from the next turn of the loop on. A name that is already there
     /// is ignored.
     pub fn add_target(&mut self, id: TargetId) {
-        self.change(Change::Add(id));
+        self.change(Change::Add(id, false));
+    }
+
+    /// As [`Context::add_target`], for a target whose mappings are watched exactly as they are told, such as
+    /// ranges of physical memory: the rule of the largest gaps (three areas) is for address spaces.
+    pub fn add_ranges(&mut self, id: TargetId) {
+        self.change(Change::Add(id, true));
     }
 
     /// Stops watching a target, at the next turn of the loop.
@@ -269,6 +275,9 @@ impl Context {
     pub fn update_target(&mut self, id: TargetId, maps: &[AddrRange]) -> bool {
         if self.observes() {
             return !maps.is_empty();
+        }
+        if self.targets.iter().any(|t| t.id == id && t.given) {
+            return !maps.is_empty() && self.set_ranges(id, maps).is_ok();
         }
         let rule = if self.attrs.strict {
             Areas::THREE
@@ -562,9 +571,11 @@ impl Context {
                 self.schemes.commit(&schemes, &self.attrs, self.schedule.passed);
             }
             Change::Pause(pause) => self.paused = pause,
-            Change::Add(id) => {
+            Change::Add(id, given) => {
                 if self.targets.iter().all(|t| t.id != id) {
-                    self.targets.push(Target::new(id));
+                    let mut target = Target::new(id);
+                    target.given = given;
+                    self.targets.push(target);
                     // An update at the end of this turn gives it its first regions.
                     self.turn.next_update = self.schedule.passed;
                 }

@@ -98,12 +98,35 @@ impl std::error::Error for NoSet {}
 /// If none works. A wanted set that does not work is an error, too: taking another one instead is
 /// the caller's decision (`choose(None)` makes it).
 pub fn choose(wanted: Option<SetName>) -> Result<Choice, NoSet> {
+    choose_from(wanted, |_| true)
+}
+
+/// As [`choose`], among the sets that can watch physical memory.
+///
+/// # Errors
+///
+/// As for [`choose`]; a wanted set that sees only processes is refused.
+pub fn choose_physical(wanted: Option<SetName>) -> Result<Choice, NoSet> {
+    let name = match wanted {
+        Some(name) if !name.sees_physical() => name,
+        _ => return choose_from(wanted, SetName::sees_physical),
+    };
+    let refused = vec![Refusal {
+        name,
+        why: "it looks at the memory of processes, and cannot watch physical memory".to_owned(),
+        fix: "use `idle` (CONFIG_IDLE_PAGE_TRACKING) or `kdamond` (CONFIG_DAMON_PADDR)".to_owned(),
+        denied: false,
+    }];
+    Err(NoSet { refused, wanted })
+}
+
+fn choose_from(wanted: Option<SetName>, fits: impl Fn(SetName) -> bool) -> Result<Choice, NoSet> {
     let roots = Roots::default();
     let machine = Machine::read(&roots);
     let mut refused = Vec::new();
     let names = SetName::ALL.into_iter().filter(|name| match wanted {
         Some(wanted) => *name == wanted,
-        None => name.is_built(),
+        None => name.is_built() && fits(*name),
     });
     for name in names {
         let (mut report, ops) = examine(name, &machine, &roots);

@@ -13,7 +13,7 @@ mod self_test;
 
 use serde::Serialize;
 
-pub use choice::{Choice, NoSet, Refusal, choose};
+pub use choice::{Choice, NoSet, Refusal, choose, choose_physical};
 pub use self_test::{Granularity, Rate, SelfTest, self_test};
 
 use crate::set::OpsSet;

@@ -121,6 +121,7 @@ fn test_once(ops: &mut OpsSet, wanted: Granularity) -> Result<SelfTest, AttachEr
         name: "self-test".to_owned(),
         start_ticks: 0,
         generation: 0,
+        memory: None,
     };
     ops.attach(&target)?;
     let result = measure(ops, &mut child).map(|tally| tally.judge(wanted));

@@ -11,7 +11,7 @@ mod clear;
 mod maps;
 mod meminfo;
 mod own;
-mod scan;
+pub(crate) mod scan;
 mod smaps;
 mod stat;
 mod status;

@@ -51,6 +51,12 @@ impl SetName {
         matches!(self, Self::PageWalk | Self::Smaps)
     }
 
+    /// Whether it can watch physical memory.
+    #[must_use]
+    pub const fn sees_physical(self) -> bool {
+        matches!(self, Self::Idle | Self::Kdamond)
+    }
+
     /// What it sees, in a few words.
     #[must_use]
     pub const fn sees(self) -> &'static str {

@@ -10,6 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::error::TargetError;
+use super::memory::Memory;
 use crate::proc::{Proc, Stat, TaskState, is_denied, is_gone};
 
 /// A target as it is told to others.
@@ -27,6 +28,8 @@ pub struct Target {
     pub start_ticks: u64,
     /// How many execs of this process were seen before.
     pub generation: u32,
+    /// The physical memory that it is, rather than a process; the pid is 0 then.
+    pub memory: Option<Memory>,
 }
 
 /// What changed.
@@ -92,6 +95,7 @@ impl Entry {
             name: String::from_utf8_lossy(stat.comm).into_owned(),
             start_ticks: stat.starttime,
             generation: 0,
+            memory: None,
         };
         let image = stat.image;
         open_maps(proc, pid)?;

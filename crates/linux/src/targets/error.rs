@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io;
 
+use super::memory::MemoryError;
+
 /// Why something cannot be a target. The text says what was tried, why it failed, and what to do.
 #[derive(Debug)]
 pub enum TargetError {
@@ -53,6 +55,8 @@ pub enum TargetError {
         /// What the kernel said.
         err: io::Error,
     },
+    /// The physical memory cannot be one.
+    Memory(MemoryError),
     /// Something else went wrong.
     Io {
         /// The pid.
@@ -75,6 +79,7 @@ impl TargetError {
             Self::IsThread { .. } | Self::KernelThread { .. } | Self::Myself { .. } => 2,
             Self::SpawnFailed { err, .. } if err.kind() == io::ErrorKind::NotFound => 127,
             Self::SpawnFailed { .. } => 126,
+            Self::Memory(err) => err.exit_code(),
             Self::Io { .. } => 1,
         }
     }
@@ -120,6 +125,7 @@ impl TargetError {
                     "try the same command without isotherm",
                 ),
             },
+            Self::Memory(err) => (err.to_string(), ""),
             Self::Io { err, .. } if is_full(err) => (
                 "every target needs a few open files, and there may be no more".into(),
                 "raise the limit (`ulimit -n`), or do not follow children",
@@ -140,6 +146,8 @@ fn is_full(err: &io::Error) -> bool {
 impl fmt::Display for TargetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            // It has the whole text itself.
+            Self::Memory(err) => return err.fmt(f),
             Self::NoSuchPid { pid }
             | Self::IsThread { pid, .. }
             | Self::Zombie { pid, .. }
@@ -169,6 +177,7 @@ impl std::error::Error for TargetError {
             Self::Permission { err, .. } | Self::Io { err, .. } | Self::SpawnFailed { err, .. } => {
                 Some(err)
             }
+            Self::Memory(err) => Some(err),
             _ => None,
         }
     }

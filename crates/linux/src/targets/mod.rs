@@ -15,15 +15,20 @@
 //!   last given pid in `/proc/loadavg` has moved, and then only new pids are looked at; every few
 //!   seconds everything is, whatever the number says.
 //!
+//! Physical memory is a target, too ([`Memory`], [`Tracker::memory`]): one that has no process and does not end,
+//! unless its node is taken out of the machine.
+//!
 //! What this cannot see: a grandchild whose parent came and went between two polls. For a command of
 //! ours it can: see [`Tracker::adopt_orphans`].
 
 mod entry;
 mod error;
 pub mod find;
+mod memory;
 mod scan;
 mod tracker;
 
 pub use entry::{Target, TargetEvent};
 pub use error::TargetError;
+pub use memory::{Memory, MemoryError};
 pub use tracker::{ChildExit, Tracker};

@@ -10,9 +10,13 @@ use rustix::process::{
 
 use super::entry::{Entry, Life, Target, TargetEvent};
 use super::error::TargetError;
+use super::memory::{Memory, MemoryError};
 use super::scan::{Newcomer, Scan};
 use crate::proc::Proc;
 use crate::sys::held::Held;
+
+/// How often is asked whether physical memory is still there, in ns.
+const MEMORY_EVERY_NS: u64 = 1_000_000_000;
 
 /// How a command of ours ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +62,8 @@ pub struct Tracker {
     follow: bool,
     adopt: bool,
     child: Option<Child>,
+    /// Physical memory that is a target, and when it is looked at next.
+    memory: Option<(Target, Time)>,
     next_id: u32,
     pending: Vec<TargetEvent>,
     /// Pids that were refused, so that each is told once.
@@ -77,6 +83,7 @@ impl Tracker {
             follow,
             adopt: false,
             child: None,
+            memory: None,
             next_id: 0,
             pending: Vec::new(),
             refused: Vec::new(),
@@ -96,6 +103,38 @@ impl Tracker {
         for &pid in pids {
             tracker.add(pid)?;
         }
+        Ok(tracker)
+    }
+
+    /// Takes physical memory as the target. It does not end, unless it is a node's that is taken out.
+    ///
+    /// # Errors
+    ///
+    /// If the machine has no such memory, or does not say where it is.
+    pub fn memory(memory: Memory) -> Result<Self, TargetError> {
+        Self::memory_of(Proc::default(), memory)
+    }
+
+    /// As [`Tracker::memory`], over a given `/proc`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Tracker::memory`].
+    pub fn memory_of(proc: Proc, memory: Memory) -> Result<Self, TargetError> {
+        memory.ranges(&proc).map_err(TargetError::Memory)?;
+        let mut tracker = Self::new(proc, false);
+        let target = Target {
+            id: TargetId(0),
+            pid: 0,
+            ppid: 0,
+            name: memory.name(),
+            start_ticks: 0,
+            generation: 0,
+            memory: Some(memory),
+        };
+        tracker.next_id = 1;
+        tracker.pending.push(TargetEvent::Added(target.clone()));
+        tracker.memory = Some((target, Time::default()));
         Ok(tracker)
     }
 
@@ -202,6 +241,10 @@ impl Tracker {
     /// Lets a target go that may run on; the next [`Tracker::poll`] tells of it as if it had exited.
     /// Its descendants stay.
     pub fn remove(&mut self, id: TargetId) {
+        if self.memory.as_ref().is_some_and(|(t, _)| t.id == id) {
+            self.memory = None;
+            self.pending.push(TargetEvent::Exited(id));
+        }
         if let Some(at) = self.entries.iter().position(|e| e.target.id == id) {
             self.entries.remove(at);
             self.pending.push(TargetEvent::Exited(id));
@@ -218,19 +261,21 @@ impl Tracker {
             self.find_children(now);
         }
         self.look_at_all();
+        self.look_at_memory(now);
         self.reap();
         std::mem::take(&mut self.pending)
     }
 
     /// The targets that are there.
     pub fn targets(&self) -> impl Iterator<Item = &Target> {
-        self.entries.iter().map(|e| &e.target)
+        self.entries.iter().map(|e| &e.target).chain(self.memory.iter().map(|(t, _)| t))
     }
 
     /// Whether no target is left and none can come: nothing will change any more.
     #[must_use]
     pub fn all_gone(&self) -> bool {
         self.entries.is_empty()
+            && self.memory.is_none()
             && self.pending.is_empty()
             && !matches!(self.child, Some(Child::Held { .. } | Child::Running(_)))
     }
@@ -359,6 +404,25 @@ impl Tracker {
             self.pending.push(TargetEvent::Exited(old));
             let gone = self.entries.remove(i);
             self.bury(gone.target.pid);
+        }
+    }
+
+    /// Notes that a node's memory was taken out of the machine.
+    fn look_at_memory(&mut self, now: Time) {
+        let Some((target, next)) = &mut self.memory else { return };
+        if now < *next {
+            return;
+        }
+        *next = now + MEMORY_EVERY_NS;
+        let ranges = target.memory.as_ref().map(|m| m.ranges(&self.proc));
+        // A list that cannot be read this time says nothing about the memory.
+        if let Some(Err(err)) = ranges
+            && !matches!(err, MemoryError::Ram(_))
+        {
+            let id = target.id;
+            self.memory = None;
+            self.pending.push(TargetEvent::Refused(TargetError::Memory(err)));
+            self.pending.push(TargetEvent::Exited(id));
         }
     }
 

@@ -5,6 +5,7 @@ use std::ops::Range;
 use isotherm_core::attrs::IntervalsGoal;
 use isotherm_core::{Attrs, AttrsError, Method};
 use isotherm_linux::support::SetName;
+use isotherm_linux::targets::{Memory, MemoryError};
 
 use super::Seen;
 use super::fields::{Entry, Errors, Fields};
@@ -25,6 +26,9 @@ pub(super) const KEYS: &[&str] = &[
     "scheme",
 ];
 
+/// How physical memory is written.
+const MEMORY: &str = "\"all\", \"node:1\", or \"4G-6G\" in physical addresses";
+
 /// A context, and where its targets stand.
 pub(super) fn context(
     fields: &Fields<'_>,
@@ -42,6 +46,14 @@ pub(super) fn context(
             context.targets.push(target);
             places.push(entry.span());
         }
+    }
+    if context.memory().is_some() && context.targets.len() > 1 {
+        let at = fields.get("targets").map_or(0..0, |e| e.span());
+        errors.push(
+            TextError::new(at, "physical memory beside another target")
+                .why("a context has one address space of numbers: physical, or those of processes")
+                .hint("give physical memory a context of its own"),
+        );
     }
     if let Some(children) = fields.maybe("children", errors, |e| e.flag()) {
         context.children = children;
@@ -70,7 +82,7 @@ pub(super) fn name(entry: Entry<'_>) -> Result<&str, TextError> {
 }
 
 fn target(entry: Entry<'_>, errors: &mut Errors) -> Option<TargetSpec> {
-    let keys: &'static [&'static str] = &["pid", "name", "cgroup"];
+    let keys: &'static [&'static str] = &["pid", "name", "cgroup", "paddr"];
     let before = errors.0.len();
     let fields = entry.fields(keys, errors)?;
     if errors.0.len() > before {
@@ -78,7 +90,7 @@ fn target(entry: Entry<'_>, errors: &mut Errors) -> Option<TargetSpec> {
     }
     let present = fields.present(keys);
     let [one] = present.as_slice() else {
-        let hint = "one of { pid = 4711 }, { name = \"postgres\" } and { cgroup = \"/app\" }";
+        let hint = "one of { pid = 4711 }, { name = \"postgres\" }, { cgroup = \"/app\" } and { paddr = \"all\" }";
         errors.push(entry.error("a target is one thing").hint(hint));
         return None;
     };
@@ -97,6 +109,14 @@ fn target(entry: Entry<'_>, errors: &mut Errors) -> Option<TargetSpec> {
                     .hint(format!("\"{short}\"")))
             }
             _ => Ok(TargetSpec::Name(name.to_owned())),
+        }),
+        "paddr" => one.text().and_then(|text| {
+            Memory::parse(text).map(TargetSpec::Memory).map_err(|err| match err {
+                MemoryError::Text { text, why } => {
+                    one.error(format!("`{text}` is no physical memory: {why}")).hint(MEMORY)
+                }
+                err => one.error(err.to_string()),
+            })
         }),
         _ => cgroup(*one).map(|path| TargetSpec::Cgroup(path.to_owned())),
     };

@@ -26,6 +26,7 @@ pub mod smaps;
 pub mod support;
 mod sys;
 pub mod targets;
+pub mod tracefs;
 pub mod workload;
 pub mod zram;
 

@@ -68,6 +68,10 @@ impl DamonError {
         self
     }
 
+    pub(super) fn of_kind(self, kind: Kind) -> Self {
+        Self { kind, ..self }
+    }
+
     /// The same, with one more sentence of why.
     pub(super) fn because(mut self, more: &str) -> Self {
         let why = if self.why.is_empty() { more.into() } else { format!("{}; {more}", self.why) };

@@ -5,6 +5,7 @@
 //! | part | is |
 //! |---|---|
 //! | [`Config`] and the rest of `model` | everything that one kdamond can be told, as types |
+//! | [`Claim`] | a kdamond that is ours: set up beside others, changed while it runs, removed at the end |
 //! | [`Kdamond`] | one kdamond directory: write, command, read back |
 //! | [`Features`] | what the running kernel's DAMON knows |
 //! | [`modules`] | `DAMON_RECLAIM`, `DAMON_LRU_SORT`, `DAMON_STAT` |
@@ -18,23 +19,35 @@
 //! [`kdamond`](crate::set::OpsSet)'s business.
 
 pub mod check;
+mod claim;
+mod commit;
 pub mod entries;
 mod error;
+#[cfg(test)]
+mod fake;
 pub mod features;
 mod files;
 mod kdamond;
+mod ledger;
+mod leftover;
 pub mod model;
 pub mod modules;
+mod note;
 mod read;
 mod results;
 mod root;
+#[cfg(test)]
+mod tests;
 mod write;
 
+pub use claim::Claim;
 pub use entries::{Entry, FilterDirs};
 pub use error::{DamonError, Kind};
 pub use features::{Feature, Features, Has, Version};
 pub use files::{Files, SystemFiles};
 pub use kdamond::{Command, Kdamond};
+pub use ledger::Settings;
+pub use leftover::{Leftover, recover};
 pub use model::{Config, Context, Operations, Scheme, Target};
 pub use results::{TriedRegion, TunedIntervals};
 pub use root::Root;

@@ -28,6 +28,18 @@ impl Written {
         }
     }
 
+    /// The intervals in these files.
+    pub(super) fn intervals(&self) -> Option<TunedIntervals> {
+        let number = |name: &str| {
+            let mut all = self.entries.iter();
+            all.find(|entry| entry.path.ends_with(name))?.value.parse().ok()
+        };
+        Some(TunedIntervals {
+            sample_us: number("intervals/sample_us")?,
+            aggr_us: number("intervals/aggr_us")?,
+        })
+    }
+
     /// All files, in the order of writing.
     #[must_use]
     pub fn entries(&self) -> &[Entry] {
@@ -74,6 +86,15 @@ impl Kdamond {
             Err(_) if !self.exists() => error,
             Err(err) => error.because(&format!("and the old values could not be put back: {err}")),
         })
+    }
+
+    /// Makes the files say `to` again, which they said before they said `now`.
+    pub(super) fn rewrite(&self, to: &Written, now: &Written) -> Result<(), DamonError> {
+        let mut live = Live::new();
+        for entry in &now.entries {
+            live.insert(entry.path.clone(), entry.value.clone());
+        }
+        self.bring(&mut live, &to.entries).map_err(|(err, _)| err)
     }
 
     fn bring(

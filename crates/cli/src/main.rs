@@ -10,6 +10,7 @@ mod doctor;
 mod exit;
 mod export;
 mod files;
+mod physical;
 mod record;
 mod recorder;
 mod report;

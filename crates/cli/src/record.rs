@@ -166,6 +166,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     };
     progress.end();
+    recorder.frames(&mut monitor, clock::now(), true);
     let failed = recorder.failed();
     let written = recorder.finish(reason);
     let status = end_command(&mut monitor);

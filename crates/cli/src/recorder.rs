@@ -18,6 +18,7 @@ use isotherm_linux::targets::{Target, TargetEvent};
 use isotherm_record::{AttrsInfo, Exit, Header, Mapping, Writer, Written};
 
 use crate::files::not_created;
+use crate::physical::Sampler;
 
 /// A record under way.
 #[derive(Debug)]
@@ -29,6 +30,8 @@ pub(crate) struct Recorder {
     text: Vec<u8>,
     peak_rss_bytes: u64,
     failed: bool,
+    /// For physical memory.
+    sampler: Option<Sampler>,
 }
 
 /// What the loop around a recorder should know about.
@@ -54,6 +57,7 @@ impl Recorder {
             text: Vec::new(),
             peak_rss_bytes: 0,
             failed: false,
+            sampler: None,
         })
     }
 
@@ -66,6 +70,7 @@ impl Recorder {
                 let written = self.writer.push_snapshot(monitor.snapshot());
                 self.told(written);
                 self.mappings(now);
+                self.frames(monitor, now, false);
                 return Step::Window;
             }
             Happened::Stopped => return Step::Over,
@@ -84,6 +89,24 @@ impl Recorder {
         };
         self.told(written);
         Step::Quiet
+    }
+
+    /// Looks at the sample of page frames, if there is one and it is time, or at the end.
+    pub(crate) fn frames(&mut self, monitor: &mut Monitor, now: Time, last: bool) {
+        let Some(sampler) = &mut self.sampler else { return };
+        match sampler.look(monitor, now, last) {
+            Ok(None) => {}
+            Ok(Some(frames)) => {
+                let written = self.writer.frames(&frames);
+                self.told(written);
+            }
+            Err(err) => {
+                self.sampler = None;
+                let what = format!("whose memory it is cannot be told any more: {err}");
+                warn(&what);
+                self.note(&what);
+            }
+        }
     }
 
     /// Writes a message into the record.
@@ -121,7 +144,21 @@ impl Recorder {
     }
 
     fn added(&mut self, target: Target, now: Time) -> Result<(), isotherm_record::Error> {
+        if let Some(memory) = &target.memory {
+            match Sampler::start(&target, memory) {
+                Ok((sampler, ram)) => {
+                    self.sampler = Some(sampler);
+                    self.writer.ram(&ram)?;
+                }
+                Err(why) => {
+                    let what = format!("whose memory it is cannot be told: {why}");
+                    warn(&what);
+                    self.writer.note(now, what)?;
+                }
+            }
+        }
         self.writer.target(&isotherm_record::Target {
+            memory: target.memory.as_ref().map(ToString::to_string),
             id: target.id.0,
             pid: target.pid,
             ppid: target.ppid,
@@ -142,7 +179,8 @@ impl Recorder {
         self.peak_rss_bytes = self.peak_rss_bytes.max(own_cost(&mut self.text).rss_bytes);
         for i in 0..self.targets.len() {
             let (id, pid) = (self.targets[i].id, self.targets[i].pid);
-            if Proc::default().read(pid, "maps", &mut self.text).is_err() {
+            // Physical memory has no mappings.
+            if pid == 0 || Proc::default().read(pid, "maps", &mut self.text).is_err() {
                 continue; // It has just ended; the tracker will say so.
             }
             let mappings: Vec<Mapping> = parse_maps(&self.text).map(|m| mapping(&m)).collect();

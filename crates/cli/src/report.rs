@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use isotherm_core::AddrRange;
 use isotherm_record::Record;
-use isotherm_report::{Filter, ages, heatmap, mappings, regions, wss};
+use isotherm_report::{Filter, ages, heatmap, mappings, memory, regions, wss};
 
 use crate::files;
 use crate::recorder::warn;
@@ -31,6 +31,8 @@ enum Kind {
     Mappings(Common),
     /// How long memory was not accessed.
     Ages(Common),
+    /// Physical memory (`record --paddr`): how much of it is hot and cold, by node, cgroup, process or kind.
+    Memory(MemoryArgs),
 }
 
 /// What all reports take.
@@ -78,6 +80,27 @@ struct WssArgs {
     /// What percentiles are of: sizes in order, or moments in order.
     #[arg(long, value_enum, default_value_t = SortBy::Size)]
     sort: SortBy,
+}
+
+#[derive(Debug, clap::Args)]
+struct MemoryArgs {
+    #[command(flatten)]
+    common: Common,
+    /// What a line is.
+    #[arg(long, value_enum, default_value_t = GroupBy::Owner)]
+    by: GroupBy,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum GroupBy {
+    /// A node.
+    Node,
+    /// The memory cgroup that memory is charged to.
+    Cgroup,
+    /// The process that maps it; shared memory is shared out.
+    Owner,
+    /// What it holds: anonymous, file, unmapped file, shared, slab, free, ...
+    Kind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -137,6 +160,18 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             let (record, filter) = common.open()?;
             let report = mappings::Report::build(&record, &filter)?;
             let text = if common.json { report.to_json() } else { report.to_text() };
+            writeln!(out, "{}", text.trim_end())?;
+        }
+        Kind::Memory(args) => {
+            let (record, filter) = args.common.open()?;
+            let by = match args.by {
+                GroupBy::Node => memory::By::Node,
+                GroupBy::Cgroup => memory::By::Cgroup,
+                GroupBy::Owner => memory::By::Owner,
+                GroupBy::Kind => memory::By::Kind,
+            };
+            let report = memory::Report::build(&record, &filter, by)?;
+            let text = if args.common.json { report.to_json() } else { report.to_text() };
             writeln!(out, "{}", text.trim_end())?;
         }
         Kind::Ages(common) => {

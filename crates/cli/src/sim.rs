@@ -173,6 +173,7 @@ impl Recorder<'_> {
                 ppid: p.parent_pid.unwrap_or(0),
                 name: self.name.to_owned(),
                 t_ns: p.start.as_ns(),
+                memory: None,
             })?;
             self.maps_at = Time::default();
         }

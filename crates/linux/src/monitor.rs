@@ -170,6 +170,11 @@ impl Monitor {
         &self.driver.ops.set
     }
 
+    /// The operations set, for looks beside the context's own.
+    pub const fn set(&mut self) -> &mut OpsSet {
+        &mut self.driver.ops.set
+    }
+
     /// What acts on the targets.
     pub const fn actor(&mut self) -> &mut Actor {
         &mut self.driver.ops.actor

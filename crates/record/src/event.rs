@@ -7,6 +7,7 @@
 use isotherm_core::{Attrs, Method, Snapshot};
 use serde::{Deserialize, Serialize};
 
+use crate::frames::{Frames, Ram};
 use crate::mapping::Mapping;
 
 /// Facts about the whole record, written first.
@@ -95,6 +96,10 @@ pub struct Target {
     pub name: String,
     /// When.
     pub t_ns: u64,
+    /// The physical memory that it is, rather than a process: `all`, `node:1`, or ranges. Its addresses are
+    /// physical then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<String>,
 }
 
 /// A target started another program: its address space was replaced.
@@ -165,6 +170,10 @@ pub enum Event<'a> {
     },
     /// An aggregation window.
     Snapshot(&'a Snapshot),
+    /// Where the machine's RAM is.
+    Ram(&'a Ram),
+    /// A sample of page frames.
+    Frames(&'a Frames),
     /// A message.
     Note(&'a Note),
     /// The end, in good order. A record of a killed recorder has none.

@@ -46,6 +46,8 @@ pub(crate) enum Kind {
     Mappings,
     /// About a second of snapshots, in columns.
     Snapshots,
+    /// A sample of page frames; readers from before skip and count it.
+    Frames,
 }
 
 impl Kind {
@@ -55,11 +57,12 @@ impl Kind {
             Self::Event => 2,
             Self::Mappings => 3,
             Self::Snapshots => 4,
+            Self::Frames => 5,
         }
     }
 
     fn from_code(code: u8) -> Option<Self> {
-        [Self::Header, Self::Event, Self::Mappings, Self::Snapshots]
+        [Self::Header, Self::Event, Self::Mappings, Self::Snapshots, Self::Frames]
             .into_iter()
             .find(|k| k.code() == code)
     }

@@ -11,6 +11,7 @@ use crate::columns::Decoder;
 use crate::error::Error;
 use crate::event::{Event, Header};
 use crate::frame::{Damage, Kind, Scanner};
+use crate::frames::{self, Frames};
 use crate::mapping::{self, Mapping};
 use crate::writer::Small;
 
@@ -26,6 +27,7 @@ pub struct Reader<R> {
     snapshot: Snapshot,
     mappings: Vec<Mapping>,
     small: Small,
+    sample: Frames,
     ended: bool,
 }
 
@@ -57,6 +59,7 @@ impl<R: Read> Reader<R> {
             block: Decoder::default(),
             snapshot: Snapshot::default(),
             mappings: Vec::new(),
+            sample: Frames::default(),
             small: Small::Note(crate::event::Note::default()),
             ended: false,
         })
@@ -118,6 +121,12 @@ impl<R: Read> Reader<R> {
                     }
                     self.frames.count_unknown();
                 }
+                Kind::Frames => {
+                    if frames::decode(&self.payload, &mut self.sample).is_some() {
+                        return Ok(Some(Event::Frames(&self.sample)));
+                    }
+                    self.frames.count_unknown();
+                }
                 Kind::Event => {
                     if let Ok(small) = serde_json::from_slice(&self.payload) {
                         self.small = small;
@@ -135,6 +144,7 @@ impl<R: Read> Reader<R> {
             Small::Target(t) => Event::Target(t),
             Small::Exec(e) => Event::Exec(e),
             Small::Exit(e) => Event::Exit(e),
+            Small::Ram(r) => Event::Ram(r),
             Small::Note(n) => Event::Note(n),
             Small::End(e) => {
                 self.ended = true;

@@ -21,6 +21,7 @@ use crate::columns::Encoder;
 use crate::error::Error;
 use crate::event::{End, Exec, Exit, Header, Note, Target};
 use crate::frame::{self, Kind};
+use crate::frames::{self, Frames, Ram};
 use crate::mapping::{self, Mapping};
 
 /// Snapshots are written at the latest when they span this many ns of monitoring.
@@ -35,6 +36,7 @@ pub(crate) enum Small {
     Target(Target),
     Exec(Exec),
     Exit(Exit),
+    Ram(Ram),
     Note(Note),
     End(End),
 }
@@ -193,6 +195,30 @@ impl<W: Write> Writer<W> {
     pub fn exit(&mut self, exit: &Exit) -> Result<(), Error> {
         self.mappings.remove(&TargetId(exit.id));
         self.small(&Small::Exit(exit.clone()))
+    }
+
+    /// Where the machine's RAM is, when a target is physical memory.
+    ///
+    /// # Errors
+    ///
+    /// If a write fails.
+    pub fn ram(&mut self, ram: &Ram) -> Result<(), Error> {
+        self.small(&Small::Ram(ram.clone()))
+    }
+
+    /// A look at a sample of page frames.
+    ///
+    /// # Errors
+    ///
+    /// If a write fails.
+    pub fn frames(&mut self, frames: &Frames) -> Result<(), Error> {
+        self.flush()?;
+        let mut payload = std::mem::take(&mut self.payload);
+        payload.clear();
+        frames::encode(&mut payload, frames);
+        let done = self.write_frame(Kind::Frames, &payload);
+        self.payload = payload;
+        done
     }
 
     /// Says something to the readers of the record.

@@ -14,6 +14,7 @@ pub mod error;
 pub mod filter;
 pub mod heatmap;
 pub mod mappings;
+pub mod memory;
 pub mod regions;
 pub mod scan;
 pub mod score;

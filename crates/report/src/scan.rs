@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use isotherm_core::{Snapshot, TargetInfo};
-use isotherm_record::{Damage, End, Event, Header, Mapping, Note, Record, Target};
+use isotherm_record::{Damage, End, Event, Frames, Header, Mapping, Note, Ram, Record, Target};
 
 use crate::error::Error;
 use crate::filter::Filter;
@@ -27,7 +27,10 @@ impl TargetState {
     /// Its name and pid.
     #[must_use]
     pub fn title(&self) -> String {
-        format!("{} (pid {})", self.target.name, self.target.pid)
+        match &self.target.memory {
+            Some(memory) => format!("physical memory ({memory})"),
+            None => format!("{} (pid {})", self.target.name, self.target.pid),
+        }
     }
 }
 
@@ -46,6 +49,12 @@ pub struct Scan {
     pub snapshots: u64,
     /// Snapshots that were in.
     pub taken: u64,
+    /// Where the machine's RAM is, if a target is physical memory.
+    pub ram: Option<Ram>,
+    /// The last look at a sample of page frames.
+    pub sample: Frames,
+    /// Counts these looks.
+    pub sample_version: u64,
     /// Messages.
     pub notes: Vec<Note>,
     /// The end mark.
@@ -92,6 +101,11 @@ impl Scan {
                     state.mappings.extend_from_slice(mappings);
                 }
                 Event::Snapshot(s) => scan.snapshot(s, filter, &mut f)?,
+                Event::Ram(ram) => scan.ram = Some(ram.clone()),
+                Event::Frames(frames) => {
+                    scan.sample.clone_from(frames);
+                    scan.sample_version += 1;
+                }
                 Event::Note(n) => scan.notes.push(n.clone()),
                 Event::End(e) => scan.end = Some(e.clone()),
             }

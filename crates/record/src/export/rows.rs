@@ -51,7 +51,12 @@ pub(super) fn each<R: Read>(
                     }
                 }
             }
-            Event::Exit(_) | Event::Mappings { .. } | Event::Note(_) | Event::End(_) => {}
+            Event::Exit(_)
+            | Event::Mappings { .. }
+            | Event::Ram(_)
+            | Event::Frames(_)
+            | Event::Note(_)
+            | Event::End(_) => {}
         }
     }
     Ok(())

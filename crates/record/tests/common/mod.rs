@@ -1,7 +1,10 @@
 //! Arbitrary events, and a record as plain values to compare.
 
 use isotherm_core::{AddrRange, Cost, RegionInfo, Snapshot, TargetId, TargetInfo, Time};
-use isotherm_record::{Event, Exec, Exit, Header, Mapping, Note, Reader, Target, Writer};
+use isotherm_record::{
+    Event, Exec, Exit, Frame, Frames, Header, Mapping, NodeRanges, Note, Owner, Ram, Reader,
+    Target, Touch, Writer,
+};
 use proptest::prelude::*;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -11,6 +14,8 @@ pub(crate) enum Owned {
     Exit(Exit),
     Mappings(u64, u32, Vec<Mapping>),
     Snapshot(Snapshot),
+    Ram(Ram),
+    Frames(Frames),
     Note(Note),
     End(String),
 }
@@ -25,6 +30,8 @@ impl From<Event<'_>> for Owned {
                 Self::Mappings(t_ns, target, mappings.to_vec())
             }
             Event::Snapshot(s) => Self::Snapshot(s.clone()),
+            Event::Ram(r) => Self::Ram(r.clone()),
+            Event::Frames(f) => Self::Frames(f.clone()),
             Event::Note(n) => Self::Note(n.clone()),
             Event::End(e) => Self::End(e.reason.clone()),
         }
@@ -40,6 +47,8 @@ pub(crate) fn write(events: &[Owned]) -> Vec<u8> {
             Owned::Exit(e) => w.exit(e),
             Owned::Mappings(t, id, m) => w.mappings(Time(*t), TargetId(*id), m),
             Owned::Snapshot(s) => w.push_snapshot(s),
+            Owned::Ram(r) => w.ram(r),
+            Owned::Frames(f) => w.frames(f),
             Owned::Note(n) => w.note(Time(n.t_ns), n.text.clone()),
             Owned::End(_) => Ok(()),
         }
@@ -108,7 +117,22 @@ pub(crate) fn event() -> impl Strategy<Value = Owned> {
     prop_oneof![
         6 => snapshot().prop_map(Owned::Snapshot),
         1 => (any::<(u32, u32, u32, u64)>(), text).prop_map(|((id, pid, ppid, t_ns), name)| {
-            Owned::Target(Target { id, pid, ppid, name, t_ns })
+            let memory = (pid % 3 == 0).then(|| name.clone());
+            Owned::Target(Target { id, pid, ppid, name, t_ns, memory })
+        }),
+        1 => any::<(u64, u32, Vec<(u64, u64)>)>().prop_map(|(t_ns, node, ranges)| {
+            Owned::Ram(Ram { t_ns, nodes: vec![NodeRanges { node, ranges }] })
+        }),
+        1 => (any::<(u64, u32, u64)>(), text).prop_map(|((t_ns, target, addr), name)| {
+            let frame = Frame { addr, owners: vec![0], touch: Touch::Idle(7), ..Frame::default() };
+            Owned::Frames(Frames {
+                t_ns,
+                target,
+                kinds: vec![name.clone()],
+                owners: vec![Owner { pid: target, name }],
+                frames: vec![frame; 3],
+                ..Frames::default()
+            })
         }),
         1 => (any::<(u32, u64)>(), text)
             .prop_map(|((id, t_ns), name)| Owned::Exec(Exec { id, name, t_ns })),

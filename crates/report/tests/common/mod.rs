@@ -54,7 +54,7 @@ pub(crate) fn snapshot(n: u32) -> Snapshot {
 }
 
 fn target(id: u32, pid: u32, name: &str) -> Target {
-    Target { id, pid, ppid: 1, name: name.into(), t_ns: T0 }
+    Target { id, pid, ppid: 1, name: name.into(), t_ns: T0, memory: None }
 }
 
 /// A record without snapshots.

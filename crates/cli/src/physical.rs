@@ -1,0 +1,146 @@
+//! What `isotherm record --paddr` adds to a record: a sample of page frames, with what each holds, whose it is, and
+//! whether it was touched.
+//!
+//! The frames are drawn once and looked at again and again. With the set `idle` each is marked once; while the mark
+//! stays the frame was not touched, and its idle time grows; one that was touched is marked again. The context's own
+//! pages are marked by the same bitmap: where one is a frame of the sample too (some in ten thousand) either may miss a
+//! touch.
+
+use isotherm_core::addr::PAGE_SIZE;
+use isotherm_core::{Check, Operations, PageState, Rng, TargetId, Time};
+use isotherm_linux::Monitor;
+use isotherm_linux::clock;
+use isotherm_linux::paddr::{FrameKind, FrameUse, Ram, Uses, rmap, sample};
+use isotherm_linux::proc::Proc;
+use isotherm_linux::support::SetName;
+use isotherm_linux::targets::{Memory, Target};
+use isotherm_record::{Frame, Frames, NodeRanges, Owner, Touch};
+
+/// Frames of the sample: a share of a tenth of memory is known to 0.8 percentage points.
+const FRAMES: u64 = 4096;
+/// Least time between looks, in ns.
+const EVERY_NS: u64 = 5_000_000_000;
+/// Looks take at most one part in so many of our time.
+const PATIENCE: u64 = 200;
+
+/// Looks at a sample of frames.
+#[derive(Debug)]
+pub(crate) struct Sampler {
+    target: TargetId,
+    uses: Uses,
+    bytes: u64,
+    frames: Vec<u64>,
+    /// Since when each frame's mark is there; none: it was not marked.
+    marked: Vec<Option<Time>>,
+    next: Time,
+}
+
+impl Sampler {
+    /// Draws the sample; also says where RAM is.
+    pub(crate) fn start(
+        target: &Target,
+        memory: &Memory,
+    ) -> anyhow::Result<(Self, isotherm_record::Ram)> {
+        let proc = Proc::default();
+        let ram = Ram::read(&proc)?;
+        let ranges = memory.ranges_in(&ram)?;
+        let now = clock::now();
+        let frames = sample(&ranges, FRAMES, &mut Rng::seeded(now.as_ns()));
+        let sampler = Self {
+            target: target.id,
+            uses: Uses::open(proc)?,
+            bytes: ranges.iter().map(isotherm_core::AddrRange::len).sum(),
+            marked: vec![None; frames.len()],
+            frames,
+            next: Time::default(),
+        };
+        let nodes = ram.nodes.iter().map(|n| NodeRanges {
+            node: n.node,
+            ranges: n.ranges.iter().map(|r| (r.start, r.end)).collect(),
+        });
+        Ok((sampler, isotherm_record::Ram { t_ns: now.as_ns(), nodes: nodes.collect() }))
+    }
+
+    /// Looks, if it is time or this is the last chance; nothing comes of the first look, which only marks.
+    pub(crate) fn look(
+        &mut self,
+        monitor: &mut Monitor,
+        now: Time,
+        last: bool,
+    ) -> std::io::Result<Option<Frames>> {
+        if now < self.next && !last {
+            return Ok(None);
+        }
+        // `kdamond` answers for regions, not for single frames.
+        let sees_frames = monitor.ops().name() == SetName::Idle.name();
+        let first = self.next == Time::default();
+        let touches = if sees_frames { self.touches(monitor.set(), now) } else { Vec::new() };
+        if first && sees_frames {
+            self.next = now + EVERY_NS;
+            return Ok(None);
+        }
+        let (uses, found) = self.uses.look(&self.frames)?;
+        let took = clock::now().since(now);
+        self.next = now + EVERY_NS.max(took.saturating_mul(PATIENCE));
+        Ok(Some(self.event(now, &touches, &uses, &found)))
+    }
+
+    /// What became of the marks; renews those that are gone.
+    fn touches(&mut self, set: &mut impl Operations, now: Time) -> Vec<Touch> {
+        let check = |(tag, frame): (u32, &u64)| Check::new(self.target, frame * PAGE_SIZE, tag);
+        let mut batch: Vec<Check> = (0..).zip(&self.frames).map(check).collect();
+        set.check(&mut batch);
+        let judge = |(check, marked): (&Check, &Option<Time>)| match (check.state, marked) {
+            (PageState::Old, Some(since)) => Touch::Idle(now.since(*since) / 1_000_000),
+            (PageState::Young, Some(_)) => Touch::Touched,
+            _ => Touch::Unknown,
+        };
+        let touches: Vec<Touch> = batch.iter().zip(&self.marked).map(judge).collect();
+        batch.retain(|check| !matches!(touches.get(check.tag as usize), Some(Touch::Idle(_))));
+        set.prepare(&mut batch);
+        let marked = clock::now();
+        for check in &batch {
+            let is_marked = matches!(check.state, PageState::Old | PageState::Cleared);
+            self.marked[check.tag as usize] = is_marked.then_some(marked);
+        }
+        touches
+    }
+
+    fn event(
+        &mut self,
+        now: Time,
+        touches: &[Touch],
+        uses: &[FrameUse],
+        found: &rmap::Found,
+    ) -> Frames {
+        let mut inodes: Vec<u64> = uses.iter().filter_map(|u| u.cgroup).collect();
+        inodes.sort_unstable();
+        inodes.dedup();
+        let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let frame = |(nr, used): (usize, &FrameUse)| {
+            let mut owners: Vec<u32> = found.places[nr].iter().map(|p| p.process).collect();
+            owners.dedup();
+            Frame {
+                addr: used.frame * PAGE_SIZE,
+                kind: number(FrameKind::ALL.iter().position(|k| *k == used.kind).unwrap_or(0)),
+                cgroup: used.cgroup.and_then(|ino| inodes.binary_search(&ino).ok()).map(number),
+                owners,
+                touch: touches.get(nr).copied().unwrap_or_default(),
+            }
+        };
+        Frames {
+            t_ns: now.as_ns(),
+            target: self.target.0,
+            bytes: self.bytes,
+            unread: found.unread,
+            kinds: FrameKind::ALL.iter().map(|k| k.name().to_owned()).collect(),
+            frames: uses.iter().enumerate().map(frame).collect(),
+            cgroups: inodes.iter().map(|ino| self.uses.cgroup_name(*ino)).collect(),
+            owners: found
+                .processes
+                .iter()
+                .map(|p| Owner { pid: p.pid, name: p.name.clone() })
+                .collect(),
+        }
+    }
+}

@@ -66,7 +66,15 @@ fn a_process_that_spins_is_not_cold() {
 fn a_process_that_sleeps_may_be_cold() {
     let mut child = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap();
     let mut facts = Facts::new(Proc::default());
-    facts.gather([(ID, child.id())]);
+    // Until it sleeps: starting it takes CPU time, on a slow machine more than the guard lets pass.
+    let cpu_ns =
+        |facts: &mut Facts| facts.gather([(ID, child.id())]).iter().map(|f| f.cpu_ns).sum();
+    let mut quiet = 0;
+    while quiet < 10 {
+        std::thread::sleep(Duration::from_millis(20));
+        let ran: u64 = cpu_ns(&mut facts);
+        quiet = if ran == 0 { quiet + 1 } else { 0 };
+    }
     let found = suspects(&mut Guard::after(500_000_000), &mut facts, child.id(), 15);
     child.kill().unwrap();
     child.wait().unwrap();

@@ -14,6 +14,7 @@ use isotherm_core::AddrRange;
 use isotherm_core::addr::{PAGE_SIZE, round_down, round_up};
 
 use super::process::Process;
+use crate::proc::{Proc, is_gone, parse_maps};
 use crate::sys::pagemap::{FILE, HUGE, PRESENT, Region, SWAPPED, ZERO, scan};
 
 /// Runs per call.
@@ -203,16 +204,24 @@ impl Process {
         Ok(any)
     }
 
+    /// Reads entries only where something is mapped: the holes between are nearly all of an address space.
     fn runs_of_entries(
         &self,
         range: AddrRange,
         f: &mut dyn FnMut(AddrRange, u64),
     ) -> io::Result<()> {
+        let mut text = Vec::new();
+        match Proc::default().read(self.pid(), "maps", &mut text) {
+            Err(e) if is_gone(&e) => return Err(io::ErrorKind::NotFound.into()),
+            read => read?,
+        }
         let mut run: Option<(AddrRange, u64)> = None;
-        self.page_entries(range, &mut |addr, entry| {
+        let mut note = |addr, entry: PageEntry| {
             let categories = entry.categories();
             match &mut run {
-                Some((range, same)) if *same == categories => range.end = addr + PAGE_SIZE,
+                Some((range, same)) if *same == categories && range.end == addr => {
+                    range.end = addr + PAGE_SIZE;
+                }
                 _ => {
                     if let Some((range, categories)) =
                         run.take_if(|r| r.1 & (PRESENT | SWAPPED) != 0)
@@ -222,7 +231,19 @@ impl Process {
                     run = Some((AddrRange::new(addr, addr + PAGE_SIZE), categories));
                 }
             }
-        })?;
+        };
+        let mut any = false;
+        for mapping in parse_maps(&text) {
+            if mapping.range.intersects(&range) {
+                any = true;
+                let end = mapping.range.end.min(range.end);
+                let here = AddrRange::new(mapping.range.start.max(range.start), end);
+                self.page_entries(here, &mut note)?;
+            }
+        }
+        if !any && self.is_gone() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
         if let Some((range, categories)) = run.filter(|r| r.1 & (PRESENT | SWAPPED) != 0) {
             f(range, categories);
         }

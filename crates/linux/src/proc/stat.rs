@@ -29,6 +29,8 @@ pub struct Stat<'t> {
     pub ppid: u32,
     /// Whether it is a thread of the kernel (`PF_KTHREAD`).
     pub is_kthread: bool,
+    /// Whether its first thread is on its way out (`PF_EXITING`): the address space may be gone already.
+    pub is_exiting: bool,
     /// User time of all threads, in clock ticks.
     pub utime: u64,
     /// System time of all threads, in clock ticks.
@@ -46,6 +48,8 @@ pub struct Stat<'t> {
     pub processor: Option<u32>,
 }
 
+/// `PF_EXITING` of include/linux/sched.h.
+const PF_EXITING: u64 = 0x4;
 /// `PF_KTHREAD` of include/linux/sched.h.
 const PF_KTHREAD: u64 = 0x0020_0000;
 
@@ -78,6 +82,7 @@ pub fn parse_stat(text: &[u8]) -> Option<Stat<'_>> {
         state,
         ppid: u32::try_from(number(4)?).ok()?,
         is_kthread: number(9)? & PF_KTHREAD != 0,
+        is_exiting: number(9)? & PF_EXITING != 0,
         utime: number(14)?,
         stime: number(15)?,
         num_threads: number(20)?,
@@ -112,6 +117,7 @@ mod tests {
                 state: TaskState::Alive,
                 ppid: 4801,
                 is_kthread: false,
+                is_exiting: false,
                 utime: 7,
                 stime: 3,
                 num_threads: 2,

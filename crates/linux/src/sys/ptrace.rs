@@ -17,6 +17,7 @@ pub(crate) type Registers = libc::user_regs_struct;
 /// Reported as the event of the stop that `PTRACE_INTERRUPT` asks for.
 const EVENT_STOP: i32 = 128;
 const NT_X86_XSTATE: usize = 0x202;
+const NT_PRFPREG: usize = 2;
 const GET_RSEQ: libc::c_uint = 0x420f;
 const GET_USER_DISPATCH: libc::c_uint = 0x4211;
 /// For so long, in microseconds, waiting does not sleep.
@@ -109,12 +110,21 @@ impl Tracee {
         Ok(info.si_code)
     }
 
-    /// Its floating point and vector registers, as XSAVE writes them.
+    /// Its floating point and vector registers, as XSAVE writes them; on a CPU without XSAVE (`ENODEV`) the
+    /// 512 bytes that FXSAVE writes.
     pub(crate) fn vector_state(&self) -> io::Result<Vec<u8>> {
+        let no_xsave = |e: &io::Error| e.raw_os_error() == Some(libc::ENODEV);
+        match self.register_set(NT_X86_XSTATE) {
+            Err(e) if no_xsave(&e) => self.register_set(NT_PRFPREG),
+            state => state,
+        }
+    }
+
+    fn register_set(&self, note: usize) -> io::Result<Vec<u8>> {
         let mut state = vec![0_u8; 16 << 10];
         let mut iovec = libc::iovec { iov_base: state.as_mut_ptr().cast(), iov_len: state.len() };
         let at = (&raw mut iovec).expose_provenance();
-        self.request(libc::PTRACE_GETREGSET, NT_X86_XSTATE, at)?;
+        self.request(libc::PTRACE_GETREGSET, note, at)?;
         state.truncate(iovec.iov_len);
         Ok(state)
     }

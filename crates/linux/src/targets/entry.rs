@@ -149,6 +149,11 @@ impl Entry {
         if stat.starttime != self.target.start_ticks || !lives(&stat) {
             return Life::Gone;
         }
+        // An exit gives up the address space first, and taking a large one down takes long. The pidfd tells
+        // when it is over; until then this is no exec.
+        if over == Some(true) && stat.is_exiting {
+            return Life::Same;
+        }
         // Not to be seen, or caught in the middle of an exec, when they are set one by one.
         let is_known = |image: [u64; 3]| image.iter().all(|&addr| addr > 1);
         let moved = stat.image != self.image && is_known(stat.image);

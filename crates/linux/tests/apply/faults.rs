@@ -182,6 +182,8 @@ fn a_filter_that_cannot_be_answered_refuses_and_says_so_once() {
     let Some(mut direct) = Direct::start(Action::Stat) else { return };
     let range = mib(0, 8);
     direct.odd.tell("anon", range, "");
+    // The size of a page that a huge leaf maps shows without its frame.
+    direct.odd.tell("nohuge", range, "");
     direct.odd.tell("fill", range, "");
     // The kernel shows page frames to who opened the file with the right to see them.
     direct.actor.remove_target(ID);

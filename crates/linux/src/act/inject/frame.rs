@@ -20,6 +20,8 @@ const VECTOR_STATE_AT: usize = REGISTERS + 184;
 const BLOCKED: usize = REGISTERS + 256;
 /// Where the vector state lies: aligned to 64 bytes, behind everything else.
 const VECTOR_STATE: usize = 512;
+/// What FXSAVE writes: all there is on a CPU without XSAVE.
+const FXSAVE: usize = 512;
 /// The legacy part of XSAVE and its header.
 const XSAVE_MIN: usize = 576;
 /// The kernel's notes for itself, in the legacy part.
@@ -84,8 +86,12 @@ fn restarted(registers: &Registers) -> Registers {
     back
 }
 
-/// Vector state as ptrace gives it, with the marks that make it a signal frame's.
+/// Vector state as ptrace gives it, with the marks that make it a signal frame's. FXSAVE's needs none:
+/// a kernel without XSAVE looks for no marks (`fpu__restore_sig`).
 fn signal_vector_state(state: &[u8]) -> Option<Vec<u8>> {
+    if state.len() == FXSAVE {
+        return Some(state.to_vec());
+    }
     let word = |at: usize| {
         let bytes = state.get(at..at + 8)?;
         Some(u64::from_ne_bytes(bytes.try_into().ok()?))

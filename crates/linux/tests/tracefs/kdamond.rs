@@ -75,14 +75,16 @@ impl Drop for Kdamonds {
     }
 }
 
-/// 64 MiB touched once, 8 MiB of them all the time.
+/// 64 MiB touched once; of them 8 MiB all the time, another 8 MiB every second second, 16 MiB at random.
 const TOUCHER: &str = "
-import mmap, sys, time
+import mmap, random, sys, time
 m = mmap.mmap(-1, 64 << 20)
 for i in range(0, 64 << 20, 4096): m[i] = 1
 sys.stdout.write('r'); sys.stdout.flush()
 while True:
-    for i in range(0, 8 << 20, 4096): m[i] = 1
+    other = (int(time.monotonic()) & 1) * (16 << 20)
+    for i in range(0, 8 << 20, 4096): m[i] = m[other + i] = 1
+    for i in range(300): m[(40 << 20) + random.randrange(16 << 20)] = 1
     time.sleep(0.001)
 ";
 

@@ -1,0 +1,46 @@
+//! Traces of real kernels, as `traces/make` took them.
+
+use super::explain::{Rules, Story, explain};
+use super::trace_file::TraceFile;
+
+pub(crate) const TRACES: [(&str, &str); 4] = [
+    ("6.12 default", include_str!("traces/6.12-default.trace")),
+    ("6.12 few", include_str!("traces/6.12-few.trace")),
+    ("7.2 default", include_str!("traces/7.2-default.trace")),
+    ("7.2 few", include_str!("traces/7.2-few.trace")),
+];
+
+#[test]
+fn every_transition_is_explained() {
+    let mut all = Story::default();
+    for (name, text) in TRACES {
+        let trace = TraceFile::parse(text).unwrap();
+        let story = explain(&trace, Rules::of(trace.version()));
+        let story = story.unwrap_or_else(|why| panic!("{name}: {why}"));
+        eprintln!("{name}: {story:?}");
+        all.add(&story);
+    }
+    // They have in them what there is to explain.
+    let Story { transitions, new_boundaries, merged_boundaries, young, older, unsplit, in_three } =
+        all;
+    assert_eq!(transitions, 2 * (39 + 59));
+    for n in [new_boundaries, merged_boundaries, young, older] {
+        assert!(n > 100, "{all:?}");
+    }
+    assert!(unsplit > 10 && in_three > 10, "{all:?}");
+}
+
+/// Ages across zero: 6.12 counts on where 7.2 starts again, and each kernel's trace has cases of it.
+#[test]
+fn kernels_differ_where_the_rules_say() {
+    let mut refused = 0;
+    for (name, text) in TRACES {
+        let trace = TraceFile::parse(text).unwrap();
+        let rules = Rules::of(trace.version());
+        let other = Rules { zero_resets_age: !rules.zero_resets_age, ..rules };
+        let told = explain(&trace, other);
+        eprintln!("{name} by the other rule: {told:?}");
+        refused += usize::from(told.is_err());
+    }
+    assert!(refused >= 2, "the traces do not tell the two rules apart");
+}

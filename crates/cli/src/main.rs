@@ -10,6 +10,7 @@ mod doctor;
 mod exit;
 mod export;
 mod files;
+mod idle;
 mod physical;
 mod record;
 mod recorder;
@@ -57,6 +58,8 @@ enum Command {
     Stat(act::stat::Args),
     /// Run schemes in one of DAMON's historic text formats.
     Schemes(act::schemes::Args),
+    /// Show idle memory of the whole machine, by cgroup.
+    Idle(idle::Args),
     /// Say what this machine can do, and test it.
     Doctor(doctor::Args),
     /// Turn a record into Parquet, JSON lines or CSV.
@@ -81,6 +84,7 @@ fn main() -> ExitCode {
         Command::LruSort(args) => act::lru_sort::run(args),
         Command::Stat(args) => act::stat::run(args),
         Command::Schemes(args) => act::schemes::run(args),
+        Command::Idle(args) => idle::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Export(args) => export::run(args),
         Command::Score(args) => score::run(args),

@@ -15,6 +15,7 @@ pub mod frames;
 mod glob;
 pub mod guard;
 pub mod idle;
+pub mod idlemem;
 pub mod metrics;
 pub mod monitor;
 pub mod paddr;

@@ -30,7 +30,7 @@ use isotherm_core::scheme::{CgroupId, Metric};
 
 use crate::proc::meminfo_kib;
 use crate::support::Roots;
-use cgroup::Cgroups;
+pub use cgroup::Cgroups;
 use missing::Missing;
 use unavailable::Because;
 

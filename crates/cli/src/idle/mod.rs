@@ -1,0 +1,135 @@
+//! `isotherm idle`: idle memory of the machine, by cgroup.
+
+mod json;
+mod text;
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use isotherm_linux::frames::{ErrorKind, FramesError};
+use isotherm_linux::idlemem::{Options, Report, Row, Scan, default_cpu, matches};
+use isotherm_linux::signals;
+
+use crate::exit;
+use crate::recorder::warn;
+use crate::units::duration;
+
+/// Arguments of `isotherm idle`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Show cgroups whose path matches (`*` and `?` as in a shell): `system.slice/*`.
+    #[arg(long, value_name = "GLOB", default_value = "*")]
+    cgroup: String,
+    /// Memory is idle that was not touched for so long (without a unit seconds). Every interval there is a
+    /// report; the first comes after two, or with --once after one and a quarter.
+    #[arg(short, long, value_name = "TIME", default_value = "60s", value_parser = duration)]
+    interval: Duration,
+    /// Report once and end.
+    #[arg(long)]
+    once: bool,
+    /// Only what is charged to each cgroup itself, without those below it.
+    #[arg(long)]
+    own: bool,
+    /// CPU time that the scan may take, in percent of one CPU; below the need a sample of memory is looked at, and
+    /// the error shown. Default: 0.5 per 24 GiB of memory, at least 0.1.
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    cpu: Option<f64>,
+    /// One JSON object per report.
+    #[arg(long)]
+    json: bool,
+}
+
+/// The shortest interval: below it, a round over all memory is hardly done.
+const SHORTEST: Duration = Duration::from_millis(100);
+
+/// Runs the subcommand.
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if args.interval < SHORTEST {
+        return Err(exit::usage(format!(
+            "the interval of {:?} is too short: marks and looks at all memory do not fit in\n  hint: at least {SHORTEST:?}",
+            args.interval
+        )));
+    }
+    signals::install()?;
+    let options = Options {
+        interval: args.interval,
+        spread: if args.once { 0.25 } else { 1.0 },
+        cpu: args.cpu.map_or_else(|| default_cpu(memory()), |percent| percent / 100.0),
+    };
+    let mut scan = Scan::open(options).map_err(frames)?;
+    let mut stop = || signals::stop_requested().is_some();
+    loop {
+        let Some(report) = scan.next(&mut stop).map_err(frames)? else {
+            return Ok(ExitCode::SUCCESS);
+        };
+        let rows = chosen(&report, &args)?;
+        say_oddities(&report, &args);
+        let mut out = std::io::stdout().lock();
+        if args.json {
+            json::write(&mut out, &report, &rows, &args)?;
+        } else {
+            text::write(&mut out, &report, &rows, &args)?;
+        }
+        out.flush()?;
+        if args.once {
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
+}
+
+/// The rows to show, those with most idle memory first.
+fn chosen<'r>(report: &'r Report, args: &Args) -> anyhow::Result<Vec<&'r Row>> {
+    let all_shown = args.cgroup == "*";
+    let mut rows: Vec<&Row> =
+        report.rows.iter().filter(|row| all_shown || matches(&args.cgroup, &row.name)).collect();
+    if rows.is_empty() {
+        const MOST: usize = 12;
+        let names: Vec<_> = report.rows.iter().map(|row| row.name.text()).collect();
+        let more = if names.len() > MOST { ", ..." } else { "" };
+        let some = names[..names.len().min(MOST)].join(", ");
+        return Err(exit::usage(format!(
+            "no cgroup matches `{}`\n  why:  there are: {some}{more}\n  hint: `*` stands for any part, also for `/`",
+            args.cgroup
+        )));
+    }
+    let idle = |row: &Row| if args.own { row.own.idle() } else { row.all.idle() };
+    rows.sort_by_key(|row| std::cmp::Reverse(idle(row)));
+    Ok(rows)
+}
+
+/// What a reader should know of how the numbers came about.
+fn say_oddities(report: &Report, args: &Args) {
+    let interval = u64::try_from(args.interval.as_nanos()).unwrap_or(u64::MAX);
+    if report.longest_ns > interval + interval / 10 {
+        warn(&format!(
+            "this machine was late: some memory was looked at {:.1} s after its mark, not {:.1} s",
+            seconds(report.longest_ns),
+            seconds(interval)
+        ));
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "shown with few digits")]
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+fn memory() -> u64 {
+    isotherm_linux::support::Machine::read(&isotherm_linux::support::Roots::default()).memory_bytes
+}
+
+fn frames(error: FramesError) -> anyhow::Error {
+    let code = match error.kind() {
+        ErrorKind::NotSupported => exit::NOT_SUPPORTED,
+        ErrorKind::Permission => exit::PERMISSION,
+        _ => exit::UNEXPECTED,
+    };
+    exit::with(code, error.to_string())
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let number: f64 = text.trim_end_matches('%').parse().map_err(|e| format!("{e}"))?;
+    let fits = number > 0.0 && number <= 100.0;
+    if fits { Ok(number) } else { Err("above 0 and up to 100".to_owned()) }
+}

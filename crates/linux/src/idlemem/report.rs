@@ -1,0 +1,48 @@
+//! What a round found, for whoever shows it.
+
+use super::table::Row;
+
+/// How it was found out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// By the kernel's bitmap of idle pages: all memory of users.
+    Bitmap,
+    /// By page tables: memory that processes have mapped.
+    PageWalk,
+}
+
+/// One report.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report {
+    /// How it was found out.
+    pub method: Method,
+    /// The number of whole intervals since the begin.
+    pub round: u64,
+    /// All cgroups, parents before children, and what belongs to none.
+    pub rows: Vec<Row>,
+    /// The least part of memory that was looked at anywhere; 1 for all of it.
+    pub share: f64,
+    /// The shortest and the longest time from a mark to the look at it, in ns.
+    pub shortest_ns: u64,
+    /// See `shortest_ns`.
+    pub longest_ns: u64,
+    /// CPU time of this process in the round, in ns.
+    pub cpu_ns: u64,
+    /// Bytes of memory that were looked at or stand for what was.
+    pub memory: u64,
+    /// Bytes that somebody else had marked before the first round.
+    pub others: u64,
+    /// What could not be looked at; page tables only.
+    pub unknown: Option<Unknown>,
+}
+
+/// What the page tables did not tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Unknown {
+    /// Bytes of pages whose accessed bits cannot be cleared; they count as not idle.
+    pub unresolved: u64,
+    /// Processes that were looked at.
+    pub processes: u64,
+    /// Processes that could not be looked at.
+    pub refused: u64,
+}

@@ -14,6 +14,8 @@ pub(crate) enum OpsArg {
     Auto,
     /// Page tables, read by eBPF: every page, reads and writes.
     Pagewalk,
+    /// The kernel's idle page tracking: every page, reads and writes, of all processes that map it.
+    Idle,
     /// Whole mappings only, by /proc/PID/smaps; the last resort.
     Smaps,
 }
@@ -24,6 +26,7 @@ impl OpsArg {
         match self {
             Self::Auto => None,
             Self::Pagewalk => Some(SetName::PageWalk),
+            Self::Idle => Some(SetName::Idle),
             Self::Smaps => Some(SetName::Smaps),
         }
     }

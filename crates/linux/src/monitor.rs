@@ -190,7 +190,7 @@ impl Monitor {
         let ids: Vec<TargetId> = self.watched.iter().map(|w| w.id).collect();
         match &mut self.driver.ops.set {
             OpsSet::PageWalk(walk) => Some(guard::young_pages(walk, &ids)),
-            OpsSet::Smaps(_) => None,
+            OpsSet::Idle(_) | OpsSet::Smaps(_) => None,
         }
     }
 

@@ -3,6 +3,7 @@
 use isotherm_core::ops::UpdateError;
 use isotherm_core::{AddrRange, Check, Observation, Observed, Operations, TargetId};
 
+use crate::idle::IdleOps;
 use crate::pagewalk::PageWalk;
 use crate::smaps::SmapsOps;
 use crate::targets::Target;
@@ -12,6 +13,8 @@ use crate::targets::Target;
 pub enum OpsSet {
     /// Page tables read by eBPF.
     PageWalk(Box<PageWalk>),
+    /// The kernel's idle page tracking.
+    Idle(Box<IdleOps>),
     /// Whole mappings by `/proc/PID/smaps`.
     Smaps(Box<SmapsOps>),
 }
@@ -25,6 +28,7 @@ impl OpsSet {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::PageWalk(_) => "pagewalk",
+            Self::Idle(_) => "idle",
             Self::Smaps(_) => "smaps",
         }
     }
@@ -35,16 +39,21 @@ impl OpsSet {
     ///
     /// If the set cannot look at it: it is gone, or something is not permitted.
     pub fn attach(&mut self, target: &Target) -> Result<(), AttachError> {
-        if target.memory.is_some() {
-            let name = self.name();
-            return Err(format!(
-                "`{name}` looks at the memory of processes and cannot watch physical memory"
-            )
-            .into());
-        }
-        match self {
-            Self::PageWalk(set) => Ok(set.add_target(target.id, target.pid)?),
-            Self::Smaps(set) => Ok(set.add_target(target.id, target.pid)?),
+        match (self, &target.memory) {
+            (Self::PageWalk(set), None) => Ok(set.add_target(target.id, target.pid)?),
+            (Self::Idle(set), None) => Ok(set.add_target(target.id, target.pid)?),
+            (Self::Idle(set), Some(memory)) => {
+                set.add_memory(target.id, memory.clone());
+                Ok(())
+            }
+            (Self::Smaps(set), None) => Ok(set.add_target(target.id, target.pid)?),
+            (set, Some(_)) => {
+                let name = set.name();
+                Err(format!(
+                    "`{name}` looks at the memory of processes and cannot watch physical memory"
+                )
+                .into())
+            }
         }
     }
 
@@ -52,6 +61,7 @@ impl OpsSet {
     pub fn detach(&mut self, id: TargetId) {
         match self {
             Self::PageWalk(set) => set.remove_target(id),
+            Self::Idle(set) => set.remove_target(id),
             Self::Smaps(set) => set.remove_target(id),
         }
     }
@@ -60,14 +70,25 @@ impl OpsSet {
     #[must_use]
     pub fn least_sample_us(&self) -> u64 {
         match self {
-            Self::PageWalk(_) => 1,
+            Self::PageWalk(_) | Self::Idle(_) => 1,
             Self::Smaps(set) => set.limits().sample_us(),
+        }
+    }
+
+    /// Whether a page that was made old shows its next access at once. Else that may take until the processor drops
+    /// the page's translation from its TLB.
+    #[must_use]
+    pub const fn sees_at_once(&self) -> bool {
+        match self {
+            Self::PageWalk(_) | Self::Smaps(_) => true,
+            Self::Idle(_) => false,
         }
     }
 
     fn set(&mut self) -> &mut dyn Operations {
         match self {
             Self::PageWalk(set) => set.as_mut(),
+            Self::Idle(set) => set.as_mut(),
             Self::Smaps(set) => set.as_mut(),
         }
     }

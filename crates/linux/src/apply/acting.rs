@@ -74,7 +74,7 @@ impl Operations for Acting {
     fn apply(&mut self, request: &Request, scheme: &Scheme) -> Applied {
         let walk = match &mut self.set {
             OpsSet::PageWalk(walk) => Some(walk.as_mut()),
-            OpsSet::Smaps(_) => None,
+            OpsSet::Idle(_) | OpsSet::Smaps(_) => None,
         };
         self.actor.apply(walk, request, scheme)
     }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::{SelfTest, SetReport, examine};
+use crate::idle::{self, IdleError, IdleOps};
 use crate::pagewalk::{ErrorKind, PageWalk, PageWalkError};
 use crate::proc::Proc;
 use crate::set::OpsSet;
@@ -147,10 +148,14 @@ pub(super) fn open(name: SetName) -> Result<OpsSet, Support> {
             Ok(set) => Ok(OpsSet::PageWalk(Box::new(set))),
             Err(err) => Err(answer_of(&err)),
         },
+        SetName::Idle => match IdleOps::new() {
+            Ok(set) => Ok(OpsSet::Idle(Box::new(set))),
+            Err(err) => Err(answer_of_idle(&err)),
+        },
         SetName::Smaps => {
             Ok(OpsSet::Smaps(Box::new(SmapsOps::new(Proc::default(), Limits::default()))))
         }
-        SetName::Idle | SetName::Kdamond | SetName::Written => {
+        SetName::Kdamond | SetName::Written => {
             Err(Support::no("not built yet in this version of isotherm", None, ""))
         }
     }
@@ -164,5 +169,17 @@ pub(super) fn answer_of(err: &PageWalkError) -> Support {
         since: (err.kind() == ErrorKind::NotSupported).then(|| "5.17".to_owned()),
         fix: err.hint().to_owned(),
         denied: err.kind() == ErrorKind::Permission,
+    }
+}
+
+/// What an error of `idle` says about its support.
+pub(super) fn answer_of_idle(err: &IdleError) -> Support {
+    let said = std::error::Error::source(err).map_or_else(String::new, |e| format!(": {e}"));
+    let why = if err.why().is_empty() { "the kernel refused" } else { err.why() };
+    Support::No {
+        why: format!("{why} ({}{said})", err.tried()),
+        since: (err.kind() == idle::ErrorKind::NotSupported).then(|| "4.3".to_owned()),
+        fix: err.hint().to_owned(),
+        denied: err.kind() == idle::ErrorKind::Permission,
     }
 }

@@ -109,9 +109,10 @@ fn examine(name: SetName, machine: &Machine, roots: &Roots) -> (SetReport, Optio
             report.self_test = Some(test);
         }
         // Some rights are asked for only when there is a process to look at.
-        Err(err) => match err.downcast_ref() {
-            Some(err) => report.refuse(choice::answer_of(err)),
-            None => report.reason = format!("the self-test could not run: {err}"),
+        Err(err) => match (err.downcast_ref(), err.downcast_ref()) {
+            (Some(err), _) => report.refuse(choice::answer_of(err)),
+            (_, Some(err)) => report.refuse(choice::answer_of_idle(err)),
+            _ => report.reason = format!("the self-test could not run: {err}"),
         },
     }
     (report, Some(ops))

@@ -112,6 +112,14 @@ fn self_test(f: &mut fmt::Formatter<'_>, t: &SelfTest) -> fmt::Result {
         wrong(t.false_hot_elsewhere),
         wrong(t.unanswered),
     )?;
+    if let Some(hidden) = t.hidden_by_tlb {
+        writeln!(
+            f,
+            "  TLB:      not flushed: of {} pages touched at once again {} looked idle; a page in constant use shows when \
+             the processor drops its translation",
+            hidden.of, hidden.wrong
+        )?;
+    }
     let clear = t.ns_per_clear.map_or_else(|| "-".to_owned(), |ns| format!("{ns} ns"));
     writeln!(f, "  cost:     {} ns per check, {clear} per clear (idle process)", t.ns_per_check)
 }

@@ -58,6 +58,8 @@ impl Flags {
     pub const UNEVICTABLE: Self = Self(1 << 18);
     /// There is no such frame, or its memory is offline.
     pub const NOPAGE: Self = Self(1 << 20);
+    /// One for many equal pages.
+    pub const KSM: Self = Self(1 << 21);
     /// Part of a folio of several frames, since 6.10 of any size; not only 2 MiB.
     pub const THP: Self = Self(1 << 22);
     /// Marked idle, and not seen accessed since. May be stale: the bitmap is the true check.

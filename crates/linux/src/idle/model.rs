@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::io;
 
 use super::bitmap::Words;
+use crate::frames::{self, Flags};
 
 /// One page frame.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -15,6 +16,23 @@ pub(super) struct Frame {
     pub(super) accessed: bool,
     /// The folio's lock is held by somebody: its page tables are not looked at.
     pub(super) locked: bool,
+    /// What kpageflags says of it besides `LRU` and `IDLE`.
+    pub(super) flags: u64,
+}
+
+/// A folio of user pages, of `len` frames; to be put at a multiple of `len`.
+pub(super) fn folio(len: usize) -> Vec<Frame> {
+    let tail = Frame { flags: Flags::TAIL.0 | Flags::THP.0, ..Frame::default() };
+    let mut frames = vec![tail; len];
+    let head = if len > 1 { Flags::HEAD.0 | Flags::THP.0 } else { 0 };
+    let flags = head | Flags::MMAP.0 | Flags::ANON.0;
+    frames[0] = Frame { trackable: true, flags, ..Frame::default() };
+    frames
+}
+
+/// A frame with these flags that is not tracked.
+pub(super) fn other(flags: u64) -> Frame {
+    Frame { flags, ..Frame::default() }
 }
 
 /// A machine's frames; `max_pfn` is their number.
@@ -100,5 +118,51 @@ impl Words for Model {
             done += usize::from(nr % 64 == 63) * 8;
         }
         Ok(done)
+    }
+}
+
+/// `/proc/kpageflags` of the same machine, as `stable_page_flags` has it since 6.10: frames behind a folio's first
+/// repeat its `LRU` and `IDLE`. One that knows less says less; both must do.
+#[derive(Debug)]
+pub(super) struct FlagsOf<'a> {
+    pub(super) model: &'a Model,
+    /// Kernels before 6.10 say nothing of the folio behind its first frame.
+    pub(super) old_kernel: bool,
+}
+
+impl frames::Words for FlagsOf<'_> {
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+        assert!(offset.is_multiple_of(8) && bytes.len().is_multiple_of(8), "EINVAL");
+        let frames = self.model.frames.borrow();
+        let first = usize::try_from(offset / 8).unwrap_or(usize::MAX).min(frames.len());
+        let nr = (bytes.len() / 8).min(frames.len() - first);
+        for (at, bytes) in (first..first + nr).zip(bytes.as_chunks_mut().0) {
+            let own = frames[at];
+            let is_tail = own.flags & Flags::TAIL.0 != 0 && own.flags & Flags::HUGE.0 == 0;
+            let from = match is_tail {
+                true if self.old_kernel => Frame::default(),
+                true => frames[..at]
+                    .iter()
+                    .rev()
+                    .find(|f| f.flags & Flags::TAIL.0 == 0)
+                    .copied()
+                    .unwrap_or_default(),
+                false => own,
+            };
+            let lru = if from.trackable { Flags::LRU.0 } else { 0 };
+            let idle = if from.idle { Flags::IDLE.0 } else { 0 };
+            *bytes = (own.flags | lru | idle).to_ne_bytes();
+        }
+        Ok(nr * 8)
+    }
+}
+
+impl<W: Words + ?Sized> Words for &W {
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+        (**self).read_at(bytes, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        (**self).write_at(bytes, offset)
     }
 }

@@ -268,6 +268,24 @@ impl PageWalk {
         self.counters.look_ns += now().since(begin);
     }
 
+    /// Looks at every page of the batch, and tells the place in it and the entry of each that is mapped; the
+    /// states of others become `Unknown` or `Absent`. For another set that needs the frames.
+    pub(crate) fn entries(
+        &mut self,
+        batch: &mut [Check],
+        mut each: impl FnMut(&mut Check, u32, Entry),
+    ) {
+        self.look_at(batch);
+        for query in &self.queries {
+            let check = &mut batch[query.nr as usize];
+            if query.entry.is_present() {
+                each(check, query.nr, query.entry);
+            } else if !query.entry.is_fault() {
+                check.state = PageState::Absent;
+            }
+        }
+    }
+
     /// What a look alone says about a page.
     fn seen(&self, query: &Query, at: Time) -> PageState {
         let entry = query.entry;

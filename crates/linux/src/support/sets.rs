@@ -48,7 +48,7 @@ impl SetName {
     /// Whether this version of Isotherm has it; the others are only looked for.
     #[must_use]
     pub const fn is_built(self) -> bool {
-        matches!(self, Self::PageWalk | Self::Smaps)
+        matches!(self, Self::PageWalk | Self::Idle | Self::Smaps)
     }
 
     /// Whether it can watch physical memory.

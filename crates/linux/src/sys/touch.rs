@@ -117,6 +117,13 @@ impl TestChild {
         self.tell(&command)
     }
 
+    /// Makes the child drop all its cached translations, on the CPU where it runs.
+    pub(crate) fn flush_tlb(&mut self) -> io::Result<()> {
+        let mut command = [0_u8; COMMAND_LEN];
+        command[0] = 4;
+        self.tell(&command)
+    }
+
     fn tell(&mut self, command: &[u8; COMMAND_LEN]) -> io::Result<()> {
         self.commands.write_all(command)?;
         self.answers.read_exact(&mut [0_u8])
@@ -209,10 +216,10 @@ impl Memory {
                 }
             }
             let [what, bits @ ..] = command;
-            if what == 3 {
-                read(self.layout.huge.start);
-            } else {
-                self.touch(what == 2, &bits);
+            match what {
+                3 => read(self.layout.huge.start),
+                4 => flush_tlb(),
+                _ => self.touch(what == 2, &bits),
             }
             if !write_all(tell, &[what]) {
                 return 0;
@@ -231,6 +238,23 @@ impl Memory {
             }
         }
     }
+}
+
+/// Unmapping more pages than the kernel flushes one by one (33 on x86) makes it flush all of the process.
+fn flush_tlb() {
+    const LEN: usize = 64 * 4096;
+    let (rw, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
+    let at = unsafe { libc::mmap(std::ptr::null_mut(), LEN, rw, flags, -1, 0) };
+    if at == libc::MAP_FAILED {
+        return;
+    }
+    let base = at.expose_provenance() as u64;
+    for addr in (base..base + LEN as u64).step_by(4096) {
+        write(addr);
+    }
+    // SAFETY: the mapping was just made here, and nothing refers to it.
+    unsafe { libc::munmap(at, LEN) };
 }
 
 fn pointer(addr: u64) -> *mut libc::c_void {
@@ -267,6 +291,7 @@ mod tests {
         child.touch(Touch::Read, |nr| nr % 2 == 0).unwrap();
         child.touch(Touch::Write, |nr| nr == NR_PAGES - 1).unwrap();
         child.touch_huge().unwrap();
+        child.flush_tlb().unwrap();
         let pid = child.pid();
         drop(child);
         assert!(Proc::default().stat(pid, &mut buf).is_err());

@@ -119,6 +119,7 @@ fn frames() -> impl Strategy<Value = Vec<Frame>> {
         idle: bits & 8 != 0,
         accessed: bits & 16 != 0,
         locked: bits & 0xe0 == 0,
+        flags: 0,
     });
     proptest::collection::vec(frame, 0..700)
 }

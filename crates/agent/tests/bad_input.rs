@@ -42,7 +42,7 @@ fn contexts() {
         ("targets = [{ command = 'x' }]", 14, "unknown key `command`"),
         ("children = 'yes'", 12, "must be true or false"),
         ("ops = 'pagewlk'", 7, "unknown operations set"),
-        ("ops = 'kdamond'", 7, "not available"),
+        ("ops = 'written'", 7, "not available"),
         ("method = 'first'", 10, "unknown method"),
         ("clears = -1", 10, "does not fit"),
         ("intervals = { sample = 5000 }", 24, "must be a string such as \"5ms\""),

@@ -1,7 +1,9 @@
 //! Whatever policy there is, a file can say it: reading what was printed gives the same.
 
 use isotherm_agent::damos::parse_damos;
-use isotherm_agent::policy::{ContextPolicy, Policy, SchemePolicy, TargetSpec, parse, print};
+use isotherm_agent::policy::{
+    ContextPolicy, Engine, Policy, SchemePolicy, TargetSpec, parse, print,
+};
 use isotherm_agent::units::{
     interval_us_with_unit, share_bp, show_interval, show_share, show_size, size,
 };
@@ -267,10 +269,12 @@ fn contexts() -> impl Strategy<Value = ContextPolicy> {
         3 => vec(target, 0..4),
         1 => memory.prop_map(|memory| vec![TargetSpec::Memory(memory)]),
     ];
-    let ops = option::of(proptest::sample::select(vec![SetName::PageWalk, SetName::Smaps]));
+    let sets = vec![SetName::PageWalk, SetName::Kdamond, SetName::Smaps];
+    let ops =
+        (option::of(proptest::sample::select(sets)), proptest::sample::select(&Engine::ALL[..]));
     let schemes = vec(schemes(), 0..3);
     (targets, any::<bool>(), ops, attrs(), schemes).prop_map(
-        |(mut targets, children, ops, attrs, mut schemes)| {
+        |(mut targets, children, (ops, engine), attrs, mut schemes)| {
             // Twice the same is refused, and so is a quota smaller than a region.
             targets.sort_by_key(|target| format!("{target:?}"));
             targets.dedup();
@@ -280,7 +284,7 @@ fn contexts() -> impl Strategy<Value = ContextPolicy> {
                     scheme.quota.sz = scheme.quota.sz.max(attrs.min_region_sz);
                 }
             }
-            ContextPolicy { name: String::new(), targets, children, ops, attrs, schemes }
+            ContextPolicy { name: String::new(), targets, children, ops, engine, attrs, schemes }
         },
     )
 }

@@ -99,7 +99,7 @@ fn real(
     let mut monitor = Monitor::new(tracker, set, attrs, clock::now().as_ns())?;
     let mut recorder = Recorder::create(record, &monitor, &attrs)?;
     monitor.tracker().start().map_err(exit::target)?;
-    while recorder.step(&mut monitor) != Step::Over {
+    while !matches!(recorder.step(&mut monitor), Step::Over | Step::Failed) {
         if signals::stop_requested().is_some() {
             crate::record::end_command(&mut monitor);
             return Err(anyhow::anyhow!("interrupted; nothing is left behind"));

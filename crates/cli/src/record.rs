@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use isotherm_agent::policy::TargetSpec;
 use isotherm_core::{Snapshot, Time};
+use isotherm_linux::kdamond::Share;
 use isotherm_linux::monitor::Monitor;
 use isotherm_linux::targets::{Memory, Tracker};
 use isotherm_linux::{clock, signals};
@@ -157,6 +158,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             Step::Window => progress.show(monitor.snapshot()),
             Step::Quiet => {}
             Step::Over => break "every target has exited",
+            Step::Failed => break SET_FAILED,
         }
         if signals::stop_requested().is_some() {
             break "interrupted";
@@ -167,7 +169,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     progress.end();
     recorder.frames(&mut monitor, clock::now(), true);
-    let failed = recorder.failed();
+    let failed = recorder.failed() || reason == SET_FAILED;
+    if let Some(kdamond) = monitor.kdamond() {
+        let line = share(kdamond.share(), kdamond.source());
+        recorder.note(&line);
+        if !args.quiet {
+            say(&line);
+        }
+    }
     let written = recorder.finish(reason);
     let status = end_command(&mut monitor);
     let written = match written {
@@ -195,6 +204,15 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         );
     }
     Ok(status)
+}
+
+/// How a record ends whose operations set ended before it.
+const SET_FAILED: &str = "the operations set cannot go on";
+
+/// What was seen of the kernel's windows.
+fn share(share: Share, source: &str) -> String {
+    let Share { seen, lost } = share;
+    format!("of {} windows of the kernel {seen} were seen, by {source}", seen + lost)
 }
 
 /// Keeps the record that is there, as perf does; whether there is one.

@@ -43,6 +43,8 @@ pub(crate) enum Step {
     Quiet,
     /// No target is left.
     Over,
+    /// The operations set cannot go on.
+    Failed,
 }
 
 impl Recorder {
@@ -74,6 +76,15 @@ impl Recorder {
                 return Step::Window;
             }
             Happened::Stopped => return Step::Over,
+            Happened::Trouble(text) => {
+                warn(&text);
+                self.writer.note(now, text)
+            }
+            Happened::Failed(text) => {
+                warn(&text);
+                self.note(&text);
+                return Step::Failed;
+            }
             // A record has no schemes, so nobody is acted on.
             Happened::Idle | Happened::NotActedOn(..) => self.writer.tick(now),
             Happened::Target(event) => self.target(event, now),

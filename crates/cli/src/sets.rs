@@ -16,6 +16,8 @@ pub(crate) enum OpsArg {
     Pagewalk,
     /// The kernel's idle page tracking: every page, reads and writes, of all processes that map it.
     Idle,
+    /// The kernel's own DAMON; only if asked for.
+    Kdamond,
     /// Whole mappings only, by /proc/PID/smaps; the last resort.
     Smaps,
 }
@@ -27,6 +29,7 @@ impl OpsArg {
             Self::Auto => None,
             Self::Pagewalk => Some(SetName::PageWalk),
             Self::Idle => Some(SetName::Idle),
+            Self::Kdamond => Some(SetName::Kdamond),
             Self::Smaps => Some(SetName::Smaps),
         }
     }

@@ -58,6 +58,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             Happened::NotWatched(target, err) if !is_gone(&err) => {
                 warn(&format!("process {} ({}) is not watched: {err}", target.pid, target.name));
             }
+            Happened::Trouble(text) => warn(&text),
+            Happened::Failed(text) => {
+                end_command(&mut monitor);
+                return Err(anyhow::anyhow!(text));
+            }
             Happened::Stopped => break,
             _ => {}
         }

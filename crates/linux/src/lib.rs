@@ -16,6 +16,7 @@ mod glob;
 pub mod guard;
 pub mod idle;
 pub mod idlemem;
+pub mod kdamond;
 pub mod metrics;
 pub mod monitor;
 pub mod paddr;

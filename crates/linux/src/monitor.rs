@@ -26,6 +26,7 @@ use crate::apply::{Acting, Actor, Settings};
 use crate::clock::{self, Wake};
 use crate::doctor::{self, NoSet};
 use crate::guard;
+use crate::kdamond::Kdamond;
 use crate::proc::Proc;
 use crate::set::{AttachError, OpsSet};
 use crate::targets::{Target, TargetError, TargetEvent, Tracker};
@@ -64,6 +65,10 @@ pub enum Happened {
     NotWatched(Target, AttachError),
     /// This target is watched, but no scheme may act on it.
     NotActedOn(Target, ActError),
+    /// The set had a problem and dealt with it; worth telling.
+    Trouble(String),
+    /// The set cannot go on, and why.
+    Failed(String),
     /// Nothing yet; a good time to look at signals and deadlines. Comes at least every 100 ms.
     Idle,
     /// No target is left, and none can come.
@@ -125,8 +130,17 @@ impl Monitor {
     /// # Errors
     ///
     /// If the attributes are not valid.
-    pub fn new(tracker: Tracker, ops: OpsSet, attrs: Attrs, seed: u64) -> Result<Self, AttrsError> {
+    pub fn new(
+        tracker: Tracker,
+        mut ops: OpsSet,
+        mut attrs: Attrs,
+        seed: u64,
+    ) -> Result<Self, AttrsError> {
+        attrs.method = ops.method(attrs.method);
         let context = Context::new(attrs, seed)?;
+        if let Some(kdamond) = ops.kdamond() {
+            kdamond.begin_with(&attrs);
+        }
         Ok(Self {
             driver: Driver::new(context, Acting::new(ops, Actor::new()), MonotonicClock::default()),
             acts: false,
@@ -164,6 +178,25 @@ impl Monitor {
         &mut self.driver.context
     }
 
+    /// Puts other attributes in force, in the context and in a set that looks by itself.
+    ///
+    /// # Errors
+    ///
+    /// If they are not valid, or the kernel refuses them; nothing changes then.
+    pub fn commit_attrs(&mut self, mut attrs: Attrs) -> Result<(), AttachError> {
+        attrs.method = self.ops().method(attrs.method);
+        attrs.validate()?;
+        if let Some(kdamond) = self.driver.ops.set.kdamond() {
+            kdamond.set_attrs(&attrs)?;
+        }
+        Ok(self.driver.context.commit(attrs)?)
+    }
+
+    /// The set, if it is the one that runs in the kernel.
+    pub const fn kdamond(&mut self) -> Option<&mut Kdamond> {
+        self.driver.ops.set.kdamond()
+    }
+
     /// The operations set in use.
     #[must_use]
     pub const fn ops(&self) -> &OpsSet {
@@ -188,10 +221,7 @@ impl Monitor {
     /// What the kernel says.
     pub fn young_pages(&mut self) -> Option<io::Result<u64>> {
         let ids: Vec<TargetId> = self.watched.iter().map(|w| w.id).collect();
-        match &mut self.driver.ops.set {
-            OpsSet::PageWalk(walk) => Some(guard::young_pages(walk, &ids)),
-            OpsSet::Idle(_) | OpsSet::Smaps(_) => None,
-        }
+        self.driver.ops.set.pages().map(|walk| guard::young_pages(walk, &ids))
     }
 
     /// Replaces the schemes at the next turn of the loop, by index; see [`Context::commit_schemes`].
@@ -217,7 +247,7 @@ impl Monitor {
         &mut self.tracker
     }
 
-    /// Runs to the end of the next window; `None` when no target is left. Targets that come and go
+    /// Runs to the end of the next window; `None` when no target is left, or the set cannot go on. Targets that come and go
     /// are taken in on the way.
     pub fn next_snapshot(&mut self) -> Option<&Snapshot> {
         loop {
@@ -227,7 +257,9 @@ impl Monitor {
                 Happened::Target(_)
                 | Happened::NotWatched(..)
                 | Happened::NotActedOn(..)
+                | Happened::Trouble(_)
                 | Happened::Idle => {}
+                Happened::Failed(_) => return None,
             }
         }
     }
@@ -244,6 +276,7 @@ impl Monitor {
                 self.track_at = now + TRACK_EVERY_NS;
                 self.driver.clock.alarm = self.track_at;
                 self.track(now);
+                self.ask_kdamond();
                 continue;
             }
             if self.watched.is_empty() {
@@ -270,6 +303,15 @@ impl Monitor {
                     self.track_at = Time::default();
                 }
             }
+        }
+    }
+
+    /// Passes on what went wrong in the kernel.
+    fn ask_kdamond(&mut self) {
+        let Some(kdamond) = self.driver.ops.set.kdamond() else { return };
+        self.events.extend(kdamond.take_troubles().into_iter().map(Happened::Trouble));
+        if let Some(why) = kdamond.failure() {
+            self.events.push_back(Happened::Failed(why.to_owned()));
         }
     }
 

@@ -1,10 +1,12 @@
 //! The operations sets that this crate has, behind one type, for a monitor that takes any of them.
 
 use isotherm_core::ops::UpdateError;
-use isotherm_core::{AddrRange, Check, Observation, Observed, Operations, TargetId};
+use isotherm_core::{AddrRange, Check, Method, Observation, Observed, Operations, TargetId};
 
 use crate::idle::IdleOps;
+use crate::kdamond::Kdamond;
 use crate::pagewalk::PageWalk;
+use crate::proc::Proc;
 use crate::smaps::SmapsOps;
 use crate::targets::Target;
 
@@ -15,6 +17,8 @@ pub enum OpsSet {
     PageWalk(Box<PageWalk>),
     /// The kernel's idle page tracking.
     Idle(Box<IdleOps>),
+    /// The kernel's own DAMON.
+    Kdamond(Box<Kdamond>),
     /// Whole mappings by `/proc/PID/smaps`.
     Smaps(Box<SmapsOps>),
 }
@@ -29,6 +33,7 @@ impl OpsSet {
         match self {
             Self::PageWalk(_) => "pagewalk",
             Self::Idle(_) => "idle",
+            Self::Kdamond(_) => "kdamond",
             Self::Smaps(_) => "smaps",
         }
     }
@@ -46,6 +51,10 @@ impl OpsSet {
                 set.add_memory(target.id, memory.clone());
                 Ok(())
             }
+            (Self::Kdamond(set), None) => Ok(set.add_target(target.id, target.pid)?),
+            (Self::Kdamond(set), Some(memory)) => {
+                Ok(set.add_memory(target.id, memory.ranges(&Proc::default())?)?)
+            }
             (Self::Smaps(set), None) => Ok(set.add_target(target.id, target.pid)?),
             (set, Some(_)) => {
                 let name = set.name();
@@ -62,7 +71,20 @@ impl OpsSet {
         match self {
             Self::PageWalk(set) => set.remove_target(id),
             Self::Idle(set) => set.remove_target(id),
+            Self::Kdamond(set) => set.remove_target(id),
             Self::Smaps(set) => set.remove_target(id),
+        }
+    }
+
+    /// The sampling method that the set takes, if `wanted` is asked for.
+    #[must_use]
+    pub const fn method(&self, wanted: Method) -> Method {
+        match self {
+            // The kernel samples.
+            Self::Kdamond(_) => Method::Observed,
+            // A clear hits the whole process, so a page cannot be kept armed while another is sampled.
+            Self::Smaps(_) => Method::Resample,
+            Self::PageWalk(_) | Self::Idle(_) => wanted,
         }
     }
 
@@ -70,7 +92,7 @@ impl OpsSet {
     #[must_use]
     pub fn least_sample_us(&self) -> u64 {
         match self {
-            Self::PageWalk(_) | Self::Idle(_) => 1,
+            Self::PageWalk(_) | Self::Idle(_) | Self::Kdamond(_) => 1,
             Self::Smaps(set) => set.limits().sample_us(),
         }
     }
@@ -81,7 +103,24 @@ impl OpsSet {
     pub const fn sees_at_once(&self) -> bool {
         match self {
             Self::PageWalk(_) | Self::Smaps(_) => true,
-            Self::Idle(_) => false,
+            Self::Idle(_) | Self::Kdamond(_) => false,
+        }
+    }
+
+    /// The set that runs in the kernel, if it is that.
+    pub const fn kdamond(&mut self) -> Option<&mut Kdamond> {
+        match self {
+            Self::Kdamond(set) => Some(set),
+            _ => None,
+        }
+    }
+
+    /// What looks at single pages: the set itself, or what stands beside one that cannot.
+    pub fn pages(&mut self) -> Option<&mut PageWalk> {
+        match self {
+            Self::PageWalk(walk) => Some(walk),
+            Self::Kdamond(set) => set.pages(),
+            Self::Idle(_) | Self::Smaps(_) => None,
         }
     }
 
@@ -89,6 +128,7 @@ impl OpsSet {
         match self {
             Self::PageWalk(set) => set.as_mut(),
             Self::Idle(set) => set.as_mut(),
+            Self::Kdamond(set) => set.as_mut(),
             Self::Smaps(set) => set.as_mut(),
         }
     }

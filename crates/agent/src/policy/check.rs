@@ -8,10 +8,11 @@ use std::fmt;
 
 use isotherm_core::Scheme;
 use isotherm_core::scheme::{Action, FilterKind, Metric, WatermarkMetric};
+use isotherm_linux::support::SetName;
 
 use isotherm_linux::targets::Memory;
 
-use super::{ContextPolicy, Policy, SchemePolicy, TargetSpec};
+use super::{ContextPolicy, Engine, Policy, SchemePolicy, TargetSpec};
 
 /// Why the machine cannot do something, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,7 +100,8 @@ impl std::error::Error for Unmet {}
 ///
 /// All that it asks for and cannot have.
 pub fn check(policy: &Policy, machine: &mut dyn Machine) -> Result<(), Vec<Unmet>> {
-    let mut check = Check { machine, context: "", scheme: None, unmet: Vec::new() };
+    let mut check =
+        Check { machine, context: "", scheme: None, in_kernel: false, unmet: Vec::new() };
     for context in &policy.contexts {
         check.context(context);
     }
@@ -110,6 +112,8 @@ struct Check<'a> {
     machine: &'a mut dyn Machine,
     context: &'a str,
     scheme: Option<&'a str>,
+    /// Whether the schemes may run in the kernel, which needs no help from the targets.
+    in_kernel: bool,
     unmet: Vec<Unmet>,
 }
 
@@ -153,6 +157,8 @@ impl<'a> Check<'a> {
                 TargetSpec::Name(_) | TargetSpec::Command(_) => {}
             }
         }
+        self.in_kernel =
+            context.ops == Some(SetName::Kdamond) && context.engine != Engine::Isotherm;
         for scheme in &context.schemes {
             self.scheme = Some(&scheme.settings.name);
             self.scheme(scheme);
@@ -162,7 +168,8 @@ impl<'a> Check<'a> {
     fn scheme(&mut self, SchemePolicy { scheme, settings }: &SchemePolicy) {
         let answer = self.machine.action(scheme.action);
         self.need(answer, || format!("action `{}`", scheme.action.name()));
-        if matches!(scheme.action, Action::Hugepage | Action::Nohugepage) && !settings.inject {
+        let by_itself = matches!(scheme.action, Action::Hugepage | Action::Nohugepage);
+        if by_itself && !settings.inject && !self.in_kernel {
             let what = format!("action `{}` without `inject`", scheme.action.name());
             let why = "only a process itself may ask for it, so it has to be stopped for a moment";
             self.refuse(&what, why, "allow that, or use `collapse`, which needs no stop");

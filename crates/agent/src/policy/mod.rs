@@ -7,11 +7,13 @@
 pub(crate) mod action;
 mod check;
 pub(crate) mod defaults;
+mod engine;
 pub(crate) mod metric;
 mod parse;
 mod print;
 
 pub use check::{Lack, Machine, Unmet, check};
+pub use engine::Engine;
 pub(crate) use parse::cgroup_path;
 pub use parse::{PolicyErrors, parse};
 pub use print::print;
@@ -39,6 +41,8 @@ pub struct ContextPolicy {
     pub children: bool,
     /// The operations set; none: the best that works on the machine.
     pub ops: Option<SetName>,
+    /// Who applies the schemes.
+    pub engine: Engine,
     /// How to look; valid.
     pub attrs: Attrs,
     /// What to do.
@@ -53,6 +57,7 @@ impl Default for ContextPolicy {
             targets: Vec::new(),
             children: true,
             ops: None,
+            engine: Engine::default(),
             attrs: Attrs::default(),
             schemes: Vec::new(),
         }

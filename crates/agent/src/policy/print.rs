@@ -18,7 +18,7 @@ use isotherm_linux::apply::{Evidence, Settings};
 use toml_writer::{ToTomlValue as _, TomlStringBuilder};
 
 use super::metric::{self, Unit, WORDS};
-use super::{ContextPolicy, Policy, SchemePolicy, TargetSpec, defaults};
+use super::{ContextPolicy, Engine, Policy, SchemePolicy, TargetSpec, defaults};
 use crate::units::{show_interval, show_share, show_size};
 
 /// Writes a policy file.
@@ -98,6 +98,9 @@ impl Lines {
         }
         if let Some(ops) = context.ops {
             self.field("ops", quoted(ops.name()));
+        }
+        if context.engine != Engine::default() {
+            self.field("engine", quoted(context.engine.name()));
         }
         self.attrs(&context.attrs);
         for scheme in &context.schemes {

@@ -24,7 +24,7 @@ pub use stat::{Stat, bandwidth, idle_percentiles};
 pub use thp::Thp;
 
 use self::knobs::{GoalKnob, Rate};
-use crate::policy::{ContextPolicy, Policy, SchemePolicy, TargetSpec, defaults};
+use crate::policy::{ContextPolicy, Engine, Policy, SchemePolicy, TargetSpec, defaults};
 
 /// Whose memory, and how it is looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +35,8 @@ pub struct Whose {
     pub children: bool,
     /// The operations set; none: the best.
     pub ops: Option<SetName>,
+    /// Who applies the schemes.
+    pub engine: Engine,
     /// How to look.
     pub attrs: Attrs,
 }
@@ -42,15 +44,23 @@ pub struct Whose {
 impl Default for Whose {
     /// Nobody yet; with children; default attributes.
     fn default() -> Self {
-        Self { targets: Vec::new(), children: true, ops: None, attrs: Attrs::default() }
+        Self {
+            targets: Vec::new(),
+            children: true,
+            ops: None,
+            engine: Engine::default(),
+            attrs: Attrs::default(),
+        }
     }
 }
 
 impl Whose {
     fn policy(self, name: &str, schemes: Vec<SchemePolicy>) -> Policy {
-        let Self { targets, children, ops, attrs } = self;
+        let Self { targets, children, ops, engine, attrs } = self;
         let name = name.to_owned();
-        Policy { contexts: vec![ContextPolicy { name, targets, children, ops, attrs, schemes }] }
+        Policy {
+            contexts: vec![ContextPolicy { name, targets, children, ops, engine, attrs, schemes }],
+        }
     }
 
     /// Tunes the intervals for this share of positive samples, as the kernel's modules do.

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use isotherm_core::Scheme;
 use isotherm_core::scheme::Installed;
 use isotherm_linux::apply;
+use isotherm_linux::kdamond::Counted;
 use serde::Serialize;
 
 use crate::policy::SchemePolicy;
@@ -81,6 +83,23 @@ impl Account {
         }
     }
 
+    /// What the kernel counted of a scheme that was pushed down. What was done is not proven, and so not told.
+    pub(super) fn of_kernel(context: &str, scheme: &SchemePolicy, counted: &Counted) -> Self {
+        let stats = &counted.stats;
+        Self {
+            context: context.to_owned(),
+            name: scheme.settings.name.clone(),
+            action: scheme.scheme.action.name(),
+            tried_bytes: stats.sz_tried,
+            // The kernel asks for all that it tries and the filters let in.
+            asked_bytes: stats.sz_tried,
+            applied_bytes: stats.sz_applied,
+            quota_exceeds: stats.qt_exceeds,
+            windows: stats.nr_snapshots,
+            ..Self::default()
+        }
+    }
+
     /// The numbers that add up.
     const fn sums(&mut self) -> [&mut u64; 11] {
         [
@@ -153,6 +172,22 @@ pub struct GoalStanding {
 }
 
 impl Standing {
+    /// How a scheme that was pushed down stands.
+    pub(super) fn of_kernel(account: Account, scheme: &Scheme, counted: &Counted) -> Self {
+        let goals = scheme.quota.goals.iter().map(|goal| GoalStanding {
+            metric: goal.metric.name(),
+            target: goal.target,
+            current: goal.current,
+        });
+        Self {
+            account,
+            active: true,
+            esz_bytes: counted.esz.filter(|_| scheme.quota.is_set()),
+            charged_bytes: 0,
+            goals: goals.collect(),
+        }
+    }
+
     /// How a scheme of a context stands.
     pub(super) fn new(account: Account, installed: &Installed) -> Self {
         let (quota, state) = (&installed.scheme().quota, installed.quota());

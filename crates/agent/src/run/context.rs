@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use isotherm_core::scheme::Action;
 use isotherm_core::{TargetId, Time};
 use isotherm_linux::apply::ActEvent;
+use isotherm_linux::kdamond::Counted;
 use isotherm_linux::set::AttachError;
 use isotherm_linux::support::SetName;
 use isotherm_linux::targets::{Target, TargetEvent, Tracker};
@@ -15,6 +16,7 @@ use isotherm_linux::{Happened, Monitor, clock};
 use super::account::{Account, Standing};
 use super::ending::end_command;
 use super::heed::{Heed, Heeded};
+use super::place::{Place, place};
 use super::rules::Rules;
 use super::runner::{Options, Refused};
 use super::set::{fit, open_physical_set, open_set};
@@ -108,6 +110,10 @@ struct Work {
     /// What the places among the schemes had counted then.
     before: Vec<Account>,
     next_second: Time,
+    /// Where the schemes run.
+    place: Place,
+    /// What the kernel counted last, of schemes that run there.
+    counted: Vec<Counted>,
 }
 
 impl Work {
@@ -126,19 +132,23 @@ impl Work {
             let ops = policy.ops.or_else(|| acts(&policy).then_some(SetName::PageWalk));
             open_set(ops, &mut attrs)
         };
-        let (set, why) =
+        let (set, mut why) =
             opened.map_err(|e| Refused { code: e.exit_code(), text: e.to_string() })?;
-        let ready = Ready { ops: set.name(), why };
+        let ops = set.name();
         let seed = options.seed.unwrap_or_else(|| clock::now().as_ns());
         let mut monitor = Monitor::new(tracker, set, attrs, seed)
             .map_err(|e| Refused { code: 2, text: format!("impossible attributes: {e}") })?;
-        monitor.commit_schemes(schemes(&policy));
+        let (place, line) = place(&policy, monitor.kdamond())?;
+        why.extend(line);
+        let ready = Ready { ops, why };
         let post = Post { context: policy.name.clone(), sender };
         let (targets, next_second) = (Vec::new(), Time::default());
         let (past, before, mut rules) = (Vec::new(), Vec::new(), Rules::default());
         pids(&policy).for_each(|pid| rules.note(pid));
         let heed = Heed::new();
-        let this = Self {
+        let mut this = Self {
+            place: Place::default(),
+            counted: Vec::new(),
             policy,
             options,
             post,
@@ -151,6 +161,8 @@ impl Work {
             before,
             next_second,
         };
+        let policy = this.policy.clone();
+        this.put(place, &policy).map_err(|text| Refused { code: 3, text })?;
         Ok((this, ready))
     }
 
@@ -166,6 +178,8 @@ impl Work {
                 Happened::NotWatched(target, err) => self.not_watched(&target, &err),
                 Happened::NotActedOn(target, err) => self.left_out(target.pid, &err.to_string()),
                 Happened::Snapshot => self.heed(),
+                Happened::Trouble(text) => self.left_out(0, &text),
+                Happened::Failed(text) => return Err(Refused { code: 1, text }),
                 Happened::Idle => {}
                 Happened::Stopped if self.more_may_come() => {
                     clock::sleep_until(clock::now().plus_us(WAIT_US));
@@ -185,6 +199,11 @@ impl Work {
     /// Ends in good order, whatever happened: no action any more, then what was set is undone, then the
     /// command ends.
     fn end(&mut self, reason: Reason) -> Ended {
+        if self.place.is_kernel()
+            && let Some(kdamond) = self.monitor.kdamond()
+        {
+            kdamond.stop();
+        }
         let accounts = self.accounts();
         self.monitor.commit_schemes(Vec::new());
         if self.options.undo_on_exit {
@@ -249,7 +268,7 @@ impl Work {
 
     /// Asks the guard about the last window, if anything is done at all.
     fn heed(&mut self) {
-        if !acts(&self.policy) {
+        if !acts(&self.policy) || self.place.is_kernel() {
             return;
         }
         let watched = self.targets.iter().filter(|t| !self.unwatched.contains(&t.id));
@@ -293,8 +312,14 @@ impl Work {
         let accounts = self.now();
         let blocked = self.monitor.actor().blocked().map(str::to_owned);
         let context = self.monitor.context();
-        let schemes = accounts.into_iter().zip(context.schemes());
-        let schemes = schemes.map(|(account, scheme)| Standing::new(account, scheme)).collect();
+        let schemes = if self.place.is_kernel() {
+            let told = self.policy.schemes.iter().zip(&self.counted);
+            let both = accounts.into_iter().zip(told);
+            both.map(|(account, (s, c))| Standing::of_kernel(account, &s.scheme, c)).collect()
+        } else {
+            let schemes = accounts.into_iter().zip(context.schemes());
+            schemes.map(|(account, scheme)| Standing::new(account, scheme)).collect()
+        };
         let attrs = *context.attrs();
         let snapshot = self.monitor.snapshot();
         Summary {
@@ -312,6 +337,13 @@ impl Work {
 
     /// What each place among the schemes counted, over all schemes that were there.
     fn places(&mut self) -> Vec<Account> {
+        if self.place.is_kernel()
+            && let Some(kdamond) = self.monitor.kdamond()
+        {
+            self.counted = kdamond.counted();
+            let schemes = self.policy.schemes.iter().zip(&self.counted);
+            return schemes.map(|(s, c)| Account::of_kernel(&self.policy.name, s, c)).collect();
+        }
         let actor = self.monitor.actor();
         let (done, blocked) = (actor.accounts().to_vec(), actor.blocked().map(str::to_owned));
         let installed = self.monitor.context().schemes();
@@ -350,24 +382,8 @@ impl Work {
 
     /// Puts another policy in force. What can be refused was refused before.
     fn commit(&mut self, policy: ContextPolicy) {
-        if policy.attrs != self.policy.attrs {
-            let mut attrs = policy.attrs;
-            fit(self.monitor.ops(), &mut attrs);
-            if let Err(err) = self.monitor.context().commit(attrs) {
-                self.left_out(0, &format!("the attributes stay as they are: {err}"));
-            }
-        }
-        if policy.schemes != self.policy.schemes {
-            let names = |p: &ContextPolicy| -> Vec<String> {
-                p.schemes.iter().map(|s| s.settings.name.clone()).collect()
-            };
-            let (old, new) = (names(&self.policy), names(&policy));
-            if old.iter().zip(&new).any(|(old, new)| old != new) || new.len() < old.len() {
-                // The counters go on by index. What was counted so far is the old names'.
-                self.past = self.accounts();
-                self.before = self.places();
-            }
-            self.monitor.commit_schemes(schemes(&policy));
+        if let Err(text) = self.try_commit(&policy) {
+            return self.left_out(0, &format!("everything stays as it is: {text}"));
         }
         for target in &policy.targets {
             if let TargetSpec::Pid(pid) = target
@@ -379,6 +395,66 @@ impl Work {
         self.policy = policy;
         self.follow();
         self.post.tell(Event::Committed);
+    }
+
+    /// The part of a commit that a kernel can refuse.
+    fn try_commit(&mut self, policy: &ContextPolicy) -> Result<(), String> {
+        let placed = place(policy, self.monitor.kdamond()).map_err(|refused| refused.text)?;
+        let (place, line) = placed;
+        if policy.attrs != self.policy.attrs {
+            self.commit_attrs(policy)?;
+        }
+        let moves = place.is_kernel() != self.place.is_kernel();
+        if policy.schemes != self.policy.schemes || moves {
+            let names = |p: &ContextPolicy| -> Vec<String> {
+                p.schemes.iter().map(|s| s.settings.name.clone()).collect()
+            };
+            let (old, new) = (names(&self.policy), names(policy));
+            if old.iter().zip(&new).any(|(old, new)| old != new) || new.len() < old.len() {
+                // The counters go on by index. What was counted so far is the old names'.
+                self.past = self.accounts();
+                self.before = self.places();
+            }
+            if moves {
+                self.past = self.accounts();
+                self.before.clear();
+            }
+            if let Err(text) = self.put(place, policy) {
+                let old = self.policy.clone();
+                self.commit_attrs(&old).ok();
+                return Err(text);
+            }
+            if moves && let Some(line) = line {
+                self.left_out(0, &line);
+            }
+        }
+        Ok(())
+    }
+
+    fn commit_attrs(&mut self, policy: &ContextPolicy) -> Result<(), String> {
+        let mut attrs = policy.attrs;
+        fit(self.monitor.ops(), &mut attrs);
+        self.monitor.commit_attrs(attrs).map_err(|e| format!("the attributes are refused: {e}"))
+    }
+
+    /// Puts the schemes of a policy where they belong, and takes them away from where they were.
+    fn put(&mut self, place: Place, policy: &ContextPolicy) -> Result<(), String> {
+        match (&place, self.monitor.kdamond()) {
+            (Place::Kernel(pushed), Some(kdamond)) => {
+                kdamond.push(pushed.clone()).map_err(|e| e.to_string())?;
+                self.monitor.commit_schemes(Vec::new());
+            }
+            (_, kdamond) => {
+                if let Some(kdamond) = kdamond
+                    && self.place.is_kernel()
+                {
+                    kdamond.push(Vec::new()).map_err(|e| e.to_string())?;
+                }
+                self.monitor.commit_schemes(schemes(policy));
+            }
+        }
+        self.place = place;
+        Ok(())
     }
 }
 

@@ -92,6 +92,10 @@ fn no_pages(context: &ContextPolicy, scheme: &SchemePolicy) -> Option<Problem> {
     if context.memory().is_some() {
         return no_physical_pages(context, scheme);
     }
+    if context.ops == Some(SetName::Kdamond) {
+        // The kernel acts, or page tables are read beside it.
+        return None;
+    }
     let Some(ops) = context.ops.filter(|ops| *ops != SetName::PageWalk) else {
         return no_pagewalk(context, scheme);
     };

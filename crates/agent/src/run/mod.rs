@@ -18,6 +18,7 @@ mod context;
 mod ending;
 mod heed;
 mod machine;
+mod place;
 mod rules;
 mod runner;
 mod set;

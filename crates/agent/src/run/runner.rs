@@ -269,7 +269,8 @@ fn changeable(handle: &Handle, new: &ContextPolicy) -> Result<(), Refused> {
         Err(Refused { code: 2, text })
     };
     let old = &handle.policy;
-    let blind = acts(new) && handle.ops != SetName::PageWalk.name();
+    let sees = [SetName::PageWalk, SetName::Kdamond].map(SetName::name).contains(&handle.ops);
+    let blind = acts(new) && !sees;
     if old.ops != new.ops || blind {
         return refuse("operations set");
     }

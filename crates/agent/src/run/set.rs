@@ -1,6 +1,6 @@
 //! Which operations set a context uses, and what it makes of the attributes.
 
-use isotherm_core::{Attrs, Method};
+use isotherm_core::Attrs;
 use isotherm_linux::OpsSet;
 use isotherm_linux::doctor::{Choice, NoSet, choose, choose_physical};
 use isotherm_linux::support::SetName;
@@ -37,15 +37,16 @@ fn take(choice: Choice, attrs: &mut Attrs) -> Result<(OpsSet, Vec<String>), NoSe
         why.push("`smaps` sees whole mappings only: a mapping is hot or cold as one".into());
     }
     why.extend(fit(&choice.ops, attrs));
-    Ok((choice.ops, why))
+    let mut ops = choice.ops;
+    if let Some(kdamond) = ops.kdamond() {
+        why.push(format!("the kernel's windows come by {}", kdamond.source()));
+    }
+    Ok((ops, why))
 }
 
 /// Fits attributes to a set; a line for people if that changed the intervals.
 pub(super) fn fit(set: &OpsSet, attrs: &mut Attrs) -> Option<String> {
-    if matches!(set, OpsSet::Smaps(_)) {
-        // A clear hits the whole process, so a page cannot be kept armed while another is sampled.
-        attrs.method = Method::Resample;
-    }
+    attrs.method = set.method(attrs.method);
     let least = set.least_sample_us();
     if attrs.sample_us >= least {
         return None;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use isotherm_agent::policy::{Policy, TargetSpec, print};
+use isotherm_agent::policy::{Engine, Policy, TargetSpec, print};
 use isotherm_agent::ready::knobs::{self, GoalKnob, Rate};
 use isotherm_agent::ready::{Confirm, Limits, Whose};
 use isotherm_agent::units::{UnitError, interval_us_with_unit, share_bp};
@@ -42,6 +42,27 @@ pub(crate) struct RunArgs {
     pub(crate) seed: Option<u64>,
 }
 
+/// `--engine`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum EngineArg {
+    /// The kernel if it can do all of it and no evidence is asked for, else Isotherm.
+    Auto,
+    /// The kernel, or an error.
+    Kernel,
+    /// Isotherm, over the kernel's snapshots.
+    Isotherm,
+}
+
+impl EngineArg {
+    const fn engine(self) -> Engine {
+        match self {
+            Self::Auto => Engine::Auto,
+            Self::Kernel => Engine::Kernel,
+            Self::Isotherm => Engine::Isotherm,
+        }
+    }
+}
+
 /// Whose memory, and how it is looked at.
 #[derive(Debug, clap::Args)]
 pub(crate) struct WhoseArgs {
@@ -53,6 +74,9 @@ pub(crate) struct WhoseArgs {
     cgroups: Vec<String>,
     #[command(flatten)]
     targets: TargetArgs,
+    /// Who applies the schemes over the kernel's DAMON (--ops kdamond): the kernel, Isotherm, or whoever can do what is asked for.
+    #[arg(long, value_enum, default_value_t = EngineArg::Auto)]
+    engine: EngineArg,
     #[command(flatten)]
     attrs: AttrsArgs,
     /// Print the policy that these options mean, as a file for `isotherm run`, and do nothing.
@@ -82,6 +106,7 @@ impl WhoseArgs {
             targets,
             children: self.targets.follow(),
             ops: self.targets.ops().wanted(),
+            engine: self.engine.engine(),
             attrs: self.attrs.attrs()?,
         })
     }

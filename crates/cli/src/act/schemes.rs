@@ -34,13 +34,13 @@ pub(crate) struct Args {
 /// Runs the subcommand.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let text = read(&args.file, "a scheme is a line as `4K max 0% 0% 10s max pageout`")?;
-    let Whose { targets, children, ops, attrs } = args.whose.whose()?;
+    let Whose { targets, children, ops, engine, attrs } = args.whose.whose()?;
     let name = args.file.display().to_string();
     let schemes = parse_damos(&text, &name, &attrs)
         .map_err(|e| usage(format!("the schemes are not valid\n{e}")))?;
     let schemes = with_settings(schemes, &attrs, args.confirm.confirm()?, args.inject);
     let name = "schemes".to_owned();
-    let context = ContextPolicy { name, targets, children, ops, attrs, schemes };
+    let context = ContextPolicy { name, targets, children, ops, engine, attrs, schemes };
     let policy = Policy { contexts: vec![context] };
     print_or_drive(policy, &args.whose, &args.run, Extra::default())
 }

@@ -30,14 +30,16 @@ impl Acting {
     /// whose pages cannot be cleared singly: what was touched before would look idle after. The regions of
     /// such pages stay unresolved then, and nothing is done to them.
     pub fn keep_evidence(&mut self) {
-        if let OpsSet::PageWalk(walk) = &mut self.set {
-            walk.set_fallback_limit(0);
+        match &mut self.set {
+            OpsSet::PageWalk(walk) => walk.set_fallback_limit(0),
+            OpsSet::Kdamond(set) => set.look_at_pages(),
+            OpsSet::Idle(_) | OpsSet::Smaps(_) => {}
         }
     }
 
     /// Looks again at what was acted on, if it is time; call it once per window.
     pub fn sweep(&mut self) {
-        if let OpsSet::PageWalk(walk) = &mut self.set {
+        if let Some(walk) = self.set.pages() {
             self.actor.sweep(walk);
         }
     }
@@ -72,11 +74,7 @@ impl Operations for Acting {
     }
 
     fn apply(&mut self, request: &Request, scheme: &Scheme) -> Applied {
-        let walk = match &mut self.set {
-            OpsSet::PageWalk(walk) => Some(walk.as_mut()),
-            OpsSet::Idle(_) | OpsSet::Smaps(_) => None,
-        };
-        self.actor.apply(walk, request, scheme)
+        self.actor.apply(self.set.pages(), request, scheme)
     }
 
     fn measure(&mut self, measures: &mut [Measure]) {

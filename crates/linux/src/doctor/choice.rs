@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::{SelfTest, SetReport, examine};
 use crate::idle::{self, IdleError, IdleOps};
+use crate::kdamond::{Kdamond, KdamondError, Prefer};
 use crate::pagewalk::{ErrorKind, PageWalk, PageWalkError};
 use crate::proc::Proc;
 use crate::set::OpsSet;
@@ -127,7 +128,7 @@ fn choose_from(wanted: Option<SetName>, fits: impl Fn(SetName) -> bool) -> Resul
     let mut refused = Vec::new();
     let names = SetName::ALL.into_iter().filter(|name| match wanted {
         Some(wanted) => *name == wanted,
-        None => name.is_built() && fits(*name),
+        None => name.is_automatic() && fits(*name),
     });
     for name in names {
         let (mut report, ops) = examine(name, &machine, &roots);
@@ -136,6 +137,17 @@ fn choose_from(wanted: Option<SetName>, fits: impl Fn(SetName) -> bool) -> Resul
                 return Ok(Choice { name, ops, self_test, refused });
             }
             _ => refused.push(Refusal::from(report)),
+        }
+    }
+    if wanted.is_none() && fits(SetName::Kdamond) {
+        let support = crate::support::detect(SetName::Kdamond, &machine, &roots);
+        if !matches!(support, Support::No { .. }) {
+            refused.push(Refusal {
+                name: SetName::Kdamond,
+                why: "the kernel's DAMON is only started when it is asked for by name".to_owned(),
+                fix: "`--ops kdamond` (policies: ops = \"kdamond\")".to_owned(),
+                denied: false,
+            });
         }
     }
     Err(NoSet { refused, wanted })
@@ -155,10 +167,18 @@ pub(super) fn open(name: SetName) -> Result<OpsSet, Support> {
         SetName::Smaps => {
             Ok(OpsSet::Smaps(Box::new(SmapsOps::new(Proc::default(), Limits::default()))))
         }
-        SetName::Kdamond | SetName::Written => {
-            Err(Support::no("not built yet in this version of isotherm", None, ""))
-        }
+        SetName::Kdamond => match Kdamond::open(Prefer::from_env()) {
+            Ok(set) => Ok(OpsSet::Kdamond(Box::new(set))),
+            Err(err) => Err(answer_of_kdamond(&err)),
+        },
+        SetName::Written => Err(Support::no("not built yet in this version of isotherm", None, "")),
     }
+}
+
+/// What an error of `kdamond` says about its support.
+pub(super) fn answer_of_kdamond(err: &KdamondError) -> Support {
+    let (why, fix) = err.why_and_hint();
+    Support::No { why, since: None, fix, denied: err.is_denied() }
 }
 
 /// What an error of `pagewalk` says about its support.

@@ -8,6 +8,7 @@
 //! Nothing is printed here; [`Report`] has a text (`Display`) and a JSON form (serde).
 
 mod choice;
+mod region_test;
 mod render;
 mod self_test;
 
@@ -53,36 +54,62 @@ pub struct Report {
     pub elapsed_ms: u64,
 }
 
-/// Looks at this machine and tests every set that it supports. Takes well under two seconds.
+/// What to examine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Depth {
+    /// Also start a kdamond in the kernel, for as long as its self-test takes: about three seconds, in which other programs
+    /// cannot configure DAMON.
+    pub kdamond: bool,
+}
+
+/// Looks at this machine and tests every set that it supports, but for those that only are used when asked for by
+/// name. Takes well under two seconds.
 #[must_use]
 pub fn run() -> Report {
+    run_to(Depth::default())
+}
+
+/// As [`run`], as deep as wanted.
+#[must_use]
+pub fn run_to(depth: Depth) -> Report {
     let begin = crate::clock::now();
     let roots = Roots::default();
     let mut machine = Machine::read(&roots);
     let mut sets = Vec::new();
     for name in SetName::ALL {
-        let (report, ops) = examine(name, &machine, &roots);
+        let (report, ops) = if name == SetName::Kdamond && !depth.kdamond {
+            (untested(name, &machine, &roots), None)
+        } else {
+            examine(name, &machine, &roots)
+        };
         if let Some(OpsSet::PageWalk(set)) = &ops {
             machine.paging_levels = Some(set.setup().levels);
         }
         sets.push(report);
     }
-    let best = sets.iter().find(|set| set.usable).map(|set| set.name);
+    let best = sets.iter().find(|set| set.usable && set.name.is_automatic()).map(|set| set.name);
     let elapsed_ms = crate::clock::now().since(begin) / 1_000_000;
     Report { schema: 1, machine, sets, best, elapsed_ms }
 }
 
+/// What lies open to see of a set.
+fn untested(name: SetName, machine: &Machine, roots: &Roots) -> SetReport {
+    let mut report = SetReport::new(name, machine, roots);
+    match report.support.clone() {
+        support @ Support::No { .. } => report.refuse(support),
+        _ => {
+            report.reason =
+                "not tested: that would start a kdamond in the kernel (`isotherm doctor \
+                             --kdamond` does)"
+                    .to_owned();
+        }
+    }
+    report
+}
+
 /// Looks at one set: opens it if possible, and tests it. The opened set comes along.
 fn examine(name: SetName, machine: &Machine, roots: &Roots) -> (SetReport, Option<OpsSet>) {
-    let mut report = SetReport {
-        name,
-        sees: name.sees().to_owned(),
-        built: name.is_built(),
-        support: crate::support::detect(name, machine, roots),
-        self_test: None,
-        usable: false,
-        reason: String::new(),
-    };
+    let mut report = SetReport::new(name, machine, roots);
     if !report.built {
         report.reason = "not built yet in this version of isotherm".to_owned();
         return (report, None);
@@ -109,9 +136,10 @@ fn examine(name: SetName, machine: &Machine, roots: &Roots) -> (SetReport, Optio
             report.self_test = Some(test);
         }
         // Some rights are asked for only when there is a process to look at.
-        Err(err) => match (err.downcast_ref(), err.downcast_ref()) {
-            (Some(err), _) => report.refuse(choice::answer_of(err)),
-            (_, Some(err)) => report.refuse(choice::answer_of_idle(err)),
+        Err(err) => match (err.downcast_ref(), err.downcast_ref(), err.downcast_ref()) {
+            (Some(err), _, _) => report.refuse(choice::answer_of(err)),
+            (_, Some(err), _) => report.refuse(choice::answer_of_idle(err)),
+            (_, _, Some(err)) => report.refuse(choice::answer_of_kdamond(err)),
             _ => report.reason = format!("the self-test could not run: {err}"),
         },
     }
@@ -119,6 +147,18 @@ fn examine(name: SetName, machine: &Machine, roots: &Roots) -> (SetReport, Optio
 }
 
 impl SetReport {
+    fn new(name: SetName, machine: &Machine, roots: &Roots) -> Self {
+        Self {
+            name,
+            sees: name.sees().to_owned(),
+            built: name.is_built(),
+            support: crate::support::detect(name, machine, roots),
+            self_test: None,
+            usable: false,
+            reason: String::new(),
+        }
+    }
+
     fn refuse(&mut self, support: Support) {
         if let Support::No { why, .. } = &support {
             self.reason.clone_from(why);

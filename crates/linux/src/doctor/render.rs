@@ -97,6 +97,7 @@ fn self_test(f: &mut fmt::Formatter<'_>, t: &SelfTest) -> fmt::Result {
     let leaf = format!("per page; largest page-table leaf {} KiB", t.largest_leaf_bytes >> 10);
     let per = match t.granularity {
         Granularity::Page => leaf.as_str(),
+        Granularity::Region => "per region: neighbours that look alike share one number",
         Granularity::Mapping => "PER MAPPING ONLY: one touched page makes its whole mapping hot",
         Granularity::None => "does not tell touched from untouched",
     };
@@ -119,6 +120,9 @@ fn self_test(f: &mut fmt::Formatter<'_>, t: &SelfTest) -> fmt::Result {
              the processor drops its translation",
             hidden.of, hidden.wrong
         )?;
+    }
+    if t.granularity == Granularity::Region {
+        return writeln!(f, "  cost:     the kernel's own thread; not measured here");
     }
     let clear = t.ns_per_clear.map_or_else(|| "-".to_owned(), |ns| format!("{ns} ns"));
     writeln!(f, "  cost:     {} ns per check, {clear} per clear (idle process)", t.ns_per_check)

@@ -16,6 +16,7 @@ use isotherm_core::addr::PAGE_SIZE;
 use isotherm_core::{AddrRange, Check, Operations, PageState, TargetId};
 use serde::Serialize;
 
+use super::region_test::region_test;
 use crate::clock::{now, sleep_until};
 use crate::proc::Proc;
 use crate::set::{AttachError, OpsSet};
@@ -33,7 +34,7 @@ pub struct Rate {
 }
 
 impl Rate {
-    fn count(&mut self, wrong: bool) {
+    pub(super) fn count(&mut self, wrong: bool) {
         self.wrong += u64::from(wrong);
         self.of += 1;
     }
@@ -54,6 +55,8 @@ const TOLERANCE: u64 = 20;
 pub enum Granularity {
     /// Single pages.
     Page,
+    /// Regions: neighbours that look alike share one number.
+    Region,
     /// Whole mappings.
     Mapping,
     /// It does not tell them apart at all.
@@ -92,7 +95,7 @@ pub struct SelfTest {
 }
 
 /// The child's name in the set under test: the last one, which no tracker gets to.
-const TEST_TARGET: TargetId = TargetId(u32::MAX);
+pub(super) const TEST_TARGET: TargetId = TargetId(u32::MAX);
 
 /// Tests an operations set on private pages of a child process, and takes the child out of the set
 /// again. A set that fails is given a second chance: somebody else may have had a hand in it.
@@ -101,6 +104,9 @@ const TEST_TARGET: TargetId = TargetId(u32::MAX);
 ///
 /// If the child cannot be had, or the set does not take it in.
 pub fn self_test(ops: &mut OpsSet) -> Result<SelfTest, AttachError> {
+    if let OpsSet::Kdamond(set) = ops {
+        return region_test(set);
+    }
     // Its limits are for the good of large targets; the child has half a MiB to walk.
     if let OpsSet::Smaps(_) = ops {
         let limits = Limits { clear_every_us: 0, look_every_us: 0, ..Limits::default() };

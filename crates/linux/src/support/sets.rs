@@ -48,7 +48,14 @@ impl SetName {
     /// Whether this version of Isotherm has it; the others are only looked for.
     #[must_use]
     pub const fn is_built(self) -> bool {
-        matches!(self, Self::PageWalk | Self::Idle | Self::Smaps)
+        matches!(self, Self::PageWalk | Self::Idle | Self::Kdamond | Self::Smaps)
+    }
+
+    /// Whether it is taken without being asked for by name. The kernel's DAMON is shared with the whole machine, and only
+    /// one that was asked for may start anything there.
+    #[must_use]
+    pub const fn is_automatic(self) -> bool {
+        self.is_built() && !matches!(self, Self::Kdamond)
     }
 
     /// Whether it can watch physical memory.

@@ -42,6 +42,7 @@ impl Run {
                 Happened::Stopped => panic!("the target has gone"),
                 Happened::NotWatched(_, e) => panic!("{e}"),
                 Happened::NotActedOn(_, e) => panic!("{e}"),
+                Happened::Failed(e) => panic!("{e}"),
                 _ => {}
             }
             self.events.extend(self.monitor.actor().take_events());

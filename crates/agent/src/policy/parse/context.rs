@@ -10,7 +10,7 @@ use isotherm_linux::targets::{Memory, MemoryError};
 use super::Seen;
 use super::fields::{Entry, Errors, Fields};
 use super::scheme::{self, scheme};
-use crate::policy::{ContextPolicy, TargetSpec};
+use crate::policy::{ContextPolicy, Engine, TargetSpec};
 use crate::text::{TextError, unknown};
 
 pub(super) const KEYS: &[&str] = &[
@@ -18,6 +18,7 @@ pub(super) const KEYS: &[&str] = &[
     "targets",
     "children",
     "ops",
+    "engine",
     "method",
     "strict",
     "clears",
@@ -59,6 +60,7 @@ pub(super) fn context(
         context.children = children;
     }
     context.ops = fields.maybe("ops", errors, ops).flatten();
+    context.engine = fields.maybe("engine", errors, engine).unwrap_or_default();
     context.attrs = attrs(fields, errors);
     let mut names = Seen::new(text, "scheme");
     let list = fields.maybe("scheme", errors, |e| e.list("tables: [[context.scheme]]"));
@@ -145,6 +147,12 @@ pub(crate) fn cgroup_path(path: &str) -> Result<&str, String> {
         return Err(format!("`{path}` is not the path of a cgroup"));
     }
     Ok(path)
+}
+
+fn engine(entry: Entry<'_>) -> Result<Engine, TextError> {
+    let name = entry.text()?;
+    Engine::from_name(name)
+        .ok_or_else(|| unknown(entry.span(), "engine", name, &Engine::ALL.map(Engine::name)))
 }
 
 fn ops(entry: Entry<'_>) -> Result<Option<SetName>, TextError> {

@@ -1,0 +1,85 @@
+//! Where schemes run: in the kernel's DAMON, or in Isotherm's engine over what the set sees.
+
+use isotherm_linux::kdamond::{Kdamond, NotPushed, Pushed, push_down};
+
+use super::runner::Refused;
+use crate::policy::{ContextPolicy, Engine};
+
+/// Where, and the schemes as the kernel gets them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) enum Place {
+    /// In Isotherm's engine.
+    #[default]
+    Isotherm,
+    /// In the kernel.
+    Kernel(Vec<Pushed>),
+}
+
+impl Place {
+    pub(super) const fn is_kernel(&self) -> bool {
+        matches!(self, Self::Kernel(_))
+    }
+}
+
+/// Decides where the schemes of a context run; says it in a line for people if there was anything to decide.
+///
+/// # Errors
+///
+/// If the policy wants the kernel, and the kernel cannot do a scheme.
+pub(super) fn place(
+    policy: &ContextPolicy,
+    kdamond: Option<&mut Kdamond>,
+) -> Result<(Place, Option<String>), Refused> {
+    let name = &policy.name;
+    let Some(kdamond) = kdamond else {
+        if policy.engine == Engine::Kernel {
+            let text = format!(
+                "context `{name}` wants its schemes to run in the kernel\n  why:   only the operations set \
+                 `kdamond` can do that\n  hint:  ops = \"kdamond\" (--ops kdamond)"
+            );
+            return Err(Refused { code: 2, text });
+        }
+        return Ok((Place::Isotherm, None));
+    };
+    if policy.schemes.is_empty() {
+        return Ok((Place::Isotherm, None));
+    }
+    let here = |why: &str| {
+        let line = format!("schemes run in Isotherm's engine over the kernel's snapshots: {why}");
+        Ok((Place::Isotherm, Some(line)))
+    };
+    if policy.engine == Engine::Isotherm {
+        return here("the policy says so");
+    }
+    let physical = policy.memory().is_some();
+    let operations = if physical {
+        isotherm_linux::damon::Operations::Paddr
+    } else {
+        isotherm_linux::damon::Operations::Vaddr
+    };
+    let features = kdamond.features();
+    let one =
+        |s: &crate::policy::SchemePolicy| push_down(&s.scheme, &s.settings, operations, &features);
+    let pushed: Result<Vec<Pushed>, NotPushed> = policy.schemes.iter().map(one).collect();
+    match (pushed, policy.engine) {
+        (Ok(pushed), engine) => {
+            let why = match engine {
+                Engine::Kernel => "the policy says so",
+                _ => "it can do all that is asked for, and no evidence or proof is",
+            };
+            let mut line = format!("schemes run in the kernel's DAMON: {why}");
+            if policy.schemes.iter().any(|s| s.scheme.quota.brake.is_some()) {
+                line.push_str("; there is no brake on refaults, since the kernel counts none");
+            }
+            Ok((Place::Kernel(pushed), Some(line)))
+        }
+        (Err(why), Engine::Kernel) => {
+            let text = format!(
+                "context `{name}` wants its schemes to run in the kernel, which cannot do all of them\n  why:   \
+                 {why}\n  hint:  change that, or let Isotherm apply them: engine = \"isotherm\""
+            );
+            Err(Refused { code: 3, text })
+        }
+        (Err(why), _) => here(&why.to_string()),
+    }
+}

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use isotherm_linux::frames::{ErrorKind, FramesError};
-use isotherm_linux::idlemem::{Options, Report, Row, Scan, default_cpu, matches};
+use isotherm_linux::idlemem::{Options, Report, Row, Scan, Walk, default_cpu, matches};
 use isotherm_linux::signals;
 
 use crate::exit;
@@ -35,9 +35,54 @@ pub(crate) struct Args {
     /// the error shown. Default: 0.5 per 24 GiB of memory, at least 0.1.
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     cpu: Option<f64>,
+    /// How to look: by the kernel's idle page tracking, by page tables (of mapped memory only), or by the first of
+    /// them that this kernel has.
+    #[arg(long, value_name = "SET", default_value = "auto")]
+    ops: Ops,
     /// One JSON object per report.
     #[arg(long)]
     json: bool,
+}
+
+/// How to look at memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Ops {
+    Auto,
+    Idle,
+    Pagewalk,
+}
+
+/// An open scan.
+#[expect(clippy::large_enum_variant, reason = "there is one")]
+enum Scanner {
+    Bitmap(Scan),
+    Walk(Walk),
+}
+
+impl Scanner {
+    fn open(ops: Ops, options: Options) -> anyhow::Result<Self> {
+        if ops == Ops::Pagewalk {
+            return Ok(Self::Walk(Walk::open(options).map_err(frames)?));
+        }
+        match Scan::open(options) {
+            Ok(scan) => Ok(Self::Bitmap(scan)),
+            Err(e) if ops == Ops::Auto && e.kind() == ErrorKind::NotSupported => {
+                warn(&format!(
+                    "{}: page tables are read instead, which show mapped memory only; unmapped page cache is not seen",
+                    e.why()
+                ));
+                Ok(Self::Walk(Walk::open(options).map_err(frames)?))
+            }
+            Err(e) => Err(frames(e)),
+        }
+    }
+
+    fn next(&mut self, stop: &mut dyn FnMut() -> bool) -> Result<Option<Report>, FramesError> {
+        match self {
+            Self::Bitmap(scan) => scan.next(stop),
+            Self::Walk(walk) => walk.next(stop),
+        }
+    }
 }
 
 /// The shortest interval: below it, a round over all memory is hardly done.
@@ -57,7 +102,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         spread: if args.once { 0.25 } else { 1.0 },
         cpu: args.cpu.map_or_else(|| default_cpu(memory()), |percent| percent / 100.0),
     };
-    let mut scan = Scan::open(options).map_err(frames)?;
+    let mut scan = Scanner::open(args.ops, options)?;
     let mut stop = || signals::stop_requested().is_some();
     loop {
         let Some(report) = scan.next(&mut stop).map_err(frames)? else {

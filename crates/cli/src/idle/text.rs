@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use isotherm_linux::idlemem::{Kind, Method, Report, Row};
+use isotherm_linux::idlemem::{Kind, Method, Report, Row, Unknown};
 
 use super::{Args, seconds};
 use crate::units::bytes;
@@ -70,7 +70,15 @@ fn head(out: &mut impl Write, report: &Report, args: &Args) -> io::Result<()> {
     if report.share < 1.0 {
         write!(out, " by a sample of {:.1} %", report.share * 100.0)?;
     }
-    writeln!(out, ", {:.3} s of CPU", seconds(report.cpu_ns))
+    writeln!(out, ", {:.3} s of CPU", seconds(report.cpu_ns))?;
+    match report.unknown {
+        None => Ok(()),
+        Some(Unknown { unresolved, processes, refused }) => writeln!(
+            out,
+            "{processes} processes looked at, {refused} not ours to look at; not known for {} (shared or locked pages)",
+            bytes(unresolved)
+        ),
+    }
 }
 
 /// So many intervals as a time.

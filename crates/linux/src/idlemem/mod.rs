@@ -14,6 +14,8 @@
 //! about again, which is most of the cost; and where the cost is still too high, a random sample of words is looked
 //! at and the error shown.
 //!
+//! By [`Walk`], page tables, where the kernel has no bitmap: mapped memory only.
+//!
 //! Idle means: not touched through page tables, and not by system calls as far as the kernel tells (with the
 //! multi-gen LRU switched on, reading a file by `read(2)` does not show). Kernel memory, hugetlb pages and pages
 //! that are just on no list cannot be tracked and are never idle.
@@ -32,6 +34,7 @@ mod scan;
 mod scanner;
 mod table;
 mod usage;
+mod walk;
 
 pub use groups::{Group, Groups, Version};
 pub use kinds::{Bytes, CLASSES, Kind, class};
@@ -39,3 +42,4 @@ pub use report::{Method, Report, Unknown};
 pub use scan::{Options, Scan, default_cpu};
 pub use table::{Name, Row, matches};
 pub use usage::{Lru, Usage};
+pub use walk::Walk;

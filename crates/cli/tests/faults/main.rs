@@ -7,6 +7,7 @@
 
 mod acting;
 mod files;
+mod idle;
 mod policy;
 mod program;
 mod record;

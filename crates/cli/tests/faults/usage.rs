@@ -58,7 +58,8 @@ fn unknown_words() {
     let dir = scratch();
     isotherm(dir.path(), "").expect(2, &["Usage"]);
     isotherm(dir.path(), "frobnicate").expect(2, &["frobnicate"]);
-    let all = ["record", "report wss", "wss", "doctor", "export", "sim", "workload", "demo"];
+    let all =
+        ["record", "report wss", "wss", "doctor", "idle", "export", "sim", "workload", "demo"];
     let acting = ["run", "reclaim", "thp", "lru-sort", "stat", "schemes"];
     for what in all.iter().chain(&acting) {
         isotherm(dir.path(), &format!("{what} --frobnicate")).expect(2, &["--frobnicate", "Usage"]);

@@ -12,7 +12,7 @@ use super::scanner::Scanner;
 use super::table;
 use crate::clock::{now, process_cpu_ns, sleep_until};
 use crate::frames::{ErrorKind, FrameFile, FramesError, Which};
-use crate::idle::{BITMAP, Bitmap};
+use crate::idle::{BITMAP, Bitmap, LOCK, Lock};
 use crate::metrics::Cgroups;
 use crate::paddr::{Ram, RamError};
 use crate::proc::Proc;
@@ -48,6 +48,7 @@ pub struct Scan {
     begin: Time,
     rounds: u64,
     memory: u64,
+    _lock: Lock,
 }
 
 impl Scan {
@@ -62,6 +63,7 @@ impl Scan {
         let bitmap = Bitmap::open(Path::new(BITMAP))
             .map_err(|e| FramesError::at_file(&tried, "CONFIG_IDLE_PAGE_TRACKING", e))?;
         let flags = FrameFile::open(proc.root(), Which::Flags)?;
+        let lock = lock()?;
         let cgroups = match FrameFile::open(proc.root(), Which::Cgroup) {
             Ok(file) => Some(file),
             Err(e) if e.kind() == ErrorKind::NotSupported => None,
@@ -82,6 +84,7 @@ impl Scan {
             ancestry: Ancestry::default(),
             begin: now(),
             rounds: 0,
+            _lock: lock,
         })
     }
 
@@ -166,6 +169,18 @@ impl Scan {
             unknown: None,
         }))
     }
+}
+
+/// Makes sure that no other scanner of ours is at work: what one marks looks idle to the other.
+pub(super) fn lock() -> Result<Lock, FramesError> {
+    Lock::take(Path::new(LOCK)).map_err(|e| {
+        let kind = match e.kind() {
+            crate::idle::ErrorKind::Busy => ErrorKind::Busy,
+            crate::idle::ErrorKind::Permission => ErrorKind::Permission,
+            _ => ErrorKind::Io,
+        };
+        FramesError::new(kind, format!("lock {LOCK}"), None, e.why(), e.hint())
+    })
 }
 
 /// Sleeps until then, in short sleeps; `false` if `stop` says so.

@@ -23,10 +23,11 @@ use super::known::Ids;
 use super::pace::Pace;
 use super::piece::mixed;
 use super::report::{Method, Report, Unknown};
-use super::scan::{Options, sleep_to};
+use super::scan::{Options, lock, sleep_to};
 use super::table;
 use crate::clock::{now, process_cpu_ns};
 use crate::frames::{ErrorKind, Flags, FrameFile, FramesError, Which, by_frame, folios_of};
+use crate::idle::Lock;
 use crate::metrics::Cgroups;
 use crate::pagewalk::{Entry, PageWalk, PageWalkError};
 use crate::proc::Proc;
@@ -79,6 +80,7 @@ pub struct Walk {
     leaves: Vec<Leaf>,
     begin: Time,
     rounds: u64,
+    _lock: Lock,
 }
 
 impl Walk {
@@ -90,6 +92,7 @@ impl Walk {
     pub fn open(options: Options) -> Result<Self, FramesError> {
         let proc = Proc::default();
         let flags = FrameFile::open(proc.root(), Which::Flags)?;
+        let lock = lock()?;
         let mut walk = PageWalk::new().map_err(no_walk)?;
         walk.set_max_clears(usize::MAX);
         #[expect(clippy::cast_precision_loss, reason = "a time below days")]
@@ -114,6 +117,7 @@ impl Walk {
             leaves: Vec::new(),
             begin: now(),
             rounds: 0,
+            _lock: lock,
         })
     }
 

@@ -11,6 +11,7 @@ mod exit;
 mod export;
 mod files;
 mod idle;
+mod kernel_module;
 mod physical;
 mod record;
 mod recorder;
@@ -62,6 +63,8 @@ enum Command {
     Idle(idle::Args),
     /// Say what this machine can do, and test it.
     Doctor(doctor::Args),
+    /// The kernel's own DAMON modules: list, show, enable, disable, set.
+    KernelModule(kernel_module::Args),
     /// Turn a record into Parquet, JSON lines or CSV.
     Export(export::Args),
     /// Hold a record against the truth of the workload that was recorded.
@@ -86,6 +89,7 @@ fn main() -> ExitCode {
         Command::Schemes(args) => act::schemes::run(args),
         Command::Idle(args) => idle::run(args),
         Command::Doctor(args) => doctor::run(args),
+        Command::KernelModule(args) => kernel_module::run(args),
         Command::Export(args) => export::run(args),
         Command::Score(args) => score::run(args),
         Command::Sim(args) => sim::run(args),

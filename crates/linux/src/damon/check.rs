@@ -1,12 +1,15 @@
 //! Why a kernel refuses a whole configuration.
 //!
 //! `on` and `commit` say EINVAL or ENOMEM for two dozen different reasons (R§5.3). What can be told from outside is
-//! looked for here, after the fact: nothing is refused on this module's word.
+//! looked for here: after the fact where the kernel says no, before where it would not say it (see `commit`).
 
 use isotherm_core::AddrRange;
 
 use super::kdamond::Kdamond;
-use super::model::{Config, Context, FilterKind, GoalMetric, Operations, Scheme};
+use super::model::{Config, Context, Filter, FilterKind, GoalMetric, Operations, Scheme};
+use crate::metrics::Reason;
+use crate::metrics::cgroup::Cgroups;
+use crate::proc::Proc;
 
 /// The reasons that can be seen in the files for `errno`, as one phrase.
 pub(super) fn reasons(kdamond: &Kdamond, errno: Option<i32>) -> String {
@@ -69,6 +72,32 @@ pub fn problems(config: &Config, lives: impl Fn(u32) -> bool) -> Vec<String> {
 /// As `/proc/PID/maps` writes it.
 fn shown(range: &AddrRange) -> String {
     format!("{:x}-{:x}", range.start, range.end)
+}
+
+/// Cgroups that are named and not there, as far as that can be seen.
+pub(super) fn missing_cgroups(config: &Config, proc: &Proc) -> Vec<String> {
+    let schemes = config.context.schemes.iter();
+    let of_filter = |filter: &Filter| match &filter.kind {
+        FilterKind::Memcg(path) => Some(path.clone()),
+        _ => None,
+    };
+    let named: Vec<String> = schemes
+        .flat_map(|scheme| {
+            let lists = [&scheme.core_filters, &scheme.ops_filters, &scheme.filters];
+            let filters = lists.into_iter().flatten().filter_map(of_filter);
+            let goals = scheme.quota.goals.iter();
+            filters.chain(goals.filter_map(|goal| goal.metric.path().map(str::to_owned)))
+        })
+        .collect();
+    if named.is_empty() {
+        return named;
+    }
+    let mounted = Cgroups::mounted(proc);
+    let gone = |path: &String| {
+        let found = mounted.memory_id(path);
+        matches!(found, Err(err) if err.reason() == Reason::NoCgroup)
+    };
+    named.into_iter().filter(gone).map(|path| format!("there is no cgroup {path}")).collect()
 }
 
 fn attrs(context: &Context) -> Vec<String> {

@@ -1,12 +1,16 @@
 //! Changing a kdamond while it runs: all of the change, or none of it.
 //!
-//! The kernel reads all files again on `commit`, and tries them on a copy of the context first (since 6.18; before, a
-//! refused commit could end the kdamond). Around that: a refused file or a refused commit puts the old files
-//! back, and what the kernel tuned or found by itself is not undone by files that still say the first values.
+//! The kernel reads all files again on `commit`. Newer ones (7.2) try them on a copy of the context first; older ones (6.12)
+//! take over what they can, end the kdamond at the first thing that they cannot, and say that all went well. So what is known
+//! to be refused is refused here first, and after a commit the kdamond is looked for. A refused file or a refused
+//! commit puts the old files back, and what the kernel tuned or found by itself is not undone by files that still say
+//! the first values.
 
+use super::check::{missing_cgroups, problems};
 use super::claim::Claim;
 use super::entries::{FilterDirs, entries};
 use super::error::{DamonError, Kind};
+use super::features::Version;
 use super::kdamond::Command;
 use super::model::{Config, Target};
 use super::note::{Phase, file_list};
@@ -27,11 +31,12 @@ impl Claim {
         if !self.is_running()? {
             return Err(self.kdamond.died("change"));
         }
-        self.keep_tuned()?;
         let mut config = config.clone();
         for target in &mut config.context.targets {
             target.obsolete = false;
         }
+        self.check(&config)?;
+        self.keep_tuned()?;
         let old = &self.config.context.targets;
         let steps = steps(old, &config.context.targets, self.can_mark_obsolete());
         let stops = |step: &Step| step.targets.is_empty() && !old.is_empty();
@@ -95,6 +100,31 @@ impl Claim {
         step
     }
 
+    /// Refuses what the kernel is known to refuse. Kernels before 6.15 carry out a commit without telling what came
+    /// of it, and end the kdamond if it was refused: there this is the only way to refuse it.
+    fn check(&self, config: &Config) -> Result<(), DamonError> {
+        let proc = self.kdamond.root().proc();
+        let mut found = problems(config, |pid| proc.stat(pid, &mut Vec::new()).is_ok());
+        found.extend(missing_cgroups(config, proc));
+        if found.is_empty() {
+            return Ok(());
+        }
+        let tried = format!("change kdamond {}", self.kdamond.index());
+        Err(DamonError::new(Kind::Refused, tried, found.join("; "), ""))
+    }
+
+    /// Gives a command that changes what runs, and makes sure that it still runs afterwards.
+    fn carry_out(&self, command: Command) -> Result<(), DamonError> {
+        self.kdamond.command(command)?;
+        let root = self.kdamond.root();
+        let tells = Version::parse(&root.release()).is_some_and(|v| v >= Version::new(6, 15));
+        if !tells {
+            // This one waits for the worker's next turn, or fails when there is none any more.
+            self.kdamond.command(Command::UpdateStats)?;
+        }
+        if self.kdamond.pid()?.is_some() { Ok(()) } else { Err(self.kdamond.died("change")) }
+    }
+
     fn keep_tuned(&mut self) -> Result<(), DamonError> {
         if self.config.context.intervals.goal.aggrs != 0 {
             let now = self.kdamond.tuned_intervals()?;
@@ -119,7 +149,7 @@ impl Claim {
         let before = self.written.clone();
         let done = self.kdamond.write(config, Some(&before)).and_then(|written| {
             self.written = written;
-            command.map_or(Ok(()), |command| self.kdamond.command(command))
+            command.map_or(Ok(()), |command| self.carry_out(command))
         });
         let done = done.map_err(|err| self.take_back(err, &before, command));
         self.note.files = file_list(self.written.entries());

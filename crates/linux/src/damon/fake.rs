@@ -187,6 +187,12 @@ impl Fake {
         lay_out(&self.dir.join(format!("module/damon_{name}/parameters")), parameters, &[]);
     }
 
+    /// What a module's parameter says.
+    pub(crate) fn parameter(&self, name: &str, parameter: &str) -> String {
+        let file = self.dir.join(format!("module/damon_{name}/parameters/{parameter}"));
+        fs::read_to_string(file).unwrap().trim_end().into()
+    }
+
     fn is_on(&self, index: u32) -> bool {
         fs::read_to_string(self.dir.join(format!("admin/kdamonds/{index}/state")))
             .is_ok_and(|state| state.trim() == "on")
@@ -299,6 +305,13 @@ impl Files for Fake {
         if file == "state" {
             let index = name(dir).parse().unwrap();
             return self.command(index, &value);
+        }
+        if file == "enabled" {
+            if value == "Y" && self.any_on() {
+                return Err(io::Error::from_raw_os_error(libc::EBUSY));
+            }
+            let pid = if value == "Y" { "77" } else { "-1" };
+            fs::write(path.with_file_name("kdamond_pid"), pid)?;
         }
         if let Some(template) = template(&dir_name, &file) {
             if file == "nr_kdamonds" && self.any_on() {

@@ -35,6 +35,16 @@ pub trait Files: Debug + Send + Sync {
     ///
     /// What the kernel says.
     fn numbers(&self, path: &Path) -> io::Result<Vec<u32>>;
+
+    /// Names of everything in a directory, in no order.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    fn names(&self, path: &Path) -> io::Result<Vec<String>> {
+        let entries = std::fs::read_dir(path)?;
+        entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+    }
 }
 
 /// The running kernel's files, or plain files.

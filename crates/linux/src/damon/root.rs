@@ -173,6 +173,12 @@ impl Root {
         text.trim().parse().map_err(|_err| unreadable(path, &text))
     }
 
+    /// Names of the files in a directory.
+    pub(super) fn names(&self, dir: &Path) -> Result<Vec<String>, DamonError> {
+        let listed = self.files.names(dir);
+        listed.map_err(|said| DamonError::io(format!("list {}", dir.display()), said))
+    }
+
     pub(super) fn read_into(&self, path: &Path, buf: &mut Vec<u8>) -> Result<(), DamonError> {
         let read = patiently(self.patience, || self.files.read(path, buf));
         read.map_err(|said| DamonError::reading(path, said))

@@ -4,9 +4,17 @@
 //! starts while any kdamond runs, and no kdamond starts while one of them does (`damon_start()`, its
 //! `exclusive` argument).
 
+mod control;
+mod parameter;
+mod stat;
+
 use std::path::PathBuf;
 
 use super::root::Root;
+
+pub use control::{Changed, Value};
+pub use parameter::{Parameter, Role, Unit};
+pub use stat::StatReport;
 
 /// A module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -19,6 +19,8 @@ struct World {
 fn world() -> World {
     let dir = tempfile::tempdir().unwrap();
     let fake = Fake::new(dir.path());
+    fake.process(7, 1);
+    fake.process(8, 1);
     let settings = Settings { run_dir: dir.path().join("run"), spare: 2, take_idle: false };
     World { root: fake.root(), fake, settings, dir }
 }

@@ -14,6 +14,9 @@ fn claimed(config: &Config) -> (TempDir, Arc<Fake>, Claim) {
     let dir = tempfile::tempdir().unwrap();
     let fake = Fake::new(dir.path());
     let settings = Settings { run_dir: dir.path().join("run"), spare: 0, take_idle: false };
+    for pid in 7..=9 {
+        fake.process(pid, 1);
+    }
     let mut claim = Claim::set_up(&fake.root(), config, &settings).unwrap();
     claim.on().unwrap();
     fake.writes();
@@ -39,16 +42,20 @@ fn a_commit_reaches_the_kdamond() {
 #[test]
 fn a_refused_commit_puts_the_files_back_and_goes_on() {
     let (_dir, fake, mut claim) = claimed(&simple(7));
-    fake.process(7, 1);
-    fake.refuses("0/state", "commit", libc::EINVAL);
+    // What is known to be refused never reaches the kernel: older ones would end the kdamond.
     let mut config = with_aggr(3000);
     config.context.nr_regions.min = 2;
     let err = claim.commit(&config).unwrap_err();
     assert_eq!(err.kind(), Kind::Refused, "{err}");
     let text = err.to_string();
-    // The reasons that can be seen in the files are told.
     assert!(text.contains("above the aggregation interval"), "{text}");
     assert!(text.contains("fewer than 3 regions"), "{text}");
+    assert_eq!(fake.writes(), []);
+    // What only the kernel knows is taken back.
+    fake.refuses("0/state", "commit", libc::EINVAL);
+    let err = claim.commit(&with_aggr(200_000)).unwrap_err();
+    assert_eq!(err.kind(), Kind::Refused, "{err}");
+    assert!(err.to_string().contains("cannot be seen in the files"), "{err}");
     assert_eq!(fake.cat(&format!("0/{AGGR}")), "100000");
     assert_eq!(claim.config(), &simple(7));
     fake.relents();
@@ -62,7 +69,7 @@ fn a_kdamond_that_ended_is_said_to_have_ended() {
     let (_dir, fake, mut claim) = claimed(&simple(7));
     fake.kdamond_dies(0);
     assert!(!claim.is_running().unwrap());
-    assert_eq!(claim.commit(&with_aggr(1)).unwrap_err().kind(), Kind::NotRunning);
+    assert_eq!(claim.commit(&with_aggr(200_000)).unwrap_err().kind(), Kind::NotRunning);
     for command in [Command::UpdateStats, Command::UpdateTriedRegions, Command::Off] {
         let err = claim.kdamond().command(command).unwrap_err();
         assert_eq!(err.kind(), Kind::NotRunning, "{err}");
@@ -84,7 +91,7 @@ fn each_refusal_of_a_command_is_explained() {
         (Command::UpdateTriedRegions, Some(libc::ECANCELED), Kind::NothingToWalk, "watermarks"),
         (Command::UpdateTunedIntervals, Some(libc::EINVAL), Kind::OlderKernel, "older than 6.15"),
         (Command::UpdateTriedBytes, Some(libc::EINVAL), Kind::OlderKernel, "older than 6.6"),
-        (Command::Commit, Some(libc::ENOMEM), Kind::Refused, "no process 7"),
+        (Command::Commit, Some(libc::ENOMEM), Kind::Refused, "a cgroup that is not there"),
         (Command::Off, Some(libc::EACCES), Kind::Permission, "run as root"),
     ];
     for (command, errno, kind, says) in rows {
@@ -127,6 +134,9 @@ fn on_an_older_kernel_the_targets_behind_begin_anew() {
     let dir = tempfile::tempdir().unwrap();
     let fake = Fake::new(dir.path());
     fake.lacks("obsolete_target");
+    for pid in 7..=9 {
+        fake.process(pid, 1);
+    }
     let settings = Settings { run_dir: dir.path().join("run"), spare: 0, take_idle: false };
     let mut config = simple(7);
     config.context.targets.push(Target { pid: 8, ..Target::default() });
@@ -147,7 +157,8 @@ fn on_an_older_kernel_the_targets_behind_begin_anew() {
 #[test]
 fn a_commit_does_not_undo_what_the_kernel_found() {
     let mut config = simple(7);
-    config.context.intervals.goal.aggrs = 3;
+    let goal = &mut config.context.intervals.goal;
+    (goal.aggrs, goal.min_sample_us, goal.max_sample_us) = (3, 5000, 10_000_000);
     config.context.targets[0].regions = vec![AddrRange::new(4096, 8192)];
     let (_dir, fake, mut claim) = claimed(&config);
     // The kernel tunes; the command makes the files say so.

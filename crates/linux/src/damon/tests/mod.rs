@@ -3,6 +3,7 @@
 mod claims;
 mod faults;
 mod files;
+mod modules;
 
 use isotherm_core::AddrRange;
 use isotherm_core::attrs::IntervalsGoal;

@@ -1,0 +1,125 @@
+//! `isotherm kernel-module`: the kernel's own DAMON modules, read, switched and tuned.
+
+mod render;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use isotherm_linux::damon::modules::{Module, StatReport};
+use isotherm_linux::damon::{DamonError, Kind, Root};
+
+use crate::exit;
+
+/// Arguments of `isotherm kernel-module`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "The modules:
+  reclaim   DAMON_RECLAIM (5.16): pages out what was idle for long, while memory is short
+  lru_sort  DAMON_LRU_SORT (6.0): sorts the LRU lists by what was accessed
+  stat      DAMON_STAT (6.17): measures for how long memory is idle; does nothing to it
+
+Each is one kernel thread, and runs alone: not beside another module, nor beside any kdamond.
+`isotherm reclaim`, `lru-sort` and `stat` do the same in user space, on any kernel.")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// JSON.
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Which of them this kernel has, and which runs (the default).
+    List,
+    /// Parameters and statistics; for stat, the idle percentiles.
+    Show {
+        /// `reclaim`, `lru_sort` or `stat`.
+        name: Name,
+    },
+    /// Switch it on.
+    Enable {
+        /// `reclaim`, `lru_sort` or `stat`.
+        name: Name,
+    },
+    /// Switch it off.
+    Disable {
+        /// `reclaim`, `lru_sort` or `stat`.
+        name: Name,
+    },
+    /// Set parameters: all of them or none. One that runs takes them over at once.
+    Set {
+        /// `reclaim` or `lru_sort`.
+        name: Name,
+        /// Such as `min_age=2m quota_sz=64M wmarks_high=50%`. Without a suffix, in the kernel's unit, which `show` names.
+        #[arg(required = true, value_name = "KEY=VALUE", value_parser = pair)]
+        pairs: Vec<(String, String)>,
+    },
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Name(Module);
+
+impl std::str::FromStr for Name {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let module = Module::from_name(text);
+        module.map(Self).ok_or_else(|| "there are reclaim, lru_sort and stat".into())
+    }
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("it is KEY=VALUE")?;
+    Ok((key.trim().into(), value.trim().into()))
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let root = Root::default();
+    let mut out = std::io::stdout().lock();
+    match args.command.unwrap_or(Command::List) {
+        Command::List if args.json => writeln!(out, "{}", render::list_json(&root))?,
+        Command::List => write!(out, "{}", render::list(&root))?,
+        Command::Show { name: Name(module) } => {
+            let values = module.values(&root).map_err(|err| told(&err))?;
+            let report = (module == Module::Stat).then(|| StatReport::read(&root));
+            let report = report.transpose().map_err(|err| told(&err))?;
+            if args.json {
+                writeln!(out, "{}", render::show_json(&root, module, &values, report.as_ref()))?;
+            } else {
+                write!(out, "{}", render::show(&root, module, &values, report.as_ref()))?;
+            }
+        }
+        Command::Enable { name: Name(module) } => {
+            module.enable(&root).map_err(|err| told(&err))?;
+            writeln!(out, "{}", render::state(&root, module))?;
+        }
+        Command::Disable { name: Name(module) } => {
+            module.disable(&root).map_err(|err| told(&err))?;
+            writeln!(out, "{}", render::state(&root, module))?;
+        }
+        Command::Set { name: Name(module), pairs } => {
+            let changed = module.set(&root, &pairs).map_err(|err| told(&err))?;
+            for change in &changed {
+                writeln!(out, "{}: {} -> {}", change.name, change.from, change.to)?;
+            }
+            if changed.is_empty() {
+                writeln!(out, "nothing to change")?;
+            } else if !module.is_enabled(&root) {
+                writeln!(out, "{} is off; it reads them when it is enabled", module.title())?;
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The error with its exit code.
+fn told(err: &DamonError) -> anyhow::Error {
+    let code = match err.kind() {
+        Kind::NotBuilt | Kind::OlderKernel | Kind::NotInTheKernel => exit::NOT_SUPPORTED,
+        Kind::Permission | Kind::NotOurs | Kind::ModuleInTheWay => exit::PERMISSION,
+        Kind::Refused => exit::USAGE,
+        _ => exit::UNEXPECTED,
+    };
+    exit::with(code, err.to_string())
+}

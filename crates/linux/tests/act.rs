@@ -9,6 +9,8 @@
 
 #[path = "act/advise.rs"]
 mod advise;
+#[path = "act/cgroup.rs"]
+mod cgroup;
 #[path = "act/inject.rs"]
 mod inject;
 #[path = "act/migrate.rs"]

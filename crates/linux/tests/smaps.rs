@@ -31,6 +31,16 @@ fn stack_page(pid: u32) -> u64 {
     parse_maps(&buf).find(|m| m.kind() == Kind::Stack).unwrap().range.end - 4096
 }
 
+/// Waits until the program `sleep` has started, which takes a slow machine a while, and does nothing more.
+fn until_asleep(pid: u32) {
+    let mut quiet = 0;
+    while quiet < 10 {
+        sleep_until(now().plus_us(20_000));
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        quiet = if stat.contains("(sleep) S ") { quiet + 1 } else { 0 };
+    }
+}
+
 fn set(limits: Limits) -> SmapsOps {
     SmapsOps::new(Proc::default(), limits)
 }
@@ -43,7 +53,7 @@ fn a_busy_process_is_young_and_a_sleeping_one_is_old() {
     // away from can look idle for long on a quiet machine.
     let busy = run("sh", &["-c", "while :; do sleep 0.001; done"]);
     let sleeping = run("sleep", &["60"]);
-    sleep_until(now().plus_us(100_000));
+    until_asleep(sleeping.0.id());
     let mut ops = set(FAST);
     for (id, pid) in [(0, busy.0.id()), (1, sleeping.0.id())] {
         ops.add_target(TargetId(id), pid).unwrap();
@@ -60,8 +70,12 @@ fn a_busy_process_is_young_and_a_sleeping_one_is_old() {
         batch.map(|c| c.state),
         [PageState::Cleared, PageState::Cleared, PageState::Absent, PageState::Unknown]
     );
-    sleep_until(now().plus_us(50_000));
-    ops.check(&mut batch);
+    // Starting a program takes an emulated machine long, and the shell waits meanwhile.
+    let end = now().plus_us(10_000_000);
+    while batch[0].state != PageState::Young && now() < end {
+        sleep_until(now().plus_us(50_000));
+        ops.check(&mut batch);
+    }
     assert_eq!(
         batch.map(|c| c.state),
         [PageState::Young, PageState::Old, PageState::Absent, PageState::Unknown]

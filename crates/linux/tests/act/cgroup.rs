@@ -60,7 +60,9 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        for pid in std::fs::read_to_string(self.dir.join("cgroup.procs")).unwrap_or_default().lines() {
+        for pid in
+            std::fs::read_to_string(self.dir.join("cgroup.procs")).unwrap_or_default().lines()
+        {
             // It may have ended.
             std::fs::write(self.above.join("cgroup.procs"), pid).ok();
         }

@@ -88,6 +88,7 @@ pub(crate) fn all() -> Vec<Box<dyn Job>> {
         Box::new(jobs::reclaim::Reclaim),
         Box::new(jobs::thp::Thp),
         Box::new(jobs::quota::Quota),
+        Box::new(jobs::idle::Idle),
     ]
 }
 

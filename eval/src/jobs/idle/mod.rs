@@ -1,0 +1,192 @@
+//! Job `idle`: what `isotherm idle` says of cgroups whose use of memory is known, and what it costs.
+//!
+//! Each case plants a process in a cgroup of its own. A process of the same program without memory is planted
+//! beside it: what the interpreter itself leaves idle is taken off. The kinds that the method cannot see (unmapped
+//! page cache, by page tables) are left out of the comparison, and the table says so.
+
+mod cost;
+mod plant;
+
+use std::process::{Command, Stdio};
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::cli::say;
+use crate::dir::ResultDir;
+use crate::job::{Bench, Job, Spec};
+use crate::requirement::{self, Requirement};
+use crate::stats::to_f64;
+use crate::table::{Table, number};
+
+use self::plant::{CASES, Plant};
+
+/// The job.
+#[derive(Debug)]
+pub(crate) struct Idle;
+
+/// `raw/CASE.json`: a case, and all reports on it.
+#[derive(Debug, Serialize, Deserialize)]
+struct Raw {
+    case: String,
+    sizes_mib: [u64; 4],
+    /// The path of the cgroup, and of the one without memory.
+    paths: [String; 2],
+    reports: Vec<Value>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Row {
+    case: String,
+    method: String,
+    /// Idle by truth, in bytes: of the kinds that the method sees.
+    true_bytes: f64,
+    /// Idle by report, in bytes; that of the process without memory is off.
+    found_bytes: f64,
+    error_percent: f64,
+    /// Error of the anonymous, the mapped and the unmapped part; none where there is none.
+    by_kind_percent: [Option<f64>; 3],
+    /// CPU time of a round over all memory, in ms per GiB of what was scanned.
+    cpu_ms_per_gib: f64,
+    share: f64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Outcome {
+    rows: Vec<Row>,
+    cost: Vec<cost::Cost>,
+}
+
+impl Job for Idle {
+    fn name(&self) -> &'static str {
+        "idle"
+    }
+
+    fn about(&self) -> &'static str {
+        "idle memory by cgroup against known use, and what a pass over all memory costs"
+    }
+
+    fn sysreqs(&self, spec: &Spec) -> Vec<Requirement> {
+        vec![
+            requirement::root(),
+            requirement::memory(if spec.quick { 1 } else { 2 }),
+            requirement::subcommand(&spec.isotherm, "idle"),
+        ]
+    }
+
+    fn run(&self, bench: &Bench<'_>) -> anyhow::Result<()> {
+        for case in CASES.iter().filter(|c| bench.spec.wants(c.name, &CASES.map(|c| c.name))) {
+            let case = if bench.spec.quick { case.smaller() } else { *case };
+            say(&format!("idle: {}", case.name));
+            let (plant, nothing) =
+                (Plant::start(bench, &case)?, Plant::start(bench, &case.nothing())?);
+            let raw = Raw {
+                case: case.name.to_owned(),
+                sizes_mib: case.sizes(),
+                paths: [plant.path().to_owned(), nothing.path().to_owned()],
+                reports: reports(bench)?,
+            };
+            bench.dir.write_json(&format!("raw/{}.json", case.name), &raw)?;
+            if bench.spec.quick {
+                break;
+            }
+        }
+        bench.dir.write_json("raw/cost.json", &cost::measure()?)
+    }
+
+    fn study(&self, dir: &ResultDir) -> anyhow::Result<Value> {
+        let mut rows = Vec::new();
+        for case in CASES {
+            let Ok(raw) = dir.read_json::<Raw>(&format!("raw/{}.json", case.name)) else {
+                continue;
+            };
+            rows.push(row(&raw)?);
+        }
+        Ok(serde_json::to_value(Outcome { rows, cost: dir.read_json("raw/cost.json")? })?)
+    }
+
+    fn format(&self, result: &Value) -> anyhow::Result<String> {
+        let outcome: Outcome = serde_json::from_value(result.clone())?;
+        let mut table = Table::new([
+            "case",
+            "method",
+            "idle, MiB",
+            "found, MiB",
+            "error %",
+            "anon %",
+            "mapped %",
+            "unmapped %",
+            "CPU ms/GiB",
+            "share",
+        ]);
+        for row in outcome.rows {
+            let mib = |bytes: f64| number(Some(bytes / f64::from(1 << 20)), 1);
+            let mut cells = vec![row.case, row.method, mib(row.true_bytes), mib(row.found_bytes)];
+            cells.push(number(Some(row.error_percent), 2));
+            cells.extend(row.by_kind_percent.map(|p| number(p, 2)));
+            cells.extend([number(Some(row.cpu_ms_per_gib), 1), number(Some(row.share), 2)]);
+            table.row(cells);
+        }
+        let goals = "Goals: error at most 2 %; 12.5 ms of CPU per GiB and pass (0.5 % of a CPU for 24 GiB every minute).";
+        Ok(format!("{}\n{}\n{goals}\n", table.text(), cost::format(&outcome.cost)))
+    }
+}
+
+/// Runs `isotherm idle` for a few reports.
+fn reports(bench: &Bench<'_>) -> anyhow::Result<Vec<Value>> {
+    let interval = bench.spec.seconds.unwrap_or(if bench.spec.quick { 3.0 } else { 10.0 });
+    let rounds = bench.spec.pairs.unwrap_or(if bench.spec.quick { 1 } else { 3 });
+    let mut command = Command::new(&bench.spec.isotherm);
+    // The whole budget: what it costs without a limit is measured, and no sample taken.
+    command.args(["idle", "--json", "--cpu", "100", "--interval", &format!("{interval}s")]);
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("start isotherm idle")?;
+    let out = child.stdout.take().context("its output")?;
+    let lines = std::io::BufRead::lines(std::io::BufReader::new(out)).take(rounds);
+    let reports =
+        lines.map(|line| Ok(serde_json::from_str(&line?)?)).collect::<anyhow::Result<Vec<Value>>>();
+    child.kill().context("end isotherm idle")?;
+    child.wait().context("wait for isotherm idle")?;
+    let reports = reports?;
+    anyhow::ensure!(
+        reports.len() == rounds,
+        "isotherm idle ended early: run it by hand to see why"
+    );
+    Ok(reports)
+}
+
+fn row(raw: &Raw) -> anyhow::Result<Row> {
+    let last = raw.reports.last().context("no report")?;
+    let kinds = ["anon_bytes", "mapped_bytes", "unmapped_bytes"];
+    let of = |path: &str| -> anyhow::Result<[f64; 3]> {
+        let rows = last["cgroups"].as_array().context("no cgroups")?;
+        let row = rows.iter().find(|r| r["cgroup"] == path);
+        let row = row.with_context(|| format!("no cgroup {path}"))?;
+        Ok(kinds.map(|kind| row["all"][kind].as_f64().unwrap_or(0.0)))
+    };
+    let (with, without) = (of(&raw.paths[0])?, of(&raw.paths[1])?);
+    let [idle, _, mapped, unmapped] = raw.sizes_mib;
+    let sees_unmapped = last["unmapped_seen"] == true;
+    let truth = [idle, mapped, unmapped].map(|mib| to_f64(mib << 20));
+    let seen = if sees_unmapped { 3 } else { 2 };
+    let found: Vec<f64> = with.iter().zip(without).map(|(a, b)| a - b).collect();
+    let off =
+        |nr: usize| (nr < seen && truth[nr] > 0.0).then(|| (found[nr] / truth[nr] - 1.0) * 100.0);
+    let (true_bytes, found_bytes) =
+        (truth[..seen].iter().sum::<f64>(), found[..seen].iter().sum::<f64>());
+    let memory = last["memory_bytes"].as_f64().unwrap_or(0.0) / f64::from(1 << 30);
+    Ok(Row {
+        case: raw.case.clone(),
+        method: last["method"].as_str().unwrap_or_default().to_owned(),
+        true_bytes,
+        found_bytes,
+        error_percent: (found_bytes / true_bytes - 1.0) * 100.0,
+        by_kind_percent: [0, 1, 2].map(off),
+        cpu_ms_per_gib: last["cpu_ns"].as_f64().unwrap_or(0.0) / 1e6 / memory,
+        share: last["share"].as_f64().unwrap_or(1.0),
+    })
+}

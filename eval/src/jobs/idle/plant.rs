@@ -1,0 +1,144 @@
+//! Processes in cgroups of their own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::Context;
+use isotherm_linux::clock;
+use isotherm_linux::metrics::Cgroups;
+use isotherm_linux::proc::Proc;
+
+use crate::child::{Child, sleep_until};
+use crate::job::Bench;
+
+const SOURCE: &str = include_str!("plant.py");
+/// How long it may take to write its memory.
+const PATIENCE_US: u64 = 120_000_000;
+
+/// Sizes in MiB.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Case {
+    pub(super) name: &'static str,
+    idle: u64,
+    hot: u64,
+    mapped: u64,
+    unmapped: u64,
+    huge: bool,
+}
+
+/// What is planted.
+pub(super) const CASES: [Case; 4] = [
+    Case { name: "small-pages", idle: 300, hot: 80, mapped: 0, unmapped: 0, huge: false },
+    Case { name: "huge-pages", idle: 300, hot: 80, mapped: 0, unmapped: 0, huge: true },
+    Case { name: "files", idle: 0, hot: 40, mapped: 200, unmapped: 200, huge: false },
+    Case { name: "mixed", idle: 200, hot: 100, mapped: 120, unmapped: 120, huge: true },
+];
+
+impl Case {
+    pub(super) const fn sizes(&self) -> [u64; 4] {
+        [self.idle, self.hot, self.mapped, self.unmapped]
+    }
+
+    /// A quarter of everything.
+    pub(super) const fn smaller(&self) -> Self {
+        Self {
+            idle: self.idle / 4,
+            hot: self.hot / 4,
+            mapped: self.mapped / 4,
+            unmapped: self.unmapped / 4,
+            ..*self
+        }
+    }
+
+    /// The same program without memory.
+    pub(super) const fn nothing(&self) -> Self {
+        Self { name: "nothing", idle: 0, hot: 0, mapped: 0, unmapped: 0, huge: self.huge }
+    }
+}
+
+/// A process in its cgroup; both go with it.
+#[derive(Debug)]
+pub(super) struct Plant {
+    child: Option<Child>,
+    dir: PathBuf,
+    file: PathBuf,
+    path: String,
+}
+
+impl Plant {
+    /// Starts it, and waits until its memory is written.
+    pub(super) fn start(bench: &Bench<'_>, case: &Case) -> anyhow::Result<Self> {
+        let cgroups = Cgroups::mounted(&Proc::default());
+        let mount = match (cgroups.v1_of("memory"), &cgroups.v2) {
+            (Some(v1), _) => v1.to_owned(),
+            (None, Some(v2)) => {
+                // It may be on already; where it cannot be, the cgroup has no memory.stat.
+                fs::write(v2.join("cgroup.subtree_control"), "+memory").ok();
+                v2.clone()
+            }
+            (None, None) => anyhow::bail!("no cgroups of memory are mounted"),
+        };
+        let path = format!("/isotherm-eval-{}-{}", std::process::id(), case.name);
+        let dir = mount.join(path.trim_start_matches('/'));
+        fs::create_dir(&dir).with_context(|| format!("make {}", dir.display()))?;
+        let file = bench.dir.raw(&format!("{}.cache", case.name));
+        let mut plant = Self { child: None, dir, file, path };
+        anyhow::ensure!(
+            plant.dir.join("memory.stat").exists(),
+            "{} has no memory controller",
+            plant.dir.display()
+        );
+        plant.begin(bench, case)?;
+        Ok(plant)
+    }
+
+    fn begin(&mut self, bench: &Bench<'_>, case: &Case) -> anyhow::Result<()> {
+        let script = bench.dir.raw("plant.py");
+        fs::write(&script, SOURCE).context("write plant.py")?;
+        let said = bench.dir.raw(&format!("{}.out", case.name));
+        let out = fs::File::create(&said).context("create its output")?;
+        // In the cgroup before it has any memory.
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", "echo $$ > \"$0\"/cgroup.procs && exec \"$@\""]).arg(&self.dir);
+        command
+            .args(["python3", "-I", "-S"])
+            .arg(script)
+            .args(case.sizes().map(|mib| mib.to_string()));
+        command.arg(u8::from(case.huge).to_string()).arg(&self.file);
+        command.stdin(Stdio::null()).stdout(out);
+        let log = bench.dir.raw(&format!("{}.err", case.name));
+        let mut child = Child::spawn(command, &log)?;
+        let deadline = clock::now().plus_us(PATIENCE_US);
+        while !fs::read_to_string(&said).is_ok_and(|text| text.contains("ready")) {
+            child.still_runs()?;
+            anyhow::ensure!(clock::now() < deadline, "{} did not get ready in time", case.name);
+            sleep_until(clock::now().plus_us(100_000))?;
+        }
+        self.child = Some(child);
+        Ok(())
+    }
+
+    /// The cgroup's path below its mount.
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+}
+
+impl Drop for Plant {
+    fn drop(&mut self) {
+        drop(self.child.take());
+        fs::remove_file(&self.file).ok();
+        remove(&self.dir);
+    }
+}
+
+/// The kernel needs a moment after the last process.
+fn remove(dir: &Path) {
+    for _ in 0..50 {
+        if fs::remove_dir(dir).is_ok() {
+            return;
+        }
+        clock::sleep_until(clock::now().plus_us(20_000));
+    }
+}

@@ -81,6 +81,7 @@ pub(crate) fn all() -> Vec<Box<dyn Job>> {
     vec![
         Box::new(jobs::accuracy::Accuracy),
         Box::new(jobs::overhead::Overhead),
+        Box::new(jobs::parity::Parity),
         Box::new(jobs::scale::Scale),
         Box::new(jobs::tick::Tick),
         Box::new(jobs::record_size::RecordSize),

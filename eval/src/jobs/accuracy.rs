@@ -3,6 +3,7 @@
 //! `run` starts the workload, waits until its accesses begin, and records it by pid (children too)
 //! until it exits. Records and truths are the raw files; `study` scores them with `isotherm score`.
 
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, bail};
@@ -56,16 +57,17 @@ struct Row {
     score: Option<Score>,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
-struct Score {
-    precision: Option<f64>,
-    recall: Option<f64>,
-    wss_error_p50: Option<f64>,
-    wss_error_p75: Option<f64>,
+/// What `isotherm score --json` says of a record.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Score {
+    pub(super) precision: Option<f64>,
+    pub(super) recall: Option<f64>,
+    pub(super) wss_error_p50: Option<f64>,
+    pub(super) wss_error_p75: Option<f64>,
     rate_error: Option<f64>,
     detection_delay_ms: Option<f64>,
-    coverage: Option<f64>,
-    cpu_percent: Option<f64>,
+    pub(super) coverage: Option<f64>,
+    pub(super) cpu_percent: Option<f64>,
     rss_bytes: Option<u64>,
     #[serde(flatten)]
     more: serde_json::Map<String, Value>,
@@ -134,8 +136,11 @@ impl Job for Accuracy {
         for mut case in cases {
             let mut scored = None;
             if case.failed.is_none() {
-                match score(&spec, dir, &case) {
-                    Ok(s) if s.is_empty() => case.failed = Some(refusal(dir, &case)),
+                let (record, truth) = (dir.raw(&case.file("iso")), dir.raw(&case.file("truth")));
+                match score(&spec.isotherm, &record, &truth) {
+                    Ok(s) if s.is_empty() => {
+                        case.failed = Some(refusal(&dir.raw(&case.file("log"))));
+                    }
                     Ok(s) => scored = Some(s),
                     Err(e) => case.failed = Some(format!("{e:#}")),
                 }
@@ -209,11 +214,11 @@ impl Score {
     }
 
     /// Whether the record has no window at all: the set refused the target.
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.more("windows") == Some(0.0) && self.more("windows_left_out") == Some(0.0)
     }
 
-    fn more(&self, key: &str) -> Option<f64> {
+    pub(super) fn more(&self, key: &str) -> Option<f64> {
         self.more.get(key).and_then(Value::as_f64)
     }
 
@@ -246,7 +251,7 @@ impl Score {
 }
 
 /// Names of the shipped workloads.
-fn shipped(spec: &Spec) -> anyhow::Result<Vec<String>> {
+pub(super) fn shipped(spec: &Spec) -> anyhow::Result<Vec<String>> {
     let list = output(Command::new(&spec.isotherm).args(["workload", "--list"]))?;
     let names: Vec<String> =
         list.lines().filter_map(|l| l.split_whitespace().next()).map(str::to_owned).collect();
@@ -272,15 +277,14 @@ fn record(bench: &Bench<'_>, case: &Case) -> anyhow::Result<()> {
 }
 
 /// Why a record is empty, in the recorder's words.
-fn refusal(dir: &ResultDir, case: &Case) -> String {
-    let said = std::fs::read_to_string(dir.raw(&case.file("log"))).unwrap_or_default();
+pub(super) fn refusal(log: &Path) -> String {
+    let said = std::fs::read_to_string(log).unwrap_or_default();
     format!("refused\n{}", said.trim_end())
 }
 
-fn score(spec: &Spec, dir: &ResultDir, case: &Case) -> anyhow::Result<Score> {
-    let mut command = Command::new(&spec.isotherm);
-    command.arg("score").arg(dir.raw(&case.file("iso"))).arg(dir.raw(&case.file("truth")));
-    let json = output(command.arg("--json"))?;
+/// Scores a record against the truth.
+pub(super) fn score(isotherm: &Path, record: &Path, truth: &Path) -> anyhow::Result<Score> {
+    let json = output(Command::new(isotherm).arg("score").arg(record).arg(truth).arg("--json"))?;
     serde_json::from_str(&json).context("understand `isotherm score --json`")
 }
 

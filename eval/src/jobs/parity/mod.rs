@@ -1,0 +1,156 @@
+//! Job `parity`: Isotherm's sets beside the kernel's own DAMON, on the same workloads with the same attributes.
+//!
+//! A round runs every workload once per contestant, one after the other, and twice without any monitor: the first of
+//! these is what the others are paired with, the second (`none`) is a contestant like the others and shows the noise. One run gives
+//! accuracy against the truth, the target's accesses per CPU-second, and what the monitor cost: its own CPU time from the
+//! record, and for `kdamond` that of the kernel's thread, found as the `kdamond.N` that was not there before.
+//!
+//! A set that the kernel does not have is a row that says so. `kdamond` is taken in the lab's VMs only
+//! (`ISOTHERM_LAB=1`): elsewhere the kernel's DAMON may be in use.
+
+mod goals;
+mod one;
+mod rows;
+
+use anyhow::bail;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::accuracy::shipped;
+use crate::cli::say;
+use crate::dir::ResultDir;
+use crate::job::{Bench, Job, Spec};
+use crate::requirement::{self, Requirement};
+
+/// What a contestant is called, its set and its method. `kdamond` does not sample itself: the kernel does, as `resample`.
+const CONTESTANTS: [(&str, &str, &str); 5] = [
+    (NONE, "", ""),
+    (KDAMOND, "kdamond", "resample"),
+    ("pagewalk-resample", "pagewalk", "resample"),
+    (FIRST_TOUCH, "pagewalk", "first-touch"),
+    ("idle", "idle", "resample"),
+];
+/// The run that the others of a round are paired with, and the contestant that has no monitor either.
+const CONTROL: &str = "control";
+const NONE: &str = "none";
+const KDAMOND: &str = "kdamond";
+const FIRST_TOUCH: &str = "pagewalk-first-touch";
+
+/// What a smoke run takes, and how long its workloads take.
+const QUICK: (&[&str], f64) = (&["phase-change"], 6.0);
+const ROUNDS: usize = 3;
+
+/// The job.
+#[derive(Debug)]
+pub(crate) struct Parity;
+
+/// One run; `raw/cases.json` lists them.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Case {
+    round: usize,
+    workload: String,
+    contestant: String,
+    /// What the run gave; none if it failed.
+    measured: Option<one::Measured>,
+    /// Why it failed, or why it was not tried.
+    failed: Option<String>,
+}
+
+impl Case {
+    fn file(&self, ending: &str) -> String {
+        format!("{}-{}-{}.{ending}", self.workload, self.contestant, self.round)
+    }
+}
+
+impl Job for Parity {
+    fn name(&self) -> &'static str {
+        "parity"
+    }
+
+    fn about(&self) -> &'static str {
+        "kernel DAMON, pagewalk and idle on the same workloads: accuracy, CPU, slowdown of the target"
+    }
+
+    fn sysreqs(&self, spec: &Spec) -> Vec<Requirement> {
+        let mut all = vec![
+            requirement::cpus(2),
+            requirement::memory(3),
+            requirement::root(),
+            requirement::quiet(),
+            requirement::subcommand(&spec.isotherm, "score"),
+        ];
+        all.push(Requirement {
+            what: "a VM of the lab, for the set kdamond".into(),
+            satisfied: in_lab(),
+            found: if in_lab() { "yes" } else { "no ISOTHERM_LAB=1" }.into(),
+        });
+        all
+    }
+
+    fn run(&self, bench: &Bench<'_>) -> anyhow::Result<()> {
+        let spec = bench.spec;
+        let names = shipped(spec)?;
+        let all: Vec<&str> = names.iter().map(String::as_str).collect();
+        let mut workloads: Vec<&str> =
+            all.iter().copied().filter(|n| spec.wants(n, &all)).collect();
+        if spec.quick && workloads.len() == all.len() {
+            workloads.retain(|n| QUICK.0.contains(n));
+        }
+        let contestants = CONTESTANTS.map(|(name, ..)| name);
+        let wanted = contestants.into_iter().filter(|c| spec.wants(c, &contestants));
+        let order: Vec<&str> = std::iter::once(CONTROL).chain(wanted).collect();
+        let rounds = spec.pairs.unwrap_or(if spec.quick { 1 } else { ROUNDS });
+        let n = rounds * workloads.len() * order.len();
+        let mut cases: Vec<Case> = Vec::new();
+        for round in 0..rounds {
+            for workload in &workloads {
+                for contestant in &order {
+                    say(&format!("parity: {}/{n} {workload} {contestant}", cases.len() + 1));
+                    let mut case = Case {
+                        round,
+                        workload: (*workload).into(),
+                        contestant: (*contestant).into(),
+                        measured: None,
+                        failed: given_up(&cases, contestant),
+                    };
+                    if case.failed.is_none() {
+                        match one::run(bench, &case) {
+                            Ok(measured) => case.measured = Some(measured),
+                            Err(e) => case.failed = Some(format!("{e:#}")),
+                        }
+                    }
+                    if isotherm_linux::signals::stop_requested().is_some() {
+                        bail!("interrupted");
+                    }
+                    if let Some(why) = &case.failed {
+                        say(&format!("parity: no: {}", rows::reason(why)));
+                    }
+                    cases.push(case);
+                    bench.dir.write_json("raw/cases.json", &cases)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn study(&self, dir: &ResultDir) -> anyhow::Result<Value> {
+        rows::study(dir)
+    }
+
+    fn format(&self, result: &Value) -> anyhow::Result<String> {
+        rows::format(result)
+    }
+}
+
+/// Why not to try a contestant: it cannot be here, or its first run failed.
+fn given_up(cases: &[Case], contestant: &str) -> Option<String> {
+    if contestant == KDAMOND && !in_lab() {
+        return Some("only in the lab's VMs: here the kernel's DAMON may be in use".into());
+    }
+    let mut before = cases.iter().filter(|c| c.contestant == contestant);
+    before.next().filter(|first| first.measured.is_none())?.failed.clone()
+}
+
+fn in_lab() -> bool {
+    std::env::var("ISOTHERM_LAB").is_ok_and(|v| v == "1")
+}

@@ -370,6 +370,10 @@ impl Monitor {
     }
 
     fn act_on(&mut self, target: Target) {
+        if target.memory.is_some() {
+            self.driver.ops.actor.add_memory(target.id);
+            return;
+        }
         if let Err(err) = self.driver.ops.actor.add_target(target.id, target.pid) {
             self.events.push_back(Happened::NotActedOn(target, err));
         }

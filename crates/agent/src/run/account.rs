@@ -33,6 +33,8 @@ pub struct Account {
     pub refused_bytes: u64,
     /// The same by the kernel's answer (errno); the sum can be less.
     pub refused_errno: BTreeMap<i32, u64>,
+    /// Bytes of physical memory that were idle and that no process alone maps, so that they could not be reached.
+    pub unreached_bytes: u64,
     /// Bytes made old to gather evidence.
     pub armed_bytes: u64,
     /// Times that a region matched and nothing was done yet, for lack of evidence.
@@ -72,6 +74,7 @@ impl Account {
             applied_bytes: stats.sz_applied,
             refused_bytes: account.refused_bytes,
             refused_errno: account.refused,
+            unreached_bytes: account.unreached_bytes,
             armed_bytes: account.armed_bytes,
             deferred: stats.nr_deferred,
             quota_exceeds: stats.qt_exceeds,
@@ -101,7 +104,7 @@ impl Account {
     }
 
     /// The numbers that add up.
-    const fn sums(&mut self) -> [&mut u64; 11] {
+    const fn sums(&mut self) -> [&mut u64; 12] {
         [
             &mut self.tried_bytes,
             &mut self.asked_bytes,
@@ -109,6 +112,7 @@ impl Account {
             &mut self.refaulted_bytes,
             &mut self.applied_bytes,
             &mut self.refused_bytes,
+            &mut self.unreached_bytes,
             &mut self.armed_bytes,
             &mut self.deferred,
             &mut self.quota_exceeds,

@@ -268,7 +268,8 @@ impl Work {
 
     /// Asks the guard about the last window, if anything is done at all.
     fn heed(&mut self) {
-        if !acts(&self.policy) || self.place.is_kernel() {
+        // The guard counts reads and clears of page tables, which physical memory needs none of.
+        if !acts(&self.policy) || self.place.is_kernel() || self.policy.memory().is_some() {
             return;
         }
         let watched = self.targets.iter().filter(|t| !self.unwatched.contains(&t.id));

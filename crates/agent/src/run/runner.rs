@@ -270,7 +270,7 @@ fn changeable(handle: &Handle, new: &ContextPolicy) -> Result<(), Refused> {
     };
     let old = &handle.policy;
     let sees = [SetName::PageWalk, SetName::Kdamond].map(SetName::name).contains(&handle.ops);
-    let blind = acts(new) && !sees;
+    let blind = acts(new) && !sees && new.memory().is_none();
     if old.ops != new.ops || blind {
         return refuse("operations set");
     }

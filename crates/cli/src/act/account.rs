@@ -92,6 +92,12 @@ impl Final {
             let said = std::io::Error::from_raw_os_error(*errno);
             text += &format!("  refused: {} ({said})\n", bytes(*refused));
         }
+        if a.unreached_bytes > 0 {
+            text += &format!(
+                "  unreached: {} (idle, and mapped by no process or by several)\n",
+                bytes(a.unreached_bytes)
+            );
+        }
         if let Some(why) = &a.blocked {
             text += &format!("  blocked: {why}\n");
         }

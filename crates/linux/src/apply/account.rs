@@ -24,6 +24,8 @@ pub struct Account {
     pub refused_bytes: u64,
     /// The same by the kernel's answer (errno); the sum can be less, because only some are kept per call.
     pub refused: BTreeMap<i32, u64>,
+    /// Bytes of physical memory that were idle and could not be reached: no process maps them, or several do.
+    pub unreached_bytes: u64,
     /// Bytes made old to gather evidence.
     pub armed_bytes: u64,
     /// Time spent on acting and on gathering evidence, in ns.

@@ -39,8 +39,9 @@ impl Acting {
 
     /// Looks again at what was acted on, if it is time; call it once per window.
     pub fn sweep(&mut self) {
-        if let Some(walk) = self.set.pages() {
-            self.actor.sweep(walk);
+        match self.set.pages() {
+            Some(walk) => self.actor.sweep(walk),
+            None => self.actor.sweep_memory(),
         }
     }
 }
@@ -74,6 +75,13 @@ impl Operations for Acting {
     }
 
     fn apply(&mut self, request: &Request, scheme: &Scheme) -> Applied {
+        if self.actor.is_memory(request.target) {
+            let idle = match &mut self.set {
+                OpsSet::Idle(idle) => Some(idle.as_mut()),
+                _ => None,
+            };
+            return self.actor.apply_to_memory(idle, request, scheme);
+        }
         self.actor.apply(self.set.pages(), request, scheme)
     }
 

@@ -23,6 +23,7 @@ mod filters;
 mod held;
 mod hint;
 mod look;
+mod memory;
 mod migrate;
 mod pages;
 mod plain;
@@ -71,6 +72,7 @@ pub struct Actor {
     settings: Vec<Settings>,
     accounts: Vec<Account>,
     held: BTreeMap<TargetId, Held>,
+    physical: BTreeMap<TargetId, memory::Physical>,
     events: Vec<ActEvent>,
     told: BTreeSet<(usize, u32, String)>,
     blocked: Option<String>,
@@ -105,6 +107,7 @@ impl Actor {
             settings: Vec::new(),
             accounts: Vec::new(),
             held: BTreeMap::new(),
+            physical: BTreeMap::new(),
             events: Vec::new(),
             told: BTreeSet::new(),
             blocked: None,
@@ -127,6 +130,7 @@ impl Actor {
             for held in self.held.values_mut() {
                 held.evidence.clear();
             }
+            self.physical.values_mut().for_each(memory::Physical::clear_evidence);
         }
         self.settings = settings;
     }
@@ -158,6 +162,7 @@ impl Actor {
     /// Lets go of a target.
     pub fn remove_target(&mut self, id: TargetId) {
         self.held.remove(&id);
+        self.physical.remove(&id);
     }
 
     /// What happened since this was asked last.
@@ -182,6 +187,7 @@ impl Actor {
     /// Acts again. All evidence is dropped: it stems from before.
     pub fn unblock(&mut self) {
         self.blocked = None;
+        self.physical.values_mut().for_each(memory::Physical::clear_evidence);
         for held in self.held.values_mut() {
             held.evidence.clear();
         }

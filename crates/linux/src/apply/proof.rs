@@ -77,6 +77,11 @@ impl Proof {
         }
     }
 
+    /// Whether nothing is watched.
+    pub(super) fn is_empty(&self) -> bool {
+        self.batches.is_empty()
+    }
+
     /// Pages of the granule at `start` that `scheme` need not act on: it did, not long ago; and in a dry run,
     /// those that are as good as gone. What is only pretended keeps no real action back.
     pub(super) fn settled(&self, start: u64, scheme: usize, dry_run: bool) -> Bits {

@@ -19,7 +19,7 @@ pub(in super::super) struct MemcgIds {
 
 impl MemcgIds {
     /// The number of the cgroup that memory is charged to; or why there is none.
-    pub(super) fn of(&mut self, path: &str, now: Time) -> Result<u64, String> {
+    pub(in super::super) fn of(&mut self, path: &str, now: Time) -> Result<u64, String> {
         match self.known.get(path) {
             Some((at, known)) if now.since(*at) < GOOD_NS => known.clone(),
             _ => {

@@ -16,8 +16,12 @@ mod error;
 mod kernel;
 mod members;
 mod push;
+#[cfg(test)]
+mod push_tests;
 mod slots;
 mod sysfs;
+#[cfg(test)]
+mod tests;
 mod traced;
 mod walks;
 
@@ -543,10 +547,9 @@ impl Kdamond {
         if self.windows_to_tune < period {
             return;
         }
-        let Some(mut kernel) = self.shared.kernel_now() else { return };
         self.windows_to_tune = 0;
-        let asked = kernel.intervals();
-        drop(kernel);
+        // Behind a walk this waits for a window, once per period.
+        let asked = self.shared.kernel().intervals();
         let Ok(intervals) = asked else { return };
         let tuned = (intervals.sample_us, intervals.aggr_us);
         if tuned == self.intervals() {

@@ -20,10 +20,12 @@ pub(crate) fn commit_changes_what_runs(world: &World) {
     let second = Scheme { action: Action::Stat, ..config.context.schemes[0].clone() };
     config.context.schemes.push(second);
     claim.commit(&config).unwrap();
+    // Older kernels take over a lower bound and may never get down to it (R§9.6).
+    let strict = Version::parse(&world.root.release()).unwrap() >= Version::new(7, 0);
     wait_for("few regions", || {
         claim.kdamond().command(Command::UpdateTriedRegions).unwrap();
         claim.kdamond().tried_regions(0, &mut regions).unwrap();
-        !regions.is_empty() && regions.len() <= 5
+        !regions.is_empty() && (!strict || regions.len() <= 5)
     });
     claim.kdamond().tried_regions(1, &mut regions).unwrap();
     assert!(!regions.is_empty(), "the second scheme is at work");
@@ -35,17 +37,11 @@ pub(crate) fn commit_changes_what_runs(world: &World) {
     config.context.schemes[0].quota.goals.push(goal);
     config.context.schemes[0].quota.reset_interval_ms = 50;
     claim.commit(&config).unwrap();
-    let esz = |claim: &isotherm_linux::damon::Claim| {
-        claim.kdamond().command(Command::UpdateEffectiveQuotas).unwrap();
-        claim.kdamond().effective_bytes(0).unwrap().unwrap()
-    };
-    if world.quotas_work() {
-        wait_for("a quota that grows", || esz(&claim) > 1000);
-    }
+    let grows = world.quota_comes(&claim, |esz| esz > 1000);
     config.context.schemes[0].quota.goals[0].current_value = 20_000;
     claim.commit_goals(&config).unwrap();
-    if world.quotas_work() {
-        wait_for("a quota that shrinks to the least", || esz(&claim) <= 1);
+    if grows {
+        assert!(world.quota_comes(&claim, |esz| esz <= 1), "it shrinks to the least");
     }
     assert_eq!(claim.worker(), worker, "all of that without a restart");
     assert!(claim.is_running().unwrap());

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use isotherm_core::AddrRange;
 use isotherm_core::scheme::{Bounds, Resolved};
 use isotherm_linux::damon::model::{Config, Context, Scheme, Target};
-use isotherm_linux::damon::{Claim, DamonError, Features, Root, Settings, Version};
+use isotherm_linux::damon::{Claim, Command, DamonError, Features, Root, Settings, Version};
 
 pub(crate) struct World {
     pub(crate) root: Root,
@@ -44,19 +44,25 @@ impl World {
         features
     }
 
-    /// Whether quotas are at work. Older kernels begin the first quota window at `jiffies` 0, which comes five minutes after
-    /// boot: until then nothing is limited, and the effective quota reads 0.
-    pub(crate) fn quotas_work(&self) -> bool {
-        let uptime = self.root.proc().uptime_cs(&mut Vec::new()).unwrap();
-        let version = Version::parse(&self.root.release()).unwrap();
-        let works = version >= Version::new(7, 0) || uptime > 31_000;
-        if !works {
-            println!(
-                "  quotas do not work yet on {version}, {} s after boot: not looked at",
-                uptime / 100
-            );
+    /// Waits for an effective quota of a running claim. Kernels without the fix of the first quota window (6.18, and stable
+    /// ones) begin it at `jiffies` 0, five minutes after boot: there nothing is limited until then.
+    pub(crate) fn quota_comes(&self, claim: &Claim, done: impl Fn(u64) -> bool) -> bool {
+        let end = Instant::now() + Duration::from_secs(30);
+        loop {
+            claim.kdamond().command(Command::UpdateEffectiveQuotas).unwrap();
+            let esz = claim.kdamond().effective_bytes(0).unwrap().unwrap();
+            if done(esz) {
+                return true;
+            }
+            if Instant::now() > end {
+                let release = self.root.release();
+                let version = Version::parse(&release).unwrap();
+                assert!(version < Version::new(6, 18), "the effective quota stays at {esz}");
+                println!("  the effective quota stays at {esz} on {release}");
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(100));
         }
-        works
     }
 
     /// Writes as another program does.

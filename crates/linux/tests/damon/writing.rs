@@ -209,10 +209,7 @@ pub(crate) fn vaddr_sees_what_is_hot(world: &World) {
     claim.kdamond().command(Command::UpdateStats).unwrap();
     let stats = claim.kdamond().stats(0).unwrap();
     assert!(stats.nr_tried > 0 && stats.sz_tried >= total, "{stats:?}");
-    claim.kdamond().command(Command::UpdateEffectiveQuotas).unwrap();
-    if world.quotas_work() {
-        assert_eq!(claim.kdamond().effective_bytes(0).unwrap(), Some(1 << 40));
-    }
+    world.quota_comes(&claim, |esz| esz == 1 << 40);
     println!("  {} regions, {} MiB of {} MiB hot", regions.len(), best >> 20, hot.len() >> 20);
     claim.kdamond().command(Command::ClearTriedRegions).unwrap();
     claim.kdamond().tried_regions(0, &mut regions).unwrap();

@@ -22,7 +22,7 @@ use std::io;
 
 use isotherm_core::{PageState, Time};
 
-use super::bitmap::{Bitmap, Words};
+use super::bitmap::{Bitmap, WORD_FRAMES, Words};
 use crate::frames::{self, Flags, FrameFile};
 use crate::sys::lru::drain_lru_batches;
 
@@ -48,8 +48,8 @@ pub struct Ask {
     pub head: u64,
     /// The asker's own number for it.
     pub nr: u32,
-    /// In: an entry of a page table that maps it was seen accessed just now.
-    pub accessed: bool,
+    /// In: whether the entry of a page table that maps it was seen accessed just now; `None` if nobody saw it.
+    pub accessed: Option<bool>,
     /// Out: flags of the folio's first frame; 0 where nobody had to read them.
     pub flags: Flags,
     /// Out: what was found.
@@ -61,7 +61,7 @@ impl Ask {
     #[must_use]
     pub const fn new(frame: u64, nr: u32) -> Self {
         let (flags, state) = (Flags(0), PageState::Unknown);
-        Self { frame, head: NOT_KNOWN, nr, accessed: false, flags, state }
+        Self { frame, head: NOT_KNOWN, nr, accessed: None, flags, state }
     }
 }
 
@@ -71,6 +71,8 @@ pub struct Folios<B = File, K = File> {
     flags: FrameFile<K>,
     buf: Box<[u64]>,
     next_drain: Time,
+    /// The word that no read delivers, because memory ends inside it; once it was met.
+    blind_word: Option<u64>,
 }
 
 impl<B, K> fmt::Debug for Folios<B, K> {
@@ -83,7 +85,7 @@ impl<B: Words, K: frames::Words> Folios<B, K> {
     /// Over the bitmap and `/proc/kpageflags`.
     #[must_use]
     pub fn new(bitmap: Bitmap<B>, flags: FrameFile<K>) -> Self {
-        Self { bitmap, flags, buf: vec![0; BUF].into(), next_drain: Time(0) }
+        Self { bitmap, flags, buf: vec![0; BUF].into(), next_drain: Time(0), blind_word: None }
     }
 
     /// The bitmap.
@@ -115,17 +117,26 @@ impl<B: Words, K: frames::Words> Folios<B, K> {
                 self.resolve(asks)?;
             }
         }
-        sort(asks, |ask| ask.head);
-        self.bitmap.mark(asks, |ask| ask.head)?;
-        for ask in asks {
+        for ask in asks.iter_mut() {
             ask.state = match standing(ask.flags) {
-                Standing::Marked if !ask.accessed => PageState::Old,
+                _ if self.blind_word == Some(ask.head / WORD_FRAMES) => PageState::Unresolved,
+                Standing::Marked if ask.accessed != Some(true) => PageState::Old,
                 Standing::Marked | Standing::Unmarked => PageState::Cleared,
                 Standing::NotTrackable => PageState::Unresolved,
                 Standing::Free => PageState::Absent,
             };
         }
-        Ok(())
+        // A mark that stands needs no other, if the page's own entry tells of all accesses: its folio is no larger.
+        let stands = |ask: &Ask| {
+            ask.state == PageState::Old
+                && ask.accessed == Some(false)
+                && !ask.flags.has(Flags::HEAD)
+        };
+        if !asks.is_sorted_by_key(|ask| (stands(ask), ask.head)) {
+            asks.sort_unstable_by_key(|ask| (stands(ask), ask.head));
+        }
+        let to_mark = asks.partition_point(|ask| !stands(ask));
+        self.bitmap.mark(&asks[..to_mark], |ask| ask.head)
     }
 
     /// Looks whether the folios of all frames are still idle, and changes nothing that counts (R§7.1: accessed
@@ -141,7 +152,9 @@ impl<B: Words, K: frames::Words> Folios<B, K> {
         self.read_marks(asks)?;
         // It was seen accessed, and yet its folio's mark stands. If it is not the folio's first frame, the
         // folio may have been split since it was found.
-        for ask in asks.iter_mut().filter(|ask| ask.accessed && ask.state == PageState::Old) {
+        let contradicts =
+            |ask: &&mut Ask| ask.accessed == Some(true) && ask.state == PageState::Old;
+        for ask in asks.iter_mut().filter(contradicts) {
             if ask.head != ask.frame {
                 ask.head = NOT_KNOWN;
                 self.resolve(std::slice::from_mut(ask))?;
@@ -174,6 +187,7 @@ impl<B: Words, K: frames::Words> Folios<B, K> {
     }
 
     fn read_marks(&mut self, asks: &mut [Ask]) -> io::Result<()> {
+        let blind_word = &mut self.blind_word;
         self.bitmap.look(
             asks,
             |ask| ask.head,
@@ -181,8 +195,11 @@ impl<B: Words, K: frames::Words> Folios<B, K> {
                 ask.state = match idle {
                     Some(true) => PageState::Old,
                     Some(false) => PageState::Young,
-                    // Behind the last whole word of memory.
-                    None => PageState::Unresolved,
+                    // Behind the last whole word of memory: to mark it again would be in vain.
+                    None => {
+                        *blind_word = Some(ask.head / WORD_FRAMES);
+                        PageState::Unresolved
+                    }
                 };
             },
         )

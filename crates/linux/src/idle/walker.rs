@@ -15,8 +15,8 @@ pub(super) struct Place {
     pub(super) frame: u64,
     /// log2 of the size of the leaf.
     pub(super) leaf_shift: u8,
-    /// Whether the leaf's accessed bit is set; not set where that cannot be seen.
-    pub(super) accessed: bool,
+    /// Whether the leaf's accessed bit is set; `None` where that cannot be seen.
+    pub(super) accessed: Option<bool>,
 }
 
 /// One of the two.
@@ -86,12 +86,12 @@ impl Walker {
                 let place = Place {
                     frame: entry.frame() >> 12,
                     leaf_shift: entry.leaf_shift(),
-                    accessed: entry.is_young(),
+                    accessed: Some(entry.is_young()),
                 };
                 each(check, nr, place);
             }),
             Self::Pagemap(maps) => maps.find(batch, |check, nr, frame| {
-                each(check, nr, Place { frame, leaf_shift: 12, accessed: false });
+                each(check, nr, Place { frame, leaf_shift: 12, accessed: None });
             }),
         }
     }

@@ -99,10 +99,30 @@ fn what_was_idle_is_old_to_mark_unless_seen_accessed() {
     let mut first = asks([1, 2, 600]);
     folios.mark(&mut first, Time(0)).unwrap();
     assert_eq!(states(first), [Cleared; 3]);
+    let calls = folios.bitmap().calls();
     let mut again = asks([1, 2, 600]);
-    again[1].accessed = true;
+    [again[0].accessed, again[1].accessed, again[2].accessed] = [Some(false), None, Some(true)];
     folios.mark(&mut again, Time(0)).unwrap();
-    assert_eq!(states(again), [Old, Cleared, Old]);
+    assert_eq!(states(again), [Old, Old, Cleared]);
+    // Nothing is written for a mark that stands.
+    assert_eq!(folios.bitmap().calls(), calls + 1);
+    let mut again = asks([1]);
+    again[0].accessed = Some(false);
+    folios.mark(&mut again, Time(0)).unwrap();
+    assert_eq!((states(again), folios.bitmap().calls()), (vec![Old], calls + 1));
+}
+
+#[test]
+fn a_mark_that_nobody_can_read_is_no_answer_twice() {
+    let model = Model::new(machine());
+    let mut folios = folios(&model, false);
+    let mut batch = asks([1, 1030]);
+    folios.mark(&mut batch, Time(0)).unwrap();
+    folios.look(&mut batch).unwrap();
+    assert_eq!(states(batch), [Old, Unresolved]);
+    let mut batch = asks([1, 1030, 1024]);
+    folios.mark(&mut batch, Time(0)).unwrap();
+    assert_eq!(states(batch), [Old, Unresolved, Unresolved]);
 }
 
 #[test]
@@ -125,7 +145,7 @@ fn contradictions_are_unknown() {
         frames[77].accessed = true;
     }
     for ask in &mut batch {
-        ask.accessed = [1, 77].contains(&ask.frame);
+        ask.accessed = Some([1, 77].contains(&ask.frame));
     }
     folios.look(&mut batch).unwrap();
     assert_eq!(states(batch), [Unknown, Unresolved, Unknown, Young]);

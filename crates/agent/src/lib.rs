@@ -11,4 +11,5 @@ pub mod policy;
 pub mod ready;
 pub mod run;
 pub mod text;
+pub mod tier;
 pub mod units;

@@ -20,6 +20,7 @@ mod score;
 mod sets;
 mod sim;
 mod terminal;
+mod tier;
 mod units;
 mod workload;
 mod wss;
@@ -55,6 +56,8 @@ enum Command {
     Thp(act::thp::Args),
     /// Make cold memory the first to be reclaimed.
     LruSort(act::lru_sort::Args),
+    /// Keep hot memory on fast NUMA nodes and cold memory on slow ones.
+    Tier(tier::Args),
     /// Show for how long memory is idle, live; do nothing to it.
     Stat(act::stat::Args),
     /// Run schemes in one of DAMON's historic text formats.
@@ -85,6 +88,7 @@ fn main() -> ExitCode {
         Command::Reclaim(args) => act::reclaim::run(args),
         Command::Thp(args) => act::thp::run(args),
         Command::LruSort(args) => act::lru_sort::run(args),
+        Command::Tier(args) => tier::run(args),
         Command::Stat(args) => act::stat::run(args),
         Command::Schemes(args) => act::schemes::run(args),
         Command::Idle(args) => idle::run(args),

@@ -28,6 +28,7 @@ pub mod smaps;
 pub mod support;
 mod sys;
 pub mod targets;
+pub mod tier;
 pub mod tracefs;
 pub mod workload;
 pub mod zram;

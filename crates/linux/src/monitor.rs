@@ -19,7 +19,10 @@ use std::collections::VecDeque;
 use std::{fmt, io};
 
 use isotherm_core::scheme::{Action, Scheme};
-use isotherm_core::{Attrs, AttrsError, Clock, Context, Driver, Event, Snapshot, TargetId, Time};
+use isotherm_core::{
+    AddrRange, Applied, Attrs, AttrsError, Clock, Context, Driver, Event, Operations, Request,
+    Snapshot, TargetId, Time,
+};
 
 use crate::act::ActError;
 use crate::apply::{Acting, Actor, Settings};
@@ -30,6 +33,7 @@ use crate::kdamond::Kdamond;
 use crate::proc::Proc;
 use crate::set::{AttachError, OpsSet};
 use crate::targets::{Target, TargetError, TargetEvent, Tracker};
+use crate::tier::Places;
 
 /// How often the tracker looks for forks, execs and exits, in ns.
 const TRACK_EVERY_NS: u64 = 100_000_000;
@@ -232,14 +236,60 @@ impl Monitor {
         self.driver.ops.actor.set_schemes(settings);
         self.driver.context.commit_schemes(schemes);
         if self.acts && !acted {
-            self.driver.ops.keep_evidence();
-            let targets: Vec<_> = self.tracker.targets().cloned().collect();
-            for target in targets {
-                if self.watched.iter().any(|w| w.id == target.id) {
-                    self.act_on(target);
-                }
+            self.begin_acting();
+        }
+    }
+
+    /// Takes hold of all targets that there are.
+    fn begin_acting(&mut self) {
+        self.driver.ops.keep_evidence();
+        let targets: Vec<_> = self.tracker.targets().cloned().collect();
+        for target in targets {
+            if self.watched.iter().any(|w| w.id == target.id) {
+                self.act_on(target);
             }
         }
+    }
+
+    /// Lets [`Monitor::act`] act on the targets in these ways, without schemes in the context: somebody else
+    /// decides which memory an action is for.
+    pub fn act_by_hand(&mut self, settings: Vec<Settings>) {
+        self.driver.ops.actor.set_schemes(settings);
+        if !std::mem::replace(&mut self.acts, true) {
+            self.begin_acting();
+        }
+    }
+
+    /// Does what somebody else has decided, as if a scheme of the context had asked for it. `request.scheme` is an
+    /// index into what [`Monitor::act_by_hand`] was given.
+    pub fn act(&mut self, request: &Request, scheme: &Scheme) -> Applied {
+        self.driver.ops.apply(request, scheme)
+    }
+
+    /// How many bytes of `range` are on each of `nodes`, into `bytes`; of a set that sees no pages, none.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says about reading the page tables.
+    pub fn bytes_on(
+        &mut self,
+        target: TargetId,
+        range: AddrRange,
+        places: &Places,
+        nodes: &[u32],
+        bytes: &mut Vec<u64>,
+    ) -> io::Result<()> {
+        bytes.clear();
+        bytes.resize(nodes.len(), 0);
+        let OpsSet::PageWalk(walk) = &mut self.driver.ops.set else { return Ok(()) };
+        walk.dense(target, range, &mut |addr, entry| {
+            let leaf = AddrRange::new(addr, addr + (1 << entry.leaf_shift()));
+            let part = leaf.end.min(range.end).saturating_sub(leaf.start.max(range.start));
+            let node = places.node_of(entry.frame() >> 12);
+            if let Some(at) = nodes.iter().position(|n| Some(*n) == node) {
+                bytes[at] += part;
+            }
+        })
     }
 
     /// The tracker.

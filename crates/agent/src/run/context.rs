@@ -468,7 +468,7 @@ fn pids(policy: &ContextPolicy) -> impl Iterator<Item = u32> {
 }
 
 /// The targets that a policy names, with the command held.
-fn tracker(policy: &ContextPolicy) -> Result<Tracker, Refused> {
+pub(crate) fn tracker(policy: &ContextPolicy) -> Result<Tracker, Refused> {
     let refuse = |e: isotherm_linux::targets::TargetError| Refused {
         code: e.exit_code(),
         text: e.to_string(),

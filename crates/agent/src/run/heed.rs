@@ -10,7 +10,7 @@ const TEST_US: u64 = 10_000_000;
 
 /// What came of a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Heeded {
+pub(crate) enum Heeded {
     /// As before.
     Same,
     /// Actions go on after a block.
@@ -19,7 +19,7 @@ pub(super) enum Heeded {
 
 /// A guard, with what it needs to know.
 #[derive(Debug)]
-pub(super) struct Heed {
+pub(crate) struct Heed {
     guard: Guard,
     facts: Facts,
     /// When to test the set anew, while it is not believed.
@@ -27,13 +27,13 @@ pub(super) struct Heed {
 }
 
 impl Heed {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { guard: Guard::new(), facts: Facts::new(proc::Proc::default()), test_at: None }
     }
 
     /// Looks at a finished window; blocks the actor if the set cannot be believed, and lets it go on when the
     /// set has passed its self-test.
-    pub(super) fn window(
+    pub(crate) fn window(
         &mut self,
         monitor: &mut Monitor,
         targets: impl Iterator<Item = (TargetId, u32)>,

@@ -24,6 +24,10 @@ mod runner;
 mod set;
 mod told;
 
+pub(crate) use context::tracker;
+pub(crate) use heed::{Heed, Heeded};
+pub(crate) use rules::Rules;
+
 pub use account::{Account, Standing};
 pub use ending::end_command;
 pub use machine::{Problem, check};

@@ -12,7 +12,7 @@ use crate::policy::TargetSpec;
 
 /// The processes that the specifications of a context mean.
 #[derive(Debug, Default)]
-pub(super) struct Rules {
+pub(crate) struct Rules {
     /// Those that are targets because of a specification.
     found: BTreeSet<u32>,
     /// Those that could not be taken in, and were told.
@@ -22,7 +22,7 @@ pub(super) struct Rules {
 impl Rules {
     /// Takes in who is meant by `specs` and lets go who is not any more. Returns whom it could not take in,
     /// each once.
-    pub(super) fn follow(
+    pub(crate) fn follow(
         &mut self,
         specs: &[TargetSpec],
         tracker: &mut Tracker,
@@ -51,12 +51,12 @@ impl Rules {
     }
 
     /// A pid is a target by specification from the start.
-    pub(super) fn note(&mut self, pid: u32) {
+    pub(crate) fn note(&mut self, pid: u32) {
         self.found.insert(pid);
     }
 
     /// Forgets a process that has ended: its pid may become another's.
-    pub(super) fn ended(&mut self, pid: u32) {
+    pub(crate) fn ended(&mut self, pid: u32) {
         self.found.remove(&pid);
         self.told.remove(&pid);
     }

@@ -36,6 +36,8 @@ pub struct Migrated {
     /// Pages that were not moved, by errno (`EBUSY`, `EACCES`: mapped by others too, `ENOMEM`: the
     /// node is full).
     pub refused_pages: BTreeMap<i32, u64>,
+    /// What was moved, in the order of the addresses; neighbours are joined.
+    pub moved: Vec<AddrRange>,
 }
 
 impl Process {
@@ -145,6 +147,10 @@ impl Moves<'_> {
         for (nr, addr) in from.iter().enumerate() {
             if self.status[nr] == there[nr] {
                 self.out.outcome.accept(PAGE_SIZE);
+                match self.out.moved.last_mut() {
+                    Some(last) if last.end == *addr => last.end += PAGE_SIZE,
+                    _ => self.out.moved.push(AddrRange::new(*addr, addr + PAGE_SIZE)),
+                }
                 continue;
             }
             let why = match said[nr] {

@@ -26,6 +26,8 @@ pub struct Account {
     pub refused: BTreeMap<i32, u64>,
     /// Bytes of physical memory that were idle and could not be reached: no process maps them, or several do.
     pub unreached_bytes: u64,
+    /// Bytes moved to where they came from within the last minute; only of schemes that take from one node.
+    pub ping_pong_bytes: u64,
     /// Bytes made old to gather evidence.
     pub armed_bytes: u64,
     /// Time spent on acting and on gathering evidence, in ns.

@@ -5,6 +5,7 @@ use isotherm_core::scheme::Action;
 
 use super::held::{Chosen, Did, Held};
 use super::look::Look;
+use super::pages::{Bits, PageSet, granules};
 use super::proof::Back;
 use super::{ActEvent, Actor, Job, until};
 use crate::act::{Advice, Outcome};
@@ -61,10 +62,39 @@ impl Actor {
     }
 
     fn moved(&mut self, held: &mut Held, job: Job<'_>, chosen: &Chosen) -> (Did, u64) {
+        let scheme = job.request.scheme;
         let did = self.migrate(held, job, chosen);
-        watch(held, job.request.scheme, Back::Young, chosen, did.end(), now());
         let done = did.outcome.accepted_bytes;
+        let between_two = self.settings.get(scheme).is_some_and(|s| s.only_on.is_some());
+        if let (true, Some(to)) = (between_two, job.scheme.target_nid) {
+            self.note_moved(held, job, chosen, &did, to);
+        } else {
+            watch(held, scheme, Back::Young, chosen, did.end(), now());
+        }
         (did, done)
+    }
+
+    /// Remembers what went from one node to the other, so that it stays there for a while; what was demoted is
+    /// watched for being touched again. Hot memory will be, wherever it is.
+    fn note_moved(&mut self, held: &mut Held, job: Job<'_>, chosen: &Chosen, did: &Did, to: u32) {
+        let (scheme, at) = (job.request.scheme, now());
+        let mut moved = PageSet::default();
+        for (start, part) in did.moved.iter().flat_map(|range| granules(*range)) {
+            moved.insert(start, Bits::of(start, part));
+        }
+        // A node that is full may have room again at once.
+        let full = did.outcome.refused.iter().any(|refused| refused.errno == libc::ENOMEM);
+        for (start, pages) in chosen.before(did.end()) {
+            let moved = moved.get(start);
+            if job.request.action == Action::MigrateCold {
+                held.proof.add(scheme, Back::Young, start, moved, at);
+            }
+            if !full {
+                held.moved.refused(start, pages.minus(moved), at);
+            }
+        }
+        let back = held.moved.moved(&did.moved, to, at);
+        self.account(scheme).ping_pong_bytes += back << 12;
     }
 
     fn advise(

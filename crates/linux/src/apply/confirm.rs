@@ -45,6 +45,7 @@ impl Actor {
         job: Job<'_>,
         mut range: AddrRange,
     ) -> Applied {
+        let scheme = job.request.scheme;
         let left_ns = self.arming.left(job.now).min(job.request.max_ns);
         let bytes = (left_ns / self.arm_ns_per_mib.max(1)) << 20;
         if bytes == 0 {
@@ -53,17 +54,17 @@ impl Actor {
         range.end = range.end.min(range.start + bytes.max(GRANULE));
         let begin = now();
         let mut young = Vec::new();
-        for (start, seen) in held.see(look, range) {
+        for (start, seen) in self.see(look, held, scheme, range) {
             seen.inside(start, range).and(seen.young).append_to(start, GAP, &mut young);
         }
         let batch = Advice::Cold.default_batch_bytes();
         let outcome = held.process.advise(Advice::Cold, &young, batch, &mut || false);
         self.note_arming(job, held, &outcome);
         // What could not be made old is seen as young now, and never becomes evidence.
-        let (seen, at) = (held.see(look, range), now());
+        let (seen, at) = (self.see(look, held, scheme, range), now());
         for (start, part) in granules(range) {
             let seen = seen.get(&start).copied().unwrap_or_default();
-            held.evidence(job.request.scheme).arm(start, part, seen, at);
+            held.evidence(scheme).arm(start, part, seen, at);
         }
         let ns = now().since(begin);
         self.arming.spend(ns);
@@ -97,7 +98,7 @@ impl Actor {
         let dry = self.settings.get(scheme).is_none_or(|s| s.dry_run);
         let (mut chosen, mut undecided) = (Chosen::default(), None);
         let mut passes = self.page_filter(held, job);
-        for (start, seen) in held.see(look, range) {
+        for (start, seen) in self.see(look, held, scheme, range) {
             let Some((_, part)) =
                 granules(AddrRange::new(start.max(range.start), range.end)).next()
             else {

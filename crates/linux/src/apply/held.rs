@@ -7,6 +7,7 @@ use isotherm_core::{AddrRange, TargetId, Time};
 
 use super::evidence::Evidence;
 use super::look::{Look, Seen};
+use super::moved::Moved;
 use super::pages::{Bits, granules};
 use super::proof::Proof;
 use crate::act::{Injector, Outcome, Process};
@@ -24,6 +25,7 @@ pub(super) struct Held {
     /// By scheme.
     pub(super) evidence: Vec<Evidence>,
     pub(super) proof: Proof,
+    pub(super) moved: Moved,
     /// Huge page advice that was given, by granule.
     pub(super) hinted: BTreeMap<u64, Action>,
     /// What dry runs would have made of granules: huge pages, or huge page advice.
@@ -37,10 +39,21 @@ pub(super) struct Held {
 
 impl Held {
     pub(super) fn new(id: TargetId, process: Process) -> Self {
-        let (evidence, proof) = (Vec::new(), Proof::default());
+        let (evidence, proof, moved) = (Vec::new(), Proof::default(), Moved::default());
         let (hinted, pretended, stubborn) = Default::default();
         let advised = (None, Vec::new());
-        Self { id, process, evidence, proof, hinted, pretended, injector: None, advised, stubborn }
+        Self {
+            id,
+            process,
+            evidence,
+            proof,
+            moved,
+            hinted,
+            pretended,
+            injector: None,
+            advised,
+            stubborn,
+        }
     }
 
     pub(super) fn evidence(&mut self, scheme: usize) -> &mut Evidence {
@@ -92,6 +105,8 @@ impl Held {
 #[derive(Debug, Default)]
 pub(super) struct Did {
     pub(super) outcome: Outcome,
+    /// Migration only: what was moved.
+    pub(super) moved: Vec<AddrRange>,
     /// The address up to which it was done, if it was stopped.
     pub(super) stopped_at: Option<u64>,
 }
@@ -148,7 +163,7 @@ impl Chosen {
     /// What an action on these pages was, that may have been stopped.
     pub(super) fn did(&self, outcome: Outcome) -> Did {
         let stopped_at = outcome.is_cut_short().then(|| self.end_of(outcome.asked_bytes));
-        Did { stopped_at, outcome }
+        Did { stopped_at, outcome, moved: Vec::new() }
     }
 
     pub(super) fn span(&self) -> Option<AddrRange> {

@@ -6,6 +6,7 @@ use isotherm_core::{AddrRange, TargetId};
 
 use super::pages::{Bits, GRANULE};
 use crate::pagewalk::{Dense, PageWalk};
+use crate::tier::Places;
 
 /// What a look found in one granule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -36,6 +37,19 @@ pub(super) trait Look {
         range: AddrRange,
         f: &mut dyn FnMut(u64, Seen),
     ) -> io::Result<()>;
+
+    /// Calls `f` with the start of each granule of `range` and its pages that are on `node`. Changes nothing.
+    /// What does not see frames cannot tell.
+    fn on_node(
+        &mut self,
+        _target: TargetId,
+        _range: AddrRange,
+        _places: &Places,
+        _node: u32,
+        _f: &mut dyn FnMut(u64, Bits),
+    ) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 }
 
 impl Look for PageWalk {
@@ -55,6 +69,30 @@ impl Look for PageWalk {
                 f(start, Seen { present: Bits::ALL, young, huge: true });
             }
             // 1 GiB at once: nothing here acts on that.
+            Dense::Huge(_) => {}
+        })
+    }
+
+    fn on_node(
+        &mut self,
+        target: TargetId,
+        range: AddrRange,
+        places: &Places,
+        node: u32,
+        f: &mut dyn FnMut(u64, Bits),
+    ) -> io::Result<()> {
+        let here = |frame| places.node_of(frame) == Some(node);
+        self.dense_tables(target, range, &mut |start, found| match found {
+            Dense::Table(table) => {
+                let mut pages = Bits::default();
+                for (nr, entry) in table.entries().enumerate() {
+                    let is = entry.is_present() && here(entry.frame() >> 12);
+                    pages.0[nr / 64] |= u64::from(is) << (nr % 64);
+                }
+                f(start, pages);
+            }
+            // All frames of a huge page are in one block of memory.
+            Dense::Huge(entry) if here(entry.frame() >> 12) => f(start, Bits::ALL),
             Dense::Huge(_) => {}
         })
     }

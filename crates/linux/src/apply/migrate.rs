@@ -85,4 +85,5 @@ fn add(did: &mut Did, moved: Migrated) {
     sum.gone |= new.gone;
     sum.denied |= new.denied;
     sum.refused.extend(new.refused);
+    did.moved.extend(moved.moved);
 }

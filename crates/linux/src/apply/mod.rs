@@ -25,6 +25,7 @@ mod hint;
 mod look;
 mod memory;
 mod migrate;
+mod moved;
 mod pages;
 mod plain;
 mod proof;
@@ -35,7 +36,7 @@ mod swap;
 use std::collections::{BTreeMap, BTreeSet};
 
 use isotherm_core::scheme::{Action, Metric, Scheme};
-use isotherm_core::{Applied, Request, TargetId, Time};
+use isotherm_core::{AddrRange, Applied, Request, TargetId, Time};
 
 pub use account::Account;
 pub use acting::Acting;
@@ -46,11 +47,13 @@ pub use settings::{Evidence, Settings};
 use self::budget::Budget;
 use self::filters::MemcgIds;
 use self::held::Held;
+use self::look::{Look, Seen};
 use self::swap::Swap;
 use crate::act::{ActError, Outcome, Process};
 use crate::clock::now;
 use crate::metrics::Metrics;
 use crate::pagewalk::PageWalk;
+use crate::tier::Places;
 
 /// CPU time that gathering evidence may take, in ns per second: half of the default budget of 1 %.
 const ARM_NS_PER_S: u64 = 5_000_000;
@@ -79,6 +82,8 @@ pub struct Actor {
     swap: Swap,
     metrics: Metrics,
     memcgs: MemcgIds,
+    /// Which frame is on which node, for schemes that are told a node to take from.
+    places: Places,
     arming: Budget,
     /// What arming a MiB takes, in ns.
     arm_ns_per_mib: u64,
@@ -114,6 +119,7 @@ impl Actor {
             swap: Swap::default(),
             metrics: Metrics::default(),
             memcgs: MemcgIds::default(),
+            places: Places::default(),
             arming: Budget::new(ARM_NS_PER_S, ARM_MOST_NS),
             arm_ns_per_mib: 100_000,
             swept: Time::default(),
@@ -133,6 +139,11 @@ impl Actor {
             self.physical.values_mut().for_each(memory::Physical::clear_evidence);
         }
         self.settings = settings;
+    }
+
+    /// Which frame is on which node; [`Settings::only_on`] needs it.
+    pub fn set_places(&mut self, places: Places) {
+        self.places = places;
     }
 
     /// How each scheme is carried out.
@@ -336,6 +347,36 @@ impl Actor {
                 None
             }
         }
+    }
+
+    /// What a scheme sees of `range`, granule by granule: of one that takes from a single node, the pages there
+    /// that were not moved not long ago.
+    fn see(
+        &self,
+        look: &mut dyn Look,
+        held: &Held,
+        scheme: usize,
+        range: AddrRange,
+    ) -> BTreeMap<u64, Seen> {
+        let mut all = held.see(look, range);
+        let settings = self.settings.get(scheme);
+        let Some((node, hold_us)) = settings.and_then(|s| Some((s.only_on?, s.hold_us))) else {
+            return all;
+        };
+        let mut there = BTreeMap::new();
+        // What cannot be looked at has gone: nothing is there.
+        look.on_node(held.id, range, &self.places, node, &mut |start, pages| {
+            there.insert(start, pages);
+        })
+        .ok();
+        let now = now();
+        all.retain(|start, seen| {
+            let pages = there.get(start).copied().unwrap_or_default();
+            let pages = pages.minus(held.moved.held(*start, hold_us.saturating_mul(1000), now));
+            (seen.present, seen.young) = (seen.present.and(pages), seen.young.and(pages));
+            !seen.present.is_empty()
+        });
+        all
     }
 
     fn account(&mut self, scheme: usize) -> &mut Account {

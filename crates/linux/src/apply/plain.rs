@@ -66,7 +66,7 @@ impl Actor {
             return chosen;
         }
         let dry = self.settings.get(job.request.scheme).is_none_or(|s| s.dry_run);
-        for (start, seen) in held.see(look, range) {
+        for (start, seen) in self.see(look, held, job.request.scheme, range) {
             let pages = passes.of(&held.process, start, seen.inside(start, range), seen);
             let pages = pages.minus(held.proof.settled(start, job.request.scheme, dry));
             chosen.push(start, pages, seen.huge, job.request.max_bytes);

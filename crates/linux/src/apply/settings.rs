@@ -33,6 +33,10 @@ pub struct Settings {
     pub memory_reclaim: Option<String>,
     /// Memory that is touched within so long after an action counts as refaulted, in µs.
     pub refault_window_us: u64,
+    /// Act on pages on this node only. Needs [`Actor::set_places`](super::Actor::set_places).
+    pub only_on: Option<u32>,
+    /// With [`Settings::only_on`]: leave a page alone for so long after it was moved, in µs.
+    pub hold_us: u64,
     /// Paths of the cgroups that filters and goals name, by their number.
     pub cgroups: Vec<String>,
     /// Patterns that filters by mapping name, by their number: `*` and `?` as in a shell, against the path
@@ -58,6 +62,8 @@ impl Default for Settings {
             inject: false,
             memory_reclaim: None,
             refault_window_us: 10_000_000,
+            only_on: None,
+            hold_us: 0,
             cgroups: Vec::new(),
             mappings: Vec::new(),
         }

@@ -33,6 +33,30 @@ pub fn by_name(proc: &Proc, pattern: &str) -> io::Result<Vec<u32>> {
     Ok(found)
 }
 
+/// Lists the processes whose resident memory is at least so many bytes, sorted by pid.
+///
+/// # Errors
+///
+/// If `/proc` cannot be listed.
+pub fn by_rss(proc: &Proc, least: u64) -> io::Result<Vec<u32>> {
+    let mut found = Vec::new();
+    proc.for_each_pid(|pid| found.push(pid))?;
+    let mut buf = Vec::new();
+    found.retain(|&pid| {
+        let large = proc.read(pid, "statm", &mut buf).is_ok() && resident(&buf) >= least;
+        large && proc.stat(pid, &mut buf).is_ok_and(|stat| can_be_target(proc, &stat))
+    });
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// The second number of `/proc/PID/statm`, in bytes.
+fn resident(statm: &[u8]) -> u64 {
+    let text = std::str::from_utf8(statm).unwrap_or_default();
+    let pages = text.split_whitespace().nth(1).and_then(|n| n.parse::<u64>().ok());
+    pages.unwrap_or(0).saturating_mul(4096)
+}
+
 /// Lists the processes in a cgroup and below it, sorted by pid. The path is as for [`Cgroups::procs`].
 ///
 /// # Errors
@@ -63,6 +87,15 @@ fn can_be_target(proc: &Proc, stat: &Stat<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn resident_memory_is_the_second_number() {
+        for (text, bytes) in [("100 25 3 1 0 60 0\n", 25 << 12), ("", 0), ("x y", 0)] {
+            assert_eq!(resident(text.as_bytes()), bytes, "{text:?}");
+        }
+        let nobody = by_rss(&Proc::default(), u64::MAX).unwrap();
+        assert_eq!(nobody, [] as [u32; 0]);
+    }
 
     #[test]
     fn names() {

@@ -16,6 +16,7 @@ pub const SHIPPED: &[(&str, &str)] = workloads![
     "phase-change",
     "fork-tree",
     "mmap-churn",
+    "tier",
 ];
 
 /// The text of a shipped workload.

@@ -1,0 +1,122 @@
+//! How hot memory is, node by node.
+
+use serde::Serialize;
+
+use super::engine::Placed;
+
+/// A class of heat.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Heat {
+    /// Accessed in at least half of the samples of the last window.
+    Hot,
+    /// Accessed in some of them.
+    Warm,
+    /// Not accessed in the last window, but less than a minute ago.
+    Cool,
+    /// Not accessed for a minute or longer.
+    Cold,
+}
+
+impl Heat {
+    /// All, hottest first.
+    pub const ALL: [Self; 4] = [Self::Hot, Self::Warm, Self::Cool, Self::Cold];
+
+    /// What it means, in a few words.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Hot => "hot (>= 50 %)",
+            Self::Warm => "warm (> 0 %)",
+            Self::Cool => "idle < 1 min",
+            Self::Cold => "idle >= 1 min",
+        }
+    }
+
+    fn of(region: &Placed, max_nr: u32, aggr_us: u64) -> Self {
+        let idle_us = u64::from(region.age).saturating_mul(aggr_us);
+        match region.nr_accesses {
+            0 if idle_us >= 60_000_000 => Self::Cold,
+            0 => Self::Cool,
+            n if n.saturating_mul(2) >= max_nr => Self::Hot,
+            _ => Self::Warm,
+        }
+    }
+}
+
+/// Bytes of each class of heat on each node.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct HeatTable {
+    /// The nodes.
+    pub nodes: Vec<u32>,
+    /// Per class, hottest first: bytes per node.
+    pub bytes: [Vec<u64>; 4],
+    /// Of all accesses (by the regions' frequencies), the share that each node serves, in basis points; none if
+    /// there was none.
+    pub accesses_bp: Vec<Option<u64>>,
+}
+
+impl HeatTable {
+    pub(super) fn new(nodes: &[u32], regions: &[Placed], max_nr: u32, aggr_us: u64) -> Self {
+        let none = || vec![0_u64; nodes.len()];
+        let mut bytes = [none(), none(), none(), none()];
+        let mut weight = vec![0_u128; nodes.len()];
+        for region in regions {
+            let class = Heat::of(region, max_nr, aggr_us) as usize;
+            for (at, here) in region.on.iter().enumerate().take(nodes.len()) {
+                bytes[class][at] += here;
+                weight[at] += u128::from(*here) * u128::from(region.nr_accesses);
+            }
+        }
+        let all: u128 = weight.iter().sum();
+        let share = |w: &u128| w.saturating_mul(10_000).checked_div(all);
+        let share = |w| share(w).and_then(|bp| u64::try_from(bp).ok());
+        let accesses_bp = weight.iter().map(share).collect();
+        Self { nodes: nodes.to_vec(), bytes, accesses_bp }
+    }
+
+    /// Of all that was accessed in the last window, the bytes on these nodes and everywhere.
+    #[must_use]
+    pub fn accessed(&self, on: &[u32]) -> (u64, u64) {
+        let (mut there, mut all) = (0, 0);
+        for class in [Heat::Hot, Heat::Warm] {
+            for (node, bytes) in self.nodes.iter().zip(&self.bytes[class as usize]) {
+                all += bytes;
+                there += if on.contains(node) { *bytes } else { 0 };
+            }
+        }
+        (there, all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use isotherm_core::{AddrRange, TargetId};
+
+    use super::*;
+
+    #[test]
+    fn heat_is_counted_where_it_is() {
+        let region = |nr_accesses, age, on: [u64; 2]| Placed {
+            target: TargetId(1),
+            range: AddrRange::new(0, 4096),
+            nr_accesses,
+            age,
+            on: on.to_vec(),
+        };
+        let regions = [
+            region(20, 1, [300, 100]),
+            region(10, 1, [0, 50]),
+            region(9, 1, [10, 20]),
+            region(0, 599, [5, 0]),
+            region(0, 600, [0, 7]),
+        ];
+        let table = HeatTable::new(&[0, 1], &regions, 20, 100_000);
+        assert_eq!(table.bytes, [vec![300, 150], vec![10, 20], vec![5, 0], vec![0, 7]]);
+        // 6090 of 8770.
+        assert_eq!(table.accesses_bp, [Some(6944), Some(3055)]);
+        assert_eq!(table.accessed(&[0]), (310, 480));
+        let empty = HeatTable::new(&[0], &[], 20, 100_000);
+        assert_eq!(empty.accesses_bp, [None]);
+    }
+}

@@ -1,0 +1,109 @@
+use super::*;
+
+/// Nodes with CPUs, memory and a memory tier; distances grow with the difference of the numbers.
+fn machine(nodes: &[(bool, bool, Option<u32>)]) -> Facts {
+    let all = 0..u32::try_from(nodes.len()).unwrap();
+    let distances = |node: u32| all.clone().map(|other| 10 + 10 * node.abs_diff(other)).collect();
+    let facts = all.clone().zip(nodes).map(|(node, &(has_cpu, has_memory, tier))| NodeFacts {
+        node,
+        has_cpu,
+        has_memory,
+        tier,
+        distances: distances(node),
+        latency_ns: None,
+    });
+    Facts { nodes: facts.collect() }
+}
+
+fn cxl() -> Facts {
+    machine(&[
+        (true, true, Some(4)),
+        (false, true, Some(54)),
+        (false, true, Some(90)),
+        (true, false, None),
+    ])
+}
+
+fn both(upper: u32, lower: u32) -> Link {
+    Link { upper, lower, promotes: true, demotes: true }
+}
+
+#[test]
+fn pairs_make_chains() {
+    for (fast, slow, links) in
+        [(&[0][..], &[1][..], vec![both(0, 1)]), (&[1, 0], &[2, 1], vec![both(0, 1), both(1, 2)])]
+    {
+        let made = Hierarchy::of_pairs(&cxl(), fast, slow).unwrap();
+        assert_eq!(made.links, links, "{fast:?} {slow:?}");
+        assert_eq!(made.top(), [0]);
+    }
+    let odd =
+        Hierarchy::of_pairs(&machine(&[(true, true, Some(9)), (true, true, Some(4))]), &[0], &[1]);
+    assert_eq!(odd.unwrap().why.len(), 2, "it is slower by the kernel, and has CPUs");
+}
+
+#[test]
+fn what_is_no_hierarchy_is_refused() {
+    for (fast, slow, code, said) in [
+        (&[0][..], &[][..], 2, "1 --fast and 0 --slow"),
+        (&[0], &[7], 2, "there is no node 7"),
+        (&[0], &[3], 2, "node 3 has no memory"),
+        (&[3], &[1], 2, "node 3 has no memory"),
+        (&[1], &[1], 2, "cannot be above itself"),
+        (&[0, 0], &[1, 2], 2, "--fast 0 is given twice"),
+        (&[0, 1], &[2, 2], 2, "--slow 2 is given twice"),
+        (&[0, 1], &[1, 0], 2, "in a circle"),
+        (&[0, 1, 2], &[1, 2, 0], 2, "in a circle"),
+        (&[1], &[2], 2, "has no CPUs"),
+    ] {
+        let refused = Hierarchy::of_pairs(&cxl(), fast, slow).unwrap_err();
+        assert_eq!(refused.code, code, "{refused}");
+        assert!(refused.text.contains(said) && refused.text.contains("hint:"), "{said}: {refused}");
+    }
+    let one = machine(&[(true, true, Some(4)), (true, false, None)]);
+    for refused in [Hierarchy::found(&one), Hierarchy::of_pairs(&one, &[0], &[1])] {
+        let refused = refused.unwrap_err();
+        assert_eq!(refused.code, 3);
+        assert!(refused.text.starts_with("this machine has one memory node"), "{refused}");
+    }
+    let alike = machine(&[(true, true, Some(4)), (true, true, Some(4))]);
+    assert_eq!(Hierarchy::found(&alike).unwrap_err().code, 3);
+}
+
+#[test]
+fn a_hierarchy_is_found() {
+    let (cpu, mem) = (true, true);
+    for (name, facts, links) in [
+        ("three tiers", cxl(), vec![both(0, 1), both(1, 2)]),
+        ("no tiers known", machine(&[(cpu, mem, None), (!cpu, mem, None)]), vec![both(0, 1)]),
+        (
+            "all in one tier",
+            machine(&[(!cpu, mem, Some(4)), (cpu, mem, Some(4))]),
+            vec![both(1, 0)],
+        ),
+        (
+            "two above one",
+            machine(&[(cpu, mem, Some(4)), (cpu, mem, Some(4)), (!cpu, mem, Some(9))]),
+            vec![Link { promotes: false, ..both(0, 2) }, both(1, 2)],
+        ),
+        (
+            "each has its own",
+            machine(&[
+                (!cpu, mem, Some(9)),
+                (cpu, mem, Some(4)),
+                (cpu, mem, Some(4)),
+                (!cpu, mem, Some(9)),
+            ]),
+            vec![both(1, 0), both(2, 3)],
+        ),
+        (
+            "one above two",
+            machine(&[(cpu, mem, Some(4)), (!cpu, mem, Some(9)), (!cpu, mem, Some(9))]),
+            vec![both(0, 1), Link { demotes: false, ..both(0, 2) }],
+        ),
+    ] {
+        let found = Hierarchy::found(&facts).unwrap();
+        assert_eq!(found.links, links, "{name}");
+        assert!(found.why[0].starts_with("found by"), "{name}: {:?}", found.why);
+    }
+}

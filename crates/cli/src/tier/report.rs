@@ -1,0 +1,229 @@
+//! What tiering did, for people and as JSON; docs/TIER.md documents the keys.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use isotherm_agent::tier::{Heat, HeatTable, LinkStanding, TierSummary};
+use serde::Serialize;
+
+use super::percent;
+use crate::units::bytes;
+
+/// Why it is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Stopped {
+    Duration,
+    Signal,
+    TargetsGone,
+    Failed,
+}
+
+impl Stopped {
+    const fn text(self) -> &'static str {
+        match self {
+            Self::Duration => "the duration is over",
+            Self::Signal => "interrupted",
+            Self::TargetsGone => "every target has exited",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// How it stands, or stood at the end.
+#[derive(Debug, Serialize)]
+pub(super) struct Account {
+    pub(super) engine: &'static str,
+    pub(super) elapsed_ns: u64,
+    pub(super) own_cpu_ns: u64,
+    pub(super) own_rss_bytes: u64,
+    /// Not there while it runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) stopped: Option<Stopped>,
+    pub(super) dry_run: bool,
+    pub(super) targets: usize,
+    pub(super) regions: usize,
+    pub(super) sample_us: u64,
+    pub(super) aggr_us: u64,
+    pub(super) links: Vec<LinkStanding>,
+    pub(super) schemes: Vec<Scheme>,
+    pub(super) heat: HeatTable,
+    pub(super) blocked: Option<String>,
+}
+
+/// What a scheme did.
+#[derive(Debug, Serialize)]
+pub(super) struct Scheme {
+    pub(super) name: String,
+    pub(super) asked_bytes: u64,
+    pub(super) done_bytes: u64,
+    pub(super) refused_bytes: u64,
+    pub(super) refused_errno: BTreeMap<i32, u64>,
+    pub(super) ping_pong_bytes: u64,
+    pub(super) touched_again_bytes: u64,
+    pub(super) action_ns: u64,
+}
+
+impl Account {
+    /// What a summary says; the rest is for the caller to fill in.
+    pub(super) fn of(summary: TierSummary) -> Self {
+        let schemes = summary.schemes.into_iter().map(|(name, a)| Scheme {
+            name,
+            asked_bytes: a.asked_bytes,
+            done_bytes: a.done_bytes,
+            refused_bytes: a.refused_bytes,
+            refused_errno: a.refused,
+            ping_pong_bytes: a.ping_pong_bytes,
+            touched_again_bytes: a.refaulted_bytes,
+            action_ns: a.action_ns,
+        });
+        Self {
+            engine: "",
+            elapsed_ns: 0,
+            own_cpu_ns: 0,
+            own_rss_bytes: 0,
+            stopped: None,
+            dry_run: false,
+            targets: summary.nr_targets,
+            regions: summary.nr_regions,
+            sample_us: summary.sample_us,
+            aggr_us: summary.aggr_us,
+            links: summary.links,
+            schemes: schemes.collect(),
+            heat: summary.heat,
+            blocked: summary.blocked,
+        }
+    }
+
+    /// For people: a table, the goals, what was moved.
+    pub(super) fn text(&self) -> String {
+        let mut text = String::new();
+        #[expect(clippy::cast_precision_loss, reason = "shown with a few digits")]
+        let (seconds, cpu) = (self.elapsed_ns as f64 / 1e9, self.own_cpu_ns as f64 / 1e9);
+        let why = self.stopped.map_or("", Stopped::text);
+        let sep = if why.is_empty() { "" } else { ": " };
+        // Writing to a string cannot fail.
+        writeln!(
+            text,
+            "after {seconds:.1} s{sep}{why}; {} targets, {} regions, sample {} ms, window {} ms, own cpu {:.2} %",
+            self.targets,
+            self.regions,
+            self.sample_us / 1000,
+            self.aggr_us / 1000,
+            cpu * 100.0 / seconds.max(1e-9),
+        )
+        .ok();
+        text += &table(&self.heat);
+        for link in &self.links {
+            text += &goals(link);
+            if self.dry_run {
+                text += &expected(link, &self.heat);
+            }
+        }
+        for scheme in &self.schemes {
+            text += &moved(scheme, self.dry_run);
+        }
+        if let Some(why) = &self.blocked {
+            writeln!(text, "blocked: {why}").ok();
+        }
+        text
+    }
+}
+
+/// Heat by node.
+fn table(heat: &HeatTable) -> String {
+    let mut text = format!("{:<16}", "");
+    for node in &heat.nodes {
+        write!(text, "{:>14}", format!("node {node}")).ok();
+    }
+    text += "\n";
+    for class in Heat::ALL {
+        write!(text, "{:<16}", class.text()).ok();
+        for amount in &heat.bytes[class as usize] {
+            write!(text, "{:>14}", bytes(*amount)).ok();
+        }
+        text += "\n";
+    }
+    write!(text, "{:<16}", "of all accesses").ok();
+    for share in &heat.accesses_bp {
+        let share = share.map_or_else(|| "-".to_owned(), |bp| format!("{:.1} %", percent(bp)));
+        write!(text, "{share:>14}").ok();
+    }
+    text + "\n"
+}
+
+fn goals(link: &LinkStanding) -> String {
+    let by = if link.by_watermarks { " (by the node's watermarks)" } else { "" };
+    let rests =
+        if link.rests > 0 { format!("; had no room {} times", link.rests) } else { String::new() };
+    format!(
+        "node {}: used {:.2} % (goal {:.2} %), free {:.2} % (goal {:.2} %){by}; {} wait on node {}{rests}\n",
+        link.upper,
+        percent(link.used_bp),
+        percent(link.used_goal_bp),
+        percent(link.free_bp),
+        percent(link.free_goal_bp),
+        bytes(link.waiting),
+        link.lower,
+    )
+}
+
+/// What a dry run expects.
+fn expected(link: &LinkStanding, heat: &HeatTable) -> String {
+    let (there, all) = heat.accessed(&[link.upper]);
+    if all == 0 {
+        return "nothing was accessed\n".to_owned();
+    }
+    let share = |part: u64| percent(part.min(all) * 10_000 / all);
+    format!(
+        "node {}: {:.1} % of the accessed bytes are there now; {:.1} % would be\n",
+        link.upper,
+        share(there),
+        share(there + link.promoted),
+    )
+}
+
+fn moved(scheme: &Scheme, dry_run: bool) -> String {
+    let mut text = format!("{}: ", scheme.name);
+    if dry_run {
+        return text + &format!("would have moved {}\n", bytes(scheme.done_bytes));
+    }
+    text += &format!(
+        "asked for {}, moved {}, refused {}, ping-pong {}",
+        bytes(scheme.asked_bytes),
+        bytes(scheme.done_bytes),
+        bytes(scheme.refused_bytes),
+        bytes(scheme.ping_pong_bytes),
+    );
+    if scheme.touched_again_bytes > 0 {
+        text += &format!(", touched within a second {}", bytes(scheme.touched_again_bytes));
+    }
+    text += "\n";
+    for (errno, refused) in &scheme.refused_errno {
+        let said = std::io::Error::from_raw_os_error(*errno);
+        text += &format!("  refused: {} ({said})\n", bytes(*refused));
+    }
+    text
+}
+
+/// One line on a terminal.
+pub(super) fn status(elapsed_s: f64, summary: &TierSummary) -> String {
+    let mut text = format!("{elapsed_s:6.1} s  {} targets", summary.nr_targets);
+    for link in &summary.links {
+        text += &format!(
+            "  node {}: used {:.1} %, +{} -{}, waiting {}",
+            link.upper,
+            percent(link.used_bp),
+            bytes(link.promoted),
+            bytes(link.demoted),
+            bytes(link.waiting)
+        );
+    }
+    if let Some(Some(bp)) = summary.heat.accesses_bp.first() {
+        text += &format!("  node {}: {:.1} % of accesses", summary.heat.nodes[0], percent(*bp));
+    }
+    if summary.blocked.is_some() {
+        text += "  BLOCKED";
+    }
+    text
+}

@@ -1,0 +1,121 @@
+//! What was moved between nodes, and when: so that no page goes back and forth.
+//!
+//! A page that was moved is left where it is for a while, by every scheme: with a hold of half a minute none can be
+//! moved more than twice in a minute. A page that comes back to where it was within a minute is a ping-pong
+//! page; how many there are says whether the schemes work against each other.
+//!
+//! Pages that the kernel would not move are held for a shorter while: most are mapped by others or pinned, and
+//! will be so at the next try.
+
+use std::collections::VecDeque;
+
+use isotherm_core::{AddrRange, Time};
+
+use super::pages::{Bits, PageSet, granules};
+
+/// Moves within so long of each other share one set of pages, in ns.
+const TOGETHER_NS: u64 = 1_000_000_000;
+/// Back within so long is ping-pong, in ns.
+const PING_PONG_NS: u64 = 60_000_000_000;
+/// A refused page is not asked for again for so long, in ns.
+const REFUSED_NS: u64 = 10_000_000_000;
+
+/// Pages that were moved at about the same time.
+#[derive(Debug)]
+struct Batch {
+    at: Time,
+    /// To which node; none: the kernel refused.
+    to: Option<u32>,
+    pages: PageSet,
+}
+
+/// The moves of one target's pages.
+#[derive(Debug, Default)]
+pub(super) struct Moved {
+    batches: VecDeque<Batch>,
+}
+
+impl Moved {
+    /// The pages of the granule at `start` that must stay where they are: moved within the last `hold_ns`, or
+    /// refused not long ago.
+    pub(super) fn held(&self, start: u64, hold_ns: u64, now: Time) -> Bits {
+        let hold = |b: &Batch| if b.to.is_some() { hold_ns } else { REFUSED_NS };
+        let held = self.batches.iter().filter(|b| now.since(b.at) < hold(b));
+        held.fold(Bits::default(), |bits, b| bits.or(b.pages.get(start)))
+    }
+
+    /// These pages were moved to a node. Returns how many of them came from there within a minute.
+    pub(super) fn moved(&mut self, ranges: &[AddrRange], to: u32, now: Time) -> u64 {
+        self.sweep(now);
+        let mut back = 0;
+        for (start, part) in ranges.iter().flat_map(|r| granules(*r)) {
+            let pages = Bits::of(start, part);
+            let away = self.batches.iter().filter(|b| b.to.is_some_and(|node| node != to));
+            let away = away.fold(Bits::default(), |bits, b| bits.or(b.pages.get(start)));
+            back += pages.and(away).count();
+            self.add(start, pages, Some(to), now);
+        }
+        back
+    }
+
+    /// The kernel would not move these pages.
+    pub(super) fn refused(&mut self, start: u64, pages: Bits, now: Time) {
+        self.add(start, pages, None, now);
+    }
+
+    fn add(&mut self, start: u64, pages: Bits, to: Option<u32>, now: Time) {
+        let fits = |b: &&mut Batch| b.to == to && now.since(b.at) < TOGETHER_NS;
+        match self.batches.iter_mut().rev().find(fits) {
+            Some(batch) => batch.pages.insert(start, pages),
+            None => {
+                let mut set = PageSet::default();
+                set.insert(start, pages);
+                self.batches.push_back(Batch { at: now, to, pages: set });
+            }
+        }
+    }
+
+    fn sweep(&mut self, now: Time) {
+        let old = |b: &Batch| now.since(b.at) > PING_PONG_NS;
+        while self.batches.front().is_some_and(old) {
+            self.batches.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::pages::GRANULE;
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+    const HOLD: u64 = 30 * S;
+
+    fn pages(from: u64, to: u64) -> AddrRange {
+        AddrRange::new(from << 12, to << 12)
+    }
+
+    #[test]
+    fn a_page_stays_for_a_while_and_its_return_is_counted() {
+        let mut moved = Moved::default();
+        assert_eq!(moved.moved(&[pages(0, 600)], 0, Time(0)), 0);
+        for (at_s, held) in [(0, 512), (29, 512), (30, 0)] {
+            assert_eq!(moved.held(0, HOLD, Time(at_s * S)).count(), held, "after {at_s} s");
+        }
+        assert_eq!(moved.held(GRANULE, HOLD, Time(S)).count(), 88);
+        // 100 of them go back, and 100 others go there for the first time.
+        assert_eq!(moved.moved(&[pages(500, 700)], 1, Time(40 * S)), 100);
+        assert_eq!(moved.held(0, HOLD, Time(41 * S)).count(), 12);
+        // After a minute the first move is forgotten; the second is not.
+        assert_eq!(moved.moved(&[pages(590, 610)], 0, Time(80 * S)), 20);
+    }
+
+    #[test]
+    fn what_the_kernel_refuses_is_asked_for_again_later() {
+        let mut moved = Moved::default();
+        moved.refused(0, Bits::of(0, pages(0, 10)), Time(0));
+        assert_eq!(moved.held(0, HOLD, Time(9 * S)).count(), 10);
+        assert_eq!(moved.held(0, HOLD, Time(10 * S)).count(), 0);
+        assert_eq!(moved.moved(&[pages(0, 10)], 1, Time(11 * S)), 0, "it never was elsewhere");
+    }
+}

@@ -1,0 +1,115 @@
+//! How full nodes are, and their watermarks.
+
+use crate::support::Roots;
+
+/// How full a node is, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Level {
+    /// `MemFree`: in no use at all. Pages that a CPU keeps at hand for its next allocation are neither.
+    pub free: u64,
+    /// `MemTotal`.
+    pub total: u64,
+    /// The sum of its zones' high watermarks: with less free memory than the low ones (up to a third less), the
+    /// kernel's reclaim begins, and works until this is reached (`balance_pgdat()`).
+    pub high: u64,
+}
+
+/// The levels of these nodes, in their order.
+///
+/// # Errors
+///
+/// Which file could not be read or understood, for people: the node was unplugged, for one.
+pub fn levels(roots: &Roots, nodes: &[u32]) -> Result<Vec<Level>, String> {
+    let mut text = Vec::new();
+    let zones = match roots.proc.read_system("zoneinfo", &mut text) {
+        Ok(()) => String::from_utf8_lossy(&text).into_owned(),
+        Err(e) => return Err(format!("cannot read /proc/zoneinfo: {e}")),
+    };
+    let level = |node: &u32| {
+        let file = roots.sys.join(format!("devices/system/node/node{node}/meminfo"));
+        let text = std::fs::read_to_string(&file)
+            .map_err(|e| format!("cannot read {}: {e}", file.display()))?;
+        let field = |name: &str| kib(&text, name);
+        match (field("MemFree:"), field("MemTotal:")) {
+            (Some(free), Some(total)) => Ok(Level { free, total, high: high(&zones, *node) }),
+            _ => Err(format!("{} has no MemFree and MemTotal", file.display())),
+        }
+    };
+    nodes.iter().map(level).collect()
+}
+
+/// A field of a node's `meminfo`, in bytes.
+fn kib(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find(|line| line.split_whitespace().any(|word| word == name))?;
+    let number = line.split_whitespace().skip_while(|word| *word != name).nth(1)?;
+    number.parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// The high watermarks of all zones of a node that have pages, in bytes.
+fn high(zoneinfo: &str, node: u32) -> u64 {
+    let (mut pages, mut here, mut zone) = (0, false, 0);
+    for line in zoneinfo.lines() {
+        if let Some(rest) = line.strip_prefix("Node ") {
+            here = rest.split(',').next().and_then(|n| n.parse().ok()) == Some(node);
+            continue;
+        }
+        let mut words = line.split_whitespace();
+        match (here, words.next(), words.next().and_then(|n| n.parse::<u64>().ok())) {
+            (true, Some("high"), Some(n)) => zone = n,
+            // A zone without pages has marks all the same.
+            (true, Some("managed"), Some(n)) if n > 0 => pages += zone,
+            _ => {}
+        }
+    }
+    pages * 4096
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proc::Proc;
+
+    const ZONES: &str = "\
+Node 0, zone      DMA
+  pages free     3712
+        high     174
+        managed  3840
+    cpu: 0
+              high:     5
+Node 0, zone    DMA32
+  pages free     360277
+        high     16812
+        managed  372420
+    cpu: 0
+              high:     7005
+              high_min: 7005
+Node 0, zone  Movable
+        high     32
+        managed  0
+Node 1, zone   Normal
+        high     100
+        managed  1000
+";
+
+    #[test]
+    fn marks_are_summed_over_zones_with_pages() {
+        for (node, pages) in [(0, 174 + 16812), (1, 100), (2, 0)] {
+            assert_eq!(high(ZONES, node), pages * 4096, "node {node}");
+        }
+    }
+
+    #[test]
+    fn a_node_that_went_away_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let roots = Roots { proc: Proc::new(dir.path()), sys: dir.path().to_owned() };
+        let node = dir.path().join("devices/system/node/node0");
+        std::fs::create_dir_all(&node).unwrap();
+        std::fs::write(dir.path().join("zoneinfo"), ZONES).unwrap();
+        let text = "Node 0 MemTotal:    1505040 kB\nNode 0 MemFree:     1000 kB\n";
+        std::fs::write(node.join("meminfo"), text).unwrap();
+        let level = Level { free: 1000 << 10, total: 1_505_040 << 10, high: 16_986 * 4096 };
+        assert_eq!(levels(&roots, &[0]), Ok(vec![level]));
+        let error = levels(&roots, &[0, 1]).unwrap_err();
+        assert!(error.contains("node1/meminfo"), "{error}");
+    }
+}

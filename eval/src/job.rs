@@ -90,6 +90,7 @@ pub(crate) fn all() -> Vec<Box<dyn Job>> {
         Box::new(jobs::thp::Thp),
         Box::new(jobs::quota::Quota),
         Box::new(jobs::idle::Idle),
+        Box::new(jobs::tier::Tier),
     ]
 }
 

@@ -12,6 +12,7 @@ pub(crate) mod record_size;
 pub(crate) mod scale;
 pub(crate) mod thp;
 pub(crate) mod tick;
+pub(crate) mod tier;
 
 /// Sampling methods as `isotherm record --method` spells them.
 const METHODS: [&str; 2] = ["first-touch", "resample"];

@@ -31,7 +31,11 @@ const STEP_NS: u64 = 50_000_000;
 /// Where pages are is looked up at most this often, in ns.
 const LOOK_NS: u64 = 1_000_000_000;
 /// Of the time, the share that these lookups may take: one part of so many.
-const LOOK_SHARE: u64 = 200;
+const LOOK_SHARE: u64 = 50;
+/// A region is looked up by at most so many of its granules.
+const SAMPLES: u64 = 8;
+/// 2 MiB: what one last-level page table maps.
+const GRANULE: u64 = 2 << 20;
 /// What demotion keeps free beyond its goal while hot memory waits, at most, in basis points of the node.
 const HEADROOM_BP: u64 = 50;
 /// The overlap of the two goals, in basis points, which is kept where watermarks move them.
@@ -67,6 +71,8 @@ pub trait Hands {
 pub(super) struct Placed {
     pub(super) target: TargetId,
     pub(super) range: AddrRange,
+    /// Whether anything was seen of it.
+    pub(super) known: bool,
     pub(super) nr_accesses: u32,
     pub(super) age: u32,
     /// Bytes on each node of the hierarchy.
@@ -111,6 +117,18 @@ pub struct Pressure {
     pub waiting: u64,
 }
 
+impl Pressure {
+    /// The goals of the knobs, or higher ones where the node's watermarks are above them.
+    pub(super) fn of(level: Level, knobs: &Knobs) -> Self {
+        let bp = |bp: u64| level.total / 10_000 * bp;
+        let goal = bp(10_000_u64.saturating_sub(knobs.used_bp));
+        let floor = goal.max(level.high);
+        let asked = bp(knobs.free_bp);
+        let keep = if floor > goal { asked.max(floor + bp(OVERLAP_BP)) } else { asked };
+        Self { floor, keep, by_watermarks: floor > goal, waiting: 0 }
+    }
+}
+
 /// How a link stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LinkStanding {
@@ -138,6 +156,32 @@ pub struct LinkStanding {
     pub rests: u64,
 }
 
+impl LinkStanding {
+    pub(super) fn new(
+        link: Link,
+        level: Level,
+        pressure: Pressure,
+        promoted: u64,
+        demoted: u64,
+        rests: u64,
+    ) -> Self {
+        let free_bp = bp_of(level.free, level.total);
+        Self {
+            upper: link.upper,
+            lower: link.lower,
+            used_bp: 10_000 - free_bp.min(10_000),
+            free_bp,
+            used_goal_bp: 10_000 - bp_of(pressure.floor, level.total).min(10_000),
+            free_goal_bp: bp_of(pressure.keep, level.total),
+            by_watermarks: pressure.by_watermarks,
+            promoted,
+            demoted,
+            waiting: pressure.waiting,
+            rests,
+        }
+    }
+}
+
 /// The engine.
 #[derive(Debug)]
 pub struct Engine {
@@ -145,9 +189,9 @@ pub struct Engine {
     links: Vec<Worked>,
     regions: Vec<Placed>,
     attrs: Attrs,
-    used_bp: u64,
-    free_bp: u64,
-    dry_run: bool,
+    knobs: Knobs,
+    /// Counts estimates.
+    turn: u64,
     looked: Option<Time>,
     look_cost_ns: u64,
     levels: Vec<Level>,
@@ -185,9 +229,8 @@ impl Engine {
             links,
             regions: Vec::new(),
             attrs: knobs.attrs,
-            used_bp: knobs.used_bp,
-            free_bp: knobs.free_bp,
-            dry_run: knobs.dry_run,
+            knobs: knobs.clone(),
+            turn: 0,
             looked: None,
             look_cost_ns: 0,
             levels: Vec::new(),
@@ -207,11 +250,12 @@ impl Engine {
         self.regions.clear();
         let mut on = Vec::new();
         for target in &snapshot.targets {
-            for region in target.regions.iter().filter(|r| r.resolved) {
-                hands.bytes_on(target.id, region.range, &mut on);
+            for region in &target.regions {
+                self.estimate(hands, target.id, region.range, &mut on);
                 self.regions.push(Placed {
                     target: target.id,
                     range: region.range,
+                    known: region.resolved,
                     nr_accesses: region.nr_accesses,
                     age: region.age,
                     on: on.clone(),
@@ -219,6 +263,33 @@ impl Engine {
             }
         }
         self.look_cost_ns = hands.now().since(now);
+    }
+
+    /// How many bytes of a region are on each node: of a large one by some of its pieces, other ones each time, so
+    /// that it costs the same whatever the size of the memory.
+    fn estimate(
+        &mut self,
+        hands: &mut dyn Hands,
+        target: TargetId,
+        range: AddrRange,
+        on: &mut Vec<u64>,
+    ) {
+        let granules = range.len() / GRANULE;
+        if granules <= SAMPLES {
+            return hands.bytes_on(target, range, on);
+        }
+        self.turn = self.turn.wrapping_add(1);
+        let mut sum = vec![0_u64; self.nodes.len()];
+        let stride = granules / SAMPLES;
+        for i in 0..SAMPLES {
+            // Not the same place of each stretch, lest a pattern hides.
+            let nr = i * stride + (self.turn * 7 + i * 3) % stride;
+            let start = range.start + nr * GRANULE;
+            hands.bytes_on(target, AddrRange::new(start, start + GRANULE), on);
+            sum.iter_mut().zip(on.iter()).for_each(|(sum, bytes)| *sum += bytes);
+        }
+        on.clear();
+        on.extend(sum.iter().map(|bytes| bytes / SAMPLES * granules));
     }
 
     /// A step over all links.
@@ -254,15 +325,9 @@ impl Engine {
     fn press(&mut self, nr: usize) {
         let worked = &mut self.links[nr];
         let level = self.levels.get(worked.at[0]).copied().unwrap_or_default();
-        let bp = |bp: u64| level.total / 10_000 * bp;
-        let goal = bp(10_000_u64.saturating_sub(self.used_bp));
-        let floor = goal.max(level.high);
-        let asked = bp(self.free_bp);
-        // Without watermarks in the way the goals are just those asked for.
-        let keep = if floor > goal { asked.max(floor + bp(OVERLAP_BP)) } else { asked };
         let hot = self.regions.iter().filter(|r| r.nr_accesses > 0);
         let waiting = hot.map(|r| r.on.get(worked.at[1]).copied().unwrap_or(0)).sum();
-        worked.pressure = Pressure { floor, keep, by_watermarks: floor > goal, waiting };
+        worked.pressure = Pressure { waiting, ..Pressure::of(level, &self.knobs) };
     }
 
     fn demote(&mut self, nr: usize, hands: &mut dyn Hands, begin: Time) {
@@ -300,7 +365,8 @@ impl Engine {
         let goal_bp = 10_000 - bp_of(worked.pressure.floor, level.total).min(10_000);
         set_goal(side, 10_000 - bp_of(level.free, level.total).min(10_000), goal_bp);
         // Goals are in basis points: less than one of those left is left.
-        let order = order(&self.regions, side, &self.attrs, |r| r.nr_accesses > 0, lower);
+        let order =
+            order(&self.regions, side, &self.attrs, |r| r.known && r.nr_accesses > 0, lower);
         let moved = run(hands, &mut self.regions, &order, side, [lower, upper], most, begin);
         if moved.asked > 0 && moved.applied * 2 < moved.asked {
             let rested = worked.rest.map_or(SECOND_NS / 2, |(_, rested)| rested);
@@ -314,7 +380,7 @@ impl Engine {
     }
 
     fn pretend(&mut self, from: usize, to: usize, bytes: u64) {
-        if self.dry_run {
+        if self.knobs.dry_run {
             let bytes = i64::try_from(bytes).unwrap_or(0);
             self.pretended[from] -= bytes;
             self.pretended[to] += bytes;
@@ -338,26 +404,14 @@ impl Engine {
     pub fn standing(&self) -> Vec<LinkStanding> {
         let standing = |w: &Worked| {
             let level = self.levels.get(w.at[0]).copied().unwrap_or_default();
-            let free_bp = bp_of(level.free, level.total);
-            LinkStanding {
-                upper: w.link.upper,
-                lower: w.link.lower,
-                used_bp: 10_000 - free_bp.min(10_000),
-                free_bp,
-                used_goal_bp: 10_000 - bp_of(w.pressure.floor, level.total).min(10_000),
-                free_goal_bp: bp_of(w.pressure.keep, level.total),
-                by_watermarks: w.pressure.by_watermarks,
-                promoted: w.promote.moved,
-                demoted: w.demote.moved,
-                waiting: w.pressure.waiting,
-                rests: w.nr_rests,
-            }
+            let (up, down) = (w.promote.moved, w.demote.moved);
+            LinkStanding::new(w.link, level, w.pressure, up, down, w.nr_rests)
         };
         self.links.iter().map(standing).collect()
     }
 }
 
-fn bp_of(part: u64, all: u64) -> u64 {
+pub(super) fn bp_of(part: u64, all: u64) -> u64 {
     (part / 64).saturating_mul(10_000).checked_div(all / 64).unwrap_or(0)
 }
 
@@ -411,7 +465,7 @@ fn run(
     side.quota.adjust(&side.scheme.quota, hands.now(), PAGE, false);
     let (mut sum, mut offered) = (Sum::default(), 0);
     // What has to be proven idle takes a while, so more of it is begun than is needed at once.
-    let enough = side.quota.left(PAGE).saturating_mul(AHEAD);
+    let enough = side.quota.left(PAGE).min(most).saturating_mul(AHEAD).max(8 * PIECE);
     for &nr in order {
         let region = &mut regions[nr];
         let mut at = region.range.start;
@@ -445,6 +499,8 @@ fn run(
             region.on[to] += did.applied;
             if did.asked == 0 {
                 offered += end - at;
+                // What was looked through has nothing to move, until it is looked up again.
+                region.on[from] = region.on[from].saturating_sub(did.covered);
             }
             at = match (did.covered, did.skip) {
                 (0, 0) => end,

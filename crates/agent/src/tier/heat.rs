@@ -16,11 +16,13 @@ pub enum Heat {
     Cool,
     /// Not accessed for a minute or longer.
     Cold,
+    /// Not known yet.
+    Unknown,
 }
 
 impl Heat {
     /// All, hottest first.
-    pub const ALL: [Self; 4] = [Self::Hot, Self::Warm, Self::Cool, Self::Cold];
+    pub const ALL: [Self; 5] = [Self::Hot, Self::Warm, Self::Cool, Self::Cold, Self::Unknown];
 
     /// What it means, in a few words.
     #[must_use]
@@ -30,12 +32,14 @@ impl Heat {
             Self::Warm => "warm (> 0 %)",
             Self::Cool => "idle < 1 min",
             Self::Cold => "idle >= 1 min",
+            Self::Unknown => "not known yet",
         }
     }
 
     fn of(region: &Placed, max_nr: u32, aggr_us: u64) -> Self {
         let idle_us = u64::from(region.age).saturating_mul(aggr_us);
         match region.nr_accesses {
+            _ if !region.known => Self::Unknown,
             0 if idle_us >= 60_000_000 => Self::Cold,
             0 => Self::Cool,
             n if n.saturating_mul(2) >= max_nr => Self::Hot,
@@ -50,7 +54,7 @@ pub struct HeatTable {
     /// The nodes.
     pub nodes: Vec<u32>,
     /// Per class, hottest first: bytes per node.
-    pub bytes: [Vec<u64>; 4],
+    pub bytes: [Vec<u64>; 5],
     /// Of all accesses (by the regions' frequencies), the share that each node serves, in basis points; none if
     /// there was none.
     pub accesses_bp: Vec<Option<u64>>,
@@ -59,13 +63,14 @@ pub struct HeatTable {
 impl HeatTable {
     pub(super) fn new(nodes: &[u32], regions: &[Placed], max_nr: u32, aggr_us: u64) -> Self {
         let none = || vec![0_u64; nodes.len()];
-        let mut bytes = [none(), none(), none(), none()];
+        let mut bytes = [none(), none(), none(), none(), none()];
         let mut weight = vec![0_u128; nodes.len()];
         for region in regions {
             let class = Heat::of(region, max_nr, aggr_us) as usize;
             for (at, here) in region.on.iter().enumerate().take(nodes.len()) {
                 bytes[class][at] += here;
-                weight[at] += u128::from(*here) * u128::from(region.nr_accesses);
+                let frequency = if region.known { region.nr_accesses } else { 0 };
+                weight[at] += u128::from(*here) * u128::from(frequency);
             }
         }
         let all: u128 = weight.iter().sum();
@@ -100,6 +105,7 @@ mod tests {
         let region = |nr_accesses, age, on: [u64; 2]| Placed {
             target: TargetId(1),
             range: AddrRange::new(0, 4096),
+            known: age > 0,
             nr_accesses,
             age,
             on: on.to_vec(),
@@ -110,9 +116,10 @@ mod tests {
             region(9, 1, [10, 20]),
             region(0, 599, [5, 0]),
             region(0, 600, [0, 7]),
+            region(20, 0, [8, 0]),
         ];
         let table = HeatTable::new(&[0, 1], &regions, 20, 100_000);
-        assert_eq!(table.bytes, [vec![300, 150], vec![10, 20], vec![5, 0], vec![0, 7]]);
+        assert_eq!(table.bytes, [vec![300, 150], vec![10, 20], vec![5, 0], vec![0, 7], vec![8, 0]]);
         // 6090 of 8770.
         assert_eq!(table.accesses_bp, [Some(6944), Some(3055)]);
         assert_eq!(table.accessed(&[0]), (310, 480));

@@ -48,7 +48,8 @@ impl Default for Knobs {
             step_us: 100_000,
             hold_us: 30_000_000,
             confirm_us: 1_000_000,
-            attrs: Attrs { intervals_goal: goal, ..Attrs::default() },
+            // A hundred regions at least: the hot parts of a large mapping are rarely in ten pieces.
+            attrs: Attrs { intervals_goal: goal, min_nr_regions: 100, ..Attrs::default() },
             dry_run: false,
         }
     }

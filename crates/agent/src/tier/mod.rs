@@ -16,11 +16,13 @@
 mod engine;
 mod heat;
 mod hierarchy;
+mod kernel;
 mod knobs;
 mod work;
 
 pub use engine::{Engine, Hands, LinkStanding, Pressure};
 pub use heat::{Heat, HeatTable};
 pub use hierarchy::{Hierarchy, Link, NoHierarchy};
+pub use kernel::{Pushed, lacks, watched_bytes};
 pub use knobs::Knobs;
 pub use work::{TierEvent, TierSummary, Whom, Work};

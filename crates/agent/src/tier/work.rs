@@ -21,6 +21,9 @@ use crate::run::{Heed, Heeded, Refused, Rules, end_command, open_set, tracker};
 const SECOND_US: u64 = 1_000_000;
 /// How long to wait for targets that may come, in µs.
 const WAIT_US: u64 = 100_000;
+/// Time that making memory old before it is demoted may take, in ns per second. It is used only while there is
+/// something to exchange.
+const ARM_NS_PER_S: u64 = 50_000_000;
 /// Nodes that cannot be read for so many steps in a row are gone.
 const PATIENCE: u32 = 10;
 
@@ -131,6 +134,7 @@ impl Work {
             .map_err(|e| Refused { code: 2, text: format!("impossible attributes: {e}") })?;
         let (engine, settings) = Engine::new(hierarchy, knobs);
         monitor.actor().set_places(places.clone());
+        monitor.actor().set_arming(ARM_NS_PER_S);
         monitor.act_by_hand(settings);
         let mut rules = Rules::default();
         for target in &whom.targets {

@@ -1,14 +1,16 @@
 //! `isotherm tier`: hot memory on fast nodes, cold memory on slow ones.
 
 mod own;
+mod pushed;
 mod report;
 
+use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use isotherm_agent::policy::TargetSpec;
 use isotherm_agent::ready::knobs::{self, Rate};
-use isotherm_agent::tier::{Hierarchy, Knobs, Whom};
+use isotherm_agent::tier::{Hierarchy, Knobs, Pushed, Whom};
 use isotherm_agent::units::{UnitError, interval_us_with_unit, share_bp, size};
 use isotherm_linux::support::Roots;
 use isotherm_linux::tier::{Facts, demotion_by_reclaim};
@@ -27,6 +29,9 @@ pub(crate) struct Args {
     /// The slow node below it.
     #[arg(long, value_name = "NODE")]
     slow: Vec<u32>,
+    /// Who does it.
+    #[arg(long, value_enum, default_value_t = EngineArg::Auto)]
+    engine: EngineArg,
     /// Promote until so much of a fast node is used.
     #[arg(long, value_name = "SHARE", default_value = "99.7%", value_parser = share)]
     used: u64,
@@ -74,6 +79,17 @@ pub(crate) struct Args {
     seed: Option<u64>,
     #[command(flatten)]
     targets: TargetArgs,
+}
+
+/// `--engine`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum EngineArg {
+    /// The kernel's DAMON if it can (Linux 6.16) and no target is given; else our own.
+    Auto,
+    /// The kernel's DAMON, over physical memory: all of the machine.
+    Kernel,
+    /// Our own, over page tables of processes.
+    Isotherm,
 }
 
 fn share(text: &str) -> Result<u64, UnitError> {
@@ -140,7 +156,57 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         );
     }
     let whom = args.whom()?;
-    own::run(&args, &hierarchy, &knobs, whom, args.seed)
+    match push(&args, &hierarchy, &knobs, whom.min_rss.is_some())? {
+        Ok((pushed, notes)) => pushed::run(&args, pushed, &notes),
+        Err(why) => {
+            hierarchy.why.push(why);
+            own::run(&args, &hierarchy, &knobs, whom, args.seed)
+        }
+    }
+}
+
+/// Starts the kernel's engine, or says why ours is taken.
+fn push(
+    args: &Args,
+    hierarchy: &Hierarchy,
+    knobs: &Knobs,
+    all: bool,
+) -> anyhow::Result<Result<(Pushed, Vec<String>), String>> {
+    let asked = args.engine == EngineArg::Kernel;
+    let not = |why: &str| format!("the kernel's DAMON is not used: {why}");
+    if args.engine == EngineArg::Isotherm {
+        return Ok(Err(not("`--engine isotherm`")));
+    }
+    let obstacle = if args.dry_run {
+        Some(
+            "in a dry run nothing may be moved, and a scheme in the kernel acts as soon as it runs",
+        )
+    } else if !all {
+        Some("it watches physical memory, which belongs to all processes, and targets are given")
+    } else {
+        None
+    };
+    if let Some(why) = obstacle {
+        if asked {
+            return Err(exit::usage(format!(
+                "--engine kernel\n  why:   {why}\n  hint:  leave out what does not go with it, or use --engine \
+                 isotherm"
+            )));
+        }
+        return Ok(Err(not(why)));
+    }
+    match Pushed::start(hierarchy, knobs) {
+        Ok(started) => {
+            for line in &hierarchy.why {
+                if !args.quiet {
+                    writeln!(std::io::stderr(), "isotherm: {line}").ok();
+                }
+            }
+            Ok(Ok(started))
+        }
+        Err(refused) if asked => Err(exit::with(refused.code, refused.text)),
+        Err(refused) => Ok(Err(not(&refused.text))),
+    }
 }
 
 /// Basis points as percent.

@@ -25,7 +25,7 @@ pub(super) fn run(
     signals::install()?;
     let refused = |r: Refused| exit::with(r.code, r.text);
     let mut work = Work::prepare(hierarchy, knobs, whom, seed).map_err(refused)?;
-    let mut told = Told::new(args);
+    let mut told = Told::new(args, "isotherm");
     for line in &hierarchy.why {
         told.say(line);
     }
@@ -66,7 +66,7 @@ pub(super) fn run(
     })
 }
 
-fn why_stop(args: &Args, started: Instant) -> Option<Stopped> {
+pub(super) fn why_stop(args: &Args, started: Instant) -> Option<Stopped> {
     if signals::stop_requested().is_some() {
         return Some(Stopped::Signal);
     }
@@ -75,9 +75,10 @@ fn why_stop(args: &Args, started: Instant) -> Option<Stopped> {
 }
 
 /// What is told while it runs.
-struct Told<'a> {
+pub(super) struct Told<'a> {
+    engine: &'static str,
     args: &'a Args,
-    started: Instant,
+    pub(super) started: Instant,
     cpu_ns: u64,
     text: Vec<u8>,
     next_table: u32,
@@ -86,8 +87,9 @@ struct Told<'a> {
 }
 
 impl<'a> Told<'a> {
-    fn new(args: &'a Args) -> Self {
+    pub(super) fn new(args: &'a Args, engine: &'static str) -> Self {
         Self {
+            engine,
             args,
             started: Instant::now(),
             cpu_ns: clock::process_cpu_ns(),
@@ -104,19 +106,19 @@ impl<'a> Told<'a> {
         }
     }
 
-    fn say(&mut self, line: &str) {
+    pub(super) fn say(&mut self, line: &str) {
         if !self.args.quiet {
             self.end_line();
             writeln!(std::io::stderr(), "isotherm: {line}").ok();
         }
     }
 
-    fn warn(&mut self, text: &str) {
+    pub(super) fn warn(&mut self, text: &str) {
         self.end_line();
         warn(text);
     }
 
-    fn summary(&mut self, summary: TierSummary) -> anyhow::Result<()> {
+    pub(super) fn summary(&mut self, summary: TierSummary) -> anyhow::Result<()> {
         let elapsed = self.started.elapsed();
         if self.tty {
             write!(std::io::stderr(), "\r\x1b[K{}", status(elapsed.as_secs_f64(), &summary)).ok();
@@ -132,7 +134,7 @@ impl<'a> Told<'a> {
         Ok(())
     }
 
-    fn account(&mut self, stopped: Stopped, summary: TierSummary) -> anyhow::Result<()> {
+    pub(super) fn account(&mut self, stopped: Stopped, summary: TierSummary) -> anyhow::Result<()> {
         self.end_line();
         let account = self.make(Some(stopped), summary);
         self.print(&account)
@@ -141,7 +143,7 @@ impl<'a> Told<'a> {
     fn make(&mut self, stopped: Option<Stopped>, summary: TierSummary) -> Account {
         let own = own_cost(&mut self.text);
         Account {
-            engine: "isotherm",
+            engine: self.engine,
             elapsed_ns: u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX),
             own_cpu_ns: own.cpu_ns.saturating_sub(self.cpu_ns),
             own_rss_bytes: own.rss_bytes,

@@ -141,6 +141,11 @@ impl Actor {
         self.settings = settings;
     }
 
+    /// How much time gathering evidence may take, in ns per second; by default 5 ms.
+    pub fn set_arming(&mut self, ns_per_s: u64) {
+        self.arming = Budget::new(ns_per_s, ARM_MOST_NS.max(ns_per_s));
+    }
+
     /// Which frame is on which node; [`Settings::only_on`] needs it.
     pub fn set_places(&mut self, places: Places) {
         self.places = places;

@@ -47,7 +47,7 @@ fn kib(text: &str, name: &str) -> Option<u64> {
 
 /// The high watermarks of all zones of a node that have pages, in bytes.
 fn high(zoneinfo: &str, node: u32) -> u64 {
-    let (mut pages, mut here, mut zone) = (0, false, 0);
+    let (mut pages, mut here, mut zone, mut boost) = (0_u64, false, 0_u64, 0);
     for line in zoneinfo.lines() {
         if let Some(rest) = line.strip_prefix("Node ") {
             here = rest.split(',').next().and_then(|n| n.parse().ok()) == Some(node);
@@ -55,7 +55,9 @@ fn high(zoneinfo: &str, node: u32) -> u64 {
         }
         let mut words = line.split_whitespace();
         match (here, words.next(), words.next().and_then(|n| n.parse::<u64>().ok())) {
-            (true, Some("high"), Some(n)) => zone = n,
+            (true, Some("boost"), Some(n)) => boost = n,
+            // A boost lasts for moments, after pages of different kinds had to be mixed (Linux 5.0).
+            (true, Some("high"), Some(n)) => zone = n.saturating_sub(boost),
             // A zone without pages has marks all the same.
             (true, Some("managed"), Some(n)) if n > 0 => pages += zone,
             _ => {}
@@ -78,7 +80,9 @@ Node 0, zone      DMA
               high:     5
 Node 0, zone    DMA32
   pages free     360277
-        high     16812
+        boost    1000
+        min      1
+        high     17812
         managed  372420
     cpu: 0
               high:     7005

@@ -116,7 +116,9 @@ impl Hands for World {
                 return Applied { skip: len, ..Applied::default() };
             }
         }
-        let held = self.moves[area].last().is_some_and(|at| self.now.since(*at) < 30 * SECOND_NS);
+        // What a dry run pretends to have moved is remembered for ever.
+        let rests = |at: &Time| self.dry_run || self.now.since(*at) < 30 * SECOND_NS;
+        let held = self.moves[area].last().is_some_and(rests);
         if held || request.max_bytes < MIB || self.at[area] == to {
             return Applied { covered: len, ..Applied::default() };
         }

@@ -48,7 +48,7 @@ pub enum TierEvent {
     /// A scheme moved something.
     Moved(ActEvent),
     /// How everything stands; about once per second.
-    Summary(TierSummary),
+    Summary(Box<TierSummary>),
     /// It is over, and nothing follows: no target is left and none can come, or this error.
     Over(Option<Refused>),
 }
@@ -194,6 +194,8 @@ impl Work {
                 self.warn(format!("process {} is not tiered: {err}", target.pid));
             }
             Happened::Snapshot => self.window(),
+            Happened::Trouble(text) => self.warn(text),
+            Happened::Failed(text) => return self.end(Some(Refused { code: 1, text })),
             Happened::Idle => {}
             Happened::Stopped if self.more_may_come() => {
                 clock::sleep_until(clock::now().plus_us(WAIT_US));
@@ -210,7 +212,7 @@ impl Work {
             self.next_second = now.plus_us(SECOND_US);
             self.follow();
             let summary = self.summary();
-            self.events.push(TierEvent::Summary(summary));
+            self.events.push(TierEvent::Summary(Box::new(summary)));
         }
     }
 

@@ -39,7 +39,7 @@ pub(super) fn run(
                 TierEvent::Note(line) => told.say(&line),
                 TierEvent::Warning(text) => told.warn(&text),
                 TierEvent::Moved(_) => {}
-                TierEvent::Summary(summary) => told.summary(summary)?,
+                TierEvent::Summary(summary) => told.summary(*summary)?,
                 TierEvent::Over(why) => {
                     stopped =
                         Some(if why.is_some() { Stopped::Failed } else { Stopped::TargetsGone });

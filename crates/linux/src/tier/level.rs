@@ -10,7 +10,8 @@ pub struct Level {
     /// `MemTotal`.
     pub total: u64,
     /// The sum of its zones' high watermarks: with less free memory than the low ones (up to a third less), the
-    /// kernel's reclaim begins, and works until this is reached (`balance_pgdat()`).
+    /// kernel's reclaim begins, and works until this is reached (`balance_pgdat()`). With what lower zones keep from
+    /// programs (`lowmem_reserve_ratio`): of a node of 1.5 GiB some 6 MiB, which are free and cannot be had.
     pub high: u64,
 }
 
@@ -45,12 +46,20 @@ fn kib(text: &str, name: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The high watermarks of all zones of a node that have pages, in bytes.
+/// The high watermarks of all zones of a node that have pages, and what these keep from programs, in bytes.
 fn high(zoneinfo: &str, node: u32) -> u64 {
-    let (mut pages, mut here, mut zone, mut boost) = (0_u64, false, 0_u64, 0);
+    let (mut pages, mut here, mut managed) = (0_u64, false, false);
+    let (mut zone, mut boost) = (0_u64, 0);
     for line in zoneinfo.lines() {
         if let Some(rest) = line.strip_prefix("Node ") {
             here = rest.split(',').next().and_then(|n| n.parse().ok()) == Some(node);
+            continue;
+        }
+        // (0, 1454, 1454): from allocations that could also be had from the next zone, the one after that, ..
+        if let (true, Some(list)) = (here, line.trim_start().strip_prefix("protection:")) {
+            let last = list.trim_matches([' ', '(', ')']).rsplit(',').next();
+            pages +=
+                if managed { last.and_then(|n| n.trim().parse().ok()).unwrap_or(0) } else { 0 };
             continue;
         }
         let mut words = line.split_whitespace();
@@ -59,7 +68,10 @@ fn high(zoneinfo: &str, node: u32) -> u64 {
             // A boost lasts for moments, after pages of different kinds had to be mixed (Linux 5.0).
             (true, Some("high"), Some(n)) => zone = n.saturating_sub(boost),
             // A zone without pages has marks all the same.
-            (true, Some("managed"), Some(n)) if n > 0 => pages += zone,
+            (true, Some("managed"), Some(n)) => {
+                managed = n > 0;
+                pages += if managed { zone } else { 0 };
+            }
             _ => {}
         }
     }
@@ -76,6 +88,7 @@ Node 0, zone      DMA
   pages free     3712
         high     174
         managed  3840
+        protection: (0, 1454, 1454)
     cpu: 0
               high:     5
 Node 0, zone    DMA32
@@ -90,6 +103,7 @@ Node 0, zone    DMA32
 Node 0, zone  Movable
         high     32
         managed  0
+        protection: (0, 9, 9)
 Node 1, zone   Normal
         high     100
         managed  1000
@@ -97,7 +111,7 @@ Node 1, zone   Normal
 
     #[test]
     fn marks_are_summed_over_zones_with_pages() {
-        for (node, pages) in [(0, 174 + 16812), (1, 100), (2, 0)] {
+        for (node, pages) in [(0, 174 + 1454 + 16812), (1, 100), (2, 0)] {
             assert_eq!(high(ZONES, node), pages * 4096, "node {node}");
         }
     }
@@ -111,7 +125,7 @@ Node 1, zone   Normal
         std::fs::write(dir.path().join("zoneinfo"), ZONES).unwrap();
         let text = "Node 0 MemTotal:    1505040 kB\nNode 0 MemFree:     1000 kB\n";
         std::fs::write(node.join("meminfo"), text).unwrap();
-        let level = Level { free: 1000 << 10, total: 1_505_040 << 10, high: 16_986 * 4096 };
+        let level = Level { free: 1000 << 10, total: 1_505_040 << 10, high: 18_440 * 4096 };
         assert_eq!(levels(&roots, &[0]), Ok(vec![level]));
         let error = levels(&roots, &[0, 1]).unwrap_err();
         assert!(error.contains("node1/meminfo"), "{error}");

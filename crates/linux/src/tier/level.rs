@@ -53,6 +53,7 @@ fn high(zoneinfo: &str, node: u32) -> u64 {
     for line in zoneinfo.lines() {
         if let Some(rest) = line.strip_prefix("Node ") {
             here = rest.split(',').next().and_then(|n| n.parse().ok()) == Some(node);
+            boost = 0;
             continue;
         }
         // (0, 1454, 1454): from allocations that could also be had from the next zone, the one after that, ..

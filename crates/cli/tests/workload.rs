@@ -197,5 +197,8 @@ fn print_and_list_run_nothing() {
     let text = String::from_utf8(printed.stdout).unwrap();
     assert!(isotherm_sim::config::Config::parse(&text).is_ok(), "{text}");
     let listed = isotherm(&["workload", "--list"]).output().unwrap();
-    assert_eq!(String::from_utf8(listed.stdout).unwrap().lines().count(), 8);
+    assert_eq!(
+        String::from_utf8(listed.stdout).unwrap().lines().count(),
+        isotherm_sim::config::SHIPPED.len()
+    );
 }

@@ -220,11 +220,12 @@ impl Actor {
         job: Job<'_>,
         mut range: AddrRange,
     ) -> Result<Applied, String> {
-        let left_ns = physical.marking.left(job.now).min(job.request.max_ns);
-        let bytes = (left_ns / physical.mark_ns_per_mib.max(1)) << 20;
-        if bytes == 0 {
+        let left_ns = physical.marking.left(job.now);
+        if left_ns < physical.mark_ns_per_mib {
             return Ok(later(job.request.range.len()));
         }
+        // What it takes is not known at first, so a short time limit must not keep the first piece from being tried.
+        let bytes = (left_ns.min(job.request.max_ns) / physical.mark_ns_per_mib.max(1)) << 20;
         range.end = range.end.min(range.start + bytes.max(super::pages::GRANULE));
         let begin = now();
         let frames = range.start / PAGE_SIZE..range.end / PAGE_SIZE;

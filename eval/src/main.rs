@@ -15,6 +15,7 @@ mod job;
 mod jobs;
 mod measure;
 mod pages;
+mod periodic;
 mod procfs;
 mod programs;
 mod recording;

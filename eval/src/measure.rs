@@ -12,7 +12,7 @@ use crate::child::sleep_until;
 use crate::dir::ResultDir;
 use crate::procfs;
 use crate::programs::{Outcome, Running};
-use crate::sampling::{Sample, Sampler, tree};
+use crate::sampling::{Sample, sampler, tree};
 use crate::tool::{Account, Tool};
 
 /// Between the start of the tool, or where there is none of nothing, and the load.
@@ -88,7 +88,7 @@ pub(crate) fn run(
     let cpu_before = tool.as_mut().and_then(Tool::cpu_ns);
     let swapped_before = swapped()?;
     let begin = clock::now();
-    let sampler = Sampler::start(running.roots(), zram.map(sysfs))?;
+    let sampler = sampler(running.roots(), zram.map(sysfs))?;
     let busy = Busy::now(&running.roots());
     let outcome = running.load(seconds)?;
     let program_cpu_ns = Busy::now(&running.roots()).since(&busy);

@@ -7,16 +7,13 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
-use anyhow::Context;
 use isotherm_linux::clock;
 use isotherm_linux::proc::Proc;
 use serde::{Deserialize, Serialize};
 
+use crate::periodic::Periodic;
 use crate::procfs;
 
 const PERIOD: Duration = Duration::from_millis(250);
@@ -39,49 +36,13 @@ pub(crate) struct Sample {
     pub(crate) zram: u64,
 }
 
-/// Takes samples until it is told to finish.
-#[derive(Debug)]
-pub(crate) struct Sampler {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Vec<Sample>>>,
-}
-
-impl Sampler {
-    /// Of the trees below `roots`; `zram` is the device's directory in sysfs.
-    pub(crate) fn start(roots: Vec<u32>, zram: Option<PathBuf>) -> anyhow::Result<Self> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let asked = Arc::clone(&stop);
-        let body = move || {
-            let begin = clock::now();
-            let mut samples = Vec::new();
-            while !asked.load(Ordering::Relaxed) {
-                let ms = clock::now().since(begin) / 1_000_000;
-                samples.push(sample(ms, &roots, zram.as_deref()));
-                std::thread::park_timeout(PERIOD);
-            }
-            samples
-        };
-        let thread = std::thread::Builder::new().name("sampler".into()).spawn(body);
-        Ok(Self { stop, thread: Some(thread.context("start a thread")?) })
-    }
-
-    /// Ends it.
-    pub(crate) fn finish(mut self) -> Vec<Sample> {
-        self.end()
-    }
-
-    fn end(&mut self) -> Vec<Sample> {
-        self.stop.store(true, Ordering::Relaxed);
-        let Some(thread) = self.thread.take() else { return Vec::new() };
-        thread.thread().unpark();
-        thread.join().unwrap_or_default()
-    }
-}
-
-impl Drop for Sampler {
-    fn drop(&mut self) {
-        self.end();
-    }
+/// Samples of the trees below `roots` until it is told to finish; `zram` is the device's directory in sysfs.
+pub(crate) fn sampler(roots: Vec<u32>, zram: Option<PathBuf>) -> anyhow::Result<Periodic<Sample>> {
+    let begin = clock::now();
+    Periodic::start(PERIOD, move || {
+        let ms = clock::now().since(begin) / 1_000_000;
+        Some(sample(ms, &roots, zram.as_deref()))
+    })
 }
 
 /// The processes below `roots`, and these.
@@ -150,9 +111,9 @@ mod tests {
         let me = std::process::id();
         let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
         let seen = tree(&[me]);
-        let sampler = Sampler::start(vec![me], None).unwrap();
+        let running = sampler(vec![me], None).unwrap();
         std::thread::sleep(Duration::from_millis(50));
-        let samples = sampler.finish();
+        let samples = running.finish();
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(seen.contains(&me) && seen.contains(&child.id()), "{seen:?}");

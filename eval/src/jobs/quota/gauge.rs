@@ -1,9 +1,6 @@
 //! Numbers that the kernel keeps about target, tool and machine, over time.
 
 use std::fs;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -11,6 +8,7 @@ use isotherm_linux::clock;
 use serde::{Deserialize, Serialize};
 
 use crate::measure;
+use crate::periodic::Periodic;
 use crate::procfs;
 use crate::stats::to_f64;
 
@@ -52,48 +50,9 @@ pub(super) fn psi_us() -> anyhow::Result<u64> {
     total.and_then(|n| n.trim().parse().ok()).context("understand /proc/pressure/memory")
 }
 
-/// Takes samples until it is told to finish.
-#[derive(Debug)]
-pub(super) struct Gauge {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Vec<Sample>>>,
-}
-
-impl Gauge {
-    /// Of these processes.
-    pub(super) fn start(target: u32, tool: u32) -> anyhow::Result<Self> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let asked = Arc::clone(&stop);
-        let body = move || {
-            let mut samples = Vec::new();
-            while !asked.load(Ordering::Relaxed) {
-                // Whoever has ended is found by the one who drives it.
-                samples.extend(Sample::take(target, tool).ok());
-                std::thread::park_timeout(PERIOD);
-            }
-            samples
-        };
-        let thread = std::thread::Builder::new().name("gauge".into()).spawn(body);
-        Ok(Self { stop, thread: Some(thread.context("start a thread")?) })
-    }
-
-    /// Ends it.
-    pub(super) fn finish(mut self) -> Vec<Sample> {
-        self.end()
-    }
-
-    fn end(&mut self) -> Vec<Sample> {
-        self.stop.store(true, Ordering::Relaxed);
-        let Some(thread) = self.thread.take() else { return Vec::new() };
-        thread.thread().unpark();
-        thread.join().unwrap_or_default()
-    }
-}
-
-impl Drop for Gauge {
-    fn drop(&mut self) {
-        self.end();
-    }
+/// Samples of these processes until it is told to finish. Whoever has ended is found by the one who drives it.
+pub(super) fn gauge(target: u32, tool: u32) -> anyhow::Result<Periodic<Sample>> {
+    Periodic::start(PERIOD, move || Sample::take(target, tool).ok())
 }
 
 /// A number at a time, between samples as if it grew evenly; `None` outside of them.

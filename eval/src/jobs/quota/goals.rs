@@ -12,7 +12,7 @@ use isotherm_linux::clock;
 
 use super::case::{Case, Given, Leg};
 use super::events;
-use super::gauge::{Gauge, Sample, psi_us};
+use super::gauge::{Sample, gauge, psi_us};
 use super::plant::{self, Policy, Session};
 use super::{SWAP_BYTES, part};
 use crate::child::sleep_until;
@@ -98,7 +98,7 @@ impl Aim {
             warm_up(bench, file, pid)?;
         }
         let mut session = Session::start(bench, file, &self.policy(pid, 0))?;
-        let gauge = Gauge::start(pid, session.pid())?;
+        let gauge = gauge(pid, session.pid())?;
         let length_us = self.windows * self.window_ms() * 1000;
         if self.is_psi() {
             let end = clock::now().plus_us(length_us);

@@ -3,7 +3,7 @@
 use isotherm_linux::clock;
 
 use super::case::{Case, Leg};
-use super::gauge::Gauge;
+use super::gauge::gauge;
 use super::plant::{self, Policy, Session};
 use super::{SWAP_BYTES, part};
 use crate::child::sleep_until;
@@ -150,7 +150,7 @@ impl Limit {
 
 fn leg(bench: &Bench<'_>, file: &str, policy: &Policy, seconds: u64) -> anyhow::Result<Leg> {
     let mut session = Session::start(bench, file, policy)?;
-    let gauge = Gauge::start(policy.pid, session.pid())?;
+    let gauge = gauge(policy.pid, session.pid())?;
     let end = clock::now().plus_us(seconds * 1_000_000);
     while clock::now() < end {
         session.still_runs()?;

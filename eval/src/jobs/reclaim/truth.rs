@@ -23,7 +23,7 @@ use crate::dir::ResultDir;
 use crate::job::Bench;
 use crate::measure;
 use crate::pages::{Change, PERIOD_US, Watch};
-use crate::sampling::{Sample, Sampler};
+use crate::sampling::{Sample, sampler};
 use crate::stats::to_f64;
 use crate::tool::{Account, Tool};
 use crate::workload::Workload;
@@ -163,7 +163,7 @@ fn case(
     let mut tool = Tool::start(&bench.spec.isotherm, "reclaim", [pid], &flags, &log)?;
     let before = measure::swapped()?;
     case.begin_ns = clock::now().as_ns();
-    let sampler = Sampler::start(vec![pid], None)?;
+    let sampler = sampler(vec![pid], None)?;
     let mut next = clock::now();
     while running.child.runs() {
         tool.check()?;

@@ -219,12 +219,3 @@ pub(crate) fn share(text: &str) -> Result<u32, UnitError> {
     let bp = share_bp(text)?;
     u32::try_from(bp).ok().filter(|bp| *bp <= 10_000).ok_or(UnitError::TooLarge)
 }
-
-/// Sets how often all schemes are applied.
-pub(crate) fn set_apply_interval(policy: &mut Policy, us: Option<u64>) {
-    if let Some(us) = us {
-        for scheme in policy.contexts.iter_mut().flat_map(|c| &mut c.schemes) {
-            scheme.scheme.apply_interval_us = us;
-        }
-    }
-}

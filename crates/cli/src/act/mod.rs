@@ -7,6 +7,7 @@ mod args;
 mod drive;
 mod events;
 pub(crate) mod lru_sort;
+mod ready;
 pub(crate) mod reclaim;
 pub(crate) mod run;
 pub(crate) mod schemes;

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use isotherm_agent::ready::Thp;
 use isotherm_agent::units::{interval_us_with_unit, size};
 
-use super::args::{ConfirmArgs, LimitArgs, RunArgs, WhoseArgs, set_apply_interval, share};
-use super::drive::{Extra, print_or_drive};
+use super::args::share;
+use super::ready::ReadyArgs;
 
 /// Arguments of `isotherm thp`.
 #[derive(Debug, clap::Args)]
@@ -27,34 +27,23 @@ pub(crate) struct Args {
     /// hugepage and nohugepage.
     #[arg(long)]
     inject: bool,
-    /// Look for regions to act on this often (default: each aggregation interval).
-    #[arg(long, value_name = "TIME", value_parser = interval_us_with_unit)]
-    apply_interval: Option<u64>,
     #[command(flatten)]
-    limits: LimitArgs,
-    #[command(flatten)]
-    confirm: ConfirmArgs,
-    #[command(flatten)]
-    run: RunArgs,
-    #[command(flatten)]
-    whose: WhoseArgs,
+    ready: ReadyArgs,
 }
 
 /// Runs the subcommand.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut knobs = Thp {
-        whose: args.whose.whose()?,
+        whose: args.ready.whose.whose()?,
         hot_min_bp: args.hot_min,
         min_size: args.min_size,
         min_touched_bp: args.min_touched,
         cold_min_age_us: args.cold_age,
         inject: args.inject,
-        confirm: args.confirm.confirm()?,
-        dry_run: args.run.dry_run,
+        confirm: args.ready.confirm.confirm()?,
+        dry_run: args.ready.run.dry_run,
         ..Thp::default()
     };
-    args.limits.apply(&mut knobs.limits);
-    let mut policy = knobs.policy();
-    set_apply_interval(&mut policy, args.apply_interval);
-    print_or_drive(policy, &args.whose, &args.run, Extra::default())
+    args.ready.limits.apply(&mut knobs.limits);
+    args.ready.drive(knobs.policy())
 }

@@ -1,0 +1,37 @@
+//! What the ready-made commands `reclaim`, `thp` and `lru-sort` take beside their own knobs, and how their policies are run.
+
+use std::process::ExitCode;
+
+use isotherm_agent::policy::Policy;
+use isotherm_agent::units::interval_us_with_unit;
+
+use super::args::{ConfirmArgs, LimitArgs, RunArgs, WhoseArgs};
+use super::drive::{Extra, print_or_drive};
+
+/// Options of each of them.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ReadyArgs {
+    /// Look for regions to act on this often (default: each aggregation interval).
+    #[arg(long, value_name = "TIME", value_parser = interval_us_with_unit)]
+    apply_interval: Option<u64>,
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
+    #[command(flatten)]
+    pub(crate) confirm: ConfirmArgs,
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+    #[command(flatten)]
+    pub(crate) whose: WhoseArgs,
+}
+
+impl ReadyArgs {
+    /// Runs `policy`, which the knobs gave.
+    pub(crate) fn drive(&self, mut policy: Policy) -> anyhow::Result<ExitCode> {
+        if let Some(us) = self.apply_interval {
+            for scheme in policy.contexts.iter_mut().flat_map(|c| &mut c.schemes) {
+                scheme.scheme.apply_interval_us = us;
+            }
+        }
+        print_or_drive(policy, &self.whose, &self.run, Extra::default())
+    }
+}

@@ -9,8 +9,9 @@ use std::path::Path;
 
 use isotherm_core::{Attrs, TargetId, Time};
 use isotherm_linux::clock;
+use isotherm_linux::error::{ErrorKind, SetError};
+use isotherm_linux::kdamond::KdamondError;
 use isotherm_linux::monitor::{Happened, Monitor};
-use isotherm_linux::pagewalk::{ErrorKind, PageWalkError};
 use isotherm_linux::proc::{Proc, own_cost, parse_maps};
 use isotherm_linux::set::AttachError;
 use isotherm_linux::smaps::SmapsError;
@@ -219,9 +220,10 @@ impl Recorder {
 
 /// Whether a set could not take in a process because it has ended already.
 pub(crate) fn is_gone(err: &AttachError) -> bool {
-    let walk = err.downcast_ref::<PageWalkError>().map(|e| e.kind() == ErrorKind::Gone);
+    let pages = err.downcast_ref::<SetError>().map(|e| e.kind() == ErrorKind::Gone);
     let smaps = err.downcast_ref::<SmapsError>().map(SmapsError::is_gone);
-    walk.or(smaps).unwrap_or(false)
+    let kdamond = err.downcast_ref::<KdamondError>().map(KdamondError::is_gone);
+    pages.or(smaps).or(kdamond).unwrap_or(false)
 }
 
 fn mapping(m: &isotherm_linux::proc::Mapping<'_>) -> Mapping {

@@ -11,6 +11,7 @@ pub mod apply;
 pub mod clock;
 pub mod damon;
 pub mod doctor;
+pub mod error;
 pub mod frames;
 mod glob;
 pub mod guard;

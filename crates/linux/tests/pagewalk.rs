@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use isotherm_core::ops::UpdateError;
 use isotherm_core::{AddrRange, Check, Operations, PageState, TargetId};
-use isotherm_linux::pagewalk::{Entry, ErrorKind, PageWalk, PageWalkError};
+use isotherm_linux::error::{ErrorKind, SetError};
+use isotherm_linux::pagewalk::{Entry, PageWalk};
 use target::{ARENA, Target};
 
 const PAGE: u64 = 4096;
@@ -556,7 +557,7 @@ fn with_few_capabilities() {
 }
 
 fn few_capabilities(other: u32) -> String {
-    let why = |part: &str, e: &PageWalkError| {
+    let why = |part: &str, e: &SetError| {
         assert_eq!(e.kind(), ErrorKind::Permission, "{e}");
         assert!(e.to_string().contains("setcap cap_bpf,cap_perfmon"), "{e}");
         let why = e.why();

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 
+use crate::error::Failure;
 use crate::proc::{is_denied, is_gone};
 
 /// The kind of an [`ActError`].
@@ -40,10 +41,7 @@ pub struct ActError {
     kind: ErrorKind,
     /// `process 7`, or a cgroup's path.
     subject: Box<str>,
-    tried: Box<str>,
-    source: Option<io::Error>,
-    why: Box<str>,
-    hint: Box<str>,
+    failure: Failure,
 }
 
 impl ActError {
@@ -54,14 +52,8 @@ impl ActError {
         why: impl Into<String>,
         hint: impl Into<String>,
     ) -> Self {
-        Self {
-            kind,
-            subject: subject.into().into(),
-            tried: tried.into().into(),
-            source: None,
-            why: why.into().into(),
-            hint: hint.into().into(),
-        }
+        let failure = Failure::new(tried, None, why, hint);
+        Self { kind, subject: subject.into().into(), failure }
     }
 
     pub(super) fn of(
@@ -93,8 +85,9 @@ impl ActError {
         Self::of(pid, ErrorKind::Gone, tried, "it has ended, or runs another program now", "")
     }
 
-    pub(super) fn with(self, source: io::Error) -> Self {
-        Self { source: Some(source), ..self }
+    pub(super) fn with(mut self, said: io::Error) -> Self {
+        self.failure.said = Some(said);
+        self
     }
 
     /// The kind of failure.
@@ -106,35 +99,25 @@ impl ActError {
     /// The likely reason.
     #[must_use]
     pub fn why(&self) -> &str {
-        &self.why
+        &self.failure.why
     }
 
     /// What to do about it.
     #[must_use]
     pub fn hint(&self) -> &str {
-        &self.hint
+        &self.failure.hint
     }
 }
 
 impl fmt::Display for ActError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cannot act on {}\n  tried: {}", self.subject, self.tried)?;
-        if let Some(source) = &self.source {
-            write!(f, ": {source}")?;
-        }
-        if !self.why.is_empty() {
-            write!(f, "\n  why:   {}", self.why)?;
-        }
-        if !self.hint.is_empty() {
-            write!(f, "\n  hint:  {}", self.hint)?;
-        }
-        Ok(())
+        write!(f, "cannot act on {}{}", self.subject, self.failure)
     }
 }
 
 impl std::error::Error for ActError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.source.as_ref().map(|e| e as &(dyn std::error::Error + 'static))
+        self.failure.source()
     }
 }
 

@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
+use crate::error::Failure;
+
 /// The sort of a [`DamonError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -40,10 +42,7 @@ pub enum Kind {
 #[derive(Debug)]
 pub struct DamonError {
     kind: Kind,
-    tried: Box<str>,
-    said: Option<io::Error>,
-    why: Box<str>,
-    hint: Box<str>,
+    failure: Failure,
 }
 
 impl DamonError {
@@ -53,18 +52,12 @@ impl DamonError {
         why: impl Into<String>,
         hint: impl Into<String>,
     ) -> Self {
-        Self {
-            kind,
-            tried: tried.into().into(),
-            said: None,
-            why: why.into().into(),
-            hint: hint.into().into(),
-        }
+        Self { kind, failure: Failure::new(tried, None, why, hint) }
     }
 
     /// With what the kernel said.
     pub(super) fn with(mut self, said: io::Error) -> Self {
-        self.said = Some(said);
+        self.failure.said = Some(said);
         self
     }
 
@@ -74,8 +67,8 @@ impl DamonError {
 
     /// The same, with one more sentence of why.
     pub(super) fn because(mut self, more: &str) -> Self {
-        let why = if self.why.is_empty() { more.into() } else { format!("{}; {more}", self.why) };
-        self.why = why.into();
+        let why = &mut self.failure.why;
+        *why = if why.is_empty() { more.into() } else { format!("{why}; {more}").into() };
         self
     }
 
@@ -115,46 +108,41 @@ impl DamonError {
     /// What was tried.
     #[must_use]
     pub fn tried(&self) -> &str {
-        &self.tried
+        &self.failure.tried
     }
 
     /// What the kernel said, if it said anything.
     #[must_use]
     pub const fn said(&self) -> Option<&io::Error> {
-        self.said.as_ref()
+        self.failure.said.as_ref()
     }
 
     /// The kernel's error number, if it gave one.
     #[must_use]
     pub fn errno(&self) -> Option<i32> {
-        self.said.as_ref().and_then(io::Error::raw_os_error)
+        self.failure.said.as_ref().and_then(io::Error::raw_os_error)
     }
 
     /// Why it failed; may be empty.
     #[must_use]
     pub fn why(&self) -> &str {
-        &self.why
+        &self.failure.why
     }
 
     /// What to do about it; may be empty.
     #[must_use]
     pub fn hint(&self) -> &str {
-        &self.hint
+        &self.failure.hint
     }
 }
 
 impl fmt::Display for DamonError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "kernel DAMON: cannot {}", self.tried)?;
-        if let Some(said) = &self.said {
+        write!(f, "kernel DAMON: cannot {}", self.failure.tried)?;
+        if let Some(said) = &self.failure.said {
             write!(f, ": {said}")?;
         }
-        for (name, text) in [("why: ", &self.why), ("hint:", &self.hint)] {
-            if !text.is_empty() {
-                write!(f, "\n  {name} {text}")?;
-            }
-        }
-        Ok(())
+        self.failure.write_reasons(f)
     }
 }
 

@@ -3,9 +3,10 @@
 use std::fmt;
 
 use super::{SelfTest, SetReport, examine};
-use crate::idle::{self, IdleError, IdleOps};
+use crate::error::{ErrorKind, SetError};
+use crate::idle::IdleOps;
 use crate::kdamond::{Kdamond, KdamondError, Prefer};
-use crate::pagewalk::{ErrorKind, PageWalk, PageWalkError};
+use crate::pagewalk::PageWalk;
 use crate::proc::Proc;
 use crate::set::OpsSet;
 use crate::smaps::{Limits, SmapsOps};
@@ -182,7 +183,7 @@ pub(super) fn answer_of_kdamond(err: &KdamondError) -> Support {
 }
 
 /// What an error of `pagewalk` says about its support.
-pub(super) fn answer_of(err: &PageWalkError) -> Support {
+pub(super) fn answer_of(err: &SetError) -> Support {
     let said = std::error::Error::source(err).map_or_else(String::new, |e| format!(": {e}"));
     Support::No {
         why: format!("{} ({}{said})", err.why(), err.tried()),
@@ -193,13 +194,13 @@ pub(super) fn answer_of(err: &PageWalkError) -> Support {
 }
 
 /// What an error of `idle` says about its support.
-pub(super) fn answer_of_idle(err: &IdleError) -> Support {
+pub(super) fn answer_of_idle(err: &SetError) -> Support {
     let said = std::error::Error::source(err).map_or_else(String::new, |e| format!(": {e}"));
     let why = if err.why().is_empty() { "the kernel refused" } else { err.why() };
     Support::No {
         why: format!("{why} ({}{said})", err.tried()),
-        since: (err.kind() == idle::ErrorKind::NotSupported).then(|| "4.3".to_owned()),
+        since: (err.kind() == ErrorKind::NotSupported).then(|| "4.3".to_owned()),
         fix: err.hint().to_owned(),
-        denied: err.kind() == idle::ErrorKind::Permission,
+        denied: err.kind() == ErrorKind::Permission,
     }
 }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io;
 
+use crate::error::Failure;
+
 /// The kind of a [`FramesError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -21,21 +23,18 @@ pub enum ErrorKind {
 #[derive(Debug)]
 pub struct FramesError {
     kind: ErrorKind,
-    tried: String,
-    source: Option<io::Error>,
-    why: String,
-    hint: String,
+    failure: Failure,
 }
 
 impl FramesError {
     pub(crate) fn new(
         kind: ErrorKind,
         tried: impl Into<String>,
-        source: Option<io::Error>,
+        said: Option<io::Error>,
         why: impl Into<String>,
         hint: impl Into<String>,
     ) -> Self {
-        Self { kind, tried: tried.into(), source, why: why.into(), hint: hint.into() }
+        Self { kind, failure: Failure::new(tried, said, why, hint) }
     }
 
     /// From what the kernel said at a file that root may read if it is there.
@@ -58,6 +57,11 @@ impl FramesError {
         Self::new(kind, tried, Some(err), why, hint)
     }
 
+    /// What the kernel said, once more.
+    pub(crate) fn said_again(&self) -> Option<io::Error> {
+        self.failure.said_again()
+    }
+
     /// The kind of failure.
     #[must_use]
     pub const fn kind(&self) -> ErrorKind {
@@ -67,29 +71,19 @@ impl FramesError {
     /// The likely reason.
     #[must_use]
     pub fn why(&self) -> &str {
-        &self.why
+        &self.failure.why
     }
 }
 
 impl fmt::Display for FramesError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("page frames cannot be looked at")?;
-        write!(f, "\n  tried: {}", self.tried)?;
-        if let Some(source) = &self.source {
-            write!(f, ": {source}")?;
-        }
-        for (label, text) in [("why:  ", &self.why), ("hint: ", &self.hint)] {
-            if !text.is_empty() {
-                write!(f, "\n  {label} {text}")?;
-            }
-        }
-        Ok(())
+        write!(f, "page frames cannot be looked at{}", self.failure)
     }
 }
 
 impl std::error::Error for FramesError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.source.as_ref().map(|e| e as &(dyn std::error::Error + 'static))
+        self.failure.source()
     }
 }
 

@@ -10,7 +10,8 @@ use std::path::Path;
 
 use rustix::fs::{FlockOperation, Mode, OFlags};
 
-use super::error::{ErrorKind, IdleError};
+use super::error::error;
+use crate::error::{ErrorKind, SetError};
 
 /// The lock file. The directory is for root only and gone after a boot.
 pub const LOCK: &str = "/run/isotherm-idle.lock";
@@ -27,14 +28,14 @@ impl Lock {
     /// # Errors
     ///
     /// [`ErrorKind::Busy`] with the holder's pid, or what the kernel said.
-    pub fn take(path: &Path) -> Result<Self, IdleError> {
+    pub fn take(path: &Path) -> Result<Self, SetError> {
         let failed = |e: rustix::io::Errno| {
             let kind = match e {
                 rustix::io::Errno::ACCESS | rustix::io::Errno::PERM => ErrorKind::Permission,
                 _ => ErrorKind::Io,
             };
             let tried = format!("lock {}", path.display());
-            IdleError::new(kind, tried, Some(e.into()), "", "run as root")
+            error(kind, tried, Some(e.into()), "", "run as root")
         };
         let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(failed)?;
@@ -54,11 +55,11 @@ impl Lock {
     }
 }
 
-fn busy(path: &Path, file: &mut File) -> IdleError {
+fn busy(path: &Path, file: &mut File) -> SetError {
     let mut pid = String::new();
     let known = file.read_to_string(&mut pid).is_ok() && pid.bytes().all(|b| b.is_ascii_digit());
     let who = if known && !pid.is_empty() { format!("process {pid}") } else { "a process".into() };
-    IdleError::new(
+    error(
         ErrorKind::Busy,
         format!("lock {}", path.display()),
         None,

@@ -36,8 +36,8 @@ use std::path::Path;
 use isotherm_core::ops::UpdateError;
 use isotherm_core::{AddrRange, Check, Operations, PageState, TargetId};
 
+use self::error::of_file;
 pub use bitmap::{BITMAP, Bitmap, CALL_WORDS, WORD_FRAMES, Words};
-pub use error::{ErrorKind, IdleError};
 pub use folios::{Ask, Folios, NOT_KNOWN};
 pub use lock::{LOCK, Lock};
 
@@ -45,6 +45,7 @@ use self::pagemaps::Pagemaps;
 use self::records::{Record, Records};
 use self::walker::Walker;
 use crate::clock::now;
+use crate::error::SetError;
 use crate::frames::{Flags, FrameFile, FramesError, Which};
 use crate::pagewalk::PageWalk;
 use crate::proc::Proc;
@@ -91,8 +92,8 @@ impl IdleOps {
     ///
     /// # Errors
     ///
-    /// [`IdleError`], with the reason and what to do about it.
-    pub fn new() -> Result<Self, IdleError> {
+    /// [`SetError`], with the reason and what to do about it.
+    pub fn new() -> Result<Self, SetError> {
         let walk = PageWalk::new();
         Self::with(
             walk.map_or_else(|_| Walker::Pagemap(Pagemaps::new()), |w| Walker::Bpf(w.into())),
@@ -103,14 +104,14 @@ impl IdleOps {
     ///
     /// # Errors
     ///
-    /// [`IdleError`], with the reason and what to do about it.
-    pub fn by_pagemap() -> Result<Self, IdleError> {
+    /// [`SetError`], with the reason and what to do about it.
+    pub fn by_pagemap() -> Result<Self, SetError> {
         Self::with(Walker::Pagemap(Pagemaps::new()))
     }
 
-    fn with(walker: Walker) -> Result<Self, IdleError> {
+    fn with(walker: Walker) -> Result<Self, SetError> {
         let bitmap = Bitmap::open(Path::new(BITMAP))
-            .map_err(|e| IdleError::of_file(BITMAP, "CONFIG_IDLE_PAGE_TRACKING", e))?;
+            .map_err(|e| of_file(BITMAP, "CONFIG_IDLE_PAGE_TRACKING", e))?;
         let flags = FrameFile::open(Path::new("/proc"), Which::Flags).map_err(|e| of_frames(&e))?;
         let lock = Lock::take(Path::new(LOCK))?;
         Ok(Self {
@@ -147,8 +148,8 @@ impl IdleOps {
     ///
     /// # Errors
     ///
-    /// [`IdleError`]: it is gone, or we may not look.
-    pub fn add_target(&mut self, id: TargetId, pid: u32) -> Result<(), IdleError> {
+    /// [`SetError`]: it is gone, or we may not look.
+    pub fn add_target(&mut self, id: TargetId, pid: u32) -> Result<(), SetError> {
         self.remove_target(id);
         self.walker.add(id, pid)
     }
@@ -329,11 +330,7 @@ impl IdleOps {
 }
 
 /// The same failure in this set's words.
-fn of_frames(e: &FramesError) -> IdleError {
-    let source = std::error::Error::source(e).and_then(|e| e.downcast_ref::<std::io::Error>());
-    let source = source.map_or_else(
-        || std::io::Error::other(e.to_string()),
-        |e| e.raw_os_error().map_or_else(|| e.kind().into(), std::io::Error::from_raw_os_error),
-    );
-    IdleError::of_file("/proc/kpageflags", "CONFIG_PROC_PAGE_MONITOR", source)
+fn of_frames(e: &FramesError) -> SetError {
+    let said = e.said_again().unwrap_or_else(|| std::io::Error::other(e.to_string()));
+    of_file("/proc/kpageflags", "CONFIG_PROC_PAGE_MONITOR", said)
 }

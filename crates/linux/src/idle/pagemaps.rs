@@ -12,7 +12,8 @@ use isotherm_core::{Check, PageState, TargetId};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::error::{ErrorKind, IdleError};
+use super::error::error;
+use crate::error::{ErrorKind, SetError};
 use crate::proc::{Proc, is_denied, is_gone};
 
 /// Pages between two that one call bridges.
@@ -48,7 +49,7 @@ impl Pagemaps {
         Self { spaces: Vec::new(), bytes: vec![0; 8 * 512].into() }
     }
 
-    pub(super) fn add(&mut self, id: TargetId, pid: u32) -> Result<(), IdleError> {
+    pub(super) fn add(&mut self, id: TargetId, pid: u32) -> Result<(), SetError> {
         self.remove(id);
         let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);
         let pidfd =
@@ -79,10 +80,10 @@ impl Pagemaps {
     }
 
     /// Takes hold of the address space that the target has now.
-    pub(super) fn reopen(&mut self, id: TargetId) -> Result<(), IdleError> {
+    pub(super) fn reopen(&mut self, id: TargetId) -> Result<(), SetError> {
         let space = self.spaces.iter_mut().find(|space| space.id == id);
         let Some(space) = space else {
-            return Err(IdleError::new(ErrorKind::Gone, "follow a target", None, "", ""));
+            return Err(error(ErrorKind::Gone, "follow a target", None, "", ""));
         };
         space.pagemap = open(space.pid)?;
         if space.has_exited() {
@@ -139,12 +140,12 @@ impl Pagemaps {
     }
 }
 
-fn open(pid: u32) -> Result<File, IdleError> {
+fn open(pid: u32) -> Result<File, SetError> {
     File::open(Proc::default().path_of(pid, "pagemap"))
         .map_err(|e| refused(pid, "open its pagemap", e))
 }
 
-fn refused(pid: u32, tried: &str, e: io::Error) -> IdleError {
+fn refused(pid: u32, tried: &str, e: io::Error) -> SetError {
     let (kind, why, hint) = if is_gone(&e) {
         (ErrorKind::Gone, "it has ended", "")
     } else if is_denied(&e) {
@@ -156,5 +157,5 @@ fn refused(pid: u32, tried: &str, e: io::Error) -> IdleError {
     } else {
         (ErrorKind::Io, "", "")
     };
-    IdleError::new(kind, tried, Some(e), why, hint).of_process(pid)
+    error(kind, tried, Some(e), why, hint).of_process(pid)
 }

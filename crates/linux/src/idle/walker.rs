@@ -3,9 +3,9 @@
 use isotherm_core::ops::UpdateError;
 use isotherm_core::{AddrRange, Check, TargetId};
 
-use super::error::{ErrorKind, IdleError};
 use super::pagemaps::Pagemaps;
-use crate::pagewalk::{self, PageWalk, PageWalkError};
+use crate::error::{ErrorKind, SetError};
+use crate::pagewalk::PageWalk;
 use crate::proc::{Proc, is_denied, is_gone, read_monitored_ranges};
 
 /// Where a page is.
@@ -27,9 +27,9 @@ pub(super) enum Walker {
 }
 
 impl Walker {
-    pub(super) fn add(&mut self, id: TargetId, pid: u32) -> Result<(), IdleError> {
+    pub(super) fn add(&mut self, id: TargetId, pid: u32) -> Result<(), SetError> {
         match self {
-            Self::Bpf(walk) => walk.add_target(id, pid).map_err(|e| of_walk(&e, pid)),
+            Self::Bpf(walk) => walk.add_target(id, pid).map_err(|e| e.for_set("idle")),
             Self::Pagemap(maps) => maps.add(id, pid),
         }
     }
@@ -95,18 +95,4 @@ impl Walker {
             }),
         }
     }
-}
-
-/// What the page walk's error means for this set: the same of a process.
-fn of_walk(e: &PageWalkError, pid: u32) -> IdleError {
-    let kind = match e.kind() {
-        pagewalk::ErrorKind::Permission => ErrorKind::Permission,
-        pagewalk::ErrorKind::Gone => ErrorKind::Gone,
-        pagewalk::ErrorKind::NotSupported => ErrorKind::NotSupported,
-        pagewalk::ErrorKind::Busy | pagewalk::ErrorKind::Io => ErrorKind::Io,
-    };
-    let source = std::error::Error::source(e).and_then(|e| e.downcast_ref::<std::io::Error>());
-    let source = source.and_then(std::io::Error::raw_os_error);
-    let source = source.map(std::io::Error::from_raw_os_error);
-    IdleError::new(kind, e.tried(), source, e.why(), e.hint()).of_process(pid)
 }

@@ -175,8 +175,8 @@ impl Scan {
 pub(super) fn lock() -> Result<Lock, FramesError> {
     Lock::take(Path::new(LOCK)).map_err(|e| {
         let kind = match e.kind() {
-            crate::idle::ErrorKind::Busy => ErrorKind::Busy,
-            crate::idle::ErrorKind::Permission => ErrorKind::Permission,
+            crate::error::ErrorKind::Busy => ErrorKind::Busy,
+            crate::error::ErrorKind::Permission => ErrorKind::Permission,
             _ => ErrorKind::Io,
         };
         FramesError::new(kind, format!("lock {LOCK}"), None, e.why(), e.hint())

@@ -26,10 +26,11 @@ use super::report::{Method, Report, Unknown};
 use super::scan::{Options, lock, sleep_to};
 use super::table;
 use crate::clock::{now, process_cpu_ns};
+use crate::error::{self, SetError};
 use crate::frames::{ErrorKind, Flags, FrameFile, FramesError, Which, by_frame, folios_of};
 use crate::idle::Lock;
 use crate::metrics::Cgroups;
-use crate::pagewalk::{Entry, PageWalk, PageWalkError};
+use crate::pagewalk::{Entry, PageWalk};
 use crate::proc::Proc;
 
 /// Leaves that are remembered at most.
@@ -236,7 +237,7 @@ impl Walk {
     }
 
     /// Looks at the sampled pages of a process and makes them old. `false` if there is nothing to look at.
-    fn look_at(&mut self, pid: u32, share: f64) -> Result<bool, PageWalkError> {
+    fn look_at(&mut self, pid: u32, share: f64) -> Result<bool, SetError> {
         let mut maps = Vec::new();
         let id = if let Some(id) = self.targets.get(&pid) {
             *id
@@ -244,7 +245,7 @@ impl Walk {
             let id = TargetId(self.next_target);
             self.next_target += 1;
             if let Err(e) = self.walk.add_target(id, pid) {
-                let gone = e.kind() == crate::pagewalk::ErrorKind::Gone;
+                let gone = e.kind() == error::ErrorKind::Gone;
                 return if gone { Ok(false) } else { Err(e) };
             }
             self.targets.insert(pid, id);
@@ -394,8 +395,8 @@ fn resident_pages(proc: &Proc) -> f64 {
     pages as f64
 }
 
-fn no_walk(error: PageWalkError) -> FramesError {
-    use crate::pagewalk::ErrorKind as Walk;
+fn no_walk(error: SetError) -> FramesError {
+    use error::ErrorKind as Walk;
     let kind = match error.kind() {
         Walk::NotSupported => ErrorKind::NotSupported,
         Walk::Permission => ErrorKind::Permission,

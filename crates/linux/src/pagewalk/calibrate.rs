@@ -15,8 +15,9 @@ use std::hint::black_box;
 use std::io;
 use std::os::fd::AsFd;
 
-use super::error::{ErrorKind, PageWalkError};
+use super::error::error;
 use super::kernel::{Kernel, Paging, Resolved};
+use crate::error::{ErrorKind, SetError};
 
 const GIB: u64 = 1 << 30;
 /// Enough for 64 TiB of memory, below which the top table lies.
@@ -48,9 +49,9 @@ impl Proof {
 }
 
 /// Sets the kernel's paging up. Returns it, with what our own address space resolves to.
-pub(crate) fn calibrate(kernel: &mut Kernel) -> Result<(Paging, Resolved), PageWalkError> {
+pub(crate) fn calibrate(kernel: &mut Kernel) -> Result<(Paging, Resolved), SetError> {
     let failed = |tried: &str, e: Option<io::Error>, why: &str| {
-        PageWalkError::new(ErrorKind::NotSupported, tried, e, why, "please report this kernel")
+        error(ErrorKind::NotSupported, tried, e, why, "please report this kernel")
     };
     let mem =
         File::open("/proc/self/mem").map_err(|e| failed("open /proc/self/mem", Some(e), ""))?;

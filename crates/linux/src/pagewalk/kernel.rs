@@ -9,8 +9,9 @@ use std::time::Duration;
 use super::asm::Program;
 use super::btf::{self, Btf, BtfError};
 use super::entry::Entry;
-use super::error::{ErrorKind, PageWalkError, SETCAP};
+use super::error::{SETCAP, error};
 use super::program::{self, MAX_KEYS, MAX_SLOTS, MAX_TABLES, Offsets, at};
+use crate::error::{ErrorKind, SetError};
 use crate::proc::Proc;
 use crate::sys::bpf;
 use crate::sys::map::MappedWords;
@@ -46,7 +47,7 @@ pub(crate) struct Kernel {
 
 impl Kernel {
     /// Makes the programs for the running kernel and loads them. Returns the time that took too.
-    pub(crate) fn load() -> Result<(Self, Duration), PageWalkError> {
+    pub(crate) fn load() -> Result<(Self, Duration), SetError> {
         let begin = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         let offsets = offsets()?;
         let bytes = u32::try_from(at::LEN * 8).unwrap_or(u32::MAX);
@@ -152,21 +153,21 @@ impl<'a> Tables<'a> {
     }
 }
 
-fn offsets() -> Result<Offsets, PageWalkError> {
+fn offsets() -> Result<Offsets, SetError> {
     let tried = format!("read {}", btf::VMLINUX);
     let data = std::fs::read(btf::VMLINUX).map_err(|e| {
         let why = "this kernel shows no types of its own (CONFIG_DEBUG_INFO_BTF)";
         let hint = "use a kernel with BTF, or another operations set";
-        PageWalkError::new(ErrorKind::NotSupported, tried.clone(), Some(e), why, hint)
+        error(ErrorKind::NotSupported, tried.clone(), Some(e), why, hint)
     })?;
     let found = Btf::parse(data).and_then(|btf| Offsets::find(&btf));
     found.map_err(|e: BtfError| {
         let why = format!("{e}");
-        PageWalkError::new(ErrorKind::NotSupported, tried, None, why, "please report this kernel")
+        error(ErrorKind::NotSupported, tried, None, why, "please report this kernel")
     })
 }
 
-fn load(name: &str, program: &Program) -> Result<OwnedFd, PageWalkError> {
+fn load(name: &str, program: &Program) -> Result<OwnedFd, SetError> {
     let (types, funcs) = program::function_types(program);
     let btf = bpf::btf_load(&types).map_err(|e| refused("load BPF type information", e))?;
     let load = bpf::Load {
@@ -194,7 +195,7 @@ fn is_permission(e: &io::Error) -> bool {
 }
 
 /// The verifier's own last words. Without a privilege it says `EINVAL` and "cannot use helper", too.
-fn rejected(name: &str, e: io::Error, log: &[u8]) -> PageWalkError {
+fn rejected(name: &str, e: io::Error, log: &[u8]) -> SetError {
     let tried = format!("load the BPF program {name}");
     if is_locked_down() || !has_capabilities() {
         return refused(&tried, e);
@@ -209,7 +210,7 @@ fn rejected(name: &str, e: io::Error, log: &[u8]) -> PageWalkError {
         format!("the verifier of {} says: {tail}", release())
     };
     let hint = "if this kernel is 6.1 or later, please report it";
-    PageWalkError::new(ErrorKind::NotSupported, tried, Some(e), why, hint)
+    error(ErrorKind::NotSupported, tried, Some(e), why, hint)
 }
 
 /// Whether this process has what the programs need.
@@ -236,21 +237,21 @@ fn release() -> String {
 }
 
 /// Why a bpf(2) command was refused.
-fn refused(tried: &str, e: io::Error) -> PageWalkError {
+fn refused(tried: &str, e: io::Error) -> SetError {
     if e.raw_os_error() == Some(libc::ENOSYS) {
         let why = "this kernel was built without CONFIG_BPF_SYSCALL";
-        return PageWalkError::new(ErrorKind::NotSupported, tried, Some(e), why, "");
+        return error(ErrorKind::NotSupported, tried, Some(e), why, "");
     }
     if is_locked_down() {
         let why = "the kernel is locked down (confidentiality): BPF may not read kernel memory";
         let hint = "boot with lockdown=integrity or lower, or use another operations set";
-        return PageWalkError::new(ErrorKind::Permission, tried, Some(e), why, hint);
+        return error(ErrorKind::Permission, tried, Some(e), why, hint);
     }
     if !is_permission(&e) && has_capabilities() {
         let why = format!("kernel {}", release());
-        return PageWalkError::new(ErrorKind::NotSupported, tried, Some(e), why, "");
+        return error(ErrorKind::NotSupported, tried, Some(e), why, "");
     }
     let why = "needs CAP_BPF and CAP_PERFMON (or CAP_SYS_ADMIN)";
     let hint = format!("run as root, or `{SETCAP} FILE`; `isotherm doctor` shows what is there");
-    PageWalkError::new(ErrorKind::Permission, tried, Some(e), why, hint)
+    error(ErrorKind::Permission, tried, Some(e), why, hint)
 }

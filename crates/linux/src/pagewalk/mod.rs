@@ -42,9 +42,10 @@ use std::time::Duration;
 use isotherm_core::ops::UpdateError;
 use isotherm_core::{AddrRange, Check, Operations, PageState, TargetId, Time};
 
+use self::error::error;
 pub use dense::{Dense, Table};
 pub use entry::Entry;
-pub use error::{ErrorKind, PageWalkError, SETCAP};
+pub use error::SETCAP;
 
 use self::clear::Cold;
 use self::kernel::{Kernel, Paging};
@@ -53,6 +54,7 @@ use self::program::MAX_SLOTS;
 use self::space::Space;
 use self::unresolved::Unresolved;
 use crate::clock::now;
+use crate::error::{ErrorKind, SetError};
 use crate::proc::{Proc, is_denied, is_gone, read_monitored_ranges};
 
 /// What the set has done so far.
@@ -114,12 +116,12 @@ impl PageWalk {
     ///
     /// # Errors
     ///
-    /// [`PageWalkError`], with the reason and what to do about it.
-    pub fn new() -> Result<Self, PageWalkError> {
+    /// [`SetError`], with the reason and what to do about it.
+    pub fn new() -> Result<Self, SetError> {
         if !cfg!(target_arch = "x86_64") {
             let why = "page tables of this machine's architecture are not known yet";
             let (kind, tried) = (ErrorKind::NotSupported, "read page tables");
-            return Err(PageWalkError::new(kind, tried, None, why, "use another operations set"));
+            return Err(error(kind, tried, None, why, "use another operations set"));
         }
         let (mut kernel, load) = Kernel::load()?;
         let (Paging { levels, .. }, own) = calibrate::calibrate(&mut kernel)?;
@@ -172,13 +174,13 @@ impl PageWalk {
     ///
     /// # Errors
     ///
-    /// [`PageWalkError`]: it is gone, we may not look, or too many targets.
-    pub fn add_target(&mut self, id: TargetId, pid: u32) -> Result<(), PageWalkError> {
+    /// [`SetError`]: it is gone, we may not look, or too many targets.
+    pub fn add_target(&mut self, id: TargetId, pid: u32) -> Result<(), SetError> {
         self.remove_target(id);
         let free = self.spaces.iter().position(Option::is_none).unwrap_or(self.spaces.len());
         let Some(slot) = u16::try_from(free).ok().filter(|s| usize::from(*s) < MAX_SLOTS) else {
             let why = format!("{MAX_SLOTS} processes are the most that this set holds");
-            let error = PageWalkError::new(ErrorKind::Busy, "add a target", None, why, "");
+            let error = error(ErrorKind::Busy, "add a target", None, why, "");
             return Err(error.of_process(pid));
         };
         let space = Space::open(&mut self.kernel, self.file_ops, pid)?;
@@ -206,11 +208,11 @@ impl PageWalk {
     ///
     /// # Errors
     ///
-    /// [`PageWalkError`]: the target is gone or may not be looked at any more.
-    pub fn reopen(&mut self, id: TargetId) -> Result<bool, PageWalkError> {
+    /// [`SetError`]: the target is gone or may not be looked at any more.
+    pub fn reopen(&mut self, id: TargetId) -> Result<bool, SetError> {
         let unknown = || {
             let tried = format!("follow target {}", id.0);
-            PageWalkError::new(ErrorKind::Gone, tried, None, "no such target", "")
+            error(ErrorKind::Gone, tried, None, "no such target", "")
         };
         let slot = self.slot(id).ok_or_else(unknown)?;
         let space = self.spaces[usize::from(slot)].as_mut().ok_or_else(unknown)?;

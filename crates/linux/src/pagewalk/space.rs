@@ -14,9 +14,10 @@ use isotherm_core::AddrRange;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::error::{ErrorKind, PageWalkError, SETCAP};
+use super::error::{SETCAP, error};
 use super::fallback::Fallback;
 use super::kernel::{Kernel, Resolved};
+use crate::error::{ErrorKind, SetError};
 use crate::proc::{Proc, is_denied, is_gone};
 use crate::sys::madvise::process_madvise_cold;
 
@@ -44,11 +45,7 @@ pub(super) struct PageFlags {
 
 impl Space {
     /// Takes hold of process `pid`'s present address space. `file_ops` tells a `mem` file from others.
-    pub(super) fn open(
-        kernel: &mut Kernel,
-        file_ops: u64,
-        pid: u32,
-    ) -> Result<Self, PageWalkError> {
+    pub(super) fn open(kernel: &mut Kernel, file_ops: u64, pid: u32) -> Result<Self, SetError> {
         let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);
         let pidfd =
             raw.ok_or(rustix::io::Errno::SRCH).and_then(|p| pidfd_open(p, PidfdFlags::empty()));
@@ -77,7 +74,7 @@ impl Space {
         &mut self,
         kernel: &mut Kernel,
         file_ops: u64,
-    ) -> Result<bool, PageWalkError> {
+    ) -> Result<bool, SetError> {
         let (mem, resolved) = open_mem(kernel, file_ops, self.pid)?;
         if self.has_exited() {
             return Err(gone(self.pid));
@@ -111,11 +108,7 @@ impl Space {
     }
 }
 
-fn open_mem(
-    kernel: &mut Kernel,
-    file_ops: u64,
-    pid: u32,
-) -> Result<(File, Resolved), PageWalkError> {
+fn open_mem(kernel: &mut Kernel, file_ops: u64, pid: u32) -> Result<(File, Resolved), SetError> {
     let mem = File::open(Proc::default().path_of(pid, "mem"));
     let mem = mem.map_err(|e| {
         refused(pid, "open /proc/PID/mem", "CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH", e)
@@ -130,12 +123,12 @@ fn open_mem(
     }
 }
 
-fn gone(pid: u32) -> PageWalkError {
+fn gone(pid: u32) -> SetError {
     let why = "it has ended, or never had memory of its own";
-    PageWalkError::new(ErrorKind::Gone, "find its memory", None, why, "").of_process(pid)
+    error(ErrorKind::Gone, "find its memory", None, why, "").of_process(pid)
 }
 
-fn refused(pid: u32, tried: &str, needs: &str, e: io::Error) -> PageWalkError {
+fn refused(pid: u32, tried: &str, needs: &str, e: io::Error) -> SetError {
     let (kind, why, hint) = if is_gone(&e) {
         (ErrorKind::Gone, "it has ended".to_owned(), String::new())
     } else if is_denied(&e) {
@@ -144,5 +137,5 @@ fn refused(pid: u32, tried: &str, needs: &str, e: io::Error) -> PageWalkError {
     } else {
         (ErrorKind::Io, String::new(), String::new())
     };
-    PageWalkError::new(kind, tried, Some(e), why, hint).of_process(pid)
+    error(kind, tried, Some(e), why, hint).of_process(pid)
 }

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use isotherm_core::scheme::{Action, Filter, FilterKind};
 use isotherm_core::{AddrRange, Applied, Request, Scheme, TargetId};
 use isotherm_linux::apply::{Account, ActEvent, Actor, Evidence, Settings};
-use isotherm_linux::pagewalk::{Entry, ErrorKind, PageWalk};
+use isotherm_linux::error::ErrorKind;
+use isotherm_linux::pagewalk::{Entry, PageWalk};
 
 use crate::odd::Odd;
 

@@ -1,6 +1,6 @@
 //! What the errors of this crate have in common: what was tried, what the kernel said, why, what to do.
 //!
-//! [`Failure`] is that text, and every error that people read ends with it under a line of its own. [`SetError`] is the error of
+//! `Failure` is that text, and every error that people read ends with it under a line of its own. [`SetError`] is the error of
 //! the operations sets that look at pages (`pagewalk`, `idle`), so that a caller asks one type whether a target is gone.
 
 use std::fmt;

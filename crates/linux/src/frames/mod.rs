@@ -21,10 +21,12 @@
 mod error;
 mod file;
 mod flags;
+pub(crate) mod groups;
 pub mod heads;
 mod lookup;
 
 pub use error::{ErrorKind, FramesError};
 pub use file::{FrameFile, Which, Words};
 pub use flags::{Flags, NAMES};
+pub use groups::{Group, Groups, Version};
 pub use lookup::{Folio, by_frame, folios_of, for_each_of};

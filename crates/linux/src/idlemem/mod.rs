@@ -22,7 +22,6 @@
 //!
 //! Absent on purpose: how it is shown (the command's), and doing anything to what is idle.
 
-mod groups;
 mod kinds;
 mod known;
 #[cfg(test)]
@@ -36,7 +35,6 @@ mod table;
 mod usage;
 mod walk;
 
-pub use groups::{Group, Groups, Version};
 pub use kinds::{Bytes, CLASSES, Kind, class};
 pub use report::{Method, Report, Unknown};
 pub use scan::{Options, Scan, default_cpu};

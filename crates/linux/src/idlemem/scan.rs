@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use isotherm_core::Time;
 
-use super::groups::{Ancestry, Groups};
 use super::piece::Kernel;
 use super::report::{Method, Report};
 use super::scanner::Scanner;
 use super::table;
 use crate::clock::{now, process_cpu_ns, sleep_until};
-use crate::frames::{ErrorKind, FrameFile, FramesError, Which};
+use crate::frames::groups::Ancestry;
+use crate::frames::{ErrorKind, FrameFile, FramesError, Groups, Which};
 use crate::idle::{BITMAP, Bitmap, LOCK, Lock};
 use crate::metrics::Cgroups;
 use crate::paddr::{Ram, RamError};

@@ -1,8 +1,9 @@
 //! From sums by inode to rows by cgroup, with and without what is below.
 
-use super::groups::{Ancestry, Groups};
 use super::kinds::Bytes;
 use super::usage::{Lru, Usage};
+use crate::frames::Groups;
+use crate::frames::groups::Ancestry;
 use crate::glob::glob;
 
 /// Where memory stands that belongs to no cgroup that can be seen.
@@ -47,7 +48,8 @@ pub struct Row {
 
 /// Makes rows of all cgroups, parents before children, and of what belongs to none of them if there is such.
 pub(super) fn rows(groups: &Groups, ancestry: &Ancestry, sums: &[(u64, Bytes)]) -> Vec<Row> {
-    let usages: Vec<Usage> = (0..groups.list().len()).map(|nr| groups.usage(nr)).collect();
+    let usages: Vec<Usage> =
+        (0..groups.list().len()).map(|nr| Usage::read(&groups.dir(nr), groups.version())).collect();
     let mut rows: Vec<Row> = groups
         .list()
         .iter()
@@ -125,10 +127,10 @@ pub fn matches(pattern: &str, name: &Name) -> bool {
 mod tests {
     use std::fs;
 
-    use super::super::groups::Version;
-    use super::super::groups::tests::{ino, tree};
     use super::super::kinds::Kind;
     use super::*;
+    use crate::frames::Version;
+    use crate::frames::groups::tests::{ino, tree};
 
     fn bytes(anon: u64) -> Bytes {
         let mut bytes = Bytes::default();

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::groups::Version;
+use crate::frames::Version;
 
 /// Memory of users that is charged, in bytes. The kernel brings these up to date every 2 s or sooner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

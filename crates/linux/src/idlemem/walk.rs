@@ -17,7 +17,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use isotherm_core::ops::UpdateError;
 use isotherm_core::{AddrRange, Check, Operations, PageState, TargetId, Time};
 
-use super::groups::{Ancestry, Groups};
 use super::kinds::{Bytes, Kind};
 use super::known::Ids;
 use super::pace::Pace;
@@ -27,7 +26,8 @@ use super::scan::{Options, lock, sleep_to};
 use super::table;
 use crate::clock::{now, process_cpu_ns};
 use crate::error::{self, SetError};
-use crate::frames::{ErrorKind, Flags, FrameFile, FramesError, Which, by_frame, folios_of};
+use crate::frames::groups::Ancestry;
+use crate::frames::{ErrorKind, Flags, FrameFile, FramesError, Groups, Which, by_frame, folios_of};
 use crate::idle::Lock;
 use crate::metrics::Cgroups;
 use crate::pagewalk::{Entry, PageWalk};

@@ -44,7 +44,7 @@ impl Uses {
     pub fn open(proc: Proc) -> Result<Self, FramesError> {
         let flags = FrameFile::open(proc.root(), Which::Flags)?;
         let cgroup = FrameFile::open(proc.root(), Which::Cgroup).ok();
-        let names = CgroupNames::new(&Cgroups::mounted(&proc));
+        let names = CgroupNames::new(Cgroups::mounted(&proc));
         Ok(Self { proc, flags, cgroup, names })
     }
 

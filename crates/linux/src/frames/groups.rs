@@ -10,7 +10,6 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::usage::Usage;
 use crate::metrics::Cgroups;
 
 /// Version of the hierarchy.
@@ -115,26 +114,20 @@ impl Groups {
         self.by_ino.get(&ino).copied()
     }
 
-    /// What the kernel has charged to it, with all below it and, if that can be told, without.
-    #[must_use]
-    pub fn usage(&self, nr: usize) -> Usage {
-        Usage::read(&self.dir(nr), self.version)
-    }
-
-    fn dir(&self, nr: usize) -> PathBuf {
+    pub(crate) fn dir(&self, nr: usize) -> PathBuf {
         self.mount.join(self.list[nr].path.trim_start_matches('/'))
     }
 }
 
 /// Who was whose parent, for cgroups that may be gone by now.
 #[derive(Debug, Default)]
-pub(super) struct Ancestry {
+pub(crate) struct Ancestry {
     parents: HashMap<u64, u64>,
 }
 
 impl Ancestry {
     /// Remembers the parents of all that are there now.
-    pub(super) fn note(&mut self, groups: &Groups) {
+    pub(crate) fn note(&mut self, groups: &Groups) {
         for group in &groups.list {
             if let Some(parent) = group.parent {
                 self.parents.insert(group.ino, groups.list[parent].ino);
@@ -144,7 +137,7 @@ impl Ancestry {
 
     /// The place in `now` of this cgroup, or of its closest ancestor that is left.
     #[must_use]
-    pub(super) fn find(&self, now: &Groups, ino: u64) -> Option<usize> {
+    pub(crate) fn find(&self, now: &Groups, ino: u64) -> Option<usize> {
         let mut ino = ino;
         // Deeper than any hierarchy: inodes that were given out anew cannot make a circle of it.
         for _ in 0..1000 {
@@ -158,7 +151,7 @@ impl Ancestry {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// A made-up hierarchy: paths below a directory, each a cgroup with this much memory by kind.

@@ -26,6 +26,7 @@ const TESTS: &[Test] = &[
     ("commit_changes_what_runs", commits::commit_changes_what_runs),
     ("refused_commit_changes_nothing", commits::refused_commit_changes_nothing),
     ("target_in_the_middle_goes", commits::target_in_the_middle_goes),
+    ("ended_target_in_the_middle_goes", commits::ended_target_in_the_middle_goes),
     ("ends_with_its_last_target", commits::ends_with_its_last_target),
     ("foreign_stays_untouched", ownership::foreign_stays_untouched),
     ("killed_is_cleaned_up", ownership::killed_is_cleaned_up),

@@ -203,6 +203,11 @@ struct Step {
     committed: bool,
 }
 
+/// A process that never ends. Of a target that is marked as obsolete the kernel wants a process too, and refuses the whole commit
+/// if it has ended (`damon_sysfs_add_target()`, 6.19 to 7.2), which is the usual reason for a target to go. It looks no further
+/// at it: the target at that place is destroyed (`damon_commit_targets()`).
+const ALWAYS_THERE: i32 = 1;
+
 /// How to get from the targets `old` to `new`, without giving any the regions of another. `marks`: targets can be marked
 /// for removal; then the last step is for the files alone, to say what the kernel has carried out by then.
 fn steps(old: &[Target], new: &[Target], marks: bool) -> Vec<Step> {
@@ -220,11 +225,9 @@ fn steps(old: &[Target], new: &[Target], marks: bool) -> Vec<Step> {
         list.iter().enumerate().all(|(i, t)| list[..i].iter().all(|other| other.pid != t.pid))
     };
     if marks && in_order && unique(old) && unique(new) {
-        let gone = |target: &Target| Target { obsolete: true, ..target.clone() };
-        let mut marked: Vec<Target> = old
-            .iter()
-            .map(|target| of_new(target.pid).cloned().unwrap_or_else(|| gone(target)))
-            .collect();
+        let gone = || Target { pid: ALWAYS_THERE, obsolete: true, ..Target::default() };
+        let mut marked: Vec<Target> =
+            old.iter().map(|target| of_new(target.pid).cloned().unwrap_or_else(gone)).collect();
         marked.extend_from_slice(&new[kept.len()..]);
         return vec![step(marked), Step { targets: new.to_vec(), committed: false }];
     }
@@ -257,9 +260,9 @@ mod tests {
             check(&[1, 2, 3], &[1], marks, &[(&[1], true)]);
             check(&[], &[1], marks, &[(&[1], true)]);
         }
-        check(&[1, 2, 3], &[1, 3], true, &[(&[1, -2, 3], true), (&[1, 3], false)]);
-        check(&[1, 2, 3], &[3, 4], true, &[(&[-1, -2, 3, 4], true), (&[3, 4], false)]);
-        check(&[1, 2], &[3], true, &[(&[-1, -2, 3], true), (&[3], false)]);
+        check(&[1, 2, 3], &[1, 3], true, &[(&[1, -1, 3], true), (&[1, 3], false)]);
+        check(&[1, 2, 3], &[3, 4], true, &[(&[-1, -1, 3, 4], true), (&[3, 4], false)]);
+        check(&[1, 2], &[3], true, &[(&[-1, -1, 3], true), (&[3], false)]);
         check(&[1, 2, 3], &[1, 3], false, &[(&[1], true), (&[1, 3], true)]);
         check(&[1, 2], &[2, 1], true, &[(&[], true), (&[2, 1], true)]);
         check(&[7, 8, 7], &[8, 7], true, &[(&[], true), (&[8, 7], true)]);

@@ -113,6 +113,25 @@ pub(crate) fn target_in_the_middle_goes(world: &World) {
     claim.release().unwrap();
 }
 
+/// The usual reason for a target to go: its process has ended. A new one comes in the same commit.
+pub(crate) fn ended_target_in_the_middle_goes(world: &World) {
+    let mut roles: Vec<_> = (0..3).map(|_| Role::start("touch")).collect();
+    let pids: Vec<_> = roles.iter().map(Role::pid).collect();
+    let mut claim = world.running(&watch(&pids));
+    drop(roles.remove(1));
+    let new = Role::start("touch");
+    claim.commit(&watch(&[pids[0], pids[2], new.pid()])).unwrap();
+    assert_eq!(world.cat("0/contexts/0/targets/nr_targets"), "3");
+    let mut regions = Vec::new();
+    roles.push(new);
+    wait_for("regions over all three", || {
+        claim.kdamond().command(Command::UpdateTriedRegions).unwrap();
+        claim.kdamond().tried_regions(0, &mut regions).unwrap();
+        roles.iter().all(|role| regions.iter().any(|r| r.range.intersects(&role.range())))
+    });
+    claim.release().unwrap();
+}
+
 pub(crate) fn ends_with_its_last_target(world: &World) {
     let target = Role::start("touch");
     let config = watch(&[target.pid()]);

@@ -122,6 +122,8 @@ fn a_target_in_the_middle_is_removed_by_mark_and_the_files_follow() {
     claim.commit(&config).unwrap();
     // What the kernel was told: the second of three is obsolete. What the files say now: two are there.
     assert_eq!(fake.told(0, "contexts/0/targets/1/obsolete_target").as_deref(), Some("Y"));
+    // It may have ended, and the kernel wants to know one that has not.
+    assert_eq!(fake.told(0, "contexts/0/targets/1/pid_target").as_deref(), Some("1"));
     assert_eq!(fake.told(0, "contexts/0/targets/2/pid_target").as_deref(), Some("9"));
     assert_eq!(fake.cat("0/contexts/0/targets/nr_targets"), "2");
     assert_eq!(fake.cat("0/contexts/0/targets/1/pid_target"), "9");

@@ -8,6 +8,8 @@
 //! its number be given anew in between, at most one batch of another process's pages would change
 //! place, and none its content.
 
+mod marked;
+
 use std::collections::BTreeMap;
 
 use isotherm_core::AddrRange;
@@ -58,8 +60,13 @@ impl Process {
         stop: &mut dyn FnMut() -> bool,
     ) -> Result<Migrated, ActError> {
         let watch = Stopwatch::start();
-        let mut moves =
-            Moves { process: self, shared, status: Vec::new(), out: Migrated::default() };
+        let mut moves = Moves {
+            process: self,
+            shared,
+            unmark: marked::are_passed_over(),
+            status: Vec::new(),
+            out: Migrated::default(),
+        };
         let mut pages = self.present_pages(ranges, &mut moves.out);
         pages.retain(|addr| node_of(*addr).is_some());
         for batch in pages.chunks(BATCH) {
@@ -109,6 +116,8 @@ impl Process {
 struct Moves<'p> {
     process: &'p Process,
     shared: bool,
+    /// Whether pages that NUMA balancing has marked must be touched first.
+    unmark: bool,
     status: Vec<i32>,
     out: Migrated,
 }
@@ -117,6 +126,12 @@ impl Moves<'_> {
     fn batch(&mut self, pages: &[u64], to: &[i32]) {
         let pid = self.process.pid();
         if let Err(e) = query(pid, pages, &mut self.status) {
+            return self.failed(e.raw_os_error());
+        }
+        if self.unmark
+            && marked::touch(self.process, pages, &self.status)
+            && let Err(e) = query(pid, pages, &mut self.status)
+        {
             return self.failed(e.raw_os_error());
         }
         let (mut from, mut there) = (Vec::new(), Vec::new());

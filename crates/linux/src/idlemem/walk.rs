@@ -12,6 +12,8 @@
 //!
 //! Not seen: page cache that nobody maps, memory of processes that we may not look at, our own.
 
+mod pages;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use isotherm_core::ops::UpdateError;
@@ -33,32 +35,12 @@ use crate::metrics::Cgroups;
 use crate::pagewalk::{Entry, PageWalk};
 use crate::proc::Proc;
 
+use pages::{Leaf, Page, add_up, is_sampled, judge, weight};
+
 /// Leaves that are remembered at most.
 const MOST: f64 = 500_000.0;
 /// What clearing one page takes at most of the time, in ns, until it is known better.
 const CLEAR_NS: f64 = 2000.0;
-
-/// A leaf of the sample, as found in this round.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Leaf {
-    /// Its first frame.
-    frame: u64,
-    shift: u8,
-    young: bool,
-    /// It was young and could not be made old.
-    stuck: bool,
-}
-
-/// A frame that was old or made old at the last look.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Page {
-    frame: u64,
-    shift: u8,
-    /// Whole intervals; 0 if it was touched in the last.
-    age: u8,
-    /// What it is and whose; `None` if not asked yet, or if it is nothing that counts.
-    whose: Option<(Kind, u32)>,
-}
 
 /// A scan by page tables.
 #[derive(Debug)]
@@ -276,28 +258,7 @@ impl Walk {
 
     /// Judges what the round found: makes pages older, finds out whose they are, and adds up.
     fn take(&mut self, share: f64, unknown: &mut Unknown) -> Result<Vec<Bytes>, FramesError> {
-        self.leaves.sort_unstable();
-        let mut pages = Vec::with_capacity(self.leaves.len());
-        let mut last = self.pages.iter().peekable();
-        let mut unresolved = 0.0;
-        for same in self.leaves.chunk_by(|a, b| a.frame == b.frame) {
-            let Some(Leaf { frame, shift, .. }) = same.last().copied() else { continue };
-            while last.peek().is_some_and(|page| page.frame < frame) {
-                last.next();
-            }
-            #[expect(clippy::cast_precision_loss, reason = "a size of memory")]
-            let bytes = (1_u64 << shift) as f64 * weight(shift, share);
-            if same.iter().any(|leaf| leaf.stuck) {
-                unresolved += bytes;
-                continue;
-            }
-            let known = last.peek().filter(|page| page.frame == frame && page.shift == shift);
-            let young = same.iter().any(|leaf| leaf.young);
-            pages.push(match known {
-                Some(page) if !young => Page { age: page.age.saturating_add(1), ..**page },
-                _ => Page { frame, shift, age: 0, whose: None },
-            });
-        }
+        let (pages, unresolved) = judge(&mut self.leaves, &self.pages, share);
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -310,17 +271,7 @@ impl Walk {
         self.ask().map_err(|e| {
             FramesError::new(ErrorKind::Io, "read flags and cgroups of frames", Some(e), "", "")
         })?;
-        let mut sums = vec![Bytes::default(); self.ids.inos().len()];
-        for page in self.pages.iter().filter(|page| page.age > 0) {
-            let Some((kind, id)) = page.whose else { continue };
-            let (bytes, weight) = (1 << page.shift, weight(page.shift, share));
-            let sum = &mut sums[id as usize];
-            sum.add(kind, page.age, bytes, weight);
-            if weight > 1.0 && kind != Kind::Unevictable {
-                sum.add_place(bytes, weight);
-            }
-        }
-        Ok(sums)
+        Ok(add_up(&self.pages, self.ids.inos().len(), share))
     }
 
     /// Finds out what the pages are that are idle for the first time, and whose.
@@ -348,11 +299,6 @@ impl Walk {
     }
 }
 
-/// How many bytes of memory each byte of a leaf stands for.
-fn weight(shift: u8, share: f64) -> f64 {
-    if shift > 12 { 1.0 } else { 1.0 / share }
-}
-
 /// Collects the sampled leaves of a range, and asks for those that are young to be made old.
 fn collect(
     walk: &mut PageWalk,
@@ -363,11 +309,9 @@ fn collect(
     found: &mut Vec<Leaf>,
     young: &mut Vec<Check>,
 ) {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 2^32")]
-    let below = (share * 4_294_967_296.0) as u64;
     let mut each = |addr: u64, entry: Entry| {
         let (frame, shift) = (entry.frame() >> 12, entry.leaf_shift());
-        if shift == 12 && mixed(frame ^ seed) >> 32 >= below {
+        if !is_sampled(frame, shift, share, seed) {
             return;
         }
         if entry.is_young()

@@ -5,6 +5,7 @@
 //! page cache, by page tables) are left out of the comparison, and the table says so.
 
 mod cost;
+mod marks;
 mod plant;
 
 use std::process::{Command, Stdio};
@@ -34,6 +35,8 @@ struct Raw {
     /// The path of the cgroup, and of the one without memory.
     paths: [String; 2],
     reports: Vec<Value>,
+    /// The part of the CPU time that was spent in the program and not in the kernel.
+    user_share: f64,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -49,6 +52,8 @@ struct Row {
     by_kind_percent: [Option<f64>; 3],
     /// CPU time of a round over all memory, in ms per GiB of what was scanned.
     cpu_ms_per_gib: f64,
+    /// The part of it that is the program's own.
+    user_percent: f64,
     share: f64,
 }
 
@@ -56,6 +61,9 @@ struct Row {
 struct Outcome {
     rows: Vec<Row>,
     cost: Vec<cost::Cost>,
+    /// Empty where there is no bitmap.
+    #[serde(default)]
+    marks: Vec<marks::Marks>,
 }
 
 impl Job for Idle {
@@ -81,16 +89,21 @@ impl Job for Idle {
             say(&format!("idle: {}", case.name));
             let (plant, nothing) =
                 (Plant::start(bench, &case)?, Plant::start(bench, &case.nothing())?);
+            let (reports, user_share) = reports(bench)?;
             let raw = Raw {
                 case: case.name.to_owned(),
                 sizes_mib: case.sizes(),
                 paths: [plant.path().to_owned(), nothing.path().to_owned()],
-                reports: reports(bench)?,
+                reports,
+                user_share,
             };
             bench.dir.write_json(&format!("raw/{}.json", case.name), &raw)?;
             if bench.spec.quick {
                 break;
             }
+        }
+        if !bench.spec.quick {
+            bench.dir.write_json("raw/marks.json", &marks::measure(bench)?)?;
         }
         bench.dir.write_json("raw/cost.json", &cost::measure()?)
     }
@@ -103,7 +116,8 @@ impl Job for Idle {
             };
             rows.push(row(&raw)?);
         }
-        Ok(serde_json::to_value(Outcome { rows, cost: dir.read_json("raw/cost.json")? })?)
+        let marks = dir.read_json("raw/marks.json").unwrap_or_default();
+        Ok(serde_json::to_value(Outcome { rows, cost: dir.read_json("raw/cost.json")?, marks })?)
     }
 
     fn format(&self, result: &Value) -> anyhow::Result<String> {
@@ -118,6 +132,7 @@ impl Job for Idle {
             "mapped %",
             "unmapped %",
             "CPU ms/GiB",
+            "own %",
             "share",
         ]);
         for row in outcome.rows {
@@ -125,16 +140,18 @@ impl Job for Idle {
             let mut cells = vec![row.case, row.method, mib(row.true_bytes), mib(row.found_bytes)];
             cells.push(number(Some(row.error_percent), 2));
             cells.extend(row.by_kind_percent.map(|p| number(p, 2)));
-            cells.extend([number(Some(row.cpu_ms_per_gib), 1), number(Some(row.share), 2)]);
+            cells.push(number(Some(row.cpu_ms_per_gib), 1));
+            cells.extend([number(Some(row.user_percent), 0), number(Some(row.share), 2)]);
             table.row(cells);
         }
         let goals = "Goals: error at most 2 %; 12.5 ms of CPU per GiB and pass (0.5 % of a CPU for 24 GiB every minute).";
-        Ok(format!("{}\n{}\n{goals}\n", table.text(), cost::format(&outcome.cost)))
+        let (cost, marks) = (cost::format(&outcome.cost), marks::format(&outcome.marks));
+        Ok(format!("{}\n{cost}\n{marks}\n{goals}\n", table.text()))
     }
 }
 
-/// Runs `isotherm idle` for a few reports.
-fn reports(bench: &Bench<'_>) -> anyhow::Result<Vec<Value>> {
+/// Runs `isotherm idle` for a few reports. Also returns the part of its CPU time that was not the kernel's.
+fn reports(bench: &Bench<'_>) -> anyhow::Result<(Vec<Value>, f64)> {
     let interval = bench.spec.seconds.unwrap_or(if bench.spec.quick { 3.0 } else { 10.0 });
     let rounds = bench.spec.pairs.unwrap_or(if bench.spec.quick { 1 } else { 3 });
     let mut command = Command::new(&bench.spec.isotherm);
@@ -149,6 +166,7 @@ fn reports(bench: &Bench<'_>) -> anyhow::Result<Vec<Value>> {
     let lines = std::io::BufRead::lines(std::io::BufReader::new(out)).take(rounds);
     let reports =
         lines.map(|line| Ok(serde_json::from_str(&line?)?)).collect::<anyhow::Result<Vec<Value>>>();
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap_or_default();
     child.kill().context("end isotherm idle")?;
     child.wait().context("wait for isotherm idle")?;
     let reports = reports?;
@@ -156,7 +174,11 @@ fn reports(bench: &Bench<'_>) -> anyhow::Result<Vec<Value>> {
         reports.len() == rounds,
         "isotherm idle ended early: run it by hand to see why"
     );
-    Ok(reports)
+    // Fields 14 and 15, of which the name in parentheses is the second.
+    let mut fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11);
+    let mut ticks = || fields.next().and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
+    let (user, system) = (ticks(), ticks());
+    Ok((reports, user / (user + system).max(1.0)))
 }
 
 fn row(raw: &Raw) -> anyhow::Result<Row> {
@@ -187,6 +209,7 @@ fn row(raw: &Raw) -> anyhow::Result<Row> {
         error_percent: (found_bytes / true_bytes - 1.0) * 100.0,
         by_kind_percent: [0, 1, 2].map(off),
         cpu_ms_per_gib: last["cpu_ns"].as_f64().unwrap_or(0.0) / 1e6 / memory,
+        user_percent: raw.user_share * 100.0,
         share: last["share"].as_f64().unwrap_or(1.0),
     })
 }

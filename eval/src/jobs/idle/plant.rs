@@ -35,7 +35,22 @@ pub(super) const CASES: [Case; 4] = [
     Case { name: "mixed", idle: 200, hot: 100, mapped: 120, unmapped: 120, huge: true },
 ];
 
+/// What is planted to find out what the bitmap costs by page: the first has no memory.
+pub(super) const COSTS: [Case; 4] = [
+    Case { name: "no-memory", idle: 0, hot: 0, mapped: 0, unmapped: 0, huge: false },
+    Case { name: "small-anon", idle: 512, hot: 0, mapped: 0, unmapped: 0, huge: false },
+    Case { name: "huge-anon", idle: 512, hot: 0, mapped: 0, unmapped: 0, huge: true },
+    Case { name: "page-cache", idle: 0, hot: 0, mapped: 0, unmapped: 512, huge: false },
+];
+
 impl Case {
+    /// Pages of its memory; huge ones count once.
+    pub(super) const fn pages(&self) -> u64 {
+        let mib = self.idle + self.hot;
+        let anon = if self.huge { mib / 2 } else { mib * 256 };
+        anon + (self.mapped + self.unmapped) * 256
+    }
+
     pub(super) const fn sizes(&self) -> [u64; 4] {
         [self.idle, self.hot, self.mapped, self.unmapped]
     }

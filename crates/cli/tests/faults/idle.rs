@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::program::{Said, isotherm, scratch};
+use crate::program::{ISOTHERM, Public, Running, Said, command, isotherm, scratch, wait_until};
 
 static TURN: Mutex<()> = Mutex::new(());
 
@@ -95,4 +95,105 @@ fn the_table_has_a_row_per_cgroup_and_says_how() {
     assert!(lines[0].starts_with("idle for 0.2s and longer"), "{said:#?}");
     assert!(lines.iter().any(|l| l.ends_with("  cgroup")), "{said:#?}");
     assert!(lines.last().is_some_and(|l| l.contains("  /")), "{said:#?}");
+}
+
+#[test]
+fn a_second_scanner_is_refused_and_the_first_goes_on() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let dir = scratch();
+    let first_report = dir.path().join("first");
+    let mut first = command(ISOTHERM, dir.path(), &["idle", "--interval", "300ms", "--json"]);
+    first.stdout(std::fs::File::create(&first_report).unwrap());
+    let mut first = Running::start(first);
+    let reports = || std::fs::read_to_string(&first_report).unwrap().lines().count();
+    let mut ended = false;
+    wait_until("a report, or the end", || {
+        ended = first.child().try_wait().unwrap().is_some();
+        ended || reports() > 0
+    });
+    if ended {
+        let said = first.finish();
+        // Another test program's scanner, or a machine without the means.
+        assert!(
+            [3, 4, 5].contains(&said.code.unwrap_or(0)) || said.err.contains("lock"),
+            "{said:?}"
+        );
+        eprintln!("skipped: {}", said.err);
+        return;
+    }
+    let second = isotherm(dir.path(), "idle --once --interval 200ms");
+    assert!(second.code.is_some_and(|code| code != 0), "{second:#?}");
+    second.expect(second.code.unwrap(), &["tried:", "isotherm-idle.lock", "why:", "hint:"]);
+    assert_eq!(second.out, "", "no report of marks that are another's");
+    let before = reports();
+    wait_until("the first one's next report", || reports() > before);
+    first.signal("INT");
+    first.finish().expect(0, &[]);
+}
+
+#[test]
+fn without_privileges_it_says_which_are_missing() {
+    let public = Public::new();
+    let said = public.isotherm("idle --once --interval 200ms");
+    said.expect(4, &["tried:", "why:", "hint:"]);
+    assert_eq!(said.out, "");
+}
+
+/// Memory of a cgroup that is removed while the scan waits is its parent's from then on.
+#[test]
+fn a_cgroup_that_is_removed_during_a_scan_is_its_parents() {
+    const MIB: u64 = 1 << 20;
+    if std::env::var("ISOTHERM_LAB").as_deref() != Ok("1") {
+        eprintln!("skipped: makes and removes cgroups of the machine (ISOTHERM_LAB=1)");
+        return;
+    }
+    let above = std::path::Path::new("/sys/fs/cgroup");
+    let (parent, child) = (above.join("isotherm-going"), above.join("isotherm-going/away"));
+    std::fs::create_dir_all(&parent).unwrap();
+    if std::fs::write(parent.join("cgroup.subtree_control"), "+memory").is_err() {
+        eprintln!("skipped: no memory controller of cgroup v2");
+        std::fs::remove_dir(&parent).unwrap();
+        return;
+    }
+    std::fs::create_dir_all(&child).unwrap();
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let dir = scratch();
+    let ready = dir.path().join("ready");
+    // 96 MiB in the inner cgroup, touched once; then it goes outside, and its memory stays behind.
+    let line = format!(
+        "echo $$ >{}/cgroup.procs && exec perl -e '$b = chr(1) x (96 << 20); open(F, \">{}\"); close F; sleep 600'",
+        child.display(),
+        ready.display()
+    );
+    let target = Running::start(command("sh", dir.path(), &["-c", &line]));
+    wait_until("the memory to be there", || ready.exists());
+    let stat = std::fs::read_to_string(child.join("memory.stat")).unwrap();
+    let anon = stat.lines().find_map(|line| line.strip_prefix("anon ")).unwrap();
+    let anon: u64 = anon.parse().unwrap();
+    assert!(anon > 90 * MIB, "{anon}");
+    let scan = command(
+        ISOTHERM,
+        dir.path(),
+        &["idle", "--once", "--interval", "8s", "--json", "--cpu", "100"],
+    );
+    let scan = Running::start(scan);
+    std::thread::sleep(Duration::from_secs(4));
+    std::fs::write(above.join("cgroup.procs"), target.pid().to_string()).unwrap();
+    wait_until("the cgroup to be removable", || std::fs::remove_dir(&child).is_ok());
+    let said = scan.finish();
+    drop(target);
+    std::fs::remove_dir(&parent).ok();
+    if [Some(3), Some(4)].contains(&said.code) {
+        eprintln!("skipped: {}", said.err);
+        return;
+    }
+    said.expect(0, &[]);
+    let report: Value = serde_json::from_str(&said.out).unwrap();
+    let rows = report["cgroups"].as_array().unwrap();
+    let row = |path: &str| rows.iter().find(|row| row["cgroup"] == path);
+    assert!(row("/isotherm-going/away").is_none(), "{report:#}");
+    let parents = row("/isotherm-going").expect("the parent");
+    let idle = parents["all"]["anon_bytes"].as_u64().unwrap();
+    // A sample of 4 KiB pages, where page tables are read; so far the process had touched all of it once.
+    assert!((anon * 8 / 10..anon * 12 / 10).contains(&idle), "{anon} were there: {parents:#}");
 }

@@ -19,7 +19,7 @@ mod migrate;
 mod pages;
 #[path = "act/process.rs"]
 mod process;
-#[path = "act/target.rs"]
+#[path = "common/target.rs"]
 mod target;
 #[path = "act/waiter.rs"]
 mod waiter;

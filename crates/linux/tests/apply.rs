@@ -15,7 +15,7 @@ mod filters;
 mod odd;
 #[path = "apply/run.rs"]
 mod run;
-#[path = "act/target.rs"]
+#[path = "common/target.rs"]
 #[expect(dead_code, reason = "shared with the tests of `act`")]
 mod target;
 #[path = "act/zram.rs"]

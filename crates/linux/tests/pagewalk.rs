@@ -5,7 +5,7 @@
 //! tests run where BPF is allowed; elsewhere they say why they did not.
 #![expect(clippy::print_stderr, clippy::unwrap_used, reason = "tests; a skipped one says why")]
 
-#[path = "pagewalk/target.rs"]
+#[path = "common/target.rs"]
 mod target;
 
 use std::io::{BufRead, BufReader};
@@ -133,7 +133,7 @@ fn agrees_with_pagemap_and_smaps_on_every_page() {
     target.say(&format!("touch 0 100 {PAGE}"));
     walk.check(&mut batch);
     assert_eq!(count(&batch, PageState::Young), 100);
-    assert_eq!(target.smaps("Referenced"), 400);
+    assert_eq!(target.smaps("Referenced:"), 400);
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn page_frames_are_those_of_pagemap() {
 fn huge_pages_are_cleared_whole_and_never_split() {
     let _one = ONE.lock();
     let Some((mut walk, mut target)) = watch(16, true) else { return };
-    let huge_kib = target.smaps("AnonHugePages");
+    let huge_kib = target.smaps("AnonHugePages:");
     if huge_kib == 0 {
         return eprintln!("skipped: this machine gives no huge pages now");
     }
@@ -165,7 +165,7 @@ fn huge_pages_are_cleared_whole_and_never_split() {
     assert_eq!(count(&batch, PageState::Cleared), batch.len(), "{batch:?}");
     let huge = batch.iter().filter(|c| c.leaf_shift == 21).count();
     assert_eq!(huge as u64, huge_kib >> 11);
-    assert_eq!(target.smaps("AnonHugePages"), huge_kib, "a huge page was split");
+    assert_eq!(target.smaps("AnonHugePages:"), huge_kib, "a huge page was split");
 
     target.say(&format!("touch {} 1 1", HUGE + 77 * PAGE));
     walk.check(&mut batch);
@@ -480,7 +480,7 @@ fn follows_a_target_through_exec() {
     let _one = ONE.lock();
     let Some((mut walk, mut target)) = watch(4, false) else { return };
     assert!(!walk.reopen(ID).unwrap(), "nothing has changed yet");
-    target.exec();
+    target.say("exec");
     let mut batch = pages(arena(4));
     walk.check(&mut batch);
     assert_eq!(count(&batch, PageState::Absent), batch.len(), "the old memory is gone");

@@ -3,10 +3,12 @@
 
 mod common;
 
+use expect_test::expect;
 use isotherm_core::{AddrRange, RegionInfo, Snapshot, TargetId, TargetInfo, Time};
 use isotherm_record::{
     Frame, Frames, Header, NodeRanges, Owner, Ram, Record, Target, Touch, Writer,
 };
+use isotherm_report::heatmap::{Color, Heatmap, Options, Style};
 use isotherm_report::memory::By;
 use isotherm_report::units::MIB;
 use isotherm_report::{Filter, memory};
@@ -132,4 +134,36 @@ fn memory_by_regions_where_single_frames_are_not_seen() {
 fn memory_of_a_record_of_processes_is_refused() {
     let err = memory::Report::build(&common::record(), &Filter::default(), By::Node).unwrap_err();
     assert!(err.to_string().contains("about processes"), "{err}");
+}
+
+#[test]
+fn the_heatmap_shows_where_a_node_ends() {
+    let all = Some(AddrRange::new(0, 10 << 20));
+    let filter = Filter { address: all, ..Filter::default() };
+    let options = Options { columns: 24, rows: 10, ..Options::for_text(60) };
+    let record = physical(|_| Touch::Touched);
+    let map = Heatmap::build(&record, &filter, &options).unwrap();
+    assert_eq!(
+        map.panels[0].areas,
+        [AddrRange::new(0, 5 << 20), AddrRange::new(5 << 20, 10 << 20)]
+    );
+    expect![[r#"
+        physical memory (all): 10.0 MiB in 2 areas; at the end 10.0 MiB mapped
+               0x900000|.                      .| node 1
+               0x800000|.                      .|
+               0x700000|.                      .|
+               0x600000|.                      .|
+               0x500000|.                      .|
+                       ~ another node
+               0x400000|.                      .| node 0
+               0x300000|-                      -|
+               0x200000|-                      -|
+               0x100000|@                      @|
+                    0x0|@                      @|
+                       ++----------------------++
+                        0 s                    5 s
+        accessed in 0 % . : - = + * # % @ 100 % of samples; blank: not mapped; ?: unresolved
+        a row is up to 1.00 MiB, a column 212 ms
+    "#]]
+    .assert_eq(&map.to_text(&Style { color: Color::None }));
 }

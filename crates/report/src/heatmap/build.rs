@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use isotherm_core::{AddrRange, Snapshot};
-use isotherm_record::{Mapping, Record};
+use isotherm_record::{Mapping, NodeRanges, Ram, Record};
 
 use super::areas::{self, Stretch, Weights};
 use super::{Cell, Heatmap, Options, Panel, Row};
@@ -138,7 +138,11 @@ impl Survey {
     }
 
     fn panel(self, scan: &Scan, id: u32, filter: &Filter, options: &Options) -> Panel {
-        let target = scan.targets.get(&id).map(|t| t.target.clone()).unwrap_or_default();
+        let state = scan.targets.get(&id).cloned().unwrap_or_default();
+        let nodes = match &scan.ram {
+            Some(ram) if state.target.memory.is_some() => nodes_of(ram),
+            _ => Vec::new(),
+        };
         let mut stretches = self.weights.stretches();
         let accessed = !stretches.is_empty();
         if !accessed {
@@ -151,6 +155,7 @@ impl Survey {
             Some(_) => whole(&self.last, &stretches),
             None => areas::pick(&stretches, max_areas).iter().map(|s| s.range).collect(),
         };
+        let picked = split_at_nodes(&picked, &nodes);
         let inside = |s: &Stretch| picked.iter().any(|a| a.intersects(&s.range));
         let shown: f64 = stretches.iter().filter(|s| inside(s)).map(|s| s.weight).sum();
         let mut rows = Vec::new();
@@ -158,7 +163,8 @@ impl Survey {
             picked.iter().zip(share_rows(&picked, options.rows, options.min_rows)).enumerate()
         {
             for range in cut(*range, n) {
-                let mapping = name_of(&self.mappings, range);
+                let mapping =
+                    name_of(if nodes.is_empty() { &self.mappings } else { &nodes }, range);
                 rows.push(Row { range, mapping, area, cells: vec![] });
             }
         }
@@ -167,8 +173,9 @@ impl Survey {
             bytes(&self.last, |r, resolved| if resolved { r.overlap(&gap) } else { 0 })
         };
         Panel {
-            target: target.name,
-            pid: target.pid,
+            title: state.title(),
+            target: state.target.name,
+            pid: state.target.pid,
             folded: picked.windows(2).map(between).collect(),
             areas: picked,
             rows,
@@ -178,6 +185,33 @@ impl Survey {
             accessed,
         }
     }
+}
+
+/// The nodes' memory as if it were mapped there, in address order.
+fn nodes_of(ram: &Ram) -> Vec<Mapping> {
+    let of = |node: &NodeRanges| {
+        let name = format!("node {}", node.node);
+        node.ranges.iter().map(move |&(start, end)| Mapping::new(start, end, "", &name)).collect()
+    };
+    let mut all: Vec<Mapping> = ram.nodes.iter().flat_map::<Vec<_>, _>(of).collect();
+    all.sort_by_key(|m| m.start);
+    all
+}
+
+/// Areas end where the memory of a node does, so that no row is of two.
+fn split_at_nodes(areas: &[AddrRange], nodes: &[Mapping]) -> Vec<AddrRange> {
+    let another = |pair: &[Mapping]| (pair[0].name != pair[1].name).then_some(pair[1].start);
+    let borders: Vec<u64> = nodes.windows(2).filter_map(another).collect();
+    let mut out = Vec::new();
+    for area in areas {
+        let mut start = area.start;
+        for &border in borders.iter().filter(|b| area.start < **b && **b < area.end) {
+            out.push(AddrRange::new(start, border));
+            start = border;
+        }
+        out.push(AddrRange::new(start, area.end));
+    }
+    out
 }
 
 fn bytes(regions: &[(AddrRange, bool)], f: impl Fn(&AddrRange, bool) -> u64) -> u64 {
@@ -352,6 +386,28 @@ mod tests {
             survey.mappings.iter().map(|m| (m.start, m.end, m.name.as_str())).collect();
         let want = [(0, 20, "a"), (20, 40, "c"), (40, 90, "a"), (90, 120, "d"), (120, 200, "b")];
         assert_eq!(got, want);
+    }
+
+    #[test]
+    fn areas_end_where_a_node_does() {
+        let node = |node, ranges: &[(u64, u64)]| NodeRanges { node, ranges: ranges.to_vec() };
+        let nodes = vec![node(1, &[(100, 200), (300, 400)]), node(0, &[(0, 100), (200, 300)])];
+        let nodes = nodes_of(&Ram { t_ns: 0, nodes });
+        for (area, want) in [
+            ((0, 400), vec![(0, 100), (100, 200), (200, 300), (300, 400)]),
+            ((10, 90), vec![(10, 90)]),
+            ((100, 150), vec![(100, 150)]),
+            ((150, 250), vec![(150, 200), (200, 250)]),
+        ] {
+            let got = split_at_nodes(&[AddrRange::new(area.0, area.1)], &nodes);
+            let got: Vec<_> = got.iter().map(|a| (a.start, a.end)).collect();
+            assert_eq!(got, want);
+            let names: Vec<_> =
+                want.iter().map(|&(a, b)| name_of(&nodes, AddrRange::new(a, b))).collect();
+            let node = |at: u64| format!("node {}", (at / 100) % 2);
+            assert_eq!(names, want.iter().map(|w| node(w.0)).collect::<Vec<_>>());
+        }
+        assert_eq!(split_at_nodes(&[AddrRange::new(0, 9)], &[]), [AddrRange::new(0, 9)]);
     }
 
     #[test]

@@ -80,11 +80,13 @@ pub struct Row {
 /// One target's picture.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Panel {
+    /// Which target, for people.
+    pub title: String,
     /// Name of the target.
     pub target: String,
-    /// Its process.
+    /// Its process; 0 for physical memory.
     pub pid: u32,
-    /// What is shown, in address order.
+    /// What is shown, in address order. In physical memory an area ends where its node does.
     pub areas: Vec<AddrRange>,
     /// In address order; drawn from the last to the first.
     pub rows: Vec<Row>,
@@ -120,12 +122,6 @@ pub struct Heatmap {
 }
 
 impl Panel {
-    /// Name and process.
-    #[must_use]
-    pub fn title(&self) -> String {
-        format!("{} (pid {})", self.target, self.pid)
-    }
-
     /// Bytes that are shown.
     #[must_use]
     pub fn shown(&self) -> u64 {
@@ -135,6 +131,11 @@ impl Panel {
     /// What is between an area and the one above it, in words.
     fn fold_text(&self, below: usize) -> String {
         match self.folded.get(below).copied().unwrap_or(0) {
+            0 if self.areas.get(below).map(|a| a.end)
+                == self.areas.get(below + 1).map(|a| a.start) =>
+            {
+                "another node".into()
+            }
             0 => "not mapped".into(),
             mapped => format!("{} hardly accessed", mib(mapped)),
         }

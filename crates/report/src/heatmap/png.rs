@@ -94,7 +94,7 @@ impl Heatmap {
         let layout = Layout::new(self);
         let mut canvas = Canvas::new(layout.width, layout.height);
         for (panel, place) in self.panels.iter().zip(&layout.panels) {
-            canvas.text(LEFT, place.title_y, Anchor::Start, true, &panel.title());
+            canvas.text(LEFT, place.title_y, Anchor::Start, true, &panel.title);
             canvas.text(LEFT, place.title_y + 18, Anchor::Start, false, &panel.summary());
             draw_panel(&mut canvas, panel, place, &layout);
         }

@@ -26,7 +26,7 @@ impl Heatmap {
              <rect width=\"{w}\" height=\"{h}\" fill=\"#fff\"/>\n"
         )?;
         for (panel, place) in self.panels.iter().zip(&layout.panels) {
-            text(out, LEFT, place.title_y, "start", 16, &panel.title())?;
+            text(out, LEFT, place.title_y, "start", 16, &panel.title)?;
             text(out, LEFT, place.title_y + 18, "start", 12, &panel.summary())?;
             self.panel(out, panel, place, &layout)?;
         }

@@ -23,7 +23,7 @@ impl Heatmap {
 
     fn text(&self, out: &mut String, style: &Style) -> std::fmt::Result {
         for panel in &self.panels {
-            writeln!(out, "{}: {}", panel.title(), panel.summary())?;
+            writeln!(out, "{}: {}", panel.title, panel.summary())?;
             panel_text(out, panel, style.color)?;
             self.time_axis(out)?;
         }

@@ -106,6 +106,29 @@ fn reads_are_restarted() {
 }
 
 #[test]
+fn one_that_does_not_stop_in_time_does_not_notice() {
+    for mode in ["read", "epoll", "signals-epoll"] {
+        let hasty = InjectOptions { stop_within_us: 0, ..InjectOptions::default() };
+        let Some((waiter, process, injector)) = waiter_with(mode, hasty) else { return };
+        let mut late = 0;
+        for _ in 0..10_000 {
+            match injector.madvise(&process, HugePageAdvice::Huge, &[at(0, 4)], &mut || false) {
+                Ok(_) => {}
+                Err(e) => {
+                    assert_eq!(e.kind(), ErrorKind::Busy, "{e}");
+                    late += u32::from(e.why().contains("did not stop"));
+                }
+            }
+            if late == 20 {
+                break;
+            }
+        }
+        assert_eq!(late, 20, "{mode}");
+        assert_eq!((waiter.rounds(), waiter.errors()), (0, (0, 0)), "{mode}");
+    }
+}
+
+#[test]
 fn waiting_for_a_signal_is_restarted() {
     let Some((waiter, process, injector)) = waiter("sigwait") else { return };
     many(&process, &injector, 20, Duration::from_millis(1));

@@ -49,7 +49,8 @@ pub enum HugePageAdvice {
 /// Limits of an injection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InjectOptions {
-    /// How long the thread may take to stop, in µs.
+    /// How long the thread may take to stop, in µs. One that takes longer is left alone, but waited for up to a second
+    /// more, so that a system call that it waits in does not end with `EINTR`.
     pub stop_within_us: u64,
     /// Calls of one stop begin up to so many µs after its begin.
     pub calls_within_us: u64,

@@ -34,6 +34,9 @@ const FAULTS: [i32; 6] =
 const RED_ZONE: u64 = 128;
 /// Free stack between a thread and the net.
 const MARGIN: u64 = 16 << 10;
+/// How long a thread is waited for that did not stop in time, in µs. Being asked to stop cannot be taken back, and without us
+/// some system calls would end with `EINTR` for it.
+const PATIENCE_US: u64 = 1_000_000;
 /// `ERESTARTNOHAND`: make the call again, unless a signal handler runs; then it ends with `EINTR`.
 const RESTART_NO_HANDLER: u64 = 514_u64.wrapping_neg();
 const INTERRUPTED: u64 = 4_u64.wrapping_neg();
@@ -77,7 +80,8 @@ impl<'s> Session<'s> {
         let seized = Tracee::seize(site.tid);
         let tracee = seized.map_err(|e| site.not_seized(e))?;
         tracee.interrupt().map_err(|e| site.said("PTRACE_INTERRUPT", e))?;
-        let until = now().plus_us(site.stop_within_us);
+        let mut until = now().plus_us(site.stop_within_us);
+        let mut late = false;
         loop {
             match tracee.wait(until).map_err(|e| site.said("wait for it to stop", e))? {
                 Stop::Interrupted => break,
@@ -94,10 +98,11 @@ impl<'s> Session<'s> {
                     return Err(site.error(ErrorKind::Busy, tried, "it is stopped", hint));
                 }
                 Stop::Exited => return Err(site.ended()),
-                Stop::Late => {
-                    let why = format!("it did not stop within {} us", site.stop_within_us);
-                    return Err(site.error(ErrorKind::Busy, tried, &why, "try again later"));
+                Stop::Late if !late => {
+                    late = true;
+                    until = now().plus_us(PATIENCE_US);
                 }
+                Stop::Late => return Err(site.late()),
             }
         }
         let stopped_at = now();
@@ -105,6 +110,11 @@ impl<'s> Session<'s> {
         let blocked = tracee.blocked().map_err(|e| site.said("read its signal mask", e))?;
         let call = registers;
         let mut session = Self { site, tracee, registers, blocked, call, stopped_at };
+        if late {
+            session.restart_if_interrupted();
+            session.put_back(0);
+            return Err(site.late());
+        }
         match session.enter() {
             Ok(()) => Ok(session),
             Err(e) => {
@@ -279,6 +289,11 @@ impl<'s> Session<'s> {
 impl Site {
     fn error(&self, kind: ErrorKind, tried: &str, why: &str, hint: &str) -> ActError {
         ActError::of(self.pid, kind, tried, why, hint)
+    }
+
+    fn late(&self) -> ActError {
+        let why = format!("it did not stop within {} us", self.stop_within_us);
+        self.error(ErrorKind::Busy, "stop a thread", &why, "try again later")
     }
 
     fn said(&self, tried: &str, err: io::Error) -> ActError {

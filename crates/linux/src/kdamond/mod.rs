@@ -2,7 +2,7 @@
 //!
 //! One kdamond of ours with one context holds all targets; they are added and removed by commits while it runs, in the
 //! order of `slots`. A context over this set has the method [`Method::Observed`](isotherm_core::Method::Observed):
-//! it takes over the kernel's regions. Where they come from:
+//! it takes over the kernel's regions. `told` is what the kernel is told, `said` what it says. Where windows come from:
 //!
 //! * `traced`: the tracepoint `damon_aggregated`, if there is a tracefs: every window;
 //! * `walks`: else walks over `stat` schemes: a window each, unless reading it takes longer than one.
@@ -18,25 +18,22 @@ mod members;
 mod push;
 #[cfg(test)]
 mod push_tests;
+mod said;
 mod slots;
 mod sysfs;
 #[cfg(test)]
 mod tests;
+mod told;
 mod traced;
 mod walks;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use isotherm_core::ops::UpdateError;
-use isotherm_core::scheme::{Bounds, Pattern};
-use isotherm_core::{
-    AddrRange, Attrs, Check, Observation, Observed, Operations, PageState, TargetId, Time,
-};
+use isotherm_core::{Attrs, Time};
 
-use crate::clock::now;
-use crate::damon::model::{self, Config};
-use crate::damon::{DamonError, Features, Kind, Root, Settings};
+use crate::damon::model;
+use crate::damon::{DamonError, Features, Root, Settings};
 use crate::pagewalk::PageWalk;
 use crate::proc::Proc;
 pub use error::KdamondError;
@@ -45,15 +42,7 @@ use kernel::Kernel;
 pub use push::{NotPushed, Pushed, push_down};
 use slots::Slots;
 use traced::Traced;
-use walks::{Plan, Raw, Shared, Walker};
-
-/// Windows that were read and not asked for are kept up to this number.
-const MAX_QUEUED: usize = 1024;
-/// A kdamond is looked after when no window came for so long, in µs, and for three windows.
-const SILENT_US: u64 = 2_000_000;
-/// So many times within [`RESTART_NS`] a kdamond that ended by itself is started again.
-const MAX_RESTARTS: usize = 3;
-const RESTART_NS: u64 = 60_000_000_000;
+use walks::{Raw, Shared, Walker};
 
 /// Where windows come from.
 #[derive(Debug)]
@@ -253,402 +242,10 @@ impl Kdamond {
     fn is_traced(&self) -> bool {
         matches!(self.source, Source::Trace(_))
     }
-
-    /// The configuration that the kernel should have.
-    fn config(&self) -> Config {
-        let attrs = &self.attrs;
-        let (sample_us, aggr_us) = self.tuned.unwrap_or((attrs.sample_us, attrs.aggr_us));
-        let in_force = Attrs { sample_us, aggr_us, ..*attrs };
-        // The kernel keeps counters by index. So those that come and go with the targets stand last.
-        let mut schemes: Vec<_> = self.pushed.iter().map(|p| p.model(&in_force)).collect();
-        if !self.is_traced() {
-            let nr = self.slots.list.len();
-            schemes.extend((0..nr).map(|i| stat_of(i, nr)));
-        }
-        Config {
-            refresh_ms: 0,
-            context: model::Context {
-                operations: self.operations,
-                intervals: model::Intervals {
-                    sample_us,
-                    aggr_us,
-                    update_us: attrs.update_us,
-                    goal: attrs.intervals_goal,
-                },
-                nr_regions: Bounds::new(attrs.min_nr_regions, attrs.max_nr_regions),
-                targets: self.slots.targets(),
-                schemes,
-                ..model::Context::default()
-            },
-        }
-    }
-
-    /// What to walk, if windows are walked.
-    fn plan(&self) -> Plan {
-        Plan { first: self.pushed.len(), targets: self.slots.ids() }
-    }
-
-    /// Starts the kdamond with what there is.
-    fn start(&mut self) -> Result<(), KdamondError> {
-        let config = self.config();
-        let mut kernel = self.shared.kernel();
-        let pid = kernel.start(&config)?;
-        self.slots.settled();
-        let (ids, plan) = (self.slots.ids(), self.plan());
-        match &mut self.source {
-            Source::Trace(traced) => {
-                if let Err(err) = traced.listen(pid, ids) {
-                    kernel.stop().ok();
-                    return Err(err.into());
-                }
-            }
-            Source::Walk(_) => self.shared.walk(Some(plan)),
-        }
-        drop(kernel);
-        self.pid = Some(pid);
-        self.last_end = now();
-        self.last_news = self.last_end;
-        Ok(())
-    }
-
-    /// Stops the kdamond. What was pushed down does nothing any more; windows that were read stay.
-    pub fn stop(&mut self) {
-        if self.pid.is_none() {
-            return;
-        }
-        self.gather();
-        self.remember_counts();
-        let mut kernel = self.shared.kernel();
-        self.shared.walk(None);
-        if let Err(err) = kernel.stop() {
-            self.troubles.push(err.to_string());
-        }
-        self.pid = None;
-    }
-
-    /// Commits what there is to the kdamond that runs.
-    fn commit(&mut self) -> Result<(), KdamondError> {
-        if self.pid.is_none() {
-            return Ok(());
-        }
-        let (config, plan) = (self.config(), self.plan());
-        let mut kernel = self.shared.kernel();
-        kernel.commit(&config)?;
-        if !self.is_traced() {
-            self.shared.walk(Some(plan));
-        }
-        drop(kernel);
-        self.slots.settled();
-        Ok(())
-    }
-
-    /// The attributes as they were given.
-    #[must_use]
-    pub const fn attrs(&self) -> Attrs {
-        self.attrs
-    }
-
-    /// Puts attributes in force before anything runs.
-    pub const fn begin_with(&mut self, attrs: &Attrs) {
-        self.attrs = *attrs;
-    }
-
-    /// Puts other attributes in force.
-    ///
-    /// # Errors
-    ///
-    /// If the kernel refuses them; those before stay then.
-    pub fn set_attrs(&mut self, attrs: &Attrs) -> Result<(), KdamondError> {
-        let same = |a: &Attrs, b: &Attrs| {
-            let key = |a: &Attrs| {
-                let regions = (a.min_nr_regions, a.max_nr_regions);
-                (a.sample_us, a.aggr_us, a.update_us, regions, a.intervals_goal)
-            };
-            key(a) == key(b)
-        };
-        if same(&self.attrs, attrs) {
-            return Ok(());
-        }
-        let before = (self.attrs, self.tuned.take());
-        self.attrs = *attrs;
-        self.commit().inspect_err(|_| (self.attrs, self.tuned) = before)
-    }
-
-    /// Lets the kernel apply these schemes from now on, and none else.
-    ///
-    /// # Errors
-    ///
-    /// If the kernel refuses one; those before stay then.
-    pub fn push(&mut self, schemes: Vec<Pushed>) -> Result<(), KdamondError> {
-        let moves = schemes.len() != self.pushed.len() && !self.is_traced() && self.pid.is_some();
-        let before = std::mem::replace(&mut self.pushed, schemes);
-        if !moves {
-            if let Err(err) = self.commit() {
-                self.pushed = before;
-                return Err(err);
-            }
-            self.counted_before.truncate(self.pushed.len());
-            return Ok(());
-        }
-        // The stat schemes behind them would get the counters of others, and others theirs.
-        let new = std::mem::replace(&mut self.pushed, before);
-        self.stop();
-        let before = std::mem::replace(&mut self.pushed, new);
-        if let Err(err) = self.start() {
-            self.pushed = before;
-            self.start()?;
-            return Err(err);
-        }
-        self.counted_before.truncate(self.pushed.len());
-        Ok(())
-    }
-
-    /// What the pushed schemes did so far; as of the last time that could be asked.
-    pub fn counted(&mut self) -> Vec<Counted> {
-        let mut counted = match (self.pid, self.pushed.len()) {
-            (_, 0) => return Vec::new(),
-            (None, n) => vec![Counted::default(); n],
-            (Some(_), n) => match self.shared.kernel().counted(n) {
-                Ok(counted) => counted,
-                Err(_) => vec![Counted::default(); n],
-            },
-        };
-        for (now, before) in counted.iter_mut().zip(&self.counted_before) {
-            add(now, before);
-        }
-        counted
-    }
-
-    /// Keeps the counts over a stop: a new kdamond begins at 0.
-    fn remember_counts(&mut self) {
-        if !self.pushed.is_empty() {
-            self.counted_before = self.counted();
-        }
-    }
-
-    /// Reads what the source has.
-    fn gather(&mut self) {
-        match &mut self.source {
-            Source::Trace(traced) => {
-                if let Err(err) = traced.take(&mut self.queue) {
-                    self.trouble(err.to_string());
-                }
-            }
-            Source::Walk(_) => {
-                self.shared.take(&mut self.errors);
-                for walked in std::mem::take(&mut self.errors) {
-                    match walked {
-                        Ok(raw) => self.queue.push_back(raw),
-                        Err(err) => self.walk_failed(&err),
-                    }
-                }
-            }
-        }
-        while self.queue.len() > MAX_QUEUED {
-            let gone = self.queue.pop_front().map_or(0, |raw| raw.lost + 1);
-            if let Some(next) = self.queue.front_mut() {
-                next.lost += gone;
-            }
-        }
-        if let Some(last) = self.queue.back() {
-            self.last_news = self.last_news.max(last.end);
-        }
-    }
-
-    fn walk_failed(&mut self, err: &DamonError) {
-        match err.kind() {
-            Kind::NotRunning => self.last_news = Time::default(),
-            Kind::NotOurs => self.failure = Some(err.to_string()),
-            _ => {
-                self.trouble(err.to_string());
-                self.shared.walk(Some(self.plan()));
-            }
-        }
-    }
-
-    /// Says something once.
-    fn trouble(&mut self, text: String) {
-        if !self.troubles.contains(&text) {
-            self.troubles.push(text);
-        }
-    }
-
-    /// Looks after a kdamond of which nothing was heard: if it ended by itself although there is somebody to
-    /// watch, it is started again, or given up.
-    fn look_after(&mut self, now: Time) {
-        let (_, aggr_us) = self.intervals();
-        let patience = SILENT_US.max(aggr_us.saturating_mul(3));
-        if self.pid.is_none() || now < self.last_news.plus_us(patience) {
-            return;
-        }
-        self.last_news = now;
-        let Some(kernel) = self.shared.kernel_now() else { return };
-        let running = kernel.is_running();
-        drop(kernel);
-        match running {
-            Ok(true) => return,
-            Ok(false) => {}
-            Err(err) => {
-                self.failure = Some(err.to_string());
-                return;
-            }
-        }
-        self.pid = None;
-        if !self.slots.list.iter().any(|slot| self.is_alive(slot.pid)) {
-            // As it should: there is nobody to watch. The tracker will say so.
-            return;
-        }
-        self.restarts.retain(|at| now.since(*at) < RESTART_NS);
-        let text =
-            "the kernel's kdamond ended by itself (somebody turned it off, or a commit broke it)";
-        if self.restarts.len() >= MAX_RESTARTS {
-            self.failure = Some(format!(
-                "{text} {} times within a minute\n  hint:  see who else drives DAMON (isotherm doctor), or \
-                 use another operations set",
-                MAX_RESTARTS + 1
-            ));
-            return;
-        }
-        self.restarts.push_back(now);
-        match self.start() {
-            Ok(()) => self.troubles.push(format!("{text}; it was started again")),
-            Err(err) => self.failure = Some(format!("{text}, and cannot be started again: {err}")),
-        }
-    }
-
-    fn is_alive(&self, pid: i32) -> bool {
-        pid == 0 || self.proc.path_of(pid.unsigned_abs(), "stat").exists()
-    }
-
-    /// The intervals in force, in µs.
-    fn intervals(&self) -> (u64, u64) {
-        self.tuned.unwrap_or((self.attrs.sample_us, self.attrs.aggr_us))
-    }
-
-    /// Tells the kernel of other mappings. One that refuses keeps what it has; the next change is another try.
-    fn tell_moved(&mut self) {
-        if std::mem::take(&mut self.moved)
-            && let Err(err) = self.commit()
-        {
-            // A target that has just ended is no target any more: the tracker will say so.
-            if self.slots.list.iter().all(|slot| self.is_alive(slot.pid)) {
-                self.trouble(err.to_string());
-            }
-        }
-    }
-
-    /// Asks for the tuned intervals once per period of the tuning.
-    fn follow_tuning(&mut self) {
-        let period = self.attrs.intervals_goal.aggrs;
-        if period == 0 {
-            return;
-        }
-        self.windows_to_tune = self.windows_to_tune.saturating_add(1);
-        if self.windows_to_tune < period {
-            return;
-        }
-        self.windows_to_tune = 0;
-        // Behind a walk this waits for a window, once per period.
-        let asked = self.shared.kernel().intervals();
-        let Ok(intervals) = asked else { return };
-        let tuned = (intervals.sample_us, intervals.aggr_us);
-        if tuned == self.intervals() {
-            return;
-        }
-        self.tuned = Some(tuned);
-        // Age and frequency in time and percent follow the intervals.
-        if self.pushed.iter().any(Pushed::follows_intervals)
-            && let Err(err) = self.commit()
-        {
-            self.trouble(err.to_string());
-        }
-    }
-}
-
-/// A scheme that only counts, all of the target at this index.
-fn stat_of(index: usize, nr_targets: usize) -> model::Scheme {
-    let all = Pattern::ALL.resolve(&Attrs::default());
-    let target = u32::try_from(index).unwrap_or(u32::MAX);
-    let other =
-        model::Filter { kind: model::FilterKind::Target(target), matching: false, allow: false };
-    model::Scheme {
-        pattern: all,
-        core_filters: if nr_targets > 1 { vec![other] } else { Vec::new() },
-        ..model::Scheme::default()
-    }
-}
-
-fn add(sum: &mut Counted, more: &Counted) {
-    let (sum, more) = (&mut sum.stats, &more.stats);
-    sum.nr_tried += more.nr_tried;
-    sum.sz_tried += more.sz_tried;
-    sum.nr_applied += more.nr_applied;
-    sum.sz_applied += more.sz_applied;
-    sum.sz_ops_filter_passed += more.sz_ops_filter_passed;
-    sum.qt_exceeds += more.qt_exceeds;
-    sum.nr_snapshots += more.nr_snapshots;
 }
 
 impl Drop for Kdamond {
     fn drop(&mut self) {
         self.stop();
-    }
-}
-
-impl Operations for Kdamond {
-    /// Nobody asks: the kernel draws the pages.
-    fn prepare(&mut self, batch: &mut [Check]) {
-        self.check(batch);
-    }
-
-    fn check(&mut self, batch: &mut [Check]) {
-        batch.iter_mut().for_each(|check| check.state = PageState::Unknown);
-    }
-
-    /// Takes in what is mapped, where the kernel does not follow it by itself. The core gets whole regions, and needs none of it.
-    fn update(&mut self, target: TargetId, _: &mut Vec<AddrRange>) -> Result<(), UpdateError> {
-        if !self.target_valid(target) {
-            return Err(UpdateError::Gone);
-        }
-        self.follow(target);
-        Err(UpdateError::NotNow)
-    }
-
-    fn target_valid(&mut self, target: TargetId) -> bool {
-        let slot = self.slots.list.iter().find(|slot| slot.id == target);
-        slot.is_some_and(|slot| self.is_alive(slot.pid))
-    }
-
-    fn next_window(&mut self) -> Option<Observation> {
-        let now = now();
-        self.gather();
-        self.look_after(now);
-        let raw = self.queue.pop_front()?;
-        self.tell_moved();
-        self.follow_tuning();
-        self.share.seen += 1;
-        self.share.lost += raw.lost;
-        let (sample_us, aggr_us) = self.intervals();
-        // What was lost took its time, too.
-        let start = match raw.lost {
-            0 => self.last_end,
-            lost => {
-                let each = raw.end.since(self.last_end) / (lost + 1);
-                Time(raw.end.0.saturating_sub(each))
-            }
-        };
-        self.last_end = raw.end;
-        let more = !self.queue.is_empty();
-        let observation =
-            Observation { start, end: raw.end, lost: raw.lost, more, sample_us, aggr_us };
-        self.current = Some(raw);
-        Some(observation)
-    }
-
-    fn observe(&mut self, target: TargetId, regions: &mut Vec<Observed>) {
-        let Some(raw) = &self.current else { return };
-        if let Some((_, found)) = raw.targets.iter().find(|(id, _)| *id == target) {
-            regions.extend_from_slice(found);
-        }
     }
 }

@@ -4,11 +4,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use isotherm_core::scheme::Action;
-use isotherm_core::{Method, Scheme};
+use isotherm_core::{
+    AddrRange, Attrs, Method, Observation, Observed, Operations, Scheme, TargetId,
+};
 
 use super::kernel::Walked;
 use super::*;
 use crate::apply::{Evidence, Settings as ActSettings};
+use crate::damon::model::Config;
 use crate::damon::{Feature, Operations as Kind_, TunedIntervals};
 
 /// What the made-up kernel was told, and how it answers.

@@ -30,6 +30,7 @@ use crate::clock::{self, Wake};
 use crate::doctor::{self, NoSet};
 use crate::guard;
 use crate::kdamond::Kdamond;
+use crate::pagewalk::Dense;
 use crate::proc::Proc;
 use crate::set::{AttachError, OpsSet};
 use crate::targets::{Target, TargetError, TargetEvent, Tracker};
@@ -282,12 +283,35 @@ impl Monitor {
         bytes.clear();
         bytes.resize(nodes.len(), 0);
         let OpsSet::PageWalk(walk) = &mut self.driver.ops.set else { return Ok(()) };
-        walk.dense(target, range, &mut |addr, entry| {
-            let leaf = AddrRange::new(addr, addr + (1 << entry.leaf_shift()));
-            let part = leaf.end.min(range.end).saturating_sub(leaf.start.max(range.start));
-            let node = places.node_of(entry.frame() >> 12);
-            if let Some(at) = nodes.iter().position(|n| Some(*n) == node) {
-                bytes[at] += part;
+        // Frames of neighbours mostly are on the same node.
+        let mut last: (u64, Option<usize>) = (u64::MAX, None);
+        let mut at = |frame: u64| {
+            // 2 MiB are never on two nodes.
+            if frame >> 9 != last.0 {
+                let node = places.node_of(frame);
+                last = (frame >> 9, nodes.iter().position(|n| Some(*n) == node));
+            }
+            last.1
+        };
+        walk.dense_tables(target, range, &mut |start, found| match found {
+            Dense::Huge(entry) => {
+                let end = start + (1 << entry.leaf_shift());
+                let part = end.min(range.end).saturating_sub(start.max(range.start));
+                if let Some(at) = at(entry.frame() >> 12) {
+                    bytes[at] += part;
+                }
+            }
+            Dense::Table(table) => {
+                let nr = |addr: u64| (addr.saturating_sub(start) >> 12).min(512);
+                let (first, behind) = (nr(range.start), nr(range.end));
+                let pages = table.entries().take(usize::try_from(behind).unwrap_or(0));
+                for entry in pages.skip(usize::try_from(first).unwrap_or(0)) {
+                    if entry.is_present()
+                        && let Some(at) = at(entry.frame() >> 12)
+                    {
+                        bytes[at] += 4096;
+                    }
+                }
             }
         })
     }

@@ -2,7 +2,7 @@
 //!
 //! A step is short (0.1 s) and does little: over each link it demotes what the upper node lacks of its free goal, then
 //! promotes as much as there is room for. While hot memory waits on the lower node, demotion keeps a little more
-//! free than its goal says (half a percent of the node), so that both go on at the same pace and the node is
+//! free than its goal says (a quarter of a percent of the node), so that both go on at the same pace and the node is
 //! never filled to its watermarks: promotion is never blocked, and the kernel's own reclaim never woken.
 //!
 //! How much a step may move is the core's to say ([`QuotaState`], with the scheme's goal as it stands at the step);
@@ -25,19 +25,13 @@ use serde::Serialize;
 use super::heat::HeatTable;
 use super::hierarchy::{Hierarchy, Link};
 use super::knobs::Knobs;
+use super::placed::{Placed, Placement};
 
 /// How long a step may take, in ns: the monitor samples nothing meanwhile.
 const STEP_NS: u64 = 50_000_000;
-/// Where pages are is looked up at most this often, in ns.
-const LOOK_NS: u64 = 1_000_000_000;
-/// Of the time, the share that these lookups may take: one part of so many.
-const LOOK_SHARE: u64 = 50;
-/// A region is looked up by at most so many of its granules.
-const SAMPLES: u64 = 8;
-/// 2 MiB: what one last-level page table maps.
-const GRANULE: u64 = 2 << 20;
-/// What demotion keeps free beyond its goal while hot memory waits, at most, in basis points of the node.
-const HEADROOM_BP: u64 = 50;
+/// What demotion keeps free beyond its goal while hot memory waits, at most, in basis points of the node. Some is left of it when nothing waits any more, and what
+/// CPUs keep on their lists when many pages are freed (it is no free memory to the kernel, and comes back within ten seconds) is on top: together less than a percent.
+const HEADROOM_BP: u64 = 25;
 /// The overlap of the two goals, in basis points, which is kept where watermarks move them.
 const OVERLAP_BP: u64 = 20;
 /// A request is for no more than this, in bytes: what is looked at closely to move a part of it.
@@ -64,19 +58,6 @@ pub trait Hands {
     fn act(&mut self, request: &Request, scheme: &Scheme) -> Applied;
     /// The time.
     fn now(&self) -> Time;
-}
-
-/// A region, and where its pages are.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Placed {
-    pub(super) target: TargetId,
-    pub(super) range: AddrRange,
-    /// Whether anything was seen of it.
-    pub(super) known: bool,
-    pub(super) nr_accesses: u32,
-    pub(super) age: u32,
-    /// Bytes on each node of the hierarchy.
-    pub(super) on: Vec<u64>,
 }
 
 /// A scheme of a link.
@@ -187,13 +168,11 @@ impl LinkStanding {
 pub struct Engine {
     nodes: Vec<u32>,
     links: Vec<Worked>,
-    regions: Vec<Placed>,
+    memory: Placement,
+    /// Counts steps.
+    turn: u64,
     attrs: Attrs,
     knobs: Knobs,
-    /// Counts estimates.
-    turn: u64,
-    looked: Option<Time>,
-    look_cost_ns: u64,
     levels: Vec<Level>,
     /// Bytes that a dry run has moved to each node; less than 0: from it.
     pretended: Vec<i64>,
@@ -225,71 +204,22 @@ impl Engine {
         }
         let engine = Self {
             pretended: vec![0; nodes.len()],
+            memory: Placement::new(nodes.len()),
             nodes,
             links,
-            regions: Vec::new(),
+            turn: 0,
             attrs: knobs.attrs,
             knobs: knobs.clone(),
-            turn: 0,
-            looked: None,
-            look_cost_ns: 0,
             levels: Vec::new(),
         };
         (engine, settings)
     }
 
-    /// Takes in a finished window, and where its memory is, unless that was looked up just now.
+    /// Takes in a finished window. What was known of where its memory is stays known.
     pub fn snapshot(&mut self, hands: &mut dyn Hands, snapshot: &Snapshot, attrs: &Attrs) {
-        let now = hands.now();
-        let pause = LOOK_NS.max(self.look_cost_ns.saturating_mul(LOOK_SHARE));
-        if self.looked.is_some_and(|at| now.since(at) < pause) {
-            return;
-        }
-        self.looked = Some(now);
         self.attrs = *attrs;
-        self.regions.clear();
-        let mut on = Vec::new();
-        for target in &snapshot.targets {
-            for region in &target.regions {
-                self.estimate(hands, target.id, region.range, &mut on);
-                self.regions.push(Placed {
-                    target: target.id,
-                    range: region.range,
-                    known: region.resolved,
-                    nr_accesses: region.nr_accesses,
-                    age: region.age,
-                    on: on.clone(),
-                });
-            }
-        }
-        self.look_cost_ns = hands.now().since(now);
-    }
-
-    /// How many bytes of a region are on each node: of a large one by some of its pieces, other ones each time, so
-    /// that it costs the same whatever the size of the memory.
-    fn estimate(
-        &mut self,
-        hands: &mut dyn Hands,
-        target: TargetId,
-        range: AddrRange,
-        on: &mut Vec<u64>,
-    ) {
-        let granules = range.len() / GRANULE;
-        if granules <= SAMPLES {
-            return hands.bytes_on(target, range, on);
-        }
-        self.turn = self.turn.wrapping_add(1);
-        let mut sum = vec![0_u64; self.nodes.len()];
-        let stride = granules / SAMPLES;
-        for i in 0..SAMPLES {
-            // Not the same place of each stretch, lest a pattern hides.
-            let nr = i * stride + (self.turn * 7 + i * 3) % stride;
-            let start = range.start + nr * GRANULE;
-            hands.bytes_on(target, AddrRange::new(start, start + GRANULE), on);
-            sum.iter_mut().zip(on.iter()).for_each(|(sum, bytes)| *sum += bytes);
-        }
-        on.clear();
-        on.extend(sum.iter().map(|bytes| bytes / SAMPLES * granules));
+        self.memory.window(snapshot);
+        self.memory.look(hands);
     }
 
     /// A step over all links.
@@ -298,16 +228,20 @@ impl Engine {
     ///
     /// If the levels of the nodes cannot be read; nothing is moved then.
     pub fn step(&mut self, hands: &mut dyn Hands) -> Result<(), String> {
-        let begin = hands.now();
-        self.read_levels(hands)?;
+        self.memory.look(hands);
+        self.turn = self.turn.wrapping_add(1);
         for nr in 0..self.links.len() {
+            self.read_levels(hands)?;
             self.press(nr);
-            if self.links[nr].link.demotes {
-                self.demote(nr, hands, begin);
-            }
-            if self.links[nr].link.promotes {
+            // Who goes second may find the time used up by a call that took longer than it was given.
+            if self.turn.is_multiple_of(2) {
+                self.demote(nr, hands);
                 self.read_levels(hands)?;
-                self.promote(nr, hands, begin);
+                self.promote(nr, hands);
+            } else {
+                self.promote(nr, hands);
+                self.read_levels(hands)?;
+                self.demote(nr, hands);
             }
         }
         self.read_levels(hands)
@@ -325,12 +259,16 @@ impl Engine {
     fn press(&mut self, nr: usize) {
         let worked = &mut self.links[nr];
         let level = self.levels.get(worked.at[0]).copied().unwrap_or_default();
-        let hot = self.regions.iter().filter(|r| r.nr_accesses > 0);
+        let hot = self.memory.regions.iter().filter(|r| r.nr_accesses > 0);
         let waiting = hot.map(|r| r.on.get(worked.at[1]).copied().unwrap_or(0)).sum();
         worked.pressure = Pressure { waiting, ..Pressure::of(level, &self.knobs) };
     }
 
-    fn demote(&mut self, nr: usize, hands: &mut dyn Hands, begin: Time) {
+    fn demote(&mut self, nr: usize, hands: &mut dyn Hands) {
+        if !self.links[nr].link.demotes {
+            return;
+        }
+        let time_ns = self.time_ns();
         let [upper, lower] = self.links[nr].at;
         let (level, below) = (self.levels[upper], self.levels[lower]);
         let worked = &mut self.links[nr];
@@ -347,12 +285,20 @@ impl Engine {
         let side = &mut worked.demote;
         // At least one: a goal of 0 would not count.
         set_goal(side, free_bp, bp_of(want, level.total).max(1));
-        let order = order(&self.regions, side, &self.attrs, |r| r.nr_accesses == 0, upper);
-        let moved = run(hands, &mut self.regions, &order, side, [upper, lower], most, begin);
+        if most < PAGE {
+            return;
+        }
+        let order = order(&self.memory.regions, side, &self.attrs, |r| r.nr_accesses == 0, upper);
+        let moved =
+            run(hands, &mut self.memory.regions, &order, side, [upper, lower], most, time_ns);
         self.pretend(upper, lower, moved.applied);
     }
 
-    fn promote(&mut self, nr: usize, hands: &mut dyn Hands, begin: Time) {
+    fn promote(&mut self, nr: usize, hands: &mut dyn Hands) {
+        if !self.links[nr].link.promotes {
+            return;
+        }
+        let time_ns = self.time_ns();
         let [upper, lower] = self.links[nr].at;
         let level = self.levels[upper];
         let worked = &mut self.links[nr];
@@ -365,9 +311,13 @@ impl Engine {
         let goal_bp = 10_000 - bp_of(worked.pressure.floor, level.total).min(10_000);
         set_goal(side, 10_000 - bp_of(level.free, level.total).min(10_000), goal_bp);
         // Goals are in basis points: less than one of those left is left.
+        if most < PAGE {
+            return;
+        }
         let order =
-            order(&self.regions, side, &self.attrs, |r| r.known && r.nr_accesses > 0, lower);
-        let moved = run(hands, &mut self.regions, &order, side, [lower, upper], most, begin);
+            order(&self.memory.regions, side, &self.attrs, |r| r.known && r.nr_accesses > 0, lower);
+        let moved =
+            run(hands, &mut self.memory.regions, &order, side, [lower, upper], most, time_ns);
         if moved.asked > 0 && moved.applied * 2 < moved.asked {
             let rested = worked.rest.map_or(SECOND_NS / 2, |(_, rested)| rested);
             let rest = (rested * 2).min(LONGEST_REST_NS);
@@ -377,6 +327,11 @@ impl Engine {
             worked.rest = None;
         }
         self.pretend(lower, upper, moved.applied);
+    }
+
+    /// How long each scheme may take in a step: all the same, so that none that finds nothing to do keeps another from what there is.
+    fn time_ns(&self) -> u64 {
+        STEP_NS / (2 * self.links.len().max(1) as u64)
     }
 
     fn pretend(&mut self, from: usize, to: usize, bytes: u64) {
@@ -396,7 +351,12 @@ impl Engine {
     /// How hot memory is, node by node, as last looked up.
     #[must_use]
     pub fn heat(&self) -> HeatTable {
-        HeatTable::new(&self.nodes, &self.regions, self.attrs.max_nr_accesses(), self.attrs.aggr_us)
+        HeatTable::new(
+            &self.nodes,
+            &self.memory.regions,
+            self.attrs.max_nr_accesses(),
+            self.attrs.aggr_us,
+        )
     }
 
     /// How each link stands.
@@ -452,7 +412,7 @@ struct Sum {
     applied: u64,
 }
 
-/// Applies a scheme to regions in this order, as far as its quota, `most` bytes and the step's time go.
+/// Applies a scheme to regions in this order, as far as its quota, `most` bytes and its time go.
 fn run(
     hands: &mut dyn Hands,
     regions: &mut [Placed],
@@ -460,9 +420,10 @@ fn run(
     side: &mut Side,
     [from, to]: [usize; 2],
     most: u64,
-    begin: Time,
+    time_ns: u64,
 ) -> Sum {
-    side.quota.adjust(&side.scheme.quota, hands.now(), PAGE, false);
+    let begin = hands.now();
+    side.quota.adjust(&side.scheme.quota, begin, PAGE, false);
     let (mut sum, mut offered) = (Sum::default(), 0);
     // What has to be proven idle takes a while, so more of it is begun than is needed at once.
     let enough = side.quota.left(PAGE).min(most).saturating_mul(AHEAD).max(8 * PIECE);
@@ -472,7 +433,7 @@ fn run(
         while at < region.range.end {
             let left = side.quota.left(PAGE).min(most.saturating_sub(sum.asked));
             let spent = hands.now().since(begin);
-            if left < PAGE || spent >= STEP_NS || offered > enough {
+            if left < PAGE || spent >= time_ns || offered > enough {
                 return sum;
             }
             // Whole pieces at whole addresses, so that none is looked at in two halves.
@@ -487,7 +448,7 @@ fn run(
                 bypass_filters: false,
                 charged: 0,
                 max_bytes: left / PAGE * PAGE,
-                max_ns: STEP_NS - spent,
+                max_ns: time_ns - spent,
             };
             let did = hands.act(&request, &side.scheme);
             side.quota.charged_sz += did.asked;

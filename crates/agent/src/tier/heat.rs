@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::engine::Placed;
+use super::placed::Placed;
 
 /// A class of heat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -109,6 +109,7 @@ mod tests {
             nr_accesses,
             age,
             on: on.to_vec(),
+            looked: None,
         };
         let regions = [
             region(20, 1, [300, 100]),

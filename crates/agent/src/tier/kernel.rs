@@ -25,10 +25,11 @@ use isotherm_linux::support::Roots;
 use isotherm_linux::targets::Memory;
 use isotherm_linux::tier::{Level, levels};
 
-use super::engine::{LinkStanding, Placed, Pressure, bp_of};
+use super::engine::{LinkStanding, Pressure, bp_of};
 use super::heat::HeatTable;
 use super::hierarchy::Hierarchy;
 use super::knobs::Knobs;
+use super::placed::Placed;
 use super::work::TierSummary;
 use crate::run::Refused;
 
@@ -42,11 +43,12 @@ const NEEDED: [Feature; 6] = [
     Feature::NodeGoals,
 ];
 
-/// With the tuner `temporal`, what a scheme may move in a window, in basis points of the upper node: less than the
-/// two goals together leave free, so that none overshoots.
-const STEP_BP: u64 = 50;
-const PROMPT: &str =
-    "goals are followed at once (`temporal`), at most 0.5 % of the fast node per second";
+/// With the tuner `temporal` a scheme may move all of its quota in a window, or nothing, by the goal as it stands when the
+/// window begins. So windows are short, and what one may move, in basis points of the upper node, is what the two
+/// goals overlap by: neither overshoots by more, and there are many windows in a second.
+const WINDOW_MS: u64 = 100;
+const STEP_BP: u64 = 20;
+const PROMPT: &str = "goals are followed at once (`temporal`), at most 0.2 % of the fast node at each look (0.1 s or more)";
 const SLOW: &str = "goals are followed step by step (`consist`; `temporal` needs Linux 7.1): from nothing to full speed \
                     takes a minute or more";
 
@@ -251,6 +253,7 @@ fn place(region: &TriedRegion, node: u32, nodes: &[u32]) -> Placed {
         nr_accesses: region.nr_accesses,
         age: region.age,
         on: nodes.iter().map(|n| if *n == node { bytes } else { 0 }).collect(),
+        looked: None,
     }
 }
 
@@ -272,8 +275,7 @@ fn config(
             which.push((nr, scheme.action));
             let mut scheme = pushed(&scheme, goal_bp, &knobs.attrs);
             if prompt {
-                scheme.quota.tuner = Tuner::Temporal;
-                scheme.quota.bytes = scheme.quota.bytes.min(total / 10_000 * STEP_BP).max(1 << 20);
+                stepwise(&mut scheme, knobs, total);
             }
             schemes.push(scheme);
         };
@@ -308,6 +310,15 @@ fn config(
         ..Context::default()
     };
     Ok((Config { context, ..Config::default() }, which))
+}
+
+/// The same scheme in short windows; `total`: of the upper node.
+fn stepwise(scheme: &mut KernelScheme, knobs: &Knobs, total: u64) {
+    scheme.quota.tuner = Tuner::Temporal;
+    scheme.quota.reset_interval_ms = WINDOW_MS;
+    scheme.apply_interval_us = WINDOW_MS * 1000;
+    let most = total / 10_000 * STEP_BP;
+    scheme.quota.bytes = knobs.rate.in_window(WINDOW_MS).min(most).max(64 << 10);
 }
 
 /// A scheme in the kernel's terms. Its pattern is in samples: bounds in time would not follow the tuning there.
@@ -378,6 +389,25 @@ mod tests {
             assert_eq!(made.apply_interval_us, 1_000_000, "{action}");
             let [filter] = made.ops_filters.as_slice() else { panic!("{action}: one filter") };
             assert_eq!((filter.matching, filter.allow), (true, allow), "{action}");
+        }
+    }
+
+    #[test]
+    fn a_prompt_scheme_never_overshoots_by_more_than_the_goals_overlap() {
+        let knobs = Knobs::default();
+        let link = Link { upper: 0, lower: 1, promotes: true, demotes: true };
+        for (total, bytes) in [
+            (10_000 << 20, 20 << 20),
+            // By the rate: 200 MiB per second.
+            (10_000 << 30, 20 << 20),
+            (5_000 << 20, 10 << 20),
+            (1 << 20, 64 << 10),
+        ] {
+            let mut made = pushed(&knobs.promote(link), 9970, &knobs.attrs);
+            stepwise(&mut made, &knobs, total);
+            assert_eq!(made.quota.bytes >> 10, bytes >> 10, "{total}");
+            assert_eq!((made.quota.reset_interval_ms, made.apply_interval_us), (100, 100_000));
+            assert_eq!(made.quota.tuner, Tuner::Temporal);
         }
     }
 

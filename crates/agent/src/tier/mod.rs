@@ -18,6 +18,8 @@ mod heat;
 mod hierarchy;
 mod kernel;
 mod knobs;
+mod placed;
+mod policy;
 mod work;
 
 pub use engine::{Engine, Hands, LinkStanding, Pressure};
@@ -25,4 +27,5 @@ pub use heat::{Heat, HeatTable};
 pub use hierarchy::{Hierarchy, Link, NoHierarchy};
 pub use kernel::{Pushed, lacks, watched_bytes};
 pub use knobs::Knobs;
+pub use policy::MISSING;
 pub use work::{TierEvent, TierSummary, Whom, Work};

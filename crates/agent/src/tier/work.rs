@@ -7,7 +7,7 @@ use isotherm_linux::apply::{Account, ActEvent, Settings};
 use isotherm_linux::proc::Proc;
 use isotherm_linux::support::{Roots, SetName};
 use isotherm_linux::targets::{ChildExit, Target, TargetEvent, find};
-use isotherm_linux::tier::{Level, Places, levels};
+use isotherm_linux::tier::{Gauge, Level, Places};
 use isotherm_linux::{Happened, Monitor, clock};
 
 use super::engine::{Engine, Hands, LinkStanding};
@@ -81,6 +81,7 @@ pub struct Work {
     monitor: Monitor,
     places: Places,
     roots: Roots,
+    gauge: Gauge,
     whom: Whom,
     rules: Rules,
     large: BTreeSet<u32>,
@@ -128,7 +129,8 @@ impl Work {
                  CONFIG_MEMORY_HOTPLUG"
             ),
         })?;
-        levels(&roots, &hierarchy.nodes()).map_err(|text| Refused { code: 3, text })?;
+        let mut gauge = Gauge::new(&hierarchy.nodes());
+        gauge.read(&roots).map_err(|text| Refused { code: 3, text })?;
         let seed = seed.unwrap_or_else(|| clock::now().as_ns());
         let mut monitor = Monitor::new(tracker, set, attrs, seed)
             .map_err(|e| Refused { code: 2, text: format!("impossible attributes: {e}") })?;
@@ -147,6 +149,7 @@ impl Work {
             monitor,
             places,
             roots,
+            gauge,
             whom,
             rules,
             large: BTreeSet::new(),
@@ -229,6 +232,7 @@ impl Work {
             monitor: &mut self.monitor,
             places: &self.places,
             roots: &self.roots,
+            gauge: &mut self.gauge,
             nodes: &nodes,
         };
         self.engine.snapshot(&mut hands, &snapshot, &attrs);
@@ -240,6 +244,7 @@ impl Work {
             monitor: &mut self.monitor,
             places: &self.places,
             roots: &self.roots,
+            gauge: &mut self.gauge,
             nodes: &nodes,
         };
         match self.engine.step(&mut hands) {
@@ -358,12 +363,13 @@ struct Real<'a> {
     monitor: &'a mut Monitor,
     places: &'a Places,
     roots: &'a Roots,
+    gauge: &'a mut Gauge,
     nodes: &'a [u32],
 }
 
 impl Hands for Real<'_> {
     fn levels(&mut self) -> Result<Vec<Level>, String> {
-        levels(self.roots, self.nodes)
+        self.gauge.read(self.roots)
     }
 
     fn bytes_on(&mut self, target: TargetId, range: AddrRange, bytes: &mut Vec<u64>) {

@@ -8,10 +8,11 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use isotherm_agent::policy::TargetSpec;
+use isotherm_agent::policy::{TargetSpec, print};
 use isotherm_agent::ready::knobs::{self, Rate};
-use isotherm_agent::tier::{Hierarchy, Knobs, Pushed, Whom};
+use isotherm_agent::tier::{Hierarchy, Knobs, MISSING, Pushed, Whom, lacks};
 use isotherm_agent::units::{UnitError, interval_us_with_unit, share_bp, size};
+use isotherm_linux::damon::{Features, Root};
 use isotherm_linux::support::Roots;
 use isotherm_linux::tier::{Facts, demotion_by_reclaim};
 
@@ -65,6 +66,9 @@ pub(crate) struct Args {
     /// Decide and count, but move nothing; at the end, say what would have been moved.
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Print the policy for `isotherm run` that comes nearest to these options, and do nothing.
+    #[arg(long)]
+    print_policy: bool,
     /// Print JSON: an object per table, and the account as the last line.
     #[arg(long)]
     pub(crate) json: bool,
@@ -156,6 +160,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         );
     }
     let whom = args.whom()?;
+    if args.print_policy {
+        return print_policy(&args, &hierarchy, &knobs, &whom);
+    }
     match push(&args, &hierarchy, &knobs, whom.min_rss.is_some())? {
         Ok((pushed, notes)) => pushed::run(&args, pushed, &notes),
         Err(why) => {
@@ -163,6 +170,39 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             own::run(&args, &hierarchy, &knobs, whom, args.seed)
         }
     }
+}
+
+/// `--print-policy`: of the kernel's engine if that is asked for, or is what would be taken.
+fn print_policy(
+    args: &Args,
+    hierarchy: &Hierarchy,
+    knobs: &Knobs,
+    whom: &Whom,
+) -> anyhow::Result<ExitCode> {
+    let all = whom.min_rss.is_some();
+    let by_kernel = match args.engine {
+        EngineArg::Isotherm => false,
+        EngineArg::Kernel if !all => return Err(obstructed(TARGETS)),
+        EngineArg::Kernel => true,
+        EngineArg::Auto => all && lacks(&Features::detect(&Root::default())).is_none(),
+    };
+    let policy = if by_kernel {
+        knobs.policy_of_memory(hierarchy)
+    } else {
+        knobs.policy_of_processes(hierarchy, whom)
+    };
+    let mut out = std::io::stdout().lock();
+    write!(out, "# {MISSING}.\n{}", print(&policy))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+const TARGETS: &str =
+    "it watches physical memory, which belongs to all processes, and targets are given";
+
+fn obstructed(why: &str) -> anyhow::Error {
+    exit::usage(format!(
+        "--engine kernel\n  why:   {why}\n  hint:  leave out what does not go with it, or use --engine isotherm"
+    ))
 }
 
 /// Starts the kernel's engine, or says why ours is taken.
@@ -182,16 +222,13 @@ fn push(
             "in a dry run nothing may be moved, and a scheme in the kernel acts as soon as it runs",
         )
     } else if !all {
-        Some("it watches physical memory, which belongs to all processes, and targets are given")
+        Some(TARGETS)
     } else {
         None
     };
     if let Some(why) = obstacle {
         if asked {
-            return Err(exit::usage(format!(
-                "--engine kernel\n  why:   {why}\n  hint:  leave out what does not go with it, or use --engine \
-                 isotherm"
-            )));
+            return Err(obstructed(why));
         }
         return Ok(Err(not(why)));
     }

@@ -26,6 +26,7 @@ pub use advise::Advice;
 pub use cgroup::{Cgroup, Reclaimed};
 pub use error::{ActError, ErrorKind};
 pub use inject::{HugePageAdvice, InjectOptions, Injected, Injector};
+pub(crate) use migrate::BATCH as MIGRATE_BATCH;
 pub use migrate::Migrated;
 pub use nodes::{Nodes, WeightedNodes, interleave_index};
 pub use outcome::{MAX_REFUSED, Outcome, Refused};

@@ -38,15 +38,15 @@ pub(super) trait Look {
         f: &mut dyn FnMut(u64, Seen),
     ) -> io::Result<()>;
 
-    /// Calls `f` with the start of each granule of `range` and its pages that are on `node`. Changes nothing.
-    /// What does not see frames cannot tell.
+    /// As [`Look::look`], in one go with which of a granule's pages are on `node`. What does not see frames cannot
+    /// tell.
     fn on_node(
         &mut self,
         _target: TargetId,
         _range: AddrRange,
         _places: &Places,
         _node: u32,
-        _f: &mut dyn FnMut(u64, Bits),
+        _f: &mut dyn FnMut(u64, Seen, Bits),
     ) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
@@ -59,17 +59,10 @@ impl Look for PageWalk {
         range: AddrRange,
         f: &mut dyn FnMut(u64, Seen),
     ) -> io::Result<()> {
-        self.dense_tables(target, range, &mut |start, found| match found {
-            Dense::Table(table) => {
-                let present = Bits(table.present());
-                f(start, Seen { present, young: Bits(table.young()), huge: false });
+        self.dense_tables(target, range, &mut |start, found| {
+            if let Some(seen) = seen(&found) {
+                f(start, seen);
             }
-            Dense::Huge(entry) if 1 << entry.leaf_shift() == GRANULE => {
-                let young = if entry.is_young() { Bits::ALL } else { Bits::default() };
-                f(start, Seen { present: Bits::ALL, young, huge: true });
-            }
-            // 1 GiB at once: nothing here acts on that.
-            Dense::Huge(_) => {}
         })
     }
 
@@ -79,21 +72,38 @@ impl Look for PageWalk {
         range: AddrRange,
         places: &Places,
         node: u32,
-        f: &mut dyn FnMut(u64, Bits),
+        f: &mut dyn FnMut(u64, Seen, Bits),
     ) -> io::Result<()> {
-        let here = |frame| places.node_of(frame) == Some(node);
-        self.dense_tables(target, range, &mut |start, found| match found {
-            Dense::Table(table) => {
-                let mut pages = Bits::default();
-                for (nr, entry) in table.entries().enumerate() {
-                    let is = entry.is_present() && here(entry.frame() >> 12);
-                    pages.0[nr / 64] |= u64::from(is) << (nr % 64);
+        let mut here = places.is_on(node);
+        self.dense_tables(target, range, &mut |start, found| {
+            let Some(seen) = seen(&found) else { return };
+            let mut pages = Bits::default();
+            match found {
+                Dense::Table(table) => {
+                    for (nr, entry) in table.entries().enumerate() {
+                        let is = entry.is_present() && here(entry.frame() >> 12);
+                        pages.0[nr / 64] |= u64::from(is) << (nr % 64);
+                    }
                 }
-                f(start, pages);
+                // All frames of a huge page are in one block of memory.
+                Dense::Huge(entry) if here(entry.frame() >> 12) => pages = Bits::ALL,
+                Dense::Huge(_) => {}
             }
-            // All frames of a huge page are in one block of memory.
-            Dense::Huge(entry) if here(entry.frame() >> 12) => f(start, Bits::ALL),
-            Dense::Huge(_) => {}
+            f(start, seen, pages);
         })
+    }
+}
+
+/// What is seen in a granule; none of 1 GiB at once: nothing here acts on that.
+fn seen(found: &Dense<'_>) -> Option<Seen> {
+    match found {
+        Dense::Table(table) => {
+            Some(Seen { present: Bits(table.present()), young: Bits(table.young()), huge: false })
+        }
+        Dense::Huge(entry) if 1 << entry.leaf_shift() == GRANULE => {
+            let young = if entry.is_young() { Bits::ALL } else { Bits::default() };
+            Some(Seen { present: Bits::ALL, young, huge: true })
+        }
+        Dense::Huge(_) => None,
     }
 }

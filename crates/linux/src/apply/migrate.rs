@@ -1,11 +1,11 @@
 //! Moving pages to another node.
 
 use isotherm_core::AddrRange;
+use isotherm_core::addr::PAGE_SIZE;
 
 use super::held::{Chosen, Did, Held};
-use super::pages::GRANULE;
 use super::{Actor, Job, until};
-use crate::act::{Migrated, Nodes, WeightedNodes, interleave_index};
+use crate::act::{MIGRATE_BATCH as BATCH, Migrated, Nodes, WeightedNodes, interleave_index};
 use crate::proc::{Proc, parse_maps};
 
 impl Actor {
@@ -42,13 +42,14 @@ impl Actor {
             let at = maps.partition_point(|m| m.range.end <= addr);
             dests.node_of(interleave_index(maps.get(at)?, addr, 0))
         };
-        for piece in pieces(&chosen.ranges) {
+        for batch in batches(&chosen.ranges) {
+            let first = batch.first().map_or(0, |range| range.start);
             if stop() {
                 did.outcome.stopped = true;
-                did.stopped_at = Some(piece.start);
+                did.stopped_at = Some(first);
                 break;
             }
-            match held.process.migrate(&nodes, &[piece], &mut node_of, false, &mut || false) {
+            match held.process.migrate(&nodes, &batch, &mut node_of, false, &mut || false) {
                 Ok(moved) => add(&mut did, moved),
                 Err(error) => {
                     self.trouble(scheme, held.process.pid(), &error.to_string());
@@ -56,7 +57,7 @@ impl Actor {
                 }
             }
             if did.outcome.is_cut_short() {
-                did.stopped_at = Some(piece.start);
+                did.stopped_at = Some(first);
                 break;
             }
         }
@@ -65,14 +66,28 @@ impl Actor {
     }
 }
 
-/// The ranges, cut so that each piece is moved in a few milliseconds.
-fn pieces(ranges: &[AddrRange]) -> impl Iterator<Item = AddrRange> {
-    ranges.iter().flat_map(|range| {
-        super::pages::granules(*range).map(|(_, piece)| {
-            debug_assert!(piece.len() <= GRANULE, "{piece:?}");
-            piece
-        })
-    })
+/// The ranges, cut and put together so that a batch is one call: memory with a page in use here and there is in many
+/// short ranges, and a call's price hardly depends on how many pages it is for.
+fn batches(ranges: &[AddrRange]) -> Vec<Vec<AddrRange>> {
+    const MOST: u64 = BATCH as u64 * PAGE_SIZE;
+    let (mut all, mut last, mut bytes) = (Vec::new(), Vec::new(), 0);
+    for range in ranges {
+        let mut rest = *range;
+        while !rest.is_empty() {
+            let part = AddrRange::new(rest.start, rest.end.min(rest.start + (MOST - bytes)));
+            bytes += part.len();
+            last.push(part);
+            rest.start = part.end;
+            if bytes >= MOST {
+                all.push(std::mem::take(&mut last));
+                bytes = 0;
+            }
+        }
+    }
+    if !last.is_empty() {
+        all.push(last);
+    }
+    all
 }
 
 fn add(did: &mut Did, moved: Migrated) {
@@ -86,4 +101,36 @@ fn add(did: &mut Did, moved: Migrated) {
     sum.denied |= new.denied;
     sum.refused.extend(new.refused);
     did.moved.extend(moved.moved);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_ranges_share_a_call_and_long_ones_are_cut() {
+        let pages = |from: u64, to: u64| AddrRange::new(from << 12, to << 12);
+        let batch = BATCH as u64;
+        let holes: Vec<_> = (0..100).map(|i| pages(i * 10, i * 10 + 9)).collect();
+        for (name, ranges, sizes) in [
+            ("none", vec![], vec![]),
+            ("a hundred short ones", holes, vec![900]),
+            ("just one batch", vec![pages(0, batch)], vec![batch]),
+            ("cut within a range", vec![pages(0, 10), pages(20, 20 + batch)], vec![batch, 10]),
+            ("many from one", vec![pages(5, 6 + 3 * batch)], vec![batch, batch, batch, 1]),
+        ] {
+            let all = batches(&ranges);
+            let sum = |b: &Vec<AddrRange>| b.iter().map(|r| r.len() >> 12).sum::<u64>();
+            assert_eq!(all.iter().map(sum).collect::<Vec<_>>(), sizes, "{name}");
+            let mut flat: Vec<AddrRange> = all.into_iter().flatten().collect();
+            flat.dedup_by(|next, last| {
+                let joins = last.end == next.start;
+                if joins {
+                    last.end = next.end;
+                }
+                joins
+            });
+            assert_eq!(flat, ranges, "{name}: all of it, in order");
+        }
+    }
 }

@@ -363,24 +363,20 @@ impl Actor {
         scheme: usize,
         range: AddrRange,
     ) -> BTreeMap<u64, Seen> {
-        let mut all = held.see(look, range);
         let settings = self.settings.get(scheme);
         let Some((node, hold_us)) = settings.and_then(|s| Some((s.only_on?, s.hold_us))) else {
-            return all;
+            return held.see(look, range);
         };
-        let mut there = BTreeMap::new();
+        let (mut all, now) = (BTreeMap::new(), now());
         // What cannot be looked at has gone: nothing is there.
-        look.on_node(held.id, range, &self.places, node, &mut |start, pages| {
-            there.insert(start, pages);
+        look.on_node(held.id, range, &self.places, node, &mut |start, mut seen, pages| {
+            let pages = pages.minus(held.moved.held(start, hold_us.saturating_mul(1000), now));
+            (seen.present, seen.young) = (seen.present.and(pages), seen.young.and(pages));
+            if !seen.present.is_empty() {
+                all.insert(start, seen);
+            }
         })
         .ok();
-        let now = now();
-        all.retain(|start, seen| {
-            let pages = there.get(start).copied().unwrap_or_default();
-            let pages = pages.minus(held.moved.held(*start, hold_us.saturating_mul(1000), now));
-            (seen.present, seen.young) = (seen.present.and(pages), seen.young.and(pages));
-            !seen.present.is_empty()
-        });
         all
     }
 

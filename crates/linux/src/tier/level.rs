@@ -1,6 +1,12 @@
 //! How full nodes are, and their watermarks.
 
+use isotherm_core::Time;
+
+use crate::clock;
 use crate::support::Roots;
+
+/// Watermarks are read anew after so long, in ns: they change when somebody changes a setting, or memory comes or goes.
+const MARKS_NS: u64 = 1_000_000_000;
 
 /// How full a node is, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -21,22 +27,56 @@ pub struct Level {
 ///
 /// Which file could not be read or understood, for people: the node was unplugged, for one.
 pub fn levels(roots: &Roots, nodes: &[u32]) -> Result<Vec<Level>, String> {
-    let mut text = Vec::new();
-    let zones = match roots.proc.read_system("zoneinfo", &mut text) {
-        Ok(()) => String::from_utf8_lossy(&text).into_owned(),
-        Err(e) => return Err(format!("cannot read /proc/zoneinfo: {e}")),
-    };
-    let level = |node: &u32| {
-        let file = roots.sys.join(format!("devices/system/node/node{node}/meminfo"));
-        let text = std::fs::read_to_string(&file)
-            .map_err(|e| format!("cannot read {}: {e}", file.display()))?;
-        let field = |name: &str| kib(&text, name);
-        match (field("MemFree:"), field("MemTotal:")) {
-            (Some(free), Some(total)) => Ok(Level { free, total, high: high(&zones, *node) }),
-            _ => Err(format!("{} has no MemFree and MemTotal", file.display())),
+    Gauge::new(nodes).read(roots)
+}
+
+/// Reads levels often: of the two files the one with the watermarks is long, and rarely says something new.
+#[derive(Debug)]
+pub struct Gauge {
+    nodes: Vec<u32>,
+    high: Vec<u64>,
+    marked: Option<Time>,
+}
+
+impl Gauge {
+    /// For these nodes.
+    #[must_use]
+    pub fn new(nodes: &[u32]) -> Self {
+        Self { nodes: nodes.to_vec(), high: Vec::new(), marked: None }
+    }
+
+    /// The levels of the nodes, in their order. Watermarks are at most a second old.
+    ///
+    /// # Errors
+    ///
+    /// As for [`levels`].
+    pub fn read(&mut self, roots: &Roots) -> Result<Vec<Level>, String> {
+        let now = clock::now();
+        if self.marked.is_none_or(|at| now.since(at) >= MARKS_NS) {
+            let mut text = Vec::new();
+            let zones = match roots.proc.read_system("zoneinfo", &mut text) {
+                Ok(()) => String::from_utf8_lossy(&text),
+                Err(e) => return Err(format!("cannot read /proc/zoneinfo: {e}")),
+            };
+            self.high = self.nodes.iter().map(|node| high(&zones, *node)).collect();
+            self.marked = Some(now);
         }
-    };
-    nodes.iter().map(level).collect()
+        let all = self.nodes.iter().zip(&self.high);
+        all.map(|(node, high)| level(roots, *node, *high)).collect()
+    }
+}
+
+fn level(roots: &Roots, node: u32, high: u64) -> Result<Level, String> {
+    let file = roots.sys.join(format!("devices/system/node/node{node}/meminfo"));
+    let text = std::fs::read_to_string(&file)
+        .map_err(|e| format!("cannot read {}: {e}", file.display()))?;
+    let field = |name: &str| kib(&text, name);
+    match (field("MemFree:"), field("MemTotal:")) {
+        // A node whose last memory was taken offline is still shown.
+        (_, Some(0)) => Err(format!("{} says MemTotal: 0 kB, no memory is left", file.display())),
+        (Some(free), Some(total)) => Ok(Level { free, total, high }),
+        _ => Err(format!("{} has no MemFree and MemTotal", file.display())),
+    }
 }
 
 /// A field of a node's `meminfo`, in bytes.
@@ -130,5 +170,9 @@ Node 1, zone   Normal
         assert_eq!(levels(&roots, &[0]), Ok(vec![level]));
         let error = levels(&roots, &[0, 1]).unwrap_err();
         assert!(error.contains("node1/meminfo"), "{error}");
+        let empty = "Node 0 MemTotal:          0 kB\nNode 0 MemFree:          0 kB\n";
+        std::fs::write(node.join("meminfo"), empty).unwrap();
+        let error = levels(&roots, &[0]).unwrap_err();
+        assert!(error.contains("no memory is left"), "{error}");
     }
 }

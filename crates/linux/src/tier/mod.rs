@@ -7,6 +7,6 @@ mod level;
 mod nodes;
 mod places;
 
-pub use level::{Level, levels};
+pub use level::{Gauge, Level, levels};
 pub use nodes::{Facts, NodeFacts, demotion_by_reclaim};
 pub use places::Places;

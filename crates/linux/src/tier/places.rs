@@ -62,6 +62,22 @@ impl Places {
         let at = self.spans.partition_point(|(_, end, _)| *end <= frame);
         self.spans.get(at).filter(|(start, ..)| *start <= frame).map(|(.., node)| *node)
     }
+
+    /// Says of one frame after the other whether it is on a node. Neighbours in a page table mostly have frames of
+    /// the same stretch, so that is what is tried first.
+    pub fn is_on(&self, node: u32) -> impl FnMut(u64) -> bool {
+        let mut last = (0, 0, false);
+        move |frame| {
+            if !(last.0..last.1).contains(&frame) {
+                let at = self.spans.partition_point(|(_, end, _)| *end <= frame);
+                last = match self.spans.get(at) {
+                    Some((start, end, is)) if *start <= frame => (*start, *end, *is == node),
+                    _ => (frame, frame + 1, false),
+                };
+            }
+            last.2
+        }
+    }
 }
 
 /// The entries of a directory that are called `prefix` and a number.
@@ -106,6 +122,12 @@ mod tests {
             (34 * frames, None),
         ] {
             assert_eq!(places.node_of(frame), node, "frame {frame:#x}");
+            for asked in 0..2 {
+                let mut is = places.is_on(asked);
+                // After another one, which it remembers.
+                is(frames);
+                assert_eq!(is(frame), node == Some(asked), "frame {frame:#x}, node {asked}");
+            }
         }
         assert_eq!(places.spans.len(), 3, "neighbours are joined: {places:?}");
     }

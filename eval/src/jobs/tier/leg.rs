@@ -45,6 +45,10 @@ pub(super) struct Leg {
     /// Of the pages looked at, how many were seen to change their node so many times within a minute at most, after
     /// the first minute of the leg.
     pub(super) moves: BTreeMap<u32, u64>,
+    /// Whether a process drops all TLBs all the time (`lab/run --flush`), without which an emulated machine's accessed
+    /// bits are stale.
+    #[serde(default)]
+    pub(super) flushed: bool,
     /// The tool's last account.
     pub(super) account: Value,
     pub(super) failed: Option<String>,
@@ -133,9 +137,17 @@ pub(super) fn run(bench: &Bench<'_>, engine: &str, nodes: [u32; 2]) -> anyhow::R
         looks,
         phases,
         moves: watch.moves(from.min(begin_ns + MINUTE_NS)),
+        flushed: flushed(),
         account,
         failed: None,
     })
+}
+
+/// Whether the lab's `flush` is at work.
+fn flushed() -> bool {
+    let name = |dir: fs::DirEntry| fs::read_to_string(dir.path().join("comm")).ok();
+    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+    all.filter_map(name).any(|comm| comm.trim() == "flush")
 }
 
 fn start(
@@ -149,7 +161,7 @@ fn start(
         return Ok(None);
     }
     let mut command = Command::new(&bench.spec.isotherm);
-    command.args(["tier", "--json", "--every", "10s", "--engine", engine]);
+    command.args(["tier", "--json", "--every", "5s", "--engine", engine]);
     command.args(["--fast", &fast.to_string(), "--slow", &slow.to_string()]);
     if engine == "isotherm" {
         command.args(["-p", &pid.to_string()]);

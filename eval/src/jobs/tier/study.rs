@@ -104,6 +104,8 @@ pub(super) fn rows(leg: &Leg) -> Vec<Row> {
         rows.push(row(format!("{name}: MiB refused"), mib("refused_bytes"), None));
         rows.push(row(format!("{name}: MiB ping-pong"), mib("ping_pong_bytes"), None));
     }
+    let flushed = if leg.flushed { 1.0 } else { 0.0 };
+    rows.push(row("TLBs dropped by `lab/run --flush` (1: yes)".into(), Some(flushed), None));
     let cpu = |key: &str| leg.account[key].as_f64();
     if let (Some(cpu), Some(all)) = (cpu("own_cpu_ns"), cpu("elapsed_ns")) {
         rows.push(row("own CPU, %".into(), Some(cpu / all * 100.0), None));

@@ -107,3 +107,61 @@ fn a_hierarchy_is_found() {
         assert!(found.why[0].starts_with("found by"), "{name}: {:?}", found.why);
     }
 }
+
+#[test]
+fn three_tiers_are_read_from_a_machine() {
+    use isotherm_linux::proc::Proc;
+    use isotherm_linux::support::Roots;
+    use isotherm_linux::tier::{Places, levels};
+
+    let dir = tempfile::tempdir().unwrap();
+    let put = |path: &str, text: &str| {
+        let path = dir.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    let roots = Roots { proc: Proc::new(dir.path()), sys: dir.path().to_owned() };
+    put("devices/system/node/has_memory", "0-2\n");
+    put("devices/system/node/has_cpu", "0\n");
+    put("devices/system/node/online", "0-3\n");
+    put("devices/system/memory/block_size_bytes", "8000000\n");
+    let mut zones = String::new();
+    for (node, distances, tier, mib) in
+        [(0, "10 14 24", 4, 1024), (1, "14 10 26", 22, 2048), (2, "24 26 10", 54, 4096)]
+    {
+        let at = format!("devices/system/node/node{node}");
+        put(&format!("{at}/distance"), distances);
+        let kib = mib * 1024;
+        let text = format!("Node {node} MemTotal: {kib} kB\nNode {node} MemFree: {} kB\n", kib / 4);
+        put(&format!("{at}/meminfo"), &text);
+        put(&format!("{at}/memory{node}/state"), "online\n");
+        put(
+            &format!("devices/virtual/memory_tiering/memory_tier{tier}/nodelist"),
+            &format!("{node}\n"),
+        );
+        zones +=
+            &format!("Node {node}, zone Normal\n        high     256\n        managed  1000\n");
+    }
+    put("zoneinfo", &zones);
+    let hierarchy = Hierarchy::found(&Facts::read(&roots).unwrap()).unwrap();
+    assert_eq!(hierarchy.links, [both(0, 1), both(1, 2)]);
+    assert_eq!(
+        hierarchy.why,
+        ["found by memory tiers of the kernel: node 0 above node 1 above node 2"]
+    );
+    let levels = |nodes: &[u32]| levels(&roots, nodes);
+    let all = levels(&hierarchy.nodes()).unwrap();
+    let mib: Vec<_> = all.iter().map(|l| (l.free >> 20, l.total >> 20, l.high >> 20)).collect();
+    assert_eq!(mib, [(256, 1024, 1), (512, 2048, 1), (1024, 4096, 1)]);
+    assert_eq!(Places::read(&roots).unwrap().node_of(2 * 0x8000), Some(2));
+
+    // The middle one is unplugged: what is left is a hierarchy of its own, and the old one cannot be read.
+    std::fs::remove_dir_all(dir.path().join("devices/system/node/node1")).unwrap();
+    put("devices/system/node/has_memory", "0,2\n");
+    put("devices/system/node/online", "0,2-3\n");
+    std::fs::remove_dir_all(dir.path().join("devices/virtual/memory_tiering/memory_tier22"))
+        .unwrap();
+    assert!(levels(&[0, 1, 2]).unwrap_err().contains("node1/meminfo"));
+    let left = Hierarchy::found(&Facts::read(&roots).unwrap()).unwrap();
+    assert_eq!(left.links, [both(0, 2)]);
+}

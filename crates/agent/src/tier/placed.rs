@@ -1,0 +1,281 @@
+//! Where the memory of the regions is, node by node: estimated, kept, and looked up again.
+//!
+//! How hot memory is comes new with every window and costs nothing here; where it is takes looks at page tables. So the
+//! two are kept apart: a window's regions take over what was known of the same addresses before, and lookups go on all the time
+//! within a small share of it. Memory of which nothing is known comes first; what was accessed in the last window is
+//! looked up more often than the rest, as there a change of place matters.
+//!
+//! Invariants: a new window is in force at once, however long lookups take; a region costs the same whatever its
+//! size; memory of which nothing is known is never waited for.
+
+use isotherm_core::{AddrRange, Snapshot, TargetId, Time};
+
+use super::engine::Hands;
+
+/// Of the time, the share that lookups may take: one part of so many.
+const SHARE: u64 = 50;
+/// What of that may be saved up, in ns.
+const MOST_NS: i64 = 20_000_000;
+/// New memory may take as much more at once, in ns; what it takes beyond that is not counted.
+const ADVANCE_NS: i64 = -100_000_000;
+/// What is known of a region is good for so long, in ns: of one that was accessed in the last window, and of others.
+const GOOD_NS: [u64; 2] = [500_000_000, 5_000_000_000];
+/// A large region is looked up by so many pieces of it.
+const SAMPLES: u64 = 8;
+/// The size of a piece, in bytes: 64 pages.
+const PIECE: u64 = 256 << 10;
+
+/// A region, and where its pages are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Placed {
+    pub(super) target: TargetId,
+    pub(super) range: AddrRange,
+    /// Whether anything was seen of it.
+    pub(super) known: bool,
+    pub(super) nr_accesses: u32,
+    pub(super) age: u32,
+    /// Bytes on each node of the hierarchy.
+    pub(super) on: Vec<u64>,
+    /// When that was looked up, or the oldest part of it; none: of some of it nothing is known.
+    pub(super) looked: Option<Time>,
+}
+
+/// All regions of the last window.
+#[derive(Debug)]
+pub(super) struct Placement {
+    /// In the order of targets and addresses, as the snapshot has them.
+    pub(super) regions: Vec<Placed>,
+    nr_nodes: usize,
+    /// Counts estimates.
+    turn: u64,
+    /// Time that lookups may take, in ns; less than 0: taken in advance.
+    left_ns: i64,
+    earned: Option<Time>,
+}
+
+impl Placement {
+    pub(super) const fn new(nr_nodes: usize) -> Self {
+        Self { regions: Vec::new(), nr_nodes, turn: 0, left_ns: MOST_NS, earned: None }
+    }
+
+    /// Takes in a window.
+    pub(super) fn window(&mut self, snapshot: &Snapshot) {
+        let old = std::mem::take(&mut self.regions);
+        for target in &snapshot.targets {
+            let mut before: Vec<&Placed> = old.iter().filter(|r| r.target == target.id).collect();
+            before.sort_by_key(|r| r.range.start);
+            for region in &target.regions {
+                let (on, looked) = self.known_of(&before, region.range);
+                self.regions.push(Placed {
+                    target: target.id,
+                    range: region.range,
+                    known: region.resolved,
+                    nr_accesses: region.nr_accesses,
+                    age: region.age,
+                    on,
+                    looked,
+                });
+            }
+        }
+    }
+
+    /// What the regions of the last window say of a range: their shares.
+    fn known_of(&self, before: &[&Placed], range: AddrRange) -> (Vec<u64>, Option<Time>) {
+        let mut on = vec![0_u64; self.nr_nodes];
+        let (mut covered, mut oldest) = (0, Some(Time(u64::MAX)));
+        let first = before.partition_point(|r| r.range.end <= range.start);
+        for old in before[first..].iter().take_while(|r| r.range.start < range.end) {
+            let (start, end) = (old.range.start.max(range.start), old.range.end.min(range.end));
+            let (part, whole) = (end.saturating_sub(start), old.range.len().max(1));
+            covered += part;
+            for (sum, bytes) in on.iter_mut().zip(&old.on) {
+                // Less than the region's size.
+                let share = u128::from(*bytes) * u128::from(part) / u128::from(whole);
+                *sum += u64::try_from(share).unwrap_or(part);
+            }
+            oldest = oldest.min(old.looked);
+        }
+        (on, if covered == range.len() { oldest } else { None })
+    }
+
+    /// Looks up as much as the time allows.
+    pub(super) fn look(&mut self, hands: &mut dyn Hands) {
+        let mut now = hands.now();
+        let earned = self.earned.replace(now).map_or(0, |at| now.since(at) / SHARE);
+        self.left_ns = (self.left_ns + i64::try_from(earned).unwrap_or(MOST_NS)).min(MOST_NS);
+        // By how many times over what is known is too old: if there is not time for all, each kind has its share.
+        let mut due: Vec<(u64, usize)> = Vec::new();
+        for (nr, region) in self.regions.iter().enumerate() {
+            let good_ns = GOOD_NS[usize::from(region.nr_accesses == 0)];
+            match region.looked {
+                None => due.push((u64::MAX, nr)),
+                Some(at) if self.left_ns > 0 && now.since(at) >= good_ns => {
+                    due.push((now.since(at).saturating_mul(1000) / good_ns, nr));
+                }
+                Some(_) => {}
+            }
+        }
+        due.sort_unstable_by_key(|(late, nr)| (u64::MAX - late, *nr));
+        for (_, nr) in due {
+            let region = &self.regions[nr];
+            if region.looked.is_some() && self.left_ns <= 0 {
+                return;
+            }
+            let (target, range) = (region.target, region.range);
+            let mut on = std::mem::take(&mut self.regions[nr].on);
+            self.estimate(hands, target, range, &mut on);
+            let done = hands.now();
+            self.left_ns -= i64::try_from(done.since(now)).unwrap_or(MOST_NS);
+            now = done;
+            let region = &mut self.regions[nr];
+            if region.looked.is_none() {
+                self.left_ns = self.left_ns.max(ADVANCE_NS);
+            }
+            (region.on, region.looked) = (on, Some(done));
+        }
+    }
+
+    /// How many bytes of a region are on each node: of a large one by some pieces of it, other ones each time.
+    fn estimate(
+        &mut self,
+        hands: &mut dyn Hands,
+        target: TargetId,
+        range: AddrRange,
+        on: &mut Vec<u64>,
+    ) {
+        let pieces = range.len() / PIECE;
+        if pieces <= SAMPLES {
+            return hands.bytes_on(target, range, on);
+        }
+        self.turn = self.turn.wrapping_add(1);
+        let mut sum = vec![0_u64; self.nr_nodes];
+        let stride = pieces / SAMPLES;
+        for i in 0..SAMPLES {
+            // Not the same place of each stretch, lest a pattern hides.
+            let nr = i * stride + (self.turn * 7 + i * 3) % stride;
+            let start = range.start + nr * PIECE;
+            hands.bytes_on(target, AddrRange::new(start, start + PIECE), on);
+            sum.iter_mut().zip(on.iter()).for_each(|(sum, bytes)| *sum += bytes);
+        }
+        on.clear();
+        on.extend(sum.iter().map(|bytes| bytes / SAMPLES * pieces));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use isotherm_core::snapshot::{RegionInfo, TargetInfo};
+    use isotherm_core::{Applied, Request, Scheme};
+    use isotherm_linux::tier::Level;
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+    const ID: TargetId = TargetId(1);
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    /// Memory of which every other MiB is on the second node; a look takes a while.
+    struct Slow {
+        now: std::cell::Cell<Time>,
+        look_ns: u64,
+        looks: Vec<AddrRange>,
+    }
+
+    impl Slow {
+        fn new(look_ns: u64) -> Self {
+            Self { now: std::cell::Cell::new(Time(SECOND_NS)), look_ns, looks: Vec::new() }
+        }
+
+        fn pass(&mut self, ns: u64) {
+            self.now.set(self.now.get() + ns);
+        }
+    }
+
+    impl Hands for Slow {
+        fn levels(&mut self) -> Result<Vec<Level>, String> {
+            Err("not asked for".to_owned())
+        }
+
+        fn bytes_on(&mut self, _: TargetId, range: AddrRange, bytes: &mut Vec<u64>) {
+            self.pass(self.look_ns);
+            self.looks.push(range);
+            bytes.clear();
+            bytes.resize(2, 0);
+            for page in (range.start..range.end).step_by(4096) {
+                bytes[usize::from(page / MIB % 2 == 1)] += 4096;
+            }
+        }
+
+        fn act(&mut self, _: &Request, _: &Scheme) -> Applied {
+            Applied::default()
+        }
+
+        fn now(&self) -> Time {
+            self.now.get()
+        }
+    }
+
+    fn snapshot(regions: &[(u64, u64, u32)]) -> Snapshot {
+        let regions = regions.iter().map(|&(start, end, nr_accesses)| RegionInfo {
+            range: AddrRange::new(start * MIB, end * MIB),
+            nr_accesses,
+            resolved: true,
+            ..RegionInfo::default()
+        });
+        let targets = vec![TargetInfo { id: ID, regions: regions.collect() }];
+        Snapshot { max_nr_accesses: 20, targets, ..Snapshot::default() }
+    }
+
+    fn on(placement: &Placement) -> Vec<Vec<u64>> {
+        placement.regions.iter().map(|r| r.on.iter().map(|b| b / MIB).collect()).collect()
+    }
+
+    #[test]
+    fn regions_that_split_and_join_keep_what_is_known() {
+        let (mut placement, mut hands) = (Placement::new(2), Slow::new(0));
+        placement.window(&snapshot(&[(0, 2, 0), (2, 4, 0)]));
+        placement.look(&mut hands);
+        assert_eq!(on(&placement), [[1, 1], [1, 1]]);
+        let looks = hands.looks.len();
+        placement.window(&snapshot(&[(0, 4, 9)]));
+        placement.look(&mut hands);
+        assert_eq!((on(&placement), hands.looks.len()), (vec![vec![2, 2]], looks), "joined");
+        placement.window(&snapshot(&[(0, 1, 0), (1, 4, 0), (4, 6, 0)]));
+        let known: Vec<_> = placement.regions.iter().map(|r| r.looked.is_some()).collect();
+        assert_eq!(known, [true, true, false], "the last one is new");
+        placement.look(&mut hands);
+        assert_eq!(on(&placement)[2], [1, 1]);
+    }
+
+    #[test]
+    fn a_window_is_in_force_however_slow_lookups_are() {
+        // A look takes 50 ms, as in an emulated guest on a busy machine: all regions take seconds.
+        let (mut placement, mut hands) = (Placement::new(2), Slow::new(50_000_000));
+        let cold: Vec<_> = (0..100).map(|i| (i * 64, (i + 1) * 64, 0)).collect();
+        placement.window(&snapshot(&cold));
+        placement.look(&mut hands);
+        assert!(
+            placement.regions.iter().all(|r| r.looked.is_some()),
+            "nothing is known of new memory"
+        );
+        let mut hot = cold;
+        hot[70].2 = 15;
+        placement.window(&snapshot(&hot));
+        placement.look(&mut hands);
+        assert_eq!(placement.regions[70].nr_accesses, 15, "at once");
+        let (begin, before) = (hands.now(), hands.looks.len());
+        for _ in 0..60_000 {
+            hands.pass(100_000_000);
+            placement.look(&mut hands);
+        }
+        let spent = (hands.looks.len() - before) as u64 * 50_000_000;
+        let share = hands.now().since(begin) / SHARE;
+        assert!(spent <= share + SECOND_NS, "{spent} ns of lookups, {share} are allowed");
+        let is_hot = |look: &&AddrRange| (70 * 64 * MIB..71 * 64 * MIB).contains(&look.start);
+        let of_hot = hands.looks[before..].iter().filter(is_hot).count();
+        let of_all = hands.looks.len() - before;
+        assert!(of_all >= 200 && of_hot > 8, "{of_hot} of {of_all}");
+        let oldest = placement.regions.iter().filter_map(|r| r.looked).min();
+        assert!(oldest > Some(begin), "none is left out");
+    }
+}

@@ -225,7 +225,7 @@ fn wrong_lines() {
               |                         ^^^^^^^^
               |
               = why: the kernel lets nobody move the pages of a process to the head or tail of an LRU list
-              = hint: there is nothing nearly the same; `cold` on what is idle leaves the hot pages ahead of it"#]],
+              = hint: `cold` on what is idle leaves the hot pages ahead of it; or let the kernel's DAMON do it, on physical memory: ops = "kdamond", targets = [{ paddr = "all" }]"#]],
     );
     refused(
         "min max 5 max\n4K null\n",

@@ -310,8 +310,30 @@ action = "lru_deprio"
                |          ^^^^^^^^^^^^
                |
                = why: the kernel lets nobody move the pages of a process to the head or tail of an LRU list
-               = hint: `cold` moves pages to the inactive list, which is nearly the same"#]],
+               = hint: `cold` moves pages to the inactive list, which is nearly the same; or let the kernel's DAMON do it, on physical memory: ops = "kdamond", targets = [{ paddr = "all" }]"#]],
     );
+}
+
+/// Only the kernel's DAMON can, and only on physical memory.
+#[test]
+fn lists_of_reclaim_are_sorted_by_the_kernel_over_physical_memory_only() {
+    let text = |context: &str| {
+        format!(
+            "[[context]]\nname = \"m\"\n{context}\n[[context.scheme]]\naction = \"lru_prio\"\n\
+             [[context.scheme]]\naction = \"lru_deprio\"\n"
+        )
+    };
+    for (context, good) in [
+        ("ops = \"kdamond\"\ntargets = [{ paddr = \"all\" }]", true),
+        ("ops = \"kdamond\"\nengine = \"kernel\"\ntargets = [{ paddr = \"node:0\" }]", true),
+        ("ops = \"kdamond\"\nengine = \"isotherm\"\ntargets = [{ paddr = \"all\" }]", false),
+        ("ops = \"idle\"\ntargets = [{ paddr = \"all\" }]", false),
+        ("targets = [{ paddr = \"all\" }]", false),
+        ("ops = \"kdamond\"\ntargets = [{ pid = 1 }]", false),
+    ] {
+        let parsed = parse(&text(context), "policy.toml");
+        assert_eq!(parsed.is_ok(), good, "{context}: {parsed:?}");
+    }
 }
 
 #[test]

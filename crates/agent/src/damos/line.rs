@@ -87,7 +87,7 @@ impl<'a> Line<'a> {
         let sz = read.bounds([sz_min, sz_max], "size", u64::MAX, Reader::size);
         let nr = read.bounds([freq_min, freq_max], "frequency", u32::MAX.into(), Reader::samples);
         let age = read.bounds([age_min, age_max], "age", u32::MAX.into(), Reader::windows);
-        let action = available(action.text, action.span());
+        let action = available(action.text, action.span(), false);
         let action = action.map_err(|error| read.errors.push(error));
         let mut quota = Quota::default();
         if let [size, interval, ..] = rest {

@@ -67,7 +67,7 @@ pub(super) fn scheme(words: &[Word<'_>]) -> Result<Scheme, Vec<TextError>> {
     }
     let action = usize::try_from(numbers[6]).ok().and_then(|n| ACTIONS.get(n));
     let action = action.ok_or_else(|| words[6].error("no action has this number"));
-    let action = action.and_then(|action| available(action.name(), words[6].span()));
+    let action = action.and_then(|action| available(action.name(), words[6].span(), false));
     let sz = open(Bounds::new(numbers[0], numbers[1]), of_rfc, u64::MAX);
     let nr = open(Bounds::new(nr_min, nr_max), of_rfc, u32::MAX);
     let age = open(Bounds::new(age_min, age_max), of_rfc, u32::MAX);

@@ -6,19 +6,27 @@ use isotherm_core::scheme::Action;
 
 use crate::text::{TextError, unknown};
 
-/// Reads an action that can be carried out.
-pub(crate) fn available(name: &str, span: Range<usize>) -> Result<Action, TextError> {
+/// Reads an action that can be carried out. `kernel_over_memory`: on physical memory, by the kernel's DAMON, which can
+/// do what nobody else can.
+pub(crate) fn available(
+    name: &str,
+    span: Range<usize>,
+    kernel_over_memory: bool,
+) -> Result<Action, TextError> {
     let not_here = |hint: &str| {
         Err(TextError::new(span.clone(), format!("action `{name}` is not available"))
             .why("the kernel lets nobody move the pages of a process to the head or tail of an LRU list")
             .hint(hint))
     };
     match Action::from_name(name) {
-        Some(Action::LruDeprio) => {
-            not_here("`cold` moves pages to the inactive list, which is nearly the same")
-        }
+        Some(action @ (Action::LruDeprio | Action::LruPrio)) if kernel_over_memory => Ok(action),
+        Some(Action::LruDeprio) => not_here(
+            "`cold` moves pages to the inactive list, which is nearly the same; or let the kernel's DAMON do it, on \
+             physical memory: ops = \"kdamond\", targets = [{ paddr = \"all\" }]",
+        ),
         Some(Action::LruPrio) => not_here(
-            "there is nothing nearly the same; `cold` on what is idle leaves the hot pages ahead of it",
+            "`cold` on what is idle leaves the hot pages ahead of it; or let the kernel's DAMON do it, on \
+             physical memory: ops = \"kdamond\", targets = [{ paddr = \"all\" }]",
         ),
         Some(action) => Ok(action),
         None => {

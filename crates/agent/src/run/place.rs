@@ -1,5 +1,6 @@
 //! Where schemes run: in the kernel's DAMON, or in Isotherm's engine over what the set sees.
 
+use isotherm_core::scheme::Action;
 use isotherm_linux::kdamond::{Kdamond, NotPushed, Pushed, push_down};
 
 use super::runner::Refused;
@@ -73,13 +74,19 @@ pub(super) fn place(
             }
             Ok((Place::Kernel(pushed), Some(line)))
         }
-        (Err(why), Engine::Kernel) => {
+        (Err(why), engine) if engine == Engine::Kernel || only_the_kernel(policy) => {
             let text = format!(
                 "context `{name}` wants its schemes to run in the kernel, which cannot do all of them\n  why:   \
-                 {why}\n  hint:  change that, or let Isotherm apply them: engine = \"isotherm\""
+                 {why}\n  hint:  change that, or let Isotherm apply them: engine = \"isotherm\" (which has no \
+                 lru_prio and lru_deprio)"
             );
             Err(Refused { code: 3, text })
         }
         (Err(why), _) => here(&why.to_string()),
     }
+}
+
+/// Whether there is a scheme that nobody but the kernel can apply.
+fn only_the_kernel(policy: &ContextPolicy) -> bool {
+    policy.schemes.iter().any(|s| matches!(s.scheme.action, Action::LruPrio | Action::LruDeprio))
 }

@@ -62,11 +62,16 @@ pub(super) fn context(
     context.ops = fields.maybe("ops", errors, ops).flatten();
     context.engine = fields.maybe("engine", errors, engine).unwrap_or_default();
     context.attrs = attrs(fields, errors);
+    let kernel_over_memory = context.memory().is_some()
+        && context.ops == Some(SetName::Kdamond)
+        && context.engine != Engine::Isotherm;
     let mut names = Seen::new(text, "scheme");
     let list = fields.maybe("scheme", errors, |e| e.list("tables: [[context.scheme]]"));
     for entry in list.into_iter().flatten() {
         let Some(fields) = entry.fields(scheme::KEYS, errors) else { continue };
-        let Some(scheme) = scheme(&fields, &context.attrs, errors) else { continue };
+        let Some(scheme) = scheme(&fields, &context.attrs, kernel_over_memory, errors) else {
+            continue;
+        };
         let place = fields.get("name").map_or_else(|| entry.span(), |name| name.span());
         names.see(&scheme.settings.name, place, errors);
         context.schemes.push(scheme);

@@ -36,10 +36,11 @@ pub(super) const KEYS: &[&str] = &[
     "max_snapshots",
 ];
 
-/// A scheme.
+/// A scheme. `kernel_over_memory`: the kernel's DAMON may act on physical memory.
 pub(super) fn scheme(
     fields: &Fields<'_>,
     attrs: &Attrs,
+    kernel_over_memory: bool,
     errors: &mut Errors,
 ) -> Option<SchemePolicy> {
     let mut settings = Settings::default();
@@ -49,7 +50,8 @@ pub(super) fn scheme(
     let max_snapshots = fields.maybe("max_snapshots", errors, |e| e.whole());
     let action =
         fields.need("action", "a scheme").map_err(|e| e.hint("action = \"stat\" only counts"));
-    let action = errors.keep(action.and_then(|e| available(e.text()?, e.span())))?;
+    let action =
+        errors.keep(action.and_then(|e| available(e.text()?, e.span(), kernel_over_memory)))?;
     if let Some(name) = fields.maybe("name", errors, name) {
         settings.name = name.to_owned();
     } else {

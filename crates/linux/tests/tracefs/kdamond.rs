@@ -12,8 +12,13 @@ pub(crate) fn in_lab(test: &str) -> bool {
         eprintln!(
             "{test}: skipped: writes to the kernel's DAMON, so it runs in the lab only (ISOTHERM_LAB=1)"
         );
+        return false;
     }
-    lab
+    let there = std::path::Path::new(ADMIN).exists();
+    if !there {
+        eprintln!("{test}: skipped: this kernel has no DAMON in sysfs (CONFIG_DAMON_SYSFS)");
+    }
+    there
 }
 
 /// A program with memory, and kdamonds on it: switched off and removed when dropped.

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::io;
 use std::rc::Rc;
 
 use proptest::prelude::*;
@@ -251,4 +252,53 @@ fn a_round_ends_where_it_is_told_to() {
     let mut scanner = scanner(&machine, 1e18);
     assert_eq!(scanner.round(|nr| nr < 1, || 0).unwrap(), None);
     assert!(scanner.round(|_| true, || 0).unwrap().is_some());
+}
+
+/// A machine that answers without any work: all frames are idle small pages of one cgroup, or all are in use.
+#[derive(Debug, Clone)]
+struct Instant {
+    idle: bool,
+    word: u64,
+}
+
+impl FrameWords for Instant {
+    fn read_at(&self, bytes: &mut [u8], _: u64) -> io::Result<usize> {
+        bytes.as_chunks_mut().0.fill(self.word.to_ne_bytes());
+        Ok(bytes.len())
+    }
+}
+
+impl BitmapWords for Instant {
+    fn read_at(&self, bytes: &mut [u8], _: u64) -> io::Result<usize> {
+        bytes.fill(if self.idle { 0xff } else { 0 });
+        Ok(bytes.len())
+    }
+
+    fn write_at(&self, bytes: &[u8], _: u64) -> io::Result<usize> {
+        Ok(bytes.len())
+    }
+}
+
+/// What a round costs without the kernel: printed, as times are no test; that 24 GiB are 24 GiB is one.
+#[test]
+fn our_own_part_of_a_round_over_24_gib() {
+    const PAGES: u64 = (24 << 30) / 4096;
+    let cpu = || {
+        let clock = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+        clock.tv_sec * 1_000_000_000 + clock.tv_nsec
+    };
+    for idle in [true, false] {
+        let bitmap = Bitmap::new(Instant { idle, word: 0 });
+        let flags = FrameFile::new(Instant { idle, word: KINDS[0] });
+        let cgroups = Some(FrameFile::new(Instant { idle, word: 7 }));
+        let kernel = Kernel { bitmap, flags, cgroups };
+        let mut scanner = Scanner::new(kernel, std::slice::from_ref(&(0..PAGES)), f64::MAX, 1);
+        for round in 0..4 {
+            let begin = cpu();
+            let found = scanner.round(|_| true, || 0).unwrap().unwrap();
+            eprintln!("idle: {idle}, round {round}: {} ms", (cpu() - begin) / 1_000_000);
+            let sum: u64 = found.sums.iter().map(|(_, bytes)| bytes.idle()).sum();
+            assert_eq!(sum, if idle && round > 0 { 24 << 30 } else { 0 });
+        }
+    }
 }

@@ -171,6 +171,7 @@ pub struct Engine {
     memory: Placement,
     /// Counts steps.
     turn: u64,
+    is_idle: bool,
     attrs: Attrs,
     knobs: Knobs,
     levels: Vec<Level>,
@@ -208,6 +209,7 @@ impl Engine {
             nodes,
             links,
             turn: 0,
+            is_idle: false,
             attrs: knobs.attrs,
             knobs: knobs.clone(),
             levels: Vec::new(),
@@ -230,21 +232,35 @@ impl Engine {
     pub fn step(&mut self, hands: &mut dyn Hands) -> Result<(), String> {
         self.memory.look(hands);
         self.turn = self.turn.wrapping_add(1);
+        self.read_levels(hands)?;
+        self.is_idle = true;
         for nr in 0..self.links.len() {
-            self.read_levels(hands)?;
             self.press(nr);
             // Who goes second may find the time used up by a call that took longer than it was given.
-            if self.turn.is_multiple_of(2) {
-                self.demote(nr, hands);
-                self.read_levels(hands)?;
-                self.promote(nr, hands);
-            } else {
-                self.promote(nr, hands);
-                self.read_levels(hands)?;
-                self.demote(nr, hands);
+            let sides: [fn(&mut Self, usize, &mut dyn Hands) -> u64; 2] =
+                if self.turn.is_multiple_of(2) {
+                    [Self::demote, Self::promote]
+                } else {
+                    [Self::promote, Self::demote]
+                };
+            for side in sides {
+                // Reading levels is most of the cost of a step that moves nothing.
+                if side(self, nr, hands) > 0 {
+                    self.is_idle = false;
+                    self.read_levels(hands)?;
+                }
             }
+            let worked = &self.links[nr];
+            let free = self.levels.get(worked.at[0]).map_or(0, |level| level.free);
+            self.is_idle &= worked.pressure.waiting == 0 && free >= worked.pressure.keep;
         }
-        self.read_levels(hands)
+        Ok(())
+    }
+
+    /// Whether the last step moved nothing and the next one will not, as long as levels and windows stay as they are.
+    #[must_use]
+    pub const fn is_idle(&self) -> bool {
+        self.is_idle
     }
 
     fn read_levels(&mut self, hands: &mut dyn Hands) -> Result<(), String> {
@@ -264,9 +280,10 @@ impl Engine {
         worked.pressure = Pressure { waiting, ..Pressure::of(level, &self.knobs) };
     }
 
-    fn demote(&mut self, nr: usize, hands: &mut dyn Hands) {
+    /// Demotes over a link; returns the bytes moved.
+    fn demote(&mut self, nr: usize, hands: &mut dyn Hands) -> u64 {
         if !self.links[nr].link.demotes {
-            return;
+            return 0;
         }
         let time_ns = self.time_ns();
         let [upper, lower] = self.links[nr].at;
@@ -286,17 +303,19 @@ impl Engine {
         // At least one: a goal of 0 would not count.
         set_goal(side, free_bp, bp_of(want, level.total).max(1));
         if most < PAGE {
-            return;
+            return 0;
         }
         let order = order(&self.memory.regions, side, &self.attrs, |r| r.nr_accesses == 0, upper);
         let moved =
             run(hands, &mut self.memory.regions, &order, side, [upper, lower], most, time_ns);
         self.pretend(upper, lower, moved.applied);
+        moved.applied
     }
 
-    fn promote(&mut self, nr: usize, hands: &mut dyn Hands) {
+    /// Promotes over a link; returns the bytes moved.
+    fn promote(&mut self, nr: usize, hands: &mut dyn Hands) -> u64 {
         if !self.links[nr].link.promotes {
-            return;
+            return 0;
         }
         let time_ns = self.time_ns();
         let [upper, lower] = self.links[nr].at;
@@ -304,7 +323,7 @@ impl Engine {
         let worked = &mut self.links[nr];
         let now = hands.now();
         if worked.rest.is_some_and(|(until, _)| now < until) {
-            return;
+            return 0;
         }
         let most = level.free.saturating_sub(worked.pressure.floor);
         let side = &mut worked.promote;
@@ -312,7 +331,7 @@ impl Engine {
         set_goal(side, 10_000 - bp_of(level.free, level.total).min(10_000), goal_bp);
         // Goals are in basis points: less than one of those left is left.
         if most < PAGE {
-            return;
+            return 0;
         }
         let order =
             order(&self.memory.regions, side, &self.attrs, |r| r.known && r.nr_accesses > 0, lower);
@@ -327,6 +346,7 @@ impl Engine {
             worked.rest = None;
         }
         self.pretend(lower, upper, moved.applied);
+        moved.applied
     }
 
     /// How long each scheme may take in a step: all the same, so that none that finds nothing to do keeps another from what there is.

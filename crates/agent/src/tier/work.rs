@@ -24,6 +24,8 @@ const WAIT_US: u64 = 100_000;
 /// Time that making memory old before it is demoted may take, in ns per second. It is used only while there is
 /// something to exchange.
 const ARM_NS_PER_S: u64 = 50_000_000;
+/// While there is nothing to move, there is a step only for so many; a new window brings one at once.
+const IDLE_STEPS: u64 = 5;
 /// Nodes that cannot be read for so many steps in a row are gone.
 const PATIENCE: u32 = 10;
 
@@ -207,8 +209,10 @@ impl Work {
         }
         let now = clock::now();
         if now >= self.next_step && self.monitor.actor().blocked().is_none() {
-            self.next_step = now.plus_us(self.step_us);
             self.step();
+            let pause =
+                if self.engine.is_idle() { self.step_us * IDLE_STEPS } else { self.step_us };
+            self.next_step = now.plus_us(pause);
         }
         self.pass_on();
         if now >= self.next_second {
@@ -236,6 +240,7 @@ impl Work {
             nodes: &nodes,
         };
         self.engine.snapshot(&mut hands, &snapshot, &attrs);
+        self.next_step = self.next_step.min(clock::now());
     }
 
     fn step(&mut self) {

@@ -197,8 +197,16 @@ fn nothing_is_moved_without_need() {
     ] {
         let mut world = World::new(&capacity, areas, free);
         world.heat(0, 1, 100);
-        run_for(&mut engine(2, false), &mut world, 30);
+        let mut engine = engine(2, false);
+        run_for(&mut engine, &mut world, 30);
         assert_eq!(world.moves.iter().flatten().count(), 0, "{name}");
+        assert!(engine.is_idle(), "{name}");
+        // Something hot on the slow node.
+        if let Some(area) = world.at.iter().position(|node| *node == 1) {
+            world.hot[area] = true;
+            run_for(&mut engine, &mut world, 1);
+            assert!(!engine.is_idle() || world.at[area] == 0, "{name}");
+        }
     }
 }
 

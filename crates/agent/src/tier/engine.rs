@@ -237,15 +237,11 @@ impl Engine {
         for nr in 0..self.links.len() {
             self.press(nr);
             // Who goes second may find the time used up by a call that took longer than it was given.
-            let sides: [fn(&mut Self, usize, &mut dyn Hands) -> u64; 2] =
-                if self.turn.is_multiple_of(2) {
-                    [Self::demote, Self::promote]
-                } else {
-                    [Self::promote, Self::demote]
-                };
-            for side in sides {
+            let demotion_first = self.turn.is_multiple_of(2);
+            for demotes in [demotion_first, !demotion_first] {
+                let moved = if demotes { self.demote(nr, hands) } else { self.promote(nr, hands) };
                 // Reading levels is most of the cost of a step that moves nothing.
-                if side(self, nr, hands) > 0 {
+                if moved > 0 {
                     self.is_idle = false;
                     self.read_levels(hands)?;
                 }

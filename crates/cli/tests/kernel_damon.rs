@@ -323,7 +323,7 @@ fn physical_memory_is_recorded_and_sorted_by_the_kernel() {
     let text_of = format!(
         "[[context]]\nname = \"m\"\nops = \"kdamond\"\ntargets = [{{ paddr = \"all\" }}]\n\
          intervals = {{ sample = \"50ms\", aggregation = \"500ms\" }}\n{}{}",
-        scheme("lru_prio", "frequency = \"1%..\""),
+        scheme("lru_prio", "frequency = \"10%..\""),
         scheme("lru_deprio", "frequency = \"0%\"\nage = \"2s..\""),
     );
     std::fs::write(&policy, text_of).unwrap();

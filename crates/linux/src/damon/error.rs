@@ -46,7 +46,7 @@ pub struct DamonError {
 }
 
 impl DamonError {
-    pub(super) fn new(
+    pub(crate) fn new(
         kind: Kind,
         tried: impl Into<String>,
         why: impl Into<String>,

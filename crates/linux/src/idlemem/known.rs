@@ -55,20 +55,26 @@ impl Known {
 pub(super) struct Ids {
     inos: Vec<u64>,
     by_ino: HashMap<u64, u32>,
+    /// What was asked for last: neighbours mostly have the same.
+    last: Option<(u64, u32)>,
     most: usize,
     full: bool,
 }
 
 impl Default for Ids {
     fn default() -> Self {
-        Self { inos: Vec::new(), by_ino: HashMap::new(), most: 1 << ID, full: false }
+        Self { inos: Vec::new(), by_ino: HashMap::new(), last: None, most: 1 << ID, full: false }
     }
 }
 
 impl Ids {
     /// The number for an inode; `None` if there are too many.
     pub(super) fn of(&mut self, ino: u64) -> Option<u32> {
+        if let Some((_, id)) = self.last.filter(|(last, _)| *last == ino) {
+            return Some(id);
+        }
         if let Some(id) = self.by_ino.get(&ino) {
+            self.last = Some((ino, *id));
             return Some(*id);
         }
         let id = u32::try_from(self.inos.len()).ok().filter(|_| self.inos.len() < self.most);
@@ -91,7 +97,7 @@ impl Ids {
 
     /// Forgets all numbers.
     pub(super) fn clear(&mut self) {
-        self.full = false;
+        (self.full, self.last) = (false, None);
         self.inos.clear();
         self.by_ino.clear();
     }

@@ -28,6 +28,8 @@ pub(super) struct Machine {
     pub(super) repeats: bool,
     /// Numbers read from `kpageflags` and `kpagecgroup` so far.
     pub(super) read: u64,
+    /// Idle folios whose page tables had to be walked for a read of the bitmap so far: most of the cost.
+    pub(super) walked: u64,
 }
 
 impl Machine {
@@ -93,7 +95,7 @@ impl FrameWords for Face {
 
 impl BitmapWords for Face {
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
-        let mut machine = self.machine.borrow_mut();
+        let machine = &mut *self.machine.borrow_mut();
         let first = usize::try_from(offset * 8).unwrap_or(usize::MAX);
         // The last word, if it is not whole, is not delivered.
         let words = (machine.frames.len().saturating_sub(first) / 64).min(bytes.len() / 8).min(512);
@@ -103,6 +105,7 @@ impl BitmapWords for Face {
                 if let Some(folio) = &mut machine.frames[first + nr * 64 + bit] {
                     let tracked = folio.flags & Flags::LRU.0 != 0;
                     if tracked && folio.idle {
+                        machine.walked += 1;
                         folio.idle = !std::mem::take(&mut folio.accessed);
                         word |= u64::from(folio.idle) << bit;
                     }

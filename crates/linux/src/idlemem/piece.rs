@@ -2,7 +2,7 @@
 //!
 //! A look takes four steps:
 //!
-//! 1. Read the bitmap. Its bits are at first frames of folios only; reading also brings them up to date.
+//! 1. Read the bitmap, where it was marked. Its bits are at first frames of folios only; reading also brings them up to date.
 //! 2. For idle frames that were not idle before, read their flags (what they are, how large) and whom they are
 //!    charged to. Frames that stay idle are known ([`Known`]). Of a known large folio two flags are read again, which
 //!    show whether it was split. One piece in [`REFRESH`] asks for all again at each look: that finds what
@@ -179,9 +179,7 @@ impl Piece {
         let mut idle = std::mem::take(&mut buffers.idle);
         idle.clear();
         idle.resize(self.words, 0);
-        let got = kernel.bitmap.read(self.first, &mut idle)?;
-        idle.truncate(got);
-        idle.resize(self.words, 0);
+        self.read(&mut kernel.bitmap, &mut idle)?;
         let others = if self.marked.is_none() {
             let frames: u32 = idle.iter().map(|word| word.count_ones()).sum();
             u64::from(frames) * FRAME_BYTES
@@ -191,6 +189,28 @@ impl Piece {
         let result = self.take(kernel, ids, sums, buffers, &idle, look);
         buffers.idle = idle;
         result.map(|()| others)
+    }
+
+    /// Reads the bits of what was marked; at the first look, of all. Words that are out of the sample are not read: the pages in
+    /// them may have old marks, and for each of those the kernel would walk the page tables that map it.
+    fn read<B: BitmapWords>(&self, bitmap: &mut Bitmap<B>, idle: &mut [u64]) -> io::Result<()> {
+        let first_word = self.first / WORD;
+        let wanted =
+            |nr: usize| self.marked.is_none_or(|sample| sample.frames(first_word + nr as u64) != 0);
+        let mut at = 0;
+        while at < idle.len() {
+            if !wanted(at) {
+                at += 1;
+                continue;
+            }
+            let end = (at..idle.len()).find(|nr| !wanted(*nr)).unwrap_or(idle.len());
+            let got = bitmap.read(self.first + at as u64 * WORD, &mut idle[at..end])?;
+            if got < end - at {
+                break;
+            }
+            at = end;
+        }
+        Ok(())
     }
 
     /// Steps 2 to 4, with the bits that were read.
@@ -237,12 +257,16 @@ impl Piece {
         self.known.resize(self.words * 64, Known::default());
         let Buffers { ask, flags, inos, .. } = buffers;
         ask.clear();
+        // Only large folios can have been split: without any, nothing need be looked for.
+        let mut large = false;
+        for_each_bit(&self.idle, |nr| large |= self.known[nr].order() > 0);
         for_each_bit(now, |nr| {
             let stayed = self.idle[nr / 64] >> (nr % 64) & 1 == 1;
             if stayed {
                 self.known[nr] = self.known[nr].older();
             } else {
-                self.known[nr] = Known::new(self.age_of_whole(nr, now), 0, Kind::Anon, 0);
+                let age = if large { self.age_of_whole(nr, now) } else { 1 };
+                self.known[nr] = Known::new(age, 0, Kind::Anon, 0);
             }
             if !stayed || refresh {
                 ask.push(self.first + nr as u64);

@@ -6,8 +6,8 @@ use isotherm_core::{AddrRange, TargetId};
 
 use super::slots::Slot;
 use super::{Kdamond, KdamondError, Source};
-use crate::damon::Feature;
 use crate::damon::model::Operations;
+use crate::damon::{Feature, Kind};
 use crate::proc::read_monitored_ranges;
 
 impl Kdamond {
@@ -77,7 +77,7 @@ impl Kdamond {
         }
         self.slots.list.push(slot);
         let done = match self.pid {
-            Some(_) if ended => self.shrink(),
+            Some(_) if ended => self.shrink_or_begin_anew(),
             Some(_) => self.grow(id),
             None => self.start(),
         };
@@ -149,7 +149,7 @@ impl Kdamond {
                 }
             }
         }
-        if let Err(err) = self.shrink() {
+        if let Err(err) = self.shrink_or_begin_anew() {
             // It is likely that it ended with its targets. If it did not, starting anew is right, too.
             self.stop();
             let ended = |slot: &Slot| !self.is_alive(slot.pid);
@@ -160,6 +160,17 @@ impl Kdamond {
             if let Err(err) = self.start() {
                 self.failure = Some(err.to_string());
             }
+        }
+    }
+
+    /// Lets targets go. Kernels before 6.19 cannot remove the first one alone: there all begin anew.
+    fn shrink_or_begin_anew(&mut self) -> Result<(), KdamondError> {
+        match self.shrink() {
+            Err(KdamondError::Damon(err)) if err.kind() == Kind::NotInTheKernel => {
+                self.stop();
+                self.start()
+            }
+            done => done,
         }
     }
 

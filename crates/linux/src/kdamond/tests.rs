@@ -12,7 +12,7 @@ use super::kernel::Walked;
 use super::*;
 use crate::apply::{Evidence, Settings as ActSettings};
 use crate::damon::model::Config;
-use crate::damon::{Feature, Operations as Kind_, TunedIntervals};
+use crate::damon::{Feature, Kind as NotThere, Operations as Kind_, TunedIntervals};
 
 /// What the made-up kernel was told, and how it answers.
 #[derive(Debug, Default)]
@@ -21,6 +21,8 @@ struct State {
     running: bool,
     starts: u32,
     refuse_commits: bool,
+    /// As before 6.19: the first target cannot go alone.
+    keeps_the_first: bool,
     /// Windows since the start.
     windows: u64,
     /// Windows that pass between two walks.
@@ -56,6 +58,11 @@ impl Kernel for Fake {
         let mut state = self.0.lock().unwrap();
         if state.refuse_commits {
             return Err(Self::died());
+        }
+        let first = |config: &Config| config.context.targets.first().map(|target| target.pid);
+        if state.keeps_the_first && state.config.as_ref().is_some_and(|c| first(c) != first(config))
+        {
+            return Err(DamonError::new(NotThere::NotInTheKernel, "remove the first", "", ""));
         }
         state.config = Some(config.clone());
         Ok(())
@@ -249,4 +256,29 @@ fn pushed_schemes_stand_first_and_a_refusal_changes_nothing() {
     set.stop();
     assert!(!state.lock().unwrap().running);
     assert!(set.counted()[0].stats.sz_tried > 0);
+}
+
+#[test]
+fn where_the_first_target_cannot_go_alone_all_begin_anew_and_nobody_need_know() {
+    let (mut set, state) = set(1);
+    state.lock().unwrap().keeps_the_first = true;
+    let sleep = || std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    let (mut first, mut second) = (sleep(), sleep());
+    set.add_target(TargetId(0), first.id()).unwrap();
+    set.add_target(TargetId(1), second.id()).unwrap();
+    set.remove_target(TargetId(0));
+    let seen = |state: &State| (state.starts, state.running);
+    assert_eq!(seen(&state.lock().unwrap()), (2, true));
+    // One that has ended, before anybody told so, does not keep a new one away.
+    second.kill().unwrap();
+    second.wait().unwrap();
+    set.add_target(TargetId(2), first.id()).unwrap();
+    let pids = state.lock().unwrap().config.clone().unwrap().context.targets;
+    let pids: Vec<_> = pids.iter().map(|target| target.pid.unsigned_abs()).collect();
+    assert_eq!(pids, [first.id()]);
+    assert!(state.lock().unwrap().running);
+    assert_eq!(set.take_troubles(), Vec::<String>::new());
+    assert_eq!(set.failure(), None);
+    first.kill().unwrap();
+    first.wait().unwrap();
 }

@@ -108,8 +108,16 @@ fn a_size_quota_and_a_time_quota_hold() {
     }
 }
 
+fn thp_is_always_on() -> bool {
+    let setting = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+    setting.unwrap().contains("[always]")
+}
+
 #[test]
 fn huge_pages_are_made_of_what_is_used() {
+    if thp_is_always_on() {
+        return eprintln!("skipped: THP is always on here, so all is huge from the start");
+    }
     let pattern = Pattern { nr_accesses: Frequency::Samples(Bounds::new(1, 20)), ..idle_for(0) };
     let scheme = Scheme { pattern, action: Action::Collapse, ..Scheme::default() };
     let mut run = Run::start(32, "as set", vec![(scheme, Settings::default())]);
@@ -136,8 +144,13 @@ fn huge_page_advice_is_given_by_the_target_and_can_be_taken_back() {
     assert!(advised >= 12 * MIB, "only {advised} bytes have the flag");
     let (undone, errors) = run.undo();
     assert!(errors.is_empty(), "{errors:?}");
-    assert_eq!(undone, account.done_bytes);
-    assert_eq!(run.advised("hg"), 0, "some advice stayed");
+    if thp_is_always_on() {
+        // There the other advice is what changes something, and is taken back.
+        assert_eq!(undone, 0);
+    } else {
+        assert_eq!(undone, account.done_bytes);
+        assert_eq!(run.advised("hg"), 0, "some advice stayed");
+    }
     assert_eq!(run.target.say("wrong"), "0", "pages with another content");
 }
 

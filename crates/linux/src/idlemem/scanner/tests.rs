@@ -310,3 +310,33 @@ fn our_own_part_of_a_round_over_24_gib() {
         }
     }
 }
+
+/// Over many seeds a sample says neither too much nor too little.
+#[test]
+#[expect(clippy::cast_precision_loss, reason = "a size of memory")]
+fn a_sample_has_no_bias() {
+    const PAGES: u64 = (4 << 30) / 4096;
+    const SEEDS: u32 = 32;
+    let (mut sum, mut variance) = (0.0, 0.0);
+    for seed in 1..=SEEDS {
+        let bitmap = Bitmap::new(Instant { idle: true, word: 0 });
+        let flags = FrameFile::new(Instant { idle: true, word: KINDS[0] });
+        let kernel = Kernel { bitmap, flags, cgroups: None };
+        let ranges = std::slice::from_ref(&(0..PAGES));
+        let mut scanner = Scanner::new(kernel, ranges, 0.0, mixed(u64::from(seed)));
+        let clock = Cell::new(0);
+        let cpu = || clock.replace(clock.get() + 1000);
+        let mut last = None;
+        for _ in 0..4 {
+            last = scanner.round(|_| true, cpu).unwrap();
+        }
+        let last = last.unwrap();
+        assert!(last.share < 0.02, "{}", last.share);
+        let [(0, bytes)] = last.sums.as_slice() else { panic!("{:?}", last.sums) };
+        sum += bytes.idle() as f64;
+        variance += (bytes.deviation() as f64).powi(2);
+    }
+    let off = sum - f64::from(SEEDS) * 4_294_967_296.0;
+    eprintln!("off by {:.3} of {:.3} deviations of a sum", off / variance.sqrt(), 4.0);
+    assert!(off.abs() < 4.0 * variance.sqrt(), "{off} of {sum}, +- {}", variance.sqrt());
+}

@@ -33,8 +33,16 @@ pub struct Account {
     pub refused_bytes: u64,
     /// The same by the kernel's answer (errno); the sum can be less.
     pub refused_errno: BTreeMap<i32, u64>,
-    /// Bytes of physical memory that were idle and that no process alone maps, so that they could not be reached.
+    /// Bytes that stayed untouched for the confirm time.
+    pub confirmed_bytes: u64,
+    /// Bytes that were armed and touched before the confirm time was over.
+    pub refuted_bytes: u64,
+    /// Bytes confirmed that the filters kept.
+    pub filtered_bytes: u64,
+    /// Bytes of physical memory that no process alone maps, so that they could not be reached.
     pub unreached_bytes: u64,
+    /// The same by reason: `unmapped`, `shared`, `gone`.
+    pub unreached: BTreeMap<&'static str, u64>,
     /// Bytes made old to gather evidence.
     pub armed_bytes: u64,
     /// Times that a region matched and nothing was done yet, for lack of evidence.
@@ -74,7 +82,11 @@ impl Account {
             applied_bytes: stats.sz_applied,
             refused_bytes: account.refused_bytes,
             refused_errno: account.refused,
+            confirmed_bytes: account.confirmed_bytes,
+            refuted_bytes: account.refuted_bytes,
+            filtered_bytes: account.filtered_bytes,
             unreached_bytes: account.unreached_bytes,
+            unreached: account.unreached,
             armed_bytes: account.armed_bytes,
             deferred: stats.nr_deferred,
             quota_exceeds: stats.qt_exceeds,
@@ -104,7 +116,7 @@ impl Account {
     }
 
     /// The numbers that add up.
-    const fn sums(&mut self) -> [&mut u64; 12] {
+    const fn sums(&mut self) -> [&mut u64; 15] {
         [
             &mut self.tried_bytes,
             &mut self.asked_bytes,
@@ -112,6 +124,9 @@ impl Account {
             &mut self.refaulted_bytes,
             &mut self.applied_bytes,
             &mut self.refused_bytes,
+            &mut self.confirmed_bytes,
+            &mut self.refuted_bytes,
+            &mut self.filtered_bytes,
             &mut self.unreached_bytes,
             &mut self.armed_bytes,
             &mut self.deferred,
@@ -129,6 +144,9 @@ impl Account {
         for (errno, bytes) in &before.refused_errno {
             *self.refused_errno.entry(*errno).or_default() += bytes;
         }
+        for (why, bytes) in &before.unreached {
+            *self.unreached.entry(why).or_default() += bytes;
+        }
         self.max_window_bytes = self.max_window_bytes.max(before.max_window_bytes);
         self.max_window_ns = self.max_window_ns.max(before.max_window_ns);
     }
@@ -144,6 +162,12 @@ impl Account {
                 *sum = sum.saturating_sub(*bytes);
             }
         }
+        for (why, bytes) in &before.unreached {
+            if let Some(sum) = self.unreached.get_mut(why) {
+                *sum = sum.saturating_sub(*bytes);
+            }
+        }
+        self.unreached.retain(|_, bytes| *bytes > 0);
         self.refused_errno.retain(|_, bytes| *bytes > 0);
     }
 }

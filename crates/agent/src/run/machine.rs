@@ -1,7 +1,7 @@
 //! What of a policy this machine cannot do, before anything is done.
 
 use isotherm_core::scheme::{Action, Metric};
-use isotherm_linux::apply::refuse_anon;
+use isotherm_linux::apply::{Evidence, refuse_anon};
 use isotherm_linux::metrics::Metrics;
 use isotherm_linux::proc::{Proc, meminfo_kib};
 use isotherm_linux::support::{self, Roots, SetName, Support, detect};
@@ -96,17 +96,36 @@ fn no_pages(context: &ContextPolicy, scheme: &SchemePolicy) -> Option<Problem> {
         // The kernel acts, or page tables are read beside it.
         return None;
     }
+    if context.ops == Some(SetName::Idle) {
+        return no_marks(context, scheme);
+    }
     let Some(ops) = context.ops.filter(|ops| *ops != SetName::PageWalk) else {
         return no_pagewalk(context, scheme);
     };
     Some(fatal(format!(
         "context `{}`, scheme `{}`: action `{}` with operations set `{}`\n  why:   that set cannot look \
          at single pages, so nothing is known of them before the action, and nothing after it\n  hint:  \
-         use `pagewalk`, or action `stat`",
+         use `pagewalk` or `idle`, or action `stat`",
         context.name,
         scheme.settings.name,
         action.name(),
         ops.name(),
+    )))
+}
+
+/// Marks are of folios: they cannot tell how much of a huge page to come would be in use.
+fn no_marks(context: &ContextPolicy, scheme: &SchemePolicy) -> Option<Problem> {
+    let (action, settings) = (scheme.scheme.action, &scheme.settings);
+    let asks = matches!(action, Action::Collapse | Action::Hugepage);
+    if !asks || settings.evidence == Evidence::Off {
+        return None;
+    }
+    Some(fatal(format!(
+        "context `{}`, scheme `{}`: action `{}` with operations set `idle`\n  why:   marks of idle pages do not tell \
+         which pages are in use before all were marked\n  hint:  use `pagewalk`, or `evidence = \"off\"`",
+        context.name,
+        settings.name,
+        action.name(),
     )))
 }
 

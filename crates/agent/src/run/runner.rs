@@ -269,7 +269,9 @@ fn changeable(handle: &Handle, new: &ContextPolicy) -> Result<(), Refused> {
         Err(Refused { code: 2, text })
     };
     let old = &handle.policy;
-    let sees = [SetName::PageWalk, SetName::Kdamond].map(SetName::name).contains(&handle.ops);
+    let sees = [SetName::PageWalk, SetName::Idle, SetName::Kdamond]
+        .map(SetName::name)
+        .contains(&handle.ops);
     let blind = acts(new) && !sees && new.memory().is_none();
     if old.ops != new.ops || blind {
         return refuse("operations set");

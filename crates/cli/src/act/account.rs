@@ -92,11 +92,22 @@ impl Final {
             let said = std::io::Error::from_raw_os_error(*errno);
             text += &format!("  refused: {} ({said})\n", bytes(*refused));
         }
-        if a.unreached_bytes > 0 {
+        if a.confirmed_bytes + a.refuted_bytes > 0 {
             text += &format!(
-                "  unreached: {} (idle, and mapped by no process or by several)\n",
-                bytes(a.unreached_bytes)
+                "  evidence: armed {}, then untouched {}, touched {}; kept by filters {}\n",
+                bytes(a.armed_bytes),
+                bytes(a.confirmed_bytes),
+                bytes(a.refuted_bytes),
+                bytes(a.filtered_bytes)
             );
+        }
+        for (why, unreached) in &a.unreached {
+            let means = match *why {
+                "unmapped" => "no process maps it",
+                "shared" => "several processes map it",
+                _ => "moved or given back meanwhile",
+            };
+            text += &format!("  unreached: {} ({means})\n", bytes(*unreached));
         }
         if let Some(why) = &a.blocked {
             text += &format!("  blocked: {why}\n");

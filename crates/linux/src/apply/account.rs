@@ -24,8 +24,17 @@ pub struct Account {
     pub refused_bytes: u64,
     /// The same by the kernel's answer (errno); the sum can be less, because only some are kept per call.
     pub refused: BTreeMap<i32, u64>,
-    /// Bytes of physical memory that were idle and could not be reached: no process maps them, or several do.
+    /// Bytes that stayed untouched for the confirm time.
+    pub confirmed_bytes: u64,
+    /// Bytes that were armed and then touched before the confirm time was over.
+    pub refuted_bytes: u64,
+    /// Bytes confirmed idle that the scheme's filters kept.
+    pub filtered_bytes: u64,
+    /// Bytes of physical memory that could not be reached through a process that has them alone.
     pub unreached_bytes: u64,
+    /// The same by reason: `unmapped` (page cache that no process maps; its evidence is not gathered), `shared` (several do),
+    /// `gone` (moved or given back since it was looked at).
+    pub unreached: BTreeMap<&'static str, u64>,
     /// Bytes moved to where they came from within the last minute; only of schemes that take from one node.
     pub ping_pong_bytes: u64,
     /// Bytes made old to gather evidence.

@@ -39,9 +39,10 @@ impl Acting {
 
     /// Looks again at what was acted on, if it is time; call it once per window.
     pub fn sweep(&mut self) {
-        match self.set.pages() {
-            Some(walk) => self.actor.sweep(walk),
-            None => self.actor.sweep_memory(),
+        if let OpsSet::Idle(idle) = &mut self.set {
+            self.actor.sweep_by_marks(idle);
+        } else if let Some(walk) = self.set.pages() {
+            self.actor.sweep(walk);
         }
     }
 }
@@ -50,7 +51,13 @@ impl Operations for Acting {
     fn prepare(&mut self, batch: &mut [Check]) {
         self.set.prepare(batch);
         for check in batch.iter().filter(|c| c.state == PageState::Cleared) {
-            self.actor.note_touched(check.target, check.addr, check.leaf_shift);
+            // A mark is a folio's, whatever maps it.
+            let is_large = match &self.set {
+                OpsSet::Idle(idle) => idle.is_large(check.target, check.addr),
+                _ => false,
+            };
+            let shift = if is_large { check.leaf_shift.max(21) } else { check.leaf_shift };
+            self.actor.note_touched(check.target, check.addr, shift);
         }
     }
 
@@ -81,6 +88,9 @@ impl Operations for Acting {
                 _ => None,
             };
             return self.actor.apply_to_memory(idle, request, scheme);
+        }
+        if let OpsSet::Idle(idle) = &mut self.set {
+            return self.actor.apply_by_marks(idle, request, scheme);
         }
         self.actor.apply(self.set.pages(), request, scheme)
     }

@@ -109,12 +109,12 @@ impl Actor {
         let outcome = held.process.advise(advice, &chosen.ranges, batch, &mut until(job));
         self.note_outcome(job, held, &outcome);
         let did = chosen.did(outcome);
-        let (Some(span), Advice::Pageout | Advice::Cold) = (chosen.span(), advice) else {
+        let (Advice::Pageout | Advice::Cold) = advice else {
             // What was read ahead does not show in page tables; the kernel's word is what there is.
             let done = did.outcome.accepted_bytes;
             return (did, done);
         };
-        let (after, at, mut done) = (held.see(look, span), now(), 0);
+        let (after, at, mut done) = (held.see_chosen(look, chosen), now(), 0);
         for (start, pages) in chosen.before(did.end()) {
             let seen = after.get(&start).copied().unwrap_or_default();
             let (shows, back) = if advice == Advice::Pageout {
@@ -156,8 +156,7 @@ fn watch(held: &mut Held, scheme: usize, back: Back, chosen: &Chosen, end: u64, 
 
 /// Watches what a dry run would have acted on.
 fn watch_pretended(look: &mut dyn Look, held: &mut Held, scheme: usize, chosen: &Chosen) {
-    let Some(span) = chosen.span() else { return };
-    let (seen, at) = (held.see(look, span), now());
+    let (seen, at) = (held.see_chosen(look, chosen), now());
     for (start, pages) in chosen.before(u64::MAX) {
         // Pages that are young still were not made old for this: being young says nothing of what is to come.
         let young = pages.and(seen.get(&start).copied().unwrap_or_default().young);

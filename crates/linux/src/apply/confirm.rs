@@ -1,7 +1,10 @@
 //! Arm, confirm, act: the way of pageout, cold and demotion.
 //!
-//! The only way to make pages of another process old is `MADV_COLD`, so for the action `cold` arming a young
+//! Page tables of another process are made old by `MADV_COLD`, the only way, so for the action `cold` arming a young
 //! page is half of the action already: it is put on the inactive list. Touched again, it comes back from there.
+//! By marks of idle page frames (set `idle`) nothing is moved, but translations have to be dropped before the wait begins.
+
+use std::collections::BTreeMap;
 
 use isotherm_core::addr::round_up;
 use isotherm_core::{AddrRange, Applied};
@@ -10,7 +13,7 @@ use super::evidence::{MOST, Next, Rules};
 use super::held::{Chosen, Held};
 use super::look::Look;
 use super::pages::{GRANULE, granules};
-use super::{Actor, Job, Settings, later};
+use super::{Actor, Job, PASS_NS, Settings, later};
 use crate::act::{Advice, Outcome};
 use crate::clock::now;
 
@@ -46,17 +49,57 @@ impl Actor {
         mut range: AddrRange,
     ) -> Applied {
         let scheme = job.request.scheme;
-        let left_ns = self.arming.left(job.now).min(job.request.max_ns);
-        let bytes = (left_ns / self.arm_ns_per_mib.max(1)) << 20;
-        if bytes == 0 {
+        let by_marks = look.marks();
+        let (left_ns, ns_per_mib) = if by_marks {
+            let left_ns = self.marking.left(job.now).min(PASS_NS.saturating_sub(self.pass_ns));
+            (left_ns, self.mark_ns_per_mib)
+        } else {
+            (self.arming.left(job.now).min(job.request.max_ns), self.arm_ns_per_mib)
+        };
+        let bytes = (left_ns / ns_per_mib.max(1)) << 20;
+        if by_marks && left_ns == 0 {
+            // What is armed behind it can be looked at.
+            return later(range.len());
+        }
+        // However slow a machine is, a granule is tried; what it takes is owed.
+        if bytes == 0 && !by_marks {
             return later(job.request.range.len());
         }
         range.end = range.end.min(range.start + bytes.max(GRANULE));
         let begin = now();
+        let asked = match self.arm_by_marks(look, held, scheme, range) {
+            Some(asked) => asked,
+            None => self.arm_by_advice(look, held, job, range),
+        };
+        let ns = now().since(begin);
+        let (budget, ns_per_mib) = if by_marks {
+            self.evidence_ns += ns;
+            (&mut self.marking, &mut self.mark_ns_per_mib)
+        } else {
+            (&mut self.arming, &mut self.arm_ns_per_mib)
+        };
+        budget.spend(ns);
+        // Holes take no time; a rate learned from them would promise too much.
+        if let Some(rate) = ns.checked_div(asked >> 20) {
+            *ns_per_mib = (*ns_per_mib * 3 + rate) / 4;
+        }
+        later(range.len())
+    }
+
+    /// Makes the young pages of a range old by advice, which flushes. Returns the bytes asked for.
+    fn arm_by_advice(
+        &mut self,
+        look: &mut dyn Look,
+        held: &mut Held,
+        job: Job<'_>,
+        range: AddrRange,
+    ) -> u64 {
+        let scheme = job.request.scheme;
         let mut young = Vec::new();
         for (start, seen) in self.see(look, held, scheme, range) {
             seen.inside(start, range).and(seen.young).append_to(start, GAP, &mut young);
         }
+        held.touched_for_others(scheme, &young);
         let batch = Advice::Cold.default_batch_bytes();
         let outcome = held.process.advise(Advice::Cold, &young, batch, &mut || false);
         self.note_arming(job, held, &outcome);
@@ -66,13 +109,43 @@ impl Actor {
             let seen = seen.get(&start).copied().unwrap_or_default();
             held.evidence(scheme).arm(start, part, seen, at);
         }
-        let ns = now().since(begin);
-        self.arming.spend(ns);
-        // Holes take no time; a rate learned from them would promise too much.
-        if let Some(rate) = ns.checked_div(outcome.asked_bytes >> 20) {
-            self.arm_ns_per_mib = (self.arm_ns_per_mib * 3 + rate) / 4;
+        outcome.asked_bytes
+    }
+
+    /// Marks the pages of a range, if the set looks by marks. Returns the bytes marked.
+    fn arm_by_marks(
+        &mut self,
+        look: &mut dyn Look,
+        held: &mut Held,
+        scheme: usize,
+        range: AddrRange,
+    ) -> Option<u64> {
+        let (mut seen, mut young) = (BTreeMap::new(), Vec::new());
+        let marked = look.mark(held.id, range, &mut |start, found, before| {
+            before.append_to(start, 0, &mut young);
+            seen.insert(start, found);
+        })?;
+        if marked.is_err() {
+            // It has gone; nothing is known of what is left.
+            seen.clear();
         }
-        later(range.len())
+        held.touched_for_others(scheme, &young);
+        let (at, mut bytes) = (now(), 0);
+        let there = self.settings.get(scheme).is_some_and(|s| s.only_on.is_some());
+        let there = there.then(|| self.see(look, held, scheme, range));
+        for (start, part) in granules(range) {
+            let mut seen = seen.get(&start).copied().unwrap_or_default();
+            if let Some(there) = &there {
+                seen.present = there.get(&start).copied().unwrap_or_default().present;
+            }
+            bytes += seen.inside(start, part).minus(seen.young).count() << 12;
+            let evidence = held.evidence(scheme);
+            evidence.arm(start, part, seen, at);
+            evidence.hold(start);
+        }
+        self.unflushed |= bytes > 0;
+        self.account(scheme).armed_bytes += bytes;
+        Some(bytes)
     }
 
     fn note_arming(&mut self, job: Job<'_>, held: &Held, outcome: &Outcome) {
@@ -97,6 +170,7 @@ impl Actor {
         let scheme = job.request.scheme;
         let dry = self.settings.get(scheme).is_none_or(|s| s.dry_run);
         let (mut chosen, mut undecided) = (Chosen::default(), None);
+        let (mut confirmed, mut filtered) = (0, 0);
         let mut passes = self.page_filter(held, job);
         for (start, seen) in self.see(look, held, scheme, range) {
             let Some((_, part)) =
@@ -108,14 +182,31 @@ impl Actor {
                 None => {
                     undecided.get_or_insert(part.start);
                 }
-                Some(idle) => {
-                    let idle = passes.of(&held.process, start, idle, seen);
+                // Behind the limit nothing is taken now, and it will be looked at again.
+                Some(_) if chosen.cut_at.is_some() => {}
+                Some(all) => {
+                    let idle = passes.of(&held.process, start, all, seen);
+                    confirmed += all.count();
+                    filtered += all.count() - idle.count();
                     let idle = idle.minus(held.proof.settled(start, scheme, dry));
                     chosen.push(start, idle, seen.huge, job.request.max_bytes);
                 }
             }
         }
         self.tell_unknown(held, job, passes);
+        let refuted = held.evidence(scheme).take_refuted();
+        let account = self.account(scheme);
+        account.refuted_bytes += refuted << 12;
+        account.confirmed_bytes += confirmed << 12;
+        account.filtered_bytes += filtered << 12;
+        let job = if look.marks() {
+            let (begin, now) = (job.now, now());
+            self.marking.spend(now.since(begin));
+            self.evidence_ns += now.since(begin);
+            Job { now, ..job }
+        } else {
+            job
+        };
         let (did, done) = self.carry_out(look, held, job, &chosen);
         let acted_to = did.stopped_at.or(chosen.cut_at);
         // What was acted on is settled even behind a part that is not.

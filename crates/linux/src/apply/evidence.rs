@@ -34,6 +34,8 @@ struct Armed {
     interval: u64,
     /// Pages quiet at that look.
     were_quiet: u64,
+    /// Whether the time counts: not until processors have dropped the translations that hide accesses.
+    begun: bool,
 }
 
 /// What to do with the first part of a range.
@@ -62,6 +64,8 @@ pub(super) struct Rules {
 #[derive(Debug, Default)]
 pub(super) struct Evidence {
     granules: BTreeMap<u64, Armed>,
+    /// Pages that were touched while they were waited for, since this was asked last.
+    refuted: u64,
 }
 
 impl Evidence {
@@ -87,6 +91,9 @@ impl Evidence {
 
     fn state(&self, start: u64, part: AddrRange, rules: Rules, now: Time) -> Next {
         let Some(armed) = self.granules.get(&start) else { return Next::Arm(part) };
+        if !armed.begun && !Bits::of(start, part).and(armed.asked).is_empty() {
+            return Next::Wait(part);
+        }
         let stale = now.since(armed.at) > rules.confirm_ns.saturating_mul(STALE);
         if stale || Bits::of(start, part).and(armed.asked).is_empty() {
             return Next::Arm(part);
@@ -100,7 +107,8 @@ impl Evidence {
     pub(super) fn arm(&mut self, start: u64, range: AddrRange, seen: Seen, now: Time) {
         let asked = Bits::of(start, range);
         let quiet = seen.inside(start, range).minus(seen.young);
-        let fresh = Armed { since: now, at: now, asked, quiet, interval: 0, were_quiet: 0 };
+        let fresh =
+            Armed { since: now, at: now, asked, quiet, interval: 0, were_quiet: 0, begun: true };
         match self.granules.get_mut(&start) {
             // Another part of it is armed already: the later time is good for both.
             Some(armed) if armed.asked.and(asked).is_empty() => {
@@ -111,6 +119,42 @@ impl Evidence {
                 self.granules.insert(start, fresh);
             }
         }
+    }
+
+    /// The granule at `start` was armed in a way that leaves translations in processors, which hide accesses: its
+    /// time begins with [`Evidence::begin`].
+    pub(super) fn hold(&mut self, start: u64) {
+        if let Some(armed) = self.granules.get_mut(&start) {
+            armed.begun = false;
+        }
+    }
+
+    /// All translations from before `now` are gone: the time of what was held begins.
+    pub(super) fn begin(&mut self, now: Time) {
+        for armed in self.granules.values_mut().filter(|armed| !armed.begun) {
+            (armed.since, armed.at, armed.begun) = (now, now, true);
+        }
+    }
+
+    /// The pages that are quiet so far, from the granule of `addr` on.
+    pub(super) fn quiet_from(&self, addr: u64) -> impl Iterator<Item = (u64, Bits)> {
+        let granules = self.granules.range(addr / GRANULE * GRANULE..);
+        granules.map(|(start, armed)| (*start, armed.quiet))
+    }
+
+    /// The pages of the granule at `start` that are quiet so far.
+    pub(super) fn quiet(&self, start: u64) -> Bits {
+        self.granules.get(&start).map_or_else(Bits::default, |armed| armed.quiet)
+    }
+
+    /// Whether nothing is armed.
+    pub(super) fn is_empty(&self) -> bool {
+        self.granules.is_empty()
+    }
+
+    /// Pages that were touched while they were waited for, since this was asked last.
+    pub(super) const fn take_refuted(&mut self) -> u64 {
+        std::mem::replace(&mut self.refuted, 0)
     }
 
     /// Takes in a look at a granule, and says which pages in `range` are proven idle; `None`: not known yet.
@@ -125,11 +169,12 @@ impl Evidence {
         rules: Rules,
         now: Time,
     ) -> Option<Bits> {
-        let armed = self.granules.get_mut(&start)?;
+        let armed = self.granules.get_mut(&start).filter(|armed| armed.begun)?;
         if now.since(armed.at) >= rules.confirm_ns / 2 {
             armed.were_quiet = armed.quiet.and(seen.present).count();
             armed.interval = now.since(armed.at);
             armed.at = now;
+            self.refuted += armed.quiet.and(seen.young).count();
             armed.quiet = armed.quiet.and(seen.present).minus(seen.young);
             let unattended = armed.interval > rules.confirm_ns;
             let others = armed.asked.and(seen.present).minus(armed.quiet);
@@ -166,7 +211,9 @@ impl Evidence {
         let range = AddrRange::new(addr, addr + len);
         for (start, part) in granules(range) {
             if let Some(armed) = self.granules.get_mut(&start) {
-                armed.quiet = armed.quiet.minus(Bits::of(start, part));
+                let pages = Bits::of(start, part);
+                self.refuted += armed.quiet.and(pages).count();
+                armed.quiet = armed.quiet.minus(pages);
             }
         }
     }
@@ -265,6 +312,24 @@ mod tests {
             assert_eq!(evidence.confirm(0, WHOLE, seen(Bits::ALL), RULES, at), None, "{name}");
             assert_eq!(evidence.next(WHOLE, MOST, RULES, at), expected, "{name}");
         }
+    }
+
+    #[test]
+    fn what_is_held_begins_when_translations_are_gone() {
+        let mut evidence = Evidence::default();
+        evidence.arm(0, WHOLE, seen(Bits::default()), Time(0));
+        evidence.hold(0);
+        assert_eq!(evidence.next(WHOLE, MOST, RULES, Time(60 * S)), Next::Wait(WHOLE));
+        assert_eq!(evidence.confirm(0, WHOLE, seen(Bits::default()), RULES, Time(60 * S)), None);
+        evidence.begin(Time(100 * S));
+        assert_eq!(evidence.next(WHOLE, MOST, RULES, Time(104 * S)), Next::Wait(WHOLE));
+        for (s, young, expected) in [(105, pages(0, 2), None), (110, pages(2, 4), Some(508))] {
+            let idle = evidence.confirm(0, WHOLE, seen(young), RULES, Time(s * S));
+            assert_eq!(idle.map(Bits::count), expected, "after {s} s");
+        }
+        assert_eq!((evidence.take_refuted(), evidence.take_refuted()), (4, 0));
+        assert_eq!(evidence.quiet_from(GRANULE).count(), 0);
+        assert_eq!(evidence.quiet(0).count(), 508);
     }
 
     #[test]

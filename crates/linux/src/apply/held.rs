@@ -1,6 +1,7 @@
 //! One target of an actor: its process, and what is known and remembered of its memory.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use isotherm_core::scheme::Action;
 use isotherm_core::{AddrRange, TargetId, Time};
@@ -8,7 +9,7 @@ use isotherm_core::{AddrRange, TargetId, Time};
 use super::evidence::Evidence;
 use super::look::{Look, Seen};
 use super::moved::Moved;
-use super::pages::{Bits, granules};
+use super::pages::{Bits, GRANULE, granules};
 use super::proof::Proof;
 use crate::act::{Injector, Outcome, Process};
 use crate::proc::{Proc, parse_smaps};
@@ -21,7 +22,7 @@ const AGAIN_NS: u64 = 30_000_000_000;
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) id: TargetId,
-    pub(super) process: Process,
+    pub(super) process: Arc<Process>,
     /// By scheme.
     pub(super) evidence: Vec<Evidence>,
     pub(super) proof: Proof,
@@ -44,7 +45,7 @@ impl Held {
         let advised = (None, Vec::new());
         Self {
             id,
-            process,
+            process: Arc::new(process),
             evidence,
             proof,
             moved,
@@ -63,6 +64,14 @@ impl Held {
         &mut self.evidence[scheme]
     }
 
+    /// Tells the evidence of all other schemes what is young, before that is lost.
+    pub(super) fn touched_for_others(&mut self, scheme: usize, young: &[AddrRange]) {
+        let others = self.evidence.iter_mut().enumerate().filter(|(nr, _)| *nr != scheme);
+        for (_, evidence) in others {
+            young.iter().for_each(|range| evidence.touched(range.start, range.len()));
+        }
+    }
+
     /// What is seen of `range`, granule by granule; those without any page do not come.
     pub(super) fn see(&self, look: &mut dyn Look, range: AddrRange) -> BTreeMap<u64, Seen> {
         let mut seen = BTreeMap::new();
@@ -72,6 +81,11 @@ impl Held {
         })
         .ok();
         seen
+    }
+
+    /// What is seen where the chosen pages are.
+    pub(super) fn see_chosen(&self, look: &mut dyn Look, chosen: &Chosen) -> BTreeMap<u64, Seen> {
+        chosen.places().into_iter().flat_map(|place| self.see(look, place)).collect()
     }
 
     /// Whether the granule at `start` lies in memory with this advice already: ours, or the program's own.
@@ -171,6 +185,18 @@ impl Chosen {
         Some(AddrRange::new(first.start, last.end))
     }
 
+    /// The granules that the chosen pages are in, joined where they touch: their span can be a whole address space.
+    pub(super) fn places(&self) -> Vec<AddrRange> {
+        let mut out: Vec<AddrRange> = Vec::new();
+        for (start, _) in &self.granules {
+            match out.last_mut() {
+                Some(last) if last.end == *start => last.end += GRANULE,
+                _ => out.push(AddrRange::new(*start, start + GRANULE)),
+            }
+        }
+        out
+    }
+
     /// The chosen pages of a granule before `end`.
     pub(super) fn before(&self, end: u64) -> impl Iterator<Item = (u64, Bits)> {
         self.granules.iter().filter_map(move |&(start, pages)| {
@@ -198,7 +224,6 @@ fn first_pages(start: u64, pages: Bits, n: u64) -> (Bits, u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::pages::GRANULE;
     use super::*;
 
     fn pages(from: u64, to: u64) -> Bits {
@@ -221,6 +246,7 @@ mod tests {
         assert_eq!((chosen.bytes, chosen.cut_at), (GRANULE, None), "the first huge page");
         chosen.push(GRANULE, Bits::ALL, true, GRANULE + 4096);
         assert_eq!((chosen.bytes, chosen.cut_at), (GRANULE, Some(GRANULE)), "the second");
+        assert_eq!(chosen.places(), [AddrRange::new(0, GRANULE)]);
     }
 
     #[test]

@@ -38,6 +38,23 @@ pub(super) trait Look {
         f: &mut dyn FnMut(u64, Seen),
     ) -> io::Result<()>;
 
+    /// Whether pages are made old by marks ([`Look::mark`]).
+    fn marks(&self) -> bool {
+        false
+    }
+
+    /// Makes all pages of `range` old by marks, which count only after translations were dropped, and calls `f` as
+    /// [`Look::look`] does, with what is seen now and which pages had been touched, as far as is known. `None`: this cannot, and
+    /// advice has to do it.
+    fn mark(
+        &mut self,
+        _target: TargetId,
+        _range: AddrRange,
+        _f: &mut dyn FnMut(u64, Seen, Bits),
+    ) -> Option<io::Result<()>> {
+        None
+    }
+
     /// As [`Look::look`], in one go with which of a granule's pages are on `node`. What does not see frames cannot
     /// tell.
     fn on_node(

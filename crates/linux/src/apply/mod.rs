@@ -23,6 +23,7 @@ mod filters;
 mod held;
 mod hint;
 mod look;
+mod marks;
 mod memory;
 mod migrate;
 mod moved;
@@ -32,8 +33,10 @@ mod proof;
 mod reclaim;
 mod settings;
 mod swap;
+mod translations;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use isotherm_core::scheme::{Action, Metric, Scheme};
 use isotherm_core::{AddrRange, Applied, Request, TargetId, Time};
@@ -48,9 +51,12 @@ use self::budget::Budget;
 use self::filters::MemcgIds;
 use self::held::Held;
 use self::look::{Look, Seen};
+use self::marks::{MARK_MOST_NS, MARK_NS_PER_MIB, MARK_NS_PER_S, Marks};
 use self::swap::Swap;
+use self::translations::Translations;
 use crate::act::{ActError, Outcome, Process};
 use crate::clock::now;
+use crate::idle::IdleOps;
 use crate::metrics::Metrics;
 use crate::pagewalk::PageWalk;
 use crate::tier::Places;
@@ -84,9 +90,17 @@ pub struct Actor {
     memcgs: MemcgIds,
     /// Which frame is on which node, for schemes that are told a node to take from.
     places: Places,
+    /// Whether something was marked since translations were dropped.
+    unflushed: bool,
+    translations: Translations,
     arming: Budget,
     /// What arming a MiB takes, in ns.
     arm_ns_per_mib: u64,
+    /// The same by marks of idle pages, which have a budget of their own.
+    marking: Budget,
+    mark_ns_per_mib: u64,
+    /// Time that evidence by marks took in the request under way, in ns: not the scheme's.
+    evidence_ns: u64,
     swept: Time,
     /// When the last request was over.
     last_end: Time,
@@ -120,8 +134,13 @@ impl Actor {
             metrics: Metrics::default(),
             memcgs: MemcgIds::default(),
             places: Places::default(),
+            unflushed: false,
+            translations: Translations::default(),
             arming: Budget::new(ARM_NS_PER_S, ARM_MOST_NS),
             arm_ns_per_mib: 100_000,
+            marking: Budget::new(MARK_NS_PER_S, MARK_MOST_NS),
+            mark_ns_per_mib: MARK_NS_PER_MIB,
+            evidence_ns: 0,
             swept: Time::default(),
             last_end: Time::default(),
             pass_ns: 0,
@@ -216,10 +235,32 @@ impl Actor {
         request: &Request,
         scheme: &Scheme,
     ) -> Applied {
-        let begin = now();
-        if begin.since(self.last_end) > SAME_PASS_NS {
+        self.apply_by(walk.map(|walk| walk as &mut dyn Look), request, scheme)
+    }
+
+    /// As [`Actor::apply`], with evidence by marks of idle page frames.
+    pub fn apply_by_marks(
+        &mut self,
+        idle: &mut IdleOps,
+        request: &Request,
+        scheme: &Scheme,
+    ) -> Applied {
+        let Some(held) = self.held.get(&request.target) else { return all_of(request) };
+        let mut marks = Marks::new(idle, Arc::clone(&held.process));
+        self.apply_by(Some(&mut marks), request, scheme)
+    }
+
+    fn apply_by(
+        &mut self,
+        look: Option<&mut dyn Look>,
+        request: &Request,
+        scheme: &Scheme,
+    ) -> Applied {
+        if now().since(self.last_end) > SAME_PASS_NS {
             self.pass_ns = 0;
+            self.begin_evidence();
         }
+        let begin = now();
         let left_ns = PASS_NS.saturating_sub(self.pass_ns);
         let request = &Request { max_ns: request.max_ns.min(left_ns), ..*request };
         let job = Job { request, scheme, now: begin };
@@ -230,7 +271,7 @@ impl Actor {
                 later(request.range.len())
             }
             (Some(mut held), _) => {
-                let applied = self.act(walk, &mut held, job);
+                let applied = self.act(look, &mut held, job);
                 self.held.insert(request.target, held);
                 applied
             }
@@ -241,12 +282,15 @@ impl Actor {
         if let Some(account) = self.accounts.get_mut(request.scheme) {
             account.action_ns += applied.ns;
         }
+        // Evidence by marks has a budget of its own: charged here, it would use up the quota, which moves on to other
+        // memory then, and never finish.
+        applied.ns = applied.ns.saturating_sub(std::mem::take(&mut self.evidence_ns));
         // A time quota must let a dry run do no more than the run that it stands for.
         applied.ns += std::mem::take(&mut self.pretended_ns);
         applied
     }
 
-    fn act(&mut self, walk: Option<&mut PageWalk>, held: &mut Held, job: Job<'_>) -> Applied {
+    fn act(&mut self, look: Option<&mut dyn Look>, held: &mut Held, job: Job<'_>) -> Applied {
         let request = job.request;
         let Some(settings) = self.settings.get(request.scheme) else { return all_of(request) };
         let (evidence, dry_run) = (settings.evidence, settings.dry_run);
@@ -257,16 +301,16 @@ impl Actor {
             self.trouble(request.scheme, 0, &why);
             return later(request.range.len());
         }
-        let Some(walk) = walk else {
+        let Some(look) = look else {
             let why = "the operations set cannot look at single pages, so nothing is known of them: \
                        no action is taken";
             self.trouble(request.scheme, 0, why);
             return later(request.range.len());
         };
         match (request.action, evidence) {
-            (Action::Stat, _) => self.stat(walk, held, job),
+            (Action::Stat, _) => self.stat(look, held, job),
             (Action::Pageout | Action::Cold | Action::MigrateCold, Evidence::Confirm(us)) => {
-                self.with_evidence(walk, held, job, us)
+                self.with_evidence(look, held, job, us)
             }
             (
                 Action::Pageout
@@ -275,9 +319,9 @@ impl Actor {
                 | Action::MigrateHot
                 | Action::MigrateCold,
                 _,
-            ) => self.plain(walk, held, job),
-            (Action::Collapse, _) => self.collapse(walk, held, job),
-            (Action::Hugepage | Action::Nohugepage, _) => self.hint(walk, held, job),
+            ) => self.plain(look, held, job),
+            (Action::Collapse, _) => self.collapse(look, held, job),
+            (Action::Hugepage | Action::Nohugepage, _) => self.hint(look, held, job),
             (Action::LruPrio | Action::LruDeprio, _) => {
                 let name = request.action.name();
                 let why = format!("action {name} is not possible on another process's memory");
@@ -303,24 +347,50 @@ impl Actor {
         self.swept = now;
         let (settings, accounts) = (&self.settings, &mut self.accounts);
         for held in self.held.values_mut() {
-            let terms =
-                |scheme: usize| settings.get(scheme).map(Settings::terms).unwrap_or_default();
-            for (evidence, settings) in held.evidence.iter_mut().zip(settings) {
-                if let Evidence::Confirm(us) = settings.evidence {
-                    evidence.sweep(confirm::rules(Some(settings), us), now);
-                }
+            sweep_one(held, look, settings, accounts, now);
+        }
+    }
+
+    /// As [`Actor::sweep`], for processes that are looked at by marks; and for physical memory.
+    pub fn sweep_by_marks(&mut self, idle: &mut IdleOps) {
+        self.begin_evidence();
+        let now = now();
+        if now.since(self.swept) < SWEEP_NS {
+            return;
+        }
+        self.swept = now;
+        self.sweep_memory(idle, now);
+        let (settings, accounts) = (&self.settings, &mut self.accounts);
+        for held in self.held.values_mut() {
+            let mut marks = Marks::new(idle, Arc::clone(&held.process));
+            sweep_one(held, &mut marks, settings, accounts, now);
+        }
+    }
+
+    /// After marking: makes processors forget translations, from when on marks tell of all accesses.
+    fn begin_evidence(&mut self) {
+        if !std::mem::replace(&mut self.unflushed, false) {
+            return;
+        }
+        match self.translations.flush() {
+            Ok(()) => {
+                let now = now();
+                self.physical.values_mut().for_each(|physical| physical.begin(now));
+                let held = self.held.values_mut().flat_map(|held| &mut held.evidence);
+                held.for_each(|evidence| evidence.begin(now));
             }
-            let id = held.id;
-            held.proof.sweep(look, id, now, terms, |scheme, bytes| {
-                if let Some(account) = accounts.get_mut(scheme) {
-                    account.refaulted(bytes, now);
-                }
-            });
+            Err(why) => {
+                self.unflushed = true;
+                self.trouble(0, 0, &why);
+            }
         }
     }
 
     /// The monitor made a page old that it had found young.
     pub fn note_touched(&mut self, target: TargetId, addr: u64, leaf_shift: u8) {
+        if let Some(physical) = self.physical.get_mut(&target) {
+            return physical.touched(addr & !((1 << leaf_shift) - 1), 1 << leaf_shift);
+        }
         let Some(held) = self.held.get_mut(&target) else { return };
         let len = 1 << leaf_shift;
         let addr = addr & !(len - 1);
@@ -414,6 +484,27 @@ impl Default for Actor {
     fn default() -> Self {
         Self::new()
     }
+}
+
+/// Looks again at what was acted on in one target, and drops evidence that is too old.
+fn sweep_one(
+    held: &mut Held,
+    look: &mut dyn Look,
+    settings: &[Settings],
+    accounts: &mut [Account],
+    now: Time,
+) {
+    for (evidence, settings) in held.evidence.iter_mut().zip(settings) {
+        if let Evidence::Confirm(us) = settings.evidence {
+            evidence.sweep(confirm::rules(Some(settings), us), now);
+        }
+    }
+    let terms = |scheme: usize| settings.get(scheme).map(Settings::terms).unwrap_or_default();
+    held.proof.sweep(look, held.id, now, terms, |scheme, bytes| {
+        if let Some(account) = accounts.get_mut(scheme) {
+            account.refaulted(bytes, now);
+        }
+    });
 }
 
 /// Nothing is done, and nothing will be: all of the region is settled.

@@ -132,6 +132,7 @@ impl<B: Words, K: frames::Words> Folios<B, K> {
                 && ask.accessed == Some(false)
                 && !ask.flags.has(Flags::HEAD)
         };
+        self.ask_again(asks)?;
         if !asks.is_sorted_by_key(|ask| (stands(ask), ask.head)) {
             asks.sort_unstable_by_key(|ask| (stands(ask), ask.head));
         }
@@ -182,6 +183,28 @@ impl<B: Words, K: frames::Words> Folios<B, K> {
                     Standing::NotTrackable => PageState::Unresolved,
                     Standing::Free => PageState::Absent,
                 };
+            },
+        )
+    }
+
+    /// A mark that stands by the flags may have been refuted since; to mark the page again without looking would lose that
+    /// for whoever waits for it.
+    fn ask_again(&mut self, asks: &mut [Ask]) -> io::Result<()> {
+        let doubtful = |ask: &Ask| {
+            ask.state == PageState::Old && (ask.accessed.is_none() || ask.flags.has(Flags::HEAD))
+        };
+        if !asks.iter().any(doubtful) {
+            return Ok(());
+        }
+        asks.sort_unstable_by_key(|ask| (!doubtful(ask), ask.head));
+        let nr = asks.partition_point(doubtful);
+        self.bitmap.look(
+            &mut asks[..nr],
+            |ask| ask.head,
+            |ask, idle| {
+                if idle == Some(false) {
+                    ask.state = PageState::Cleared;
+                }
             },
         )
     }

@@ -168,6 +168,12 @@ impl IdleOps {
         self.records.forget(id);
     }
 
+    /// Whether the page was part of a large folio when it was marked last.
+    #[must_use]
+    pub fn is_large(&self, target: TargetId, addr: u64) -> bool {
+        self.records.get(target, addr).is_some_and(|record| record.compound)
+    }
+
     fn is_memory(&self, id: TargetId) -> bool {
         self.memory.iter().any(|(other, _)| *other == id)
     }

@@ -15,7 +15,7 @@ use rustix::process::Pid;
 ///
 /// `EAGAIN`, `ENOMEM`: too many processes, too little memory.
 pub(super) fn fork(child: impl FnOnce() -> i32) -> io::Result<Pid> {
-    // SAFETY: fork has no preconditions; what the child may do is the contract above, which both
+    // SAFETY: fork has no preconditions; what the child may do is the contract above, which all
     // callers (in this folder) keep.
     match unsafe { libc::fork() } {
         0 => {

@@ -6,6 +6,7 @@
 
 pub(crate) mod arena;
 pub(crate) mod bpf;
+pub(crate) mod flush;
 pub(crate) mod fork;
 pub(crate) mod fork_tree;
 pub(crate) mod held;

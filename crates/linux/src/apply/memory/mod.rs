@@ -1,8 +1,8 @@
 //! Acting on physical memory: evidence at the frame, the action through the process that maps it, proof there.
 //!
 //! ```text
-//! Request (frames) -> marks set, wait, marks read -> filters on flags, mark and charge -> reverse map
-//!         -> per process: pages that are still there and nobody else's -> act -> look again: done? came back?
+//! Request (frames) -> marks set, translations dropped, wait, marks read -> filters on flags, mark and charge
+//!         -> reverse map -> per process: pages that are still there and nobody else's -> act -> look again: done? came back?
 //! ```
 //!
 //! The evidence is that of processes ([`Evidence`]), over physical addresses and the bitmap of idle pages instead of
@@ -13,43 +13,48 @@
 //! What no process maps (page cache) or several do cannot be acted on from user space; it is counted, and told once:
 //! `memory.reclaim` or the kernel's DAMON reach it. `lru_prio` and `lru_deprio` only the kernel can do.
 //!
-//! The reverse map costs a pass over the page tables of all processes, so it is made at most so often that it takes one part
-//! in [`PATIENCE`] of the time.
+//! Gathering evidence has a budget of its own and is not charged to the scheme's quota: a quota that is used up moves on to
+//! other memory, and what was begun would never be finished. The reverse map costs a pass over the page tables of all
+//! processes, so one map serves many frames, and it is made at most so often that it takes one part in [`PATIENCE`] of the time.
 
+mod evidence;
 mod filter;
+mod frames;
 mod owners;
 mod view;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use isotherm_core::addr::PAGE_SIZE;
 use isotherm_core::scheme::{Action, Scheme};
 use isotherm_core::{AddrRange, Applied, Request, TargetId, Time};
 
+use self::evidence::Hand;
 use self::filter::FrameFilter;
-use self::owners::{Presence, Unreached};
-use self::view::{Seg, granules_of, view};
+use self::owners::OwnerMap;
+use self::view::{Seg, view};
 use super::budget::Budget;
 use super::confirm::rules;
-use super::evidence::{Evidence as Armed, Next, Rules};
+use super::evidence::{Evidence as Armed, Next};
 use super::held::Held;
-use super::pages::{Bits, granules};
-use super::{Actor, Evidence, Job, Settings, all_of, later};
-use crate::act::Process;
+use super::marks::{MARK_MOST_NS, MARK_NS_PER_MIB, MARK_NS_PER_S, Marks};
+use super::pages::GRANULE;
+use super::{Actor, Evidence, Job, SAME_PASS_NS, all_of, later};
 use crate::clock::now;
 use crate::frames::{FrameFile, Which, by_frame};
 use crate::idle::IdleOps;
-use crate::paddr::rmap;
-use crate::proc::Proc;
 
 /// Bytes that are marked or looked at in one request.
-const STEP: u64 = 128 << 20;
-/// CPU time that marking may take, in ns per second, and what of that may be saved up. Marking all of 24 GiB takes
-/// 0.3 s; this is for some GiB that turn cold together.
-const MARK_NS_PER_S: u64 = 20_000_000;
-const MARK_MOST_NS: u64 = 200_000_000;
+const STEP: u64 = 64 << 20;
+/// How long one pass may gather evidence, in ns: the monitor samples nothing meanwhile.
+const PASS_NS: u64 = 100_000_000;
+/// Frames that one reverse map is made for beside those that are needed at once: 512 MiB.
+const MAP_FRAMES: usize = 128 << 10;
+/// A reverse map is used for so long, in ns. Each page is looked up once more before it is acted on.
+const MAP_NS: u64 = 10_000_000_000;
 /// The reverse map takes at most one part in so many of the time.
 const PATIENCE: u64 = 10;
 
@@ -62,9 +67,18 @@ pub(super) struct Physical {
     owners: BTreeMap<u32, Held>,
     flags: Option<FrameFile>,
     charges: Option<FrameFile>,
+    /// Where marking goes on, by scheme.
+    hands: Vec<Hand>,
+    map: OwnerMap,
     /// When the next reverse map may be made.
     next_map: Time,
     marking: Budget,
+    /// When the pass under way began, as far as can be told.
+    pass: Time,
+    /// When the last request was over.
+    last_end: Time,
+    /// Time that the action took in the request under way, in ns.
+    action_ns: u64,
     /// What marking a MiB takes, in ns.
     mark_ns_per_mib: u64,
 }
@@ -76,10 +90,14 @@ impl Default for Physical {
             owners: BTreeMap::new(),
             flags: None,
             charges: None,
+            hands: Vec::new(),
+            map: OwnerMap::default(),
             next_map: Time::default(),
+            pass: Time::default(),
+            last_end: Time::default(),
+            action_ns: 0,
             marking: Budget::new(MARK_NS_PER_S, MARK_MOST_NS),
-            // High at first, so that the first piece is small and shows what it takes.
-            mark_ns_per_mib: 25_000_000,
+            mark_ns_per_mib: MARK_NS_PER_MIB,
         }
     }
 }
@@ -92,8 +110,37 @@ impl Physical {
         &mut self.evidence[scheme]
     }
 
+    fn hand(&mut self, scheme: usize) -> &mut Hand {
+        if self.hands.len() <= scheme {
+            self.hands.resize_with(scheme + 1, Hand::default);
+        }
+        &mut self.hands[scheme]
+    }
+
     pub(super) fn clear_evidence(&mut self) {
         self.evidence.clear();
+        self.hands.clear();
+    }
+
+    /// Translations were dropped: the time of what was marked before begins.
+    pub(super) fn begin(&mut self, now: Time) {
+        self.evidence.iter_mut().for_each(|evidence| evidence.begin(now));
+    }
+
+    /// The monitor marked a page that had been touched.
+    pub(super) fn touched(&mut self, addr: u64, len: u64) {
+        self.evidence.iter_mut().for_each(|evidence| evidence.touched(addr, len));
+    }
+
+    fn others(&mut self, scheme: usize, mut each: impl FnMut(&mut Armed)) {
+        let others = self.evidence.iter_mut().enumerate().filter(|(nr, _)| *nr != scheme);
+        others.for_each(|(_, evidence)| each(evidence));
+    }
+
+    fn is_wanted_by_others(&mut self, scheme: usize) -> bool {
+        let mut wanted = false;
+        self.others(scheme, |evidence| wanted |= !evidence.is_empty());
+        wanted
     }
 
     fn see(&mut self, idle: &mut IdleOps, range: AddrRange) -> Result<Vec<Seg>, String> {
@@ -133,11 +180,19 @@ impl Actor {
         request: &Request,
         scheme: &Scheme,
     ) -> Applied {
+        let pass_is_new = |p: &Physical| now().since(p.last_end) > SAME_PASS_NS;
+        if self.physical.get(&request.target).is_some_and(pass_is_new) {
+            self.begin_evidence();
+        }
         let begin = now();
         let job = Job { request, scheme, now: begin };
+        let mut action_ns = 0;
         let mut applied = match self.physical.remove(&request.target) {
             None => all_of(request),
             Some(mut physical) => {
+                if begin.since(physical.last_end) > SAME_PASS_NS {
+                    physical.pass = begin;
+                }
                 let done = match idle {
                     _ if self.blocked.is_some() => Ok(later(request.range.len())),
                     Some(idle) => self.on_memory(idle, &mut physical, job),
@@ -149,14 +204,17 @@ impl Actor {
                     self.trouble(request.scheme, 0, &why);
                     later(request.range.len())
                 });
+                action_ns = std::mem::take(&mut physical.action_ns);
+                physical.last_end = now();
                 self.physical.insert(request.target, physical);
                 applied
             }
         };
-        applied.ns = now().since(begin);
         if let Some(account) = self.accounts.get_mut(request.scheme) {
-            account.action_ns += applied.ns;
+            account.action_ns += now().since(begin);
         }
+        // Evidence has a budget of its own.
+        applied.ns = action_ns;
         applied.ns += std::mem::take(&mut self.pretended_ns);
         applied
     }
@@ -170,17 +228,17 @@ impl Actor {
         let request = job.request;
         let Some(settings) = self.settings.get(request.scheme) else { return Ok(all_of(request)) };
         let (evidence, dry_run) = (settings.evidence, settings.dry_run);
-        let range = AddrRange::new(
-            request.range.start,
-            request.range.end.min(request.range.start.saturating_add(STEP)),
-        );
+        let end = request.range.start.saturating_add(STEP) / GRANULE * GRANULE;
+        let range = AddrRange::new(request.range.start, request.range.end.min(end));
+        physical.hand(request.scheme).pass(request.range.start);
         match request.action {
             Action::Stat if job.scheme.filters.ops.is_empty() => {
                 return Ok(Applied { asked: request.range.len(), ..all_of(request) });
             }
             Action::Stat => {
-                let passed =
-                    self.pass(idle, physical, job, range)?.iter().map(|f| f.len << 12).sum();
+                let mut folios = physical.see(idle, range)?;
+                folios.retain(Seg::is_movable);
+                let passed = self.pass(physical, job, folios)?.iter().map(|f| f.len << 12).sum();
                 return Ok(Applied {
                     covered: range.len(),
                     asked: range.len(),
@@ -204,6 +262,9 @@ impl Actor {
         if request.action == Action::MigrateHot {
             return self.frames(idle, physical, job, range, None);
         }
+        if job.now.since(physical.pass) > PASS_NS {
+            return Ok(later(request.range.len()));
+        }
         let rules = rules(self.settings.get(request.scheme), us);
         match physical.evidence(request.scheme).next(range, STEP, rules, job.now) {
             Next::Wait(range) => Ok(later(range.len())),
@@ -212,49 +273,14 @@ impl Actor {
         }
     }
 
-    /// Marks the frames of a range.
-    fn mark(
-        &mut self,
-        idle: &mut IdleOps,
-        physical: &mut Physical,
-        job: Job<'_>,
-        mut range: AddrRange,
-    ) -> Result<Applied, String> {
-        let left_ns = physical.marking.left(job.now);
-        if left_ns < physical.mark_ns_per_mib {
-            return Ok(later(job.request.range.len()));
-        }
-        // What it takes is not known at first, so a short time limit must not keep the first piece from being tried.
-        let bytes = (left_ns.min(job.request.max_ns) / physical.mark_ns_per_mib.max(1)) << 20;
-        range.end = range.end.min(range.start + bytes.max(super::pages::GRANULE));
-        let begin = now();
-        let frames = range.start / PAGE_SIZE..range.end / PAGE_SIZE;
-        idle.folios().bitmap().mark_range(frames).map_err(|e| said("mark frames idle", &e))?;
-        let seen: BTreeMap<u64, _> = granules_of(&physical.see(idle, range)?).into_iter().collect();
-        let (at, evidence) = (now(), physical.evidence(job.request.scheme));
-        for (start, part) in granules(range) {
-            evidence.arm(start, part, seen.get(&start).copied().unwrap_or_default(), at);
-        }
-        let took = at.since(begin);
-        physical.marking.spend(took);
-        // Follows what it really takes, slowly.
-        let per_mib = took / (range.len() >> 20).max(1);
-        physical.mark_ns_per_mib = (physical.mark_ns_per_mib * 3 + per_mib) / 4;
-        self.account(job.request.scheme).armed_bytes += range.len();
-        Ok(later(range.len()))
-    }
-
-    /// The folios of a range that the filters let in.
+    /// Those of the folios that the filters let in.
     fn pass(
         &mut self,
-        idle: &mut IdleOps,
         physical: &mut Physical,
         job: Job<'_>,
-        range: AddrRange,
+        mut folios: Vec<Seg>,
     ) -> Result<Vec<Seg>, String> {
         let filters = &job.scheme.filters;
-        let mut folios = physical.see(idle, range)?;
-        folios.retain(Seg::is_movable);
         if filters.ops.is_empty() || job.request.bypass_filters {
             return Ok(folios);
         }
@@ -281,144 +307,8 @@ impl Actor {
         Ok(folios)
     }
 
-    /// Acts on the frames of a range: with rules on those that stayed idle, else on all that are let in.
-    fn frames(
-        &mut self,
-        idle: &mut IdleOps,
-        physical: &mut Physical,
-        job: Job<'_>,
-        range: AddrRange,
-        rules: Option<Rules>,
-    ) -> Result<Applied, String> {
-        if job.now < physical.next_map {
-            return Ok(later(job.request.range.len()));
-        }
-        let scheme = job.request.scheme;
-        let all = physical.see(idle, range)?;
-        let mut undecided: Option<u64> = None;
-        let mut quiet: BTreeMap<u64, Bits> = BTreeMap::new();
-        for (start, seen) in granules_of(&all) {
-            let Some((_, part)) =
-                granules(AddrRange::new(start.max(range.start), range.end)).next()
-            else {
-                continue;
-            };
-            let pages = match rules {
-                None => Some(seen.present),
-                Some(rules) => physical.evidence(scheme).confirm(start, part, seen, rules, job.now),
-            };
-            match pages {
-                None => {
-                    undecided.get_or_insert(part.start);
-                }
-                Some(pages) => {
-                    quiet.insert(start, pages);
-                }
-            }
-        }
-        let passed = self.pass(idle, physical, job, range)?;
-        let (mut frames, mut cut_at) = (Vec::new(), None);
-        for folio in &passed {
-            let whole =
-                AddrRange::new(folio.head * PAGE_SIZE, (folio.head + folio.len) * PAGE_SIZE);
-            let is_quiet = granules(whole).all(|(start, part)| {
-                let bits = Bits::of(start, part);
-                quiet.get(&start).is_some_and(|quiet| quiet.and(bits) == bits)
-            });
-            if !is_quiet {
-                continue;
-            }
-            if (frames.len() as u64 + folio.len) * PAGE_SIZE > job.request.max_bytes
-                && !frames.is_empty()
-            {
-                cut_at = Some(whole.start);
-                break;
-            }
-            frames.extend(folio.head..folio.head + folio.len);
-        }
-        let (asked, done) = self.through_owners(physical, job, &frames)?;
-        let evidence = physical.evidence(scheme);
-        let end = cut_at.unwrap_or(range.end);
-        for (start, part) in granules(AddrRange::new(range.start, end)) {
-            if quiet.contains_key(&start) {
-                evidence.forget(part);
-            }
-        }
-        let settled = undecided.unwrap_or(end).min(end).saturating_sub(range.start);
-        Ok(Applied {
-            covered: settled,
-            skip: if settled == 0 { range.len() } else { 0 },
-            asked,
-            applied: done,
-            passed: frames.len() as u64 * PAGE_SIZE,
-            ns: 0,
-        })
-    }
-
-    /// Acts on frames through the processes that map them. Returns the bytes asked for and done.
-    fn through_owners(
-        &mut self,
-        physical: &mut Physical,
-        job: Job<'_>,
-        frames: &[u64],
-    ) -> Result<(u64, u64), String> {
-        if frames.is_empty() {
-            return Ok((0, 0));
-        }
-        let begin = now();
-        let found =
-            rmap::find(&Proc::default(), frames).map_err(|e| said("find who maps frames", &e))?;
-        let end = now();
-        physical.next_map = end + end.since(begin).saturating_mul(PATIENCE);
-        // The map is made for all of it, so what it took must not leave the action without time.
-        let job = Job { now: end, ..job };
-        let mut unreached = Unreached::default();
-        let (mut asked, mut all_done) = (0, 0);
-        for (pid, pages) in owners::by_process(frames, &found, &mut unreached) {
-            let bytes = pages.len() as u64 * PAGE_SIZE;
-            let known = physical.owners.remove(&pid).filter(|held| !held.process.is_gone());
-            let held = known.map_or_else(
-                || Process::open(pid).map(|process| Held::new(TargetId(pid), process)),
-                Ok,
-            );
-            let (Ok(mut held), Ok(mut look)) = (held, Presence::of(pid)) else {
-                unreached.gone += bytes;
-                continue;
-            };
-            let chosen = owners::chosen(&held.process, pages, &mut unreached);
-            let (did, done) = self.carry_out(&mut look, &mut held, job, &chosen);
-            asked += did.outcome.asked_bytes;
-            all_done += done;
-            physical.owners.insert(pid, held);
-        }
-        self.tell_unreached(job, unreached);
-        Ok((asked, all_done))
-    }
-
-    fn tell_unreached(&mut self, job: Job<'_>, unreached: Unreached) {
-        let scheme = job.request.scheme;
-        let account = self.account(scheme);
-        account.unreached_bytes += unreached.unmapped + unreached.shared + unreached.gone;
-        if unreached.unmapped > 0 {
-            let why = "idle page cache that no process maps is left alone: it cannot be reached from user space, \
-                       and counts as unreached\n  hint:  `memory_reclaim` asks a cgroup for it; operations set \
-                       `kdamond` reaches it";
-            self.trouble(scheme, 0, why);
-        }
-        if unreached.shared > 0 {
-            let why = "idle memory that several processes map is left alone, and counts as unreached: the kernel \
-                       takes it from none of them by advice";
-            self.trouble(scheme, 0, why);
-        }
-    }
-
-    /// Looks again at what was acted on in physical memory. Call it often; it does something once per second.
-    pub fn sweep_memory(&mut self) {
-        let now = now();
-        if self.physical.is_empty() || now.since(self.swept) < super::SWEEP_NS {
-            return;
-        }
-        self.swept = now;
+    /// Looks again at what was acted on in physical memory.
+    pub(super) fn sweep_memory(&mut self, idle: &mut IdleOps, now: Time) {
         let (settings, accounts) = (&self.settings, &mut self.accounts);
         for physical in self.physical.values_mut() {
             for (evidence, settings) in physical.evidence.iter_mut().zip(settings) {
@@ -426,16 +316,9 @@ impl Actor {
                     evidence.sweep(rules(Some(settings), us), now);
                 }
             }
-            physical.owners.retain(|pid, held| {
-                let Ok(mut look) = Presence::of(*pid) else { return false };
-                let terms =
-                    |scheme: usize| settings.get(scheme).map(Settings::terms).unwrap_or_default();
-                let id = held.id;
-                held.proof.sweep(&mut look, id, now, terms, |scheme, bytes| {
-                    if let Some(account) = accounts.get_mut(scheme) {
-                        account.refaulted(bytes, now);
-                    }
-                });
+            physical.owners.retain(|_, held| {
+                let mut look = Marks::new(idle, Arc::clone(&held.process));
+                super::sweep_one(held, &mut look, settings, accounts, now);
                 !held.proof.is_empty()
             });
         }

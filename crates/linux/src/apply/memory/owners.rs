@@ -7,18 +7,19 @@ use std::collections::BTreeMap;
 use std::io;
 
 use isotherm_core::addr::PAGE_SIZE;
-use isotherm_core::{AddrRange, TargetId};
+use isotherm_core::{AddrRange, Time};
 
 use super::super::held::Chosen;
-use super::super::look::{Look, Seen};
 use super::super::pages::{Bits, GRANULE};
-use crate::act::{ActError, PageEntry, Process};
-use crate::paddr::rmap::Found;
+use crate::act::{PageEntry, Process};
+use crate::clock::now;
+use crate::paddr::rmap::{self, Found};
+use crate::proc::Proc;
 
 /// Bytes that cannot be reached through a process, by reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Unreached {
-    /// Nobody maps them: page cache, swap cache.
+    /// Nobody maps them, or nobody that can be read: page cache, swap cache.
     pub(super) unmapped: u64,
     /// Several mappings.
     pub(super) shared: u64,
@@ -26,27 +27,57 @@ pub(super) struct Unreached {
     pub(super) gone: u64,
 }
 
-/// Pages of processes, by pid, for frames that were found.
-pub(super) fn by_process(
-    frames: &[u64],
-    found: &Found,
-    out: &mut Unreached,
-) -> BTreeMap<u32, Vec<(u64, u64)>> {
-    let mut pages: BTreeMap<u32, Vec<(u64, u64)>> = BTreeMap::new();
-    for (nr, frame) in frames.iter().enumerate() {
-        match (found.mapped[nr], found.places[nr].first()) {
-            (1, Some(place)) => {
-                let process = usize::try_from(place.process).unwrap_or(usize::MAX);
-                match found.processes.get(process) {
-                    Some(owner) => pages.entry(owner.pid).or_default().push((place.addr, *frame)),
-                    None => out.gone += PAGE_SIZE,
-                }
-            }
-            (0, _) | (1, None) => out.unmapped += PAGE_SIZE,
-            _ => out.shared += PAGE_SIZE,
-        }
+/// Who maps some frames, as it was at one time.
+#[derive(Debug, Default)]
+pub(super) struct OwnerMap {
+    /// Sorted.
+    frames: Vec<u64>,
+    found: Found,
+    /// When it was made.
+    pub(super) at: Time,
+}
+
+impl OwnerMap {
+    /// Asks all page tables about `frames`, which are sorted.
+    pub(super) fn make(frames: Vec<u64>) -> io::Result<Self> {
+        let found = rmap::find(&Proc::default(), &frames)?;
+        Ok(Self { frames, found, at: now() })
     }
-    pages
+
+    /// Whether all of these were asked about.
+    pub(super) fn knows(&self, frames: &[u64]) -> bool {
+        frames.iter().all(|frame| self.frames.binary_search(frame).is_ok())
+    }
+
+    /// Pages of processes, by pid, for frames that were asked about.
+    pub(super) fn by_process(
+        &self,
+        frames: &[u64],
+        out: &mut Unreached,
+    ) -> BTreeMap<u32, Vec<(u64, u64)>> {
+        let mut pages: BTreeMap<u32, Vec<(u64, u64)>> = BTreeMap::new();
+        let found = &self.found;
+        for frame in frames {
+            let Ok(nr) = self.frames.binary_search(frame) else {
+                out.unmapped += PAGE_SIZE;
+                continue;
+            };
+            match (found.mapped[nr], found.places[nr].first()) {
+                (1, Some(place)) => {
+                    let process = usize::try_from(place.process).unwrap_or(usize::MAX);
+                    match found.processes.get(process) {
+                        Some(owner) => {
+                            pages.entry(owner.pid).or_default().push((place.addr, *frame));
+                        }
+                        None => out.gone += PAGE_SIZE,
+                    }
+                }
+                (0, _) | (1, None) => out.unmapped += PAGE_SIZE,
+                _ => out.shared += PAGE_SIZE,
+            }
+        }
+        pages
+    }
 }
 
 /// Those of the pages that are still where they were and that nobody else maps, as what is to be acted on.
@@ -86,39 +117,6 @@ pub(super) fn chosen(process: &Process, mut pages: Vec<(u64, u64)>, out: &mut Un
     chosen
 }
 
-/// Looks at pages of a process by `pagemap`: whether they are there. Nothing is ever young for it.
-#[derive(Debug)]
-pub(super) struct Presence {
-    process: Process,
-}
-
-impl Presence {
-    pub(super) fn of(pid: u32) -> Result<Self, ActError> {
-        Ok(Self { process: Process::open(pid)? })
-    }
-}
-
-impl Look for Presence {
-    fn look(
-        &mut self,
-        _: TargetId,
-        range: AddrRange,
-        f: &mut dyn FnMut(u64, Seen),
-    ) -> io::Result<()> {
-        let mut granules: BTreeMap<u64, Seen> = BTreeMap::new();
-        self.process.page_entries(range, &mut |addr, entry| {
-            if entry.is_present() {
-                let start = addr / GRANULE * GRANULE;
-                let seen = granules.entry(start).or_default();
-                let page = Bits::of(start, AddrRange::new(addr, addr + PAGE_SIZE));
-                seen.present = seen.present.or(page);
-            }
-        })?;
-        granules.into_iter().for_each(|(start, seen)| f(start, seen));
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -140,7 +138,9 @@ mod tests {
             ..Found::default()
         };
         let mut out = Unreached::default();
-        let pages = by_process(&[5, 6, 7, 8], &found, &mut out);
+        let map = OwnerMap { frames: vec![5, 6, 7, 8], found, at: Time(0) };
+        assert_eq!([map.knows(&[6, 8]), map.knows(&[6, 9])], [true, false]);
+        let pages = map.by_process(&[5, 6, 7, 8], &mut out);
         assert_eq!(pages, BTreeMap::from([(10, vec![(4096, 5)]), (20, vec![(4096, 8)])]));
         assert_eq!(out, Unreached { unmapped: PAGE_SIZE, shared: PAGE_SIZE, gone: 0 });
     }

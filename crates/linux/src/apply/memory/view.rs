@@ -35,17 +35,27 @@ impl Seg {
         );
         data && self.flags.has(Flags::LRU) && !self.flags.has(Flags::UNEVICTABLE)
     }
+
+    /// Whether some process maps it, so that it can be acted on.
+    pub(super) const fn is_reachable(&self) -> bool {
+        self.is_movable() && self.flags.has(Flags::MMAP)
+    }
+
+    /// Its addresses.
+    pub(super) const fn range(&self) -> AddrRange {
+        AddrRange::new(self.head * PAGE_SIZE, (self.head + self.len) * PAGE_SIZE)
+    }
 }
 
-/// The folios of a range of frames, ascending. Frames in front of the first head are left out: their folio begins
-/// outside.
+/// The folios that lie in a range of frames as a whole, ascending, and whether their marks stand. This is the true check:
+/// reading the bitmap takes the accessed bits into account (R§7.1).
 pub(super) fn view<B: idle::Words, F: Words>(
     bitmap: &mut idle::Bitmap<B>,
     flags: &mut FrameFile<F>,
     frames: Range<u64>,
 ) -> io::Result<Vec<Seg>> {
     let nr = usize::try_from(frames.end.saturating_sub(frames.start)).unwrap_or(0);
-    // The bitmap first: reading it brings the marks up to date (R§7.1).
+    // The bitmap first: reading it brings the marks up to date.
     let first = frames.start / 64 * 64;
     let mut marks = vec![0; nr / 64 + 2];
     let got = bitmap.read(first, &mut marks)?;
@@ -54,14 +64,30 @@ pub(super) fn view<B: idle::Words, F: Words>(
         let at = usize::try_from((frame - first) / 64).unwrap_or(usize::MAX);
         marks.get(at).is_some_and(|word| word >> (frame % 64) & 1 == 1)
     };
-    let mut words = vec![0; nr];
+    let mut folios = flags_view(flags, frames)?;
+    folios.iter_mut().for_each(|folio| folio.idle = is_idle(folio.head));
+    Ok(folios)
+}
+
+/// The same by flags alone, which cost a fraction: a mark that stands there may have been refuted since.
+pub(super) fn flags_view<F: Words>(
+    flags: &mut FrameFile<F>,
+    frames: Range<u64>,
+) -> io::Result<Vec<Seg>> {
+    let nr = usize::try_from(frames.end.saturating_sub(frames.start)).unwrap_or(0);
+    // One more, to see whether the last folio ends here.
+    let mut words = vec![0; nr + 1];
     let got = flags.read(frames.start, &mut words)?;
     let mut folios: Vec<Seg> = Vec::new();
     let mut open = false;
     for (frame, word) in (frames.start..).zip(&words[..got]) {
         let flags = Flags(*word);
-        if flags.is_first() {
-            folios.push(Seg { head: frame, len: 1, flags, idle: is_idle(frame) });
+        if frame == frames.end {
+            if open && !flags.is_first() {
+                folios.pop();
+            }
+        } else if flags.is_first() {
+            folios.push(Seg { head: frame, len: 1, flags, idle: flags.has(Flags::IDLE) });
             open = flags.has(Flags::HEAD);
         } else if let Some(folio) = folios.last_mut().filter(|_| open) {
             folio.len += 1;
@@ -73,9 +99,8 @@ pub(super) fn view<B: idle::Words, F: Words>(
 /// The folios as granules of physical addresses: what can be acted on, and what of that was touched.
 pub(super) fn granules_of(folios: &[Seg]) -> Vec<(u64, Seen)> {
     let mut out: Vec<(u64, Seen)> = Vec::new();
-    for folio in folios.iter().filter(|f| f.is_movable()) {
-        let range = AddrRange::new(folio.head * PAGE_SIZE, (folio.head + folio.len) * PAGE_SIZE);
-        for (start, part) in super::super::pages::granules(range) {
+    for folio in folios.iter().filter(|f| f.is_reachable()) {
+        for (start, part) in super::super::pages::granules(folio.range()) {
             if out.last().is_none_or(|(last, _)| *last != start) {
                 out.push((start, Seen::default()));
             }
@@ -89,4 +114,46 @@ pub(super) fn granules_of(folios: &[Seg]) -> Vec<(u64, Seen)> {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Table(Vec<u64>);
+
+    impl Words for Table {
+        fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+            let first = usize::try_from(offset / 8).unwrap();
+            for (nr, bytes) in (first..).zip(bytes.as_chunks_mut::<8>().0) {
+                *bytes = self.0.get(nr).copied().unwrap_or(0).to_ne_bytes();
+            }
+            Ok(bytes.len())
+        }
+    }
+
+    #[test]
+    fn only_whole_folios_that_somebody_maps_can_be_acted_on() {
+        let page = Flags::LRU.0 | Flags::ANON.0 | Flags::MMAP.0;
+        let mut flags = vec![0; 2048];
+        flags[510..515].fill(Flags::TAIL.0 | page);
+        flags[510] = Flags::HEAD.0 | page | Flags::IDLE.0;
+        flags[515] = page;
+        flags[516] = Flags::LRU.0; // page cache that nobody maps
+        flags[517] = page | Flags::UNEVICTABLE.0;
+        let mut file = FrameFile::new(Table(flags));
+        for (name, frames, expected) in [
+            ("all", 0..1024, vec![(0, 2, 0), (GRANULE, 4, 1)]),
+            ("the end is cut", 0..512, vec![]),
+            ("the begin is cut", 512..1024, vec![(GRANULE, 1, 1)]),
+            ("ends with the folio", 0..515, vec![(0, 2, 0), (GRANULE, 3, 0)]),
+        ] {
+            let folios = flags_view(&mut file, frames).unwrap();
+            let seen: Vec<_> = granules_of(&folios)
+                .iter()
+                .map(|(start, seen)| (*start, seen.present.count(), seen.young.count()))
+                .collect();
+            assert_eq!(seen, expected, "{name}");
+        }
+    }
 }

@@ -21,6 +21,7 @@
 //! | last number of regions (three-way split) per context | one for all contexts | 9.1.5 |
 //! | a target without regions is looked at again after the window | after the update interval | 9.1.9 |
 //! | samples are due at fixed times | each sleep starts when the work before it ends | 9.1.12 |
+//! | `first_touch` sleeps through samples without anything due | has only `resample` | 2.1 |
 //! | snapshots only of finished windows | callers see partial ones too | 9.2.17 |
 //! | pages that cannot be made old give no evidence | read as accessed | 9.5.3 |
 //! | gaps from 64 KiB on are left out | the two largest | 3.1 |
@@ -47,7 +48,7 @@ use crate::areas::Areas;
 use crate::attrs::{Attrs, AttrsError, Method};
 use crate::ops::{Check, Measure, PageState, TargetId};
 use crate::rng::Rng;
-use crate::scheme::{Scheme, Schemes};
+use crate::scheme::{Installed, Scheme, Schemes};
 use crate::snapshot::{Cost, RegionInfo, Snapshot, TargetInfo};
 use crate::target::{RangesError, Target};
 use crate::time::Time;
@@ -373,13 +374,28 @@ impl Context {
             }
             Method::Observed => return self.await_window(now),
         };
-        self.ticks = 1;
         self.cost.clears += nr_cleared;
-        let sample_us = self.attrs.sample_us;
-        let on_time = self.due.plus_us(sample_us);
-        self.due =
-            if self.attrs.strict || on_time < now { now.plus_us(sample_us) } else { on_time };
+        self.ticks = if self.sleeps_through() { self.ticks_to_sleep() } else { 1 };
+        let us = self.attrs.sample_us.saturating_mul(self.ticks);
+        let on_time = self.due.plus_us(us);
+        self.due = if self.attrs.strict || on_time < now { now.plus_us(us) } else { on_time };
         self.step(Phase::Asleep, Some(Wish::Sleep(self.due)))
+    }
+
+    /// Whether samples at which there is nothing to do are slept through.
+    const fn sleeps_through(&self) -> bool {
+        matches!(self.attrs.method, Method::FirstTouch) && !self.attrs.strict
+    }
+
+    /// Samples until something is due.
+    fn ticks_to_sleep(&self) -> u64 {
+        let passed = self.schedule.passed;
+        let turn = [self.turn.next_aggregation, self.turn.next_update];
+        let schemes =
+            self.schemes.installed.iter().filter(|s| s.is_active()).map(Installed::next_apply);
+        let due =
+            turn.into_iter().chain(schemes).fold(FirstTouch::next_due(&self.targets), u64::min);
+        due.saturating_sub(passed).max(1)
     }
 
     /// Steps 4 and 5: which pages to look at.
@@ -476,13 +492,14 @@ impl Context {
             } else {
                 self.turn.next_aggregation.wrapping_add(self.attrs.aggr_us / sample)
             };
-            self.window_start = self.snapshot.end;
             for region in self.targets.iter_mut().flat_map(|t| t.regions.iter_mut()) {
                 region.reset_aggregated();
             }
             self.split();
             self.taking.window = None;
         }
+        // Whatever ended it: a commit of another method comes between the end and here.
+        self.window_start = self.window_start.max(self.snapshot.end);
         if updating {
             let sample = self.attrs.sample_us.max(1);
             self.schedule.next_update =
@@ -500,7 +517,9 @@ impl Context {
             }
             Method::FirstTouch => {
                 let passed = self.schedule.passed;
-                self.first_touch.replan(&mut self.targets, &self.attrs, passed, &mut self.rng);
+                let window_ns = self.snapshot.end.since(self.snapshot.start);
+                let targets = &mut self.targets;
+                self.first_touch.replan(targets, &self.attrs, passed, window_ns, &mut self.rng);
             }
             Method::Observed => {}
         }

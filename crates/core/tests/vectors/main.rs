@@ -27,6 +27,7 @@ mod observed;
 mod q;
 mod run;
 mod s;
+mod sleeping;
 mod v;
 mod v_loop;
 mod v_schemes;

@@ -6,7 +6,7 @@ use isotherm_sim::config::{Config, ParseError, shipped};
 const SHIPPED: [&str; 5] = ["hot10", "stairs", "zipf", "phase-change", "mmap-churn"];
 
 /// (name, config).
-const OWN: [(&str, &str); 6] = [
+const OWN: [(&str, &str); 7] = [
     (
         "drift",
         "m, 512M\n\nmoving\n40000\n\
@@ -35,6 +35,11 @@ const OWN: [(&str, &str); 6] = [
         "m, 512M\n\nsteady\n40000\n\
          m, 1, 64, 1, rw, length=128M, hz=20\n\
          m, 1, 64, 1, rw, offset=256M, length=64M, hz=100\n",
+    ),
+    (
+        // A tenth is touched twice per window, the rest never: hot10 on a slow machine.
+        "faint",
+        "m, 1G\n\nsteady\n40000\nm, 1, 64, 1, rw, offset=256M, length=102M, hz=20\n",
     ),
     (
         "islands",

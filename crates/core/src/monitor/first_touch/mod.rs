@@ -2,10 +2,11 @@
 //!
 //! Clearing an accessed bit from user space costs up to 20 µs and the target pays again to set it;
 //! looking at one costs 0.05 µs and nobody notices. So every region *watches* a few pages: each is
-//! *armed* (made old) once and then only looked at, 1, 2, 4, 8 and 16 samples later and at the end of
-//! every window, until it is touched. A page that stays old is never cleared again. A page found young
+//! *armed* (made old) once and then only looked at, about 1, 2, 4, 8 and 16 samples later and at the end
+//! of every window, until it is touched. A page that stays old is never cleared again. A page found young
 //! is armed again within a budget of clears per second ([`Attrs::clears_per_sec`]), first where
-//! something changed or nothing is known, last where all has been stable for long.
+//! something changed or nothing is known, last where all has been stable for long. Samples at which
+//! nothing is due are slept through: a wake-up costs more than many looks.
 //!
 //! * `slot`: one page, and what its runs say of its rate;
 //! * `watch`: a region's pages, its estimate and its 90 % interval;
@@ -39,6 +40,9 @@ use slot::{Look, NEVER, State};
 const COLD: f32 = 0.05;
 /// ... and a rate above this is a surprise there.
 const SURPRISE: f32 = 0.3;
+
+/// Samples that a look is taken at most before it is due, together with others.
+const EARLIEST: u64 = 4;
 
 /// Where a check of the batch came from.
 #[derive(Debug, Clone, Copy)]
@@ -118,9 +122,15 @@ impl FirstTouch {
         self.collect(
             targets,
             batch,
-            |watch| window_over || watch.next_due <= passed,
-            |s| s.state == State::Armed && (window_over || s.next_look <= passed),
+            |watch| window_over || watch.next_due <= passed.saturating_add(EARLIEST),
+            |s| s.state == State::Armed && window_over || s.may_be_looked_at(passed),
         );
+    }
+
+    /// The sample at which a page has to be armed or looked at next.
+    pub(crate) fn next_due(targets: &[Target]) -> u64 {
+        let watches = targets.iter().flat_map(|t| &t.regions).map(|r| r.watch.next_due);
+        watches.min().unwrap_or(NEVER)
     }
 
     fn collect(
@@ -196,19 +206,20 @@ impl FirstTouch {
         largest
     }
 
-    /// After a window: splits where pages disagree, and plans the next window.
+    /// After a window that took so long: splits where pages disagree, and plans the next window.
     pub(crate) fn replan(
         &mut self,
         targets: &mut [Target],
         attrs: &Attrs,
         passed: u64,
+        window_ns: u64,
         rng: &mut Rng,
     ) {
         for region in targets.iter_mut().flat_map(|t| t.regions.iter_mut()) {
             region.watch.fade();
         }
         split::split_informed(targets, attrs);
-        self.plan.earn(attrs);
+        self.plan.earn(attrs, window_ns);
         self.plan.make(targets, attrs, passed, rng);
     }
 }

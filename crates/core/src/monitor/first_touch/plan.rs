@@ -5,8 +5,9 @@
 //! it is armed costs nothing.
 //!
 //! Who goes first: touched pages of a region that changed; pages of regions of which nothing is known
-//! yet; new pages; touched pages, the longest unseen first, one per region; pages at the edges; and
-//! with what is left, pages drawn anew, so that no pattern can hide between those that are watched.
+//! yet; new pages; touched pages, the longest unseen first, one per region; pages at the edges; pages drawn anew, so
+//! that no pattern can hide between those that are watched; and with what is left, further touched pages of which
+//! a run or two is all that is known: where touches are rare, one page per region would take long to tell the rate.
 
 use alloc::vec::Vec;
 
@@ -21,6 +22,13 @@ use crate::target::Target;
 /// Most pages to watch in all, beyond which regions get fewer each.
 const MAX_WATCHED: usize = 4096;
 
+/// Samples of a window at which pages are armed, unless there are many of them.
+const FEW_MOMENTS: usize = 4;
+/// Pages that one such sample takes at least, if there are more of them.
+const PER_MOMENT: u16 = 8;
+/// The most such samples.
+const MOST_MOMENTS: usize = 32;
+
 /// What the budget holds at the start, in seconds' worth.
 const START_SECONDS: f32 = 3.0;
 
@@ -33,6 +41,7 @@ enum Urgency {
     Touched,
     Edge,
     Redraw,
+    HardlyKnown,
 }
 
 impl Urgency {
@@ -45,6 +54,7 @@ impl Urgency {
             Self::Touched => 0.4,
             Self::Edge => 0.5,
             Self::Redraw => 0.7,
+            Self::HardlyKnown => 0.75,
         }
     }
 }
@@ -76,12 +86,12 @@ impl Plan {
         self.tokens = START_SECONDS * per_second(attrs);
     }
 
-    /// A window has passed.
-    pub(crate) fn earn(&mut self, attrs: &Attrs) {
-        let per_window = per_second(attrs) * seconds(attrs.aggr_us);
-        let full = per_second(attrs).max(per_window);
+    /// A window has passed, and took so long: on a machine that is late longer than it should, and the budget is per second.
+    pub(crate) fn earn(&mut self, attrs: &Attrs, window_ns: u64) {
+        let full = per_second(attrs).max(per_second(attrs) * seconds(attrs.aggr_us));
         if self.tokens < full {
-            self.tokens = (self.tokens + per_window).min(full);
+            let earned = per_second(attrs) * seconds(window_ns / 1000);
+            self.tokens = (self.tokens + earned).min(full);
         }
     }
 
@@ -118,19 +128,21 @@ impl Plan {
         let window = u64::from(attrs.max_nr_accesses());
         let mut left = self.tokens;
         let bucket = per_second(attrs);
+        let moments = Moments::draw(window, bucket * seconds(attrs.aggr_us), rng);
         for candidate in &self.candidates {
             if left < 1.0_f32.max(bucket * candidate.urgency.reserve()) {
                 break;
             }
             left -= 1.0;
             let region = &mut targets[candidate.target as usize].regions[candidate.region as usize];
-            // Spread over the window, so that nothing the target does in step with it is missed.
-            let spread = match candidate.urgency {
-                Urgency::Unknown | Urgency::Changed => window.min(2),
-                Urgency::Fresh => (window / 2).max(1),
-                Urgency::Touched | Urgency::Edge | Urgency::Redraw => window,
+            let after = match candidate.urgency {
+                Urgency::Unknown | Urgency::Changed => rng.range(0, window.min(2)),
+                Urgency::Fresh => moments.of_first_half(rng),
+                Urgency::Touched | Urgency::Edge | Urgency::Redraw | Urgency::HardlyKnown => {
+                    moments.any(rng)
+                }
             };
-            let arm_at = passed + rng.range(0, spread);
+            let arm_at = passed + after;
             let i = candidate.slot as usize;
             if candidate.redraw {
                 let addr = rng.range(region.range.start, region.range.end);
@@ -166,6 +178,9 @@ impl Plan {
                     add(Urgency::Changed, slot.seen.as_ns(), i, false);
                 }
                 State::Touched => {
+                    if slot.is_hardly_known() {
+                        add(Urgency::HardlyKnown, slot.seen.as_ns(), i, false);
+                    }
                     oldest = Some(oldest.unwrap_or((u64::MAX, i)).min((slot.seen.as_ns(), i)));
                 }
                 State::Armed if !slot.edge && passed.wrapping_sub(slot.armed_at) >= 20 => {
@@ -185,6 +200,47 @@ impl Plan {
         if let Some(i) = settled.filter(|_| settled_region) {
             add(Urgency::Redraw, u64::from(rng.next_u32()), i, true);
         }
+    }
+}
+
+/// The samples of a window at which pages are armed: one from each of a few equal parts of the window, at random.
+///
+/// Few, for every one costs a wake-up and system calls, and the looks after it more of them, however many
+/// pages there are. Drawn anew for each window, so that nothing the target does in step with it is missed:
+/// any sample is as likely as any other.
+#[derive(Debug, Clone, Copy)]
+struct Moments {
+    after: [u64; MOST_MOMENTS],
+    len: usize,
+}
+
+impl Moments {
+    /// For a window of so many samples in which about `clears` pages are armed.
+    fn draw(window: u64, clears: f32, rng: &mut Rng) -> Self {
+        let mut len = FEW_MOMENTS;
+        while len < MOST_MOMENTS && count(len) * f32::from(PER_MOMENT) < clears {
+            len += 1;
+        }
+        let len = len.min(usize::try_from(window).unwrap_or(len)).max(1);
+        let mut after = [0; MOST_MOMENTS];
+        for (i, sample) in (0_u64..).zip(&mut after[..len]) {
+            let at = |i: u64| i * window / len as u64;
+            *sample = rng.range(at(i), at(i + 1));
+        }
+        Self { after, len }
+    }
+
+    fn any(&self, rng: &mut Rng) -> u64 {
+        self.one_of(self.len, rng)
+    }
+
+    fn of_first_half(&self, rng: &mut Rng) -> u64 {
+        self.one_of(self.len.div_ceil(2), rng)
+    }
+
+    fn one_of(&self, len: usize, rng: &mut Rng) -> u64 {
+        let i = usize::try_from(rng.range(0, len as u64)).unwrap_or(0);
+        self.after[i]
     }
 }
 
@@ -254,6 +310,10 @@ fn place_edge(region: &mut Region, at_start: bool, rng: &mut Rng) {
         if at_start { region.range.start + distance } else { region.range.end - 1 - distance };
     let addr = round_down(addr, PAGE_SIZE).max(region.range.start);
     region.watch.push(Slot::fresh(addr, true));
+}
+
+fn count(n: usize) -> f32 {
+    f32::from(u16::try_from(n).unwrap_or(u16::MAX))
 }
 
 fn per_second(attrs: &Attrs) -> f32 {

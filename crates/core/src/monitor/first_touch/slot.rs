@@ -128,6 +128,12 @@ impl Slot {
         self.state == State::Touched && self.hits < 1.5
     }
 
+    /// Whether so few runs ended in a touch that its rate is little more than a guess. By their number alone: to ask again
+    /// by what the answer was would make the answers wrong.
+    pub(crate) fn is_hardly_known(&self) -> bool {
+        self.state == State::Touched && self.hits < 2.5
+    }
+
     /// Variance of the rate: of a share at one run, of a waiting time at many.
     pub(crate) fn rate_variance(&self) -> f32 {
         let p = chance(self.hits, self.exposure + self.run);
@@ -155,14 +161,23 @@ impl Slot {
         self.arm_at = NEVER;
     }
 
+    /// Whether a look at sample `passed` is due, or so nearly that one for another page can take it along: a look is
+    /// nearly free, a wake-up for it is not.
+    pub(crate) fn may_be_looked_at(&self, passed: u64) -> bool {
+        let early = self.next_look.saturating_sub(self.armed_at) / 4;
+        self.state == State::Armed
+            && self.next_look != NEVER
+            && self.next_look <= passed.saturating_add(early)
+    }
+
     /// It was still old `intervals` after the last look.
     pub(crate) fn found_old(&mut self, now: Time, passed: u64, intervals: f32) -> Look {
         self.drop_provisional();
         self.run = (self.run + intervals).min(LONGEST_RUN);
         self.seen = now;
-        // After 1, 2, 4, 8, 16 samples, then at the windows' ends.
+        // After about 1, 2, 4, 8, 16 samples, then at the windows' ends.
         let lag = passed.wrapping_sub(self.armed_at);
-        self.next_look = if lag < 16 { self.armed_at.wrapping_add(2 * lag.max(1)) } else { NEVER };
+        self.next_look = if lag < 12 { self.armed_at.wrapping_add(2 * lag.max(1)) } else { NEVER };
         // A page that never was touched cannot fall silent, and most are such: no power for them.
         let silence = |slot: &Self| libm::powf(1.0 - chance(slot.hits, slot.exposure), slot.run);
         if self.hits > 0.0 && silence(self) < UNLIKELY_SILENCE {

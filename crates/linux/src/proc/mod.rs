@@ -30,6 +30,9 @@ pub use smaps::{MappingUse, Smaps, parse_smaps};
 pub use stat::{Stat, TaskState, parse_stat};
 pub use status::{Status, capability_name, parse_status};
 
+/// Room for a small file, such as `stat`, in bytes.
+const LEAST_ROOM: usize = 1024;
+
 /// A `/proc`: the machine's, or a made-up one for tests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proc {
@@ -185,11 +188,26 @@ pub fn is_denied(err: &io::Error) -> bool {
     err.kind() == io::ErrorKind::PermissionDenied
 }
 
-/// `/proc` files report a size of 0, so the buffer grows from what it was, not from a hint.
+/// `/proc` files report a size of 0, so nobody asks for it: as many reads as it takes, into what room there is.
 fn read_file(path: &Path, buf: &mut Vec<u8>) -> io::Result<()> {
-    buf.clear();
     let mut file = File::open(path)?;
-    file.read_to_end(buf)?;
+    let mut len = 0;
+    buf.resize(buf.capacity().clamp(LEAST_ROOM, 8 * LEAST_ROOM), 0);
+    loop {
+        match file.read(&mut buf[len..]) {
+            Ok(0) => break,
+            Ok(n) => len += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => {
+                buf.clear();
+                return Err(e);
+            }
+        }
+        if len == buf.len() {
+            buf.resize(2 * len, 0);
+        }
+    }
+    buf.truncate(len);
     Ok(())
 }
 

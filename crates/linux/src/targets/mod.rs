@@ -12,8 +12,8 @@
 //! * **exec**: the open `/proc/PID/mem` of an address space that is gone reads as empty, and the
 //!   addresses in `/proc/PID/stat` are drawn anew;
 //! * **fork**: a process whose parent is a target is a target. All pids are listed only when the
-//!   last given pid in `/proc/loadavg` has moved, and then only new pids are looked at; every few
-//!   seconds everything is, whatever the number says.
+//!   last given pid in `/proc/loadavg` has moved, and then only new pids are looked at; everything is every
+//!   2 s if the number has moved since, and every 20 s whatever it says.
 //!
 //! Physical memory is a target, too ([`Memory`], [`Tracker::memory`]): one that has no process and does not end,
 //! unless its node is taken out of the machine.

@@ -23,11 +23,16 @@ pub(super) struct Scan {
     last_pid: Option<u32>,
     /// When everything was looked at last; `None` for never.
     full_at: Option<Time>,
+    /// Whether anything was forked since then, as far as known.
+    forked: bool,
 }
 
 /// Look at every process anew this often. A pid that was given out anew between two listings looks
-/// like the old one to the quick way; this finds it.
+/// like the old one to the quick way; this finds it. Not while nothing was forked: on a quiet machine reading all of
+/// `/proc` would be a quarter of what monitoring costs.
 const FULL_EVERY_NS: u64 = 2_000_000_000;
+/// And this often whatever the number says: it may have come round to the same one.
+const ALWAYS_EVERY_NS: u64 = 10 * FULL_EVERY_NS;
 
 impl Scan {
     /// Lists processes that may be new since the last call into `found`, parents before children
@@ -42,8 +47,14 @@ impl Scan {
         found.clear();
         // Read before listing: a fork in between is found by the next call at the latest.
         let last_pid = proc.last_pid(buf);
-        let full = self.full_at.is_none_or(|at| now.since(at) >= FULL_EVERY_NS);
-        if !full && last_pid.is_some() && last_pid == self.last_pid {
+        let forked = last_pid.is_none() || last_pid != self.last_pid;
+        self.forked |= forked;
+        let full = match self.full_at {
+            None => true,
+            Some(at) if self.forked => now.since(at) >= FULL_EVERY_NS,
+            Some(at) => now.since(at) >= ALWAYS_EVERY_NS,
+        };
+        if !full && !forked {
             return Ok(());
         }
         self.listed.clear();
@@ -62,6 +73,7 @@ impl Scan {
         self.last_pid = last_pid;
         if full {
             self.full_at = Some(now);
+            self.forked = false;
         }
         Ok(())
     }

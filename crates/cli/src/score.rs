@@ -14,6 +14,7 @@ use isotherm_sim::truth::{ReadError, Truth};
 use crate::exit::usage;
 use crate::files;
 use crate::recorder::warn;
+use crate::units::interval_us;
 
 /// Arguments of `isotherm score`.
 #[derive(Debug, clap::Args)]
@@ -31,12 +32,24 @@ pub(crate) struct Args {
     /// A byte is hot from so many accesses per window on.
     #[arg(long, value_name = "NR_ACCESSES", default_value_t = 1.0)]
     hot: f64,
+    /// Judge only windows that begin at least so long after the start of the truth.
+    #[arg(long, value_name = "TIME", value_parser = interval_us, default_value = "0s")]
+    from: u64,
+    /// Judge only windows that end at most so long after the start of the truth.
+    #[arg(long, value_name = "TIME", value_parser = interval_us)]
+    to: Option<u64>,
 }
 
 /// Runs the subcommand.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let truth = read_truth(&args.truth)?;
-    let score = score(&args.record, &args.truth, &truth, Options { hot: args.hot, all: args.all })?;
+    let options = Options {
+        hot: args.hot,
+        all: args.all,
+        from_ns: args.from.saturating_mul(1000),
+        to_ns: args.to.map_or(u64::MAX, |us| us.saturating_mul(1000)),
+    };
+    let score = score(&args.record, &args.truth, &truth, options)?;
     if score.windows == 0 {
         warn(
             "no window could be judged: too near to changes, all of them; try --all, or a longer run",

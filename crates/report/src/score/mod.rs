@@ -26,7 +26,8 @@
 //!   recall are >= 0.9. Changes that were not seen before the next edge are `changes_missed`.
 //!
 //! All but the last are about the *steady state*: windows that begin at least 1 s after any edge and
-//! after the record's begin; [`Options::all`] lifts that.
+//! after the record's begin; [`Options::all`] lifts that. [`Options::from_ns`] and [`Options::to_ns`] take a part of
+//! the time, counted from the truth's start, so that two records of equal runs are judged by the same windows.
 //!
 //! Example: of a region of 8 pages half is hot; a record that calls 6 pages hot, the 4 hot ones among
 //! them, has precision 0.67, recall 1 and a working-set error of 0.5.
@@ -55,11 +56,15 @@ pub struct Options {
     pub hot: f64,
     /// All windows, not only steady ones.
     pub all: bool,
+    /// Windows that begin earlier, in ns after the truth's start, do not count.
+    pub from_ns: u64,
+    /// Windows that end later, in ns after the truth's start, do not count.
+    pub to_ns: u64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { hot: 1.0, all: false }
+        Self { hot: 1.0, all: false, from_ns: 0, to_ns: u64::MAX }
     }
 }
 
@@ -180,7 +185,7 @@ impl<'t> Scorer<'t> {
                 .entry(process.pid)
                 .or_insert_with(|| change::changes(self.truth, process, s, self.options.hot));
             changes.iter_mut().for_each(|c| c.look(s, &target.regions, self.options.hot));
-            let steady = self.options.all || is_steady(process, begin, s);
+            let steady = (self.options.all || is_steady(process, begin, s)) && self.is_asked_for(s);
             let tiles = self.truth.tiles(process, s.start, s.end, s.sample_us);
             if !steady || tiles.is_empty() {
                 self.left_out += 1;
@@ -194,6 +199,13 @@ impl<'t> Scorer<'t> {
             wss = Some((a + truly, b + estimated));
         }
         self.wss.extend(wss);
+    }
+
+    /// Whether the window lies in the time that counts.
+    fn is_asked_for(&self, s: &Snapshot) -> bool {
+        let start = self.truth.header.start_ns;
+        let since = |at: Time| at.as_ns().saturating_sub(start);
+        since(s.start) >= self.options.from_ns && since(s.end) <= self.options.to_ns
     }
 
     /// The score of all snapshots so far.

@@ -143,6 +143,22 @@ fn what_the_truth_does_not_know_is_left_out() {
 }
 
 #[test]
+fn a_part_of_the_time_is_judged_by_the_truths_clock() {
+    let truth = truth();
+    // (from, to) in ms, and how many of 60 windows of 100 ms lie in there.
+    for ((from, to), windows) in
+        [((0, 6000), 60), ((500, 6000), 55), ((0, 2000), 20), ((1050, 1350), 2), ((7000, 9000), 0)]
+    {
+        let (from_ns, to_ns) = (from * MS, to * MS);
+        let options = Options { all: true, from_ns, to_ns, ..Options::default() };
+        let mut scorer = Scorer::new(&truth, options);
+        scorer.target(TargetId(4), PID);
+        (0..60).for_each(|k| scorer.snapshot(&snapshot(k, &[(0, 8, 20, 0.0, 20.0)])));
+        assert_eq!(scorer.finish().windows, windows, "{from} to {to}");
+    }
+}
+
+#[test]
 fn the_json_object_has_the_promised_keys() {
     let s = score((0..30).map(|k| snapshot(k, &[(0, 8, 20, 0.0, 20.0)])));
     let json = serde_json::to_value(&s).unwrap();

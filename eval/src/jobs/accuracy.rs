@@ -284,7 +284,18 @@ pub(super) fn refusal(log: &Path) -> String {
 
 /// Scores a record against the truth.
 pub(super) fn score(isotherm: &Path, record: &Path, truth: &Path) -> anyhow::Result<Score> {
-    let json = output(Command::new(isotherm).arg("score").arg(record).arg(truth).arg("--json"))?;
+    score_part(isotherm, record, truth, &[])
+}
+
+/// As [`score`], with more options.
+pub(super) fn score_part(
+    isotherm: &Path,
+    record: &Path,
+    truth: &Path,
+    more: &[&str],
+) -> anyhow::Result<Score> {
+    let mut command = Command::new(isotherm);
+    let json = output(command.arg("score").arg(record).arg(truth).arg("--json").args(more))?;
     serde_json::from_str(&json).context("understand `isotherm score --json`")
 }
 

@@ -1,9 +1,17 @@
 //! Job `parity`: Isotherm's sets beside the kernel's own DAMON, on the same workloads with the same attributes.
 //!
 //! A round runs every workload once per contestant, one after the other, and twice without any monitor: the first of
-//! these is what the others are paired with, the second (`none`) is a contestant like the others and shows the noise. One run gives
-//! accuracy against the truth, the target's accesses per CPU-second, and what the monitor cost: its own CPU time from the
-//! record, and for `kdamond` that of the kernel's thread, found as the `kdamond.N` that was not there before.
+//! these is what the others are paired with, the second (`none`) is a contestant like the others and shows the noise. All
+//! runs of a round have the same seed, for the workload and for the monitor. One run gives accuracy against the truth, the
+//! target's accesses per CPU-second, and what the monitor cost: CPU time of its process, and for `kdamond` that
+//! of the kernel's thread, found as the `kdamond.N` that was not there before, beside that of our process.
+//!
+//! The first 10 s after the accesses began are told apart: all sets are scored by the same windows of the truth's clock, the
+//! start by those that end before and the steady state by those that begin after, and CPU is that of the steady
+//! state. Runs of less than 20 s have a start of 1.5 s.
+//!
+//! In an emulated machine a workload that runs at full speed may touch a page hardly once per window: everything is near the
+//! limit of hot and cold then, and every score is poor. The scores away from the limit (`clear`) tell.
 //!
 //! A set that the kernel does not have is a row that says so. `kdamond` is taken in the lab's VMs only
 //! (`ISOTHERM_LAB=1`): elsewhere the kernel's DAMON may be in use.
@@ -11,6 +19,8 @@
 mod goals;
 mod one;
 mod rows;
+
+use std::path::Path;
 
 use anyhow::bail;
 use serde::{Deserialize, Serialize};
@@ -28,13 +38,19 @@ const CONTESTANTS: [(&str, &str, &str); 5] = [
     (KDAMOND, "kdamond", "resample"),
     ("pagewalk-resample", "pagewalk", "resample"),
     (FIRST_TOUCH, "pagewalk", "first-touch"),
-    ("idle", "idle", "resample"),
+    (IDLE, "idle", "resample"),
 ];
 /// The run that the others of a round are paired with, and the contestant that has no monitor either.
 const CONTROL: &str = "control";
 const NONE: &str = "none";
 const KDAMOND: &str = "kdamond";
+const IDLE: &str = "idle";
 const FIRST_TOUCH: &str = "pagewalk-first-touch";
+
+/// The kernel's bitmap of idle pages, without which there is no set `idle`.
+const BITMAP: &str = "/sys/kernel/mm/page_idle/bitmap";
+/// The only workload that is for other jobs.
+const NOT_HERE: &str = "tier";
 
 /// What a smoke run takes, and how long its workloads take.
 const QUICK: (&[&str], f64) = (&["phase-change"], 6.0);
@@ -57,6 +73,11 @@ struct Case {
 }
 
 impl Case {
+    /// Of the workload's and of the monitor's random choices: the same for all of a round.
+    fn seed(&self) -> u64 {
+        self.round as u64 + 1
+    }
+
     fn file(&self, ending: &str) -> String {
         format!("{}-{}-{}.{ending}", self.workload, self.contestant, self.round)
     }
@@ -89,7 +110,8 @@ impl Job for Parity {
 
     fn run(&self, bench: &Bench<'_>) -> anyhow::Result<()> {
         let spec = bench.spec;
-        let names = shipped(spec)?;
+        let mut names = shipped(spec)?;
+        names.retain(|n| n != NOT_HERE);
         let all: Vec<&str> = names.iter().map(String::as_str).collect();
         let mut workloads: Vec<&str> =
             all.iter().copied().filter(|n| spec.wants(n, &all)).collect();
@@ -146,6 +168,9 @@ impl Job for Parity {
 fn given_up(cases: &[Case], contestant: &str) -> Option<String> {
     if contestant == KDAMOND && !in_lab() {
         return Some("only in the lab's VMs: here the kernel's DAMON may be in use".into());
+    }
+    if contestant == IDLE && !Path::new(BITMAP).exists() {
+        return Some(format!("this kernel has no {BITMAP}"));
     }
     // One run may fail for reasons of its own.
     let mut tried = cases.iter().filter(|c| c.contestant == contestant);

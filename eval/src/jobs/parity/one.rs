@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{CONTESTANTS, Case, KDAMOND, NONE, QUICK};
 use crate::child::{Child, sleep_until};
-use crate::job::Bench;
+use crate::job::{Bench, Spec};
 use crate::procfs;
 use crate::recording;
 use crate::stats::to_f64;
@@ -17,8 +17,10 @@ use crate::workload::{Progress, Workload};
 /// No shipped workload is longer, not even in a VM without KVM.
 const PATIENCE_US: u64 = 600_000_000;
 const POLL_US: u64 = 100_000;
-/// Start of the monitor, its self-test included: not counted.
-const SETTLE_US: u64 = 1_500_000;
+/// Start of the monitor, until it has found the borders: told apart from the steady state.
+const START_US: u64 = 10_000_000;
+/// The same in a run of less than twice that: its self-test only.
+const SHORT_START_US: u64 = 1_500_000;
 
 /// What a run gave, besides the record.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
@@ -29,6 +31,20 @@ pub(super) struct Measured {
     pub(super) kernel_cpu_percent: Option<f64>,
     /// CPU of the monitor's process in the same time, in percent; ours and not the record's, whose first windows hold the start.
     pub(super) own_cpu_percent: Option<f64>,
+    /// CPU of the monitor's process until then, in ms.
+    #[serde(default)]
+    pub(super) start_cpu_ms: Option<f64>,
+}
+
+/// How long the start is, in us after the accesses began.
+pub(super) fn start_us(spec: &Spec) -> u64 {
+    let seconds = seconds(spec).unwrap_or(f64::INFINITY);
+    if seconds * 1e6 < 2.0 * to_f64(START_US) { SHORT_START_US } else { START_US }
+}
+
+/// How long a workload takes, if not as it is shipped.
+fn seconds(spec: &Spec) -> Option<f64> {
+    spec.seconds.or(spec.quick.then_some(QUICK.1))
 }
 
 /// CPU times at some moment.
@@ -43,16 +59,16 @@ struct Mark {
 /// Runs one case; its record and its truth are left in `raw/`.
 pub(super) fn run(bench: &Bench<'_>, case: &Case) -> anyhow::Result<Measured> {
     let truth = bench.dir.raw(&case.file("truth"));
-    let seconds = bench.spec.seconds.or(bench.spec.quick.then_some(QUICK.1));
-    let scale = seconds.map(|s| format!("{s}s"));
-    let mut args = vec![case.workload.as_str()];
+    let scale = seconds(bench.spec).map(|s| format!("{s}s"));
+    let seed = case.seed().to_string();
+    let mut args = vec![case.workload.as_str(), "--seed", &seed];
     if let Some(scale) = &scale {
         args.extend(["--scale", scale]);
     }
     let before = kdamonds();
     let mut workload = Workload::start(&bench.spec.isotherm, &args, &truth)?;
     let mut recorder = start_monitor(bench, case, workload.child.pid())?;
-    let settled = clock::now().plus_us(SETTLE_US);
+    let settled = clock::now().plus_us(start_us(bench.spec));
     let deadline = clock::now().plus_us(PATIENCE_US);
     let mut thread = None;
     let mut marks = Vec::new();
@@ -64,8 +80,10 @@ pub(super) fn run(bench: &Bench<'_>, case: &Case) -> anyhow::Result<Measured> {
             // It may have seen the end of the target before we did.
             recorder.succeeds(clock::now())?;
         }
-        if case.contestant == KDAMOND && thread.is_none() {
+        // A commit that the kernel takes only from the start ends the thread and makes another.
+        if case.contestant == KDAMOND && !thread.is_some_and(is_kdamond) {
             thread = kdamonds().into_iter().find(|pid| !before.contains(pid));
+            marks.clear();
         }
         if clock::now() >= settled {
             // A process that is just ending has no numbers.
@@ -81,7 +99,8 @@ pub(super) fn run(bench: &Bench<'_>, case: &Case) -> anyhow::Result<Measured> {
     // Before the accesses begin and after they have ended the truth knows nothing.
     marks.retain(|m: &Mark| progress.until(m.ns).is_some());
     let (Some(first), Some(last)) = (marks.first(), marks.last()) else {
-        bail!("the workload was too short: it ended within {} ms of the start", SETTLE_US / 1000)
+        let ms = start_us(bench.spec) / 1000;
+        bail!("the workload was too short: it ended within {ms} ms of the start")
     };
     let ns = last.ns.saturating_sub(first.ns);
     anyhow::ensure!(ns > 0, "the workload was too short");
@@ -94,7 +113,8 @@ pub(super) fn run(bench: &Bench<'_>, case: &Case) -> anyhow::Result<Measured> {
     Ok(Measured {
         rate,
         kernel_cpu_percent: thread.map(|_| percent(|m| m.kernel_ns)),
-        own_cpu_percent: recorder.map(|_| percent(|m| m.own_ns)),
+        own_cpu_percent: recorder.as_ref().map(|_| percent(|m| m.own_ns)),
+        start_cpu_ms: recorder.map(|_| to_f64(first.own_ns) / 1e6),
     })
 }
 
@@ -102,7 +122,8 @@ fn start_monitor(bench: &Bench<'_>, case: &Case, pid: u32) -> anyhow::Result<Opt
     let found = CONTESTANTS.into_iter().find(|(name, ..)| *name == case.contestant);
     let Some((_, set, method)) = found.filter(|(name, ..)| *name != NONE) else { return Ok(None) };
     let output = bench.dir.raw(&case.file("iso"));
-    recording::start(&bench.spec.isotherm, pid, &output, set, method, &[]).map(Some)
+    let seed = case.seed().to_string();
+    recording::start(&bench.spec.isotherm, pid, &output, set, method, &["--seed", &seed]).map(Some)
 }
 
 /// None if one of the processes is gone.
@@ -117,9 +138,10 @@ fn mark(target: &Child, own: Option<&Child>, thread: Option<u32>) -> Option<Mark
 fn kdamonds() -> Vec<u32> {
     let Ok(proc) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = proc.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
-    let is_kdamond = |pid: &u32| {
-        fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|c| c.starts_with("kdamond."))
-            && fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|c| c.is_empty())
-    };
-    pids.filter(is_kdamond).collect()
+    pids.filter(|pid| is_kdamond(*pid)).collect()
+}
+
+fn is_kdamond(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|c| c.starts_with("kdamond."))
+        && fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|c| c.is_empty())
 }

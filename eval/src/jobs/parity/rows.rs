@@ -3,12 +3,13 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::one::start_us;
 use super::{CONTESTANTS, CONTROL, Case, NONE, goals};
 use crate::dir::ResultDir;
 use crate::job::Spec;
-use crate::jobs::accuracy::{refusal, score};
+use crate::jobs::accuracy::{refusal, score_part};
 use crate::jobs::overhead::interval;
-use crate::stats::Middle;
+use crate::stats::{Middle, to_f64};
 use crate::table::{Table, number};
 
 /// All rounds of a workload and a contestant; medians.
@@ -21,10 +22,19 @@ pub(super) struct Row {
     pub(super) wss_p50: Option<f64>,
     pub(super) wss_p75: Option<f64>,
     pub(super) coverage: Option<f64>,
+    /// Away from the limit of hot and cold.
+    pub(super) precision_clear: Option<f64>,
+    pub(super) recall_clear: Option<f64>,
+    /// Of the start.
+    pub(super) first_precision: Option<f64>,
+    pub(super) first_recall: Option<f64>,
+    pub(super) first_wss_p50: Option<f64>,
     /// 1 - accesses per CPU-second with / without the monitor, one value per round.
     pub(super) slowdown: Option<Middle>,
     pub(super) own_cpu_percent: Option<f64>,
     pub(super) kernel_cpu_percent: Option<f64>,
+    /// CPU time of the start, in ms.
+    pub(super) start_cpu_ms: Option<f64>,
     /// Windows per second.
     pub(super) windows: Option<f64>,
     pub(super) rounds: usize,
@@ -36,6 +46,14 @@ pub(super) struct Row {
 #[derive(Debug, Serialize, Deserialize)]
 struct Report {
     kernel: String,
+    /// How long the start is that is told apart, in s.
+    #[serde(default)]
+    start_s: f64,
+    #[serde(default)]
+    seeds: Vec<u64>,
+    /// Not built for release: its CPU time says nothing.
+    #[serde(default)]
+    debug: bool,
     rows: Vec<Row>,
 }
 
@@ -60,7 +78,12 @@ pub(super) fn study(dir: &ResultDir) -> anyhow::Result<Value> {
         }
     }
     let kernel = system["kernel"].as_str().unwrap_or("?").to_owned();
-    Ok(serde_json::to_value(Report { kernel, rows })?)
+    let mut seeds: Vec<u64> = cases.iter().map(Case::seed).collect();
+    seeds.sort_unstable();
+    seeds.dedup();
+    let start_s = to_f64(start_us(&spec)) / 1e6;
+    let debug = cfg!(debug_assertions);
+    Ok(serde_json::to_value(Report { kernel, start_s, seeds, debug, rows })?)
 }
 
 fn row(spec: &Spec, dir: &ResultDir, runs: &[&Case], controls: &[&Case]) -> Row {
@@ -77,15 +100,19 @@ fn row(spec: &Spec, dir: &ResultDir, runs: &[&Case], controls: &[&Case]) -> Row 
     };
     row.own_cpu_percent = measured(|m| m.own_cpu_percent);
     row.kernel_cpu_percent = measured(|m| m.kernel_cpu_percent);
+    row.start_cpu_ms = measured(|m| m.start_cpu_ms);
     let slowdowns: Vec<f64> = done.iter().filter_map(|case| slowdown(case, controls)).collect();
     row.slowdown = Middle::of(&slowdowns);
     if row.contestant == NONE {
         return row;
     }
-    let mut scores = Vec::new();
+    let (mut scores, mut firsts) = (Vec::new(), Vec::new());
+    let start = format!("{}us", start_us(spec));
     for case in &done {
         let (record, truth) = (dir.raw(&case.file("iso")), dir.raw(&case.file("truth")));
-        match score(&spec.isotherm, &record, &truth) {
+        let part = |more: &[&str]| score_part(&spec.isotherm, &record, &truth, more);
+        firsts.extend(part(&["--to", &start]).ok());
+        match part(&["--from", &start]) {
             Ok(score) if score.is_empty() => {
                 row.failed = Some(refusal(&dir.raw(&case.file("log"))));
             }
@@ -99,6 +126,11 @@ fn row(spec: &Spec, dir: &ResultDir, runs: &[&Case], controls: &[&Case]) -> Row 
     row.wss_p75 = median(scores.iter().filter_map(|s| s.wss_error_p75));
     row.coverage = median(scores.iter().filter_map(|s| s.coverage));
     row.windows = median(scores.iter().filter_map(|s| s.more("windows")));
+    row.precision_clear = median(scores.iter().filter_map(|s| s.more("precision_clear")));
+    row.recall_clear = median(scores.iter().filter_map(|s| s.more("recall_clear")));
+    row.first_precision = median(firsts.iter().filter_map(|s| s.precision));
+    row.first_recall = median(firsts.iter().filter_map(|s| s.recall));
+    row.first_wss_p50 = median(firsts.iter().filter_map(|s| s.wss_error_p50));
     row
 }
 
@@ -129,11 +161,16 @@ pub(super) fn format(result: &Value) -> anyhow::Result<String> {
         "recall",
         "wss p50",
         "wss p75",
+        "clear",
         "coverage",
         "windows",
+        "start: precision",
+        "recall",
+        "wss p50",
         "slowdown %",
         "range",
         "own CPU %",
+        "start ms",
         "kernel CPU %",
         "rounds",
     ]);
@@ -149,17 +186,31 @@ pub(super) fn format(result: &Value) -> anyhow::Result<String> {
             number(r.recall, 3),
             number(r.wss_p50, 3),
             number(r.wss_p75, 3),
+            format!("{} {}", number(r.precision_clear, 3), number(r.recall_clear, 3)),
             number(r.coverage, 3),
             number(r.windows, 0),
+            number(r.first_precision, 3),
+            number(r.first_recall, 3),
+            number(r.first_wss_p50, 3),
             number(r.slowdown.map(|m| m.median * 100.0), 2),
             interval(r.slowdown, 100.0, 2),
             number(r.own_cpu_percent, 2),
+            number(r.start_cpu_ms, 0),
             number(r.kernel_cpu_percent, 2),
             r.rounds.to_string(),
         ]);
         table.row(cells);
     }
-    Ok(format!("Kernel {}\n\n{}\n{}", result.kernel, table.text(), goals::text(&result.rows)))
+    let debug = if result.debug { "; not built for release, CPU time says nothing" } else { "" };
+    let seeds: Vec<String> = result.seeds.iter().map(u64::to_string).collect();
+    Ok(format!(
+        "Kernel {}; seeds {}; the start is the first {} s{debug}\n\n{}\n{}",
+        result.kernel,
+        seeds.join(", "),
+        result.start_s,
+        table.text(),
+        goals::text(&result.rows)
+    ))
 }
 
 #[cfg(test)]
@@ -168,8 +219,12 @@ mod tests {
     use crate::jobs::parity::one::Measured;
 
     fn case(round: usize, contestant: &str, rate: f64) -> Case {
-        let measured =
-            Measured { rate: Some(rate), kernel_cpu_percent: None, own_cpu_percent: None };
+        let measured = Measured {
+            rate: Some(rate),
+            kernel_cpu_percent: None,
+            own_cpu_percent: None,
+            start_cpu_ms: None,
+        };
         Case {
             round,
             workload: "w".into(),

@@ -244,8 +244,13 @@ fn what_cannot_be_a_target() {
         assert!(matches!(err, TargetError::KernelThread { .. }), "{err}");
     }
     let thread = std::thread::spawn(rustix::thread::gettid).join().unwrap();
-    // The thread is gone by now, so its number is nobody's.
-    let err = Tracker::attach(&[thread.as_raw_nonzero().get().unsigned_abs()], true).unwrap_err();
+    let thread = thread.as_raw_nonzero().get().unsigned_abs();
+    // It can be joined a moment before it is gone; then its number is nobody's.
+    let end = now().plus_us(60_000_000);
+    while std::path::Path::new(&format!("/proc/{thread}")).exists() && now() < end {
+        sleep_until(now().plus_us(5_000));
+    }
+    let err = Tracker::attach(&[thread], true).unwrap_err();
     assert!(matches!(err, TargetError::NoSuchPid { .. }), "{err}");
     let (tell, told) = std::sync::mpsc::channel();
     let (end_thread, wait) = std::sync::mpsc::channel::<()>();

@@ -56,16 +56,15 @@ impl Actor {
         } else {
             (self.arming.left(job.now).min(job.request.max_ns), self.arm_ns_per_mib)
         };
-        let bytes = (left_ns / ns_per_mib.max(1)) << 20;
-        if by_marks && left_ns == 0 {
+        let bytes = armable(left_ns, ns_per_mib);
+        if by_marks && bytes == 0 {
             // What is armed behind it can be looked at.
             return later(range.len());
         }
-        // However slow a machine is, a granule is tried; what it takes is owed.
-        if bytes == 0 && !by_marks {
+        if bytes == 0 {
             return later(job.request.range.len());
         }
-        range.end = range.end.min(range.start + bytes.max(GRANULE));
+        range.end = range.end.min(range.start + bytes);
         let begin = now();
         let asked = match self.arm_by_marks(look, held, scheme, range) {
             Some(asked) => asked,
@@ -229,6 +228,17 @@ impl Actor {
     }
 }
 
+/// How much is made old in this time. As long as there is any, a granule is, however long that took before: a rate that was
+/// measured while the machine was busy is only corrected by trying again, and what takes longer is owed.
+const fn armable(left_ns: u64, ns_per_mib: u64) -> u64 {
+    if left_ns == 0 {
+        return 0;
+    }
+    let rate = if ns_per_mib == 0 { 1 } else { ns_per_mib };
+    let bytes = (left_ns / rate).saturating_mul(1 << 20);
+    if bytes < GRANULE { GRANULE } else { bytes }
+}
+
 /// What evidence a scheme asks for.
 pub(super) fn rules(settings: Option<&Settings>, confirm_us: u64) -> Rules {
     let window_us = settings.map_or(0, |s| s.refault_window_us);
@@ -236,5 +246,24 @@ pub(super) fn rules(settings: Option<&Settings>, confirm_us: u64) -> Rules {
         confirm_ns: confirm_us.saturating_mul(1000),
         window_ns: window_us.saturating_mul(1000),
         max_mistakes_bp: MAX_MISTAKES_BP,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_from_a_busy_moment_does_not_end_arming() {
+        let ms = 1_000_000;
+        for (name, left_ns, ns_per_mib, bytes) in [
+            ("nothing is left", 0, 100_000, 0),
+            ("250 MiB", 25 * ms, 100_000, 250 << 20),
+            ("a MiB took longer than there is", 25 * ms, 60 * ms, GRANULE),
+            ("the least", 1, u64::MAX, GRANULE),
+            ("no time at all", ms, 0, (ms << 20).max(GRANULE)),
+        ] {
+            assert_eq!(armable(left_ns, ns_per_mib), bytes, "{name}");
+        }
     }
 }

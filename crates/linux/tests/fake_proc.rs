@@ -190,7 +190,7 @@ fn a_fork_is_found_though_the_counter_did_not_move() {
     fake.put(60, 50, "child", 200, 0x1000);
     fake.last_pid(50);
     assert_eq!(told(&tracker.poll(Time(STEP_NS))), [""; 0]);
-    assert_eq!(told(&tracker.poll(Time(30 * STEP_NS))), ["+1 60 child"]);
+    assert_eq!(told(&tracker.poll(Time(230 * STEP_NS))), ["+1 60 child"]);
 }
 
 #[test]

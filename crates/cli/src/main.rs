@@ -19,6 +19,7 @@ mod report;
 mod score;
 mod sets;
 mod sim;
+mod stopped;
 mod terminal;
 mod tier;
 mod units;

@@ -5,30 +5,8 @@ use std::fmt::Write as _;
 use isotherm_agent::run::Account;
 use serde::Serialize;
 
+use crate::stopped::Stopped;
 use crate::units::bytes;
-
-/// Why a run is over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Stopped {
-    Duration,
-    Signal,
-    TargetsGone,
-    Blocked,
-    Failed,
-}
-
-impl Stopped {
-    const fn text(self) -> &'static str {
-        match self {
-            Self::Duration => "the duration is over",
-            Self::Signal => "interrupted",
-            Self::TargetsGone => "every target has exited",
-            Self::Blocked => "nothing could be done any more",
-            Self::Failed => "failed",
-        }
-    }
-}
 
 /// What a run did; docs/EVENTS.md documents the keys.
 #[derive(Debug, Serialize)]

@@ -14,12 +14,13 @@ use isotherm_linux::targets::ChildExit;
 use isotherm_linux::{clock, signals};
 use serde_json::json;
 
-use super::account::{Final, Stopped};
+use super::account::Final;
 use super::args::{RunArgs, WhoseArgs};
 use super::events::Log;
 use super::status::Status;
 use crate::exit;
 use crate::recorder::warn;
+use crate::stopped::Stopped;
 
 /// How long to wait for something to happen before looking at signals.
 const PATIENCE: Duration = Duration::from_millis(50);

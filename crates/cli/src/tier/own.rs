@@ -10,9 +10,10 @@ use isotherm_linux::proc::own_cost;
 use isotherm_linux::{clock, signals};
 
 use super::Args;
-use super::report::{Account, Stopped, status};
+use super::report::{Account, status};
 use crate::exit;
 use crate::recorder::warn;
+use crate::stopped::Stopped;
 
 /// Tiers until it is time to stop.
 pub(super) fn run(

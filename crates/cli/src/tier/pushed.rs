@@ -8,8 +8,8 @@ use isotherm_agent::tier::Pushed;
 
 use super::Args;
 use super::own::{Told, why_stop};
-use super::report::Stopped;
 use crate::exit;
+use crate::stopped::Stopped;
 
 /// How often it is looked at.
 const LOOK: Duration = Duration::from_secs(1);

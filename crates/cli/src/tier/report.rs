@@ -7,28 +7,8 @@ use isotherm_agent::tier::{Heat, HeatTable, LinkStanding, TierSummary};
 use serde::Serialize;
 
 use super::percent;
+use crate::stopped::Stopped;
 use crate::units::bytes;
-
-/// Why it is over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Stopped {
-    Duration,
-    Signal,
-    TargetsGone,
-    Failed,
-}
-
-impl Stopped {
-    const fn text(self) -> &'static str {
-        match self {
-            Self::Duration => "the duration is over",
-            Self::Signal => "interrupted",
-            Self::TargetsGone => "every target has exited",
-            Self::Failed => "failed",
-        }
-    }
-}
 
 /// How it stands, or stood at the end.
 #[derive(Debug, Serialize)]

@@ -1,0 +1,27 @@
+//! Why a command that acts on memory is over.
+
+use serde::Serialize;
+
+/// Why a run is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Stopped {
+    Duration,
+    Signal,
+    TargetsGone,
+    Blocked,
+    Failed,
+}
+
+impl Stopped {
+    /// In words.
+    pub(crate) const fn text(self) -> &'static str {
+        match self {
+            Self::Duration => "the duration is over",
+            Self::Signal => "interrupted",
+            Self::TargetsGone => "every target has exited",
+            Self::Blocked => "nothing could be done any more",
+            Self::Failed => "failed",
+        }
+    }
+}

@@ -4,24 +4,14 @@
 //! Only where `ISOTHERM_LAB=1` says that the machine is there for tests: marks are the machine's, not ours.
 #![expect(clippy::unwrap_used, reason = "a failing test says enough")]
 
-use std::process::{Child, Command, Stdio};
+mod common;
 
+use std::process::Stdio;
+
+use common::{Guard, isotherm};
 use serde_json::Value;
 
 const MIB: f64 = 1_048_576.0;
-
-struct Guard(Child);
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        let _gone = self.0.kill();
-        let _status = self.0.wait();
-    }
-}
-
-fn isotherm() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_isotherm"))
-}
 
 fn report(record: &std::path::Path, by: &str) -> Value {
     let out = isotherm().args(["report", "memory", "--json", "--by", by]).arg(record).output();

@@ -5,27 +5,17 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::print_stderr, reason = "a test that skips something says why")]
 
-use std::process::{Child, Command, Output, Stdio};
+mod common;
+
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use common::{Guard, isotherm};
 use isotherm_core::AddrRange;
 use isotherm_linux::act::Process;
 use isotherm_linux::support::Roots;
 use isotherm_linux::tier::{Facts, Places};
 use serde_json::Value;
-
-struct Guard(Child);
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        let _gone = self.0.kill();
-        let _status = self.0.wait();
-    }
-}
-
-fn isotherm() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_isotherm"))
-}
 
 fn tier(args: &[&str]) -> Output {
     isotherm().arg("tier").args(args).stdin(Stdio::null()).output().unwrap()

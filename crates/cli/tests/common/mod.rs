@@ -1,0 +1,18 @@
+//! What tests of the program share.
+
+use std::process::{Child, Command};
+
+/// A process that ends with the test.
+pub(crate) struct Guard(pub(crate) Child);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let _gone = self.0.kill();
+        let _status = self.0.wait();
+    }
+}
+
+/// The program under test.
+pub(crate) fn isotherm() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_isotherm"))
+}

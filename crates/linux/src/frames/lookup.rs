@@ -123,6 +123,7 @@ fn folio_around<F: Words>(file: &mut FrameFile<F>, frame: u64) -> io::Result<Fol
 mod tests {
     use std::cell::Cell;
 
+    use super::super::made_up::Table;
     use super::*;
 
     const ACTIVE: u64 = Flags::ACTIVE.0;
@@ -131,18 +132,14 @@ mod tests {
 
     /// Flags of frames 0 and up, and how often they were read.
     struct Fake {
-        flags: Vec<u64>,
+        flags: Table,
         calls: Cell<u32>,
     }
 
     impl Words for Fake {
         fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
             self.calls.set(self.calls.get() + 1);
-            let first = usize::try_from(offset / 8).unwrap();
-            for (nr, bytes) in (first..).zip(bytes.as_chunks_mut::<8>().0) {
-                *bytes = self.flags.get(nr).copied().unwrap_or(0).to_ne_bytes();
-            }
-            Ok(bytes.len())
+            self.flags.read_at(bytes, offset)
         }
     }
 
@@ -153,7 +150,7 @@ mod tests {
             flags[at + 1..at + len].fill(TAIL);
             flags[at] = ACTIVE | if len > 1 { HEAD } else { 0 };
         }
-        Fake { flags, calls: Cell::new(0) }
+        Fake { flags: Table(flags), calls: Cell::new(0) }
     }
 
     #[test]

@@ -24,6 +24,8 @@ mod flags;
 pub(crate) mod groups;
 pub mod heads;
 mod lookup;
+#[cfg(test)]
+pub(crate) mod made_up;
 
 pub use error::{ErrorKind, FramesError};
 pub use file::{FrameFile, Which, Words};

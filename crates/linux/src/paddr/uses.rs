@@ -93,18 +93,7 @@ fn uses<F: Words>(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    struct Table(Vec<u64>);
-
-    impl Words for Table {
-        fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
-            let first = usize::try_from(offset / 8).unwrap();
-            for (nr, bytes) in (first..).zip(bytes.as_chunks_mut::<8>().0) {
-                *bytes = self.0.get(nr).copied().unwrap_or(0).to_ne_bytes();
-            }
-            Ok(bytes.len())
-        }
-    }
+    use crate::frames::made_up::Table;
 
     #[test]
     fn a_tail_is_what_its_first_frame_is_on_old_and_new_kernels() {

@@ -119,18 +119,7 @@ pub(super) fn granules_of(folios: &[Seg]) -> Vec<(u64, Seen)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    struct Table(Vec<u64>);
-
-    impl Words for Table {
-        fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
-            let first = usize::try_from(offset / 8).unwrap();
-            for (nr, bytes) in (first..).zip(bytes.as_chunks_mut::<8>().0) {
-                *bytes = self.0.get(nr).copied().unwrap_or(0).to_ne_bytes();
-            }
-            Ok(bytes.len())
-        }
-    }
+    use crate::frames::made_up::Table;
 
     #[test]
     fn only_whole_folios_that_somebody_maps_can_be_acted_on() {

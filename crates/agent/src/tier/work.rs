@@ -231,19 +231,12 @@ impl Work {
         }
         let snapshot = self.monitor.snapshot().clone();
         let attrs = *self.monitor.context().attrs();
-        let nodes = self.engine.nodes().to_vec();
-        let mut hands = Real {
-            monitor: &mut self.monitor,
-            places: &self.places,
-            roots: &self.roots,
-            gauge: &mut self.gauge,
-            nodes: &nodes,
-        };
-        self.engine.snapshot(&mut hands, &snapshot, &attrs);
+        self.with_hands(|engine, hands| engine.snapshot(hands, &snapshot, &attrs));
         self.next_step = self.next_step.min(clock::now());
     }
 
-    fn step(&mut self) {
+    /// Gives the engine the hands that move real pages.
+    fn with_hands<R>(&mut self, f: impl FnOnce(&mut Engine, &mut Real<'_>) -> R) -> R {
         let nodes = self.engine.nodes().to_vec();
         let mut hands = Real {
             monitor: &mut self.monitor,
@@ -252,7 +245,11 @@ impl Work {
             gauge: &mut self.gauge,
             nodes: &nodes,
         };
-        match self.engine.step(&mut hands) {
+        f(&mut self.engine, &mut hands)
+    }
+
+    fn step(&mut self) {
+        match self.with_hands(|engine, hands| engine.step(hands)) {
             Ok(()) => self.blind = 0,
             Err(text) => {
                 self.blind += 1;

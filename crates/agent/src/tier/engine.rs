@@ -29,9 +29,10 @@ use super::placed::{Placed, Placement};
 
 /// How long a step may take, in ns: the monitor samples nothing meanwhile.
 const STEP_NS: u64 = 50_000_000;
-/// What demotion keeps free beyond its goal while hot memory waits, at most, in basis points of the node. Some is left of it when nothing waits any more, and what
-/// CPUs keep on their lists when many pages are freed (it is no free memory to the kernel, and comes back within ten seconds) is on top: together less than a percent.
+/// What demotion keeps free beyond its goal while hot memory waits, at most, in basis points of the node. Some is left of it when nothing waits any more.
 const HEADROOM_BP: u64 = 25;
+/// While more than this waits, in basis points of the node, promotion needs room now, and what CPUs will give back from their lists is no room yet.
+const MUCH_BP: u64 = 100;
 /// The overlap of the two goals, in basis points, which is kept where watermarks move them.
 const OVERLAP_BP: u64 = 20;
 /// A request is for no more than this, in bytes: what is looked at closely to move a part of it.
@@ -101,11 +102,11 @@ pub struct Pressure {
 impl Pressure {
     /// The goals of the knobs, or higher ones where the node's watermarks are above them.
     pub(super) fn of(level: Level, knobs: &Knobs) -> Self {
-        let bp = |bp: u64| level.total / 10_000 * bp;
-        let goal = bp(10_000_u64.saturating_sub(knobs.used_bp));
+        let goal = bp(level.total, 10_000_u64.saturating_sub(knobs.used_bp));
         let floor = goal.max(level.high);
-        let asked = bp(knobs.free_bp);
-        let keep = if floor > goal { asked.max(floor + bp(OVERLAP_BP)) } else { asked };
+        let asked = bp(level.total, knobs.free_bp);
+        let keep =
+            if floor > goal { asked.max(floor + bp(level.total, OVERLAP_BP)) } else { asked };
         Self { floor, keep, by_watermarks: floor > goal, waiting: 0 }
     }
 }
@@ -286,14 +287,17 @@ impl Engine {
         let (level, below) = (self.levels[upper], self.levels[lower]);
         let worked = &mut self.links[nr];
         let extra = if worked.link.promotes {
-            worked.pressure.waiting.min(level.total / 10_000 * HEADROOM_BP)
+            worked.pressure.waiting.min(bp(level.total, HEADROOM_BP))
         } else {
             0
         };
         let want = worked.pressure.keep + extra;
+        // What demotion freed stays on a CPU's list for seconds. Towards the end it counts, or more would be demoted than the goal says.
+        let is_much = worked.link.promotes && worked.pressure.waiting > bp(level.total, MUCH_BP);
+        let coming = if is_much { 0 } else { level.coming };
         // A node that is full itself takes nothing.
         let room_below = below.free.saturating_sub(below.high);
-        let most = want.saturating_sub(level.free).min(room_below);
+        let most = want.saturating_sub(level.free + coming).min(room_below);
         let free_bp = bp_of(level.free, level.total);
         let side = &mut worked.demote;
         // At least one: a goal of 0 would not count.
@@ -385,6 +389,11 @@ impl Engine {
         };
         self.links.iter().map(standing).collect()
     }
+}
+
+/// So many basis points of a node.
+const fn bp(total: u64, bp: u64) -> u64 {
+    total / 10_000 * bp
 }
 
 pub(super) fn bp_of(part: u64, all: u64) -> u64 {

@@ -7,6 +7,10 @@ use crate::support::Roots;
 
 /// Watermarks are read anew after so long, in ns: they change when somebody changes a setting, or memory comes or goes.
 const MARKS_NS: u64 = 1_000_000_000;
+/// While memory is moved, after so long: what CPUs keep on their lists changes by that.
+const LISTS_NS: u64 = 150_000_000;
+/// A node whose free memory changed by so much between two looks, in bytes: something is being moved.
+const MOVING: u64 = 256 << 10;
 
 /// How full a node is, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -19,6 +23,9 @@ pub struct Level {
     /// kernel's reclaim begins, and works until this is reached (`balance_pgdat()`). With what lower zones keep from
     /// programs (`lowmem_reserve_ratio`): of a node of 1.5 GiB some 6 MiB, which are free and cannot be had.
     pub high: u64,
+    /// What CPUs keep on their lists beyond what these hold at rest. A CPU that frees many pages keeps more of them (up to an eighth of
+    /// the zone; `nr_pcp_high()`, Linux 6.7) and gives them back within some ten seconds (`decay_pcp_high()`): then it adds to `free`.
+    pub coming: u64,
 }
 
 /// The levels of these nodes, in their order.
@@ -31,42 +38,57 @@ pub fn levels(roots: &Roots, nodes: &[u32]) -> Result<Vec<Level>, String> {
 }
 
 /// Reads levels often: of the two files the one with the watermarks is long, and rarely says something new.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Gauge {
     nodes: Vec<u32>,
-    high: Vec<u64>,
-    marked: Option<Time>,
+    zones: Vec<Zones>,
+    read_at: Option<Time>,
+    last: Vec<Level>,
+    moving: bool,
+}
+
+/// What the zones of a node add up to, in bytes: as in [`Level`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Zones {
+    high: u64,
+    coming: u64,
 }
 
 impl Gauge {
     /// For these nodes.
     #[must_use]
     pub fn new(nodes: &[u32]) -> Self {
-        Self { nodes: nodes.to_vec(), high: Vec::new(), marked: None }
+        Self { nodes: nodes.to_vec(), ..Self::default() }
     }
 
-    /// The levels of the nodes, in their order. Watermarks are at most a second old.
+    /// The levels of the nodes, in their order. Watermarks and lists of CPUs are at most a second old.
     ///
     /// # Errors
     ///
     /// As for [`levels`].
     pub fn read(&mut self, roots: &Roots) -> Result<Vec<Level>, String> {
         let now = clock::now();
-        if self.marked.is_none_or(|at| now.since(at) >= MARKS_NS) {
+        let age_ns = if self.moving { LISTS_NS } else { MARKS_NS };
+        if self.read_at.is_none_or(|at| now.since(at) >= age_ns) {
             let mut text = Vec::new();
             let zones = match roots.proc.read_system("zoneinfo", &mut text) {
                 Ok(()) => String::from_utf8_lossy(&text),
                 Err(e) => return Err(format!("cannot read /proc/zoneinfo: {e}")),
             };
-            self.high = self.nodes.iter().map(|node| high(&zones, *node)).collect();
-            self.marked = Some(now);
+            self.zones = self.nodes.iter().map(|node| zones_of(&zones, *node)).collect();
+            self.read_at = Some(now);
         }
-        let all = self.nodes.iter().zip(&self.high);
-        all.map(|(node, high)| level(roots, *node, *high)).collect()
+        let all = self.nodes.iter().zip(&self.zones);
+        let levels: Vec<_> =
+            all.map(|(node, zones)| level(roots, *node, *zones)).collect::<Result<_, _>>()?;
+        let mut both = levels.iter().zip(&self.last);
+        self.moving = both.any(|(new, old)| new.free.abs_diff(old.free) >= MOVING);
+        self.last.clone_from(&levels);
+        Ok(levels)
     }
 }
 
-fn level(roots: &Roots, node: u32, high: u64) -> Result<Level, String> {
+fn level(roots: &Roots, node: u32, Zones { high, coming }: Zones) -> Result<Level, String> {
     let file = roots.sys.join(format!("devices/system/node/node{node}/meminfo"));
     let text = std::fs::read_to_string(&file)
         .map_err(|e| format!("cannot read {}: {e}", file.display()))?;
@@ -74,7 +96,7 @@ fn level(roots: &Roots, node: u32, high: u64) -> Result<Level, String> {
     match (field("MemFree:"), field("MemTotal:")) {
         // A node whose last memory was taken offline is still shown.
         (_, Some(0)) => Err(format!("{} says MemTotal: 0 kB, no memory is left", file.display())),
-        (Some(free), Some(total)) => Ok(Level { free, total, high }),
+        (Some(free), Some(total)) => Ok(Level { free, total, high, coming }),
         _ => Err(format!("{} has no MemFree and MemTotal", file.display())),
     }
 }
@@ -86,37 +108,43 @@ fn kib(text: &str, name: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The high watermarks of all zones of a node that have pages, and what these keep from programs, in bytes.
-fn high(zoneinfo: &str, node: u32) -> u64 {
-    let (mut pages, mut here, mut managed) = (0_u64, false, false);
-    let (mut zone, mut boost) = (0_u64, 0);
+/// Over all zones of a node that have pages: the high watermarks with what these keep from programs, and what CPUs keep on
+/// their lists beyond their lowest limit.
+fn zones_of(zoneinfo: &str, node: u32) -> Zones {
+    let (mut high, mut coming, mut here, mut managed) = (0_u64, 0_u64, false, false);
+    let (mut zone, mut boost, mut count) = (0_u64, 0, 0_u64);
     for line in zoneinfo.lines() {
         if let Some(rest) = line.strip_prefix("Node ") {
             here = rest.split(',').next().and_then(|n| n.parse().ok()) == Some(node);
-            boost = 0;
+            (managed, boost) = (false, 0);
+            continue;
+        }
+        if !here {
             continue;
         }
         // (0, 1454, 1454): from allocations that could also be had from the next zone, the one after that, ..
-        if let (true, Some(list)) = (here, line.trim_start().strip_prefix("protection:")) {
+        if let Some(list) = line.trim_start().strip_prefix("protection:") {
             let last = list.trim_matches([' ', '(', ')']).rsplit(',').next();
-            pages +=
-                if managed { last.and_then(|n| n.trim().parse().ok()).unwrap_or(0) } else { 0 };
+            high += if managed { last.and_then(|n| n.trim().parse().ok()).unwrap_or(0) } else { 0 };
             continue;
         }
         let mut words = line.split_whitespace();
-        match (here, words.next(), words.next().and_then(|n| n.parse::<u64>().ok())) {
-            (true, Some("boost"), Some(n)) => boost = n,
+        match (words.next(), words.next().and_then(|n| n.parse::<u64>().ok())) {
+            (Some("boost"), Some(n)) => boost = n,
             // A boost lasts for moments, after pages of different kinds had to be mixed (Linux 5.0).
-            (true, Some("high"), Some(n)) => zone = n.saturating_sub(boost),
+            (Some("high"), Some(n)) => zone = n.saturating_sub(boost),
             // A zone without pages has marks all the same.
-            (true, Some("managed"), Some(n)) => {
+            (Some("managed"), Some(n)) => {
                 managed = n > 0;
-                pages += if managed { zone } else { 0 };
+                high += if managed { zone } else { 0 };
             }
+            // Of the lists of one CPU; older kernels have no `high_min`, and a limit that stays as it is.
+            (Some("count:"), Some(n)) => count = n,
+            (Some("high_min:"), Some(n)) => coming += count.saturating_sub(n),
             _ => {}
         }
     }
-    pages * 4096
+    Zones { high: high * 4096, coming: coming * 4096 }
 }
 
 #[cfg(test)]
@@ -131,6 +159,7 @@ Node 0, zone      DMA
         managed  3840
         protection: (0, 1454, 1454)
     cpu: 0
+              count:    3
               high:     5
 Node 0, zone    DMA32
   pages free     360277
@@ -139,7 +168,16 @@ Node 0, zone    DMA32
         high     17812
         managed  372420
     cpu: 0
+              count:    9000
+              high:     9005
+              high_min: 7005
+    cpu: 1
+              count:    6000
               high:     7005
+              high_min: 7005
+    cpu: 2
+              count:    7015
+              high:     7100
               high_min: 7005
 Node 0, zone  Movable
         high     32
@@ -151,10 +189,39 @@ Node 1, zone   Normal
 ";
 
     #[test]
-    fn marks_are_summed_over_zones_with_pages() {
-        for (node, pages) in [(0, 174 + 1454 + 16812), (1, 100), (2, 0)] {
-            assert_eq!(high(ZONES, node), pages * 4096, "node {node}");
+    fn marks_and_lists_are_summed_over_zones_with_pages() {
+        for (node, high, coming) in [(0, 174 + 1454 + 16812, 1995 + 10), (1, 100, 0), (2, 0, 0)] {
+            let expected = Zones { high: high * 4096, coming: coming * 4096 };
+            assert_eq!(zones_of(ZONES, node), expected, "node {node}");
         }
+    }
+
+    #[test]
+    fn lists_are_read_often_only_while_memory_is_moved() {
+        let dir = tempfile::tempdir().unwrap();
+        let roots = Roots { proc: Proc::new(dir.path()), sys: dir.path().to_owned() };
+        let node = dir.path().join("devices/system/node/node0");
+        std::fs::create_dir_all(&node).unwrap();
+        let put = |free_kib: u64, count: u64| {
+            let text = format!("Node 0 MemTotal: 1505040 kB\nNode 0 MemFree: {free_kib} kB\n");
+            std::fs::write(node.join("meminfo"), text).unwrap();
+            let zones = format!("Node 0, zone Normal\n count: {count}\n high_min: 0\n");
+            std::fs::write(dir.path().join("zoneinfo"), zones).unwrap();
+        };
+        let mut gauge = Gauge::new(&[0]);
+        let coming = |gauge: &mut Gauge, free_kib, count| {
+            put(free_kib, count);
+            gauge.read(&roots).unwrap()[0].coming / 4096
+        };
+        // As if read long ago.
+        let older = |gauge: &mut Gauge, ns| gauge.read_at = Some(Time(clock::now().as_ns() - ns));
+        assert_eq!(coming(&mut gauge, 5000, 1), 1);
+        older(&mut gauge, MARKS_NS / 2);
+        assert_eq!(coming(&mut gauge, 5000, 2), 1, "nothing moves");
+        assert_eq!(coming(&mut gauge, 9000, 3), 1, "seen to move just now");
+        assert_eq!(coming(&mut gauge, 9000, 4), 4);
+        older(&mut gauge, MARKS_NS);
+        assert_eq!(coming(&mut gauge, 9000, 5), 5);
     }
 
     #[test]
@@ -166,7 +233,12 @@ Node 1, zone   Normal
         std::fs::write(dir.path().join("zoneinfo"), ZONES).unwrap();
         let text = "Node 0 MemTotal:    1505040 kB\nNode 0 MemFree:     1000 kB\n";
         std::fs::write(node.join("meminfo"), text).unwrap();
-        let level = Level { free: 1000 << 10, total: 1_505_040 << 10, high: 18_440 * 4096 };
+        let level = Level {
+            free: 1000 << 10,
+            total: 1_505_040 << 10,
+            high: 18_440 * 4096,
+            coming: 2005 * 4096,
+        };
         assert_eq!(levels(&roots, &[0]), Ok(vec![level]));
         let error = levels(&roots, &[0, 1]).unwrap_err();
         assert!(error.contains("node1/meminfo"), "{error}");

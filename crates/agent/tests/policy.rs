@@ -337,6 +337,27 @@ fn lists_of_reclaim_are_sorted_by_the_kernel_over_physical_memory_only() {
 }
 
 #[test]
+fn filters_fit_what_is_looked_at() {
+    let open = FilterKind::HugepageSize(2 << 20, u64::MAX);
+    for (text, processes, memory) in [
+        ("reject unmapped", None, Some(FilterKind::Unmapped)),
+        ("reject shared", Some(FilterKind::Shared), None),
+        ("reject mapping */libc*", Some(FilterKind::Mapping(0)), None),
+        ("reject hugepage_size 2M..", Some(open), Some(open)),
+    ] {
+        for (target, expected) in [("{ pid = 1 }", processes), ("{ paddr = \"all\" }", memory)] {
+            let policy = format!(
+                "[[context]]\nname = \"m\"\ntargets = [{target}]\n[[context.scheme]]\naction = \"pageout\"\n\
+                 filters = [\"{text}\"]\n"
+            );
+            let got = parse(&policy, "policy.toml").ok();
+            let got = got.map(|p| p.contexts[0].schemes[0].scheme.filters.ops[0].kind);
+            assert_eq!(got, expected, "{text} over {target}");
+        }
+    }
+}
+
+#[test]
 fn what_is_printed_is_read_back() {
     let policy = read(FULL);
     let text = print(&policy);

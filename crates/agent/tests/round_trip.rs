@@ -95,7 +95,7 @@ fn goal(
 
 fn filters() -> impl Strategy<Value = Vec<(u8, usize, u64, u64, bool, bool)>> {
     let addr = 0..(1_u64 << 47);
-    vec((0..9_u8, 0..3_usize, addr.clone(), 1..=(1_u64 << 40), any::<bool>(), any::<bool>()), 0..6)
+    vec((0..10_u8, 0..3_usize, addr.clone(), 1..=(1_u64 << 40), any::<bool>(), any::<bool>()), 0..6)
 }
 
 fn kind(what: u8, at: usize, start: u64, len: u64, s: &mut Settings) -> FilterKind {
@@ -108,6 +108,7 @@ fn kind(what: u8, at: usize, start: u64, len: u64, s: &mut Settings) -> FilterKi
         5 => FilterKind::Young,
         6 => FilterKind::HugepageSize(start, start + len),
         7 => FilterKind::File,
+        8 => FilterKind::HugepageSize(start, u64::MAX),
         _ => FilterKind::Mapping(number(&mut s.mappings, MAPPINGS[at])),
     }
 }
@@ -280,6 +281,15 @@ fn contexts() -> impl Strategy<Value = ContextPolicy> {
             targets.dedup();
             for (i, SchemePolicy { scheme, settings }) in schemes.iter_mut().enumerate() {
                 settings.name.push_str(&i.to_string());
+                // Frames have no mappings; page cache that nobody maps is only among them.
+                if matches!(targets[..], [TargetSpec::Memory(_)]) {
+                    settings.mappings.clear();
+                    for filter in &mut scheme.filters.ops {
+                        if let FilterKind::Mapping(_) = filter.kind {
+                            filter.kind = FilterKind::Unmapped;
+                        }
+                    }
+                }
                 if scheme.quota.sz != 0 {
                     scheme.quota.sz = scheme.quota.sz.max(attrs.min_region_sz);
                 }

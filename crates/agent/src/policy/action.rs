@@ -6,12 +6,12 @@ use isotherm_core::scheme::Action;
 
 use crate::text::{TextError, unknown};
 
-/// Reads an action that can be carried out. `kernel_over_memory`: on physical memory, by the kernel's DAMON, which can
+/// Reads an action that can be carried out. `by_kernel`: on physical memory, by the kernel's DAMON, which can
 /// do what nobody else can.
 pub(crate) fn available(
     name: &str,
     span: Range<usize>,
-    kernel_over_memory: bool,
+    by_kernel: bool,
 ) -> Result<Action, TextError> {
     let not_here = |hint: &str| {
         Err(TextError::new(span.clone(), format!("action `{name}` is not available"))
@@ -19,7 +19,7 @@ pub(crate) fn available(
             .hint(hint))
     };
     match Action::from_name(name) {
-        Some(action @ (Action::LruDeprio | Action::LruPrio)) if kernel_over_memory => Ok(action),
+        Some(action @ (Action::LruDeprio | Action::LruPrio)) if by_kernel => Ok(action),
         Some(Action::LruDeprio) => not_here(
             "`cold` moves pages to the inactive list, which is nearly the same; or let the kernel's DAMON do it, on \
              physical memory: ops = \"kdamond\", targets = [{ paddr = \"all\" }]",

@@ -354,7 +354,7 @@ fn filter(filter: &Filter, settings: &Settings) -> String {
         FilterKind::Memcg(number) => format!("memcg {}", path(&settings.cgroups, number)),
         FilterKind::Young => "young".to_owned(),
         FilterKind::HugepageSize(min, max) => {
-            format!("hugepage_size {}..{}", show_size(min), show_size(max))
+            format!("hugepage_size {}", range(Bounds::new(min, max), u64::MAX, "", show_size))
         }
         FilterKind::Unmapped => "unmapped".to_owned(),
         FilterKind::File => "file".to_owned(),

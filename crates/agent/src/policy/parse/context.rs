@@ -30,6 +30,16 @@ pub(super) const KEYS: &[&str] = &[
 /// How physical memory is written.
 const MEMORY: &str = "\"all\", \"node:1\", or \"4G-6G\" in physical addresses";
 
+/// What the schemes of a context act on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Over {
+    Processes,
+    /// Physical memory; maybe by the kernel's DAMON.
+    Memory {
+        by_kernel: bool,
+    },
+}
+
 /// A context, and where its targets stand.
 pub(super) fn context(
     fields: &Fields<'_>,
@@ -62,14 +72,16 @@ pub(super) fn context(
     context.ops = fields.maybe("ops", errors, ops).flatten();
     context.engine = fields.maybe("engine", errors, engine).unwrap_or_default();
     context.attrs = attrs(fields, errors);
-    let kernel_over_memory = context.memory().is_some()
-        && context.ops == Some(SetName::Kdamond)
-        && context.engine != Engine::Isotherm;
+    let by_kernel = context.ops == Some(SetName::Kdamond) && context.engine != Engine::Isotherm;
+    let over = match context.memory() {
+        None => Over::Processes,
+        Some(_) => Over::Memory { by_kernel },
+    };
     let mut names = Seen::new(text, "scheme");
     let list = fields.maybe("scheme", errors, |e| e.list("tables: [[context.scheme]]"));
     for entry in list.into_iter().flatten() {
         let Some(fields) = entry.fields(scheme::KEYS, errors) else { continue };
-        let Some(scheme) = scheme(&fields, &context.attrs, kernel_over_memory, errors) else {
+        let Some(scheme) = scheme(&fields, &context.attrs, over, errors) else {
             continue;
         };
         let place = fields.get("name").map_or_else(|| entry.span(), |name| name.span());

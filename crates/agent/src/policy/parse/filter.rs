@@ -4,7 +4,7 @@ use isotherm_core::AddrRange;
 use isotherm_core::scheme::{Filter, FilterKind, Filters};
 use isotherm_linux::apply::Settings;
 
-use super::context::cgroup_path;
+use super::context::{Over, cgroup_path};
 use super::fields::{Entry, Errors, Fields};
 use crate::policy::number_of;
 use crate::text::{TextError, unknown};
@@ -30,13 +30,14 @@ const FORM: &str = "\"allow KIND\" or \"reject KIND\", with `not` before the kin
 /// The filters of a scheme.
 pub(super) fn filters(
     fields: &Fields<'_>,
+    over: Over,
     settings: &mut Settings,
     errors: &mut Errors,
 ) -> Filters {
     let mut filters = Filters::default();
     let list = fields.maybe("filters", errors, |e| e.list("strings: \"reject anon\""));
     for entry in list.into_iter().flatten() {
-        let filter = entry.text().and_then(|text| filter(entry, text, settings));
+        let filter = entry.text().and_then(|text| filter(entry, text, over, settings));
         if let Some(filter) = errors.keep(filter) {
             filters.push(filter);
         }
@@ -49,7 +50,12 @@ fn word(text: &str) -> (&str, &str) {
     text.split_once(char::is_whitespace).map_or((text, ""), |(word, rest)| (word, rest.trim()))
 }
 
-fn filter(entry: Entry<'_>, text: &str, settings: &mut Settings) -> Result<Filter, TextError> {
+fn filter(
+    entry: Entry<'_>,
+    text: &str,
+    over: Over,
+    settings: &mut Settings,
+) -> Result<Filter, TextError> {
     let (verdict, rest) = word(text);
     let allow = match verdict {
         "allow" => true,
@@ -68,6 +74,7 @@ fn filter(entry: Entry<'_>, text: &str, settings: &mut Settings) -> Result<Filte
         kind => (true, kind, after),
     };
     let kind = self::kind(entry, kind, argument, settings)?;
+    fits(entry, kind, over)?;
     Ok(Filter { kind, matching, allow })
 }
 
@@ -83,6 +90,7 @@ fn kind(
         "young" => Some(FilterKind::Young),
         "file" => Some(FilterKind::File),
         "shared" => Some(FilterKind::Shared),
+        "unmapped" => Some(FilterKind::Unmapped),
         _ => None,
     };
     if let Some(plain) = plain {
@@ -116,20 +124,34 @@ fn kind(
             let (min, max) = sizes(entry, need("\"hugepage_size 2M..1G\"")?)?;
             FilterKind::HugepageSize(min, max)
         }
-        "unmapped" => {
-            return Err(entry.error("filter `unmapped` says nothing here").why(
-                "it is about page cache that no process maps, and the operations sets look at processes",
-            ));
-        }
         "" => return Err(entry.error("a filter without a kind").hint(FORM)),
         other => return Err(unknown(entry.span(), "filter", other, &KINDS)),
     })
 }
 
+/// Whether a filter says something about what the context looks at.
+fn fits(entry: Entry<'_>, kind: FilterKind, over: Over) -> Result<(), TextError> {
+    match (kind, over) {
+        (FilterKind::Unmapped, Over::Processes) => Err(entry
+            .error("filter `unmapped` says nothing here")
+            .why("it is about page cache that no process maps, and the targets are processes")
+            .hint("targets = [{ paddr = \"all\" }] looks at physical memory")),
+        (FilterKind::Shared | FilterKind::Mapping(_), Over::Memory { .. }) => Err(entry
+            .error("a filter by mappings, over physical memory")
+            .why("frames have no mappings of their own")
+            .hint("filter by memcg, anon, file, unmapped, active, young or hugepage_size")),
+        _ => Ok(()),
+    }
+}
+
+/// `2M..1G`; an end that is left out is no limit.
 fn sizes(entry: Entry<'_>, text: &str) -> Result<(u64, u64), TextError> {
-    let wrong = |e: units::UnitError| entry.error(e.to_string());
     let (min, max) = text.split_once("..").unwrap_or((text, text));
-    let (min, max) = (units::size(min).map_err(wrong)?, units::size(max).map_err(wrong)?);
+    let end = |text: &str, open| match text.trim() {
+        "" if min != max => Ok(open),
+        text => units::size(text).map_err(|e| entry.error(e.to_string())),
+    };
+    let (min, max) = (end(min, 0)?, end(max, u64::MAX)?);
     if max < min { Err(entry.error("the sizes are upside down")) } else { Ok((min, max)) }
 }
 

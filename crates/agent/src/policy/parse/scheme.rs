@@ -5,7 +5,7 @@ use isotherm_core::Scheme;
 use isotherm_core::scheme::{Action, Destination, Pattern};
 use isotherm_linux::apply::{Evidence, Settings};
 
-use super::context::name;
+use super::context::{Over, name};
 use super::fields::{Entry, Errors, Fields};
 use super::filter::filters;
 use super::pattern::pattern;
@@ -36,22 +36,22 @@ pub(super) const KEYS: &[&str] = &[
     "max_snapshots",
 ];
 
-/// A scheme. `kernel_over_memory`: the kernel's DAMON may act on physical memory.
+/// A scheme.
 pub(super) fn scheme(
     fields: &Fields<'_>,
     attrs: &Attrs,
-    kernel_over_memory: bool,
+    over: Over,
     errors: &mut Errors,
 ) -> Option<SchemePolicy> {
     let mut settings = Settings::default();
+    let by_kernel = over == Over::Memory { by_kernel: true };
     let pattern = pattern(fields, errors);
     let watermarks = watermarks(fields, errors).unwrap_or_default();
     let apply_interval = fields.maybe("apply_interval", errors, |e| e.interval("1s"));
     let max_snapshots = fields.maybe("max_snapshots", errors, |e| e.whole());
     let action =
         fields.need("action", "a scheme").map_err(|e| e.hint("action = \"stat\" only counts"));
-    let action =
-        errors.keep(action.and_then(|e| available(e.text()?, e.span(), kernel_over_memory)))?;
+    let action = errors.keep(action.and_then(|e| available(e.text()?, e.span(), by_kernel)))?;
     if let Some(name) = fields.maybe("name", errors, name) {
         settings.name = name.to_owned();
     } else {
@@ -59,7 +59,7 @@ pub(super) fn scheme(
     }
     let (target_nid, dests) = nodes(fields, action, errors);
     let quota = quota(fields, action, attrs.min_region_sz, &mut settings, errors);
-    let filters = filters(fields, &mut settings, errors);
+    let filters = filters(fields, over, &mut settings, errors);
     carrying_out(fields, action, &pattern, attrs, &mut settings, errors);
     let scheme = Scheme {
         pattern,

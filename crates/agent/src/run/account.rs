@@ -21,6 +21,8 @@ pub struct Account {
     pub action: &'static str,
     /// Bytes of the regions that it was tried on.
     pub tried_bytes: u64,
+    /// Bytes of these that the page filters let in, as the scheme's own statistics have it.
+    pub passed_bytes: u64,
     /// Bytes that the kernel was asked to act on; in a dry run: would have been.
     pub asked_bytes: u64,
     /// Bytes for which a look afterwards showed that it had.
@@ -41,7 +43,7 @@ pub struct Account {
     pub filtered_bytes: u64,
     /// Bytes of physical memory that no process alone maps, so that they could not be reached.
     pub unreached_bytes: u64,
-    /// The same by reason: `unmapped`, `shared`, `gone`.
+    /// The same by reason: `unmapped`, `shared`, `own`, `gone`.
     pub unreached: BTreeMap<&'static str, u64>,
     /// Bytes made old to gather evidence.
     pub armed_bytes: u64,
@@ -76,6 +78,7 @@ impl Account {
             name: scheme.settings.name.clone(),
             action: scheme.scheme.action.name(),
             tried_bytes: stats.sz_tried,
+            passed_bytes: stats.sz_ops_filter_passed,
             asked_bytes: account.asked_bytes,
             done_bytes: account.done_bytes,
             refaulted_bytes: account.refaulted_bytes,
@@ -106,6 +109,7 @@ impl Account {
             name: scheme.settings.name.clone(),
             action: scheme.scheme.action.name(),
             tried_bytes: stats.sz_tried,
+            passed_bytes: stats.sz_ops_filter_passed,
             // The kernel asks for all that it tries and the filters let in.
             asked_bytes: stats.sz_tried,
             applied_bytes: stats.sz_applied,
@@ -116,9 +120,10 @@ impl Account {
     }
 
     /// The numbers that add up.
-    const fn sums(&mut self) -> [&mut u64; 15] {
+    const fn sums(&mut self) -> [&mut u64; 16] {
         [
             &mut self.tried_bytes,
+            &mut self.passed_bytes,
             &mut self.asked_bytes,
             &mut self.done_bytes,
             &mut self.refaulted_bytes,

@@ -41,6 +41,9 @@ impl Final {
         let mut text = format!("{} / {} ({}): ", a.context, a.name, a.action);
         if a.action == "stat" {
             text += &format!("matched {} over {} windows\n", bytes(a.tried_bytes), a.windows);
+            if a.passed_bytes > 0 {
+                text += &format!("  let in by page filters: {}\n", bytes(a.passed_bytes));
+            }
             return text;
         }
         #[expect(clippy::cast_precision_loss, reason = "shown with two digits")]
@@ -83,6 +86,7 @@ impl Final {
             let means = match *why {
                 "unmapped" => "no process maps it",
                 "shared" => "several processes map it",
+                "own" => "Isotherm's own",
                 _ => "moved or given back meanwhile",
             };
             text += &format!("  unreached: {} ({means})\n", bytes(*unreached));

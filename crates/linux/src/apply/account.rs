@@ -33,7 +33,7 @@ pub struct Account {
     /// Bytes of physical memory that could not be reached through a process that has them alone.
     pub unreached_bytes: u64,
     /// The same by reason: `unmapped` (page cache that no process maps; its evidence is not gathered), `shared` (several do),
-    /// `gone` (moved or given back since it was looked at).
+    /// `own` (Isotherm's), `gone` (moved or given back since it was looked at).
     pub unreached: BTreeMap<&'static str, u64>,
     /// Bytes moved to where they came from within the last minute; only of schemes that take from one node.
     pub ping_pong_bytes: u64,

@@ -14,7 +14,7 @@ use super::super::{Actor, Job, later};
 use super::owners::{OwnerMap, Unreached, chosen};
 use super::view::granules_of;
 use super::{MAP_FRAMES, MAP_NS, PATIENCE, Physical, said};
-use crate::act::Process;
+use crate::act::{ErrorKind, Process};
 use crate::clock::now;
 use crate::idle::IdleOps;
 
@@ -190,9 +190,13 @@ impl Actor {
                 || Process::open(pid).map(|process| Held::new(TargetId(pid), process)),
                 Ok,
             );
-            let Ok(mut held) = held else {
-                unreached.gone += bytes;
-                continue;
+            let mut held = match held {
+                Ok(held) => held,
+                Err(error) => {
+                    let is_own = error.kind() == ErrorKind::Myself;
+                    *(if is_own { &mut unreached.own } else { &mut unreached.gone }) += bytes;
+                    continue;
+                }
             };
             let mut look = Marks::new(idle, Arc::clone(&held.process));
             let frame_of: BTreeMap<u64, u64> = pages.iter().copied().collect();
@@ -214,6 +218,7 @@ impl Actor {
         let scheme = job.request.scheme;
         self.note_unmapped(job, unreached.unmapped);
         self.note_unreached(scheme, "shared", unreached.shared);
+        self.note_unreached(scheme, "own", unreached.own);
         self.note_unreached(scheme, "gone", unreached.gone);
         if unreached.shared > 0 {
             let why = "idle memory that several processes map is left alone, and counts as unreached: the kernel \

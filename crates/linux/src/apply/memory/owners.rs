@@ -23,6 +23,8 @@ pub(super) struct Unreached {
     pub(super) unmapped: u64,
     /// Several mappings.
     pub(super) shared: u64,
+    /// Isotherm's own.
+    pub(super) own: u64,
     /// It moved meanwhile, or its process cannot be acted on.
     pub(super) gone: u64,
 }
@@ -142,6 +144,9 @@ mod tests {
         assert_eq!([map.knows(&[6, 8]), map.knows(&[6, 9])], [true, false]);
         let pages = map.by_process(&[5, 6, 7, 8], &mut out);
         assert_eq!(pages, BTreeMap::from([(10, vec![(4096, 5)]), (20, vec![(4096, 8)])]));
-        assert_eq!(out, Unreached { unmapped: PAGE_SIZE, shared: PAGE_SIZE, gone: 0 });
+        assert_eq!(
+            out,
+            Unreached { unmapped: PAGE_SIZE, shared: PAGE_SIZE, ..Unreached::default() }
+        );
     }
 }

@@ -15,7 +15,7 @@
 mod world;
 
 use serde_json::Value;
-use world::{MIB, Run, Workload, lab};
+use world::{Group, MIB, Run, Workload, lab};
 
 /// Runs a policy for so long, and returns the account of its scheme.
 fn policy(target: &str, more: &str, seconds: u32) -> Run {
@@ -85,6 +85,56 @@ fn physical_filters_keep_what_they_name() {
     assert!(kept.swapped * 4096 < 4 * MIB, "huge pages went: {kept:?}\n{account:#}");
     for work in [&huge, &small] {
         hot_stayed(work, &account);
+    }
+}
+
+#[test]
+fn physical_filters_let_in_what_the_kernel_counts() {
+    let Some(_lab) = lab() else { return };
+    let group = Group::new("isotherm-filters");
+    let work = Workload::start_in(&group.0, 64, 16, true);
+    let _small = Workload::start(32, 4, false);
+    // `stat` counts what the filters let in; what is let in is compared with what the kernel says of the same.
+    let cases = [
+        ("anon", "\"allow anon\""),
+        ("file", "\"allow file\""),
+        ("unmapped", "\"reject anon\", \"allow unmapped\""),
+        ("active", "\"allow active\""),
+        ("huge", "\"reject file\", \"allow hugepage_size 2M..\""),
+        ("group", "\"reject file\", \"allow memcg /isotherm-filters\""),
+        ("young", "\"reject not memcg /isotherm-filters\", \"allow young\""),
+    ];
+    let scheme = |(name, filters): &(&str, &str)| {
+        format!(
+            "[[context.scheme]]\nname = \"{name}\"\naction = \"stat\"\nfilters = [{filters}]\nmax_snapshots = 1\n"
+        )
+    };
+    let text = format!(
+        "[[context]]\nname = \"m\"\nops = \"idle\"\ntargets = [{ALL}]\n\
+         intervals = {{ sample = \"500ms\", aggregation = \"10s\" }}\n{}",
+        cases.iter().map(scheme).collect::<String>()
+    );
+    let run = Run::start(&text, 150);
+    let all = |schemes: &Value| (0..cases.len()).all(|nr| mib(&schemes[nr], "passed_bytes") > 0);
+    let had_all = run.until_accounts(all);
+    let kernel = world::kernel_counts(&group.0);
+    let schemes = run.stop_all();
+    assert!(had_all, "{schemes:#}");
+    for (nr, (name, filters)) in cases.iter().enumerate() {
+        let ours = mib(&schemes[nr], "passed_bytes");
+        let (least, most) = match *name {
+            // Pages that were not marked are young, so all of it may be; the hot part is in any case.
+            "young" => (14, kernel["group"] + 2),
+            name => {
+                let truth = kernel[name];
+                (truth - truth / 8 - 4, truth + truth / 8 + 4)
+            }
+        };
+        eprintln!("{name}: {ours} MiB, kernel {:?}; {:?}", kernel.get(name), work.hot());
+        assert!(
+            (least..=most).contains(&ours),
+            "{filters}: {ours} of {least}..{most} MiB\n{schemes:#}"
+        );
     }
 }
 

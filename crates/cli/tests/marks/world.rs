@@ -1,5 +1,6 @@
 //! A workload whose hot and cold memory is known page by page, swap, and a run of Isotherm that can be watched.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::ops::Range;
@@ -81,10 +82,18 @@ pub(crate) struct Workload {
 impl Workload {
     /// Starts one, with so many MiB of each; all of it was touched when this returns.
     pub(crate) fn start(cold_mib: u64, hot_mib: u64, huge: bool) -> Self {
+        Self::start_in(Path::new("/sys/fs/cgroup"), cold_mib, hot_mib, huge)
+    }
+
+    /// The same in a cgroup, to which its memory is charged.
+    pub(crate) fn start_in(cgroup: &Path, cold_mib: u64, hot_mib: u64, huge: bool) -> Self {
         let thp = std::fs::read_to_string(THP).unwrap();
         let before = thp.split(['[', ']']).nth(1).unwrap().to_owned();
         std::fs::write(THP, if huge { "always" } else { "never" }).unwrap();
-        let mut child = Command::new(std::env::current_exe().unwrap())
+        let mut child = Command::new("sh")
+            .args(["-c", "echo $$ >\"$0\" && exec \"$@\""])
+            .arg(cgroup.join("cgroup.procs"))
+            .arg(std::env::current_exe().unwrap())
             .args(["--exact", "workload", "--nocapture"])
             .env(ROLE, format!("{cold_mib} {hot_mib}"))
             .stdin(Stdio::piped())
@@ -212,6 +221,48 @@ pub(crate) fn be_workload() {
     }
 }
 
+/// A cgroup of its own; goes with this.
+pub(crate) struct Group(pub(crate) PathBuf);
+
+impl Group {
+    pub(crate) fn new(name: &str) -> Self {
+        let path = Path::new("/sys/fs/cgroup").join(name);
+        std::fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        for _ in 0..50 {
+            if std::fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// What the kernel counts of some kinds of memory, in MiB.
+pub(crate) fn kernel_counts(group: &Path) -> BTreeMap<&'static str, u64> {
+    let number = |text: &str, key: &str| -> u64 {
+        let line = text.lines().find(|l| l.split([':', ' ']).next() == Some(key)).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    };
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap();
+    let kib = |key: &str| number(&text, key);
+    let charged = number(&std::fs::read_to_string(group.join("memory.stat")).unwrap(), "anon");
+    let cache = kib("Cached") + kib("Buffers");
+    BTreeMap::from([
+        ("anon", kib("AnonPages") >> 10),
+        ("file", cache >> 10),
+        ("unmapped", (cache - kib("Mapped")) >> 10),
+        ("active", kib("Active") >> 10),
+        ("huge", kib("AnonHugePages") >> 10),
+        ("group", charged >> 20),
+    ])
+}
+
 impl Drop for Run {
     fn drop(&mut self) {
         // Has ended, unless a test failed.
@@ -256,23 +307,37 @@ impl Run {
 
     /// Waits until the account of the scheme is so.
     pub(crate) fn until_account(&self, is_so: impl Fn(&Value) -> bool) -> bool {
+        self.until_accounts(|schemes| is_so(&schemes[0]))
+    }
+
+    /// Waits until the accounts of its schemes are so.
+    pub(crate) fn until_accounts(&self, is_so: impl Fn(&Value) -> bool) -> bool {
         self.until(|| {
             let text = std::fs::read_to_string(self.dir.path().join("events")).unwrap_or_default();
             let summary = text.lines().rev().find(|line| line.contains("\"summary\""));
             let summary = summary.and_then(|line| serde_json::from_str::<Value>(line).ok());
-            summary.is_some_and(|s| is_so(&s["schemes"][0]))
+            summary.is_some_and(|s| is_so(&s["schemes"]))
         })
     }
 
     /// Ends it; its scheme's account.
     pub(crate) fn stop(self) -> Value {
+        self.stop_all()[0].clone()
+    }
+
+    /// Ends it; the accounts of its schemes.
+    pub(crate) fn stop_all(self) -> Value {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
-        self.wait()
+        self.wait_all()
     }
 
     /// Waits for its end; its scheme's account.
-    pub(crate) fn wait(mut self) -> Value {
+    pub(crate) fn wait(self) -> Value {
+        self.wait_all()[0].clone()
+    }
+
+    fn wait_all(mut self) -> Value {
         let status = self.child.wait().unwrap();
         let out = std::fs::read_to_string(self.dir.path().join("out")).unwrap();
         let last = out.lines().last().unwrap_or_default();
@@ -290,7 +355,7 @@ impl Run {
         {
             eprintln!("{line}");
         }
-        all["schemes"][0].clone()
+        all["schemes"].clone()
     }
 
     /// Where its scheme stood over time, for people.

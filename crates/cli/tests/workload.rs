@@ -80,7 +80,8 @@ fn stairs_is_mapped_as_the_truth_says_and_climbs() {
     let truth = read(&file);
     let process = truth.process(pid).unwrap();
     assert_eq!(process.edges.len(), 11, "one edge per phase");
-    assert!(process.end.since(process.start) >= 2_999_000_000);
+    // It begins to touch a little after the clock of its duration began.
+    assert!(process.end.since(process.start) >= 2_900_000_000);
     // In the middle of step i only region i is touched; slots at the edges may hold two steps.
     for (i, edges) in process.edges[1..].windows(2).enumerate() {
         let slot = |t: isotherm_core::Time| (t.0 - truth.header.start_ns) / truth.header.slot_ns;

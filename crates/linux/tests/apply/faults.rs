@@ -60,14 +60,22 @@ fn odd_parts_of_a_range_are_left_alone_and_the_rest_goes() {
     direct.odd.tell("lock", locked, "");
     direct.arm(mib(0, 32), MS);
     direct.odd.tell("unmap", hole, "");
-    let applied = direct.pass(mib(0, 32));
-    let (account, swapped) = (direct.account(), direct.odd.smaps(mib(0, 32), "Swap:"));
+    // A pass has so much time and no more: a slow machine needs several.
+    let (mut applied, mut swapped) = (0, 0);
+    for _ in 0..50 {
+        applied += direct.pass(mib(0, 32)).applied;
+        swapped = direct.odd.smaps(mib(0, 32), "Swap:");
+        if swapped + MIB >= 26 * MIB {
+            break;
+        }
+    }
+    let account = direct.account();
     eprintln!("{account:?}");
     assert_eq!(direct.odd.smaps(locked, "Swap:"), 0, "locked memory went");
     // A page may be busy.
     assert!(swapped + MIB >= 26 * MIB, "only {swapped} bytes are out");
     assert_eq!(account.done_bytes, swapped, "{account:?}");
-    assert_eq!(applied.applied, swapped);
+    assert_eq!(applied, swapped);
     for part in [mib(0, 12), mib(15, 17)] {
         assert_eq!(direct.odd.wrong(part), 0, "{part:?}");
     }
@@ -278,9 +286,9 @@ fn a_dry_run_does_nothing_but_arm() {
         direct.odd.tell("fill", range, "");
         let young = direct.young(range);
         assert_eq!(young, range.len(), "filled memory is young");
-        // Where THP is always on, it is huge from the start.
+        // Where THP is always on, it is huge from the start, and there is nothing to wish for.
         let huge = direct.odd.smaps(range, "AnonHugePages:");
-        if huge > 0 && action == Action::Collapse {
+        if huge > 0 && matches!(action, Action::Collapse | Action::Hugepage) {
             continue;
         }
         direct.pass_for(range, 3 * MS);

@@ -60,7 +60,8 @@ fn one_report_of_the_whole_machine() {
     let report: Value = serde_json::from_str(&said.out).unwrap();
     assert!(["idle", "pagewalk"].contains(&report["method"].as_str().unwrap()), "{report}");
     assert_eq!(report["round"], 1);
-    assert!(report["longest_ns"].as_u64() >= Some(500_000_000), "{report}");
+    // From the end of a piece's marking to the begin of the look at it: less than the interval by what marking takes.
+    assert!(report["longest_ns"].as_u64() >= Some(250_000_000), "{report}");
     let cgroups = report["cgroups"].as_array().unwrap();
     let of = |row: &Value, field: &str| row["all"][field].as_u64().unwrap();
     for pair in cgroups.windows(2) {

@@ -7,7 +7,7 @@ use super::held::{Chosen, Did, Held};
 use super::look::Look;
 use super::pages::{Bits, PageSet, granules};
 use super::proof::Back;
-use super::{ActEvent, Actor, Job, until};
+use super::{ActEvent, Actor, Job, until_after_one};
 use crate::act::{Advice, Outcome};
 use crate::clock::now;
 
@@ -106,7 +106,7 @@ impl Actor {
         advice: Advice,
     ) -> (Did, u64) {
         let batch = if advice == Advice::Cold { advice.default_batch_bytes() } else { BATCH };
-        let outcome = held.process.advise(advice, &chosen.ranges, batch, &mut until(job));
+        let outcome = held.process.advise(advice, &chosen.ranges, batch, &mut until_after_one(job));
         self.note_outcome(job, held, &outcome);
         let did = chosen.did(outcome);
         let (Advice::Pageout | Advice::Cold) = advice else {

@@ -522,3 +522,10 @@ fn until(job: Job<'_>) -> impl FnMut() -> bool {
     let (begin, most) = (job.now, job.request.max_ns);
     move || now().since(begin) >= most
 }
+
+/// The same, but not before the first batch: where the look alone takes all of the time nothing would ever be done, however
+/// often it is looked.
+fn until_after_one(job: Job<'_>) -> impl FnMut() -> bool {
+    let (mut is_over, mut first) = (until(job), true);
+    move || !std::mem::take(&mut first) && is_over()
+}

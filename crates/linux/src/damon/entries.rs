@@ -151,6 +151,7 @@ fn context(list: &mut List, context: &Context, dirs: FilterDirs) {
 
 fn probe(list: &mut List, probe: &Probe) {
     let since = Some(Feature::Probes);
+    list.set("weight", probe.weight, Some(Feature::ProbeWeights));
     list.each("filters", "nr_filters", &probe.filters, since, |list, filter| {
         let (kind, path) = match &filter.kind {
             ProbeKind::Anon => ("anon", ""),

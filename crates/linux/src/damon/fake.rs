@@ -40,7 +40,7 @@ fn template(dir: &str, nr: &str) -> Option<&'static str> {
     Some(match (dir, nr) {
         ("kdamonds", "nr_kdamonds") => "state=off pid=-1 refresh_ms=0 contexts/nr_contexts=0",
         ("contexts", "nr_contexts") => CONTEXT,
-        ("probes", "nr_probes") => "filters/nr_filters=0",
+        ("probes", "nr_probes") => "weight=0 filters/nr_filters=0",
         ("probe filters", "nr_filters") => "type=anon matching=N allow=N path=",
         ("targets", "nr_targets") => "pid_target=0 obsolete_target=N regions/nr_regions=0",
         ("regions", "nr_regions") => "start=0 end=0",

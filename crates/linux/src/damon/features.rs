@@ -78,6 +78,8 @@ pub enum Feature {
     FailCharge,
     /// Probes.
     Probes,
+    /// Weights of probes.
+    ProbeWeights,
 }
 
 /// Where a feature shows, below a context directory.
@@ -97,7 +99,7 @@ enum Mark {
 
 impl Feature {
     /// All of them, in the order in which kernels got them.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 33] = [
         Self::Sysfs,
         Self::OnlineCommit,
         Self::LruActions,
@@ -130,6 +132,7 @@ impl Feature {
         Self::Pause,
         Self::FailCharge,
         Self::Probes,
+        Self::ProbeWeights,
     ];
 
     const fn row(self) -> (&'static str, Version, Mark) {
@@ -188,6 +191,7 @@ impl Feature {
                 ("charge for failed bytes", v(7, 2), Scheme("quotas/fail_charge_num"))
             }
             Self::Probes => ("probes", v(7, 2), Context("monitoring_attrs/probes/nr_probes")),
+            Self::ProbeWeights => ("weights of probes", v(7, 3), Value),
         }
     }
 

@@ -118,6 +118,9 @@ impl Default for Intervals {
 pub struct Probe {
     /// Which pages.
     pub filters: Vec<ProbeFilter>,
+    /// If one probe's is not 0, regions are merged and grow older by the weighted sum of their hits, not by their accesses
+    /// (`damon_merge_score()`, 7.3). Windows are of at most 255 samples then.
+    pub weight: u32,
 }
 
 /// A filter of a probe.

@@ -128,7 +128,7 @@ fn probe(dir: &Dir<'_>) -> Result<Probe, DamonError> {
             allow: dir.flag("allow")?,
         })
     })?;
-    Ok(Probe { filters })
+    Ok(Probe { filters, weight: dir.number("weight")? })
 }
 
 fn target(dir: &Dir<'_>) -> Result<Target, DamonError> {

@@ -44,7 +44,8 @@ fn everything(features: &Features) -> Config {
         let filter = |kind, matching, allow| ProbeFilter { kind, matching, allow };
         let memcg = ProbeKind::Memcg("/some/where".into());
         let filters = vec![filter(ProbeKind::Anon, true, false), filter(memcg, false, true)];
-        context.probes = vec![Probe { filters }, Probe::default()];
+        let weight = if has(Feature::ProbeWeights) { 3 } else { 0 };
+        context.probes = vec![Probe { filters, weight }, Probe::default()];
     }
     context.schemes.clear();
     for action in Action::ALL {

@@ -97,6 +97,7 @@ pub(super) fn everything() -> Config {
             probes: vec![
                 Probe {
                     filters: vec![probe(ProbeKind::Anon), probe(ProbeKind::Memcg("/c".into()))],
+                    weight: 3,
                 },
                 Probe::default(),
             ],

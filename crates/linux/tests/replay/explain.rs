@@ -13,12 +13,28 @@ pub(crate) struct Rules {
     pub(crate) zero_resets_age: bool,
     /// The limit of a region's size is rounded up to pages, and enforced after each window.
     pub(crate) enforces_min_regions: bool,
+    /// With more regions than half of what is allowed some are split, instead of none; the fewer, the less room is left
+    /// (`damon_split_some_regions()`). Which come first turns round with each call, by a counter of all contexts.
+    pub(crate) splits_some: bool,
+}
+
+/// How the regions were split after a window.
+#[derive(Debug, Clone, Copy)]
+enum Split {
+    /// Each into up to so many pieces.
+    All(u32),
+    /// One of every `step` in two, the first of them at `offset`.
+    Some { step: usize, offset: usize },
 }
 
 impl Rules {
     /// Those of a kernel, by its version; see `traces/README.md` for the evidence.
     pub(crate) fn of(version: (u32, u32)) -> Self {
-        Self { zero_resets_age: version >= (6, 16), enforces_min_regions: version >= (7, 1) }
+        Self {
+            zero_resets_age: version >= (6, 16),
+            enforces_min_regions: version >= (7, 1),
+            splits_some: version >= (7, 3),
+        }
     }
 }
 
@@ -33,9 +49,10 @@ pub(crate) struct Story {
     /// Regions that start their age again, and that grow older.
     pub(crate) young: usize,
     pub(crate) older: usize,
-    /// Transitions in which nothing may be split, and with three pieces allowed.
+    /// Transitions in which nothing may be split, with three pieces allowed, and in which only some may be split.
     pub(crate) unsplit: usize,
     pub(crate) in_three: usize,
+    pub(crate) some: usize,
 }
 
 impl Story {
@@ -47,6 +64,7 @@ impl Story {
         self.older += o.older;
         self.unsplit += o.unsplit;
         self.in_three += o.in_three;
+        self.some += o.some;
     }
 }
 
@@ -76,7 +94,6 @@ pub(crate) fn transition(
     rules: Rules,
     last: &mut Option<u64>,
 ) -> Result<Story, String> {
-    let n = prev.len() as u64;
     if areas(prev) != areas(next) {
         return Err(format!(
             "other memory is covered: {:x?}, then {:x?}",
@@ -100,21 +117,36 @@ pub(crate) fn transition(
         region.reset_aggregated();
     }
     let reset = targets[0].regions.clone();
-    let known: Vec<u64> = last.map_or_else(|| vec![0, n], |last| vec![last]);
     let mut why = String::new();
-    for start in known {
-        let mut memory = start;
-        let pieces = nr_pieces(&reset, attrs, &mut memory);
-        let told = explain_split(&reset, next, attrs, rules, limit, pieces);
+    for (split, memory) in splits(&reset, attrs, rules, *last) {
+        let told = explain_split(&reset, next, attrs, rules, limit, split);
         match told {
             Ok(()) => {
                 *last = Some(memory);
-                return Ok(told_story(prev, next, pieces));
+                return Ok(told_story(prev, next, split));
             }
             Err(reason) => why = reason,
         }
     }
     Err(why)
+}
+
+/// The ways in which the kernel may have gone about splitting, each with the number of regions that it remembers.
+fn splits(reset: &[Region], attrs: &Attrs, rules: Rules, last: Option<u64>) -> Vec<(Split, u64)> {
+    let (n, max) = (reset.len() as u64, attrs.max_nr_regions);
+    if rules.splits_some && n > max / 2 {
+        let step = usize::try_from(max.checked_div(max.saturating_sub(n)).unwrap_or(0)).unwrap();
+        if step == 0 {
+            return vec![(Split::All(1), n)];
+        }
+        return (0..step).map(|offset| (Split::Some { step, offset }, n)).collect();
+    }
+    let known = last.map_or_else(|| vec![0, n], |last| vec![last]);
+    let all = known.into_iter().map(|mut memory| {
+        let pieces = nr_pieces(reset, attrs, &mut memory);
+        (Split::All(pieces), memory)
+    });
+    all.collect()
 }
 
 fn explain_split(
@@ -123,13 +155,20 @@ fn explain_split(
     attrs: &Attrs,
     rules: Rules,
     limit: u64,
-    pieces: u32,
+    split: Split,
 ) -> Result<(), String> {
     let parents: Vec<Parent> = prev
         .iter()
-        .map(|region| {
+        .enumerate()
+        .map(|(nr, region)| {
             let cuts = boundaries_inside(next, region.range);
-            let mut ways = ways_to_cut(region, pieces, attrs.min_region_sz);
+            let mut ways = match split {
+                Split::All(pieces) => ways_to_cut(region, pieces, attrs.min_region_sz),
+                Split::Some { step, offset } if nr % step == offset => {
+                    ways_in_two(region, attrs.min_region_sz)
+                }
+                Split::Some { .. } => vec![vec![region.clone()]],
+            };
             let all = ways.clone();
             ways.retain(|way| cuts.iter().all(|cut| way[1..].iter().any(|p| p.range.start == *cut)));
             if ways.is_empty() {
@@ -138,7 +177,7 @@ fn explain_split(
                 legal.sort_unstable();
                 legal.dedup();
                 return Err(format!(
-                    "region {:x?} was cut at {cuts:x?}; in up to {pieces} pieces it can be cut at {legal:x?}",
+                    "region {nr} {:x?} was cut at {cuts:x?}; by {split:?} it can be cut at {legal:x?}",
                     region.range
                 ));
             }
@@ -177,6 +216,16 @@ fn ways_to_cut(region: &Region, pieces: u32, min_region_sz: u64) -> Vec<Vec<Regi
         }
     }
     ways
+}
+
+/// The same where only some are split: memory of just two regions' least size is cut there, too.
+fn ways_in_two(region: &Region, min_region_sz: u64) -> Vec<Vec<Region>> {
+    if region.range.len() != 2 * min_region_sz {
+        return ways_to_cut(region, 2, min_region_sz);
+    }
+    let mut left = region.clone();
+    let right = left.split_off(min_region_sz);
+    vec![vec![region.clone()], vec![left, right]]
 }
 
 /// A source that makes every draw of 1 to 9 give `k`.
@@ -224,7 +273,7 @@ fn boundaries_inside(regions: &[Region], range: AddrRange) -> Vec<u64> {
     starts.filter(|at| range.start < *at && *at < range.end).collect()
 }
 
-fn told_story(prev: &[Region], next: &[Region], pieces: u32) -> Story {
+fn told_story(prev: &[Region], next: &[Region], split: Split) -> Story {
     let starts =
         |regions: &[Region]| -> Vec<u64> { regions.iter().map(|r| r.range.start).collect() };
     let (old, new) = (starts(prev), starts(next));
@@ -235,7 +284,8 @@ fn told_story(prev: &[Region], next: &[Region], pieces: u32) -> Story {
         merged_boundaries: old.iter().filter(|at| !new.contains(at)).count(),
         young,
         older: next.len() - young,
-        unsplit: usize::from(pieces == 1),
-        in_three: usize::from(pieces == 3),
+        unsplit: usize::from(matches!(split, Split::All(1))),
+        in_three: usize::from(matches!(split, Split::All(3))),
+        some: usize::from(matches!(split, Split::Some { .. })),
     }
 }

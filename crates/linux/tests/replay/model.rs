@@ -83,6 +83,7 @@ fn every_kind_of_transition_is_explained() {
         older,
         unsplit,
         in_three,
+        some: 0,
     } = all
     else {
         panic!("{all:?}")

@@ -39,13 +39,13 @@ fn main() {
     }
     if std::env::var("ISOTHERM_LAB").as_deref() != Ok("1") {
         println!(
-            "damon: skipped: writes to the kernel's DAMON, so it runs in the lab only (ISOTHERM_LAB=1)"
+            "skipped: writes to the kernel's DAMON, so it runs in the lab only (ISOTHERM_LAB=1)"
         );
         return;
     }
     let world = World::new();
     if let Err(err) = world.root.require() {
-        println!("damon: skipped: {err}");
+        println!("skipped: {err}");
         return;
     }
     let only = std::env::args().nth(1).filter(|arg| !arg.starts_with('-'));

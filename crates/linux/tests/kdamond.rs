@@ -19,7 +19,7 @@ const ADMIN: &str = "/sys/kernel/mm/damon/admin/kdamonds";
 fn in_lab(test: &str) -> bool {
     let lab = std::env::var("ISOTHERM_LAB").is_ok_and(|v| v == "1");
     if !lab {
-        eprintln!("{test}: skipped: starts kdamonds, so it runs in the lab only (ISOTHERM_LAB=1)");
+        eprintln!("skipped: starts kdamonds, so it runs in the lab only (ISOTHERM_LAB=1): {test}");
         return false;
     }
     // Some distributions' newest kernels run one of their own, alone.

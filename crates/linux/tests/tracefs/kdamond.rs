@@ -10,13 +10,13 @@ pub(crate) fn in_lab(test: &str) -> bool {
     let lab = std::env::var("ISOTHERM_LAB").is_ok_and(|v| v == "1");
     if !lab {
         eprintln!(
-            "{test}: skipped: writes to the kernel's DAMON, so it runs in the lab only (ISOTHERM_LAB=1)"
+            "skipped: writes to the kernel's DAMON, so it runs in the lab only (ISOTHERM_LAB=1): {test}"
         );
         return false;
     }
     let there = std::path::Path::new(ADMIN).exists();
     if !there {
-        eprintln!("{test}: skipped: this kernel has no DAMON in sysfs (CONFIG_DAMON_SYSFS)");
+        eprintln!("skipped: this kernel has no DAMON in sysfs (CONFIG_DAMON_SYSFS): {test}");
     }
     there
 }

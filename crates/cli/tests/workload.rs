@@ -95,7 +95,8 @@ fn stairs_is_mapped_as_the_truth_says_and_climbs() {
     }
     let total: u64 = process.slots.values().flatten().map(|c| c.2).sum();
     let said: u64 = stderr.lines().last().unwrap().split(' ').nth(2).unwrap().parse().unwrap();
-    assert!(total / 3010 <= said && said <= total / 2990, "{total} accesses, but {stderr}");
+    // 3 s, or a little more on a machine that is late.
+    assert!(total / 3100 <= said && said <= total / 2990, "{total} accesses, but {stderr}");
 }
 
 #[test]

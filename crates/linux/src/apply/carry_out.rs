@@ -5,7 +5,7 @@ use isotherm_core::scheme::Action;
 
 use super::held::{Chosen, Did, Held};
 use super::look::Look;
-use super::pages::{Bits, PageSet, granules};
+use super::pages::{Bits, GRANULE, PageSet, granules};
 use super::proof::Back;
 use super::{ActEvent, Actor, Job, until_after_one};
 use crate::act::{Advice, Outcome};
@@ -105,7 +105,11 @@ impl Actor {
         chosen: &Chosen,
         advice: Advice,
     ) -> (Did, u64) {
-        let batch = if advice == Advice::Cold { advice.default_batch_bytes() } else { BATCH };
+        let batch = match advice {
+            Advice::Cold => advice.default_batch_bytes(),
+            _ if chosen.huge => BATCH.max(GRANULE),
+            _ => BATCH,
+        };
         let outcome = held.process.advise(advice, &chosen.ranges, batch, &mut until_after_one(job));
         self.note_outcome(job, held, &outcome);
         let did = chosen.did(outcome);

@@ -138,6 +138,8 @@ pub(super) struct Chosen {
     pub(super) granules: Vec<(u64, Bits)>,
     pub(super) ranges: Vec<AddrRange>,
     pub(super) bytes: u64,
+    /// Whether a huge page is among them: whoever stops in between has to do so at the end of one.
+    pub(super) huge: bool,
     /// Where the limit cut it; what follows was not looked at.
     pub(super) cut_at: Option<u64>,
 }
@@ -158,6 +160,7 @@ impl Chosen {
         }
         if !pages.is_empty() {
             self.bytes += pages.count() << 12;
+            self.huge |= huge;
             pages.append_to(start, 0, &mut self.ranges);
             self.granules.push((start, pages));
         }

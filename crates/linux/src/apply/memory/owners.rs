@@ -114,7 +114,8 @@ pub(super) fn chosen(process: &Process, mut pages: Vec<(u64, u64)>, out: &mut Un
     }
     let mut chosen = Chosen::default();
     for (start, bits) in granules {
-        chosen.push(start, bits, false, u64::MAX);
+        // All of a granule may be one folio.
+        chosen.push(start, bits, bits == Bits::ALL, u64::MAX);
     }
     chosen
 }

@@ -18,7 +18,7 @@
 use std::collections::VecDeque;
 use std::{fmt, io};
 
-use isotherm_core::scheme::{Action, Scheme};
+use isotherm_core::scheme::Scheme;
 use isotherm_core::{
     AddrRange, Applied, Attrs, AttrsError, Clock, Context, Driver, Event, Operations, Request,
     Snapshot, TargetId, Time,
@@ -232,8 +232,7 @@ impl Monitor {
     /// Replaces the schemes at the next turn of the loop, by index; see [`Context::commit_schemes`].
     pub fn commit_schemes(&mut self, schemes: Vec<(Scheme, Settings)>) {
         let (schemes, settings): (Vec<_>, Vec<_>) = schemes.into_iter().unzip();
-        let acted =
-            std::mem::replace(&mut self.acts, schemes.iter().any(|s| s.action != Action::Stat));
+        let acted = std::mem::replace(&mut self.acts, schemes.iter().any(Scheme::looks_at_pages));
         self.driver.ops.actor.set_schemes(settings);
         self.driver.context.commit_schemes(schemes);
         if self.acts && !acted {

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 
-use isotherm_core::scheme::Action;
 use isotherm_core::{TargetId, Time};
 use isotherm_linux::apply::ActEvent;
 use isotherm_linux::kdamond::Counted;
@@ -498,9 +497,9 @@ fn schemes(
     policy.schemes.iter().map(|s| (s.scheme.clone(), s.settings.clone())).collect()
 }
 
-/// Whether a context does anything to memory.
+/// Whether a context does anything to memory, or counts single pages of it.
 pub(super) fn acts(policy: &ContextPolicy) -> bool {
-    policy.schemes.iter().any(|s| s.scheme.action != Action::Stat)
+    policy.schemes.iter().any(|s| s.scheme.looks_at_pages())
 }
 
 #[cfg(test)]

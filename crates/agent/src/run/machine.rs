@@ -86,7 +86,7 @@ fn swap_total() -> Option<u64> {
 
 fn no_pages(context: &ContextPolicy, scheme: &SchemePolicy) -> Option<Problem> {
     let action = scheme.scheme.action;
-    if action == Action::Stat {
+    if !scheme.scheme.looks_at_pages() {
         return None;
     }
     if context.memory().is_some() {
@@ -105,7 +105,7 @@ fn no_pages(context: &ContextPolicy, scheme: &SchemePolicy) -> Option<Problem> {
     Some(fatal(format!(
         "context `{}`, scheme `{}`: action `{}` with operations set `{}`\n  why:   that set cannot look \
          at single pages, so nothing is known of them before the action, and nothing after it\n  hint:  \
-         use `pagewalk` or `idle`, or action `stat`",
+         use `pagewalk` or `idle`, or action `stat` without page filters",
         context.name,
         scheme.settings.name,
         action.name(),

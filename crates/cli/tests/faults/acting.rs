@@ -78,6 +78,43 @@ fn a_dry_run_tells_and_does_nothing() {
     target.assert_untouched();
 }
 
+/// `stat` only counts; with page filters it counts what these let in, and has to look at pages for that.
+#[test]
+fn stat_counts_what_page_filters_let_in() {
+    if !sees_pages() {
+        return;
+    }
+    let dir = scratch();
+    fs::write(dir.path().join("halves"), HALVES).unwrap();
+    let target = Running::start(command(ISOTHERM, dir.path(), &["workload", "halves", "-q"]));
+    let scheme = |name: &str, filters: &str| {
+        format!("[[context.scheme]]\nname = \"{name}\"\naction = \"stat\"\nfilters = [{filters}]\n")
+    };
+    let text = format!(
+        "[[context]]\nname = \"c\"\nops = \"pagewalk\"\ntargets = [{{ pid = {} }}]\n{}{}{}",
+        target.pid(),
+        scheme("anon", "\"allow anon\""),
+        scheme("file", "\"reject anon\", \"allow file\""),
+        scheme("all", ""),
+    );
+    fs::write(dir.path().join("p.toml"), text).unwrap();
+    let args = ["run", "--json", "--duration", "5s", "p.toml"];
+    let said = Running::start(command(ISOTHERM, dir.path(), &args)).finish();
+    said.expect(0, &[]);
+    let account = account(&said.out);
+    let [anon, file, all] = [0, 1, 2].map(|nr| {
+        let scheme = &account["schemes"][nr];
+        let of =
+            |key: &str| scheme[key].as_u64().unwrap() / scheme["windows"].as_u64().unwrap().max(1);
+        [of("tried_bytes"), of("passed_bytes")]
+    });
+    // 48 MiB are anonymous, and the program and its libraries are a few MiB of files.
+    assert!((40 << 20..64 << 20).contains(&anon[1]), "anonymous: {anon:?} in {account}");
+    assert!((1..16 << 20).contains(&file[1]), "files: {file:?} in {account}");
+    assert!(all[0] > 40 << 20 && all[1] == 0, "without filters no page is looked at: {all:?}");
+    target.assert_untouched();
+}
+
 #[test]
 fn a_command_and_its_end() {
     let dir = scratch();

@@ -96,3 +96,12 @@ pub struct Scheme {
     /// Stop after so many snapshots; 0: never.
     pub max_nr_snapshots: u64,
 }
+
+impl Scheme {
+    /// Whether carrying it out needs a look at single pages: all but a count of whole regions, which is `stat` without
+    /// page filters.
+    #[must_use]
+    pub fn looks_at_pages(&self) -> bool {
+        self.action != Action::Stat || !self.filters.ops.is_empty()
+    }
+}

@@ -243,6 +243,29 @@ impl Drop for Group {
     }
 }
 
+/// The multi-generational LRU is off until this is dropped, where there is one.
+pub(crate) struct ClassicLru(Option<String>);
+
+const LRU_GEN: &str = "/sys/kernel/mm/lru_gen/enabled";
+
+impl ClassicLru {
+    pub(crate) fn set() -> Self {
+        let before = std::fs::read_to_string(LRU_GEN).ok();
+        if before.is_some() {
+            std::fs::write(LRU_GEN, "0").unwrap();
+        }
+        Self(before)
+    }
+}
+
+impl Drop for ClassicLru {
+    fn drop(&mut self) {
+        if let Some(before) = &self.0 {
+            let _back = std::fs::write(LRU_GEN, before.trim());
+        }
+    }
+}
+
 /// What the kernel counts of some kinds of memory, in MiB.
 pub(crate) fn kernel_counts(group: &Path) -> BTreeMap<&'static str, u64> {
     let number = |text: &str, key: &str| -> u64 {

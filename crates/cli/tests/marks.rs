@@ -129,7 +129,7 @@ fn physical_filters_let_in_what_the_kernel_counts() {
             "young" => (14, kernel["group"] + 2),
             name => {
                 let truth = kernel[name];
-                (truth - truth / 8 - 4, truth + truth / 8 + 4)
+                (truth.saturating_sub(truth / 8 + 4), truth + truth / 8 + 4)
             }
         };
         eprintln!("{name}: {ours} MiB, kernel {:?}; {:?}", kernel.get(name), work.hot());

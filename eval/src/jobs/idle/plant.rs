@@ -13,6 +13,8 @@ use crate::child::{Child, sleep_until};
 use crate::job::Bench;
 
 const SOURCE: &str = include_str!("plant.py");
+/// `FUSE_SUPER_MAGIC`.
+const FUSE: i64 = 0x6573_5546;
 /// How long it may take to write its memory.
 const PATIENCE_US: u64 = 120_000_000;
 
@@ -109,6 +111,14 @@ impl Plant {
     }
 
     fn begin(&mut self, bench: &Bench<'_>, case: &Case) -> anyhow::Result<()> {
+        let dir = self.file.parent().unwrap_or(Path::new("."));
+        let kind = rustix::fs::statfs(dir).map(|fs| fs.f_type).unwrap_or_default();
+        anyhow::ensure!(
+            case.mapped + case.unmapped == 0 || kind != FUSE,
+            "{} is on FUSE (a directory that the lab shares, for one): pages of a file there may be in another machine's page \
+             cache, and the truth is not known\n  hint: --out on a file system of this machine; in the lab, /tmp",
+            dir.display()
+        );
         let script = bench.dir.raw("plant.py");
         fs::write(&script, SOURCE).context("write plant.py")?;
         let said = bench.dir.raw(&format!("{}.out", case.name));

@@ -281,15 +281,6 @@ fn contexts() -> impl Strategy<Value = ContextPolicy> {
             targets.dedup();
             for (i, SchemePolicy { scheme, settings }) in schemes.iter_mut().enumerate() {
                 settings.name.push_str(&i.to_string());
-                // Frames have no mappings; page cache that nobody maps is only among them.
-                if matches!(targets[..], [TargetSpec::Memory(_)]) {
-                    settings.mappings.clear();
-                    for filter in &mut scheme.filters.ops {
-                        if let FilterKind::Mapping(_) = filter.kind {
-                            filter.kind = FilterKind::Unmapped;
-                        }
-                    }
-                }
                 if scheme.quota.sz != 0 {
                     scheme.quota.sz = scheme.quota.sz.max(attrs.min_region_sz);
                 }
@@ -297,6 +288,16 @@ fn contexts() -> impl Strategy<Value = ContextPolicy> {
             ContextPolicy { name: String::new(), targets, children, ops, engine, attrs, schemes }
         },
     )
+}
+
+/// Frames have no mappings; page cache that nobody maps is only among them.
+fn over_memory(SchemePolicy { scheme, settings }: &mut SchemePolicy) {
+    settings.mappings.clear();
+    for filter in &mut scheme.filters.ops {
+        if let FilterKind::Mapping(_) = filter.kind {
+            filter.kind = FilterKind::Unmapped;
+        }
+    }
 }
 
 proptest! {
@@ -308,6 +309,9 @@ proptest! {
             context.name = format!("\"{i}\"\\");
             context.targets.retain(|target| !seen.contains(target));
             seen.extend(context.targets.clone());
+            if context.memory().is_some() {
+                context.schemes.iter_mut().for_each(over_memory);
+            }
         }
         let text = print(&policy);
         match parse(&text, "printed.toml") {

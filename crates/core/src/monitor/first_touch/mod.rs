@@ -17,6 +17,7 @@
 //! in one sample. Absent: any random split. Pages are drawn at random and redrawn, so hidden
 //! differences come up by themselves, and a cut that nothing suggests would only cost clears.
 
+mod edges;
 mod plan;
 mod slot;
 mod split;

@@ -11,6 +11,7 @@
 
 use alloc::vec::Vec;
 
+use super::edges::place_edges;
 use super::slot::{Slot, State};
 use super::watch::{MAX_EVEN, Watch};
 use crate::addr::{AddrRange, PAGE_SIZE, round_down};
@@ -269,47 +270,6 @@ fn draw_missing(region: &mut Region, nr_even: usize, rng: &mut Rng) {
         region.watch.push(Slot::fresh(addr, false));
     }
     region.watch.set_next_due();
-}
-
-/// Places a page near each border between two regions that differ, where the true border may be: at
-/// a distance drawn evenly on a log scale, from a quarter of the region down to its last page.
-fn place_edges(regions: &mut [Region], attrs: &Attrs, rng: &mut Rng) {
-    let threshold = attrs.max_nr_accesses() / 10;
-    for i in 1..regions.len() {
-        let (front, back) = regions.split_at_mut(i);
-        let (left, right) = (&mut front[i - 1], &mut back[0]);
-        let differ = left.range.end == right.range.start
-            && left.last_nr_accesses.abs_diff(right.last_nr_accesses) > threshold;
-        if differ {
-            place_edge(left, false, rng);
-            place_edge(right, true, rng);
-        }
-    }
-}
-
-/// Places one page near a region's start or end, unless one there is still being looked at.
-fn place_edge(region: &mut Region, at_start: bool, rng: &mut Rng) {
-    let nr_pages = region.len() / PAGE_SIZE;
-    if nr_pages < 8 {
-        return;
-    }
-    let middle = region.range.start + region.len() / 2;
-    let here = |s: &Slot| s.edge && (s.addr < middle) == at_start;
-    if let Some(i) = region.watch.slots().iter().position(here) {
-        let slot = region.watch.slots()[i];
-        let asked = slot.known() || slot.state == State::Blind;
-        if !asked {
-            return;
-        }
-        region.watch.forget(i);
-    }
-    let halvings = u32::try_from(rng.range(0, u64::from(nr_pages.ilog2()))).unwrap_or(0);
-    let farthest = (region.len() / 4) >> halvings;
-    let distance = rng.range(farthest / 2, farthest + 1).min(region.len() / 4);
-    let addr =
-        if at_start { region.range.start + distance } else { region.range.end - 1 - distance };
-    let addr = round_down(addr, PAGE_SIZE).max(region.range.start);
-    region.watch.push(Slot::fresh(addr, true));
 }
 
 fn count(n: usize) -> f32 {

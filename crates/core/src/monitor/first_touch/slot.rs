@@ -123,6 +123,11 @@ impl Slot {
         ((self.hits - 1.0) / (exposure - 1.0)).clamp(0.0, 1.0)
     }
 
+    /// Intervals with a touch and without, as far as remembered.
+    pub(crate) fn hits_and_misses(&self) -> (f32, f32) {
+        (self.hits, (self.exposure + self.run - self.hits).max(0.0))
+    }
+
     /// Whether it was touched, and only once so far.
     pub(crate) fn is_new(&self) -> bool {
         self.state == State::Touched && self.hits < 1.5

@@ -5,10 +5,11 @@
 //! a border that behaves unlike its own region shows that the border lies further inside. Cuts
 //! fall between two leaves: inside of a huge page there is nothing to tell apart.
 
+use super::edges::move_borders;
 use super::plan::leaf;
 use super::slot::Slot;
 use super::watch::{MAX_SLOTS, Watch};
-use crate::addr::{round_down, round_up};
+use crate::addr::round_down;
 use crate::attrs::Attrs;
 use crate::region::Region;
 use crate::target::Target;
@@ -19,8 +20,6 @@ const LEAST_CONTRAST: f32 = 0.06;
 const LEAST_RELATIVE: f32 = 0.35;
 /// Least difference in standard errors.
 const LEAST_SIGNIFICANCE: f32 = 2.0;
-/// Least difference between a page at an edge and its region.
-const EDGE_CONTRAST: f32 = 0.4;
 /// A piece of less than this part of an average region at the largest number of regions is not worth
 /// the clears that it takes to know it.
 const LEAST_SHARE: u64 = 4;
@@ -33,6 +32,7 @@ pub(crate) fn split_informed(targets: &mut [Target], attrs: &Attrs) {
     let total: u64 = targets.iter().map(Target::len).sum();
     let least = attrs.min_region_sz.max(total / LEAST_SHARE.saturating_mul(attrs.max_nr_regions));
     for target in targets {
+        move_borders(&mut target.regions, attrs, least);
         let wants = |r: &Region| cut_of(r, attrs, least).is_some();
         if nr_regions >= attrs.max_nr_regions || !target.regions.iter().any(wants) {
             continue;
@@ -61,36 +61,12 @@ fn cut_of(region: &Region, attrs: &Attrs, least: u64) -> Option<u64> {
     if region.len() < 2 * least || region.watch.changed.is_some() {
         return None;
     }
-    let cut = edge_cut(region, attrs).or_else(|| {
-        if region.watch.cooldown == 0 { inner_cut(&region.watch, attrs) } else { None }
-    })?;
-    let fits = region.range.start + least <= cut && cut + least <= region.range.end;
-    fits.then_some(cut)
-}
-
-/// An edge page that is unlike its region: cut behind it, as far again as it is from the border, for
-/// the true border lies somewhere between.
-fn edge_cut(region: &Region, attrs: &Attrs) -> Option<u64> {
-    let estimate = region.watch.estimate;
-    if !estimate.resolved {
+    if region.watch.cooldown > 0 {
         return None;
     }
-    let unlike = |s: &&Slot| {
-        let known = s.edge && s.known() && !region.watch.stale(s);
-        known && (s.rate() - estimate.rate).abs() >= EDGE_CONTRAST
-    };
-    let slot = region.watch.slots().iter().find(unlike)?;
-    let own = leaf(slot.addr, slot.leaf_shift);
-    let grain = attrs.min_region_sz.max(own.len());
-    let from_start = own.end.saturating_sub(region.range.start);
-    let from_end = region.range.end.saturating_sub(own.start);
-    if from_start <= from_end {
-        let cut = round_up(region.range.start + from_start + from_start / 2, grain);
-        Some(cut.max(own.end))
-    } else {
-        let cut = round_down(region.range.end.saturating_sub(from_end + from_end / 2), grain);
-        Some(cut.min(own.start))
-    }
+    let cut = inner_cut(&region.watch, attrs)?;
+    let fits = region.range.start + least <= cut && cut + least <= region.range.end;
+    fits.then_some(cut)
 }
 
 /// The best cut between two evenly drawn pages.

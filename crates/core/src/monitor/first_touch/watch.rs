@@ -41,6 +41,8 @@ pub struct Watch {
     pub(crate) changed: Option<Time>,
     /// Earliest deadline of any page.
     pub(crate) next_due: u64,
+    /// The ends of the pages nearest to the region's start and end that were found to be like the region.
+    pub(crate) marks: [Option<u64>; 2],
     memory_mean: f32,
     memory_n: f32,
     pub(crate) estimate: Estimate,
@@ -109,6 +111,7 @@ impl Watch {
     pub(crate) fn set_changed(&mut self, now: Time) {
         self.changed = Some(now);
         self.memory_n = 0.0;
+        self.marks = [None; 2];
         self.cooldown = 0;
     }
 
@@ -164,8 +167,8 @@ impl Watch {
         let all = *self;
         // Half of the memory belongs to either side, as far as is known.
         let half = Self { len: 0, memory_n: all.memory_n * 0.5, ..all };
-        let mut right = half;
-        *self = half;
+        let mut right = Self { marks: [None, all.marks[1].filter(|at| *at > cut)], ..half };
+        *self = Self { marks: [all.marks[0].filter(|at| *at < cut), None], ..half };
         for slot in all.slots() {
             if slot.addr < cut { self.push(*slot) } else { right.push(*slot) }
         }
@@ -203,6 +206,7 @@ impl Watch {
         for slot in right.slots() {
             self.push(*slot);
         }
+        self.marks[1] = right.marks[1];
         self.changed = self.changed.max(right.changed);
         self.cooldown = self.cooldown.max(right.cooldown).saturating_add(2).min(50);
         self.set_next_due();
@@ -235,6 +239,9 @@ impl Watch {
                 self.len -= 1;
                 self.slots[i] = self.slots[usize::from(self.len)];
             }
+        }
+        for mark in &mut self.marks {
+            *mark = mark.filter(|at| range.start <= *at && *at <= range.end);
         }
         self.set_next_due();
     }

@@ -1,0 +1,312 @@
+//! Where two regions that differ really meet.
+//!
+//! A cut between two watched pages is off by up to half of their distance. So on either side of a border a page is watched,
+//! at a place drawn anew as soon as it is decided whose page it is: by the odds of what was seen of it under the rates of the two
+//! regions, which may be asked again after every look. A page of its own region is a mark: the true border lies between the
+//! marks of the two sides, and half of the next pages are drawn there. A page of the other region moves the
+//! border behind it, half way to the mark.
+//!
+//! The other half of the pages are drawn on a log scale, from a quarter of the region down to its last page, for a border may have
+//! moved beyond the marks.
+//!
+//! Invariant: only borders between regions without a gap move, and neither region gets smaller than it may.
+
+use super::plan::leaf;
+use super::slot::{Slot, State};
+use crate::addr::{AddrRange, PAGE_SIZE, round_down, round_up};
+use crate::attrs::Attrs;
+use crate::region::Region;
+use crate::rng::Rng;
+
+/// Log of the odds from which on a page is taken to be of the other region: 20 to 1.
+const DECIDED: f32 = 3.0;
+/// The same beyond the mark, where it would be a surprise.
+const DECIDED_BEYOND: f32 = 6.0;
+/// A page is of its own region from odds of 3 to 1 on.
+const ALIKE: f32 = -1.1;
+/// Rates are held to lie between this and 1 minus this.
+const LEAST_RATE: f32 = 0.005;
+
+/// A side of a region, and the index of its mark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Start,
+    End,
+}
+
+impl Side {
+    /// How far the outer end of a page is from this side of a region.
+    const fn distance(self, region: AddrRange, page: AddrRange) -> u64 {
+        match self {
+            Self::Start => page.start.saturating_sub(region.start),
+            Self::End => region.end.saturating_sub(page.end),
+        }
+    }
+
+    /// The address so far inside.
+    const fn inside(self, region: AddrRange, distance: u64) -> u64 {
+        match self {
+            Self::Start => region.start.saturating_add(distance),
+            Self::End => region.end.saturating_sub(distance),
+        }
+    }
+
+    /// The outer end of a page.
+    const fn outer(self, page: AddrRange) -> u64 {
+        match self {
+            Self::Start => page.start,
+            Self::End => page.end,
+        }
+    }
+}
+
+/// Places a page on either side of each border between two regions that differ.
+pub(crate) fn place_edges(regions: &mut [Region], attrs: &Attrs, rng: &mut Rng) {
+    for_borders(regions, attrs, |left, right| {
+        let (a, b) = (left.watch.estimate.rate, right.watch.estimate.rate);
+        place_edge(left, Side::End, b, rng);
+        place_edge(right, Side::Start, a, rng);
+    });
+}
+
+/// Moves the borders that are known better now; leaves each region at least so many bytes.
+pub(crate) fn move_borders(regions: &mut [Region], attrs: &Attrs, least: u64) {
+    for_borders(regions, attrs, |left, right| {
+        let known = |r: &Region| r.watch.estimate.resolved && r.watch.changed.is_none();
+        if !known(left) || !known(right) {
+            return;
+        }
+        let (a, b) = (left.watch.estimate.rate, right.watch.estimate.rate);
+        if let Some((cut, page)) = judge(left, Side::End, b, attrs)
+            && left.range.start + least <= cut
+        {
+            (left.range.end, right.range.start) = (cut, cut);
+            left.watch.keep_inside(left.range);
+            right.watch.marks[Side::Start as usize] = Some(page.start);
+        } else if let Some((cut, page)) = judge(right, Side::Start, a, attrs)
+            && cut + least <= right.range.end
+        {
+            (left.range.end, right.range.start) = (cut, cut);
+            right.watch.keep_inside(right.range);
+            left.watch.marks[Side::End as usize] = Some(page.end);
+        }
+    });
+}
+
+/// All borders of regions that differ by more than a merge would forgive.
+fn for_borders(regions: &mut [Region], attrs: &Attrs, mut f: impl FnMut(&mut Region, &mut Region)) {
+    let threshold = attrs.max_nr_accesses() / 10;
+    for i in 1..regions.len() {
+        let (front, back) = regions.split_at_mut(i);
+        let (left, right) = (&mut front[i - 1], &mut back[0]);
+        let touch = left.range.end == right.range.start;
+        if touch && left.last_nr_accesses.abs_diff(right.last_nr_accesses) > threshold {
+            f(left, right);
+        }
+    }
+}
+
+/// Takes in what the edge page of a side says. If it is of the other region: the border that follows, and the page.
+fn judge(region: &mut Region, side: Side, other: f32, attrs: &Attrs) -> Option<(u64, AddrRange)> {
+    let i = edge_page(region, side)?;
+    let slot = region.watch.slots()[i];
+    if !slot.known() || region.watch.stale(&slot) {
+        return None;
+    }
+    let page = leaf(slot.addr, slot.leaf_shift);
+    let at = side.distance(region.range, page);
+    let mark = mark(region, side, other, Some(i));
+    let beyond = mark.is_some_and(|mark| mark <= at);
+    let odds = odds(&slot, region.watch.estimate.rate, other);
+    if odds < ALIKE && !beyond {
+        region.watch.marks[side as usize] = Some(side.outer(page));
+    }
+    if odds < if beyond { DECIDED_BEYOND } else { DECIDED } {
+        return None;
+    }
+    let inner = at + page.len();
+    let further = match mark {
+        // What the mark was made of is no longer true.
+        Some(_) if beyond => {
+            region.watch.marks[side as usize] = None;
+            inner
+        }
+        Some(mark) => mark.saturating_sub(inner),
+        None => inner,
+    };
+    let cut = side.inside(region.range, inner + further / 2);
+    let grain = attrs.min_region_sz.max(page.len());
+    let cut = match side {
+        Side::Start => round_up(cut, grain).max(page.end),
+        Side::End => round_down(cut, grain).min(page.start),
+    };
+    (region.range.start < cut && cut < region.range.end).then_some((cut, page))
+}
+
+/// How far inside of a side the nearest page is that was found to be of its own region, but for slot `except`.
+fn mark(region: &Region, side: Side, other: f32, except: Option<usize>) -> Option<u64> {
+    let own = region.watch.estimate.rate;
+    let alike = |s: &Slot| s.known() && !region.watch.stale(s) && odds(s, own, other) < ALIKE;
+    let alike = |(i, s): &(usize, &Slot)| Some(*i) != except && alike(s);
+    let alike = region.watch.slots().iter().enumerate().filter(alike);
+    let watched = alike.map(|(_, s)| side.outer(leaf(s.addr, s.leaf_shift)));
+    let ends = watched.chain(region.watch.marks[side as usize]);
+    let distances = ends.map(|end| side.distance(region.range, AddrRange::new(end, end)));
+    distances.min().filter(|d| *d < region.len())
+}
+
+/// Log of the odds that a page has the rate `other` rather than the rate `own`.
+fn odds(slot: &Slot, own: f32, other: f32) -> f32 {
+    let held = |p: f32| p.clamp(LEAST_RATE, 1.0 - LEAST_RATE);
+    let (own, other) = (held(own), held(other));
+    let (hits, misses) = slot.hits_and_misses();
+    hits * libm::logf(other / own) + misses * libm::logf((1.0 - other) / (1.0 - own))
+}
+
+/// The slot of the page that is watched for a side.
+fn edge_page(region: &Region, side: Side) -> Option<usize> {
+    let middle = region.range.start + region.len() / 2;
+    let here = |s: &Slot| s.edge && (s.addr < middle) == (side == Side::Start);
+    region.watch.slots().iter().position(here)
+}
+
+/// Places one page near a side, unless the one there is not decided yet.
+fn place_edge(region: &mut Region, side: Side, other: f32, rng: &mut Rng) {
+    let nr_pages = region.len() / PAGE_SIZE;
+    if nr_pages < 8 {
+        return;
+    }
+    if let Some(i) = edge_page(region, side) {
+        let slot = region.watch.slots()[i];
+        let odds = odds(&slot, region.watch.estimate.rate, other);
+        let decided = slot.known() && !(ALIKE..=DECIDED).contains(&odds);
+        if !decided && slot.state != State::Blind {
+            return;
+        }
+        region.watch.forget(i);
+    }
+    let quarter = region.len() / 4;
+    let mark = mark(region, side, other, None).filter(|mark| *mark >= PAGE_SIZE);
+    let distance = match mark.filter(|_| rng.range(0, 2) == 0) {
+        Some(mark) => rng.range(0, mark.min(2 * quarter)),
+        None => {
+            let halvings = u32::try_from(rng.range(0, u64::from(nr_pages.ilog2()))).unwrap_or(0);
+            let farthest = quarter >> halvings;
+            rng.range(farthest / 2, farthest + 1).min(quarter)
+        }
+    };
+    let addr = match side {
+        Side::Start => region.range.start + distance,
+        Side::End => region.range.end - 1 - distance,
+    };
+    let addr = round_down(addr, PAGE_SIZE).max(region.range.start);
+    region.watch.push(Slot::fresh(addr, true));
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+    use alloc::vec::Vec;
+
+    use super::super::watch::Estimate;
+    use super::*;
+    use crate::time::Time;
+
+    const PAGES: u64 = 1024;
+    const HOT: f32 = 0.9;
+
+    /// `PAGES` hot pages in front of `PAGES` cold ones, as far as the regions know; the border is at page `PAGES`.
+    fn regions() -> Vec<Region> {
+        let region = |first: u64, rate: f32, nr_accesses: u32| {
+            let range = AddrRange::new(first * PAGE_SIZE, (first + PAGES) * PAGE_SIZE);
+            let mut region = Region { last_nr_accesses: nr_accesses, ..Region::new(range) };
+            region.watch.estimate = Estimate { rate, lo: rate, hi: rate, resolved: true };
+            region
+        };
+        vec![region(PAGES, HOT, 18), region(2 * PAGES, 0.0, 0)]
+    }
+
+    /// A page that was touched in the first interval, so many times, or never in twenty.
+    fn watched(page: u64, touched: u32) -> Slot {
+        let mut slot = Slot::fresh(page * PAGE_SIZE, true);
+        slot.arm(Time(0), 0);
+        for _ in 0..touched {
+            slot.found_young(Time(1), 1.0);
+            slot.arm(Time(1), 1);
+        }
+        if touched == 0 {
+            slot.found_old(Time(1), 20, 20.0);
+        }
+        slot
+    }
+
+    fn border(regions: &[Region]) -> u64 {
+        assert_eq!(regions[0].range.end, regions[1].range.start);
+        regions[0].range.end / PAGE_SIZE
+    }
+
+    #[test]
+    fn a_page_of_the_other_region_moves_the_border_half_way_to_the_mark() {
+        let attrs = Attrs::default();
+        for (side, page, mark, expected) in [
+            // A cold page 100 pages inside of the hot region, hot ones from 200 on: the border is in between.
+            (Side::End, 2 * PAGES - 101, 2 * PAGES - 200, 2 * PAGES - 150),
+            (Side::Start, 2 * PAGES + 99, 2 * PAGES + 199, 2 * PAGES + 149),
+        ] {
+            let mut regions = regions();
+            let region = &mut regions[if side == Side::End { 0 } else { 1 }];
+            region.watch.marks[side as usize] = Some(mark * PAGE_SIZE);
+            region.watch.push(watched(page, u32::from(side == Side::Start) * 2));
+            move_borders(&mut regions, &attrs, PAGE_SIZE);
+            assert!(border(&regions).abs_diff(expected) <= 1, "{side:?} {}", border(&regions));
+            for region in &regions {
+                region.watch.verify(region.range);
+            }
+            // The page is a mark of the region that has it now.
+            let mark = mark_of(&regions, side);
+            assert!(mark.abs_diff(page) <= 1, "{mark} {page}");
+        }
+    }
+
+    fn mark_of(regions: &[Region], moved: Side) -> u64 {
+        let mark = match moved {
+            Side::End => regions[1].watch.marks[Side::Start as usize],
+            Side::Start => regions[0].watch.marks[Side::End as usize],
+        };
+        mark.map_or(0, |at| at / PAGE_SIZE)
+    }
+
+    #[test]
+    fn a_page_of_its_own_region_is_a_mark_and_moves_nothing() {
+        let mut regions = regions();
+        regions[0].watch.push(watched(2 * PAGES - 10, 2));
+        regions[1].watch.push(watched(2 * PAGES + 10, 0));
+        move_borders(&mut regions, &Attrs::default(), PAGE_SIZE);
+        assert_eq!(border(&regions), 2 * PAGES);
+        assert_eq!(regions[0].watch.marks[1], Some((2 * PAGES - 9) * PAGE_SIZE));
+        assert_eq!(regions[1].watch.marks[0], Some((2 * PAGES + 10) * PAGE_SIZE));
+    }
+
+    #[test]
+    fn what_is_not_decided_waits() {
+        let mut regions = regions();
+        let mut slot = Slot::fresh((2 * PAGES - 10) * PAGE_SIZE, true);
+        slot.arm(Time(0), 0);
+        // Old after one interval: one to ten of a page that is touched in nine of ten.
+        slot.found_old(Time(1), 1, 1.0);
+        regions[0].watch.push(slot);
+        move_borders(&mut regions, &Attrs::default(), PAGE_SIZE);
+        assert_eq!(border(&regions), 2 * PAGES);
+        let mut rng = Rng::seeded(1);
+        place_edges(&mut regions, &Attrs::default(), &mut rng);
+        assert!(regions[0].watch.slots().iter().any(|s| s.addr == slot.addr), "asked on");
+    }
+
+    #[test]
+    fn no_region_gets_smaller_than_it_may() {
+        let mut regions = regions();
+        regions[0].watch.push(watched(PAGES + PAGES / 2 + 1, 0));
+        move_borders(&mut regions, &Attrs::default(), PAGES * PAGE_SIZE / 2);
+        assert_eq!(border(&regions), 2 * PAGES);
+    }
+}

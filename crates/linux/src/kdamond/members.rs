@@ -150,15 +150,28 @@ impl Kdamond {
             }
         }
         if let Err(err) = self.shrink_or_begin_anew() {
-            // It is likely that it ended with its targets. If it did not, starting anew is right, too.
+            // It is likely that more of them have ended. If none has, starting anew is right, too.
             self.stop();
-            let ended = |slot: &Slot| !self.is_alive(slot.pid);
-            if self.slots.list.iter().all(ended) {
-                return;
+            if !self.forget_ended() {
+                self.trouble(err.to_string());
             }
-            self.trouble(err.to_string());
-            if let Err(err) = self.start() {
+            if let Err(err) = self.start_with_the_living() {
                 self.failure = Some(err.to_string());
+            }
+        }
+    }
+
+    /// Starts the kdamond for who has not ended; with nobody left it stays off, and the tracker will say so.
+    pub(super) fn start_with_the_living(&mut self) -> Result<(), KdamondError> {
+        loop {
+            self.forget_ended();
+            if self.slots.list.is_empty() {
+                return Ok(());
+            }
+            match self.start() {
+                // One of them ended just now, and the kernel takes none that has.
+                Err(_) if !self.slots.list.iter().all(|slot| self.is_alive(slot.pid)) => {}
+                done => return done,
             }
         }
     }

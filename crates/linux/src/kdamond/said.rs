@@ -104,7 +104,8 @@ impl Kdamond {
             return;
         }
         self.restarts.push_back(now);
-        match self.start() {
+        match self.start_with_the_living() {
+            Ok(()) if self.pid.is_none() => {}
             Ok(()) => self.troubles.push(format!("{text}; it was started again")),
             Err(err) => self.failure = Some(format!("{text}, and cannot be started again: {err}")),
         }

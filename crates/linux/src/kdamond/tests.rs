@@ -21,12 +21,25 @@ struct State {
     running: bool,
     starts: u32,
     refuse_commits: bool,
+    /// Targets that end just before the kernel is told of them, which then takes none that has ended.
+    ending: Vec<std::process::Child>,
     /// As before 6.19: the first target cannot go alone.
     keeps_the_first: bool,
     /// Windows since the start.
     windows: u64,
     /// Windows that pass between two walks.
     stride: u64,
+}
+
+impl State {
+    fn end_one(&mut self, config: &Config) -> Result<(), DamonError> {
+        let Some(mut child) = self.ending.pop() else { return Ok(()) };
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let pid = child.id();
+        assert!(config.context.targets.iter().any(|t| t.pid.unsigned_abs() == pid), "{pid}");
+        Err(Fake::died())
+    }
 }
 
 #[derive(Debug)]
@@ -47,6 +60,7 @@ impl Fake {
 impl Kernel for Fake {
     fn start(&mut self, config: &Config) -> Result<u32, DamonError> {
         let mut state = self.0.lock().unwrap();
+        state.end_one(config)?;
         state.config = Some(config.clone());
         state.running = true;
         state.starts += 1;
@@ -59,6 +73,7 @@ impl Kernel for Fake {
         if state.refuse_commits {
             return Err(Self::died());
         }
+        state.end_one(config)?;
         let first = |config: &Config| config.context.targets.first().map(|target| target.pid);
         if state.keeps_the_first && state.config.as_ref().is_some_and(|c| first(c) != first(config))
         {
@@ -281,4 +296,32 @@ fn where_the_first_target_cannot_go_alone_all_begin_anew_and_nobody_need_know() 
     assert_eq!(set.failure(), None);
     first.kill().unwrap();
     first.wait().unwrap();
+}
+
+#[test]
+fn targets_that_end_while_the_kernel_is_told_of_them_are_no_failure() {
+    let sleep = || std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    for nr_ending in 1..=3 {
+        let (mut set, state) = set(1);
+        let children = [sleep(), sleep(), sleep()];
+        set.add_target(TargetId(0), std::process::id()).unwrap();
+        for (id, child) in (1..).zip(&children) {
+            set.add_target(TargetId(id), child.id()).unwrap();
+        }
+        let [a, b, c] = children;
+        let mut stay = vec![a, b, c];
+        let ending = stay.split_off(3 - nr_ending);
+        state.lock().unwrap().ending = ending;
+        set.remove_target(TargetId(0));
+        let running = state.lock().unwrap().running;
+        assert_eq!((set.failure(), running), (None, !stay.is_empty()), "{nr_ending}");
+        assert_eq!(set.take_troubles(), Vec::<String>::new(), "{nr_ending}");
+        if running {
+            window(&mut set);
+        }
+        for mut child in stay {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
 }

@@ -21,11 +21,15 @@ machine_memory() {
   done
 }
 
-# machine_accel tcg|kvm CPU: ACCEL becomes QEMU's options.
+# machine_accel tcg|kvm CPU [COUNT]: ACCEL becomes QEMU's options; with COUNT the guest's time goes by its instructions.
 # -cx16: QEMU 7.2's emulation breaks the flags around cmpxchg16b, and kernels die of it at random (lab/README.md).
 machine_accel() {
   case $1 in
-    tcg) ACCEL=(-accel "tcg,thread=multi,tb-size=256" -cpu "${2:-qemu64,-cx16}") ;;
+    tcg)
+      ACCEL=(-accel "tcg,thread=multi,tb-size=256" -cpu "${2:-qemu64,-cx16}")
+      # 2^0 ns per instruction. An idle guest goes on to its next timer at once.
+      [ -z "${3:-}" ] || ACCEL=(-accel "tcg,thread=single,tb-size=256" -icount "shift=0,sleep=off" -cpu "${2:-qemu64,-cx16}")
+      ;;
     kvm)
       [ -w /dev/kvm ] || die "no KVM here (/dev/kvm cannot be opened): leave out --accel kvm, emulation is the default"
       ACCEL=(-accel kvm -cpu "${2:-host}")

@@ -13,6 +13,9 @@
 //! In an emulated machine a workload that runs at full speed may touch a page hardly once per window: everything is near the
 //! limit of hot and cold then, and every score is poor. The scores away from the limit (`clear`) tell.
 //!
+//! In guests where time goes by instructions (`lab/run --count`) a CPU's time is what it executed, and nothing that the host does
+//! is seen: no load, and no cache, TLB or interrupt of another CPU either.
+//!
 //! A set that the kernel does not have is a row that says so. `kdamond` is taken in the lab's VMs only
 //! (`ISOTHERM_LAB=1`): elsewhere the kernel's DAMON may be in use.
 
@@ -94,7 +97,6 @@ impl Job for Parity {
 
     fn sysreqs(&self, spec: &Spec) -> Vec<Requirement> {
         let mut all = vec![
-            requirement::cpus(2),
             requirement::memory(3),
             requirement::root(),
             requirement::quiet(),

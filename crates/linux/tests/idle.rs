@@ -20,7 +20,7 @@ use isotherm_core::{AddrRange, Check, Operations, PageState, TargetId};
 use isotherm_linux::act::{Nodes, Process};
 use isotherm_linux::doctor::{Granularity, choose};
 use isotherm_linux::error::ErrorKind;
-use isotherm_linux::idle::{BITMAP, Bitmap, IdleOps};
+use isotherm_linux::idle::{BITMAP, Bitmap, IdleOps, SharedMarks};
 use isotherm_linux::pagewalk::PageWalk;
 use isotherm_linux::support::SetName;
 use isotherm_linux::targets::Memory;
@@ -227,6 +227,55 @@ fn shared_locked_and_file_pages_are_seen_through_every_mapping() {
         assert_eq!(count(&batch[1024..], Young), 1);
         assert_eq!(count(&batch, Young) + count(&batch, Old), batch.len());
     }
+}
+
+/// By the bitmap `pagewalk` makes old what it cannot clear itself, and tells the two processes apart as before.
+#[test]
+fn pagewalk_makes_shared_and_locked_pages_old_by_marks() {
+    let Some((_one, sets)) = sets() else { return };
+    let file = tempfile::Builder::new().tempfile_in("/dev/shm").unwrap();
+    file.as_file().set_len(4 << 20).unwrap();
+    let path = file.path().to_str().unwrap();
+    let memory = range(0, 4 << 20);
+    let (Some(mut one), Some(mut other)) = (Odd::start(), Odd::start()) else { return };
+    one.tell("shared", memory, path);
+    one.tell("fill", memory, "");
+    other.tell("shared", memory, path);
+    touch(&mut other, memory);
+    let locked = range(16 << 20, 18 << 20);
+    one.tell("anon", locked, "");
+    one.tell("nohuge", locked, "");
+    one.tell("fill", locked, "");
+    one.tell("lock", locked, "");
+    let mut walk = PageWalk::new().unwrap();
+    walk.set_fallback_limit(0);
+    walk.set_max_clears(usize::MAX);
+    walk.add_target(ID, one.pid()).unwrap();
+    let mut batch = pages(memory);
+    batch.extend(pages(locked));
+    let resolved = |walk: &mut PageWalk, batch: &mut [Check]| {
+        walk.prepare(batch);
+        count(batch, Cleared) + count(batch, Old)
+    };
+    assert_eq!(resolved(&mut walk, &mut batch), 0, "without marks");
+    // Somebody else has the bitmap: as without.
+    let holder = sets[0]();
+    walk.set_marker(Box::new(SharedMarks::default()));
+    assert_eq!(resolved(&mut walk, &mut batch), 0, "the lock is another's");
+    drop(holder);
+    walk.set_marker(Box::new(SharedMarks::default()));
+    assert_eq!(resolved(&mut walk, &mut batch), batch.len());
+    assert_eq!(walk.counters().whole_clears, 0);
+    assert!(walk.counters().marks >= 1000, "{:?}", walk.counters());
+    touch(&mut other, range(64 << 10, 128 << 10));
+    walk.check(&mut batch);
+    assert_eq!(count(&batch, Young), 0, "another's accesses are not the target's");
+    touch(&mut one, range(128 << 10, 192 << 10));
+    touch(&mut one, AddrRange::new(locked.start, locked.start + PAGE));
+    walk.check(&mut batch);
+    assert_eq!(count(&batch[32..48], Young), 16);
+    assert_eq!(count(&batch, Young), 17);
+    assert_eq!(count(&batch, Old), batch.len() - 17);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::{SelfTest, SetReport, examine};
 use crate::error::{ErrorKind, SetError};
-use crate::idle::IdleOps;
+use crate::idle::{IdleOps, SharedMarks};
 use crate::kdamond::{Kdamond, KdamondError, Prefer};
 use crate::pagewalk::PageWalk;
 use crate::proc::Proc;
@@ -158,7 +158,10 @@ fn choose_from(wanted: Option<SetName>, fits: impl Fn(SetName) -> bool) -> Resul
 pub(super) fn open(name: SetName) -> Result<OpsSet, Support> {
     match name {
         SetName::PageWalk => match PageWalk::new() {
-            Ok(set) => Ok(OpsSet::PageWalk(Box::new(set))),
+            Ok(mut set) => {
+                set.set_marker(Box::new(SharedMarks::default()));
+                Ok(OpsSet::PageWalk(Box::new(set)))
+            }
             Err(err) => Err(answer_of(&err)),
         },
         SetName::Idle => match IdleOps::new() {

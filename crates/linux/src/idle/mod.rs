@@ -29,6 +29,7 @@ mod lock;
 mod model;
 mod pagemaps;
 mod records;
+mod shared;
 mod walker;
 
 use std::path::Path;
@@ -40,6 +41,7 @@ use self::error::of_file;
 pub use bitmap::{BITMAP, Bitmap, CALL_WORDS, WORD_FRAMES, Words};
 pub use folios::{Ask, Folios, NOT_KNOWN};
 pub use lock::{LOCK, Lock};
+pub use shared::SharedMarks;
 
 use self::pagemaps::Pagemaps;
 use self::records::{Record, Records};
@@ -110,13 +112,10 @@ impl IdleOps {
     }
 
     fn with(walker: Walker) -> Result<Self, SetError> {
-        let bitmap = Bitmap::open(Path::new(BITMAP))
-            .map_err(|e| of_file(BITMAP, "CONFIG_IDLE_PAGE_TRACKING", e))?;
-        let flags = FrameFile::open(Path::new("/proc"), Which::Flags).map_err(|e| of_frames(&e))?;
-        let lock = Lock::take(Path::new(LOCK))?;
+        let (folios, lock) = open()?;
         Ok(Self {
             walker,
-            folios: Folios::new(bitmap, flags),
+            folios,
             memory: Vec::new(),
             records: Records::default(),
             asks: Vec::new(),
@@ -333,6 +332,15 @@ impl IdleOps {
             self.records.put(check.target, check.addr, record);
         }
     }
+}
+
+/// The bitmap and flags, and the machine's lock for them.
+fn open() -> Result<(Folios, Lock), SetError> {
+    let bitmap = Bitmap::open(Path::new(BITMAP))
+        .map_err(|e| of_file(BITMAP, "CONFIG_IDLE_PAGE_TRACKING", e))?;
+    let flags = FrameFile::open(Path::new("/proc"), Which::Flags).map_err(|e| of_frames(&e))?;
+    let lock = Lock::take(Path::new(LOCK))?;
+    Ok((Folios::new(bitmap, flags), lock))
 }
 
 /// The same failure in this set's words.

@@ -31,6 +31,7 @@ mod fallback;
 mod folio;
 mod kernel;
 mod look;
+mod marker;
 mod prepare;
 mod program;
 mod space;
@@ -46,6 +47,7 @@ use self::error::error;
 pub use dense::{Dense, Table};
 pub use entry::Entry;
 pub use error::SETCAP;
+pub use marker::Marker;
 
 use self::clear::Cold;
 use self::kernel::{Kernel, Paging};
@@ -72,6 +74,8 @@ pub struct Counters {
     pub flushes: u64,
     /// Times that a page was found to be impossible to clear.
     pub unresolved: u64,
+    /// Pages that a [`Marker`] made old, as the set itself could not.
+    pub marks: u64,
     /// Times that all bits of a process were cleared at once, as the last resort.
     pub whole_clears: u64,
 }
@@ -103,6 +107,7 @@ pub struct PageWalk {
     stuck: Vec<Query>,
     cold: Cold,
     unresolved: Unresolved,
+    marker: Option<Box<dyn Marker>>,
     max_clears: usize,
     fallback_limit: u64,
     /// When the kernel may be made to put pages on their LRU lists.
@@ -137,6 +142,7 @@ impl PageWalk {
             stuck: Vec::new(),
             cold: Cold::new(folio::largest_enabled(Path::new(folio::SETTINGS))),
             unresolved: Unresolved::default(),
+            marker: None,
             max_clears: 1024,
             fallback_limit: fallback::MAX_RSS,
             next_drain: Time(0),

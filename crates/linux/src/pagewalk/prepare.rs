@@ -144,9 +144,11 @@ impl PageWalk {
         }
     }
 
-    /// Clears all bits of those processes that have pages in `self.stuck`, where that is allowed now.
+    /// Pages that could not be cleared are made old by their frames, if that can be done; else by clearing all bits of their
+    /// processes, where that is allowed now.
     fn resort_to_fallback(&mut self, batch: &mut [Check], at: Time) {
         let mut stuck = std::mem::take(&mut self.stuck);
+        self.mark_stuck(&mut stuck, batch);
         stuck.sort_unstable_by_key(|query| query.page);
         for of_space in stuck.chunk_by_mut(|a, b| a.page.slot() == b.page.slot()) {
             let slot = of_space.first().map_or(0, |query| query.page.slot());

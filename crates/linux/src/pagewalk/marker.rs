@@ -1,0 +1,61 @@
+//! A way to make single pages old that clearing by address cannot: because several processes map them, or they are locked.
+//!
+//! Idle page tracking does it by frame (`idle::SharedMarks`), where the kernel has it. The set itself does not need it: it is given
+//! one, or goes without.
+
+use std::collections::HashSet;
+use std::fmt::Debug;
+use std::io;
+
+use isotherm_core::{Check, PageState};
+
+use super::PageWalk;
+use super::look::{Query, look};
+
+/// Makes frames old.
+pub trait Marker: Debug + Send {
+    /// Takes the accessed bits of frames (physical address / 4096, and the asker's number for it) out of all page tables that map
+    /// them, without effect on reclaim, and calls `done` for each that it could reach. The TLB is not flushed: a page in
+    /// constant use can look old for a few milliseconds longer.
+    ///
+    /// # Errors
+    ///
+    /// If none could be reached now, such as because somebody else uses the means.
+    fn mark(&mut self, frames: &[(u64, u32)], done: &mut dyn FnMut(u64, u32)) -> io::Result<()>;
+}
+
+impl PageWalk {
+    /// Gives the set a way to make pages old that it cannot clear itself, such as those that several processes map. Without one they are
+    /// cleared with all others of the process, where that is allowed ([`PageWalk::set_fallback_limit`]), or `Unresolved`.
+    pub fn set_marker(&mut self, marker: Box<dyn Marker>) {
+        self.marker = Some(marker);
+    }
+
+    /// Makes old what it can of the pages that could not be cleared; leaves the others.
+    pub(super) fn mark_stuck(&mut self, stuck: &mut Vec<Query>, batch: &mut [Check]) {
+        let Some(marker) = &mut self.marker else { return };
+        let frame = |query: &Query| (query.entry.frame() >> 12, query.nr);
+        let asked: Vec<(u64, u32)> = stuck.iter().map(frame).collect();
+        let mut reached = HashSet::with_capacity(asked.len());
+        let mut done = |frame, nr| {
+            reached.insert((frame, nr));
+        };
+        if marker.mark(&asked, &mut done).is_err() || look(&mut self.kernel, stuck).is_err() {
+            return;
+        }
+        stuck.retain(|query| {
+            // A page that was moved meanwhile was not reached: another's frame was.
+            if !query.entry.is_present() || !reached.contains(&frame(query)) {
+                return true;
+            }
+            let space = self.spaces.get_mut(usize::from(query.page.slot()));
+            if let Some(space) = space.and_then(Option::as_mut) {
+                space.fallback.take(query.leaf());
+            }
+            self.unresolved.cleared(query.leaf());
+            self.counters.marks += 1;
+            batch[query.nr as usize].state = PageState::Cleared;
+            false
+        });
+    }
+}

@@ -260,10 +260,10 @@ fn pagewalk_makes_shared_and_locked_pages_old_by_marks() {
     assert_eq!(resolved(&mut walk, &mut batch), 0, "without marks");
     // Somebody else has the bitmap: as without.
     let holder = sets[0]();
-    walk.set_marker(Box::new(SharedMarks::default()));
+    walk.set_marker(Some(Box::new(SharedMarks::default())));
     assert_eq!(resolved(&mut walk, &mut batch), 0, "the lock is another's");
     drop(holder);
-    walk.set_marker(Box::new(SharedMarks::default()));
+    walk.set_marker(Some(Box::new(SharedMarks::default())));
     assert_eq!(resolved(&mut walk, &mut batch), batch.len());
     assert_eq!(walk.counters().whole_clears, 0);
     assert!(walk.counters().marks >= 1000, "{:?}", walk.counters());

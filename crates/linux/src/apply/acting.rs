@@ -26,12 +26,15 @@ impl Acting {
         Self { set, actor }
     }
 
-    /// Keeps the set from clearing all of a process's accessed bits at once, as it does with small processes
-    /// whose pages cannot be cleared singly: what was touched before would look idle after. The regions of
-    /// such pages stay unresolved then, and nothing is done to them.
+    /// Keeps the set from clearing accessed bits of pages that it was not asked about, as it does with pages that cannot be cleared
+    /// singly (those of their process, or of others that map them): what was touched before would look idle
+    /// after. The regions of such pages stay unresolved then, and nothing is done to them.
     pub fn keep_evidence(&mut self) {
         match &mut self.set {
-            OpsSet::PageWalk(walk) => walk.set_fallback_limit(0),
+            OpsSet::PageWalk(walk) => {
+                walk.set_fallback_limit(0);
+                walk.set_marker(None);
+            }
             OpsSet::Kdamond(set) => set.look_at_pages(),
             OpsSet::Idle(_) | OpsSet::Smaps(_) => {}
         }

@@ -159,7 +159,7 @@ pub(super) fn open(name: SetName) -> Result<OpsSet, Support> {
     match name {
         SetName::PageWalk => match PageWalk::new() {
             Ok(mut set) => {
-                set.set_marker(Box::new(SharedMarks::default()));
+                set.set_marker(Some(Box::new(SharedMarks::default())));
                 Ok(OpsSet::PageWalk(Box::new(set)))
             }
             Err(err) => Err(answer_of(&err)),

@@ -1,7 +1,8 @@
 //! A way to make single pages old that clearing by address cannot: because several processes map them, or they are locked.
 //!
 //! Idle page tracking does it by frame (`idle::SharedMarks`), where the kernel has it. The set itself does not need it: it is given
-//! one, or goes without.
+//! one, or goes without. The bits are taken from all processes that map the frame, so of a page that is watched in two targets at
+//! once one can miss a touch.
 
 use std::collections::HashSet;
 use std::fmt::Debug;
@@ -27,8 +28,8 @@ pub trait Marker: Debug + Send {
 impl PageWalk {
     /// Gives the set a way to make pages old that it cannot clear itself, such as those that several processes map. Without one they are
     /// cleared with all others of the process, where that is allowed ([`PageWalk::set_fallback_limit`]), or `Unresolved`.
-    pub fn set_marker(&mut self, marker: Box<dyn Marker>) {
-        self.marker = Some(marker);
+    pub fn set_marker(&mut self, marker: Option<Box<dyn Marker>>) {
+        self.marker = marker;
     }
 
     /// Makes old what it can of the pages that could not be cleared; leaves the others.

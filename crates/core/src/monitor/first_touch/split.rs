@@ -23,6 +23,8 @@ const LEAST_SIGNIFICANCE: f32 = 2.0;
 /// A piece of less than this part of an average region at the largest number of regions is not worth
 /// the clears that it takes to know it.
 const LEAST_SHARE: u64 = 4;
+/// The same for pages that differ from both sides: of a dozen pages there are fifty such groups.
+const ISLAND_SIGNIFICANCE: f32 = 3.0;
 /// Windows in which a new region is not split again, unless it changes.
 const COOLDOWN: u8 = 2;
 
@@ -69,7 +71,7 @@ fn cut_of(region: &Region, attrs: &Attrs, least: u64) -> Option<u64> {
     fits.then_some(cut)
 }
 
-/// The best cut between two evenly drawn pages.
+/// The best cut between two evenly drawn pages; if no two sides differ, that in front of pages which differ from both sides.
 fn inner_cut(watch: &Watch, attrs: &Attrs) -> Option<u64> {
     let mut sorted = [Slot::default(); MAX_SLOTS];
     let mut n = 0;
@@ -79,38 +81,96 @@ fn inner_cut(watch: &Watch, attrs: &Attrs) -> Option<u64> {
     }
     let sorted = &mut sorted[..n];
     sorted.sort_unstable_by_key(|s| s.addr);
+    let cut = |i: usize| cut_between(&sorted[i - 1], &sorted[i], attrs);
     let mut best: Option<(f32, u64)> = None;
     for i in 1..n {
         let (left, right) = sorted.split_at(i);
-        let (mean_l, error_l) = mean_and_error(left);
-        let (mean_r, error_r) = mean_and_error(right);
-        let contrast = (mean_l - mean_r).abs();
-        let significance = contrast / libm::sqrtf(error_l + error_r).max(1e-3);
-        let least = LEAST_CONTRAST.max(LEAST_RELATIVE * mean_l.max(mean_r));
-        if contrast < least || significance < LEAST_SIGNIFICANCE {
-            continue;
-        }
-        let (a, b) = (left[i - 1], right[0]);
-        let (a, b) = (leaf(a.addr, a.leaf_shift), leaf(b.addr, b.leaf_shift));
-        if a.end > b.start {
-            continue;
-        }
-        let grain = attrs.min_region_sz.max(a.len().min(b.len()));
-        let cut = round_down(u64::midpoint(a.end, b.start), grain).max(a.end);
-        // Of equal cuts the most central: both sides keep pages.
-        if best.is_none_or(|(s, _)| significance > s) {
-            best = Some((significance, cut));
+        consider(&mut best, LEAST_SIGNIFICANCE, Sums::of(left), Sums::of(right), || cut(i));
+    }
+    if best.is_none() && spread(sorted) >= LEAST_CONTRAST {
+        for (i, j) in (1..n).flat_map(|i| (i + 1..n).map(move |j| (i, j))) {
+            let around = Sums::of(&sorted[..i]).and(Sums::of(&sorted[j..]));
+            let island = Sums::of(&sorted[i..j]);
+            consider(&mut best, ISLAND_SIGNIFICANCE, island, around, || cut(i));
         }
     }
     best.map(|(_, cut)| cut)
 }
 
-/// Mean rate of some pages and its squared standard error, by their own uncertainty and by how they
-/// differ.
-fn mean_and_error(slots: &[Slot]) -> (f32, f32) {
-    let n = f32::from(u8::try_from(slots.len()).unwrap_or(u8::MAX));
-    let mean = slots.iter().map(Slot::rate).sum::<f32>() / n;
-    let spread = slots.iter().map(|s| (s.rate() - mean) * (s.rate() - mean)).sum::<f32>() / n;
-    let own = slots.iter().map(Slot::rate_variance).sum::<f32>() / n;
-    (mean, (spread + own) / n)
+/// Takes a cut if it is better than the best, and what lies on its sides differs by so many standard errors.
+fn consider(
+    best: &mut Option<(f32, u64)>,
+    least: f32,
+    a: Sums,
+    b: Sums,
+    cut: impl FnOnce() -> Option<u64>,
+) {
+    let ((mean_a, error_a), (mean_b, error_b)) = (a.mean_and_error(), b.mean_and_error());
+    let contrast = (mean_a - mean_b).abs();
+    let significance = contrast / libm::sqrtf(error_a + error_b).max(1e-3);
+    let least_contrast = LEAST_CONTRAST.max(LEAST_RELATIVE * mean_a.max(mean_b));
+    // Of equal cuts the first one.
+    let better = best.is_none_or(|(before, _)| significance > before);
+    if contrast >= least_contrast
+        && significance >= least
+        && better
+        && let Some(cut) = cut()
+    {
+        *best = Some((significance, cut));
+    }
+}
+
+/// Where to cut between two pages: half way, between leaves.
+fn cut_between(a: &Slot, b: &Slot, attrs: &Attrs) -> Option<u64> {
+    let (a, b) = (leaf(a.addr, a.leaf_shift), leaf(b.addr, b.leaf_shift));
+    if a.end > b.start {
+        return None;
+    }
+    let grain = attrs.min_region_sz.max(a.len().min(b.len()));
+    Some(round_down(u64::midpoint(a.end, b.start), grain).max(a.end))
+}
+
+/// How far the rates of pages are apart.
+fn spread(slots: &[Slot]) -> f32 {
+    let rates = || slots.iter().map(Slot::rate);
+    rates().fold(0.0, f32::max) - rates().fold(1.0, f32::min)
+}
+
+/// Sums over some pages.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sums {
+    n: f32,
+    rates: f32,
+    squares: f32,
+    variances: f32,
+}
+
+impl Sums {
+    fn of(slots: &[Slot]) -> Self {
+        slots.iter().fold(Self::default(), |sums, slot| {
+            let rate = slot.rate();
+            sums.and(Self {
+                n: 1.0,
+                rates: rate,
+                squares: rate * rate,
+                variances: slot.rate_variance(),
+            })
+        })
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self {
+            n: self.n + other.n,
+            rates: self.rates + other.rates,
+            squares: self.squares + other.squares,
+            variances: self.variances + other.variances,
+        }
+    }
+
+    /// Mean rate and its squared standard error, by the pages' own uncertainty and by how they differ.
+    fn mean_and_error(self) -> (f32, f32) {
+        let mean = self.rates / self.n;
+        let spread = (self.squares / self.n - mean * mean).max(0.0);
+        (mean, (spread + self.variances / self.n) / self.n)
+    }
 }

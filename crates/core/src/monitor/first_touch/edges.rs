@@ -19,11 +19,15 @@ use crate::region::Region;
 use crate::rng::Rng;
 
 /// Log of the odds from which on a page is taken to be of the other region: 20 to 1.
-const DECIDED: f32 = 3.0;
+const DECIDED: f32 = 4.5;
 /// The same beyond the mark, where it would be a surprise.
 const DECIDED_BEYOND: f32 = 6.0;
 /// A page is of its own region from odds of 3 to 1 on.
-const ALIKE: f32 = -1.1;
+const ALIKE: f32 = -4.5;
+/// A border is hardly known while its mark is farther away than this part of the region.
+const FAR: u64 = 32;
+/// Windows in which it gets one turn before pages that are merely to be seen again.
+const TURN: u64 = 4;
 /// Rates are held to lie between this and 1 minus this.
 const LEAST_RATE: f32 = 0.005;
 
@@ -176,18 +180,20 @@ fn place_edge(region: &mut Region, side: Side, other: f32, rng: &mut Rng) {
     if nr_pages < 8 {
         return;
     }
+    let mark = mark(region, side, other, None);
+    let urgent = mark.is_none_or(|mark| mark > region.len() / FAR) && rng.range(0, TURN) == 0;
     if let Some(i) = edge_page(region, side) {
         let slot = region.watch.slots()[i];
         let odds = odds(&slot, region.watch.estimate.rate, other);
         let decided = slot.known() && !(ALIKE..=DECIDED).contains(&odds);
         if !decided && slot.state != State::Blind {
+            region.watch.slots_mut()[i].urgent = urgent;
             return;
         }
         region.watch.forget(i);
     }
     let quarter = region.len() / 4;
-    let mark = mark(region, side, other, None).filter(|mark| *mark >= PAGE_SIZE);
-    let distance = match mark.filter(|_| rng.range(0, 2) == 0) {
+    let distance = match mark.filter(|mark| *mark >= PAGE_SIZE && rng.range(0, 2) == 0) {
         Some(mark) => rng.range(0, mark.min(2 * quarter)),
         None => {
             let halvings = u32::try_from(rng.range(0, u64::from(nr_pages.ilog2()))).unwrap_or(0);
@@ -200,7 +206,9 @@ fn place_edge(region: &mut Region, side: Side, other: f32, rng: &mut Rng) {
         Side::End => region.range.end - 1 - distance,
     };
     let addr = round_down(addr, PAGE_SIZE).max(region.range.start);
-    region.watch.push(Slot::fresh(addr, true));
+    let mut slot = Slot::fresh(addr, true);
+    slot.urgent = urgent;
+    region.watch.push(slot);
 }
 
 #[cfg(test)]

@@ -39,6 +39,7 @@ enum Urgency {
     Changed,
     Unknown,
     Fresh,
+    Border,
     Touched,
     Edge,
     Redraw,
@@ -52,6 +53,7 @@ impl Urgency {
         match self {
             Self::Unknown | Self::Changed => 0.0,
             Self::Fresh => 0.2,
+            Self::Border => 0.3,
             Self::Touched => 0.4,
             Self::Edge => 0.5,
             Self::Redraw => 0.7,
@@ -139,9 +141,11 @@ impl Plan {
             let after = match candidate.urgency {
                 Urgency::Unknown | Urgency::Changed => rng.range(0, window.min(2)),
                 Urgency::Fresh => moments.of_first_half(rng),
-                Urgency::Touched | Urgency::Edge | Urgency::Redraw | Urgency::HardlyKnown => {
-                    moments.any(rng)
-                }
+                Urgency::Border
+                | Urgency::Touched
+                | Urgency::Edge
+                | Urgency::Redraw
+                | Urgency::HardlyKnown => moments.any(rng),
             };
             let arm_at = passed + after;
             let i = candidate.slot as usize;
@@ -172,6 +176,9 @@ impl Plan {
         for (i, slot) in (0_u32..).zip(watch.slots()) {
             let random = u64::from(rng.next_u32());
             match slot.state {
+                State::Fresh | State::Touched if slot.edge && slot.urgent => {
+                    add(Urgency::Border, random, i, false);
+                }
                 State::Fresh | State::Touched if slot.edge => add(Urgency::Edge, random, i, false),
                 State::Fresh if unknown => add(Urgency::Unknown, random, i, false),
                 State::Fresh => add(Urgency::Fresh, random, i, false),

@@ -95,6 +95,8 @@ pub(crate) struct Slot {
     /// Placed near a region's edge, to find where the next region really starts; not drawn evenly, so
     /// not part of the region's mean.
     pub(crate) edge: bool,
+    /// An edge page that is waited for: where the border is, is hardly known.
+    pub(crate) urgent: bool,
 }
 
 impl Slot {

@@ -23,6 +23,9 @@ const LEAST_SIGNIFICANCE: f32 = 2.0;
 /// A piece of less than this part of an average region at the largest number of regions is not worth
 /// the clears that it takes to know it.
 const LEAST_SHARE: u64 = 4;
+/// More of them where pages are touched in every second interval or more: there a run or two tell little of a page's rate, and a
+/// region cut by chance asks for clears at its new border.
+const HOT_SIGNIFICANCE: f32 = 1.0;
 /// The same for pages that differ from both sides: of a dozen pages there are fifty such groups.
 const ISLAND_SIGNIFICANCE: f32 = 3.0;
 /// Windows in which a new region is not split again, unless it changes.
@@ -97,7 +100,8 @@ fn inner_cut(watch: &Watch, attrs: &Attrs) -> Option<u64> {
     best.map(|(_, cut)| cut)
 }
 
-/// Takes a cut if it is better than the best, and what lies on its sides differs by so many standard errors.
+/// Takes a cut if it is better than the best, and what lies on its sides differs by so many standard errors, and up to
+/// [`HOT_SIGNIFICANCE`] more where it is hot.
 fn consider(
     best: &mut Option<(f32, u64)>,
     least: f32,
@@ -112,7 +116,7 @@ fn consider(
     // Of equal cuts the first one.
     let better = best.is_none_or(|(before, _)| significance > before);
     if contrast >= least_contrast
-        && significance >= least
+        && significance >= least + HOT_SIGNIFICANCE * (2.0 * mean_a.max(mean_b)).min(1.0)
         && better
         && let Some(cut) = cut()
     {

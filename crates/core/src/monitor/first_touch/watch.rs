@@ -150,7 +150,8 @@ impl Watch {
     pub(crate) fn fade(&mut self) {
         self.memory_n *= 0.95;
         self.cooldown = self.cooldown.saturating_sub(1);
-        let settled = self.slots().iter().all(|s| !self.stale(s));
+        // Not edges: they wait for their turn, and are no evidence.
+        let settled = self.slots().iter().all(|s| s.edge || !s.known() || !self.stale(s));
         if settled {
             self.changed = None;
         }

@@ -178,3 +178,57 @@ impl Sums {
         (mean, (spread + self.variances / self.n) / self.n)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::addr::{AddrRange, PAGE_SIZE};
+    use crate::time::Time;
+
+    /// A region of a page per character: `h` was touched in three intervals of three, `w` in two of four, `.` in none of twenty.
+    fn region(pages: &str) -> Region {
+        let mut region =
+            Region::new(AddrRange::new(PAGE_SIZE, (1 + pages.len() as u64) * PAGE_SIZE));
+        for (page, kind) in (1..).zip(pages.chars()) {
+            let mut slot = Slot::fresh(page * PAGE_SIZE, false);
+            let waits: &[f32] = match kind {
+                'h' => &[1.0, 1.0, 1.0],
+                'w' => &[1.0, 3.0],
+                _ => &[],
+            };
+            slot.arm(Time(0), 0);
+            if waits.is_empty() {
+                slot.found_old(Time(1), 20, 20.0);
+            }
+            for wait in waits {
+                slot.arm(Time(0), 0);
+                if *wait > 1.0 {
+                    slot.found_old(Time(1), 1, *wait - 1.0);
+                }
+                slot.found_young(Time(1), 1.0);
+            }
+            region.watch.push(slot);
+        }
+        region.watch.evaluate();
+        region
+    }
+
+    #[test]
+    fn regions_are_cut_where_their_pages_disagree() {
+        for (pages, expected) in [
+            ("............", None),
+            ("hhhhhhhhhhhh", None),
+            ("hhhh........", Some(4)),
+            (".......hhhhh", Some(7)),
+            // No two sides differ, but a few pages differ from both.
+            (".....h......", Some(5)),
+            ("....hh......", Some(4)),
+            ("hhhhh.hhhhhh", Some(5)),
+            // By a run or two of each page nobody can tell.
+            ("whwhhwhwhhww", None),
+        ] {
+            let cut = cut_of(&region(pages), &Attrs::default(), PAGE_SIZE);
+            assert_eq!(cut.map(|at| at / PAGE_SIZE - 1), expected, "{pages}");
+        }
+    }
+}

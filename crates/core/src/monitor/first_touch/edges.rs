@@ -18,15 +18,15 @@ use crate::attrs::Attrs;
 use crate::region::Region;
 use crate::rng::Rng;
 
-/// Log of the odds from which on a page is taken to be of the other region: 20 to 1.
+/// Log of the odds from which on a page is taken to be of the other region: 90 to 1.
 const DECIDED: f32 = 4.5;
-/// The same beyond the mark, where it would be a surprise.
+/// The same beyond the mark, where it would be a surprise: 400 to 1.
 const DECIDED_BEYOND: f32 = 6.0;
-/// A page is of its own region from odds of 3 to 1 on.
-const ALIKE: f32 = -4.5;
+/// A page is taken to be of its own region from the same odds on. No less: a mark that is wrong hides the border.
+const ALIKE: f32 = -DECIDED;
 /// A border is hardly known while its mark is farther away than this part of the region.
 const FAR: u64 = 32;
-/// Windows in which it gets one turn before pages that are merely to be seen again.
+/// Windows in which it gets one turn before pages that are merely to be seen again: always would leave nothing for these where all is hot.
 const TURN: u64 = 4;
 /// Rates are held to lie between this and 1 minus this.
 const LEAST_RATE: f32 = 0.005;

@@ -1,10 +1,13 @@
-//! The kernel's DAMON as the engine: schemes pushed down, one kdamond per node (R§6.5 `mtier`).
+//! The kernel's DAMON as the engine: schemes pushed down (R§6.5 `mtier`).
 //!
-//! A kdamond watches the physical memory of one node; it promotes from there, demotes from there, or both (a node in
-//! the middle of a chain). A third scheme, `stat`, only shows the regions, for the table of heat.
+//! One kdamond watches the physical memory of all nodes. A scheme that promotes or demotes from a node has filters that keep
+//! the other nodes' addresses out. One more scheme, `stat`, only shows the regions, for the table of heat.
 //!
-//! Invariants: kdamonds that others set up are left alone; ours end with this value. If one dies, the others are
-//! ended too: promotion without demotion would fill the fast node.
+//! `mtier` has a kdamond per node. As soon as a lower node's hot memory has been promoted, such a kdamond sees hardly any accesses
+//! there, so the tuning of intervals makes its windows longer and longer, and the next hot memory is found late or never. Accesses
+//! to all nodes together stay what they were, whatever is moved.
+//!
+//! Invariants: kdamonds that others set up are left alone; ours ends with this value.
 //!
 //! Absent, and why: ping-pong pages, refusals by errno (the kernel does not tell), limiting it to processes
 //! (physical memory belongs to all), dry runs (a scheme that runs, acts).
@@ -27,7 +30,7 @@ use isotherm_linux::tier::{Level, levels};
 
 use super::engine::{LinkStanding, Pressure, bp_of};
 use super::heat::HeatTable;
-use super::hierarchy::Hierarchy;
+use super::hierarchy::{Hierarchy, Link};
 use super::knobs::Knobs;
 use super::placed::Placed;
 use super::work::TierSummary;
@@ -48,6 +51,9 @@ const NEEDED: [Feature; 6] = [
 /// goals overlap by: neither overshoots by more, and there are many windows in a second.
 const WINDOW_MS: u64 = 100;
 const STEP_BP: u64 = 20;
+/// Regions per node, at least and at most: what a program uses together lies all over a node, and a region that is hot in one part
+/// is hot as a whole.
+const REGIONS: Bounds<u64> = Bounds::new(500, 1000);
 const PROMPT: &str = "goals are followed at once (`temporal`), at most 0.2 % of the fast node at each look (0.1 s or more)";
 const SLOW: &str = "goals are followed step by step (`consist`; `temporal` needs Linux 7.1): from nothing to full speed \
                     takes a minute or more";
@@ -68,25 +74,23 @@ pub fn lacks(features: &Features) -> Option<String> {
     (!has_paddr).then(|| "its DAMON has no `paddr` operations set (CONFIG_DAMON_PADDR)".to_owned())
 }
 
-/// A node that is watched.
-#[derive(Debug)]
-struct Watched {
-    node: u32,
-    claim: Claim,
-    /// The schemes in the order of their files: of which link, and which way.
-    schemes: Vec<(usize, Action)>,
-}
-
 /// The schemes, in the kernel.
 #[derive(Debug)]
 pub struct Pushed {
-    watched: Vec<Watched>,
+    claim: Claim,
+    /// The schemes in the order of their files: of which link, and which way.
+    schemes: Vec<(usize, Action)>,
+    /// The physical memory of each node.
+    memory: Vec<Vec<AddrRange>>,
     hierarchy: Hierarchy,
+    knobs: Knobs,
     nodes: Vec<u32>,
     pressures: Vec<Pressure>,
     roots: Roots,
     accounts: Vec<(String, Account)>,
     heat: HeatTable,
+    /// Whether goals are followed at once.
+    prompt: bool,
     intervals: (u64, u64),
     regions: usize,
 }
@@ -108,41 +112,34 @@ impl Pushed {
         let prompt = features.has(Feature::GoalTuner).is_likely();
         let nodes = hierarchy.nodes();
         let levels = levels(&roots, &nodes).map_err(|text| Refused { code: 3, text })?;
-        let (mut watched, mut notes, mut accounts) = (Vec::new(), Vec::new(), Vec::new());
-        notes.push(if prompt { PROMPT } else { SLOW }.to_owned());
-        let mut pressures = Vec::new();
+        let mut notes = vec![if prompt { PROMPT } else { SLOW }.to_owned()];
+        let pressures = pressures(hierarchy, knobs, &levels);
+        let mut accounts = Vec::new();
         for link in &hierarchy.links {
-            let at = nodes.iter().position(|n| *n == link.upper).unwrap_or(0);
-            pressures.push(Pressure::of(levels.get(at).copied().unwrap_or_default(), knobs));
             for (name, from, to) in
                 [("promote", link.lower, link.upper), ("demote", link.upper, link.lower)]
             {
                 accounts.push((format!("{name} {from}->{to}"), Account::default()));
             }
         }
-        for &node in &nodes {
-            let (config, schemes) =
-                config(hierarchy, knobs, node, &pressures, &levels, &nodes, prompt)
-                    .map_err(|text| Refused { code: 3, text })?;
-            if schemes.is_empty() {
-                continue;
-            }
-            let claim = Claim::set_up(&root, &config, &Settings::default()).map_err(refused)?;
-            let killed = claim.recovered().iter().filter(|l| !matches!(l, Leftover::InUse { .. }));
-            notes.extend(killed.map(|left| format!("of an isotherm that was killed: {left}")));
-            watched.push(Watched { node, claim, schemes });
-        }
-        for watched in &mut watched {
-            watched.claim.on().map_err(refused)?;
-        }
+        let memory = memory_of(&nodes).map_err(|text| Refused { code: 3, text })?;
+        let (config, schemes) = config(hierarchy, knobs, &memory, &pressures, &levels, prompt);
+        let mut claim = Claim::set_up(&root, &config, &Settings::default()).map_err(refused)?;
+        let killed = claim.recovered().iter().filter(|l| !matches!(l, Leftover::InUse { .. }));
+        notes.extend(killed.map(|left| format!("of an isotherm that was killed: {left}")));
+        claim.on().map_err(refused)?;
         let this = Self {
-            watched,
+            claim,
+            schemes,
+            memory,
             hierarchy: hierarchy.clone(),
+            knobs: knobs.clone(),
             heat: HeatTable::new(&nodes, &[], 1, 1),
             nodes,
             pressures,
             roots,
             accounts,
+            prompt,
             intervals: (0, 0),
             regions: 0,
         };
@@ -153,45 +150,39 @@ impl Pushed {
     ///
     /// # Errors
     ///
-    /// If a kdamond died, or was taken away; all are stopped when this value goes.
+    /// If the kdamond died, or was taken away.
     pub fn summary(&mut self, regions: bool) -> Result<TierSummary, Refused> {
-        let mut placed = Vec::new();
-        let (mut max_nr, mut aggr_us) = (1, 1);
-        for watched in &mut self.watched {
-            if !watched.claim.is_running().map_err(refused)? {
-                return Err(refused(watched.claim.kdamond().died("read what it did")));
-            }
-            let kdamond = watched.claim.kdamond();
-            kdamond.command(Command::UpdateStats).map_err(refused)?;
-            for (nr, (link, action)) in watched.schemes.iter().enumerate() {
-                let stats = kdamond.stats(nr).map_err(refused)?;
-                let at = link * 2 + usize::from(*action == Action::MigrateCold);
-                if let Some((_, account)) = self.accounts.get_mut(at) {
-                    account.asked_bytes = stats.sz_ops_filter_passed;
-                    account.done_bytes = stats.sz_applied;
-                    account.refused_bytes =
-                        stats.sz_ops_filter_passed.saturating_sub(stats.sz_applied);
-                }
-            }
-            if regions {
-                let now = kdamond.tuned_intervals().map_err(refused)?;
-                self.intervals = (now.sample_us, now.aggr_us);
-                max_nr = u32::try_from(now.aggr_us / now.sample_us.max(1)).unwrap_or(1).max(1);
-                aggr_us = now.aggr_us;
-                kdamond.command(Command::UpdateTriedRegions).map_err(refused)?;
-                let mut found = Vec::new();
-                kdamond.tried_regions(watched.schemes.len(), &mut found).map_err(refused)?;
-                placed.extend(found.iter().map(|r| place(r, watched.node, &self.nodes)));
-                kdamond.command(Command::ClearTriedRegions).map_err(refused)?;
+        if !self.claim.is_running().map_err(refused)? {
+            return Err(refused(self.claim.kdamond().died("read what it did")));
+        }
+        let kdamond = self.claim.kdamond();
+        kdamond.command(Command::UpdateStats).map_err(refused)?;
+        for (nr, (link, action)) in self.schemes.iter().enumerate() {
+            let stats = kdamond.stats(nr).map_err(refused)?;
+            let at = link * 2 + usize::from(*action == Action::MigrateCold);
+            if let Some((_, account)) = self.accounts.get_mut(at) {
+                account.asked_bytes = stats.sz_ops_filter_passed;
+                account.done_bytes = stats.sz_applied;
+                account.refused_bytes = stats.sz_ops_filter_passed.saturating_sub(stats.sz_applied);
             }
         }
         if regions {
-            self.regions = placed.len();
-            self.heat = HeatTable::new(&self.nodes, &placed, max_nr, aggr_us);
+            let now = kdamond.tuned_intervals().map_err(refused)?;
+            self.intervals = (now.sample_us, now.aggr_us);
+            kdamond.command(Command::UpdateTriedRegions).map_err(refused)?;
+            let mut found = Vec::new();
+            kdamond.tried_regions(self.schemes.len(), &mut found).map_err(refused)?;
+            kdamond.command(Command::ClearTriedRegions).map_err(refused)?;
+            self.regions = found.len();
+            let placed: Vec<_> = found.iter().map(|r| place(r, &self.memory)).collect();
+            let samples = now.aggr_us.checked_div(now.sample_us).unwrap_or(1).max(1);
+            let max_nr = u32::try_from(samples).unwrap_or(u32::MAX);
+            self.heat = HeatTable::new(&self.nodes, &placed, max_nr, now.aggr_us);
         }
         let levels = levels(&self.roots, &self.nodes).map_err(|text| Refused { code: 3, text })?;
+        self.follow(&levels)?;
         Ok(TierSummary {
-            nr_targets: self.watched.len(),
+            nr_targets: 1,
             nr_regions: self.regions,
             sample_us: self.intervals.0,
             aggr_us: self.intervals.1,
@@ -200,6 +191,24 @@ impl Pushed {
             heat: self.heat.clone(),
             blocked: None,
         })
+    }
+
+    /// Moves the goals along with the watermarks: below these promotion finds no room, and demotion must not be content with that.
+    fn follow(&mut self, levels: &[Level]) -> Result<(), Refused> {
+        let now = pressures(&self.hierarchy, &self.knobs, levels);
+        let (hierarchy, knobs, memory) = (&self.hierarchy, &self.knobs, &self.memory);
+        let config = |pressures: &[Pressure]| {
+            config(hierarchy, knobs, memory, pressures, levels, self.prompt).0
+        };
+        let goals = |config: &Config| -> Vec<_> {
+            config.context.schemes.iter().map(|scheme| scheme.quota.goals.clone()).collect()
+        };
+        let wanted = config(&now);
+        if goals(&wanted) != goals(&config(&self.pressures)) {
+            self.claim.commit_goals(&wanted).map_err(refused)?;
+            self.pressures = now;
+        }
+        Ok(())
     }
 
     fn standing(&self, levels: &[Level]) -> Vec<LinkStanding> {
@@ -223,14 +232,7 @@ impl Pushed {
     ///
     /// What could not be put back.
     pub fn finish(self) -> Result<(), Refused> {
-        let mut done = Ok(());
-        for watched in self.watched {
-            let released = watched.claim.release().map_err(refused);
-            if done.is_ok() {
-                done = released;
-            }
-        }
-        done
+        self.claim.release().map_err(refused)
     }
 }
 
@@ -244,46 +246,68 @@ fn refused(why: DamonError) -> Refused {
     Refused { code, text: why.to_string() }
 }
 
-fn place(region: &TriedRegion, node: u32, nodes: &[u32]) -> Placed {
-    let bytes = region.range.len();
+/// What presses on the upper node of each link. A migration by DAMON does not insist on its node (`__GFP_THISNODE`, Linux 7.3): with
+/// less free memory there than the watermarks ask for now, it takes a page of another node, calls that a success, and
+/// wakes nobody who would lower the marks again.
+fn pressures(hierarchy: &Hierarchy, knobs: &Knobs, levels: &[Level]) -> Vec<Pressure> {
+    let nodes = hierarchy.nodes();
+    let level = |node| nodes.iter().position(|n| *n == node).and_then(|at| levels.get(at));
+    let of = |link: &Link| {
+        let level = level(link.upper).copied().unwrap_or_default();
+        Pressure::of(Level { high: level.high + level.boost, ..level }, knobs)
+    };
+    hierarchy.links.iter().map(of).collect()
+}
+
+/// The physical memory of each node.
+fn memory_of(nodes: &[u32]) -> Result<Vec<Vec<AddrRange>>, String> {
+    let of = |node: &u32| Memory::Node(*node).ranges(&Proc::default()).map_err(|e| e.to_string());
+    nodes.iter().map(of).collect()
+}
+
+/// Regions of two nodes that touch can have become one.
+fn place(region: &TriedRegion, memory: &[Vec<AddrRange>]) -> Placed {
+    let here = |range: &AddrRange| range.overlap(&region.range);
     Placed {
-        target: TargetId(node),
+        target: TargetId(0),
         range: region.range,
         known: true,
         nr_accesses: region.nr_accesses,
         age: region.age,
-        on: nodes.iter().map(|n| if *n == node { bytes } else { 0 }).collect(),
+        on: memory.iter().map(|ranges| ranges.iter().map(here).sum()).collect(),
         looked: None,
     }
 }
 
-/// What the kdamond of a node is told, and which schemes are in it.
+/// What the kdamond is told, and which schemes are in it; `memory` and `levels`: of the hierarchy's nodes.
 fn config(
     hierarchy: &Hierarchy,
     knobs: &Knobs,
-    node: u32,
+    memory: &[Vec<AddrRange>],
     pressures: &[Pressure],
     levels: &[Level],
-    nodes: &[u32],
     prompt: bool,
-) -> Result<(Config, Vec<(usize, Action)>), String> {
+) -> (Config, Vec<(usize, Action)>) {
+    let nodes = hierarchy.nodes();
     let (mut schemes, mut which) = (Vec::new(), Vec::new());
     for (nr, (link, pressure)) in hierarchy.links.iter().zip(pressures).enumerate() {
         let at = nodes.iter().position(|n| *n == link.upper).unwrap_or(0);
         let total = levels.get(at).map_or(0, |level| level.total);
-        let mut one = |scheme: Scheme, goal_bp: u64| {
+        let mut one = |scheme: Scheme, from: u32, goal_bp: u64| {
             which.push((nr, scheme.action));
             let mut scheme = pushed(&scheme, goal_bp, &knobs.attrs);
+            scheme.core_filters = only_from(from, &nodes, memory);
             if prompt {
                 stepwise(&mut scheme, knobs, total);
             }
             schemes.push(scheme);
         };
-        if link.promotes && link.lower == node {
-            one(knobs.promote(*link), 10_000 - bp_of(pressure.floor, total).min(9_999));
+        if link.promotes {
+            let used_bp = 10_000 - bp_of(pressure.floor, total).min(9_999);
+            one(knobs.promote(*link), link.lower, used_bp);
         }
-        if link.demotes && link.upper == node {
-            one(knobs.demote(*link), bp_of(pressure.keep, total).max(1));
+        if link.demotes {
+            one(knobs.demote(*link), link.upper, bp_of(pressure.keep, total).max(1));
         }
     }
     let shown = Scheme {
@@ -293,9 +317,10 @@ fn config(
         ..Scheme::default()
     };
     schemes.push(pushed(&shown, 0, &knobs.attrs));
-    let memory = Memory::Node(node);
-    let regions = memory.ranges(&Proc::default()).map_err(|e| e.to_string())?;
+    let mut regions = memory.concat();
+    regions.sort_unstable_by_key(|range| range.start);
     let attrs = &knobs.attrs;
+    let nr_nodes = memory.len() as u64;
     let context = Context {
         operations: Operations::Paddr,
         intervals: Intervals {
@@ -304,12 +329,25 @@ fn config(
             update_us: 60_000_000,
             goal: attrs.intervals_goal,
         },
-        nr_regions: Bounds::new(attrs.min_nr_regions, attrs.max_nr_regions),
+        nr_regions: Bounds::new(REGIONS.min * nr_nodes, REGIONS.max * nr_nodes),
         targets: vec![Target { regions, ..Target::default() }],
         schemes,
         ..Context::default()
     };
-    Ok((Config { context, ..Config::default() }, which))
+    (Config { context, ..Config::default() }, which)
+}
+
+/// Filters that keep the memory of all nodes but one out. Not one that lets this node's in: what a filter of the core lets in,
+/// later filters are not asked about (`damos_core_filter_out()`).
+fn only_from(node: u32, nodes: &[u32], memory: &[Vec<AddrRange>]) -> Vec<Filter> {
+    let others = nodes.iter().zip(memory).filter(|(other, _)| **other != node);
+    let ranges = others.flat_map(|(_, ranges)| ranges);
+    let out = |range: &AddrRange| Filter {
+        kind: KernelFilter::Addr(*range),
+        matching: true,
+        allow: false,
+    };
+    ranges.map(out).collect()
 }
 
 /// The same scheme in short windows; `total`: of the upper node.
@@ -355,17 +393,8 @@ fn pushed(scheme: &Scheme, goal_bp: u64, attrs: &isotherm_core::Attrs) -> Kernel
     }
 }
 
-/// The physical memory of these nodes, in bytes each; for people who want to know what is watched.
-#[must_use]
-pub fn watched_bytes(nodes: &[u32]) -> Vec<u64> {
-    let sum = |ranges: Vec<AddrRange>| ranges.iter().map(AddrRange::len).sum();
-    let of = |node: &u32| Memory::Node(*node).ranges(&Proc::default()).map_or(0, sum);
-    nodes.iter().map(of).collect()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::hierarchy::Link;
     use super::*;
 
     #[test]
@@ -390,6 +419,33 @@ mod tests {
             let [filter] = made.ops_filters.as_slice() else { panic!("{action}: one filter") };
             assert_eq!((filter.matching, filter.allow), (true, allow), "{action}");
         }
+    }
+
+    #[test]
+    fn each_scheme_takes_memory_of_its_own_node_only() {
+        let range = |start: u64, end: u64| AddrRange::new(start << 30, end << 30);
+        let (fast, slow) = (vec![range(0, 3), range(4, 5)], vec![range(5, 8)]);
+        let link = Link { upper: 0, lower: 1, promotes: true, demotes: true };
+        let hierarchy = Hierarchy { links: vec![link], ..Hierarchy::default() };
+        assert_eq!(hierarchy.nodes(), [0, 1]);
+        let level = Level { total: 1 << 30, ..Level::default() };
+        let pressure = Pressure::of(level, &Knobs::default());
+        let memory = [fast.clone(), slow.clone()];
+        let (config, which) =
+            config(&hierarchy, &Knobs::default(), &memory, &[pressure], &[level, level], true);
+        assert_eq!(which, [(0, Action::MigrateHot), (0, Action::MigrateCold)]);
+        let [promote, demote, shown] = &config.context.schemes[..] else { panic!("three schemes") };
+        for (scheme, kept_out) in [(promote, &fast), (demote, &slow), (shown, &Vec::new())] {
+            let out = scheme.core_filters.iter().map(|f| match &f.kind {
+                KernelFilter::Addr(range) if f.matching && !f.allow => *range,
+                other => panic!("{other:?}"),
+            });
+            assert_eq!(&out.collect::<Vec<_>>(), kept_out, "{:?}", scheme.action);
+        }
+        assert_eq!(config.context.targets[0].regions, [range(0, 3), range(4, 5), range(5, 8)]);
+        // A region that reaches over from one node to the next counts on both.
+        let region = TriedRegion { range: range(4, 6), ..TriedRegion::default() };
+        assert_eq!(place(&region, &memory).on, [1 << 30, 1 << 30]);
     }
 
     #[test]

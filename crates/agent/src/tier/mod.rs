@@ -25,7 +25,7 @@ mod work;
 pub use engine::{Engine, Hands, LinkStanding, Pressure};
 pub use heat::{Heat, HeatTable};
 pub use hierarchy::{Hierarchy, Link, NoHierarchy};
-pub use kernel::{Pushed, lacks, watched_bytes};
+pub use kernel::{Pushed, lacks};
 pub use knobs::Knobs;
 pub use policy::MISSING;
 pub use work::{TierEvent, TierSummary, Whom, Work};

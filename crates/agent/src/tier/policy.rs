@@ -1,7 +1,8 @@
 //! The policy that comes nearest to tiering: for `isotherm run`, to begin with where `tier` has no knob.
 //!
 //! Over processes: one context with both schemes of each link, which the policy's engine applies. Over physical
-//! memory: a context per node, whose schemes run in the kernel, as `tier`'s own do there.
+//! memory: a context per node, whose schemes run in the kernel. `tier` itself has one context there, as its intervals go by the
+//! accesses to all nodes together.
 //!
 //! Absent, as no policy can say it: goals that follow the watermarks, room that is kept for what waits, steps of a tenth of
 //! a second, and the rest of a page that was moved ([`MISSING`]).
@@ -17,8 +18,8 @@ use super::work::Whom;
 use crate::policy::{ContextPolicy, Engine, Policy, SchemePolicy, TargetSpec};
 
 /// What `tier` does and these policies do not; for people.
-pub const MISSING: &str = "`isotherm tier` also follows the nodes' watermarks, keeps room for what waits on the slow node, and lets a \
-                           page that was moved rest";
+pub const MISSING: &str = "`isotherm tier` also follows the nodes' watermarks, keeps room for what waits on the slow node, tunes intervals \
+                           by all nodes together, and lets a page that was moved rest";
 
 impl Knobs {
     /// The policy for our own engine: over processes.

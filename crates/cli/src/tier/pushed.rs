@@ -23,7 +23,7 @@ pub(super) fn run(args: &Args, mut pushed: Pushed, notes: &[String]) -> anyhow::
     for note in notes {
         told.say(note);
     }
-    told.say("engine `kernel`: DAMON over physical memory, a kdamond per node");
+    told.say("engine `kernel`: DAMON over the physical memory of these nodes, one kdamond");
     let mut stopped = None;
     let (mut next, mut table) = (Instant::now() + LOOK, Instant::now() + TABLE);
     while stopped.is_none() {

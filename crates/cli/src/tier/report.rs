@@ -85,8 +85,9 @@ impl Account {
         // Writing to a string cannot fail.
         writeln!(
             text,
-            "after {seconds:.1} s{sep}{why}; {} targets, {} regions, sample {} ms, window {} ms, own cpu {:.2} %",
+            "after {seconds:.1} s{sep}{why}; {} target{}, {} regions, sample {} ms, window {} ms, own cpu {:.2} %",
             self.targets,
+            if self.targets == 1 { "" } else { "s" },
             self.regions,
             self.sample_us / 1000,
             self.aggr_us / 1000,
@@ -188,7 +189,8 @@ fn moved(scheme: &Scheme, dry_run: bool) -> String {
 
 /// One line on a terminal.
 pub(super) fn status(elapsed_s: f64, summary: &TierSummary) -> String {
-    let mut text = format!("{elapsed_s:6.1} s  {} targets", summary.nr_targets);
+    let s = if summary.nr_targets == 1 { "" } else { "s" };
+    let mut text = format!("{elapsed_s:6.1} s  {} target{s}", summary.nr_targets);
     for link in &summary.links {
         text += &format!(
             "  node {}: used {:.1} %, +{} -{}, waiting {}",

@@ -21,8 +21,13 @@ pub struct Level {
     pub total: u64,
     /// The sum of its zones' high watermarks: with less free memory than the low ones (up to a third less), the
     /// kernel's reclaim begins, and works until this is reached (`balance_pgdat()`). With what lower zones keep from
-    /// programs (`lowmem_reserve_ratio`): of a node of 1.5 GiB some 6 MiB, which are free and cannot be had.
+    /// programs (`lowmem_reserve_ratio`), of a node of 1.5 GiB some 6 MiB; and what is free in blocks that the kernel took aside for
+    /// itself (`nr_free_highatomic`, up to 1 % of a zone, and more or less from time to time). Both are free and cannot be had.
     pub high: u64,
+    /// What the watermarks are higher by for now, because pages of different kinds had to be mixed (`watermark_boost`, Linux 5.0), at
+    /// most 1.5 times `high`. Not in it: whoever fails to allocate on this node wakes kswapd, which ends the boost. Who is content
+    /// with another node does not.
+    pub boost: u64,
     /// What CPUs keep on their lists beyond what these hold at rest. A CPU that frees many pages keeps more of them (up to an eighth of
     /// the zone; `nr_pcp_high()`, Linux 6.7) and gives them back within some ten seconds (`decay_pcp_high()`): then it adds to `free`.
     pub coming: u64,
@@ -51,6 +56,7 @@ pub struct Gauge {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Zones {
     high: u64,
+    boost: u64,
     coming: u64,
 }
 
@@ -88,7 +94,7 @@ impl Gauge {
     }
 }
 
-fn level(roots: &Roots, node: u32, Zones { high, coming }: Zones) -> Result<Level, String> {
+fn level(roots: &Roots, node: u32, Zones { high, boost, coming }: Zones) -> Result<Level, String> {
     let file = roots.sys.join(format!("devices/system/node/node{node}/meminfo"));
     let text = std::fs::read_to_string(&file)
         .map_err(|e| format!("cannot read {}: {e}", file.display()))?;
@@ -96,7 +102,7 @@ fn level(roots: &Roots, node: u32, Zones { high, coming }: Zones) -> Result<Leve
     match (field("MemFree:"), field("MemTotal:")) {
         // A node whose last memory was taken offline is still shown.
         (_, Some(0)) => Err(format!("{} says MemTotal: 0 kB, no memory is left", file.display())),
-        (Some(free), Some(total)) => Ok(Level { free, total, high, coming }),
+        (Some(free), Some(total)) => Ok(Level { free, total, high, boost, coming }),
         _ => Err(format!("{} has no MemFree and MemTotal", file.display())),
     }
 }
@@ -108,15 +114,16 @@ fn kib(text: &str, name: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Over all zones of a node that have pages: the high watermarks with what these keep from programs, and what CPUs keep on
+/// Over all zones of a node that have pages: the high watermarks with what is kept from programs, and what CPUs keep on
 /// their lists beyond their lowest limit.
 fn zones_of(zoneinfo: &str, node: u32) -> Zones {
-    let (mut high, mut coming, mut here, mut managed) = (0_u64, 0_u64, false, false);
-    let (mut zone, mut boost, mut count) = (0_u64, 0, 0_u64);
+    let (mut high, mut boost, mut coming) = (0_u64, 0_u64, 0_u64);
+    let (mut here, mut managed) = (false, false);
+    let (mut zone, mut zone_boost, mut count) = (0_u64, 0, 0_u64);
     for line in zoneinfo.lines() {
         if let Some(rest) = line.strip_prefix("Node ") {
             here = rest.split(',').next().and_then(|n| n.parse().ok()) == Some(node);
-            (managed, boost) = (false, 0);
+            (managed, zone_boost) = (false, 0);
             continue;
         }
         if !here {
@@ -130,21 +137,23 @@ fn zones_of(zoneinfo: &str, node: u32) -> Zones {
         }
         let mut words = line.split_whitespace();
         match (words.next(), words.next().and_then(|n| n.parse::<u64>().ok())) {
-            (Some("boost"), Some(n)) => boost = n,
-            // A boost lasts for moments, after pages of different kinds had to be mixed (Linux 5.0).
-            (Some("high"), Some(n)) => zone = n.saturating_sub(boost),
+            (Some("boost"), Some(n)) => zone_boost = n,
+            (Some("high"), Some(n)) => zone = n.saturating_sub(zone_boost),
             // A zone without pages has marks all the same.
             (Some("managed"), Some(n)) => {
                 managed = n > 0;
-                high += if managed { zone } else { 0 };
+                if managed {
+                    (high, boost) = (high + zone, boost + zone_boost);
+                }
             }
+            (Some("free_highatomic:"), Some(n)) => high += if managed { n } else { 0 },
             // Of the lists of one CPU; older kernels have no `high_min`, and a limit that stays as it is.
             (Some("count:"), Some(n)) => count = n,
             (Some("high_min:"), Some(n)) => coming += count.saturating_sub(n),
             _ => {}
         }
     }
-    Zones { high: high * 4096, coming: coming * 4096 }
+    Zones { high: high * 4096, boost: boost * 4096, coming: coming * 4096 }
 }
 
 #[cfg(test)]
@@ -167,6 +176,8 @@ Node 0, zone    DMA32
         min      1
         high     17812
         managed  372420
+  reserved_highatomic: 2048
+  free_highatomic:     1536
     cpu: 0
               count:    9000
               high:     9005
@@ -190,8 +201,10 @@ Node 1, zone   Normal
 
     #[test]
     fn marks_and_lists_are_summed_over_zones_with_pages() {
-        for (node, high, coming) in [(0, 174 + 1454 + 16812, 1995 + 10), (1, 100, 0), (2, 0, 0)] {
-            let expected = Zones { high: high * 4096, coming: coming * 4096 };
+        for (node, high, boost, coming) in
+            [(0, 174 + 1454 + 16812 + 1536, 1000, 1995 + 10), (1, 100, 0, 0), (2, 0, 0, 0)]
+        {
+            let expected = Zones { high: high * 4096, boost: boost * 4096, coming: coming * 4096 };
             assert_eq!(zones_of(ZONES, node), expected, "node {node}");
         }
     }
@@ -236,7 +249,8 @@ Node 1, zone   Normal
         let level = Level {
             free: 1000 << 10,
             total: 1_505_040 << 10,
-            high: 18_440 * 4096,
+            high: 19_976 * 4096,
+            boost: 1000 * 4096,
             coming: 2005 * 4096,
         };
         assert_eq!(levels(&roots, &[0]), Ok(vec![level]));

@@ -101,6 +101,7 @@ impl Hands for World {
             free: self.free(node) * MIB,
             total: self.capacity[node] * MIB,
             high: self.high,
+            boost: 0,
             coming: if node == 0 { self.listed * MIB } else { 0 },
         };
         Ok(nodes.map(level).collect())

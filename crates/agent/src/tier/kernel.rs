@@ -449,6 +449,31 @@ mod tests {
     }
 
     #[test]
+    fn goals_follow_the_marks_as_they_are_raised() {
+        let link = Link { upper: 0, lower: 1, promotes: true, demotes: true };
+        let hierarchy = Hierarchy { links: vec![link], ..Hierarchy::default() };
+        let (knobs, memory) = (Knobs::default(), [Vec::new(), Vec::new()]);
+        let goals = |high: u64, boost: u64| {
+            let total = 10_000 << 20;
+            let level = Level { total, high: high << 20, boost: boost << 20, ..Level::default() };
+            let levels = [level, Level::default()];
+            let pressures = pressures(&hierarchy, &knobs, &levels);
+            let (config, _) = config(&hierarchy, &knobs, &memory, &pressures, &levels, true);
+            let of = |nr: usize| config.context.schemes[nr].quota.goals[0].target_value;
+            (of(0), of(1))
+        };
+        // 0.3 % and 0.5 %, unless promotion needs more to be free.
+        for ((high, boost), expected) in [
+            ((20, 0), (9970, 50)),
+            ((20, 25), (9955, 65)),
+            ((20, 5), (9970, 50)),
+            ((40, 0), (9960, 60)),
+        ] {
+            assert_eq!(goals(high, boost), expected, "{high} MiB and {boost} more");
+        }
+    }
+
+    #[test]
     fn a_prompt_scheme_never_overshoots_by_more_than_the_goals_overlap() {
         let knobs = Knobs::default();
         let link = Link { upper: 0, lower: 1, promotes: true, demotes: true };

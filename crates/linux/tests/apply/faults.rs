@@ -257,12 +257,12 @@ fn memory_that_must_not_be_huge_is_refused_and_the_rest_collapses() {
         direct.odd.tell("huge", part, "");
     }
     // khugepaged may have been there first, or come in between.
-    let before = direct.odd.smaps(all, "AnonHugePages:");
     let by_khugepaged = || {
         let file = "/sys/kernel/mm/transparent_hugepage/khugepaged/pages_collapsed";
         std::fs::read_to_string(file).unwrap().trim().parse::<u64>().unwrap() * 2 * MIB
     };
     let others = by_khugepaged();
+    let before = direct.odd.smaps(all, "AnonHugePages:");
     for pass in 1..=2 {
         direct.pass(all);
         let (account, huge) = (direct.account(), direct.odd.smaps(all, "AnonHugePages:"));

@@ -148,7 +148,7 @@ fn who_comes_later_is_taken_in_by_name() {
     wait_for(dir.path(), "target_added");
     drop(target);
     wait_for(dir.path(), "target_gone");
-    stat.signal("INT");
+    stat.signal("TERM");
     stat.finish().expect(0, &["no target yet"]);
     let told = events(dir.path());
     let about: Vec<_> = told.iter().filter(|e| e["pid"] == pid).map(|e| &e["event"]).collect();

@@ -128,7 +128,7 @@ fn a_second_scanner_is_refused_and_the_first_goes_on() {
     assert_eq!(second.out, "", "no report of marks that are another's");
     let before = reports();
     wait_until("the first one's next report", || reports() > before);
-    first.signal("INT");
+    first.signal("TERM");
     first.finish().expect(0, &[]);
 }
 

@@ -59,7 +59,7 @@ impl Claim {
     }
 
     /// Takes over the goals of `config`'s schemes, and nothing else: for a target value or a user's value that changes
-    /// often. Kernels before 6.8 have no such command, and no goals.
+    /// often. Does nothing if they are what they were. Kernels before 6.8 have no such command, and no goals.
     ///
     /// # Errors
     ///
@@ -72,6 +72,9 @@ impl Claim {
         let new = &config.context.schemes;
         for (scheme, new) in wanted.context.schemes.iter_mut().zip(new) {
             scheme.quota.goals.clone_from(&new.quota.goals);
+        }
+        if wanted == self.config {
+            return Ok(());
         }
         let step = self.as_written(wanted.clone());
         self.change(&step, Some(Command::CommitGoals))?;

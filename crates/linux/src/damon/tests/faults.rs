@@ -192,6 +192,8 @@ fn goals_can_be_committed_alone() {
     assert_eq!(fake.told(0, AGGR).as_deref(), Some("100000"), "only goals");
     let current = "contexts/0/schemes/0/quotas/goals/0/current_value";
     assert_eq!(fake.told(0, current).as_deref(), Some("5000"));
+    claim.commit_goals(&config).unwrap();
+    assert_eq!(fake.writes(), [], "the same goals are not committed again");
 }
 
 #[test]

@@ -396,8 +396,10 @@ const fn bp(total: u64, bp: u64) -> u64 {
     total / 10_000 * bp
 }
 
+/// The nearest: [`bp`] rounds down, and what was asked for is to be seen again.
 pub(super) fn bp_of(part: u64, all: u64) -> u64 {
-    (part / 64).saturating_mul(10_000).checked_div(all / 64).unwrap_or(0)
+    let (part, all) = (part / 64, all / 64);
+    part.saturating_mul(10_000).saturating_add(all / 2).checked_div(all).unwrap_or(0)
 }
 
 /// The scheme's goal as it stands now.

@@ -195,20 +195,11 @@ impl Pushed {
 
     /// Moves the goals along with the watermarks: below these promotion finds no room, and demotion must not be content with that.
     fn follow(&mut self, levels: &[Level]) -> Result<(), Refused> {
-        let now = pressures(&self.hierarchy, &self.knobs, levels);
-        let (hierarchy, knobs, memory) = (&self.hierarchy, &self.knobs, &self.memory);
-        let config = |pressures: &[Pressure]| {
-            config(hierarchy, knobs, memory, pressures, levels, self.prompt).0
-        };
-        let goals = |config: &Config| -> Vec<_> {
-            config.context.schemes.iter().map(|scheme| scheme.quota.goals.clone()).collect()
-        };
-        let wanted = config(&now);
-        if goals(&wanted) != goals(&config(&self.pressures)) {
-            self.claim.commit_goals(&wanted).map_err(refused)?;
-            self.pressures = now;
-        }
-        Ok(())
+        let (hierarchy, knobs) = (&self.hierarchy, &self.knobs);
+        self.pressures = pressures(hierarchy, knobs, levels);
+        let (config, _) =
+            config(hierarchy, knobs, &self.memory, &self.pressures, levels, self.prompt);
+        self.claim.commit_goals(&config).map_err(refused)
     }
 
     fn standing(&self, levels: &[Level]) -> Vec<LinkStanding> {
@@ -216,8 +207,7 @@ impl Pushed {
         let done = |at: usize| self.accounts.get(at).map_or(0, |(_, a)| a.done_bytes);
         links
             .map(|(nr, (link, pressure))| {
-                let place = |node| self.nodes.iter().position(|n| *n == node).unwrap_or(0);
-                let level = levels.get(place(link.upper)).copied().unwrap_or_default();
+                let level = level_of(link.upper, &self.nodes, levels);
                 let (there, all) = self.heat.accessed(&[link.upper]);
                 let promoted = done(nr * 2);
                 let pressure = Pressure { waiting: all - there, ..*pressure };
@@ -251,12 +241,17 @@ fn refused(why: DamonError) -> Refused {
 /// wakes nobody who would lower the marks again.
 fn pressures(hierarchy: &Hierarchy, knobs: &Knobs, levels: &[Level]) -> Vec<Pressure> {
     let nodes = hierarchy.nodes();
-    let level = |node| nodes.iter().position(|n| *n == node).and_then(|at| levels.get(at));
     let of = |link: &Link| {
-        let level = level(link.upper).copied().unwrap_or_default();
+        let level = level_of(link.upper, &nodes, levels);
         Pressure::of(Level { high: level.high + level.boost, ..level }, knobs)
     };
     hierarchy.links.iter().map(of).collect()
+}
+
+/// The level of one of these nodes.
+fn level_of(node: u32, nodes: &[u32], levels: &[Level]) -> Level {
+    let at = nodes.iter().position(|n| *n == node);
+    at.and_then(|at| levels.get(at)).copied().unwrap_or_default()
 }
 
 /// The physical memory of each node.
@@ -291,8 +286,7 @@ fn config(
     let nodes = hierarchy.nodes();
     let (mut schemes, mut which) = (Vec::new(), Vec::new());
     for (nr, (link, pressure)) in hierarchy.links.iter().zip(pressures).enumerate() {
-        let at = nodes.iter().position(|n| *n == link.upper).unwrap_or(0);
-        let total = levels.get(at).map_or(0, |level| level.total);
+        let total = level_of(link.upper, &nodes, levels).total;
         let mut one = |scheme: Scheme, from: u32, goal_bp: u64| {
             which.push((nr, scheme.action));
             let mut scheme = pushed(&scheme, goal_bp, &knobs.attrs);
@@ -454,7 +448,7 @@ mod tests {
         let hierarchy = Hierarchy { links: vec![link], ..Hierarchy::default() };
         let (knobs, memory) = (Knobs::default(), [Vec::new(), Vec::new()]);
         let goals = |high: u64, boost: u64| {
-            let total = 10_000 << 20;
+            let total = (10_000 << 20) - 4096;
             let level = Level { total, high: high << 20, boost: boost << 20, ..Level::default() };
             let levels = [level, Level::default()];
             let pressures = pressures(&hierarchy, &knobs, &levels);

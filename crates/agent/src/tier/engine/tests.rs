@@ -244,7 +244,8 @@ fn a_quota_is_kept_and_room_is_left() {
     assert_eq!(world.hot_on_first(), 100);
     let link = &engine.standing()[0];
     assert!(link.by_watermarks && world.free(0) >= 66, "{link:?}, {} free", world.free(0));
-    assert_eq!(link.used_goal_bp, 9356, "{link:?}");
+    // 6.445 % of 1 GiB.
+    assert_eq!(link.used_goal_bp, 9355, "{link:?}");
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! Pages out what a process has not touched for 3 s: `cargo run --release --example prcl -- PID`.
 //! The working-set example plus two statements. It needs swap.
+use isotherm_act::apply::Settings;
+use isotherm_agent::monitor::Monitor;
 use isotherm_core::scheme::{Action, Pattern};
 use isotherm_core::{Attrs, Scheme};
-use isotherm_linux::Monitor;
-use isotherm_linux::apply::Settings;
 
 #[expect(clippy::print_stdout, reason = "printing is what it is for")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {

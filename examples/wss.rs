@@ -1,6 +1,6 @@
 //! Prints the working set of a process every 100 ms: `cargo run --release --example wss -- PID`.
+use isotherm_agent::monitor::Monitor;
 use isotherm_core::Attrs;
-use isotherm_linux::Monitor;
 
 #[expect(clippy::print_stdout, reason = "printing is what it is for")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -12,7 +12,7 @@ use std::process::{Command, ExitStatus, Stdio};
 
 use anyhow::{Context, bail};
 use isotherm_core::Time;
-use isotherm_linux::{clock, signals};
+use isotherm_sys::{clock, signals};
 use rustix::process::{Pid, Signal, kill_process};
 
 const POLL_US: u64 = 5_000;

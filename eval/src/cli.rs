@@ -83,7 +83,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<()> {
 }
 
 fn run_job(args: RunArgs) -> anyhow::Result<()> {
-    isotherm_linux::signals::install().context("set up signal handlers")?;
+    isotherm_sys::signals::install().context("set up signal handlers")?;
     let job = job::by_name(&args.job)?;
     let isotherm = match args.isotherm {
         Some(path) => path,

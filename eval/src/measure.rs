@@ -4,8 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use isotherm_linux::clock;
-use isotherm_linux::zram::Zram;
+use isotherm_host::zram::Zram;
+use isotherm_sys::clock;
 use serde::{Deserialize, Serialize};
 
 use crate::child::sleep_until;

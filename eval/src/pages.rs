@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 
 use anyhow::Context;
 use isotherm_core::AddrRange;
-use isotherm_linux::clock;
+use isotherm_sys::clock;
 use serde::{Deserialize, Serialize};
 
 const PAGE: u64 = 4096;

@@ -9,8 +9,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use isotherm_linux::clock;
-use isotherm_linux::proc::Proc;
+use isotherm_host::proc::Proc;
+use isotherm_sys::clock;
 use serde::{Deserialize, Serialize};
 
 use crate::periodic::Periodic;

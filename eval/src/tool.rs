@@ -104,7 +104,7 @@ impl Tool {
         if self.child.runs() {
             return Ok(());
         }
-        self.child.succeeds(isotherm_linux::clock::now())
+        self.child.succeeds(isotherm_sys::clock::now())
     }
 
     /// Its CPU time up to now.

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use isotherm_core::Time;
-use isotherm_linux::clock;
 use isotherm_sim::truth::Line;
+use isotherm_sys::clock;
 
 use crate::child::{Child, sleep_until};
 use crate::stats::to_f64;

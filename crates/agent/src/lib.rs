@@ -7,7 +7,9 @@
 //! Nothing here prints. All but [`run`] are values and plain functions.
 
 pub mod damos;
+pub mod monitor;
 pub mod policy;
+pub mod push;
 pub mod ready;
 pub mod run;
 pub mod text;

@@ -4,7 +4,7 @@ use expect_test::expect;
 use isotherm_agent::policy::{Lack, Machine, Policy, TargetSpec, check, parse};
 use isotherm_agent::ready::{Reclaim, Thp, Whose};
 use isotherm_core::scheme::{Action, Metric};
-use isotherm_linux::targets::Memory;
+use isotherm_ops::targets::Memory;
 
 /// One node, pid 7, cgroup `/app`, no pressure, no swap.
 struct Small;

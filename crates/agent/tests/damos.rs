@@ -1,13 +1,13 @@
 //! DAMON's historic text formats (R§6.6).
 
 use expect_test::{Expect, expect};
+use isotherm_act::apply::Evidence;
 use isotherm_agent::damos::{parse_damos, with_settings};
 use isotherm_agent::ready::Confirm;
 use isotherm_core::scheme::{
     Action, Age, Bounds, Brake, Frequency, Pattern, WatermarkMetric, Watermarks, Weights,
 };
 use isotherm_core::{Attrs, Scheme};
-use isotherm_linux::apply::Evidence;
 
 const ANY: u32 = u32::MAX;
 

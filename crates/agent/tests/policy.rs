@@ -1,13 +1,13 @@
 //! Policies, read and refused.
 
 use expect_test::{Expect, expect};
+use isotherm_act::apply::Evidence;
 use isotherm_agent::policy::{Policy, TargetSpec, parse, print};
 use isotherm_core::scheme::{
     Action, Age, Bounds, Brake, FailCharge, Filter, FilterKind, Frequency, Metric, Pattern, Quota,
     Tuner, WatermarkMetric, Weights,
 };
 use isotherm_core::{AddrRange, Attrs};
-use isotherm_linux::apply::Evidence;
 
 const FULL: &str = r#"
 [[context]]

@@ -1,6 +1,7 @@
 //! Ready-made policies: what they say, and that a file can say the same.
 
 use expect_test::{Expect, expect};
+use isotherm_act::apply::Evidence;
 use isotherm_agent::policy::{Policy, TargetSpec, parse, print};
 use isotherm_agent::ready::knobs::{Rate, goal, size_rate, time_rate, watermarks};
 use isotherm_agent::ready::{
@@ -8,7 +9,6 @@ use isotherm_agent::ready::{
 };
 use isotherm_core::scheme::{Metric, WatermarkMetric};
 use isotherm_core::{AddrRange, RegionInfo, Snapshot, TargetInfo};
-use isotherm_linux::apply::Evidence;
 
 fn shown(policy: &Policy, want: &Expect) {
     let text = print(policy);

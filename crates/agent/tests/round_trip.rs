@@ -1,5 +1,6 @@
 //! Whatever policy there is, a file can say it: reading what was printed gives the same.
 
+use isotherm_act::apply::{Evidence, Settings};
 use isotherm_agent::damos::parse_damos;
 use isotherm_agent::policy::{
     ContextPolicy, Engine, Policy, SchemePolicy, TargetSpec, parse, print,
@@ -13,9 +14,8 @@ use isotherm_core::scheme::{
     Frequency, Goal, Metric, Pattern, Quota, Tuner, WatermarkMetric, Watermarks, Weights,
 };
 use isotherm_core::{AddrRange, Attrs, Method, Scheme};
-use isotherm_linux::apply::{Evidence, Settings};
-use isotherm_linux::support::SetName;
-use isotherm_linux::targets::Memory;
+use isotherm_ops::support::SetName;
+use isotherm_ops::targets::Memory;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;

@@ -4,12 +4,12 @@
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
+use isotherm_act::apply::Settings;
 use isotherm_agent::policy::{ContextPolicy, Policy, SchemePolicy, TargetSpec};
 use isotherm_agent::run::{Ended, Event, Options, Reason, Runner, Told};
 use isotherm_core::Scheme;
 use isotherm_core::scheme::{Action, Pattern};
-use isotherm_linux::apply::Settings;
-use isotherm_linux::support::SetName;
+use isotherm_ops::support::SetName;
 
 /// A process that sleeps, for as long as this lives.
 struct Sleeper(Child);

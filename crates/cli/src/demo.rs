@@ -8,13 +8,13 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use isotherm_agent::monitor::Monitor;
 use isotherm_core::Attrs;
-use isotherm_linux::monitor::Monitor;
-use isotherm_linux::targets::Tracker;
-use isotherm_linux::{clock, signals};
+use isotherm_ops::targets::Tracker;
 use isotherm_record::Record;
 use isotherm_report::{Filter, heatmap, wss};
 use isotherm_sim::world::Options;
+use isotherm_sys::{clock, signals};
 
 use crate::recorder::{Recorder, Step};
 use crate::sets::{OpsArg, open_set};
@@ -85,7 +85,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 /// Starts the workload as a process of its own, and records it to its end.
 fn real(
-    set: isotherm_linux::OpsSet,
+    set: isotherm_ops::set::OpsSet,
     attrs: Attrs,
     record: &Path,
     truth: &Path,

@@ -5,7 +5,7 @@
 use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 
-use isotherm_linux::targets::TargetError;
+use isotherm_ops::targets::TargetError;
 
 /// Something unexpected.
 pub(crate) const UNEXPECTED: u8 = 1;

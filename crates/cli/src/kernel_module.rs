@@ -5,8 +5,8 @@ mod render;
 use std::io::Write;
 use std::process::ExitCode;
 
-use isotherm_linux::damon::modules::{Module, StatReport};
-use isotherm_linux::damon::{DamonError, Kind, Root};
+use isotherm_damon::modules::{Module, StatReport};
+use isotherm_damon::{DamonError, Kind, Root};
 
 use crate::exit;
 

@@ -6,15 +6,16 @@
 //! pages are marked by the same bitmap: where one is a frame of the sample too (some in ten thousand) either may miss a
 //! touch.
 
+use isotherm_agent::monitor::Monitor;
 use isotherm_core::addr::PAGE_SIZE;
 use isotherm_core::{Check, Operations, PageState, Rng, TargetId, Time};
-use isotherm_linux::Monitor;
-use isotherm_linux::clock;
-use isotherm_linux::paddr::{FrameKind, FrameUse, Ram, Uses, rmap, sample};
-use isotherm_linux::proc::Proc;
-use isotherm_linux::support::SetName;
-use isotherm_linux::targets::{Memory, Target};
+use isotherm_host::proc::Proc;
+use isotherm_host::ram::Ram;
+use isotherm_ops::support::SetName;
+use isotherm_ops::targets::{Memory, Target};
+use isotherm_pages::paddr::{FrameKind, FrameUse, Uses, rmap, sample};
 use isotherm_record::{Frame, Frames, NodeRanges, Owner, Touch};
+use isotherm_sys::clock;
 
 /// Frames of the sample: a share of a tenth of memory is known to 0.8 percentage points.
 const FRAMES: u64 = 4096;

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use isotherm_agent::monitor::Monitor;
 use isotherm_agent::policy::TargetSpec;
 use isotherm_core::{Snapshot, Time};
-use isotherm_linux::kdamond::Share;
-use isotherm_linux::monitor::Monitor;
-use isotherm_linux::targets::{Memory, Tracker};
-use isotherm_linux::{clock, signals};
+use isotherm_ops::kdamond::Share;
+use isotherm_ops::targets::{Memory, Tracker};
+use isotherm_sys::{clock, signals};
 
 use crate::attrs::AttrsArgs;
 use crate::exit::{self, usage};

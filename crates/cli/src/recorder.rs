@@ -7,16 +7,16 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
+use isotherm_agent::monitor::{Happened, Monitor};
 use isotherm_core::{Attrs, TargetId, Time};
-use isotherm_linux::clock;
-use isotherm_linux::error::{ErrorKind, SetError};
-use isotherm_linux::kdamond::KdamondError;
-use isotherm_linux::monitor::{Happened, Monitor};
-use isotherm_linux::proc::{Proc, own_cost, parse_maps};
-use isotherm_linux::set::AttachError;
-use isotherm_linux::smaps::SmapsError;
-use isotherm_linux::targets::{Target, TargetEvent};
+use isotherm_host::error::{ErrorKind, SetError};
+use isotherm_host::proc::{Proc, own_cost, parse_maps};
+use isotherm_ops::kdamond::KdamondError;
+use isotherm_ops::set::AttachError;
+use isotherm_ops::smaps::SmapsError;
+use isotherm_ops::targets::{Target, TargetEvent};
 use isotherm_record::{AttrsInfo, Exit, Header, Mapping, Writer, Written};
+use isotherm_sys::clock;
 
 use crate::files::not_created;
 use crate::physical::Sampler;
@@ -226,7 +226,7 @@ pub(crate) fn is_gone(err: &AttachError) -> bool {
     pages.or(smaps).or(kdamond).unwrap_or(false)
 }
 
-fn mapping(m: &isotherm_linux::proc::Mapping<'_>) -> Mapping {
+fn mapping(m: &isotherm_host::proc::Mapping<'_>) -> Mapping {
     let flag = |set: bool, c: char| if set { c } else { '-' };
     let p = m.perms;
     let perms: String = [

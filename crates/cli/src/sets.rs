@@ -1,8 +1,8 @@
 //! Which operations set to use: the one asked for, or the best that passes its self-test.
 
 use isotherm_core::Attrs;
-use isotherm_linux::OpsSet;
-use isotherm_linux::support::SetName;
+use isotherm_ops::set::OpsSet;
+use isotherm_ops::support::SetName;
 
 use crate::exit;
 use crate::record::TargetArgs;

@@ -4,10 +4,10 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use isotherm_agent::monitor::{Happened, Monitor};
 use isotherm_core::Snapshot;
-use isotherm_linux::monitor::{Happened, Monitor};
-use isotherm_linux::{clock, signals};
 use isotherm_report::wss::{WorkingSet, estimate};
+use isotherm_sys::{clock, signals};
 
 use crate::attrs::AttrsArgs;
 use crate::exit;

@@ -10,12 +10,14 @@ mod common;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Guard, isotherm};
+use isotherm_act::Process;
 use isotherm_core::AddrRange;
-use isotherm_linux::act::Process;
-use isotherm_linux::support::Roots;
-use isotherm_linux::tier::{Facts, Places};
+use isotherm_host::Roots;
+use isotherm_host::nodes::Facts;
+use isotherm_pages::places::Places;
 use serde_json::Value;
+
+use common::{Guard, isotherm};
 
 fn tier(args: &[&str]) -> Output {
     isotherm().arg("tier").args(args).stdin(Stdio::null()).output().unwrap()

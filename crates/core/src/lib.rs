@@ -3,7 +3,7 @@
 //! Facts in, wishes out. The core knows no pid, path, errno, thread or clock and draws no unseeded
 //! randomness: time, access results and address ranges are inputs ([`Context::poll`] says what it
 //! wants next), so that the same lines run under a virtual clock in `isotherm-sim` and over a real
-//! process in `isotherm-linux`. The crate is `no_std` and forbids unsafe code; CI builds it for a
+//! process in `isotherm-ops`. The crate is `no_std` and forbids unsafe code; CI builds it for a
 //! target without an operating system.
 //!
 //! Names and rounding are DAMON's (Linux 7.2, `mm/damon/core.c`); where the default differs from

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, bail};
-use isotherm_linux::clock;
+use isotherm_sys::clock;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -119,7 +119,7 @@ impl Job for Accuracy {
             say(&format!("accuracy: {}/{n} {} {} {}", i + 1, case.workload, case.set, case.method));
             case.failed = record(bench, case).err().map(|e| format!("{e:#}"));
             if let Some(why) = &case.failed {
-                if isotherm_linux::signals::stop_requested().is_some() {
+                if isotherm_sys::signals::stop_requested().is_some() {
                     bail!("interrupted");
                 }
                 say(&format!("accuracy: no record: {why}"));

@@ -12,11 +12,10 @@
 //!
 //! The monitor's own cost is from its record: windows of a continuous span after the pairs.
 
+use isotherm_sys::clock;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-
-use isotherm_linux::clock;
 
 use super::METHODS;
 use crate::child::{Child, sleep_until};

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
-use isotherm_linux::clock;
+use isotherm_sys::clock;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use wait4::Wait4;

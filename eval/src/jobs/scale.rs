@@ -5,7 +5,7 @@
 use std::fs;
 
 use anyhow::Context;
-use isotherm_linux::clock;
+use isotherm_sys::clock;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use isotherm_linux::clock;
+use isotherm_sys::clock;
 
 use super::{Outcome, Place, Program, Running, Size, not_installed};
 use crate::child::Child;

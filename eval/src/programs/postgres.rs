@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::Context;
-use isotherm_linux::clock;
+use isotherm_sys::clock;
 
 use super::{Outcome, Place, Program, Running, Size, not_installed, output};
 use crate::child::{Child, sleep_until};

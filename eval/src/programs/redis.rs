@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use isotherm_linux::clock;
+use isotherm_sys::clock;
 
 use super::resp::Client;
 use super::{Outcome, Place, Program, Running, Size, not_installed, zipf};

@@ -19,8 +19,8 @@ mod raw;
 
 use std::collections::BTreeMap;
 
+use isotherm_act::apply::Settings;
 use isotherm_core::{Attrs, Scheme};
-use isotherm_linux::apply::Settings;
 
 use self::line::{Dialect, Line};
 use crate::policy::{SchemePolicy, defaults};

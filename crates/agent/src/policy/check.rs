@@ -8,9 +8,8 @@ use std::fmt;
 
 use isotherm_core::Scheme;
 use isotherm_core::scheme::{Action, FilterKind, Metric, WatermarkMetric};
-use isotherm_linux::support::SetName;
-
-use isotherm_linux::targets::Memory;
+use isotherm_ops::support::SetName;
+use isotherm_ops::targets::Memory;
 
 use super::{ContextPolicy, Engine, Policy, SchemePolicy, TargetSpec};
 

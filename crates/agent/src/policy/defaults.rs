@@ -1,8 +1,8 @@
 //! What a policy means where it says nothing: finite, and careful with other people's memory.
 
+use isotherm_act::apply::Evidence;
 use isotherm_core::Attrs;
 use isotherm_core::scheme::{Action, Age, Brake, Pattern, Quota, Weights};
-use isotherm_linux::apply::Evidence;
 
 /// Length of a quota window, in ms.
 pub(crate) const QUOTA_INTERVAL_MS: u64 = 1000;

@@ -18,10 +18,10 @@ pub(crate) use parse::cgroup_path;
 pub use parse::{PolicyErrors, parse};
 pub use print::print;
 
+use isotherm_act::apply::Settings;
 use isotherm_core::{Attrs, Scheme};
-use isotherm_linux::apply::Settings;
-use isotherm_linux::support::SetName;
-use isotherm_linux::targets::Memory;
+use isotherm_ops::support::SetName;
+use isotherm_ops::targets::Memory;
 
 /// A policy.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

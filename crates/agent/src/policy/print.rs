@@ -7,14 +7,13 @@
 
 use std::fmt::{Display, Write as _};
 
+use isotherm_act::apply::{Evidence, Settings};
 use isotherm_core::attrs::IntervalsGoal;
 use isotherm_core::scheme::{
     Age, Bounds, FailCharge, Filter, FilterKind, Frequency, Goal, Metric, Pattern, Quota, Tuner,
     WatermarkMetric, Watermarks,
 };
 use isotherm_core::{Attrs, Method, Scheme};
-use isotherm_linux::apply::{Evidence, Settings};
-
 use toml_writer::{ToTomlValue as _, TomlStringBuilder};
 
 use super::metric::{self, Unit, WORDS};

@@ -1,7 +1,7 @@
 //! Small texts of the command line: `200M/s`, `10ms/s`, `psi=0.5ms/s`, `free=0.5%@0`, `50%,40%,20%`.
 
+use isotherm_act::apply::Settings;
 use isotherm_core::scheme::{CgroupId, Goal, Metric, WatermarkMetric, Watermarks};
-use isotherm_linux::apply::Settings;
 
 use crate::policy::metric::{self, Unit, WORDS, Word};
 use crate::policy::{cgroup_path, number_of};

@@ -7,11 +7,11 @@
 //! their swapped pages back before they are missed. With the cold pages behind them, hot pages are ahead in
 //! any case.
 
+use isotherm_act::apply::Settings;
 use isotherm_core::Scheme;
 use isotherm_core::scheme::{
     Action, Bounds, Brake, Filter, FilterKind, Frequency, Pattern, Weights,
 };
-use isotherm_linux::apply::Settings;
 
 use super::knobs::{self, GoalKnob, Rate};
 use super::{Confirm, Limits, Whose, from_age};

@@ -12,11 +12,11 @@ mod reclaim;
 mod stat;
 mod thp;
 
+use isotherm_act::apply::{Evidence, Settings};
 use isotherm_core::attrs::IntervalsGoal;
 use isotherm_core::scheme::{Age, Bounds, Brake, Pattern, Quota, Watermarks, Weights};
 use isotherm_core::{Attrs, Scheme};
-use isotherm_linux::apply::{Evidence, Settings};
-use isotherm_linux::support::SetName;
+use isotherm_ops::support::SetName;
 
 pub use lru_sort::LruSort;
 pub use reclaim::Reclaim;

@@ -1,10 +1,10 @@
 //! `reclaim`: what was idle for long goes to swap, while memory is short (R§6.2).
 
+use isotherm_act::apply::Settings;
 use isotherm_core::Scheme;
 use isotherm_core::scheme::{
     Action, Bounds, Brake, Filter, FilterKind, Frequency, Pattern, Weights,
 };
-use isotherm_linux::apply::Settings;
 
 use super::knobs::{self, Rate};
 use super::{Confirm, Limits, Whose, from_age};

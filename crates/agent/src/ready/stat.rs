@@ -1,8 +1,8 @@
 //! `stat`: how idle memory is, without acting on it (R§6.4).
 
+use isotherm_act::apply::Settings;
 use isotherm_core::scheme::{Action, Bounds, Frequency, Pattern};
 use isotherm_core::{Scheme, Snapshot};
-use isotherm_linux::apply::Settings;
 
 use super::{Confirm, Whose, from_age};
 use crate::policy::{Policy, SchemePolicy};

@@ -4,9 +4,9 @@
 //! touched would grow without a use. With `inject`, regions that are idle for long are also told to stay with
 //! small pages; that keeps new huge pages away, and splits none that are there.
 
+use isotherm_act::apply::Settings;
 use isotherm_core::Scheme;
 use isotherm_core::scheme::{Action, Bounds, Frequency, Pattern, Watermarks, Weights};
-use isotherm_linux::apply::Settings;
 
 use super::{Confirm, Limits, Whose, from_age};
 use crate::policy::{Policy, SchemePolicy};

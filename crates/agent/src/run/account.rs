@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use isotherm_act::apply;
 use isotherm_core::Scheme;
 use isotherm_core::scheme::Installed;
-use isotherm_linux::apply;
-use isotherm_linux::kdamond::Counted;
+use isotherm_ops::kdamond::Counted;
 use serde::Serialize;
 
 use crate::policy::SchemePolicy;

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 
+use isotherm_act::apply::ActEvent;
 use isotherm_core::{TargetId, Time};
-use isotherm_linux::apply::ActEvent;
-use isotherm_linux::kdamond::Counted;
-use isotherm_linux::set::AttachError;
-use isotherm_linux::support::SetName;
-use isotherm_linux::targets::{Target, TargetEvent, Tracker};
-use isotherm_linux::{Happened, Monitor, clock};
+use isotherm_ops::kdamond::Counted;
+use isotherm_ops::set::AttachError;
+use isotherm_ops::support::SetName;
+use isotherm_ops::targets::{Target, TargetEvent, Tracker};
+use isotherm_sys::clock;
 
 use super::account::{Account, Standing};
 use super::ending::end_command;
@@ -20,6 +20,7 @@ use super::rules::Rules;
 use super::runner::{Options, Refused};
 use super::set::{fit, open_physical_set, open_set};
 use super::told::{Ended, Event, Ready, Reason, Summary, Told};
+use crate::monitor::{Happened, Monitor};
 use crate::policy::{ContextPolicy, TargetSpec};
 use crate::ready::{bandwidth, idle_percentiles};
 
@@ -468,7 +469,7 @@ fn pids(policy: &ContextPolicy) -> impl Iterator<Item = u32> {
 
 /// The targets that a policy names, with the command held.
 pub(crate) fn tracker(policy: &ContextPolicy) -> Result<Tracker, Refused> {
-    let refuse = |e: isotherm_linux::targets::TargetError| Refused {
+    let refuse = |e: isotherm_ops::targets::TargetError| Refused {
         code: e.exit_code(),
         text: e.to_string(),
     };
@@ -491,9 +492,7 @@ pub(crate) fn tracker(policy: &ContextPolicy) -> Result<Tracker, Refused> {
     Ok(tracker)
 }
 
-fn schemes(
-    policy: &ContextPolicy,
-) -> Vec<(isotherm_core::Scheme, isotherm_linux::apply::Settings)> {
+fn schemes(policy: &ContextPolicy) -> Vec<(isotherm_core::Scheme, isotherm_act::apply::Settings)> {
     policy.schemes.iter().map(|s| (s.scheme.clone(), s.settings.clone())).collect()
 }
 

@@ -1,8 +1,10 @@
 //! Ending a command that was started for a run.
 
-use isotherm_linux::targets::{ChildExit, Tracker};
-use isotherm_linux::{Monitor, clock};
+use isotherm_ops::targets::{ChildExit, Tracker};
+use isotherm_sys::clock;
 use rustix::process::Signal;
+
+use crate::monitor::Monitor;
 
 /// How long a command may take to end after a SIGTERM, in µs.
 const PATIENCE_US: u64 = 2_000_000;

@@ -1,9 +1,13 @@
 //! Heeding the guard: no action by a set whose answers cannot be true.
 
 use isotherm_core::{TargetId, Time};
-use isotherm_linux::guard::{Facts, Guard, Verdict};
-use isotherm_linux::support::SetName;
-use isotherm_linux::{Monitor, clock, doctor, proc};
+use isotherm_host::proc;
+use isotherm_ops::doctor;
+use isotherm_ops::guard::{Facts, Guard, Verdict};
+use isotherm_ops::support::SetName;
+use isotherm_sys::clock;
+
+use crate::monitor::Monitor;
 
 /// How often a set that went silent is tested anew, in µs.
 const TEST_US: u64 = 10_000_000;

@@ -1,11 +1,12 @@
 //! What of a policy this machine cannot do, before anything is done.
 
+use isotherm_act::apply::{Evidence, refuse_anon};
 use isotherm_core::scheme::{Action, Metric};
-use isotherm_linux::apply::{Evidence, refuse_anon};
-use isotherm_linux::metrics::Metrics;
-use isotherm_linux::proc::{Proc, meminfo_kib};
-use isotherm_linux::support::{self, Roots, SetName, Support, detect};
-use isotherm_linux::targets::{Memory, Tracker, find};
+use isotherm_host::Roots;
+use isotherm_host::metrics::Metrics;
+use isotherm_host::proc::{Proc, meminfo_kib};
+use isotherm_ops::support::{SetName, Support, detect};
+use isotherm_ops::targets::{Memory, Tracker, find};
 
 use crate::policy::{self, ContextPolicy, Lack, Machine, Policy, SchemePolicy, TargetSpec};
 
@@ -144,7 +145,7 @@ fn no_physical_pages(context: &ContextPolicy, scheme: &SchemePolicy) -> Option<P
 /// What is known without a test: a kernel that is too old, a privilege that is missing.
 fn no_pagewalk(context: &ContextPolicy, scheme: &SchemePolicy) -> Option<Problem> {
     let roots = Roots::default();
-    let support = detect(SetName::PageWalk, &support::Machine::read(&roots), &roots);
+    let support = detect(SetName::PageWalk, &isotherm_host::Machine::read(&roots), &roots);
     let Support::No { why, fix, denied, .. } = support else { return None };
     let hint = if fix.is_empty() { "`isotherm doctor` says what it needs" } else { &fix };
     let text = format!(
@@ -192,7 +193,7 @@ impl Machine for Here {
     }
 }
 
-fn lack(why: &isotherm_linux::metrics::Unavailable) -> Lack {
+fn lack(why: &isotherm_host::metrics::Unavailable) -> Lack {
     let tried = why.tried();
     let tried = if tried.is_empty() { String::new() } else { format!(" ({tried})") };
     Lack { why: format!("{}{tried}", why.why()), hint: why.hint().to_owned() }

@@ -1,10 +1,11 @@
 //! Where schemes run: in the kernel's DAMON, or in Isotherm's engine over what the set sees.
 
 use isotherm_core::scheme::Action;
-use isotherm_linux::kdamond::{Kdamond, NotPushed, Pushed, push_down};
+use isotherm_ops::kdamond::{Kdamond, Pushed};
 
 use super::runner::Refused;
 use crate::policy::{ContextPolicy, Engine};
+use crate::push::{NotPushed, push_down};
 
 /// Where, and the schemes as the kernel gets them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -54,9 +55,9 @@ pub(super) fn place(
     }
     let physical = policy.memory().is_some();
     let operations = if physical {
-        isotherm_linux::damon::Operations::Paddr
+        isotherm_damon::Operations::Paddr
     } else {
-        isotherm_linux::damon::Operations::Vaddr
+        isotherm_damon::Operations::Vaddr
     };
     let features = kdamond.features();
     let one =

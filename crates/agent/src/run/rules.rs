@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use isotherm_linux::proc::Proc;
-use isotherm_linux::targets::{TargetError, Tracker, find};
+use isotherm_host::proc::Proc;
+use isotherm_ops::targets::{TargetError, Tracker, find};
 
 use crate::policy::TargetSpec;
 

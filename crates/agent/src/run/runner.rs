@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use isotherm_linux::support::SetName;
+use isotherm_ops::support::SetName;
 
 use super::context::{Order, Post, acts, live};
 use super::machine::check;

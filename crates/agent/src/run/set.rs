@@ -1,9 +1,9 @@
 //! Which operations set a context uses, and what it makes of the attributes.
 
 use isotherm_core::Attrs;
-use isotherm_linux::OpsSet;
-use isotherm_linux::doctor::{Choice, NoSet, choose, choose_physical};
-use isotherm_linux::support::SetName;
+use isotherm_ops::doctor::{Choice, NoSet, choose, choose_physical};
+use isotherm_ops::set::OpsSet;
+use isotherm_ops::support::SetName;
 
 /// Opens a set, or the best that passes its self-test, and fits the attributes to what it can do. Also says
 /// which it is and why, in lines for people.

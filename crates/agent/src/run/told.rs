@@ -1,8 +1,8 @@
 //! What contexts tell while they run.
 
+use isotherm_act::apply::ActEvent;
 use isotherm_core::Time;
-use isotherm_linux::apply::ActEvent;
-use isotherm_linux::targets::{ChildExit, Target};
+use isotherm_ops::targets::{ChildExit, Target};
 
 use super::account::{Account, Standing};
 

@@ -15,11 +15,11 @@
 //!
 //! Absent: I/O.
 
+use isotherm_act::apply::Settings;
 use isotherm_core::scheme::score::{Facts, score};
 use isotherm_core::scheme::{QuotaState, Scheme};
 use isotherm_core::{AddrRange, Applied, Attrs, Request, Snapshot, TargetId, Time};
-use isotherm_linux::apply::Settings;
-use isotherm_linux::tier::Level;
+use isotherm_host::nodes::Level;
 use serde::Serialize;
 
 use super::heat::HeatTable;

@@ -14,7 +14,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use isotherm_linux::tier::{Facts, NodeFacts};
+use isotherm_host::nodes::{Facts, NodeFacts};
 
 /// Two neighbours in a hierarchy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

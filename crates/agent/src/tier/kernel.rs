@@ -12,21 +12,21 @@
 //! Absent, and why: ping-pong pages, refusals by errno (the kernel does not tell), limiting it to processes
 //! (physical memory belongs to all), dry runs (a scheme that runs, acts).
 
+use isotherm_act::apply::Account;
 use isotherm_core::scheme::{Action, Bounds, FilterKind, Pattern, Resolved, Tuner};
 use isotherm_core::{AddrRange, Scheme, TargetId};
-use isotherm_linux::apply::Account;
-use isotherm_linux::damon::model::{
+use isotherm_damon::model::{
     Context, Filter, FilterKind as KernelFilter, Goal, GoalMetric, Intervals, Quota,
     Scheme as KernelScheme, Target,
 };
-use isotherm_linux::damon::{
+use isotherm_damon::{
     Claim, Command, Config, DamonError, Feature, Features, Has, Leftover, Operations, Root,
     Settings, TriedRegion,
 };
-use isotherm_linux::proc::Proc;
-use isotherm_linux::support::Roots;
-use isotherm_linux::targets::Memory;
-use isotherm_linux::tier::{Level, levels};
+use isotherm_host::Roots;
+use isotherm_host::nodes::{Level, levels};
+use isotherm_host::proc::Proc;
+use isotherm_ops::targets::Memory;
 
 use super::engine::{LinkStanding, Pressure, bp_of};
 use super::heat::HeatTable;
@@ -227,7 +227,7 @@ impl Pushed {
 }
 
 fn refused(why: DamonError) -> Refused {
-    use isotherm_linux::damon::Kind;
+    use isotherm_damon::Kind;
     let code = match why.kind() {
         Kind::Permission => 4,
         Kind::NotBuilt | Kind::OlderKernel | Kind::ModuleInTheWay | Kind::NotOurs | Kind::Busy => 3,

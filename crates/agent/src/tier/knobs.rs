@@ -1,11 +1,11 @@
 //! What the user can turn, and the schemes that come of it.
 
+use isotherm_act::apply::{Evidence, Settings};
 use isotherm_core::attrs::IntervalsGoal;
 use isotherm_core::scheme::{
     Action, Bounds, Filter, FilterKind, Frequency, Goal, Metric, Pattern, Quota, Tuner, Weights,
 };
 use isotherm_core::{Attrs, Scheme};
-use isotherm_linux::apply::{Evidence, Settings};
 
 use super::hierarchy::Link;
 use crate::ready::knobs::Rate;

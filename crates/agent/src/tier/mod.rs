@@ -11,7 +11,7 @@
 //! memory (`kernel`), and our own (`Engine`, `Work`), which watches processes and looks at every page
 //! before it moves.
 //!
-//! Absent: printing, signals; moving pages and reading page tables (`isotherm-linux`).
+//! Absent: printing, signals; moving pages and reading page tables (`isotherm-act`, `isotherm-pages`).
 
 mod engine;
 mod heat;

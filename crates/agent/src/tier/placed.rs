@@ -166,7 +166,7 @@ impl Placement {
 mod tests {
     use isotherm_core::snapshot::{RegionInfo, TargetInfo};
     use isotherm_core::{Applied, Request, Scheme};
-    use isotherm_linux::tier::Level;
+    use isotherm_host::nodes::Level;
 
     use super::*;
 

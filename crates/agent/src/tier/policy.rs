@@ -7,10 +7,10 @@
 //! Absent, as no policy can say it: goals that follow the watermarks, room that is kept for what waits, steps of a tenth of
 //! a second, and the rest of a page that was moved ([`MISSING`]).
 
+use isotherm_act::apply::{Evidence, Settings};
 use isotherm_core::Scheme;
-use isotherm_linux::apply::{Evidence, Settings};
-use isotherm_linux::support::SetName;
-use isotherm_linux::targets::Memory;
+use isotherm_ops::support::SetName;
+use isotherm_ops::targets::Memory;
 
 use super::hierarchy::{Hierarchy, Link};
 use super::knobs::Knobs;

@@ -2,18 +2,21 @@
 
 use std::collections::BTreeSet;
 
+use isotherm_act::apply::{Account, ActEvent, Settings};
 use isotherm_core::{AddrRange, Applied, Request, Scheme, TargetId, Time};
-use isotherm_linux::apply::{Account, ActEvent, Settings};
-use isotherm_linux::proc::Proc;
-use isotherm_linux::support::{Roots, SetName};
-use isotherm_linux::targets::{ChildExit, Target, TargetEvent, find};
-use isotherm_linux::tier::{Gauge, Level, Places};
-use isotherm_linux::{Happened, Monitor, clock};
+use isotherm_host::Roots;
+use isotherm_host::nodes::{Gauge, Level};
+use isotherm_host::proc::Proc;
+use isotherm_ops::support::SetName;
+use isotherm_ops::targets::{ChildExit, Target, TargetEvent, find};
+use isotherm_pages::places::Places;
+use isotherm_sys::clock;
 
 use super::engine::{Engine, Hands, LinkStanding};
 use super::heat::HeatTable;
 use super::hierarchy::Hierarchy;
 use super::knobs::Knobs;
+use crate::monitor::{Happened, Monitor};
 use crate::policy::{ContextPolicy, TargetSpec};
 use crate::run::{Heed, Heeded, Refused, Rules, end_command, open_set, tracker};
 

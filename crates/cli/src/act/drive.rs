@@ -6,12 +6,12 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use isotherm_act::apply::ActEvent;
 use isotherm_agent::policy::Policy;
 use isotherm_agent::run::{Account, Event, Options, Reason, Refused, Runner, Told};
-use isotherm_linux::apply::ActEvent;
-use isotherm_linux::proc::own_cost;
-use isotherm_linux::targets::ChildExit;
-use isotherm_linux::{clock, signals};
+use isotherm_host::proc::own_cost;
+use isotherm_ops::targets::ChildExit;
+use isotherm_sys::{clock, signals};
 use serde_json::json;
 
 use super::account::Final;

@@ -4,9 +4,9 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
+use isotherm_act::apply::ActEvent;
 use isotherm_agent::run::{Ended, Event, Reason, Summary, Told};
 use isotherm_core::Time;
-use isotherm_linux::apply::ActEvent;
 use serde_json::{Value, json};
 
 use crate::files::cannot_create;

@@ -7,9 +7,9 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use isotherm_linux::frames::{ErrorKind, FramesError};
-use isotherm_linux::idlemem::{Options, Report, Row, Scan, Walk, default_cpu, matches};
-use isotherm_linux::signals;
+use isotherm_idlemem::{Options, Report, Row, Scan, Walk, default_cpu, matches};
+use isotherm_pages::frames::{ErrorKind, FramesError};
+use isotherm_sys::signals;
 
 use crate::exit;
 use crate::recorder::warn;
@@ -161,7 +161,7 @@ fn seconds(ns: u64) -> f64 {
 }
 
 fn memory() -> u64 {
-    isotherm_linux::support::Machine::read(&isotherm_linux::support::Roots::default()).memory_bytes
+    isotherm_host::Machine::read(&isotherm_host::Roots::default()).memory_bytes
 }
 
 fn frames(error: FramesError) -> anyhow::Error {

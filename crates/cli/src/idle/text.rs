@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use isotherm_linux::idlemem::{Kind, Method, Report, Row, Unknown};
+use isotherm_idlemem::{Kind, Method, Report, Row, Unknown};
 
 use super::{Args, seconds};
 use crate::units::bytes;

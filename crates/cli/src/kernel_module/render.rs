@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use isotherm_linux::damon::Root;
-use isotherm_linux::damon::modules::{Module, Role, StatReport, Unit, Value};
+use isotherm_damon::Root;
+use isotherm_damon::modules::{Module, Role, StatReport, Unit, Value};
 use serde_json::json;
 
 use crate::units::bytes;

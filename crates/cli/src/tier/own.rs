@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use isotherm_agent::run::Refused;
 use isotherm_agent::tier::{Hierarchy, Knobs, TierEvent, TierSummary, Whom, Work};
-use isotherm_linux::proc::own_cost;
-use isotherm_linux::{clock, signals};
+use isotherm_host::proc::own_cost;
+use isotherm_sys::{clock, signals};
 
 use super::Args;
 use super::report::{Account, status};

@@ -8,10 +8,10 @@
 use std::sync::mpsc::Sender;
 
 use isotherm_core::Time;
-use isotherm_linux::workload::{Arena, Sweep, Touch};
-use isotherm_linux::{clock, signals};
 use isotherm_sim::config::Mode;
 use isotherm_sim::pattern::{Batch, Plan, Source};
+use isotherm_sys::workload::{Arena, Sweep, Touch};
+use isotherm_sys::{clock, signals};
 
 use super::slots::{Counts, Report};
 

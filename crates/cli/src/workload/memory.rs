@@ -2,8 +2,8 @@
 
 use anyhow::Context;
 use isotherm_core::AddrRange;
-use isotherm_linux::workload::{Arena, HugePages};
 use isotherm_sim::config::{Config, Thp};
+use isotherm_sys::workload::{Arena, HugePages};
 
 /// Where the first region goes: far from the program, its heap, libraries and stack.
 const BASE: u64 = 0x2000_0000_0000;

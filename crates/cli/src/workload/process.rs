@@ -10,11 +10,11 @@ use std::sync::mpsc;
 
 use anyhow::Context;
 use isotherm_core::Time;
-use isotherm_linux::workload::{Arena, Child, fork_alone};
-use isotherm_linux::{clock, signals};
 use isotherm_sim::config::Config;
 use isotherm_sim::pattern::{Plan, plans};
 use isotherm_sim::truth::{Header, Line};
+use isotherm_sys::workload::{Arena, Child, fork_alone};
+use isotherm_sys::{clock, signals};
 
 use super::episode::{self, Episode};
 use super::log::Log;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use isotherm_linux::clock;
+use isotherm_sys::clock;
 
 use crate::program::{
     ISOTHERM, Public, Running, Said, command, isotherm, scratch, shell, snapshots, wait_until,

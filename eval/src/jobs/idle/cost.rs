@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use anyhow::Context;
-use isotherm_linux::clock::process_cpu_ns;
-use isotherm_linux::frames::{FrameFile, Which};
-use isotherm_linux::paddr::Ram;
-use isotherm_linux::proc::Proc;
+use isotherm_host::proc::Proc;
+use isotherm_host::ram::Ram;
+use isotherm_pages::frames::{FrameFile, Which};
+use isotherm_sys::clock::process_cpu_ns;
 use serde::{Deserialize, Serialize};
 
 use crate::stats::to_f64;

@@ -8,10 +8,10 @@
 use std::path::Path;
 
 use anyhow::Context;
-use isotherm_linux::clock::process_cpu_ns;
-use isotherm_linux::idle::{BITMAP, Bitmap, LOCK, Lock};
-use isotherm_linux::paddr::Ram;
-use isotherm_linux::proc::Proc;
+use isotherm_host::proc::Proc;
+use isotherm_host::ram::Ram;
+use isotherm_pages::idle::{BITMAP, Bitmap, LOCK, Lock};
+use isotherm_sys::clock::process_cpu_ns;
 use serde::{Deserialize, Serialize};
 
 use super::plant::{COSTS, Plant};

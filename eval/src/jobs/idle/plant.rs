@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::Context;
-use isotherm_linux::clock;
-use isotherm_linux::metrics::Cgroups;
-use isotherm_linux::proc::Proc;
+use isotherm_host::metrics::Cgroups;
+use isotherm_host::proc::Proc;
+use isotherm_sys::clock;
 
 use crate::child::{Child, sleep_until};
 use crate::job::Bench;

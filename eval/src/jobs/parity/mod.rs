@@ -143,7 +143,7 @@ impl Job for Parity {
                             Err(e) => case.failed = Some(format!("{e:#}")),
                         }
                     }
-                    if isotherm_linux::signals::stop_requested().is_some() {
+                    if isotherm_sys::signals::stop_requested().is_some() {
                         bail!("interrupted");
                     }
                     if let Some(why) = &case.failed {

@@ -4,13 +4,12 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::Context;
-use isotherm_linux::clock;
+use isotherm_sys::clock;
 use serde::{Deserialize, Serialize};
 
-use crate::measure;
 use crate::periodic::Periodic;
-use crate::procfs;
 use crate::stats::to_f64;
+use crate::{measure, procfs};
 
 const PERIOD: Duration = Duration::from_millis(20);
 

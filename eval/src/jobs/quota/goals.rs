@@ -8,13 +8,12 @@
 //! per window.
 
 use isotherm_core::Time;
-use isotherm_linux::clock;
+use isotherm_sys::clock;
 
 use super::case::{Case, Given, Leg};
-use super::events;
 use super::gauge::{Sample, gauge, psi_us};
 use super::plant::{self, Policy, Session};
-use super::{SWAP_BYTES, part};
+use super::{SWAP_BYTES, events, part};
 use crate::child::sleep_until;
 use crate::job::Bench;
 use crate::measure;

@@ -1,6 +1,6 @@
 //! Parts `size`, `time` and `regions`: limits that must not be exceeded.
 
-use isotherm_linux::clock;
+use isotherm_sys::clock;
 
 use super::case::{Case, Leg};
 use super::gauge::gauge;

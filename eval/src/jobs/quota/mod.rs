@@ -122,7 +122,7 @@ fn one(
     say(&format!("quota: {part}: {name}"));
     let mut case = Case { part: part.into(), name: name.into(), ..Case::default() };
     let done = run(&format!("{part}{}", cases.len()), &mut case);
-    if isotherm_linux::signals::stop_requested().is_some() {
+    if isotherm_sys::signals::stop_requested().is_some() {
         return done;
     }
     if let Err(e) = done {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::Context;
-use isotherm_linux::clock;
+use isotherm_sys::clock;
 use rustix::process::Signal;
 
 use crate::child::{Child, sleep_until};

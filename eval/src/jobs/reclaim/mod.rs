@@ -160,7 +160,7 @@ fn rounds(
         for config in order {
             say(&format!("reclaim: {name} {}: round {} of {rounds}", config.name, round + 1));
             let done = phase(bench, program, &place, plan, config, &mut running);
-            if isotherm_linux::signals::stop_requested().is_some() {
+            if isotherm_sys::signals::stop_requested().is_some() {
                 return done.map(drop);
             }
             let mut run = done.unwrap_or_else(|e| {

@@ -11,8 +11,8 @@ use std::io::BufReader;
 
 use anyhow::Context;
 use isotherm_core::AddrRange;
-use isotherm_linux::clock;
 use isotherm_sim::truth::Truth;
+use isotherm_sys::clock;
 use serde::{Deserialize, Serialize};
 
 use super::SWAP_BYTES;
@@ -97,7 +97,7 @@ pub(super) fn run(bench: &Bench<'_>, quick: bool, age_ms: u64) -> anyhow::Result
         for config in configs.into_iter().filter(|c| !limited || named(c)) {
             say(&format!("reclaim: truth: {workload} {config}"));
             let mut case = case(bench, workload, args, config, age_ms);
-            if isotherm_linux::signals::stop_requested().is_some() {
+            if isotherm_sys::signals::stop_requested().is_some() {
                 return case.map(drop);
             }
             if let Err(e) = &mut case {

@@ -87,7 +87,7 @@ impl Job for Thp {
                         round + 1
                     ));
                     let done = one(bench, program.as_ref(), mode, setting, size);
-                    if isotherm_linux::signals::stop_requested().is_some() {
+                    if isotherm_sys::signals::stop_requested().is_some() {
                         return done.map(drop);
                     }
                     let mut run = done.unwrap_or_else(|e| {

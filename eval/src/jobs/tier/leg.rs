@@ -6,12 +6,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::Context;
+use isotherm_act::Process;
 use isotherm_core::AddrRange;
-use isotherm_linux::act::Process;
-use isotherm_linux::clock;
-use isotherm_linux::support::Roots;
-use isotherm_linux::tier::{Places, levels};
+use isotherm_host::Roots;
+use isotherm_host::nodes::levels;
+use isotherm_pages::places::Places;
 use isotherm_sim::truth::Line;
+use isotherm_sys::clock;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

@@ -10,8 +10,8 @@
 mod leg;
 mod study;
 
-use isotherm_linux::support::Roots;
-use isotherm_linux::tier::{Facts, NodeFacts};
+use isotherm_host::Roots;
+use isotherm_host::nodes::{Facts, NodeFacts};
 use serde_json::{Value, json};
 
 use crate::cli::say;

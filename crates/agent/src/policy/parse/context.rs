@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use isotherm_core::attrs::IntervalsGoal;
 use isotherm_core::{Attrs, AttrsError, Method};
-use isotherm_linux::support::SetName;
-use isotherm_linux::targets::{Memory, MemoryError};
+use isotherm_ops::support::SetName;
+use isotherm_ops::targets::{Memory, MemoryError};
 
 use super::Seen;
 use super::fields::{Entry, Errors, Fields};

@@ -1,8 +1,8 @@
 //! Filters: `"reject anon"`, `"allow addr 0x1000..0x2000"`, `"reject not young"`, `"allow memcg /app"`.
 
+use isotherm_act::apply::Settings;
 use isotherm_core::AddrRange;
 use isotherm_core::scheme::{Filter, FilterKind, Filters};
-use isotherm_linux::apply::Settings;
 
 use super::context::{Over, cgroup_path};
 use super::fields::{Entry, Errors, Fields};

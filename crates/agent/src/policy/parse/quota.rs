@@ -1,16 +1,15 @@
 //! Quotas with goals, brakes, watermarks.
 
+use isotherm_act::apply::Settings;
 use isotherm_core::scheme::{
     Action, Brake, CgroupId, FailCharge, Goal, Metric, Quota, Tuner, WatermarkMetric, Watermarks,
     Weights,
 };
-use isotherm_linux::apply::Settings;
 
 use super::context::cgroup;
 use super::fields::{Entry, Errors, Fields};
-use crate::policy::defaults;
 use crate::policy::metric::{self, Unit, WORDS};
-use crate::policy::number_of;
+use crate::policy::{defaults, number_of};
 use crate::text::{TextError, unknown};
 
 const NOTHING: &str = "it means that nothing could be done";

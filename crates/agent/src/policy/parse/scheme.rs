@@ -1,9 +1,8 @@
 //! Schemes: pattern, action, limits, and how the action is carried out.
 
-use isotherm_core::Attrs;
-use isotherm_core::Scheme;
+use isotherm_act::apply::{Evidence, Settings};
 use isotherm_core::scheme::{Action, Destination, Pattern};
-use isotherm_linux::apply::{Evidence, Settings};
+use isotherm_core::{Attrs, Scheme};
 
 use super::context::{Over, name};
 use super::fields::{Entry, Errors, Fields};

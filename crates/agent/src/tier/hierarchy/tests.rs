@@ -110,9 +110,10 @@ fn a_hierarchy_is_found() {
 
 #[test]
 fn three_tiers_are_read_from_a_machine() {
-    use isotherm_linux::proc::Proc;
-    use isotherm_linux::support::Roots;
-    use isotherm_linux::tier::{Places, levels};
+    use isotherm_host::Roots;
+    use isotherm_host::nodes::levels;
+    use isotherm_host::proc::Proc;
+    use isotherm_pages::places::Places;
 
     let dir = tempfile::tempdir().unwrap();
     let put = |path: &str, text: &str| {

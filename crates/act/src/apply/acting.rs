@@ -1,0 +1,111 @@
+//! An operations set that also acts: what a context with schemes is driven over.
+
+use isotherm_core::ops::UpdateError;
+use isotherm_core::scheme::{Metric, Scheme};
+use isotherm_core::{
+    AddrRange, Applied, Check, Measure, Observation, Observed, Operations, PageState, Request,
+    TargetId,
+};
+use isotherm_ops::set::OpsSet;
+
+use super::Actor;
+
+/// A set and an actor that share a context.
+#[derive(Debug)]
+pub struct Acting {
+    /// Looks.
+    pub set: OpsSet,
+    /// Acts.
+    pub actor: Actor,
+}
+
+impl Acting {
+    /// Joins the two.
+    #[must_use]
+    pub const fn new(set: OpsSet, actor: Actor) -> Self {
+        Self { set, actor }
+    }
+
+    /// Keeps the set from clearing accessed bits of pages that it was not asked about, as it does with pages that cannot be cleared
+    /// singly (those of their process, or of others that map them): what was touched before would look idle
+    /// after. The regions of such pages stay unresolved then, and nothing is done to them.
+    pub fn keep_evidence(&mut self) {
+        match &mut self.set {
+            OpsSet::PageWalk(walk) => {
+                walk.set_fallback_limit(0);
+                walk.set_marker(None);
+            }
+            OpsSet::Kdamond(set) => set.look_at_pages(),
+            OpsSet::Idle(_) | OpsSet::Smaps(_) => {}
+        }
+    }
+
+    /// Looks again at what was acted on, if it is time; call it once per window.
+    pub fn sweep(&mut self) {
+        if let OpsSet::Idle(idle) = &mut self.set {
+            self.actor.sweep_by_marks(idle);
+        } else if let Some(walk) = self.set.pages() {
+            self.actor.sweep(walk);
+        }
+    }
+}
+
+impl Operations for Acting {
+    fn prepare(&mut self, batch: &mut [Check]) {
+        self.set.prepare(batch);
+        for check in batch.iter().filter(|c| c.state == PageState::Cleared) {
+            // A mark is a folio's, whatever maps it.
+            let is_large = match &self.set {
+                OpsSet::Idle(idle) => idle.is_large(check.target, check.addr),
+                _ => false,
+            };
+            let shift = if is_large { check.leaf_shift.max(21) } else { check.leaf_shift };
+            self.actor.note_touched(check.target, check.addr, shift);
+        }
+    }
+
+    fn check(&mut self, batch: &mut [Check]) {
+        self.set.check(batch);
+    }
+
+    fn update(&mut self, target: TargetId, maps: &mut Vec<AddrRange>) -> Result<(), UpdateError> {
+        self.set.update(target, maps)
+    }
+
+    fn target_valid(&mut self, target: TargetId) -> bool {
+        self.set.target_valid(target)
+    }
+
+    fn next_window(&mut self) -> Option<Observation> {
+        self.set.next_window()
+    }
+
+    fn observe(&mut self, target: TargetId, regions: &mut Vec<Observed>) {
+        self.set.observe(target, regions);
+    }
+
+    fn apply(&mut self, request: &Request, scheme: &Scheme) -> Applied {
+        if self.actor.is_memory(request.target) {
+            let idle = match &mut self.set {
+                OpsSet::Idle(idle) => Some(idle.as_mut()),
+                _ => None,
+            };
+            return self.actor.apply_to_memory(idle, request, scheme);
+        }
+        if let OpsSet::Idle(idle) = &mut self.set {
+            return self.actor.apply_by_marks(idle, request, scheme);
+        }
+        self.actor.apply(self.set.pages(), request, scheme)
+    }
+
+    fn measure(&mut self, measures: &mut [Measure]) {
+        for measure in measures {
+            measure.value = match measure.metric {
+                Metric::RefaultBp => self.actor.refault_bp(measure.scheme),
+                // The core has the user's value itself.
+                Metric::UserInput => None,
+                metric => self.actor.machine_metric(measure.scheme, metric),
+            };
+        }
+    }
+}

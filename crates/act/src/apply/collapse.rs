@@ -1,0 +1,120 @@
+//! Huge pages from what is used: a huge page is made where enough of its 512 pages are touched, so that it
+//! brings no memory in that nobody wants.
+
+use isotherm_core::addr::round_up;
+use isotherm_core::scheme::Action;
+use isotherm_core::{AddrRange, Applied};
+
+use super::carry_out::pretended;
+use super::evidence::MOST;
+use super::held::{Chosen, Held};
+use super::look::{Look, Seen};
+use super::pages::{Bits, GRANULE};
+use super::{Actor, Evidence, Job, all_of, until};
+use crate::Advice;
+
+impl Actor {
+    pub(super) fn collapse(
+        &mut self,
+        look: &mut dyn Look,
+        held: &mut Held,
+        job: Job<'_>,
+    ) -> Applied {
+        let scheme = job.request.scheme;
+        let whole = job.request.range;
+        // Regions end anywhere: what begins in this one is its affair, up to the end of the huge page.
+        let (first, last) = (round_up(whole.start, GRANULE), round_up(whole.end, GRANULE));
+        let mut range = AddrRange::new(first, last.min(first + MOST));
+        if range.is_empty() {
+            return all_of(job.request);
+        }
+        let Some(settings) = self.settings.get(scheme) else { return all_of(job.request) };
+        let (dry_run, evidence, min_touched_bp) =
+            (settings.dry_run, settings.evidence, settings.min_touched_bp);
+        let mut passes = self.page_filter(held, job);
+        let mut chosen = Chosen::default();
+        for (start, seen) in held.see(look, range) {
+            let wanted = is_worth_it(seen, evidence, min_touched_bp)
+                && !held.is_stubborn(start, job.now)
+                && !(dry_run && held.pretended.get(&start) == Some(&Action::Collapse))
+                && held.proof.settled(start, scheme, dry_run).is_empty()
+                && !passes.of(&held.process, start, seen.present, seen).is_empty();
+            if wanted {
+                chosen.push(start, Bits::ALL, true, job.request.max_bytes);
+            }
+        }
+        self.tell_unknown(held, job, passes);
+        let outcome = if dry_run {
+            self.account(scheme).asked_bytes += chosen.bytes;
+            for (start, _) in chosen.before(u64::MAX) {
+                held.pretended.insert(start, Action::Collapse);
+            }
+            pretended(&chosen)
+        } else {
+            let mut stop = until(job);
+            let outcome = held.process.advise(Advice::Collapse, &chosen.ranges, GRANULE, &mut stop);
+            self.note_outcome(job, held, &outcome);
+            outcome
+        };
+        let asked_to = chosen.end_of(outcome.asked_bytes);
+        let done = if dry_run {
+            chosen.bytes
+        } else {
+            let after = chosen.span().map(|span| held.see(look, span)).unwrap_or_default();
+            let mut done = 0;
+            for (start, _) in chosen.before(asked_to) {
+                if after.get(&start).is_some_and(|seen| seen.huge) {
+                    done += GRANULE;
+                } else {
+                    held.note_stubborn(start, job.now);
+                }
+            }
+            done
+        };
+        self.done(held, job, &chosen, &outcome, done);
+        if outcome.is_cut_short() {
+            range.end = asked_to;
+        } else if let Some(cut_at) = chosen.cut_at {
+            range.end = cut_at;
+        }
+        let covered = range.end.min(whole.end).saturating_sub(whole.start);
+        let (asked, skip) = (outcome.asked_bytes, if covered == 0 { whole.len() } else { 0 });
+        Applied { covered, skip, asked, applied: done, passed: chosen.bytes, ns: 0 }
+    }
+}
+
+/// Whether a huge page would be used by enough of its pages.
+pub(super) fn is_worth_it(seen: Seen, evidence: Evidence, min_touched_bp: u32) -> bool {
+    if seen.huge || seen.present.is_empty() {
+        return false;
+    }
+    let touched_bp = seen.present.and(seen.young).count() * 10_000 / 512;
+    evidence == Evidence::Off || touched_bp >= u64::from(min_touched_bp)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn enough_of_the_pages_must_be_touched() {
+        let half = Bits([u64::MAX, u64::MAX, u64::MAX, u64::MAX, 0, 0, 0, 0]);
+        let of = |present, young, huge| Seen { present, young, huge };
+        let confirm = Evidence::Confirm(1);
+        for (name, seen, evidence, expected) in [
+            ("all touched", of(Bits::ALL, Bits::ALL, false), confirm, true),
+            ("huge already", of(Bits::ALL, Bits::ALL, true), confirm, false),
+            ("half touched, half asked for", of(Bits::ALL, half, false), confirm, true),
+            ("none touched", of(Bits::ALL, Bits::default(), false), confirm, false),
+            (
+                "none touched, no evidence wanted",
+                of(half, Bits::default(), false),
+                Evidence::Off,
+                true,
+            ),
+            ("nothing there", Seen::default(), Evidence::Off, false),
+        ] {
+            assert_eq!(is_worth_it(seen, evidence, 5_000), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Arm, confirm, act: the way of pageout, cold and demotion.
+//!
+//! Page tables of another process are made old by `MADV_COLD`, the only way, so for the action `cold` arming a young
+//! page is half of the action already: it is put on the inactive list. Touched again, it comes back from there.
+//! By marks of idle page frames (set `idle`) nothing is moved, but translations have to be dropped before the wait begins.
+
+use std::collections::BTreeMap;
+
+use isotherm_core::addr::round_up;
+use isotherm_core::{AddrRange, Applied};
+use isotherm_sys::clock::now;
+
+use super::evidence::{MOST, Next, Rules};
+use super::held::{Chosen, Held};
+use super::look::Look;
+use super::pages::{GRANULE, granules};
+use super::{Actor, Job, PASS_NS, Settings, later};
+use crate::{Advice, Outcome};
+
+/// Young pages with no more than so many others between them are made old by one range: each range costs a
+/// flush of the target's TLB.
+const GAP: u64 = 16;
+/// The share of mistakes that evidence lets pass, in basis points.
+const MAX_MISTAKES_BP: u64 = 100;
+
+impl Actor {
+    pub(super) fn with_evidence(
+        &mut self,
+        look: &mut dyn Look,
+        held: &mut Held,
+        job: Job<'_>,
+        confirm_us: u64,
+    ) -> Applied {
+        let scheme = job.request.scheme;
+        let rules = rules(self.settings.get(scheme), confirm_us);
+        match held.evidence(scheme).next(job.request.range, MOST, rules, job.now) {
+            Next::Wait(range) => later(range.len()),
+            Next::Arm(range) => self.arm(look, held, job, range),
+            Next::Look(range) => self.look_and_act(look, held, job, range, rules),
+        }
+    }
+
+    /// Makes the pages of a range old, as much of it as the time allows.
+    fn arm(
+        &mut self,
+        look: &mut dyn Look,
+        held: &mut Held,
+        job: Job<'_>,
+        mut range: AddrRange,
+    ) -> Applied {
+        let scheme = job.request.scheme;
+        let by_marks = look.marks();
+        let (left_ns, ns_per_mib) = if by_marks {
+            let left_ns = self.marking.left(job.now).min(PASS_NS.saturating_sub(self.pass_ns));
+            (left_ns, self.mark_ns_per_mib)
+        } else {
+            (self.arming.left(job.now).min(job.request.max_ns), self.arm_ns_per_mib)
+        };
+        let bytes = armable(left_ns, ns_per_mib);
+        if by_marks && bytes == 0 {
+            // What is armed behind it can be looked at.
+            return later(range.len());
+        }
+        if bytes == 0 {
+            return later(job.request.range.len());
+        }
+        range.end = range.end.min(range.start + bytes);
+        let begin = now();
+        let asked = match self.arm_by_marks(look, held, scheme, range) {
+            Some(asked) => asked,
+            None => self.arm_by_advice(look, held, job, range),
+        };
+        let ns = now().since(begin);
+        let (budget, ns_per_mib) = if by_marks {
+            self.evidence_ns += ns;
+            (&mut self.marking, &mut self.mark_ns_per_mib)
+        } else {
+            (&mut self.arming, &mut self.arm_ns_per_mib)
+        };
+        budget.spend(ns);
+        // Holes take no time; a rate learned from them would promise too much.
+        if let Some(rate) = ns.checked_div(asked >> 20) {
+            *ns_per_mib = (*ns_per_mib * 3 + rate) / 4;
+        }
+        later(range.len())
+    }
+
+    /// Makes the young pages of a range old by advice, which flushes. Returns the bytes asked for.
+    fn arm_by_advice(
+        &mut self,
+        look: &mut dyn Look,
+        held: &mut Held,
+        job: Job<'_>,
+        range: AddrRange,
+    ) -> u64 {
+        let scheme = job.request.scheme;
+        let mut young = Vec::new();
+        for (start, seen) in self.see(look, held, scheme, range) {
+            seen.inside(start, range).and(seen.young).append_to(start, GAP, &mut young);
+        }
+        held.touched_for_others(scheme, &young);
+        let batch = Advice::Cold.default_batch_bytes();
+        let outcome = held.process.advise(Advice::Cold, &young, batch, &mut || false);
+        self.note_arming(job, held, &outcome);
+        // What could not be made old is seen as young now, and never becomes evidence.
+        let (seen, at) = (self.see(look, held, scheme, range), now());
+        for (start, part) in granules(range) {
+            let seen = seen.get(&start).copied().unwrap_or_default();
+            held.evidence(scheme).arm(start, part, seen, at);
+        }
+        outcome.asked_bytes
+    }
+
+    /// Marks the pages of a range, if the set looks by marks. Returns the bytes marked.
+    fn arm_by_marks(
+        &mut self,
+        look: &mut dyn Look,
+        held: &mut Held,
+        scheme: usize,
+        range: AddrRange,
+    ) -> Option<u64> {
+        let (mut seen, mut young) = (BTreeMap::new(), Vec::new());
+        let marked = look.mark(held.id, range, &mut |start, found, before| {
+            before.append_to(start, 0, &mut young);
+            seen.insert(start, found);
+        })?;
+        if marked.is_err() {
+            // It has gone; nothing is known of what is left.
+            seen.clear();
+        }
+        held.touched_for_others(scheme, &young);
+        let (at, mut bytes) = (now(), 0);
+        let there = self.settings.get(scheme).is_some_and(|s| s.only_on.is_some());
+        let there = there.then(|| self.see(look, held, scheme, range));
+        for (start, part) in granules(range) {
+            let mut seen = seen.get(&start).copied().unwrap_or_default();
+            if let Some(there) = &there {
+                seen.present = there.get(&start).copied().unwrap_or_default().present;
+            }
+            bytes += seen.inside(start, part).minus(seen.young).count() << 12;
+            let evidence = held.evidence(scheme);
+            evidence.arm(start, part, seen, at);
+            evidence.hold(start);
+        }
+        self.unflushed |= bytes > 0;
+        self.account(scheme).armed_bytes += bytes;
+        Some(bytes)
+    }
+
+    fn note_arming(&mut self, job: Job<'_>, held: &Held, outcome: &Outcome) {
+        let account = self.account(job.request.scheme);
+        account.armed_bytes += outcome.accepted_bytes;
+        account.action_cpu_ns += outcome.cpu_ns;
+        if outcome.denied {
+            let why = "the right to look at it closely was lost (permission denied)";
+            self.trouble(job.request.scheme, held.process.pid(), why);
+        }
+    }
+
+    /// Looks at a range that was armed long enough ago, and acts on what is proven idle.
+    fn look_and_act(
+        &mut self,
+        look: &mut dyn Look,
+        held: &mut Held,
+        job: Job<'_>,
+        range: AddrRange,
+        rules: Rules,
+    ) -> Applied {
+        let scheme = job.request.scheme;
+        let dry = self.settings.get(scheme).is_none_or(|s| s.dry_run);
+        let (mut chosen, mut undecided) = (Chosen::default(), None);
+        let (mut confirmed, mut filtered) = (0, 0);
+        let mut passes = self.page_filter(held, job);
+        for (start, seen) in self.see(look, held, scheme, range) {
+            let Some((_, part)) =
+                granules(AddrRange::new(start.max(range.start), range.end)).next()
+            else {
+                continue;
+            };
+            match held.evidence(scheme).confirm(start, part, seen, rules, job.now) {
+                None => {
+                    undecided.get_or_insert(part.start);
+                }
+                // Behind the limit nothing is taken now, and it will be looked at again.
+                Some(_) if chosen.cut_at.is_some() => {}
+                Some(all) => {
+                    let idle = passes.of(&held.process, start, all, seen);
+                    confirmed += all.count();
+                    filtered += all.count() - idle.count();
+                    let idle = idle.minus(held.proof.settled(start, scheme, dry));
+                    chosen.push(start, idle, seen.huge, job.request.max_bytes);
+                }
+            }
+        }
+        self.tell_unknown(held, job, passes);
+        let refuted = held.evidence(scheme).take_refuted();
+        let account = self.account(scheme);
+        account.refuted_bytes += refuted << 12;
+        account.confirmed_bytes += confirmed << 12;
+        account.filtered_bytes += filtered << 12;
+        let job = if look.marks() {
+            let (begin, now) = (job.now, now());
+            self.marking.spend(now.since(begin));
+            self.evidence_ns += now.since(begin);
+            Job { now, ..job }
+        } else {
+            job
+        };
+        let (did, done) = self.carry_out(look, held, job, &chosen);
+        let acted_to = did.stopped_at.or(chosen.cut_at);
+        // What was acted on is settled even behind a part that is not.
+        let evidence = held.evidence(scheme);
+        for (start, _) in chosen.before(acted_to.unwrap_or(u64::MAX)) {
+            let end = (start + GRANULE).min(acted_to.unwrap_or(u64::MAX)).min(range.end);
+            evidence.forget(AddrRange::new(start.max(range.start), end));
+        }
+        let settled = undecided.unwrap_or(range.end).min(acted_to.unwrap_or(range.end));
+        evidence.forget(AddrRange::new(range.start, settled));
+        let covered = round_up(settled.saturating_sub(range.start), 4096);
+        Applied {
+            covered,
+            skip: if covered == 0 { range.len() } else { 0 },
+            asked: did.outcome.asked_bytes,
+            applied: done,
+            passed: chosen.bytes,
+            ns: 0,
+        }
+    }
+}
+
+/// How much is made old in this time. As long as there is any, a granule is, however long that took before: a rate that was
+/// measured while the machine was busy is only corrected by trying again, and what takes longer is owed.
+const fn armable(left_ns: u64, ns_per_mib: u64) -> u64 {
+    if left_ns == 0 {
+        return 0;
+    }
+    let rate = if ns_per_mib == 0 { 1 } else { ns_per_mib };
+    let bytes = (left_ns / rate).saturating_mul(1 << 20);
+    if bytes < GRANULE { GRANULE } else { bytes }
+}
+
+/// What evidence a scheme asks for.
+pub(super) fn rules(settings: Option<&Settings>, confirm_us: u64) -> Rules {
+    let window_us = settings.map_or(0, |s| s.refault_window_us);
+    Rules {
+        confirm_ns: confirm_us.saturating_mul(1000),
+        window_ns: window_us.saturating_mul(1000),
+        max_mistakes_bp: MAX_MISTAKES_BP,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_from_a_busy_moment_does_not_end_arming() {
+        let ms = 1_000_000;
+        for (name, left_ns, ns_per_mib, bytes) in [
+            ("nothing is left", 0, 100_000, 0),
+            ("250 MiB", 25 * ms, 100_000, 250 << 20),
+            ("a MiB took longer than there is", 25 * ms, 60 * ms, GRANULE),
+            ("the least", 1, u64::MAX, GRANULE),
+            ("no time at all", ms, 0, (ms << 20).max(GRANULE)),
+        ] {
+            assert_eq!(armable(left_ns, ns_per_mib), bytes, "{name}");
+        }
+    }
+}

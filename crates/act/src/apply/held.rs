@@ -1,0 +1,265 @@
+//! One target of an actor: its process, and what is known and remembered of its memory.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use isotherm_core::scheme::Action;
+use isotherm_core::{AddrRange, TargetId, Time};
+use isotherm_host::proc::{Proc, parse_smaps};
+
+use super::evidence::Evidence;
+use super::look::{Look, Seen};
+use super::moved::Moved;
+use super::pages::{Bits, GRANULE, granules};
+use super::proof::Proof;
+use crate::{Injector, Outcome, Process};
+
+/// Huge page advice is read again after so long, in ns: it takes some milliseconds per GiB.
+const ADVICE_NS: u64 = 10_000_000_000;
+/// A huge page that could not be made is tried again after so long, in ns.
+const AGAIN_NS: u64 = 30_000_000_000;
+
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) id: TargetId,
+    pub(super) process: Arc<Process>,
+    /// By scheme.
+    pub(super) evidence: Vec<Evidence>,
+    pub(super) proof: Proof,
+    pub(super) moved: Moved,
+    /// Huge page advice that was given, by granule.
+    pub(super) hinted: BTreeMap<u64, Action>,
+    /// What dry runs would have made of granules: huge pages, or huge page advice.
+    pub(super) pretended: BTreeMap<u64, Action>,
+    pub(super) injector: Option<Injector>,
+    /// Memory that somebody gave huge page advice about, as last read, and when.
+    advised: (Option<Time>, Vec<(AddrRange, bool)>),
+    /// Granules that refused to become huge pages, and when.
+    stubborn: BTreeMap<u64, Time>,
+}
+
+impl Held {
+    pub(super) fn new(id: TargetId, process: Process) -> Self {
+        let (evidence, proof, moved) = (Vec::new(), Proof::default(), Moved::default());
+        let (hinted, pretended, stubborn) = Default::default();
+        let advised = (None, Vec::new());
+        Self {
+            id,
+            process: Arc::new(process),
+            evidence,
+            proof,
+            moved,
+            hinted,
+            pretended,
+            injector: None,
+            advised,
+            stubborn,
+        }
+    }
+
+    pub(super) fn evidence(&mut self, scheme: usize) -> &mut Evidence {
+        if self.evidence.len() <= scheme {
+            self.evidence.resize_with(scheme + 1, Evidence::default);
+        }
+        &mut self.evidence[scheme]
+    }
+
+    /// Tells the evidence of all other schemes what is young, before that is lost.
+    pub(super) fn touched_for_others(&mut self, scheme: usize, young: &[AddrRange]) {
+        let others = self.evidence.iter_mut().enumerate().filter(|(nr, _)| *nr != scheme);
+        for (_, evidence) in others {
+            young.iter().for_each(|range| evidence.touched(range.start, range.len()));
+        }
+    }
+
+    /// What is seen of `range`, granule by granule; those without any page do not come.
+    pub(super) fn see(&self, look: &mut dyn Look, range: AddrRange) -> BTreeMap<u64, Seen> {
+        let mut seen = BTreeMap::new();
+        // What cannot be looked at has gone: nothing is there.
+        look.look(self.id, range, &mut |start, found| {
+            seen.insert(start, found);
+        })
+        .ok();
+        seen
+    }
+
+    /// What is seen where the chosen pages are.
+    pub(super) fn see_chosen(&self, look: &mut dyn Look, chosen: &Chosen) -> BTreeMap<u64, Seen> {
+        chosen.places().into_iter().flat_map(|place| self.see(look, place)).collect()
+    }
+
+    /// Whether the granule at `start` lies in memory with this advice already: ours, or the program's own.
+    pub(super) fn is_advised(&mut self, start: u64, huge: bool, now: Time) -> bool {
+        let (read, advised) = &mut self.advised;
+        if read.is_none_or(|at| now.since(at) > ADVICE_NS) {
+            *read = Some(now);
+            advised.clear();
+            let mut text = Vec::new();
+            // A process that has gone gave no advice.
+            if Proc::default().read(self.process.pid(), "smaps", &mut text).is_ok() {
+                let all = parse_smaps(&text).filter_map(|m| Some((m.range, m.huge_advice?)));
+                advised.extend(all);
+            }
+        }
+        let at = advised.partition_point(|(range, _)| range.end <= start);
+        advised.get(at).is_some_and(|(range, is)| range.contains(start) && *is == huge)
+    }
+
+    pub(super) fn is_stubborn(&self, start: u64, now: Time) -> bool {
+        self.stubborn.get(&start).is_some_and(|at| now.since(*at) < AGAIN_NS)
+    }
+
+    pub(super) fn note_stubborn(&mut self, start: u64, now: Time) {
+        self.stubborn.retain(|_, at| now.since(*at) < AGAIN_NS);
+        self.stubborn.insert(start, now);
+    }
+}
+
+/// What was done.
+#[derive(Debug, Default)]
+pub(super) struct Did {
+    pub(super) outcome: Outcome,
+    /// Migration only: what was moved.
+    pub(super) moved: Vec<AddrRange>,
+    /// The address up to which it was done, if it was stopped.
+    pub(super) stopped_at: Option<u64>,
+}
+
+impl Did {
+    /// The address before which all chosen pages were asked for.
+    pub(super) fn end(&self) -> u64 {
+        self.stopped_at.unwrap_or(u64::MAX)
+    }
+}
+
+/// Pages to act on, in address order.
+#[derive(Debug, Default)]
+pub(super) struct Chosen {
+    pub(super) granules: Vec<(u64, Bits)>,
+    pub(super) ranges: Vec<AddrRange>,
+    pub(super) bytes: u64,
+    /// Whether a huge page is among them: whoever stops in between has to do so at the end of one.
+    pub(super) huge: bool,
+    /// Where the limit cut it; what follows was not looked at.
+    pub(super) cut_at: Option<u64>,
+}
+
+impl Chosen {
+    /// Takes in pages of the granule at `start`, up to `most` bytes in all. A huge page comes as a whole or not
+    /// at all, but the first one always comes: a limit below its size would never let it through.
+    pub(super) fn push(&mut self, start: u64, mut pages: Bits, huge: bool, most: u64) {
+        if self.cut_at.is_some() || pages.is_empty() {
+            return;
+        }
+        let left = most.saturating_sub(self.bytes) >> 12;
+        if pages.count() > left && !(huge && self.bytes == 0) {
+            let part = if huge { 0 } else { left };
+            let (kept, cut_at) = first_pages(start, pages, part);
+            pages = kept;
+            self.cut_at = Some(cut_at);
+        }
+        if !pages.is_empty() {
+            self.bytes += pages.count() << 12;
+            self.huge |= huge;
+            pages.append_to(start, 0, &mut self.ranges);
+            self.granules.push((start, pages));
+        }
+    }
+
+    /// The address behind what was asked for, if only the first `asked` bytes were.
+    pub(super) fn end_of(&self, mut asked: u64) -> u64 {
+        for range in &self.ranges {
+            if asked < range.len() {
+                return range.start + asked;
+            }
+            asked -= range.len();
+        }
+        self.ranges.last().map_or(0, |range| range.end)
+    }
+
+    /// What an action on these pages was, that may have been stopped.
+    pub(super) fn did(&self, outcome: Outcome) -> Did {
+        let stopped_at = outcome.is_cut_short().then(|| self.end_of(outcome.asked_bytes));
+        Did { stopped_at, outcome, moved: Vec::new() }
+    }
+
+    pub(super) fn span(&self) -> Option<AddrRange> {
+        let (first, last) = (self.ranges.first()?, self.ranges.last()?);
+        Some(AddrRange::new(first.start, last.end))
+    }
+
+    /// The granules that the chosen pages are in, joined where they touch: their span can be a whole address space.
+    pub(super) fn places(&self) -> Vec<AddrRange> {
+        let mut out: Vec<AddrRange> = Vec::new();
+        for (start, _) in &self.granules {
+            match out.last_mut() {
+                Some(last) if last.end == *start => last.end += GRANULE,
+                _ => out.push(AddrRange::new(*start, start + GRANULE)),
+            }
+        }
+        out
+    }
+
+    /// The chosen pages of a granule before `end`.
+    pub(super) fn before(&self, end: u64) -> impl Iterator<Item = (u64, Bits)> {
+        self.granules.iter().filter_map(move |&(start, pages)| {
+            let (_, part) = granules(AddrRange::new(start, end)).next()?;
+            let pages = pages.and(Bits::of(start, part));
+            (!pages.is_empty()).then_some((start, pages))
+        })
+    }
+}
+
+/// The first `n` of these pages, and the address of the first one left out.
+fn first_pages(start: u64, pages: Bits, n: u64) -> (Bits, u64) {
+    let (mut kept, mut left, mut cut_at) = (Bits::default(), n, None);
+    pages.runs(|first, behind| {
+        let take = left.min(behind - first);
+        left -= take;
+        let range = AddrRange::new(start + (first << 12), start + ((first + take) << 12));
+        kept = kept.or(Bits::of(start, range));
+        if take < behind - first && cut_at.is_none() {
+            cut_at = Some(start + ((first + take) << 12));
+        }
+    });
+    (kept, cut_at.unwrap_or(start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pages(from: u64, to: u64) -> Bits {
+        Bits::of(0, AddrRange::new(from << 12, to << 12))
+    }
+
+    #[test]
+    fn a_limit_cuts_between_pages_but_not_inside_of_a_huge_one() {
+        for (name, huge, most, bytes, cut_at) in [
+            ("all fit", false, 4096 * 512, 4096 * 8, None),
+            ("five of eight", false, 4096 * 5, 4096 * 5, Some(21 << 12)),
+            ("none", false, 0, 0, Some(10 << 12)),
+        ] {
+            let mut chosen = Chosen::default();
+            chosen.push(0, pages(10, 14).or(pages(20, 24)), huge, most);
+            assert_eq!((chosen.bytes, chosen.cut_at), (bytes, cut_at), "{name}");
+        }
+        let mut chosen = Chosen::default();
+        chosen.push(0, Bits::ALL, true, 4096);
+        assert_eq!((chosen.bytes, chosen.cut_at), (GRANULE, None), "the first huge page");
+        chosen.push(GRANULE, Bits::ALL, true, GRANULE + 4096);
+        assert_eq!((chosen.bytes, chosen.cut_at), (GRANULE, Some(GRANULE)), "the second");
+        assert_eq!(chosen.places(), [AddrRange::new(0, GRANULE)]);
+    }
+
+    #[test]
+    fn what_was_asked_for_ends_inside_of_the_ranges() {
+        let mut chosen = Chosen::default();
+        chosen.push(0, pages(10, 14).or(pages(20, 24)), false, u64::MAX);
+        for (asked, end) in [(0, 10), (4096, 11), (4096 * 4, 20), (4096 * 5, 21), (4096 * 8, 24)] {
+            assert_eq!(chosen.end_of(asked), end << 12, "{asked} bytes");
+        }
+        let before: u64 = chosen.before(21 << 12).map(|(_, pages)| pages.count()).sum();
+        assert_eq!(before, 5);
+    }
+}

@@ -1,0 +1,143 @@
+//! Huge page advice that only a process itself can give: it is made to, if the policy allows that.
+//!
+//! Advice stays with the memory after we have gone. What was advised is remembered, so that it is not given
+//! twice and can be taken back. There is no way back to no advice, only to the opposite; so what is taken back is
+//! advice that has an effect under the machine's setting: `hugepage` under `madvise` and `never`, where the opposite is the same as
+//! none, and `nohugepage` under `always`. Memory that the program itself gave that advice about is left alone.
+
+use std::fs;
+
+use isotherm_core::addr::round_up;
+use isotherm_core::scheme::Action;
+use isotherm_core::{AddrRange, Applied};
+
+use super::carry_out::pretended;
+use super::collapse::is_worth_it;
+use super::evidence::MOST;
+use super::held::{Chosen, Held};
+use super::look::Look;
+use super::pages::{Bits, GRANULE};
+use super::{Actor, Job, all_of, later, until};
+use crate::{ActError, ErrorKind, HugePageAdvice, InjectOptions, Injector, Outcome};
+
+impl Actor {
+    pub(super) fn hint(&mut self, look: &mut dyn Look, held: &mut Held, job: Job<'_>) -> Applied {
+        let (scheme, action) = (job.request.scheme, job.request.action);
+        let Some(settings) = self.settings.get(scheme) else { return all_of(job.request) };
+        let (dry_run, evidence, min_touched_bp) =
+            (settings.dry_run, settings.evidence, settings.min_touched_bp);
+        if !settings.inject {
+            let why = "huge page advice needs the process's own hand, and the policy does not allow to \
+                       stop it for that\n  hint: `inject = true`, or action `collapse`";
+            self.trouble(scheme, 0, why);
+            return all_of(job.request);
+        }
+        let whole = job.request.range;
+        // As with collapse: what begins in the region is its affair.
+        let (first, last) = (round_up(whole.start, GRANULE), round_up(whole.end, GRANULE));
+        let range = AddrRange::new(first, last.min(first + MOST));
+        let mut chosen = Chosen::default();
+        let huge = action == Action::Hugepage;
+        let mut passes = self.page_filter(held, job);
+        for (start, seen) in held.see(look, range) {
+            let wanted = !huge || is_worth_it(seen, evidence, min_touched_bp);
+            if wanted
+                && held.hinted.get(&start) != Some(&action)
+                && !(dry_run && held.pretended.get(&start) == Some(&action))
+                && !held.is_advised(start, huge, job.now)
+                && !passes.of(&held.process, start, seen.present, seen).is_empty()
+            {
+                chosen.push(start, Bits::ALL, true, job.request.max_bytes);
+            }
+        }
+        self.tell_unknown(held, job, passes);
+        let outcome = match (dry_run, chosen.ranges.is_empty()) {
+            (_, true) => Outcome::default(),
+            (true, _) => pretended(&chosen),
+            _ => match self.inject(held, action, &chosen.ranges, &mut until(job)) {
+                Ok(outcome) => outcome,
+                Err(error) => {
+                    self.trouble(scheme, held.process.pid(), &error.to_string());
+                    return if error.kind() == ErrorKind::Busy {
+                        later(whole.len())
+                    } else {
+                        all_of(job.request)
+                    };
+                }
+            },
+        };
+        if dry_run {
+            self.account(scheme).asked_bytes += chosen.bytes;
+        } else {
+            self.note_outcome(job, held, &outcome);
+        }
+        for (start, _) in chosen.before(chosen.end_of(outcome.asked_bytes)) {
+            // Only what was really given may be taken back.
+            let given = if dry_run { &mut held.pretended } else { &mut held.hinted };
+            given.insert(start, action);
+        }
+        let done = outcome.accepted_bytes;
+        self.done(held, job, &chosen, &outcome, done);
+        let end = if outcome.is_cut_short() {
+            chosen.end_of(outcome.asked_bytes)
+        } else {
+            chosen.cut_at.unwrap_or(range.end)
+        };
+        let covered = end.min(whole.end).saturating_sub(whole.start);
+        let (asked, skip) = (outcome.asked_bytes, if covered == 0 { whole.len() } else { 0 });
+        Applied { covered, skip, asked, applied: done, passed: chosen.bytes, ns: 0 }
+    }
+
+    fn inject(
+        &mut self,
+        held: &mut Held,
+        action: Action,
+        ranges: &[AddrRange],
+        stop: &mut dyn FnMut() -> bool,
+    ) -> Result<Outcome, ActError> {
+        if held.injector.is_none() {
+            held.injector = Some(Injector::new(&held.process, InjectOptions::default())?);
+        }
+        let advice = match action {
+            Action::Hugepage => HugePageAdvice::Huge,
+            _ => HugePageAdvice::NoHuge,
+        };
+        match &held.injector {
+            Some(injector) => Ok(injector.madvise(&held.process, advice, ranges, stop)?.outcome),
+            None => Ok(Outcome::default()),
+        }
+    }
+
+    /// Takes back the huge page advice that was given, as far as it has an effect; huge pages that were made
+    /// stay. Returns the bytes for which that worked, and what went wrong.
+    pub fn undo(&mut self) -> (u64, Vec<ActError>) {
+        let (mut bytes, mut errors) = (0, Vec::new());
+        let (given, opposite) = if huge_pages_for_all() {
+            (Action::Nohugepage, Action::Hugepage)
+        } else {
+            (Action::Hugepage, Action::Nohugepage)
+        };
+        let mut all = std::mem::take(&mut self.held);
+        for held in all.values_mut() {
+            let mut chosen = Chosen::default();
+            for (&start, _) in held.hinted.iter().filter(|(_, action)| **action == given) {
+                chosen.push(start, Bits::ALL, true, u64::MAX);
+            }
+            if !chosen.ranges.is_empty() {
+                match self.inject(held, opposite, &chosen.ranges, &mut || false) {
+                    Ok(outcome) => bytes += outcome.accepted_bytes,
+                    Err(error) => errors.push(error),
+                }
+            }
+            held.hinted.clear();
+        }
+        self.held = all;
+        (bytes, errors)
+    }
+}
+
+/// Whether the machine gives huge pages to all who do not refuse them.
+fn huge_pages_for_all() -> bool {
+    let setting = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+    setting.is_ok_and(|text| text.contains("[always]"))
+}

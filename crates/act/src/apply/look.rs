@@ -1,0 +1,126 @@
+//! Looking at every page of a range: what evidence and proof stand on.
+
+use std::io;
+
+use isotherm_core::{AddrRange, TargetId};
+use isotherm_pages::pagewalk::{Dense, PageWalk};
+use isotherm_pages::places::Places;
+
+use super::pages::{Bits, GRANULE};
+
+/// What a look found in one granule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Seen {
+    /// Pages that are mapped.
+    pub(super) present: Bits,
+    /// Those of them that were touched since they were last made old.
+    pub(super) young: Bits,
+    /// One huge page maps all of it.
+    pub(super) huge: bool,
+}
+
+impl Seen {
+    /// What of it can be acted on within `range`: a huge page only as a whole, or it would be split.
+    pub(super) fn inside(self, start: u64, range: AddrRange) -> Bits {
+        let bits = Bits::of(start, range);
+        if self.huge && bits != Bits::ALL { Bits::default() } else { bits.and(self.present) }
+    }
+}
+
+/// Something that can look.
+pub(super) trait Look {
+    /// Calls `f` with the start of each granule of `range` in which something is mapped, and what is seen
+    /// there, in address order. Changes nothing.
+    fn look(
+        &mut self,
+        target: TargetId,
+        range: AddrRange,
+        f: &mut dyn FnMut(u64, Seen),
+    ) -> io::Result<()>;
+
+    /// Whether pages are made old by marks ([`Look::mark`]).
+    fn marks(&self) -> bool {
+        false
+    }
+
+    /// Makes all pages of `range` old by marks, which count only after translations were dropped, and calls `f` as
+    /// [`Look::look`] does, with what is seen now and which pages had been touched, as far as is known. `None`: this cannot, and
+    /// advice has to do it.
+    fn mark(
+        &mut self,
+        _target: TargetId,
+        _range: AddrRange,
+        _f: &mut dyn FnMut(u64, Seen, Bits),
+    ) -> Option<io::Result<()>> {
+        None
+    }
+
+    /// As [`Look::look`], in one go with which of a granule's pages are on `node`. What does not see frames cannot
+    /// tell.
+    fn on_node(
+        &mut self,
+        _target: TargetId,
+        _range: AddrRange,
+        _places: &Places,
+        _node: u32,
+        _f: &mut dyn FnMut(u64, Seen, Bits),
+    ) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+impl Look for PageWalk {
+    fn look(
+        &mut self,
+        target: TargetId,
+        range: AddrRange,
+        f: &mut dyn FnMut(u64, Seen),
+    ) -> io::Result<()> {
+        self.dense_tables(target, range, &mut |start, found| {
+            if let Some(seen) = seen(&found) {
+                f(start, seen);
+            }
+        })
+    }
+
+    fn on_node(
+        &mut self,
+        target: TargetId,
+        range: AddrRange,
+        places: &Places,
+        node: u32,
+        f: &mut dyn FnMut(u64, Seen, Bits),
+    ) -> io::Result<()> {
+        let mut here = places.is_on(node);
+        self.dense_tables(target, range, &mut |start, found| {
+            let Some(seen) = seen(&found) else { return };
+            let mut pages = Bits::default();
+            match found {
+                Dense::Table(table) => {
+                    for (nr, entry) in table.entries().enumerate() {
+                        let is = entry.is_present() && here(entry.frame() >> 12);
+                        pages.0[nr / 64] |= u64::from(is) << (nr % 64);
+                    }
+                }
+                // All frames of a huge page are in one block of memory.
+                Dense::Huge(entry) if here(entry.frame() >> 12) => pages = Bits::ALL,
+                Dense::Huge(_) => {}
+            }
+            f(start, seen, pages);
+        })
+    }
+}
+
+/// What is seen in a granule; none of 1 GiB at once: nothing here acts on that.
+fn seen(found: &Dense<'_>) -> Option<Seen> {
+    match found {
+        Dense::Table(table) => {
+            Some(Seen { present: Bits(table.present()), young: Bits(table.young()), huge: false })
+        }
+        Dense::Huge(entry) if 1 << entry.leaf_shift() == GRANULE => {
+            let young = if entry.is_young() { Bits::ALL } else { Bits::default() };
+            Some(Seen { present: Bits::ALL, young, huge: true })
+        }
+        Dense::Huge(_) => None,
+    }
+}

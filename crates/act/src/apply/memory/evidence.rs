@@ -1,0 +1,157 @@
+//! Evidence of frames: marked idle, translations dropped, waited for, looked at.
+//!
+//! Only what can be acted on is marked: first frames of folios that some process maps. Marks take CPU time that the kernel
+//! spends in the page tables of whoever maps the frames, so a budget bounds it, and a *hand* goes round memory: what was
+//! marked last time is looked at first, and marking goes on where it stopped. Without the hand, memory with low addresses would
+//! be marked again and again, and what lies behind would never be asked about; and evidence that is gathered faster than it can
+//! be looked at would grow stale.
+
+use std::collections::BTreeMap;
+
+use isotherm_core::addr::PAGE_SIZE;
+use isotherm_core::{AddrRange, Applied};
+use isotherm_ops::idle::IdleOps;
+use isotherm_pages::frames::Which;
+use isotherm_sys::clock::now;
+
+use super::super::evidence::Evidence;
+use super::super::pages::{GRANULE, granules};
+use super::super::{Actor, Job, later};
+use super::view::{Seg, flags_view, granules_of};
+use super::{Physical, opened, said};
+
+/// Where marking goes on, for one scheme.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Hand {
+    /// Memory before this had its turn in this round.
+    at: u64,
+    /// Where the last request began: a lower one begins a new pass.
+    last: u64,
+    /// Whether something was left for want of time since the pass began.
+    left: bool,
+}
+
+impl Hand {
+    /// Takes in a request. A pass that left nothing ends a round.
+    pub(super) const fn pass(&mut self, start: u64) {
+        if start <= self.last {
+            if !self.left {
+                self.at = 0;
+            }
+            self.left = false;
+        }
+        self.last = start;
+    }
+
+    /// The part of a range whose turn it is.
+    pub(super) fn turn(&self, range: AddrRange) -> Option<AddrRange> {
+        let part = AddrRange::new(range.start.max(self.at).min(range.end), range.end);
+        (!part.is_empty()).then_some(part)
+    }
+
+    /// Memory before `end` had its turn.
+    const fn done(&mut self, end: u64) {
+        self.at = end;
+    }
+}
+
+impl Actor {
+    /// Marks what can be acted on in a range, as much as the time allows.
+    pub(super) fn mark(
+        &mut self,
+        idle: &mut IdleOps,
+        physical: &mut Physical,
+        job: Job<'_>,
+        range: AddrRange,
+    ) -> Result<Applied, String> {
+        let scheme = job.request.scheme;
+        let hand = physical.hand(scheme);
+        let Some(mut part) = hand.turn(range) else { return Ok(later(range.len())) };
+        if part.start > range.start {
+            // The rest comes as a request of its own.
+            return Ok(later(part.start - range.start));
+        }
+        let left_ns = physical.marking.left(job.now);
+        if left_ns < physical.mark_ns_per_mib {
+            physical.hand(scheme).left = true;
+            return Ok(later(range.len()));
+        }
+        let bytes = (left_ns / physical.mark_ns_per_mib.max(1)) << 20;
+        let end = (part.start + bytes.max(GRANULE)) / GRANULE * GRANULE;
+        part.end = part.end.min(end.max(part.start + PAGE_SIZE));
+        let begin = now();
+        let frames = part.start / PAGE_SIZE..part.end / PAGE_SIZE;
+        if physical.is_wanted_by_others(scheme) {
+            // What was touched since another scheme marked it would be lost to that by marking it again.
+            let young = granules_of(&physical.see(idle, part)?);
+            physical.others(scheme, |evidence| touched(evidence, &young));
+        }
+        let flags = opened(&mut physical.flags, Which::Flags)?;
+        let view = |e| said("read flags of frames", &e);
+        let folios = flags_view(flags, frames.clone()).map_err(view)?;
+        let heads: Vec<&Seg> = folios.iter().filter(|f| f.is_reachable()).collect();
+        let bitmap = idle.folios().bitmap();
+        bitmap.mark(&heads, |f| f.head).map_err(|e| said("mark frames idle", &e))?;
+        // What did not take the mark is seen as young now, and never becomes evidence.
+        let marked = flags_view(flags, frames).map_err(view)?;
+        let seen: BTreeMap<u64, _> = granules_of(&marked).into_iter().collect();
+        let (at, evidence) = (now(), physical.evidence(scheme));
+        let mut armed = 0;
+        for (start, part) in granules(part) {
+            let seen = seen.get(&start).copied().unwrap_or_default();
+            armed += seen.present.minus(seen.young).count() * PAGE_SIZE;
+            evidence.arm(start, part, seen, at);
+            evidence.hold(start);
+        }
+        self.unflushed |= armed > 0;
+        physical.hand(scheme).done(part.end);
+        physical.hand(scheme).left |= part.end < range.end;
+        let took = at.since(begin);
+        physical.marking.spend(took);
+        // Follows what it really takes, slowly. Memory without anything to mark takes less than that with.
+        if let Some(per_mib) = took.checked_div(armed >> 20) {
+            physical.mark_ns_per_mib = (physical.mark_ns_per_mib * 3 + per_mib) / 4;
+        }
+        let unmapped: u64 = folios
+            .iter()
+            .filter(|f| f.is_movable() && !f.is_reachable())
+            .map(|f| f.len * PAGE_SIZE)
+            .sum();
+        self.account(scheme).armed_bytes += armed;
+        self.note_unmapped(job, unmapped);
+        Ok(later(part.len()))
+    }
+}
+
+/// Tells evidence what is young, before that is lost.
+fn touched(evidence: &mut Evidence, seen: &[(u64, super::super::look::Seen)]) {
+    for (start, seen) in seen {
+        let mut ranges = Vec::new();
+        seen.young.append_to(*start, 0, &mut ranges);
+        for range in ranges {
+            evidence.touched(range.start, range.len());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hand_goes_round_memory_and_passes_over_what_had_its_turn() {
+        let range = |a, b| AddrRange::new(a * GRANULE, b * GRANULE);
+        let mut hand = Hand::default();
+        hand.pass(0);
+        assert_eq!(hand.turn(range(0, 8)), Some(range(0, 8)));
+        hand.done(3 * GRANULE);
+        hand.left = true;
+        hand.pass(0);
+        assert_eq!(hand.turn(range(0, 8)), Some(range(3, 8)), "goes on where it stopped");
+        assert_eq!(hand.turn(range(0, 2)), None);
+        hand.pass(5 * GRANULE);
+        hand.done(8 * GRANULE);
+        hand.pass(0);
+        assert_eq!(hand.turn(range(0, 8)), Some(range(0, 8)), "nothing was left: a new round");
+    }
+}

@@ -1,0 +1,249 @@
+//! Acting on frames: who maps them, the action there, and what cannot be reached.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use isotherm_core::addr::PAGE_SIZE;
+use isotherm_core::{AddrRange, Applied, TargetId};
+use isotherm_ops::idle::IdleOps;
+use isotherm_sys::clock::now;
+
+use super::super::evidence::Rules;
+use super::super::held::Held;
+use super::super::marks::Marks;
+use super::super::pages::{Bits, granules};
+use super::super::{Actor, Job, later};
+use super::owners::{OwnerMap, Unreached, chosen};
+use super::view::granules_of;
+use super::{MAP_FRAMES, MAP_NS, PATIENCE, Physical, said};
+use crate::{ErrorKind, Process};
+
+impl Actor {
+    /// Acts on the frames of a range: with rules on those that stayed idle, else on all that are let in.
+    pub(super) fn frames(
+        &mut self,
+        idle: &mut IdleOps,
+        physical: &mut Physical,
+        job: Job<'_>,
+        range: AddrRange,
+        rules: Option<Rules>,
+    ) -> Result<Applied, String> {
+        let scheme = job.request.scheme;
+        let begin = now();
+        let is_hopeless = |physical: &mut Physical| {
+            let evidence = physical.evidence(scheme);
+            granules(range)
+                .all(|(start, part)| evidence.quiet(start).and(Bits::of(start, part)).is_empty())
+        };
+        if rules.is_some() && is_hopeless(physical) {
+            // Nothing there, or all of it in use: no look is needed.
+            physical.evidence(scheme).forget(range);
+            return Ok(Applied { covered: range.len(), ..Applied::default() });
+        }
+        let folios = physical.see(idle, range)?;
+        let mut undecided: Option<u64> = None;
+        let mut quiet: BTreeMap<u64, Bits> = BTreeMap::new();
+        for (start, seen) in granules_of(&folios) {
+            let Some((_, part)) =
+                granules(AddrRange::new(start.max(range.start), range.end)).next()
+            else {
+                continue;
+            };
+            let pages = match rules {
+                None => Some(seen.present),
+                Some(rules) => physical.evidence(scheme).confirm(start, part, seen, rules, job.now),
+            };
+            match pages {
+                None => {
+                    undecided.get_or_insert(part.start);
+                }
+                Some(pages) => {
+                    quiet.insert(start, pages);
+                }
+            }
+        }
+        self.account(scheme).refuted_bytes += physical.evidence(scheme).take_refuted() * PAGE_SIZE;
+        let is_quiet = |whole: AddrRange| {
+            granules(whole).all(|(start, part)| {
+                let bits = Bits::of(start, part);
+                quiet.get(&start).is_some_and(|quiet| quiet.and(bits) == bits)
+            })
+        };
+        let mut idle_folios = folios;
+        idle_folios.retain(|folio| folio.is_reachable() && is_quiet(folio.range()));
+        let confirmed: u64 = idle_folios.iter().map(|folio| folio.len * PAGE_SIZE).sum();
+        let passed = self.pass(physical, job, idle_folios)?;
+        let passed_all: u64 = passed.iter().map(|folio| folio.len * PAGE_SIZE).sum();
+        let (mut frames, mut cut_at) = (Vec::new(), None);
+        for folio in &passed {
+            if (frames.len() as u64 + folio.len) * PAGE_SIZE > job.request.max_bytes
+                && !frames.is_empty()
+            {
+                cut_at = Some(folio.range().start);
+                break;
+            }
+            frames.extend(folio.head..folio.head + folio.len);
+        }
+        physical.marking.spend(now().since(begin));
+        if !frames.is_empty() {
+            match self.find_owners(physical, job, &frames)? {
+                // Not now: it costs too much to do it so often.
+                None => return Ok(later(range.len())),
+                Some(true) if rules.is_some() => {
+                    // That took its time: whoever woke up meanwhile stays.
+                    let again = physical.see(idle, range)?;
+                    let awake: Vec<u64> =
+                        again.iter().filter(|f| !f.idle).map(|f| f.head).collect();
+                    let head_of = |frame: u64| {
+                        let behind = passed.partition_point(|folio| folio.head <= frame);
+                        behind.checked_sub(1).map_or(frame, |nr| passed[nr].head)
+                    };
+                    frames.retain(|frame| awake.binary_search(&head_of(*frame)).is_err());
+                }
+                Some(_) => {}
+            }
+        }
+        let (asked, done, ns, stopped_at) = self.through_owners(idle, physical, job, &frames);
+        let cut_at = [cut_at, stopped_at].into_iter().flatten().min();
+        let evidence = physical.evidence(scheme);
+        let end = cut_at.unwrap_or(range.end);
+        for (start, part) in granules(AddrRange::new(range.start, end)) {
+            if quiet.contains_key(&start) {
+                evidence.forget(part);
+            }
+        }
+        let settled_to = undecided.unwrap_or(end).min(end).max(range.start);
+        // Also where nothing is left that could be seen.
+        evidence.forget(AddrRange::new(range.start, settled_to));
+        let settled = settled_to - range.start;
+        if rules.is_some() && cut_at.is_none() {
+            let account = self.account(scheme);
+            account.confirmed_bytes += confirmed;
+            account.filtered_bytes += confirmed - passed_all;
+        } else if rules.is_some() {
+            self.account(scheme).confirmed_bytes += asked;
+        }
+        physical.action_ns += ns;
+        Ok(Applied {
+            covered: settled,
+            skip: if settled == 0 { end.min(range.end) - range.start } else { 0 },
+            asked,
+            applied: done,
+            passed: frames.len() as u64 * PAGE_SIZE,
+            ns: 0,
+        })
+    }
+
+    /// Sees to it that the owners of `frames` are known. `None`: not yet; else whether all page tables were read for
+    /// it just now.
+    fn find_owners(
+        &mut self,
+        physical: &mut Physical,
+        job: Job<'_>,
+        frames: &[u64],
+    ) -> Result<Option<bool>, String> {
+        let begin = now();
+        let is_fresh = begin.since(physical.map.at) < MAP_NS;
+        if is_fresh && physical.map.knows(frames) {
+            return Ok(Some(false));
+        }
+        if job.now < physical.next_map {
+            return Ok(None);
+        }
+        // Those that will be asked about soon, too: one pass over all page tables for many frames.
+        let mut wanted = frames.to_vec();
+        let first = frames.first().map_or(0, |frame| frame * PAGE_SIZE);
+        for (start, quiet) in physical.evidence(job.request.scheme).quiet_from(first) {
+            if wanted.len() >= MAP_FRAMES {
+                break;
+            }
+            quiet.runs(|from, behind| {
+                wanted.extend(start / PAGE_SIZE + from..start / PAGE_SIZE + behind);
+            });
+        }
+        wanted.sort_unstable();
+        wanted.dedup();
+        physical.map = OwnerMap::make(wanted).map_err(|e| said("find who maps frames", &e))?;
+        let end = now();
+        physical.next_map = end + end.since(begin).saturating_mul(PATIENCE);
+        Ok(Some(true))
+    }
+
+    /// Acts on frames through the processes that map them. Returns the bytes asked for and done, the time that took, and the
+    /// lowest address of a frame that was not come to.
+    fn through_owners(
+        &mut self,
+        idle: &mut IdleOps,
+        physical: &mut Physical,
+        job: Job<'_>,
+        frames: &[u64],
+    ) -> (u64, u64, u64, Option<u64>) {
+        let begin = now();
+        let mut unreached = Unreached::default();
+        let (mut asked, mut all_done, mut stopped_at) = (0, 0, None);
+        // The time limit is for the action.
+        let job = Job { now: begin, ..job };
+        for (pid, pages) in physical.map.by_process(frames, &mut unreached) {
+            let bytes = pages.len() as u64 * PAGE_SIZE;
+            let known = physical.owners.remove(&pid).filter(|held| !held.process.is_gone());
+            let held = known.map_or_else(
+                || Process::open(pid).map(|process| Held::new(TargetId(pid), process)),
+                Ok,
+            );
+            let mut held = match held {
+                Ok(held) => held,
+                Err(error) => {
+                    let is_own = error.kind() == ErrorKind::Myself;
+                    *(if is_own { &mut unreached.own } else { &mut unreached.gone }) += bytes;
+                    continue;
+                }
+            };
+            let mut look = Marks::new(idle, Arc::clone(&held.process));
+            let frame_of: BTreeMap<u64, u64> = pages.iter().copied().collect();
+            let chosen = chosen(&held.process, pages, &mut unreached);
+            let (did, done) = self.carry_out(&mut look, &mut held, job, &chosen);
+            asked += did.outcome.asked_bytes;
+            all_done += done;
+            if let Some(at) = did.stopped_at {
+                let left = frame_of.range(at..).map(|(_, frame)| frame * PAGE_SIZE).min();
+                stopped_at = [stopped_at, left].into_iter().flatten().min();
+            }
+            physical.owners.insert(pid, held);
+        }
+        self.tell_unreached(job, unreached);
+        (asked, all_done, now().since(begin), stopped_at)
+    }
+
+    fn tell_unreached(&mut self, job: Job<'_>, unreached: Unreached) {
+        let scheme = job.request.scheme;
+        self.note_unmapped(job, unreached.unmapped);
+        self.note_unreached(scheme, "shared", unreached.shared);
+        self.note_unreached(scheme, "own", unreached.own);
+        self.note_unreached(scheme, "gone", unreached.gone);
+        if unreached.shared > 0 {
+            let why = "idle memory that several processes map is left alone, and counts as unreached: the kernel \
+                       takes it from none of them by advice";
+            self.trouble(scheme, 0, why);
+        }
+    }
+
+    /// Page cache that no process maps was found.
+    pub(super) fn note_unmapped(&mut self, job: Job<'_>, bytes: u64) {
+        let scheme = job.request.scheme;
+        self.note_unreached(scheme, "unmapped", bytes);
+        if bytes > 0 {
+            let why = "page cache that no process maps is left alone: it cannot be reached from user space, \
+                       and counts as unreached\n  hint:  `memory_reclaim` asks a cgroup for it; operations set \
+                       `kdamond` reaches it";
+            self.trouble(scheme, 0, why);
+        }
+    }
+
+    fn note_unreached(&mut self, scheme: usize, why: &'static str, bytes: u64) {
+        if bytes > 0 {
+            let account = self.account(scheme);
+            account.unreached_bytes += bytes;
+            *account.unreached.entry(why).or_default() += bytes;
+        }
+    }
+}

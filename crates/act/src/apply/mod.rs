@@ -1,0 +1,532 @@
+//! Acting on real processes: evidence before, proof after (DESIGN §5).
+//!
+//! [`Actor`] does what the schemes of a context wish for:
+//!
+//! ```text
+//! Request -> evidence (arm, wait, look) -> filters -> act, in batches -> look again: done?
+//!                                                                    '-> later: touched again?
+//! ```
+//!
+//! Invariants: nothing is counted as done that a look afterwards does not show; an actor that is blocked
+//! (the set's reads went silent) does nothing at all; of a huge page either all is acted on or nothing.
+//! Absent: deciding which region is for which scheme, and how much may be done (the core's).
+
+mod account;
+mod acting;
+mod budget;
+mod carry_out;
+mod collapse;
+mod confirm;
+mod event;
+mod evidence;
+mod filters;
+mod held;
+mod hint;
+mod look;
+mod marks;
+mod memory;
+mod migrate;
+mod moved;
+mod pages;
+mod plain;
+mod proof;
+mod reclaim;
+mod settings;
+mod swap;
+mod translations;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use isotherm_core::scheme::{Action, Metric, Scheme};
+use isotherm_core::{AddrRange, Applied, Request, TargetId, Time};
+
+pub use account::Account;
+pub use acting::Acting;
+pub use event::ActEvent;
+pub use filters::refuse_anon;
+pub use settings::{Evidence, Settings};
+
+use isotherm_host::metrics::Metrics;
+use isotherm_ops::idle::IdleOps;
+use isotherm_pages::pagewalk::PageWalk;
+use isotherm_pages::places::Places;
+use isotherm_sys::clock::now;
+
+use self::budget::Budget;
+use self::filters::MemcgIds;
+use self::held::Held;
+use self::look::{Look, Seen};
+use self::marks::{MARK_MOST_NS, MARK_NS_PER_MIB, MARK_NS_PER_S, Marks};
+use self::swap::Swap;
+use self::translations::Translations;
+use crate::{ActError, Outcome, Process};
+
+/// CPU time that gathering evidence may take, in ns per second: half of the default budget of 1 %.
+const ARM_NS_PER_S: u64 = 5_000_000;
+/// What of that may be saved up, in ns: enough to arm a few GiB at once when they turn cold together.
+const ARM_MOST_NS: u64 = 100_000_000;
+/// How long one pass over the regions may take, in ns: the monitor samples nothing meanwhile.
+const PASS_NS: u64 = 50_000_000;
+/// Requests within so long of each other belong to one pass, in ns: less than the shortest useful sample
+/// interval, and far more than what lies between two regions.
+const SAME_PASS_NS: u64 = 1_000_000;
+/// How often acted-on memory is looked at again, in ns.
+const SWEEP_NS: u64 = 1_000_000_000;
+/// At most so many events are kept until somebody takes them.
+const MAX_EVENTS: usize = 4096;
+
+/// Acts on the targets of one context.
+#[derive(Debug)]
+pub struct Actor {
+    settings: Vec<Settings>,
+    accounts: Vec<Account>,
+    held: BTreeMap<TargetId, Held>,
+    physical: BTreeMap<TargetId, memory::Physical>,
+    events: Vec<ActEvent>,
+    told: BTreeSet<(usize, u32, String)>,
+    blocked: Option<String>,
+    swap: Swap,
+    metrics: Metrics,
+    memcgs: MemcgIds,
+    /// Which frame is on which node, for schemes that are told a node to take from.
+    places: Places,
+    /// Whether something was marked since translations were dropped.
+    unflushed: bool,
+    translations: Translations,
+    arming: Budget,
+    /// What arming a MiB takes, in ns.
+    arm_ns_per_mib: u64,
+    /// The same by marks of idle pages, which have a budget of their own.
+    marking: Budget,
+    mark_ns_per_mib: u64,
+    /// Time that evidence by marks took in the request under way, in ns: not the scheme's.
+    evidence_ns: u64,
+    swept: Time,
+    /// When the last request was over.
+    last_end: Time,
+    /// Time that the pass under way has taken, in ns.
+    pass_ns: u64,
+    /// Time that what a dry run left undone would have taken, not charged yet, in ns.
+    pretended_ns: u64,
+}
+
+/// One request, with what belongs to it.
+#[derive(Debug, Clone, Copy)]
+struct Job<'a> {
+    request: &'a Request,
+    scheme: &'a Scheme,
+    now: Time,
+}
+
+impl Actor {
+    /// An actor without schemes or targets.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            settings: Vec::new(),
+            accounts: Vec::new(),
+            held: BTreeMap::new(),
+            physical: BTreeMap::new(),
+            events: Vec::new(),
+            told: BTreeSet::new(),
+            blocked: None,
+            swap: Swap::default(),
+            metrics: Metrics::default(),
+            memcgs: MemcgIds::default(),
+            places: Places::default(),
+            unflushed: false,
+            translations: Translations::default(),
+            arming: Budget::new(ARM_NS_PER_S, ARM_MOST_NS),
+            arm_ns_per_mib: 100_000,
+            marking: Budget::new(MARK_NS_PER_S, MARK_MOST_NS),
+            mark_ns_per_mib: MARK_NS_PER_MIB,
+            evidence_ns: 0,
+            swept: Time::default(),
+            last_end: Time::default(),
+            pass_ns: 0,
+            pretended_ns: 0,
+        }
+    }
+
+    /// How each scheme of the context is carried out, by index. Accounts stay; evidence is gathered anew.
+    pub fn set_schemes(&mut self, settings: Vec<Settings>) {
+        self.accounts.resize_with(settings.len(), Account::default);
+        if self.settings != settings {
+            for held in self.held.values_mut() {
+                held.evidence.clear();
+            }
+            self.physical.values_mut().for_each(memory::Physical::clear_evidence);
+        }
+        self.settings = settings;
+    }
+
+    /// How much time gathering evidence may take, in ns per second; by default 5 ms.
+    pub fn set_arming(&mut self, ns_per_s: u64) {
+        self.arming = Budget::new(ns_per_s, ARM_MOST_NS.max(ns_per_s));
+    }
+
+    /// Which frame is on which node; [`Settings::only_on`] needs it.
+    pub fn set_places(&mut self, places: Places) {
+        self.places = places;
+    }
+
+    /// How each scheme is carried out.
+    #[must_use]
+    pub fn settings(&self) -> &[Settings] {
+        &self.settings
+    }
+
+    /// What became of each scheme's wishes.
+    #[must_use]
+    pub fn accounts(&self) -> &[Account] {
+        &self.accounts
+    }
+
+    /// Takes hold of a target.
+    ///
+    /// # Errors
+    ///
+    /// If it may not be acted on, by us or at all; it is left alone then.
+    pub fn add_target(&mut self, id: TargetId, pid: u32) -> Result<(), ActError> {
+        let process = Process::open(pid)?;
+        process.may_advise()?;
+        self.held.insert(id, Held::new(id, process));
+        Ok(())
+    }
+
+    /// Lets go of a target.
+    pub fn remove_target(&mut self, id: TargetId) {
+        self.held.remove(&id);
+        self.physical.remove(&id);
+    }
+
+    /// What happened since this was asked last.
+    pub fn take_events(&mut self) -> Vec<ActEvent> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// Does nothing any more, and says why.
+    pub fn block(&mut self, why: &str) {
+        if self.blocked.is_none() {
+            self.blocked = Some(why.to_owned());
+            self.tell(ActEvent::Blocked { at: now(), text: why.to_owned() });
+        }
+    }
+
+    /// Why nothing is done, if so.
+    #[must_use]
+    pub fn blocked(&self) -> Option<&str> {
+        self.blocked.as_deref()
+    }
+
+    /// Acts again. All evidence is dropped: it stems from before.
+    pub fn unblock(&mut self) {
+        self.blocked = None;
+        self.physical.values_mut().for_each(memory::Physical::clear_evidence);
+        for held in self.held.values_mut() {
+            held.evidence.clear();
+        }
+    }
+
+    /// Does what a scheme wishes.
+    pub fn apply(
+        &mut self,
+        walk: Option<&mut PageWalk>,
+        request: &Request,
+        scheme: &Scheme,
+    ) -> Applied {
+        self.apply_by(walk.map(|walk| walk as &mut dyn Look), request, scheme)
+    }
+
+    /// As [`Actor::apply`], with evidence by marks of idle page frames.
+    pub fn apply_by_marks(
+        &mut self,
+        idle: &mut IdleOps,
+        request: &Request,
+        scheme: &Scheme,
+    ) -> Applied {
+        let Some(held) = self.held.get(&request.target) else { return all_of(request) };
+        let mut marks = Marks::new(idle, Arc::clone(&held.process));
+        self.apply_by(Some(&mut marks), request, scheme)
+    }
+
+    fn apply_by(
+        &mut self,
+        look: Option<&mut dyn Look>,
+        request: &Request,
+        scheme: &Scheme,
+    ) -> Applied {
+        if now().since(self.last_end) > SAME_PASS_NS {
+            self.pass_ns = 0;
+            self.begin_evidence();
+        }
+        let begin = now();
+        let left_ns = PASS_NS.saturating_sub(self.pass_ns);
+        let request = &Request { max_ns: request.max_ns.min(left_ns), ..*request };
+        let job = Job { request, scheme, now: begin };
+        let mut applied = match (self.held.remove(&request.target), &self.blocked) {
+            (None, _) => all_of(request),
+            (Some(held), why) if why.is_some() || left_ns == 0 => {
+                self.held.insert(request.target, held);
+                later(request.range.len())
+            }
+            (Some(mut held), _) => {
+                let applied = self.act(look, &mut held, job);
+                self.held.insert(request.target, held);
+                applied
+            }
+        };
+        self.last_end = now();
+        applied.ns = self.last_end.since(begin);
+        self.pass_ns += applied.ns;
+        if let Some(account) = self.accounts.get_mut(request.scheme) {
+            account.action_ns += applied.ns;
+        }
+        // Evidence by marks has a budget of its own: charged here, it would use up the quota, which moves on to other
+        // memory then, and never finish.
+        applied.ns = applied.ns.saturating_sub(std::mem::take(&mut self.evidence_ns));
+        // A time quota must let a dry run do no more than the run that it stands for.
+        applied.ns += std::mem::take(&mut self.pretended_ns);
+        applied
+    }
+
+    fn act(&mut self, look: Option<&mut dyn Look>, held: &mut Held, job: Job<'_>) -> Applied {
+        let request = job.request;
+        let Some(settings) = self.settings.get(request.scheme) else { return all_of(request) };
+        let (evidence, dry_run) = (settings.evidence, settings.dry_run);
+        if request.action == Action::Stat && job.scheme.filters.ops.is_empty() {
+            return Applied { asked: request.range.len(), ..all_of(request) };
+        }
+        if let Some(why) = self.why_not(dry_run, job) {
+            self.trouble(request.scheme, 0, &why);
+            return later(request.range.len());
+        }
+        let Some(look) = look else {
+            let why = "the operations set cannot look at single pages, so nothing is known of them: \
+                       no action is taken";
+            self.trouble(request.scheme, 0, why);
+            return later(request.range.len());
+        };
+        match (request.action, evidence) {
+            (Action::Stat, _) => self.stat(look, held, job),
+            (Action::Pageout | Action::Cold | Action::MigrateCold, Evidence::Confirm(us)) => {
+                self.with_evidence(look, held, job, us)
+            }
+            (
+                Action::Pageout
+                | Action::Cold
+                | Action::Willneed
+                | Action::MigrateHot
+                | Action::MigrateCold,
+                _,
+            ) => self.plain(look, held, job),
+            (Action::Collapse, _) => self.collapse(look, held, job),
+            (Action::Hugepage | Action::Nohugepage, _) => self.hint(look, held, job),
+            (Action::LruPrio | Action::LruDeprio, _) => {
+                let name = request.action.name();
+                let why = format!("action {name} is not possible on another process's memory");
+                self.trouble(request.scheme, 0, &why);
+                all_of(request)
+            }
+        }
+    }
+
+    /// What keeps the machine from doing it at all, now.
+    fn why_not(&mut self, dry_run: bool, job: Job<'_>) -> Option<String> {
+        let needs_swap =
+            job.request.action == Action::Pageout && !dry_run && !refuse_anon(&job.scheme.filters);
+        if needs_swap { self.swap.why_not(job.now) } else { None }
+    }
+
+    /// Looks again at what was acted on. Call it often; it does something once per second.
+    pub fn sweep(&mut self, look: &mut PageWalk) {
+        let now = now();
+        if now.since(self.swept) < SWEEP_NS {
+            return;
+        }
+        self.swept = now;
+        let (settings, accounts) = (&self.settings, &mut self.accounts);
+        for held in self.held.values_mut() {
+            sweep_one(held, look, settings, accounts, now);
+        }
+    }
+
+    /// As [`Actor::sweep`], for processes that are looked at by marks; and for physical memory.
+    pub fn sweep_by_marks(&mut self, idle: &mut IdleOps) {
+        self.begin_evidence();
+        let now = now();
+        if now.since(self.swept) < SWEEP_NS {
+            return;
+        }
+        self.swept = now;
+        self.sweep_memory(idle, now);
+        let (settings, accounts) = (&self.settings, &mut self.accounts);
+        for held in self.held.values_mut() {
+            let mut marks = Marks::new(idle, Arc::clone(&held.process));
+            sweep_one(held, &mut marks, settings, accounts, now);
+        }
+    }
+
+    /// After marking: makes processors forget translations, from when on marks tell of all accesses.
+    fn begin_evidence(&mut self) {
+        if !std::mem::replace(&mut self.unflushed, false) {
+            return;
+        }
+        match self.translations.flush() {
+            Ok(()) => {
+                let now = now();
+                self.physical.values_mut().for_each(|physical| physical.begin(now));
+                let held = self.held.values_mut().flat_map(|held| &mut held.evidence);
+                held.for_each(|evidence| evidence.begin(now));
+            }
+            Err(why) => {
+                self.unflushed = true;
+                self.trouble(0, 0, &why);
+            }
+        }
+    }
+
+    /// The monitor made a page old that it had found young.
+    pub fn note_touched(&mut self, target: TargetId, addr: u64, leaf_shift: u8) {
+        if let Some(physical) = self.physical.get_mut(&target) {
+            return physical.touched(addr & !((1 << leaf_shift) - 1), 1 << leaf_shift);
+        }
+        let Some(held) = self.held.get_mut(&target) else { return };
+        let len = 1 << leaf_shift;
+        let addr = addr & !(len - 1);
+        for evidence in &mut held.evidence {
+            evidence.touched(addr, len);
+        }
+        let (settings, accounts, now) = (&self.settings, &mut self.accounts, now());
+        let terms = |scheme: usize| settings.get(scheme).map(Settings::terms).unwrap_or_default();
+        held.proof.touched(addr, len, now, terms, |scheme, bytes| {
+            if let Some(account) = accounts.get_mut(scheme) {
+                account.refaulted(bytes, now);
+            }
+        });
+    }
+
+    /// The refault rate of a scheme, in basis points; none while it did nothing.
+    pub fn refault_bp(&mut self, scheme: usize) -> Option<u64> {
+        let window = self.settings.get(scheme)?.refault_window_us;
+        self.accounts.get_mut(scheme)?.refault_bp(window, now())
+    }
+
+    /// A value that the machine gives; what it lacks is told once, and is none.
+    fn machine_metric(&mut self, scheme: usize, metric: Metric) -> Option<u64> {
+        let cgroups = self.settings.get(scheme).map_or(&[][..], |s| s.cgroups.as_slice());
+        match self.metrics.read(metric, cgroups) {
+            Ok(value) => Some(value),
+            Err(why) => {
+                self.trouble(scheme, 0, &why.to_string());
+                None
+            }
+        }
+    }
+
+    /// What a scheme sees of `range`, granule by granule: of one that takes from a single node, the pages there
+    /// that were not moved not long ago.
+    fn see(
+        &self,
+        look: &mut dyn Look,
+        held: &Held,
+        scheme: usize,
+        range: AddrRange,
+    ) -> BTreeMap<u64, Seen> {
+        let settings = self.settings.get(scheme);
+        let Some((node, hold_us)) = settings.and_then(|s| Some((s.only_on?, s.hold_us))) else {
+            return held.see(look, range);
+        };
+        let (mut all, now) = (BTreeMap::new(), now());
+        // What cannot be looked at has gone: nothing is there.
+        look.on_node(held.id, range, &self.places, node, &mut |start, mut seen, pages| {
+            let pages = pages.minus(held.moved.held(start, hold_us.saturating_mul(1000), now));
+            (seen.present, seen.young) = (seen.present.and(pages), seen.young.and(pages));
+            if !seen.present.is_empty() {
+                all.insert(start, seen);
+            }
+        })
+        .ok();
+        all
+    }
+
+    fn account(&mut self, scheme: usize) -> &mut Account {
+        if self.accounts.len() <= scheme {
+            self.accounts.resize_with(scheme + 1, Account::default);
+        }
+        &mut self.accounts[scheme]
+    }
+
+    /// Notes what an outcome says beside its numbers.
+    fn note_outcome(&mut self, job: Job<'_>, held: &Held, outcome: &Outcome) {
+        self.account(job.request.scheme).acted(outcome);
+        if outcome.denied {
+            let why = "the right to act on it was lost (permission denied); it needs CAP_SYS_NICE and \
+                       CAP_SYS_PTRACE";
+            self.trouble(job.request.scheme, held.process.pid(), why);
+        }
+    }
+
+    fn trouble(&mut self, scheme: usize, pid: u32, text: &str) {
+        if self.told.insert((scheme, pid, text.to_owned())) {
+            self.tell(ActEvent::Trouble { at: now(), scheme, pid, text: text.to_owned() });
+        }
+    }
+
+    fn tell(&mut self, event: ActEvent) {
+        if self.events.len() < MAX_EVENTS {
+            self.events.push(event);
+        }
+    }
+}
+
+impl Default for Actor {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Looks again at what was acted on in one target, and drops evidence that is too old.
+fn sweep_one(
+    held: &mut Held,
+    look: &mut dyn Look,
+    settings: &[Settings],
+    accounts: &mut [Account],
+    now: Time,
+) {
+    for (evidence, settings) in held.evidence.iter_mut().zip(settings) {
+        if let Evidence::Confirm(us) = settings.evidence {
+            evidence.sweep(confirm::rules(Some(settings), us), now);
+        }
+    }
+    let terms = |scheme: usize| settings.get(scheme).map(Settings::terms).unwrap_or_default();
+    held.proof.sweep(look, held.id, now, terms, |scheme, bytes| {
+        if let Some(account) = accounts.get_mut(scheme) {
+            account.refaulted(bytes, now);
+        }
+    });
+}
+
+/// Nothing is done, and nothing will be: all of the region is settled.
+fn all_of(request: &Request) -> Applied {
+    Applied { covered: request.range.len(), ..Applied::default() }
+}
+
+/// Nothing is done with the first `bytes` bytes now.
+fn later(bytes: u64) -> Applied {
+    Applied { skip: bytes, ..Applied::default() }
+}
+
+/// When to stop between two batches.
+fn until(job: Job<'_>) -> impl FnMut() -> bool {
+    let (begin, most) = (job.now, job.request.max_ns);
+    move || now().since(begin) >= most
+}
+
+/// The same, but not before the first batch: where the look alone takes all of the time nothing would ever be done, however
+/// often it is looked.
+fn until_after_one(job: Job<'_>) -> impl FnMut() -> bool {
+    let (mut is_over, mut first) = (until(job), true);
+    move || !std::mem::take(&mut first) && is_over()
+}

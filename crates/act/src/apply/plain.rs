@@ -1,0 +1,77 @@
+//! Acting on a whole region without evidence: DAMON's way, and that of the actions that need none.
+
+use isotherm_core::scheme::Action;
+use isotherm_core::{AddrRange, Applied};
+
+use super::evidence::MOST;
+use super::held::{Chosen, Held};
+use super::look::{Look, Seen};
+use super::pages::GRANULE;
+use super::{Actor, Job, all_of};
+
+impl Actor {
+    /// Counts; with ops filters, what they let in.
+    pub(super) fn stat(&mut self, look: &mut dyn Look, held: &Held, job: Job<'_>) -> Applied {
+        let range = job.request.range;
+        let mut applied = Applied { asked: range.len(), ..all_of(job.request) };
+        if !job.scheme.filters.ops.is_empty() && !job.request.bypass_filters {
+            let mut passes = self.page_filter(held, job);
+            for (start, seen) in held.see(look, range) {
+                let pages = seen.inside(start, range);
+                applied.passed += passes.of(&held.process, start, pages, seen).count() << 12;
+            }
+            self.tell_unknown(held, job, passes);
+        }
+        applied
+    }
+
+    /// Acts on all pages of the region that the filters let in.
+    pub(super) fn plain(&mut self, look: &mut dyn Look, held: &mut Held, job: Job<'_>) -> Applied {
+        let mut range = job.request.range;
+        // A piece at a time: a region can be larger than what can be looked at in one go.
+        range.end = range.end.min((range.start + MOST) / GRANULE * GRANULE);
+        let chosen = self.choose(look, held, job, range);
+        let (did, done) = self.carry_out(look, held, job, &chosen);
+        let acted_to = did.stopped_at.or(chosen.cut_at);
+        let covered = acted_to.unwrap_or(range.end).saturating_sub(range.start);
+        let skip = if covered == 0 { range.len() } else { 0 };
+        let (asked, passed) = (did.outcome.asked_bytes, chosen.bytes);
+        Applied { covered, skip, asked, applied: done, passed, ns: 0 }
+    }
+
+    /// The pages of a region to act on.
+    fn choose(
+        &mut self,
+        look: &mut dyn Look,
+        held: &Held,
+        job: Job<'_>,
+        range: AddrRange,
+    ) -> Chosen {
+        let mut chosen = Chosen::default();
+        let mut passes = self.page_filter(held, job);
+        if job.request.action == Action::Willneed {
+            // What is wanted is what is not there: swapped out pages.
+            let mut swapped = |run: AddrRange, kind: crate::PageKind| {
+                if kind.is_swapped() {
+                    for (start, part) in super::pages::granules(run) {
+                        let pages = super::pages::Bits::of(start, part);
+                        let pages = passes.of(&held.process, start, pages, Seen::default());
+                        chosen.push(start, pages, false, job.request.max_bytes);
+                    }
+                }
+            };
+            // A process that has gone has nothing swapped out.
+            held.process.page_runs(range, &mut swapped).ok();
+            self.tell_unknown(held, job, passes);
+            return chosen;
+        }
+        let dry = self.settings.get(job.request.scheme).is_none_or(|s| s.dry_run);
+        for (start, seen) in self.see(look, held, job.request.scheme, range) {
+            let pages = passes.of(&held.process, start, seen.inside(start, range), seen);
+            let pages = pages.minus(held.proof.settled(start, job.request.scheme, dry));
+            chosen.push(start, pages, seen.huge, job.request.max_bytes);
+        }
+        self.tell_unknown(held, job, passes);
+        chosen
+    }
+}

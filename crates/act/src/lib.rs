@@ -1,0 +1,35 @@
+//! What is done to other processes' memory: the layer below the schemes.
+//!
+//! [`Process`] holds one target. Its methods each do one thing to ranges of it, in batches between
+//! which the caller can stop them, and say what the kernel accepted. Nothing here decides anything:
+//! which pages, when, and how much is the caller's policy.
+//!
+//! | action | how |
+//! |---|---|
+//! | [`Process::advise`] | `process_madvise(2)`: page out, cold, will need, collapse |
+//! | [`Process::migrate`] | `move_pages(2)`: to another node |
+//! | [`Cgroup::reclaim`] | `memory.reclaim` of a cgroup |
+//! | [`Injector::madvise`] | `madvise(2)` that the process is made to call: huge page advice |
+//! | [`Process::page_runs`], [`Process::page_entries`] | `PAGEMAP_SCAN`, `pagemap`: what became of pages |
+
+mod advise;
+pub mod apply;
+mod cgroup;
+mod error;
+mod inject;
+mod migrate;
+mod outcome;
+mod pages;
+mod process;
+mod weights;
+
+pub use advise::Advice;
+pub use cgroup::{Cgroup, Reclaimed};
+pub use error::{ActError, ErrorKind};
+pub use inject::{HugePageAdvice, InjectOptions, Injected, Injector};
+pub(crate) use migrate::BATCH as MIGRATE_BATCH;
+pub use migrate::Migrated;
+pub use outcome::{MAX_REFUSED, Outcome, Refused};
+pub use pages::{PageCount, PageEntry, PageKind};
+pub use process::Process;
+pub use weights::{WeightedNodes, interleave_index};

@@ -1,0 +1,109 @@
+//! One target, held so that nobody else can take its place.
+//!
+//! The pidfd stays this process's, whoever gets its number later. The open `pagemap` belongs to the
+//! address space: after an exec it reads as empty, which is how a replaced program is noticed.
+
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+
+use isotherm_host::proc::{Proc, TaskState};
+use isotherm_sys::madvise::process_madvise_cold;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use super::error::{ActError, ErrorKind};
+
+/// What reading a process's page flags needs.
+const NEEDS_PAGEMAP: &str = "CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH";
+/// What advising another process's memory needs.
+const NEEDS_ADVICE: &str = "CAP_SYS_NICE and CAP_SYS_PTRACE";
+
+/// A process whose memory may be acted on. Neither this process nor a thread of the kernel.
+#[derive(Debug)]
+pub struct Process {
+    pid: u32,
+    pidfd: OwnedFd,
+    pagemap: File,
+}
+
+impl Process {
+    /// Takes hold of the process with this pid and its present address space.
+    ///
+    /// # Errors
+    ///
+    /// It has ended, is this process, a thread or the kernel's, or may not be looked at.
+    pub fn open(pid: u32) -> Result<Self, ActError> {
+        let proc = Proc::default();
+        let tried = "open it";
+        let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let gone = || ActError::gone(pid, tried);
+        let mut buf = Vec::new();
+        let status = proc.status(pid, &mut buf).map_err(|e| ActError::said(pid, tried, "", e))?;
+        if status.tgid == std::process::id() {
+            let why = "it is Isotherm itself: acting on its own memory would stop it while it acts";
+            return Err(ActError::of(pid, ErrorKind::Myself, tried, why, "name another process"));
+        }
+        if status.tgid != pid {
+            let why = format!("it is a thread of process {}", status.tgid);
+            let hint = format!("name process {}", status.tgid);
+            return Err(ActError::of(pid, ErrorKind::IsThread, tried, why, hint));
+        }
+        let pidfd = pidfd_open(raw.ok_or_else(gone)?, PidfdFlags::empty());
+        let pidfd = pidfd.map_err(|e| ActError::said(pid, "pidfd_open", "", e.into()))?;
+        let stat = proc.stat(pid, &mut buf).map_err(|e| ActError::said(pid, tried, "", e))?;
+        if stat.is_kthread {
+            let why = "it is a thread of the kernel, which has no memory of its own";
+            return Err(ActError::of(pid, ErrorKind::KernelThread, tried, why, ""));
+        }
+        if stat.state != TaskState::Alive {
+            return Err(gone());
+        }
+        let pagemap = File::open(proc.path_of(pid, "pagemap"))
+            .map_err(|e| ActError::said(pid, "open /proc/PID/pagemap", NEEDS_PAGEMAP, e))?;
+        let process = Self { pid, pidfd, pagemap };
+        // The number was this process's from pidfd_open on; if it has ended, the files may be another's.
+        if process.is_gone() { Err(gone()) } else { Ok(process) }
+    }
+
+    /// Asks the kernel whether advice ([`Process::advise`]) is allowed, without giving any.
+    ///
+    /// # Errors
+    ///
+    /// It is not, the process has ended, or the kernel has no `process_madvise` (Linux 5.10).
+    pub fn may_advise(&self) -> Result<(), ActError> {
+        match process_madvise_cold(self.pidfd(), &[], &mut Vec::new()) {
+            Ok(_nothing) => Ok(()),
+            Err(e) => Err(ActError::said(self.pid, "process_madvise", NEEDS_ADVICE, e)),
+        }
+    }
+
+    /// Its pid. Only as long as it has not exited the number is its own.
+    #[must_use]
+    pub const fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Whether it has ended.
+    #[must_use]
+    pub fn has_exited(&self) -> bool {
+        let mut fds = [PollFd::new(&self.pidfd, PollFlags::IN)];
+        matches!(poll(&mut fds, Some(&Timespec::default())), Ok(n) if n > 0)
+    }
+
+    /// Whether the address space that was opened is no more: the process has ended, or has replaced
+    /// its program (exec). One system call.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        // Any address will do: one without memory reads as zeros, a space without users as nothing.
+        !matches!(self.pagemap.read_at(&mut [0; 8], 0), Ok(8))
+    }
+
+    pub(super) fn pidfd(&self) -> BorrowedFd<'_> {
+        self.pidfd.as_fd()
+    }
+
+    pub(super) const fn pagemap(&self) -> &File {
+        &self.pagemap
+    }
+}

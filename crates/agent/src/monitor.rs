@@ -1,0 +1,460 @@
+//! A monitor over real processes: tracker, operations set, context and clock, joined.
+//!
+//! ```no_run
+//! use isotherm_core::Attrs;
+//! use crate::monitor::Monitor;
+//!
+//! let mut monitor = Monitor::of_pid(4711, Attrs::default())?;
+//! while let Some(snapshot) = monitor.next_snapshot() {
+//!     println!("{} bytes in use", snapshot.working_set());
+//! }
+//! # Ok::<(), crate::monitor::MonitorError>(())
+//! ```
+//!
+//! Invariants: a target is taken in by the set before the context asks about it, and the context is
+//! told to drop it before its pid can mean anybody else. Absent: printing, files, and any decision of
+//! when to stop.
+
+use std::collections::VecDeque;
+use std::{fmt, io};
+
+use isotherm_act::ActError;
+use isotherm_act::apply::{Acting, Actor, Settings};
+use isotherm_core::scheme::Scheme;
+use isotherm_core::{
+    AddrRange, Applied, Attrs, AttrsError, Clock, Context, Driver, Event, Operations, Request,
+    Snapshot, TargetId, Time,
+};
+use isotherm_host::proc::Proc;
+use isotherm_ops::doctor::{self, NoSet};
+use isotherm_ops::guard;
+use isotherm_ops::kdamond::Kdamond;
+use isotherm_ops::set::{AttachError, OpsSet};
+use isotherm_ops::targets::{Target, TargetError, TargetEvent, Tracker};
+use isotherm_pages::pagewalk::Dense;
+use isotherm_pages::places::Places;
+use isotherm_sys::clock::{self, Wake};
+
+/// How often the tracker looks for forks, execs and exits, in ns.
+const TRACK_EVERY_NS: u64 = 100_000_000;
+
+/// Most targets that are asked for their size at once.
+const SIZES_PER_LOOK: usize = 16;
+
+/// The monotonic clock, with an alarm so that long sleeps do not keep the tracker waiting.
+#[derive(Debug, Default)]
+struct MonotonicClock {
+    alarm: Time,
+}
+
+impl Clock for MonotonicClock {
+    fn now(&mut self) -> Time {
+        clock::now()
+    }
+
+    fn sleep_until(&mut self, deadline: Time) -> bool {
+        let signal = clock::sleep_until(deadline.min(self.alarm)) == Wake::Signal;
+        signal || self.alarm < deadline
+    }
+}
+
+/// What happened.
+#[derive(Debug)]
+pub enum Happened {
+    /// A window is over: see [`Monitor::snapshot`].
+    Snapshot,
+    /// A target came, went, or replaced its program. The set and the context know already.
+    Target(TargetEvent),
+    /// The set cannot look at this target; it is left out.
+    NotWatched(Target, AttachError),
+    /// This target is watched, but no scheme may act on it.
+    NotActedOn(Target, ActError),
+    /// The set had a problem and dealt with it; worth telling.
+    Trouble(String),
+    /// The set cannot go on, and why.
+    Failed(String),
+    /// Nothing yet; a good time to look at signals and deadlines. Comes at least every 100 ms.
+    Idle,
+    /// No target is left, and none can come.
+    Stopped,
+}
+
+/// Why a monitor could not start.
+#[derive(Debug)]
+pub enum MonitorError {
+    /// The process cannot be a target.
+    Target(TargetError),
+    /// The attributes are not valid.
+    Attrs(AttrsError),
+    /// No operations set works here.
+    NoSet(NoSet),
+}
+
+impl fmt::Display for MonitorError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Target(err) => err.fmt(f),
+            Self::Attrs(err) => err.fmt(f),
+            Self::NoSet(err) => err.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for MonitorError {}
+
+/// Monitors processes.
+#[derive(Debug)]
+pub struct Monitor {
+    driver: Driver<Acting, MonotonicClock>,
+    tracker: Tracker,
+    proc: Proc,
+    track_at: Time,
+    events: VecDeque<Happened>,
+    watched: Vec<Watched>,
+    /// Whether there is a scheme that acts.
+    acts: bool,
+    /// Which watched target is next to be asked for its size.
+    next_size: usize,
+    text: Vec<u8>,
+    cpu_ns: u64,
+}
+
+/// A target that the context watches.
+#[derive(Debug)]
+struct Watched {
+    id: TargetId,
+    pid: u32,
+    /// Mapped pages when last seen, as `/proc/PID/statm` has it.
+    pages: u64,
+}
+
+impl Monitor {
+    /// Monitors what `tracker` tracks, by `ops`. `seed` determines which pages are drawn.
+    ///
+    /// # Errors
+    ///
+    /// If the attributes are not valid.
+    pub fn new(
+        tracker: Tracker,
+        mut ops: OpsSet,
+        mut attrs: Attrs,
+        seed: u64,
+    ) -> Result<Self, AttrsError> {
+        attrs.method = ops.method(attrs.method);
+        let context = Context::new(attrs, seed)?;
+        if let Some(kdamond) = ops.kdamond() {
+            kdamond.begin_with(&attrs);
+        }
+        Ok(Self {
+            driver: Driver::new(context, Acting::new(ops, Actor::new()), MonotonicClock::default()),
+            acts: false,
+            tracker,
+            proc: Proc::default(),
+            track_at: Time::default(),
+            events: VecDeque::new(),
+            watched: Vec::new(),
+            next_size: 0,
+            text: Vec::new(),
+            cpu_ns: clock::process_cpu_ns(),
+        })
+    }
+
+    /// Monitors one process and its children by the best set that works here.
+    ///
+    /// # Errors
+    ///
+    /// If the process cannot be a target, the attributes are not valid, or no set works.
+    pub fn of_pid(pid: u32, attrs: Attrs) -> Result<Self, MonitorError> {
+        let tracker = Tracker::attach(&[pid], true).map_err(MonitorError::Target)?;
+        let choice = doctor::choose(None).map_err(MonitorError::NoSet)?;
+        let seed = clock::now().as_ns();
+        Self::new(tracker, choice.ops, attrs, seed).map_err(MonitorError::Attrs)
+    }
+
+    /// The last finished window.
+    #[must_use]
+    pub const fn snapshot(&self) -> &Snapshot {
+        self.driver.context.snapshot()
+    }
+
+    /// The context, to read its attributes and targets or to commit new attributes.
+    pub const fn context(&mut self) -> &mut Context {
+        &mut self.driver.context
+    }
+
+    /// Puts other attributes in force, in the context and in a set that looks by itself.
+    ///
+    /// # Errors
+    ///
+    /// If they are not valid, or the kernel refuses them; nothing changes then.
+    pub fn commit_attrs(&mut self, mut attrs: Attrs) -> Result<(), AttachError> {
+        attrs.method = self.ops().method(attrs.method);
+        attrs.validate()?;
+        if let Some(kdamond) = self.driver.ops.set.kdamond() {
+            kdamond.set_attrs(&attrs)?;
+        }
+        Ok(self.driver.context.commit(attrs)?)
+    }
+
+    /// The set, if it is the one that runs in the kernel.
+    pub const fn kdamond(&mut self) -> Option<&mut Kdamond> {
+        self.driver.ops.set.kdamond()
+    }
+
+    /// The operations set in use.
+    #[must_use]
+    pub const fn ops(&self) -> &OpsSet {
+        &self.driver.ops.set
+    }
+
+    /// The operations set, for looks beside the context's own.
+    pub const fn set(&mut self) -> &mut OpsSet {
+        &mut self.driver.ops.set
+    }
+
+    /// What acts on the targets.
+    pub const fn actor(&mut self) -> &mut Actor {
+        &mut self.driver.ops.actor
+    }
+
+    /// Counts the young pages of all targets, for [`isotherm_ops::guard::Guard::control`]; none if the set does not
+    /// see pages.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub fn young_pages(&mut self) -> Option<io::Result<u64>> {
+        let ids: Vec<TargetId> = self.watched.iter().map(|w| w.id).collect();
+        self.driver.ops.set.pages().map(|walk| guard::young_pages(walk, &ids))
+    }
+
+    /// Replaces the schemes at the next turn of the loop, by index; see [`Context::commit_schemes`].
+    pub fn commit_schemes(&mut self, schemes: Vec<(Scheme, Settings)>) {
+        let (schemes, settings): (Vec<_>, Vec<_>) = schemes.into_iter().unzip();
+        let acted = std::mem::replace(&mut self.acts, schemes.iter().any(Scheme::looks_at_pages));
+        self.driver.ops.actor.set_schemes(settings);
+        self.driver.context.commit_schemes(schemes);
+        if self.acts && !acted {
+            self.begin_acting();
+        }
+    }
+
+    /// Takes hold of all targets that there are.
+    fn begin_acting(&mut self) {
+        self.driver.ops.keep_evidence();
+        let targets: Vec<_> = self.tracker.targets().cloned().collect();
+        for target in targets {
+            if self.watched.iter().any(|w| w.id == target.id) {
+                self.act_on(target);
+            }
+        }
+    }
+
+    /// Lets [`Monitor::act`] act on the targets in these ways, without schemes in the context: somebody else
+    /// decides which memory an action is for.
+    pub fn act_by_hand(&mut self, settings: Vec<Settings>) {
+        self.driver.ops.actor.set_schemes(settings);
+        if !std::mem::replace(&mut self.acts, true) {
+            self.begin_acting();
+        }
+    }
+
+    /// Does what somebody else has decided, as if a scheme of the context had asked for it. `request.scheme` is an
+    /// index into what [`Monitor::act_by_hand`] was given.
+    pub fn act(&mut self, request: &Request, scheme: &Scheme) -> Applied {
+        self.driver.ops.apply(request, scheme)
+    }
+
+    /// How many bytes of `range` are on each of `nodes`, into `bytes`; of a set that sees no pages, none.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says about reading the page tables.
+    pub fn bytes_on(
+        &mut self,
+        target: TargetId,
+        range: AddrRange,
+        places: &Places,
+        nodes: &[u32],
+        bytes: &mut Vec<u64>,
+    ) -> io::Result<()> {
+        bytes.clear();
+        bytes.resize(nodes.len(), 0);
+        let OpsSet::PageWalk(walk) = &mut self.driver.ops.set else { return Ok(()) };
+        // Frames of neighbours mostly are on the same node.
+        let mut last: (u64, Option<usize>) = (u64::MAX, None);
+        let mut at = |frame: u64| {
+            // 2 MiB are never on two nodes.
+            if frame >> 9 != last.0 {
+                let node = places.node_of(frame);
+                last = (frame >> 9, nodes.iter().position(|n| Some(*n) == node));
+            }
+            last.1
+        };
+        walk.dense_tables(target, range, &mut |start, found| match found {
+            Dense::Huge(entry) => {
+                let end = start + (1 << entry.leaf_shift());
+                let part = end.min(range.end).saturating_sub(start.max(range.start));
+                if let Some(at) = at(entry.frame() >> 12) {
+                    bytes[at] += part;
+                }
+            }
+            Dense::Table(table) => {
+                let nr = |addr: u64| (addr.saturating_sub(start) >> 12).min(512);
+                let (first, behind) = (nr(range.start), nr(range.end));
+                let pages = table.entries().take(usize::try_from(behind).unwrap_or(0));
+                for entry in pages.skip(usize::try_from(first).unwrap_or(0)) {
+                    if entry.is_present()
+                        && let Some(at) = at(entry.frame() >> 12)
+                    {
+                        bytes[at] += 4096;
+                    }
+                }
+            }
+        })
+    }
+
+    /// The tracker.
+    pub const fn tracker(&mut self) -> &mut Tracker {
+        &mut self.tracker
+    }
+
+    /// Runs to the end of the next window; `None` when no target is left, or the set cannot go on. Targets that come and go
+    /// are taken in on the way.
+    pub fn next_snapshot(&mut self) -> Option<&Snapshot> {
+        loop {
+            match self.next() {
+                Happened::Snapshot => return Some(self.snapshot()),
+                Happened::Stopped => return None,
+                Happened::Target(_)
+                | Happened::NotWatched(..)
+                | Happened::NotActedOn(..)
+                | Happened::Trouble(_)
+                | Happened::Idle => {}
+                Happened::Failed(_) => return None,
+            }
+        }
+    }
+
+    /// Runs until something happens.
+    #[expect(clippy::should_implement_trait, reason = "a lending loop, not an iterator")]
+    pub fn next(&mut self) -> Happened {
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return event;
+            }
+            let now = clock::now();
+            if now >= self.track_at {
+                self.track_at = now + TRACK_EVERY_NS;
+                self.driver.clock.alarm = self.track_at;
+                self.track(now);
+                self.ask_kdamond();
+                continue;
+            }
+            if self.watched.is_empty() {
+                if self.tracker.all_gone() {
+                    return Happened::Stopped;
+                }
+                // Nothing to watch yet: a command between fork and exec, or a child to come.
+                self.driver.clock.sleep_until(self.track_at);
+                return Happened::Idle;
+            }
+            match self.driver.run() {
+                Event::Snapshot => {
+                    let cpu_ns = clock::process_cpu_ns();
+                    let cost = &mut self.driver.context.snapshot_mut().cost;
+                    cost.cpu_ns = cpu_ns.saturating_sub(self.cpu_ns);
+                    self.cpu_ns = cpu_ns;
+                    self.driver.ops.sweep();
+                    return Happened::Snapshot;
+                }
+                Event::Interrupted => return Happened::Idle,
+                // The set saw the end of the last target before the tracker did.
+                Event::Stopped => {
+                    self.watched.clear();
+                    self.track_at = Time::default();
+                }
+            }
+        }
+    }
+
+    /// Passes on what went wrong in the kernel.
+    fn ask_kdamond(&mut self) {
+        let Some(kdamond) = self.driver.ops.set.kdamond() else { return };
+        self.events.extend(kdamond.take_troubles().into_iter().map(Happened::Trouble));
+        if let Some(why) = kdamond.failure() {
+            self.events.push_back(Happened::Failed(why.to_owned()));
+        }
+    }
+
+    /// Asks the tracker what changed, and passes it on.
+    fn track(&mut self, now: Time) {
+        for event in self.tracker.poll(now) {
+            match &event {
+                TargetEvent::Added(target) => self.watch(target.clone()),
+                TargetEvent::Execed { old, target } => {
+                    self.unwatch(*old);
+                    self.watch(target.clone());
+                }
+                TargetEvent::Exited(id) => self.unwatch(*id),
+                TargetEvent::Refused(_) => {}
+            }
+            self.events.push_back(Happened::Target(event));
+        }
+        if self.has_resized() {
+            self.driver.context.update_soon();
+        }
+    }
+
+    /// Whether a target maps more or less than before. Mappings are read once per update interval,
+    /// but new memory should not have to wait for that; the size is one number and costs some µs.
+    fn has_resized(&mut self) -> bool {
+        let mut resized = false;
+        for _ in 0..self.watched.len().min(SIZES_PER_LOOK) {
+            self.next_size = (self.next_size + 1) % self.watched.len();
+            let watched = &mut self.watched[self.next_size];
+            if self.proc.read(watched.pid, "statm", &mut self.text).is_err() {
+                continue; // It has just ended; the tracker will say so.
+            }
+            let digits = self.text.split(|b| *b == b' ').next().unwrap_or_default();
+            let pages = digits.iter().fold(0_u64, |n, d| n * 10 + u64::from(d & 15));
+            resized |= watched.pages != pages && watched.pages != 0;
+            watched.pages = pages;
+        }
+        resized
+    }
+
+    fn watch(&mut self, target: Target) {
+        match self.driver.ops.set.attach(&target) {
+            Ok(()) => {
+                if target.memory.is_some() {
+                    self.driver.context.add_ranges(target.id);
+                } else {
+                    self.driver.context.add_target(target.id);
+                }
+                self.watched.push(Watched { id: target.id, pid: target.pid, pages: 0 });
+                if self.acts {
+                    self.act_on(target);
+                }
+            }
+            Err(err) => self.events.push_back(Happened::NotWatched(target, err)),
+        }
+    }
+
+    fn act_on(&mut self, target: Target) {
+        if target.memory.is_some() {
+            self.driver.ops.actor.add_memory(target.id);
+            return;
+        }
+        if let Err(err) = self.driver.ops.actor.add_target(target.id, target.pid) {
+            self.events.push_back(Happened::NotActedOn(target, err));
+        }
+    }
+
+    fn unwatch(&mut self, id: TargetId) {
+        self.driver.ops.set.detach(id);
+        self.driver.ops.actor.remove_target(id);
+        self.driver.context.remove_target(id);
+        self.watched.retain(|w| w.id != id);
+    }
+}

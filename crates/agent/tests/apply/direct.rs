@@ -1,0 +1,149 @@
+//! An actor driven by hand: single requests on one target, without a monitor that decides.
+
+use std::time::{Duration, Instant};
+
+use isotherm_act::apply::{Account, ActEvent, Actor, Evidence, Settings};
+use isotherm_core::scheme::{Action, Filter, FilterKind};
+use isotherm_core::{AddrRange, Applied, Request, Scheme, TargetId};
+use isotherm_host::error::ErrorKind;
+use isotherm_pages::pagewalk::{Entry, PageWalk};
+
+use crate::odd::Odd;
+
+pub(crate) const ID: TargetId = TargetId(3);
+pub(crate) const MIB: u64 = 1 << 20;
+/// Where targets map their memory.
+pub(crate) const BASE: u64 = 0x2000_0000_0000;
+
+/// So many MiB from so many on.
+pub(crate) const fn mib(from: u64, len: u64) -> AddrRange {
+    AddrRange::new(BASE + from * MIB, BASE + (from + len) * MIB)
+}
+
+/// A target, an actor that may act on it, and one scheme.
+#[derive(Debug)]
+pub(crate) struct Direct {
+    pub(crate) odd: Odd,
+    pub(crate) walk: PageWalk,
+    pub(crate) actor: Actor,
+    pub(crate) scheme: Scheme,
+    pub(crate) settings: Settings,
+    pub(crate) events: Vec<ActEvent>,
+}
+
+impl Direct {
+    /// `None`, with the reason printed, where that is not possible.
+    pub(crate) fn start(action: Action) -> Option<Self> {
+        let walk = match PageWalk::new() {
+            Ok(walk) => walk,
+            Err(e) if e.kind() == ErrorKind::Permission => {
+                eprintln!("skipped, no permission: {e}");
+                return None;
+            }
+            Err(e) => panic!("{e}"),
+        };
+        let odd = Odd::start()?;
+        let (scheme, settings) = (Scheme { action, ..Scheme::default() }, Settings::default());
+        let mut direct =
+            Self { odd, walk, actor: Actor::new(), scheme, settings, events: Vec::new() };
+        direct.walk.add_target(ID, direct.odd.pid()).unwrap();
+        direct.actor.add_target(ID, direct.odd.pid()).unwrap();
+        Some(direct)
+    }
+
+    /// Filters, in order: kind, matching, allow.
+    pub(crate) fn filter(&mut self, filters: &[(FilterKind, bool, bool)]) {
+        self.scheme.filters.ops = filters
+            .iter()
+            .map(|&(kind, matching, allow)| Filter { kind, matching, allow })
+            .collect();
+    }
+
+    /// One request, without limits.
+    pub(crate) fn apply(&mut self, range: AddrRange) -> Applied {
+        if self.actor.settings() != [self.settings.clone()] {
+            self.actor.set_schemes(vec![self.settings.clone()]);
+        }
+        let request = Request {
+            scheme: 0,
+            action: self.scheme.action,
+            target: ID,
+            range,
+            nr_accesses: 0,
+            age: 0,
+            bypass_filters: false,
+            charged: range.len(),
+            max_bytes: u64::MAX,
+            max_ns: u64::MAX,
+        };
+        let applied = self.actor.apply(Some(&mut self.walk), &request, &self.scheme);
+        self.events.extend(self.actor.take_events());
+        // Requests next to each other would share the time of one pass.
+        std::thread::sleep(Duration::from_millis(2));
+        applied
+    }
+
+    /// Requests for all of a range, piece by piece, as the core does it in one pass; returns the sum.
+    pub(crate) fn pass(&mut self, range: AddrRange) -> Applied {
+        let (mut at, mut sum) = (range.start, Applied::default());
+        while at < range.end {
+            let one = self.apply(AddrRange::new(at, range.end));
+            at += one.covered.max(one.skip).max(4096);
+            sum.covered += one.covered;
+            sum.asked += one.asked;
+            sum.applied += one.applied;
+            sum.passed += one.passed;
+            sum.ns += one.ns;
+        }
+        sum
+    }
+
+    /// Arms a range, and has waited until it may be acted on.
+    pub(crate) fn arm(&mut self, range: AddrRange, confirm_ms: u64) {
+        self.settings.evidence = Evidence::Confirm(confirm_ms * 1000);
+        // Arming has a budget: it may take several passes.
+        for _ in 0..40 {
+            let before = self.account().armed_bytes;
+            self.pass(range);
+            if before > 0 && self.account().armed_bytes == before {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(confirm_ms / 40));
+        }
+        assert_eq!(self.account().asked_bytes, 0, "acted without waiting");
+        assert!(self.account().armed_bytes > 0, "nothing was armed: {:?}", self.events);
+        std::thread::sleep(Duration::from_millis(confirm_ms * 6 / 10));
+        self.pass(range);
+        assert_eq!(self.account().asked_bytes, 0, "acted after half of the time");
+        std::thread::sleep(Duration::from_millis(confirm_ms * 6 / 10));
+    }
+
+    /// Passes, over and over, for so long.
+    pub(crate) fn pass_for(&mut self, range: AddrRange, ms: u64) {
+        let end = Instant::now() + Duration::from_millis(ms);
+        while Instant::now() < end {
+            self.pass(range);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Bytes of young pages.
+    pub(crate) fn young(&mut self, range: AddrRange) -> u64 {
+        let mut bytes = 0;
+        let mut each = |_addr, entry: Entry| {
+            bytes += if entry.is_young() { 1 << entry.leaf_shift() } else { 0 };
+        };
+        self.walk.dense(ID, range, &mut each).unwrap();
+        bytes
+    }
+
+    pub(crate) fn account(&self) -> Account {
+        self.actor.accounts().first().cloned().unwrap_or_default()
+    }
+
+    /// Troubles that were told, by a part of their text.
+    pub(crate) fn told(&self, part: &str) -> usize {
+        let is = |e: &&ActEvent| matches!(e, ActEvent::Trouble { text, .. } if text.contains(part));
+        self.events.iter().filter(is).count()
+    }
+}

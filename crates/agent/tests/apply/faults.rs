@@ -1,0 +1,370 @@
+//! What goes wrong between evidence and action, on real processes: nothing wrong is counted, and nothing else
+//! fails for it.
+
+use isotherm_act::apply::Evidence;
+use isotherm_core::AddrRange;
+use isotherm_core::scheme::{Action, Brake, FilterKind};
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
+
+use crate::direct::{BASE, Direct, ID, MIB, mib};
+use crate::run::Run;
+use crate::swap;
+
+/// Confirm time, in ms.
+const MS: u64 = 500;
+
+/// A target with so many MiB of filled single pages, and somebody to page it out.
+fn pageout(len: u64) -> Option<Direct> {
+    let mut direct = Direct::start(Action::Pageout)?;
+    direct.odd.tell("anon", mib(0, len), "");
+    direct.odd.tell("nohuge", mib(0, len), "");
+    direct.odd.tell("fill", mib(0, len), "");
+    Some(direct)
+}
+
+#[test]
+fn a_target_that_ended_after_the_evidence_is_let_go() {
+    let Some(_swap) = swap(64) else { return };
+    let Some(mut direct) = pageout(16) else { return };
+    direct.arm(mib(0, 16), MS);
+    direct.odd.kill();
+    direct.pass(mib(0, 16));
+    let account = direct.account();
+    assert_eq!((account.asked_bytes, account.done_bytes), (0, 0), "{account:?}");
+    assert_eq!(direct.told(""), 0, "the end of a target is no trouble: {:?}", direct.events);
+}
+
+#[test]
+fn a_program_that_replaced_the_target_is_not_touched_on_its_evidence() {
+    let Some(_swap) = swap(64) else { return };
+    let Some(mut direct) = pageout(16) else { return };
+    let range = mib(0, 16);
+    direct.arm(range, MS);
+    direct.odd.tell("exec", AddrRange::default(), "");
+    for word in ["anon", "nohuge", "fill"] {
+        direct.odd.tell(word, range, "");
+    }
+    direct.pass(range);
+    let account = direct.account();
+    assert_eq!(account.done_bytes, 0, "{account:?}");
+    assert_eq!(direct.odd.smaps(range, "Swap:"), 0, "the new program lost memory");
+    assert_eq!(direct.odd.smaps(range, "Rss:"), range.len());
+    assert_eq!(direct.odd.wrong(range), 0);
+}
+
+#[test]
+fn odd_parts_of_a_range_are_left_alone_and_the_rest_goes() {
+    let Some(_swap) = swap(128) else { return };
+    let Some(mut direct) = pageout(32) else { return };
+    let (locked, hole) = (mib(4, 3), mib(12, 3));
+    direct.odd.tell("lock", locked, "");
+    direct.arm(mib(0, 32), MS);
+    direct.odd.tell("unmap", hole, "");
+    // A pass has so much time and no more, and what was looked at is not looked at again at once: a slow machine needs several.
+    let (mut applied, mut swapped) = (0, 0);
+    for _ in 0..100 {
+        applied += direct.pass(mib(0, 32)).applied;
+        swapped = direct.odd.smaps(mib(0, 32), "Swap:");
+        if swapped + MIB >= 26 * MIB {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(MS / 5));
+    }
+    let account = direct.account();
+    eprintln!("{account:?}");
+    assert_eq!(direct.odd.smaps(locked, "Swap:"), 0, "locked memory went");
+    // A page may be busy.
+    assert!(swapped + MIB >= 26 * MIB, "only {swapped} bytes are out");
+    assert_eq!(account.done_bytes, swapped, "{account:?}");
+    assert_eq!(applied, swapped);
+    for part in [mib(0, 12), mib(15, 17)] {
+        assert_eq!(direct.odd.wrong(part), 0, "{part:?}");
+    }
+    assert_eq!(direct.told(""), 0, "{:?}", direct.events);
+}
+
+#[test]
+fn memory_that_another_process_has_too_stays_and_is_not_counted() {
+    let Some(_swap) = swap(128) else { return };
+    let Some(mut direct) = pageout(16) else { return };
+    direct.odd.tell("fork", AddrRange::default(), "");
+    direct.arm(mib(0, 16), MS);
+    direct.pass(mib(0, 16));
+    assert_eq!(direct.account().asked_bytes, 0, "it could not be armed");
+    direct.settings.evidence = Evidence::Off;
+    direct.pass(mib(0, 16));
+    let (account, swapped) = (direct.account(), direct.odd.smaps(mib(0, 16), "Swap:"));
+    eprintln!("{account:?}, {swapped} bytes in swap");
+    assert_eq!(account.asked_bytes, 16 * MIB);
+    assert_eq!(account.done_bytes, swapped);
+    assert_eq!(direct.odd.wrong(mib(0, 16)), 0);
+}
+
+#[test]
+fn pages_of_a_shared_file_go_to_the_file() {
+    let Some(_swap) = swap(64) else { return };
+    let Some(mut direct) = Direct::start(Action::Pageout) else { return };
+    let file = tempfile::NamedTempFile::new().unwrap();
+    file.as_file().set_len(8 << 20).unwrap();
+    let range = mib(0, 8);
+    direct.odd.tell("shared", range, file.path().to_str().unwrap());
+    direct.odd.tell("fill", range, "");
+    file.as_file().sync_all().unwrap();
+    direct.arm(range, MS);
+    direct.pass(range);
+    let (account, left) = (direct.account(), direct.odd.smaps(range, "Rss:"));
+    eprintln!("{account:?}, {left} bytes left");
+    assert_eq!(account.done_bytes, 8 * MIB - left);
+    assert_eq!(direct.odd.wrong(range), 0);
+}
+
+#[test]
+fn huge_pages_go_whole_or_stay_huge() {
+    let Some(_swap) = swap(64) else { return };
+    let Some(mut direct) = Direct::start(Action::Pageout) else { return };
+    let all = mib(0, 8);
+    for word in ["anon", "huge", "fill"] {
+        direct.odd.tell(word, all, "");
+    }
+    if direct.odd.smaps(all, "AnonHugePages:") != 8 * MIB {
+        eprintln!("skipped: no huge pages to be had");
+        return;
+    }
+    // Half a huge page at each end.
+    let range = AddrRange::new(BASE + MIB, BASE + 7 * MIB);
+    direct.arm(range, MS);
+    direct.pass(range);
+    let account = direct.account();
+    let (huge, swapped) = (direct.odd.smaps(all, "AnonHugePages:"), direct.odd.smaps(all, "Swap:"));
+    eprintln!("{account:?}: {huge} bytes huge, {swapped} in swap");
+    assert_eq!(huge + swapped, 8 * MIB, "a huge page was split");
+    assert!(huge >= 4 * MIB, "a huge page went of which only a half was asked for");
+    assert_eq!(account.done_bytes, swapped);
+    assert_eq!(direct.odd.wrong(all), 0);
+}
+
+/// This thread without some of its rights, until it is dropped.
+struct Without(CapabilitySets);
+
+impl Without {
+    fn these(lost: CapabilitySet) -> Self {
+        let had = capabilities(None).unwrap();
+        let less = CapabilitySets { effective: had.effective.difference(lost), ..had };
+        set_capabilities(None, less).unwrap();
+        Self(had)
+    }
+}
+
+impl Drop for Without {
+    fn drop(&mut self) {
+        set_capabilities(None, self.0).unwrap();
+    }
+}
+
+#[test]
+fn rights_lost_half_way_are_told_once_and_nothing_is_counted() {
+    let Some(_swap) = swap(64) else { return };
+    let Some(mut direct) = pageout(16) else { return };
+    let range = mib(0, 16);
+    direct.arm(range, MS);
+    {
+        let _less = Without::these(CapabilitySet::SYS_NICE | CapabilitySet::SYS_PTRACE);
+        for _ in 0..3 {
+            direct.pass(range);
+        }
+    }
+    let account = direct.account();
+    assert_eq!((account.asked_bytes, account.done_bytes), (0, 0), "{account:?}");
+    assert_eq!(direct.told("the right to act on it was lost"), 1, "{:?}", direct.events);
+    assert_eq!(direct.odd.smaps(range, "Swap:"), 0);
+    // And once they are back it goes on.
+    direct.pass_for(range, 3 * MS);
+    let (done, swapped) = (direct.account().done_bytes, direct.odd.smaps(range, "Swap:"));
+    assert_eq!(done, swapped);
+    // A page may be busy.
+    assert!(done + MIB >= range.len(), "{:?}", direct.account());
+    assert_eq!(direct.odd.wrong(range), 0);
+}
+
+#[test]
+fn a_filter_that_cannot_be_answered_refuses_and_says_so_once() {
+    let Some(mut direct) = Direct::start(Action::Stat) else { return };
+    let range = mib(0, 8);
+    direct.odd.tell("anon", range, "");
+    // The size of a page that a huge leaf maps shows without its frame.
+    direct.odd.tell("nohuge", range, "");
+    direct.odd.tell("fill", range, "");
+    // The kernel shows page frames to who opened the file with the right to see them.
+    direct.actor.remove_target(ID);
+    {
+        let _less = Without::these(CapabilitySet::SYS_ADMIN);
+        direct.actor.add_target(ID, direct.odd.pid()).unwrap();
+    }
+    for (kind, name) in [
+        (FilterKind::Active, "`active`"),
+        (FilterKind::HugepageSize(4096, 4096), "`hugepage_size`"),
+    ] {
+        for (matching, allow) in [(true, true), (true, false), (false, true), (false, false)] {
+            direct.filter(&[(kind, matching, allow)]);
+            assert_eq!(direct.pass(range).passed, 0, "{kind:?} {matching} {allow}");
+        }
+        assert_eq!(direct.told(name), 1, "{:?}", direct.events);
+    }
+    // What was decided before needs no answer.
+    let anon = (FilterKind::Anon, true, true);
+    direct.filter(&[anon, (FilterKind::Active, true, true)]);
+    assert_eq!(direct.pass(range).passed, range.len());
+}
+
+#[test]
+fn full_swap_is_told_once_and_harms_nobody() {
+    let Some(_swap) = swap(16) else { return };
+    let Some(mut direct) = pageout(48) else { return };
+    let range = mib(0, 48);
+    direct.arm(range, MS);
+    direct.pass_for(range, 3 * MS);
+    let (full, swapped) = (direct.account(), direct.odd.smaps(range, "Swap:"));
+    eprintln!("{full:?}, {swapped} bytes in swap");
+    assert!((8 * MIB..16 * MIB).contains(&swapped), "{swapped} bytes in 16 MiB of swap");
+    assert_eq!(full.done_bytes, swapped);
+    assert_eq!(direct.told("swap is full"), 1, "{:?}", direct.events);
+    // Where there is room again it goes on.
+    let gone: Vec<_> =
+        (0..48).map(|nr| mib(nr, 1)).filter(|r| direct.odd.swapped_pages(*r) == 256).collect();
+    assert!(!gone.is_empty(), "{swapped} bytes are out, but no MiB as a whole");
+    for part in &gone {
+        direct.odd.tell("unmap", *part, "");
+    }
+    direct.pass_for(range, 6 * MS);
+    let more = direct.account();
+    eprintln!("{} MiB unmapped: {more:?}", gone.len());
+    assert!(more.done_bytes > full.done_bytes, "nothing more was done: {more:?}");
+    assert_eq!(direct.told("swap is full"), 1, "{:?}", direct.events);
+    for part in (0..48).map(|nr| mib(nr, 1)).filter(|r| !gone.contains(r)) {
+        assert_eq!(direct.odd.wrong(part), 0, "{part:?}");
+    }
+}
+
+#[test]
+fn memory_that_must_not_be_huge_is_refused_and_the_rest_collapses() {
+    let Some(mut direct) = Direct::start(Action::Collapse) else { return };
+    direct.settings.evidence = Evidence::Off;
+    let (all, not) = (mib(0, 8), mib(2, 2));
+    direct.odd.tell("anon", all, "");
+    direct.odd.tell("nohuge", all, "");
+    direct.odd.tell("fill", all, "");
+    for part in [mib(0, 2), mib(4, 4)] {
+        direct.odd.tell("huge", part, "");
+    }
+    // khugepaged may have been there first, or come in between.
+    let by_khugepaged = || {
+        let file = "/sys/kernel/mm/transparent_hugepage/khugepaged/pages_collapsed";
+        std::fs::read_to_string(file).unwrap().trim().parse::<u64>().unwrap() * 2 * MIB
+    };
+    let others = by_khugepaged();
+    let before = direct.odd.smaps(all, "AnonHugePages:");
+    for pass in 1..=2 {
+        direct.pass(all);
+        let (account, huge) = (direct.account(), direct.odd.smaps(all, "AnonHugePages:"));
+        eprintln!("pass {pass}: {account:?}, {before} bytes huge before, {huge} now");
+        if account.refused.contains_key(&libc::ENOMEM) {
+            eprintln!("skipped: no huge pages to be had");
+            return;
+        }
+        assert_eq!(huge, 6 * MIB);
+        let others = by_khugepaged() - others;
+        let ours = (huge - before).saturating_sub(others)..=huge - before;
+        assert!(ours.contains(&account.done_bytes), "{others} bytes by khugepaged: {account:?}");
+        assert_eq!(account.refused_bytes, not.len(), "refused memory is not asked for each time");
+    }
+    assert_eq!(direct.odd.smaps(not, "AnonHugePages:"), 0);
+    assert_eq!(direct.odd.wrong(all), 0);
+}
+
+#[test]
+fn a_dry_run_does_nothing_but_arm() {
+    let Some(_swap) = swap(64) else { return };
+    let range = mib(0, 16);
+    for (action, evidence) in [
+        (Action::Pageout, Evidence::Confirm(MS * 1000)),
+        (Action::Pageout, Evidence::Off),
+        (Action::Cold, Evidence::Off),
+        (Action::Collapse, Evidence::Off),
+        (Action::Hugepage, Evidence::Off),
+    ] {
+        let Some(mut direct) = Direct::start(action) else { return };
+        direct.settings.evidence = evidence;
+        direct.settings.dry_run = true;
+        direct.settings.inject = true;
+        direct.odd.tell("anon", range, "");
+        direct.odd.tell("fill", range, "");
+        let young = direct.young(range);
+        assert_eq!(young, range.len(), "filled memory is young");
+        // Where THP is always on, it is huge from the start, and there is nothing to wish for.
+        let huge = direct.odd.smaps(range, "AnonHugePages:");
+        if huge > 0 && matches!(action, Action::Collapse | Action::Hugepage) {
+            continue;
+        }
+        direct.pass_for(range, 3 * MS);
+        let account = direct.account();
+        // A page may be busy as it is armed.
+        let least = if evidence == Evidence::Off { range.len() } else { range.len() - MIB };
+        let would = least..=range.len();
+        assert!(would.contains(&account.done_bytes), "{action:?} {evidence:?}: {account:?}");
+        assert_eq!(account.done_bytes, account.asked_bytes, "{action:?} {evidence:?}");
+        for (field, expected) in [("Swap:", 0), ("Rss:", range.len()), ("AnonHugePages:", huge)] {
+            assert_eq!(direct.odd.smaps(range, field), expected, "{action:?} {evidence:?} {field}");
+        }
+        let armed = evidence != Evidence::Off;
+        assert_eq!(account.armed_bytes > 0, armed, "{action:?} {evidence:?}: {account:?}");
+        let (undone, errors) = direct.actor.undo();
+        assert_eq!(undone, 0, "{action:?}: advice that was never given was taken back");
+        assert!(errors.is_empty(), "{errors:?}");
+        if !armed {
+            assert_eq!(direct.young(range), young, "{action:?}: memory was made old");
+        }
+    }
+}
+
+#[test]
+fn the_brake_slows_down_what_comes_back() {
+    let Some(_swap) = swap(128) else { return };
+    let mut done = Vec::new();
+    let quick = Brake { settle_ms: 1000, floor: 0, ..Brake::default() };
+    for brake in [None, Some(quick)] {
+        let (mut scheme, settings) = crate::pageout(300_000, Evidence::Off);
+        scheme.quota.brake = brake;
+        scheme.quota.reset_interval_ms = 500;
+        let mut run = Run::start(32, "small", vec![(scheme, settings)]);
+        // All of it is needed again every 1.5 seconds.
+        for _ in 0..7 {
+            run.touch_once(32 * MIB);
+            run.touch_for(1.5, 0, MIB);
+        }
+        let (account, stats) = run.account();
+        eprintln!("{brake:?}: {account:?} {stats:?}");
+        assert_eq!(run.target.say("wrong"), "0");
+        done.push(account.done_bytes);
+    }
+    assert!(done[0] > 64 * MIB, "only {} bytes without a brake", done[0]);
+    assert!(done[1] * 3 < done[0] * 2, "{} bytes with a brake, {} without", done[1], done[0]);
+}
+
+#[test]
+fn a_program_that_replaced_the_target_is_acted_on_by_its_own_evidence() {
+    let Some(_swap) = swap(64) else { return };
+    let mut run =
+        Run::start(16, "small", vec![crate::pageout(300_000, Evidence::Confirm(MS * 1000))]);
+    run.touch_for(2.5, 0, MIB);
+    let before = run.account().0.done_bytes;
+    assert!(before > 8 * MIB, "only {before} bytes went before the exec");
+    run.target.say("exec");
+    assert_eq!(run.target.smaps("Rss:"), 0, "the new program has no arena yet");
+    run.target.say(&format!("map {} small", 16 * MIB));
+    run.touch_for(5.0, 0, MIB);
+    let (account, swapped) = (run.account().0, run.target.smaps("Swap:") << 10);
+    eprintln!("{account:?}, {swapped} bytes in swap");
+    assert!(swapped > 8 * MIB, "only {swapped} bytes of the new program went");
+    assert!(account.done_bytes >= before + swapped);
+    assert_eq!(run.target.say("wrong"), "0");
+}

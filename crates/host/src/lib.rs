@@ -1,0 +1,22 @@
+//! What the files of a kernel say about a machine: processes, memory, cgroups, nodes, swap.
+//!
+//! Every reader takes the root that it reads under ([`Roots`], [`proc::Proc`]), so that tests put a
+//! made-up machine there.
+//!
+//! Rule: text files in, facts out. Absent: BPF, page tables, the kernel's DAMON, and any decision.
+//! The one thing that is set up here is swap on [`zram`], for tests and evaluation jobs.
+
+pub mod error;
+pub mod glob;
+mod machine;
+pub mod metrics;
+pub mod nodes;
+pub mod proc;
+pub mod ram;
+mod roots;
+mod version;
+pub mod zram;
+
+pub use machine::Machine;
+pub use roots::Roots;
+pub use version::Version;

@@ -1,0 +1,281 @@
+//! What goals and watermarks measure, read from this machine.
+//!
+//! [`Metrics::read`] answers a [`Metric`] with the reference's numbers (R§4.6): parts are
+//! `mult_frac(part, 10000, whole)` in basis points, the free memory rate is `free * 1000 / total`, and
+//! pressure is the total since boot in µs, of which the core takes differences. A number that this machine
+//! does not have is an [`Unavailable`], never a zero.
+//!
+//! Files stay open and are read at offset 0 into one buffer, so that a reading that works costs one
+//! system call per file and allocates nothing. A file that fails is opened once more: a cgroup may have been
+//! made anew.
+//!
+//! The kernel adds up pressure every 2 s. A reading in between shows the total of the last time, here as in
+//! the kernel's own goals.
+//!
+//! Absent on purpose: `user_input` and `refault_bp`, which others know, and `node_eligible_mem_bp`, which
+//! needs a physical address space.
+
+pub mod cgroup;
+mod missing;
+mod text;
+mod unavailable;
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use isotherm_core::math::mult_frac;
+use isotherm_core::scheme::{CgroupId, Metric};
+
+use crate::Roots;
+use crate::proc::meminfo_kib;
+pub use cgroup::Cgroups;
+use missing::Missing;
+use unavailable::Because;
+
+pub use unavailable::{Reason, Unavailable};
+
+/// The metrics of a machine.
+#[derive(Debug)]
+pub struct Metrics {
+    roots: Roots,
+    open: Vec<Open>,
+    buf: Vec<u8>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new(Roots::default())
+    }
+}
+
+/// A file that numbers come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    Pressure,
+    MemInfo,
+    Node(i32),
+    CgroupPressure,
+    CgroupNodes,
+}
+
+/// A source that is open. `cgroup` is empty for those without.
+#[derive(Debug)]
+struct Open {
+    source: Source,
+    cgroup: String,
+    file: File,
+}
+
+/// Enough for every text on a machine with a few nodes; it doubles where that is not so.
+const BUF: usize = 8 << 10;
+/// Files held open at most: cgroups that a policy no longer names must not pile up.
+const MAX_OPEN: usize = 64;
+
+impl Metrics {
+    /// Those of the machine that shows itself at `roots`. Opens nothing yet.
+    #[must_use]
+    pub fn new(roots: Roots) -> Self {
+        Self { roots, open: Vec::new(), buf: vec![0; BUF] }
+    }
+
+    /// Measures. `cgroups` has the paths of the cgroups below the mount of cgroup v2, by the number that is
+    /// a [`CgroupId`].
+    ///
+    /// Units: the metric's; for pressure the total since boot in µs.
+    ///
+    /// # Errors
+    ///
+    /// If this machine does not have the number, or not now.
+    pub fn read(&mut self, metric: Metric, cgroups: &[String]) -> Result<u64, Unavailable> {
+        self.measure(metric, cgroups)
+            .map_err(|because| Unavailable { what: what(metric, cgroups), because })
+    }
+
+    /// Whether [`Metrics::read`] works here; for checking a policy before it runs.
+    ///
+    /// # Errors
+    ///
+    /// As [`Metrics::read`].
+    pub fn check(&mut self, metric: Metric, cgroups: &[String]) -> Result<(), Unavailable> {
+        self.read(metric, cgroups).map(drop)
+    }
+
+    fn measure(&mut self, metric: Metric, cgroups: &[String]) -> Result<u64, Because> {
+        let cgroup = |CgroupId(nr): CgroupId| {
+            let nr = usize::try_from(nr).unwrap_or(usize::MAX);
+            cgroups.get(nr).map(String::as_str).ok_or_else(missing::unnamed_cgroup)
+        };
+        match metric {
+            Metric::SomeMemPsiUs => self.pressure(Source::Pressure, "", "some"),
+            Metric::FullMemPsiUs => self.pressure(Source::Pressure, "", "full"),
+            Metric::CgroupSomeMemPsiUs(id) => {
+                self.pressure(Source::CgroupPressure, cgroup(id)?, "some")
+            }
+            Metric::CgroupFullMemPsiUs(id) => {
+                self.pressure(Source::CgroupPressure, cgroup(id)?, "full")
+            }
+            Metric::FreeMemRate => {
+                let [free, total] = self.fields(Source::MemInfo, ["MemFree:", "MemTotal:"])?;
+                free.saturating_mul(1000).checked_div(total).ok_or_else(missing::no_memory)
+            }
+            Metric::NodeMemUsedBp(node) => {
+                let [free, total] = self.node(node)?;
+                bp(total.saturating_sub(free), total)
+            }
+            Metric::NodeMemFreeBp(node) => {
+                let [free, total] = self.node(node)?;
+                bp(free, total)
+            }
+            Metric::NodeMemcgUsedBp(node, id) => {
+                let (used, total) = self.node_of_cgroup(node, cgroup(id)?)?;
+                bp(used, total)
+            }
+            Metric::NodeMemcgFreeBp(node, id) => {
+                let (used, total) = self.node_of_cgroup(node, cgroup(id)?)?;
+                bp(total.saturating_sub(used), total)
+            }
+            Metric::ActiveMemBp => {
+                let [active, rest] = self.fields(Source::MemInfo, ["Active:", "Inactive:"])?;
+                bp(active, active.saturating_add(rest))
+            }
+            Metric::InactiveMemBp => {
+                let [active, rest] = self.fields(Source::MemInfo, ["Active:", "Inactive:"])?;
+                bp(rest, active.saturating_add(rest))
+            }
+            Metric::UserInput | Metric::RefaultBp | Metric::NodeEligibleMemBp(_) => {
+                Err(missing::not_here(metric))
+            }
+        }
+    }
+
+    fn pressure(&mut self, source: Source, cgroup: &str, line: &str) -> Result<u64, Because> {
+        self.parse(source, cgroup, |text| text::pressure_total(text, line))
+    }
+
+    fn fields<const N: usize>(
+        &mut self,
+        source: Source,
+        names: [&str; N],
+    ) -> Result<[u64; N], Because> {
+        self.parse(source, "", |text| {
+            let mut out = [0; N];
+            for (out, name) in out.iter_mut().zip(names) {
+                *out = meminfo_kib(text, name)?;
+            }
+            Some(out)
+        })
+    }
+
+    /// Free and total memory of a node, in KiB.
+    fn node(&mut self, node: i32) -> Result<[u64; 2], Because> {
+        let found = self.fields(Source::Node(node), ["MemFree:", "MemTotal:"])?;
+        if found[1] == 0 {
+            return Err(Missing::new(&self.roots).node_without_memory(node));
+        }
+        Ok(found)
+    }
+
+    /// A cgroup's memory on a node and all of the node's, in bytes.
+    fn node_of_cgroup(&mut self, node: i32, cgroup: &str) -> Result<(u64, u64), Because> {
+        let [_, total] = self.node(node)?;
+        let used = self.parse(Source::CgroupNodes, cgroup, |text| {
+            let mut used = 0_u64;
+            for kind in ["active_anon", "inactive_anon", "active_file", "inactive_file"] {
+                used = used.saturating_add(text::on_node(text, kind, node)?);
+            }
+            Some(used)
+        })?;
+        Ok((used, total.saturating_mul(1024)))
+    }
+
+    /// Reads a source and takes something out of its text.
+    fn parse<T>(
+        &mut self,
+        source: Source,
+        cgroup: &str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Result<T, Because> {
+        let known = self.open.iter().position(|o| o.source == source && o.cgroup == cgroup);
+        let from_known = known.and_then(|nr| {
+            let len = read(&self.open.get(nr)?.file, &mut self.buf);
+            if len.is_err() {
+                self.open.swap_remove(nr);
+            }
+            len.ok()
+        });
+        let len = match from_known {
+            Some(len) => len,
+            None => self.open_and_read(source, cgroup)?,
+        };
+        let text = self.buf.get(..len).and_then(|bytes| std::str::from_utf8(bytes).ok());
+        text.and_then(parse).ok_or_else(|| missing::unexpected_text(source, cgroup))
+    }
+
+    #[cold]
+    fn open_and_read(&mut self, source: Source, cgroup: &str) -> Result<usize, Because> {
+        let path = self.path(source, cgroup)?;
+        let read = File::open(&path).and_then(|file| Ok((read(&file, &mut self.buf)?, file)));
+        let (len, file) =
+            read.map_err(|err| Missing::new(&self.roots).explain(source, cgroup, &path, &err))?;
+        if self.open.len() >= MAX_OPEN {
+            self.open.swap_remove(0);
+        }
+        self.open.push(Open { source, cgroup: cgroup.to_owned(), file });
+        Ok(len)
+    }
+
+    fn path(&self, source: Source, cgroup: &str) -> Result<PathBuf, Because> {
+        let in_cgroup = || Cgroups::mounted(&self.roots.proc).v2_dir(cgroup);
+        Ok(match source {
+            Source::Pressure => self.roots.proc.root().join("pressure/memory"),
+            Source::MemInfo => self.roots.proc.root().join("meminfo"),
+            Source::Node(nr) => {
+                self.roots.sys.join(format!("devices/system/node/node{nr}/meminfo"))
+            }
+            Source::CgroupPressure => in_cgroup()?.join("memory.pressure"),
+            Source::CgroupNodes => in_cgroup()?.join("memory.numa_stat"),
+        })
+    }
+}
+
+/// A part in basis points of the whole.
+fn bp(part: u64, whole: u64) -> Result<u64, Because> {
+    if whole == 0 { Err(missing::no_memory()) } else { Ok(mult_frac(part, 10_000, whole)) }
+}
+
+/// Reads the whole text from the start; all of these come out of one call if there is room.
+fn read(file: &File, buf: &mut Vec<u8>) -> io::Result<usize> {
+    loop {
+        match file.read_at(buf, 0) {
+            Ok(len) if len < buf.len() => return Ok(len),
+            Ok(_) => buf.resize(buf.len().saturating_mul(2), 0),
+            Err(err) if err.kind() == io::ErrorKind::Interrupted => {}
+            Err(err) => return Err(err),
+        }
+    }
+}
+
+/// The metric in words.
+fn what(metric: Metric, cgroups: &[String]) -> String {
+    let mut out = format!("metric `{}`", metric.name());
+    let (node, id) = match metric {
+        Metric::NodeMemcgUsedBp(node, id) | Metric::NodeMemcgFreeBp(node, id) => {
+            (Some(node), Some(id))
+        }
+        Metric::NodeMemUsedBp(node)
+        | Metric::NodeMemFreeBp(node)
+        | Metric::NodeEligibleMemBp(node) => (Some(node), None),
+        Metric::CgroupSomeMemPsiUs(id) | Metric::CgroupFullMemPsiUs(id) => (None, Some(id)),
+        _ => (None, None),
+    };
+    if let Some(node) = node {
+        out += &format!(" of node {node}");
+    }
+    let path = id.and_then(|CgroupId(nr)| cgroups.get(usize::try_from(nr).ok()?));
+    if let Some(path) = path {
+        out += &format!(" of cgroup `{path}`");
+    }
+    out
+}

@@ -1,4 +1,0 @@
-//! What a workload that runs as a real process is made of: memory at known places, and forks.
-
-pub use crate::sys::arena::{Arena, HugePages, Sweep, Touch, Treatment};
-pub use crate::sys::fork_tree::{Child, fork_alone};

@@ -1,0 +1,61 @@
+//! What the set needs of the kernel's DAMON: one kdamond that is ours, behind a trait so that a made-up one can stand
+//! in for it.
+
+use isotherm_core::Observed;
+use isotherm_core::scheme::Stats;
+use isotherm_damon::model::Config;
+use isotherm_damon::{DamonError, Feature, Features, TunedIntervals};
+
+/// What a pushed-down scheme did, by the kernel's count since the kdamond was started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counted {
+    /// The kernel's counters.
+    pub stats: Stats,
+    /// The quota of this window in bytes; `None` before 6.9.
+    pub esz: Option<u64>,
+}
+
+/// What a walk saw.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Walked {
+    /// Regions by scheme.
+    pub(super) schemes: Vec<Vec<Observed>>,
+    /// Bytes that the first of them has tried since the kdamond was started.
+    pub(super) sz_tried: u64,
+}
+
+/// One kdamond of ours.
+pub(super) trait Kernel: std::fmt::Debug + Send {
+    /// Starts it; returns its thread's pid.
+    fn start(&mut self, config: &Config) -> Result<u32, DamonError>;
+
+    /// Commits to it while it runs. If that fails, it goes on with what it had, and so do the files.
+    fn commit(&mut self, config: &Config) -> Result<(), DamonError>;
+
+    /// Stops it. Nothing happens if it does not run.
+    fn stop(&mut self) -> Result<(), DamonError>;
+
+    /// Whether it runs.
+    fn is_running(&self) -> Result<bool, DamonError>;
+
+    /// Waits until the schemes were applied once, and gives the regions of `nr` schemes from number `first` on. `end` is
+    /// called when the window is over, before the regions are read.
+    fn walk(
+        &mut self,
+        first: usize,
+        nr: usize,
+        end: &mut dyn FnMut(),
+    ) -> Result<Walked, DamonError>;
+
+    /// Counters of the first `nr` schemes.
+    fn counted(&mut self, nr: usize) -> Result<Vec<Counted>, DamonError>;
+
+    /// The intervals as they are now.
+    fn intervals(&mut self) -> Result<TunedIntervals, DamonError>;
+
+    /// Whether the kernel has something.
+    fn has(&self, feature: Feature) -> bool;
+
+    /// What the kernel has.
+    fn features(&self) -> &Features;
+}

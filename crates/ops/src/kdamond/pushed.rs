@@ -1,0 +1,110 @@
+//! A scheme as the kernel's DAMON is told of it.
+//!
+//! Invariant: only what the kernel can do is here; whoever makes a [`Pushed`] has checked that
+//! (`isotherm-agent`).
+
+use isotherm_core::scheme::{Age, CgroupId, Filter, FilterKind, Frequency, Metric};
+use isotherm_core::{Attrs, Scheme};
+use isotherm_damon::model;
+
+/// A scheme that the kernel can do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pushed {
+    scheme: Scheme,
+    cgroups: Vec<String>,
+}
+
+impl Pushed {
+    /// `scheme` for the kernel; `cgroups` are the paths that its filters and goals number.
+    #[must_use]
+    pub const fn new(scheme: Scheme, cgroups: Vec<String>) -> Self {
+        Self { scheme, cgroups }
+    }
+
+    /// Whether what the kernel is told depends on the intervals: it counts in samples and windows.
+    pub(super) const fn follows_intervals(&self) -> bool {
+        matches!(self.scheme.pattern.age, Age::Micros(_))
+            || matches!(self.scheme.pattern.nr_accesses, Frequency::Bp(_))
+    }
+
+    /// In the kernel's words and units, with these attributes in force.
+    pub(super) fn model(&self, attrs: &Attrs) -> model::Scheme {
+        let scheme = &self.scheme;
+        let filters = |list: &[Filter]| list.iter().map(|f| self.filter(f)).collect();
+        let quota = &scheme.quota;
+        model::Scheme {
+            pattern: scheme.pattern.resolve(attrs),
+            action: scheme.action,
+            target_nid: scheme.target_nid,
+            apply_interval_us: scheme.apply_interval_us,
+            quota: model::Quota {
+                ms: quota.ms,
+                bytes: quota.sz,
+                reset_interval_ms: quota.reset_interval_ms,
+                weights: quota.weights,
+                goals: quota
+                    .goals
+                    .iter()
+                    .map(|goal| model::Goal {
+                        metric: self.metric(goal.metric),
+                        target_value: goal.target,
+                        current_value: goal.current,
+                    })
+                    .collect(),
+                tuner: quota.tuner,
+                fail_charge: quota.fail_charge,
+            },
+            watermarks: scheme.watermarks,
+            core_filters: filters(&scheme.filters.core),
+            ops_filters: filters(&scheme.filters.ops),
+            filters: Vec::new(),
+            dests: scheme.dests.clone(),
+            max_nr_snapshots: scheme.max_nr_snapshots,
+        }
+    }
+
+    fn cgroup(&self, number: u32) -> String {
+        let at = usize::try_from(number).unwrap_or(usize::MAX);
+        self.cgroups.get(at).cloned().unwrap_or_default()
+    }
+
+    fn filter(&self, filter: &Filter) -> model::Filter {
+        let kind = match filter.kind {
+            FilterKind::Addr(range) => model::FilterKind::Addr(range),
+            FilterKind::Target(index) => {
+                model::FilterKind::Target(u32::try_from(index).unwrap_or(u32::MAX))
+            }
+            FilterKind::Active => model::FilterKind::Active,
+            FilterKind::Memcg(number) => model::FilterKind::Memcg(self.cgroup(number)),
+            FilterKind::Young => model::FilterKind::Young,
+            FilterKind::HugepageSize(min, max) => model::FilterKind::HugepageSize(min, max),
+            FilterKind::Unmapped => model::FilterKind::Unmapped,
+            // The rest was refused: it is not in the kernel.
+            FilterKind::Anon | FilterKind::File | FilterKind::Shared | FilterKind::Mapping(_) => {
+                model::FilterKind::Anon
+            }
+        };
+        model::Filter { kind, matching: filter.matching, allow: filter.allow }
+    }
+
+    fn metric(&self, metric: Metric) -> model::GoalMetric {
+        let path = |id: CgroupId| self.cgroup(id.0);
+        match metric {
+            Metric::SomeMemPsiUs => model::GoalMetric::SomeMemPsiUs,
+            Metric::NodeMemUsedBp(nid) => model::GoalMetric::NodeMemUsedBp(nid),
+            Metric::NodeMemFreeBp(nid) => model::GoalMetric::NodeMemFreeBp(nid),
+            Metric::NodeMemcgUsedBp(nid, id) => model::GoalMetric::NodeMemcgUsedBp(nid, path(id)),
+            Metric::NodeMemcgFreeBp(nid, id) => model::GoalMetric::NodeMemcgFreeBp(nid, path(id)),
+            Metric::ActiveMemBp => model::GoalMetric::ActiveMemBp,
+            Metric::InactiveMemBp => model::GoalMetric::InactiveMemBp,
+            Metric::NodeEligibleMemBp(nid) => model::GoalMetric::NodeEligibleMemBp(nid),
+            // The rest was refused: it is not in the kernel.
+            Metric::UserInput
+            | Metric::FullMemPsiUs
+            | Metric::CgroupSomeMemPsiUs(_)
+            | Metric::CgroupFullMemPsiUs(_)
+            | Metric::RefaultBp
+            | Metric::FreeMemRate => model::GoalMetric::UserInput,
+        }
+    }
+}

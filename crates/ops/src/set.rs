@@ -1,0 +1,161 @@
+//! The operations sets that this crate has, behind one type, for a monitor that takes any of them.
+
+use isotherm_core::ops::UpdateError;
+use isotherm_core::{AddrRange, Check, Method, Observation, Observed, Operations, TargetId};
+use isotherm_host::proc::Proc;
+use isotherm_pages::pagewalk::PageWalk;
+
+use crate::idle::IdleOps;
+use crate::kdamond::Kdamond;
+use crate::smaps::SmapsOps;
+use crate::targets::Target;
+
+/// An operations set over real processes.
+#[derive(Debug)]
+pub enum OpsSet {
+    /// Page tables read by eBPF.
+    PageWalk(Box<PageWalk>),
+    /// The kernel's idle page tracking.
+    Idle(Box<IdleOps>),
+    /// The kernel's own DAMON.
+    Kdamond(Box<Kdamond>),
+    /// Whole mappings by `/proc/PID/smaps`.
+    Smaps(Box<SmapsOps>),
+}
+
+/// Why a set could not take in a target; the text is the set's own.
+pub type AttachError = Box<dyn std::error::Error + Send + Sync>;
+
+impl OpsSet {
+    /// The set's name, as in `--ops`.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::PageWalk(_) => "pagewalk",
+            Self::Idle(_) => "idle",
+            Self::Kdamond(_) => "kdamond",
+            Self::Smaps(_) => "smaps",
+        }
+    }
+
+    /// Takes in a target.
+    ///
+    /// # Errors
+    ///
+    /// If the set cannot look at it: it is gone, or something is not permitted.
+    pub fn attach(&mut self, target: &Target) -> Result<(), AttachError> {
+        match (self, &target.memory) {
+            (Self::PageWalk(set), None) => Ok(set.add_target(target.id, target.pid)?),
+            (Self::Idle(set), None) => Ok(set.add_target(target.id, target.pid)?),
+            (Self::Idle(set), Some(memory)) => {
+                set.add_memory(target.id, memory.clone());
+                Ok(())
+            }
+            (Self::Kdamond(set), None) => Ok(set.add_target(target.id, target.pid)?),
+            (Self::Kdamond(set), Some(memory)) => {
+                Ok(set.add_memory(target.id, memory.ranges(&Proc::default())?)?)
+            }
+            (Self::Smaps(set), None) => Ok(set.add_target(target.id, target.pid)?),
+            (set, Some(_)) => {
+                let name = set.name();
+                Err(format!(
+                    "`{name}` looks at the memory of processes and cannot watch physical memory"
+                )
+                .into())
+            }
+        }
+    }
+
+    /// Lets a target go.
+    pub fn detach(&mut self, id: TargetId) {
+        match self {
+            Self::PageWalk(set) => set.remove_target(id),
+            Self::Idle(set) => set.remove_target(id),
+            Self::Kdamond(set) => set.remove_target(id),
+            Self::Smaps(set) => set.remove_target(id),
+        }
+    }
+
+    /// The sampling method that the set takes, if `wanted` is asked for.
+    #[must_use]
+    pub const fn method(&self, wanted: Method) -> Method {
+        match self {
+            // The kernel samples.
+            Self::Kdamond(_) => Method::Observed,
+            // A clear hits the whole process, so a page cannot be kept armed while another is sampled.
+            Self::Smaps(_) => Method::Resample,
+            Self::PageWalk(_) | Self::Idle(_) => wanted,
+        }
+    }
+
+    /// The shortest sample interval for which the set answers every question, in µs.
+    #[must_use]
+    pub fn least_sample_us(&self) -> u64 {
+        match self {
+            Self::PageWalk(_) | Self::Idle(_) | Self::Kdamond(_) => 1,
+            Self::Smaps(set) => set.limits().sample_us(),
+        }
+    }
+
+    /// Whether a page that was made old shows its next access at once. Else that may take until the processor drops
+    /// the page's translation from its TLB.
+    #[must_use]
+    pub const fn sees_at_once(&self) -> bool {
+        match self {
+            Self::PageWalk(_) | Self::Smaps(_) => true,
+            Self::Idle(_) | Self::Kdamond(_) => false,
+        }
+    }
+
+    /// The set that runs in the kernel, if it is that.
+    pub const fn kdamond(&mut self) -> Option<&mut Kdamond> {
+        match self {
+            Self::Kdamond(set) => Some(set),
+            _ => None,
+        }
+    }
+
+    /// What looks at single pages: the set itself, or what stands beside one that cannot.
+    pub fn pages(&mut self) -> Option<&mut PageWalk> {
+        match self {
+            Self::PageWalk(walk) => Some(walk),
+            Self::Kdamond(set) => set.pages(),
+            Self::Idle(_) | Self::Smaps(_) => None,
+        }
+    }
+
+    fn set(&mut self) -> &mut dyn Operations {
+        match self {
+            Self::PageWalk(set) => set.as_mut(),
+            Self::Idle(set) => set.as_mut(),
+            Self::Kdamond(set) => set.as_mut(),
+            Self::Smaps(set) => set.as_mut(),
+        }
+    }
+}
+
+impl Operations for OpsSet {
+    fn prepare(&mut self, batch: &mut [Check]) {
+        self.set().prepare(batch);
+    }
+
+    fn check(&mut self, batch: &mut [Check]) {
+        self.set().check(batch);
+    }
+
+    fn update(&mut self, target: TargetId, maps: &mut Vec<AddrRange>) -> Result<(), UpdateError> {
+        self.set().update(target, maps)
+    }
+
+    fn target_valid(&mut self, target: TargetId) -> bool {
+        self.set().target_valid(target)
+    }
+
+    fn next_window(&mut self) -> Option<Observation> {
+        self.set().next_window()
+    }
+
+    fn observe(&mut self, target: TargetId, regions: &mut Vec<Observed>) {
+        self.set().observe(target, regions);
+    }
+}

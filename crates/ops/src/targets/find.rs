@@ -1,0 +1,124 @@
+//! Finding targets by what they are called and where they are.
+//!
+//! The answers are pids of processes that can be targets at all: not ourselves, no thread of the kernel, no
+//! zombie. They are a picture of now; the tracker then says what becomes of them.
+
+use std::io;
+
+use isotherm_host::glob::glob;
+use isotherm_host::metrics::Unavailable;
+use isotherm_host::metrics::cgroup::Cgroups;
+use isotherm_host::proc::{Proc, Stat, TaskState};
+
+/// The kernel keeps this much of a command's name.
+const COMM_MAX: usize = 15;
+
+/// Lists the processes whose command's name is `pattern`, sorted by pid.
+///
+/// In a pattern `*` stands for any text and `?` for any one byte. A name without these may be longer than
+/// the 15 bytes that the kernel keeps: these are compared then.
+///
+/// # Errors
+///
+/// If `/proc` cannot be listed.
+pub fn by_name(proc: &Proc, pattern: &str) -> io::Result<Vec<u32>> {
+    let mut found = Vec::new();
+    proc.for_each_pid(|pid| found.push(pid))?;
+    let mut buf = Vec::new();
+    found.retain(|&pid| {
+        let stat = proc.stat(pid, &mut buf);
+        stat.is_ok_and(|stat| can_be_target(proc, &stat) && name_matches(stat.comm, pattern))
+    });
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// Lists the processes whose resident memory is at least so many bytes, sorted by pid.
+///
+/// # Errors
+///
+/// If `/proc` cannot be listed.
+pub fn by_rss(proc: &Proc, least: u64) -> io::Result<Vec<u32>> {
+    let mut found = Vec::new();
+    proc.for_each_pid(|pid| found.push(pid))?;
+    let mut buf = Vec::new();
+    found.retain(|&pid| {
+        let large = proc.read(pid, "statm", &mut buf).is_ok() && resident(&buf) >= least;
+        large && proc.stat(pid, &mut buf).is_ok_and(|stat| can_be_target(proc, &stat))
+    });
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// The second number of `/proc/PID/statm`, in bytes.
+fn resident(statm: &[u8]) -> u64 {
+    let text = std::str::from_utf8(statm).unwrap_or_default();
+    let pages = text.split_whitespace().nth(1).and_then(|n| n.parse::<u64>().ok());
+    pages.unwrap_or(0).saturating_mul(4096)
+}
+
+/// Lists the processes in a cgroup and below it, sorted by pid. The path is as for [`Cgroups::procs`].
+///
+/// # Errors
+///
+/// If there is no such cgroup, or it cannot be read.
+pub fn in_cgroup(proc: &Proc, path: &str) -> Result<Vec<u32>, Unavailable> {
+    let mut found = Cgroups::mounted(proc).procs(path)?;
+    let mut buf = Vec::new();
+    found.retain(|&pid| proc.stat(pid, &mut buf).is_ok_and(|stat| can_be_target(proc, &stat)));
+    Ok(found)
+}
+
+/// Whether a command's name (as `/proc/PID/stat` has it) matches; see [`by_name`].
+#[must_use]
+pub fn name_matches(comm: &[u8], pattern: &str) -> bool {
+    let pattern = pattern.as_bytes();
+    if pattern.iter().any(|b| matches!(b, b'*' | b'?')) {
+        return glob(pattern, comm);
+    }
+    comm == pattern.get(..COMM_MAX).unwrap_or(pattern)
+}
+
+fn can_be_target(proc: &Proc, stat: &Stat<'_>) -> bool {
+    let myself = proc.is_real() && stat.pid == std::process::id();
+    !myself && !stat.is_kthread && stat.state == TaskState::Alive
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resident_memory_is_the_second_number() {
+        for (text, bytes) in [("100 25 3 1 0 60 0\n", 25 << 12), ("", 0), ("x y", 0)] {
+            assert_eq!(resident(text.as_bytes()), bytes, "{text:?}");
+        }
+        let nobody = by_rss(&Proc::default(), u64::MAX).unwrap();
+        assert_eq!(nobody, [] as [u32; 0]);
+    }
+
+    #[test]
+    fn names() {
+        for (comm, pattern, matches) in [
+            ("redis-server", "redis-server", true),
+            ("redis-server", "redis", false),
+            ("redis-server", "redis*", true),
+            ("redis-server", "*server", true),
+            ("redis-server", "*s*s*r", true),
+            ("redis-server", "*s*x*r", false),
+            ("redis-server", "re?is-server", true),
+            ("redis", "redis?", false),
+            ("redis", "redis*", true),
+            ("redis", "*", true),
+            ("", "*", true),
+            ("", "?", false),
+            ("", "", true),
+            ("aab", "*ab", true),
+            ("postgres: write", "postgres: writer", true),
+            ("postgres: write", "postgres: wri", false),
+            ("a[b]", "a[b]", true),
+        ] {
+            assert_eq!(name_matches(comm.as_bytes(), pattern), matches, "{comm} {pattern}");
+        }
+    }
+}

@@ -1,0 +1,583 @@
+//! The operations set `pagewalk` on real processes: what it says is held against the kernel's own
+//! `pagemap` and `smaps`, and against what the process was told to do.
+//!
+//! A target is this test binary once more, told by lines on its standard input to touch memory. The
+//! tests run where BPF is allowed; elsewhere they say why they did not.
+#![expect(clippy::print_stderr, clippy::unwrap_used, reason = "tests; a skipped one says why")]
+
+#[path = "shared/target.rs"]
+mod target;
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::FileExt;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use isotherm_core::ops::UpdateError;
+use isotherm_core::{AddrRange, Check, Operations, PageState, TargetId};
+use isotherm_host::error::{ErrorKind, SetError};
+use isotherm_pages::pagewalk::{Entry, PageWalk};
+
+use target::{ARENA, Target};
+
+const PAGE: u64 = 4096;
+const HUGE: u64 = 2 << 20;
+const ID: TargetId = TargetId(7);
+
+/// One at a time: their targets are to be idle when they should be.
+static ONE: Mutex<()> = Mutex::new(());
+
+/// The set, or why this test cannot run here.
+fn set() -> Option<PageWalk> {
+    match PageWalk::new() {
+        Ok(walk) => Some(walk),
+        Err(e) if e.kind() == ErrorKind::Permission => {
+            eprintln!("skipped, no permission: {e}");
+            None
+        }
+        // Not supported here would mean that a kernel we promise to support does not work.
+        Err(e) => panic!("{e}"),
+    }
+}
+
+/// A set that watches a target with `mib` MiB of memory.
+fn watch(mib: u64, huge: bool) -> Option<(PageWalk, Target)> {
+    let mut walk = set()?;
+    let mut target = Target::spawn();
+    target.say(&format!("map {} {}", mib << 20, if huge { "huge" } else { "small" }));
+    walk.add_target(ID, target.pid()).unwrap();
+    walk.set_max_clears(usize::MAX);
+    Some((walk, target))
+}
+
+fn checks(addrs: impl IntoIterator<Item = u64>) -> Vec<Check> {
+    addrs.into_iter().map(|addr| Check::new(ID, addr, 0)).collect()
+}
+
+fn pages(range: AddrRange) -> Vec<Check> {
+    checks((range.start..range.end).step_by(4096))
+}
+
+fn arena(mib: u64) -> AddrRange {
+    AddrRange::new(ARENA, ARENA + (mib << 20))
+}
+
+fn count(batch: &[Check], state: PageState) -> usize {
+    batch.iter().filter(|c| c.state == state).count()
+}
+
+fn pagemap(pid: u32, addr: u64) -> u64 {
+    let file = std::fs::File::open(format!("/proc/{pid}/pagemap")).unwrap();
+    let mut bytes = [0; 8];
+    file.read_exact_at(&mut bytes, addr / PAGE * 8).unwrap();
+    u64::from_ne_bytes(bytes)
+}
+
+#[test]
+fn touched_pages_are_young_after_a_clear_and_the_others_old() {
+    let _one = ONE.lock();
+    let Some((mut walk, mut target)) = watch(8, false) else { return };
+    let mut batch = pages(arena(8));
+    walk.prepare(&mut batch);
+    // All were written, so all were young; also those that waited for their LRU list.
+    assert_eq!(count(&batch, PageState::Cleared), batch.len());
+    walk.check(&mut batch);
+    assert_eq!(count(&batch, PageState::Old), batch.len());
+
+    let before = batch.clone();
+    target.say(&format!("touch {} {} {}", PAGE, 5, 3 * PAGE));
+    walk.check(&mut batch);
+    for (nr, (was, is)) in before.iter().zip(&batch).enumerate() {
+        let touched = nr < 15 && nr % 3 == 1;
+        let expected = if touched { PageState::Young } else { was.state };
+        assert_eq!((is.state, is.leaf_shift), (expected, 12), "page {nr}");
+    }
+    walk.prepare(&mut batch);
+    assert_eq!(count(&batch, PageState::Cleared), 5, "only the young are cleared");
+}
+
+#[test]
+fn agrees_with_pagemap_and_smaps_on_every_page() {
+    let _one = ONE.lock();
+    let Some((mut walk, mut target)) = watch(4, false) else { return };
+    let pid = target.pid();
+    let mut maps = Vec::new();
+    walk.update(ID, &mut maps).unwrap();
+    assert!(maps.iter().any(|m| m.contains(ARENA)) && maps.is_sorted());
+    let mut all = Vec::new();
+    for &range in &maps {
+        let mut batch = pages(range);
+        walk.check(&mut batch);
+        for check in &batch {
+            let present = pagemap(pid, check.addr) >> 63 == 1;
+            assert_eq!(check.state != PageState::Absent, present, "{check:?} in {range:?}");
+        }
+        let mut dense = Vec::new();
+        walk.dense(ID, range, &mut |addr, entry| dense.push((addr, entry))).unwrap();
+        let found = batch.iter().filter(|c| c.state != PageState::Absent);
+        let found: Vec<_> = found.map(|c| (c.addr, c.state == PageState::Young)).collect();
+        let dense: Vec<_> = dense.iter().map(|(addr, e)| (*addr, e.is_young())).collect();
+        assert_eq!(dense, found, "dense and single reads of {range:?}");
+        all.extend(dense);
+    }
+    // The whole address space in one go; the kernel's own pages (vdso) are no mapping to watch.
+    let mut whole = Vec::new();
+    let everything = AddrRange::new(0, u64::MAX);
+    walk.dense(ID, everything, &mut |addr, e| whole.push((addr, e.is_young()))).unwrap();
+    assert!(whole.is_sorted() && whole.len() < all.len() + 16);
+    whole.retain(|(addr, _)| maps.iter().any(|m| m.contains(*addr)));
+    assert_eq!(whole, all);
+    // The kernel's own count.
+    let mut batch = pages(arena(4));
+    walk.prepare(&mut batch);
+    target.say(&format!("touch 0 100 {PAGE}"));
+    walk.check(&mut batch);
+    assert_eq!(count(&batch, PageState::Young), 100);
+    assert_eq!(target.smaps("Referenced:"), 400);
+}
+
+#[test]
+fn page_frames_are_those_of_pagemap() {
+    let _one = ONE.lock();
+    let Some((mut walk, target)) = watch(4, false) else { return };
+    let mut wrong = 0;
+    let mut seen = 0;
+    walk.dense(ID, arena(4), &mut |addr, entry: Entry| {
+        let frame = pagemap(target.pid(), addr) & ((1 << 55) - 1);
+        // Without CAP_SYS_ADMIN the kernel shows 0.
+        wrong += u32::from(frame != 0 && entry.0 >> 12 & ((1 << 40) - 1) != frame);
+        seen += 1;
+    })
+    .unwrap();
+    assert_eq!((seen, wrong), (1024, 0));
+}
+
+#[test]
+fn huge_pages_are_cleared_whole_and_never_split() {
+    let _one = ONE.lock();
+    let Some((mut walk, mut target)) = watch(16, true) else { return };
+    let huge_kib = target.smaps("AnonHugePages:");
+    if huge_kib == 0 {
+        return eprintln!("skipped: this machine gives no huge pages now");
+    }
+    let mut batch = checks((0..8).map(|nr| ARENA + nr * HUGE + (nr + 3) * PAGE));
+    walk.prepare(&mut batch);
+    assert_eq!(count(&batch, PageState::Cleared), batch.len(), "{batch:?}");
+    let huge = batch.iter().filter(|c| c.leaf_shift == 21).count();
+    assert_eq!(huge as u64, huge_kib >> 11);
+    assert_eq!(target.smaps("AnonHugePages:"), huge_kib, "a huge page was split");
+
+    target.say(&format!("touch {} 1 1", HUGE + 77 * PAGE));
+    walk.check(&mut batch);
+    let young: Vec<_> =
+        batch.iter().filter(|c| c.state == PageState::Young).map(|c| c.addr / HUGE).collect();
+    assert_eq!(young, [ARENA / HUGE + 1]);
+
+    let mut leaves = Vec::new();
+    let inside = AddrRange::new(ARENA + PAGE, ARENA + (16 << 20));
+    walk.dense(ID, inside, &mut |addr, e| leaves.push((addr, e.leaf_shift(), e.is_young())))
+        .unwrap();
+    leaves.retain(|(_, shift, _)| *shift == 21);
+    assert_eq!(leaves.len() as u64, huge_kib >> 11, "each huge leaf comes once");
+    assert!(leaves.contains(&(ARENA + HUGE, 21, true)));
+}
+
+#[test]
+fn large_folios_are_not_split_either() {
+    let _one = ONE.lock();
+    let dir = "/sys/kernel/mm/transparent_hugepage/hugepages-64kB";
+    let enabled = std::fs::read_to_string(format!("{dir}/enabled")).unwrap_or_default();
+    if !enabled.contains("[always]") {
+        return eprintln!(
+            "skipped: this needs folios of 64 KiB enabled, and they are: {enabled:?}"
+        );
+    }
+    let stat = |name: &str| -> u64 {
+        std::fs::read_to_string(format!("{dir}/stats/{name}")).unwrap().trim().parse().unwrap()
+    };
+    let before = stat("anon_fault_alloc");
+    let Some(mut walk) = set() else { return };
+    let mut target = Target::spawn();
+    target.say(&format!("map {} unadvised", 4 << 20));
+    walk.add_target(ID, target.pid()).unwrap();
+    assert!(stat("anon_fault_alloc") >= before + 32, "the target got no large folios");
+    let before = stat("split");
+    let mut batch = checks((0..64).map(|nr| ARENA + nr * (64 << 10) + 5 * PAGE));
+    walk.prepare(&mut batch);
+    assert_eq!(count(&batch, PageState::Cleared), 64);
+    assert_eq!(stat("split"), before, "folios were split");
+}
+
+#[test]
+fn pages_that_two_processes_map_are_unresolved() {
+    let _one = ONE.lock();
+    let Some(mut walk) = set() else { return };
+    walk.set_fallback_limit(0);
+    // The shell's child shares its heap until one of them writes; it waits for input, by another
+    // number, because a shell takes number 0 away from what runs in the background.
+    let mut shell = Command::new("/bin/sh");
+    shell
+        .args(["-c", "exec 3<&0; read x <&3 & echo; read y"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    let mut shell = shell.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(shell.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    // Until the child waits, too.
+    std::thread::sleep(Duration::from_millis(200));
+    walk.add_target(ID, shell.id()).unwrap();
+    let mut maps = Vec::new();
+    walk.update(ID, &mut maps).unwrap();
+    let (mut shared, mut own) = (0_usize, 0_usize);
+    for &range in &maps {
+        let mut batch = pages(range);
+        walk.check(&mut batch);
+        let before = batch.clone();
+        // Only its own memory: a library's other users come and go.
+        let flags = |c: &Check| pagemap(shell.id(), c.addr);
+        let (private, once) = (|f: u64| f >> 61 & 1 == 0, |f: u64| f >> 56 & 1 == 1);
+        let flags_before: Vec<_> = before.iter().map(flags).collect();
+        walk.prepare(&mut batch);
+        for ((was, is), flags_before) in before.iter().zip(&batch).zip(flags_before) {
+            if was.state != PageState::Young || !private(flags_before) {
+                continue;
+            }
+            match (once(flags_before), once(flags(is))) {
+                (true, true) => own += 1,
+                (false, false) => {
+                    shared += 1;
+                    assert_eq!(is.state, PageState::Unresolved, "{was:?} became {is:?}");
+                }
+                _ => {}
+            }
+        }
+        walk.check(&mut batch);
+        let again = before.iter().zip(&batch).filter(|(was, _)| was.state == PageState::Old);
+        again.for_each(|(_, is)| assert_eq!(is.state, PageState::Old, "nobody touched {is:?}"));
+    }
+    assert!(shared > 0 && own > 0, "{shared} shared pages, {own} own ones");
+    shell.kill().unwrap();
+    shell.wait().unwrap();
+}
+
+#[test]
+fn nothing_is_called_cleared_that_is_not() {
+    let _one = ONE.lock();
+    // A copy of its own: so that some pages of files are the target's alone, and some (libraries) are not.
+    let dir = tempfile::tempdir().unwrap();
+    let copy = dir.path().join("target");
+    std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+    for fallback in [0, 1 << 30] {
+        let Some(mut walk) = set() else { return };
+        walk.set_fallback_limit(fallback);
+        let target = Target::spawn_from(&copy);
+        walk.add_target(ID, target.pid()).unwrap();
+        let mut maps = Vec::new();
+        walk.update(ID, &mut maps).unwrap();
+        let (mut cleared, mut unresolved) = (0, 0);
+        for range in maps {
+            let mut batch = pages(range);
+            // Three failures in a row are needed to give a page of a file up.
+            for _ in 0..3 {
+                walk.prepare(&mut batch);
+            }
+            let promised = batch.clone();
+            walk.check(&mut batch);
+            unresolved += count(&batch, PageState::Unresolved);
+            cleared += count(&batch, PageState::Old);
+            for (was, is) in promised.iter().zip(&batch) {
+                let old = matches!(was.state, PageState::Old | PageState::Cleared);
+                assert_eq!(old, is.state == PageState::Old, "was {was:x?}, is {is:x?}");
+            }
+        }
+        let whole = walk.counters().whole_clears;
+        assert!(cleared > 50 && (unresolved > 0 || whole > 0), "{cleared}, {unresolved}, {whole}");
+    }
+}
+
+#[test]
+fn locked_pages_are_unresolved() {
+    let _one = ONE.lock();
+    let Some((mut walk, mut target)) = watch(4, false) else { return };
+    walk.set_fallback_limit(0);
+    target.say("lock");
+    let mut batch = pages(arena(4));
+    walk.prepare(&mut batch);
+    assert_eq!(count(&batch, PageState::Unresolved), batch.len());
+    walk.check(&mut batch);
+    assert_eq!(count(&batch, PageState::Unresolved), batch.len(), "remembered");
+}
+
+#[test]
+fn the_fallback_clears_all_and_keeps_what_others_watch() {
+    let _one = ONE.lock();
+    let Some((mut walk, mut target)) = watch(4, false) else { return };
+    let mut watched = pages(arena(4));
+    watched.truncate(256);
+    walk.prepare(&mut watched);
+    walk.prepare(&mut watched);
+    walk.check(&mut watched);
+    let before = watched.clone();
+    target.say(&format!("touch 0 10 {PAGE}"));
+    target.say("lock");
+    let mut rest = pages(AddrRange::new(ARENA + (2 << 20), ARENA + (4 << 20)));
+    walk.prepare(&mut rest);
+    assert_eq!((count(&rest, PageState::Cleared), walk.counters().whole_clears), (512, 1));
+    walk.check(&mut rest);
+    assert_eq!(count(&rest, PageState::Old), 512);
+
+    // What was young and not asked for still is, and everything else is not.
+    walk.check(&mut watched);
+    for (nr, (was, is)) in before.iter().zip(&watched).enumerate() {
+        let expected = if nr < 10 { PageState::Young } else { was.state };
+        assert_eq!(is.state, expected, "page {nr}");
+    }
+    let flushes = walk.counters().flushes;
+    walk.prepare(&mut watched);
+    walk.check(&mut watched);
+    assert_eq!(count(&watched, PageState::Old), 256);
+
+    // Not again at once, whoever asks.
+    target.say(&format!("touch {} 512 {PAGE}", 2 << 20));
+    walk.prepare(&mut rest);
+    assert!(count(&rest, PageState::Unresolved) > 0);
+    assert_eq!(walk.counters().whole_clears, 1);
+    assert!(walk.counters().flushes > flushes);
+}
+
+#[test]
+fn the_limit_of_clears_holds_and_prefers_nobody() {
+    let _one = ONE.lock();
+    let Some((mut walk, _target)) = watch(4, false) else { return };
+    walk.set_max_clears(64);
+    let mut batch = pages(arena(4));
+    walk.prepare(&mut batch);
+    assert_eq!(count(&batch, PageState::Young), batch.len() - 64);
+    for quarter in batch.chunks(256) {
+        assert_eq!(count(quarter, PageState::Cleared), 16);
+    }
+}
+
+#[test]
+fn holes_are_absent_and_do_not_stop_the_rest() {
+    let _one = ONE.lock();
+    let Some((mut walk, mut target)) = watch(8, false) else { return };
+    let mut batch = pages(arena(8));
+    walk.prepare(&mut batch);
+    target.say(&format!("touch 0 1024 {PAGE}"));
+    target.say(&format!("keep {}", 4 << 20));
+    // Above the arena, in no address space, and past all of them.
+    batch.extend(checks([ARENA + (1 << 40), (1 << 47) - PAGE, 1 << 47, u64::MAX]));
+    walk.check(&mut batch);
+    assert_eq!(count(&batch[..1024], PageState::Young), 1024);
+    assert_eq!(count(&batch[1024..], PageState::Absent), batch.len() - 1024);
+    walk.prepare(&mut batch);
+    assert_eq!(count(&batch[..1024], PageState::Cleared), 1024);
+}
+
+#[test]
+fn more_pages_than_the_map_holds_in_any_order() {
+    let _one = ONE.lock();
+    let Some((mut walk, mut target)) = watch(64, false) else { return };
+    let mut batch = pages(arena(64));
+    batch.reverse();
+    walk.prepare(&mut batch);
+    target.say(&format!("touch 0 8192 {}", 2 * PAGE));
+    walk.check(&mut batch);
+    let wrong = |c: &&Check| (c.state == PageState::Young) != (c.addr / PAGE).is_multiple_of(2);
+    assert_eq!(batch.iter().find(wrong), None);
+}
+
+#[test]
+fn several_targets_in_one_batch_do_not_mix() {
+    let _one = ONE.lock();
+    let Some((mut walk, mut first)) = watch(4, false) else { return };
+    let mut second = Target::spawn();
+    second.say(&format!("map {} small", 4 << 20));
+    let other = TargetId(3);
+    walk.add_target(other, second.pid()).unwrap();
+    // The same addresses in both, alternating; and a target that nobody knows.
+    let mut batch = pages(arena(4));
+    batch.extend(pages(arena(4)).iter().map(|c| Check { target: other, ..*c }));
+    batch.sort_by_key(|c| c.addr);
+    batch.push(Check::new(TargetId(99), ARENA, 0));
+    walk.prepare(&mut batch);
+    walk.check(&mut batch);
+    assert_eq!(count(&batch, PageState::Young), 0);
+    first.say(&format!("touch 0 10 {PAGE}"));
+    second.say(&format!("touch {} 20 {PAGE}", 100 * PAGE));
+    walk.check(&mut batch);
+    let young = |id, from: u64, nr: u64| {
+        let range = AddrRange::new(ARENA + from * PAGE, ARENA + (from + nr) * PAGE);
+        let of = batch.iter().filter(|c| c.target == id && range.contains(c.addr));
+        of.filter(|c| c.state == PageState::Young).count() as u64
+    };
+    assert_eq!((young(ID, 0, 10), young(other, 0, 10)), (10, 0));
+    assert_eq!((young(ID, 100, 20), young(other, 100, 20)), (0, 20));
+    assert_eq!(batch.last().unwrap().state, PageState::Unknown);
+}
+
+#[test]
+fn a_busy_page_is_cleared_and_seen_young_again() {
+    let _one = ONE.lock();
+    let Some((mut walk, mut target)) = watch(4, false) else { return };
+    target.say("spin 0");
+    let mut hot = checks([ARENA]);
+    for _ in 0..20 {
+        walk.prepare(&mut hot);
+        assert!(matches!(hot[0].state, PageState::Cleared | PageState::Old), "{hot:?}");
+        // On a crowded machine it may have to wait for its turn.
+        for _ in 0..100 {
+            std::thread::sleep(Duration::from_millis(20));
+            walk.check(&mut hot);
+            if hot[0].state == PageState::Young {
+                break;
+            }
+        }
+        assert_eq!(hot[0].state, PageState::Young);
+    }
+}
+
+#[test]
+fn a_target_that_ends_is_absent_and_then_gone() {
+    let _one = ONE.lock();
+    let Some((mut walk, mut target)) = watch(4, false) else { return };
+    assert!(walk.target_valid(ID));
+    target.kill();
+    let mut batch = pages(arena(4));
+    walk.check(&mut batch);
+    assert_eq!(count(&batch, PageState::Absent), batch.len());
+    walk.prepare(&mut batch);
+    assert_eq!(count(&batch, PageState::Absent), batch.len());
+    assert!(!walk.target_valid(ID));
+    assert_eq!(walk.update(ID, &mut Vec::new()), Err(UpdateError::Gone));
+    assert_eq!(walk.add_target(ID, target.pid()).unwrap_err().kind(), ErrorKind::Gone);
+}
+
+#[test]
+fn ends_in_the_middle_of_a_clear_do_no_harm() {
+    let _one = ONE.lock();
+    for delay_us in [0, 50, 100, 200, 400, 800] {
+        let Some((mut walk, mut target)) = watch(8, false) else { return };
+        let mut batch = pages(arena(8));
+        let killer = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_micros(delay_us));
+            target.kill();
+        });
+        for _ in 0..10 {
+            walk.prepare(&mut batch);
+            let strange = batch.iter().find(|c| c.state == PageState::Unresolved);
+            assert_eq!(strange, None, "ended after {delay_us} us");
+        }
+        killer.join().unwrap();
+        walk.check(&mut batch);
+        assert_eq!(count(&batch, PageState::Absent), batch.len());
+    }
+}
+
+#[test]
+fn follows_a_target_through_exec() {
+    let _one = ONE.lock();
+    let Some((mut walk, mut target)) = watch(4, false) else { return };
+    assert!(!walk.reopen(ID).unwrap(), "nothing has changed yet");
+    target.say("exec");
+    let mut batch = pages(arena(4));
+    walk.check(&mut batch);
+    assert_eq!(count(&batch, PageState::Absent), batch.len(), "the old memory is gone");
+    target.say(&format!("map {} small", 2 << 20));
+    let mut maps = Vec::new();
+    walk.update(ID, &mut maps).unwrap();
+    assert!(maps.contains(&arena(2)), "{maps:x?}");
+    walk.check(&mut batch);
+    assert_eq!(count(&batch, PageState::Young), 512);
+}
+
+#[test]
+fn refuses_what_has_no_memory() {
+    let Some(mut walk) = set() else { return };
+    for pid in [0, 2, i32::MAX.unsigned_abs(), u32::MAX] {
+        // 2 is a kernel thread on the machine itself; in a container it may not exist.
+        let kernel_thread =
+            std::fs::read_to_string("/proc/2/comm").is_ok_and(|n| n == "kthreadd\n");
+        if pid != 2 || kernel_thread {
+            let error = walk.add_target(ID, pid).unwrap_err();
+            assert!(matches!(error.kind(), ErrorKind::Gone | ErrorKind::Io), "{pid}: {error}");
+        }
+    }
+}
+
+/// The capabilities that a part of the set needs, one by one, as a user that owns nothing.
+#[test]
+fn each_missing_capability_is_named() {
+    let Some(_) = set() else { return };
+    let root_owned = Target::spawn();
+    let (load, clear) = ("new: needs CAP_BPF and CAP_PERFMON", "own: needs CAP_SYS_NICE");
+    let open = "other: needs CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH";
+    for (caps, expected) in [
+        ("", [load; 2]),
+        // Linux 6.1 does not ask for the second one.
+        ("bpf", [load, clear]),
+        ("bpf,perfmon", [clear; 2]),
+        ("bpf,perfmon,sys_nice", [open; 2]),
+        ("bpf,perfmon,sys_nice,sys_ptrace", [open; 2]),
+        ("bpf,perfmon,sys_nice,sys_ptrace,dac_read_search", ["all works"; 2]),
+    ] {
+        let list: String =
+            caps.split(',').filter(|c| !c.is_empty()).map(|c| format!(",+{c}")).collect();
+        let output = Command::new("setpriv")
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=+all"])
+            .args([format!("--inh-caps=-all{list}"), format!("--ambient-caps=-all{list}")])
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", "with_few_capabilities", "--nocapture", "--test-threads=1"])
+            .env(OTHER, root_owned.pid().to_string())
+            .output();
+        let Ok(output) = output else { return eprintln!("skipped: no setpriv here") };
+        let text = String::from_utf8_lossy(&output.stdout);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_ne!(output.status.code(), Some(101), "with `{caps}`: {stderr}");
+        if !output.status.success() {
+            // Not root, or the test binary lies where nobody else may read.
+            return eprintln!("skipped: {stderr}");
+        }
+        let said = text.lines().find_map(|line| line.split("@result ").nth(1));
+        let right = |said: &str| expected.iter().any(|e| said.starts_with(e));
+        assert!(said.is_some_and(right), "with `{caps}`: {said:?}");
+    }
+}
+
+const OTHER: &str = "ISOTHERM_TEST_OTHER";
+
+/// Not a test of its own: what `each_missing_capability_is_named` starts.
+#[test]
+fn with_few_capabilities() {
+    let Ok(other) = std::env::var(OTHER) else { return };
+    let result = few_capabilities(other.parse().unwrap());
+    std::io::Write::write_all(&mut std::io::stdout(), format!("@result {result}\n").as_bytes())
+        .unwrap();
+}
+
+fn few_capabilities(other: u32) -> String {
+    let why = |part: &str, e: &SetError| {
+        assert_eq!(e.kind(), ErrorKind::Permission, "{e}");
+        assert!(e.to_string().contains("setcap cap_bpf,cap_perfmon"), "{e}");
+        let why = e.why();
+        format!("{part}: {}", why.find("needs").map_or(why, |at| &why[at..]))
+    };
+    let mut walk = match PageWalk::new() {
+        Ok(walk) => walk,
+        Err(e) => return why("new", &e),
+    };
+    let mut own = Target::spawn();
+    own.say(&format!("map {} small", 1 << 20));
+    if let Err(e) = walk.add_target(ID, own.pid()) {
+        return why("own", &e);
+    }
+    let mut batch = pages(arena(1));
+    walk.prepare(&mut batch);
+    assert!(count(&batch, PageState::Cleared) > 200, "{batch:?}");
+    match walk.add_target(ID, other) {
+        Ok(()) => "all works".to_owned(),
+        Err(e) => why("other", &e),
+    }
+}

@@ -1,0 +1,57 @@
+//! `/proc/PID/clear_refs`: all accessed bits of a process at once.
+//!
+//! Clearing does not flush the TLB: a program that only computes can keep its translations, and with them the
+//! look of idleness, for as long as nothing else makes the CPU drop them. Writing `4` (soft-dirty) does nothing but
+//! flush where the kernel has no soft-dirty bits; where it has, it would write-protect all memory, so it is left out.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::sync::OnceLock;
+
+use isotherm_host::proc::Proc;
+
+/// Clears the accessed bits of the process that this open `clear_refs` belongs to.
+///
+/// # Errors
+///
+/// What the kernel says.
+pub fn clear_accessed(file: &mut File) -> io::Result<()> {
+    file.write_all(b"1")?;
+    if !has_soft_dirty() {
+        // The bits are cleared; without the flush some of them are set again later.
+        file.write_all(b"4").ok();
+    }
+    Ok(())
+}
+
+/// Whether this kernel tracks soft-dirty pages: mappings are born with the flag `sd` then.
+fn has_soft_dirty() -> bool {
+    static HAS: OnceLock<bool> = OnceLock::new();
+    *HAS.get_or_init(|| {
+        let mut text = Vec::new();
+        // Unknown counts as yes: then nothing more than before is done.
+        let read = Proc::default().read_system("self/smaps", &mut text).is_ok();
+        !read || text.split(|b| *b == b'\n').any(has_flag)
+    })
+}
+
+fn has_flag(line: &[u8]) -> bool {
+    line.starts_with(b"VmFlags:") && line.split(|b| *b == b' ').any(|flag| flag == b"sd")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_flag_is_a_word_of_its_own() {
+        for (line, expected) in [
+            ("VmFlags: rd wr mr mw me sd ", true),
+            ("VmFlags: rd wr mr mw me nr", false),
+            ("VmFlags: rd sdx", false),
+            ("Rss: sd", false),
+        ] {
+            assert_eq!(has_flag(line.as_bytes()), expected, "{line}");
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Marks for another set: `pagewalk` cannot make a page old that several processes map, and a mark can.
+//!
+//! The bitmap is opened, and the machine's lock for it taken, when the first such page comes; whoever has none needs no lock. Where
+//! somebody else has it, it is asked for again later.
+
+use std::io;
+
+use isotherm_core::{PageState, Time};
+use isotherm_sys::clock::now;
+
+use super::folios::{Ask, Folios};
+use super::lock::Lock;
+use super::open;
+use crate::pagewalk::Marker;
+
+/// After a refusal it is asked again so much later, in ns.
+const RETRY_NS: u64 = 10_000_000_000;
+
+/// The bitmap as a [`Marker`].
+#[derive(Debug, Default)]
+pub struct SharedMarks {
+    opened: Option<(Folios, Lock)>,
+    next: Time,
+    asks: Vec<Ask>,
+}
+
+impl Marker for SharedMarks {
+    fn mark(&mut self, frames: &[(u64, u32)], done: &mut dyn FnMut(u64, u32)) -> io::Result<()> {
+        let at = now();
+        if self.opened.is_none() {
+            if at < self.next {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            self.next = at + RETRY_NS;
+            self.opened = Some(open().map_err(io::Error::other)?);
+        }
+        let Some((folios, _)) = &mut self.opened else { return Ok(()) };
+        self.asks.clear();
+        // Accessed, or nobody would ask.
+        let ask = |(frame, nr): &(u64, u32)| Ask { accessed: Some(true), ..Ask::new(*frame, *nr) };
+        self.asks.extend(frames.iter().map(ask));
+        folios.mark(&mut self.asks, at)?;
+        for ask in self.asks.iter().filter(|ask| ask.state == PageState::Cleared) {
+            done(ask.frame, ask.nr);
+        }
+        Ok(())
+    }
+}

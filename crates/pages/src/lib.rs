@@ -1,0 +1,20 @@
+//! Reads page tables and page frames of a machine: who touched which page.
+//!
+//! | module | reads |
+//! |---|---|
+//! | [`pagewalk`] | page tables of other processes, by eBPF; makes single pages old |
+//! | [`frames`] | `/proc/kpageflags`, `kpagecgroup`: what a frame is used for |
+//! | [`idle`] | the bitmap of idle page tracking |
+//! | [`paddr`] | who maps a frame, for a sample of frames |
+//! | [`places`] | on which node a frame is |
+//! | [`clear_refs`] | nothing: it clears the accessed bits of a whole process |
+//!
+//! Rule: pages and frames only. Absent: contexts, targets that come and go, and any decision of
+//! which page to look at.
+
+pub mod clear_refs;
+pub mod frames;
+pub mod idle;
+pub mod paddr;
+pub mod pagewalk;
+pub mod places;

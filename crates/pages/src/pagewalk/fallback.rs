@@ -1,0 +1,91 @@
+//! Clearing all accessed bits of a process at once, by `/proc/PID/clear_refs`: for pages that nothing
+//! else can clear (mapped by several processes, locked, hugetlb, large folios of files).
+//!
+//! It is a known hazard on large processes: it holds the process's mmap lock for writing while it
+//! walks all of it (8 to 16 ms per GiB), and afterwards the process pays half a microsecond for every page
+//! that it touches again. So it is bounded twice: only processes with at most [`MAX_RSS`] of memory,
+//! and so rarely that both costs together stay below 0.5 % of the time.
+//!
+//! It also clears pages that somebody is watching. What was young before is therefore read first and kept:
+//! such a page still counts as young until it is prepared itself. (A first access in the moment between
+//! reading and clearing is lost.) The TLB is not flushed: a page in constant use can look old for a
+//! few milliseconds longer.
+
+use std::fs::File;
+use std::io;
+
+use isotherm_core::Time;
+
+use super::look::PageKey;
+use crate::clear_refs::clear_accessed;
+
+/// Processes with more resident memory are left alone by default, in bytes.
+pub(super) const MAX_RSS: u64 = 256 << 20;
+/// The process's time to set one bit again, in ns (measured: 470 to 800).
+const SET_AGAIN_NS: u64 = 500;
+/// Least time between two clears, as a multiple of what one costs: 0.5 %.
+const REST: u64 = 200;
+/// And not more often than this, in ns: one aggregation window by default.
+const MIN_REST_NS: u64 = 100_000_000;
+/// After a refusal (no permission, too large) or without effect, try again so much later, in ns.
+const RETRY_NS: u64 = 10_000_000_000;
+
+/// One address space's state.
+#[derive(Debug, Default)]
+pub(super) struct Fallback {
+    /// Leaves that were young when all were cleared, by their first page; sorted.
+    kept: Vec<PageKey>,
+    next: Time,
+}
+
+impl Fallback {
+    /// Whether it may be used now.
+    pub(super) fn is_due(&self, now: Time) -> bool {
+        now >= self.next
+    }
+
+    /// Not now, and not soon.
+    pub(super) fn put_off(&mut self, now: Time) {
+        self.next = now + RETRY_NS;
+    }
+
+    /// Clears everything. `young` are the leaves that are young now, sorted.
+    pub(super) fn clear(
+        &mut self,
+        pid: u32,
+        mut young: Vec<PageKey>,
+        begin: Time,
+    ) -> io::Result<()> {
+        let cost = young.len() as u64 * SET_AGAIN_NS;
+        let mut file = File::options().write(true).open(format!("/proc/{pid}/clear_refs"))?;
+        clear_accessed(&mut file)?;
+        young.append(&mut self.kept);
+        young.sort_unstable();
+        young.dedup();
+        self.kept = young;
+        let end = isotherm_sys::clock::now();
+        self.next = end + ((end.since(begin) + cost) * REST).max(MIN_REST_NS);
+        Ok(())
+    }
+
+    /// Whether the leaf that begins at this page was young when all were cleared.
+    pub(super) fn has(&self, leaf: PageKey) -> bool {
+        !self.kept.is_empty() && self.kept.binary_search(&leaf).is_ok()
+    }
+
+    /// The leaf is made old on purpose. Whether it was kept.
+    pub(super) fn take(&mut self, leaf: PageKey) -> bool {
+        if self.kept.is_empty() {
+            return false;
+        }
+        let found = self.kept.binary_search(&leaf);
+        found.map(|at| self.kept.remove(at)).is_ok()
+    }
+}
+
+/// Resident memory of a process, in bytes.
+pub(super) fn resident(pid: u32) -> io::Result<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/statm"))?;
+    let pages = text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    pages.map(|pages| pages * 4096).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}

@@ -1,0 +1,236 @@
+//! Making pages old: what is young is cleared, looked at again, and judged.
+
+use isotherm_core::{Check, PageState, Time};
+use isotherm_host::proc::{Proc, read_monitored_ranges};
+use isotherm_sys::clock::now;
+use isotherm_sys::lru::drain_lru_batches;
+
+use super::PageWalk;
+use super::dense::{Dense, read_tables};
+use super::fallback::resident;
+use super::look::{PageKey, Query, look};
+use super::space::Space;
+
+/// Making the kernel put pages on their LRU lists costs all CPUs a little, so not more often than this.
+const DRAIN_EVERY_NS: u64 = 5_000_000_000;
+
+impl PageWalk {
+    /// Goes on from the looks in `self.queries`: clears what is young, within the limit, and writes
+    /// into the batch what became of each page.
+    pub(super) fn make_old(&mut self, batch: &mut [Check]) {
+        let begin = now();
+        self.young.clear();
+        self.stuck.clear();
+        for query in &self.queries {
+            let check = &mut batch[query.nr as usize];
+            check.state = self.seen(query, begin);
+            check.leaf_shift = query.entry.leaf_shift();
+            match check.state {
+                PageState::Young => self.young.push(*query),
+                PageState::Unresolved => self.stuck.push(*query),
+                _ => {}
+            }
+        }
+        if self.young.is_empty() && self.stuck.is_empty() {
+            return;
+        }
+        thin_out(&mut self.young, self.max_clears);
+        let mut young = std::mem::take(&mut self.young);
+        for of_space in young.chunk_by_mut(|a, b| a.page.slot() == b.page.slot()) {
+            self.clear_space(of_space, batch, begin);
+        }
+        young.clear();
+        self.young = young;
+        if !self.stuck.is_empty() {
+            self.resort_to_fallback(batch, begin);
+        }
+        self.counters.clear_ns += now().since(begin);
+    }
+
+    /// Clears young leaves of one address space.
+    fn clear_space(&mut self, young: &mut [Query], batch: &mut [Check], at: Time) {
+        let Some(space) = young
+            .first()
+            .and_then(|q| self.spaces.get_mut(usize::from(q.page.slot())))
+            .and_then(Option::as_mut)
+        else {
+            return;
+        };
+        for query in young.iter() {
+            space.fallback.take(query.leaf());
+        }
+        let cleared = self.cold.clear(space, young);
+        if let Ok(ranges) = &cleared {
+            self.counters.flushes += *ranges as u64;
+        }
+        if cleared.is_err() || look(&mut self.kernel, young).is_err() {
+            // The process has just ended, or we lost the right: nothing is known.
+            for query in young {
+                batch[query.nr as usize].state = PageState::Unknown;
+            }
+            return;
+        }
+        self.clear_again(young, at);
+        let mut last = None;
+        for query in young {
+            let state = self.after_clear(query, at);
+            let first_of_leaf = last != Some(query.leaf());
+            last = Some(query.leaf());
+            match state {
+                PageState::Cleared => self.counters.clears += u64::from(first_of_leaf),
+                PageState::Unresolved => {
+                    self.counters.unresolved += 1;
+                    self.stuck.push(*query);
+                }
+                _ => {}
+            }
+            batch[query.nr as usize].state = state;
+        }
+    }
+
+    /// A page that was touched for the first time just now may not be on an LRU list yet, and is skipped then.
+    /// That looks like a page in use; so now and then the kernel is made to catch up, and what is
+    /// still young is cleared once more.
+    fn clear_again(&mut self, young: &mut [Query], at: Time) {
+        let still_young = |query: &&Query| query.entry.is_young();
+        if at < self.next_drain || !young.iter().any(|query| still_young(&query)) {
+            return;
+        }
+        self.next_drain = at + DRAIN_EVERY_NS;
+        let again: Vec<Query> = young.iter().filter(still_young).copied().collect();
+        let space = again.first().map(|query| usize::from(query.page.slot()));
+        let space = space.and_then(|slot| self.spaces.get(slot)).and_then(Option::as_ref);
+        let Some(space) = space else { return };
+        // Without it, the pages stay as they are, which the next look shows.
+        if drain_lru_batches().is_ok()
+            && let Ok(ranges) = self.cold.clear(space, &again)
+        {
+            self.counters.flushes += ranges as u64;
+            look(&mut self.kernel, young).ok();
+        }
+    }
+
+    /// What became of one page that was young and then advised cold.
+    ///
+    /// Young again can mean two things: it was not cleared, or it was and has been touched in the
+    /// microseconds since. The kernel's flags tell: it clears anonymous pages that one process
+    /// maps, and skips those that several map. Pages of files it may skip (large folios), so there a number
+    /// of failures in a row decides.
+    fn after_clear(&mut self, query: &Query, at: Time) -> PageState {
+        let leaf = query.leaf();
+        if !query.entry.is_present() {
+            return PageState::Absent;
+        }
+        if !query.entry.is_young() {
+            self.unresolved.cleared(leaf);
+            return PageState::Cleared;
+        }
+        if self.cold.refused.iter().any(|range| range.intersects(&query.leaf_range())) {
+            self.unresolved.insert(leaf, at);
+            return PageState::Unresolved;
+        }
+        let space = self.spaces.get(usize::from(query.page.slot())).and_then(Option::as_ref);
+        match space.and_then(|s| s.page_flags(query.page.addr())) {
+            Some(flags) if flags.exclusive && !flags.file => PageState::Cleared,
+            Some(flags) if flags.exclusive => {
+                let given_up = self.unresolved.failed(leaf, at);
+                if given_up { PageState::Unresolved } else { PageState::Young }
+            }
+            Some(_) => {
+                self.unresolved.insert(leaf, at);
+                PageState::Unresolved
+            }
+            None => PageState::Unknown,
+        }
+    }
+
+    /// Pages that could not be cleared are made old by their frames, if that can be done; else by clearing all bits of their
+    /// processes, where that is allowed now.
+    fn resort_to_fallback(&mut self, batch: &mut [Check], at: Time) {
+        let mut stuck = std::mem::take(&mut self.stuck);
+        self.mark_stuck(&mut stuck, batch);
+        stuck.sort_unstable_by_key(|query| query.page);
+        for of_space in stuck.chunk_by_mut(|a, b| a.page.slot() == b.page.slot()) {
+            let slot = of_space.first().map_or(0, |query| query.page.slot());
+            if !self.clear_whole_space(slot, at) || look(&mut self.kernel, of_space).is_err() {
+                continue;
+            }
+            self.counters.whole_clears += 1;
+            let mut of_use = false;
+            for query in of_space {
+                let space = self.spaces.get_mut(usize::from(slot)).and_then(Option::as_mut);
+                if let Some(space) = space {
+                    space.fallback.take(query.leaf());
+                }
+                if query.entry.is_present() && !query.entry.is_young() {
+                    of_use = true;
+                    self.unresolved.cleared(query.leaf());
+                    batch[query.nr as usize].state = PageState::Cleared;
+                }
+            }
+            // Not even this clears hugetlb pages.
+            if !of_use && let Some(space) = self.spaces[usize::from(slot)].as_mut() {
+                space.fallback.put_off(at);
+            }
+        }
+        stuck.clear();
+        self.stuck = stuck;
+    }
+
+    /// Whether all bits of the address space were cleared; what was young is kept in mind.
+    fn clear_whole_space(&mut self, slot: u16, at: Time) -> bool {
+        let Some(space) = self.spaces.get_mut(usize::from(slot)).and_then(Option::as_mut) else {
+            return false;
+        };
+        if !space.fallback.is_due(at) {
+            return false;
+        }
+        let small = resident(space.pid).is_ok_and(|bytes| bytes <= self.fallback_limit);
+        let begin = now();
+        let mut ranges = Vec::new();
+        let proc = Proc::default();
+        let known = small
+            && !space.has_exited()
+            && read_monitored_ranges(&proc, space.pid, &mut self.text, &mut ranges).is_ok();
+        let mut young = Vec::new();
+        let mut note = |start, found: Dense<'_>| note_young(slot, start, &found, &mut young);
+        let read = known
+            && ranges.iter().all(|range| {
+                read_tables(&mut self.kernel, space.resolved.pgd, *range, &mut note).is_ok()
+            });
+        let done = read && clear_refs(space, young, begin);
+        if !done {
+            space.fallback.put_off(at);
+        }
+        done
+    }
+}
+
+/// The file is opened by number, so the process must still be the same afterwards; if it is not, the
+/// bits of another process were cleared, which is a pity but no harm, and nothing is claimed.
+fn clear_refs(space: &mut Space, young: Vec<PageKey>, begin: Time) -> bool {
+    space.fallback.clear(space.pid, young, begin).is_ok() && !space.has_exited()
+}
+
+fn note_young(slot: u16, start: u64, found: &Dense<'_>, young: &mut Vec<PageKey>) {
+    match found {
+        Dense::Huge(entry) if entry.is_young() => young.push(PageKey::new(slot, start)),
+        Dense::Huge(_) => {}
+        Dense::Table(table) => {
+            let addrs = (start..).step_by(4096);
+            let pages = table.entries().zip(addrs).filter(|(entry, _)| entry.is_young());
+            young.extend(pages.map(|(_, addr)| PageKey::new(slot, addr)));
+        }
+    }
+}
+
+/// Leaves `max` of the queries, evenly spread, so that low addresses are not preferred.
+fn thin_out(queries: &mut Vec<Query>, max: usize) {
+    let (nr, mut at) = (queries.len(), 0);
+    if nr > max {
+        queries.retain(|_| {
+            at += 1;
+            at * max / nr > (at - 1) * max / nr
+        });
+    }
+}

@@ -1,0 +1,141 @@
+//! The address space of one target: what is held open to read it, and to know that it is still the
+//! same one.
+//!
+//! An open `/proc/PID/mem` pins the address space's `mm_struct` and with it the top page table, so its
+//! address stays good for as long as we hold the file, whatever becomes of the process: after exit
+//! or exec it leads to nothing. Opening it is also where the kernel checks that we may look.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+
+use isotherm_core::AddrRange;
+use isotherm_host::error::{ErrorKind, SetError};
+use isotherm_host::proc::{Proc, is_denied, is_gone};
+use isotherm_sys::madvise::process_madvise_cold;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use super::error::{SETCAP, error};
+use super::fallback::Fallback;
+use super::kernel::{Kernel, Resolved};
+
+/// One target's address space.
+#[derive(Debug)]
+pub(super) struct Space {
+    pub(super) pid: u32,
+    pub(super) pidfd: OwnedFd,
+    pub(super) resolved: Resolved,
+    pub(super) fallback: Fallback,
+    /// Held for what it pins.
+    _mem: File,
+    /// Flags of single pages; opened with the same right as `mem`.
+    pagemap: Option<File>,
+}
+
+/// What `/proc/PID/pagemap` says of a page, as far as clearing is concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PageFlags {
+    /// Mapped once only.
+    pub(super) exclusive: bool,
+    /// Belongs to a file or to shared memory.
+    pub(super) file: bool,
+}
+
+impl Space {
+    /// Takes hold of process `pid`'s present address space. `file_ops` tells a `mem` file from others.
+    pub(super) fn open(kernel: &mut Kernel, file_ops: u64, pid: u32) -> Result<Self, SetError> {
+        let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let pidfd =
+            raw.ok_or(rustix::io::Errno::SRCH).and_then(|p| pidfd_open(p, PidfdFlags::empty()));
+        let pidfd = pidfd.map_err(|e| refused(pid, "pidfd_open", "", e.into()))?;
+        let (mem, resolved) = open_mem(kernel, file_ops, pid)?;
+        let pagemap = File::open(Proc::default().path_of(pid, "pagemap")).ok();
+        let space =
+            Self { pid, pidfd, resolved, fallback: Fallback::default(), _mem: mem, pagemap };
+        // No range at all: asks only whether we may.
+        process_madvise_cold(space.pidfd.as_fd(), &[], &mut Vec::new()).map_err(|e| {
+            refused(pid, "process_madvise(MADV_COLD)", "CAP_SYS_NICE and CAP_SYS_PTRACE", e)
+        })?;
+        // The number was this process's from pidfd_open on; if it has ended, the files may be another's.
+        if space.has_exited() { Err(gone(pid)) } else { Ok(space) }
+    }
+
+    /// Whether the process has ended.
+    pub(super) fn has_exited(&self) -> bool {
+        let mut fds = [PollFd::new(&self.pidfd, PollFlags::IN)];
+        matches!(poll(&mut fds, Some(&Timespec::default())), Ok(n) if n > 0)
+    }
+
+    /// Looks whether the process still has this address space, and takes hold of the new one if not.
+    /// Returns whether it changed.
+    pub(super) fn follow_exec(
+        &mut self,
+        kernel: &mut Kernel,
+        file_ops: u64,
+    ) -> Result<bool, SetError> {
+        let (mem, resolved) = open_mem(kernel, file_ops, self.pid)?;
+        if self.has_exited() {
+            return Err(gone(self.pid));
+        }
+        if resolved.mm == self.resolved.mm {
+            return Ok(false);
+        }
+        self._mem = mem;
+        self.resolved = resolved;
+        self.fallback = Fallback::default();
+        self.pagemap = File::open(Proc::default().path_of(self.pid, "pagemap")).ok();
+        Ok(true)
+    }
+
+    /// What pagemap says of the page at `addr`; `None` if it says nothing.
+    pub(super) fn page_flags(&self, addr: u64) -> Option<PageFlags> {
+        let mut bytes = [0; 8];
+        let nr = self.pagemap.as_ref()?.read_at(&mut bytes, (addr >> 12) * 8).ok()?;
+        let flags = u64::from_ne_bytes(bytes);
+        let present = nr == 8 && flags >> 63 == 1;
+        present.then_some(PageFlags { exclusive: flags >> 56 & 1 == 1, file: flags >> 61 & 1 == 1 })
+    }
+
+    /// Advises ranges cold; see [`process_madvise_cold`].
+    pub(super) fn cold(
+        &self,
+        ranges: &[AddrRange],
+        iovecs: &mut Vec<libc::iovec>,
+    ) -> io::Result<u64> {
+        process_madvise_cold(self.pidfd.as_fd(), ranges, iovecs)
+    }
+}
+
+fn open_mem(kernel: &mut Kernel, file_ops: u64, pid: u32) -> Result<(File, Resolved), SetError> {
+    let mem = File::open(Proc::default().path_of(pid, "mem"));
+    let mem = mem.map_err(|e| {
+        refused(pid, "open /proc/PID/mem", "CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH", e)
+    })?;
+    let found =
+        kernel.resolve(mem.as_fd()).map_err(|e| refused(pid, "find its page tables", "", e))?;
+    // Nothing but a `mem` file leads from here to page tables: the address of its operations was
+    // proven by our own one, whose memory we recognised.
+    match found {
+        Some(found) if found.file_ops == file_ops => Ok((mem, found)),
+        _ => Err(gone(pid)),
+    }
+}
+
+fn gone(pid: u32) -> SetError {
+    let why = "it has ended, or never had memory of its own";
+    error(ErrorKind::Gone, "find its memory", None, why, "").of_process(pid)
+}
+
+fn refused(pid: u32, tried: &str, needs: &str, e: io::Error) -> SetError {
+    let (kind, why, hint) = if is_gone(&e) {
+        (ErrorKind::Gone, "it has ended".to_owned(), String::new())
+    } else if is_denied(&e) {
+        let why = format!("it is not ours to look at; that needs {needs}");
+        (ErrorKind::Permission, why, format!("run as root, or `{SETCAP} FILE`"))
+    } else {
+        (ErrorKind::Io, String::new(), String::new())
+    };
+    error(kind, tried, Some(e), why, hint).of_process(pid)
+}

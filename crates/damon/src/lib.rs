@@ -18,38 +18,26 @@
 //! Absent on purpose: no polling thread and no policy. An operations set over this is
 //! `isotherm-ops`'s business.
 
-pub mod check;
-mod claim;
-mod commit;
-pub mod entries;
+mod config;
 mod error;
-#[cfg(test)]
-mod fake;
-pub mod features;
-mod files;
-mod kdamond;
-mod ledger;
-mod leftover;
-pub mod model;
 pub mod modules;
-mod note;
-mod read;
-mod results;
-mod root;
+mod owned;
+mod sysfs;
 #[cfg(test)]
 mod tests;
 pub mod tracefs;
-mod write;
 
-pub use claim::Claim;
-pub use entries::{Entry, FilterDirs};
+pub use config::{check, entries, features, model};
+
+pub use config::entries::{Entry, FilterDirs};
+pub use config::features::{Feature, Features, Has};
+pub use config::model::{Config, Context, Operations, Scheme, Target};
 pub use error::{DamonError, Kind};
-pub use features::{Feature, Features, Has};
-pub use files::{Files, SystemFiles};
-pub use kdamond::{Command, Kdamond};
-pub use ledger::Settings;
-pub use leftover::{Leftover, recover};
-pub use model::{Config, Context, Operations, Scheme, Target};
-pub use results::{TriedRegion, TunedIntervals};
-pub use root::Root;
-pub use write::Written;
+pub use owned::claim::Claim;
+pub use owned::kdamond::{Command, Kdamond};
+pub use owned::ledger::Settings;
+pub use owned::leftover::{Leftover, recover};
+pub use sysfs::files::{Files, SystemFiles};
+pub use sysfs::results::{TriedRegion, TunedIntervals};
+pub use sysfs::root::Root;
+pub use sysfs::write::Written;

@@ -23,21 +23,15 @@
 //! Absent on purpose: how it is shown (the command's), and doing anything to what is idle.
 
 mod kinds;
-mod known;
-#[cfg(test)]
-mod model;
-mod pace;
-mod piece;
 mod report;
-mod scan;
-mod scanner;
+mod scanning;
 mod table;
 mod usage;
 mod walk;
 
 pub use kinds::{Bytes, CLASSES, Kind, class};
 pub use report::{Method, Report, Unknown};
-pub use scan::{Options, Scan, default_cpu};
+pub use scanning::scan::{Options, Scan, default_cpu};
 pub use table::{Name, Row, matches};
 pub use usage::{Lru, Usage};
 pub use walk::Walk;

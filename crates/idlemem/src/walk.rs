@@ -30,12 +30,12 @@ use isotherm_pages::pagewalk::{Entry, PageWalk};
 use isotherm_sys::clock::{now, process_cpu_ns};
 
 use super::kinds::{Bytes, Kind};
-use super::known::Ids;
-use super::pace::Pace;
-use super::piece::mixed;
 use super::report::{Method, Report, Unknown};
-use super::scan::{Options, lock, sleep_to};
 use super::table;
+use crate::scanning::known::Ids;
+use crate::scanning::pace::Pace;
+use crate::scanning::piece::mixed;
+use crate::scanning::scan::{Options, lock, sleep_to};
 use pages::{Leaf, Page, add_up, is_sampled, judge, weight};
 
 /// Leaves that are remembered at most.

@@ -6,21 +6,18 @@
 //! `/proc` or `/sys`; those are `isotherm-host`'s.
 #![expect(unsafe_code, reason = "the product's one place for it")]
 
-pub mod arena;
 pub mod bpf;
+mod child;
 pub mod clock;
-pub mod flush;
-mod fork;
-pub mod fork_tree;
-pub mod held;
-pub mod lru;
-pub mod madvise;
+mod machine;
 pub mod map;
-pub mod move_pages;
-pub mod pagemap;
-pub mod ptrace;
+mod remote;
 mod signal;
 pub mod signals;
-pub mod swap;
-pub mod touch;
 pub mod workload;
+
+pub use machine::{flush, lru, swap};
+
+pub use remote::{madvise, move_pages, pagemap, ptrace};
+
+pub use child::{arena, fork_tree, held, touch};

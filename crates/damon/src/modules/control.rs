@@ -6,7 +6,7 @@ use std::io;
 use super::parameter::{Parameter, Role, problems};
 use super::{Module, running};
 use crate::error::{DamonError, Kind};
-use crate::root::Root;
+use crate::sysfs::root::Root;
 
 /// A parameter's value.
 #[derive(Debug, Clone, PartialEq, Eq)]

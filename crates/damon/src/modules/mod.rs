@@ -10,7 +10,7 @@ mod stat;
 
 use std::path::PathBuf;
 
-use super::root::Root;
+use crate::sysfs::root::Root;
 
 pub use control::{Changed, Value};
 pub use parameter::{Parameter, Role, Unit};

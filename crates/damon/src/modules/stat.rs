@@ -2,7 +2,7 @@
 
 use super::Module;
 use crate::error::DamonError;
-use crate::root::{Root, unreadable};
+use crate::sysfs::root::{Root, unreadable};
 
 /// What `DAMON_STAT` says.
 #[derive(Debug, Clone, PartialEq, Eq)]

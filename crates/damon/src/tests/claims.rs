@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 
+use super::fake::{BOOT, Fake};
 use super::simple;
-use crate::fake::{BOOT, Fake};
-use crate::note::{Note, Phase, Who, file_list, notes};
+use crate::owned::note::{Note, Phase, Who, file_list, notes};
 use crate::{Claim, Command, DamonError, Kind, Leftover, Root, Settings, entries, recover};
 
 struct World {

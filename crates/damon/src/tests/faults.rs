@@ -5,9 +5,9 @@ use std::sync::Arc;
 use isotherm_core::AddrRange;
 use tempfile::TempDir;
 
+use super::fake::Fake;
 use super::simple;
-use crate::fake::Fake;
-use crate::model::{Config, Goal, Target};
+use crate::config::model::{Config, Goal, Target};
 use crate::{Claim, Command, Kind, Settings};
 
 fn claimed(config: &Config) -> (TempDir, Arc<Fake>, Claim) {

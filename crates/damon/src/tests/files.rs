@@ -7,9 +7,9 @@ use isotherm_core::scheme::{Action, Bounds};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
+use super::fake::Fake;
 use super::{everything, simple};
-use crate::fake::Fake;
-use crate::model::{Config, Filter, FilterKind, Goal, GoalMetric, Scheme, Target};
+use crate::config::model::{Config, Filter, FilterKind, Goal, GoalMetric, Scheme, Target};
 use crate::{Features, Kdamond, Kind, entries};
 
 /// A kernel with one kdamond directory.
@@ -155,7 +155,7 @@ fn a_missing_file_is_named_with_the_kernel_that_has_it() {
         (|c| c.context.addr_unit = 8, "addr_unit", "6.18"),
         (|c| c.context.pause = true, "pause", "7.2"),
         (|c| c.context.intervals.goal.aggrs = 3, "intervals_goal", "6.15"),
-        (|c| c.context.probes.push(crate::model::Probe::default()), "probes", "7.2"),
+        (|c| c.context.probes.push(crate::config::model::Probe::default()), "probes", "7.2"),
         (|c| c.context.targets[0].obsolete = true, "obsolete_target", "6.19"),
         (|c| c.context.schemes[0].max_nr_snapshots = 1, "max_nr_snapshots", "7.0"),
         (|c| c.context.schemes[0].target_nid = Some(0), "target_nid", "6.11"),

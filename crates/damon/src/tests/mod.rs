@@ -1,6 +1,7 @@
 //! The library over a made-up kernel.
 
 mod claims;
+mod fake;
 mod faults;
 mod files;
 mod modules;
@@ -11,7 +12,7 @@ use isotherm_core::scheme::{
     Action, Bounds, Destination, FailCharge, Resolved, Tuner, WatermarkMetric, Watermarks, Weights,
 };
 
-use super::model::{
+use crate::config::model::{
     Config, Context, Filter, FilterKind, Goal, GoalMetric, Intervals, Operations, Probe,
     ProbeFilter, ProbeKind, Quota, Scheme, Target,
 };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 
-use crate::fake::Fake;
+use super::fake::Fake;
 use crate::modules::{Module, Role, StatReport, running};
 use crate::{Kind, Root};
 

@@ -4,7 +4,7 @@
 //! only if all of them were left alone. Nothing here asks the kernel.
 
 use super::super::kinds::{Bytes, Kind};
-use super::super::piece::mixed;
+use crate::scanning::piece::mixed;
 
 /// A leaf of the sample, as found in a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

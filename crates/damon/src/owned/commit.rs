@@ -1,0 +1,274 @@
+//! Changing a kdamond while it runs: all of the change, or none of it.
+//!
+//! The kernel reads all files again on `commit`. Newer ones (7.2) try them on a copy of the context first; older ones (6.12)
+//! take over what they can, end the kdamond at the first thing that they cannot, and say that all went well. So what is known
+//! to be refused is refused here first, and after a commit the kdamond is looked for. A refused file or a refused
+//! commit puts the old files back, and what the kernel tuned or found by itself is not undone by files that still say
+//! the first values.
+
+use isotherm_host::Version;
+
+use crate::config::check::{missing_cgroups, problems};
+use crate::config::entries::{FilterDirs, entries};
+use crate::config::model::{Config, Target};
+use crate::error::{DamonError, Kind};
+use crate::owned::claim::Claim;
+use crate::owned::kdamond::Command;
+use crate::owned::note::{Phase, file_list};
+use crate::sysfs::write::Written;
+
+impl Claim {
+    /// Tells the running kdamond to do `config` instead. Regions, counters and quota windows of what stays are kept.
+    /// A target that is not in `config` any more is removed, wherever it stood; targets are told apart by pid, and new ones
+    /// have to come last. On kernels before 6.19 the targets behind a removed one begin anew.
+    ///
+    /// Tuned intervals stay as tuned unless `config` changes them.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel refused. The files say again what they said, and the kdamond goes on as before; if it
+    /// ended instead, the error is [`Kind::NotRunning`].
+    pub fn commit(&mut self, config: &Config) -> Result<(), DamonError> {
+        if !self.is_running()? {
+            return Err(self.kdamond.died("change"));
+        }
+        let mut config = config.clone();
+        for target in &mut config.context.targets {
+            target.obsolete = false;
+        }
+        self.check(&config)?;
+        self.keep_tuned()?;
+        let old = &self.config.context.targets;
+        let steps = steps(old, &config.context.targets, self.can_mark_obsolete());
+        let stops = |step: &Step| step.targets.is_empty() && !old.is_empty();
+        if steps.iter().rev().skip(1).any(stops) {
+            return Err(DamonError::new(
+                Kind::NotInTheKernel,
+                format!("remove the first target of kdamond {}", self.kdamond.index()),
+                "this kernel can only do that by removing all, and a kdamond without targets ends",
+                "turn it off and on again with the new targets",
+            ));
+        }
+        for Step { targets, committed } in steps {
+            let mut step = config.clone();
+            step.context.targets = targets;
+            let step = self.as_written(step);
+            self.change(&step, committed.then_some(Command::Commit))?;
+        }
+        self.config = config;
+        Ok(())
+    }
+
+    /// Takes over the goals of `config`'s schemes, and nothing else: for a target value or a user's value that changes
+    /// often. Does nothing if they are what they were. Kernels before 6.8 have no such command, and no goals.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::commit`].
+    pub fn commit_goals(&mut self, config: &Config) -> Result<(), DamonError> {
+        if !self.is_running()? {
+            return Err(self.kdamond.died("change"));
+        }
+        let mut wanted = self.config.clone();
+        let new = &config.context.schemes;
+        for (scheme, new) in wanted.context.schemes.iter_mut().zip(new) {
+            scheme.quota.goals.clone_from(&new.quota.goals);
+        }
+        if wanted == self.config {
+            return Ok(());
+        }
+        let step = self.as_written(wanted.clone());
+        self.change(&step, Some(Command::CommitGoals))?;
+        self.config = wanted;
+        Ok(())
+    }
+
+    /// `config` with the intervals and the targets' regions as the files have to say them, so that nothing is undone that
+    /// the kernel found by itself.
+    fn as_written(&self, mut step: Config) -> Config {
+        let (new, old) = (&mut step.context, &self.config.context);
+        if new.intervals.goal.aggrs != 0
+            && new.intervals == old.intervals
+            && let Some(now) = self.written.intervals()
+        {
+            new.intervals.sample_us = now.sample_us;
+            new.intervals.aggr_us = now.aggr_us;
+        }
+        for target in &mut new.targets {
+            // Saying the same ranges again would cut regions back to them; saying none keeps what there is.
+            if old.targets.iter().any(|old| old.pid == target.pid && old.regions == target.regions)
+            {
+                target.regions.clear();
+            }
+        }
+        step
+    }
+
+    /// Refuses what the kernel is known to refuse. Kernels before 6.15 carry out a commit without telling what came
+    /// of it, and end the kdamond if it was refused: there this is the only way to refuse it.
+    fn check(&self, config: &Config) -> Result<(), DamonError> {
+        let proc = self.kdamond.root().proc();
+        let mut found = problems(config, |pid| proc.stat(pid, &mut Vec::new()).is_ok());
+        found.extend(missing_cgroups(config, proc));
+        if found.is_empty() {
+            return Ok(());
+        }
+        let tried = format!("change kdamond {}", self.kdamond.index());
+        Err(DamonError::new(Kind::Refused, tried, found.join("; "), ""))
+    }
+
+    /// Gives a command that changes what runs, and makes sure that it still runs afterwards.
+    fn carry_out(&self, command: Command) -> Result<(), DamonError> {
+        self.kdamond.command(command)?;
+        let root = self.kdamond.root();
+        let tells = Version::parse(&root.release()).is_some_and(|v| v >= Version::new(6, 15));
+        if !tells {
+            // This one waits for the worker's next turn, or fails when there is none any more.
+            self.kdamond.command(Command::UpdateStats)?;
+        }
+        if self.kdamond.pid()?.is_some() { Ok(()) } else { Err(self.kdamond.died("change")) }
+    }
+
+    fn keep_tuned(&mut self) -> Result<(), DamonError> {
+        if self.config.context.intervals.goal.aggrs != 0 {
+            let now = self.kdamond.tuned_intervals()?;
+            self.written.set_intervals(now);
+        }
+        Ok(())
+    }
+
+    fn can_mark_obsolete(&self) -> bool {
+        let file = self.kdamond.path("contexts/0/targets/0/obsolete_target");
+        self.kdamond.root().exists(&file)
+    }
+
+    /// Writes the files and gives the command; on an error, the files are as before.
+    fn change(&mut self, config: &Config, command: Option<Command>) -> Result<(), DamonError> {
+        let ledger = self.ledger()?;
+        self.note.phase = Phase::Changing;
+        // Both ways of saying filters: which one the kernel has shows when it is written.
+        self.note.next = file_list(&entries(config, FilterDirs::Layers));
+        self.note.next.extend(file_list(&entries(config, FilterDirs::One)));
+        self.save_note(&ledger)?;
+        let before = self.written.clone();
+        let done = self.kdamond.write(config, Some(&before)).and_then(|written| {
+            self.written = written;
+            command.map_or(Ok(()), |command| self.carry_out(command))
+        });
+        let done = done.map_err(|err| self.take_back(err, &before, command));
+        self.note.files = file_list(self.written.entries());
+        self.note.next.clear();
+        self.note.phase = Phase::Running;
+        self.save_note(&ledger)?;
+        done
+    }
+
+    fn take_back(
+        &mut self,
+        err: DamonError,
+        before: &Written,
+        command: Option<Command>,
+    ) -> DamonError {
+        let refused_files = self.written == *before;
+        if !refused_files {
+            match self.kdamond.rewrite(before, &self.written) {
+                Ok(()) => self.written = before.clone(),
+                Err(more) => {
+                    return err
+                        .because(&format!("and the old files could not be put back: {more}"));
+                }
+            }
+        }
+        match self.kdamond.pid() {
+            Ok(None) => err.ended(),
+            // Before 6.18 half of it may have been taken over.
+            Ok(Some(_)) if !refused_files && command.is_some() => {
+                match self.kdamond.command(Command::Commit) {
+                    Ok(()) => err,
+                    Err(_) if matches!(self.kdamond.pid(), Ok(None)) => err.ended(),
+                    Err(more) => err.because(&format!("and going back failed: {more}")),
+                }
+            }
+            _ => err,
+        }
+    }
+}
+
+impl DamonError {
+    fn ended(self) -> Self {
+        self.of_kind(Kind::NotRunning).because("and the kdamond ended by that")
+    }
+}
+
+/// Targets to write, and whether to commit them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Step {
+    targets: Vec<Target>,
+    committed: bool,
+}
+
+/// A process that never ends. Of a target that is marked as obsolete the kernel wants a process too, and refuses the whole commit
+/// if it has ended (`damon_sysfs_add_target()`, 6.19 to 7.2), which is the usual reason for a target to go. It looks no further
+/// at it: the target at that place is destroyed (`damon_commit_targets()`).
+const ALWAYS_THERE: i32 = 1;
+
+/// How to get from the targets `old` to `new`, without giving any the regions of another. `marks`: targets can be marked
+/// for removal; then the last step is for the files alone, to say what the kernel has carried out by then.
+fn steps(old: &[Target], new: &[Target], marks: bool) -> Vec<Step> {
+    let step = |targets: Vec<Target>| Step { targets, committed: true };
+    let same_front = old.iter().zip(new).take_while(|(a, b)| a.pid == b.pid).count();
+    if same_front == old.len() || same_front == new.len() {
+        // Only the end changes: the kernel removes and appends there by itself.
+        return vec![step(new.to_vec())];
+    }
+    let of_new = |pid: i32| new.iter().find(|target| target.pid == pid);
+    let kept: Vec<i32> =
+        old.iter().map(|target| target.pid).filter(|&pid| of_new(pid).is_some()).collect();
+    let in_order = new.iter().map(|target| target.pid).take(kept.len()).eq(kept.iter().copied());
+    let unique = |list: &[Target]| {
+        list.iter().enumerate().all(|(i, t)| list[..i].iter().all(|other| other.pid != t.pid))
+    };
+    if marks && in_order && unique(old) && unique(new) {
+        let gone = || Target { pid: ALWAYS_THERE, obsolete: true, ..Target::default() };
+        let mut marked: Vec<Target> =
+            old.iter().map(|target| of_new(target.pid).cloned().unwrap_or_else(gone)).collect();
+        marked.extend_from_slice(&new[kept.len()..]);
+        return vec![step(marked), Step { targets: new.to_vec(), committed: false }];
+    }
+    // What comes behind the first difference would take over the regions of what stood there: it begins anew.
+    vec![step(new[..same_front].to_vec()), step(new.to_vec())]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn targets(pids: &[i32]) -> Vec<Target> {
+        let one = |&pid: &i32| Target { pid: pid.abs(), obsolete: pid < 0, ..Target::default() };
+        pids.iter().map(one).collect()
+    }
+
+    #[test]
+    fn steps_never_give_a_target_the_regions_of_another() {
+        let check = |old: &[i32], new: &[i32], marks: bool, want: &[(&[i32], bool)]| {
+            let got = steps(&targets(old), &targets(new), marks);
+            let want: Vec<_> = want
+                .iter()
+                .map(|(pids, committed)| Step { targets: targets(pids), committed: *committed })
+                .collect();
+            assert_eq!(got, want, "{old:?} to {new:?}, marks: {marks}");
+        };
+        for marks in [false, true] {
+            check(&[1, 2], &[1, 2], marks, &[(&[1, 2], true)]);
+            check(&[1], &[1, 2], marks, &[(&[1, 2], true)]);
+            check(&[1, 2, 3], &[1], marks, &[(&[1], true)]);
+            check(&[], &[1], marks, &[(&[1], true)]);
+        }
+        check(&[1, 2, 3], &[1, 3], true, &[(&[1, -1, 3], true), (&[1, 3], false)]);
+        check(&[1, 2, 3], &[3, 4], true, &[(&[-1, -1, 3, 4], true), (&[3, 4], false)]);
+        check(&[1, 2], &[3], true, &[(&[-1, -1, 3], true), (&[3], false)]);
+        check(&[1, 2, 3], &[1, 3], false, &[(&[1], true), (&[1, 3], true)]);
+        check(&[1, 2], &[2, 1], true, &[(&[], true), (&[2, 1], true)]);
+        check(&[7, 8, 7], &[8, 7], true, &[(&[], true), (&[8, 7], true)]);
+    }
+}

@@ -1,0 +1,285 @@
+//! One kdamond directory: the commands of its `state` file (R§5.3).
+//!
+//! A handle is a path: it claims nothing and cleans nothing.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use crate::error::{DamonError, Kind};
+use crate::modules;
+use crate::sysfs::root::Root;
+
+/// A handle for one kdamond directory.
+#[derive(Debug, Clone)]
+pub struct Kdamond {
+    root: Root,
+    index: u32,
+}
+
+/// A command for a kdamond.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Command {
+    /// Start it from what the files say.
+    On,
+    /// Stop it; regions are lost, the files stay.
+    Off,
+    /// Take over what the files say, while it runs (5.19).
+    Commit,
+    /// Take over the goals of the schemes alone (6.8).
+    CommitGoals,
+    /// Bring `stats` up to date.
+    UpdateStats,
+    /// Bring `tried_regions` up to date. Waits until each scheme was applied once (6.2).
+    UpdateTriedRegions,
+    /// Bring `tried_regions/total_bytes` up to date, without the regions. Waits as the one above (6.6).
+    UpdateTriedBytes,
+    /// Remove what is in `tried_regions` (6.2).
+    ClearTriedRegions,
+    /// Bring `quotas/effective_bytes` up to date (6.9).
+    UpdateEffectiveQuotas,
+    /// Write the tuned intervals into `sample_us` and `aggr_us` (6.15).
+    UpdateTunedIntervals,
+}
+
+impl Command {
+    /// All of them.
+    pub const ALL: [Self; 10] = [
+        Self::On,
+        Self::Off,
+        Self::Commit,
+        Self::CommitGoals,
+        Self::UpdateStats,
+        Self::UpdateTriedRegions,
+        Self::UpdateTriedBytes,
+        Self::ClearTriedRegions,
+        Self::UpdateEffectiveQuotas,
+        Self::UpdateTunedIntervals,
+    ];
+
+    /// The kernel's keyword.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::On => "on",
+            Self::Off => "off",
+            Self::Commit => "commit",
+            Self::CommitGoals => "commit_schemes_quota_goals",
+            Self::UpdateStats => "update_schemes_stats",
+            Self::UpdateTriedRegions => "update_schemes_tried_regions",
+            Self::UpdateTriedBytes => "update_schemes_tried_bytes",
+            Self::ClearTriedRegions => "clear_schemes_tried_regions",
+            Self::UpdateEffectiveQuotas => "update_schemes_effective_quotas",
+            Self::UpdateTunedIntervals => "update_tuned_intervals",
+        }
+    }
+
+    /// The first mainline kernel that takes it.
+    #[must_use]
+    pub const fn since(self) -> &'static str {
+        match self {
+            Self::On | Self::Off | Self::UpdateStats => "5.18",
+            Self::Commit => "5.19",
+            Self::CommitGoals => "6.8",
+            Self::UpdateTriedRegions | Self::ClearTriedRegions => "6.2",
+            Self::UpdateTriedBytes => "6.6",
+            Self::UpdateEffectiveQuotas => "6.9",
+            Self::UpdateTunedIntervals => "6.15",
+        }
+    }
+
+    const fn walks(self) -> bool {
+        matches!(self, Self::UpdateTriedRegions | Self::UpdateTriedBytes)
+    }
+}
+
+impl Kdamond {
+    pub(crate) const fn new(root: Root, index: u32) -> Self {
+        Self { root, index }
+    }
+
+    /// Its number.
+    #[must_use]
+    pub const fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub const fn root(&self) -> &Root {
+        &self.root
+    }
+
+    /// Its directory.
+    #[must_use]
+    pub fn dir(&self) -> PathBuf {
+        self.root.kdamond(self.index)
+    }
+
+    /// A file below its directory.
+    #[must_use]
+    pub fn path(&self, file: &str) -> PathBuf {
+        self.dir().join(file)
+    }
+
+    /// Whether the directory is there.
+    #[must_use]
+    pub fn exists(&self) -> bool {
+        self.root.exists(&self.dir())
+    }
+
+    /// Whether it runs.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub fn is_on(&self) -> Result<bool, DamonError> {
+        Ok(self.root.read(&self.path("state"))? == "on")
+    }
+
+    /// The pid of its thread; `None` if it does not run.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub fn pid(&self) -> Result<Option<u32>, DamonError> {
+        let pid: i32 = self.root.number(&self.path("pid"))?;
+        Ok(u32::try_from(pid).ok().filter(|&pid| pid != 0))
+    }
+
+    /// Gives it a command and waits until that is done. EBUSY is retried for the root's patience; what cannot
+    /// pass by waiting (it runs already, a module is in the way) is an error at once.
+    ///
+    /// A walk ([`Command::UpdateTriedRegions`], [`Command::UpdateTriedBytes`]) holds DAMON's one lock for up to the
+    /// longest apply interval of the schemes: until then no other command reaches any kdamond.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says, with the reasons that it has for that; see [`DamonError::kind`].
+    pub fn command(&self, command: Command) -> Result<(), DamonError> {
+        let path = self.path("state");
+        let start = Instant::now();
+        let mut pause = Duration::from_millis(1);
+        loop {
+            let Err(said) = self.root.write_once(&path, command.name()) else { return Ok(()) };
+            let busy = said.raw_os_error() == Some(libc::EBUSY);
+            if busy && start.elapsed() < self.root.patience() && !self.is_for_good(command) {
+                std::thread::sleep(pause);
+                pause = (pause * 2).min(Duration::from_millis(50));
+                continue;
+            }
+            return Err(self.explain(command, said));
+        }
+    }
+
+    /// Whether EBUSY will not pass by waiting.
+    fn is_for_good(&self, command: Command) -> bool {
+        command == Command::On
+            && (self.is_on().unwrap_or(false) || modules::running(&self.root).is_some())
+    }
+
+    /// Starts it, and returns the pid of its thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::command`], and if it ended at once.
+    pub fn on(&self) -> Result<u32, DamonError> {
+        self.command(Command::On)?;
+        self.pid()?.ok_or_else(|| self.died("start"))
+    }
+
+    /// Stops it. Nothing happens if it does not run.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::command`].
+    pub fn off(&self) -> Result<(), DamonError> {
+        if !self.exists() || !self.is_on()? {
+            return Ok(());
+        }
+        match self.command(Command::Off) {
+            // It ended by itself in the meantime.
+            Err(err) if err.kind() == Kind::NotRunning => Ok(()),
+            done => done,
+        }
+    }
+
+    /// The error for a kdamond that ended by itself.
+    #[must_use]
+    pub fn died(&self, tried: &str) -> DamonError {
+        DamonError::new(
+            Kind::NotRunning,
+            format!("{tried} kdamond {}", self.index),
+            "it ended by itself: all of its targets are gone, or a commit failed half way",
+            "",
+        )
+    }
+
+    fn explain(&self, command: Command, said: io::Error) -> DamonError {
+        let tried = format!("write `{}` to {}", command.name(), self.path("state").display());
+        if !self.exists() {
+            return self.removed(tried).with(said);
+        }
+        let on = self.is_on().unwrap_or(false);
+        let error = |kind, why: &str, hint: &str| DamonError::new(kind, &*tried, why, hint);
+        let error = match said.raw_os_error() {
+            Some(libc::EBUSY) if command == Command::On && on => {
+                error(Kind::Running, "it runs already", "turn it off first, or commit to it")
+            }
+            Some(libc::EBUSY) if command == Command::On => match modules::running(&self.root) {
+                Some(module) => error(
+                    Kind::ModuleInTheWay,
+                    &format!("{} is enabled, and it runs alone", module.title()),
+                    &module.how_to_stop(),
+                ),
+                None => return DamonError::io(tried, said),
+            },
+            Some(libc::EINVAL | libc::EPERM | libc::ECANCELED) if command != Command::On && !on => {
+                error(
+                    Kind::NotRunning,
+                    "it does not run: it was never turned on, or ended by itself",
+                    "turn it on first",
+                )
+            }
+            Some(libc::ECANCELED) if command.walks() => error(
+                Kind::NothingToWalk,
+                "no scheme was applied: there is none, or the watermarks stopped all, or it is paused",
+                "",
+            ),
+            Some(libc::EINVAL | libc::ENOMEM)
+                if matches!(command, Command::On | Command::Commit | Command::CommitGoals) =>
+            {
+                let reasons = crate::config::check::reasons(self, said.raw_os_error());
+                error(
+                    Kind::Refused,
+                    &format!("the kernel refuses what the files say: {reasons}"),
+                    "",
+                )
+            }
+            Some(libc::EINVAL) => error(
+                Kind::OlderKernel,
+                &format!(
+                    "this kernel ({}) is older than {}, which brought this command",
+                    self.root.release(),
+                    command.since()
+                ),
+                "",
+            ),
+            _ => return DamonError::io(tried, said),
+        };
+        error.with(said)
+    }
+
+    /// The error for a directory that somebody removed under us.
+    pub(crate) fn removed(&self, tried: String) -> DamonError {
+        DamonError::new(
+            Kind::NotOurs,
+            tried,
+            format!(
+                "{} is gone: another program wrote nr_kdamonds, which removes all kdamonds",
+                self.dir().display()
+            ),
+            "let only one program drive DAMON at a time",
+        )
+    }
+}

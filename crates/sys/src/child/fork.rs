@@ -1,0 +1,62 @@
+//! Fork, for children that run only async-signal-safe code.
+
+use std::io;
+
+use rustix::process::Pid;
+
+/// Forks; the child runs `child`, which must not return to the caller's world: its value is the
+/// child's exit code.
+///
+/// The caller may have threads, and a fork copies only the calling one, so another thread's locks
+/// stay locked for ever in the child. `child` must therefore neither allocate nor panic nor take a
+/// lock; it may only use system calls and memory that was prepared before.
+///
+/// # Errors
+///
+/// `EAGAIN`, `ENOMEM`: too many processes, too little memory.
+pub(crate) fn fork(child: impl FnOnce() -> i32) -> io::Result<Pid> {
+    // SAFETY: fork has no preconditions; what the child may do is the contract above, which all
+    // callers (in this folder) keep.
+    match unsafe { libc::fork() } {
+        0 => {
+            let code = child();
+            // SAFETY: _exit ends the process at once; no destructor and no exit handler of the
+            // parent's copy runs.
+            unsafe { libc::_exit(code) }
+        }
+        pid => Pid::from_raw(pid).ok_or_else(io::Error::last_os_error),
+    }
+}
+
+/// Reads one byte, through interruptions; `None` at the end of the pipe or on an error.
+pub(crate) fn read_byte(fd: i32) -> Option<u8> {
+    let mut byte = 0_u8;
+    loop {
+        // SAFETY: `byte` is one writable byte, and one byte is asked for.
+        match unsafe { libc::read(fd, (&raw mut byte).cast(), 1) } {
+            1 => return Some(byte),
+            -1 if errno() == libc::EINTR => {}
+            _ => return None,
+        }
+    }
+}
+
+/// Writes all of `bytes` as one piece (a pipe takes up to 4096 bytes at once); tells success.
+pub(crate) fn write_all(fd: i32, bytes: &[u8]) -> bool {
+    loop {
+        // SAFETY: the pointer and the length are those of a live slice.
+        let n = unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
+        if n < 0 && errno() == libc::EINTR {
+            continue;
+        }
+        return usize::try_from(n) == Ok(bytes.len());
+    }
+}
+
+/// The calling thread's errno; async-signal-safe, as `std::io::Error` would be too.
+pub(crate) fn errno() -> i32 {
+    // SAFETY: gives the address of the calling thread's own errno.
+    let location = unsafe { libc::__errno_location() };
+    // SAFETY: that address is valid and aligned as long as the thread runs.
+    unsafe { *location }
+}

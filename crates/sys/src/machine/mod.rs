@@ -1,0 +1,5 @@
+//! Calls that are about the machine.
+
+pub mod flush;
+pub mod lru;
+pub mod swap;

@@ -8,34 +8,40 @@
 
 use std::time::Instant;
 
-use isotherm_core::Method;
+use isotherm_core::{Attrs, Method};
 
 #[path = "../tests/steady/mod.rs"]
 mod steady;
 
-/// Ticks per window with the default attributes.
-const WINDOW: usize = 20;
-const WARM_UP: usize = 100 * WINDOW;
-const MEASURED: usize = 500 * WINDOW;
+const WARM_UP: usize = 2000;
+/// Windows.
+const MEASURED: usize = 500;
 
 fn main() {
     println!(
         "us            regions      tick: p50     p99   window's end: p50     p99   mean: p50"
     );
     for method in [Method::Resample, Method::FirstTouch] {
-        let mut steady = steady::Steady::new(method, 1000, Vec::new());
+        let attrs = Attrs { method, ..Attrs::default() };
+        let mut steady = steady::Steady::new(attrs, true, Vec::new());
         for _ in 0..WARM_UP {
             steady.tick();
         }
-        let costs: Vec<f64> = (0..MEASURED)
-            .map(|_| {
-                let before = Instant::now();
-                steady.tick();
-                before.elapsed().as_secs_f64() * 1e6
-            })
-            .collect();
-        let ends: Vec<f64> = costs.iter().copied().skip(WINDOW - 1).step_by(WINDOW).collect();
-        let means: Vec<f64> = costs.chunks(WINDOW).map(mean).collect();
+        // `first_touch` sleeps through samples, so a window has no fixed number of ticks.
+        let (mut costs, mut ends, mut means) = (Vec::new(), Vec::new(), Vec::new());
+        let mut window = Vec::new();
+        while ends.len() < MEASURED {
+            let before = Instant::now();
+            let ended = steady.tick();
+            let cost = before.elapsed().as_secs_f64() * 1e6;
+            costs.push(cost);
+            window.push(cost);
+            if ended {
+                ends.push(cost);
+                means.push(mean(&window));
+                window.clear();
+            }
+        }
         let name = format!("{method:?}");
         println!(
             "{name:<12}  {:>7}      {:>9.1} {:>7.1}   {:>17.1} {:>7.1}   {:>9.1}",

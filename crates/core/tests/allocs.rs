@@ -1,7 +1,7 @@
 //! A steady state allocates nothing: 1000 regions, every method, with and without schemes.
 
 use isotherm_core::scheme::{Action, Filter, FilterKind, Goal, Metric, Pattern, Quota, Weights};
-use isotherm_core::{AddrRange, Method, Scheme};
+use isotherm_core::{AddrRange, Attrs, Method, Scheme};
 
 mod steady;
 
@@ -9,14 +9,17 @@ const WINDOW: u32 = 20;
 
 fn check(method: Method, schemes: Vec<Scheme>) {
     let acts = !schemes.is_empty();
-    let mut steady = steady::Steady::new(method, 1000, schemes);
+    let attrs = Attrs { method, ..Attrs::default() };
+    let mut steady = steady::Steady::new(attrs, true, schemes);
     // Long enough for every list to have grown, and over several updates of the ranges.
     for _ in 0..100 * WINDOW {
         steady.tick();
     }
     for window in 0..100 {
         for tick in 0..WINDOW {
-            let info = allocation_counter::measure(|| steady.tick());
+            let info = allocation_counter::measure(|| {
+                steady.tick();
+            });
             // `count_total` holds reallocations too.
             assert_eq!(
                 info.count_total, 0,

@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use isotherm_core::Method;
+use isotherm_core::{Attrs, Method};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -37,6 +37,10 @@ struct Raw {
     regions: usize,
     /// Per round, the cost of each tick in ns.
     rounds: Vec<Vec<u64>>,
+    /// Per round, the cost of each tick that ended a window in ns. Empty in results from before it was
+    /// kept.
+    #[serde(default)]
+    ends: Vec<Vec<u64>>,
     /// Allocations of one more round.
     allocations: u64,
 }
@@ -71,7 +75,8 @@ impl Job for Tick {
         let rounds = if bench.spec.quick { 6 } else { 40 };
         for method in [Method::FirstTouch, Method::Resample] {
             say(&format!("tick: {method:?}"));
-            let mut world = steady::Steady::new(method, 1000, Vec::new());
+            let attrs = Attrs { method, ..Attrs::default() };
+            let mut world = steady::Steady::new(attrs, true, Vec::new());
             for _ in 0..WARM_UP * WINDOW {
                 world.tick();
             }
@@ -79,10 +84,14 @@ impl Job for Tick {
                 method: format!("{method:?}"),
                 regions: world.nr_regions(),
                 rounds: Vec::new(),
+                ends: Vec::new(),
                 allocations: 0,
             };
             for _ in 0..rounds {
-                raw.rounds.push((0..ROUND * WINDOW).map(|_| cost_ns(&mut world)).collect());
+                let ticks: Vec<(u64, bool)> =
+                    (0..ROUND * WINDOW).map(|_| cost_ns(&mut world)).collect();
+                raw.ends.push(ticks.iter().filter(|(_, end)| *end).map(|(ns, _)| *ns).collect());
+                raw.rounds.push(ticks.into_iter().map(|(ns, _)| ns).collect());
             }
             let counted = allocation_counter::measure(|| {
                 for _ in 0..ROUND * WINDOW {
@@ -99,20 +108,19 @@ impl Job for Tick {
         let mut rows = Vec::new();
         for method in [Method::FirstTouch, Method::Resample] {
             let raw: Raw = dir.read_json(&raw_name(method))?;
-            let over_rounds = |f: &dyn Fn(&[f64]) -> Option<f64>| {
-                let each = raw.rounds.iter().filter_map(|round| {
+            let over = |rounds: &[Vec<u64>], f: &dyn Fn(&[f64]) -> Option<f64>| {
+                let each = rounds.iter().filter_map(|round| {
                     f(&round.iter().map(|ns| to_f64(*ns) / 1e3).collect::<Vec<_>>())
                 });
                 Middle::of(&each.collect::<Vec<_>>())
             };
-            let ends = |us: &[f64]| -> Vec<f64> {
-                us.iter().skip(WINDOW - 1).step_by(WINDOW).copied().collect()
-            };
             rows.push(Row {
-                median_us: over_rounds(&|us| percentile(us, 0.5)),
-                p99_us: over_rounds(&|us| percentile(us, 0.99)),
-                mean_us: over_rounds(&|us| Some(us.iter().sum::<f64>() / to_f64(us.len() as u64))),
-                window_end_us: over_rounds(&|us| percentile(&ends(us), 0.5)),
+                median_us: over(&raw.rounds, &|us| percentile(us, 0.5)),
+                p99_us: over(&raw.rounds, &|us| percentile(us, 0.99)),
+                mean_us: over(&raw.rounds, &|us| {
+                    Some(us.iter().sum::<f64>() / to_f64(us.len() as u64))
+                }),
+                window_end_us: over(&raw.ends, &|us| percentile(us, 0.5)),
                 method: raw.method,
                 regions: raw.regions,
                 allocations: raw.allocations,
@@ -154,8 +162,10 @@ fn raw_name(method: Method) -> String {
     format!("raw/{method:?}.json")
 }
 
-fn cost_ns(world: &mut steady::Steady) -> u64 {
+/// What a tick took, and whether it ended a window. `first_touch` sleeps through samples, so a window has
+/// no fixed number of ticks.
+fn cost_ns(world: &mut steady::Steady) -> (u64, bool) {
     let before = Instant::now();
-    world.tick();
-    u64::try_from(before.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    let ended = world.tick();
+    (u64::try_from(before.elapsed().as_nanos()).unwrap_or(u64::MAX), ended)
 }

@@ -2,15 +2,16 @@
 //! is in its steady state with about a thousand regions.
 
 use isotherm_core::{
-    AddrRange, Applied, Attrs, Context, Method, Observation, Observed, PageState, Scheme, TargetId,
-    Time, Wish,
+    AddrRange, Applied, Attrs, Context, Observation, Observed, PageState, Scheme, TargetId, Time,
+    Wish,
 };
 
 const AREA: u64 = 1 << 20;
 const START: u64 = 0x7f00_0000_0000;
 
-/// A context over a world in which each tenth area is always hot.
+/// A context over a world that does not change.
 pub(crate) struct Steady {
+    world: World,
     context: Context,
     areas: Vec<AddrRange>,
     observed: Vec<Observed>,
@@ -21,14 +22,18 @@ pub(crate) struct Steady {
 }
 
 impl Steady {
-    /// Starts, with so many areas, each apart from the next: so many regions stay whatever is merged.
-    pub(crate) fn new(method: Method, nr_areas: u64, schemes: Vec<Scheme>) -> Self {
-        let attrs = Attrs { method, max_nr_regions: nr_areas, ..Attrs::default() };
+    /// Starts. With `gaps` there are as many areas as regions may be, each apart from the next, so that so many
+    /// regions stay whatever is merged; each tenth is hot. Without, there are half as many and every second
+    /// is hot: what a window's end splits the next one merges.
+    pub(crate) fn new(attrs: Attrs, gaps: bool, schemes: Vec<Scheme>) -> Self {
+        let world = World { gaps };
+        let nr_areas = if gaps { attrs.max_nr_regions } else { attrs.max_nr_regions / 2 };
         let mut context = Context::new(attrs, 1).expect("valid attributes");
         context.add_target(TargetId(0));
         context.commit_schemes(schemes);
-        let areas = (0..nr_areas).map(area).collect();
+        let areas = (0..nr_areas).map(|i| world.area(i)).collect();
         let mut steady = Self {
+            world,
             context,
             areas,
             observed: Vec::new(),
@@ -45,9 +50,11 @@ impl Steady {
         self.context.snapshot().nr_regions()
     }
 
-    /// Runs one sampling tick: from one sleep to the next.
-    pub(crate) fn tick(&mut self) {
+    /// Runs one sampling tick: from one sleep to the next. Whether it ended a window.
+    pub(crate) fn tick(&mut self) -> bool {
+        let before = self.context.snapshot().end;
         self.until(|wish| matches!(wish, Wish::Sleep(_)));
+        self.context.snapshot().end != before
     }
 
     fn until(&mut self, done: impl Fn(Wish) -> bool) {
@@ -56,15 +63,23 @@ impl Steady {
             match wish {
                 Wish::Update => self.update(),
                 Wish::Prepare => {
+                    let world = self.world;
                     for check in self.context.batch_mut() {
-                        check.state =
-                            if is_hot(check.addr) { PageState::Cleared } else { PageState::Old };
+                        check.state = if world.is_hot(check.addr) {
+                            PageState::Cleared
+                        } else {
+                            PageState::Old
+                        };
                     }
                 }
                 Wish::Check => {
+                    let world = self.world;
                     for check in self.context.batch_mut() {
-                        check.state =
-                            if is_hot(check.addr) { PageState::Young } else { PageState::Old };
+                        check.state = if world.is_hot(check.addr) {
+                            PageState::Young
+                        } else {
+                            PageState::Old
+                        };
                     }
                 }
                 Wish::Observe => self.observe(),
@@ -98,7 +113,7 @@ impl Steady {
         self.nr_windows += 1;
         for area in &self.areas {
             let cut = if self.nr_windows.is_multiple_of(2) { AREA / 2 } else { AREA / 4 };
-            let hot = if is_hot(area.start) { 20 } else { 0 };
+            let hot = if self.world.is_hot(area.start) { 20 } else { 0 };
             let mid = area.start + cut;
             for range in [AddrRange::new(area.start, mid), AddrRange::new(mid, area.end)] {
                 self.observed.push(Observed { range, nr_accesses: hot, age: self.nr_windows });
@@ -119,13 +134,27 @@ impl Steady {
     }
 }
 
-/// Area `i`: behind each there is a gap.
-fn area(i: u64) -> AddrRange {
-    let start = START + i * 2 * AREA;
-    AddrRange::new(start, start + AREA)
+/// What there is, and which of it is hot.
+#[derive(Debug, Clone, Copy)]
+struct World {
+    gaps: bool,
 }
 
-/// Whether a page is touched in every sample interval.
-fn is_hot(addr: u64) -> bool {
-    ((addr - START) / (2 * AREA)).is_multiple_of(10)
+impl World {
+    /// Area `i`.
+    fn area(self, i: u64) -> AddrRange {
+        let start = START + i * self.stride();
+        AddrRange::new(start, start + AREA)
+    }
+
+    /// Whether a page is touched in every sample interval. Only divisions by constants: this is part of what is
+    /// measured.
+    const fn is_hot(self, addr: u64) -> bool {
+        let area = (addr - START) / AREA;
+        if self.gaps { (area / 2).is_multiple_of(10) } else { area.is_multiple_of(2) }
+    }
+
+    const fn stride(self) -> u64 {
+        if self.gaps { 2 * AREA } else { AREA }
+    }
 }

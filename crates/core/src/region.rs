@@ -2,9 +2,9 @@
 
 use crate::addr::AddrRange;
 use crate::math::{moving_sum, weighted};
-use crate::monitor::first_touch::Watch;
+use crate::monitor::first_touch::WatchId;
 
-/// One region (`struct damon_region`, Linux 7.2), with the watched pages of `first_touch`.
+/// One region (`struct damon_region`, Linux 7.2), in 64 bytes as there.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Region {
     /// Where. Never empty.
@@ -29,9 +29,12 @@ pub struct Region {
     pub since_action: Option<u32>,
     /// Whether the current sample can give evidence at all.
     pub(crate) blind: bool,
-    /// The watched pages; unused by `resample`.
-    pub(crate) watch: Watch,
+    /// Its watched pages, in the store of its target. Method `first_touch` only.
+    pub(crate) watch: WatchId,
 }
+
+// A cache line: the passes over all regions are bound by memory.
+const _: () = assert!(size_of::<Region>() == 64);
 
 impl Region {
     /// A new region without history.
@@ -53,7 +56,8 @@ impl Region {
     }
 
     /// Cuts the region `at` bytes behind its start; keeps the left part and returns the right one,
-    /// which copies the counts and the history (`damon_split_region_at()`).
+    /// which copies the counts and the history (`damon_split_region_at()`). Watched pages stay with the
+    /// left part: [`Target`](crate::target::Target) divides them.
     ///
     /// # Panics
     ///
@@ -65,7 +69,7 @@ impl Region {
         let right = Self {
             range: AddrRange::new(cut, self.range.end),
             sampling_addr: 0,
-            watch: self.watch.split_off(cut),
+            watch: WatchId::NONE,
             ..*self
         };
         self.range.end = cut;
@@ -83,13 +87,6 @@ impl Region {
         }
         self.age = weighted(self.age, l, right.age, r);
         self.nr_unresolved = weighted(self.nr_unresolved, l, right.nr_unresolved, r);
-        self.watch.merge(l, &right.watch, r);
-        self.range.end = right.range.end;
-    }
-
-    /// Takes in the region that follows immediately and is like this one.
-    pub(crate) fn absorb(&mut self, right: &Self) {
-        self.watch.merge(self.len(), &right.watch, right.len());
         self.range.end = right.range.end;
     }
 

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use crate::addr::AddrRange;
 use crate::ops::TargetId;
+use crate::region::Region;
 use crate::time::Time;
 
 /// One region of a snapshot.
@@ -23,6 +24,14 @@ pub struct RegionInfo {
     /// Whether the set could look at this region. If not, the numbers say nothing (`lo` is 0 and
     /// `hi` the maximum).
     pub resolved: bool,
+}
+
+impl RegionInfo {
+    /// What is known of a region, with the ends of its interval; nothing if not `resolved`.
+    pub(crate) const fn of(region: &Region, (lo, hi, resolved): (f32, f32, bool)) -> Self {
+        let nr_accesses = if resolved { region.nr_accesses } else { 0 };
+        Self { range: region.range, nr_accesses, age: region.age, lo, hi, resolved }
+    }
 }
 
 /// One target of a snapshot.

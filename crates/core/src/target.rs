@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::addr::{AddrRange, round_down, round_up};
+use crate::monitor::first_touch::{WatchId, Watches};
 use crate::ops::TargetId;
 use crate::region::Region;
 use crate::rng::Rng;
@@ -18,6 +19,8 @@ pub struct Target {
     pub regions: Vec<Region>,
     /// Whether what is watched is given, rather than an address space: no gap is looked for in it.
     pub given: bool,
+    /// The watched pages of its regions; empty unless the method is `first_touch`.
+    pub(crate) watches: Watches,
     /// Where passes that change the number of regions build the new list: kept, so that a steady
     /// state allocates nothing.
     scratch: Vec<Region>,
@@ -85,7 +88,11 @@ impl Target {
             while rest.first().is_some_and(|range| range.end <= r.range.start) {
                 rest = &rest[1..];
             }
-            rest.first().is_some_and(|range| range.start < r.range.end)
+            let stays = rest.first().is_some_and(|range| range.start < r.range.end);
+            if !stays {
+                self.watches.release(r.watch);
+            }
+            stays
         });
         if self.regions.is_empty() {
             self.regions.extend(ranges.iter().map(|r| Region::new(round(r))));
@@ -119,8 +126,10 @@ impl Target {
         }
         self.scratch.extend(old);
         core::mem::swap(&mut self.regions, &mut self.scratch);
-        for region in &mut self.regions {
-            region.watch.keep_inside(region.range);
+        for region in &self.regions {
+            if let Some(watch) = self.watches.get_mut(region.watch) {
+                watch.keep_inside(region.range);
+            }
         }
         Ok(())
     }
@@ -131,9 +140,9 @@ impl Target {
         if self.regions.iter().all(|r| r.len() <= limit) {
             return;
         }
-        self.rebuild(|mut region, out| {
+        self.rebuild(|mut region, out, watches| {
             while region.len() > limit {
-                let right = region.split_off(limit);
+                let right = split_off(&mut region, limit, watches);
                 out.push(region);
                 region = right;
             }
@@ -153,17 +162,18 @@ impl Target {
                 continue;
             }
             let (front, back) = self.regions.split_at_mut(i);
-            let (prev, region) = (&mut front[kept], &mut back[0]);
+            let (prev, region) = (&mut front[kept], &back[0]);
             let mergeable = prev.range.end == region.range.start
                 && prev.unresolved == region.unresolved
                 && prev.nr_accesses.abs_diff(region.nr_accesses) <= threshold
                 && prev.len() + region.len() <= sz_limit;
             if mergeable {
+                merge_watches(prev, region, &mut self.watches);
                 prev.merge(region);
             } else {
                 kept += 1;
                 if kept < i {
-                    self.regions.swap(kept, i);
+                    front[kept] = region.clone();
                 }
             }
         }
@@ -173,9 +183,11 @@ impl Target {
     /// Cuts every region at random into up to `nr_pieces` pieces of at least `min_region_sz`
     /// (`damon_split_regions_of()`): each cut takes 10 % to 90 % off the left piece.
     pub fn split_randomly(&mut self, nr_pieces: u32, min_region_sz: u64, rng: &mut Rng) {
-        self.rebuild(|mut left, out| {
+        self.rebuild(|region, out, watches| {
             let first = out.len();
+            out.push(region);
             for _ in 1..nr_pieces {
+                let left = &mut out[first];
                 let size = left.len();
                 if size <= 2 * min_region_sz {
                     break;
@@ -184,25 +196,55 @@ impl Target {
                 if at == 0 || at >= size {
                     continue;
                 }
-                out.push(left.split_off(at));
+                let right = split_off(left, at, watches);
+                out.insert(first + 1, right);
             }
-            out.push(left);
-            // The left piece was cut again and again: the pieces came out from right to left.
-            out[first..].reverse();
         });
+    }
+
+    /// Cuts region `i` at `at` bytes behind its start. If either part would be empty it stays whole.
+    pub(crate) fn cut(&mut self, i: usize, at: u64) {
+        let region = &mut self.regions[i];
+        if 0 < at && at < region.len() {
+            let right = split_off(region, at, &mut self.watches);
+            self.regions.insert(i + 1, right);
+        }
+    }
+
+    /// Joins the neighbours of which `alike(left, right)` says that they can be one; the left one's counts
+    /// stay.
+    pub(crate) fn join(&mut self, alike: impl Fn(&Region, &Region) -> bool) {
+        let watches = &mut self.watches;
+        self.regions.dedup_by(|region, prev| {
+            let joins = alike(prev, region);
+            if joins {
+                merge_watches(prev, region, watches);
+                prev.range.end = region.range.end;
+            }
+            joins
+        });
+    }
+
+    /// Forgets all watched pages: another method takes over.
+    pub(crate) fn drop_watches(&mut self) {
+        self.watches = Watches::default();
+        for region in &mut self.regions {
+            region.watch = WatchId::NONE;
+        }
     }
 
     /// Replaces every region by what `f` pushes for it, in address order, without allocating once the
     /// lists have grown.
-    pub(crate) fn rebuild(&mut self, mut f: impl FnMut(Region, &mut Vec<Region>)) {
+    pub(crate) fn rebuild(&mut self, mut f: impl FnMut(Region, &mut Vec<Region>, &mut Watches)) {
         self.scratch.clear();
         for region in self.regions.drain(..) {
-            f(region, &mut self.scratch);
+            f(region, &mut self.scratch, &mut self.watches);
         }
         core::mem::swap(&mut self.regions, &mut self.scratch);
     }
 
     /// Replaces all regions by what `f` makes of them, without allocating once the lists have grown.
+    /// The new ones have no watched pages.
     pub(crate) fn replace(&mut self, f: impl FnOnce(&[Region], &mut Vec<Region>)) {
         self.scratch.clear();
         f(&self.regions, &mut self.scratch);
@@ -213,5 +255,21 @@ impl Target {
     pub(crate) fn reserve(&mut self, n: usize) {
         self.regions.reserve(n.saturating_sub(self.regions.len()));
         self.scratch.reserve(n.saturating_sub(self.scratch.len()));
+    }
+}
+
+/// Cuts a region and divides its watched pages; see [`Region::split_off`].
+pub(crate) fn split_off(region: &mut Region, at: u64, watches: &mut Watches) -> Region {
+    let mut right = region.split_off(at);
+    if region.watch != WatchId::NONE {
+        right.watch = watches.split_off(region.watch, right.range.start);
+    }
+    right
+}
+
+/// The watched pages of a region that is about to take in its neighbour `right`.
+fn merge_watches(left: &mut Region, right: &Region, watches: &mut Watches) {
+    if left.watch != WatchId::NONE || right.watch != WatchId::NONE {
+        left.watch = watches.merge(left.watch, left.len(), right.watch, right.len());
     }
 }

@@ -11,32 +11,89 @@
 //! Absent: merging, splitting, the least number of regions, and tuning; all of that is done by
 //! whoever samples.
 
-use super::{Context, Phase, Wish};
-use crate::attrs::{Attrs, Method};
+use alloc::vec::Vec;
+
+use super::method::{Ended, InForce, Sampler, Scene};
+use super::resample::intervals;
+use super::{Context, Wish};
+use crate::attrs::{Attrs, IntervalsGoal, Method};
 use crate::math::weighted;
 use crate::ops::{Observation, Observed, TargetId};
 use crate::region::Region;
+use crate::snapshot::RegionInfo;
 use crate::target::Target;
 use crate::time::Time;
 
-/// The observation under way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Taking {
+/// The state of the method in one context.
+#[derive(Debug, Default)]
+pub(crate) struct Observer {
     /// The window that the regions belong to, from the answer on until the turn ends.
-    pub(super) window: Option<Observation>,
+    window: Option<Observation>,
+}
+
+impl Sampler for Observer {
+    fn start(&mut self, _: &mut Scene<'_>) {}
+
+    fn rescale(&mut self, _: &mut Scene<'_>, _: u64) {}
+
+    fn prepare(&mut self, _: &mut Scene<'_>) {}
+
+    fn prepared(&mut self, _: &mut Scene<'_>) -> u64 {
+        0
+    }
+
+    fn next_due(&self, scene: &Scene<'_>) -> u64 {
+        scene.turn.next_aggregation
+    }
+
+    /// Asks for the window if it is due.
+    fn check(&mut self, scene: &mut Scene<'_>) -> Option<Wish> {
+        scene.batch.clear();
+        self.window = None;
+        scene.window_over().then_some(Wish::Observe)
+    }
+
+    fn checked(&mut self, _: &mut Scene<'_>) {}
+
+    /// The window's regions are there. Its times are the set's, but no window begins before the last one
+    /// ended.
+    fn end_window(&mut self, scene: &mut Scene<'_>, start: Time) -> Option<Ended> {
+        let window = self.window?;
+        let end = window.end.min(scene.now).max(start);
+        let start = window.start.clamp(start, end);
+        Some(Ended { max_nr: None, start, end, lost: window.lost })
+    }
+
+    fn split(&mut self, _: &mut Scene<'_>, _: u64) {
+        self.window = None;
+    }
+
+    /// A sample before the next window can be there, as two clocks never agree.
+    fn next_aggregation(&self, scene: &Scene<'_>) -> u64 {
+        let samples = scene.attrs.aggr_us / scene.attrs.sample_us.max(1);
+        let more = self.window.is_some_and(|w| w.more);
+        let ticks = if more { 1 } else { samples.saturating_sub(1).max(1) };
+        scene.passed.wrapping_add(ticks)
+    }
+
+    fn interval(&mut self, target: &Target, max_nr_accesses: u32, out: &mut Vec<RegionInfo>) {
+        intervals(target, max_nr_accesses, out);
+    }
 }
 
 impl Context {
     /// The answer to [`Wish::Observe`]: there is a window. Its regions follow, target by target, by
-    /// [`Context::observed`].
+    /// [`Context::observed`]. Ignored if the method is another one.
     ///
     /// Intervals that differ from the attributes (whoever samples tunes them) are taken over, as a commit
     /// would.
     pub fn begin_observed(&mut self, window: Observation) {
+        let InForce::Observed(observer) = &mut self.method else { return };
+        observer.window = Some(window);
         let attrs = Attrs { sample_us: window.sample_us, aggr_us: window.aggr_us, ..self.attrs };
         let differs =
             (attrs.sample_us, attrs.aggr_us) != (self.attrs.sample_us, self.attrs.aggr_us);
-        let free = Attrs { intervals_goal: crate::attrs::IntervalsGoal::default(), ..attrs };
+        let free = Attrs { intervals_goal: IntervalsGoal::default(), ..attrs };
         if differs && free.validate().is_ok() {
             self.set_attrs(attrs);
         }
@@ -44,13 +101,15 @@ impl Context {
         for region in self.targets.iter_mut().flat_map(|t| t.regions.iter_mut()) {
             region.unresolved = true;
         }
-        self.taking.window = Some(window);
     }
 
     /// The regions of a target in that window, in address order. What is empty or starts before its
     /// predecessor ends is dropped, and a count larger than possible is cut.
     pub fn observed(&mut self, id: TargetId, regions: &[Observed]) {
         let max_nr = self.attrs.max_nr_accesses();
+        if !self.observes() {
+            return;
+        }
         if let Some(target) = self.targets.iter_mut().find(|t| t.id == id) {
             take(target, regions, max_nr);
         }
@@ -59,50 +118,6 @@ impl Context {
     /// Whether the method is [`Method::Observed`].
     pub(super) const fn observes(&self) -> bool {
         matches!(self.attrs.method, Method::Observed)
-    }
-
-    /// Step 3: sleep until the window is due, or a scheme between two windows.
-    pub(super) fn await_window(&mut self, now: Time) -> Option<Wish> {
-        let mut ticks = self.turn.next_aggregation.wrapping_sub(self.schedule.passed);
-        for scheme in self.schemes.installed.iter().filter(|s| s.is_active()) {
-            ticks = ticks.min(scheme.next_apply().wrapping_sub(self.schedule.passed));
-        }
-        // Deadlines that have passed wrapped around: they are asked for again after one sample.
-        let ticks = if ticks > 1 << 32 { 1 } else { ticks.max(1) };
-        self.ticks = ticks;
-        let us = self.attrs.sample_us.saturating_mul(ticks);
-        let on_time = self.due.plus_us(us);
-        self.due = if on_time < now { now.plus_us(self.attrs.sample_us) } else { on_time };
-        self.step(Phase::Asleep, Some(Wish::Sleep(self.due)))
-    }
-
-    /// Steps 4 and 5: ask for the window if it is due.
-    pub(super) fn ask_window(&mut self) -> Option<Wish> {
-        self.batch.clear();
-        self.taking.window = None;
-        let due = self.schedule.passed >= self.turn.next_aggregation;
-        self.step(Phase::Checked, due.then_some(Wish::Observe))
-    }
-
-    /// Step 7: the window's regions are there, if it is over.
-    pub(super) fn end_observed(&mut self, now: Time) -> Option<Wish> {
-        let Some(window) = self.taking.window else {
-            return self.step(Phase::Calls, None);
-        };
-        let end = window.end.min(now).max(self.window_start);
-        let start = window.start.clamp(self.window_start, end);
-        self.window_start = start;
-        self.take_snapshot(end);
-        self.snapshot.seq = self.snapshot.seq.saturating_add(window.lost);
-        self.step(Phase::Calls, Some(Wish::Snapshot))
-    }
-
-    /// Step 13b: when the next window is due. A sample early, as two clocks never agree.
-    pub(super) fn next_observed(&self) -> u64 {
-        let samples = self.attrs.aggr_us / self.attrs.sample_us.max(1);
-        let more = self.taking.window.is_some_and(|w| w.more);
-        let ticks = if more { 1 } else { samples.saturating_sub(1).max(1) };
-        self.schedule.passed.wrapping_add(ticks)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Auto-tuning of the intervals (R§2.8; `kdamond_tune_intervals()`, Linux 7.2): keep the share of
 //! positive samples near a goal by making the intervals longer or shorter, never their ratio.
 
+use super::{Context, before};
 use crate::attrs::Attrs;
 use crate::math::mult_frac;
 use crate::region::Region;
@@ -60,4 +61,22 @@ pub fn tuned(attrs: &Attrs, score: u64) -> Option<Attrs> {
         return None;
     }
     Some(Attrs { sample_us, aggr_us: sample_us.saturating_mul(attrs.aggr_samples), ..*attrs })
+}
+
+impl Context {
+    /// Step 13a: fits the intervals to the goal, if it is time.
+    pub(super) fn tune(&mut self) {
+        let goal = self.attrs.intervals_goal;
+        let due = !before(self.schedule.passed, self.schedule.next_tune);
+        if goal.aggrs == 0 || !due || self.observes() {
+            return;
+        }
+        self.schedule.next_aggregation = self.turn.next_aggregation;
+        let period = self.attrs.aggr_samples.wrapping_mul(goal.aggrs);
+        self.schedule.next_tune = self.schedule.next_tune.wrapping_add(period);
+        let score = score(&self.attrs, super::passes::all(&self.targets));
+        if let Some(attrs) = tuned(&self.attrs, score) {
+            self.set_attrs(attrs);
+        }
+    }
 }

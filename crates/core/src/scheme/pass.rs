@@ -333,11 +333,7 @@ impl Installed {
 
 /// Cuts a region behind its first `left` bytes, if there is anything behind; the rest comes next.
 fn cut(target: &mut Target, region: usize, left: u64) {
-    let this = &mut target.regions[region];
-    if 0 < left && left < this.len() {
-        let right = this.split_off(left);
-        target.regions.insert(region + 1, right);
-    }
+    target.cut(region, left);
 }
 
 /// Cuts a region where whoever acts stopped. Between two aggregations, which merge, many passes can come: in
@@ -352,13 +348,7 @@ fn cut_part(target: &mut Target, region: usize, left: u64, attrs: &Attrs) {
 /// a region is done before the next one is looked at, so that doing it in the end comes to the same, and
 /// the regions are in order all the time.
 fn join_alike(target: &mut Target, max_region: u64) {
-    target.regions.dedup_by(|this, prev| {
-        let joins = prev.is_like(this) && prev.len() + this.len() <= max_region;
-        if joins {
-            prev.absorb(this);
-        }
-        joins
-    });
+    target.join(|left, right| left.is_like(right) && left.len() + right.len() <= max_region);
 }
 
 /// Whether the region had its turn already; cuts it where the last window stopped (R§4.5).

@@ -13,10 +13,11 @@
 
 use super::plan::leaf;
 use super::slot::{Slot, State};
+use super::Watched;
 use crate::addr::{AddrRange, PAGE_SIZE, round_down, round_up};
 use crate::attrs::Attrs;
-use crate::region::Region;
 use crate::rng::Rng;
+use crate::target::Target;
 
 /// Log of the odds from which on a page is taken to be of the other region: 90 to 1.
 const DECIDED: f32 = 4.5;
@@ -65,8 +66,8 @@ impl Side {
 }
 
 /// Places a page on either side of each border between two regions that differ.
-pub(crate) fn place_edges(regions: &mut [Region], attrs: &Attrs, rng: &mut Rng) {
-    for_borders(regions, attrs, |left, right| {
+pub(crate) fn place_edges(target: &mut Target, attrs: &Attrs, rng: &mut Rng) {
+    for_borders(target, attrs, |left, right| {
         let (a, b) = (left.watch.estimate.rate, right.watch.estimate.rate);
         place_edge(left, Side::End, b, rng);
         place_edge(right, Side::Start, a, rng);
@@ -74,51 +75,60 @@ pub(crate) fn place_edges(regions: &mut [Region], attrs: &Attrs, rng: &mut Rng) 
 }
 
 /// Moves the borders that are known better now; leaves each region at least so many bytes.
-pub(crate) fn move_borders(regions: &mut [Region], attrs: &Attrs, least: u64) {
-    for_borders(regions, attrs, |left, right| {
-        let known = |r: &Region| r.watch.estimate.resolved && r.watch.changed.is_none();
+pub(crate) fn move_borders(target: &mut Target, attrs: &Attrs, least: u64) {
+    for_borders(target, attrs, |left, right| {
+        let known = |r: &Watched<'_>| r.watch.estimate.resolved && r.watch.changed.is_none();
         if !known(left) || !known(right) {
             return;
         }
         let (a, b) = (left.watch.estimate.rate, right.watch.estimate.rate);
         if let Some((cut, page)) = judge(left, Side::End, b, attrs)
-            && left.range.start + least <= cut
+            && left.range().start + least <= cut
         {
-            (left.range.end, right.range.start) = (cut, cut);
-            left.watch.keep_inside(left.range);
+            (left.region.range.end, right.region.range.start) = (cut, cut);
+            left.watch.keep_inside(left.range());
             right.watch.marks[Side::Start as usize] = Some(page.start);
         } else if let Some((cut, page)) = judge(right, Side::Start, a, attrs)
-            && cut + least <= right.range.end
+            && cut + least <= right.range().end
         {
-            (left.range.end, right.range.start) = (cut, cut);
-            right.watch.keep_inside(right.range);
+            (left.region.range.end, right.region.range.start) = (cut, cut);
+            right.watch.keep_inside(right.range());
             left.watch.marks[Side::End as usize] = Some(page.end);
         }
     });
 }
 
-/// All borders of regions that differ by more than a merge would forgive.
-fn for_borders(regions: &mut [Region], attrs: &Attrs, mut f: impl FnMut(&mut Region, &mut Region)) {
+/// All borders of watched regions that differ by more than a merge would forgive.
+fn for_borders(
+    target: &mut Target,
+    attrs: &Attrs,
+    mut f: impl FnMut(&mut Watched<'_>, &mut Watched<'_>),
+) {
     let threshold = attrs.max_nr_accesses() / 10;
-    for i in 1..regions.len() {
-        let (front, back) = regions.split_at_mut(i);
+    for i in 1..target.regions.len() {
+        let (front, back) = target.regions.split_at_mut(i);
         let (left, right) = (&mut front[i - 1], &mut back[0]);
         let touch = left.range.end == right.range.start;
-        if touch && left.last_nr_accesses.abs_diff(right.last_nr_accesses) > threshold {
-            f(left, right);
+        if !touch || left.last_nr_accesses.abs_diff(right.last_nr_accesses) <= threshold {
+            continue;
+        }
+        if let Some((a, b)) = target.watches.pair(left.watch, right.watch) {
+            let mut left = Watched { region: left, watch: a };
+            let mut right = Watched { region: right, watch: b };
+            f(&mut left, &mut right);
         }
     }
 }
 
 /// Takes in what the edge page of a side says. If it is of the other region: the border that follows, and the page.
-fn judge(region: &mut Region, side: Side, other: f32, attrs: &Attrs) -> Option<(u64, AddrRange)> {
+fn judge(region: &mut Watched<'_>, side: Side, other: f32, attrs: &Attrs) -> Option<(u64, AddrRange)> {
     let i = edge_page(region, side)?;
     let slot = region.watch.slots()[i];
     if !slot.known() || region.watch.stale(&slot) {
         return None;
     }
     let page = leaf(slot.addr, slot.leaf_shift);
-    let at = side.distance(region.range, page);
+    let at = side.distance(region.range(), page);
     let mark = mark(region, side, other, Some(i));
     let beyond = mark.is_some_and(|mark| mark <= at);
     let odds = odds(&slot, region.watch.estimate.rate, other);
@@ -138,24 +148,24 @@ fn judge(region: &mut Region, side: Side, other: f32, attrs: &Attrs) -> Option<(
         Some(mark) => mark.saturating_sub(inner),
         None => inner,
     };
-    let cut = side.inside(region.range, inner + further / 2);
+    let cut = side.inside(region.range(), inner + further / 2);
     let grain = attrs.min_region_sz.max(page.len());
     let cut = match side {
         Side::Start => round_up(cut, grain).max(page.end),
         Side::End => round_down(cut, grain).min(page.start),
     };
-    (region.range.start < cut && cut < region.range.end).then_some((cut, page))
+    (region.range().start < cut && cut < region.range().end).then_some((cut, page))
 }
 
 /// How far inside of a side the nearest page is that was found to be of its own region, but for slot `except`.
-fn mark(region: &Region, side: Side, other: f32, except: Option<usize>) -> Option<u64> {
+fn mark(region: &Watched<'_>, side: Side, other: f32, except: Option<usize>) -> Option<u64> {
     let own = region.watch.estimate.rate;
     let alike = |s: &Slot| s.known() && !region.watch.stale(s) && odds(s, own, other) < ALIKE;
     let alike = |(i, s): &(usize, &Slot)| Some(*i) != except && alike(s);
     let alike = region.watch.slots().iter().enumerate().filter(alike);
     let watched = alike.map(|(_, s)| side.outer(leaf(s.addr, s.leaf_shift)));
     let ends = watched.chain(region.watch.marks[side as usize]);
-    let distances = ends.map(|end| side.distance(region.range, AddrRange::new(end, end)));
+    let distances = ends.map(|end| side.distance(region.range(), AddrRange::new(end, end)));
     distances.min().filter(|d| *d < region.len())
 }
 
@@ -168,14 +178,14 @@ fn odds(slot: &Slot, own: f32, other: f32) -> f32 {
 }
 
 /// The slot of the page that is watched for a side.
-fn edge_page(region: &Region, side: Side) -> Option<usize> {
-    let middle = region.range.start + region.len() / 2;
+fn edge_page(region: &Watched<'_>, side: Side) -> Option<usize> {
+    let middle = region.range().start + region.len() / 2;
     let here = |s: &Slot| s.edge && (s.addr < middle) == (side == Side::Start);
     region.watch.slots().iter().position(here)
 }
 
 /// Places one page near a side, unless the one there is not decided yet.
-fn place_edge(region: &mut Region, side: Side, other: f32, rng: &mut Rng) {
+fn place_edge(region: &mut Watched<'_>, side: Side, other: f32, rng: &mut Rng) {
     let nr_pages = region.len() / PAGE_SIZE;
     if nr_pages < 8 {
         return;
@@ -202,10 +212,10 @@ fn place_edge(region: &mut Region, side: Side, other: f32, rng: &mut Rng) {
         }
     };
     let addr = match side {
-        Side::Start => region.range.start + distance,
-        Side::End => region.range.end - 1 - distance,
+        Side::Start => region.range().start + distance,
+        Side::End => region.range().end - 1 - distance,
     };
-    let addr = round_down(addr, PAGE_SIZE).max(region.range.start);
+    let addr = round_down(addr, PAGE_SIZE).max(region.range().start);
     let mut slot = Slot::fresh(addr, true);
     slot.urgent = urgent;
     region.watch.push(slot);
@@ -213,25 +223,32 @@ fn place_edge(region: &mut Region, side: Side, other: f32, rng: &mut Rng) {
 
 #[cfg(test)]
 mod tests {
-    use alloc::vec;
-    use alloc::vec::Vec;
-
-    use super::super::watch::Estimate;
+    use super::super::watch::{Estimate, Watch};
     use super::*;
+    use crate::ops::TargetId;
+    use crate::region::Region;
     use crate::time::Time;
 
     const PAGES: u64 = 1024;
     const HOT: f32 = 0.9;
 
-    /// `PAGES` hot pages in front of `PAGES` cold ones, as far as the regions know; the border is at page `PAGES`.
-    fn regions() -> Vec<Region> {
-        let region = |first: u64, rate: f32, nr_accesses: u32| {
+    /// `PAGES` hot pages in front of `PAGES` cold ones, as far as the regions know; the border is at page
+    /// `PAGES`.
+    fn target() -> Target {
+        let mut target = Target::new(TargetId(0));
+        for (first, rate, nr_accesses) in [(PAGES, HOT, 18), (2 * PAGES, 0.0, 0)] {
             let range = AddrRange::new(first * PAGE_SIZE, (first + PAGES) * PAGE_SIZE);
             let mut region = Region { last_nr_accesses: nr_accesses, ..Region::new(range) };
-            region.watch.estimate = Estimate { rate, lo: rate, hi: rate, resolved: true };
-            region
-        };
-        vec![region(PAGES, HOT, 18), region(2 * PAGES, 0.0, 0)]
+            let estimate = Estimate { rate, lo: rate, hi: rate, resolved: true };
+            target.watches.of(&mut region.watch).estimate = estimate;
+            target.regions.push(region);
+        }
+        target
+    }
+
+    fn watch(target: &mut Target, i: usize) -> &mut Watch {
+        let id = target.regions[i].watch;
+        target.watches.get_mut(id).expect("every region has one")
     }
 
     /// A page that was touched in the first interval, so many times, or never in twenty.
@@ -248,9 +265,9 @@ mod tests {
         slot
     }
 
-    fn border(regions: &[Region]) -> u64 {
-        assert_eq!(regions[0].range.end, regions[1].range.start);
-        regions[0].range.end / PAGE_SIZE
+    fn border(target: &Target) -> u64 {
+        assert_eq!(target.regions[0].range.end, target.regions[1].range.start);
+        target.regions[0].range.end / PAGE_SIZE
     }
 
     #[test]
@@ -261,60 +278,59 @@ mod tests {
             (Side::End, 2 * PAGES - 101, 2 * PAGES - 200, 2 * PAGES - 150),
             (Side::Start, 2 * PAGES + 99, 2 * PAGES + 199, 2 * PAGES + 149),
         ] {
-            let mut regions = regions();
-            let region = &mut regions[if side == Side::End { 0 } else { 1 }];
-            region.watch.marks[side as usize] = Some(mark * PAGE_SIZE);
-            region.watch.push(watched(page, u32::from(side == Side::Start) * 2));
-            move_borders(&mut regions, &attrs, PAGE_SIZE);
-            assert!(border(&regions).abs_diff(expected) <= 1, "{side:?} {}", border(&regions));
-            for region in &regions {
-                region.watch.verify(region.range);
-            }
+            let mut target = target();
+            let asked = watch(&mut target, usize::from(side == Side::Start));
+            asked.marks[side as usize] = Some(mark * PAGE_SIZE);
+            asked.push(watched(page, u32::from(side == Side::Start) * 2));
+            move_borders(&mut target, &attrs, PAGE_SIZE);
+            assert!(border(&target).abs_diff(expected) <= 1, "{side:?} {}", border(&target));
+            target.watches.verify(&target.regions);
             // The page is a mark of the region that has it now.
-            let mark = mark_of(&regions, side);
+            let mark = mark_of(&mut target, side);
             assert!(mark.abs_diff(page) <= 1, "{mark} {page}");
         }
     }
 
-    fn mark_of(regions: &[Region], moved: Side) -> u64 {
+    fn mark_of(target: &mut Target, moved: Side) -> u64 {
         let mark = match moved {
-            Side::End => regions[1].watch.marks[Side::Start as usize],
-            Side::Start => regions[0].watch.marks[Side::End as usize],
+            Side::End => watch(target, 1).marks[Side::Start as usize],
+            Side::Start => watch(target, 0).marks[Side::End as usize],
         };
         mark.map_or(0, |at| at / PAGE_SIZE)
     }
 
     #[test]
     fn a_page_of_its_own_region_is_a_mark_and_moves_nothing() {
-        let mut regions = regions();
-        regions[0].watch.push(watched(2 * PAGES - 10, 2));
-        regions[1].watch.push(watched(2 * PAGES + 10, 0));
-        move_borders(&mut regions, &Attrs::default(), PAGE_SIZE);
-        assert_eq!(border(&regions), 2 * PAGES);
-        assert_eq!(regions[0].watch.marks[1], Some((2 * PAGES - 9) * PAGE_SIZE));
-        assert_eq!(regions[1].watch.marks[0], Some((2 * PAGES + 10) * PAGE_SIZE));
+        let mut target = target();
+        watch(&mut target, 0).push(watched(2 * PAGES - 10, 2));
+        watch(&mut target, 1).push(watched(2 * PAGES + 10, 0));
+        move_borders(&mut target, &Attrs::default(), PAGE_SIZE);
+        assert_eq!(border(&target), 2 * PAGES);
+        assert_eq!(watch(&mut target, 0).marks[1], Some((2 * PAGES - 9) * PAGE_SIZE));
+        assert_eq!(watch(&mut target, 1).marks[0], Some((2 * PAGES + 10) * PAGE_SIZE));
     }
 
     #[test]
     fn what_is_not_decided_waits() {
-        let mut regions = regions();
+        let mut target = target();
         let mut slot = Slot::fresh((2 * PAGES - 10) * PAGE_SIZE, true);
         slot.arm(Time(0), 0);
         // Old after one interval: one to ten of a page that is touched in nine of ten.
         slot.found_old(Time(1), 1, 1.0);
-        regions[0].watch.push(slot);
-        move_borders(&mut regions, &Attrs::default(), PAGE_SIZE);
-        assert_eq!(border(&regions), 2 * PAGES);
+        watch(&mut target, 0).push(slot);
+        move_borders(&mut target, &Attrs::default(), PAGE_SIZE);
+        assert_eq!(border(&target), 2 * PAGES);
         let mut rng = Rng::seeded(1);
-        place_edges(&mut regions, &Attrs::default(), &mut rng);
-        assert!(regions[0].watch.slots().iter().any(|s| s.addr == slot.addr), "asked on");
+        place_edges(&mut target, &Attrs::default(), &mut rng);
+        let slots = watch(&mut target, 0).slots();
+        assert!(slots.iter().any(|s| s.addr == slot.addr), "asked on");
     }
 
     #[test]
     fn no_region_gets_smaller_than_it_may() {
-        let mut regions = regions();
-        regions[0].watch.push(watched(PAGES + PAGES / 2 + 1, 0));
-        move_borders(&mut regions, &Attrs::default(), PAGES * PAGE_SIZE / 2);
-        assert_eq!(border(&regions), 2 * PAGES);
+        let mut target = target();
+        watch(&mut target, 0).push(watched(PAGES + PAGES / 2 + 1, 0));
+        move_borders(&mut target, &Attrs::default(), PAGES * PAGE_SIZE / 2);
+        assert_eq!(border(&target), 2 * PAGES);
     }
 }

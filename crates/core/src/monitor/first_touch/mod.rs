@@ -10,6 +10,7 @@
 //!
 //! * `slot`: one page, and what its runs say of its rate;
 //! * `watch`: a region's pages, its estimate and its 90 % interval;
+//! * `watches`: where the watches of a target's regions are kept;
 //! * `plan`: once per window, which pages to arm, to draw anew, to add;
 //! * `split`: informed splits, where the pages of a region disagree, and at the edges.
 //!
@@ -22,20 +23,25 @@ mod plan;
 mod slot;
 mod split;
 mod watch;
+mod watches;
 
 use alloc::vec::Vec;
 
-pub use watch::Watch;
+pub(crate) use watches::{WatchId, Watches};
 
+use super::Wish;
+use super::method::{Ended, Sampler, Scene};
 use super::resample::count;
+use crate::addr::AddrRange;
 use crate::attrs::Attrs;
 use crate::ops::{Check, PageState};
 use crate::region::Region;
-use crate::rng::Rng;
+use crate::snapshot::RegionInfo;
 use crate::target::Target;
 use crate::time::Time;
 use plan::Plan;
-use slot::{Look, NEVER, State};
+use slot::{Look, NEVER, Slot, State};
+use watch::Watch;
 
 /// A region below this rate, one count in a window of 20 samples, is cold ...
 const COLD: f32 = 0.05;
@@ -60,114 +66,105 @@ pub(crate) struct FirstTouch {
     plan: Plan,
 }
 
-impl FirstTouch {
+/// A region that is about to change, and its watched pages.
+#[derive(Debug)]
+pub(crate) struct Watched<'a> {
+    region: &'a mut Region,
+    watch: &'a mut Watch,
+}
+
+impl Watched<'_> {
+    /// Where it is.
+    const fn range(&self) -> AddrRange {
+        self.region.range
+    }
+
+    /// Its size in bytes.
+    const fn len(&self) -> u64 {
+        self.region.len()
+    }
+}
+
+impl Sampler for FirstTouch {
     /// Watches the first pages.
-    pub(crate) fn start(&mut self, targets: &mut [Target], attrs: &Attrs, rng: &mut Rng) {
-        self.plan.fill_budget(attrs);
-        self.plan.make(targets, attrs, 0, rng);
+    fn start(&mut self, scene: &mut Scene<'_>) {
+        self.plan.fill_budget(scene.attrs);
+        self.plan.make(scene.targets, scene.attrs, scene.passed, scene.rng);
     }
 
     /// Carries the evidence over to another sample interval: it is armed time, counted in intervals.
-    pub(crate) fn rescale(targets: &mut [Target], old_sample_us: u64, new_sample_us: u64) {
-        let ratio = intervals_of(old_sample_us.saturating_mul(1000), new_sample_us);
-        for region in targets.iter_mut().flat_map(|t| t.regions.iter_mut()) {
-            for slot in region.watch.slots_mut() {
-                slot.rescale(ratio);
+    fn rescale(&mut self, scene: &mut Scene<'_>, old_us: u64) {
+        let ratio = intervals_of(old_us.saturating_mul(1000), scene.attrs.sample_us);
+        for target in scene.targets.iter_mut() {
+            for region in &target.regions {
+                let Some(watch) = target.watches.get_mut(region.watch) else { continue };
+                watch.slots_mut().iter_mut().for_each(|slot| slot.rescale(ratio));
             }
         }
     }
 
     /// Which pages to arm now.
-    pub(crate) fn prepare(&mut self, targets: &[Target], passed: u64, batch: &mut Vec<Check>) {
-        self.collect(targets, batch, |watch| watch.next_due <= passed, |s| s.arm_at <= passed);
+    fn prepare(&mut self, scene: &mut Scene<'_>) {
+        let passed = scene.passed;
+        self.collect(scene, |watch| watch.next_due <= passed, |s| s.arm_at <= passed);
     }
 
-    /// Arms what could be made old; returns the number of clears.
-    pub(crate) fn prepared(
-        &mut self,
-        targets: &mut [Target],
-        batch: &[Check],
-        now: Time,
-        passed: u64,
-    ) -> u64 {
+    /// Arms what could be made old.
+    fn prepared(&mut self, scene: &mut Scene<'_>) -> u64 {
         let mut nr_cleared = 0;
-        for (origin, check) in self.origins.iter().zip(batch) {
-            let Some(region) = region_mut(targets, *origin) else { continue };
-            let Some(slot) = region.watch.slots_mut().get_mut(origin.slot as usize) else {
+        for (origin, check) in self.origins.iter().zip(&*scene.batch) {
+            let Some(watch) = watch_mut(scene.targets, *origin) else { continue };
+            let Some(slot) = watch.slots_mut().get_mut(origin.slot as usize) else {
                 continue;
             };
             slot.leaf_shift = check.leaf_shift;
             match check.state {
                 PageState::Cleared => {
                     nr_cleared += 1;
-                    slot.arm(now, passed);
+                    slot.arm(scene.now, scene.passed);
                 }
-                PageState::Old | PageState::Absent => slot.arm(now, passed),
+                PageState::Old | PageState::Absent => slot.arm(scene.now, scene.passed),
                 PageState::Unresolved => slot.blind(),
                 PageState::Young | PageState::Unknown => slot.arm_at = NEVER,
             }
-            region.watch.set_next_due();
+            watch.set_next_due();
         }
         self.plan.spend(nr_cleared);
         nr_cleared
     }
 
+    /// When a page has to be armed or looked at, the mappings are due, or the window ends. `strict` sleeps
+    /// one interval as the kernel does.
+    fn next_due(&self, scene: &Scene<'_>) -> u64 {
+        if scene.attrs.strict {
+            return scene.passed.wrapping_add(1);
+        }
+        let due = |t: &Target| t.regions.iter().map(|r| t.watches.next_due(r.watch)).min();
+        let pages = scene.targets.iter().filter_map(due).min().unwrap_or(NEVER);
+        pages.min(scene.turn.next_aggregation).min(scene.turn.next_update)
+    }
+
     /// Which pages to look at: those that are due, and at the end of a window all that are armed.
-    pub(crate) fn check(
-        &mut self,
-        targets: &[Target],
-        passed: u64,
-        window_over: bool,
-        batch: &mut Vec<Check>,
-    ) {
+    fn check(&mut self, scene: &mut Scene<'_>) -> Option<Wish> {
+        let (passed, window_over) = (scene.passed, scene.window_over());
+        scene.batch.clear();
         self.collect(
-            targets,
-            batch,
+            scene,
             |watch| window_over || watch.next_due <= passed.saturating_add(EARLIEST),
             |s| s.state == State::Armed && window_over || s.may_be_looked_at(passed),
         );
-    }
-
-    /// The sample at which a page has to be armed or looked at next.
-    pub(crate) fn next_due(targets: &[Target]) -> u64 {
-        let watches = targets.iter().flat_map(|t| &t.regions).map(|r| r.watch.next_due);
-        watches.min().unwrap_or(NEVER)
-    }
-
-    fn collect(
-        &mut self,
-        targets: &[Target],
-        batch: &mut Vec<Check>,
-        region_due: impl Fn(&Watch) -> bool,
-        slot_due: impl Fn(&slot::Slot) -> bool,
-    ) {
-        self.origins.clear();
-        for (target, t) in (0_u32..).zip(targets) {
-            for (region, r) in (0_u32..).zip(&t.regions).filter(|(_, r)| region_due(&r.watch)) {
-                for (slot, s) in (0_u32..).zip(r.watch.slots()).filter(|(_, s)| slot_due(s)) {
-                    self.origins.push(Origin { target, region, slot });
-                    batch.push(Check::new(t.id, s.addr, 0));
-                }
-            }
-        }
+        (!scene.batch.is_empty()).then_some(Wish::Check)
     }
 
     /// Takes in what was found.
-    pub(crate) fn checked(
-        &mut self,
-        targets: &mut [Target],
-        batch: &[Check],
-        attrs: &Attrs,
-        now: Time,
-        passed: u64,
-    ) {
-        for (origin, check) in self.origins.iter().zip(batch) {
-            let Some(region) = region_mut(targets, *origin) else { continue };
-            let watch = &mut region.watch;
+    fn checked(&mut self, scene: &mut Scene<'_>) {
+        let (now, passed) = (scene.now, scene.passed);
+        for (origin, check) in self.origins.iter().zip(&*scene.batch) {
+            let Some(watch) = watch_mut(scene.targets, *origin) else { continue };
             let expected = watch.estimate.rate;
             let Some(slot) = watch.slots_mut().get_mut(origin.slot as usize) else { continue };
             slot.leaf_shift = check.leaf_shift;
-            let intervals = intervals(now.since(slot.seen), attrs);
+            let intervals = intervals(now.since(slot.seen), scene.attrs);
             let look = match check.state {
                 PageState::Old | PageState::Absent => slot.found_old(now, passed, intervals),
                 PageState::Young | PageState::Cleared => slot.found_young(now, intervals),
@@ -192,43 +189,73 @@ impl FirstTouch {
         }
     }
 
-    /// Ends a window: every region's count becomes its estimate. Returns the largest.
-    pub(crate) fn estimate(&mut self, targets: &mut [Target], attrs: &Attrs) -> u32 {
-        let max_nr = attrs.max_nr_accesses();
-        let mut largest = 0;
-        for region in targets.iter_mut().flat_map(|t| t.regions.iter_mut()) {
-            region.watch.evaluate();
-            let estimate = region.watch.estimate;
-            region.unresolved = !estimate.resolved && region.watch.all_blind();
-            region.nr_accesses = rounded(estimate.rate * count(max_nr)).min(max_nr);
-            region.nr_accesses_bp = region.nr_accesses.wrapping_mul(10_000);
-            largest = largest.max(region.nr_accesses);
+    /// Every region's count becomes its estimate.
+    fn end_window(&mut self, scene: &mut Scene<'_>, start: Time) -> Option<Ended> {
+        if !scene.window_over() {
+            return None;
         }
-        largest
+        let max_nr = scene.attrs.max_nr_accesses();
+        let mut largest = 0;
+        for target in scene.targets.iter_mut() {
+            for region in &mut target.regions {
+                let watch = target.watches.of(&mut region.watch);
+                watch.evaluate();
+                region.unresolved = !watch.estimate.resolved && watch.all_blind();
+                region.nr_accesses = rounded(watch.estimate.rate * count(max_nr)).min(max_nr);
+                region.nr_accesses_bp = region.nr_accesses.wrapping_mul(10_000);
+                largest = largest.max(region.nr_accesses);
+            }
+        }
+        Some(Ended { max_nr: Some(largest), start, end: scene.now, lost: 0 })
     }
 
-    /// After a window that took so long: splits where pages disagree, and plans the next window.
-    pub(crate) fn replan(
-        &mut self,
-        targets: &mut [Target],
-        attrs: &Attrs,
-        passed: u64,
-        window_ns: u64,
-        rng: &mut Rng,
-    ) {
-        for region in targets.iter_mut().flat_map(|t| t.regions.iter_mut()) {
-            region.watch.fade();
+    /// Splits where pages disagree, and plans the next window.
+    fn split(&mut self, scene: &mut Scene<'_>, window_ns: u64) {
+        for target in scene.targets.iter_mut() {
+            for region in &mut target.regions {
+                target.watches.of(&mut region.watch).fade();
+            }
         }
-        split::split_informed(targets, attrs);
-        self.plan.earn(attrs, window_ns);
-        self.plan.make(targets, attrs, passed, rng);
+        split::split_informed(scene.targets, scene.attrs);
+        self.plan.earn(scene.attrs, window_ns);
+        self.plan.make(scene.targets, scene.attrs, scene.passed, scene.rng);
+    }
+
+    fn interval(&mut self, target: &Target, max_nr_accesses: u32, out: &mut Vec<RegionInfo>) {
+        out.extend(target.regions.iter().map(|r| {
+            let known = target.watches.get(r.watch).map_or((0.0, count(max_nr_accesses), false), |w| {
+                interval(r, w, max_nr_accesses)
+            });
+            RegionInfo::of(r, known)
+        }));
+    }
+}
+
+impl FirstTouch {
+    /// Fills the batch with the pages that are due, and notes whose they are.
+    fn collect(
+        &mut self,
+        scene: &mut Scene<'_>,
+        region_due: impl Fn(&Watch) -> bool,
+        slot_due: impl Fn(&Slot) -> bool,
+    ) {
+        self.origins.clear();
+        for (target, t) in (0_u32..).zip(&*scene.targets) {
+            for (region, r) in (0_u32..).zip(&t.regions) {
+                let Some(watch) = t.watches.get(r.watch).filter(|w| region_due(w)) else { continue };
+                for (slot, s) in (0_u32..).zip(watch.slots()).filter(|(_, s)| slot_due(s)) {
+                    self.origins.push(Origin { target, region, slot });
+                    scene.batch.push(Check::new(t.id, s.addr, 0));
+                }
+            }
+        }
     }
 }
 
 /// The 90 % interval of a region's count, in counts, and whether anything is known.
-pub(crate) fn interval(region: &Region, max_nr_accesses: u32) -> (f32, f32, bool) {
+fn interval(region: &Region, watch: &Watch, max_nr_accesses: u32) -> (f32, f32, bool) {
     let max = count(max_nr_accesses);
-    let estimate = region.watch.estimate;
+    let estimate = watch.estimate;
     if !estimate.resolved {
         return (0.0, max, false);
     }
@@ -237,8 +264,10 @@ pub(crate) fn interval(region: &Region, max_nr_accesses: u32) -> (f32, f32, bool
     ((estimate.lo * max).min(nr), (estimate.hi * max).max(nr), true)
 }
 
-fn region_mut(targets: &mut [Target], origin: Origin) -> Option<&mut Region> {
-    targets.get_mut(origin.target as usize)?.regions.get_mut(origin.region as usize)
+fn watch_mut(targets: &mut [Target], origin: Origin) -> Option<&mut Watch> {
+    let target = targets.get_mut(origin.target as usize)?;
+    let region = target.regions.get(origin.region as usize)?;
+    target.watches.get_mut(region.watch)
 }
 
 /// Time in sample intervals. Real time, not ticks: on a busy machine a look may come late.

@@ -11,12 +11,12 @@
 
 use alloc::vec::Vec;
 
+use super::Watched;
 use super::edges::place_edges;
 use super::slot::{Slot, State};
 use super::watch::{MAX_EVEN, Watch};
 use crate::addr::{AddrRange, PAGE_SIZE, round_down};
 use crate::attrs::Attrs;
-use crate::region::Region;
 use crate::rng::Rng;
 use crate::target::Target;
 
@@ -120,11 +120,12 @@ impl Plan {
         let nr_even = (MAX_WATCHED / nr_regions.max(1)).clamp(2, MAX_EVEN);
         self.candidates.clear();
         for (t, target) in (0_u32..).zip(targets.iter_mut()) {
-            place_edges(&mut target.regions, attrs, rng);
+            place_edges(target, attrs, rng);
             for (r, region) in (0_u32..).zip(target.regions.iter_mut()) {
-                draw_missing(region, nr_even, rng);
-                ask_blind_again(&mut region.watch, passed);
-                self.add_candidates(&region.watch, t, r, passed, rng);
+                let watch = target.watches.of(&mut region.watch);
+                draw_missing(&mut Watched { region, watch }, nr_even, rng);
+                ask_blind_again(watch, passed);
+                self.add_candidates(watch, t, r, passed, rng);
             }
         }
         self.candidates.sort_unstable();
@@ -137,7 +138,9 @@ impl Plan {
                 break;
             }
             left -= 1.0;
-            let region = &mut targets[candidate.target as usize].regions[candidate.region as usize];
+            let target = &mut targets[candidate.target as usize];
+            let region = &mut target.regions[candidate.region as usize];
+            let watch = target.watches.of(&mut region.watch);
             let after = match candidate.urgency {
                 Urgency::Unknown | Urgency::Changed => rng.range(0, window.min(2)),
                 Urgency::Fresh => moments.of_first_half(rng),
@@ -151,10 +154,10 @@ impl Plan {
             let i = candidate.slot as usize;
             if candidate.redraw {
                 let addr = rng.range(region.range.start, region.range.end);
-                region.watch.replace(i, Slot::fresh(addr, false));
+                watch.replace(i, Slot::fresh(addr, false));
             }
-            region.watch.slots_mut()[i].arm_at = arm_at;
-            region.watch.set_next_due();
+            watch.slots_mut()[i].arm_at = arm_at;
+            watch.set_next_due();
         }
     }
 
@@ -262,7 +265,7 @@ fn ask_blind_again(watch: &mut Watch, passed: u64) {
 }
 
 /// Tops up the evenly drawn pages of a region, or drops some if it has too many.
-fn draw_missing(region: &mut Region, nr_even: usize, rng: &mut Rng) {
+fn draw_missing(region: &mut Watched<'_>, nr_even: usize, rng: &mut Rng) {
     let nr_pages = usize::try_from(region.len() / PAGE_SIZE).unwrap_or(usize::MAX).max(1);
     // A small region weighs little, and is soon known: 3 pages for 8, 12 from 4096 on.
     let by_size = usize::try_from(nr_pages.ilog2()).unwrap_or(0).max(2);
@@ -273,7 +276,7 @@ fn draw_missing(region: &mut Region, nr_even: usize, rng: &mut Rng) {
     }
     // Not until there are enough: edges that ended up in one region may have taken the room.
     for _ in region.watch.nr_even()..wanted {
-        let addr = rng.range(region.range.start, region.range.end);
+        let addr = rng.range(region.range().start, region.range().end);
         region.watch.push(Slot::fresh(addr, false));
     }
     region.watch.set_next_due();

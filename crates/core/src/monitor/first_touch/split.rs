@@ -12,7 +12,7 @@ use super::watch::{MAX_SLOTS, Watch};
 use crate::addr::round_down;
 use crate::attrs::Attrs;
 use crate::region::Region;
-use crate::target::Target;
+use crate::target::{Target, split_off};
 
 /// Least difference of two rates that is worth a cut: about one count in a window of 20 samples.
 const LEAST_CONTRAST: f32 = 0.06;
@@ -37,39 +37,42 @@ pub(crate) fn split_informed(targets: &mut [Target], attrs: &Attrs) {
     let total: u64 = targets.iter().map(Target::len).sum();
     let least = attrs.min_region_sz.max(total / LEAST_SHARE.saturating_mul(attrs.max_nr_regions));
     for target in targets {
-        move_borders(&mut target.regions, attrs, least);
-        let wants = |r: &Region| cut_of(r, attrs, least).is_some();
+        move_borders(target, attrs, least);
+        let watches = &target.watches;
+        let wants = |r: &Region| cut_of(r, watches.get(r.watch), attrs, least).is_some();
         if nr_regions >= attrs.max_nr_regions || !target.regions.iter().any(wants) {
             continue;
         }
-        target.rebuild(|mut region, out| {
-            match cut_of(&region, attrs, least).filter(|_| nr_regions < attrs.max_nr_regions) {
-                Some(cut) => {
-                    nr_regions += 1;
-                    let mut right = region.split_off(cut - region.range.start);
-                    for half in [&mut region, &mut right] {
-                        half.watch.cooldown = COOLDOWN;
-                        half.watch.drop_memory();
-                    }
-                    out.push(region);
-                    out.push(right);
+        target.rebuild(|mut region, out, watches| {
+            let room = nr_regions < attrs.max_nr_regions;
+            let cut = cut_of(&region, watches.get(region.watch), attrs, least).filter(|_| room);
+            let Some(cut) = cut else {
+                out.push(region);
+                return;
+            };
+            nr_regions += 1;
+            let at = cut - region.range.start;
+            let right = split_off(&mut region, at, watches);
+            if let Some((a, b)) = watches.pair(region.watch, right.watch) {
+                for half in [a, b] {
+                    half.cooldown = COOLDOWN;
+                    half.drop_memory();
                 }
-                None => out.push(region),
             }
+            out.push(region);
+            out.push(right);
         });
     }
 }
 
 /// Where to cut a region, if anywhere: not into a piece of less than `least` bytes, and not while some of
 /// its pages are still believed to be what they were before a change.
-fn cut_of(region: &Region, attrs: &Attrs, least: u64) -> Option<u64> {
-    if region.len() < 2 * least || region.watch.changed.is_some() {
+fn cut_of(region: &Region, watch: Option<&Watch>, attrs: &Attrs, least: u64) -> Option<u64> {
+    let watch = watch?;
+    if region.len() < 2 * least || watch.changed.is_some() || watch.cooldown > 0 {
         return None;
     }
-    if region.watch.cooldown > 0 {
-        return None;
-    }
-    let cut = inner_cut(&region.watch, attrs)?;
+    let cut = inner_cut(watch, attrs)?;
     let fits = region.range.start + least <= cut && cut + least <= region.range.end;
     fits.then_some(cut)
 }
@@ -186,9 +189,10 @@ mod tests {
     use crate::time::Time;
 
     /// A region of a page per character: `h` was touched in three intervals of three, `w` in two of four, `.` in none of twenty.
-    fn region(pages: &str) -> Region {
-        let mut region =
-            Region::new(AddrRange::new(PAGE_SIZE, (1 + pages.len() as u64) * PAGE_SIZE));
+    fn region(pages: &str) -> (Region, Watch) {
+        let end = (1 + pages.len() as u64) * PAGE_SIZE;
+        let region = Region::new(AddrRange::new(PAGE_SIZE, end));
+        let mut watch = Watch::default();
         for (page, kind) in (1..).zip(pages.chars()) {
             let mut slot = Slot::fresh(page * PAGE_SIZE, false);
             let waits: &[f32] = match kind {
@@ -207,10 +211,10 @@ mod tests {
                 }
                 slot.found_young(Time(1), 1.0);
             }
-            region.watch.push(slot);
+            watch.push(slot);
         }
-        region.watch.evaluate();
-        region
+        watch.evaluate();
+        (region, watch)
     }
 
     #[test]
@@ -227,7 +231,8 @@ mod tests {
             // By a run or two of each page nobody can tell.
             ("whwhhwhwhhww", None),
         ] {
-            let cut = cut_of(&region(pages), &Attrs::default(), PAGE_SIZE);
+            let (region, watch) = region(pages);
+            let cut = cut_of(&region, Some(&watch), &Attrs::default(), PAGE_SIZE);
             assert_eq!(cut.map(|at| at / PAGE_SIZE - 1), expected, "{pages}");
         }
     }

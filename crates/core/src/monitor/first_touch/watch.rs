@@ -32,7 +32,7 @@ pub(crate) struct Estimate {
 
 /// The watched pages of a region.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Watch {
+pub(crate) struct Watch {
     slots: [Slot; MAX_SLOTS],
     len: u8,
     /// Windows to wait before the region may be split again.
@@ -163,23 +163,42 @@ impl Watch {
         self.next_due = self.slots().iter().map(due).min().unwrap_or(NEVER);
     }
 
-    /// Cuts at `cut`: keeps the pages in front of it, returns the others with a copy of the memory.
-    pub(crate) fn split_off(&mut self, cut: u64) -> Self {
-        let all = *self;
-        // Half of the memory belongs to either side, as far as is known.
-        let half = Self { len: 0, memory_n: all.memory_n * 0.5, ..all };
-        let mut right = Self { marks: [None, all.marks[1].filter(|at| *at > cut)], ..half };
-        *self = Self { marks: [all.marks[0].filter(|at| *at < cut), None], ..half };
-        for slot in all.slots() {
-            if slot.addr < cut { self.push(*slot) } else { right.push(*slot) }
-        }
-        self.set_next_due();
-        right.set_next_due();
-        right
+    /// Stops watching all pages and forgets what was known.
+    pub(crate) fn clear(&mut self) {
+        // The slots behind `len` are never read: they may stay as they are.
+        *self = Self { slots: self.slots, ..Self::default() };
     }
 
-    /// Takes in the pages of the region behind, in proportion to the sizes of both.
-    pub(crate) fn merge(&mut self, sz: u64, right: &Self, sz_right: u64) {
+    /// Cuts at `cut`: keeps the pages in front of it, and puts the others into `right`, which is empty, with
+    /// a copy of the memory.
+    pub(crate) fn split_off(&mut self, cut: u64, right: &mut Self) {
+        // Half of the memory belongs to either side, as far as is known.
+        self.memory_n *= 0.5;
+        right.cooldown = self.cooldown;
+        right.changed = self.changed;
+        right.memory_mean = self.memory_mean;
+        right.memory_n = self.memory_n;
+        right.estimate = self.estimate;
+        right.marks = [None, self.marks[1].filter(|at| *at > cut)];
+        self.marks = [self.marks[0].filter(|at| *at < cut), None];
+        let mut kept = 0;
+        for i in 0..usize::from(self.len) {
+            let slot = self.slots[i];
+            if slot.addr < cut {
+                self.slots[kept] = slot;
+                kept += 1;
+            } else {
+                right.push(slot);
+            }
+        }
+        self.len -= right.len;
+        self.set_next_due();
+        right.set_next_due();
+    }
+
+    /// Takes in the pages of the region behind, in proportion to the sizes of both. `right` is of no use
+    /// afterwards.
+    pub(crate) fn merge(&mut self, sz: u64, right: &mut Self, sz_right: u64) {
         let share = ratio(sz, sz + sz_right);
         let (a, b) = (self.memory_n, right.memory_n);
         if a + b > 0.0 {
@@ -190,7 +209,6 @@ impl Watch {
             self.memory_n = (a + b).min(MEMORY);
         }
         // Pages at the seam have nothing to look after any more.
-        let mut right = *right;
         self.drop_edges();
         right.drop_edges();
         while self.nr_even() + right.nr_even() > MAX_EVEN {
@@ -200,7 +218,7 @@ impl Watch {
             let from = if own > wanted && self.len > 0 || right.len == 0 {
                 &mut *self
             } else {
-                &mut right
+                &mut *right
             };
             from.forget_least_known();
         }

@@ -1,0 +1,154 @@
+//! Changes from outside: attributes, schemes and targets, which wait for the point of the loop at which
+//! they are safe (R§2.2 step 8).
+
+use alloc::vec::Vec;
+use core::mem;
+
+use super::method::InForce;
+use super::{Context, Conversion, Phase, Schedule};
+use crate::attrs::{Attrs, AttrsError};
+use crate::ops::TargetId;
+use crate::scheme::Scheme;
+use crate::target::Target;
+
+/// A change that waits for the point of the loop where changes are safe.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Change {
+    Attrs(Attrs),
+    Schemes(Vec<Scheme>),
+    Pause(bool),
+    Add(TargetId, bool),
+    Remove(TargetId),
+    Update,
+}
+
+impl Context {
+    /// Adds a target; it is watched from the next turn of the loop on. A name that is already there
+    /// is ignored.
+    pub fn add_target(&mut self, id: TargetId) {
+        self.change(Change::Add(id, false));
+    }
+
+    /// As [`Context::add_target`], for a target whose mappings are watched exactly as they are told, such as
+    /// ranges of physical memory: the rule of the largest gaps (three areas) is for address spaces.
+    pub fn add_ranges(&mut self, id: TargetId) {
+        self.change(Change::Add(id, true));
+    }
+
+    /// Stops watching a target, at the next turn of the loop.
+    pub fn remove_target(&mut self, id: TargetId) {
+        self.change(Change::Remove(id));
+    }
+
+    /// Asks for the mappings at the end of the next turn, rather than after the update interval.
+    pub fn update_soon(&mut self) {
+        self.change(Change::Update);
+    }
+
+    /// Replaces the attributes at the next turn of the loop, and keeps what was learned: counts and
+    /// ages are converted. Identical attributes change nothing.
+    ///
+    /// # Errors
+    ///
+    /// If they are not valid; then nothing changes, now or later.
+    pub fn commit(&mut self, mut attrs: Attrs) -> Result<(), AttrsError> {
+        attrs.validate()?;
+        fill_aggr_samples(&mut attrs);
+        self.change(Change::Attrs(attrs));
+        Ok(())
+    }
+
+    /// Pauses or resumes at the next turn of the loop: no sampling, no windows, no time passes.
+    pub fn pause(&mut self, pause: bool) {
+        self.change(Change::Pause(pause));
+    }
+
+    pub(super) fn run_changes(&mut self) {
+        for change in mem::take(&mut self.changes) {
+            self.apply(change);
+        }
+    }
+
+    /// Puts new, valid attributes in force (`damon_set_attrs()`).
+    pub(super) fn set_attrs(&mut self, attrs: Attrs) {
+        let old = mem::replace(&mut self.attrs, attrs);
+        let aggregating = self.schedule.aggregating();
+        self.schedule.restart(&attrs);
+        if let Some(conversion) = Conversion::between(&old, &attrs) {
+            for region in self.targets.iter_mut().flat_map(|t| t.regions.iter_mut()) {
+                conversion.region(region, aggregating);
+            }
+        }
+        if !attrs.strict && old.intervals_goal != attrs.intervals_goal {
+            let period = attrs.aggr_samples.wrapping_mul(attrs.intervals_goal.aggrs);
+            self.schedule.next_tune = self.schedule.next_aggregation.wrapping_add(period);
+        }
+        for scheme in &mut self.schemes.installed {
+            scheme.set_attrs(&attrs, self.schedule.passed);
+        }
+        let (method, mut scene) = self.scene();
+        if old.sample_us != attrs.sample_us {
+            method.rescale(&mut scene, old.sample_us);
+        }
+        if old.method != attrs.method {
+            self.switch_method();
+        }
+        self.reserve();
+    }
+
+    /// Starts the method of the attributes. What another one knew of single pages is void: nobody looked
+    /// at them since, or will.
+    fn switch_method(&mut self) {
+        self.targets.iter_mut().for_each(Target::drop_watches);
+        self.method = InForce::new(self.attrs.method);
+        let (method, mut scene) = self.scene();
+        method.start(&mut scene);
+    }
+
+    pub(super) fn change(&mut self, change: Change) {
+        if self.phase == Phase::Start {
+            self.apply(change);
+        } else {
+            self.changes.push(change);
+        }
+    }
+
+    fn apply(&mut self, change: Change) {
+        match change {
+            Change::Attrs(attrs) if self.phase == Phase::Start => {
+                self.attrs = attrs;
+                self.method = InForce::new(attrs.method);
+                self.schedule = Schedule::start(&attrs);
+                for scheme in &mut self.schemes.installed {
+                    scheme.set_attrs(&attrs, 0);
+                }
+            }
+            Change::Attrs(attrs) if attrs != self.attrs => self.set_attrs(attrs),
+            Change::Attrs(_) => {}
+            Change::Schemes(schemes) => {
+                self.schemes.commit(&schemes, &self.attrs, self.schedule.passed);
+            }
+            Change::Pause(pause) => self.paused = pause,
+            Change::Add(id, given) => {
+                if self.targets.iter().all(|t| t.id != id) {
+                    let mut target = Target::new(id);
+                    target.given = given;
+                    self.targets.push(target);
+                    // An update at the end of this turn gives it its first regions.
+                    self.turn.next_update = self.schedule.passed;
+                }
+            }
+            Change::Remove(id) => {
+                self.targets.retain(|t| t.id != id);
+                self.schemes.forget(id);
+            }
+            Change::Update => self.turn.next_update = self.schedule.passed,
+        }
+    }
+}
+
+/// Computes the number of samples per aggregation, which only the tuner carries over.
+pub(super) const fn fill_aggr_samples(attrs: &mut Attrs) {
+    let sample = if attrs.sample_us == 0 { 1 } else { attrs.sample_us };
+    attrs.aggr_samples = attrs.aggr_us / sample;
+}

@@ -1,0 +1,159 @@
+//! One turn of the loop, step by step (R§2.2).
+
+use core::mem;
+
+use super::{Context, Phase, Wish, enforce_min_regions, merge_all};
+use crate::scheme::Installed;
+use crate::snapshot::TargetInfo;
+use crate::target::Target;
+use crate::time::Time;
+
+impl Context {
+    pub(super) const fn step(&mut self, next: Phase, wish: Option<Wish>) -> Option<Wish> {
+        self.phase = next;
+        wish
+    }
+
+    /// The regions of the first update are there.
+    pub(super) fn begin(&mut self, now: Time) -> Option<Wish> {
+        self.sz_limit = enforce_min_regions(&mut self.targets, &self.attrs);
+        self.window_start = now;
+        self.due = now;
+        self.reserve();
+        let (method, mut scene) = self.scene();
+        method.start(&mut scene);
+        self.step(if self.targets.is_empty() { Phase::Calls } else { Phase::Turn }, None)
+    }
+
+    /// Step 2: which pages to make old.
+    pub(super) fn prepare(&mut self) -> Option<Wish> {
+        self.batch.clear();
+        let (method, mut scene) = self.scene();
+        method.prepare(&mut scene);
+        let wish = (!self.batch.is_empty()).then_some(Wish::Prepare);
+        self.step(Phase::Prepared, wish)
+    }
+
+    /// Step 3: sleep until something is due, at least one sample interval.
+    pub(super) fn prepared(&mut self, now: Time) -> Option<Wish> {
+        let (method, mut scene) = self.scene();
+        let nr_cleared = method.prepared(&mut scene);
+        let due = method.next_due(&scene);
+        self.cost.clears += nr_cleared;
+        let active = self.schemes.installed.iter().filter(|s| s.is_active());
+        let due = active.map(Installed::next_apply).fold(due, u64::min);
+        self.ticks = due.saturating_sub(self.schedule.passed).max(1);
+        let us = self.attrs.sample_us.saturating_mul(self.ticks);
+        let on_time = self.due.plus_us(us);
+        self.due = if self.observes() {
+            // The clock is another's: one sample after a late wake-up, its window may be there.
+            if on_time < now { now.plus_us(self.attrs.sample_us) } else { on_time }
+        } else if self.attrs.strict || on_time < now {
+            now.plus_us(us)
+        } else {
+            on_time
+        };
+        self.step(Phase::Asleep, Some(Wish::Sleep(self.due)))
+    }
+
+    /// Steps 4 and 5: which pages to look at.
+    pub(super) fn woke(&mut self, now: Time) -> Option<Wish> {
+        if now < self.due {
+            return Some(Wish::Sleep(self.due));
+        }
+        self.schedule.passed = self.schedule.passed.wrapping_add(self.ticks);
+        let (method, mut scene) = self.scene();
+        let wish = method.check(&mut scene);
+        self.cost.checks += self.batch.len() as u64;
+        self.step(Phase::Checked, wish)
+    }
+
+    /// Steps 5 and 7: count; at the end of a window merge and age.
+    pub(super) fn checked(&mut self) -> Option<Wish> {
+        let window_start = self.window_start;
+        let (method, mut scene) = self.scene();
+        method.checked(&mut scene);
+        let ended = method.end_window(&mut scene, window_start);
+        self.window_over = ended.is_some();
+        let Some(ended) = ended else {
+            return self.step(Phase::Calls, None);
+        };
+        if let Some(max_nr) = ended.max_nr {
+            merge_all(&mut self.targets, &self.attrs, max_nr / 10, self.sz_limit);
+            self.sz_limit = enforce_min_regions(&mut self.targets, &self.attrs);
+        }
+        self.window_start = ended.start;
+        self.take_snapshot(ended.end);
+        self.snapshot.seq = self.snapshot.seq.saturating_add(ended.lost);
+        self.step(Phase::Calls, Some(Wish::Snapshot))
+    }
+
+    /// Steps 8 to 11: what others asked for.
+    pub(super) fn calls(&mut self, now: Time) -> Option<Wish> {
+        self.run_changes();
+        if self.targets.is_empty() {
+            self.schemes.walk.cancel();
+            return Some(Wish::Stop);
+        }
+        if self.paused {
+            self.schemes.walk.cancel();
+            let until = now.plus_us(self.attrs.sample_us.max(1));
+            return self.step(Phase::Paused, Some(Wish::Sleep(until)));
+        }
+        self.step(Phase::Schemes, None)
+    }
+
+    /// Steps 12 to 14: the second half of the end of a window, and the update.
+    pub(super) fn finish(&mut self) -> Option<Wish> {
+        let mut updating = self.schedule.passed >= self.turn.next_update;
+        if self.window_over {
+            self.tune();
+            let window_ns = self.snapshot.end.since(self.snapshot.start);
+            let (method, mut scene) = self.scene();
+            let next_aggregation = method.next_aggregation(&scene);
+            for region in scene.targets.iter_mut().flat_map(|t| t.regions.iter_mut()) {
+                region.reset_aggregated();
+            }
+            method.split(&mut scene, window_ns);
+            self.schedule.next_aggregation = next_aggregation;
+        }
+        // Whatever ended it: a commit of another method comes between the end and here.
+        self.window_start = self.window_start.max(self.snapshot.end);
+        if updating {
+            let sample = self.attrs.sample_us.max(1);
+            self.schedule.next_update =
+                self.turn.next_update.wrapping_add(self.attrs.update_us / sample);
+        }
+        let any_empty = self.targets.iter().any(Target::is_empty);
+        updating |= !self.attrs.strict && !self.observes() && self.window_over && any_empty;
+        self.window_over = false;
+        self.step(Phase::Turn, updating.then_some(Wish::Update))
+    }
+
+    /// Makes room for as many regions as a steady state can have.
+    pub(super) fn reserve(&mut self) {
+        let n = usize::try_from(self.attrs.max_nr_regions.min(1 << 16)).unwrap_or(0) * 2;
+        if let [only] = self.targets.as_mut_slice() {
+            only.reserve(n);
+        }
+        self.batch.reserve(n.saturating_sub(self.batch.len()));
+    }
+
+    fn take_snapshot(&mut self, now: Time) {
+        let max = self.attrs.max_nr_accesses();
+        let snapshot = &mut self.snapshot;
+        snapshot.seq = if snapshot.max_nr_accesses == 0 { 0 } else { snapshot.seq + 1 };
+        snapshot.start = self.window_start;
+        snapshot.end = now;
+        snapshot.sample_us = self.attrs.sample_us;
+        snapshot.aggr_us = self.attrs.aggr_us;
+        snapshot.max_nr_accesses = max;
+        snapshot.cost = mem::take(&mut self.cost);
+        snapshot.targets.resize_with(self.targets.len(), TargetInfo::default);
+        for (info, target) in snapshot.targets.iter_mut().zip(&self.targets) {
+            info.id = target.id;
+            info.regions.clear();
+            self.method.sampler().interval(target, max, &mut info.regions);
+        }
+    }
+}

@@ -22,6 +22,15 @@ pub const fn moving_sum(sum: u32, last_total: u32, len: u32, new: u32) -> u32 {
 /// Mean of `a` and `b`, weighted by two sizes, truncated.
 #[must_use]
 pub fn weighted(a: u32, sz_a: u64, b: u32, sz_b: u64) -> u32 {
+    // Neighbours that are merged are mostly equal, or small enough for a division in 64 bits.
+    if a == b && (sz_a | sz_b) != 0 {
+        return a;
+    }
+    let part = |x: u32, sz: u64| u64::from(x).checked_mul(sz);
+    let narrow = part(a, sz_a).zip(part(b, sz_b)).and_then(|(a, b)| a.checked_add(b));
+    if let Some(sum) = narrow {
+        return u32::try_from(sum / (sz_a + sz_b).max(1)).unwrap_or(u32::MAX);
+    }
     let sum = u128::from(a) * u128::from(sz_a) + u128::from(b) * u128::from(sz_b);
     let mean = sum / u128::from(sz_a + sz_b).max(1);
     u32::try_from(mean).unwrap_or(u32::MAX)

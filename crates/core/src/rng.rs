@@ -45,6 +45,7 @@ impl Rng {
     }
 
     /// The next random number.
+    #[inline]
     pub fn next_u32(&mut self) -> u32 {
         match &mut self.0 {
             Source::Constant(value) => *value,
@@ -60,14 +61,20 @@ impl Rng {
     }
 
     /// A random number in `[l, r)`; `l` if the range is empty (`damon_rand()`).
+    #[inline]
     pub fn range(&mut self, l: u64, r: u64) -> u64 {
         let span = r.wrapping_sub(l);
         if span <= u64::from(u32::MAX) {
             return l.wrapping_add((u64::from(self.next_u32()) * span) >> 32);
         }
+        l.wrapping_add(self.below(span))
+    }
+
+    /// A random number less than `span`, which takes two draws.
+    fn below(&mut self, span: u64) -> u64 {
         let high = u64::from(self.next_u32());
         let x = (high << 32) | u64::from(self.next_u32());
         let product = u128::from(x) * u128::from(span);
-        l.wrapping_add(u64::try_from(product >> 64).unwrap_or(u64::MAX))
+        u64::try_from(product >> 64).unwrap_or(u64::MAX)
     }
 }

@@ -129,6 +129,7 @@ impl Target {
         for region in &self.regions {
             if let Some(watch) = self.watches.get_mut(region.watch) {
                 watch.keep_inside(region.range);
+                self.watches.plan(region.watch);
             }
         }
         Ok(())
@@ -140,13 +141,14 @@ impl Target {
         if self.regions.iter().all(|r| r.len() <= limit) {
             return;
         }
-        self.rebuild(|mut region, out, watches| {
-            while region.len() > limit {
-                let right = split_off(&mut region, limit, watches);
-                out.push(region);
-                region = right;
+        self.rebuild(|region, out, watches| {
+            let mut rest = region.clone();
+            while rest.len() > limit {
+                let right = split_off(&mut rest, limit, watches);
+                out.push(rest);
+                rest = right;
             }
-            out.push(region);
+            out.push(rest);
         });
     }
 
@@ -185,7 +187,7 @@ impl Target {
     pub fn split_randomly(&mut self, nr_pieces: u32, min_region_sz: u64, rng: &mut Rng) {
         self.rebuild(|region, out, watches| {
             let first = out.len();
-            out.push(region);
+            out.push(region.clone());
             for _ in 1..nr_pieces {
                 let left = &mut out[first];
                 let size = left.len();
@@ -218,8 +220,7 @@ impl Target {
         self.regions.dedup_by(|region, prev| {
             let joins = alike(prev, region);
             if joins {
-                merge_watches(prev, region, watches);
-                prev.range.end = region.range.end;
+                absorb(prev, region, watches);
             }
             joins
         });
@@ -235,9 +236,9 @@ impl Target {
 
     /// Replaces every region by what `f` pushes for it, in address order, without allocating once the
     /// lists have grown.
-    pub(crate) fn rebuild(&mut self, mut f: impl FnMut(Region, &mut Vec<Region>, &mut Watches)) {
+    pub(crate) fn rebuild(&mut self, mut f: impl FnMut(&Region, &mut Vec<Region>, &mut Watches)) {
         self.scratch.clear();
-        for region in self.regions.drain(..) {
+        for region in &self.regions {
             f(region, &mut self.scratch, &mut self.watches);
         }
         core::mem::swap(&mut self.regions, &mut self.scratch);
@@ -265,6 +266,12 @@ pub(crate) fn split_off(region: &mut Region, at: u64, watches: &mut Watches) -> 
         right.watch = watches.split_off(region.watch, right.range.start);
     }
     right
+}
+
+/// Takes in the region that follows and is like this one: the counts stay, watched pages are joined.
+pub(crate) fn absorb(left: &mut Region, right: &Region, watches: &mut Watches) {
+    merge_watches(left, right, watches);
+    left.range.end = right.range.end;
 }
 
 /// The watched pages of a region that is about to take in its neighbour `right`.

@@ -14,9 +14,10 @@
 use alloc::vec::Vec;
 
 use super::method::{Ended, InForce, Sampler, Scene};
-use super::resample::intervals;
+use super::resample::describe;
 use super::{Context, Wish};
 use crate::attrs::{Attrs, IntervalsGoal, Method};
+use crate::interval::CountIntervals;
 use crate::math::weighted;
 use crate::ops::{Observation, Observed, TargetId};
 use crate::region::Region;
@@ -29,6 +30,7 @@ use crate::time::Time;
 pub(crate) struct Observer {
     /// The window that the regions belong to, from the answer on until the turn ends.
     window: Option<Observation>,
+    intervals: CountIntervals,
 }
 
 impl Sampler for Observer {
@@ -77,7 +79,7 @@ impl Sampler for Observer {
     }
 
     fn interval(&mut self, target: &Target, max_nr_accesses: u32, out: &mut Vec<RegionInfo>) {
-        intervals(target, max_nr_accesses, out);
+        describe(target, max_nr_accesses, &mut self.intervals, out);
     }
 }
 

@@ -21,16 +21,27 @@ pub(crate) fn all(targets: &[Target]) -> impl Iterator<Item = &Region> {
 /// (`damon_region_sz_limit()`), not rounded.
 #[must_use]
 pub fn region_size_limit(targets: &[Target], attrs: &Attrs) -> u64 {
-    let total: u64 = targets.iter().map(Target::len).sum();
+    size_limit(targets.iter().map(Target::len).sum(), attrs)
+}
+
+/// The same for regions of so many bytes in all.
+fn size_limit(total: u64, attrs: &Attrs) -> u64 {
     (total / attrs.min_nr_regions.max(1)).max(attrs.min_region_sz)
 }
 
 /// Cuts what is larger than the limit, so that there are about as many regions as wanted at least;
 /// returns the limit.
 pub fn enforce_min_regions(targets: &mut [Target], attrs: &Attrs) -> u64 {
-    let limit = round_up(region_size_limit(targets, attrs), attrs.min_region_sz);
-    for target in targets {
-        target.limit_size(limit);
+    let (mut total, mut largest) = (0, 0);
+    for target in targets.iter() {
+        for region in &target.regions {
+            total += region.len();
+            largest = largest.max(region.len());
+        }
+    }
+    let limit = round_up(size_limit(total, attrs), attrs.min_region_sz);
+    if largest > limit {
+        targets.iter_mut().for_each(|target| target.limit_size(limit));
     }
     limit
 }

@@ -8,10 +8,8 @@ use alloc::vec::Vec;
 use super::Wish;
 use super::method::{Ended, Sampler, Scene};
 use super::passes::split_all;
-use crate::attrs::Attrs;
-use crate::interval::wilson;
+use crate::interval::{CountIntervals, count};
 use crate::ops::{Check, PageState};
-use crate::region::Region;
 use crate::snapshot::RegionInfo;
 use crate::target::Target;
 use crate::time::Time;
@@ -23,6 +21,9 @@ pub(crate) struct Resample {
     max_nr: u32,
     /// Number of regions at the last split.
     last_nr_regions: u64,
+    /// Whether some page gave no evidence in the sample interval before.
+    any_blind: bool,
+    intervals: CountIntervals,
 }
 
 impl Sampler for Resample {
@@ -32,25 +33,39 @@ impl Sampler for Resample {
 
     /// Draws a page for every region and asks for it to be made old.
     fn prepare(&mut self, scene: &mut Scene<'_>) {
-        let (rng, batch) = (&mut *scene.rng, &mut *scene.batch);
+        // A copy, so that its state is in registers while the regions are written.
+        let mut rng = scene.rng.clone();
         for target in scene.targets.iter_mut() {
             let id = target.id;
-            batch.extend(target.regions.iter_mut().map(|r| {
+            scene.batch.extend(target.regions.iter_mut().map(|r| {
                 r.sampling_addr = rng.range(r.range.start, r.range.end);
                 Check::new(id, r.sampling_addr, 0)
             }));
         }
+        *scene.rng = rng;
     }
 
     /// Notes which pages could not be made old: a look at them would say nothing. The kernel does not
-    /// know (R§9.5.3) and reads them as accessed for ever; so does `strict`.
+    /// know (R§9.5.3) and reads them as accessed for ever; so does `strict`. What was found at any other
+    /// page is no answer to the look that follows.
     fn prepared(&mut self, scene: &mut Scene<'_>) -> u64 {
         let strict = scene.attrs.strict;
-        let mut nr_cleared = 0;
-        for (region, check) in regions(scene.targets).zip(&*scene.batch) {
+        let (mut nr_cleared, mut any_blind) = (0, false);
+        for check in scene.batch.iter_mut() {
             nr_cleared += u64::from(check.state == PageState::Cleared);
-            region.blind = !strict && no_evidence(check.state);
+            let blind = !strict && no_evidence(check.state);
+            any_blind |= blind;
+            let stays = blind || check.state == PageState::Unresolved;
+            check.state = if stays { PageState::Unresolved } else { PageState::Unknown };
         }
+        // Rare: the regions need not be gone through for it.
+        if any_blind || self.any_blind {
+            let regions = scene.targets.iter_mut().flat_map(|t| t.regions.iter_mut());
+            for (region, check) in regions.zip(&*scene.batch) {
+                region.blind = any_blind && check.state == PageState::Unresolved;
+            }
+        }
+        self.any_blind = any_blind;
         nr_cleared
     }
 
@@ -58,40 +73,37 @@ impl Sampler for Resample {
         scene.passed.wrapping_add(1)
     }
 
-    /// The pages are those that were made old; what was found then is no answer now.
+    /// The pages are those that were made old.
     fn check(&mut self, scene: &mut Scene<'_>) -> Option<Wish> {
-        for check in scene.batch.iter_mut() {
-            if check.state != PageState::Unresolved {
-                check.state = PageState::Unknown;
-            }
-        }
         (!scene.batch.is_empty()).then_some(Wish::Check)
     }
 
+    /// Counts. At the end of a window marks the regions of which it says nothing: less than half of the
+    /// samples gave evidence.
     fn checked(&mut self, scene: &mut Scene<'_>) {
         let window = scene.attrs.max_nr_accesses();
         let strict = scene.attrs.strict;
+        let most_unresolved = if strict { u32::MAX } else { window / 2 };
+        let window_over = scene.window_over();
         self.max_nr = 0;
-        for (region, check) in regions(scene.targets).zip(&*scene.batch) {
-            let stays_young = strict && check.state == PageState::Unresolved;
-            let accessed = stays_young || (check.state == PageState::Young && !region.blind);
-            region.count_sample(accessed, window);
-            region.nr_unresolved += u32::from(region.blind || no_evidence(check.state));
-            self.max_nr = self.max_nr.max(region.nr_accesses);
+        let mut checks = scene.batch.iter();
+        for target in scene.targets.iter_mut() {
+            for (region, check) in target.regions.iter_mut().zip(&mut checks) {
+                let stays_young = strict && check.state == PageState::Unresolved;
+                let accessed = stays_young || (check.state == PageState::Young && !region.blind);
+                region.count_sample(accessed, window);
+                region.nr_unresolved += u32::from(region.blind || no_evidence(check.state));
+                if window_over {
+                    region.unresolved = region.nr_unresolved > most_unresolved;
+                }
+                self.max_nr = self.max_nr.max(region.nr_accesses);
+            }
         }
     }
 
-    /// Marks the regions of which the window says nothing: less than half of the samples gave evidence.
     fn end_window(&mut self, scene: &mut Scene<'_>, start: Time) -> Option<Ended> {
-        if !scene.window_over() {
-            return None;
-        }
-        let Attrs { strict, .. } = *scene.attrs;
-        let max = scene.attrs.max_nr_accesses();
-        for region in regions(scene.targets) {
-            region.unresolved = !strict && region.nr_unresolved > max / 2;
-        }
-        Some(Ended { max_nr: Some(self.max_nr), start, end: scene.now, lost: 0 })
+        let ended = Ended { max_nr: Some(self.max_nr), start, end: scene.now, lost: 0 };
+        scene.window_over().then_some(ended)
     }
 
     fn split(&mut self, scene: &mut Scene<'_>, _: u64) {
@@ -99,38 +111,30 @@ impl Sampler for Resample {
     }
 
     fn interval(&mut self, target: &Target, max_nr_accesses: u32, out: &mut Vec<RegionInfo>) {
-        intervals(target, max_nr_accesses, out);
+        describe(target, max_nr_accesses, &mut self.intervals, out);
     }
 }
 
-/// Appends a target's regions; the interval of a count is that of a share of so many samples.
-pub(super) fn intervals(target: &Target, max_nr_accesses: u32, out: &mut Vec<RegionInfo>) {
-    let info = |r| RegionInfo::of(r, estimate(r, max_nr_accesses));
-    out.extend(target.regions.iter().map(info));
-}
-
-fn regions(targets: &mut [Target]) -> impl Iterator<Item = &mut Region> {
-    targets.iter_mut().flat_map(|t| t.regions.iter_mut())
+/// Appends a target's regions; the interval of a count is that of a share of the samples that gave evidence.
+pub(super) fn describe(
+    target: &Target,
+    max_nr_accesses: u32,
+    intervals: &mut CountIntervals,
+    out: &mut Vec<RegionInfo>,
+) {
+    intervals.prepare(max_nr_accesses);
+    out.extend(target.regions.iter().map(|r| {
+        let known = if r.unresolved {
+            (0.0, count(max_nr_accesses), false)
+        } else {
+            let nr_evidence = max_nr_accesses.saturating_sub(r.nr_unresolved);
+            let (lo, hi) = intervals.of(r.nr_accesses, nr_evidence);
+            (lo, hi, true)
+        };
+        RegionInfo::of(r, known)
+    }));
 }
 
 const fn no_evidence(state: PageState) -> bool {
     matches!(state, PageState::Unresolved | PageState::Unknown)
-}
-
-/// The 90 % interval of a region's count, in counts, and whether the count says anything at all.
-fn estimate(region: &Region, max_nr_accesses: u32) -> (f32, f32, bool) {
-    let max = count(max_nr_accesses);
-    if region.unresolved {
-        return (0.0, max, false);
-    }
-    let evidence = count(max_nr_accesses.saturating_sub(region.nr_unresolved));
-    let share = (count(region.nr_accesses) / max).min(1.0);
-    let (lo, hi) = wilson(share, evidence);
-    (lo * max, hi * max, true)
-}
-
-/// A count as a float; exact up to 2^24, far beyond any window.
-#[expect(clippy::cast_precision_loss, reason = "counts of samples in a window are small")]
-pub(crate) const fn count(n: u32) -> f32 {
-    n as f32
 }

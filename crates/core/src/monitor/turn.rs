@@ -3,6 +3,7 @@
 use core::mem;
 
 use super::{Context, Phase, Wish, enforce_min_regions, merge_all};
+use crate::region::Region;
 use crate::scheme::Installed;
 use crate::snapshot::TargetInfo;
 use crate::target::Target;
@@ -111,8 +112,8 @@ impl Context {
             let window_ns = self.snapshot.end.since(self.snapshot.start);
             let (method, mut scene) = self.scene();
             let next_aggregation = method.next_aggregation(&scene);
-            for region in scene.targets.iter_mut().flat_map(|t| t.regions.iter_mut()) {
-                region.reset_aggregated();
+            for target in scene.targets.iter_mut() {
+                target.regions.iter_mut().for_each(Region::reset_aggregated);
             }
             method.split(&mut scene, window_ns);
             self.schedule.next_aggregation = next_aggregation;

@@ -305,3 +305,22 @@ fn pause_does_not_cool() {
         assert!(seen.iter().all(|&nr| nr >= 15), "{method:?}, paused at {at}: {seen:?}");
     }
 }
+
+/// Whoever switches to `first_touch` starts anew, at the sample at which the switch comes.
+#[test]
+fn a_switch_to_first_touch_starts_without_old_evidence() {
+    let attrs = Attrs { method: Method::FirstTouch, ..Attrs::default() };
+    let maps = [(0, 1 << 24)];
+    let mut run = Run::new(attrs, &maps, (0, 1 << 20));
+    run.until_sis(100);
+    let resample = Attrs { method: Method::Resample, ..attrs };
+    run.ctx.commit(resample).unwrap();
+    run.until_sis(203);
+    run.ctx.commit(attrs).unwrap();
+    // The commit is taken at the end of the next tick.
+    run.tick();
+    let switched = run.ctx.schedule().passed;
+    let asked = run.ctx.batch_mut().len();
+    assert_eq!(switched, 204);
+    assert!(asked <= 2, "{asked} pages are armed at once, which is what is due since sample 0");
+}

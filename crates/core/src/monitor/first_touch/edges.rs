@@ -11,9 +11,9 @@
 //!
 //! Invariant: only borders between regions without a gap move, and neither region gets smaller than it may.
 
+use super::Watched;
 use super::plan::leaf;
 use super::slot::{Slot, State};
-use super::Watched;
 use crate::addr::{AddrRange, PAGE_SIZE, round_down, round_up};
 use crate::attrs::Attrs;
 use crate::rng::Rng;
@@ -116,12 +116,20 @@ fn for_borders(
             let mut left = Watched { region: left, watch: a };
             let mut right = Watched { region: right, watch: b };
             f(&mut left, &mut right);
+            let (left, right) = (left.region.watch, right.region.watch);
+            target.watches.plan(left);
+            target.watches.plan(right);
         }
     }
 }
 
 /// Takes in what the edge page of a side says. If it is of the other region: the border that follows, and the page.
-fn judge(region: &mut Watched<'_>, side: Side, other: f32, attrs: &Attrs) -> Option<(u64, AddrRange)> {
+fn judge(
+    region: &mut Watched<'_>,
+    side: Side,
+    other: f32,
+    attrs: &Attrs,
+) -> Option<(u64, AddrRange)> {
     let i = edge_page(region, side)?;
     let slot = region.watch.slots()[i];
     if !slot.known() || region.watch.stale(&slot) {

@@ -31,9 +31,9 @@ pub(crate) use watches::{WatchId, Watches};
 
 use super::Wish;
 use super::method::{Ended, Sampler, Scene};
-use super::resample::count;
 use crate::addr::AddrRange;
 use crate::attrs::Attrs;
+use crate::interval::count;
 use crate::ops::{Check, PageState};
 use crate::region::Region;
 use crate::snapshot::RegionInfo;
@@ -88,6 +88,10 @@ impl Watched<'_> {
 impl Sampler for FirstTouch {
     /// Watches the first pages.
     fn start(&mut self, scene: &mut Scene<'_>) {
+        let most = usize::try_from(scene.attrs.max_nr_regions.min(1 << 16)).unwrap_or(0);
+        if let [only] = &mut *scene.targets {
+            only.watches.reserve(2 * most);
+        }
         self.plan.fill_budget(scene.attrs);
         self.plan.make(scene.targets, scene.attrs, scene.passed, scene.rng);
     }
@@ -106,29 +110,26 @@ impl Sampler for FirstTouch {
     /// Which pages to arm now.
     fn prepare(&mut self, scene: &mut Scene<'_>) {
         let passed = scene.passed;
-        self.collect(scene, |watch| watch.next_due <= passed, |s| s.arm_at <= passed);
+        self.collect(scene, passed, |s| s.arm_at <= passed);
     }
 
     /// Arms what could be made old.
     fn prepared(&mut self, scene: &mut Scene<'_>) -> u64 {
+        let (now, passed) = (scene.now, scene.passed);
         let mut nr_cleared = 0;
-        for (origin, check) in self.origins.iter().zip(&*scene.batch) {
-            let Some(watch) = watch_mut(scene.targets, *origin) else { continue };
-            let Some(slot) = watch.slots_mut().get_mut(origin.slot as usize) else {
-                continue;
-            };
+        for_answers(&self.origins, scene, |watch, i, check| {
+            let Some(slot) = watch.slots_mut().get_mut(i) else { return };
             slot.leaf_shift = check.leaf_shift;
             match check.state {
                 PageState::Cleared => {
                     nr_cleared += 1;
-                    slot.arm(scene.now, scene.passed);
+                    slot.arm(now, passed);
                 }
-                PageState::Old | PageState::Absent => slot.arm(scene.now, scene.passed),
+                PageState::Old | PageState::Absent => slot.arm(now, passed),
                 PageState::Unresolved => slot.blind(),
                 PageState::Young | PageState::Unknown => slot.arm_at = NEVER,
             }
-            watch.set_next_due();
-        }
+        });
         self.plan.spend(nr_cleared);
         nr_cleared
     }
@@ -139,8 +140,7 @@ impl Sampler for FirstTouch {
         if scene.attrs.strict {
             return scene.passed.wrapping_add(1);
         }
-        let due = |t: &Target| t.regions.iter().map(|r| t.watches.next_due(r.watch)).min();
-        let pages = scene.targets.iter().filter_map(due).min().unwrap_or(NEVER);
+        let pages = scene.targets.iter().map(|t| t.watches.next_due()).min().unwrap_or(NEVER);
         pages.min(scene.turn.next_aggregation).min(scene.turn.next_update)
     }
 
@@ -148,23 +148,22 @@ impl Sampler for FirstTouch {
     fn check(&mut self, scene: &mut Scene<'_>) -> Option<Wish> {
         let (passed, window_over) = (scene.passed, scene.window_over());
         scene.batch.clear();
-        self.collect(
-            scene,
-            |watch| window_over || watch.next_due <= passed.saturating_add(EARLIEST),
-            |s| s.state == State::Armed && window_over || s.may_be_looked_at(passed),
-        );
+        let until = if window_over { NEVER } else { passed.saturating_add(EARLIEST) };
+        self.collect(scene, until, |s| {
+            s.state == State::Armed && window_over || s.may_be_looked_at(passed)
+        });
         (!scene.batch.is_empty()).then_some(Wish::Check)
     }
 
     /// Takes in what was found.
     fn checked(&mut self, scene: &mut Scene<'_>) {
-        let (now, passed) = (scene.now, scene.passed);
-        for (origin, check) in self.origins.iter().zip(&*scene.batch) {
-            let Some(watch) = watch_mut(scene.targets, *origin) else { continue };
+        let (now, passed, attrs) = (scene.now, scene.passed, scene.attrs);
+        let plan = &self.plan;
+        for_answers(&self.origins, scene, |watch, i, check| {
             let expected = watch.estimate.rate;
-            let Some(slot) = watch.slots_mut().get_mut(origin.slot as usize) else { continue };
+            let Some(slot) = watch.slots_mut().get_mut(i) else { return };
             slot.leaf_shift = check.leaf_shift;
-            let intervals = intervals(now.since(slot.seen), scene.attrs);
+            let intervals = intervals(now.since(slot.seen), attrs);
             let look = match check.state {
                 PageState::Old | PageState::Absent => slot.found_old(now, passed, intervals),
                 PageState::Young | PageState::Cleared => slot.found_young(now, intervals),
@@ -179,14 +178,13 @@ impl Sampler for FirstTouch {
             // warm one: to ask again only where an answer was high would make all answers low.)
             let surprise = expected < COLD && slot.is_new() && slot.rate() > SURPRISE;
             match look {
-                Look::Steady if surprise && self.plan.may_arm_now() => slot.arm_at = passed,
+                Look::Steady if surprise && plan.may_arm_now() => slot.arm_at = passed,
                 Look::Steady => {}
-                Look::WokeUp if self.plan.may_arm_now() => slot.arm_at = passed,
+                Look::WokeUp if plan.may_arm_now() => slot.arm_at = passed,
                 Look::WokeUp => {}
                 Look::FellSilent => watch.set_changed(now),
             }
-            watch.set_next_due();
-        }
+        });
     }
 
     /// Every region's count becomes its estimate.
@@ -223,27 +221,30 @@ impl Sampler for FirstTouch {
 
     fn interval(&mut self, target: &Target, max_nr_accesses: u32, out: &mut Vec<RegionInfo>) {
         out.extend(target.regions.iter().map(|r| {
-            let known = target.watches.get(r.watch).map_or((0.0, count(max_nr_accesses), false), |w| {
-                interval(r, w, max_nr_accesses)
-            });
+            let known = target
+                .watches
+                .get(r.watch)
+                .map_or((0.0, count(max_nr_accesses), false), |w| interval(r, w, max_nr_accesses));
             RegionInfo::of(r, known)
         }));
     }
 }
 
 impl FirstTouch {
-    /// Fills the batch with the pages that are due, and notes whose they are.
-    fn collect(
-        &mut self,
-        scene: &mut Scene<'_>,
-        region_due: impl Fn(&Watch) -> bool,
-        slot_due: impl Fn(&Slot) -> bool,
-    ) {
+    /// Fills the batch with the pages that are due in the regions that are due until sample `until`, and
+    /// notes whose they are.
+    fn collect(&mut self, scene: &mut Scene<'_>, until: u64, page_due: impl Fn(&Slot) -> bool) {
         self.origins.clear();
         for (target, t) in (0_u32..).zip(&*scene.targets) {
+            if t.watches.next_due() > until {
+                continue;
+            }
             for (region, r) in (0_u32..).zip(&t.regions) {
-                let Some(watch) = t.watches.get(r.watch).filter(|w| region_due(w)) else { continue };
-                for (slot, s) in (0_u32..).zip(watch.slots()).filter(|(_, s)| slot_due(s)) {
+                if t.watches.due(r.watch) > until {
+                    continue;
+                }
+                let Some(watch) = t.watches.get(r.watch) else { continue };
+                for (slot, s) in (0_u32..).zip(watch.slots()).filter(|(_, s)| page_due(s)) {
                     self.origins.push(Origin { target, region, slot });
                     scene.batch.push(Check::new(t.id, s.addr, 0));
                 }
@@ -264,10 +265,24 @@ fn interval(region: &Region, watch: &Watch, max_nr_accesses: u32) -> (f32, f32, 
     ((estimate.lo * max).min(nr), (estimate.hi * max).max(nr), true)
 }
 
-fn watch_mut(targets: &mut [Target], origin: Origin) -> Option<&mut Watch> {
-    let target = targets.get_mut(origin.target as usize)?;
-    let region = target.regions.get(origin.region as usize)?;
-    target.watches.get_mut(region.watch)
+/// Takes the answers of the batch to the pages that they are about, and plans the next look at each region.
+fn for_answers(
+    origins: &[Origin],
+    scene: &mut Scene<'_>,
+    mut take: impl FnMut(&mut Watch, usize, &Check),
+) {
+    let mut answers = scene.batch.iter();
+    let same_region = |a: &Origin, b: &Origin| (a.target, a.region) == (b.target, b.region);
+    for asked in origins.chunk_by(same_region) {
+        let target = &mut scene.targets[asked[0].target as usize];
+        let region = &target.regions[asked[0].region as usize];
+        let answers = asked.iter().zip(&mut answers);
+        let Some(watch) = target.watches.get_mut(region.watch) else { continue };
+        for (origin, check) in answers {
+            take(watch, origin.slot as usize, check);
+        }
+        target.watches.plan(region.watch);
+    }
 }
 
 /// Time in sample intervals. Real time, not ticks: on a busy machine a look may come late.

@@ -126,9 +126,10 @@ impl Plan {
                 draw_missing(&mut Watched { region, watch }, nr_even, rng);
                 ask_blind_again(watch, passed);
                 self.add_candidates(watch, t, r, passed, rng);
+                target.watches.plan(region.watch);
             }
         }
-        self.candidates.sort_unstable();
+        self.sort_candidates();
         let window = u64::from(attrs.max_nr_accesses());
         let mut left = self.tokens;
         let bucket = per_second(attrs);
@@ -157,8 +158,24 @@ impl Plan {
                 watch.replace(i, Slot::fresh(addr, false));
             }
             watch.slots_mut()[i].arm_at = arm_at;
-            watch.set_next_due();
+            target.watches.plan(region.watch);
         }
+    }
+
+    /// Puts the candidates in order, as far as the budget can reach: each takes a token.
+    fn sort_candidates(&mut self) {
+        // A float is cut towards 0, and one below 0 to 0.
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a few thousand"
+        )]
+        let most = self.tokens as usize + 1;
+        if most < self.candidates.len() {
+            self.candidates.select_nth_unstable(most);
+            self.candidates.truncate(most);
+        }
+        self.candidates.sort_unstable();
     }
 
     /// Adds what one region would like to have armed.
@@ -261,7 +278,6 @@ fn ask_blind_again(watch: &mut Watch, passed: u64) {
     for slot in watch.slots_mut().iter_mut().filter(|s| s.state == State::Blind) {
         slot.arm_at = passed;
     }
-    watch.set_next_due();
 }
 
 /// Tops up the evenly drawn pages of a region, or drops some if it has too many.
@@ -279,7 +295,6 @@ fn draw_missing(region: &mut Watched<'_>, nr_even: usize, rng: &mut Rng) {
         let addr = rng.range(region.range().start, region.range().end);
         region.watch.push(Slot::fresh(addr, false));
     }
-    region.watch.set_next_due();
 }
 
 fn count(n: usize) -> f32 {

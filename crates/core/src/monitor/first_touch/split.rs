@@ -7,7 +7,6 @@
 
 use super::edges::move_borders;
 use super::plan::leaf;
-use super::slot::Slot;
 use super::watch::{MAX_SLOTS, Watch};
 use crate::addr::round_down;
 use crate::attrs::Attrs;
@@ -43,23 +42,23 @@ pub(crate) fn split_informed(targets: &mut [Target], attrs: &Attrs) {
         if nr_regions >= attrs.max_nr_regions || !target.regions.iter().any(wants) {
             continue;
         }
-        target.rebuild(|mut region, out, watches| {
+        target.rebuild(|region, out, watches| {
+            let mut left = region.clone();
             let room = nr_regions < attrs.max_nr_regions;
-            let cut = cut_of(&region, watches.get(region.watch), attrs, least).filter(|_| room);
+            let cut = cut_of(region, watches.get(region.watch), attrs, least).filter(|_| room);
             let Some(cut) = cut else {
-                out.push(region);
+                out.push(left);
                 return;
             };
             nr_regions += 1;
-            let at = cut - region.range.start;
-            let right = split_off(&mut region, at, watches);
-            if let Some((a, b)) = watches.pair(region.watch, right.watch) {
+            let right = split_off(&mut left, cut - region.range.start, watches);
+            if let Some((a, b)) = watches.pair(left.watch, right.watch) {
                 for half in [a, b] {
                     half.cooldown = COOLDOWN;
                     half.drop_memory();
                 }
             }
-            out.push(region);
+            out.push(left);
             out.push(right);
         });
     }
@@ -79,21 +78,29 @@ fn cut_of(region: &Region, watch: Option<&Watch>, attrs: &Attrs, least: u64) -> 
 
 /// The best cut between two evenly drawn pages; if no two sides differ, that in front of pages which differ from both sides.
 fn inner_cut(watch: &Watch, attrs: &Attrs) -> Option<u64> {
-    let mut sorted = [Slot::default(); MAX_SLOTS];
+    let mut sorted = [Page::default(); MAX_SLOTS];
     let mut n = 0;
     for slot in watch.evidence() {
-        sorted[n] = *slot;
+        let rate = slot.rate();
+        sorted[n] = Page { addr: slot.addr, leaf_shift: slot.leaf_shift, rate, variance: 0.0 };
         n += 1;
     }
     let sorted = &mut sorted[..n];
-    sorted.sort_unstable_by_key(|s| s.addr);
+    // No two means differ by more than the pages do. Most regions are left here.
+    if spread(sorted) < LEAST_CONTRAST {
+        return None;
+    }
+    for (page, slot) in sorted.iter_mut().zip(watch.evidence()) {
+        page.variance = slot.rate_variance();
+    }
+    sorted.sort_unstable_by_key(|page| page.addr);
     let cut = |i: usize| cut_between(&sorted[i - 1], &sorted[i], attrs);
     let mut best: Option<(f32, u64)> = None;
     for i in 1..n {
         let (left, right) = sorted.split_at(i);
         consider(&mut best, LEAST_SIGNIFICANCE, Sums::of(left), Sums::of(right), || cut(i));
     }
-    if best.is_none() && spread(sorted) >= LEAST_CONTRAST {
+    if best.is_none() {
         for (i, j) in (1..n).flat_map(|i| (i + 1..n).map(move |j| (i, j))) {
             let around = Sums::of(&sorted[..i]).and(Sums::of(&sorted[j..]));
             let island = Sums::of(&sorted[i..j]);
@@ -128,7 +135,7 @@ fn consider(
 }
 
 /// Where to cut between two pages: half way, between leaves.
-fn cut_between(a: &Slot, b: &Slot, attrs: &Attrs) -> Option<u64> {
+fn cut_between(a: &Page, b: &Page, attrs: &Attrs) -> Option<u64> {
     let (a, b) = (leaf(a.addr, a.leaf_shift), leaf(b.addr, b.leaf_shift));
     if a.end > b.start {
         return None;
@@ -138,9 +145,19 @@ fn cut_between(a: &Slot, b: &Slot, attrs: &Attrs) -> Option<u64> {
 }
 
 /// How far the rates of pages are apart.
-fn spread(slots: &[Slot]) -> f32 {
-    let rates = || slots.iter().map(Slot::rate);
+fn spread(pages: &[Page]) -> f32 {
+    let rates = || pages.iter().map(|page| page.rate);
     rates().fold(0.0, f32::max) - rates().fold(1.0, f32::min)
+}
+
+/// What a watched page says.
+#[derive(Debug, Clone, Copy, Default)]
+struct Page {
+    addr: u64,
+    leaf_shift: u8,
+    rate: f32,
+    /// Variance of the rate.
+    variance: f32,
 }
 
 /// Sums over some pages.
@@ -153,14 +170,13 @@ struct Sums {
 }
 
 impl Sums {
-    fn of(slots: &[Slot]) -> Self {
-        slots.iter().fold(Self::default(), |sums, slot| {
-            let rate = slot.rate();
+    fn of(pages: &[Page]) -> Self {
+        pages.iter().fold(Self::default(), |sums, page| {
             sums.and(Self {
                 n: 1.0,
-                rates: rate,
-                squares: rate * rate,
-                variances: slot.rate_variance(),
+                rates: page.rate,
+                squares: page.rate * page.rate,
+                variances: page.variance,
             })
         })
     }
@@ -184,6 +200,7 @@ impl Sums {
 
 #[cfg(test)]
 mod tests {
+    use super::super::slot::Slot;
     use super::*;
     use crate::addr::{AddrRange, PAGE_SIZE};
     use crate::time::Time;

@@ -39,8 +39,6 @@ pub(crate) struct Watch {
     pub(crate) cooldown: u8,
     /// When a page was last seen to have changed its ways; older evidence of others is stale.
     pub(crate) changed: Option<Time>,
-    /// Earliest deadline of any page.
-    pub(crate) next_due: u64,
     /// The ends of the pages nearest to the region's start and end that were found to be like the region.
     pub(crate) marks: [Option<u64>; 2],
     memory_mean: f32,
@@ -103,7 +101,9 @@ impl Watch {
     /// The pages drawn evenly whose evidence counts now: known, and not stale unless all are.
     pub(crate) fn evidence(&self) -> impl Iterator<Item = &Slot> {
         let usable = |s: &&Slot| s.known() && !s.edge;
-        let any_recent = self.slots().iter().any(|s| usable(&s) && !self.stale(s));
+        // Nothing is stale before a change.
+        let any_recent =
+            self.changed.is_some() && self.slots().iter().any(|s| usable(&s) && !self.stale(s));
         self.slots().iter().filter(usable).filter(move |s| !any_recent || !self.stale(s))
     }
 
@@ -122,10 +122,14 @@ impl Watch {
 
     /// Computes the estimate from the pages and the memory.
     pub(crate) fn evaluate(&mut self) {
-        let (mut n, mut sum) = (0.0_f32, 0.0_f32);
+        let mut rates = [0.0_f32; MAX_SLOTS];
+        let (mut n, mut sum, mut nr) = (0.0_f32, 0.0_f32, 0);
         for slot in self.evidence() {
+            let rate = slot.rate();
+            rates[nr] = rate;
             n += 1.0;
-            sum += slot.rate();
+            sum += rate;
+            nr += 1;
         }
         if n + self.memory_n < 0.5 {
             self.estimate = Estimate { rate: 0.0, lo: 0.0, hi: 1.0, resolved: false };
@@ -136,7 +140,7 @@ impl Watch {
         }
         let pages = n + self.memory_n;
         let rate = (sum + self.memory_mean * self.memory_n) / pages;
-        let spread: f32 = self.evidence().map(|s| (s.rate() - rate) * (s.rate() - rate)).sum();
+        let spread: f32 = rates[..nr].iter().map(|r| (r - rate) * (r - rate)).sum();
         // Alike pages of a middling rate are more certain than the same share of hot and cold ones;
         // how alike they are is itself uncertain, so one page of the worst case is added.
         let worst = rate * (1.0 - rate);
@@ -151,16 +155,16 @@ impl Watch {
         self.memory_n *= 0.95;
         self.cooldown = self.cooldown.saturating_sub(1);
         // Not edges: they wait for their turn, and are no evidence.
-        let settled = self.slots().iter().all(|s| s.edge || !s.known() || !self.stale(s));
-        if settled {
+        let settled = |s: &Slot| s.edge || !s.known() || !self.stale(s);
+        if self.changed.is_some() && self.slots().iter().all(settled) {
             self.changed = None;
         }
     }
 
-    /// Recomputes when the next page is due.
-    pub(crate) fn set_next_due(&mut self) {
+    /// The sample at which a page has to be armed or looked at next.
+    pub(crate) fn next_due(&self) -> u64 {
         let due = |s: &Slot| s.next_look.min(s.arm_at);
-        self.next_due = self.slots().iter().map(due).min().unwrap_or(NEVER);
+        self.slots().iter().map(due).min().unwrap_or(NEVER)
     }
 
     /// Stops watching all pages and forgets what was known.
@@ -192,8 +196,6 @@ impl Watch {
             }
         }
         self.len -= right.len;
-        self.set_next_due();
-        right.set_next_due();
     }
 
     /// Takes in the pages of the region behind, in proportion to the sizes of both. `right` is of no use
@@ -228,7 +230,6 @@ impl Watch {
         self.marks[1] = right.marks[1];
         self.changed = self.changed.max(right.changed);
         self.cooldown = self.cooldown.max(right.cooldown).saturating_add(2).min(50);
-        self.set_next_due();
         self.evaluate();
     }
 
@@ -262,7 +263,6 @@ impl Watch {
         for mark in &mut self.marks {
             *mark = mark.filter(|at| range.start <= *at && *at <= range.end);
         }
-        self.set_next_due();
     }
 
     /// Checks that every page lies in the region.

@@ -9,6 +9,7 @@
 
 use alloc::vec::Vec;
 
+use super::slot::NEVER;
 use super::watch::Watch;
 use crate::region::Region;
 
@@ -35,6 +36,8 @@ impl Default for WatchId {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Watches {
     store: Vec<Watch>,
+    /// Of each watch: when its next page is due. Apart from them, as it is looked at in every sample.
+    due: Vec<u64>,
     free: Vec<WatchId>,
 }
 
@@ -65,13 +68,26 @@ impl Watches {
 
     /// The sample at which a page of the region has to be armed or looked at next. A region without a watch
     /// waits for the window's end.
-    pub(crate) fn next_due(&self, id: WatchId) -> u64 {
-        self.get(id).map_or(0, |watch| watch.next_due)
+    pub(crate) fn due(&self, id: WatchId) -> u64 {
+        self.due.get(id.index()).copied().unwrap_or(NEVER)
+    }
+
+    /// The same for all regions.
+    pub(crate) fn next_due(&self) -> u64 {
+        self.due.iter().copied().min().unwrap_or(NEVER)
+    }
+
+    /// Notes when the next page of a region is due, after its pages were changed.
+    pub(crate) fn plan(&mut self, id: WatchId) {
+        if let Some(watch) = self.store.get(id.index()) {
+            self.due[id.index()] = watch.next_due();
+        }
     }
 
     /// Gives up a watch: its region is gone.
     pub(crate) fn release(&mut self, id: WatchId) {
         if id != WatchId::NONE {
+            self.due[id.index()] = NEVER;
             self.free.push(id);
         }
     }
@@ -82,6 +98,8 @@ impl Watches {
         if let Some((a, b)) = self.pair(id, right) {
             a.split_off(cut, b);
         }
+        self.plan(id);
+        self.plan(right);
         right
     }
 
@@ -93,6 +111,7 @@ impl Watches {
         if let Some((left, right)) = self.pair(a, b) {
             left.merge(sz_a, right, sz_b);
         }
+        self.plan(a);
         self.release(b);
         a
     }
@@ -107,6 +126,7 @@ impl Watches {
         for region in regions {
             if let Some(watch) = self.get(region.watch) {
                 watch.verify(region.range);
+                assert_eq!(self.due(region.watch), watch.next_due(), "of {:?}", region.range);
                 held += 1;
             }
         }
@@ -116,6 +136,7 @@ impl Watches {
     /// Makes room for `n` watches, so that later passes do not allocate.
     pub(crate) fn reserve(&mut self, n: usize) {
         self.store.reserve(n.saturating_sub(self.store.len()));
+        self.due.reserve(n.saturating_sub(self.due.len()));
         self.free.reserve(n.saturating_sub(self.free.len()));
     }
 
@@ -126,6 +147,7 @@ impl Watches {
             return id;
         }
         self.store.push(Watch::default());
+        self.due.push(NEVER);
         // More regions than a u32 counts do not fit into memory.
         WatchId(u32::try_from(self.store.len() - 1).unwrap_or(u32::MAX - 1))
     }

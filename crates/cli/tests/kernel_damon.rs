@@ -108,15 +108,23 @@ impl Drop for Workload {
 /// `isotherm run`, in the background.
 struct Run {
     child: Child,
+    /// Where its messages go.
+    said: PathBuf,
 }
 
 impl Run {
     fn start(policy: &Path, events: &Path) -> Self {
         let mut command = isotherm();
         command.arg("run").arg(policy).args(["--json", "--duration", "150s", "--events"]);
-        let child =
-            command.arg(events).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        Self { child }
+        let said = events.with_extension("said");
+        command.stderr(std::fs::File::create(&said).unwrap());
+        let child = command.arg(events).stdout(Stdio::piped()).spawn().unwrap();
+        Self { child, said }
+    }
+
+    /// What was said so far.
+    fn said(&self) -> String {
+        std::fs::read_to_string(&self.said).unwrap()
     }
 
     fn signal(&self, name: &str) {
@@ -126,12 +134,10 @@ impl Run {
 
     /// Status, account, and what was said.
     fn end(mut self) -> (Option<i32>, Value, String) {
-        let mut said = String::new();
         let (mut out, status) = (String::new(), self.child.wait().unwrap());
         self.child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
-        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
         let account = out.lines().last().and_then(|line| serde_json::from_str(line).ok());
-        (status.code(), account.unwrap_or_default(), said)
+        (status.code(), account.unwrap_or_default(), self.said())
     }
 }
 
@@ -280,7 +286,7 @@ fn a_kdamond_that_is_turned_off_is_started_again_with_its_schemes() {
     until("another worker with the scheme", || {
         of_running(ACTION) == "cold" && of_running("pid") != worker
     });
-    std::thread::sleep(Duration::from_secs(3));
+    until("the restart to be told", || run.said().contains("started again"));
     run.signal("INT");
     let (status, _, said) = run.end();
     assert_eq!(status, Some(0), "{said}");

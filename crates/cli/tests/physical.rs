@@ -7,6 +7,7 @@
 mod common;
 
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use common::{Guard, isotherm};
 use serde_json::Value;
@@ -27,6 +28,16 @@ fn line(report: &Value, is: impl Fn(&Value) -> bool) -> [f64; 3] {
     ["bytes", "hot", "cold"].map(|key| found[key].as_f64().unwrap() / MIB)
 }
 
+/// Waits for something that must come; the limit is only there to end a test that hangs.
+#[track_caller]
+fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(120);
+    while !done() {
+        assert!(Instant::now() < end, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
 #[test]
 fn hot_and_cold_bytes_of_an_owner_agree_with_the_truth() {
     if std::env::var("ISOTHERM_LAB").as_deref() != Ok("1") {
@@ -42,11 +53,16 @@ fn hot_and_cold_bytes_of_an_owner_agree_with_the_truth() {
     // 128 MiB stay hot; 256 MiB are touched once.
     let text = "hot, 134217728\ncold, 268435456\n\nall\n3000\nhot, 1, 64, 1\ncold, 1, 64, 1\n\nrun\n600000\nhot, 1, 64, 1\n";
     std::fs::write(&config, text).unwrap();
-    let workload =
-        isotherm().args(["workload", "-q"]).arg(&config).stdout(Stdio::null()).spawn().unwrap();
-    let workload = Guard(workload);
+    let truth = dir.path().join("truth");
+    let mut workload = isotherm();
+    workload.args(["workload", "-q"]).arg(&config).arg("--truth").arg(&truth);
+    let workload = Guard(workload.stdout(Stdio::null()).spawn().unwrap());
     // Its first phase touches all of it.
-    std::thread::sleep(std::time::Duration::from_secs(8));
+    wait_until("the second phase", || {
+        let text = std::fs::read_to_string(&truth).unwrap_or_default();
+        let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        lines.into_iter().any(|line| line["t"] == "phase" && line["i"] == 1)
+    });
     let record = dir.path().join("p.data");
     let status = isotherm()
         .args(["record", "--paddr", "--ops", "idle", "-q", "--sample", "100ms", "--aggr", "1s"])

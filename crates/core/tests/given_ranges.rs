@@ -27,6 +27,7 @@ fn started(attrs: Attrs, given: bool) -> Context {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "a minute under Miri; the other tests here run the same code")]
 fn every_gap_is_left_out_and_regions_are_even() {
     for strict in [false, true] {
         let attrs = Attrs { strict, min_nr_regions: 40, ..Attrs::default() };

@@ -178,7 +178,15 @@ fn a_cgroup_that_is_removed_during_a_scan_is_its_parents() {
         &["idle", "--once", "--interval", "8s", "--json", "--cpu", "100"],
     );
     let scan = Running::start(scan);
-    std::thread::sleep(Duration::from_secs(4));
+    // The process moves between the first look at its memory and the second.
+    let mut before = 0;
+    wait_until("the first look to be over", || {
+        std::thread::sleep(Duration::from_millis(300));
+        let (state, cpu_ns) = (scan.state(), scan.cpu_ns());
+        let rests = state == 'S' && cpu_ns == before && cpu_ns > 0;
+        before = cpu_ns;
+        rests
+    });
     std::fs::write(above.join("cgroup.procs"), target.pid().to_string()).unwrap();
     wait_until("the cgroup to be removable", || std::fs::remove_dir(&child).is_ok());
     let said = scan.finish();

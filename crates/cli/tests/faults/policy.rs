@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 use isotherm_agent::policy::{parse, print};
 use serde_json::Value;
@@ -181,7 +180,13 @@ fn a_bad_policy_leaves_the_old_one_in_force_and_a_good_one_keeps_the_counters() 
     write(&format!("{}{new}{}", &old[..at], &old[at..]));
     run.signal("HUP");
     wait_for(dir.path(), "committed");
-    std::thread::sleep(Duration::from_millis(1500));
+    wait_until("a window under the new policy", || {
+        let events = events(dir.path());
+        let last = events.iter().rev().find(|e| e["event"] == "summary");
+        let schemes = last.and_then(|e| e["schemes"].as_array()).into_iter().flatten();
+        let mut new = schemes.filter(|s| s["name"] == "new");
+        new.any(|s| s["windows"].as_u64() > Some(0))
+    });
     run.signal("TERM");
     let said = run.finish();
     said.expect(0, &["the old policy stays in force", "p.toml:3:1", "the new policy is in force"]);

@@ -106,6 +106,16 @@ impl Running {
         stat.rsplit_once(") ").unwrap().1.chars().next().unwrap()
     }
 
+    /// CPU time of all of its threads so far, in ns.
+    pub(crate) fn cpu_ns(&self) -> u64 {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
+        let of = |task: std::fs::DirEntry| {
+            let text = std::fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
+            text.split(' ').next().and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0)
+        };
+        tasks.filter_map(Result::ok).map(of).sum()
+    }
+
     /// Fails unless the process runs on as if nobody had ever looked at it.
     #[track_caller]
     pub(crate) fn assert_untouched(&self) {

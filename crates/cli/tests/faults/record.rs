@@ -1,7 +1,6 @@
 //! `isotherm record` and `wss`: targets that are not there, end, or must not be harmed; disks that are full.
 
 use std::fs;
-use std::time::Duration;
 
 use isotherm_sys::clock;
 
@@ -81,13 +80,15 @@ fn wss_lines_are_json_and_end_with_the_target() {
     let target = Running::sleeper(dir.path());
     let pid = target.pid().to_string();
     let args = ["wss", "--json", "-i", "200ms", "-p", &pid];
-    let wss = Running::start(command(ISOTHERM, dir.path(), &args));
-    std::thread::sleep(Duration::from_secs(4));
+    let mut wss = command(ISOTHERM, dir.path(), &args);
+    let file = dir.path().join("lines");
+    wss.stdout(fs::File::create(&file).unwrap());
+    let wss = Running::start(wss);
+    let lines = || fs::read_to_string(&file).unwrap();
+    wait_until("three lines", || lines().lines().count() >= 3);
     drop(target);
-    let said = wss.finish();
-    said.expect(0, &[]);
-    assert!(!said.out.is_empty(), "{said:#?}");
-    for line in said.out.lines() {
+    wss.finish().expect(0, &[]);
+    for line in lines().lines() {
         let line: serde_json::Value = serde_json::from_str(line).unwrap();
         for key in ["t_ns", "wss_bytes", "lo", "hi"] {
             assert!(line[key].is_u64(), "{key} of {line}");
@@ -181,7 +182,8 @@ fn what_nohup_started_outlives_a_hangup() {
     let args = format!("-p {}", target.pid());
     let mut recorder = recording_by(&["nohup"], dir.path(), &args);
     recorder.signal("HUP");
-    std::thread::sleep(Duration::from_millis(500));
+    let before = snapshots(dir.path(), "r.data");
+    wait_until("more snapshots", || snapshots(dir.path(), "r.data") > before);
     assert!(recorder.child().try_wait().unwrap().is_none());
     recorder.signal("TERM");
     recorder.finish().expect(0, &["interrupted", "r.data"]);
@@ -209,7 +211,8 @@ fn a_killed_recorder_loses_at_most_the_last_second() {
     let target = Running::sleeper(dir.path());
     let args = format!("--ops smaps --sample 100ms --aggr 200ms -p {}", target.pid());
     let mut recorder = recording(dir.path(), &args);
-    std::thread::sleep(Duration::from_millis(1700));
+    let before = snapshots(dir.path(), "r.data");
+    wait_until("more snapshots", || snapshots(dir.path(), "r.data") > before);
     let killed = clock::now().as_ns();
     recorder.child().kill().unwrap();
     recorder.finish();

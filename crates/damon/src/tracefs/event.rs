@@ -227,7 +227,7 @@ impl fmt::Display for Tail<'_> {
 
 /// Where the parts of one kind of event lie on the running kernel.
 #[derive(Debug, Clone)]
-pub(super) struct Layout {
+pub struct Layout {
     /// The event's number.
     pub(super) id: u16,
     pid: Number,
@@ -299,7 +299,7 @@ impl Layout {
     /// # Errors
     ///
     /// If one is not there.
-    pub(super) fn new(kind: EventKind, format: &Format) -> Result<Self, FormatError> {
+    pub fn new(kind: EventKind, format: &Format) -> Result<Self, FormatError> {
         let n = |name| format.number(name);
         let parts = match kind {
             EventKind::Aggregated | EventKind::RegionAggregated => {
@@ -329,7 +329,7 @@ impl Layout {
     }
 
     /// The thread and the event; none if there are too few bytes.
-    pub(super) fn decode(&self, e: &[u8]) -> Option<(u32, Event)> {
+    pub fn decode(&self, e: &[u8]) -> Option<(u32, Event)> {
         let event = match &self.parts {
             Parts::Aggregated(parts) => Event::Aggregated(parts.of(e)?),
             Parts::BeforeApply { context, scheme, region } => Event::BeforeApply(AppliedRegion {

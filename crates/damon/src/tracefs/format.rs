@@ -109,7 +109,7 @@ pub(super) struct Array {
 
 impl Array {
     pub(super) fn of(self, event: &[u8]) -> Option<&[u8]> {
-        let told = u32::from_ne_bytes(event.get(self.at..self.at + 4)?.try_into().ok()?);
+        let told = u32::from_ne_bytes(*event.get(self.at..)?.first_chunk()?);
         let (at, len) = ((told & 0xffff) as usize, (told >> 16) as usize);
         event.get(at..at + len)
     }
@@ -222,5 +222,6 @@ mod tests {
         assert_eq!(Array { at: 0 }.of(&event), Some(&[7, 8, 9][..]));
         event[..4].copy_from_slice(&(3_u32 << 16 | 11).to_ne_bytes());
         assert_eq!(Array { at: 0 }.of(&event), None);
+        assert_eq!(Array { at: usize::MAX }.of(&event), None);
     }
 }

@@ -36,6 +36,9 @@ mod windows;
 
 pub use error::TraceError;
 pub use event::{AggregatedRegion, AppliedRegion, Event, EventKind, Record, SchemeStats};
+// Public for the fuzz targets only.
+#[doc(hidden)]
+pub use event::Layout;
 pub use format::{Format, FormatError, PageHeader};
 pub use instance::{Leftovers, remove_leftovers};
 pub use page::{Broken, Page, Payload};

@@ -76,7 +76,11 @@ pub(crate) fn refused_commit_changes_nothing(world: &World) {
     // What the kernel itself says to a bad commit, and does then.
     world.echo("1000", &format!("{index}/contexts/0/monitoring_attrs/intervals/aggr_us"));
     let said = claim.kdamond().command(Command::Commit);
-    std::thread::sleep(std::time::Duration::from_secs(2));
+    // A worker that survives the commit answers the next command; one that does not is gone soon.
+    wait_for("what becomes of the worker", || {
+        let kdamond = claim.kdamond();
+        kdamond.command(Command::UpdateStats).is_ok() || kdamond.pid().unwrap().is_none()
+    });
     let runs = claim.kdamond().pid().unwrap().is_some();
     println!(
         "  the kernel's own word: {:?}; it runs on: {runs}",

@@ -1,7 +1,7 @@
 //! Harnesses for the model checker Kani: what `tests/arith.rs` tries out, for all values of a domain.
 //!
-//! `cargo kani -p isotherm-core` runs them. Kani brings a compiler of its own and is not part of CI; they are
-//! built under `cfg(kani)` only. The domains are small where a division would otherwise take hours.
+//! `ci/kani` runs them where Kani is installed; it brings a compiler of its own. They are built under
+//! `cfg(kani)` only. The domains are small where a division would otherwise take hours.
 
 use super::quota::{FailCharge, Quota, QuotaState};
 use crate::monitor::feed;

@@ -2,18 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use isotherm_core::{AddrRange, Snapshot};
+use isotherm_core::{AddrRange, RegionInfo, Snapshot, TargetInfo};
 use isotherm_record::{Mapping, NodeRanges, Ram, Record};
 
 use super::areas::{self, Stretch, Weights};
+use super::names::Names;
 use super::{Cell, Heatmap, Options, Panel, Row};
 use crate::error::Error;
 use crate::filter::Filter;
-use crate::scan::{Scan, TargetState};
+use crate::scan::Scan;
 use crate::units::{to_u64, to_usize};
 
-/// Panels at most: more would be an album.
+/// Panels at most.
 const MAX_PANELS: usize = 16;
+/// Areas of a panel at most.
 const MAX_AREAS: usize = 16;
 
 impl Heatmap {
@@ -25,8 +27,8 @@ impl Heatmap {
     pub fn build(record: &Record, filter: &Filter, options: &Options) -> Result<Self, Error> {
         let mut surveys: BTreeMap<u32, Survey> = BTreeMap::new();
         let scan = Scan::run(record, filter, |scan, s| {
-            for (state, t) in scan.wanted(s) {
-                surveys.entry(t.id.0).or_insert_with(Survey::new).add(filter, state, s, t);
+            for (_, t) in scan.wanted(s) {
+                surveys.entry(t.id.0).or_insert_with(Survey::new).add(filter, s, t);
             }
             Ok(())
         })?;
@@ -45,15 +47,16 @@ impl Heatmap {
         let end_ns = end_ns.max(start_ns + 1);
         let axis = Axis { start: start_ns, len: end_ns - start_ns, columns: options.columns };
         Scan::run(record, filter, |scan, s| {
-            for (_, t) in scan.wanted(s) {
+            for (state, t) in scan.wanted(s) {
                 if let Some(grid) = grids.get_mut(&t.id.0) {
+                    grid.names.learn(state.mappings_version, &state.mappings);
                     grid.add(&axis, s, filter.regions(&t.regions));
                 }
             }
             Ok(())
         })?;
         let panels = panels.into_iter().map(|(id, mut panel)| {
-            if let Some(grid) = grids.get(&id) {
+            if let Some(grid) = grids.remove(&id) {
                 grid.fill(&mut panel);
             }
             panel
@@ -76,33 +79,14 @@ struct Survey {
     total: f64,
     /// Where its regions were at the end, and whether they were resolved.
     last: Vec<(AddrRange, bool)>,
-    /// Every mapping, the newest where two overlap.
-    mappings: Vec<Mapping>,
-    version: u64,
 }
 
 impl Survey {
     fn new() -> Self {
-        Self {
-            weights: Weights::new(),
-            total: 0.0,
-            last: Vec::new(),
-            mappings: Vec::new(),
-            version: 0,
-        }
+        Self { weights: Weights::new(), total: 0.0, last: Vec::new() }
     }
 
-    fn add(
-        &mut self,
-        filter: &Filter,
-        state: &TargetState,
-        s: &Snapshot,
-        t: &isotherm_core::TargetInfo,
-    ) {
-        if self.version != state.mappings_version {
-            self.version = state.mappings_version;
-            self.learn_mappings(&state.mappings);
-        }
+    fn add(&mut self, filter: &Filter, s: &Snapshot, t: &TargetInfo) {
         self.last.clear();
         let scale = float(s.end.since(s.start)) / 1e9 / f64::from(s.max_nr_accesses.max(1));
         for r in filter.regions(&t.regions) {
@@ -113,28 +97,6 @@ impl Survey {
                 self.weights.add(r.range, per_byte);
             }
         }
-    }
-
-    /// Lays the mappings of now over those of before; what they do not cover stays known.
-    fn learn_mappings(&mut self, new: &[Mapping]) {
-        let mut at = 0;
-        let mut all = new.to_vec();
-        for mut old in std::mem::take(&mut self.mappings) {
-            while new.get(at).is_some_and(|m| m.end <= old.start) {
-                at += 1;
-            }
-            for cover in new[at..].iter().take_while(|m| m.start < old.end) {
-                if old.start < cover.start {
-                    all.push(Mapping { end: cover.start, ..old.clone() });
-                }
-                old.start = old.end.min(cover.end);
-            }
-            if old.start < old.end {
-                all.push(old);
-            }
-        }
-        all.sort_by_key(|m| m.start);
-        self.mappings = all;
     }
 
     fn panel(self, scan: &Scan, id: u32, filter: &Filter, options: &Options) -> Panel {
@@ -163,9 +125,8 @@ impl Survey {
             picked.iter().zip(share_rows(&picked, options.rows, options.min_rows)).enumerate()
         {
             for range in cut(*range, n) {
-                let mapping =
-                    name_of(if nodes.is_empty() { &self.mappings } else { &nodes }, range);
-                rows.push(Row { range, mapping, area, cells: vec![] });
+                // Rows of a process get their names from the second pass.
+                rows.push(Row { range, mapping: name_of(&nodes, range), area, cells: vec![] });
             }
         }
         let between = |w: &[AddrRange]| {
@@ -252,6 +213,7 @@ fn cut(area: AddrRange, n: usize) -> Vec<AddrRange> {
         .collect()
 }
 
+/// The name of the mapping that covers most of `range`; empty if none does.
 fn name_of(mappings: &[Mapping], range: AddrRange) -> String {
     let first = mappings.partition_point(|m| m.end <= range.start);
     let inside = mappings[first..].iter().take_while(|m| m.start < range.end);
@@ -283,9 +245,10 @@ impl Axis {
     }
 }
 
-/// Sums of one target's cells.
+/// What the second pass learns about one target: sums of the cells, and names of the rows.
 struct Grid {
     rows: Vec<AddrRange>,
+    names: Names,
     columns: usize,
     sums: Vec<Sum>,
 }
@@ -301,15 +264,10 @@ impl Grid {
     fn new(panel: &Panel, columns: usize) -> Self {
         let rows: Vec<_> = panel.rows.iter().map(|r| r.range).collect();
         let sums = vec![Sum::default(); rows.len() * columns];
-        Self { rows, columns, sums }
+        Self { names: Names::new(rows.iter().copied()), rows, columns, sums }
     }
 
-    fn add(
-        &mut self,
-        axis: &Axis,
-        s: &Snapshot,
-        regions: impl Iterator<Item = isotherm_core::RegionInfo>,
-    ) {
+    fn add(&mut self, axis: &Axis, s: &Snapshot, regions: impl Iterator<Item = RegionInfo>) {
         let columns = axis.columns(s.start.0, s.end.0);
         let time = float(s.end.since(s.start).max(1)) / 1e9;
         let scale = 1.0 / f64::from(s.max_nr_accesses.max(1));
@@ -336,9 +294,14 @@ impl Grid {
         }
     }
 
-    fn fill(&self, panel: &mut Panel) {
-        for (row, sums) in panel.rows.iter_mut().zip(self.sums.chunks(self.columns.max(1))) {
-            row.cells = sums.iter().map(Sum::cell).collect();
+    fn fill(self, panel: &mut Panel) {
+        let cells = self.sums.chunks(self.columns.max(1));
+        for ((row, cells), name) in panel.rows.iter_mut().zip(cells).zip(self.names.labels()) {
+            row.cells = cells.iter().map(Sum::cell).collect();
+            // Rows of physical memory have the name of their node already.
+            if row.mapping.is_empty() {
+                row.mapping = name;
+            }
         }
     }
 }
@@ -375,17 +338,6 @@ mod tests {
             assert_eq!((rows[0].start, rows[want - 1].end), (area.start, area.end));
             assert!(rows.windows(2).all(|w| w[0].end == w[1].start && !w[0].is_empty()));
         }
-    }
-
-    #[test]
-    fn newer_mappings_lie_over_older_ones() {
-        let mut survey = Survey::new();
-        survey.learn_mappings(&[Mapping::new(0, 100, "", "a"), Mapping::new(100, 200, "", "b")]);
-        survey.learn_mappings(&[Mapping::new(20, 40, "", "c"), Mapping::new(90, 120, "", "d")]);
-        let got: Vec<_> =
-            survey.mappings.iter().map(|m| (m.start, m.end, m.name.as_str())).collect();
-        let want = [(0, 20, "a"), (20, 40, "c"), (40, 90, "a"), (90, 120, "d"), (120, 200, "b")];
-        assert_eq!(got, want);
     }
 
     #[test]

@@ -1,14 +1,15 @@
 //! `report heatmap`: when (left to right) which addresses (bottom to top) were how hot.
 //!
 //! Two passes: the first finds the areas worth showing (see `areas`), the second fills a grid of
-//! cells with the mean rate of access, weighted by bytes and time. Memory is that of the grid, however
-//! long the record. What a cell can say: nothing was mapped, nobody could look, or a rate of 0 to 1
+//! cells with the mean rate of access, weighted by bytes and time, and names the rows (see `names`).
+//! Memory is that of the grid, however long the record, and however often mappings change. What a cell can say: nothing was mapped, nobody could look, or a rate of 0 to 1
 //! (1: touched in every sample).
 
 mod areas;
 mod build;
 mod font;
 mod json;
+mod names;
 mod palette;
 mod picture;
 mod png;
@@ -69,7 +70,7 @@ pub enum Cell {
 pub struct Row {
     /// Its addresses.
     pub range: AddrRange,
-    /// Name of the mapping that most of it belongs to; empty if unknown.
+    /// Name of the mapping that covered most of it at any time; empty if unknown.
     pub mapping: String,
     /// Index of its area.
     pub area: usize,

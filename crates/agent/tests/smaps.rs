@@ -5,8 +5,8 @@ use std::process::{Child, Command, Stdio};
 
 use isotherm_agent::monitor::Monitor;
 use isotherm_core::ops::UpdateError;
-use isotherm_core::{Attrs, Check, Method, Operations, PageState, TargetId};
-use isotherm_host::proc::{Kind, Proc, parse_maps};
+use isotherm_core::{Attrs, Check, MappingKind, Method, Operations, PageState, TargetId};
+use isotherm_host::proc::{Proc, parse_maps};
 use isotherm_ops::set::OpsSet;
 use isotherm_ops::smaps::{Limits, SmapsError, SmapsOps};
 use isotherm_ops::targets::Tracker;
@@ -29,7 +29,7 @@ fn run(command: &str, args: &[&str]) -> Guard {
 fn stack_page(pid: u32) -> u64 {
     let mut buf = Vec::new();
     Proc::default().read(pid, "maps", &mut buf).unwrap();
-    parse_maps(&buf).find(|m| m.kind() == Kind::Stack).unwrap().range.end - 4096
+    parse_maps(&buf).find(|m| m.kind() == MappingKind::Stack).unwrap().range.end - 4096
 }
 
 /// Waits until the program `sleep` has started, which takes a slow machine a while, and does nothing more.

@@ -18,6 +18,7 @@ pub mod areas;
 pub mod attrs;
 pub mod driver;
 pub mod interval;
+pub mod mapping;
 pub mod math;
 pub mod monitor;
 pub mod ops;
@@ -31,6 +32,7 @@ pub mod time;
 pub use addr::AddrRange;
 pub use attrs::{Attrs, AttrsError, Method};
 pub use driver::{Clock, Driver, Event};
+pub use mapping::MappingKind;
 pub use monitor::{Context, Wish};
 pub use ops::{
     Applied, Check, Measure, Observation, Observed, Operations, PageState, Request, TargetId,

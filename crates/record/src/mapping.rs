@@ -1,98 +1,9 @@
 //! Mappings of a target: what an address range is for.
 
-use serde::{Deserialize, Serialize};
+use isotherm_core::MappingKind;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::varint::{self, Cursor};
-
-/// What a mapping holds.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum MappingKind {
-    /// The `brk` heap.
-    Heap,
-    /// A stack.
-    Stack,
-    /// Private memory without a file.
-    #[default]
-    Anonymous,
-    /// A shared library, or a program's own code.
-    Library,
-    /// Any other file.
-    File,
-    /// Memory without a file that can be shared: shm, memfd, System V.
-    Shared,
-    /// Made by the kernel: vdso and its like.
-    Special,
-}
-
-impl MappingKind {
-    /// Every kind, in the order in which reports list them.
-    pub const ALL: [Self; 7] = [
-        Self::Heap,
-        Self::Stack,
-        Self::Anonymous,
-        Self::Library,
-        Self::File,
-        Self::Shared,
-        Self::Special,
-    ];
-
-    /// Its name in reports.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Heap => "heap",
-            Self::Stack => "stack",
-            Self::Anonymous => "anonymous",
-            Self::Library => "library",
-            Self::File => "file",
-            Self::Shared => "shared",
-            Self::Special => "special",
-        }
-    }
-
-    /// Tells the kind from the permissions and the path of a `/proc/PID/maps` line.
-    #[must_use]
-    pub fn of(perms: &str, path: &str) -> Self {
-        let path = path.strip_suffix(" (deleted)").unwrap_or(path);
-        let file = path.rsplit('/').next().unwrap_or(path);
-        if path.is_empty() || path.starts_with("[anon:") {
-            Self::Anonymous
-        } else if path == "[heap]" {
-            Self::Heap
-        } else if path.starts_with("[stack") {
-            Self::Stack
-        } else if path.starts_with("[anon_shmem:")
-            || ["/dev/shm/", "/memfd:", "/SYSV", "/dev/zero"].iter().any(|p| path.starts_with(p))
-        {
-            Self::Shared
-        } else if path.starts_with('[') {
-            Self::Special
-        } else if file.ends_with(".so") || file.contains(".so.") || perms.contains('x') {
-            Self::Library
-        } else {
-            Self::File
-        }
-    }
-
-    fn code(self) -> u8 {
-        match self {
-            Self::Heap => 0,
-            Self::Stack => 1,
-            Self::Anonymous => 2,
-            Self::Library => 3,
-            Self::File => 4,
-            Self::Shared => 5,
-            Self::Special => 6,
-        }
-    }
-
-    fn from_code(code: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|k| k.code() == code)
-    }
-}
 
 /// One mapping.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -104,6 +15,7 @@ pub struct Mapping {
     /// Permissions as `/proc/PID/maps` shows them, for example `rw-p`.
     pub perms: String,
     /// What it holds.
+    #[serde(serialize_with = "kind_name", deserialize_with = "named_kind")]
     pub kind: MappingKind,
     /// Path or bracketed name; empty for anonymous memory.
     pub name: String,
@@ -113,7 +25,7 @@ impl Mapping {
     /// A mapping whose kind follows from its permissions and name.
     #[must_use]
     pub fn new(start: u64, end: u64, perms: &str, name: &str) -> Self {
-        let kind = MappingKind::of(perms, name);
+        let kind = kind_of(perms, name);
         Self { start, end, perms: perms.into(), kind, name: name.into() }
     }
 
@@ -128,6 +40,35 @@ impl Mapping {
     }
 }
 
+/// Tells the kind from the permissions and the name of a `/proc/PID/maps` line.
+fn kind_of(perms: &str, name: &str) -> MappingKind {
+    MappingKind::of(perms.ends_with('s'), name.as_bytes())
+}
+
+/// The number that stands in the file. Older readers believe it, and know no devices.
+const fn code_of(kind: MappingKind) -> u8 {
+    match kind {
+        MappingKind::Heap => 0,
+        MappingKind::Stack => 1,
+        MappingKind::Anonymous => 2,
+        MappingKind::Library => 3,
+        MappingKind::File | MappingKind::Device => 4,
+        MappingKind::Shared => 5,
+        MappingKind::Special => 6,
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn kind_name<S: Serializer>(kind: &MappingKind, out: S) -> Result<S::Ok, S::Error> {
+    out.serialize_str(kind.name())
+}
+
+fn named_kind<'de, D: Deserializer<'de>>(input: D) -> Result<MappingKind, D::Error> {
+    let name = String::deserialize(input)?;
+    let unknown = || serde::de::Error::custom(format!("no kind of mapping is called `{name}`"));
+    MappingKind::from_name(&name).ok_or_else(unknown)
+}
+
 /// Appends a target's mappings: time, target, number, then each one against its predecessor.
 pub(crate) fn encode(out: &mut Vec<u8>, t_ns: u64, target: u32, mappings: &[Mapping]) {
     varint::put(out, t_ns);
@@ -139,7 +80,7 @@ pub(crate) fn encode(out: &mut Vec<u8>, t_ns: u64, target: u32, mappings: &[Mapp
         varint::put_delta(out, cursor, m.start);
         varint::put_delta(out, m.start, m.end);
         cursor = m.end;
-        out.push(m.kind.code());
+        out.push(code_of(m.kind));
         put_text(out, &m.perms);
         // Neighbours mostly belong to the same file: 0 repeats the name, n is a name of n - 1 bytes.
         if previous.is_some_and(|p| p.name == m.name) {
@@ -164,13 +105,15 @@ pub(crate) fn decode(bytes: &[u8], mappings: &mut Vec<Mapping>) -> Option<(u64, 
         let start = c.get_delta(cursor)?;
         let end = c.get_delta(start)?;
         cursor = end;
-        let kind = MappingKind::from_code(c.byte()?)?;
+        // The kind follows from the rest, by the rule of today: older records call the part of a
+        // program that can be executed a library, and the rest of the same program a file.
+        let _code = c.byte()?;
         let perms = get_text(&mut c)?;
         let name = match c.get()? {
             0 => mappings.last()?.name.clone(),
             len => text(c.take(usize::try_from(len - 1).ok()?)?)?,
         };
-        mappings.push(Mapping { start, end, perms, kind, name });
+        mappings.push(Mapping { start, end, kind: kind_of(&perms, &name), perms, name });
     }
     (c.len() == 0).then_some((t_ns, target))
 }
@@ -197,19 +140,37 @@ mod tests {
     fn kinds_and_labels() {
         for (perms, path, kind, label) in [
             ("rw-p", "", MappingKind::Anonymous, "[anon]"),
+            ("rw-s", "", MappingKind::Shared, "[anon]"),
             ("rw-p", "[heap]", MappingKind::Heap, "[heap]"),
-            ("rw-p", "[stack]", MappingKind::Stack, "[stack]"),
             ("rw-p", "[anon:glibc: malloc]", MappingKind::Anonymous, "[anon:glibc: malloc]"),
             ("rw-p", "[anon:a/b]", MappingKind::Anonymous, "[anon:a/b]"),
-            ("r-xp", "[vdso]", MappingKind::Special, "[vdso]"),
             ("r--p", "/usr/lib/libc.so.6", MappingKind::Library, "libc.so.6"),
-            ("r-xp", "/usr/bin/cat", MappingKind::Library, "cat"),
             ("r--s", "/var/db/data.mdb", MappingKind::File, "data.mdb"),
             ("rw-s", "/memfd:x (deleted)", MappingKind::Shared, "memfd:x (deleted)"),
-            ("rw-s", "/dev/shm/a", MappingKind::Shared, "a"),
+            ("rw-s", "/dev/dri/card0", MappingKind::Device, "card0"),
         ] {
             let m = Mapping::new(0, 1, perms, path);
             assert_eq!((m.kind, m.label()), (kind, label), "{perms} {path}");
+            let json = serde_json::to_string(&m).unwrap();
+            assert_eq!(serde_json::from_str::<Mapping>(&json).unwrap(), m, "{json}");
         }
+    }
+
+    #[test]
+    fn all_parts_of_a_program_are_one_kind_in_old_records_too() {
+        let parts = [("r--p", 4), ("r-xp", 3), ("rw-p", 4)];
+        let mut old: Vec<_> = (1..)
+            .zip(parts)
+            .map(|(at, (perms, _))| Mapping::new(at << 12, (at + 1) << 12, perms, "/usr/bin/cat"))
+            .collect();
+        for (m, (_, code)) in old.iter_mut().zip(parts) {
+            assert_eq!(m.kind, MappingKind::File, "{}", m.perms);
+            // As older records have it.
+            m.kind = if code == 3 { MappingKind::Library } else { MappingKind::File };
+        }
+        let (mut bytes, mut read) = (Vec::new(), Vec::new());
+        encode(&mut bytes, 5, 7, &old);
+        assert_eq!(decode(&bytes, &mut read), Some((5, 7)));
+        assert!(read.iter().all(|m| m.kind == MappingKind::File), "{read:?}");
     }
 }

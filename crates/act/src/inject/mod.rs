@@ -24,8 +24,8 @@ mod thread;
 
 use std::thread as threads;
 
-use isotherm_core::AddrRange;
 use isotherm_core::addr::{PAGE_SIZE, round_down, round_up};
+use isotherm_core::{AddrRange, MappingKind};
 use isotherm_host::proc::{Kind, Proc, parse_maps};
 use isotherm_sys::clock::now;
 use isotherm_sys::ptrace::sleep_exactly;
@@ -227,7 +227,7 @@ impl Injector {
         if all.is_empty() {
             return Err(ActError::gone(self.pid, tried));
         }
-        let stack = parse_maps(&text).find(|m| m.kind() == Kind::Stack).map(|m| m.range);
+        let stack = parse_maps(&text).find(|m| m.kind() == MappingKind::Stack).map(|m| m.range);
         let stack = stack.ok_or_else(|| {
             let why = "it has no main stack: it has ended, or unmapped it";
             ActError::of(self.pid, ErrorKind::NotSupported, "look for its stack", why, "")

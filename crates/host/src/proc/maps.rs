@@ -4,7 +4,7 @@
 //! and may hold spaces. A line that does not read so is skipped: the kernel writes none, and a
 //! monitor must not end for one.
 
-use isotherm_core::AddrRange;
+use isotherm_core::{AddrRange, MappingKind};
 
 use super::scan::{line, split, whole_dec, whole_hex, word};
 
@@ -29,44 +29,6 @@ impl Perms {
     }
 }
 
-/// What a mapping is, as people talk about it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    /// The program break's area.
-    Heap,
-    /// The main thread's stack. Stacks of other threads are anonymous memory to the kernel.
-    Stack,
-    /// Private memory without a file.
-    Anonymous,
-    /// A mapped file that is no library.
-    File,
-    /// A shared object (`.so`).
-    Library,
-    /// Memory shared between processes without a file on a disk: shmem, memfd, System V.
-    Shared,
-    /// The kernel's own pages: vdso, vvar, vsyscall.
-    Special,
-    /// Memory of a device.
-    Device,
-}
-
-impl Kind {
-    /// The kind's name in reports and records.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Heap => "heap",
-            Self::Stack => "stack",
-            Self::Anonymous => "anonymous",
-            Self::File => "file",
-            Self::Library => "library",
-            Self::Shared => "shared",
-            Self::Special => "special",
-            Self::Device => "device",
-        }
-    }
-}
-
 /// One mapping; borrows its name from the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mapping<'t> {
@@ -86,57 +48,18 @@ pub struct Mapping<'t> {
 }
 
 impl Mapping<'_> {
-    /// What it is.
+    /// What it holds.
     #[must_use]
-    pub fn kind(&self) -> Kind {
-        let name = self.name;
-        if let Some(rest) = name.strip_prefix(b"[") {
-            return match rest {
-                b"heap]" => Kind::Heap,
-                b"stack]" => Kind::Stack,
-                _ if rest.starts_with(b"stack:") => Kind::Stack,
-                _ if rest.starts_with(b"anon_shmem:") => Kind::Shared,
-                _ if rest.starts_with(b"anon:") || rest == b"anon]" => Kind::Anonymous,
-                _ => Kind::Special,
-            };
-        }
-        if name.is_empty() {
-            return if self.perms.shared { Kind::Shared } else { Kind::Anonymous };
-        }
-        if SHARED_NAMES.iter().any(|prefix| name.starts_with(prefix)) {
-            return Kind::Shared;
-        }
-        if name.starts_with(b"/anon_hugepage") {
-            return Kind::Anonymous;
-        }
-        if name.starts_with(b"/dev/") || name.starts_with(b"anon_inode:") {
-            return Kind::Device;
-        }
-        if is_library(name) { Kind::Library } else { Kind::File }
+    pub fn kind(&self) -> MappingKind {
+        MappingKind::of(self.perms.shared, self.name)
     }
 
     /// Whether a monitor should watch it: can be accessed, and is memory that the kernel could
     /// reclaim or move. `PROT_NONE`, device memory and the kernel's own pages are not.
     #[must_use]
     pub fn is_monitored(&self) -> bool {
-        self.perms.any() && !matches!(self.kind(), Kind::Special | Kind::Device)
+        self.perms.any() && !matches!(self.kind(), MappingKind::Special | MappingKind::Device)
     }
-}
-
-/// Objects in memory that the kernel shows with a path.
-const SHARED_NAMES: [&[u8]; 5] =
-    [b"/memfd:", b"/SYSV", b"/dev/shm/", b"/dev/zero", b"/dev/hugepages/"];
-
-/// `libx.so`, `libx.so.6`, `libx-2.31.so (deleted)`; not `some.source`.
-fn is_library(path: &[u8]) -> bool {
-    let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
-    let file = path.rsplit(|&b| b == b'/').next().unwrap_or(path);
-    let ends_in_version = |rest: &[u8]| {
-        rest.is_empty()
-            || (rest.first() == Some(&b'.')
-                && rest.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'.' || *b == b'-'))
-    };
-    (0..file.len()).filter_map(|i| file.get(i..)?.strip_prefix(b".so")).any(ends_in_version)
 }
 
 /// The lines of a `maps` file. Made by [`parse_maps`].
@@ -249,35 +172,10 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
     }
 
     #[test]
-    fn kinds() {
-        for (perms, name, kind) in [
-            ("rw-p", "[heap]", Kind::Heap),
-            ("rw-p", "[stack]", Kind::Stack),
-            ("rw-p", "[stack:123]", Kind::Stack),
-            ("rw-p", "", Kind::Anonymous),
-            ("rw-s", "", Kind::Shared),
-            ("rw-p", "[anon:cache]", Kind::Anonymous),
-            ("rw-s", "[anon_shmem:x]", Kind::Shared),
-            ("r-xp", "[vdso]", Kind::Special),
-            ("r--p", "[vvar_vclock]", Kind::Special),
-            ("--xp", "[vsyscall]", Kind::Special),
-            ("r--p", "/usr/lib/libm.so", Kind::Library),
-            ("r--p", "/usr/lib/libm.so.6", Kind::Library),
-            ("r--p", "/usr/lib/libstdc++.so.6.0.30 (deleted)", Kind::Library),
-            ("r--p", "/home/a/data.source", Kind::File),
-            ("r--p", "/usr/lib/x.so.d/data file", Kind::File),
-            ("r--p", "/usr/bin/cat", Kind::File),
-            ("rw-s", "/var/lib/db (deleted)", Kind::File),
-            ("rw-s", "/memfd:name (deleted)", Kind::Shared),
-            ("rw-s", "/SYSV00000000 (deleted)", Kind::Shared),
-            ("rw-s", "/dev/shm/x", Kind::Shared),
-            ("rw-p", "/anon_hugepage (deleted)", Kind::Anonymous),
-            ("rw-s", "/dev/dri/card0", Kind::Device),
-            ("rw-s", "anon_inode:[io_uring]", Kind::Device),
-        ] {
-            let text = format!("1000-2000 {perms} 00000000 00:00 0      {name}");
-            let mapping = parse_line(text.as_bytes()).unwrap();
-            assert_eq!(mapping.kind(), kind, "{name}");
+    fn all_parts_of_a_program_are_one_kind() {
+        for perms in ["r--p", "r-xp", "rw-p"] {
+            let text = format!("1000-2000 {perms} 00000000 fe:00 7      /usr/bin/cat");
+            assert_eq!(parse_line(text.as_bytes()).unwrap().kind(), MappingKind::File, "{perms}");
         }
     }
 }

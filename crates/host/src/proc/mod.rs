@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 
 use isotherm_core::AddrRange;
 
-pub use maps::{Kind, Mapping, Maps, Perms, monitored_ranges, parse_maps};
+pub use maps::{Mapping, Maps, Perms, monitored_ranges, parse_maps};
 pub use meminfo::meminfo_kib;
 pub use own::{OwnCost, own_cost};
 pub use smaps::{MappingUse, Smaps, parse_smaps};

@@ -8,11 +8,16 @@ use crate::error::Error;
 /// Pixels per unit of the layout.
 const SCALE: usize = 2;
 
-/// Numbers in the palette; those of the heat follow.
+/// Numbers in the palette: white, grey, ink, then the steps of heat, then those between white and ink.
 const WHITE: u8 = 0;
 const GREY: u8 = 1;
 const INK: u8 = 2;
 const HEAT: u8 = 3;
+const SHADE: u8 = HEAT + LEVELS;
+/// Steps from white to ink, both included.
+const SHADES: u8 = 16;
+/// Colour of frames and labels.
+const INK_COLOR: u8 = 0x22;
 
 /// Where a text's given position is.
 #[derive(Clone, Copy)]
@@ -66,20 +71,19 @@ impl Canvas {
         }
     }
 
-    /// Writes `text`; `y` is the base line. Bold by writing it twice, a pixel apart.
+    /// Writes `text` on white; `y` is the base line.
     fn text(&mut self, x: usize, y: usize, anchor: Anchor, bold: bool, text: &str) {
-        let width = text.chars().count() * font::ADVANCE * 2;
+        let width = text.chars().count() * font::ADVANCE;
         let left = match anchor {
             Anchor::Start => x * SCALE,
             Anchor::Middle => (x * SCALE).saturating_sub(width / 2),
             Anchor::End => (x * SCALE).saturating_sub(width),
         };
-        let top = (y * SCALE).saturating_sub(font::HEIGHT * 2);
-        font::draw(text, |dx, dy| {
-            self.set(left + dx, top + dy, INK);
-            if bold {
-                self.set(left + dx + 1, top + dy, INK);
-            }
+        let top = (y * SCALE).saturating_sub(font::BASE);
+        font::draw(text, bold, |dx, dy, ink| match ink / SHADES {
+            0 => {}
+            step if step == SHADES - 1 => self.set(left + dx, top + dy, INK),
+            step => self.set(left + dx, top + dy, SHADE + step - 1),
         });
     }
 }
@@ -159,9 +163,12 @@ fn encode(canvas: &Canvas, height: usize) -> Result<Vec<u8>, Error> {
     let mut colors = Vec::new();
     colors.extend(ABSENT);
     colors.extend(UNRESOLVED);
-    colors.extend([0x22, 0x22, 0x22]);
+    colors.extend([INK_COLOR; 3]);
     for level in 0..LEVELS {
         colors.extend(palette::rgb(level));
+    }
+    for step in 1..SHADES - 1 {
+        colors.extend([u8::MAX - (u8::MAX - INK_COLOR) / (SHADES - 1) * step; 3]);
     }
     let failed = |e: png::EncodingError| Error::write(std::io::Error::other(e));
     let side = |n: usize| u32::try_from(n).map_err(|e| Error::write(std::io::Error::other(e)));

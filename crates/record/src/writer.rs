@@ -23,6 +23,7 @@ use crate::event::{End, Exec, Exit, Header, Note, Target};
 use crate::frame::{self, Kind};
 use crate::frames::{self, Frames, Ram};
 use crate::mapping::{self, Mapping};
+use crate::place::Place;
 
 /// Snapshots are written at the latest when they span this many ns of monitoring.
 pub const FLUSH_NS: u64 = 1_000_000_000;
@@ -50,6 +51,8 @@ pub struct Written {
     pub snapshots: u64,
     /// Their regions.
     pub regions: u64,
+    /// Of the snapshots, those that were lost because a write failed.
+    pub lost_snapshots: u64,
 }
 
 /// Writes one record.
@@ -60,6 +63,7 @@ pub struct Writer<W: Write> {
     next_frame: u64,
     pending: Encoder,
     pending_since: Time,
+    pending_snapshots: u64,
     mappings: BTreeMap<TargetId, Vec<Mapping>>,
     payload: Vec<u8>,
     frame: Vec<u8>,
@@ -76,6 +80,17 @@ impl Writer<File> {
         let name = path.display().to_string();
         let out = File::create(path).map_err(Error::io(format!("create {name}")))?;
         Self::with_name(out, name, header)
+    }
+
+    /// Makes a new record for `path` and writes the header. An old record stays in its place until
+    /// [`Place::keep`] makes it `FILE.old`; if the place is dropped instead, the new one is gone.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be made or written; nothing has changed then.
+    pub fn create_beside(path: &Path, header: &Header) -> Result<(Self, Place), Error> {
+        let (place, out) = Place::create(path)?;
+        Ok((Self::with_name(out, path.display().to_string(), header)?, place))
     }
 
     /// Writes what is collected and waits until the disk has everything.
@@ -106,6 +121,7 @@ impl<W: Write> Writer<W> {
             next_frame: 0,
             pending: Encoder::default(),
             pending_since: Time(0),
+            pending_snapshots: 0,
             mappings: BTreeMap::new(),
             payload: Vec::new(),
             frame: Vec::new(),
@@ -132,6 +148,7 @@ impl<W: Write> Writer<W> {
             self.pending_since = s.start;
         }
         self.pending.push(s);
+        self.pending_snapshots += 1;
         self.written.snapshots += 1;
         self.written.regions += s.nr_regions() as u64;
         if self.pending.len() >= FLUSH_BYTES {
@@ -166,6 +183,10 @@ impl<W: Write> Writer<W> {
         self.pending.take(&mut payload);
         let done = self.write_frame(Kind::Snapshots, &payload);
         self.payload = payload;
+        let snapshots = std::mem::take(&mut self.pending_snapshots);
+        if done.is_err() {
+            self.written.lost_snapshots += snapshots;
+        }
         done
     }
 

@@ -4,13 +4,16 @@
 //! ([`policy::parse`]), from the knobs of a ready-made one ([`ready`]), or from DAMON's historic formats
 //! ([`damos`]); [`run`] does what it says.
 //!
-//! Nothing here prints. All but [`run`] are values and plain functions.
+//! [`recorder`] writes what a monitor sees into a file.
+//!
+//! Nothing here prints. All but [`run`], [`tier`] and [`recorder`] are values and plain functions.
 
 pub mod damos;
 pub mod monitor;
 pub mod policy;
 pub mod push;
 pub mod ready;
+pub mod recorder;
 pub mod run;
 pub mod text;
 pub mod tier;

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use isotherm_agent::monitor::Monitor;
+use isotherm_agent::recorder::{Recorder, Step};
 use isotherm_core::Attrs;
 use isotherm_ops::targets::Tracker;
 use isotherm_record::Record;
@@ -16,9 +17,9 @@ use isotherm_report::{Filter, heatmap, wss};
 use isotherm_sim::world::Options;
 use isotherm_sys::{clock, signals};
 
-use crate::recorder::{Recorder, Step};
+use crate::files::{not_created, not_kept};
 use crate::sets::{OpsArg, open_set};
-use crate::terminal::{When, style, width};
+use crate::terminal::{When, style, warn, width};
 use crate::{exit, score, sim, workload};
 
 /// The workload, and how long all its phases together shall take.
@@ -97,15 +98,19 @@ fn real(
     command.push(truth.into());
     let tracker = Tracker::spawn(own, &command, true).map_err(exit::target)?;
     let mut monitor = Monitor::new(tracker, set, attrs, clock::now().as_ns())?;
-    let mut recorder = Recorder::create(record, &monitor, &attrs)?;
+    let mut recorder =
+        Recorder::builder(record).create(&mut monitor).map_err(not_created(record))?;
     monitor.tracker().start().map_err(exit::target)?;
+    recorder.keep().map_err(not_kept)?;
     while !matches!(recorder.step(&mut monitor), Step::Over | Step::Failed) {
+        recorder.take_events().iter().for_each(|event| warn(&event.to_string()));
         if signals::stop_requested().is_some() {
             crate::record::end_command(&mut monitor);
             return Err(anyhow::anyhow!("interrupted; nothing is left behind"));
         }
     }
-    recorder.finish("every target has exited")?;
+    let summary = recorder.finish(&mut monitor, "every target has exited")?;
+    summary.events.iter().for_each(|event| warn(&event.to_string()));
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 use isotherm_record::{Damage, Error, Record};
 
 use crate::exit;
-use crate::recorder::warn;
+use crate::terminal::warn;
 
 /// Opens a record for reading.
 pub(crate) fn open(path: &Path) -> anyhow::Result<Record> {
@@ -60,6 +60,20 @@ pub(crate) fn cannot_create(path: &Path, err: &io::Error) -> anyhow::Error {
 pub(crate) fn not_created(path: &Path) -> impl FnOnce(Error) -> anyhow::Error + '_ {
     move |err| match err {
         Error::Io { source, .. } => cannot_create(path, &source),
+        err => err.into(),
+    }
+}
+
+/// A record whose place cannot be made free.
+pub(crate) fn not_kept(err: Error) -> anyhow::Error {
+    match err {
+        Error::Io { source, tried } => exit::with(
+            exit::of_io(&source),
+            format!(
+                "cannot keep the old record\n  tried: {tried}: {source}\n  \
+                 hint:  give another file with -o"
+            ),
+        ),
         err => err.into(),
     }
 }

@@ -2,21 +2,24 @@
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use isotherm_agent::monitor::Monitor;
 use isotherm_agent::policy::TargetSpec;
+use isotherm_agent::recorder::{Recorder, Step, Summary};
 use isotherm_core::{Snapshot, Time};
 use isotherm_ops::kdamond::Share;
 use isotherm_ops::targets::{Memory, Tracker};
+use isotherm_record::Written;
 use isotherm_sys::{clock, signals};
 
 use crate::attrs::AttrsArgs;
 use crate::exit::{self, usage};
-use crate::recorder::{Recorder, Step, warn};
+use crate::files::{not_created, not_kept};
 use crate::sets::{OpsArg, open_set_for};
+use crate::terminal::warn;
 use crate::units::{bytes, duration};
 
 /// Arguments of `isotherm record`.
@@ -27,7 +30,8 @@ pub(crate) struct Args {
     output: PathBuf,
     #[command(flatten)]
     targets: TargetArgs,
-    /// Stop after this time (without a unit seconds). A command that was started for the record gets a SIGTERM then.
+    /// Stop after this time (without a unit seconds). A command that was started for the record gets a
+    /// SIGTERM then.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     duration: Option<Duration>,
     /// Say nothing but warnings and errors.
@@ -135,26 +139,46 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (set, why) = open_set_for(&args.targets, &mut attrs)?;
     let seed = args.seed.unwrap_or_else(|| clock::now().as_ns());
     let mut monitor = Monitor::new(tracker, set, attrs, seed)?;
-    let kept = keep_old(&args.output)?;
-    let mut recorder = Recorder::create(&args.output, &monitor, &attrs)?;
+    let created = Recorder::builder(&args.output).create(&mut monitor);
+    let mut recorder = created.map_err(not_created(&args.output))?;
     for line in &why {
         recorder.note(line);
+        say(args.quiet, line);
     }
-    if !args.quiet {
-        for line in &why {
-            say(line);
+    // If the command cannot be run, the old record stays where it is.
+    monitor.tracker().start().map_err(exit::target)?;
+    if let Err(err) = recorder.keep() {
+        end_command(&mut monitor);
+        return Err(not_kept(err));
+    }
+    let reason = watch(&mut recorder, &mut monitor, &args);
+    let summary = recorder.finish(&mut monitor, reason);
+    let status = end_command(&mut monitor);
+    let summary = match summary {
+        Ok(summary) => summary,
+        Err(err) => {
+            warn(&format!("the record has no end: {err}"));
+            return Ok(ExitCode::from(exit::PARTIAL));
         }
+    };
+    tell(&summary, reason, &args);
+    if summary.failed_writes > 0 || reason == SET_FAILED {
+        return Ok(ExitCode::from(exit::PARTIAL));
     }
-    if let Err(err) = monitor.tracker().start() {
-        // A misspelled command must not cost the user the record before it.
-        drop(recorder);
-        undo(&args.output, kept);
-        return Err(exit::target(err));
-    }
+    Ok(status)
+}
+
+/// How a record ends whose operations set ended before it.
+const SET_FAILED: &str = "the operations set cannot go on";
+
+/// Records until something ends it, and says what.
+fn watch(recorder: &mut Recorder, monitor: &mut Monitor, args: &Args) -> &'static str {
     let mut progress = Progress::new(args.quiet);
     let started = Instant::now();
     let reason = loop {
-        match recorder.step(&mut monitor) {
+        let step = recorder.step(monitor);
+        recorder.take_events().iter().for_each(|event| warn(&event.to_string()));
+        match step {
             Step::Window => progress.show(monitor.snapshot()),
             Step::Quiet => {}
             Step::Over => break "every target has exited",
@@ -168,82 +192,31 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     };
     progress.end();
-    recorder.frames(&mut monitor, clock::now(), true);
-    let failed = recorder.failed() || reason == SET_FAILED;
-    if let Some(kdamond) = monitor.kdamond() {
-        let line = share(kdamond.share(), kdamond.source());
-        recorder.note(&line);
-        if !args.quiet {
-            say(&line);
-        }
+    reason
+}
+
+/// Tells what a finished record holds, and what is missing.
+fn tell(summary: &Summary, reason: &str, args: &Args) {
+    summary.events.iter().for_each(|event| warn(&event.to_string()));
+    if let Some((Share { seen, lost }, source)) = summary.kernel_windows {
+        let all = seen + lost;
+        say(args.quiet, &format!("of {all} windows of the kernel {seen} were seen, by {source}"));
     }
-    let written = recorder.finish(reason);
-    let status = end_command(&mut monitor);
-    let written = match written {
-        Ok(written) => written,
-        Err(err) => {
-            warn(&format!("the record has no end: {err}"));
-            return Ok(ExitCode::from(exit::PARTIAL));
-        }
-    };
-    if !args.quiet {
-        say(&format!(
-            "{reason}: {} snapshots, {} regions, {} in {}",
-            written.snapshots,
-            written.regions,
-            bytes(written.bytes),
-            args.output.display()
+    let Written { bytes: size, snapshots, regions, lost_snapshots } = summary.written;
+    let (size, path) = (bytes(size), args.output.display());
+    say(
+        args.quiet,
+        &format!("{reason}: {snapshots} snapshots, {regions} regions, {size} in {path}"),
+    );
+    if summary.failed_writes > 0 {
+        warn(&format!(
+            "{} writes failed; {lost_snapshots} of the {snapshots} snapshots are not in the record",
+            summary.failed_writes
         ));
-    }
-    if failed {
-        return Ok(ExitCode::from(exit::PARTIAL));
-    }
-    if written.snapshots == 0 {
+    } else if snapshots == 0 && reason != SET_FAILED {
         warn(
             "no window was finished; a record needs a target that lives for an aggregation interval",
         );
-    }
-    Ok(status)
-}
-
-/// How a record ends whose operations set ended before it.
-const SET_FAILED: &str = "the operations set cannot go on";
-
-/// What was seen of the kernel's windows.
-fn share(share: Share, source: &str) -> String {
-    let Share { seen, lost } = share;
-    format!("of {} windows of the kernel {seen} were seen, by {source}", seen + lost)
-}
-
-/// Keeps the record that is there, as perf does; whether there is one.
-pub(crate) fn keep_old(path: &Path) -> anyhow::Result<bool> {
-    if std::fs::metadata(path).is_ok_and(|m| m.is_file() && m.len() > 0) {
-        let old = old_name(path);
-        std::fs::rename(path, &old).map_err(|e| {
-            anyhow::anyhow!(
-                "cannot keep the old record\n  tried: rename {} to {}: {e}\n  \
-                 hint:  give another file with -o",
-                path.display(),
-                old.display()
-            )
-        })?;
-        return Ok(true);
-    }
-    Ok(false)
-}
-
-fn old_name(path: &Path) -> PathBuf {
-    let mut old = path.as_os_str().to_owned();
-    old.push(".old");
-    old.into()
-}
-
-/// Takes back a record that was never begun.
-fn undo(path: &Path, kept: bool) {
-    if kept {
-        std::fs::rename(old_name(path), path).ok();
-    } else if std::fs::metadata(path).is_ok_and(|m| m.is_file()) {
-        std::fs::remove_file(path).ok();
     }
 }
 
@@ -258,8 +231,10 @@ pub(crate) fn end_command(monitor: &mut Monitor) -> ExitCode {
     }
 }
 
-fn say(text: &str) {
-    writeln!(std::io::stderr(), "{text}").ok();
+fn say(quiet: bool, text: &str) {
+    if !quiet {
+        writeln!(std::io::stderr(), "{text}").ok();
+    }
 }
 
 /// One line on a terminal: elapsed time, regions, working set, own cost.

@@ -9,7 +9,7 @@ use isotherm_record::Record;
 use isotherm_report::{Filter, ages, heatmap, mappings, memory, regions, wss};
 
 use crate::files;
-use crate::recorder::warn;
+use crate::terminal::warn;
 use crate::terminal::{When, style, width};
 
 /// Arguments of `isotherm report`.

@@ -13,7 +13,7 @@ use isotherm_sim::truth::{ReadError, Truth};
 
 use crate::exit::usage;
 use crate::files;
-use crate::recorder::warn;
+use crate::terminal::warn;
 use crate::units::interval_us;
 
 /// Arguments of `isotherm score`.

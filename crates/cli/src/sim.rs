@@ -16,8 +16,7 @@ use isotherm_sim::world::{Faults, Options, Simulation};
 
 use crate::attrs::AttrsArgs;
 use crate::exit::usage;
-use crate::files::{cannot_create, not_created};
-use crate::record::keep_old;
+use crate::files::{cannot_create, not_created, not_kept};
 use crate::units::{bytes, duration};
 use crate::workload::{load, scale_factor};
 
@@ -84,7 +83,6 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if config.total_ms() == 0 {
         return Err(usage(format!("{}: all phases are 0 ms long", args.config)));
     }
-    keep_old(&args.output)?;
     let started = Instant::now();
     let (simulation, written) = simulate(&name, &config, &options, attrs, &args.output)?;
     if let Some(path) = &args.truth {
@@ -107,7 +105,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs a whole simulation and writes its record to `path`.
+/// Runs a whole simulation and writes its record to `path`; an old record is kept.
 pub(crate) fn simulate(
     name: &str,
     config: &Config,
@@ -116,8 +114,11 @@ pub(crate) fn simulate(
     path: &Path,
 ) -> anyhow::Result<(Simulation, Written)> {
     let mut simulation = Simulation::new(config, options, attrs)?;
+    let created = Writer::create_beside(path, &header(&attrs)).map_err(not_created(path))?;
+    let (writer, place) = created;
+    place.keep().map_err(not_kept)?;
     let mut recorder = Recorder {
-        writer: Writer::create(path, &header(&attrs)).map_err(not_created(path))?,
+        writer,
         name,
         appeared: 0,
         exited: Vec::new(),

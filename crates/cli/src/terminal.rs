@@ -1,7 +1,7 @@
-//! What the terminal behind standard output can show.
+//! What the terminal behind standard output can show, and warnings to whoever sits in front of it.
 
 use std::env::var_os;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 
 use isotherm_report::heatmap::{Color, Style};
 
@@ -45,4 +45,9 @@ pub(crate) fn width() -> usize {
     let columns = var_os("COLUMNS").and_then(|v| v.to_str()?.parse().ok());
     let own = || rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|w| w.ws_col.into());
     columns.or_else(own).filter(|&w| w > 0).unwrap_or(100)
+}
+
+/// Warns the user. Nothing can be done if standard error is closed.
+pub(crate) fn warn(text: &str) {
+    writeln!(std::io::stderr(), "warning: {text}").ok();
 }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use isotherm_agent::monitor::{Happened, Monitor};
+use isotherm_agent::recorder::is_gone;
 use isotherm_core::Snapshot;
 use isotherm_report::wss::{WorkingSet, estimate};
 use isotherm_sys::{clock, signals};
@@ -12,8 +13,8 @@ use isotherm_sys::{clock, signals};
 use crate::attrs::AttrsArgs;
 use crate::exit;
 use crate::record::{TargetArgs, end_command};
-use crate::recorder::{is_gone, warn};
 use crate::sets::open_set_for;
+use crate::terminal::warn;
 use crate::units::{bytes, duration};
 
 /// Arguments of `isotherm wss`.

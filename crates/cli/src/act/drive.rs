@@ -19,8 +19,8 @@ use super::args::{RunArgs, WhoseArgs};
 use super::events::Log;
 use super::status::Status;
 use crate::exit;
-use crate::recorder::warn;
 use crate::stopped::Stopped;
+use crate::terminal::warn;
 
 /// How long to wait for something to happen before looking at signals.
 const PATIENCE: Duration = Duration::from_millis(50);

@@ -10,7 +10,7 @@ use isotherm_core::Time;
 use serde_json::{Value, json};
 
 use crate::files::cannot_create;
-use crate::recorder::warn;
+use crate::terminal::warn;
 
 /// Where events go; nowhere if nobody asked for them.
 pub(super) struct Log {

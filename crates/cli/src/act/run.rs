@@ -12,7 +12,7 @@ use super::args::RunArgs;
 use super::drive::{Extra, drive};
 use crate::exit::{self, usage};
 use crate::record::words;
-use crate::recorder::warn;
+use crate::terminal::warn;
 
 /// Arguments of `isotherm run`.
 #[derive(Debug, clap::Args)]

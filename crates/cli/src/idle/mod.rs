@@ -12,7 +12,7 @@ use isotherm_pages::frames::{ErrorKind, FramesError};
 use isotherm_sys::signals;
 
 use crate::exit;
-use crate::recorder::warn;
+use crate::terminal::warn;
 use crate::units::duration;
 
 /// Arguments of `isotherm idle`.

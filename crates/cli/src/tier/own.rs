@@ -12,8 +12,8 @@ use isotherm_sys::{clock, signals};
 use super::Args;
 use super::report::{Account, status};
 use crate::exit;
-use crate::recorder::warn;
 use crate::stopped::Stopped;
+use crate::terminal::warn;
 
 /// Tiers until it is time to stop.
 pub(super) fn run(

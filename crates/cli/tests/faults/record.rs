@@ -1,6 +1,7 @@
 //! `isotherm record` and `wss`: targets that are not there, end, or must not be harmed; disks that are full.
 
 use std::fs;
+use std::path::Path;
 
 use isotherm_sys::clock;
 
@@ -9,12 +10,12 @@ use crate::program::{
 };
 
 /// A recorder under way, after its first snapshots.
-fn recording(dir: &std::path::Path, args: &str) -> Running {
+fn recording(dir: &Path, args: &str) -> Running {
     recording_by(&[], dir, args)
 }
 
 /// The same, started by another program.
-fn recording_by(starter: &[&str], dir: &std::path::Path, args: &str) -> Running {
+fn recording_by(starter: &[&str], dir: &Path, args: &str) -> Running {
     let mut words = starter.to_vec();
     words.extend([ISOTHERM, "record", "-o", "r.data"]);
     words.extend(args.split_whitespace());
@@ -284,4 +285,54 @@ fn without_privileges() {
         .isotherm("record --ops smaps -o closed/r.data -- sleep 100")
         .expect(4, &["cannot write closed/r.data", "Permission denied", "hint:"]);
     public.isotherm("doctor").expect(0, &[]);
+}
+
+#[test]
+fn a_record_that_cannot_be_begun_costs_no_other() {
+    let files = [("r.data", "old"), ("r.data.old", "older")];
+    let write = |dir: &Path| files.map(|(name, text)| fs::write(dir.join(name), text).unwrap());
+    let expect = |dir: &Path, more: usize| {
+        for (name, text) in files {
+            assert_eq!(fs::read_to_string(dir.join(name)).unwrap(), text, "{name}");
+        }
+        assert_eq!(fs::read_dir(dir).unwrap().count(), files.len() + more, "nothing is left over");
+    };
+    let dir = scratch();
+    write(dir.path());
+    // A command that cannot be run.
+    isotherm(dir.path(), "record -o r.data -- ./nosuch").expect(127, &[]);
+    expect(dir.path(), 0);
+    // A full disk: not even the header can be written.
+    let full = |what: &str| format!("trap '' XFSZ; exec prlimit --fsize=10 $ISOTHERM {what}");
+    shell(dir.path(), &full("record -o r.data -- sleep 100")).expect(6, &["cannot write r.data"]);
+    expect(dir.path(), 0);
+    shell(dir.path(), &full("sim stairs -q --duration 1s -o r.data"))
+        .expect(6, &["cannot write r.data"]);
+    expect(dir.path(), 0);
+    // A directory that is closed to whoever records, with a record in it that is not.
+    let public = Public::new();
+    let closed = public.dir.path().join("closed");
+    fs::create_dir(&closed).unwrap();
+    write(&closed);
+    let mode = |path: &Path, mode| {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        fs::set_permissions(path, mode).unwrap();
+    };
+    mode(&closed.join("r.data"), 0o666);
+    mode(&closed, 0o555);
+    public
+        .isotherm("record --ops smaps -o closed/r.data -- sleep 100")
+        .expect(4, &["cannot write closed/r.data", "Permission denied", "hint:"]);
+    expect(&closed, 0);
+}
+
+#[test]
+fn an_old_record_that_cannot_be_renamed_stays() {
+    let dir = scratch();
+    fs::write(dir.path().join("r.data"), "old").unwrap();
+    fs::create_dir(dir.path().join("r.data.old")).unwrap();
+    isotherm(dir.path(), "record -o r.data -- sleep 100")
+        .expect(2, &["cannot keep the old record", "r.data.old", "hint:"]);
+    assert_eq!(fs::read(dir.path().join("r.data")).unwrap(), b"old");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
 }

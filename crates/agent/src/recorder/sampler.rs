@@ -1,10 +1,10 @@
-//! What `isotherm record --paddr` adds to a record: a sample of page frames, with what each holds, whose it is, and
-//! whether it was touched.
+//! What a record of physical memory has beside the regions: a sample of page frames, with what each holds,
+//! whose it is, and whether it was touched.
 //!
-//! The frames are drawn once and looked at again and again. With the set `idle` each is marked once; while the mark
-//! stays the frame was not touched, and its idle time grows; one that was touched is marked again. The context's own
-//! pages are marked by the same bitmap: where one is a frame of the sample too (some in ten thousand) either may miss a
-//! touch.
+//! The frames are drawn once and looked at again and again. With the set `idle` each is marked once. While
+//! the mark stays, the frame was not touched, and its idle time grows; a frame that was touched is marked
+//! again. The context marks its own pages in the same bitmap: where one of them is in the sample, too (some
+//! in ten thousand), either may miss a touch.
 
 use isotherm_agent::monitor::Monitor;
 use isotherm_core::addr::PAGE_SIZE;
@@ -26,7 +26,7 @@ const PATIENCE: u64 = 200;
 
 /// Looks at a sample of frames.
 #[derive(Debug)]
-pub(crate) struct Sampler {
+pub(super) struct Sampler {
     target: TargetId,
     uses: Uses,
     bytes: u64,
@@ -37,19 +37,19 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    /// Draws the sample; also says where RAM is.
-    pub(crate) fn start(
+    /// Draws the sample; also says where RAM is. The error is a text for people.
+    pub(super) fn start(
         target: &Target,
         memory: &Memory,
-    ) -> anyhow::Result<(Self, isotherm_record::Ram)> {
+    ) -> Result<(Self, isotherm_record::Ram), String> {
         let proc = Proc::default();
-        let ram = Ram::read(&proc)?;
-        let ranges = memory.ranges_in(&ram)?;
+        let ram = Ram::read(&proc).map_err(|e| e.to_string())?;
+        let ranges = memory.ranges_in(&ram).map_err(|e| e.to_string())?;
         let now = clock::now();
         let frames = sample(&ranges, FRAMES, &mut Rng::seeded(now.as_ns()));
         let sampler = Self {
             target: target.id,
-            uses: Uses::open(proc)?,
+            uses: Uses::open(proc).map_err(|e| e.to_string())?,
             bytes: ranges.iter().map(isotherm_core::AddrRange::len).sum(),
             marked: vec![None; frames.len()],
             frames,
@@ -62,8 +62,9 @@ impl Sampler {
         Ok((sampler, isotherm_record::Ram { t_ns: now.as_ns(), nodes: nodes.collect() }))
     }
 
-    /// Looks, if it is time or this is the last chance; nothing comes of the first look, which only marks.
-    pub(crate) fn look(
+    /// Looks, if it is time or `last` says that there will be no other time. The first look only marks, so
+    /// nothing comes of it.
+    pub(super) fn look(
         &mut self,
         monitor: &mut Monitor,
         now: Time,
@@ -86,7 +87,7 @@ impl Sampler {
         Ok(Some(self.event(now, &touches, &uses, &found)))
     }
 
-    /// What became of the marks; renews those that are gone.
+    /// Tells for each frame whether it was touched since it was marked, and marks those that were.
     fn touches(&mut self, set: &mut impl Operations, now: Time) -> Vec<Touch> {
         let check = |(tag, frame): (u32, &u64)| Check::new(self.target, frame * PAGE_SIZE, tag);
         let mut batch: Vec<Check> = (0..).zip(&self.frames).map(check).collect();

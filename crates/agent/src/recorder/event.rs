@@ -1,0 +1,45 @@
+//! What a recorder tells its user.
+
+use std::fmt;
+
+use isotherm_linux::targets::Target;
+
+/// Something that a user of the recorder may want to know. The text is for people; the record has it as
+/// a note where it could still be written.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// A process cannot be a target.
+    Refused(String),
+    /// The operations set cannot look at this process; it is left out of the record.
+    NotWatched {
+        /// The process.
+        target: Target,
+        /// Why.
+        why: String,
+    },
+    /// The operations set had a problem and dealt with it.
+    Trouble(String),
+    /// The operations set cannot go on.
+    SetFailed(String),
+    /// From now on the record does not say whose memory is hot, or it never did.
+    NoOwners(String),
+    /// A write failed, and what it held is lost. Told for the first failed write; the others are counted
+    /// in [`Summary`](super::Summary).
+    Lost(isotherm_record::Error),
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(text) | Self::Trouble(text) | Self::SetFailed(text) => f.write_str(text),
+            Self::NotWatched { target, why } => {
+                write!(f, "process {} ({}) is not watched: {why}", target.pid, target.name)
+            }
+            Self::NoOwners(why) => {
+                write!(f, "the record cannot tell whose memory is hot: {why}")
+            }
+            Self::Lost(err) => write!(f, "part of the record is lost: {err}"),
+        }
+    }
+}

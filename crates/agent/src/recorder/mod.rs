@@ -1,0 +1,375 @@
+//! Writes what a monitor sees into a record.
+//!
+//! ```no_run
+//! use isotherm_agent::recorder::{Recorder, Step};
+//! use isotherm_core::Attrs;
+//! use isotherm_linux::Monitor;
+//!
+//! let mut monitor = Monitor::of_pid(4711, Attrs::default())?;
+//! let mut recorder = Recorder::builder("isotherm.data").create(&mut monitor)?;
+//! recorder.keep()?;
+//! while !matches!(recorder.step(&mut monitor), Step::Over | Step::Failed) {
+//!     for event in recorder.take_events() {
+//!         eprintln!("{event}");
+//!     }
+//! }
+//! let summary = recorder.finish(&mut monitor, "every target has exited")?;
+//! println!("{} snapshots", summary.written.snapshots);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Two things are promised. A failed write never stops the monitor: recording goes on, since the next
+//! write may go through (a disk that was full for a moment), the first failure is an [`Event`] and all are
+//! counted in the [`Summary`]. And an old record is not lost to a new one that does not come about: it
+//! stays in its place until [`Recorder::keep`], which makes it `FILE.old`.
+//!
+//! Absent: printing, signals, and any decision of when to stop.
+
+mod event;
+mod sampler;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use isotherm_core::{Attrs, TargetId, Time};
+use isotherm_linux::clock;
+use isotherm_linux::error::{ErrorKind, SetError};
+use isotherm_linux::kdamond::{KdamondError, Share};
+use isotherm_linux::monitor::{Happened, Monitor};
+use isotherm_linux::proc::{Proc, own_cost, parse_maps};
+use isotherm_linux::set::AttachError;
+use isotherm_linux::smaps::SmapsError;
+use isotherm_linux::targets::{Target, TargetEvent};
+use isotherm_record::{AttrsInfo, Error, Exit, Header, Mapping, Place, Writer, Written};
+
+pub use event::Event;
+use sampler::Sampler;
+
+/// How a record is made.
+#[derive(Debug, Clone)]
+pub struct Builder {
+    path: PathBuf,
+    command: Vec<String>,
+    owners: bool,
+}
+
+impl Builder {
+    /// The command line that the record names as its origin; by default that of this program.
+    #[must_use]
+    pub fn command(mut self, words: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.command = words.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Whether a record of physical memory also holds a sample of page frames with their owners (the
+    /// default). It costs at most half a percent of one CPU.
+    #[must_use]
+    pub fn owners(mut self, wanted: bool) -> Self {
+        self.owners = wanted;
+        self
+    }
+
+    /// Creates the record and writes who records where and how.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be created or written; an old record is as it was then.
+    pub fn create(self, monitor: &mut Monitor) -> Result<Recorder, Error> {
+        let attrs = *monitor.context().attrs();
+        let header = header(monitor, &attrs, self.command);
+        let (writer, place) = Writer::create_beside(&self.path, &header)?;
+        Ok(Recorder {
+            writer,
+            place: Some(place),
+            targets: Vec::new(),
+            maps_every_ns: attrs.update_us.saturating_mul(1000),
+            maps_at: Time::default(),
+            text: Vec::new(),
+            peak_rss_bytes: 0,
+            failed_writes: 0,
+            owners: self.owners,
+            sampler: None,
+            events: Vec::new(),
+        })
+    }
+}
+
+/// A record under way. Dropping it before [`Recorder::keep`] removes it.
+#[derive(Debug)]
+pub struct Recorder {
+    writer: Writer<File>,
+    /// Until the record is kept.
+    place: Option<Place>,
+    targets: Vec<Target>,
+    maps_every_ns: u64,
+    maps_at: Time,
+    text: Vec<u8>,
+    peak_rss_bytes: u64,
+    failed_writes: u64,
+    owners: bool,
+    /// For physical memory.
+    sampler: Option<Sampler>,
+    events: Vec<Event>,
+}
+
+/// What the loop around a recorder should know about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// A window was recorded: see [`Monitor::snapshot`].
+    Window,
+    /// Nothing that needs attention.
+    Quiet,
+    /// No target is left, and none can come.
+    Over,
+    /// The operations set cannot go on; [`Event::SetFailed`] says why.
+    Failed,
+}
+
+/// What a finished record holds.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Summary {
+    /// What was written.
+    pub written: Written,
+    /// Writes that failed. What they held is not in the record.
+    pub failed_writes: u64,
+    /// How many of the kernel's windows were seen, if the kernel's DAMON looked, and by what.
+    pub kernel_windows: Option<(Share, &'static str)>,
+    /// What has been worth telling since the last call of [`Recorder::take_events`].
+    pub events: Vec<Event>,
+}
+
+impl Recorder {
+    /// A record at `path`.
+    #[must_use]
+    pub fn builder(path: impl AsRef<Path>) -> Builder {
+        let command = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+        Builder { path: path.as_ref().to_owned(), command: command.collect(), owners: true }
+    }
+
+    /// Puts the record into its place; an old one there becomes `FILE.old`. Call it when what is to be
+    /// recorded has started. Calling it again does nothing.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be renamed. The old record is in its place then, and the new one has no name.
+    pub fn keep(&mut self) -> Result<(), Error> {
+        self.place.take().map_or(Ok(()), Place::keep)
+    }
+
+    /// Lets the monitor run until something happens, and records it.
+    pub fn step(&mut self, monitor: &mut Monitor) -> Step {
+        let happened = monitor.next();
+        let now = clock::now();
+        let written = match happened {
+            Happened::Snapshot => {
+                let written = self.writer.push_snapshot(monitor.snapshot());
+                self.count(written);
+                self.mappings(now);
+                self.frames(monitor, now, false);
+                return Step::Window;
+            }
+            Happened::Stopped => return Step::Over,
+            Happened::Trouble(text) => {
+                self.tell(Event::Trouble(text));
+                return Step::Quiet;
+            }
+            Happened::Failed(text) => {
+                self.tell(Event::SetFailed(text));
+                return Step::Failed;
+            }
+            // A record has no schemes, so nobody is acted on.
+            Happened::Idle | Happened::NotActedOn(..) => self.writer.tick(now),
+            Happened::Target(event) => self.target(event, now),
+            Happened::NotWatched(target, err) => {
+                let event = Event::NotWatched { target, why: err.to_string() };
+                if is_gone(&err) {
+                    // Many a process is too short-lived to be watched: worth a note, not an event.
+                    self.note(&event.to_string());
+                } else {
+                    self.tell(event);
+                }
+                return Step::Quiet;
+            }
+        };
+        self.count(written);
+        Step::Quiet
+    }
+
+    /// What has been worth telling since the last call.
+    pub fn take_events(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// Writes a message into the record.
+    pub fn note(&mut self, text: &str) {
+        let written = self.writer.note(clock::now(), text);
+        self.count(written);
+    }
+
+    /// Takes what can still be learnt, and ends the record in good order. `reason` is for its readers.
+    ///
+    /// # Errors
+    ///
+    /// If the end cannot be written. What was written before can be read.
+    pub fn finish(mut self, monitor: &mut Monitor, reason: &str) -> Result<Summary, Error> {
+        self.keep()?;
+        self.frames(monitor, clock::now(), true);
+        let kernel_windows = monitor.kdamond().map(|kdamond| (kdamond.share(), kdamond.source()));
+        if let Some((Share { seen, lost }, source)) = kernel_windows {
+            self.note(&format!(
+                "of {} windows of the kernel {seen} were seen, by {source}",
+                seen + lost
+            ));
+        }
+        self.peak_rss_bytes = self.peak_rss_bytes.max(own_cost(&mut self.text).rss_bytes);
+        let rss = self.peak_rss_bytes;
+        self.note(&format!("peak rss {rss} bytes"));
+        let Self { writer, failed_writes, events, .. } = self;
+        let (_, written) = writer.finish(clock::now(), reason)?;
+        Ok(Summary { written, failed_writes, kernel_windows, events })
+    }
+
+    /// Looks at the sample of page frames, if there is one and it is time for it, or `last` is set.
+    fn frames(&mut self, monitor: &mut Monitor, now: Time, last: bool) {
+        let Some(sampler) = &mut self.sampler else { return };
+        match sampler.look(monitor, now, last) {
+            Ok(None) => {}
+            Ok(Some(frames)) => {
+                let written = self.writer.frames(&frames);
+                self.count(written);
+            }
+            Err(err) => {
+                self.sampler = None;
+                self.tell(Event::NoOwners(err.to_string()));
+            }
+        }
+    }
+
+    fn target(&mut self, event: TargetEvent, now: Time) -> Result<(), Error> {
+        match event {
+            TargetEvent::Added(target) => self.added(target, now),
+            TargetEvent::Execed { old, target } => {
+                self.targets.retain(|t| t.id != old);
+                self.writer.exit(&Exit { id: old.0, status: None, t_ns: now.as_ns() })?;
+                self.added(target, now)
+            }
+            TargetEvent::Exited(id) => {
+                self.targets.retain(|t| t.id != id);
+                self.writer.exit(&Exit { id: id.0, status: None, t_ns: now.as_ns() })
+            }
+            TargetEvent::Refused(err) => {
+                self.tell(Event::Refused(err.to_string()));
+                Ok(())
+            }
+        }
+    }
+
+    fn added(&mut self, target: Target, now: Time) -> Result<(), Error> {
+        if let Some(memory) = target.memory.as_ref().filter(|_| self.owners) {
+            match Sampler::start(&target, memory) {
+                Ok((sampler, ram)) => {
+                    self.sampler = Some(sampler);
+                    self.writer.ram(&ram)?;
+                }
+                Err(why) => self.tell(Event::NoOwners(why)),
+            }
+        }
+        self.writer.target(&isotherm_record::Target {
+            memory: target.memory.as_ref().map(ToString::to_string),
+            id: target.id.0,
+            pid: target.pid,
+            ppid: target.ppid,
+            name: target.name.clone(),
+            t_ns: now.as_ns(),
+        })?;
+        self.maps_at = Time::default();
+        self.targets.push(target);
+        Ok(())
+    }
+
+    /// Writes the mappings of all targets, if it is time; the writer leaves out what did not change.
+    fn mappings(&mut self, now: Time) {
+        if now < self.maps_at {
+            return;
+        }
+        self.maps_at = now + self.maps_every_ns;
+        self.peak_rss_bytes = self.peak_rss_bytes.max(own_cost(&mut self.text).rss_bytes);
+        for i in 0..self.targets.len() {
+            let (id, pid) = (self.targets[i].id, self.targets[i].pid);
+            // Physical memory has no mappings.
+            if pid == 0 || Proc::default().read(pid, "maps", &mut self.text).is_err() {
+                continue; // It has just ended; the tracker will say so.
+            }
+            let mappings: Vec<Mapping> = parse_maps(&self.text).map(|m| mapping(&m)).collect();
+            if !mappings.is_empty() {
+                let written = self.writer.mappings(now, TargetId(id.0), &mappings);
+                self.count(written);
+            }
+        }
+    }
+
+    /// Passes an event on, to the readers of the record as well.
+    fn tell(&mut self, event: Event) {
+        self.note(&event.to_string());
+        self.events.push(event);
+    }
+
+    /// Counts a failed write; the first one is told.
+    fn count(&mut self, written: Result<(), Error>) {
+        if let Err(err) = written {
+            if self.failed_writes == 0 {
+                self.events.push(Event::Lost(err));
+            }
+            self.failed_writes += 1;
+        }
+    }
+
+    /// How many writes have failed so far.
+    #[must_use]
+    pub const fn failed_writes(&self) -> u64 {
+        self.failed_writes
+    }
+}
+
+/// Whether a set could not take in a process because the process has ended already.
+#[must_use]
+pub fn is_gone(err: &AttachError) -> bool {
+    let pages = err.downcast_ref::<SetError>().map(|e| e.kind() == ErrorKind::Gone);
+    let smaps = err.downcast_ref::<SmapsError>().map(SmapsError::is_gone);
+    let kdamond = err.downcast_ref::<KdamondError>().map(KdamondError::is_gone);
+    pages.or(smaps).or(kdamond).unwrap_or(false)
+}
+
+fn mapping(m: &isotherm_linux::proc::Mapping<'_>) -> Mapping {
+    let flag = |set: bool, c: char| if set { c } else { '-' };
+    let p = m.perms;
+    let perms: String = [
+        flag(p.read, 'r'),
+        flag(p.write, 'w'),
+        flag(p.exec, 'x'),
+        if p.shared { 's' } else { 'p' },
+    ]
+    .iter()
+    .collect();
+    Mapping::new(m.range.start, m.range.end, &perms, &String::from_utf8_lossy(m.name))
+}
+
+fn header(monitor: &Monitor, attrs: &Attrs, command: Vec<String>) -> Header {
+    let uname = rustix::system::uname();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    Header {
+        isotherm: env!("CARGO_PKG_VERSION").into(),
+        host: uname.nodename().to_string_lossy().into_owned(),
+        kernel: uname.release().to_string_lossy().into_owned(),
+        arch: uname.machine().to_string_lossy().into_owned(),
+        page_size: rustix::param::page_size() as u64,
+        boot_id: Proc::default().boot_id().unwrap_or_default(),
+        started_unix_ns: now.map_or(0, |d| u64::try_from(d.as_nanos()).unwrap_or(0)),
+        started_ns: clock::now().as_ns(),
+        attrs: AttrsInfo::from(attrs),
+        ops: monitor.ops().name().into(),
+        command,
+        capabilities: Vec::new(),
+    }
+}

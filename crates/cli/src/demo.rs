@@ -1,6 +1,6 @@
-//! `isotherm demo`: a short run of everything. A workload whose pattern is known is recorded with the best
-//! set that this machine allows, in simulation if there is none; then its heatmap, its working set, and
-//! how well the record agrees with what the workload really did.
+//! `isotherm demo`: a short run of everything. A workload whose pattern is known is recorded with
+//! the best set that this machine allows, in simulation if there is none; then its heatmap, its
+//! working set, and how well the record agrees with what the workload really did.
 
 use std::ffi::OsString;
 use std::io::Write;

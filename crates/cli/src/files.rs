@@ -1,7 +1,7 @@
 //! Files that the user names: records that are read, results that are written.
 //!
-//! The libraries say what failed; here it is said about the file that the user gave, and with a hint that
-//! fits what was to be done with it.
+//! The libraries say what failed; here it is said about the file that the user gave, and with a
+//! hint that fits what was to be done with it.
 
 use std::io;
 use std::path::Path;

@@ -1,8 +1,9 @@
 //! What a mapping holds, told from its line in `/proc/PID/maps`.
 //!
-//! This is the only place that tells. The kind follows from what backs the mapping, that is from its name
-//! and from whether it is shared, and never from what may be done with it: the parts of one file differ in
-//! their permissions (a program has a part to execute, one to read and one to write) and are one kind.
+//! This is the only place that tells. The kind follows from what backs the mapping, that is from
+//! its name and from whether it is shared, and never from what may be done with it: the parts of
+//! one file differ in their permissions (a program has a part to execute, one to read and one to
+//! write) and are one kind.
 
 /// What a mapping holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

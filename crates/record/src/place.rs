@@ -9,9 +9,9 @@
 //! drop, failure   old           older          -
 //! ```
 //!
-//! Until [`Place::keep`] every failure leaves the place as it was. `keep` exchanges the two names in one
-//! step where the file system can do that (`RENAME_EXCHANGE`), else by two renames, and takes back what
-//! it did if a later step fails.
+//! Until [`Place::keep`] every failure leaves the place as it was. `keep` exchanges the two names
+//! in one step where the file system can do that (`RENAME_EXCHANGE`), else by two renames, and
+//! takes back what it did if a later step fails.
 //!
 //! What holds no record (a file without bytes, a pipe, a device) is written in place.
 

@@ -1,4 +1,5 @@
 //! The memory of a heatmap does not depend on how often a target changes its mappings.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use isotherm_core::{AddrRange, RegionInfo, Snapshot, TargetId, TargetInfo, Time};
 use isotherm_record::{Header, Mapping, Record, Target, Writer};

@@ -4,8 +4,8 @@ use std::fmt;
 
 use isotherm_linux::targets::Target;
 
-/// Something that a user of the recorder may want to know. The text is for people; the record has it as
-/// a note where it could still be written.
+/// Something that a user of the recorder may want to know. The text is for people; the record has
+/// it as a note where it could still be written.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
@@ -24,8 +24,8 @@ pub enum Event {
     SetFailed(String),
     /// From now on the record does not say whose memory is hot, or it never did.
     NoOwners(String),
-    /// A write failed, and what it held is lost. Told for the first failed write; the others are counted
-    /// in [`Summary`](super::Summary).
+    /// A write failed, and what it held is lost. Told for the first failed write; the others are
+    /// counted in [`Summary`](super::Summary).
     Lost(isotherm_record::Error),
 }
 

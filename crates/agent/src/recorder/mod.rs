@@ -18,10 +18,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Two things are promised. A failed write never stops the monitor: recording goes on, since the next
-//! write may go through (a disk that was full for a moment), the first failure is an [`Event`] and all are
-//! counted in the [`Summary`]. And an old record is not lost to a new one that does not come about: it
-//! stays in its place until [`Recorder::keep`], which makes it `FILE.old`.
+//! Two things are promised. A failed write never stops the monitor: recording goes on, since the
+//! next write may go through (a disk that was full for a moment), the first failure is an [`Event`]
+//! and all are counted in the [`Summary`]. And an old record is not lost to a new one that does not
+//! come about: it stays in its place until [`Recorder::keep`], which makes it `FILE.old`.
 //!
 //! Absent: printing, signals, and any decision of when to stop.
 
@@ -61,8 +61,8 @@ impl Builder {
         self
     }
 
-    /// Whether a record of physical memory also holds a sample of page frames with their owners (the
-    /// default). It costs at most half a percent of one CPU.
+    /// Whether a record of physical memory also holds a sample of page frames with their owners
+    /// (the default). It costs at most half a percent of one CPU.
     #[must_use]
     pub fn owners(mut self, wanted: bool) -> Self {
         self.owners = wanted;
@@ -147,12 +147,13 @@ impl Recorder {
         Builder { path: path.as_ref().to_owned(), command: command.collect(), owners: true }
     }
 
-    /// Puts the record into its place; an old one there becomes `FILE.old`. Call it when what is to be
-    /// recorded has started. Calling it again does nothing.
+    /// Puts the record into its place; an old one there becomes `FILE.old`. Call it when what is to
+    /// be recorded has started. Calling it again does nothing.
     ///
     /// # Errors
     ///
-    /// If a file cannot be renamed. The old record is in its place then, and the new one has no name.
+    /// If a file cannot be renamed. The old record is in its place then, and the new one has no
+    /// name.
     pub fn keep(&mut self) -> Result<(), Error> {
         self.place.take().map_or(Ok(()), Place::keep)
     }
@@ -207,7 +208,8 @@ impl Recorder {
         self.count(written);
     }
 
-    /// Takes what can still be learnt, and ends the record in good order. `reason` is for its readers.
+    /// Takes what can still be learnt, and ends the record in good order. `reason` is for its
+    /// readers.
     ///
     /// # Errors
     ///
@@ -288,7 +290,8 @@ impl Recorder {
         Ok(())
     }
 
-    /// Writes the mappings of all targets, if it is time; the writer leaves out what did not change.
+    /// Writes the mappings of all targets, if it is time; the writer leaves out what did not
+    /// change.
     fn mappings(&mut self, now: Time) {
         if now < self.maps_at {
             return;

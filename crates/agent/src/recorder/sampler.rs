@@ -1,10 +1,10 @@
-//! What a record of physical memory has beside the regions: a sample of page frames, with what each holds,
-//! whose it is, and whether it was touched.
+//! What a record of physical memory has beside the regions: a sample of page frames, with what each
+//! holds, whose it is, and whether it was touched.
 //!
-//! The frames are drawn once and looked at again and again. With the set `idle` each is marked once. While
-//! the mark stays, the frame was not touched, and its idle time grows; a frame that was touched is marked
-//! again. The context marks its own pages in the same bitmap: where one of them is in the sample, too (some
-//! in ten thousand), either may miss a touch.
+//! The frames are drawn once and looked at again and again. With the set `idle` each is marked
+//! once. While the mark stays, the frame was not touched, and its idle time grows; a frame that was
+//! touched is marked again. The context marks its own pages in the same bitmap: where one of them
+//! is in the sample, too (some in ten thousand), either may miss a touch.
 
 use isotherm_agent::monitor::Monitor;
 use isotherm_core::addr::PAGE_SIZE;
@@ -62,8 +62,8 @@ impl Sampler {
         Ok((sampler, isotherm_record::Ram { t_ns: now.as_ns(), nodes: nodes.collect() }))
     }
 
-    /// Looks, if it is time or `last` says that there will be no other time. The first look only marks, so
-    /// nothing comes of it.
+    /// Looks, if it is time or `last` says that there will be no other time. The first look only
+    /// marks, so nothing comes of it.
     pub(super) fn look(
         &mut self,
         monitor: &mut Monitor,

@@ -1,7 +1,7 @@
 //! Labels of PNG pictures: Noto Sans Mono, drawn by others into a bitmap with smooth edges.
 //!
-//! The crate `noto-sans-mono-bitmap` has one raster per character. Here are only the size that fits the
-//! layout, where its base line is, and what stands for a character without a raster.
+//! The crate `noto-sans-mono-bitmap` has one raster per character. Here are only the size that fits
+//! the layout, where its base line is, and what stands for a character without a raster.
 
 use noto_sans_mono_bitmap::{FontWeight, RasterHeight, get_raster, get_raster_width};
 
@@ -12,8 +12,8 @@ pub(super) const ADVANCE: usize = get_raster_width(FontWeight::Regular, SIZE);
 /// From the top of a raster to the base line, in pixels.
 pub(super) const BASE: usize = 19;
 
-/// Calls `set` with the position of every pixel of `text` that has ink, and with how much ink it has
-/// (1 to 255). A character without a raster, as every one that is not ASCII, is drawn as `?`.
+/// Calls `set` with the position of every pixel of `text` that has ink, and with how much ink it
+/// has (1 to 255). A character without a raster, as every one that is not ASCII, is drawn as `?`.
 pub(super) fn draw(text: &str, bold: bool, mut set: impl FnMut(usize, usize, u8)) {
     let weight = if bold { FontWeight::Bold } else { FontWeight::Regular };
     for (nr, c) in text.chars().enumerate() {

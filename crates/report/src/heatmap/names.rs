@@ -1,9 +1,10 @@
 //! Which mapping each row of a panel belongs to.
 //!
-//! A target that keeps mapping and unmapping memory changes its mappings with every update interval, so
-//! nothing is kept per version: a row has one name and the number of its bytes that the named mapping
-//! covered. A mapping of a later version takes the row over if it covers at least as much of it. The name
-//! is thus that of the mapping that covered most of the row at any time, and of the newest of equals.
+//! A target that keeps mapping and unmapping memory changes its mappings with every update
+//! interval, so nothing is kept per version: a row has one name and the number of its bytes that
+//! the named mapping covered. A mapping of a later version takes the row over if it covers at least
+//! as much of it. The name is thus that of the mapping that covered most of the row at any time,
+//! and of the newest of equals.
 
 use isotherm_core::AddrRange;
 use isotherm_record::Mapping;

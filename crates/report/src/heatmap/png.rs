@@ -8,7 +8,8 @@ use crate::error::Error;
 /// Pixels per unit of the layout.
 const SCALE: usize = 2;
 
-/// Numbers in the palette: white, grey, ink, then the steps of heat, then those between white and ink.
+/// Numbers in the palette: white, grey, ink, then the steps of heat, then those between white and
+/// ink.
 const WHITE: u8 = 0;
 const GREY: u8 = 1;
 const INK: u8 = 2;

@@ -17,4 +17,3 @@ pub mod recorder;
 pub mod run;
 pub mod text;
 pub mod tier;
-pub mod units;

@@ -5,11 +5,12 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::Command;
 
+use isotherm_agent::monitor::Monitor;
 use isotherm_agent::recorder::{Event, Recorder, Step};
 use isotherm_core::Attrs;
-use isotherm_linux::support::SetName;
-use isotherm_linux::targets::Tracker;
-use isotherm_linux::{Monitor, doctor};
+use isotherm_ops::doctor;
+use isotherm_ops::support::SetName;
+use isotherm_ops::targets::Tracker;
 use isotherm_record::{Event as Recorded, Record};
 
 /// A monitor of a process that sleeps; both end with the monitor.

@@ -5,13 +5,13 @@ use isotherm_agent::damos::parse_damos;
 use isotherm_agent::policy::{
     ContextPolicy, Engine, Policy, SchemePolicy, TargetSpec, parse, print,
 };
-use isotherm_agent::units::{
-    interval_us_with_unit, share_bp, show_interval, show_share, show_size, size,
-};
 use isotherm_core::attrs::IntervalsGoal;
 use isotherm_core::scheme::{
     Action, Age, Bounds, Brake, CgroupId, Destination, FailCharge, Filter, FilterKind, Filters,
     Frequency, Goal, Metric, Pattern, Quota, Tuner, WatermarkMetric, Watermarks, Weights,
+};
+use isotherm_core::units::{
+    interval_us_with_unit, share_bp, show_interval, show_share, show_size, size,
 };
 use isotherm_core::{AddrRange, Attrs, Method, Scheme};
 use isotherm_ops::support::SetName;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use isotherm_agent::units::{bounds, duration, interval_us, interval_us_with_unit, share_bp, size};
+use isotherm_core::units::{bounds, duration, interval_us, interval_us_with_unit, share_bp, size};
 
 #[test]
 fn intervals() {
@@ -50,8 +50,8 @@ fn sizes_and_shares() {
         ("1G", Some(1 << 30)),
         ("16383P", Some(16_383 << 50)),
         ("16384P", None),
-        // A thousand or 1024? It is not guessed.
-        ("4KB", None),
+        // Powers of 1024 in every spelling, as in DAMON's tools.
+        ("4KB", Some(4096)),
         ("4X", None),
     ];
     for (text, want) in sizes {

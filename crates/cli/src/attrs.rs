@@ -1,9 +1,9 @@
 //! Monitoring attributes on the command line; `record`, `wss`, `demo` and `sim` share them.
 
+use isotherm_core::units::{bounds, interval_us};
 use isotherm_core::{Attrs, Method};
 
 use crate::exit::usage;
-use crate::units::{bounds, interval_us};
 
 /// The options.
 #[derive(Debug, Clone, clap::Args)]

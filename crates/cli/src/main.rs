@@ -20,7 +20,6 @@ mod sim;
 mod stopped;
 mod terminal;
 mod tier;
-mod units;
 mod workload;
 mod wss;
 

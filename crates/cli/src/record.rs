@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use isotherm_agent::monitor::Monitor;
 use isotherm_agent::policy::TargetSpec;
 use isotherm_agent::recorder::{Recorder, Step, Summary};
+use isotherm_core::units::{bytes, duration};
 use isotherm_core::{Snapshot, Time};
 use isotherm_ops::kdamond::Share;
 use isotherm_ops::targets::{Memory, Tracker};
@@ -20,7 +21,6 @@ use crate::exit::{self, usage};
 use crate::files::{not_created, not_kept};
 use crate::sets::{OpsArg, open_set_for};
 use crate::terminal::warn;
-use crate::units::{bytes, duration};
 
 /// Arguments of `isotherm record`.
 #[derive(Debug, clap::Args)]
@@ -30,8 +30,8 @@ pub(crate) struct Args {
     output: PathBuf,
     #[command(flatten)]
     targets: TargetArgs,
-    /// Stop after this time (without a unit seconds). A command that was started for the record gets a
-    /// SIGTERM then.
+    /// Stop after this time (without a unit seconds). A command that was started for the record
+    /// gets a SIGTERM then.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     duration: Option<Duration>,
     /// Say nothing but warnings and errors.
@@ -50,7 +50,8 @@ pub(crate) struct TargetArgs {
     /// Watch this process and its children; may be given more than once.
     #[arg(short, long = "pid", value_name = "PID", value_delimiter = ',')]
     pids: Vec<u32>,
-    /// Watch physical memory: all of it, a node's (node:1), or ranges of physical addresses (4G-6G,...).
+    /// Watch physical memory: all of it, a node's (node:1), or ranges of physical addresses
+    /// (4G-6G,...).
     #[arg(
         long,
         value_name = "WHICH",
@@ -87,7 +88,8 @@ impl TargetArgs {
         let mut tracker = Tracker::attach(&self.pids, follow).map_err(exit::target)?;
         if let Some((command, args)) = self.command.split_first() {
             tracker.spawn_into(command, args).map_err(exit::target)?;
-            // A daemon that forks twice at once would be lost otherwise; the command is our only child.
+            // A daemon that forks twice at once would be lost otherwise; the command is our only
+            // child.
             tracker.adopt_orphans()?;
         }
         Ok(tracker)

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use isotherm_core::TargetId;
+use isotherm_core::units::interval_us;
 use isotherm_record::Event;
 use isotherm_report::score::{Options, Score, Scorer};
 use isotherm_sim::truth::{ReadError, Truth};
@@ -14,7 +15,6 @@ use isotherm_sim::truth::{ReadError, Truth};
 use crate::exit::usage;
 use crate::files;
 use crate::terminal::warn;
-use crate::units::interval_us;
 
 /// Arguments of `isotherm score`.
 #[derive(Debug, clap::Args)]

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use isotherm_core::units::{bytes, duration};
 use isotherm_core::{Attrs, Time};
 use isotherm_record::{AttrsInfo, Exit, Header, Mapping, Target, Writer, Written};
 use isotherm_sim::config::Config;
@@ -17,7 +18,6 @@ use isotherm_sim::world::{Faults, Options, Simulation};
 use crate::attrs::AttrsArgs;
 use crate::exit::usage;
 use crate::files::{cannot_create, not_created, not_kept};
-use crate::units::{bytes, duration};
 use crate::workload::{load, scale_factor};
 
 /// Arguments of `isotherm sim`.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use isotherm_agent::monitor::{Happened, Monitor};
 use isotherm_agent::recorder::is_gone;
 use isotherm_core::Snapshot;
+use isotherm_core::units::{bytes, duration};
 use isotherm_report::wss::{WorkingSet, estimate};
 use isotherm_sys::{clock, signals};
 
@@ -15,7 +16,6 @@ use crate::exit;
 use crate::record::{TargetArgs, end_command};
 use crate::sets::open_set_for;
 use crate::terminal::warn;
-use crate::units::{bytes, duration};
 
 /// Arguments of `isotherm wss`.
 #[derive(Debug, clap::Args)]

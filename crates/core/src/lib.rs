@@ -28,6 +28,7 @@ pub mod scheme;
 pub mod snapshot;
 pub mod target;
 pub mod time;
+pub mod units;
 
 pub use addr::AddrRange;
 pub use attrs::{Attrs, AttrsError, Method};

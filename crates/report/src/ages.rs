@@ -7,13 +7,14 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use isotherm_core::RegionInfo;
+use isotherm_core::units::{mib, percent, span};
 use isotherm_record::Record;
 use serde::Serialize;
 
 use crate::error::Error;
 use crate::filter::Filter;
+use crate::numbers::to_u64;
 use crate::scan::Scan;
-use crate::units::{mib, percent, span, to_u64};
 
 /// Lower ends of the classes of idle time, in ms; the first holds what is accessed now.
 const CLASSES_MS: [u64; 15] = [
@@ -143,7 +144,7 @@ impl Report {
         writeln!(out, "{:>20} {:>12} {:>8} {:>12}", "idle for", "at the end", "", "mean")?;
         let used = self.classes.iter().rposition(|c| c.bytes + c.mean_bytes > 0).unwrap_or(0);
         for c in &self.classes[..=used] {
-            let bar = "#".repeat(crate::units::to_usize(
+            let bar = "#".repeat(crate::numbers::to_usize(
                 float(c.bytes) / float(top.max(1)) * float(BAR as u64),
             ));
             let row = format!(

@@ -1,10 +1,10 @@
 //! Which part of a record a report is about: times, addresses, targets.
 
+use isotherm_core::units;
 use isotherm_core::{AddrRange, RegionInfo};
 use isotherm_record::Target;
 
 use crate::error::Error;
-use crate::units;
 
 /// What to leave in. The default leaves everything in.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -32,7 +32,7 @@ impl Filter {
         let (from, to) = text.split_once("..").ok_or_else(|| usage("no `..`"))?;
         let side = |s: &str, missing: u64| match s.trim() {
             "" => Some(missing),
-            s => units::parse_span(s),
+            s => units::span_ns(s).ok(),
         };
         let from = side(from, 0).ok_or_else(|| usage("the first time cannot be read"))?;
         let to = side(to, u64::MAX).ok_or_else(|| usage("the second time cannot be read"))?;
@@ -54,7 +54,7 @@ impl Filter {
             ))
         };
         let (start, end) = text.split_once('-').ok_or_else(|| usage("no `-`"))?;
-        let read = |s| units::parse_address(s).ok_or_else(|| usage("an address cannot be read"));
+        let read = |s| units::address(s).map_err(|_why| usage("an address cannot be read"));
         let range = AddrRange::new(read(start)?, read(end)?);
         if range.is_empty() {
             return Err(usage("the end is not behind the start"));

@@ -15,10 +15,10 @@ pub mod filter;
 pub mod heatmap;
 pub mod mappings;
 pub mod memory;
+mod numbers;
 pub mod regions;
 pub mod scan;
 pub mod score;
-pub mod units;
 pub mod wss;
 
 pub use error::Error;

@@ -8,14 +8,15 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use isotherm_core::units::{mib, percent};
 use isotherm_core::{AddrRange, RegionInfo};
 use isotherm_record::{Mapping, MappingKind, Record};
 use serde::Serialize;
 
 use crate::error::Error;
 use crate::filter::Filter;
+use crate::numbers::to_u64;
 use crate::scan::{Scan, TargetState};
-use crate::units::{mib, percent, to_u64};
 
 /// Share of touched samples from which on a region is hot.
 pub const HOT: f64 = 0.5;

@@ -16,6 +16,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use isotherm_core::units::{mib, percent, span};
 use isotherm_core::{AddrRange, RegionInfo, Snapshot};
 use isotherm_record::{Frame, Frames, Ram, Record, Touch};
 use serde::Serialize;
@@ -23,7 +24,6 @@ use serde::Serialize;
 use crate::error::Error;
 use crate::filter::Filter;
 use crate::scan::Scan;
-use crate::units::{mib, percent, span};
 
 /// Ages by which cold memory is told apart, in ms.
 pub const AGES_MS: [u64; 3] = [10_000, 30_000, 60_000];

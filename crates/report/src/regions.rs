@@ -2,13 +2,13 @@
 
 use std::io::{BufWriter, Write};
 
+use isotherm_core::units;
 use isotherm_record::Record;
 use serde::Serialize;
 
 use crate::error::Error;
 use crate::filter::Filter;
 use crate::scan::Scan;
-use crate::units;
 
 /// One line of the JSON output: a snapshot of one target.
 #[derive(Debug, Serialize)]

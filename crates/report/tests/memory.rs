@@ -4,13 +4,13 @@
 mod common;
 
 use expect_test::expect;
+use isotherm_core::units::MIB;
 use isotherm_core::{AddrRange, RegionInfo, Snapshot, TargetId, TargetInfo, Time};
 use isotherm_record::{
     Frame, Frames, Header, NodeRanges, Owner, Ram, Record, Target, Touch, Writer,
 };
 use isotherm_report::heatmap::{Color, Heatmap, Options, Style};
 use isotherm_report::memory::By;
-use isotherm_report::units::MIB;
 use isotherm_report::{Filter, memory};
 
 /// A sample of ten frames of 10 MiB on two nodes: two processes, a cgroup, free memory.

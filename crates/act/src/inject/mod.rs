@@ -26,7 +26,7 @@ use std::thread as threads;
 
 use isotherm_core::addr::{PAGE_SIZE, round_down, round_up};
 use isotherm_core::{AddrRange, MappingKind};
-use isotherm_host::proc::{Kind, Proc, parse_maps};
+use isotherm_host::proc::{Proc, parse_maps};
 use isotherm_sys::clock::now;
 use isotherm_sys::ptrace::sleep_exactly;
 

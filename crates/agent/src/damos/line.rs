@@ -1,16 +1,20 @@
 //! One line of the two formats that people wrote.
+//!
+//! Numbers with units are read by the grammar of [`isotherm_core::units`]. What stands beside it is theirs
+//! and stays as it was, since such files are around: `null`, `min` and `max` for an open end, percent
+//! without a sign for frequencies, and µs without a unit for ages.
 
 use std::ops::Range;
 
 use isotherm_core::scheme::{
     Age, Bounds, Frequency, Pattern, Quota, WatermarkMetric, Watermarks, Weights,
 };
+use isotherm_core::units::{self, UnitError};
 use isotherm_core::{Attrs, Scheme};
 
 use super::raw;
 use crate::policy::action::available;
 use crate::text::TextError;
-use crate::units::{self, UnitError};
 
 /// The format of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

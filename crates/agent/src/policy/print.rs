@@ -13,12 +13,12 @@ use isotherm_core::scheme::{
     Age, Bounds, FailCharge, Filter, FilterKind, Frequency, Goal, Metric, Pattern, Quota, Tuner,
     WatermarkMetric, Watermarks,
 };
+use isotherm_core::units::{show_interval, show_share, show_size};
 use isotherm_core::{Attrs, Method, Scheme};
 use toml_writer::{ToTomlValue as _, TomlStringBuilder};
 
 use super::metric::{self, Unit, WORDS};
 use super::{ContextPolicy, Engine, Policy, SchemePolicy, TargetSpec, defaults};
-use crate::units::{show_interval, show_share, show_size};
 
 /// Writes a policy file.
 #[must_use]

@@ -2,10 +2,10 @@
 
 use isotherm_act::apply::Settings;
 use isotherm_core::scheme::{CgroupId, Goal, Metric, WatermarkMetric, Watermarks};
+use isotherm_core::units::{self, UnitError};
 
 use crate::policy::metric::{self, Unit, WORDS, Word};
 use crate::policy::{cgroup_path, number_of};
-use crate::units::{self, UnitError};
 
 /// Longest window of a rate, in ms: a day.
 const LONGEST_MS: u64 = 86_400_000;
@@ -53,7 +53,7 @@ fn per_ms(text: &str) -> Result<u64, UnitError> {
     let us = if text.starts_with(|c: char| c.is_ascii_digit()) {
         units::interval_us_with_unit(text)?
     } else {
-        units::time_unit(text)?
+        units::time_unit_ns(text)? / 1000
     };
     if !us.is_multiple_of(1000) {
         return Err(UnitError::TooFine { least: "1ms" });

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use isotherm_linux::targets::Target;
+use isotherm_ops::targets::Target;
 
 /// Something that a user of the recorder may want to know. The text is for people; the record has
 /// it as a note where it could still be written.

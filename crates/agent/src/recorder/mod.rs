@@ -3,7 +3,7 @@
 //! ```no_run
 //! use isotherm_agent::recorder::{Recorder, Step};
 //! use isotherm_core::Attrs;
-//! use isotherm_linux::Monitor;
+//! use isotherm_agent::monitor::Monitor;
 //!
 //! let mut monitor = Monitor::of_pid(4711, Attrs::default())?;
 //! let mut recorder = Recorder::builder("isotherm.data").create(&mut monitor)?;
@@ -31,16 +31,16 @@ mod sampler;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use crate::monitor::{Happened, Monitor};
 use isotherm_core::{Attrs, TargetId, Time};
-use isotherm_linux::clock;
-use isotherm_linux::error::{ErrorKind, SetError};
-use isotherm_linux::kdamond::{KdamondError, Share};
-use isotherm_linux::monitor::{Happened, Monitor};
-use isotherm_linux::proc::{Proc, own_cost, parse_maps};
-use isotherm_linux::set::AttachError;
-use isotherm_linux::smaps::SmapsError;
-use isotherm_linux::targets::{Target, TargetEvent};
+use isotherm_host::error::{ErrorKind, SetError};
+use isotherm_host::proc::{Proc, own_cost, parse_maps};
+use isotherm_ops::kdamond::{KdamondError, Share};
+use isotherm_ops::set::AttachError;
+use isotherm_ops::smaps::SmapsError;
+use isotherm_ops::targets::{Target, TargetEvent};
 use isotherm_record::{AttrsInfo, Error, Exit, Header, Mapping, Place, Writer, Written};
+use isotherm_sys::clock;
 
 pub use event::Event;
 use sampler::Sampler;
@@ -344,7 +344,7 @@ pub fn is_gone(err: &AttachError) -> bool {
     pages.or(smaps).or(kdamond).unwrap_or(false)
 }
 
-fn mapping(m: &isotherm_linux::proc::Mapping<'_>) -> Mapping {
+fn mapping(m: &isotherm_host::proc::Mapping<'_>) -> Mapping {
     let flag = |set: bool, c: char| if set { c } else { '-' };
     let p = m.perms;
     let perms: String = [

@@ -6,7 +6,7 @@
 //! touched is marked again. The context marks its own pages in the same bitmap: where one of them
 //! is in the sample, too (some in ten thousand), either may miss a touch.
 
-use isotherm_agent::monitor::Monitor;
+use crate::monitor::Monitor;
 use isotherm_core::addr::PAGE_SIZE;
 use isotherm_core::{Check, Operations, PageState, Rng, TargetId, Time};
 use isotherm_host::proc::Proc;

@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 
 use isotherm_agent::run::Account;
+use isotherm_core::units::bytes;
 use serde::Serialize;
 
 use crate::stopped::Stopped;
-use crate::units::bytes;
 
 /// What a run did; docs/EVENTS.md documents the keys.
 #[derive(Debug, Serialize)]

@@ -8,13 +8,12 @@ use std::time::Duration;
 use isotherm_agent::policy::{Engine, Policy, TargetSpec, print};
 use isotherm_agent::ready::knobs::{self, GoalKnob, Rate};
 use isotherm_agent::ready::{Confirm, Limits, Whose};
-use isotherm_agent::units::{UnitError, interval_us_with_unit, share_bp};
 use isotherm_core::scheme::{Watermarks, Weights};
+use isotherm_core::units::{UnitError, duration, interval_us_with_unit, share_bp};
 
 use crate::attrs::AttrsArgs;
 use crate::exit::usage;
 use crate::record::TargetArgs;
-use crate::units::duration;
 
 /// How a policy is run.
 #[derive(Debug, Clone, clap::Args)]

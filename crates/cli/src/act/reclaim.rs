@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use isotherm_agent::ready::Reclaim;
-use isotherm_agent::units::interval_us_with_unit;
+use isotherm_core::units::interval_us_with_unit;
 
 use super::ready::ReadyArgs;
 

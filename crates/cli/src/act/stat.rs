@@ -5,11 +5,10 @@ use std::process::ExitCode;
 
 use isotherm_agent::ready::Stat;
 use isotherm_agent::run::Summary;
-use isotherm_agent::units::interval_us_with_unit;
+use isotherm_core::units::{bytes, interval_us_with_unit};
 
 use super::args::{RunArgs, WhoseArgs};
 use super::drive::{Extra, print_or_drive};
-use crate::units::bytes;
 
 /// Arguments of `isotherm stat`.
 #[derive(Debug, clap::Args)]

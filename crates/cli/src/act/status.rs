@@ -5,7 +5,7 @@ use std::io::{IsTerminal, Write};
 
 use isotherm_agent::run::Summary;
 
-use crate::units::bytes;
+use isotherm_core::units::bytes;
 
 /// The line.
 #[derive(Debug)]

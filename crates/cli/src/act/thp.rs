@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use isotherm_agent::ready::Thp;
-use isotherm_agent::units::{interval_us_with_unit, size};
+use isotherm_core::units::{interval_us_with_unit, size};
 
 use super::args::share;
 use super::ready::ReadyArgs;

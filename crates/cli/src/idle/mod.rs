@@ -7,13 +7,13 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use isotherm_core::units::duration;
 use isotherm_idlemem::{Options, Report, Row, Scan, Walk, default_cpu, matches};
 use isotherm_pages::frames::{ErrorKind, FramesError};
 use isotherm_sys::signals;
 
 use crate::exit;
 use crate::terminal::warn;
-use crate::units::duration;
 
 /// Arguments of `isotherm idle`.
 #[derive(Debug, clap::Args)]

@@ -2,10 +2,10 @@
 
 use std::io::{self, Write};
 
+use isotherm_core::units::bytes;
 use isotherm_idlemem::{Kind, Method, Report, Row, Unknown};
 
 use super::{Args, seconds};
-use crate::units::bytes;
 
 /// Writes a report as a table.
 pub(super) fn write(

@@ -6,7 +6,7 @@ use isotherm_damon::Root;
 use isotherm_damon::modules::{Module, Role, StatReport, Unit, Value};
 use serde_json::json;
 
-use crate::units::bytes;
+use isotherm_core::units::bytes;
 
 /// A line per module.
 pub(super) fn list(root: &Root) -> String {

@@ -11,14 +11,13 @@ use std::time::Duration;
 use isotherm_agent::policy::{TargetSpec, print};
 use isotherm_agent::ready::knobs::{self, Rate};
 use isotherm_agent::tier::{Hierarchy, Knobs, MISSING, Pushed, Whom, lacks};
-use isotherm_agent::units::{UnitError, interval_us_with_unit, share_bp, size};
+use isotherm_core::units::{UnitError, duration, interval_us_with_unit, share_bp, size};
 use isotherm_damon::{Features, Root};
 use isotherm_host::Roots;
 use isotherm_host::nodes::{Facts, demotion_by_reclaim};
 
 use crate::exit;
 use crate::record::TargetArgs;
-use crate::units::duration;
 
 /// Arguments of `isotherm tier`.
 #[derive(Debug, clap::Args)]

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use isotherm_agent::tier::{Heat, HeatTable, LinkStanding, TierSummary};
+use isotherm_core::units::bytes;
 use serde::Serialize;
 
 use super::percent;
 use crate::stopped::Stopped;
-use crate::units::bytes;
 
 /// How it stands, or stood at the end.
 #[derive(Debug, Serialize)]

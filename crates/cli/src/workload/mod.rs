@@ -11,7 +11,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use isotherm_sim::config::{Config, SHIPPED, parse_millis, shipped};
+use isotherm_core::units::millis;
+use isotherm_sim::config::{Config, SHIPPED, shipped};
 
 use crate::exit::usage;
 
@@ -64,8 +65,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         config.scale(factor);
     }
     let duration_ms = match &args.duration {
-        Some(text) => parse_millis(text)
-            .ok_or_else(|| usage(format!("--duration {text}: expected a time, as 10s or 500ms")))?,
+        Some(text) => millis(text).map_err(|_why| {
+            usage(format!("--duration {text}: expected a time, as 10s or 500ms"))
+        })?,
         None => config.total_ms(),
     };
     if args.print {
@@ -105,10 +107,10 @@ pub(crate) fn load(source: &str) -> anyhow::Result<(String, Config)> {
 
 pub(crate) fn scale_factor(text: &str, total_ms: u64) -> anyhow::Result<f64> {
     let wrong = || usage(format!("--scale {text}: expected a factor (0.1) or a time (10s)"));
-    let factor = match parse_millis(text) {
+    let factor = match millis(text) {
         #[expect(clippy::cast_precision_loss, reason = "milliseconds far below 2^52")]
-        Some(ms) => ms as f64 / total_ms.max(1) as f64,
-        None => text.parse().map_err(|_not_a_number: std::num::ParseFloatError| wrong())?,
+        Ok(ms) => ms as f64 / total_ms.max(1) as f64,
+        Err(_) => text.parse().map_err(|_not_a_number: std::num::ParseFloatError| wrong())?,
     };
     if factor.is_finite() && factor > 0.0 { Ok(factor) } else { Err(wrong()) }
 }

@@ -100,7 +100,7 @@ pub(crate) fn pick(stretches: &[Stretch], max_areas: usize) -> Vec<Stretch> {
     let hot = drop_the_faint(stretches);
     let total: u64 = hot.iter().map(|s| s.range.len()).sum();
     #[expect(clippy::cast_precision_loss, reason = "a share of it is taken")]
-    let small = crate::units::to_u64(total as f64 * SMALL_GAP);
+    let small = crate::numbers::to_u64(total as f64 * SMALL_GAP);
     let mut areas = glue(&hot, small);
     while areas.len() > max_areas.max(1) {
         let gap = |i: &usize| areas[*i + 1].range.start - areas[*i].range.end;

@@ -10,8 +10,8 @@ use super::names::Names;
 use super::{Cell, Heatmap, Options, Panel, Row};
 use crate::error::Error;
 use crate::filter::Filter;
+use crate::numbers::{to_u64, to_usize};
 use crate::scan::Scan;
-use crate::units::{to_u64, to_usize};
 
 /// Panels at most.
 const MAX_PANELS: usize = 16;

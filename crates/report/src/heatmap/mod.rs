@@ -18,7 +18,7 @@ mod text;
 
 use isotherm_core::AddrRange;
 
-use crate::units::percent;
+use isotherm_core::units::percent;
 
 pub use palette::{Color, Style};
 
@@ -165,5 +165,5 @@ impl Panel {
 fn mib(bytes: u64) -> String {
     #[expect(clippy::cast_precision_loss, reason = "for people")]
     let bytes = bytes as f64;
-    crate::units::mib(bytes)
+    isotherm_core::units::mib(bytes)
 }

@@ -46,18 +46,18 @@ pub(super) fn level(rate: f32) -> u8 {
         return 0;
     }
     let x = (f64::from(rate) * f64::from(LEVELS - 1)).round();
-    u8::try_from(crate::units::to_usize(x)).unwrap_or(LEVELS).clamp(1, LEVELS - 1)
+    u8::try_from(crate::numbers::to_usize(x)).unwrap_or(LEVELS).clamp(1, LEVELS - 1)
 }
 
 /// Colour of a step.
 pub(super) fn rgb(level: u8) -> [u8; 3] {
     let x = f64::from(level) / f64::from(LEVELS - 1) * f64::from(6u8);
-    let below = crate::units::to_usize(x.floor()).min(STOPS.len() - 2);
+    let below = crate::numbers::to_usize(x.floor()).min(STOPS.len() - 2);
     #[expect(clippy::cast_precision_loss, reason = "below 7")]
     let part = x - below as f64;
     std::array::from_fn(|i| {
         let (a, b) = (f64::from(STOPS[below][i]), f64::from(STOPS[below + 1][i]));
-        u8::try_from(crate::units::to_usize(a + (b - a) * part)).unwrap_or(u8::MAX)
+        u8::try_from(crate::numbers::to_usize(a + (b - a) * part)).unwrap_or(u8::MAX)
     })
 }
 

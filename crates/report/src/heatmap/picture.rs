@@ -74,7 +74,7 @@ impl Layout {
         let times = map
             .time_marks((plot_width / 90).max(2))
             .into_iter()
-            .map(|(at, text)| (LEFT + crate::units::to_usize(at * width), text))
+            .map(|(at, text)| (LEFT + crate::numbers::to_usize(at * width), text))
             .collect();
         let width = (LEFT + plot_width + RIGHT).max(LEFT + LEGEND_WIDTH + 500);
         Self { width, height: y + 36, plot_width, panels, times, legend_y: y + 8 }

@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
+use isotherm_core::units::percent;
+
 use super::palette::{self, ABSENT, LEVELS, UNRESOLVED};
 use super::picture::{Band, CELL_WIDTH, LEFT, LEGEND_WIDTH, Layout, PanelPlace};
 use super::{Cell, Heatmap, Panel};
-use crate::units::percent;
 
 impl Heatmap {
     /// A picture for browsers and papers.

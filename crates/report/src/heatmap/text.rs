@@ -2,9 +2,11 @@
 
 use std::fmt::Write;
 
+use isotherm_core::units::{span, three_digits};
+
 use super::palette::{Color, LEVELS, Style, level};
 use super::{Cell, Heatmap, Panel};
-use crate::units::{span, three_digits, to_usize};
+use crate::numbers::to_usize;
 
 /// Characters beside the cells: address, bars, and room for a mapping's name.
 pub(super) const MARGIN: usize = 16 + 2 + 18;

@@ -19,7 +19,7 @@
 
 use isotherm_core::RegionInfo;
 
-use crate::units::to_u64;
+use crate::numbers::to_u64;
 
 /// Share of cases that a one-sided bound may miss; both sides make the 90 % interval.
 const MISS: f64 = 0.05;
@@ -125,8 +125,8 @@ pub fn estimate<'a>(regions: impl IntoIterator<Item = &'a RegionInfo>, max: u32)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::MIB;
     use isotherm_core::AddrRange;
+    use isotherm_core::units::MIB;
     use proptest::prelude::*;
 
     fn region(mib: u64, nr: u32, lo: f32, hi: f32) -> RegionInfo {

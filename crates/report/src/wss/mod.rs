@@ -4,6 +4,7 @@ pub mod estimate;
 
 use std::fmt::Write;
 
+use isotherm_core::units::{self, span};
 use isotherm_record::Record;
 use serde::Serialize;
 
@@ -11,8 +12,8 @@ pub use estimate::{Estimate, WorkingSet, estimate};
 
 use crate::error::Error;
 use crate::filter::Filter;
+use crate::numbers::to_usize;
 use crate::scan::Scan;
-use crate::units::{self, span, to_usize};
 
 /// The working set in one window, all chosen targets together.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]

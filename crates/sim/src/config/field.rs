@@ -1,44 +1,8 @@
 //! Single fields: sizes, times, numbers, words.
 
+use isotherm_core::units;
+
 use super::ParseError;
-
-/// Reads a number of bytes: digits, then nothing, `K`, `M` or `G` (powers of 1024; `KiB` and `KB`
-/// mean the same).
-#[must_use]
-pub fn parse_size(text: &str) -> Option<u64> {
-    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (digits, unit) = text.split_at(split);
-    let shift = match unit.trim().to_ascii_uppercase().as_str() {
-        "" | "B" => 0,
-        "K" | "KB" | "KIB" => 10,
-        "M" | "MB" | "MIB" => 20,
-        "G" | "GB" | "GIB" => 30,
-        _ => return None,
-    };
-    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
-}
-
-/// Reads a time in ms: a number, possibly with a decimal part, and one of `ms`, `s`, `m`, `h`.
-#[must_use]
-pub fn parse_millis(text: &str) -> Option<u64> {
-    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-    let (number, unit) = text.split_at(split);
-    let factor = match unit.trim() {
-        "ms" => 1.0,
-        "s" => 1000.0,
-        "m" | "min" => 60_000.0,
-        "h" => 3_600_000.0,
-        _ => return None,
-    };
-    let ms = number.parse::<f64>().ok()? * factor;
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "the sign cannot be parsed, and `as` saturates"
-    )]
-    let ms = ms.round() as u64;
-    Some(ms)
-}
 
 /// One field of a line, with the line for the error.
 #[derive(Debug, Clone, Copy)]
@@ -59,7 +23,7 @@ impl<'a> Field<'a> {
     }
 
     pub(super) fn size(self, what: &str) -> Result<u64, ParseError> {
-        parse_size(self.text).ok_or_else(|| self.wrong(format!("{what} in bytes (as 4096, 10M)")))
+        units::size(self.text).map_err(|_why| self.wrong(format!("{what} in bytes (as 4096, 10M)")))
     }
 
     /// A size that is a multiple of 4 KiB.

@@ -55,7 +55,6 @@ mod print;
 mod shipped;
 
 pub use error::ParseError;
-pub use field::{parse_millis, parse_size};
 pub use shipped::{SHIPPED, shipped};
 
 /// Whether huge pages may back a region.

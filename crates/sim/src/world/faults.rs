@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use crate::config::parse_millis;
+use isotherm_core::units;
 
 /// Chances of faults; all 0 by default.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -34,7 +34,7 @@ impl Faults {
             "late" => {
                 let (chance, by) = value.split_once(':').ok_or_else(expected)?;
                 self.late = share(chance)?;
-                let ms = parse_millis(by).ok_or_else(|| format!("{by}: not a time, as 2ms"))?;
+                let ms = units::millis(by).map_err(|_why| format!("{by}: not a time, as 2ms"))?;
                 self.late_us = super::lane::to_f64(ms) * 1e3;
             }
             "fail" => self.fail = share(value)?,

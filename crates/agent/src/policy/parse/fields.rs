@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
+use isotherm_core::units::{self, UnitError};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::text::{TextError, unknown};
-use crate::units::{self, UnitError};
 
 type Result<T> = std::result::Result<T, TextError>;
 

@@ -3,12 +3,12 @@
 use isotherm_act::apply::Settings;
 use isotherm_core::AddrRange;
 use isotherm_core::scheme::{Filter, FilterKind, Filters};
+use isotherm_core::units;
 
 use super::context::{Over, cgroup_path};
 use super::fields::{Entry, Errors, Fields};
 use crate::policy::number_of;
 use crate::text::{TextError, unknown};
-use crate::units;
 
 const KINDS: [&str; 11] = [
     "addr",

@@ -6,10 +6,10 @@
 use std::borrow::Cow;
 
 use isotherm_core::scheme::{Age, Bounds, Frequency, Pattern};
+use isotherm_core::units::{self, Decimal, UnitError};
 
 use super::fields::{Entry, Errors, Fields};
 use crate::text::TextError;
-use crate::units::{self, Decimal, UnitError};
 
 /// One end of a range.
 #[derive(Debug, Clone, Copy)]
@@ -194,7 +194,7 @@ fn age(end: End<'_>, unit: &str) -> Result<(u64, Kind), UnitError> {
     let us = end.value(0, u64::MAX, |n| match unit {
         "" if n.is_zero() => Ok(0),
         "" => Err(end.without_unit("us, ms, s, m, h, d or windows")),
-        unit => n.times(units::time_unit(unit)?),
+        unit => n.micros(unit),
     })?;
     Ok((us, Kind::Measured))
 }

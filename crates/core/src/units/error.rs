@@ -1,0 +1,55 @@
+//! Why a number with a unit was refused.
+
+use alloc::string::String;
+use core::fmt;
+
+/// Why a number with a unit was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum UnitError {
+    /// There is no number at the beginning.
+    NotANumber {
+        /// What stands there.
+        text: String,
+    },
+    /// The unit is not known.
+    Unknown {
+        /// What stands there.
+        unit: String,
+        /// What could.
+        known: &'static str,
+    },
+    /// A unit is missing where the number alone could mean several things.
+    Missing {
+        /// The number.
+        number: String,
+        /// What could follow.
+        known: &'static str,
+    },
+    /// Too large to be meant.
+    TooLarge,
+    /// Finer than what can be told apart.
+    TooFine {
+        /// The finest.
+        least: &'static str,
+    },
+    /// Not of the form that the text has to have.
+    Form {
+        /// The form, with an example.
+        expected: &'static str,
+    },
+}
+
+impl fmt::Display for UnitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotANumber { text } => write!(f, "`{text}` is not a number with a unit"),
+            Self::Unknown { unit, known } => write!(f, "unknown unit `{unit}`: {known}"),
+            Self::Missing { number, known } => write!(f, "`{number}` needs a unit: {known}"),
+            Self::TooLarge => f.write_str("too large"),
+            Self::TooFine { least } => write!(f, "finer than {least}"),
+            Self::Form { expected } => write!(f, "expected {expected}"),
+        }
+    }
+}
+
+impl core::error::Error for UnitError {}

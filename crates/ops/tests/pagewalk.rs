@@ -67,6 +67,26 @@ fn count(batch: &[Check], state: PageState) -> usize {
     batch.iter().filter(|c| c.state == state).count()
 }
 
+/// So many pages of a test's memory others may make old between two looks: the machine's own DAMON clears the accessed bits of
+/// a few pages per second and 16 MiB, reclaim those of more. Never the other way round: nobody but its process makes a page
+/// young.
+const FEW: usize = 16;
+
+/// All but [`FEW`] pages are in this state, and these are old.
+fn assert_all(batch: &[Check], state: PageState) {
+    let (is, old) = (count(batch, state), count(batch, PageState::Old));
+    assert!(is + old == batch.len() && old <= FEW, "{is} {state:?}, {old} old of {}", batch.len());
+}
+
+/// Two looks at memory that nobody touches: the later one may have lost a few bits.
+fn assert_same(what: &str, before: &[(u64, bool)], after: &[(u64, bool)]) {
+    let addrs = |pages: &[(u64, bool)]| pages.iter().map(|(addr, _)| *addr).collect::<Vec<_>>();
+    assert_eq!(addrs(before), addrs(after), "{what}");
+    let both = || before.iter().zip(after);
+    assert_eq!(both().find(|(was, is)| !was.1 && is.1), None, "{what}: young by itself");
+    assert!(both().filter(|(was, is)| was.1 && !is.1).count() <= FEW, "{what}: bits are lost");
+}
+
 fn pagemap(pid: u32, addr: u64) -> u64 {
     let file = std::fs::File::open(format!("/proc/{pid}/pagemap")).unwrap();
     let mut bytes = [0; 8];
@@ -81,7 +101,7 @@ fn touched_pages_are_young_after_a_clear_and_the_others_old() {
     let mut batch = pages(arena(8));
     walk.prepare(&mut batch);
     // All were written, so all were young; also those that waited for their LRU list.
-    assert_eq!(count(&batch, PageState::Cleared), batch.len());
+    assert_all(&batch, PageState::Cleared);
     walk.check(&mut batch);
     assert_eq!(count(&batch, PageState::Old), batch.len());
 
@@ -118,7 +138,7 @@ fn agrees_with_pagemap_and_smaps_on_every_page() {
         let found = batch.iter().filter(|c| c.state != PageState::Absent);
         let found: Vec<_> = found.map(|c| (c.addr, c.state == PageState::Young)).collect();
         let dense: Vec<_> = dense.iter().map(|(addr, e)| (*addr, e.is_young())).collect();
-        assert_eq!(dense, found, "dense and single reads of {range:?}");
+        assert_same(&format!("dense and single reads of {range:?}"), &found, &dense);
         all.extend(dense);
     }
     // The whole address space in one go; the kernel's own pages (vdso) are no mapping to watch.
@@ -127,7 +147,7 @@ fn agrees_with_pagemap_and_smaps_on_every_page() {
     walk.dense(ID, everything, &mut |addr, e| whole.push((addr, e.is_young()))).unwrap();
     assert!(whole.is_sorted() && whole.len() < all.len() + 16);
     whole.retain(|(addr, _)| maps.iter().any(|m| m.contains(*addr)));
-    assert_eq!(whole, all);
+    assert_same("in one go", &all, &whole);
     // The kernel's own count.
     let mut batch = pages(arena(4));
     walk.prepare(&mut batch);
@@ -304,9 +324,10 @@ fn locked_pages_are_unresolved() {
     target.say("lock");
     let mut batch = pages(arena(4));
     walk.prepare(&mut batch);
-    assert_eq!(count(&batch, PageState::Unresolved), batch.len());
+    assert_all(&batch, PageState::Unresolved);
     walk.check(&mut batch);
-    assert_eq!(count(&batch, PageState::Unresolved), batch.len(), "remembered");
+    // They are remembered.
+    assert_all(&batch, PageState::Unresolved);
 }
 
 #[test]
@@ -323,7 +344,8 @@ fn the_fallback_clears_all_and_keeps_what_others_watch() {
     target.say("lock");
     let mut rest = pages(AddrRange::new(ARENA + (2 << 20), ARENA + (4 << 20)));
     walk.prepare(&mut rest);
-    assert_eq!((count(&rest, PageState::Cleared), walk.counters().whole_clears), (512, 1));
+    assert_all(&rest, PageState::Cleared);
+    assert_eq!(walk.counters().whole_clears, 1);
     walk.check(&mut rest);
     assert_eq!(count(&rest, PageState::Old), 512);
 
@@ -353,9 +375,11 @@ fn the_limit_of_clears_holds_and_prefers_nobody() {
     walk.set_max_clears(64);
     let mut batch = pages(arena(4));
     walk.prepare(&mut batch);
-    assert_eq!(count(&batch, PageState::Young), batch.len() - 64);
+    assert_eq!(count(&batch, PageState::Cleared), 64);
+    assert!(count(&batch, PageState::Young) >= batch.len() - 64 - FEW);
     for quarter in batch.chunks(256) {
-        assert_eq!(count(quarter, PageState::Cleared), 16);
+        // The limit is spread over the young pages, of which others may have taken a few.
+        assert!((15..=17).contains(&count(quarter, PageState::Cleared)));
     }
 }
 
@@ -370,10 +394,10 @@ fn holes_are_absent_and_do_not_stop_the_rest() {
     // Above the arena, in no address space, and past all of them.
     batch.extend(checks([ARENA + (1 << 40), (1 << 47) - PAGE, 1 << 47, u64::MAX]));
     walk.check(&mut batch);
-    assert_eq!(count(&batch[..1024], PageState::Young), 1024);
+    assert_all(&batch[..1024], PageState::Young);
     assert_eq!(count(&batch[1024..], PageState::Absent), batch.len() - 1024);
     walk.prepare(&mut batch);
-    assert_eq!(count(&batch[..1024], PageState::Cleared), 1024);
+    assert_all(&batch[..1024], PageState::Cleared);
 }
 
 #[test]
@@ -385,8 +409,10 @@ fn more_pages_than_the_map_holds_in_any_order() {
     walk.prepare(&mut batch);
     target.say(&format!("touch 0 8192 {}", 2 * PAGE));
     walk.check(&mut batch);
-    let wrong = |c: &&Check| (c.state == PageState::Young) != (c.addr / PAGE).is_multiple_of(2);
-    assert_eq!(batch.iter().find(wrong), None);
+    let (touched, untouched): (Vec<_>, Vec<_>) =
+        batch.into_iter().partition(|c| (c.addr / PAGE).is_multiple_of(2));
+    assert_all(&touched, PageState::Young);
+    assert_eq!(untouched.iter().find(|c| c.state != PageState::Old), None);
 }
 
 #[test]
@@ -490,7 +516,8 @@ fn follows_a_target_through_exec() {
     walk.update(ID, &mut maps).unwrap();
     assert!(maps.contains(&arena(2)), "{maps:x?}");
     walk.check(&mut batch);
-    assert_eq!(count(&batch, PageState::Young), 512);
+    assert_all(&batch[..512], PageState::Young);
+    assert_eq!(count(&batch[512..], PageState::Absent), batch.len() - 512);
 }
 
 #[test]

@@ -7,8 +7,15 @@
 //! first, those that woke up in the second tell how many of the rest will: while more are expected to come back
 //! within the refault window than may, the granule waits on, half a confirm time at a time.
 //!
-//! Invariants: a page leaves the quiet set for good when it is seen young, or when somebody else made it
-//! old (then nobody knows); pages that cannot be made old never enter it. Absent: I/O.
+//! *Others* clear accessed bits, too: kernel reclaim, the kernel's own DAMON, another monitor. A touch that they wipe out
+//! between two looks is lost, and the page looks idle. How much of that happens shows on the same memory: a page that woke
+//! up and is old again at the next look, although none of us made it old, was cleared by others. (A page that is
+//! touched all the time does not tell: it is young again at once.) Of the pages that were touched since the last look the same
+//! share is hidden among the quiet ones, and counts as mistakes. Where most bits do not last from one look
+//! to the next, nothing is known of any page, and the wait begins anew.
+//!
+//! Invariants: a page leaves the quiet set for good when it is seen young, or when one of us made it old
+//! again after a touch; pages that cannot be made old never enter it. Absent: I/O.
 
 use std::collections::BTreeMap;
 
@@ -34,6 +41,11 @@ struct Armed {
     interval: u64,
     /// Pages quiet at that look.
     were_quiet: u64,
+    /// Pages that had woken up at `at`, and that none of us has made old since.
+    woken: Bits,
+    /// Pages whose touches others have probably hidden, in thousandths: before the last look, and before the one before.
+    /// Two looks span the confirm time; what was hidden earlier has been idle for that long since.
+    hidden: [u64; 2],
     /// Whether the time counts: not until processors have dropped the translations that hide accesses.
     begun: bool,
 }
@@ -60,10 +72,41 @@ pub(super) struct Rules {
     pub(super) max_mistakes_bp: u64,
 }
 
+/// What others do to accessed bits, learned from pages that woke up and that none of us cleared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Others {
+    /// Pages that had woken up and were looked at again.
+    watched: u64,
+    /// Those of them that had become old.
+    cleared: u64,
+}
+
+impl Others {
+    /// Fewer cleared pages say nothing: single pages are cleared everywhere.
+    const LEAST: u64 = 16;
+    /// What was learned is halved when it is from so many pages, so that it follows what others do now.
+    const MOST: u64 = 1 << 16;
+
+    const fn learn(&mut self, watched: u64, cleared: u64) {
+        self.watched += watched;
+        self.cleared += cleared;
+        if self.watched >= Self::MOST {
+            self.watched /= 2;
+            self.cleared /= 2;
+        }
+    }
+
+    /// The share of accessed bits that others clear between two looks, in thousandths.
+    const fn permille(self) -> u64 {
+        if self.cleared < Self::LEAST { 0 } else { self.cleared * 1000 / self.watched }
+    }
+}
+
 /// The evidence about one target.
 #[derive(Debug, Default)]
 pub(super) struct Evidence {
     granules: BTreeMap<u64, Armed>,
+    others: Others,
     /// Pages that were touched while they were waited for, since this was asked last.
     refuted: u64,
 }
@@ -106,14 +149,16 @@ impl Evidence {
     /// after that.
     pub(super) fn arm(&mut self, start: u64, range: AddrRange, seen: Seen, now: Time) {
         let asked = Bits::of(start, range);
-        let quiet = seen.inside(start, range).minus(seen.young);
-        let fresh =
-            Armed { since: now, at: now, asked, quiet, interval: 0, were_quiet: 0, begun: true };
+        let (quiet, woken) = (seen.inside(start, range).minus(seen.young), Bits::default());
+        let (interval, were_quiet, hidden, begun) = (0, 0, [0; 2], true);
+        let (since, at) = (now, now);
+        let fresh = Armed { since, at, asked, quiet, interval, were_quiet, woken, hidden, begun };
         match self.granules.get_mut(&start) {
             // Another part of it is armed already: the later time is good for both.
             Some(armed) if armed.asked.and(asked).is_empty() => {
                 let (asked, quiet) = (armed.asked.or(asked), armed.quiet.or(quiet));
-                *armed = Armed { asked, quiet, ..fresh };
+                let (woken, hidden) = (armed.woken, armed.hidden);
+                *armed = Armed { asked, quiet, woken, hidden, ..fresh };
             }
             _ => {
                 self.granules.insert(start, fresh);
@@ -147,6 +192,11 @@ impl Evidence {
         self.granules.get(&start).map_or_else(Bits::default, |armed| armed.quiet)
     }
 
+    /// Whether others clear so many accessed bits that nothing can be known of this memory.
+    pub(super) const fn is_blinded(&self) -> bool {
+        self.others.permille() >= BLIND_PERMILLE
+    }
+
     /// Whether nothing is armed.
     pub(super) fn is_empty(&self) -> bool {
         self.granules.is_empty()
@@ -171,10 +221,19 @@ impl Evidence {
     ) -> Option<Bits> {
         let armed = self.granules.get_mut(&start).filter(|armed| armed.begun)?;
         if now.since(armed.at) >= rules.confirm_ns / 2 {
+            let still_there = armed.woken.and(seen.present);
+            self.others.learn(still_there.count(), still_there.minus(seen.young).count());
+            let others = self.others.permille();
+            armed.woken = armed.quiet.and(seen.young);
+            let woke = armed.woken.count();
+            if others >= BLIND_PERMILLE {
+                armed.since = now;
+            }
+            armed.hidden = [woke * 1000 * others / (1000 - others).max(1), armed.hidden[0]];
             armed.were_quiet = armed.quiet.and(seen.present).count();
             armed.interval = now.since(armed.at);
             armed.at = now;
-            self.refuted += armed.quiet.and(seen.young).count();
+            self.refuted += woke;
             armed.quiet = armed.quiet.and(seen.present).minus(seen.young);
             let unattended = armed.interval > rules.confirm_ns;
             let others = armed.asked.and(seen.present).minus(armed.quiet);
@@ -199,6 +258,7 @@ impl Evidence {
                 let pages = Bits::of(start, part);
                 armed.asked = armed.asked.minus(pages);
                 armed.quiet = armed.quiet.minus(pages);
+                armed.woken = armed.woken.minus(pages);
                 if armed.asked.is_empty() {
                     self.granules.remove(&start);
                 }
@@ -206,7 +266,7 @@ impl Evidence {
         }
     }
 
-    /// Somebody else made the leaf of `len` bytes at `addr` old after it was touched.
+    /// The leaf of `len` bytes at `addr` was touched, and then made old by the monitor or for another scheme.
     pub(super) fn touched(&mut self, addr: u64, len: u64) {
         let range = AddrRange::new(addr, addr + len);
         for (start, part) in granules(range) {
@@ -214,6 +274,7 @@ impl Evidence {
                 let pages = Bits::of(start, part);
                 self.refuted += armed.quiet.and(pages).count();
                 armed.quiet = armed.quiet.minus(pages);
+                armed.woken = armed.woken.minus(pages);
             }
         }
     }
@@ -227,13 +288,19 @@ impl Evidence {
 
 impl Armed {
     /// The share of the quiet pages that will be touched within the window, in basis points, if they wake up
-    /// as those did that were quiet before them. They are the quieter ones, so it is rather less.
+    /// as those did that were quiet before them. They are the quieter ones, so it is rather less. Those whose touch
+    /// others have hidden are mistakes already.
     fn mistakes_bp(&self, rules: Rules) -> u64 {
         let woke = self.were_quiet - self.quiet.count().min(self.were_quiet);
         let bp = woke.saturating_mul(10_000) / self.were_quiet.max(1);
-        bp.saturating_mul(rules.window_ns) / self.interval.max(1)
+        let hidden = self.hidden[0].saturating_add(self.hidden[1]);
+        let hidden_bp = hidden.saturating_mul(10) / self.quiet.count().max(1);
+        (bp.saturating_mul(rules.window_ns) / self.interval.max(1)).saturating_add(hidden_bp)
     }
 }
+
+/// From this share of cleared bits on nothing can be known, in thousandths: as many touches are hidden as are seen.
+const BLIND_PERMILLE: u64 = 500;
 
 /// The largest piece that is armed or looked at at once.
 pub(super) const MOST: u64 = 256 * GRANULE;
@@ -295,6 +362,58 @@ mod tests {
         for (s, expected) in [(5, None), (10, Some(511))] {
             let idle = evidence.confirm(0, WHOLE, seen(Bits::default()), RULES, Time(s * S));
             assert_eq!(idle.map(Bits::count), expected, "after {s} s");
+        }
+    }
+
+    /// Of 16 granules, five pages of each are touched between two looks, each page once; others clear `cleared` of `of` accessed
+    /// bits before the look. Returns how many pages were called idle once two looks were there to learn from, how many of
+    /// them had been touched within the confirm time, and whether nothing can be known.
+    fn touched_but_idle(cleared: u64, of: u64) -> (u64, u64, bool) {
+        let mut evidence = Evidence::default();
+        let range_of = |nr: u64| AddrRange::new(nr * GRANULE, (nr + 1) * GRANULE);
+        let touched = |half: u64| pages(half * 5, half * 5 + 5);
+        let mut young = [pages(400, 512); 16];
+        for (nr, young) in (0..).zip(young) {
+            evidence.arm(nr * GRANULE, range_of(nr), seen(young), Time(0));
+        }
+        let (mut all_idle, mut wrong) = (0, 0);
+        for half in 1..12 {
+            for (nr, young) in (0..).zip(&mut young) {
+                *young = young.or(touched(half));
+                // Those behind are touched all the time.
+                let lost = |page: &u64| {
+                    let mixed =
+                        (page + 1000 * nr + 100_000 * half).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+                    (mixed >> 40) % of < cleared
+                };
+                for page in (0..400).filter(lost) {
+                    *young = young.minus(pages(page, page + 1));
+                }
+                let (range, now) = (range_of(nr), Time(half * 5 * S));
+                let idle = evidence.confirm(range.start, range, seen(*young), RULES, now);
+                if half > 3 {
+                    let idle = idle.unwrap_or_default();
+                    all_idle += idle.count();
+                    wrong += idle.and(touched(half).or(touched(half - 1))).count();
+                }
+            }
+        }
+        (all_idle, wrong, evidence.is_blinded())
+    }
+
+    #[test]
+    fn what_others_clear_is_not_taken_for_idle() {
+        for (name, cleared, of, blind) in [
+            ("nobody else", 0, 1, false),
+            ("a few pages", 1, 100, false),
+            ("two bits of five are lost", 2, 5, false),
+            ("most bits are lost", 3, 5, true),
+            ("four bits of five are lost", 4, 5, true),
+        ] {
+            let (idle, wrong, is_blind) = touched_but_idle(cleared, of);
+            assert_eq!(is_blind, blind, "{name}");
+            assert!(!blind || idle == 0, "{name}: {idle} pages called idle, {wrong} were touched");
+            assert!(wrong * 100 <= idle, "{name}: {idle} pages called idle, {wrong} were touched");
         }
     }
 

@@ -20,6 +20,12 @@ pub(crate) const fn mib(from: u64, len: u64) -> AddrRange {
     AddrRange::new(BASE + from * MIB, BASE + (from + len) * MIB)
 }
 
+/// How many bytes others may have done something to, in a range as large as a control range of which they did it to
+/// `in_control` bytes. Their work is random: four times as much, and 16 pages, are within its spread.
+pub(crate) const fn others(in_control: u64) -> u64 {
+    4 * in_control + (64 << 10)
+}
+
 /// A target, an actor that may act on it, and one scheme.
 #[derive(Debug)]
 pub(crate) struct Direct {

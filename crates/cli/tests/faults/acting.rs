@@ -33,9 +33,11 @@ fn a_dry_run_tells_and_does_nothing() {
     }
     let dir = scratch();
     fs::write(dir.path().join("halves"), HALVES).unwrap();
-    let target = Running::start(command(ISOTHERM, dir.path(), &["workload", "halves", "-q"]));
+    let start = || Running::start(command(ISOTHERM, dir.path(), &["workload", "halves", "-q"]));
+    // The machine itself may page out what is idle: what it does to a process that nobody names tells.
+    let (target, control) = (start(), start());
     let pid = target.pid().to_string();
-    let rss = || {
+    let memory_of = |pid: u32| {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
         let field = |name: &str| -> u64 {
             let line = status.lines().find_map(|l| l.strip_prefix(name)).unwrap();
@@ -43,7 +45,9 @@ fn a_dry_run_tells_and_does_nothing() {
         };
         (field("VmRSS") << 10, field("VmSwap") << 10)
     };
-    wait_until("the memory to be there", || rss().0 >= 48 << 20);
+    for pid in [target.pid(), control.pid()] {
+        wait_until("the memory to be there", || memory_of(pid).0 >= 48 << 20);
+    }
     let args = [
         "reclaim",
         "-p",
@@ -74,8 +78,10 @@ fn a_dry_run_tells_and_does_nothing() {
         assert!(scheme[key].as_u64().unwrap() >= 24 << 20, "{key} of {account}");
     }
     assert!(events(dir.path()).iter().any(|e| e["event"] == "acted"));
-    assert_eq!(rss().1, 0, "something was paged out");
+    let (swapped, by_others) = (memory_of(target.pid()).1, memory_of(control.pid()).1);
+    assert!(swapped <= 4 * by_others, "{swapped} bytes were paged out, {by_others} of the control");
     target.assert_untouched();
+    control.assert_untouched();
 }
 
 /// `stat` only counts; with page filters it counts what these let in, and has to look at pages for that.

@@ -5,6 +5,9 @@
 //! *Wrong*: paged out, and back within 10 s. In `stairs` some memory is idle for a while by the
 //! workload's design, and no policy that goes by age can be right about it; so *unfounded* is told
 //! apart: paged out although accessed within the age before.
+//!
+//! `orig` is the control: where there is swap, the machine itself may page out what is idle, and that is no saving of
+//! Isotherm's.
 
 use std::collections::BTreeMap;
 use std::io::BufReader;
@@ -16,7 +19,7 @@ use isotherm_sys::clock;
 use serde::{Deserialize, Serialize};
 
 use super::SWAP_BYTES;
-use super::configs::{self, EVIDENCE, NO_BRAKE, PLAIN_EARLY};
+use super::configs::{self, EVIDENCE, NO_BRAKE, ORIG, PLAIN_EARLY};
 use crate::child::sleep_until;
 use crate::cli::say;
 use crate::dir::ResultDir;
@@ -92,7 +95,7 @@ pub(super) fn run(bench: &Bench<'_>, quick: bool, age_ms: u64) -> anyhow::Result
     let named = |name: &str| bench.spec.only.iter().any(|o| o == name);
     let limited = FULL.iter().any(|(name, _)| named(name));
     for (workload, args) in workloads.iter().filter(|(name, _)| !limited || named(name)) {
-        let configs = [EVIDENCE, NO_BRAKE, PLAIN_EARLY];
+        let configs = [ORIG, EVIDENCE, NO_BRAKE, PLAIN_EARLY];
         let limited = configs.iter().any(|c| named(c));
         for config in configs.into_iter().filter(|c| !limited || named(c)) {
             say(&format!("reclaim: truth: {workload} {config}"));
@@ -157,16 +160,16 @@ fn case(
     let ranges: Vec<AddrRange> = extents(&truth(&path)?).into_values().collect();
     let mut watch = Watch::open(pid, &ranges)?;
     let all = configs::headline(age_ms);
-    let flags = all.into_iter().find(|c| c.name == config).and_then(|c| c.flags);
-    let flags = flags.context("a configuration without flags")?;
-    let log = bench.dir.raw(&format!("{workload}-{config}"));
-    let mut tool = Tool::start(&bench.spec.isotherm, "reclaim", [pid], &flags, &log)?;
+    let config = all.into_iter().find(|c| c.name == config).context("no such configuration")?;
+    let log = bench.dir.raw(&format!("{workload}-{}", config.name));
+    let start = |flags| Tool::start(&bench.spec.isotherm, "reclaim", [pid], flags, &log);
+    let mut tool = config.flags.as_ref().map(start).transpose()?;
     let before = measure::swapped()?;
     case.begin_ns = clock::now().as_ns();
     let sampler = sampler(vec![pid], None)?;
     let mut next = clock::now();
     while running.child.runs() {
-        tool.check()?;
+        tool.as_mut().map_or(Ok(()), Tool::check)?;
         if watch.look().is_err() {
             break;
         }
@@ -178,7 +181,7 @@ fn case(
     case.samples.retain(|s| s.rss > 0);
     let after = measure::swapped()?;
     case.swapped = [0, 1].map(|i| after[i].saturating_sub(before[i]));
-    case.account = Some(tool.finish()?);
+    case.account = tool.map(Tool::finish).transpose()?;
     case.changes = watch.changes;
     drop(running);
     zram.tear_down()?;

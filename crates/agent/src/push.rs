@@ -176,6 +176,8 @@ impl Check<'_> {
             | Metric::CgroupSomeMemPsiUs(_)
             | Metric::CgroupFullMemPsiUs(_)
             | Metric::RefaultBp
+            | Metric::DoneBytes
+            | Metric::RefaultedBytes
             | Metric::FreeMemRate => {
                 return Some(format!("the goal `{name}` is not in the kernel"));
             }

@@ -102,6 +102,11 @@ impl Operations for Acting {
         for measure in measures {
             measure.value = match measure.metric {
                 Metric::RefaultBp => self.actor.refault_bp(measure.scheme),
+                Metric::DoneBytes | Metric::RefaultedBytes => {
+                    let account = self.actor.accounts().get(measure.scheme);
+                    let done = measure.metric == Metric::DoneBytes;
+                    account.map(|a| if done { a.done_bytes } else { a.refaulted_bytes })
+                }
                 // The core has the user's value itself.
                 Metric::UserInput => None,
                 metric => self.actor.machine_metric(measure.scheme, metric),

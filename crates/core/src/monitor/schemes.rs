@@ -3,8 +3,11 @@
 
 use super::{Context, Phase, Wish};
 use crate::ops::{Applied, Measure, Request};
-use crate::scheme::{Installed, Metric, Scheme, Step, Walk, WalkBusy};
+use crate::scheme::{Installed, Metric, Scheme, Step, Totals, Walk, WalkBusy};
 use crate::time::Time;
+
+/// What a brake needs to know, in the order in which it is asked for.
+const BRAKE_METRICS: [Metric; 3] = [Metric::RefaultBp, Metric::DoneBytes, Metric::RefaultedBytes];
 
 impl Context {
     /// The schemes, in the order in which they are applied.
@@ -116,7 +119,7 @@ impl Context {
             }
             let quota = &scheme.scheme.quota;
             let metrics = quota.goals.iter().map(|goal| goal.metric);
-            let brake = quota.brake.map(|_| Metric::RefaultBp);
+            let brake = quota.brake.map(|_| BRAKE_METRICS).into_iter().flatten();
             self.measures.extend(metrics.chain(brake).map(|metric| Measure {
                 scheme: i,
                 metric,
@@ -137,7 +140,12 @@ impl Context {
                 goal.measured(answers.next().and_then(|m| m.value), strict);
             }
             if scheme.scheme.quota.brake.is_some() {
-                scheme.quota.braked.refault_bp = answers.next().and_then(|m| m.value);
+                let [rate, done, refaulted] =
+                    BRAKE_METRICS.map(|_| answers.next().and_then(|m| m.value));
+                scheme.quota.braked.refault_bp = rate;
+                let both = done.zip(refaulted);
+                scheme.quota.braked.totals =
+                    both.map(|(done, refaulted)| Totals { done, refaulted });
             }
         }
         self.measures.clear();

@@ -34,6 +34,10 @@ pub enum Metric {
     CgroupFullMemPsiUs(CgroupId),
     /// The share of what the scheme acted on that was touched soon after, in basis points. Not in the kernel.
     RefaultBp,
+    /// Bytes that the scheme's action was done to since some start. For the brake; not a goal. Not in the kernel.
+    DoneBytes,
+    /// Those of them that were touched soon after. For the brake; not a goal. Not in the kernel.
+    RefaultedBytes,
     /// Free memory of the machine, in permil: the watermarks' metric.
     FreeMemRate,
 }
@@ -56,6 +60,8 @@ impl Metric {
             Self::ActiveMemBp => "active_mem_bp",
             Self::InactiveMemBp => "inactive_mem_bp",
             Self::RefaultBp => "refault_bp",
+            Self::DoneBytes => "done_bytes",
+            Self::RefaultedBytes => "refaulted_bytes",
             Self::FreeMemRate => "free_mem_rate",
         }
     }

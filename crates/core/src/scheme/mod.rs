@@ -54,6 +54,7 @@ use alloc::vec::Vec;
 
 pub use action::{Action, Order};
 pub use brake::Brake;
+pub(crate) use brake::Totals;
 pub use cursor::{Cursor, Skip};
 pub use filter::{Filter, FilterKind, Filters, Verdict};
 pub use goal::{CgroupId, Goal, Metric, Tuner};

@@ -197,7 +197,7 @@ impl QuotaState {
         window_ns: 0,
         min_score: 0,
         throughput: 0,
-        braked: Braked { cap: None, refault_bp: None, peak: 0, cut: None },
+        braked: Braked::NEW,
     };
 
     const fn learn_throughput(&mut self) {

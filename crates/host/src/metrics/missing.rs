@@ -241,7 +241,7 @@ pub(super) fn not_here(metric: Metric) -> Because {
             "it needs a set that monitors the physical address space; Isotherm's sets monitor processes",
             "use node_mem_used_bp or node_memcg_used_bp",
         ),
-        Metric::RefaultBp => {
+        Metric::RefaultBp | Metric::DoneBytes | Metric::RefaultedBytes => {
             (Reason::NotFromTheMachine, "the schemes count it, not the machine", "")
         }
         _ => (Reason::NotFromTheMachine, "the user gives it", "set the goal's current value"),

@@ -144,9 +144,11 @@ impl Metrics {
                 let [active, rest] = self.fields(Source::MemInfo, ["Active:", "Inactive:"])?;
                 bp(rest, active.saturating_add(rest))
             }
-            Metric::UserInput | Metric::RefaultBp | Metric::NodeEligibleMemBp(_) => {
-                Err(missing::not_here(metric))
-            }
+            Metric::UserInput
+            | Metric::RefaultBp
+            | Metric::DoneBytes
+            | Metric::RefaultedBytes
+            | Metric::NodeEligibleMemBp(_) => Err(missing::not_here(metric)),
         }
     }
 

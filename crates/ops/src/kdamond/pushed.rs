@@ -104,6 +104,8 @@ impl Pushed {
             | Metric::CgroupSomeMemPsiUs(_)
             | Metric::CgroupFullMemPsiUs(_)
             | Metric::RefaultBp
+            | Metric::DoneBytes
+            | Metric::RefaultedBytes
             | Metric::FreeMemRate => model::GoalMetric::UserInput,
         }
     }

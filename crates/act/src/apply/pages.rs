@@ -111,6 +111,11 @@ impl PageSet {
         }
     }
 
+    /// Takes in all pages of another set.
+    pub(super) fn append(&mut self, other: Self) {
+        other.granules.into_iter().for_each(|(start, pages)| self.insert(start, pages));
+    }
+
     pub(super) fn get(&self, start: u64) -> Bits {
         self.granules.get(&start).copied().unwrap_or_default()
     }
@@ -121,14 +126,25 @@ impl PageSet {
 
     /// The granules, joined where they touch, as ranges of at most `most` bytes.
     pub(super) fn spans(&self, most: u64) -> Vec<AddrRange> {
+        self.spans_from(0, most, u64::MAX).0
+    }
+
+    /// The granules from `first` on, as [`PageSet::spans`] gives them, but no more than `total` bytes and at least one; and where
+    /// the next ones begin, 0 at the end.
+    pub(super) fn spans_from(&self, first: u64, most: u64, total: u64) -> (Vec<AddrRange>, u64) {
         let mut out: Vec<AddrRange> = Vec::new();
-        for &start in self.granules.keys() {
+        let mut sum = 0;
+        for &start in self.granules.range(first..).map(|(start, _)| start) {
+            if sum > 0 && sum + GRANULE > total {
+                return (out, start);
+            }
+            sum += GRANULE;
             match out.last_mut() {
                 Some(last) if last.end == start && last.len() < most => last.end += GRANULE,
                 _ => out.push(AddrRange::new(start, start + GRANULE)),
             }
         }
-        out
+        (out, 0)
     }
 }
 

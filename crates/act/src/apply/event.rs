@@ -36,6 +36,13 @@ pub enum ActEvent {
         /// What and why, for people.
         text: String,
     },
+    /// Nobody took events for so long that some were dropped.
+    Lost {
+        /// When the others were taken.
+        at: Time,
+        /// How many.
+        events: u64,
+    },
     /// Nothing is done any more, until [`Actor::unblock`](super::Actor::unblock).
     Blocked {
         /// When it was noticed.

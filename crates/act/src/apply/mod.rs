@@ -73,8 +73,10 @@ const PASS_NS: u64 = 50_000_000;
 const SAME_PASS_NS: u64 = 1_000_000;
 /// How often acted-on memory is looked at again, in ns.
 const SWEEP_NS: u64 = 1_000_000_000;
-/// At most so many events are kept until somebody takes them.
+/// At most so many events are kept until somebody takes them; those beyond are counted.
 const MAX_EVENTS: usize = 4096;
+/// At most so many troubles are remembered as reported; then all of them may be reported once more.
+const MAX_REPORTED: usize = 4096;
 
 /// Acts on the targets of one context.
 #[derive(Debug)]
@@ -84,7 +86,10 @@ pub struct Actor {
     held: BTreeMap<TargetId, Held>,
     physical: BTreeMap<TargetId, memory::Physical>,
     events: Vec<ActEvent>,
-    told: BTreeSet<(usize, u32, String)>,
+    /// Events that were dropped since events were taken.
+    lost_events: u64,
+    /// Troubles that were reported: by scheme, process (0: the machine) and text.
+    reported: BTreeSet<(usize, u32, String)>,
     blocked: Option<String>,
     swap: Swap,
     metrics: Metrics,
@@ -129,7 +134,8 @@ impl Actor {
             held: BTreeMap::new(),
             physical: BTreeMap::new(),
             events: Vec::new(),
-            told: BTreeSet::new(),
+            lost_events: 0,
+            reported: BTreeSet::new(),
             blocked: None,
             swap: Swap::default(),
             metrics: Metrics::default(),
@@ -195,15 +201,27 @@ impl Actor {
         Ok(())
     }
 
-    /// Lets go of a target.
+    /// Lets go of a target. A later process with the same pid is another one, and its troubles are reported anew.
     pub fn remove_target(&mut self, id: TargetId) {
-        self.held.remove(&id);
-        self.physical.remove(&id);
+        let mut gone = Vec::new();
+        gone.extend(self.held.remove(&id).map(|held| held.process.pid()));
+        let physical = self.physical.remove(&id);
+        gone.extend(physical.into_iter().flat_map(|physical| physical.owners.into_keys()));
+        self.forget_reports(&gone);
     }
 
-    /// What happened since this was asked last.
+    fn forget_reports(&mut self, gone: &[u32]) {
+        self.reported.retain(|(_, pid, _)| !gone.contains(pid));
+    }
+
+    /// What happened since this was asked last. If there was more than could be kept, the last event says how much.
     pub fn take_events(&mut self) -> Vec<ActEvent> {
-        std::mem::take(&mut self.events)
+        let mut events = std::mem::take(&mut self.events);
+        if self.lost_events > 0 {
+            let lost = std::mem::take(&mut self.lost_events);
+            events.push(ActEvent::Lost { at: now(), events: lost });
+        }
+        events
     }
 
     /// Does nothing any more, and says why.
@@ -469,7 +487,10 @@ impl Actor {
     }
 
     fn trouble(&mut self, scheme: usize, pid: u32, text: &str) {
-        if self.told.insert((scheme, pid, text.to_owned())) {
+        if self.reported.len() >= MAX_REPORTED {
+            self.reported.clear();
+        }
+        if self.reported.insert((scheme, pid, text.to_owned())) {
             self.tell(ActEvent::Trouble { at: now(), scheme, pid, text: text.to_owned() });
         }
     }
@@ -477,6 +498,8 @@ impl Actor {
     fn tell(&mut self, event: ActEvent) {
         if self.events.len() < MAX_EVENTS {
             self.events.push(event);
+        } else {
+            self.lost_events += 1;
         }
     }
 }
@@ -529,4 +552,44 @@ fn until(job: Job<'_>) -> impl FnMut() -> bool {
 fn until_after_one(job: Job<'_>) -> impl FnMut() -> bool {
     let (mut is_over, mut first) = (until(job), true);
     move || !std::mem::take(&mut first) && is_over()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_end_with_their_process() {
+        let mut actor = Actor::new();
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = child.id();
+        for turn in 1..=3 {
+            let process = Process::open(pid).unwrap();
+            actor.held.insert(TargetId(turn), Held::new(TargetId(turn), process));
+            for _ in 0..5 {
+                actor.trouble(0, pid, "locked");
+                actor.trouble(0, 0, "no swap");
+            }
+            actor.remove_target(TargetId(turn));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let told = actor.take_events();
+        assert_eq!(told.len(), 4, "three processes and the machine: {told:?}");
+        assert_eq!(actor.reported.len(), 1, "only the machine's is remembered");
+    }
+
+    #[test]
+    fn events_that_nobody_takes_are_counted() {
+        let mut actor = Actor::new();
+        for nr in 0..MAX_EVENTS + 10 {
+            actor.trouble(nr, 0, "text");
+        }
+        let events = actor.take_events();
+        assert_eq!(events.len(), MAX_EVENTS + 1);
+        assert!(matches!(events.last(), Some(ActEvent::Lost { events: 10, .. })));
+        assert_eq!(actor.take_events(), []);
+        // What is remembered of reports is bounded, too.
+        assert!(actor.reported.len() <= MAX_REPORTED);
+    }
 }

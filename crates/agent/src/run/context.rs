@@ -291,6 +291,7 @@ impl Work {
         for event in self.monitor.actor().take_events() {
             let (ActEvent::Acted { at, .. }
             | ActEvent::Trouble { at, .. }
+            | ActEvent::Lost { at, .. }
             | ActEvent::Blocked { at, .. }) = &event;
             self.post.tell_at(*at, Event::Act(event));
         }

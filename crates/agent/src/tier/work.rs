@@ -320,6 +320,9 @@ impl Work {
                     let whom = if pid == 0 { String::new() } else { format!("process {pid}: ") };
                     self.warn(format!("{whom}{text}"));
                 }
+                ActEvent::Lost { events, .. } => {
+                    self.warn(format!("{events} events were dropped: there were too many at once"));
+                }
                 ActEvent::Blocked { text, .. } => {
                     self.warn(format!("nothing is moved any more: {text}"));
                 }

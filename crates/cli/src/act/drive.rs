@@ -151,6 +151,9 @@ impl<'a> Run<'a> {
                 let whom = if pid == 0 { String::new() } else { format!(", process {pid}") };
                 self.warn(&format!("{context}{scheme}{whom}: {text}"));
             }
+            Event::Act(ActEvent::Lost { events, .. }) => {
+                self.warn(&format!("{context}: {events} events were dropped: too many at once"));
+            }
             Event::Act(ActEvent::Blocked { text, .. }) => {
                 self.warn(&format!("{context}: no action any more: {text}"));
             }

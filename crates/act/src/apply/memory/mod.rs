@@ -64,7 +64,7 @@ pub(super) struct Physical {
     /// By scheme, over physical addresses.
     evidence: Vec<Armed>,
     /// Processes that were acted on, by pid: what was done may come back.
-    owners: BTreeMap<u32, Held>,
+    pub(super) owners: BTreeMap<u32, Held>,
     flags: Option<FrameFile>,
     charges: Option<FrameFile>,
     /// Where marking goes on, by scheme.
@@ -310,18 +310,23 @@ impl Actor {
     /// Looks again at what was acted on in physical memory.
     pub(super) fn sweep_memory(&mut self, idle: &mut IdleOps, now: Time) {
         let (settings, accounts) = (&self.settings, &mut self.accounts);
+        let mut gone = Vec::new();
         for physical in self.physical.values_mut() {
             for (evidence, settings) in physical.evidence.iter_mut().zip(settings) {
                 if let Evidence::Confirm(us) = settings.evidence {
                     evidence.sweep(rules(Some(settings), us), now);
                 }
             }
-            physical.owners.retain(|_, held| {
+            physical.owners.retain(|pid, held| {
+                if held.process.is_gone() {
+                    gone.push(*pid);
+                }
                 let mut look = Marks::new(idle, Arc::clone(&held.process));
                 super::sweep_one(held, &mut look, settings, accounts, now);
                 !held.proof.is_empty()
             });
         }
+        self.forget_reports(&gone);
     }
 }
 

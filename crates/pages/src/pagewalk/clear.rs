@@ -16,17 +16,17 @@
 use std::io;
 
 use isotherm_core::AddrRange;
+use isotherm_sys::clock::now;
 use isotherm_sys::madvise::{MAX_BYTES, MAX_RANGES, whole_ranges};
 
-use super::folio::range_to_clear;
+use super::folio::{Largest, range_to_clear};
 use super::look::Query;
 use super::space::Space;
 
 /// Kept buffers, and one setting of the machine.
 #[derive(Debug)]
 pub(super) struct Cold {
-    /// See [`folio`](super::folio).
-    largest_folio: u64,
+    largest: Largest,
     ranges: Vec<AddrRange>,
     iovecs: Vec<libc::iovec>,
     /// Ranges that the kernel refused as a whole (`EINVAL`).
@@ -34,9 +34,9 @@ pub(super) struct Cold {
 }
 
 impl Cold {
-    /// Pieces of memory up to `largest_folio` bytes are cleared as a whole.
-    pub(super) fn new(largest_folio: u64) -> Self {
-        Self { largest_folio, ranges: Vec::new(), iovecs: Vec::new(), refused: Vec::new() }
+    /// Pieces of memory up to the largest that the kernel keeps together are cleared as a whole.
+    pub(super) fn new(largest: Largest) -> Self {
+        Self { largest, ranges: Vec::new(), iovecs: Vec::new(), refused: Vec::new() }
     }
 
     /// Clears the leaves of these queries, all of one address space, sorted. Returns the number of
@@ -48,7 +48,8 @@ impl Cold {
     pub(super) fn clear(&mut self, space: &Space, young: &[Query]) -> io::Result<usize> {
         self.ranges.clear();
         self.refused.clear();
-        for range in young.iter().map(|query| range_to_clear(query, self.largest_folio)) {
+        let largest = self.largest.bytes(now());
+        for range in young.iter().map(|query| range_to_clear(query, largest)) {
             match self.ranges.last_mut() {
                 Some(last) if range.start <= last.end && last.len() + range.len() <= MAX_BYTES => {
                     last.end = last.end.max(range.end);

@@ -5,17 +5,46 @@
 //! a page that may be part of one is cleared together with the whole piece around it. Which it may be
 //! shows in its frame number: a piece lies at a multiple of its size both in memory and in addresses.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use isotherm_core::AddrRange;
+use isotherm_core::{AddrRange, Time};
 
 use super::look::Query;
 
 /// Where the sizes are set.
 pub(super) const SETTINGS: &str = "/sys/kernel/mm/transparent_hugepage";
 
+/// The settings are read again after so long, in ns: it is a dozen small files.
+const READ_AGAIN_NS: u64 = 1_000_000_000;
+
+/// The largest size that is enabled, read now and then: an administrator can enable one at any time.
+#[derive(Debug)]
+pub(super) struct Largest {
+    settings: PathBuf,
+    read: Time,
+    bytes: u64,
+}
+
+impl Largest {
+    /// Reads the settings below this directory.
+    pub(super) fn of(settings: &Path, now: Time) -> Self {
+        let bytes = largest_enabled(settings);
+        Self { settings: settings.to_owned(), read: now, bytes }
+    }
+
+    /// Bytes of the largest piece that there may be. Memory that was given out while a size was enabled stays as it is when that
+    /// is switched off, so the size only grows.
+    pub(super) fn bytes(&mut self, now: Time) -> u64 {
+        if now.since(self.read) >= READ_AGAIN_NS {
+            self.read = now;
+            self.bytes = self.bytes.max(largest_enabled(&self.settings));
+        }
+        self.bytes
+    }
+}
+
 /// The largest size below 2 MiB that is enabled for anonymous memory, in bytes; 4096 if none is.
-pub(super) fn largest_enabled(settings: &Path) -> u64 {
+fn largest_enabled(settings: &Path) -> u64 {
     let chosen = |file: &Path| {
         let text = std::fs::read_to_string(file).unwrap_or_default();
         let after = text.split('[').nth(1).and_then(|rest| rest.split(']').next());
@@ -85,6 +114,23 @@ mod tests {
             assert_eq!(largest_enabled(dir.path()), expected, "{global}, {sizes:?}");
         }
         assert_eq!(largest_enabled(Path::new("/nonexistent")), 4096);
+    }
+
+    #[test]
+    fn a_size_that_is_enabled_later_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let size = dir.path().join("hugepages-64kB");
+        std::fs::create_dir(&size).unwrap();
+        let set = |text: &str| std::fs::write(size.join("enabled"), text).unwrap();
+        set("always inherit madvise [never]");
+        let s = |s: u64| Time(s * 1_000_000_000);
+        let mut largest = Largest::of(dir.path(), s(10));
+        assert_eq!(largest.bytes(s(20)), 4096);
+        set("[always] inherit madvise never");
+        assert_eq!(largest.bytes(s(20)), 4096, "not every time");
+        assert_eq!(largest.bytes(s(21)), 64 << 10);
+        set("always inherit madvise [never]");
+        assert_eq!(largest.bytes(s(30)), 64 << 10, "what was given out is still there");
     }
 
     #[test]

@@ -13,8 +13,9 @@
 //! read; `CAP_SYS_PTRACE`, `CAP_SYS_NICE` and `CAP_DAC_READ_SEARCH` for other users' processes.
 //!
 //! Invariants: only user addresses are walked; a page is never called `Cleared` or `Old` by `prepare` on
-//! the word of a call alone, only by its entry or by the kernel's flags for it; buffers are kept, so
-//! that a steady tick allocates nothing.
+//! the word of a call alone, only by its entry or by the kernel's flags for it. Buffers are kept: a look allocates nothing once
+//! it was asked about as many pages before. Clearing does: for pages that have to be cleared twice, for those
+//! that can only be cleared with all of their process, and once a second for the sizes of folios.
 //!
 //! Absent on purpose: which pages, when, how often (the core's), and who the targets are (`targets`').
 
@@ -54,6 +55,7 @@ use isotherm_host::proc::{Proc, is_denied, is_gone, read_monitored_ranges};
 use isotherm_sys::clock::now;
 
 use self::clear::Cold;
+use self::folio::Largest;
 use self::kernel::{Kernel, Paging};
 use self::look::{PageKey, Query, look};
 use self::program::MAX_SLOTS;
@@ -141,7 +143,7 @@ impl PageWalk {
             queries: Vec::new(),
             young: Vec::new(),
             stuck: Vec::new(),
-            cold: Cold::new(folio::largest_enabled(Path::new(folio::SETTINGS))),
+            cold: Cold::new(Largest::of(Path::new(folio::SETTINGS), now())),
             unresolved: Unresolved::default(),
             marker: None,
             max_clears: 1024,

@@ -64,9 +64,14 @@ impl Account {
         self.action_cpu_ns += outcome.cpu_ns;
     }
 
-    pub(super) fn done(&mut self, bytes: u64, now: Time) {
+    /// Takes in what a look afterwards shows, and returns what of it counts: what was asked for and not refused. A range
+    /// that the kernel refused, and that is gone all the same, went for another reason.
+    pub(super) fn done(&mut self, bytes: u64, now: Time) -> u64 {
+        let answered = self.refused_bytes + self.done_bytes;
+        let bytes = bytes.min(self.asked_bytes.saturating_sub(answered));
         self.done_bytes += bytes;
         self.second(now).done += bytes;
+        bytes
     }
 
     pub(super) fn refaulted(&mut self, bytes: u64, now: Time) {
@@ -109,7 +114,7 @@ mod tests {
 
     #[test]
     fn the_refault_rate_is_that_of_the_window() {
-        let mut account = Account::default();
+        let mut account = Account { asked_bytes: u64::MAX, ..Account::default() };
         let s = |s: u64| Time(s * 1_000_000_000);
         assert_eq!(account.refault_bp(10_000_000, s(1)), None);
         account.done(1000 * LEAST, s(1));
@@ -124,5 +129,24 @@ mod tests {
         assert_eq!(account.refault_bp(10_000_000, s(31)), Some(0), "too little to count");
         account.refaulted_bytes -= 10;
         assert_eq!(account.refaulted_bytes, 20 * LEAST, "the account itself forgets nothing");
+    }
+
+    proptest::proptest! {
+        /// Whatever the kernel answers and a look shows, no byte is counted twice.
+        #[test]
+        fn what_was_asked_for_is_done_or_refused_or_neither(
+            steps in proptest::collection::vec((0_u64..1000, 0_u64..1000, 0_u64..3000), 1..50),
+        ) {
+            let mut account = Account::default();
+            for (nr, (accepted, refused, shown)) in (0..).zip(steps) {
+                let asked_bytes = accepted + refused;
+                let outcome = Outcome { asked_bytes, refused_bytes: refused, ..Outcome::default() };
+                account.acted(&outcome);
+                let counted = account.done(shown, Time(nr));
+                proptest::prop_assert!(counted <= shown);
+                let answered = account.done_bytes + account.refused_bytes;
+                proptest::prop_assert!(answered <= account.asked_bytes, "{account:?}");
+            }
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! Acting on chosen pages, seeing what became of them, and taking that into the account.
 
-use isotherm_core::Time;
 use isotherm_core::scheme::Action;
+use isotherm_core::{AddrRange, Time};
+use isotherm_host::proc::{Proc, parse_maps};
 use isotherm_sys::clock::now;
 
 use super::held::{Chosen, Did, Held};
@@ -9,7 +10,7 @@ use super::look::Look;
 use super::pages::{Bits, GRANULE, PageSet, granules};
 use super::proof::Back;
 use super::{ActEvent, Actor, Job, until_after_one};
-use crate::{Advice, Outcome};
+use crate::{Advice, Outcome, PageKind, Process};
 
 /// Bytes per batch of what moves data: about a millisecond of zram.
 const BATCH: u64 = 1 << 20;
@@ -119,15 +120,24 @@ impl Actor {
             return (did, done);
         };
         let (after, at, mut done) = (held.see_chosen(look, chosen), now(), 0);
+        let mut shows = Vec::new();
         for (start, pages) in chosen.before(did.end()) {
             let seen = after.get(&start).copied().unwrap_or_default();
-            let (shows, back) = if advice == Advice::Pageout {
-                (pages.minus(seen.present), Back::Present)
+            let pages = pages.minus(refused(&did.outcome, start));
+            let shown = if advice == Advice::Pageout {
+                pages.minus(seen.present)
             } else {
-                (pages.and(seen.present).minus(seen.young), Back::Young)
+                pages.and(seen.present).minus(seen.young)
             };
-            done += shows.count() << 12;
-            held.proof.add(job.request.scheme, back, start, shows, at);
+            shows.push((start, shown));
+        }
+        let back = if advice == Advice::Pageout { Back::Present } else { Back::Young };
+        if advice == Advice::Pageout {
+            only_paged_out(&held.process, &mut shows);
+        }
+        for (start, pages) in shows {
+            done += pages.count() << 12;
+            held.proof.add(job.request.scheme, back, start, pages, at);
         }
         (did, done)
     }
@@ -142,13 +152,62 @@ impl Actor {
         done: u64,
     ) {
         let (scheme, action, at) = (job.request.scheme, job.request.action, now());
-        self.account(scheme).done(done, at);
+        let most = outcome.asked_bytes.saturating_sub(outcome.refused_bytes);
+        let done = self.account(scheme).done(done.min(most), at);
         if let Some(range) = chosen.span() {
             let pid = held.process.pid();
             let (asked, ns) = (outcome.asked_bytes, outcome.elapsed_ns);
             self.tell(ActEvent::Acted { at, scheme, pid, action, range, asked, done, ns });
         }
     }
+}
+
+/// The pages of the granule at `start` that the kernel refused; of many ranges only the first are known.
+fn refused(outcome: &Outcome, start: u64) -> Bits {
+    let ranges = outcome.refused.iter().map(|refused| Bits::of(start, refused.range));
+    ranges.fold(Bits::default(), Bits::or)
+}
+
+/// Leaves of pages that are no longer mapped those that were paged out. Others are gone because the process unmapped or dropped
+/// them, or has ended.
+///
+/// Anonymous memory that was paged out has an entry that says so. Memory of files and shared memory has none; it is
+/// believed as long as its mapping is there.
+fn only_paged_out(process: &Process, gone: &mut [(u64, Bits)]) {
+    let mut swapped = PageSet::default();
+    let mut note = |run: AddrRange, kind: PageKind| {
+        for (start, part) in granules(run).filter(|_| kind.is_swapped()) {
+            swapped.insert(start, Bits::of(start, part));
+        }
+    };
+    for (start, _) in gone.iter().filter(|(_, pages)| !pages.is_empty()) {
+        let granule = AddrRange::new(*start, start + GRANULE);
+        // What cannot be looked at any more has gone with its process.
+        process.page_runs(granule, &mut note).ok();
+    }
+    let of_files = if gone.iter().all(|(start, pages)| pages.minus(swapped.get(*start)).is_empty())
+    {
+        Vec::new()
+    } else {
+        file_mappings(process)
+    };
+    for (start, pages) in gone {
+        let whole = AddrRange::new(*start, *start + GRANULE);
+        let first = of_files.partition_point(|range| range.end <= whole.start);
+        let here = of_files[first..].iter().take_while(|range| range.start < whole.end);
+        let of_files = here.fold(Bits::default(), |bits, range| bits.or(Bits::of(*start, *range)));
+        *pages = pages.and(swapped.get(*start).or(of_files));
+    }
+}
+
+/// The mappings of files and of shared memory that a process has now, in address order; none if it has ended.
+fn file_mappings(process: &Process) -> Vec<AddrRange> {
+    let mut text = Vec::new();
+    let read = Proc::default().read(process.pid(), "maps", &mut text);
+    if read.is_err() || process.is_gone() {
+        return Vec::new();
+    }
+    parse_maps(&text).filter(|mapping| mapping.inode != 0).map(|mapping| mapping.range).collect()
 }
 
 /// Watches the chosen pages before `end` for coming back.
@@ -172,4 +231,32 @@ fn watch_pretended(look: &mut dyn Look, held: &mut Held, scheme: usize, chosen: 
 /// The outcome of a dry run.
 pub(super) fn pretended(chosen: &Chosen) -> Outcome {
     Outcome { asked_bytes: chosen.bytes, accepted_bytes: chosen.bytes, ..Outcome::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    /// Which of these pages, that are no longer mapped, count as paged out.
+    fn paged_out(process: &Process, range: AddrRange) -> u64 {
+        let mut gone: Vec<_> =
+            granules(range).map(|(start, part)| (start, Bits::of(start, part))).collect();
+        only_paged_out(process, &mut gone);
+        gone.iter().map(|(_, pages)| pages.count() << 12).sum()
+    }
+
+    #[test]
+    fn what_a_process_dropped_or_took_with_it_was_not_paged_out() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let process = Process::open(child.id()).unwrap();
+        let file = file_mappings(&process)[0];
+        let none = AddrRange::new(1 << 40, (1 << 40) + 2 * GRANULE);
+        assert_eq!(paged_out(&process, none), 0, "nothing is mapped there");
+        assert_eq!(paged_out(&process, file), file.len(), "the file is mapped still");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(paged_out(&process, file), 0, "it has ended");
+    }
 }

@@ -193,6 +193,11 @@ impl Actor {
             }
         }
         self.tell_unknown(held, job, passes);
+        if held.evidence(scheme).is_blinded() {
+            let why = "others on this machine (reclaim, the kernel's DAMON, another monitor) clear most accessed bits \
+                       before they can be seen, so nothing is known to be idle: no action is taken meanwhile";
+            self.trouble(scheme, held.process.pid(), why);
+        }
         let refuted = held.evidence(scheme).take_refuted();
         let account = self.account(scheme);
         account.refuted_bytes += refuted << 12;

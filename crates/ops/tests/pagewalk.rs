@@ -369,6 +369,32 @@ fn the_fallback_clears_all_and_keeps_what_others_watch() {
 }
 
 #[test]
+fn what_somebody_else_makes_old_still_counts_as_touched() {
+    let _one = ONE.lock();
+    let Some((mut walk, mut target)) = watch(4, false) else { return };
+    let mut batch = pages(arena(4));
+    walk.prepare(&mut batch);
+    target.say(&format!("touch 0 200 {PAGE}"));
+    // A second set stands for whoever arms the same memory.
+    let mut other = PageWalk::new().unwrap();
+    other.set_max_clears(usize::MAX);
+    other.add_target(ID, target.pid()).unwrap();
+    let mut same = pages(arena(4));
+    other.check(&mut same);
+    let young = same.iter().filter(|c| c.state == PageState::Young).map(|c| c.addr);
+    walk.keep_young(ID, &mut young.collect::<Vec<_>>().into_iter());
+    other.prepare(&mut same);
+    walk.check(&mut batch);
+    let (touched, rest) = batch.split_at_mut(200);
+    assert_all(touched, PageState::Young);
+    assert_eq!(count(rest, PageState::Old), rest.len());
+    // Made old by the set itself, they are.
+    walk.prepare(&mut batch);
+    walk.check(&mut batch);
+    assert_eq!(count(&batch, PageState::Old), batch.len());
+}
+
+#[test]
 fn the_limit_of_clears_holds_and_prefers_nobody() {
     let _one = ONE.lock();
     let Some((mut walk, _target)) = watch(4, false) else { return };

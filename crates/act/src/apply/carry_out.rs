@@ -6,7 +6,7 @@ use isotherm_host::proc::{Proc, parse_maps};
 use isotherm_sys::clock::now;
 
 use super::held::{Chosen, Did, Held};
-use super::look::Look;
+use super::look::{Look, Seen};
 use super::pages::{Bits, GRANULE, PageSet, granules};
 use super::proof::Back;
 use super::{ActEvent, Actor, Job, until_after_one};
@@ -111,6 +111,14 @@ impl Actor {
             _ if chosen.huge => BATCH.max(GRANULE),
             _ => BATCH,
         };
+        if advice == Advice::Cold {
+            let before = held.see_chosen(look, chosen);
+            let touched = chosen.before(u64::MAX).map(|(start, pages)| {
+                let seen = before.get(&start).copied().unwrap_or_default();
+                (start, Seen { young: seen.young.and(pages), ..seen })
+            });
+            held.tell_touched(look, job.request.scheme, &touched.collect::<Vec<_>>());
+        }
         let outcome = held.process.advise(advice, &chosen.ranges, batch, &mut until_after_one(job));
         self.note_outcome(job, held, &outcome);
         let did = chosen.did(outcome);

@@ -12,7 +12,7 @@ use isotherm_sys::clock::now;
 
 use super::evidence::{MOST, Next, Rules};
 use super::held::{Chosen, Held};
-use super::look::Look;
+use super::look::{Look, Seen};
 use super::pages::{GRANULE, granules};
 use super::{Actor, Job, PASS_NS, Settings, later};
 use crate::{Advice, Outcome};
@@ -94,11 +94,13 @@ impl Actor {
         range: AddrRange,
     ) -> u64 {
         let scheme = job.request.scheme;
-        let mut young = Vec::new();
+        let (mut young, mut touched) = (Vec::new(), Vec::new());
         for (start, seen) in self.see(look, held, scheme, range) {
-            seen.inside(start, range).and(seen.young).append_to(start, GAP, &mut young);
+            let pages = seen.inside(start, range).and(seen.young);
+            pages.append_to(start, GAP, &mut young);
+            touched.push((start, Seen { young: pages, ..seen }));
         }
-        held.touched_for_others(scheme, &young);
+        held.tell_touched(look, scheme, &touched);
         let batch = Advice::Cold.default_batch_bytes();
         let outcome = held.process.advise(Advice::Cold, &young, batch, &mut || false);
         self.note_arming(job, held, &outcome);

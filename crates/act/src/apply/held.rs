@@ -64,6 +64,23 @@ impl Held {
         &mut self.evidence[scheme]
     }
 
+    /// Before young pages are made old for a scheme: tells everybody else who watches them, the monitor and the
+    /// evidence of all other schemes, that they were touched.
+    pub(super) fn tell_touched(
+        &mut self,
+        look: &mut dyn Look,
+        scheme: usize,
+        young: &[(u64, Seen)],
+    ) {
+        let mut leaves = young.iter().flat_map(|(start, seen)| leaves(*start, *seen));
+        look.made_old(self.id, &mut leaves);
+        let mut ranges = Vec::new();
+        for (start, seen) in young {
+            seen.young.append_to(*start, 0, &mut ranges);
+        }
+        self.touched_for_others(scheme, &ranges);
+    }
+
     /// Tells the evidence of all other schemes what is young, before that is lost.
     pub(super) fn touched_for_others(&mut self, scheme: usize, young: &[AddrRange]) {
         let others = self.evidence.iter_mut().enumerate().filter(|(nr, _)| *nr != scheme);
@@ -113,6 +130,16 @@ impl Held {
         self.stubborn.retain(|_, at| now.since(*at) < AGAIN_NS);
         self.stubborn.insert(start, now);
     }
+}
+
+/// Where the young leaves of a granule begin.
+fn leaves(start: u64, seen: Seen) -> Vec<u64> {
+    if seen.huge {
+        return if seen.young.is_empty() { Vec::new() } else { vec![start] };
+    }
+    let mut leaves = Vec::new();
+    seen.young.runs(|first, behind| leaves.extend((first..behind).map(|nr| start + (nr << 12))));
+    leaves
 }
 
 /// What was done.

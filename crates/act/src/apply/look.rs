@@ -55,6 +55,10 @@ pub(super) trait Look {
         None
     }
 
+    /// The leaves that begin at these addresses were young, and were then made old by advice, outside of the operations set. The set
+    /// goes on saying that they were touched, to whoever watches them, until it is asked to make them old itself.
+    fn made_old(&mut self, _target: TargetId, _leaves: &mut dyn Iterator<Item = u64>) {}
+
     /// As [`Look::look`], in one go with which of a granule's pages are on `node`. What does not see frames cannot
     /// tell.
     fn on_node(
@@ -81,6 +85,10 @@ impl Look for PageWalk {
                 f(start, seen);
             }
         })
+    }
+
+    fn made_old(&mut self, target: TargetId, leaves: &mut dyn Iterator<Item = u64>) {
+        self.keep_young(target, leaves);
     }
 
     fn on_node(

@@ -10,6 +10,9 @@
 //! such a page still counts as young until it is prepared itself. (A first access in the moment between
 //! reading and clearing is lost.) The TLB is not flushed: a page in constant use can look old for a
 //! few milliseconds longer.
+//!
+//! The same holds for pages that somebody else of this program makes old ([`Fallback::keep`]): who arms memory for evidence must
+//! not hide its touches from who watches it.
 
 use std::fs::File;
 use std::io;
@@ -29,6 +32,9 @@ const REST: u64 = 200;
 const MIN_REST_NS: u64 = 100_000_000;
 /// After a refusal (no permission, too large) or without effect, try again so much later, in ns.
 const RETRY_NS: u64 = 10_000_000_000;
+
+/// At most so many leaves are kept; beyond that all are dropped, and count as touched when they are touched again.
+const MAX_KEPT: usize = 1 << 18;
 
 /// One address space's state.
 #[derive(Debug, Default)]
@@ -59,16 +65,26 @@ impl Fallback {
         let cost = young.len() as u64 * SET_AGAIN_NS;
         let mut file = File::options().write(true).open(format!("/proc/{pid}/clear_refs"))?;
         clear_accessed(&mut file)?;
-        young.append(&mut self.kept);
-        young.sort_unstable();
-        young.dedup();
-        self.kept = young;
+        self.keep(&mut young);
         let end = isotherm_sys::clock::now();
         self.next = end + ((end.since(begin) + cost) * REST).max(MIN_REST_NS);
         Ok(())
     }
 
-    /// Whether the leaf that begins at this page was young when all were cleared.
+    /// These leaves, by their first page, are young, and are made old by somebody else.
+    pub(super) fn keep(&mut self, young: &mut Vec<PageKey>) {
+        if young.is_empty() {
+            return;
+        }
+        self.kept.append(young);
+        self.kept.sort_unstable();
+        self.kept.dedup();
+        if self.kept.len() > MAX_KEPT {
+            self.kept.clear();
+        }
+    }
+
+    /// Whether the leaf that begins at this page was young when it was cleared by somebody else.
     pub(super) fn has(&self, leaf: PageKey) -> bool {
         !self.kept.is_empty() && self.kept.binary_search(&leaf).is_ok()
     }

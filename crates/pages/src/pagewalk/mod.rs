@@ -234,6 +234,17 @@ impl PageWalk {
         Ok(changed)
     }
 
+    /// The leaves that begin at these addresses are young, and are about to be made old by somebody else. They still count as
+    /// touched in [`Operations::check`], until [`Operations::prepare`] is asked to make them old. Unknown targets are ignored.
+    pub fn keep_young(&mut self, id: TargetId, leaves: &mut dyn Iterator<Item = u64>) {
+        let Some(slot) = self.slot(id) else { return };
+        let Some(space) = self.spaces.get_mut(usize::from(slot)).and_then(Option::as_mut) else {
+            return;
+        };
+        let mut young = leaves.map(|addr| PageKey::new(slot, addr)).collect();
+        space.fallback.keep(&mut young);
+    }
+
     fn forget_space(&mut self, slot: u16) {
         // Before the file is closed: its page tables may be gone the moment after.
         self.kernel.set_space(slot, 0);

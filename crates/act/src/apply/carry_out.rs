@@ -258,6 +258,11 @@ mod tests {
     #[test]
     fn what_a_process_dropped_or_took_with_it_was_not_paged_out() {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        // Until it has replaced this program by its own: before that it has another address space.
+        let comm = format!("/proc/{}/comm", child.id());
+        while std::fs::read_to_string(&comm).unwrap() != "sleep\n" {
+            std::thread::yield_now();
+        }
         let process = Process::open(child.id()).unwrap();
         let file = file_mappings(&process)[0];
         let none = AddrRange::new(1 << 40, (1 << 40) + 2 * GRANULE);

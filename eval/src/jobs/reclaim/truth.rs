@@ -162,7 +162,8 @@ fn case(
     let all = configs::headline(age_ms);
     let config = all.into_iter().find(|c| c.name == config).context("no such configuration")?;
     let log = bench.dir.raw(&format!("{workload}-{}", config.name));
-    let start = |flags| Tool::start(&bench.spec.isotherm, "reclaim", [pid], flags, &log);
+    let start =
+        |flags: &Vec<String>| Tool::start(&bench.spec.isotherm, "reclaim", [pid], flags, &log);
     let mut tool = config.flags.as_ref().map(start).transpose()?;
     let before = measure::swapped()?;
     case.begin_ns = clock::now().as_ns();

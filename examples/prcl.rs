@@ -12,7 +12,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let pattern = Pattern::idle_for_us(3_000_000);
     let prcl = Scheme { pattern, action: Action::Pageout, ..Scheme::default() };
     monitor.commit_schemes(vec![(prcl, Settings::default())]);
-    while let Some(snapshot) = monitor.next_snapshot() {
+    while let Some(snapshot) = monitor.next_snapshot()? {
         println!("wss: {}", snapshot.working_set());
     }
     Ok(())

@@ -6,7 +6,7 @@ use isotherm_core::Attrs;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let pid = std::env::args().nth(1).ok_or("usage: wss PID")?.parse()?;
     let mut monitor = Monitor::of_pid(pid, Attrs::default())?;
-    while let Some(snapshot) = monitor.next_snapshot() {
+    while let Some(snapshot) = monitor.next_snapshot()? {
         println!("wss: {}", snapshot.working_set());
     }
     Ok(())

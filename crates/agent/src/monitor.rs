@@ -2,13 +2,13 @@
 //!
 //! ```no_run
 //! use isotherm_core::Attrs;
-//! use crate::monitor::Monitor;
+//! use isotherm_agent::monitor::Monitor;
 //!
 //! let mut monitor = Monitor::of_pid(4711, Attrs::default())?;
-//! while let Some(snapshot) = monitor.next_snapshot() {
+//! while let Some(snapshot) = monitor.next_snapshot()? {
 //!     println!("{} bytes in use", snapshot.working_set());
 //! }
-//! # Ok::<(), crate::monitor::MonitorError>(())
+//! # Ok::<(), isotherm_agent::monitor::MonitorError>(())
 //! ```
 //!
 //! Invariants: a target is taken in by the set before the context asks about it, and the context is
@@ -79,8 +79,9 @@ pub enum Happened {
     Stopped,
 }
 
-/// Why a monitor could not start.
+/// Why a monitor could not start, or cannot go on.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum MonitorError {
     /// The process cannot be a target.
     Target(TargetError),
@@ -88,6 +89,10 @@ pub enum MonitorError {
     Attrs(AttrsError),
     /// No operations set works here.
     NoSet(NoSet),
+    /// There are targets, and the operations set can look at none of them. This is the first, and why.
+    NotWatched(Target, AttachError),
+    /// The operations set cannot go on, and why.
+    Failed(String),
 }
 
 impl fmt::Display for MonitorError {
@@ -96,6 +101,10 @@ impl fmt::Display for MonitorError {
             Self::Target(err) => err.fmt(f),
             Self::Attrs(err) => err.fmt(f),
             Self::NoSet(err) => err.fmt(f),
+            Self::NotWatched(Target { pid, name, .. }, err) => {
+                write!(f, "process {pid} ({name}) is not watched: {err}")
+            }
+            Self::Failed(why) => write!(f, "the operations set cannot go on: {why}"),
         }
     }
 }
@@ -319,21 +328,46 @@ impl Monitor {
         &mut self.tracker
     }
 
-    /// Runs to the end of the next window; `None` when no target is left, or the set cannot go on. Targets that come and go
-    /// are taken in on the way.
-    pub fn next_snapshot(&mut self) -> Option<&Snapshot> {
+    /// Runs to the end of the next window; `None` when no target is left and none can come. Targets that
+    /// come and go are taken in on the way. One that cannot be watched is left out while others can.
+    ///
+    /// # Errors
+    ///
+    /// If there are targets and none of them can be watched, or the operations set cannot go on. After
+    /// [`MonitorError::NotWatched`] another call tries again.
+    pub fn next_snapshot(&mut self) -> Result<Option<&Snapshot>, MonitorError> {
         loop {
             match self.next() {
-                Happened::Snapshot => return Some(self.snapshot()),
-                Happened::Stopped => return None,
+                Happened::Snapshot => return Ok(Some(self.snapshot())),
+                Happened::Stopped => return Ok(None),
+                Happened::Failed(why) => return Err(MonitorError::Failed(why)),
+                Happened::Idle if self.watched.is_empty() => self.watch_any()?,
                 Happened::Target(_)
                 | Happened::NotWatched(..)
                 | Happened::NotActedOn(..)
                 | Happened::Trouble(_)
                 | Happened::Idle => {}
-                Happened::Failed(_) => return None,
             }
         }
+    }
+
+    /// Tries once more to watch the targets, none of which is watched.
+    fn watch_any(&mut self) -> Result<(), MonitorError> {
+        let targets: Vec<Target> = self.tracker.targets().cloned().collect();
+        let mut first = None;
+        for target in targets {
+            match self.try_watch(&target) {
+                Ok(()) => return Ok(()),
+                Err(err) => first = first.or(Some((target, err))),
+            }
+        }
+        let Some((target, err)) = first else { return Ok(()) };
+        // A target that has just ended cannot be watched either, which is no error.
+        self.track(clock::now());
+        if self.tracker.targets().any(|t| t.id == target.id) && self.watched.is_empty() {
+            return Err(MonitorError::NotWatched(target, err));
+        }
+        Ok(())
     }
 
     /// Runs until something happens.
@@ -425,20 +459,23 @@ impl Monitor {
     }
 
     fn watch(&mut self, target: Target) {
-        match self.driver.ops.set.attach(&target) {
-            Ok(()) => {
-                if target.memory.is_some() {
-                    self.driver.context.add_ranges(target.id);
-                } else {
-                    self.driver.context.add_target(target.id);
-                }
-                self.watched.push(Watched { id: target.id, pid: target.pid, pages: 0 });
-                if self.acts {
-                    self.act_on(target);
-                }
-            }
-            Err(err) => self.events.push_back(Happened::NotWatched(target, err)),
+        if let Err(err) = self.try_watch(&target) {
+            self.events.push_back(Happened::NotWatched(target, err));
         }
+    }
+
+    fn try_watch(&mut self, target: &Target) -> Result<(), AttachError> {
+        self.driver.ops.set.attach(target)?;
+        if target.memory.is_some() {
+            self.driver.context.add_ranges(target.id);
+        } else {
+            self.driver.context.add_target(target.id);
+        }
+        self.watched.push(Watched { id: target.id, pid: target.pid, pages: 0 });
+        if self.acts {
+            self.act_on(target.clone());
+        }
+        Ok(())
     }
 
     fn act_on(&mut self, target: Target) {
@@ -456,5 +493,22 @@ impl Monitor {
         self.driver.ops.actor.remove_target(id);
         self.driver.context.remove_target(id);
         self.watched.retain(|w| w.id != id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isotherm_ops::smaps::{Limits, SmapsOps};
+
+    #[test]
+    fn a_set_that_failed_is_not_a_target_that_is_gone() {
+        let ops = OpsSet::Smaps(Box::new(SmapsOps::new(Proc::default(), Limits::default())));
+        let tracker = Tracker::new(Proc::default(), false);
+        let mut monitor = Monitor::new(tracker, ops, Attrs::default(), 1).unwrap();
+        monitor.events.push_back(Happened::Failed("the kdamond has ended".to_owned()));
+        let err = monitor.next_snapshot().unwrap_err();
+        assert!(matches!(err, MonitorError::Failed(_)), "{err}");
+        assert!(monitor.next_snapshot().unwrap().is_none(), "there is no target");
     }
 }

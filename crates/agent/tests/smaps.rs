@@ -3,7 +3,7 @@
 
 use std::process::{Child, Command, Stdio};
 
-use isotherm_agent::monitor::Monitor;
+use isotherm_agent::monitor::{Monitor, MonitorError};
 use isotherm_core::ops::UpdateError;
 use isotherm_core::{Attrs, Check, MappingKind, Method, Operations, PageState, TargetId};
 use isotherm_host::proc::{Proc, parse_maps};
@@ -165,7 +165,7 @@ fn a_monitor_gets_an_answer_in_every_window() {
     let stack = stack_page(busy.0.id());
     let mut touched = 0;
     for window in 0..6 {
-        let snapshot = monitor.next_snapshot().unwrap();
+        let snapshot = monitor.next_snapshot().unwrap().unwrap();
         let regions = &snapshot.targets[0].regions;
         let there = regions.iter().find(|r| r.range.contains(stack)).unwrap();
         let resolved = regions.iter().filter(|r| r.resolved).count();
@@ -178,4 +178,41 @@ fn a_monitor_gets_an_answer_in_every_window() {
     // Not in every window: `clear_refs` does not flush the TLB, and on a quiet machine a program that
     // only computes can keep its translation, and with it the look of idleness, for long.
     assert!(touched > 0, "the stack of a busy process was never touched");
+}
+
+/// As with Yama's `ptrace_scope` of 1 and without CAP_SYS_PTRACE: there is a target, and it cannot be watched.
+#[test]
+fn a_monitor_that_can_watch_none_of_its_targets_says_so() {
+    let sleeping = run("sleep", &["5"]);
+    until_asleep(sleeping.0.id());
+    let too_large = Limits { max_rss_bytes: 0, ..FAST };
+    let tracker = Tracker::attach(&[sleeping.0.id()], true).unwrap();
+    let ops = OpsSet::Smaps(Box::new(set(too_large)));
+    let mut monitor = Monitor::new(tracker, ops, Attrs::default(), 1).unwrap();
+    // Another call tries again, and does not wait for the target's end either.
+    for _ in 0..2 {
+        let err = monitor.next_snapshot().unwrap_err();
+        let MonitorError::NotWatched(target, _) = &err else { panic!("{err}") };
+        assert_eq!(target.pid, sleeping.0.id());
+        assert!(err.to_string().contains("is not watched: "), "{err}");
+    }
+    drop(sleeping);
+    assert!(monitor.next_snapshot().unwrap().is_none(), "a target that has gone is no error");
+}
+
+/// One that cannot be watched is left out while others can.
+#[test]
+fn a_monitor_goes_on_with_those_that_it_can_watch() {
+    let large = run("perl", &["-e", "$x = 'x' x (64 << 20); sleep 30"]);
+    let small = run("sleep", &["30"]);
+    let rss = |pid| Proc::default().status(pid, &mut Vec::new()).unwrap().rss_bytes;
+    while rss(large.0.id()) < 32 << 20 {
+        sleep_until(now().plus_us(10_000));
+    }
+    until_asleep(small.0.id());
+    let tracker = Tracker::attach(&[large.0.id(), small.0.id()], true).unwrap();
+    let ops = OpsSet::Smaps(Box::new(set(Limits { max_rss_bytes: 16 << 20, ..FAST })));
+    let attrs = Attrs { method: Method::Resample, ..Attrs::default() };
+    let mut monitor = Monitor::new(tracker, ops, attrs, 1).unwrap();
+    assert_eq!(monitor.next_snapshot().unwrap().unwrap().targets.len(), 1);
 }

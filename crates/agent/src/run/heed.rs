@@ -1,4 +1,9 @@
 //! Heeding the guard: no action by a set whose answers cannot be true.
+//!
+//! Once the guard says so, the actor is blocked until the set has passed its self-test anew. The test takes up to a
+//! second and runs on a thread of its own, so that sampling goes on meanwhile; acting stays blocked.
+
+use std::thread::JoinHandle;
 
 use isotherm_core::{TargetId, Time};
 use isotherm_host::proc;
@@ -21,18 +26,34 @@ pub(crate) enum Heeded {
     Unblocked,
 }
 
+/// Whether the set is believed.
+#[derive(Debug)]
+enum Belief {
+    Believed,
+    /// Not before it has passed a test; the next one is at this time.
+    TestAt(Time),
+    /// Not yet: a test is under way, which says whether it was passed.
+    Testing(JoinHandle<bool>),
+}
+
 /// A guard, with what it needs to know.
 #[derive(Debug)]
 pub(crate) struct Heed {
     guard: Guard,
     facts: Facts,
-    /// When to test the set anew, while it is not believed.
-    test_at: Option<Time>,
+    belief: Belief,
+    /// Tests the set; whether it passed.
+    self_test: fn() -> bool,
 }
 
 impl Heed {
     pub(crate) fn new() -> Self {
-        Self { guard: Guard::new(), facts: Facts::new(proc::Proc::default()), test_at: None }
+        Self {
+            guard: Guard::new(),
+            facts: Facts::new(proc::Proc::default()),
+            belief: Belief::Believed,
+            self_test: || doctor::choose(Some(SetName::PageWalk)).is_ok(),
+        }
     }
 
     /// Looks at a finished window; blocks the actor if the set cannot be believed, and lets it go on when the
@@ -42,8 +63,8 @@ impl Heed {
         monitor: &mut Monitor,
         targets: impl Iterator<Item = (TargetId, u32)>,
     ) -> Heeded {
-        if let Some(at) = self.test_at {
-            return self.test(monitor, at);
+        if !matches!(self.belief, Belief::Believed) {
+            return self.test(monitor);
         }
         let facts = self.facts.gather(targets);
         let mut verdict = self.guard.window(monitor.snapshot(), facts);
@@ -59,24 +80,89 @@ impl Heed {
         }
         if let Verdict::Silent(silence) = verdict {
             monitor.actor().block(&silence.to_string());
-            self.test_at = Some(clock::now().plus_us(TEST_US));
+            self.belief = Belief::TestAt(clock::now().plus_us(TEST_US));
         }
         Heeded::Same
     }
 
-    /// Tests the set anew, if it is time. If what it says is still not true after that, the guard will notice
-    /// as it did before.
-    fn test(&mut self, monitor: &mut Monitor, at: Time) -> Heeded {
-        if clock::now() < at {
-            return Heeded::Same;
+    /// Starts a test if it is time, and takes in its answer when it is there. If what the set says is still not
+    /// true after a test that it passed, the guard will notice as it did before.
+    fn test(&mut self, monitor: &mut Monitor) -> Heeded {
+        let now = clock::now();
+        match std::mem::replace(&mut self.belief, Belief::TestAt(now.plus_us(TEST_US))) {
+            Belief::TestAt(at) if now < at => self.belief = Belief::TestAt(at),
+            Belief::TestAt(_) => {
+                let thread = std::thread::Builder::new().name("self-test".into());
+                // Without a thread now there will be one at the next try.
+                if let Ok(thread) = thread.spawn(self.self_test) {
+                    self.belief = Belief::Testing(thread);
+                }
+            }
+            Belief::Testing(thread) if !thread.is_finished() => {
+                self.belief = Belief::Testing(thread);
+            }
+            // A test that panicked was not passed.
+            Belief::Testing(thread) => {
+                if thread.join().unwrap_or(false) {
+                    self.belief = Belief::Believed;
+                    self.guard.passed_self_test();
+                    monitor.actor().unblock();
+                    return Heeded::Unblocked;
+                }
+            }
+            Belief::Believed => self.belief = Belief::Believed,
         }
-        if doctor::choose(Some(SetName::PageWalk)).is_err() {
-            self.test_at = Some(clock::now().plus_us(TEST_US));
-            return Heeded::Same;
+        Heeded::Same
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use isotherm_core::Attrs;
+    use isotherm_linux::OpsSet;
+    use isotherm_linux::proc::Proc;
+    use isotherm_linux::smaps::{Limits, SmapsOps};
+    use isotherm_linux::targets::Tracker;
+
+    use super::*;
+
+    /// Held while the test of the set is not to end.
+    static GATE: Mutex<()> = Mutex::new(());
+    static PASSES: AtomicBool = AtomicBool::new(false);
+
+    fn gated() -> bool {
+        drop(GATE.lock());
+        PASSES.load(Ordering::SeqCst)
+    }
+
+    #[test]
+    fn windows_go_on_while_the_set_is_tested() {
+        let ops = OpsSet::Smaps(Box::new(SmapsOps::new(Proc::default(), Limits::default())));
+        let tracker = Tracker::new(Proc::default(), false);
+        let mut monitor = Monitor::new(tracker, ops, Attrs::default(), 1).unwrap();
+        monitor.actor().block("it went silent");
+        let mut heed = Heed { self_test: gated, ..Heed::new() };
+        for passes in [false, true] {
+            PASSES.store(passes, Ordering::SeqCst);
+            let gate = GATE.lock().unwrap();
+            heed.belief = Belief::TestAt(clock::now());
+            // The first starts the test, which cannot end yet: a window that waited for it would hang here.
+            for _ in 0..3 {
+                assert_eq!(heed.window(&mut monitor, std::iter::empty()), Heeded::Same);
+                assert!(monitor.actor().blocked().is_some(), "nothing is done meanwhile");
+            }
+            assert!(matches!(heed.belief, Belief::Testing(_)), "{heed:?}");
+            drop(gate);
+            while matches!(&heed.belief, Belief::Testing(thread) if !thread.is_finished()) {
+                std::thread::yield_now();
+            }
+            let heeded = heed.window(&mut monitor, std::iter::empty());
+            assert_eq!(heeded, if passes { Heeded::Unblocked } else { Heeded::Same });
+            assert_eq!(monitor.actor().blocked().is_none(), passes);
+            assert_eq!(matches!(heed.belief, Belief::Believed), passes, "{heed:?}");
         }
-        self.test_at = None;
-        self.guard.passed_self_test();
-        monitor.actor().unblock();
-        Heeded::Unblocked
     }
 }

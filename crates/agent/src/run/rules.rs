@@ -15,8 +15,10 @@ use crate::policy::TargetSpec;
 pub(crate) struct Rules {
     /// Those that are targets because of a specification.
     found: BTreeSet<u32>,
-    /// Those that could not be taken in, and were told.
-    told: BTreeSet<u32>,
+    /// Those that could not be taken in, and were told, with their start times: a pid can become another's.
+    told: BTreeMap<u32, u64>,
+    proc: Proc,
+    buf: Vec<u8>,
 }
 
 impl Rules {
@@ -33,6 +35,7 @@ impl Rules {
         }
         let mut refused = Vec::new();
         self.found.clear();
+        self.told.retain(|pid, _| meant.contains(pid));
         for pid in meant {
             match tracker.add(pid) {
                 Ok(_) => {
@@ -41,7 +44,9 @@ impl Rules {
                 // It has just ended.
                 Err(TargetError::NoSuchPid { .. } | TargetError::Zombie { .. }) => {}
                 Err(err) => {
-                    if self.told.insert(pid) {
+                    // One without a start time has just ended.
+                    let Ok(stat) = self.proc.stat(pid, &mut self.buf) else { continue };
+                    if self.told.insert(pid, stat.starttime) != Some(stat.starttime) {
                         refused.push(err);
                     }
                 }
@@ -62,17 +67,17 @@ impl Rules {
     }
 
     fn meant(&self, specs: &[TargetSpec]) -> BTreeSet<u32> {
-        let proc = Proc::default();
+        let proc = &self.proc;
         let mut meant = BTreeSet::new();
         for spec in specs {
             match spec {
                 TargetSpec::Pid(pid) => meant.extend(self.found.get(pid)),
                 // What cannot be listed now has no processes now.
                 TargetSpec::Name(name) => {
-                    meant.extend(find::by_name(&proc, name).unwrap_or_default());
+                    meant.extend(find::by_name(proc, name).unwrap_or_default());
                 }
                 TargetSpec::Cgroup(path) => {
-                    meant.extend(find::in_cgroup(&proc, path).unwrap_or_default());
+                    meant.extend(find::in_cgroup(proc, path).unwrap_or_default());
                 }
                 TargetSpec::Command(_) | TargetSpec::Memory(_) => {}
             }
@@ -90,5 +95,49 @@ fn remove(tracker: &mut Tracker, pid: u32) {
             tracker.remove(*id);
             gone.extend(all.iter().filter(|(_, (_, ppid))| *ppid == pid).map(|(pid, _)| *pid));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    /// Puts a process into a made-up `/proc` that cannot be a target: its mappings cannot be read.
+    fn put(root: &Path, pid: u32, start: u64) {
+        let dir = root.join(pid.to_string());
+        fs::create_dir_all(&dir).unwrap();
+        let stat = format!(
+            "{pid} (worker) S 1 1 1 0 -1 64 9 0 0 0 5 6 0 0 20 0 1 0 {start} 8 9 10 1 1 1 0 0 0 0 0 0 0 0 0 17 0 0\n"
+        );
+        fs::write(dir.join("stat"), stat).unwrap();
+        if !dir.join("maps").is_symlink() {
+            std::os::unix::fs::symlink("maps", dir.join("maps")).unwrap();
+        }
+    }
+
+    #[test]
+    fn each_process_that_cannot_be_a_target_is_told_once() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        fs::write(root.join("loadavg"), "0.00 0.02 0.00 1/86 1\n").unwrap();
+        let mut tracker = Tracker::new(Proc::new(root), true);
+        let mut rules = Rules { proc: Proc::new(root), ..Rules::default() };
+        let mut told = |rules: &mut Rules| {
+            rules.follow(&[TargetSpec::Name("worker".into())], &mut tracker).len()
+        };
+        put(root, 100, 500);
+        assert_eq!((told(&mut rules), told(&mut rules)), (1, 0));
+        // Same number, another process.
+        put(root, 100, 900);
+        assert_eq!((told(&mut rules), told(&mut rules)), (1, 0));
+        for pid in 101..200 {
+            fs::remove_dir_all(root.join((pid - 1).to_string())).unwrap();
+            put(root, pid, 1000);
+            assert_eq!((told(&mut rules), told(&mut rules)), (1, 0), "{pid}");
+        }
+        assert_eq!(rules.told.len(), 1, "those that have ended are forgotten");
     }
 }

@@ -12,15 +12,15 @@
 //! ```
 //!
 //! Invariants: a target is taken in by the set before the context asks about it, and the context is
-//! told to drop it before its pid can mean anybody else. Absent: printing, files, and any decision of
-//! when to stop.
+//! told to drop it before its pid can mean anybody else. Absent: printing, files, and any decision
+//! of when to stop.
 
 use std::collections::VecDeque;
 use std::{fmt, io};
 
 use isotherm_act::ActError;
 use isotherm_act::apply::{Acting, Actor, Settings};
-use isotherm_core::scheme::Scheme;
+use isotherm_core::scheme::{Entry, Installed, Scheme};
 use isotherm_core::{
     AddrRange, Applied, Attrs, AttrsError, Clock, Context, Driver, Event, Operations, Request,
     Snapshot, TargetId, Time,
@@ -89,7 +89,8 @@ pub enum MonitorError {
     Attrs(AttrsError),
     /// No operations set works here.
     NoSet(NoSet),
-    /// There are targets, and the operations set can look at none of them. This is the first, and why.
+    /// There are targets, and the operations set can look at none of them. This is the first, and
+    /// why.
     NotWatched(Target, AttachError),
     /// The operations set cannot go on, and why.
     Failed(String),
@@ -122,6 +123,8 @@ pub struct Monitor {
     watched: Vec<Watched>,
     /// Whether there is a scheme that acts.
     acts: bool,
+    /// Schemes that the context was not given yet.
+    commits: VecDeque<Vec<(Scheme, Settings)>>,
     /// Which watched target is next to be asked for its size.
     next_size: usize,
     text: Vec<u8>,
@@ -157,6 +160,7 @@ impl Monitor {
         Ok(Self {
             driver: Driver::new(context, Acting::new(ops, Actor::new()), MonotonicClock::default()),
             acts: false,
+            commits: VecDeque::new(),
             tracker,
             proc: Proc::default(),
             track_at: Time::default(),
@@ -237,15 +241,36 @@ impl Monitor {
         self.driver.ops.set.pages().map(|walk| guard::young_pages(walk, &ids))
     }
 
-    /// Replaces the schemes at the next turn of the loop, by index; see [`Context::commit_schemes`].
+    /// Replaces the schemes at the next turn of the loop, by index; see
+    /// [`Context::commit_schemes`]. How they are carried out changes at the same point. Another
+    /// commit before that takes effect one turn later.
     pub fn commit_schemes(&mut self, schemes: Vec<(Scheme, Settings)>) {
-        let (schemes, settings): (Vec<_>, Vec<_>) = schemes.into_iter().unzip();
-        let acted = std::mem::replace(&mut self.acts, schemes.iter().any(Scheme::looks_at_pages));
-        self.driver.ops.actor.set_schemes(settings);
-        self.driver.context.commit_schemes(schemes);
+        let acted = self.acts;
+        self.acts = schemes.iter().any(|(scheme, _)| scheme.looks_at_pages());
+        self.commits.push_back(schemes);
+        self.commit_next();
         if self.acts && !acted {
             self.begin_acting();
         }
+    }
+
+    /// Hands the next schemes to the context, if those before are in force.
+    fn commit_next(&mut self) {
+        if self.driver.ops.is_committing() {
+            return;
+        }
+        let Some(schemes) = self.commits.pop_front() else { return };
+        let (schemes, settings): (Vec<_>, Vec<_>) = schemes.into_iter().unzip();
+        self.driver.ops.commit_settings(settings);
+        self.driver.context.commit_schemes(schemes);
+        self.driver.announce_schemes();
+    }
+
+    /// What all schemes did that there ever were, by name: those in force, in their order, behind
+    /// those that are no more. The names are those of [`Settings::name`].
+    #[must_use]
+    pub fn accounts(&self) -> Vec<Entry> {
+        self.driver.ops.accounts(self.driver.context.schemes().iter().map(Installed::stats))
     }
 
     /// Takes hold of all targets that there are.
@@ -259,8 +284,8 @@ impl Monitor {
         }
     }
 
-    /// Lets [`Monitor::act`] act on the targets in these ways, without schemes in the context: somebody else
-    /// decides which memory an action is for.
+    /// Lets [`Monitor::act`] act on the targets in these ways, without schemes in the context:
+    /// somebody else decides which memory an action is for.
     pub fn act_by_hand(&mut self, settings: Vec<Settings>) {
         self.driver.ops.actor.set_schemes(settings);
         if !std::mem::replace(&mut self.acts, true) {
@@ -268,13 +293,14 @@ impl Monitor {
         }
     }
 
-    /// Does what somebody else has decided, as if a scheme of the context had asked for it. `request.scheme` is an
-    /// index into what [`Monitor::act_by_hand`] was given.
+    /// Does what somebody else has decided, as if a scheme of the context had asked for it.
+    /// `request.scheme` is an index into what [`Monitor::act_by_hand`] was given.
     pub fn act(&mut self, request: &Request, scheme: &Scheme) -> Applied {
         self.driver.ops.apply(request, scheme)
     }
 
-    /// How many bytes of `range` are on each of `nodes`, into `bytes`; of a set that sees no pages, none.
+    /// How many bytes of `range` are on each of `nodes`, into `bytes`; of a set that sees no pages,
+    /// none.
     ///
     /// # Errors
     ///
@@ -328,13 +354,14 @@ impl Monitor {
         &mut self.tracker
     }
 
-    /// Runs to the end of the next window; `None` when no target is left and none can come. Targets that
-    /// come and go are taken in on the way. One that cannot be watched is left out while others can.
+    /// Runs to the end of the next window; `None` when no target is left and none can come. Targets
+    /// that come and go are taken in on the way. One that cannot be watched is left out while
+    /// others can.
     ///
     /// # Errors
     ///
-    /// If there are targets and none of them can be watched, or the operations set cannot go on. After
-    /// [`MonitorError::NotWatched`] another call tries again.
+    /// If there are targets and none of them can be watched, or the operations set cannot go on.
+    /// After [`MonitorError::NotWatched`] another call tries again.
     pub fn next_snapshot(&mut self) -> Result<Option<&Snapshot>, MonitorError> {
         loop {
             match self.next() {
@@ -393,6 +420,7 @@ impl Monitor {
                 self.driver.clock.sleep_until(self.track_at);
                 return Happened::Idle;
             }
+            self.commit_next();
             match self.driver.run() {
                 Event::Snapshot => {
                     let cpu_ns = clock::process_cpu_ns();
@@ -497,18 +525,4 @@ impl Monitor {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use isotherm_ops::smaps::{Limits, SmapsOps};
-
-    #[test]
-    fn a_set_that_failed_is_not_a_target_that_is_gone() {
-        let ops = OpsSet::Smaps(Box::new(SmapsOps::new(Proc::default(), Limits::default())));
-        let tracker = Tracker::new(Proc::default(), false);
-        let mut monitor = Monitor::new(tracker, ops, Attrs::default(), 1).unwrap();
-        monitor.events.push_back(Happened::Failed("the kdamond has ended".to_owned()));
-        let err = monitor.next_snapshot().unwrap_err();
-        assert!(matches!(err, MonitorError::Failed(_)), "{err}");
-        assert!(monitor.next_snapshot().unwrap().is_none(), "there is no target");
-    }
-}
+mod tests;

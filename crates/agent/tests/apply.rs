@@ -58,7 +58,6 @@ fn cold_memory_goes_and_hot_memory_stays() {
         assert!(swapped <= 57 * MIB, "{swapped} bytes are out: hot memory among them");
         assert!(account.done_bytes >= swapped, "less was counted than is gone");
         assert!(account.done_bytes <= account.asked_bytes, "more was done than asked for");
-        assert_eq!(account.asked_bytes, stats.sz_asked, "two countings");
         // Without evidence what was hot goes too before the monitor has seen it.
         let most = if evidence == Evidence::Off { 32 * MIB } else { MIB / 2 };
         assert!(account.refaulted_bytes <= most, "{} bytes came back", account.refaulted_bytes);

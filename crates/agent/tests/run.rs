@@ -128,6 +128,72 @@ fn a_commit_changes_all_or_nothing_and_keeps_what_was_counted() {
     assert!(t.windows < s.windows, "the new one has the old one's counters: {t:?} {s:?}");
 }
 
+/// One that only the context itself can refuse: the runner's own check does not see it.
+#[test]
+fn a_context_that_refuses_a_commit_keeps_the_others_from_it() {
+    let sleepers = [Sleeper::new(), Sleeper::new()];
+    let [one, two] = sleepers.each_ref().map(|s| s.0.id());
+    let first = policy(&[context("a", one, &["s"]), context("b", two, &["s"])]);
+    let mut runner = Runner::start(first.clone(), Options::default()).unwrap();
+    windows(&mut runner, "b", 0);
+    let mut impossible = context("b", two, &["s"]);
+    impossible.attrs.min_nr_regions = 0;
+    let bad = policy(&[context("a", one, &["t"]), impossible, context("c", one, &["s"])]);
+    let refused = runner.commit(bad).unwrap_err();
+    assert_eq!(refused.code, 3, "{refused}");
+    assert!(refused.text.contains("context `b`: impossible attributes"), "{refused}");
+    // Twice, since a summary can be from before.
+    let before = windows(&mut runner, "a", 0);
+    windows(&mut runner, "a", before);
+    // Nothing of it is left behind: the same policy as at the start changes nothing either.
+    runner.commit(first).unwrap();
+    runner.stop();
+    for _ in 0..2 {
+        let (name, end) = until(&mut runner, |told| {
+            assert_ne!(told.context, "c", "it was never to be seen: {told:?}");
+            ended(told)
+        });
+        let names: Vec<_> = end.accounts.iter().map(|a| a.name.as_str()).collect();
+        assert_eq!(names, ["s"], "{name}");
+    }
+    assert!(runner.is_over());
+}
+
+/// Its end was not read yet, so the runner still has it.
+#[test]
+fn a_commit_to_a_context_that_has_ended_is_not_lost() {
+    let [one, two, three] = [Sleeper::new(), Sleeper::new(), Sleeper::new()];
+    let pids = [&one, &two, &three].map(|s| s.0.id());
+    let first = policy(&[context("a", pids[0], &["s"]), context("b", pids[1], &["s"])]);
+    let mut runner = Runner::start(first, Options::default()).unwrap();
+    windows(&mut runner, "b", 0);
+    drop(two);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let refused = loop {
+        assert!(Instant::now() < deadline, "commits to nobody are taken");
+        let next = policy(&[context("a", pids[0], &["t"]), context("b", pids[1], &["s", "t"])]);
+        match runner.commit(next) {
+            // It has not noticed yet that its target is gone.
+            Ok(()) => std::thread::sleep(Duration::from_millis(10)),
+            Err(refused) => break refused,
+        }
+    };
+    assert_eq!(refused.code, 5, "{refused}");
+    // With a target that is there it begins anew; the end of the one before is told as well.
+    let next = policy(&[context("a", pids[0], &["t"]), context("b", pids[2], &["u"])]);
+    runner.commit(next).unwrap();
+    let (gone, end) = until(&mut runner, ended);
+    assert_eq!((gone.as_str(), end.reason), ("b", Reason::TargetsGone));
+    windows(&mut runner, "b", 0);
+    runner.stop();
+    let mut ends = [until(&mut runner, ended), until(&mut runner, ended)];
+    assert!(runner.is_over());
+    ends.sort_by(|a, b| a.0.cmp(&b.0));
+    let [(a, _), (b, end)] = &ends;
+    assert_eq!((a.as_str(), b.as_str()), ("a", "b"));
+    assert_eq!(end.accounts.iter().map(|a| a.name.as_str()).collect::<Vec<_>>(), ["u"]);
+}
+
 #[test]
 fn a_context_ends_with_its_last_target() {
     let sleeper = Sleeper::new();

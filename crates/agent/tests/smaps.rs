@@ -32,7 +32,8 @@ fn stack_page(pid: u32) -> u64 {
     parse_maps(&buf).find(|m| m.kind() == MappingKind::Stack).unwrap().range.end - 4096
 }
 
-/// Waits until the program `sleep` has started, which takes a slow machine a while, and does nothing more.
+/// Waits until the program `sleep` has started, which takes a slow machine a while, and does
+/// nothing more.
 fn until_asleep(pid: u32) {
     let mut quiet = 0;
     while quiet < 10 {
@@ -50,8 +51,8 @@ const FAST: Limits = Limits { max_rss_bytes: 1 << 30, clear_every_us: 0, look_ev
 
 #[test]
 fn a_busy_process_is_young_and_a_sleeping_one_is_old() {
-    // It sleeps now and then: `clear_refs` does not flush the TLB, so a program that is never switched
-    // away from can look idle for long on a quiet machine.
+    // It sleeps now and then: `clear_refs` does not flush the TLB, so a program that is never
+    // switched away from can look idle for long on a quiet machine.
     let busy = run("sh", &["-c", "while :; do sleep 0.001; done"]);
     let sleeping = run("sleep", &["60"]);
     until_asleep(sleeping.0.id());
@@ -175,12 +176,13 @@ fn a_monitor_gets_an_answer_in_every_window() {
             touched += u32::from(there.nr_accesses > 0);
         }
     }
-    // Not in every window: `clear_refs` does not flush the TLB, and on a quiet machine a program that
-    // only computes can keep its translation, and with it the look of idleness, for long.
+    // Not in every window: `clear_refs` does not flush the TLB, and on a quiet machine a program
+    // that only computes can keep its translation, and with it the look of idleness, for long.
     assert!(touched > 0, "the stack of a busy process was never touched");
 }
 
-/// As with Yama's `ptrace_scope` of 1 and without CAP_SYS_PTRACE: there is a target, and it cannot be watched.
+/// As with Yama's `ptrace_scope` of 1 and without CAP_SYS_PTRACE: there is a target, and it cannot
+/// be watched.
 #[test]
 fn a_monitor_that_can_watch_none_of_its_targets_says_so() {
     let sleeping = run("sleep", &["5"]);

@@ -41,19 +41,42 @@ pub struct Driver<O, C> {
     ids: Vec<TargetId>,
     maps: Vec<AddrRange>,
     regions: Vec<Observed>,
+    /// Commits of schemes that the operations set was told of.
+    nr_scheme_commits: u64,
 }
 
 impl<O: Operations, C: Clock> Driver<O, C> {
     /// Joins the three.
     pub const fn new(context: Context, ops: O, clock: C) -> Self {
-        Self { context, ops, clock, ids: Vec::new(), maps: Vec::new(), regions: Vec::new() }
+        Self {
+            context,
+            ops,
+            clock,
+            ids: Vec::new(),
+            maps: Vec::new(),
+            regions: Vec::new(),
+            nr_scheme_commits: 0,
+        }
+    }
+
+    /// Tells the operations set when a commit of schemes has taken effect. [`Driver::run`] does
+    /// that before it asks for anything else; a commit before the first run takes effect at once,
+    /// and nobody else would tell.
+    pub fn announce_schemes(&mut self) {
+        let nr = self.context.nr_scheme_commits();
+        if nr != self.nr_scheme_commits {
+            self.nr_scheme_commits = nr;
+            self.ops.schemes_committed(self.context.stats_before_commit());
+        }
     }
 
     /// Runs until something is there for the caller.
     pub fn run(&mut self) -> Event {
         loop {
             let now = self.clock.now();
-            match self.context.poll(now) {
+            let wish = self.context.poll(now);
+            self.announce_schemes();
+            match wish {
                 Wish::Update => self.update(),
                 Wish::Prepare => self.ops.prepare(self.context.batch_mut()),
                 Wish::Check => self.ops.check(self.context.batch_mut()),

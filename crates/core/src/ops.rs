@@ -7,7 +7,7 @@
 use alloc::vec::Vec;
 
 use crate::addr::AddrRange;
-use crate::scheme::{Action, Metric, Scheme};
+use crate::scheme::{Action, Counters, Metric, Scheme};
 use crate::time::Time;
 
 /// A target's name inside one context. The driver gives them out and never uses one twice, so that a
@@ -188,6 +188,12 @@ pub trait Operations {
     fn apply(&mut self, request: &Request, scheme: &Scheme) -> Applied {
         let _ = scheme;
         Applied { covered: request.range.len(), ..Applied::default() }
+    }
+
+    /// Hears that the schemes which were committed last are in force from now on, before it is
+    /// asked to apply one of them. `before` is what those before them had counted, by index.
+    fn schemes_committed(&mut self, before: &[Counters]) {
+        let _ = before;
     }
 
     /// Answers what it can of `measures`; the rest stays `None`.

@@ -1,10 +1,10 @@
 //! The account of a scheme: asked, done, refaulted. Three numbers, in bytes of whole pages, that can be held
 //! against `/proc/vmstat`.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use isotherm_core::Time;
-use serde::Serialize;
+use isotherm_core::scheme::Counters;
 
 use crate::Outcome;
 
@@ -12,38 +12,11 @@ use crate::Outcome;
 const LEAST: u64 = 1 << 20;
 
 /// What became of a scheme's wishes so far.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Account {
-    /// Bytes that the kernel was asked to act on; in a dry run: would have been.
-    pub asked_bytes: u64,
-    /// Bytes for which a look afterwards showed that it had; in a dry run: that would have been asked for.
-    pub done_bytes: u64,
-    /// Bytes done that were touched again within the refault window.
-    pub refaulted_bytes: u64,
-    /// Bytes that the kernel refused: locked, shared, holes and so on.
-    pub refused_bytes: u64,
-    /// The same by the kernel's answer (errno); the sum can be less, because only some are kept per call.
-    pub refused: BTreeMap<i32, u64>,
-    /// Bytes that stayed untouched for the confirm time.
-    pub confirmed_bytes: u64,
-    /// Bytes that were armed and then touched before the confirm time was over.
-    pub refuted_bytes: u64,
-    /// Bytes confirmed idle that the scheme's filters kept.
-    pub filtered_bytes: u64,
-    /// Bytes of physical memory that could not be reached through a process that has them alone.
-    pub unreached_bytes: u64,
-    /// The same by reason: `unmapped` (page cache that no process maps; its evidence is not gathered), `shared` (several do),
-    /// `own` (Isotherm's), `gone` (moved or given back since it was looked at).
-    pub unreached: BTreeMap<&'static str, u64>,
-    /// Bytes moved to where they came from within the last minute; only of schemes that take from one node.
-    pub ping_pong_bytes: u64,
-    /// Bytes made old to gather evidence.
-    pub armed_bytes: u64,
-    /// Time spent on acting and on gathering evidence, in ns.
-    pub action_ns: u64,
-    /// CPU time of that, in ns; without the looks.
-    pub action_cpu_ns: u64,
-    #[serde(skip)]
+    /// The counters, of which this crate fills those of acting.
+    pub counters: Counters,
+    /// Done and refaulted, second by second, for the refault rate.
     seconds: VecDeque<Second>,
 }
 
@@ -56,26 +29,29 @@ struct Second {
 
 impl Account {
     pub(super) fn acted(&mut self, outcome: &Outcome) {
-        self.asked_bytes += outcome.asked_bytes;
-        self.refused_bytes += outcome.refused_bytes;
+        let counters = &mut self.counters;
+        counters.asked_bytes += outcome.asked_bytes;
+        counters.refused_bytes += outcome.refused_bytes;
         for refused in &outcome.refused {
-            *self.refused.entry(refused.errno).or_default() += refused.range.len();
+            *counters.refused.entry(refused.errno).or_default() += refused.range.len();
         }
-        self.action_cpu_ns += outcome.cpu_ns;
+        counters.action_cpu_ns += outcome.cpu_ns;
     }
 
-    /// Takes in what a look afterwards shows, and returns what of it counts: what was asked for and not refused. A range
-    /// that the kernel refused, and that is gone all the same, went for another reason.
+    /// Takes in what a look afterwards shows, and returns what of it counts: what was asked for and
+    /// not refused. A range that the kernel refused, and that is gone all the same, went for another
+    /// reason.
     pub(super) fn done(&mut self, bytes: u64, now: Time) -> u64 {
-        let answered = self.refused_bytes + self.done_bytes;
-        let bytes = bytes.min(self.asked_bytes.saturating_sub(answered));
-        self.done_bytes += bytes;
+        let counters = &mut self.counters;
+        let answered = counters.refused_bytes + counters.done_bytes;
+        let bytes = bytes.min(counters.asked_bytes.saturating_sub(answered));
+        counters.done_bytes += bytes;
         self.second(now).done += bytes;
         bytes
     }
 
     pub(super) fn refaulted(&mut self, bytes: u64, now: Time) {
-        self.refaulted_bytes += bytes;
+        self.counters.refaulted_bytes += bytes;
         self.second(now).refaulted += bytes;
     }
 
@@ -114,7 +90,8 @@ mod tests {
 
     #[test]
     fn the_refault_rate_is_that_of_the_window() {
-        let mut account = Account { asked_bytes: u64::MAX, ..Account::default() };
+        let counters = Counters { asked_bytes: u64::MAX, ..Counters::default() };
+        let mut account = Account { counters, ..Account::default() };
         let s = |s: u64| Time(s * 1_000_000_000);
         assert_eq!(account.refault_bp(10_000_000, s(1)), None);
         account.done(1000 * LEAST, s(1));
@@ -127,8 +104,8 @@ mod tests {
         account.done(10, s(31));
         account.refaulted(10, s(31));
         assert_eq!(account.refault_bp(10_000_000, s(31)), Some(0), "too little to count");
-        account.refaulted_bytes -= 10;
-        assert_eq!(account.refaulted_bytes, 20 * LEAST, "the account itself forgets nothing");
+        let refaulted = account.counters.refaulted_bytes - 10;
+        assert_eq!(refaulted, 20 * LEAST, "the account itself forgets nothing");
     }
 
     proptest::proptest! {
@@ -144,8 +121,8 @@ mod tests {
                 account.acted(&outcome);
                 let counted = account.done(shown, Time(nr));
                 proptest::prop_assert!(counted <= shown);
-                let answered = account.done_bytes + account.refused_bytes;
-                proptest::prop_assert!(answered <= account.asked_bytes, "{account:?}");
+                let Counters { asked_bytes, done_bytes, refused_bytes, .. } = account.counters;
+                proptest::prop_assert!(done_bytes + refused_bytes <= asked_bytes, "{account:?}");
             }
         }
     }

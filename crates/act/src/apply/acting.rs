@@ -1,14 +1,14 @@
 //! An operations set that also acts: what a context with schemes is driven over.
 
 use isotherm_core::ops::UpdateError;
-use isotherm_core::scheme::{Metric, Scheme};
+use isotherm_core::scheme::{Counters, Entry, Ledger, Metric, Scheme};
 use isotherm_core::{
     AddrRange, Applied, Check, Measure, Observation, Observed, Operations, PageState, Request,
     TargetId,
 };
 use isotherm_ops::set::OpsSet;
 
-use super::Actor;
+use super::{Actor, Settings};
 
 /// A set and an actor that share a context.
 #[derive(Debug)]
@@ -17,18 +17,52 @@ pub struct Acting {
     pub set: OpsSet,
     /// Acts.
     pub actor: Actor,
+    /// How the schemes that were committed last are carried out, until they are in force.
+    next_settings: Option<Vec<Settings>>,
+    ledger: Ledger,
 }
 
 impl Acting {
     /// Joins the two.
     #[must_use]
-    pub const fn new(set: OpsSet, actor: Actor) -> Self {
-        Self { set, actor }
+    pub fn new(set: OpsSet, actor: Actor) -> Self {
+        Self { set, actor, next_settings: None, ledger: Ledger::default() }
     }
 
-    /// Keeps the set from clearing accessed bits of pages that it was not asked about, as it does with pages that cannot be cleared
-    /// singly (those of their process, or of others that map them): what was touched before would look idle
-    /// after. The regions of such pages stay unresolved then, and nothing is done to them.
+    /// How the schemes that are committed next are to be carried out. It takes effect when they do,
+    /// so that no scheme is ever carried out, or accounted for, as another.
+    pub fn commit_settings(&mut self, settings: Vec<Settings>) {
+        self.next_settings = Some(settings);
+    }
+
+    /// Whether a commit has not taken effect yet.
+    #[must_use]
+    pub const fn is_committing(&self) -> bool {
+        self.next_settings.is_some()
+    }
+
+    /// What all schemes did that there ever were, by name: those that are in force, by index,
+    /// behind those that are no more. `stats`: what the context counted of those in force.
+    #[must_use]
+    pub fn accounts<'a>(&self, stats: impl Iterator<Item = &'a Counters>) -> Vec<Entry> {
+        self.ledger.all(&self.counted(stats))
+    }
+
+    /// What was counted by index, with the names in force.
+    fn counted<'a>(&self, stats: impl Iterator<Item = &'a Counters>) -> Vec<Entry> {
+        let here = self.actor.settings().iter().zip(self.actor.accounts());
+        let both = here.zip(stats).map(|((settings, account), stats)| {
+            let mut counters = account.counters.clone();
+            counters.add(stats);
+            (settings.name.clone(), counters)
+        });
+        both.collect()
+    }
+
+    /// Keeps the set from clearing accessed bits of pages that it was not asked about, as it does
+    /// with pages that cannot be cleared singly (those of their process, or of others that map
+    /// them): what was touched before would look idle after. The regions of such pages stay
+    /// unresolved then, and nothing is done to them.
     pub fn keep_evidence(&mut self) {
         match &mut self.set {
             OpsSet::PageWalk(walk) => {
@@ -96,6 +130,14 @@ impl Operations for Acting {
             return self.actor.apply_by_marks(idle, request, scheme);
         }
         self.actor.apply(self.set.pages(), request, scheme)
+    }
+
+    fn schemes_committed(&mut self, before: &[Counters]) {
+        let Some(settings) = self.next_settings.take() else { return };
+        let names: Vec<_> = settings.iter().map(|s| s.name.clone()).collect();
+        let counted = self.counted(before.iter());
+        self.ledger.commit(&counted, &names);
+        self.actor.set_schemes(settings);
     }
 
     fn measure(&mut self, measures: &mut [Measure]) {

@@ -57,7 +57,7 @@ impl Actor {
         if job.request.action != Action::Willneed {
             watch_pretended(look, held, scheme, chosen);
         }
-        self.account(scheme).asked_bytes += chosen.bytes;
+        self.counters(scheme).asked_bytes += chosen.bytes;
         self.pretended_ns += chosen.bytes / BATCH * PRETENDED_NS;
         (chosen.did(pretended(chosen)), chosen.bytes)
     }
@@ -95,7 +95,7 @@ impl Actor {
             }
         }
         let back = held.moved.moved(&did.moved, to, at);
-        self.account(scheme).ping_pong_bytes += back << 12;
+        self.counters(scheme).ping_pong_bytes += back << 12;
     }
 
     fn advise(

@@ -45,7 +45,7 @@ impl Actor {
         }
         self.tell_unknown(held, job, passes);
         let outcome = if dry_run {
-            self.account(scheme).asked_bytes += chosen.bytes;
+            self.counters(scheme).asked_bytes += chosen.bytes;
             for (start, _) in chosen.before(u64::MAX) {
                 held.pretended.insert(start, Action::Collapse);
             }

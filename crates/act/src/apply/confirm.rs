@@ -145,14 +145,14 @@ impl Actor {
             evidence.hold(start);
         }
         self.unflushed |= bytes > 0;
-        self.account(scheme).armed_bytes += bytes;
+        self.counters(scheme).armed_bytes += bytes;
         Some(bytes)
     }
 
     fn note_arming(&mut self, job: Job<'_>, held: &Held, outcome: &Outcome) {
-        let account = self.account(job.request.scheme);
-        account.armed_bytes += outcome.accepted_bytes;
-        account.action_cpu_ns += outcome.cpu_ns;
+        let counters = self.counters(job.request.scheme);
+        counters.armed_bytes += outcome.accepted_bytes;
+        counters.action_cpu_ns += outcome.cpu_ns;
         if outcome.denied {
             let why = "the right to look at it closely was lost (permission denied)";
             self.trouble(job.request.scheme, held.process.pid(), why);
@@ -201,10 +201,10 @@ impl Actor {
             self.trouble(scheme, held.process.pid(), why);
         }
         let refuted = held.evidence(scheme).take_refuted();
-        let account = self.account(scheme);
-        account.refuted_bytes += refuted << 12;
-        account.confirmed_bytes += confirmed << 12;
-        account.filtered_bytes += filtered << 12;
+        let counters = self.counters(scheme);
+        counters.refuted_bytes += refuted << 12;
+        counters.confirmed_bytes += confirmed << 12;
+        counters.filtered_bytes += filtered << 12;
         let job = if look.marks() {
             let (begin, now) = (job.now, now());
             self.marking.spend(now.since(begin));

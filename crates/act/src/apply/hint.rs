@@ -67,7 +67,7 @@ impl Actor {
             },
         };
         if dry_run {
-            self.account(scheme).asked_bytes += chosen.bytes;
+            self.counters(scheme).asked_bytes += chosen.bytes;
         } else {
             self.note_outcome(job, held, &outcome);
         }

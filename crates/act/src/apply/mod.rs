@@ -38,7 +38,7 @@ mod translations;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use isotherm_core::scheme::{Action, Metric, Scheme};
+use isotherm_core::scheme::{Action, Counters, Metric, Scheme};
 use isotherm_core::{AddrRange, Applied, Request, TargetId, Time};
 
 pub use account::Account;
@@ -299,7 +299,7 @@ impl Actor {
         applied.ns = self.last_end.since(begin);
         self.pass_ns += applied.ns;
         if let Some(account) = self.accounts.get_mut(request.scheme) {
-            account.action_ns += applied.ns;
+            account.counters.action_ns += applied.ns;
         }
         // Evidence by marks has a budget of its own: charged here, it would use up the quota, which moves on to other
         // memory then, and never finish.
@@ -474,6 +474,10 @@ impl Actor {
             self.accounts.resize_with(scheme + 1, Account::default);
         }
         &mut self.accounts[scheme]
+    }
+
+    fn counters(&mut self, scheme: usize) -> &mut Counters {
+        &mut self.account(scheme).counters
     }
 
     /// Notes what an outcome says beside its numbers.

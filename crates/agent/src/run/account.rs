@@ -2,13 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use isotherm_act::apply;
 use isotherm_core::Scheme;
-use isotherm_core::scheme::Installed;
+use isotherm_core::scheme::{Counters, Installed};
 use isotherm_ops::kdamond::Counted;
 use serde::Serialize;
-
-use crate::policy::SchemePolicy;
 
 /// What a scheme did over its life. The keys are documented in docs/EVENTS.md.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
@@ -64,116 +61,39 @@ pub struct Account {
 }
 
 impl Account {
-    /// What was counted at a scheme's place in a context; nothing yet if it is not installed.
+    /// The counters of a scheme in the words of docs/EVENTS.md.
     pub(super) fn new(
         context: &str,
-        scheme: &SchemePolicy,
-        installed: Option<&Installed>,
-        account: Option<&apply::Account>,
+        name: String,
+        action: &'static str,
+        counters: Counters,
     ) -> Self {
-        let stats = installed.map(|i| *i.stats()).unwrap_or_default();
-        let account = account.cloned().unwrap_or_default();
         Self {
             context: context.to_owned(),
-            name: scheme.settings.name.clone(),
-            action: scheme.scheme.action.name(),
-            tried_bytes: stats.sz_tried,
-            passed_bytes: stats.sz_ops_filter_passed,
-            asked_bytes: account.asked_bytes,
-            done_bytes: account.done_bytes,
-            refaulted_bytes: account.refaulted_bytes,
-            applied_bytes: stats.sz_applied,
-            refused_bytes: account.refused_bytes,
-            refused_errno: account.refused,
-            confirmed_bytes: account.confirmed_bytes,
-            refuted_bytes: account.refuted_bytes,
-            filtered_bytes: account.filtered_bytes,
-            unreached_bytes: account.unreached_bytes,
-            unreached: account.unreached,
-            armed_bytes: account.armed_bytes,
-            deferred: stats.nr_deferred,
-            quota_exceeds: stats.qt_exceeds,
-            action_ns: account.action_ns,
-            windows: stats.nr_snapshots,
-            max_window_bytes: stats.max_window_sz,
-            max_window_ns: stats.max_window_ns,
+            name,
+            action,
+            tried_bytes: counters.sz_tried,
+            passed_bytes: counters.sz_ops_filter_passed,
+            asked_bytes: counters.asked_bytes,
+            done_bytes: counters.done_bytes,
+            refaulted_bytes: counters.refaulted_bytes,
+            applied_bytes: counters.sz_applied,
+            refused_bytes: counters.refused_bytes,
+            refused_errno: counters.refused,
+            confirmed_bytes: counters.confirmed_bytes,
+            refuted_bytes: counters.refuted_bytes,
+            filtered_bytes: counters.filtered_bytes,
+            unreached_bytes: counters.unreached_bytes,
+            unreached: counters.unreached,
+            armed_bytes: counters.armed_bytes,
+            deferred: counters.nr_deferred,
+            quota_exceeds: counters.qt_exceeds,
+            action_ns: counters.action_ns,
+            windows: counters.nr_snapshots,
+            max_window_bytes: counters.max_window_sz,
+            max_window_ns: counters.max_window_ns,
             blocked: None,
         }
-    }
-
-    /// What the kernel counted of a scheme that was pushed down. What was done is not proven, and so not told.
-    pub(super) fn of_kernel(context: &str, scheme: &SchemePolicy, counted: &Counted) -> Self {
-        let stats = &counted.stats;
-        Self {
-            context: context.to_owned(),
-            name: scheme.settings.name.clone(),
-            action: scheme.scheme.action.name(),
-            tried_bytes: stats.sz_tried,
-            passed_bytes: stats.sz_ops_filter_passed,
-            // The kernel asks for all that it tries and the filters let in.
-            asked_bytes: stats.sz_tried,
-            applied_bytes: stats.sz_applied,
-            quota_exceeds: stats.qt_exceeds,
-            windows: stats.nr_snapshots,
-            ..Self::default()
-        }
-    }
-
-    /// The numbers that add up.
-    const fn sums(&mut self) -> [&mut u64; 16] {
-        [
-            &mut self.tried_bytes,
-            &mut self.passed_bytes,
-            &mut self.asked_bytes,
-            &mut self.done_bytes,
-            &mut self.refaulted_bytes,
-            &mut self.applied_bytes,
-            &mut self.refused_bytes,
-            &mut self.confirmed_bytes,
-            &mut self.refuted_bytes,
-            &mut self.filtered_bytes,
-            &mut self.unreached_bytes,
-            &mut self.armed_bytes,
-            &mut self.deferred,
-            &mut self.quota_exceeds,
-            &mut self.action_ns,
-            &mut self.windows,
-        ]
-    }
-
-    /// Adds what the same scheme did before a commit moved it.
-    pub(super) fn add(&mut self, before: &Self) {
-        for (sum, more) in self.sums().into_iter().zip(before.clone().sums()) {
-            *sum += *more;
-        }
-        for (errno, bytes) in &before.refused_errno {
-            *self.refused_errno.entry(*errno).or_default() += bytes;
-        }
-        for (why, bytes) in &before.unreached {
-            *self.unreached.entry(why).or_default() += bytes;
-        }
-        self.max_window_bytes = self.max_window_bytes.max(before.max_window_bytes);
-        self.max_window_ns = self.max_window_ns.max(before.max_window_ns);
-    }
-
-    /// Takes away what another scheme did at the same place. The largest window stays: it may have been the
-    /// other's.
-    pub(super) fn subtract(&mut self, before: &Self) {
-        for (sum, less) in self.sums().into_iter().zip(before.clone().sums()) {
-            *sum = sum.saturating_sub(*less);
-        }
-        for (errno, bytes) in &before.refused_errno {
-            if let Some(sum) = self.refused_errno.get_mut(errno) {
-                *sum = sum.saturating_sub(*bytes);
-            }
-        }
-        for (why, bytes) in &before.unreached {
-            if let Some(sum) = self.unreached.get_mut(why) {
-                *sum = sum.saturating_sub(*bytes);
-            }
-        }
-        self.unreached.retain(|_, bytes| *bytes > 0);
-        self.refused_errno.retain(|_, bytes| *bytes > 0);
     }
 }
 

@@ -1,25 +1,26 @@
 //! One context at work, on a thread of its own.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, Sender, TryRecvError};
+use std::sync::mpsc::{Receiver, RecvError, Sender, TryRecvError};
 
 use isotherm_act::apply::ActEvent;
 use isotherm_core::{TargetId, Time};
-use isotherm_ops::kdamond::Counted;
 use isotherm_ops::set::AttachError;
 use isotherm_ops::support::SetName;
 use isotherm_ops::targets::{Target, TargetEvent, Tracker};
 use isotherm_sys::clock;
 
-use super::account::{Account, Standing};
 use super::ending::end_command;
 use super::heed::{Heed, Heeded};
+use super::kernel_accounts::KernelAccounts;
 use super::place::{Place, place};
+use super::post::Post;
 use super::rules::Rules;
 use super::runner::{Options, Refused};
-use super::set::{fit, open_physical_set, open_set};
-use super::told::{Ended, Event, Ready, Reason, Summary, Told};
+use super::set::{open_physical_set, open_set};
+use super::told::{Ended, Event, Ready, Reason, Summary};
 use crate::monitor::{Happened, Monitor};
 use crate::policy::{ContextPolicy, TargetSpec};
 use crate::ready::{bandwidth, idle_percentiles};
@@ -34,33 +35,25 @@ const WAIT_US: u64 = 100_000;
 pub(super) enum Order {
     /// Begin; everybody is ready.
     Begin,
-    /// This policy is in force from now on.
-    Commit(Box<ContextPolicy>),
+    /// Say whether this policy could be in force, and wait for [`Order::Commit`] or
+    /// [`Order::Abort`].
+    Prepare(Box<ContextPolicy>, Sender<Result<(), Refused>>),
+    /// The policy that was prepared is in force from now on.
+    Commit,
+    /// The policy that was prepared is not; all stays as it was.
+    Abort,
     /// End.
     Stop,
 }
 
-/// Where a context tells what happens.
-#[derive(Debug)]
-pub(super) struct Post {
-    pub(super) context: String,
-    pub(super) sender: Sender<Told>,
-}
-
-impl Post {
-    fn tell(&self, event: Event) {
-        self.tell_at(clock::now(), event);
-    }
-
-    fn tell_at(&self, at: Time, event: Event) {
-        // Nobody who listens is nobody who could be told.
-        self.sender.send(Told { context: self.context.clone(), at, event }).ok();
-    }
-}
-
 /// A context's life, from its start to its last account.
-pub(super) fn live(policy: ContextPolicy, options: Options, orders: &Receiver<Order>, post: Post) {
-    let prepared = guarded(|| Work::prepare(policy, options, post.sender.clone()));
+pub(super) fn live(
+    policy: ContextPolicy,
+    options: Options,
+    orders: Receiver<Order>,
+    mut post: Post,
+) {
+    let prepared = guarded(|| Work::prepare(policy, options, post.clone()));
     let (mut work, ready) = match prepared.and_then(|done| done) {
         Ok(prepared) => prepared,
         Err(Refused { code, text }) => {
@@ -71,12 +64,14 @@ pub(super) fn live(policy: ContextPolicy, options: Options, orders: &Receiver<Or
     };
     post.tell(Event::Ready(ready));
     let reason = match orders.recv() {
-        Ok(Order::Begin) => guarded(|| work.run(orders)).and_then(|done| done),
-        Ok(Order::Commit(_) | Order::Stop) | Err(_) => Ok(Reason::Stopped),
+        Ok(Order::Begin) => guarded(|| work.run(&orders)).and_then(|done| done),
+        Ok(_) | Err(_) => Ok(Reason::Stopped),
     };
+    // Who orders something from now on sees that nobody is there.
+    drop(orders);
     let reason = reason.unwrap_or_else(|Refused { code, text }| Reason::Failed { code, text });
     let failed = reason.clone();
-    let ended = guarded(AssertUnwindSafe(|| work.end(reason)));
+    let ended = guarded(|| work.end(reason));
     let ended = ended.unwrap_or(Ended { reason: failed, accounts: Vec::new(), child: None });
     // Lets go of the targets.
     drop(work);
@@ -95,25 +90,23 @@ fn guarded<T>(f: impl FnOnce() -> T) -> Result<T, Refused> {
 
 /// A context at work.
 #[derive(Debug)]
-struct Work {
-    policy: ContextPolicy,
+pub(super) struct Work {
+    pub(super) policy: ContextPolicy,
     options: Options,
-    post: Post,
-    monitor: Monitor,
+    pub(super) post: Post,
+    pub(super) monitor: Monitor,
     targets: Vec<Target>,
     /// Those of them that the set cannot look at.
     unwatched: BTreeSet<TargetId>,
-    rules: Rules,
+    pub(super) rules: Rules,
     heed: Heed,
-    /// What schemes did before a commit moved one of them or took it away.
-    past: Vec<Account>,
-    /// What the places among the schemes had counted then.
-    before: Vec<Account>,
+    /// The actions of all schemes that there ever were, by name.
+    pub(super) actions: BTreeMap<String, &'static str>,
     next_second: Time,
     /// Where the schemes run.
-    place: Place,
-    /// What the kernel counted last, of schemes that run there.
-    counted: Vec<Counted>,
+    pub(super) place: Place,
+    /// What schemes did that run in the kernel, or ran there.
+    pub(super) kernel: KernelAccounts,
 }
 
 impl Work {
@@ -121,7 +114,7 @@ impl Work {
     fn prepare(
         policy: ContextPolicy,
         options: Options,
-        sender: Sender<Told>,
+        post: Post,
     ) -> Result<(Self, Ready), Refused> {
         let tracker = tracker(&policy)?;
         let mut attrs = policy.attrs;
@@ -141,28 +134,26 @@ impl Work {
         let (place, line) = place(&policy, monitor.kdamond())?;
         why.extend(line);
         let ready = Ready { ops, why };
-        let post = Post { context: policy.name.clone(), sender };
-        let (targets, next_second) = (Vec::new(), Time::default());
-        let (past, before, mut rules) = (Vec::new(), Vec::new(), Rules::default());
+        let mut rules = Rules::default();
         pids(&policy).for_each(|pid| rules.note(pid));
-        let heed = Heed::new();
         let mut this = Self {
             place: Place::default(),
-            counted: Vec::new(),
+            kernel: KernelAccounts::default(),
+            actions: BTreeMap::new(),
             policy,
             options,
             post,
             monitor,
-            targets,
+            targets: Vec::new(),
             unwatched: BTreeSet::new(),
             rules,
-            heed,
-            past,
-            before,
-            next_second,
+            heed: Heed::new(),
+            next_second: Time::default(),
         };
         let policy = this.policy.clone();
-        this.put(place, &policy).map_err(|text| Refused { code: 3, text })?;
+        this.push(&place, &policy).map_err(|text| Refused { code: 3, text })?;
+        this.install(place, &policy);
+        this.note_actions();
         Ok((this, ready))
     }
 
@@ -189,15 +180,46 @@ impl Work {
             self.pass_on();
             self.each_second();
             match orders.try_recv() {
-                Ok(Order::Commit(policy)) => self.commit(*policy),
-                Ok(Order::Begin) | Err(TryRecvError::Empty) => {}
+                Ok(Order::Prepare(policy, answer)) => {
+                    if self.answer(*policy, &answer, orders).is_break() {
+                        return Ok(Reason::Stopped);
+                    }
+                }
+                // A commit that nobody prepared means nothing.
+                Ok(Order::Begin | Order::Commit | Order::Abort) | Err(TryRecvError::Empty) => {}
                 Ok(Order::Stop) | Err(TryRecvError::Disconnected) => return Ok(Reason::Stopped),
             }
         }
     }
 
-    /// Ends in good order, whatever happened: no action any more, then what was set is undone, then the
-    /// command ends.
+    /// Prepares a commit, says whether it can be done, and waits for what the other contexts said:
+    /// the context stands still meanwhile, so that what was prepared stays right. Each of them
+    /// answers within a turn of its loop. Breaks off if the context is to end.
+    fn answer(
+        &mut self,
+        policy: ContextPolicy,
+        answer: &Sender<Result<(), Refused>>,
+        orders: &Receiver<Order>,
+    ) -> ControlFlow<()> {
+        match self.prepare_commit(policy) {
+            Err(refused) => drop(answer.send(Err(refused))),
+            Ok(prepared) => {
+                answer.send(Ok(())).ok();
+                match orders.recv() {
+                    Ok(Order::Commit) => self.commit(prepared),
+                    Ok(Order::Begin | Order::Prepare(..) | Order::Abort) => self.abort(prepared),
+                    Ok(Order::Stop) | Err(RecvError) => {
+                        self.abort(prepared);
+                        return ControlFlow::Break(());
+                    }
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Ends in good order, whatever happened: no action any more, then what was set is undone, then
+    /// the command ends.
     fn end(&mut self, reason: Reason) -> Ended {
         if self.place.is_kernel()
             && let Some(kdamond) = self.monitor.kdamond()
@@ -211,6 +233,7 @@ impl Work {
         }
         self.pass_on();
         let child = end_command(&mut self.monitor);
+        self.post.tell_lost();
         Ended { reason, accounts, child }
     }
 
@@ -256,7 +279,7 @@ impl Work {
         self.targets.push(target);
     }
 
-    fn left_out(&self, pid: u32, text: &str) {
+    pub(super) fn left_out(&mut self, pid: u32, text: &str) {
         self.post.tell(Event::LeftOut { pid, text: text.to_owned() });
     }
 
@@ -280,7 +303,7 @@ impl Work {
     }
 
     /// Takes in who is meant by now.
-    fn follow(&mut self) {
+    pub(super) fn follow(&mut self) {
         for err in self.rules.follow(&self.policy.targets, self.monitor.tracker()) {
             self.left_out(0, &err.to_string());
         }
@@ -311,17 +334,9 @@ impl Work {
     }
 
     fn summary(&mut self) -> Summary {
-        let accounts = self.now();
         let blocked = self.monitor.actor().blocked().map(str::to_owned);
+        let schemes = self.standings();
         let context = self.monitor.context();
-        let schemes = if self.place.is_kernel() {
-            let told = self.policy.schemes.iter().zip(&self.counted);
-            let both = accounts.into_iter().zip(told);
-            both.map(|(account, (s, c))| Standing::of_kernel(account, &s.scheme, c)).collect()
-        } else {
-            let schemes = accounts.into_iter().zip(context.schemes());
-            schemes.map(|(account, scheme)| Standing::new(account, scheme)).collect()
-        };
         let attrs = *context.attrs();
         let snapshot = self.monitor.snapshot();
         Summary {
@@ -335,128 +350,6 @@ impl Work {
             schemes,
             blocked,
         }
-    }
-
-    /// What each place among the schemes counted, over all schemes that were there.
-    fn places(&mut self) -> Vec<Account> {
-        if self.place.is_kernel()
-            && let Some(kdamond) = self.monitor.kdamond()
-        {
-            self.counted = kdamond.counted();
-            let schemes = self.policy.schemes.iter().zip(&self.counted);
-            return schemes.map(|(s, c)| Account::of_kernel(&self.policy.name, s, c)).collect();
-        }
-        let actor = self.monitor.actor();
-        let (done, blocked) = (actor.accounts().to_vec(), actor.blocked().map(str::to_owned));
-        let installed = self.monitor.context().schemes();
-        let schemes = self.policy.schemes.iter().enumerate();
-        schemes
-            .map(|(i, scheme)| Account {
-                blocked: blocked.clone(),
-                ..Account::new(&self.policy.name, scheme, installed.get(i), done.get(i))
-            })
-            .collect()
-    }
-
-    /// What the schemes that there are did.
-    fn now(&mut self) -> Vec<Account> {
-        let mut accounts = self.places();
-        for (account, before) in accounts.iter_mut().zip(&self.before) {
-            account.subtract(before);
-        }
-        for account in &mut accounts {
-            for past in &self.past {
-                if past.name == account.name {
-                    account.add(past);
-                }
-            }
-        }
-        accounts
-    }
-
-    /// What all schemes that there ever were did.
-    fn accounts(&mut self) -> Vec<Account> {
-        let now = self.now();
-        let gone = self.past.iter().filter(|p| now.iter().all(|a| a.name != p.name));
-        let gone: Vec<_> = gone.cloned().collect();
-        gone.into_iter().chain(now).collect()
-    }
-
-    /// Puts another policy in force. What can be refused was refused before.
-    fn commit(&mut self, policy: ContextPolicy) {
-        if let Err(text) = self.try_commit(&policy) {
-            return self.left_out(0, &format!("everything stays as it is: {text}"));
-        }
-        for target in &policy.targets {
-            if let TargetSpec::Pid(pid) = target
-                && !self.policy.targets.contains(target)
-            {
-                self.rules.note(*pid);
-            }
-        }
-        self.policy = policy;
-        self.follow();
-        self.post.tell(Event::Committed);
-    }
-
-    /// The part of a commit that a kernel can refuse.
-    fn try_commit(&mut self, policy: &ContextPolicy) -> Result<(), String> {
-        let placed = place(policy, self.monitor.kdamond()).map_err(|refused| refused.text)?;
-        let (place, line) = placed;
-        if policy.attrs != self.policy.attrs {
-            self.commit_attrs(policy)?;
-        }
-        let moves = place.is_kernel() != self.place.is_kernel();
-        if policy.schemes != self.policy.schemes || moves {
-            let names = |p: &ContextPolicy| -> Vec<String> {
-                p.schemes.iter().map(|s| s.settings.name.clone()).collect()
-            };
-            let (old, new) = (names(&self.policy), names(policy));
-            if old.iter().zip(&new).any(|(old, new)| old != new) || new.len() < old.len() {
-                // The counters go on by index. What was counted so far is the old names'.
-                self.past = self.accounts();
-                self.before = self.places();
-            }
-            if moves {
-                self.past = self.accounts();
-                self.before.clear();
-            }
-            if let Err(text) = self.put(place, policy) {
-                let old = self.policy.clone();
-                self.commit_attrs(&old).ok();
-                return Err(text);
-            }
-            if moves && let Some(line) = line {
-                self.left_out(0, &line);
-            }
-        }
-        Ok(())
-    }
-
-    fn commit_attrs(&mut self, policy: &ContextPolicy) -> Result<(), String> {
-        let mut attrs = policy.attrs;
-        fit(self.monitor.ops(), &mut attrs);
-        self.monitor.commit_attrs(attrs).map_err(|e| format!("the attributes are refused: {e}"))
-    }
-
-    /// Puts the schemes of a policy where they belong, and takes them away from where they were.
-    fn put(&mut self, place: Place, policy: &ContextPolicy) -> Result<(), String> {
-        match (&place, self.monitor.kdamond()) {
-            (Place::Kernel(pushed), Some(kdamond)) => {
-                kdamond.push(pushed.clone()).map_err(|e| e.to_string())?;
-                self.monitor.commit_schemes(Vec::new());
-            }
-            (_, kdamond) => {
-                if let Some(kdamond) = kdamond
-                    && self.place.is_kernel()
-                {
-                    kdamond.push(Vec::new()).map_err(|e| e.to_string())?;
-                }
-                self.monitor.commit_schemes(schemes(policy));
-            }
-        }
-        self.place = place;
-        Ok(())
     }
 }
 
@@ -485,7 +378,8 @@ pub(crate) fn tracker(policy: &ContextPolicy) -> Result<Tracker, Refused> {
         {
             let args: Vec<_> = args.iter().map(Into::into).collect();
             tracker.spawn_into(program, &args).map_err(refuse)?;
-            // A daemon that forks twice at once would be lost otherwise; the command is our only child.
+            // A daemon that forks twice at once would be lost otherwise; the command is our only
+            // child.
             let adopted = tracker.adopt_orphans();
             adopted.map_err(|e| Refused { code: 1, text: format!("cannot adopt orphans: {e}") })?;
         }
@@ -493,7 +387,9 @@ pub(crate) fn tracker(policy: &ContextPolicy) -> Result<Tracker, Refused> {
     Ok(tracker)
 }
 
-fn schemes(policy: &ContextPolicy) -> Vec<(isotherm_core::Scheme, isotherm_act::apply::Settings)> {
+pub(super) fn schemes(
+    policy: &ContextPolicy,
+) -> Vec<(isotherm_core::Scheme, isotherm_act::apply::Settings)> {
     policy.schemes.iter().map(|s| (s.scheme.clone(), s.settings.clone())).collect()
 }
 

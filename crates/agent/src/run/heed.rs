@@ -1,7 +1,8 @@
 //! Heeding the guard: no action by a set whose answers cannot be true.
 //!
-//! Once the guard says so, the actor is blocked until the set has passed its self-test anew. The test takes up to a
-//! second and runs on a thread of its own, so that sampling goes on meanwhile; acting stays blocked.
+//! Once the guard says so, the actor is blocked until the set has passed its self-test anew. The
+//! test takes up to a second and runs on a thread of its own, so that sampling goes on meanwhile;
+//! acting stays blocked.
 
 use std::thread::JoinHandle;
 
@@ -56,8 +57,8 @@ impl Heed {
         }
     }
 
-    /// Looks at a finished window; blocks the actor if the set cannot be believed, and lets it go on when the
-    /// set has passed its self-test.
+    /// Looks at a finished window; blocks the actor if the set cannot be believed, and lets it go
+    /// on when the set has passed its self-test.
     pub(crate) fn window(
         &mut self,
         monitor: &mut Monitor,
@@ -71,7 +72,8 @@ impl Heed {
         if verdict == Verdict::Suspicious {
             verdict = match monitor.young_pages() {
                 Some(Ok(young)) => self.guard.control(young),
-                // A target that ends just now is not there to be looked at; the next window decides.
+                // A target that ends just now is not there to be looked at; the next window
+                // decides.
                 Some(Err(err)) if proc::is_gone(&err) => Verdict::Fine,
                 Some(Err(_)) => self.guard.control(0),
                 // A set without pages has no actions to block.
@@ -85,8 +87,8 @@ impl Heed {
         Heeded::Same
     }
 
-    /// Starts a test if it is time, and takes in its answer when it is there. If what the set says is still not
-    /// true after a test that it passed, the guard will notice as it did before.
+    /// Starts a test if it is time, and takes in its answer when it is there. If what the set says
+    /// is still not true after a test that it passed, the guard will notice as it did before.
     fn test(&mut self, monitor: &mut Monitor) -> Heeded {
         let now = clock::now();
         match std::mem::replace(&mut self.belief, Belief::TestAt(now.plus_us(TEST_US))) {
@@ -122,10 +124,10 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use isotherm_core::Attrs;
-    use isotherm_linux::OpsSet;
-    use isotherm_linux::proc::Proc;
-    use isotherm_linux::smaps::{Limits, SmapsOps};
-    use isotherm_linux::targets::Tracker;
+    use isotherm_host::proc::Proc;
+    use isotherm_ops::set::OpsSet;
+    use isotherm_ops::smaps::{Limits, SmapsOps};
+    use isotherm_ops::targets::Tracker;
 
     use super::*;
 
@@ -149,7 +151,8 @@ mod tests {
             PASSES.store(passes, Ordering::SeqCst);
             let gate = GATE.lock().unwrap();
             heed.belief = Belief::TestAt(clock::now());
-            // The first starts the test, which cannot end yet: a window that waited for it would hang here.
+            // The first starts the test, which cannot end yet: a window that waited for it would
+            // hang here.
             for _ in 0..3 {
                 assert_eq!(heed.window(&mut monitor, std::iter::empty()), Heeded::Same);
                 assert!(monitor.actor().blocked().is_some(), "nothing is done meanwhile");

@@ -14,11 +14,15 @@
 //! Absent: printing, signals, files. Whoever owns the process has those.
 
 mod account;
+mod accounts;
+mod commit;
 mod context;
 mod ending;
 mod heed;
+mod kernel_accounts;
 mod machine;
 mod place;
+mod post;
 mod rules;
 mod runner;
 mod set;

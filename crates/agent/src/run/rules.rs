@@ -1,7 +1,8 @@
 //! Targets by rule: which processes a context's target specifications mean now.
 //!
-//! Pids are meant once, when the policy takes effect: later the same number may be another process. Names and
-//! cgroups are looked up again and again: who comes later is taken in, who does not fit any more is let go.
+//! Pids are meant once, when the policy takes effect: later the same number may be another process.
+//! Names and cgroups are looked up again and again: who comes later is taken in, who does not fit
+//! any more is let go.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,15 +16,16 @@ use crate::policy::TargetSpec;
 pub(crate) struct Rules {
     /// Those that are targets because of a specification.
     found: BTreeSet<u32>,
-    /// Those that could not be taken in, and were told, with their start times: a pid can become another's.
+    /// Those that could not be taken in, and were told, with their start times: a pid can become
+    /// another's.
     told: BTreeMap<u32, u64>,
     proc: Proc,
     buf: Vec<u8>,
 }
 
 impl Rules {
-    /// Takes in who is meant by `specs` and lets go who is not any more. Returns whom it could not take in,
-    /// each once.
+    /// Takes in who is meant by `specs` and lets go who is not any more. Returns whom it could not
+    /// take in, each once.
     pub(crate) fn follow(
         &mut self,
         specs: &[TargetSpec],
@@ -110,7 +112,8 @@ mod tests {
         let dir = root.join(pid.to_string());
         fs::create_dir_all(&dir).unwrap();
         let stat = format!(
-            "{pid} (worker) S 1 1 1 0 -1 64 9 0 0 0 5 6 0 0 20 0 1 0 {start} 8 9 10 1 1 1 0 0 0 0 0 0 0 0 0 17 0 0\n"
+            "{pid} (worker) S 1 1 1 0 -1 64 9 0 0 0 5 6 0 0 20 0 1 0 {start} 8 9 10 1 1 1 0 \
+             0 0 0 0 0 0 0 0 17 0 0\n"
         );
         fs::write(dir.join("stat"), stat).unwrap();
         if !dir.join("maps").is_symlink() {

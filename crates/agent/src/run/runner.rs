@@ -2,14 +2,15 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvError, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use isotherm_ops::support::SetName;
 
-use super::context::{Order, Post, acts, live};
+use super::context::{Order, acts, live};
 use super::machine::check;
+use super::post::{Envelope, Post};
 use super::told::{Event, Reason, Told};
 use crate::policy::{ContextPolicy, Policy, TargetSpec};
 
@@ -46,14 +47,21 @@ impl std::error::Error for Refused {}
 pub struct Runner {
     contexts: Vec<Handle>,
     options: Options,
-    told: Receiver<Told>,
-    sender: Sender<Told>,
-    early: VecDeque<Told>,
+    messages: Receiver<Envelope>,
+    sender: Sender<Envelope>,
+    /// What came while contexts were started, to be told next.
+    early: VecDeque<Envelope>,
+    /// The number of the next handle.
+    next_id: u64,
 }
 
 #[derive(Debug)]
 struct Handle {
+    /// Tells its messages from those of a context that had the same name.
+    id: u64,
     policy: ContextPolicy,
+    /// Whether it has ended and its end was not told yet.
+    ended: bool,
     /// The operations set, when it is ready.
     ops: &'static str,
     orders: Sender<Order>,
@@ -61,9 +69,16 @@ struct Handle {
 }
 
 impl Handle {
-    /// Orders something. A context that has ended needs no orders.
+    /// Orders something that a context which has ended needs not.
     fn order(&self, order: Order) {
         self.orders.send(order).ok();
+    }
+
+    /// Asks a context to prepare a commit. The answer never comes if it has ended.
+    fn prepare(&self, policy: &ContextPolicy) -> Receiver<Result<(), Refused>> {
+        let (sender, answer) = channel();
+        self.order(Order::Prepare(Box::new(policy.clone()), sender));
+        answer
     }
 
     /// Waits for the end of the thread. It cannot panic, or has told so.
@@ -79,12 +94,20 @@ impl Runner {
     ///
     /// # Errors
     ///
-    /// If the machine cannot do what it says ([`check`]), or a context cannot start; nothing runs then.
+    /// If the machine cannot do what it says ([`check`]), or a context cannot start; nothing runs
+    /// then.
     pub fn start(policy: Policy, options: Options) -> Result<Self, Refused> {
         let policy = dry(policy, options);
         refuse_if_impossible(&policy)?;
-        let (sender, told) = channel();
-        let mut this = Self { contexts: Vec::new(), options, told, sender, early: VecDeque::new() };
+        let (sender, messages) = channel();
+        let mut this = Self {
+            contexts: Vec::new(),
+            options,
+            messages,
+            sender,
+            early: VecDeque::new(),
+            next_id: 0,
+        };
         let added = this.prepare(policy.contexts)?;
         this.begin(added);
         Ok(this)
@@ -92,16 +115,16 @@ impl Runner {
 
     /// Waits for something to happen, at most so long.
     pub fn next(&mut self, patience: Duration) -> Option<Told> {
-        let told = match self.early.pop_front() {
-            Some(told) => told,
-            None => match self.told.recv_timeout(patience) {
-                Ok(told) => told,
+        let Envelope { from, told, .. } = match self.early.pop_front() {
+            Some(envelope) => envelope,
+            None => match self.messages.recv_timeout(patience) {
+                Ok(envelope) => envelope,
                 // We hold a sender ourselves, so somebody can always speak.
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return None,
             },
         };
         if let Event::Ended(_) = told.event
-            && let Some(at) = self.contexts.iter().position(|c| c.policy.name == told.context)
+            && let Some(at) = self.contexts.iter().position(|c| c.id == from)
         {
             self.contexts.remove(at).join();
         }
@@ -121,49 +144,105 @@ impl Runner {
         }
     }
 
-    /// Puts another policy in force, as a whole or not at all. Contexts are matched by their names: what is
-    /// in both goes on with all that it has learned and counted; what is new starts; what is gone ends.
+    /// Puts another policy in force, as a whole or not at all. Contexts are matched by their names:
+    /// what is in both goes on with all that it has learned and counted; what is new, or has ended,
+    /// starts; what is gone ends.
     ///
     /// # Errors
     ///
-    /// If the machine cannot do what it says, a new context cannot start, or something changed that cannot
-    /// while a context runs. Everything stays as it was then.
+    /// If the machine cannot do what it says, a context cannot start, a context that runs cannot
+    /// have it, or something changed that cannot while a context runs. Everything stays as it was
+    /// then.
     pub fn commit(&mut self, policy: Policy) -> Result<(), Refused> {
-        let mut policy = dry(policy, self.options);
-        for context in &mut policy.contexts {
-            if let Some(old) = self.contexts.iter().find(|c| c.policy.name == context.name) {
-                keep_command(&old.policy, context);
-                changeable(old, context)?;
+        let policy = dry(policy, self.options);
+        // Each time round without an answer one more context is known to have ended.
+        loop {
+            if let Some(done) = self.try_commit(policy.clone()) {
+                return done;
             }
         }
-        refuse_if_impossible(&self.what_is_new(&policy))?;
+    }
+
+    /// Commits in two phases: every context that stays says whether it can have the new policy;
+    /// then all have it, or none. `None`: one of them has ended, so what was to be committed to it
+    /// has to be started anew.
+    fn try_commit(&mut self, mut policy: Policy) -> Option<Result<(), Refused>> {
+        for context in &mut policy.contexts {
+            if let Some(old) = self.running(&context.name) {
+                keep_command(&old.policy, context);
+                if let Err(refused) = changeable(old, context) {
+                    return Some(Err(refused));
+                }
+            }
+        }
+        if let Err(refused) = refuse_if_impossible(&self.what_is_new(&policy)) {
+            return Some(Err(refused));
+        }
         let is_running = |c: &ContextPolicy| self.running(&c.name).is_some();
         let (kept, new): (Vec<_>, Vec<_>) = policy.contexts.into_iter().partition(is_running);
-        let added = self.prepare(new)?;
-        let stay = |name: &str| kept.iter().any(|k| k.name == name);
-        for gone in self.contexts.iter().filter(|c| !stay(&c.policy.name)) {
-            gone.order(Order::Stop);
+        let added = match self.prepare(new) {
+            Ok(added) => added,
+            Err(refused) => return Some(Err(refused)),
+        };
+        if let Err(refused) = self.ask(&kept) {
+            self.discard(added);
+            return refused.map(Err);
         }
-        for policy in kept {
-            if let Some(handle) = self.contexts.iter_mut().find(|c| c.policy.name == policy.name) {
-                handle.policy = policy.clone();
-                handle.order(Order::Commit(Box::new(policy)));
+        for handle in self.contexts.iter_mut().filter(|c| !c.ended) {
+            match kept.iter().find(|k| k.name == handle.policy.name) {
+                Some(policy) => {
+                    handle.policy = policy.clone();
+                    handle.order(Order::Commit);
+                }
+                None => handle.order(Order::Stop),
             }
         }
         self.begin(added);
-        Ok(())
+        Some(Ok(()))
     }
 
-    /// The policy of a context that runs.
-    fn running(&self, name: &str) -> Option<&ContextPolicy> {
-        self.contexts.iter().map(|c| &c.policy).find(|p| p.name == name)
+    /// The first phase: whether all contexts that stay can have their new policies. If one cannot,
+    /// none has changed.
+    ///
+    /// # Errors
+    ///
+    /// The first refusal; none: a context has ended.
+    fn ask(&mut self, kept: &[ContextPolicy]) -> Result<(), Option<Refused>> {
+        let mut asked = Vec::new();
+        for policy in kept {
+            let at = self.contexts.iter().position(|c| !c.ended && c.policy.name == policy.name);
+            asked.extend(at.map(|at| (at, self.contexts[at].prepare(policy))));
+        }
+        let mut refusal = None;
+        let mut prepared = Vec::new();
+        for (at, answer) in asked {
+            match answer.recv() {
+                Ok(Ok(())) => prepared.push(at),
+                Ok(Err(refused)) => refusal = refusal.or(Some(Some(refused))),
+                Err(RecvError) => {
+                    self.contexts[at].ended = true;
+                    refusal = refusal.or(Some(None));
+                }
+            }
+        }
+        let Some(refusal) = refusal else { return Ok(()) };
+        for at in prepared {
+            self.contexts[at].order(Order::Abort);
+        }
+        Err(refusal)
     }
 
-    /// The policy as it has to be asked for: a process that was a target and has ended since is no error.
+    /// A context that runs.
+    fn running(&self, name: &str) -> Option<&Handle> {
+        self.contexts.iter().find(|c| !c.ended && c.policy.name == name)
+    }
+
+    /// The policy as it has to be asked for: a process that was a target and has ended since is no
+    /// error.
     fn what_is_new(&self, policy: &Policy) -> Policy {
         let mut policy = policy.clone();
         for context in &mut policy.contexts {
-            let Some(old) = self.running(&context.name) else { continue };
+            let Some(old) = self.running(&context.name).map(|c| &c.policy) else { continue };
             let known = |t: &TargetSpec| matches!(t, TargetSpec::Pid(_)) && old.targets.contains(t);
             if context.targets.iter().any(|t| !known(t)) {
                 context.targets.retain(|t| !known(t));
@@ -176,13 +255,21 @@ impl Runner {
     fn prepare(&mut self, contexts: Vec<ContextPolicy>) -> Result<Vec<Handle>, Refused> {
         let mut handles = Vec::new();
         for policy in contexts {
-            handles.push(spawn(policy, self.options, self.sender.clone())?);
+            match spawn(self.next_id, policy, self.options, self.sender.clone()) {
+                Ok(handle) => handles.push(handle),
+                Err(refused) => {
+                    self.discard(handles);
+                    return Err(refused);
+                }
+            }
+            self.next_id += 1;
         }
         let mut ready = 0;
         while ready < handles.len() {
-            let Ok(told) = self.told.recv() else { break };
-            let ours = handles.iter_mut().find(|h| h.policy.name == told.context);
-            match (&told.event, ours) {
+            // We hold a sender ourselves, so this waits until one of them speaks.
+            let Ok(envelope) = self.messages.recv() else { break };
+            let ours = handles.iter_mut().find(|h| h.id == envelope.from);
+            match (&envelope.told.event, ours) {
                 (Event::Ready(with), Some(handle)) => {
                     handle.ops = with.ops;
                     ready += 1;
@@ -190,25 +277,26 @@ impl Runner {
                 (Event::Ended(ended), Some(_)) => {
                     let Reason::Failed { code, text } = &ended.reason else { continue };
                     let refused = Refused { code: *code, text: text.clone() };
-                    // The others have not begun; without orders they end.
-                    let names: Vec<_> = handles.iter().map(|h| h.policy.name.clone()).collect();
-                    for Handle { orders, thread, .. } in handles {
-                        drop(orders);
-                        thread.map(JoinHandle::join);
-                    }
-                    while let Ok(told) = self.told.try_recv() {
-                        if !names.contains(&told.context) {
-                            self.early.push_back(told);
-                        }
-                    }
-                    self.early.retain(|told| !names.contains(&told.context));
+                    self.discard(handles);
                     return Err(refused);
                 }
                 _ => {}
             }
-            self.early.push_back(told);
+            self.early.push_back(envelope);
         }
         Ok(handles)
+    }
+
+    /// Ends contexts that have not begun, as if they had never been.
+    fn discard(&mut self, handles: Vec<Handle>) {
+        let ids: Vec<u64> = handles.iter().map(|h| h.id).collect();
+        for Handle { orders, thread, .. } in handles {
+            // Without orders they end.
+            drop(orders);
+            thread.map(JoinHandle::join);
+        }
+        self.early.extend(self.messages.try_iter());
+        self.early.retain(|envelope| !ids.contains(&envelope.from));
     }
 
     fn begin(&mut self, handles: Vec<Handle>) {
@@ -226,15 +314,20 @@ impl Drop for Runner {
     }
 }
 
-fn spawn(policy: ContextPolicy, options: Options, sender: Sender<Told>) -> Result<Handle, Refused> {
+fn spawn(
+    id: u64,
+    policy: ContextPolicy,
+    options: Options,
+    sender: Sender<Envelope>,
+) -> Result<Handle, Refused> {
     let (orders, receiver) = channel();
-    let post = Post { context: policy.name.clone(), sender };
+    let post = Post::new(id, &policy.name, sender);
     let own = policy.clone();
     let thread = std::thread::Builder::new()
         .name("context".into())
-        .spawn(move || live(own, options, &receiver, post))
+        .spawn(move || live(own, options, receiver, post))
         .map_err(|e| Refused { code: 1, text: format!("cannot start a thread: {e}") })?;
-    Ok(Handle { policy, ops: "", orders, thread: Some(thread) })
+    Ok(Handle { id, policy, ended: false, ops: "", orders, thread: Some(thread) })
 }
 
 /// The policy as it is run.

@@ -40,6 +40,12 @@ pub enum Event {
     },
     /// A scheme did something, could not do it, or nothing is done any more.
     Act(ActEvent),
+    /// So many events about single actions were dropped, since nobody read them. Their numbers are
+    /// in the accounts.
+    Lost {
+        /// How many.
+        events: u64,
+    },
     /// The operations set is believed again, and actions go on.
     Unblocked,
     /// How everything stands; about once per second.

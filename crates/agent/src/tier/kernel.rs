@@ -12,8 +12,9 @@
 //! Absent, and why: ping-pong pages, refusals by errno (the kernel does not tell), limiting it to processes
 //! (physical memory belongs to all), dry runs (a scheme that runs, acts).
 
-use isotherm_act::apply::Account;
-use isotherm_core::scheme::{Action, Bounds, FilterKind, Pattern, Resolved, Tuner};
+use isotherm_core::scheme::{
+    Action, Bounds, Counters, Entry, FilterKind, Pattern, Resolved, Tuner,
+};
 use isotherm_core::{AddrRange, Scheme, TargetId};
 use isotherm_damon::model::{
     Context, Filter, FilterKind as KernelFilter, Goal, GoalMetric, Intervals, Quota,
@@ -87,7 +88,7 @@ pub struct Pushed {
     nodes: Vec<u32>,
     pressures: Vec<Pressure>,
     roots: Roots,
-    accounts: Vec<(String, Account)>,
+    accounts: Vec<Entry>,
     heat: HeatTable,
     /// Whether goals are followed at once.
     prompt: bool,
@@ -119,7 +120,7 @@ impl Pushed {
             for (name, from, to) in
                 [("promote", link.lower, link.upper), ("demote", link.upper, link.lower)]
             {
-                accounts.push((format!("{name} {from}->{to}"), Account::default()));
+                accounts.push((format!("{name} {from}->{to}"), Counters::default()));
             }
         }
         let memory = memory_of(&nodes).map_err(|text| Refused { code: 3, text })?;

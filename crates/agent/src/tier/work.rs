@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use isotherm_act::apply::{Account, ActEvent, Settings};
+use isotherm_act::apply::{ActEvent, Settings};
+use isotherm_core::scheme::Entry;
 use isotherm_core::{AddrRange, Applied, Request, Scheme, TargetId, Time};
 use isotherm_host::Roots;
 use isotherm_host::nodes::{Gauge, Level};
@@ -71,8 +72,8 @@ pub struct TierSummary {
     pub aggr_us: u64,
     /// The links.
     pub links: Vec<LinkStanding>,
-    /// Each scheme: its name and its account.
-    pub schemes: Vec<(String, Account)>,
+    /// Each scheme: its name and its counters.
+    pub schemes: Vec<Entry>,
     /// How hot memory is, node by node.
     pub heat: HeatTable,
     /// Why nothing is moved, if so.
@@ -345,7 +346,8 @@ impl Work {
         let nr_regions = self.monitor.snapshot().nr_regions();
         let actor = self.monitor.actor();
         let names = actor.settings().iter().map(|s: &Settings| s.name.clone());
-        let schemes = names.zip(actor.accounts().iter().cloned()).collect();
+        let counters = actor.accounts().iter().map(|a| a.counters.clone());
+        let schemes = names.zip(counters).collect();
         TierSummary {
             nr_targets: self.targets.len(),
             nr_regions,

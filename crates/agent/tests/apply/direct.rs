@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use isotherm_act::apply::{Account, ActEvent, Actor, Evidence, Settings};
-use isotherm_core::scheme::{Action, Filter, FilterKind};
+use isotherm_act::apply::{ActEvent, Actor, Evidence, Settings};
+use isotherm_core::scheme::{Action, Counters, Filter, FilterKind};
 use isotherm_core::{AddrRange, Applied, Request, Scheme, TargetId};
 use isotherm_host::error::ErrorKind;
 use isotherm_pages::pagewalk::{Entry, PageWalk};
@@ -143,8 +143,8 @@ impl Direct {
         bytes
     }
 
-    pub(crate) fn account(&self) -> Account {
-        self.actor.accounts().first().cloned().unwrap_or_default()
+    pub(crate) fn account(&self) -> Counters {
+        self.actor.accounts().first().map(|a| a.counters.clone()).unwrap_or_default()
     }
 
     /// Troubles that were told, by a part of their text.

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use isotherm_act::ActError;
-use isotherm_act::apply::{Account, ActEvent, Settings};
+use isotherm_act::apply::{ActEvent, Settings};
 use isotherm_agent::monitor::{Happened, Monitor};
-use isotherm_core::scheme::Stats;
+use isotherm_core::scheme::Counters;
 use isotherm_core::{Attrs, Scheme};
 
 use crate::target::Target;
@@ -54,9 +54,9 @@ impl Run {
         self.target.say(&format!("touch 0 {}", len / 4096));
     }
 
-    pub(crate) fn account(&mut self) -> (Account, Stats) {
-        let account = self.monitor.actor().accounts()[0].clone();
-        (account, *self.monitor.context().schemes()[0].stats())
+    pub(crate) fn account(&mut self) -> (Counters, Counters) {
+        let account = self.monitor.actor().accounts()[0].counters.clone();
+        (account, self.monitor.context().schemes()[0].stats().clone())
     }
 
     /// Takes back all advice.

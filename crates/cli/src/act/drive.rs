@@ -157,6 +157,9 @@ impl<'a> Run<'a> {
             Event::Act(ActEvent::Blocked { text, .. }) => {
                 self.warn(&format!("{context}: no action any more: {text}"));
             }
+            Event::Lost { events } => {
+                self.warn(&format!("{context}: {events} events were dropped: they came too fast"));
+            }
             Event::Unblocked => self.say(&format!("{context}: actions go on")),
             Event::Summary(summary) => {
                 // The first one comes before the first window.

@@ -62,6 +62,7 @@ fn event(event: &Event, schemes: &[String]) -> (&'static str, Value) {
         Event::Gone { pid, name } => ("target_gone", json!({ "pid": pid, "name": name })),
         Event::LeftOut { pid, text } => ("left_out", json!({ "pid": pid, "text": text })),
         Event::Act(act) => acted(act, schemes),
+        Event::Lost { events } => ("lost", json!({ "events": events })),
         Event::Unblocked => ("unblocked", json!({})),
         Event::Summary(summary) => ("summary", of_summary(summary)),
         Event::Undone { bytes, failures } => {

@@ -3,7 +3,7 @@
 
 use super::{Context, Phase, Wish};
 use crate::ops::{Applied, Measure, Request};
-use crate::scheme::{Installed, Metric, Scheme, Step, Totals, Walk, WalkBusy};
+use crate::scheme::{Counters, Installed, Metric, Scheme, Step, Totals, Walk, WalkBusy};
 use crate::time::Time;
 
 /// What a brake needs to know, in the order in which it is asked for.
@@ -21,6 +21,18 @@ impl Context {
     /// nothing.
     pub fn commit_schemes(&mut self, schemes: impl Into<alloc::vec::Vec<Scheme>>) {
         self.change(super::Change::Schemes(schemes.into()));
+    }
+
+    /// How many commits of schemes took effect; wraps around.
+    #[must_use]
+    pub const fn nr_scheme_commits(&self) -> u64 {
+        self.schemes.nr_commits
+    }
+
+    /// What the schemes before the last commit had counted when it took effect, by index.
+    #[must_use]
+    pub fn stats_before_commit(&self) -> &[Counters] {
+        &self.schemes.stats_before
     }
 
     /// What [`Wish::Apply`] wants done, and for which scheme.

@@ -1,11 +1,11 @@
 //! A scheme at work in a context: what the user said, and its state.
 
+use super::counters::Counters;
 use super::cursor::Cursor;
 use super::goal::Goal;
 use super::pattern::Resolved;
 use super::quota::QuotaState;
 use super::score::{Facts, score};
-use super::stats::Stats;
 use super::{Scheme, WatermarkMetric};
 use crate::attrs::Attrs;
 use crate::region::Region;
@@ -16,7 +16,7 @@ use crate::time::Time;
 pub struct Installed {
     /// What the user said. The goals hold what was measured last.
     pub(crate) scheme: Scheme,
-    pub(crate) stats: Stats,
+    pub(crate) stats: Counters,
     pub(crate) quota: QuotaState,
     pub(crate) pattern: Resolved,
     pub(crate) cursor: Option<Cursor>,
@@ -34,7 +34,7 @@ impl Installed {
         let mut this = Self {
             pattern: scheme.pattern.resolve(attrs),
             scheme,
-            stats: Stats::default(),
+            stats: Counters::default(),
             quota: QuotaState::default(),
             cursor: None,
             active: true,
@@ -54,7 +54,7 @@ impl Installed {
 
     /// What it did so far.
     #[must_use]
-    pub const fn stats(&self) -> &Stats {
+    pub const fn stats(&self) -> &Counters {
         &self.stats
     }
 

@@ -36,17 +36,18 @@
 
 pub mod action;
 mod brake;
+mod counters;
 mod cursor;
 pub mod filter;
 pub mod goal;
 mod installed;
+mod ledger;
 mod pass;
 pub mod pattern;
 #[cfg(kani)]
 mod proofs;
 pub mod quota;
 pub mod score;
-mod stats;
 mod walk;
 mod watermark;
 
@@ -54,15 +55,16 @@ use alloc::vec::Vec;
 
 pub use action::{Action, Order};
 pub use brake::Brake;
+pub use counters::Counters;
 pub(crate) use brake::Totals;
 pub use cursor::{Cursor, Skip};
 pub use filter::{Filter, FilterKind, Filters, Verdict};
 pub use goal::{CgroupId, Goal, Metric, Tuner};
 pub use installed::Installed;
+pub use ledger::{Entry, Ledger};
 pub(crate) use pass::{Schemes, Step};
 pub use pattern::{Age, Bounds, Frequency, Pattern, Resolved};
 pub use quota::{FailCharge, Quota, QuotaState, Weights};
-pub use stats::Stats;
 pub use walk::{Tried, Walk, WalkBusy};
 pub use watermark::{WatermarkMetric, Watermarks};
 

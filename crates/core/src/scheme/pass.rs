@@ -7,6 +7,7 @@
 use alloc::vec::Vec;
 
 use super::Scheme;
+use super::counters::Counters;
 use super::cursor::{Cursor, Skip};
 use super::filter::{Verdict, allowed_bytes};
 use super::installed::{Installed, frequency};
@@ -25,6 +26,10 @@ use crate::time::Time;
 #[derive(Debug, Default)]
 pub(crate) struct Schemes {
     pub(crate) installed: Vec<Installed>,
+    /// How many commits took effect.
+    pub(crate) nr_commits: u64,
+    /// What the schemes had counted when the last commit took effect, by index.
+    pub(crate) stats_before: Vec<Counters>,
     pub(crate) walk: Walk,
     /// What to do next, if the last [`Step`] was [`Step::Apply`].
     pub(crate) request: Request,
@@ -159,6 +164,9 @@ impl Schemes {
 
     /// Replaces the user's side of all schemes, by index (R§2.9).
     pub(crate) fn commit(&mut self, schemes: &[Scheme], attrs: &Attrs, passed: u64) {
+        self.nr_commits = self.nr_commits.wrapping_add(1);
+        self.stats_before.clear();
+        self.stats_before.extend(self.installed.iter().map(|s| s.stats.clone()));
         self.installed.truncate(schemes.len());
         for (i, scheme) in schemes.iter().enumerate() {
             match self.installed.get_mut(i) {
@@ -247,13 +255,11 @@ impl Schemes {
         let request = self.request;
         let scheme = &mut self.installed[at.scheme];
         scheme.quota.spend(applied.ns);
-        scheme.stats.action_ns += applied.ns;
         let target = &mut targets[at.target];
         if !attrs.strict {
             let covered = round_up(applied.covered, attrs.min_region_sz);
             if covered == 0 {
                 scheme.quota.charged_sz = scheme.quota.charged_sz.saturating_add(applied.asked);
-                scheme.stats.sz_asked += applied.asked;
                 scheme.stats.sz_applied += applied.applied;
                 scheme.stats.nr_deferred += 1;
                 scheme.note_window();
@@ -286,7 +292,6 @@ impl Schemes {
         stats.sz_tried += sz;
         stats.nr_applied += u64::from(applied.applied > 0);
         stats.sz_applied += applied.applied;
-        stats.sz_asked += applied.asked;
         stats.sz_ops_filter_passed += applied.passed;
         scheme.stop_if_full(targets, at, attrs);
     }

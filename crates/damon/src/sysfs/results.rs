@@ -3,7 +3,7 @@
 //! The kernel fills these files only when told: each reader here says which [`Command`] has to come first.
 
 use isotherm_core::AddrRange;
-use isotherm_core::scheme::Stats;
+use isotherm_core::scheme::Counters;
 
 use crate::error::DamonError;
 use crate::owned::kdamond::{Command, Kdamond};
@@ -57,9 +57,9 @@ impl Kdamond {
     /// # Errors
     ///
     /// What the kernel says.
-    pub fn stats(&self, scheme: usize) -> Result<Stats, DamonError> {
+    pub fn stats(&self, scheme: usize) -> Result<Counters, DamonError> {
         let get = |file: &str| self.root().number(&self.scheme(scheme, file));
-        Ok(Stats {
+        Ok(Counters {
             nr_tried: get("stats/nr_tried")?,
             sz_tried: get("stats/sz_tried")?,
             nr_applied: get("stats/nr_applied")?,
@@ -67,7 +67,7 @@ impl Kdamond {
             qt_exceeds: get("stats/qt_exceeds")?,
             sz_ops_filter_passed: self.optional(scheme, "stats/sz_ops_filter_passed")?.unwrap_or(0),
             nr_snapshots: self.optional(scheme, "stats/nr_snapshots")?.unwrap_or(0),
-            ..Stats::default()
+            ..Counters::default()
         })
     }
 

@@ -2,15 +2,15 @@
 //! in for it.
 
 use isotherm_core::Observed;
-use isotherm_core::scheme::Stats;
+use isotherm_core::scheme::Counters;
 use isotherm_damon::model::Config;
 use isotherm_damon::{DamonError, Feature, Features, TunedIntervals};
 
 /// What a pushed-down scheme did, by the kernel's count since the kdamond was started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Counted {
     /// The kernel's counters.
-    pub stats: Stats,
+    pub counters: Counters,
     /// The quota of this window in bytes; `None` before 6.9.
     pub esz: Option<u64>,
 }

@@ -95,8 +95,10 @@ impl Kernel for Sysfs {
             kdamond.command(Command::UpdateEffectiveQuotas)?;
         }
         let one = |scheme| {
-            let stats = kdamond.stats(scheme)?;
-            Ok(Counted { stats, esz: kdamond.effective_bytes(scheme)? })
+            let mut counters = kdamond.stats(scheme)?;
+            // The kernel asks for all that it tries. What was done is not proven, and so not told.
+            counters.asked_bytes = counters.sz_tried;
+            Ok(Counted { counters, esz: kdamond.effective_bytes(scheme)? })
         };
         (0..nr).map(one).collect()
     }

@@ -119,7 +119,7 @@ impl Kernel for Fake {
     fn counted(&mut self, nr: usize) -> Result<Vec<Counted>, DamonError> {
         let windows = self.0.lock().unwrap().windows;
         let mut one = Counted::default();
-        one.stats.sz_tried = windows;
+        one.counters.sz_tried = windows;
         Ok(vec![one; nr])
     }
 
@@ -258,7 +258,7 @@ fn pushed_schemes_stand_first_and_a_refusal_changes_nothing() {
     };
     assert_eq!(actions, [Action::Cold, Action::Stat]);
     window(&mut set);
-    assert!(set.counted()[0].stats.sz_tried > 0);
+    assert!(set.counted()[0].counters.sz_tried > 0);
     state.lock().unwrap().refuse_commits = true;
     let hot = Scheme { action: Action::Willneed, ..Scheme::default() };
     let other = Pushed::new(hot, Vec::new());
@@ -267,7 +267,7 @@ fn pushed_schemes_stand_first_and_a_refusal_changes_nothing() {
     // What was counted stays when it stops.
     set.stop();
     assert!(!state.lock().unwrap().running);
-    assert!(set.counted()[0].stats.sz_tried > 0);
+    assert!(set.counted()[0].counters.sz_tried > 0);
 }
 
 #[test]

@@ -172,7 +172,7 @@ impl Kdamond {
             },
         };
         for (now, before) in counted.iter_mut().zip(&self.counted_before) {
-            add(now, before);
+            now.counters.add(&before.counters);
         }
         counted
     }
@@ -240,15 +240,4 @@ fn stat_of(index: usize, nr_targets: usize) -> model::Scheme {
         core_filters: if nr_targets > 1 { vec![other] } else { Vec::new() },
         ..model::Scheme::default()
     }
-}
-
-fn add(sum: &mut Counted, more: &Counted) {
-    let (sum, more) = (&mut sum.stats, &more.stats);
-    sum.nr_tried += more.nr_tried;
-    sum.sz_tried += more.sz_tried;
-    sum.nr_applied += more.nr_applied;
-    sum.sz_applied += more.sz_applied;
-    sum.sz_ops_filter_passed += more.sz_ops_filter_passed;
-    sum.qt_exceeds += more.qt_exceeds;
-    sum.nr_snapshots += more.nr_snapshots;
 }

@@ -117,7 +117,7 @@ impl Actor {
             .filter(|f| f.is_movable() && !f.is_reachable())
             .map(|f| f.len * PAGE_SIZE)
             .sum();
-        self.account(scheme).armed_bytes += armed;
+        self.counters(scheme).armed_bytes += armed;
         self.note_unmapped(job, unmapped);
         Ok(later(part.len()))
     }

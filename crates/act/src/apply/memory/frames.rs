@@ -62,7 +62,7 @@ impl Actor {
                 }
             }
         }
-        self.account(scheme).refuted_bytes += physical.evidence(scheme).take_refuted() * PAGE_SIZE;
+        self.counters(scheme).refuted_bytes += physical.evidence(scheme).take_refuted() * PAGE_SIZE;
         let is_quiet = |whole: AddrRange| {
             granules(whole).all(|(start, part)| {
                 let bits = Bits::of(start, part);
@@ -117,11 +117,11 @@ impl Actor {
         evidence.forget(AddrRange::new(range.start, settled_to));
         let settled = settled_to - range.start;
         if rules.is_some() && cut_at.is_none() {
-            let account = self.account(scheme);
-            account.confirmed_bytes += confirmed;
-            account.filtered_bytes += confirmed - passed_all;
+            let counters = self.counters(scheme);
+            counters.confirmed_bytes += confirmed;
+            counters.filtered_bytes += confirmed - passed_all;
         } else if rules.is_some() {
-            self.account(scheme).confirmed_bytes += asked;
+            self.counters(scheme).confirmed_bytes += asked;
         }
         physical.action_ns += ns;
         Ok(Applied {
@@ -241,9 +241,9 @@ impl Actor {
 
     fn note_unreached(&mut self, scheme: usize, why: &'static str, bytes: u64) {
         if bytes > 0 {
-            let account = self.account(scheme);
-            account.unreached_bytes += bytes;
-            *account.unreached.entry(why).or_default() += bytes;
+            let counters = self.counters(scheme);
+            counters.unreached_bytes += bytes;
+            *counters.unreached.entry(why).or_default() += bytes;
         }
     }
 }

@@ -211,7 +211,7 @@ impl Actor {
             }
         };
         if let Some(account) = self.accounts.get_mut(request.scheme) {
-            account.action_ns += now().since(begin);
+            account.counters.action_ns += now().since(begin);
         }
         // Evidence has a budget of its own.
         applied.ns = action_ns;

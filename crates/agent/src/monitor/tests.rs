@@ -1,0 +1,90 @@
+//! The monitor over the set that needs no privileges.
+
+use super::*;
+use isotherm_ops::smaps::{Limits, SmapsOps};
+
+/// A monitor that can be asked for what schemes it has, over a process that sleeps.
+struct Fixture {
+    child: std::process::Child,
+    monitor: Monitor,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let limits = Limits { clear_every_us: 5_000, look_every_us: 5_000, ..Limits::default() };
+        let ops = OpsSet::Smaps(Box::new(SmapsOps::new(Proc::default(), limits)));
+        let attrs = Attrs { aggr_us: 20_000, ..Attrs::default() };
+        let tracker = Tracker::attach(&[child.id()], false).unwrap();
+        Self { child, monitor: Monitor::new(tracker, ops, attrs, 1).unwrap() }
+    }
+
+    /// Commits one `stat` scheme, which a number tells from others.
+    fn commit(&mut self, name: &str, number: u64) {
+        let scheme = Scheme { max_nr_snapshots: number, ..Scheme::default() };
+        let settings = Settings { name: name.to_owned(), ..Settings::default() };
+        self.monitor.commit_schemes(vec![(scheme, settings)]);
+    }
+
+    /// The scheme in force: its number in the context, and the name that it is carried out by.
+    fn in_force(&mut self) -> (u64, String) {
+        let number = self.monitor.context().schemes()[0].scheme().max_nr_snapshots;
+        (number, self.monitor.actor().settings()[0].name.clone())
+    }
+
+    /// What each scheme was tried on, in regions.
+    fn windows(&self) -> Vec<(String, u64)> {
+        let accounts = self.monitor.accounts();
+        accounts.into_iter().map(|(name, c)| (name, c.nr_snapshots)).collect()
+    }
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+#[test]
+fn schemes_and_how_they_are_carried_out_change_at_the_same_point() {
+    const A: u64 = 1_000_001;
+    const B: u64 = 1_000_002;
+    let mut fixture = Fixture::new();
+    fixture.commit("a", A);
+    assert_eq!(fixture.in_force(), (A, "a".to_owned()), "nothing runs yet");
+    for _ in 0..3 {
+        fixture.monitor.next_snapshot().unwrap().unwrap();
+    }
+    fixture.commit("b", B);
+    fixture.commit("a", A);
+    fixture.commit("b", B);
+    // In the middle of a turn neither has changed, and nothing that `a` does counts as `b`'s.
+    assert_eq!(fixture.in_force(), (A, "a".to_owned()));
+    let before = fixture.windows();
+    let [(name, windows)] = before.as_slice() else { panic!("{before:?}") };
+    assert!(name == "a" && *windows > 0, "{before:?}");
+    for _ in 0..20 {
+        fixture.monitor.next();
+        let (number, name) = fixture.in_force();
+        assert_eq!(name, if number == A { "a" } else { "b" });
+    }
+    assert_eq!(fixture.in_force().1, "b", "the last commit is in force");
+    let after = fixture.windows();
+    let [(a, of_a), (b, of_b)] = after.as_slice() else { panic!("{after:?}") };
+    assert_eq!((a.as_str(), b.as_str()), ("a", "b"));
+    let raw = fixture.monitor.context().schemes()[0].stats().nr_snapshots;
+    assert!(of_a >= windows, "{before:?} {after:?}");
+    assert_eq!(of_a + of_b, raw, "every window is one scheme's: {after:?}");
+}
+
+#[test]
+fn a_set_that_failed_is_not_a_target_that_is_gone() {
+    let ops = OpsSet::Smaps(Box::new(SmapsOps::new(Proc::default(), Limits::default())));
+    let tracker = Tracker::new(Proc::default(), false);
+    let mut monitor = Monitor::new(tracker, ops, Attrs::default(), 1).unwrap();
+    monitor.events.push_back(Happened::Failed("the kdamond has ended".to_owned()));
+    let err = monitor.next_snapshot().unwrap_err();
+    assert!(matches!(err, MonitorError::Failed(_)), "{err}");
+    assert!(monitor.next_snapshot().unwrap().is_none(), "there is no target");
+}

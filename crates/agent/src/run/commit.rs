@@ -1,0 +1,144 @@
+//! A commit in a context: prepared first, so that it can be refused with nothing changed, then put
+//! in force.
+//!
+//! Only the kernel can say whether the kernel takes something. So with the set `kdamond` its part
+//! is put in force while the commit is prepared, and taken back if another context refuses.
+//! Everything else is only checked then, and cannot fail later.
+
+use isotherm_core::Attrs;
+
+use super::context::{Work, schemes};
+use super::place::{Place, place};
+use super::runner::Refused;
+use super::set::fit;
+use super::told::Event;
+use crate::policy::{ContextPolicy, TargetSpec};
+
+/// A policy that a context can have.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    policy: ContextPolicy,
+    attrs: Attrs,
+    place: Place,
+    /// Where the schemes run, for people.
+    line: Option<String>,
+    /// What the kernel had before, if it has something else already.
+    kernel_before: Option<Place>,
+    attrs_before: Option<Attrs>,
+}
+
+impl Work {
+    /// Checks whether a policy can be had.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot; nothing has changed then.
+    pub(super) fn prepare_commit(&mut self, policy: ContextPolicy) -> Result<Prepared, Refused> {
+        let (place, line) = place(&policy, self.monitor.kdamond())?;
+        let mut attrs = policy.attrs;
+        fit(self.monitor.ops(), &mut attrs);
+        attrs.validate().map_err(|e| Refused {
+            code: 3,
+            text: format!("context `{}`: impossible attributes: {e}", policy.name),
+        })?;
+        let mut prepared =
+            Prepared { policy, attrs, place, line, kernel_before: None, attrs_before: None };
+        if self.monitor.kdamond().is_some()
+            && let Err(text) = self.prepare_kernel(&mut prepared)
+        {
+            let text = format!("context `{}`: {text}", prepared.policy.name);
+            self.abort(prepared);
+            return Err(Refused { code: 3, text });
+        }
+        Ok(prepared)
+    }
+
+    /// The part of a commit that only the kernel can refuse.
+    fn prepare_kernel(&mut self, prepared: &mut Prepared) -> Result<(), String> {
+        if prepared.policy.attrs != self.policy.attrs {
+            let before = *self.monitor.context().attrs();
+            let committed = self.monitor.commit_attrs(prepared.attrs);
+            committed.map_err(|e| format!("the attributes are refused: {e}"))?;
+            prepared.attrs_before = Some(before);
+        }
+        // What changes only a name is told too: the kernel's counters go on under the new one.
+        let changes =
+            prepared.place != self.place || prepared.policy.schemes != self.policy.schemes;
+        if changes && (prepared.place.is_kernel() || self.place.is_kernel()) {
+            let before = self.place.clone();
+            self.push(&prepared.place, &prepared.policy)?;
+            prepared.kernel_before = Some(before);
+        }
+        Ok(())
+    }
+
+    /// Takes back what was prepared.
+    pub(super) fn abort(&mut self, prepared: Prepared) {
+        let mut failed = Vec::new();
+        if let Some(before) = prepared.kernel_before {
+            let policy = self.policy.clone();
+            failed.extend(self.push(&before, &policy).err());
+        }
+        if let Some(before) = prepared.attrs_before {
+            failed.extend(self.monitor.commit_attrs(before).err().map(|e| e.to_string()));
+        }
+        for text in failed {
+            self.left_out(0, &format!("what the kernel had before could not be put back: {text}"));
+        }
+    }
+
+    /// Puts a policy in force that was prepared.
+    pub(super) fn commit(&mut self, prepared: Prepared) {
+        let Prepared { policy, attrs, place, line, .. } = prepared;
+        if policy.attrs != self.policy.attrs
+            && self.monitor.kdamond().is_none()
+            && let Err(err) = self.monitor.commit_attrs(attrs)
+        {
+            // They were checked, so this is a defect; the schemes are right with those before, too.
+            self.left_out(0, &format!("the attributes stay as they are: {err}"));
+        }
+        let moves = place.is_kernel() != self.place.is_kernel();
+        if policy.schemes != self.policy.schemes || moves {
+            self.install(place, &policy);
+        }
+        if moves && let Some(line) = line {
+            self.left_out(0, &line);
+        }
+        for target in &policy.targets {
+            if let TargetSpec::Pid(pid) = target
+                && !self.policy.targets.contains(target)
+            {
+                self.rules.note(*pid);
+            }
+        }
+        self.policy = policy;
+        self.note_actions();
+        self.follow();
+        self.post.tell(Event::Committed);
+    }
+
+    /// Gives the kernel the schemes that it is to apply; none if they run in Isotherm's engine.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel refuses them; it keeps those before then.
+    pub(super) fn push(&mut self, place: &Place, policy: &ContextPolicy) -> Result<(), String> {
+        let Some(kdamond) = self.monitor.kdamond() else { return Ok(()) };
+        let (pushed, names) = match place {
+            Place::Kernel(pushed) => {
+                (pushed.clone(), policy.schemes.iter().map(|s| s.settings.name.clone()).collect())
+            }
+            Place::Isotherm => (Vec::new(), Vec::new()),
+        };
+        let counted = kdamond.counted();
+        let done = self.kernel.push(&counted, names, || kdamond.push(pushed));
+        done.map_err(|e| e.to_string())
+    }
+
+    /// Gives Isotherm's engine the schemes that it is to apply; none if they run in the kernel.
+    pub(super) fn install(&mut self, place: Place, policy: &ContextPolicy) {
+        let own = if place.is_kernel() { Vec::new() } else { schemes(policy) };
+        self.monitor.commit_schemes(own);
+        self.place = place;
+    }
+}

@@ -1,0 +1,151 @@
+//! The way of messages from a context to whoever reads the runner.
+//!
+//! Memory can be acted on faster than anybody reads about it. So at most [`MAX_UNREAD`] such events
+//! of a context are under way; those beyond are dropped, counted, and the count is told before the
+//! next message. All other messages (ready, summaries, targets, troubles, the end) are few and
+//! never dropped. A context never waits for its reader: the monitor would sample nothing meanwhile.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::Sender;
+
+use isotherm_act::apply::ActEvent;
+use isotherm_core::Time;
+use isotherm_sys::clock;
+
+use super::told::{Event, Told};
+
+/// At most so many events about single actions wait to be read, per context.
+const MAX_UNREAD: usize = 4096;
+
+/// A message under way.
+#[derive(Debug)]
+pub(super) struct Envelope {
+    /// The number of the context's handle: a name can be that of another context later.
+    pub(super) from: u64,
+    pub(super) told: Told,
+    /// Held until the message is read, if it takes one of the places for events.
+    _place: Option<Unread>,
+}
+
+/// One of the places for unread events.
+#[derive(Debug)]
+struct Unread(Arc<AtomicUsize>);
+
+impl Unread {
+    /// A place, if one is free. Only one thread takes places, so none is taken between the look and
+    /// the step.
+    fn take(unread: &Arc<AtomicUsize>) -> Option<Self> {
+        if unread.load(Ordering::Relaxed) >= MAX_UNREAD {
+            return None;
+        }
+        unread.fetch_add(1, Ordering::Relaxed);
+        Some(Self(Arc::clone(unread)))
+    }
+}
+
+impl Drop for Unread {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Where a context tells what happens.
+#[derive(Debug, Clone)]
+pub(super) struct Post {
+    from: u64,
+    context: String,
+    sender: Sender<Envelope>,
+    unread: Arc<AtomicUsize>,
+    /// Events that were dropped since this was told last.
+    lost: u64,
+}
+
+impl Post {
+    pub(super) fn new(from: u64, context: &str, sender: Sender<Envelope>) -> Self {
+        Self { from, context: context.to_owned(), sender, unread: Arc::default(), lost: 0 }
+    }
+
+    pub(super) fn tell(&mut self, event: Event) {
+        self.tell_at(clock::now(), event);
+    }
+
+    pub(super) fn tell_at(&mut self, at: Time, event: Event) {
+        let mut place = None;
+        if matches!(event, Event::Act(ActEvent::Acted { .. })) {
+            place = Unread::take(&self.unread);
+            if place.is_none() {
+                self.lost += 1;
+                return;
+            }
+        }
+        self.tell_lost();
+        self.send(at, event, place);
+    }
+
+    /// Tells of events that were dropped, if there were any since this was done last.
+    pub(super) fn tell_lost(&mut self) {
+        if self.lost > 0 {
+            let events = std::mem::take(&mut self.lost);
+            self.send(clock::now(), Event::Lost { events }, None);
+        }
+    }
+
+    fn send(&self, at: Time, event: Event, place: Option<Unread>) {
+        let told = Told { context: self.context.clone(), at, event };
+        // It fails when the runner is gone: then nobody is left to be told.
+        self.sender.send(Envelope { from: self.from, told, _place: place }).ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use isotherm_core::AddrRange;
+    use isotherm_core::scheme::Action;
+
+    use super::*;
+    use crate::run::Summary;
+
+    fn acted() -> Event {
+        Event::Act(ActEvent::Acted {
+            at: Time(0),
+            scheme: 0,
+            pid: 1,
+            action: Action::Pageout,
+            range: AddrRange::new(0, 4096),
+            asked: 4096,
+            done: 4096,
+            ns: 1,
+        })
+    }
+
+    #[test]
+    fn events_are_bounded_and_losses_are_told() {
+        let (sender, messages) = channel();
+        let mut post = Post::new(0, "a", sender);
+        let beyond = 1000;
+        for _ in 0..MAX_UNREAD + beyond {
+            post.tell(acted());
+        }
+        // What is not about single actions always comes through, with the loss in front.
+        post.tell(Event::Summary(Summary::default()));
+        post.tell(Event::Committed);
+        post.tell(acted());
+        let unread: Vec<Envelope> = messages.try_iter().collect();
+        let (events, others): (Vec<_>, Vec<_>) =
+            unread.iter().partition(|e| matches!(e.told.event, Event::Act(_)));
+        assert_eq!(events.len(), MAX_UNREAD);
+        let others: Vec<_> = others.iter().map(|e| &e.told.event).collect();
+        let [Event::Lost { events: lost }, Event::Summary(_), Event::Committed] = others[..] else {
+            panic!("{others:?}")
+        };
+        assert_eq!(*lost, beyond as u64);
+        // They were read, so there is room; one was lost meanwhile.
+        drop(unread);
+        post.tell(acted());
+        let rest: Vec<_> = messages.try_iter().map(|e| e.told.event).collect();
+        assert!(matches!(rest[..], [Event::Lost { events: 1 }, Event::Act(_)]), "{rest:?}");
+    }
+}

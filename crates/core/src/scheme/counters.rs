@@ -1,0 +1,177 @@
+//! What a scheme did so far (R§4.10): the one type that everybody counts in.
+//!
+//! The core fills what it decides, `linux::apply` what became of that, and the kernel's DAMON its
+//! own counters. Each field is filled by one of them, so adding the three up counts nothing twice.
+
+use alloc::collections::BTreeMap;
+
+/// Counters of a scheme, over its whole life.
+///
+/// `nr_`, `sz_` and `qt_` fields are those of `struct damos_stat` (Linux 7.2). The others are not
+/// in the kernel.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Counters {
+    /// Regions that the action was tried on.
+    pub nr_tried: u64,
+    /// Their bytes.
+    pub sz_tried: u64,
+    /// Regions of which some part was acted on.
+    pub nr_applied: u64,
+    /// Bytes acted on.
+    pub sz_applied: u64,
+    /// Bytes that the ops filters let in.
+    pub sz_ops_filter_passed: u64,
+    /// Windows in which the quota was used up.
+    pub qt_exceeds: u64,
+    /// Passes over all regions; with `strict`, over a target's.
+    pub nr_snapshots: u64,
+    /// Times that a region matched and nothing was done yet, for lack of evidence.
+    pub nr_deferred: u64,
+    /// The most bytes charged in one quota window.
+    pub max_window_sz: u64,
+    /// The most time used in one quota window, in ns.
+    pub max_window_ns: u64,
+    /// Bytes that the kernel was asked to act on; in a dry run: would have been.
+    pub asked_bytes: u64,
+    /// Bytes for which a look afterwards showed that it had; in a dry run: that would have been
+    /// asked for.
+    pub done_bytes: u64,
+    /// Bytes done that were touched again within the refault window.
+    pub refaulted_bytes: u64,
+    /// Bytes that the kernel refused: locked, shared, holes and so on.
+    pub refused_bytes: u64,
+    /// The same by the kernel's answer (errno); the sum can be less, because only some are kept per
+    /// call.
+    pub refused: BTreeMap<i32, u64>,
+    /// Bytes that stayed untouched for the confirm time.
+    pub confirmed_bytes: u64,
+    /// Bytes that were armed and then touched before the confirm time was over.
+    pub refuted_bytes: u64,
+    /// Bytes confirmed idle that the scheme's filters kept.
+    pub filtered_bytes: u64,
+    /// Bytes of physical memory that could not be reached through a process that has them alone.
+    pub unreached_bytes: u64,
+    /// The same by reason: `unmapped` (page cache that no process maps; its evidence is not
+    /// gathered), `shared` (several do), `own` (Isotherm's), `gone` (moved or given back since it
+    /// was looked at).
+    pub unreached: BTreeMap<&'static str, u64>,
+    /// Bytes moved to where they came from within the last minute; only of schemes that take from
+    /// one node.
+    pub ping_pong_bytes: u64,
+    /// Bytes made old to gather evidence.
+    pub armed_bytes: u64,
+    /// Time spent on acting and on gathering evidence, in ns.
+    pub action_ns: u64,
+    /// CPU time of that, in ns; without the looks.
+    pub action_cpu_ns: u64,
+}
+
+impl Counters {
+    /// Adds what was counted elsewhere, or before. Of the largest windows the larger one stays.
+    pub fn add(&mut self, more: &Self) {
+        self.combine(more, u64::saturating_add);
+        self.max_window_sz = self.max_window_sz.max(more.max_window_sz);
+        self.max_window_ns = self.max_window_ns.max(more.max_window_ns);
+    }
+
+    /// Takes away what was counted before. The largest windows stay: nobody knows whose they were.
+    pub fn subtract(&mut self, less: &Self) {
+        self.combine(less, u64::saturating_sub);
+        self.refused.retain(|_, bytes| *bytes > 0);
+        self.unreached.retain(|_, bytes| *bytes > 0);
+    }
+
+    /// Combines all that adds up. The pattern is exhaustive, so that a new field cannot be
+    /// forgotten.
+    fn combine(&mut self, other: &Self, f: fn(u64, u64) -> u64) {
+        let Self {
+            nr_tried,
+            sz_tried,
+            nr_applied,
+            sz_applied,
+            sz_ops_filter_passed,
+            qt_exceeds,
+            nr_snapshots,
+            nr_deferred,
+            max_window_sz: _,
+            max_window_ns: _,
+            asked_bytes,
+            done_bytes,
+            refaulted_bytes,
+            refused_bytes,
+            refused,
+            confirmed_bytes,
+            refuted_bytes,
+            filtered_bytes,
+            unreached_bytes,
+            unreached,
+            ping_pong_bytes,
+            armed_bytes,
+            action_ns,
+            action_cpu_ns,
+        } = self;
+        for (own, other) in [
+            (nr_tried, other.nr_tried),
+            (sz_tried, other.sz_tried),
+            (nr_applied, other.nr_applied),
+            (sz_applied, other.sz_applied),
+            (sz_ops_filter_passed, other.sz_ops_filter_passed),
+            (qt_exceeds, other.qt_exceeds),
+            (nr_snapshots, other.nr_snapshots),
+            (nr_deferred, other.nr_deferred),
+            (asked_bytes, other.asked_bytes),
+            (done_bytes, other.done_bytes),
+            (refaulted_bytes, other.refaulted_bytes),
+            (refused_bytes, other.refused_bytes),
+            (confirmed_bytes, other.confirmed_bytes),
+            (refuted_bytes, other.refuted_bytes),
+            (filtered_bytes, other.filtered_bytes),
+            (unreached_bytes, other.unreached_bytes),
+            (ping_pong_bytes, other.ping_pong_bytes),
+            (armed_bytes, other.armed_bytes),
+            (action_ns, other.action_ns),
+            (action_cpu_ns, other.action_cpu_ns),
+        ] {
+            *own = f(*own, other);
+        }
+        for (errno, bytes) in &other.refused {
+            let own = refused.entry(*errno).or_default();
+            *own = f(*own, *bytes);
+        }
+        for (why, bytes) in &other.unreached {
+            let own = unreached.entry(why).or_default();
+            *own = f(*own, *bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_added_can_be_taken_away() {
+        let one = Counters {
+            sz_tried: 5,
+            done_bytes: 3,
+            refused: BTreeMap::from([(12, 4)]),
+            unreached: BTreeMap::from([("shared", 1)]),
+            max_window_sz: 7,
+            ..Counters::default()
+        };
+        let other = Counters {
+            sz_tried: 2,
+            refused: BTreeMap::from([(12, 1), (16, 9)]),
+            max_window_sz: 6,
+            ..Counters::default()
+        };
+        let mut sum = one.clone();
+        sum.add(&other);
+        assert_eq!((sum.sz_tried, sum.done_bytes, sum.max_window_sz), (7, 3, 7));
+        assert_eq!(sum.refused, BTreeMap::from([(12, 5), (16, 9)]));
+        sum.subtract(&other);
+        assert_eq!(sum, one);
+        sum.subtract(&Counters { sz_tried: 100, ..Counters::default() });
+        assert_eq!(sum.sz_tried, 0, "it never wraps around");
+    }
+}

@@ -159,39 +159,49 @@ fn a_context_that_refuses_a_commit_keeps_the_others_from_it() {
     assert!(runner.is_over());
 }
 
+/// Waits until no thread of this process has this name.
+fn until_gone(thread: &str) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let is_there = || {
+        std::fs::read_dir("/proc/self/task").unwrap().flatten().any(|task| {
+            let name = std::fs::read_to_string(task.path().join("comm"));
+            name.is_ok_and(|name| name.trim_end() == thread)
+        })
+    };
+    while is_there() {
+        assert!(Instant::now() < deadline, "{thread} goes on");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// Its end was not read yet, so the runner still has it.
 #[test]
 fn a_commit_to_a_context_that_has_ended_is_not_lost() {
     let [one, two, three] = [Sleeper::new(), Sleeper::new(), Sleeper::new()];
     let pids = [&one, &two, &three].map(|s| s.0.id());
-    let first = policy(&[context("a", pids[0], &["s"]), context("b", pids[1], &["s"])]);
+    let first = policy(&[context("a", pids[0], &["s"]), context("ends", pids[1], &["s"])]);
     let mut runner = Runner::start(first, Options::default()).unwrap();
-    windows(&mut runner, "b", 0);
+    windows(&mut runner, "ends", 0);
     drop(two);
-    let deadline = Instant::now() + Duration::from_secs(60);
-    let refused = loop {
-        assert!(Instant::now() < deadline, "commits to nobody are taken");
-        let next = policy(&[context("a", pids[0], &["t"]), context("b", pids[1], &["s", "t"])]);
-        match runner.commit(next) {
-            // It has not noticed yet that its target is gone.
-            Ok(()) => std::thread::sleep(Duration::from_millis(10)),
-            Err(refused) => break refused,
-        }
-    };
+    until_gone("context ends");
+    // Without a target it cannot begin anew.
+    let next = policy(&[context("a", pids[0], &["t"]), context("ends", pids[1], &["s", "t"])]);
+    let refused = runner.commit(next).unwrap_err();
     assert_eq!(refused.code, 5, "{refused}");
-    // With a target that is there it begins anew; the end of the one before is told as well.
-    let next = policy(&[context("a", pids[0], &["t"]), context("b", pids[2], &["u"])]);
+    // With one it does; the end of the one before is told as well.
+    let next = policy(&[context("a", pids[0], &["t"]), context("ends", pids[2], &["u"])]);
     runner.commit(next).unwrap();
     let (gone, end) = until(&mut runner, ended);
-    assert_eq!((gone.as_str(), end.reason), ("b", Reason::TargetsGone));
-    windows(&mut runner, "b", 0);
+    assert_eq!((gone.as_str(), end.reason), ("ends", Reason::TargetsGone));
+    windows(&mut runner, "ends", 0);
     runner.stop();
     let mut ends = [until(&mut runner, ended), until(&mut runner, ended)];
     assert!(runner.is_over());
     ends.sort_by(|a, b| a.0.cmp(&b.0));
-    let [(a, _), (b, end)] = &ends;
-    assert_eq!((a.as_str(), b.as_str()), ("a", "b"));
-    assert_eq!(end.accounts.iter().map(|a| a.name.as_str()).collect::<Vec<_>>(), ["u"]);
+    let [(a, of_a), (b, of_b)] = &ends;
+    assert_eq!((a.as_str(), b.as_str()), ("a", "ends"));
+    let names = |end: &Ended| end.accounts.iter().map(|a| a.name.clone()).collect::<Vec<_>>();
+    assert_eq!((names(of_a), names(of_b)), (vec!["s".into(), "t".into()], vec!["u".into()]));
 }
 
 #[test]

@@ -324,7 +324,7 @@ fn spawn(
     let post = Post::new(id, &policy.name, sender);
     let own = policy.clone();
     let thread = std::thread::Builder::new()
-        .name("context".into())
+        .name(format!("context {}", policy.name.replace('\0', "")))
         .spawn(move || live(own, options, receiver, post))
         .map_err(|e| Refused { code: 1, text: format!("cannot start a thread: {e}") })?;
     Ok(Handle { id, policy, ended: false, ops: "", orders, thread: Some(thread) })

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use isotherm_act::apply::Settings;
 use isotherm_agent::policy::{ContextPolicy, Policy, SchemePolicy, TargetSpec};
-use isotherm_agent::run::{Ended, Event, Options, Reason, Runner, Told};
+use isotherm_agent::run::{Ended, Event, Message, Options, Reason, Runner};
 use isotherm_core::Scheme;
 use isotherm_core::scheme::{Action, Pattern};
 use isotherm_ops::support::SetName;
@@ -49,7 +49,7 @@ fn policy(contexts: &[ContextPolicy]) -> Policy {
 
 /// Waits for something to be told; the limit only ends a test that hangs.
 #[track_caller]
-fn until<T>(runner: &mut Runner, mut wanted: impl FnMut(Told) -> Option<T>) -> T {
+fn until<T>(runner: &mut Runner, mut wanted: impl FnMut(Message) -> Option<T>) -> T {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         assert!(Instant::now() < deadline, "waited in vain");
@@ -70,7 +70,7 @@ fn windows(runner: &mut Runner, context: &str, more: u64) -> u64 {
     })
 }
 
-fn ended(told: Told) -> Option<(String, Ended)> {
+fn ended(told: Message) -> Option<(String, Ended)> {
     if let Event::Ended(ended) = told.event { Some((told.context, ended)) } else { None }
 }
 

@@ -181,8 +181,8 @@ fn a_monitor_gets_an_answer_in_every_window() {
     assert!(touched > 0, "the stack of a busy process was never touched");
 }
 
-/// As with Yama's `ptrace_scope` of 1 and without CAP_SYS_PTRACE: there is a target, and it cannot
-/// be watched.
+/// As with Yama's `ptrace_scope` of 1 and without `CAP_SYS_PTRACE`: there is a target, and it
+/// cannot be watched.
 #[test]
 fn a_monitor_that_can_watch_none_of_its_targets_says_so() {
     let sleeping = run("sleep", &["5"]);

@@ -147,7 +147,10 @@ impl Operations for Acting {
                 Metric::DoneBytes | Metric::RefaultedBytes => {
                     let account = self.actor.accounts().get(measure.scheme);
                     let done = measure.metric == Metric::DoneBytes;
-                    account.map(|a| if done { a.done_bytes } else { a.refaulted_bytes })
+                    account.map(|a| {
+                        let c = &a.counters;
+                        if done { c.done_bytes } else { c.refaulted_bytes }
+                    })
                 }
                 // The core has the user's value itself.
                 Metric::UserInput => None,

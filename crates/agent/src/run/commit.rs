@@ -8,10 +8,10 @@
 use isotherm_core::Attrs;
 
 use super::context::{Work, schemes};
+use super::message::Event;
 use super::place::{Place, place};
 use super::runner::Refused;
 use super::set::fit;
-use super::told::Event;
 use crate::policy::{ContextPolicy, TargetSpec};
 
 /// A policy that a context can have.

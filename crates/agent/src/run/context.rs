@@ -13,14 +13,14 @@ use isotherm_ops::targets::{Target, TargetEvent, Tracker};
 use isotherm_sys::clock;
 
 use super::ending::end_command;
-use super::heed::{Heed, Heeded};
+use super::guard_watch::{Actions, GuardWatch};
 use super::kernel_accounts::KernelAccounts;
+use super::message::{Ended, Event, Ready, Reason, Summary};
 use super::place::{Place, place};
 use super::post::Post;
 use super::rules::Rules;
 use super::runner::{Options, Refused};
 use super::set::{open_physical_set, open_set};
-use super::told::{Ended, Event, Ready, Reason, Summary};
 use crate::monitor::{Happened, Monitor};
 use crate::policy::{ContextPolicy, TargetSpec};
 use crate::ready::{bandwidth, idle_percentiles};
@@ -99,7 +99,7 @@ pub(super) struct Work {
     /// Those of them that the set cannot look at.
     unwatched: BTreeSet<TargetId>,
     pub(super) rules: Rules,
-    heed: Heed,
+    guard: GuardWatch,
     /// The actions of all schemes that there ever were, by name.
     pub(super) actions: BTreeMap<String, &'static str>,
     next_second: Time,
@@ -147,7 +147,7 @@ impl Work {
             targets: Vec::new(),
             unwatched: BTreeSet::new(),
             rules,
-            heed: Heed::new(),
+            guard: GuardWatch::new(),
             next_second: Time::default(),
         };
         let policy = this.policy.clone();
@@ -168,7 +168,7 @@ impl Work {
                 Happened::Target(event) => self.target(event),
                 Happened::NotWatched(target, err) => self.not_watched(&target, &err),
                 Happened::NotActedOn(target, err) => self.left_out(target.pid, &err.to_string()),
-                Happened::Snapshot => self.heed(),
+                Happened::Snapshot => self.ask_guard(),
                 Happened::Trouble(text) => self.left_out(0, &text),
                 Happened::Failed(text) => return Err(Refused { code: 1, text }),
                 Happened::Idle => {}
@@ -290,14 +290,14 @@ impl Work {
     }
 
     /// Asks the guard about the last window, if anything is done at all.
-    fn heed(&mut self) {
+    fn ask_guard(&mut self) {
         // The guard counts reads and clears of page tables, which physical memory needs none of.
         if !acts(&self.policy) || self.place.is_kernel() || self.policy.memory().is_some() {
             return;
         }
         let watched = self.targets.iter().filter(|t| !self.unwatched.contains(&t.id));
         let targets = watched.map(|t| (t.id, t.pid));
-        if self.heed.window(&mut self.monitor, targets) == Heeded::Unblocked {
+        if self.guard.window(&mut self.monitor, targets) == Actions::Unblocked {
             self.post.tell(Event::Unblocked);
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Policy -> Runner -> thread "reclaim"  -> Monitor + Actor --.
-//!                  -> thread "thp"      -> Monitor + Actor --+-> Told: what happened, in one queue
+//!                  -> thread "thp"      -> Monitor + Actor --+-> Message: what happened, in one queue
 //!            commit, stop ->
 //! ```
 //!
@@ -18,23 +18,23 @@ mod accounts;
 mod commit;
 mod context;
 mod ending;
-mod heed;
+mod guard_watch;
 mod kernel_accounts;
 mod machine;
+mod message;
 mod place;
 mod post;
 mod rules;
 mod runner;
 mod set;
-mod told;
 
 pub(crate) use context::tracker;
-pub(crate) use heed::{Heed, Heeded};
+pub(crate) use guard_watch::{Actions, GuardWatch};
 pub(crate) use rules::Rules;
 
 pub use account::{Account, Standing};
 pub use ending::end_command;
 pub use machine::{Problem, check};
+pub use message::{Ended, Event, Message, Ready, Reason, Summary};
 pub use runner::{Options, Refused, Runner};
 pub use set::{open_physical_set, open_set};
-pub use told::{Ended, Event, Ready, Reason, Summary, Told};

@@ -13,7 +13,7 @@ use isotherm_act::apply::ActEvent;
 use isotherm_core::Time;
 use isotherm_sys::clock;
 
-use super::told::{Event, Told};
+use super::message::{Event, Message};
 
 /// At most so many events about single actions wait to be read, per context.
 const MAX_UNREAD: usize = 4096;
@@ -23,7 +23,7 @@ const MAX_UNREAD: usize = 4096;
 pub(super) struct Envelope {
     /// The number of the context's handle: a name can be that of another context later.
     pub(super) from: u64,
-    pub(super) told: Told,
+    pub(super) message: Message,
     /// Held until the message is read, if it takes one of the places for events.
     _place: Option<Unread>,
 }
@@ -92,9 +92,9 @@ impl Post {
     }
 
     fn send(&self, at: Time, event: Event, place: Option<Unread>) {
-        let told = Told { context: self.context.clone(), at, event };
+        let message = Message { context: self.context.clone(), at, event };
         // It fails when the runner is gone: then nobody is left to be told.
-        self.sender.send(Envelope { from: self.from, told, _place: place }).ok();
+        self.sender.send(Envelope { from: self.from, message, _place: place }).ok();
     }
 }
 
@@ -135,9 +135,9 @@ mod tests {
         post.tell(acted());
         let unread: Vec<Envelope> = messages.try_iter().collect();
         let (events, others): (Vec<_>, Vec<_>) =
-            unread.iter().partition(|e| matches!(e.told.event, Event::Act(_)));
+            unread.iter().partition(|e| matches!(e.message.event, Event::Act(_)));
         assert_eq!(events.len(), MAX_UNREAD);
-        let others: Vec<_> = others.iter().map(|e| &e.told.event).collect();
+        let others: Vec<_> = others.iter().map(|e| &e.message.event).collect();
         let [Event::Lost { events: lost }, Event::Summary(_), Event::Committed] = others[..] else {
             panic!("{others:?}")
         };
@@ -145,7 +145,7 @@ mod tests {
         // They were read, so there is room; one was lost meanwhile.
         drop(unread);
         post.tell(acted());
-        let rest: Vec<_> = messages.try_iter().map(|e| e.told.event).collect();
+        let rest: Vec<_> = messages.try_iter().map(|e| e.message.event).collect();
         assert!(matches!(rest[..], [Event::Lost { events: 1 }, Event::Act(_)]), "{rest:?}");
     }
 }

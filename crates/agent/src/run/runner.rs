@@ -10,8 +10,8 @@ use isotherm_ops::support::SetName;
 
 use super::context::{Order, acts, live};
 use super::machine::check;
+use super::message::{Event, Message, Reason};
 use super::post::{Envelope, Post};
-use super::told::{Event, Reason, Told};
 use crate::policy::{ContextPolicy, Policy, TargetSpec};
 
 /// How a policy is run.
@@ -114,8 +114,8 @@ impl Runner {
     }
 
     /// Waits for something to happen, at most so long.
-    pub fn next(&mut self, patience: Duration) -> Option<Told> {
-        let Envelope { from, told, .. } = match self.early.pop_front() {
+    pub fn next(&mut self, patience: Duration) -> Option<Message> {
+        let Envelope { from, message, .. } = match self.early.pop_front() {
             Some(envelope) => envelope,
             None => match self.messages.recv_timeout(patience) {
                 Ok(envelope) => envelope,
@@ -123,12 +123,12 @@ impl Runner {
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return None,
             },
         };
-        if let Event::Ended(_) = told.event
+        if let Event::Ended(_) = message.event
             && let Some(at) = self.contexts.iter().position(|c| c.id == from)
         {
             self.contexts.remove(at).join();
         }
-        Some(told)
+        Some(message)
     }
 
     /// Whether all contexts have ended, and all was told.
@@ -269,7 +269,7 @@ impl Runner {
             // We hold a sender ourselves, so this waits until one of them speaks.
             let Ok(envelope) = self.messages.recv() else { break };
             let ours = handles.iter_mut().find(|h| h.id == envelope.from);
-            match (&envelope.told.event, ours) {
+            match (&envelope.message.event, ours) {
                 (Event::Ready(with), Some(handle)) => {
                     handle.ops = with.ops;
                     ready += 1;

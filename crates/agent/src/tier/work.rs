@@ -19,7 +19,7 @@ use super::hierarchy::Hierarchy;
 use super::knobs::Knobs;
 use crate::monitor::{Happened, Monitor};
 use crate::policy::{ContextPolicy, TargetSpec};
-use crate::run::{Heed, Heeded, Refused, Rules, end_command, open_set, tracker};
+use crate::run::{Actions, GuardWatch, Refused, Rules, end_command, open_set, tracker};
 
 /// How often a summary is told, and targets by rule are looked for, in µs.
 const SECOND_US: u64 = 1_000_000;
@@ -93,7 +93,7 @@ pub struct Work {
     large: BTreeSet<u32>,
     targets: Vec<Target>,
     unwatched: BTreeSet<TargetId>,
-    heed: Heed,
+    guard: GuardWatch,
     step_us: u64,
     next_step: Time,
     next_second: Time,
@@ -161,7 +161,7 @@ impl Work {
             large: BTreeSet::new(),
             targets: Vec::new(),
             unwatched: BTreeSet::new(),
-            heed: Heed::new(),
+            guard: GuardWatch::new(),
             step_us: knobs.step_us,
             next_step: Time::default(),
             next_second: Time::default(),
@@ -230,7 +230,7 @@ impl Work {
     fn window(&mut self) {
         let watched = self.targets.iter().filter(|t| !self.unwatched.contains(&t.id));
         let targets: Vec<_> = watched.map(|t| (t.id, t.pid)).collect();
-        if self.heed.window(&mut self.monitor, targets.into_iter()) == Heeded::Unblocked {
+        if self.guard.window(&mut self.monitor, targets.into_iter()) == Actions::Unblocked {
             self.events.push(TierEvent::Note("pages are moved again".to_owned()));
         }
         let snapshot = self.monitor.snapshot().clone();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use isotherm_act::apply::ActEvent;
 use isotherm_agent::policy::Policy;
-use isotherm_agent::run::{Account, Event, Options, Reason, Refused, Runner, Told};
+use isotherm_agent::run::{Account, Event, Message, Options, Reason, Refused, Runner};
 use isotherm_host::proc::own_cost;
 use isotherm_ops::targets::ChildExit;
 use isotherm_sys::{clock, signals};
@@ -138,7 +138,7 @@ impl<'a> Run<'a> {
     }
 
     /// Takes in what a context tells.
-    fn hear(&mut self, told: Told) -> std::io::Result<()> {
+    fn hear(&mut self, told: Message) -> std::io::Result<()> {
         let none = Vec::new();
         self.log.told(&told, self.schemes.get(&told.context).unwrap_or(&none));
         let context = told.context;

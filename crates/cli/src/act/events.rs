@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 
 use isotherm_act::apply::ActEvent;
-use isotherm_agent::run::{Ended, Event, Reason, Summary, Told};
+use isotherm_agent::run::{Ended, Event, Message, Reason, Summary};
 use isotherm_core::Time;
 use serde_json::{Value, json};
 
@@ -44,7 +44,7 @@ impl Log {
     }
 
     /// Writes what a context told.
-    pub(super) fn told(&mut self, told: &Told, schemes: &[String]) {
+    pub(super) fn told(&mut self, told: &Message, schemes: &[String]) {
         if self.out.is_some() {
             let (name, rest) = event(&told.event, schemes);
             self.write(told.at, Some(&told.context), name, rest);

@@ -55,8 +55,8 @@ use alloc::vec::Vec;
 
 pub use action::{Action, Order};
 pub use brake::Brake;
-pub use counters::Counters;
 pub(crate) use brake::Totals;
+pub use counters::Counters;
 pub use cursor::{Cursor, Skip};
 pub use filter::{Filter, FilterKind, Filters, Verdict};
 pub use goal::{CgroupId, Goal, Metric, Tuner};

@@ -1,4 +1,4 @@
-//! Heeding the guard: no action by a set whose answers cannot be true.
+//! Watching the set with the guard: no action by a set whose answers cannot be true.
 //!
 //! Once the guard says so, the actor is blocked until the set has passed its self-test anew. The
 //! test takes up to a second and runs on a thread of its own, so that sampling goes on meanwhile;
@@ -18,9 +18,9 @@ use crate::monitor::Monitor;
 /// How often a set that went silent is tested anew, in µs.
 const TEST_US: u64 = 10_000_000;
 
-/// What came of a window.
+/// Whether actions may be taken, after a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Heeded {
+pub(crate) enum Actions {
     /// As before.
     Same,
     /// Actions go on after a block.
@@ -39,7 +39,7 @@ enum Belief {
 
 /// A guard, with what it needs to know.
 #[derive(Debug)]
-pub(crate) struct Heed {
+pub(crate) struct GuardWatch {
     guard: Guard,
     facts: Facts,
     belief: Belief,
@@ -47,7 +47,7 @@ pub(crate) struct Heed {
     self_test: fn() -> bool,
 }
 
-impl Heed {
+impl GuardWatch {
     pub(crate) fn new() -> Self {
         Self {
             guard: Guard::new(),
@@ -63,7 +63,7 @@ impl Heed {
         &mut self,
         monitor: &mut Monitor,
         targets: impl Iterator<Item = (TargetId, u32)>,
-    ) -> Heeded {
+    ) -> Actions {
         if !matches!(self.belief, Belief::Believed) {
             return self.test(monitor);
         }
@@ -84,12 +84,12 @@ impl Heed {
             monitor.actor().block(&silence.to_string());
             self.belief = Belief::TestAt(clock::now().plus_us(TEST_US));
         }
-        Heeded::Same
+        Actions::Same
     }
 
     /// Starts a test if it is time, and takes in its answer when it is there. If what the set says
     /// is still not true after a test that it passed, the guard will notice as it did before.
-    fn test(&mut self, monitor: &mut Monitor) -> Heeded {
+    fn test(&mut self, monitor: &mut Monitor) -> Actions {
         let now = clock::now();
         match std::mem::replace(&mut self.belief, Belief::TestAt(now.plus_us(TEST_US))) {
             Belief::TestAt(at) if now < at => self.belief = Belief::TestAt(at),
@@ -109,12 +109,12 @@ impl Heed {
                     self.belief = Belief::Believed;
                     self.guard.passed_self_test();
                     monitor.actor().unblock();
-                    return Heeded::Unblocked;
+                    return Actions::Unblocked;
                 }
             }
             Belief::Believed => self.belief = Belief::Believed,
         }
-        Heeded::Same
+        Actions::Same
     }
 }
 
@@ -146,26 +146,26 @@ mod tests {
         let tracker = Tracker::new(Proc::default(), false);
         let mut monitor = Monitor::new(tracker, ops, Attrs::default(), 1).unwrap();
         monitor.actor().block("it went silent");
-        let mut heed = Heed { self_test: gated, ..Heed::new() };
+        let mut watch = GuardWatch { self_test: gated, ..GuardWatch::new() };
         for passes in [false, true] {
             PASSES.store(passes, Ordering::SeqCst);
             let gate = GATE.lock().unwrap();
-            heed.belief = Belief::TestAt(clock::now());
+            watch.belief = Belief::TestAt(clock::now());
             // The first starts the test, which cannot end yet: a window that waited for it would
             // hang here.
             for _ in 0..3 {
-                assert_eq!(heed.window(&mut monitor, std::iter::empty()), Heeded::Same);
+                assert_eq!(watch.window(&mut monitor, std::iter::empty()), Actions::Same);
                 assert!(monitor.actor().blocked().is_some(), "nothing is done meanwhile");
             }
-            assert!(matches!(heed.belief, Belief::Testing(_)), "{heed:?}");
+            assert!(matches!(watch.belief, Belief::Testing(_)), "{watch:?}");
             drop(gate);
-            while matches!(&heed.belief, Belief::Testing(thread) if !thread.is_finished()) {
+            while matches!(&watch.belief, Belief::Testing(thread) if !thread.is_finished()) {
                 std::thread::yield_now();
             }
-            let heeded = heed.window(&mut monitor, std::iter::empty());
-            assert_eq!(heeded, if passes { Heeded::Unblocked } else { Heeded::Same });
+            let actions = watch.window(&mut monitor, std::iter::empty());
+            assert_eq!(actions, if passes { Actions::Unblocked } else { Actions::Same });
             assert_eq!(monitor.actor().blocked().is_none(), passes);
-            assert_eq!(matches!(heed.belief, Belief::Believed), passes, "{heed:?}");
+            assert_eq!(matches!(watch.belief, Belief::Believed), passes, "{watch:?}");
         }
     }
 }

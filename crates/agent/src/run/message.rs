@@ -8,7 +8,7 @@ use super::account::{Account, Standing};
 
 /// Something that happened in a context.
 #[derive(Debug)]
-pub struct Told {
+pub struct Message {
     /// Which context.
     pub context: String,
     /// When.

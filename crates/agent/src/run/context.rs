@@ -312,11 +312,12 @@ impl Work {
     /// Tells what the actor did.
     fn pass_on(&mut self) {
         for event in self.monitor.actor().take_events() {
-            let (ActEvent::Acted { at, .. }
-            | ActEvent::Trouble { at, .. }
-            | ActEvent::Lost { at, .. }
-            | ActEvent::Blocked { at, .. }) = &event;
-            self.post.tell_at(*at, Event::Act(event));
+            match &event {
+                ActEvent::Lost { events, .. } => self.post.lose(*events),
+                ActEvent::Acted { at, .. }
+                | ActEvent::Trouble { at, .. }
+                | ActEvent::Blocked { at, .. } => self.post.tell_at(*at, Event::Act(event)),
+            }
         }
     }
 

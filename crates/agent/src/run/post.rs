@@ -83,6 +83,11 @@ impl Post {
         self.send(at, event, place);
     }
 
+    /// Counts events that were dropped before they came here.
+    pub(super) const fn lose(&mut self, events: u64) {
+        self.lost += events;
+    }
+
     /// Tells of events that were dropped, if there were any since this was done last.
     pub(super) fn tell_lost(&mut self) {
         if self.lost > 0 {

@@ -151,13 +151,10 @@ impl<'a> Run<'a> {
                 let whom = if pid == 0 { String::new() } else { format!(", process {pid}") };
                 self.warn(&format!("{context}{scheme}{whom}: {text}"));
             }
-            Event::Act(ActEvent::Lost { events, .. }) => {
-                self.warn(&format!("{context}: {events} events were dropped: too many at once"));
-            }
             Event::Act(ActEvent::Blocked { text, .. }) => {
                 self.warn(&format!("{context}: no action any more: {text}"));
             }
-            Event::Lost { events } => {
+            Event::Lost { events } | Event::Act(ActEvent::Lost { events, .. }) => {
                 self.warn(&format!("{context}: {events} events were dropped: they came too fast"));
             }
             Event::Unblocked => self.say(&format!("{context}: actions go on")),

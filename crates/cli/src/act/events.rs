@@ -87,7 +87,7 @@ fn acted(event: &ActEvent, schemes: &[String]) -> (&'static str, Value) {
         ActEvent::Trouble { scheme, pid, text, .. } => {
             ("trouble", json!({ "scheme": name(scheme), "pid": pid, "text": text }))
         }
-        ActEvent::Lost { events, .. } => ("events_lost", json!({ "events": events })),
+        ActEvent::Lost { events, .. } => ("lost", json!({ "events": events })),
         ActEvent::Blocked { text, .. } => ("blocked", json!({ "text": text })),
     }
 }

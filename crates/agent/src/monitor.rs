@@ -21,18 +21,13 @@ use std::{fmt, io};
 use isotherm_act::ActError;
 use isotherm_act::apply::{Acting, Actor, Settings};
 use isotherm_core::scheme::{Entry, Installed, Scheme};
-use isotherm_core::{
-    AddrRange, Applied, Attrs, AttrsError, Clock, Context, Driver, Event, Operations, Request,
-    Snapshot, TargetId, Time,
-};
+use isotherm_core::{Attrs, AttrsError, Clock, Context, Driver, Event, Snapshot, TargetId, Time};
 use isotherm_host::proc::Proc;
 use isotherm_ops::doctor::{self, NoSet};
 use isotherm_ops::guard;
 use isotherm_ops::kdamond::Kdamond;
 use isotherm_ops::set::{AttachError, OpsSet};
 use isotherm_ops::targets::{Target, TargetError, TargetEvent, Tracker};
-use isotherm_pages::pagewalk::Dense;
-use isotherm_pages::places::Places;
 use isotherm_sys::clock::{self, Wake};
 
 /// How often the tracker looks for forks, execs and exits, in ns.
@@ -244,7 +239,10 @@ impl Monitor {
     /// Replaces the schemes at the next turn of the loop, by index; see
     /// [`Context::commit_schemes`]. How they are carried out changes at the same point. Another
     /// commit before that takes effect one turn later.
-    pub fn commit_schemes(&mut self, schemes: Vec<(Scheme, Settings)>) {
+    pub fn commit_schemes(&mut self, mut schemes: Vec<(Scheme, Settings)>) {
+        for (scheme, settings) in &mut schemes {
+            settings.only_on = scheme.source_nid;
+        }
         let acted = self.acts;
         self.acts = schemes.iter().any(|(scheme, _)| scheme.looks_at_pages());
         self.commits.push_back(schemes);
@@ -282,71 +280,6 @@ impl Monitor {
                 self.act_on(target);
             }
         }
-    }
-
-    /// Lets [`Monitor::act`] act on the targets in these ways, without schemes in the context:
-    /// somebody else decides which memory an action is for.
-    pub fn act_by_hand(&mut self, settings: Vec<Settings>) {
-        self.driver.ops.actor.set_schemes(settings);
-        if !std::mem::replace(&mut self.acts, true) {
-            self.begin_acting();
-        }
-    }
-
-    /// Does what somebody else has decided, as if a scheme of the context had asked for it.
-    /// `request.scheme` is an index into what [`Monitor::act_by_hand`] was given.
-    pub fn act(&mut self, request: &Request, scheme: &Scheme) -> Applied {
-        self.driver.ops.apply(request, scheme)
-    }
-
-    /// How many bytes of `range` are on each of `nodes`, into `bytes`; of a set that sees no pages,
-    /// none.
-    ///
-    /// # Errors
-    ///
-    /// What the kernel says about reading the page tables.
-    pub fn bytes_on(
-        &mut self,
-        target: TargetId,
-        range: AddrRange,
-        places: &Places,
-        nodes: &[u32],
-        bytes: &mut Vec<u64>,
-    ) -> io::Result<()> {
-        bytes.clear();
-        bytes.resize(nodes.len(), 0);
-        let OpsSet::PageWalk(walk) = &mut self.driver.ops.set else { return Ok(()) };
-        // Frames of neighbours mostly are on the same node.
-        let mut last: (u64, Option<usize>) = (u64::MAX, None);
-        let mut at = |frame: u64| {
-            // 2 MiB are never on two nodes.
-            if frame >> 9 != last.0 {
-                let node = places.node_of(frame);
-                last = (frame >> 9, nodes.iter().position(|n| Some(*n) == node));
-            }
-            last.1
-        };
-        walk.dense_tables(target, range, &mut |start, found| match found {
-            Dense::Huge(entry) => {
-                let end = start + (1 << entry.leaf_shift());
-                let part = end.min(range.end).saturating_sub(start.max(range.start));
-                if let Some(at) = at(entry.frame() >> 12) {
-                    bytes[at] += part;
-                }
-            }
-            Dense::Table(table) => {
-                let nr = |addr: u64| (addr.saturating_sub(start) >> 12).min(512);
-                let (first, behind) = (nr(range.start), nr(range.end));
-                let pages = table.entries().take(usize::try_from(behind).unwrap_or(0));
-                for entry in pages.skip(usize::try_from(first).unwrap_or(0)) {
-                    if entry.is_present()
-                        && let Some(at) = at(entry.frame() >> 12)
-                    {
-                        bytes[at] += 4096;
-                    }
-                }
-            }
-        })
     }
 
     /// The tracker.
@@ -428,6 +361,7 @@ impl Monitor {
                     cost.cpu_ns = cpu_ns.saturating_sub(self.cpu_ns);
                     self.cpu_ns = cpu_ns;
                     self.driver.ops.sweep();
+                    self.driver.ops.place(self.driver.context.snapshot());
                     return Happened::Snapshot;
                 }
                 Event::Interrupted => return Happened::Idle,
@@ -443,6 +377,7 @@ impl Monitor {
     /// Passes on what went wrong in the kernel.
     fn ask_kdamond(&mut self) {
         let Some(kdamond) = self.driver.ops.set.kdamond() else { return };
+        kdamond.follow_marks();
         self.events.extend(kdamond.take_troubles().into_iter().map(Happened::Trouble));
         if let Some(why) = kdamond.failure() {
             self.events.push_back(Happened::Failed(why.to_owned()));

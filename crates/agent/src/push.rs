@@ -7,7 +7,7 @@
 
 use isotherm_act::apply::{Evidence, Settings};
 use isotherm_core::Scheme;
-use isotherm_core::scheme::{Action, Brake, Filter, FilterKind, Metric};
+use isotherm_core::scheme::{Action, Brake, Filter, FilterKind, Goal, Metric, Tuner};
 use isotherm_damon::model::Operations;
 use isotherm_damon::{Feature, Features};
 use isotherm_ops::kdamond::Pushed;
@@ -83,6 +83,8 @@ impl Check<'_> {
     /// What is asked for that only Isotherm does.
     fn of_isotherm(&self) -> Option<String> {
         let Settings { dry_run, evidence, memory_reclaim, .. } = self.settings;
+        let quota = &self.scheme.quota;
+        let room = |goal: &Goal| goal.follow.room.is_some() || goal.follow.counts_coming;
         let (action, brake) = (self.scheme.action, self.scheme.quota.brake);
         let proves = matches!(
             action,
@@ -94,6 +96,16 @@ impl Check<'_> {
             Some("evidence is asked for, which the kernel does not gather".into())
         } else if memory_reclaim.is_some() {
             Some("`memory_reclaim` is not in the kernel's DAMON".into())
+        } else if self.scheme.source_nid.is_some() {
+            Some("the kernel has no `source_node`: filters by address say the same".into())
+        } else if self.settings.hold_us != 0 {
+            Some("a page that was moved is to stay, and the kernel does not know which was".into())
+        } else if self.scheme.rest.is_some() {
+            Some("a rest is asked for, and the kernel tries on when a node is full".into())
+        } else if quota.tuner == Tuner::Exact {
+            Some("the tuner `exact` is not in the kernel".into())
+        } else if quota.goals.iter().any(room) {
+            Some("a goal that keeps room, or counts pages to come, is not in the kernel".into())
         } else if brake.is_some_and(|brake| brake != Brake::default()) {
             Some("a brake on refaults is asked for, and the kernel counts none".into())
         } else {
@@ -190,7 +202,7 @@ impl Check<'_> {
         let only = |asked: bool, what: &str, feature| {
             if asked { self.needs(what, feature) } else { None }
         };
-        let temporal = scheme.quota.tuner != isotherm_core::scheme::Tuner::default();
+        let temporal = scheme.quota.tuner != Tuner::default();
         only(scheme.apply_interval_us != 0, "an apply interval", Feature::ApplyInterval)
             .or_else(|| only(temporal, "the tuner `temporal`", Feature::GoalTuner))
             .or_else(|| {

@@ -8,7 +8,8 @@ use isotherm_agent::policy::{
 use isotherm_core::attrs::IntervalsGoal;
 use isotherm_core::scheme::{
     Action, Age, Bounds, Brake, CgroupId, Destination, FailCharge, Filter, FilterKind, Filters,
-    Frequency, Goal, Metric, Pattern, Quota, Tuner, WatermarkMetric, Watermarks, Weights,
+    Frequency, Goal, Metric, Pattern, Quota, Rest, Room, Tuner, WatermarkMetric, Watermarks,
+    Weights,
 };
 use isotherm_core::units::{
     interval_us_with_unit, share_bp, show_interval, show_share, show_size, size,
@@ -89,7 +90,16 @@ fn goal(
         11 => Metric::FreeMemRate,
         _ => Metric::UserInput,
     };
-    let goal = Goal::new(metric, target);
+    let mut goal = Goal::new(metric, target);
+    if matches!(metric, Metric::NodeMemUsedBp(_) | Metric::NodeMemFreeBp(_)) && cgroup > 0 {
+        goal.follow.watermark_bp = u32::try_from(target).ok();
+    }
+    if matches!(metric, Metric::NodeMemFreeBp(_)) {
+        goal.follow.counts_coming = node % 2 == 1;
+        // The scheme itself is the one whose number is the same in every policy.
+        let room = Room { scheme: 0, most_bp: 25, urgent_bp: 10_000 - u32::from(kind) };
+        goal.follow.room = (node % 3 == 1).then_some(room);
+    }
     if metric == Metric::UserInput { Goal { current, ..goal } } else { goal }
 }
 
@@ -209,6 +219,9 @@ fn schemes() -> impl Strategy<Value = SchemePolicy> {
                 quota,
                 watermarks,
                 filters,
+                source_nid: (migrates && nid % 2 == 1).then_some(nid),
+                rest: (migrates && nid % 3 == 0)
+                    .then_some(Rest { first_ms: 1 + u64::from(nid), most_ms: 16_000 }),
                 target_nid,
                 dests,
                 max_nr_snapshots: max,

@@ -81,6 +81,7 @@ impl<O: Operations, C: Clock> Driver<O, C> {
                 Wish::Prepare => self.ops.prepare(self.context.batch_mut()),
                 Wish::Check => self.ops.check(self.context.batch_mut()),
                 Wish::Observe => self.observe(),
+                Wish::Eligible => self.ops.eligible(self.context.eligible_mut()),
                 Wish::Measure => self.ops.measure(self.context.measures_mut()),
                 Wish::Apply => self.apply(),
                 Wish::Snapshot => return Event::Snapshot,

@@ -36,7 +36,8 @@ pub use driver::{Clock, Driver, Event};
 pub use mapping::MappingKind;
 pub use monitor::{Context, Wish};
 pub use ops::{
-    Applied, Check, Measure, Observation, Observed, Operations, PageState, Request, TargetId,
+    Applied, Check, Eligible, Measure, Observation, Observed, Operations, PageState, Request,
+    TargetId,
 };
 pub use region::Region;
 pub use rng::Rng;

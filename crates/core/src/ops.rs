@@ -7,7 +7,7 @@
 use alloc::vec::Vec;
 
 use crate::addr::AddrRange;
-use crate::scheme::{Action, Counters, Metric, Scheme};
+use crate::scheme::{Action, Counters, Metric, NodeLevel, Scheme};
 use crate::time::Time;
 
 /// A target's name inside one context. The driver gives them out and never uses one twice, so that a
@@ -105,6 +105,8 @@ pub struct Applied {
     pub applied: u64,
     /// Bytes that the ops filters let in.
     pub passed: u64,
+    /// Bytes that were refused because the destination had no room.
+    pub no_room: u64,
     /// Time that it took, in ns.
     pub ns: u64,
 }
@@ -118,6 +120,31 @@ pub struct Measure {
     pub metric: Metric,
     /// The answer; `None`: not known now.
     pub value: Option<u64>,
+    /// Of a metric on all of a node's memory, also how full that node is; `None`: not known, or not of a node.
+    pub level: Option<NodeLevel>,
+}
+
+impl Measure {
+    /// A question that is not answered yet.
+    #[must_use]
+    pub const fn new(scheme: usize, metric: Metric) -> Self {
+        Self { scheme, metric, value: None, level: None }
+    }
+}
+
+/// A region that a scheme could act on, of which the context wants to know how much is on the scheme's node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Eligible {
+    /// Index of the scheme that wants it.
+    pub scheme: usize,
+    /// Whose memory.
+    pub target: TargetId,
+    /// Where.
+    pub range: AddrRange,
+    /// The node.
+    pub nid: u32,
+    /// The answer, an estimate, in bytes. Comes as all of the range.
+    pub bytes: u64,
 }
 
 /// One region that the operations set made out itself, at the end of a window.
@@ -194,6 +221,11 @@ pub trait Operations {
     /// asked to apply one of them. `before` is what those before them had counted, by index.
     fn schemes_committed(&mut self, before: &[Counters]) {
         let _ = before;
+    }
+
+    /// Says of each range how many bytes are on the node that is asked about; what it does not know stays.
+    fn eligible(&mut self, ranges: &mut [Eligible]) {
+        let _ = ranges;
     }
 
     /// Answers what it can of `measures`; the rest stays `None`.

@@ -47,7 +47,7 @@ fn trace(
                     check.state = if hot { PageState::Young } else { PageState::Old };
                 }
             }
-            Wish::Observe => unreachable!("pages are sampled"),
+            Wish::Observe | Wish::Eligible => unreachable!("pages are sampled, of no node"),
             Wish::Snapshot => {
                 let regions = &ctx.snapshot().targets[0].regions;
                 let line: Vec<_> = regions

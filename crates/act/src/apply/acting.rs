@@ -3,8 +3,8 @@
 use isotherm_core::ops::UpdateError;
 use isotherm_core::scheme::{Counters, Entry, Ledger, Metric, Scheme};
 use isotherm_core::{
-    AddrRange, Applied, Check, Measure, Observation, Observed, Operations, PageState, Request,
-    TargetId,
+    AddrRange, Applied, Check, Eligible, Measure, Observation, Observed, Operations, PageState,
+    Request, Snapshot, TargetId,
 };
 use isotherm_ops::set::OpsSet;
 
@@ -74,6 +74,20 @@ impl Acting {
         }
     }
 
+    /// A window is over: where its regions are is looked up from now on, if a scheme takes from one node.
+    pub fn place(&mut self, snapshot: &Snapshot) {
+        if let Some(placement) = self.actor.placement_mut() {
+            placement.window(snapshot);
+        }
+        self.look_at_places();
+    }
+
+    fn look_at_places(&mut self) {
+        if let Some(walk) = self.set.pages() {
+            self.actor.look_at_places(walk);
+        }
+    }
+
     /// Looks again at what was acted on, if it is time; call it once per window.
     pub fn sweep(&mut self) {
         if let OpsSet::Idle(idle) = &mut self.set {
@@ -129,7 +143,16 @@ impl Operations for Acting {
         if let OpsSet::Idle(idle) = &mut self.set {
             return self.actor.apply_by_marks(idle, request, scheme);
         }
-        self.actor.apply(self.set.pages(), request, scheme)
+        let applied = self.actor.apply(self.set.pages(), request, scheme);
+        self.actor.note_placed(request, scheme, &applied);
+        applied
+    }
+
+    fn eligible(&mut self, ranges: &mut [Eligible]) {
+        self.look_at_places();
+        if let Some(placement) = self.actor.placement() {
+            placement.answer(ranges);
+        }
     }
 
     fn schemes_committed(&mut self, before: &[Counters]) {
@@ -141,6 +164,7 @@ impl Operations for Acting {
     }
 
     fn measure(&mut self, measures: &mut [Measure]) {
+        self.actor.read_levels(measures);
         for measure in measures {
             measure.value = match measure.metric {
                 Metric::RefaultBp => self.actor.refault_bp(measure.scheme),

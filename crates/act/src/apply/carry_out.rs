@@ -54,6 +54,10 @@ impl Actor {
         chosen: &Chosen,
     ) -> (Did, u64) {
         let scheme = job.request.scheme;
+        let from = self.settings.get(scheme).and_then(|s| s.only_on);
+        if let (Some(from), Some(to)) = (from, job.scheme.target_nid) {
+            self.levels.pretend(from, to, chosen.bytes);
+        }
         if job.request.action != Action::Willneed {
             watch_pretended(look, held, scheme, chosen);
         }

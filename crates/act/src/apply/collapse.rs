@@ -79,7 +79,7 @@ impl Actor {
         }
         let covered = range.end.min(whole.end).saturating_sub(whole.start);
         let (asked, skip) = (outcome.asked_bytes, if covered == 0 { whole.len() } else { 0 });
-        Applied { covered, skip, asked, applied: done, passed: chosen.bytes, ns: 0 }
+        Applied { covered, skip, asked, applied: done, passed: chosen.bytes, ..Applied::default() }
     }
 }
 

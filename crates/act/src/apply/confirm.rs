@@ -230,6 +230,7 @@ impl Actor {
             asked: did.outcome.asked_bytes,
             applied: done,
             passed: chosen.bytes,
+            no_room: did.no_room,
             ns: 0,
         }
     }

@@ -148,6 +148,8 @@ pub(super) struct Did {
     pub(super) outcome: Outcome,
     /// Migration only: what was moved.
     pub(super) moved: Vec<AddrRange>,
+    /// Migration only: bytes refused because the node had no room (`ENOMEM`).
+    pub(super) no_room: u64,
     /// The address up to which it was done, if it was stopped.
     pub(super) stopped_at: Option<u64>,
 }
@@ -207,7 +209,7 @@ impl Chosen {
     /// What an action on these pages was, that may have been stopped.
     pub(super) fn did(&self, outcome: Outcome) -> Did {
         let stopped_at = outcome.is_cut_short().then(|| self.end_of(outcome.asked_bytes));
-        Did { stopped_at, outcome, moved: Vec::new() }
+        Did { stopped_at, outcome, ..Did::default() }
     }
 
     pub(super) fn span(&self) -> Option<AddrRange> {

@@ -101,6 +101,7 @@ fn add(did: &mut Did, moved: Migrated) {
     sum.gone |= new.gone;
     sum.denied |= new.denied;
     sum.refused.extend(new.refused);
+    did.no_room += moved.refused_pages.get(&libc::ENOMEM).map_or(0, |pages| pages * PAGE_SIZE);
     did.moved.extend(moved.moved);
 }
 

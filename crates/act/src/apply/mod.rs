@@ -22,12 +22,14 @@ mod evidence;
 mod filters;
 mod held;
 mod hint;
+mod levels;
 mod look;
 mod marks;
 mod memory;
 mod migrate;
 mod moved;
 mod pages;
+mod placed;
 mod plain;
 mod proof;
 mod reclaim;
@@ -39,12 +41,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use isotherm_core::scheme::{Action, Counters, Metric, Scheme};
-use isotherm_core::{AddrRange, Applied, Request, TargetId, Time};
+use isotherm_core::{AddrRange, Applied, Measure, Request, TargetId, Time};
 
 pub use account::Account;
 pub use acting::Acting;
 pub use event::ActEvent;
 pub use filters::refuse_anon;
+pub use placed::{Placed, Placement};
 pub use settings::{Evidence, Settings};
 
 use isotherm_host::metrics::Metrics;
@@ -56,8 +59,10 @@ use isotherm_sys::clock::now;
 use self::budget::Budget;
 use self::filters::MemcgIds;
 use self::held::Held;
+use self::levels::Levels;
 use self::look::{Look, Seen};
 use self::marks::{MARK_MOST_NS, MARK_NS_PER_MIB, MARK_NS_PER_S, Marks};
+use self::placed::{Moved, Tables};
 use self::swap::Swap;
 use self::translations::Translations;
 use crate::{ActError, Outcome, Process};
@@ -96,10 +101,15 @@ pub struct Actor {
     memcgs: MemcgIds,
     /// Which frame is on which node, for schemes that are told a node to take from.
     places: Places,
+    /// How full the nodes are that schemes move memory between.
+    levels: Levels,
+    /// Where the targets' memory is, if a scheme takes from one node.
+    placement: Option<Placement>,
     /// Whether something was marked since translations were dropped.
     unflushed: bool,
     translations: Translations,
     arming: Budget,
+    arm_ns_per_s: u64,
     /// What arming a MiB takes, in ns.
     arm_ns_per_mib: u64,
     /// The same by marks of idle pages, which have a budget of their own.
@@ -112,6 +122,8 @@ pub struct Actor {
     last_end: Time,
     /// Time that the pass under way has taken, in ns.
     pass_ns: u64,
+    /// The same, scheme by scheme.
+    pass_ns_of: Vec<u64>,
     /// Time that what a dry run left undone would have taken, not charged yet, in ns.
     pretended_ns: u64,
 }
@@ -141,9 +153,12 @@ impl Actor {
             metrics: Metrics::default(),
             memcgs: MemcgIds::default(),
             places: Places::default(),
+            levels: Levels::default(),
+            placement: None,
             unflushed: false,
             translations: Translations::default(),
             arming: Budget::new(ARM_NS_PER_S, ARM_MOST_NS),
+            arm_ns_per_s: ARM_NS_PER_S,
             arm_ns_per_mib: 100_000,
             marking: Budget::new(MARK_NS_PER_S, MARK_MOST_NS),
             mark_ns_per_mib: MARK_NS_PER_MIB,
@@ -151,6 +166,7 @@ impl Actor {
             swept: Time::default(),
             last_end: Time::default(),
             pass_ns: 0,
+            pass_ns_of: Vec::new(),
             pretended_ns: 0,
         }
     }
@@ -158,6 +174,8 @@ impl Actor {
     /// How each scheme of the context is carried out, by index. Accounts stay; evidence is gathered anew.
     pub fn set_schemes(&mut self, settings: Vec<Settings>) {
         self.accounts.resize_with(settings.len(), Account::default);
+        let arm_ns = settings.iter().map(|s| s.evidence_us_per_s.saturating_mul(1000)).max();
+        self.set_arming(arm_ns.unwrap_or(ARM_NS_PER_S));
         if self.settings != settings {
             for held in self.held.values_mut() {
                 held.evidence.clear();
@@ -167,14 +185,20 @@ impl Actor {
         self.settings = settings;
     }
 
-    /// How much time gathering evidence may take, in ns per second; by default 5 ms.
-    pub fn set_arming(&mut self, ns_per_s: u64) {
-        self.arming = Budget::new(ns_per_s, ARM_MOST_NS.max(ns_per_s));
+    /// How much time gathering evidence may take, in ns per second.
+    fn set_arming(&mut self, ns_per_s: u64) {
+        if self.arm_ns_per_s != ns_per_s {
+            self.arm_ns_per_s = ns_per_s;
+            self.arming = Budget::new(ns_per_s, ARM_MOST_NS.max(ns_per_s));
+        }
     }
 
-    /// Which frame is on which node; [`Settings::only_on`] needs it.
-    pub fn set_places(&mut self, places: Places) {
+    /// Which frame is on which node, and between which nodes schemes move memory. Schemes that take from one node need it.
+    pub fn set_places(&mut self, places: Places, nodes: Vec<u32>) {
         self.places = places;
+        if self.placement.as_ref().map(Placement::nodes) != Some(&nodes) {
+            self.placement = (!nodes.is_empty()).then(|| Placement::new(nodes));
+        }
     }
 
     /// How each scheme is carried out.
@@ -277,10 +301,11 @@ impl Actor {
     ) -> Applied {
         if now().since(self.last_end) > SAME_PASS_NS {
             self.pass_ns = 0;
+            self.pass_ns_of.clear();
             self.begin_evidence();
         }
         let begin = now();
-        let left_ns = PASS_NS.saturating_sub(self.pass_ns);
+        let left_ns = self.left_in_pass(request.scheme);
         let request = &Request { max_ns: request.max_ns.min(left_ns), ..*request };
         let job = Job { request, scheme, now: begin };
         let mut applied = match (self.held.remove(&request.target), &self.blocked) {
@@ -298,6 +323,9 @@ impl Actor {
         self.last_end = now();
         applied.ns = self.last_end.since(begin);
         self.pass_ns += applied.ns;
+        if let Some(ns) = self.pass_ns_of.get_mut(request.scheme) {
+            *ns += applied.ns;
+        }
         if let Some(account) = self.accounts.get_mut(request.scheme) {
             account.counters.action_ns += applied.ns;
         }
@@ -307,6 +335,15 @@ impl Actor {
         // A time quota must let a dry run do no more than the run that it stands for.
         applied.ns += std::mem::take(&mut self.pretended_ns);
         applied
+    }
+
+    /// What is left of a pass for a scheme, in ns. Each has its share, so that none that looks for something and finds nothing
+    /// keeps the others from what there is to do.
+    fn left_in_pass(&mut self, scheme: usize) -> u64 {
+        let nr = self.settings.len().max(scheme + 1);
+        self.pass_ns_of.resize(nr, 0);
+        let share = (PASS_NS / nr as u64).saturating_sub(self.pass_ns_of[scheme]);
+        PASS_NS.saturating_sub(self.pass_ns).min(share)
     }
 
     fn act(&mut self, look: Option<&mut dyn Look>, held: &mut Held, job: Job<'_>) -> Applied {
@@ -429,6 +466,50 @@ impl Actor {
     pub fn refault_bp(&mut self, scheme: usize) -> Option<u64> {
         let window = self.settings.get(scheme)?.refault_window_us;
         self.accounts.get_mut(scheme)?.refault_bp(window, now())
+    }
+
+    /// Where the targets' memory is; none if no scheme takes from one node.
+    #[must_use]
+    pub const fn placement(&self) -> Option<&Placement> {
+        self.placement.as_ref()
+    }
+
+    const fn placement_mut(&mut self) -> Option<&mut Placement> {
+        self.placement.as_mut()
+    }
+
+    /// Looks up where memory is, as much as there is time for.
+    fn look_at_places(&mut self, walk: &mut PageWalk) {
+        let mut tables = Tables { walk, places: &self.places };
+        if let Some(placement) = &mut self.placement {
+            placement.look(&mut tables);
+        }
+    }
+
+    /// Keeps in mind what an application came to, until the memory is looked up again.
+    fn note_placed(&mut self, request: &Request, scheme: &Scheme, applied: &Applied) {
+        let (Some(from), Some(placement)) = (scheme.source_nid, &mut self.placement) else {
+            return;
+        };
+        let AddrRange { start, end } = request.range;
+        let covered = AddrRange::new(start, start.saturating_add(applied.covered).min(end));
+        let (bytes, asked) = (applied.applied, applied.asked > 0);
+        placement.acted(
+            request.target,
+            covered,
+            &Moved { from, to: scheme.target_nid, bytes, asked },
+        );
+    }
+
+    /// Reads how full the nodes are that these measures are about, once for all of them.
+    fn read_levels(&mut self, measures: &mut [Measure]) {
+        if let Err(why) = self.levels.read(measures.iter().map(|m| m.metric)) {
+            let scheme = measures.first().map_or(0, |m| m.scheme);
+            self.trouble(scheme, 0, &why);
+        }
+        for measure in measures {
+            measure.level = self.levels.of(measure.metric);
+        }
     }
 
     /// A value that the machine gives; what it lacks is told once, and is none.

@@ -36,7 +36,8 @@ impl Actor {
         let covered = acted_to.unwrap_or(range.end).saturating_sub(range.start);
         let skip = if covered == 0 { range.len() } else { 0 };
         let (asked, passed) = (did.outcome.asked_bytes, chosen.bytes);
-        Applied { covered, skip, asked, applied: done, passed, ns: 0 }
+        let no_room = did.no_room;
+        Applied { covered, skip, asked, applied: done, passed, no_room, ns: 0 }
     }
 
     /// The pages of a region to act on.

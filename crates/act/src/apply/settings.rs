@@ -33,9 +33,11 @@ pub struct Settings {
     pub memory_reclaim: Option<String>,
     /// Memory that is touched within so long after an action counts as refaulted, in µs.
     pub refault_window_us: u64,
-    /// Act on pages on this node only. Needs [`Actor::set_places`](super::Actor::set_places).
+    /// CPU time that gathering evidence may take, in µs per second. Schemes of a context share it: the largest counts.
+    pub evidence_us_per_s: u64,
+    /// Act on pages on this node only. The monitor puts the scheme's `source_nid` here; what stands here before is not looked at.
     pub only_on: Option<u32>,
-    /// With [`Settings::only_on`]: leave a page alone for so long after it was moved, in µs.
+    /// Of a scheme that takes from one node: leave a page alone for so long after it was moved, in µs.
     pub hold_us: u64,
     /// Paths of the cgroups that filters and goals name, by their number.
     pub cgroups: Vec<String>,
@@ -62,6 +64,7 @@ impl Default for Settings {
             inject: false,
             memory_reclaim: None,
             refault_window_us: 10_000_000,
+            evidence_us_per_s: 5_000,
             only_on: None,
             hold_us: 0,
             cgroups: Vec::new(),

@@ -153,7 +153,7 @@ impl<'a> Check<'a> {
                     self.need(answer, || format!("target paddr {memory}"));
                 }
                 // Who has this name now says nothing about later.
-                TargetSpec::Name(_) | TargetSpec::Command(_) => {}
+                TargetSpec::Name(_) | TargetSpec::Rss(_) | TargetSpec::Command(_) => {}
             }
         }
         self.in_kernel =
@@ -202,9 +202,9 @@ impl<'a> Check<'a> {
     }
 }
 
-/// The nodes that a scheme moves memory to; those of goals are the metrics' own.
+/// The nodes that a scheme moves memory to and from; those of goals are the metrics' own.
 fn nodes(scheme: &Scheme) -> BTreeSet<u32> {
     let weighted = scheme.dests.iter().filter(|dest| dest.weight > 0).map(|dest| dest.nid);
     let alone = if scheme.dests.is_empty() { scheme.target_nid } else { None };
-    weighted.chain(alone).collect()
+    weighted.chain(alone).chain(scheme.source_nid).collect()
 }

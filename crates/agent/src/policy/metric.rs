@@ -70,6 +70,11 @@ pub(crate) fn from_parts(name: &str, node: i32, cgroup: CgroupId) -> Option<Metr
     })
 }
 
+/// Whether a metric is a share of all of a node's memory.
+pub(crate) const fn is_of_node(metric: Metric) -> bool {
+    matches!(metric, Metric::NodeMemUsedBp(_) | Metric::NodeMemFreeBp(_))
+}
+
 /// What a metric is about.
 pub(crate) const fn about(metric: &Metric) -> (Option<i32>, Option<CgroupId>) {
     match metric {

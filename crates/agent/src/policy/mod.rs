@@ -74,6 +74,8 @@ pub enum TargetSpec {
     Name(String),
     /// Every process of this cgroup (v2) and of those below it: a path from the root of the hierarchy.
     Cgroup(String),
+    /// Every process that has, or had since it was looked for, at least so much memory resident, in bytes.
+    Rss(u64),
     /// Physical memory; alone in its context.
     Memory(Memory),
     /// A command to be started, with its arguments. Comes from the command line, never from a file.

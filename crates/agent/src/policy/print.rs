@@ -82,6 +82,9 @@ impl Lines {
                 TargetSpec::Pid(pid) => targets.push(table(&[("pid", pid.to_string())])),
                 TargetSpec::Name(name) => targets.push(table(&[("name", quoted(name))])),
                 TargetSpec::Cgroup(path) => targets.push(table(&[("cgroup", quoted(path))])),
+                TargetSpec::Rss(bytes) => {
+                    targets.push(table(&[("rss", quoted(show_size(*bytes)))]));
+                }
                 TargetSpec::Memory(memory) => targets.push(table(&[("paddr", quoted(memory))])),
                 TargetSpec::Command(command) => {
                     let command = quoted(command.join(" "));
@@ -102,8 +105,9 @@ impl Lines {
             self.field("engine", quoted(context.engine.name()));
         }
         self.attrs(&context.attrs);
+        let names: Vec<_> = context.schemes.iter().map(|s| s.settings.name.as_str()).collect();
         for scheme in &context.schemes {
-            self.scheme(scheme, &context.attrs);
+            self.scheme(scheme, &context.attrs, &names);
         }
     }
 
@@ -142,11 +146,14 @@ impl Lines {
         }
     }
 
-    fn scheme(&mut self, policy: &SchemePolicy, attrs: &Attrs) {
+    fn scheme(&mut self, policy: &SchemePolicy, attrs: &Attrs, names: &[&str]) {
         let SchemePolicy { scheme, settings } = policy;
         self.head("[[context.scheme]]");
         self.field("name", quoted(&settings.name));
         self.field("action", quoted(scheme.action.name()));
+        if let Some(node) = scheme.source_nid {
+            self.field("source_node", node);
+        }
         if let Some(node) = scheme.target_nid {
             self.field("target_node", node);
         }
@@ -161,7 +168,7 @@ impl Lines {
         if scheme.apply_interval_us != 0 {
             self.field("apply_interval", interval(scheme.apply_interval_us));
         }
-        self.limits(scheme, settings);
+        self.limits(scheme, settings, names);
         let filters = scheme.filters.core.iter().chain(&scheme.filters.ops);
         let filters: Vec<_> = filters.map(|f| quoted(filter(f, settings))).collect();
         if !filters.is_empty() {
@@ -191,14 +198,14 @@ impl Lines {
         }
     }
 
-    fn limits(&mut self, scheme: &Scheme, settings: &Settings) {
+    fn limits(&mut self, scheme: &Scheme, settings: &Settings, names: &[&str]) {
         let quota = Quota { brake: None, ..scheme.quota.clone() };
         if quota == Quota::default() {
             if defaults::quota(scheme.action) != quota {
                 self.field("quota", quoted("none"));
             }
         } else {
-            self.field("quota", quota_table(&quota, settings));
+            self.field("quota", quota_table(&quota, settings, names));
         }
         match scheme.quota.brake {
             Some(brake) => {
@@ -216,6 +223,14 @@ impl Lines {
 
     fn carrying_out(&mut self, scheme: &Scheme, settings: &Settings, attrs: &Attrs) {
         let usual = Settings::default();
+        let time = usual.evidence_us_per_s;
+        if let Some(rest) = scheme.rest {
+            let ms = |ms: u64| interval(ms.saturating_mul(1000));
+            self.field("rest", table(&[("first", ms(rest.first_ms)), ("most", ms(rest.most_ms))]));
+        }
+        if settings.hold_us != 0 {
+            self.field("hold", interval(settings.hold_us));
+        }
         if defaults::uses_evidence(scheme.action)
             || settings.evidence != defaults::evidence(&scheme.pattern, attrs)
         {
@@ -223,7 +238,13 @@ impl Lines {
                 "evidence",
                 match settings.evidence {
                     Evidence::Off => quoted("off"),
-                    Evidence::Confirm(us) => table(&[("confirm", interval(us))]),
+                    Evidence::Confirm(us) if settings.evidence_us_per_s == time => {
+                        table(&[("confirm", interval(us))])
+                    }
+                    Evidence::Confirm(us) => {
+                        let time = interval(settings.evidence_us_per_s);
+                        table(&[("confirm", interval(us)), ("time", time)])
+                    }
                 },
             );
         }
@@ -270,7 +291,7 @@ fn frequency(frequency: Frequency) -> String {
     }
 }
 
-fn quota_table(quota: &Quota, settings: &Settings) -> String {
+fn quota_table(quota: &Quota, settings: &Settings, names: &[&str]) -> String {
     let mut parts = Vec::new();
     let mut put = |key, value| parts.push((key, value));
     if quota.sz != 0 {
@@ -291,11 +312,14 @@ fn quota_table(quota: &Quota, settings: &Settings) -> String {
     ]);
     put("weights", weights);
     if !quota.goals.is_empty() {
-        let goals: Vec<_> = quota.goals.iter().map(|goal| self::goal(goal, settings)).collect();
+        let goal = |goal| self::goal(goal, settings, names);
+        let goals: Vec<_> = quota.goals.iter().map(goal).collect();
         put("goals", lines(&goals));
     }
-    if quota.tuner == Tuner::Temporal {
-        put("tuner", quoted("temporal"));
+    match quota.tuner {
+        Tuner::Consist => {}
+        Tuner::Temporal => put("tuner", quoted("temporal")),
+        Tuner::Exact => put("tuner", quoted("exact")),
     }
     if quota.fail_charge != FailCharge::default() {
         let FailCharge { num, denom } = quota.fail_charge;
@@ -309,7 +333,7 @@ fn path(list: &[String], number: u32) -> &str {
     at.and_then(|at| list.get(at)).map_or("", String::as_str)
 }
 
-fn goal(goal: &Goal, settings: &Settings) -> String {
+fn goal(goal: &Goal, settings: &Settings, names: &[&str]) -> String {
     let name = goal.metric.name();
     let mut parts = vec![("metric", quoted(name))];
     let (node, cgroup) = metric::about(&goal.metric);
@@ -327,6 +351,21 @@ fn goal(goal: &Goal, settings: &Settings) -> String {
     ));
     if goal.metric == Metric::UserInput && goal.current != 0 {
         parts.push(("current", goal.current.to_string()));
+    }
+    let share = |bp: u32| quoted(show_share(bp.into()));
+    if let Some(bp) = goal.follow.watermark_bp {
+        parts.push(("above_watermark", share(bp)));
+    }
+    if goal.follow.counts_coming {
+        parts.push(("coming", true.to_string()));
+    }
+    if let Some(room) = goal.follow.room {
+        let name = names.get(room.scheme).copied().unwrap_or_default();
+        let mut room_parts = vec![("for", quoted(name)), ("most", share(room.most_bp))];
+        if room.urgent_bp != 10_000 {
+            room_parts.push(("urgent", share(room.urgent_bp)));
+        }
+        parts.push(("room", table(&room_parts)));
     }
     table(&parts)
 }

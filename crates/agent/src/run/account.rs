@@ -28,6 +28,8 @@ pub struct Account {
     pub refaulted_bytes: u64,
     /// Bytes acted on, as the scheme's own statistics have it.
     pub applied_bytes: u64,
+    /// Bytes that came back to the node that they were moved away from within a minute.
+    pub ping_pong_bytes: u64,
     /// Bytes that the kernel refused.
     pub refused_bytes: u64,
     /// The same by the kernel's answer (errno); the sum can be less.
@@ -78,6 +80,7 @@ impl Account {
             done_bytes: counters.done_bytes,
             refaulted_bytes: counters.refaulted_bytes,
             applied_bytes: counters.sz_applied,
+            ping_pong_bytes: counters.ping_pong_bytes,
             refused_bytes: counters.refused_bytes,
             refused_errno: counters.refused,
             confirmed_bytes: counters.confirmed_bytes,
@@ -111,6 +114,10 @@ pub struct Standing {
     pub charged_bytes: u64,
     /// The goals: metric, wanted, measured last.
     pub goals: Vec<GoalStanding>,
+    /// Bytes that match the pattern on the node that the scheme takes from; 0 if it takes from everywhere.
+    pub eligible_bytes: u64,
+    /// How often it rested because its destination had no room.
+    pub rests: u64,
 }
 
 /// How a goal stands.
@@ -129,7 +136,7 @@ impl Standing {
     pub(super) fn of_kernel(account: Account, scheme: &Scheme, counted: &Counted) -> Self {
         let goals = scheme.quota.goals.iter().map(|goal| GoalStanding {
             metric: goal.metric.name(),
-            target: goal.target,
+            target: goal.target_now(),
             current: goal.current,
         });
         Self {
@@ -138,6 +145,8 @@ impl Standing {
             esz_bytes: counted.esz.filter(|_| scheme.quota.is_set()),
             charged_bytes: 0,
             goals: goals.collect(),
+            eligible_bytes: 0,
+            rests: 0,
         }
     }
 
@@ -146,7 +155,7 @@ impl Standing {
         let (quota, state) = (&installed.scheme().quota, installed.quota());
         let goals = quota.goals.iter().map(|goal| GoalStanding {
             metric: goal.metric.name(),
-            target: goal.target,
+            target: goal.target_now(),
             current: goal.current,
         });
         Self {
@@ -155,6 +164,8 @@ impl Standing {
             esz_bytes: state.is_limited(quota).then_some(state.esz),
             charged_bytes: state.charged_sz,
             goals: goals.collect(),
+            eligible_bytes: installed.eligible_bytes(),
+            rests: installed.nr_rests(),
         }
     }
 }

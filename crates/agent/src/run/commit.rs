@@ -6,13 +6,15 @@
 //! Everything else is only checked then, and cannot fail later.
 
 use isotherm_core::Attrs;
+use isotherm_host::Roots;
+use isotherm_pages::places::Places;
 
 use super::context::{Work, schemes};
 use super::message::Event;
 use super::place::{Place, place};
 use super::runner::Refused;
 use super::set::fit;
-use crate::policy::{ContextPolicy, TargetSpec};
+use crate::policy::{ContextPolicy, SchemePolicy, TargetSpec};
 
 /// A policy that a context can have.
 #[derive(Debug)]
@@ -20,11 +22,46 @@ pub(super) struct Prepared {
     policy: ContextPolicy,
     attrs: Attrs,
     place: Place,
+    between: Between,
     /// Where the schemes run, for people.
     line: Option<String>,
     /// What the kernel had before, if it has something else already.
     kernel_before: Option<Place>,
     attrs_before: Option<Attrs>,
+}
+
+/// The nodes between which the schemes of a context move memory.
+#[derive(Debug, Default)]
+pub(super) struct Between {
+    /// Ascending; none if no scheme takes from one node.
+    nodes: Vec<u32>,
+    /// Which frame is on which node.
+    places: Places,
+}
+
+impl Between {
+    /// Those of a policy.
+    ///
+    /// # Errors
+    ///
+    /// If the machine does not say on which node a page is.
+    pub(super) fn of(policy: &ContextPolicy) -> Result<Self, Refused> {
+        let ends = |s: &SchemePolicy| Some([s.scheme.source_nid?, s.scheme.target_nid?]);
+        let mut nodes: Vec<u32> = policy.schemes.iter().filter_map(ends).flatten().collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        if nodes.is_empty() {
+            return Ok(Self::default());
+        }
+        let places = Places::read(&Roots::default()).map_err(|why| Refused {
+            code: 3,
+            text: format!(
+                "cannot tell on which node a page is\n  why:   {why}\n  hint:  a kernel with \
+                 CONFIG_NUMA and CONFIG_MEMORY_HOTPLUG"
+            ),
+        })?;
+        Ok(Self { nodes, places })
+    }
 }
 
 impl Work {
@@ -41,8 +78,10 @@ impl Work {
             code: 3,
             text: format!("context `{}`: impossible attributes: {e}", policy.name),
         })?;
+        let between = Between::of(&policy)?;
+        let (kernel_before, attrs_before) = (None, None);
         let mut prepared =
-            Prepared { policy, attrs, place, line, kernel_before: None, attrs_before: None };
+            Prepared { policy, attrs, place, between, line, kernel_before, attrs_before };
         if self.monitor.kdamond().is_some()
             && let Err(text) = self.prepare_kernel(&mut prepared)
         {
@@ -89,7 +128,7 @@ impl Work {
 
     /// Puts a policy in force that was prepared.
     pub(super) fn commit(&mut self, prepared: Prepared) {
-        let Prepared { policy, attrs, place, line, .. } = prepared;
+        let Prepared { policy, attrs, place, between, line, .. } = prepared;
         if policy.attrs != self.policy.attrs
             && self.monitor.kdamond().is_none()
             && let Err(err) = self.monitor.commit_attrs(attrs)
@@ -99,7 +138,7 @@ impl Work {
         }
         let moves = place.is_kernel() != self.place.is_kernel();
         if policy.schemes != self.policy.schemes || moves {
-            self.install(place, &policy);
+            self.install(place, &policy, between);
         }
         if moves && let Some(line) = line {
             self.left_out(0, &line);
@@ -136,7 +175,8 @@ impl Work {
     }
 
     /// Gives Isotherm's engine the schemes that it is to apply; none if they run in the kernel.
-    pub(super) fn install(&mut self, place: Place, policy: &ContextPolicy) {
+    pub(super) fn install(&mut self, place: Place, policy: &ContextPolicy, between: Between) {
+        self.monitor.actor().set_places(between.places, between.nodes);
         let own = if place.is_kernel() { Vec::new() } else { schemes(policy) };
         self.monitor.commit_schemes(own);
         self.place = place;

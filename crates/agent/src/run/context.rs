@@ -6,14 +6,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvError, Sender, TryRecvError};
 
 use isotherm_act::apply::ActEvent;
-use isotherm_core::{TargetId, Time};
+use isotherm_core::{AddrRange, Attrs, TargetId, Time};
 use isotherm_ops::set::AttachError;
 use isotherm_ops::support::SetName;
 use isotherm_ops::targets::{Target, TargetEvent, Tracker};
 use isotherm_sys::clock;
 
+use super::commit::Between;
 use super::ending::end_command;
 use super::guard_watch::{Actions, GuardWatch};
+use super::heat::{HeatTable, Warmth, memory_of};
 use super::kernel_accounts::KernelAccounts;
 use super::message::{Ended, Event, Ready, Reason, Summary};
 use super::place::{Place, place};
@@ -22,7 +24,7 @@ use super::rules::Rules;
 use super::runner::{Options, Refused};
 use super::set::{open_physical_set, open_set};
 use crate::monitor::{Happened, Monitor};
-use crate::policy::{ContextPolicy, TargetSpec};
+use crate::policy::{ContextPolicy, SchemePolicy, TargetSpec};
 use crate::ready::{bandwidth, idle_percentiles};
 
 /// How often a summary is told, and targets by name are looked for.
@@ -107,6 +109,8 @@ pub(super) struct Work {
     pub(super) place: Place,
     /// What schemes did that run in the kernel, or ran there.
     pub(super) kernel: KernelAccounts,
+    /// The physical memory of the nodes that schemes migrate to, once it was asked for.
+    node_memory: Option<Vec<Vec<AddrRange>>>,
 }
 
 impl Work {
@@ -140,6 +144,7 @@ impl Work {
             place: Place::default(),
             kernel: KernelAccounts::default(),
             actions: BTreeMap::new(),
+            node_memory: None,
             policy,
             options,
             post,
@@ -151,8 +156,9 @@ impl Work {
             next_second: Time::default(),
         };
         let policy = this.policy.clone();
+        let between = Between::of(&policy)?;
         this.push(&place, &policy).map_err(|text| Refused { code: 3, text })?;
-        this.install(place, &policy);
+        this.install(place, &policy, between);
         this.note_actions();
         Ok((this, ready))
     }
@@ -285,7 +291,9 @@ impl Work {
 
     /// Whether targets may come that are not there yet.
     fn more_may_come(&self) -> bool {
-        let by_rule = |t: &TargetSpec| matches!(t, TargetSpec::Name(_) | TargetSpec::Cgroup(_));
+        let by_rule = |t: &TargetSpec| {
+            matches!(t, TargetSpec::Name(_) | TargetSpec::Cgroup(_) | TargetSpec::Rss(_))
+        };
         self.policy.targets.iter().any(by_rule)
     }
 
@@ -331,7 +339,7 @@ impl Work {
             self.follow();
         }
         let summary = self.summary();
-        self.post.tell_at(now, Event::Summary(summary));
+        self.post.tell_at(now, Event::Summary(Box::new(summary)));
     }
 
     fn summary(&mut self) -> Summary {
@@ -339,6 +347,7 @@ impl Work {
         let schemes = self.standings();
         let context = self.monitor.context();
         let attrs = *context.attrs();
+        let heat = self.heat(&attrs);
         let snapshot = self.monitor.snapshot();
         Summary {
             nr_targets: self.targets.len(),
@@ -350,7 +359,35 @@ impl Work {
             bandwidth: bandwidth(snapshot),
             schemes,
             blocked,
+            heat,
         }
+    }
+
+    /// How hot memory is on each node: of processes from where their pages are, of physical memory
+    /// from its addresses.
+    fn heat(&mut self, attrs: &Attrs) -> Option<HeatTable> {
+        let max_nr = attrs.max_nr_accesses();
+        if let Some(placement) = self.monitor.actor().placement() {
+            let (nodes, regions) = (placement.nodes(), placement.regions());
+            return Some(HeatTable::new(
+                nodes,
+                regions.iter().map(Warmth::of),
+                max_nr,
+                attrs.aggr_us,
+            ));
+        }
+        self.policy.memory()?;
+        let node_of = |s: &SchemePolicy| s.scheme.target_nid;
+        let mut nodes: Vec<u32> = self.policy.schemes.iter().filter_map(node_of).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        if nodes.is_empty() {
+            return None;
+        }
+        let memory = &*self.node_memory.get_or_insert_with(|| memory_of(&nodes));
+        let regions = self.monitor.snapshot().targets.iter().flat_map(|t| &t.regions);
+        let warmth = regions.map(|region| Warmth::on(region, memory));
+        Some(HeatTable::new(&nodes, warmth, max_nr, attrs.aggr_us))
     }
 }
 

@@ -7,6 +7,7 @@ use isotherm_host::metrics::Metrics;
 use isotherm_host::proc::{Proc, meminfo_kib};
 use isotherm_ops::support::{SetName, Support, detect};
 use isotherm_ops::targets::{Memory, Tracker, find};
+use isotherm_pages::places::Places;
 
 use crate::policy::{self, ContextPolicy, Lack, Machine, Policy, SchemePolicy, TargetSpec};
 
@@ -37,6 +38,7 @@ pub fn check(policy: &Policy) -> Vec<Problem> {
         for scheme in &context.schemes {
             problems.extend(no_swap(context, scheme));
             problems.extend(no_pages(context, scheme));
+            problems.extend(no_frames(context, scheme));
         }
     }
     if let Err(unmet) = policy::check(policy, &mut Here(Metrics::new(Roots::default()))) {
@@ -111,6 +113,32 @@ fn no_pages(context: &ContextPolicy, scheme: &SchemePolicy) -> Option<Problem> {
         scheme.settings.name,
         action.name(),
         ops.name(),
+    )))
+}
+
+/// What takes from one node has to see on which node a page is.
+fn no_frames(context: &ContextPolicy, scheme: &SchemePolicy) -> Option<Problem> {
+    scheme.scheme.source_nid?;
+    let SchemePolicy { settings, .. } = scheme;
+    let head = format!("context `{}`, scheme `{}`: `source_node`", context.name, settings.name);
+    if context.memory().is_some() {
+        let why = "physical memory is told apart by addresses";
+        let hint = "filters = [\"reject addr A..B\"] for the memory of other nodes";
+        return Some(fatal(format!(
+            "{head} over physical memory\n  why:   {why}\n  hint:  {hint}"
+        )));
+    }
+    // Marks of idle pages clear the accessed bits that the evidence before a demotion stands on: hot pages would look proven idle.
+    if context.ops == Some(SetName::Idle) {
+        let why = "its marks clear the accessed bits that tell hot pages from cold ones";
+        return Some(fatal(format!(
+            "{head} with operations set `idle`\n  why:   {why}\n  hint:  use `pagewalk`"
+        )));
+    }
+    let why = Places::read(&Roots::default()).err()?;
+    Some(fatal(format!(
+        "{head}: cannot tell on which node a page is\n  why:   {why}\n  hint:  a kernel with CONFIG_NUMA \
+         and CONFIG_MEMORY_HOTPLUG"
     )))
 }
 

@@ -5,6 +5,7 @@ use isotherm_core::Time;
 use isotherm_ops::targets::{ChildExit, Target};
 
 use super::account::{Account, Standing};
+use super::heat::HeatTable;
 
 /// Something that happened in a context.
 #[derive(Debug)]
@@ -49,7 +50,7 @@ pub enum Event {
     /// The operations set is believed again, and actions go on.
     Unblocked,
     /// How everything stands; about once per second.
-    Summary(Summary),
+    Summary(Box<Summary>),
     /// What was set in the targets was taken back.
     Undone {
         /// Bytes for which that worked.
@@ -73,7 +74,7 @@ pub struct Ready {
 }
 
 /// How a context stands.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Summary {
     /// Number of targets.
     pub nr_targets: usize,
@@ -93,6 +94,8 @@ pub struct Summary {
     pub schemes: Vec<Standing>,
     /// Why nothing is done, if so.
     pub blocked: Option<String>,
+    /// How hot memory is on each node, of a context with schemes that move memory between nodes.
+    pub heat: Option<HeatTable>,
 }
 
 /// Why a context ended.

@@ -19,6 +19,7 @@ mod commit;
 mod context;
 mod ending;
 mod guard_watch;
+mod heat;
 mod kernel_accounts;
 mod machine;
 mod message;
@@ -28,12 +29,9 @@ mod rules;
 mod runner;
 mod set;
 
-pub(crate) use context::tracker;
-pub(crate) use guard_watch::{Actions, GuardWatch};
-pub(crate) use rules::Rules;
-
 pub use account::{Account, Standing};
 pub use ending::end_command;
+pub use heat::{Heat, HeatTable};
 pub use machine::{Problem, check};
 pub use message::{Ended, Event, Message, Ready, Reason, Summary};
 pub use runner::{Options, Refused, Runner};

@@ -111,7 +111,6 @@ mod tests {
     use isotherm_core::scheme::Action;
 
     use super::*;
-    use crate::run::Summary;
 
     fn acted() -> Event {
         Event::Act(ActEvent::Acted {
@@ -135,7 +134,7 @@ mod tests {
             post.tell(acted());
         }
         // What is not about single actions always comes through, with the loss in front.
-        post.tell(Event::Summary(Summary::default()));
+        post.tell(Event::Summary(Box::default()));
         post.tell(Event::Committed);
         post.tell(acted());
         let unread: Vec<Envelope> = messages.try_iter().collect();

@@ -21,6 +21,9 @@ pub(crate) struct Rules {
     told: BTreeMap<u32, u64>,
     proc: Proc,
     buf: Vec<u8>,
+    /// Those that were large enough once. They stay: what was paged out or moved away does not make
+    /// a process another.
+    large: BTreeSet<u32>,
 }
 
 impl Rules {
@@ -31,6 +34,7 @@ impl Rules {
         specs: &[TargetSpec],
         tracker: &mut Tracker,
     ) -> Vec<TargetError> {
+        self.look_for_large(specs);
         let meant = self.meant(specs);
         for pid in self.found.iter().filter(|pid| !meant.contains(pid)) {
             remove(tracker, *pid);
@@ -65,7 +69,22 @@ impl Rules {
     /// Forgets a process that has ended: its pid may become another's.
     pub(crate) fn ended(&mut self, pid: u32) {
         self.found.remove(&pid);
+        self.large.remove(&pid);
         self.told.remove(&pid);
+    }
+
+    fn look_for_large(&mut self, specs: &[TargetSpec]) {
+        let proc = Proc::default();
+        let least = specs.iter().filter_map(|spec| match spec {
+            TargetSpec::Rss(least) => Some(*least),
+            _ => None,
+        });
+        match least.min() {
+            Some(least) => self.large.extend(find::by_rss(&proc, least).unwrap_or_default()),
+            None => self.large.clear(),
+        }
+        let lives = |pid: &u32| proc.stat(*pid, &mut Vec::new()).is_ok();
+        self.large.retain(lives);
     }
 
     fn meant(&self, specs: &[TargetSpec]) -> BTreeSet<u32> {
@@ -81,6 +100,7 @@ impl Rules {
                 TargetSpec::Cgroup(path) => {
                     meant.extend(find::in_cgroup(proc, path).unwrap_or_default());
                 }
+                TargetSpec::Rss(_) => meant.extend(&self.large),
                 TargetSpec::Command(_) | TargetSpec::Memory(_) => {}
             }
         }

@@ -4,28 +4,25 @@
 //! nodes of the machine -> Hierarchy: links of an upper and a lower node
 //!   per link: promote (hot memory of the lower node up, until 99.7 % of the upper one is used)
 //!             demote  (cold memory of the upper node down, until 0.5 % of it is free)
+//!   -> Policy, which the runner runs as any other
 //! ```
 //!
 //! The two goals overlap by 0.2 %: demotion makes a little more room than promotion may take, so both go on, slowly,
-//! and every page ends where its heat belongs. Two engines do it: the kernel's DAMON, which watches physical
-//! memory (`kernel`), and our own (`Engine`, `Work`), which watches processes and looks at every page
-//! before it moves.
+//! and every page ends where its heat belongs. The policy is either over processes, for Isotherm's engine, which looks at every page
+//! before it moves, or over physical memory, for the kernel's DAMON.
 //!
-//! Absent: printing, signals; moving pages and reading page tables (`isotherm-act`, `isotherm-pages`).
+//! Absent: a loop of its own, printing, signals; moving pages and reading page tables
+//! (`isotherm-act`, `isotherm-pages`).
 
-mod engine;
-mod heat;
 mod hierarchy;
-mod kernel;
 mod knobs;
-mod placed;
 mod policy;
-mod work;
+mod schemes;
+mod standing;
+#[cfg(test)]
+mod tests;
 
-pub use engine::{Engine, Hands, LinkStanding, Pressure};
-pub use heat::{Heat, HeatTable};
 pub use hierarchy::{Hierarchy, Link, NoHierarchy};
-pub use kernel::{Pushed, lacks};
 pub use knobs::Knobs;
-pub use policy::MISSING;
-pub use work::{TierEvent, TierSummary, Whom, Work};
+pub use policy::{Physical, Whom, lacks};
+pub use standing::{LinkStanding, links};

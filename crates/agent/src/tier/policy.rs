@@ -1,44 +1,68 @@
-//! The policy that comes nearest to tiering: for `isotherm run`, to begin with where `tier` has no knob.
+//! Tiering as a policy: what `isotherm tier` runs, and prints with `--print-policy`.
 //!
-//! Over processes: one context with both schemes of each link, which the policy's engine applies. Over physical
-//! memory: a context per node, whose schemes run in the kernel. `tier` itself has one context there, as its intervals go by the
-//! accesses to all nodes together.
+//! Isotherm's engine: one context over processes, with both schemes of each link. The kernel's: one context over physical memory,
+//! whose schemes run in one kdamond; filters by address keep the memory of other nodes out.
 //!
-//! Absent, as no policy can say it: goals that follow the watermarks, room that is kept for what waits, steps of a tenth of
-//! a second, and the rest of a page that was moved ([`MISSING`]).
+//! `mtier` has a kdamond per node. As soon as a lower node's hot memory has been promoted, such a kdamond sees hardly any accesses
+//! there, so the tuning of intervals makes its windows longer and longer, and the next hot memory is found late or never. Accesses
+//! to all nodes together stay what they were, whatever is moved.
 
-use isotherm_act::apply::{Evidence, Settings};
-use isotherm_core::Scheme;
+use isotherm_core::scheme::{Filter, FilterKind};
+use isotherm_core::{AddrRange, Attrs};
+use isotherm_damon::{Feature, Features, Has, Operations};
 use isotherm_ops::support::SetName;
 use isotherm_ops::targets::Memory;
 
-use super::hierarchy::{Hierarchy, Link};
+use super::hierarchy::Hierarchy;
 use super::knobs::Knobs;
-use super::work::Whom;
-use crate::policy::{ContextPolicy, Engine, Policy, SchemePolicy, TargetSpec};
+use crate::policy::{ContextPolicy, Engine, Policy, TargetSpec};
 
-/// What `tier` does and these policies do not; for people.
-pub const MISSING: &str = "`isotherm tier` also follows the nodes' watermarks, keeps room for what waits on the slow node, tunes intervals \
-                           by all nodes together, and lets a page that was moved rest";
+/// What the schemes cannot do without in the kernel.
+const NEEDED: [Feature; 6] = [
+    Feature::ApplyInterval,
+    Feature::YoungFilter,
+    Feature::Migrate,
+    Feature::AllowFilters,
+    Feature::IntervalsGoal,
+    Feature::NodeGoals,
+];
+/// The name of the context.
+pub(super) const NAME: &str = "tier";
+/// Regions of the kernel's engine per node, at least and at most: what a program uses together lies all over a node, and a region
+/// that is hot in one part is hot as a whole.
+const REGIONS: (u64, u64) = (500, 1000);
+/// Physical memory does not change often, in µs.
+const UPDATE_US: u64 = 60_000_000;
+
+/// Whose memory is tiered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Whom {
+    /// Targets.
+    pub targets: Vec<TargetSpec>,
+    /// Whether their children are targets too.
+    pub children: bool,
+}
+
+/// What the kernel's engine needs to know of the machine.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Physical {
+    /// Each node with memory: its number, its size in bytes, and where its memory is.
+    pub nodes: Vec<(u32, u64, Vec<AddrRange>)>,
+    /// Whether the kernel's DAMON follows goals at once (`temporal`, Linux 7.1).
+    pub prompt: bool,
+}
 
 impl Knobs {
-    /// The policy for our own engine: over processes.
+    /// The policy for Isotherm's engine: over processes.
     #[must_use]
     pub fn policy_of_processes(&self, hierarchy: &Hierarchy, whom: &Whom) -> Policy {
         let mut schemes = Vec::new();
         for link in &hierarchy.links {
-            if link.demotes {
-                let evidence = Evidence::Confirm(self.confirm_us.max(1));
-                schemes.push(self.named("demote", *link, self.demote(*link), evidence));
-            }
-            if link.promotes {
-                schemes.push(self.named("promote", *link, self.promote(*link), Evidence::Off));
-            }
+            schemes.extend(self.own(*link, schemes.len()));
         }
-        let all = || vec![TargetSpec::Name("*".to_owned())];
         let context = ContextPolicy {
-            name: "tier".to_owned(),
-            targets: if whom.targets.is_empty() { all() } else { whom.targets.clone() },
+            name: NAME.to_owned(),
+            targets: whom.targets.clone(),
             children: whom.children,
             ops: Some(SetName::PageWalk),
             attrs: self.attrs,
@@ -50,48 +74,65 @@ impl Knobs {
 
     /// The policy for the kernel's engine: over physical memory.
     #[must_use]
-    pub fn policy_of_memory(&self, hierarchy: &Hierarchy) -> Policy {
-        let mut contexts = Vec::new();
-        for node in hierarchy.nodes() {
-            let mut schemes = Vec::new();
-            for link in &hierarchy.links {
-                if link.demotes && link.upper == node {
-                    schemes.push(self.named("demote", *link, self.demote(*link), Evidence::Off));
-                }
-                if link.promotes && link.lower == node {
-                    schemes.push(self.named("promote", *link, self.promote(*link), Evidence::Off));
-                }
-            }
-            if !schemes.is_empty() {
-                contexts.push(ContextPolicy {
-                    name: format!("node {node}"),
-                    targets: vec![TargetSpec::Memory(Memory::Node(node))],
-                    ops: Some(SetName::Kdamond),
-                    engine: Engine::Kernel,
-                    attrs: self.attrs,
-                    schemes,
-                    ..ContextPolicy::default()
-                });
-            }
-        }
-        Policy { contexts }
-    }
-
-    fn named(&self, name: &str, link: Link, scheme: Scheme, evidence: Evidence) -> SchemePolicy {
-        let (from, to) =
-            if name == "demote" { (link.upper, link.lower) } else { (link.lower, link.upper) };
-        let settings = Settings {
-            name: format!("{name} {from}->{to}"),
-            evidence,
-            dry_run: self.dry_run,
-            ..Settings::default()
+    pub fn policy_of_memory(&self, hierarchy: &Hierarchy, physical: &Physical) -> Policy {
+        let kept_out = |node: u32| only_from(node, physical);
+        let total = |node: u32| {
+            physical.nodes.iter().find(|(nid, ..)| *nid == node).map_or(0, |(_, total, _)| *total)
         };
-        SchemePolicy { scheme, settings }
+        let schemes = hierarchy
+            .links
+            .iter()
+            .flat_map(|link| self.pushed(*link, physical.prompt, total(link.upper), kept_out));
+        let nr = hierarchy.nodes().len() as u64;
+        let context = ContextPolicy {
+            name: NAME.to_owned(),
+            targets: vec![TargetSpec::Memory(Memory::All)],
+            ops: Some(SetName::Kdamond),
+            engine: Engine::Kernel,
+            attrs: Attrs {
+                update_us: UPDATE_US,
+                min_nr_regions: REGIONS.0 * nr,
+                max_nr_regions: REGIONS.1 * nr,
+                ..self.attrs
+            },
+            schemes: schemes.collect(),
+            ..ContextPolicy::default()
+        };
+        Policy { contexts: vec![context] }
     }
+}
+
+/// What the kernel's DAMON lacks for this, with the kernel that has it; none: nothing.
+#[must_use]
+pub fn lacks(features: &Features) -> Option<String> {
+    if !features.present {
+        return Some("this kernel has no DAMON, or shows none (/sys/kernel/mm/damon)".to_owned());
+    }
+    let missing = NEEDED.iter().filter(|feature| features.has(**feature) == Has::No);
+    let missing: Vec<_> =
+        missing.map(|feature| format!("{} (Linux {})", feature.what(), feature.since())).collect();
+    if !missing.is_empty() {
+        return Some(format!("the DAMON of {} lacks: {}", features.release, missing.join(", ")));
+    }
+    let has_paddr = features.has_operations(Operations::Paddr) != Some(false);
+    (!has_paddr).then(|| "its DAMON has no `paddr` operations set (CONFIG_DAMON_PADDR)".to_owned())
+}
+
+/// Filters that keep the memory of all nodes but one out. Not one that lets this node's in: what a filter of the core lets in,
+/// later filters are not asked about (`damos_core_filter_out()`).
+fn only_from(node: u32, physical: &Physical) -> Vec<Filter> {
+    let others = physical.nodes.iter().filter(|(other, ..)| *other != node);
+    let ranges = others.flat_map(|(.., ranges)| ranges);
+    let out =
+        |range: &AddrRange| Filter { kind: FilterKind::Addr(*range), matching: true, allow: false };
+    ranges.map(out).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use isotherm_damon::Root;
+
+    use super::super::hierarchy::Link;
     use super::*;
     use crate::policy::{parse, print};
 
@@ -100,34 +141,78 @@ mod tests {
         Hierarchy { links: vec![link(0), link(1)], why: Vec::new() }
     }
 
+    fn physical() -> Physical {
+        let range = |start: u64, end: u64| AddrRange::new(start << 30, end << 30);
+        let nodes = vec![
+            (0, 4 << 30, vec![range(0, 3), range(4, 5)]),
+            (1, 3 << 30, vec![range(5, 8)]),
+            (2, 1 << 30, vec![range(8, 9)]),
+        ];
+        Physical { nodes, prompt: true }
+    }
+
     #[test]
     fn what_is_printed_is_read_as_the_same() {
-        let whom = |targets| Whom { targets, children: true, min_rss: None };
+        let whom = |targets| Whom { targets, children: true };
+        let dry = Knobs { dry_run: true, ..Knobs::default() };
         let knobs = Knobs::default();
         let pid = whom(vec![TargetSpec::Pid(4711)]);
-        for (name, policy, contexts, schemes) in [
-            ("a process", knobs.policy_of_processes(&chain(), &pid), 1, 4),
-            ("all", knobs.policy_of_processes(&chain(), &whom(Vec::new())), 1, 4),
-            ("memory", knobs.policy_of_memory(&chain()), 3, 4),
+        let slow = Physical { prompt: false, ..physical() };
+        for (name, policy) in [
+            ("a process", knobs.policy_of_processes(&chain(), &pid)),
+            (
+                "large ones",
+                dry.policy_of_processes(&chain(), &whom(vec![TargetSpec::Rss(64 << 20)])),
+            ),
+            ("memory", knobs.policy_of_memory(&chain(), &physical())),
+            ("memory, 6.16", knobs.policy_of_memory(&chain(), &slow)),
         ] {
             let text = print(&policy);
             assert_eq!(parse(&text, "t.toml").as_ref(), Ok(&policy), "{name}:\n{text}");
-            assert_eq!(policy.contexts.len(), contexts, "{name}");
-            let all = policy.contexts.iter().map(|c| c.schemes.len()).sum::<usize>();
-            assert_eq!(all, schemes, "{name}");
+            assert_eq!(policy.contexts.len(), 1, "{name}");
+            assert_eq!(policy.contexts[0].schemes.len(), 4, "{name}");
         }
     }
 
     #[test]
-    fn the_node_in_the_middle_has_both() {
-        let policy = Knobs::default().policy_of_memory(&chain());
-        let names: Vec<Vec<_>> = policy
-            .contexts
-            .iter()
-            .map(|c| c.schemes.iter().map(|s| s.settings.name.as_str()).collect())
-            .collect();
-        let expected =
-            [vec!["demote 0->1"], vec!["promote 1->0", "demote 1->2"], vec!["promote 2->1"]];
-        assert_eq!(names, expected);
+    fn each_scheme_of_the_kernel_takes_memory_of_its_own_node_only() {
+        let policy = Knobs::default().policy_of_memory(&chain(), &physical());
+        let context = &policy.contexts[0];
+        assert_eq!((context.attrs.min_nr_regions, context.attrs.max_nr_regions), (1500, 3000));
+        for (scheme, from) in context.schemes.iter().zip([1, 0, 2, 1]) {
+            let nodes = physical().nodes;
+            let others = nodes.iter().filter(|(node, ..)| *node != from);
+            let expected: Vec<_> = others.flat_map(|(.., ranges)| ranges.clone()).collect();
+            let out = scheme.scheme.filters.core.iter().map(|f| match &f.kind {
+                FilterKind::Addr(range) if f.matching && !f.allow => *range,
+                other => panic!("{other:?}"),
+            });
+            assert_eq!(out.collect::<Vec<_>>(), expected, "{}", scheme.settings.name);
+        }
+    }
+
+    #[test]
+    fn what_a_kernel_lacks_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::at(dir.path());
+        let lack = lacks(&Features::detect(&root)).unwrap();
+        assert!(lack.contains("no DAMON"), "{lack}");
+        std::fs::create_dir_all(dir.path().join("admin/kdamonds")).unwrap();
+        std::fs::write(dir.path().join("admin/kdamonds/nr_kdamonds"), "0\n").unwrap();
+        let release = dir.path().join("proc/sys/kernel");
+        std::fs::create_dir_all(&release).unwrap();
+        for (version, said) in [
+            ("6.12.48-cloud", Some("goals on a node's memory (Linux 6.16)")),
+            ("6.12.48-cloud", Some("filters that let memory in (Linux 6.14)")),
+            ("6.15.0", Some("lacks: goals on a node's memory (Linux 6.16)")),
+            ("7.2.13", None),
+        ] {
+            std::fs::write(release.join("osrelease"), version).unwrap();
+            let lack = lacks(&Features::detect(&root));
+            assert_eq!(lack.is_some(), said.is_some(), "{version}: {lack:?}");
+            if let (Some(lack), Some(said)) = (lack, said) {
+                assert!(lack.contains(said), "{version}: {lack}");
+            }
+        }
     }
 }

@@ -171,7 +171,7 @@ impl<'a> Run<'a> {
                 if nobody && self.alone.insert(context.clone()) {
                     self.say(&format!("{context}: no target yet; waiting for one"));
                 }
-                self.status.note(&context, summary);
+                self.status.note(&context, *summary);
                 self.each_second();
             }
             Event::Undone { bytes, .. } => {

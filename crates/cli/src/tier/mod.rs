@@ -1,20 +1,22 @@
 //! `isotherm tier`: hot memory on fast nodes, cold memory on slow ones.
 
-mod own;
-mod pushed;
 mod report;
+mod told;
+mod watch;
 
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use isotherm_agent::policy::{TargetSpec, print};
+use isotherm_agent::policy::{Policy, TargetSpec, print};
 use isotherm_agent::ready::knobs::{self, Rate};
-use isotherm_agent::tier::{Hierarchy, Knobs, MISSING, Pushed, Whom, lacks};
+use isotherm_agent::tier::{Hierarchy, Knobs, Physical, Whom, lacks};
 use isotherm_core::units::{UnitError, duration, interval_us_with_unit, share_bp, size};
-use isotherm_damon::{Features, Root};
+use isotherm_damon::{Feature, Features, Root};
 use isotherm_host::Roots;
-use isotherm_host::nodes::{Facts, demotion_by_reclaim};
+use isotherm_host::nodes::{Facts, demotion_by_reclaim, levels};
+use isotherm_host::proc::Proc;
+use isotherm_ops::targets::Memory;
 
 use crate::exit;
 use crate::record::TargetArgs;
@@ -65,7 +67,7 @@ pub(crate) struct Args {
     /// Decide and count, but move nothing; at the end, say what would have been moved.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Print the policy for `isotherm run` that comes nearest to these options, and do nothing.
+    /// Print the policy that these options come to, and do nothing: `isotherm run` of it does the same.
     #[arg(long)]
     print_policy: bool,
     /// Print JSON: an object per table, and the account as the last line.
@@ -127,8 +129,10 @@ impl Args {
         let mut targets = self.targets.specs()?;
         targets.extend(self.names.iter().cloned().map(TargetSpec::Name));
         targets.extend(self.cgroups.iter().cloned().map(TargetSpec::Cgroup));
-        let min_rss = targets.is_empty().then_some(self.min_rss);
-        Ok(Whom { targets, children: self.targets.follow(), min_rss })
+        if targets.is_empty() {
+            targets.push(TargetSpec::Rss(self.min_rss));
+        }
+        Ok(Whom { targets, children: self.targets.follow() })
     }
 }
 
@@ -159,39 +163,36 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         );
     }
     let whom = args.whom()?;
+    let all = matches!(whom.targets[..], [TargetSpec::Rss(_)]);
+    let by_kernel = match choose(&args, all)? {
+        Ok(features) => Ok(knobs.policy_of_memory(&hierarchy, &physical(&facts, &features)?)),
+        Err(why) => Err(why),
+    };
+    let own = || knobs.policy_of_processes(&hierarchy, &whom);
     if args.print_policy {
-        return print_policy(&args, &hierarchy, &knobs, &whom);
+        return print_policy(&by_kernel.unwrap_or_else(|_| own()));
     }
-    match push(&args, &hierarchy, &knobs, whom.min_rss.is_some())? {
-        Ok((pushed, notes)) => pushed::run(&args, pushed, &notes),
+    match by_kernel {
+        Ok(policy) => watch::run(&args, &hierarchy, policy, Who::Kernel),
         Err(why) => {
+            let own = own();
             hierarchy.why.push(why);
-            own::run(&args, &hierarchy, &knobs, whom, args.seed)
+            watch::run(&args, &hierarchy, own, Who::Isotherm)
         }
     }
 }
 
-/// `--print-policy`: of the kernel's engine if that is asked for, or is what would be taken.
-fn print_policy(
-    args: &Args,
-    hierarchy: &Hierarchy,
-    knobs: &Knobs,
-    whom: &Whom,
-) -> anyhow::Result<ExitCode> {
-    let all = whom.min_rss.is_some();
-    let by_kernel = match args.engine {
-        EngineArg::Isotherm => false,
-        EngineArg::Kernel if !all => return Err(obstructed(TARGETS)),
-        EngineArg::Kernel => true,
-        EngineArg::Auto => all && lacks(&Features::detect(&Root::default())).is_none(),
-    };
-    let policy = if by_kernel {
-        knobs.policy_of_memory(hierarchy)
-    } else {
-        knobs.policy_of_processes(hierarchy, whom)
-    };
-    let mut out = std::io::stdout().lock();
-    write!(out, "# {MISSING}.\n{}", print(&policy))?;
+/// Who applies the schemes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Who {
+    /// Isotherm's engine, over processes.
+    Isotherm,
+    /// The kernel's DAMON, over physical memory.
+    Kernel,
+}
+
+fn print_policy(policy: &Policy) -> anyhow::Result<ExitCode> {
+    write!(std::io::stdout().lock(), "{}", print(policy))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -204,13 +205,8 @@ fn obstructed(why: &str) -> anyhow::Error {
     ))
 }
 
-/// Starts the kernel's engine, or says why ours is taken.
-fn push(
-    args: &Args,
-    hierarchy: &Hierarchy,
-    knobs: &Knobs,
-    all: bool,
-) -> anyhow::Result<Result<(Pushed, Vec<String>), String>> {
+/// Whether the kernel's engine is taken; else why Isotherm's is. `all`: no target is given.
+fn choose(args: &Args, all: bool) -> anyhow::Result<Result<Features, String>> {
     let asked = args.engine == EngineArg::Kernel;
     let not = |why: &str| format!("the kernel's DAMON is not used: {why}");
     if args.engine == EngineArg::Isotherm {
@@ -226,23 +222,33 @@ fn push(
         None
     };
     if let Some(why) = obstacle {
-        if asked {
-            return Err(obstructed(why));
-        }
-        return Ok(Err(not(why)));
+        return if asked { Err(obstructed(why)) } else { Ok(Err(not(why))) };
     }
-    match Pushed::start(hierarchy, knobs) {
-        Ok(started) => {
-            for line in &hierarchy.why {
-                if !args.quiet {
-                    writeln!(std::io::stderr(), "isotherm: {line}").ok();
-                }
-            }
-            Ok(Ok(started))
+    let features = Features::detect(&Root::default());
+    match lacks(&features) {
+        None => Ok(Ok(features)),
+        Some(why) if asked => {
+            let hint = "`--engine isotherm` needs nothing of it";
+            let text = format!("cannot push the schemes down\n  why:   {why}\n  hint:  {hint}");
+            Err(exit::with(exit::NOT_SUPPORTED, text))
         }
-        Err(refused) if asked => Err(exit::with(refused.code, refused.text)),
-        Err(refused) => Ok(Err(not(&refused.text))),
+        Some(why) => Ok(Err(not(&why))),
     }
+}
+
+/// What the kernel's engine has to know of the machine.
+fn physical(facts: &Facts, features: &Features) -> anyhow::Result<Physical> {
+    let with_memory = facts.nodes.iter().filter(|n| n.has_memory).map(|n| n.node);
+    let nodes: Vec<u32> = with_memory.collect();
+    let refuse = |text: String| exit::with(exit::NOT_SUPPORTED, text);
+    let levels = levels(&Roots::default(), &nodes).map_err(refuse)?;
+    let mut all = Vec::new();
+    for (node, level) in nodes.into_iter().zip(levels) {
+        let ranges = Memory::Node(node).ranges(&Proc::default());
+        all.push((node, level.total, ranges.map_err(|e| refuse(e.to_string()))?));
+    }
+    let prompt = features.has(Feature::GoalTuner).is_likely();
+    Ok(Physical { nodes: all, prompt })
 }
 
 /// Basis points as percent.

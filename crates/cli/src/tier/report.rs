@@ -3,12 +3,20 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use isotherm_agent::tier::{Heat, HeatTable, LinkStanding, TierSummary};
+use isotherm_agent::run::{Heat, HeatTable, Summary};
+use isotherm_agent::tier::LinkStanding;
 use isotherm_core::units::bytes;
 use serde::Serialize;
 
 use super::percent;
 use crate::stopped::Stopped;
+
+/// What the runner tells of the context, and how its links stand.
+#[derive(Debug, Default)]
+pub(super) struct TierSummary {
+    pub(super) of: Summary,
+    pub(super) links: Vec<LinkStanding>,
+}
 
 /// How it stands, or stood at the end.
 #[derive(Debug, Serialize)]
@@ -46,16 +54,23 @@ pub(super) struct Scheme {
 
 impl Account {
     /// What a summary says; the rest is for the caller to fill in.
-    pub(super) fn of(summary: TierSummary) -> Self {
-        let schemes = summary.schemes.into_iter().map(|(name, a)| Scheme {
-            name,
-            asked_bytes: a.asked_bytes,
-            done_bytes: a.done_bytes,
-            refused_bytes: a.refused_bytes,
-            refused_errno: a.refused,
-            ping_pong_bytes: a.ping_pong_bytes,
-            touched_again_bytes: a.refaulted_bytes,
-            action_ns: a.action_ns,
+    pub(super) fn of(TierSummary { of, links }: &TierSummary) -> Self {
+        let schemes = of.schemes.iter().map(|standing| {
+            let a = &standing.account;
+            // The kernel proves nothing: what it says that it did is all there is.
+            let is_proven = a.done_bytes > 0 || a.applied_bytes == 0;
+            let done_bytes = if is_proven { a.done_bytes } else { a.applied_bytes };
+            let asked_bytes = if is_proven { a.asked_bytes } else { a.passed_bytes };
+            Scheme {
+                name: a.name.clone(),
+                asked_bytes,
+                done_bytes,
+                refused_bytes: a.refused_bytes,
+                refused_errno: a.refused_errno.clone(),
+                ping_pong_bytes: a.ping_pong_bytes,
+                touched_again_bytes: a.refaulted_bytes,
+                action_ns: a.action_ns,
+            }
         });
         Self {
             engine: "",
@@ -64,14 +79,14 @@ impl Account {
             own_rss_bytes: 0,
             stopped: None,
             dry_run: false,
-            targets: summary.nr_targets,
-            regions: summary.nr_regions,
-            sample_us: summary.sample_us,
-            aggr_us: summary.aggr_us,
-            links: summary.links,
+            targets: of.nr_targets,
+            regions: of.nr_regions,
+            sample_us: of.sample_us,
+            aggr_us: of.aggr_us,
+            links: links.clone(),
             schemes: schemes.collect(),
-            heat: summary.heat,
-            blocked: summary.blocked,
+            heat: of.heat.clone().unwrap_or_default(),
+            blocked: of.blocked.clone(),
         }
     }
 
@@ -113,6 +128,9 @@ impl Account {
 
 /// Heat by node.
 fn table(heat: &HeatTable) -> String {
+    if heat.nodes.is_empty() {
+        return String::new();
+    }
     let mut text = format!("{:<16}", "");
     for node in &heat.nodes {
         write!(text, "{:>14}", format!("node {node}")).ok();
@@ -188,10 +206,10 @@ fn moved(scheme: &Scheme, dry_run: bool) -> String {
 }
 
 /// One line on a terminal.
-pub(super) fn status(elapsed_s: f64, summary: &TierSummary) -> String {
-    let s = if summary.nr_targets == 1 { "" } else { "s" };
-    let mut text = format!("{elapsed_s:6.1} s  {} target{s}", summary.nr_targets);
-    for link in &summary.links {
+pub(super) fn status(elapsed_s: f64, TierSummary { of, links }: &TierSummary) -> String {
+    let s = if of.nr_targets == 1 { "" } else { "s" };
+    let mut text = format!("{elapsed_s:6.1} s  {} target{s}", of.nr_targets);
+    for link in links {
         text += &format!(
             "  node {}: used {:.1} %, +{} -{}, waiting {}",
             link.upper,
@@ -201,10 +219,12 @@ pub(super) fn status(elapsed_s: f64, summary: &TierSummary) -> String {
             bytes(link.waiting)
         );
     }
-    if let Some(Some(bp)) = summary.heat.accesses_bp.first() {
-        text += &format!("  node {}: {:.1} % of accesses", summary.heat.nodes[0], percent(*bp));
+    if let Some(heat) = &of.heat
+        && let (Some(node), Some(Some(bp))) = (heat.nodes.first(), heat.accesses_bp.first())
+    {
+        text += &format!("  node {node}: {:.1} % of accesses", percent(*bp));
     }
-    if summary.blocked.is_some() {
+    if of.blocked.is_some() {
         text += "  BLOCKED";
     }
     text

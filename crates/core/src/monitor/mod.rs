@@ -49,7 +49,7 @@ pub use tune::{adaptation, feed, score, tuned};
 use crate::addr::AddrRange;
 use crate::areas::Areas;
 use crate::attrs::{Attrs, AttrsError};
-use crate::ops::{Check, Measure, TargetId};
+use crate::ops::{Check, Eligible, Measure, TargetId};
 use crate::rng::Rng;
 use crate::scheme::Schemes;
 use crate::snapshot::{Cost, Snapshot};
@@ -74,6 +74,8 @@ pub enum Wish {
     Observe,
     /// A window is over: [`Context::snapshot`] has it.
     Snapshot,
+    /// Answer [`Context::eligible_mut`].
+    Eligible,
     /// Answer [`Context::measures_mut`].
     Measure,
     /// Do what [`Context::request`] says and tell [`Context::applied`] what came of it.
@@ -99,6 +101,8 @@ enum Phase {
     Paused,
     /// Which schemes are due.
     Schemes,
+    /// What is on the nodes that schemes take from is known.
+    Goals,
     /// The goals are measured.
     Quotas,
     /// A pass over the regions is under way.
@@ -138,6 +142,8 @@ pub struct Context {
     ticks: u64,
     schemes: Schemes,
     measures: Vec<Measure>,
+    /// What [`Wish::Eligible`] asks.
+    eligible: Vec<Eligible>,
     /// When the watermarks are looked at next. Not `strict`.
     next_marks: Time,
     /// Whether the watermarks let no scheme work, and nothing is sampled.
@@ -184,6 +190,7 @@ impl Context {
             ticks: 1,
             schemes: Schemes::default(),
             measures: Vec::new(),
+            eligible: Vec::new(),
             next_marks: Time::default(),
             waiting: false,
         })
@@ -272,7 +279,8 @@ impl Context {
                 Phase::Checked => self.checked(),
                 Phase::Calls => self.calls(now),
                 Phase::Paused => self.step(Phase::Calls, None),
-                Phase::Schemes => self.due_schemes(now),
+                Phase::Schemes => self.due_schemes(),
+                Phase::Goals => self.goals(now),
                 Phase::Quotas => self.quotas(now),
                 Phase::Pass => self.pass(),
                 Phase::Finish => self.finish(),

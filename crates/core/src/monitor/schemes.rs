@@ -2,7 +2,7 @@
 //! 11, R§2.5).
 
 use super::{Context, Phase, Wish};
-use crate::ops::{Applied, Measure, Request};
+use crate::ops::{Applied, Eligible, Measure, Request};
 use crate::scheme::{Counters, Installed, Metric, Scheme, Step, Totals, Walk, WalkBusy};
 use crate::time::Time;
 
@@ -56,6 +56,11 @@ impl Context {
         self.schemes.applied(&mut self.targets, applied, &self.attrs);
     }
 
+    /// What [`Wish::Eligible`] wants to know.
+    pub fn eligible_mut(&mut self) -> &mut [Eligible] {
+        &mut self.eligible
+    }
+
     /// What [`Wish::Measure`] wants to know.
     pub fn measures_mut(&mut self) -> &mut [Measure] {
         &mut self.measures
@@ -97,7 +102,7 @@ impl Context {
         }
         self.next_marks = now.plus_us(self.attrs.aggr_us);
         self.measures.clear();
-        self.measures.push(Measure { scheme: 0, metric: Metric::FreeMemRate, value: None });
+        self.measures.push(Measure::new(0, Metric::FreeMemRate));
         self.step(Phase::Marks, Some(Wish::Measure))
     }
 
@@ -115,7 +120,7 @@ impl Context {
     }
 
     /// Step 11: whether a scheme is due, and what it needs to know first.
-    pub(super) fn due_schemes(&mut self, now: Time) -> Option<Wish> {
+    pub(super) fn due_schemes(&mut self) -> Option<Wish> {
         if self.schemes.installed.is_empty() {
             self.schemes.walk.cancel();
             return self.step(Phase::Finish, None);
@@ -124,6 +129,14 @@ impl Context {
             self.schemes.end_idle();
             return self.step(Phase::Finish, None);
         }
+        self.schemes.ask_eligible(&self.targets, &self.attrs, &mut self.eligible);
+        let wish = (!self.eligible.is_empty()).then_some(Wish::Eligible);
+        self.step(Phase::Goals, wish)
+    }
+
+    /// Step 11.1: what the schemes that are due need to know of the machine.
+    pub(super) fn goals(&mut self, now: Time) -> Option<Wish> {
+        self.schemes.take_eligible(&self.eligible);
         self.measures.clear();
         for (i, scheme) in self.schemes.installed.iter().enumerate() {
             if !scheme.due || !scheme.wants_measures(now) {
@@ -132,25 +145,26 @@ impl Context {
             let quota = &scheme.scheme.quota;
             let metrics = quota.goals.iter().map(|goal| goal.metric);
             let brake = quota.brake.map(|_| BRAKE_METRICS).into_iter().flatten();
-            self.measures.extend(metrics.chain(brake).map(|metric| Measure {
-                scheme: i,
-                metric,
-                value: None,
-            }));
+            let all = metrics.chain(brake);
+            self.measures.extend(all.map(|metric| Measure::new(i, metric)));
         }
         let wish = (!self.measures.is_empty()).then_some(Wish::Measure);
         self.step(Phase::Quotas, wish)
     }
 
-    /// Steps 11.1 and 11.2: the quotas.
+    /// Step 11.2: the quotas.
     pub(super) fn quotas(&mut self, now: Time) -> Option<Wish> {
         let mut answers = self.measures.iter();
+        let strict = self.attrs.strict;
         while let Some(first) = answers.as_slice().first() {
-            let scheme = &mut self.schemes.installed[first.scheme];
-            let strict = self.attrs.strict;
-            for goal in &mut scheme.scheme.quota.goals {
-                goal.measured(answers.next().and_then(|m| m.value), strict);
+            for nr in 0..self.schemes.installed[first.scheme].scheme.quota.goals.len() {
+                let waiting = self.schemes.waiting_for(first.scheme, nr);
+                let goal = &mut self.schemes.installed[first.scheme].scheme.quota.goals[nr];
+                let answer = answers.next();
+                goal.measured(answer.and_then(|m| m.value), strict);
+                goal.measured_level(answer.and_then(|m| m.level), waiting);
             }
+            let scheme = &mut self.schemes.installed[first.scheme];
             if scheme.scheme.quota.brake.is_some() {
                 let [rate, done, refaulted] =
                     BRAKE_METRICS.map(|_| answers.next().and_then(|m| m.value));

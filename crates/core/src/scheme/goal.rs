@@ -1,5 +1,7 @@
 //! Goals: what a quota is tuned for (R§4.6).
 
+use super::follow::{Follow, NodeLevel, Stand};
+
 /// A cgroup, named by whoever drives the context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct CgroupId(pub u32);
@@ -90,18 +92,27 @@ pub struct Goal {
     pub current: u64,
     /// The source's total at the last look, for metrics that count up.
     pub last_total: Option<u64>,
+    /// What moves the target while the scheme runs. Not in the kernel.
+    pub follow: Follow,
+    /// How it stands in bytes, of a goal on a node's memory whose level is known. Not in the kernel.
+    pub stand: Option<Stand>,
 }
 
 impl Goal {
     /// A goal not measured yet.
     #[must_use]
     pub const fn new(metric: Metric, target: u64) -> Self {
-        Self { metric, target, current: 0, last_total: None }
+        let follow = Follow { watermark_bp: None, counts_coming: false, room: None };
+        Self { metric, target, current: 0, last_total: None, follow, stand: None }
     }
 
     /// Takes over what the user can change (`damos_commit_quota_goal()`); what was measured stays.
     pub fn commit(&mut self, src: &Self) {
         let keeps_total = self.metric.is_total() && self.metric == src.metric;
+        if self.metric != src.metric {
+            self.stand = None;
+        }
+        self.follow = src.follow;
         self.metric = src.metric;
         self.target = src.target;
         if src.metric == Metric::UserInput {
@@ -128,13 +139,40 @@ impl Goal {
         }
     }
 
+    /// Takes in how full the node is that the metric is about; `None` if that is not known. `waiting`: bytes that wait for
+    /// room on it, for [`Follow::room`].
+    pub fn measured_level(&mut self, level: Option<NodeLevel>, waiting: u64) {
+        let stand = |level| Stand::of(self.metric, self.target, self.follow, level, waiting);
+        self.stand = level.and_then(stand);
+        if let Some(stand) = self.stand {
+            self.current = stand.in_bp(stand.current);
+        }
+    }
+
+    /// The target as it is now, in the metric's unit.
+    #[must_use]
+    pub fn target_now(&self) -> u64 {
+        match self.stand {
+            Some(stand) if self.follow.is_set() => stand.in_bp(stand.target),
+            _ => self.target,
+        }
+    }
+
+    /// Bytes that are missing to the target; `None` if that is not known.
+    #[must_use]
+    pub fn lack(&self) -> Option<u64> {
+        self.stand.map(|stand| stand.lack())
+    }
+
     /// How far it is reached, in basis points: 10,000 is exactly.
     #[must_use]
-    pub const fn score(&self) -> Option<u64> {
+    pub fn score(&self) -> Option<u64> {
         if self.target == 0 {
             return None;
         }
-        Some(crate::math::mult_frac(self.current, 10_000, self.target))
+        // At least one: what follows a level of nothing is reached.
+        let target = self.target_now().max(1);
+        Some(crate::math::mult_frac(self.current, 10_000, target))
     }
 }
 
@@ -146,6 +184,9 @@ pub enum Tuner {
     Consist,
     /// All until the goal is met, then nothing.
     Temporal,
+    /// What the goal lacks in bytes and no more, measured anew at every application; nothing while that is not known. For
+    /// goals on the memory of a node. Not in the kernel.
+    Exact,
 }
 
 impl Tuner {
@@ -157,6 +198,8 @@ impl Tuner {
             Self::Temporal if score >= 10_000 => 0,
             Self::Temporal if sz != 0 => sz.saturating_mul(10_000),
             Self::Temporal => u64::MAX,
+            // Not tuned: see `QuotaState`.
+            Self::Exact => 0,
         }
     }
 }

@@ -2,9 +2,11 @@
 
 use super::counters::Counters;
 use super::cursor::Cursor;
+use super::eligible::EligibleBytes;
 use super::goal::Goal;
 use super::pattern::Resolved;
 use super::quota::QuotaState;
+use super::rest::Resting;
 use super::score::{Facts, score};
 use super::{Scheme, WatermarkMetric};
 use crate::attrs::Attrs;
@@ -27,6 +29,9 @@ pub struct Installed {
     pub(crate) due: bool,
     /// Up to which address of the target under way the pass is through with it.
     pub(crate) through: u64,
+    /// How much of each region is on its node, as of the last pass.
+    pub(crate) eligible: EligibleBytes,
+    pub(crate) resting: Resting,
 }
 
 impl Installed {
@@ -41,6 +46,8 @@ impl Installed {
             next_apply: 0,
             due: false,
             through: 0,
+            eligible: EligibleBytes::default(),
+            resting: Resting::default(),
         };
         this.plan(attrs, passed);
         this
@@ -62,6 +69,19 @@ impl Installed {
     #[must_use]
     pub const fn quota(&self) -> &QuotaState {
         &self.quota
+    }
+
+    /// Bytes of the regions that match, and are on the node that the scheme takes from, as of its last pass; 0 for a scheme that takes
+    /// from everywhere.
+    #[must_use]
+    pub fn eligible_bytes(&self) -> u64 {
+        self.eligible.sum()
+    }
+
+    /// How often it rested because its destination had no room.
+    #[must_use]
+    pub const fn nr_rests(&self) -> u64 {
+        self.resting.nr
     }
 
     /// The pattern in samples and windows.
@@ -173,7 +193,7 @@ impl Installed {
     pub(crate) fn wants_measures(&self, now: Time) -> bool {
         let quota = &self.scheme.quota;
         let any = quota.brake.is_some() || quota.goals.iter().any(|g| Goal::score(g).is_some());
-        any && self.active && self.quota.wants_window(quota, now)
+        any && self.active && (quota.is_exact() || self.quota.wants_window(quota, now))
     }
 }
 

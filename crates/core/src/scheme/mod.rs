@@ -38,7 +38,9 @@ pub mod action;
 mod brake;
 mod counters;
 mod cursor;
+mod eligible;
 pub mod filter;
+pub mod follow;
 pub mod goal;
 mod installed;
 mod ledger;
@@ -47,6 +49,7 @@ pub mod pattern;
 #[cfg(kani)]
 mod proofs;
 pub mod quota;
+pub mod rest;
 pub mod score;
 mod walk;
 mod watermark;
@@ -59,12 +62,14 @@ pub(crate) use brake::Totals;
 pub use counters::Counters;
 pub use cursor::{Cursor, Skip};
 pub use filter::{Filter, FilterKind, Filters, Verdict};
+pub use follow::{Follow, NodeLevel, Room, Stand};
 pub use goal::{CgroupId, Goal, Metric, Tuner};
 pub use installed::Installed;
 pub use ledger::{Entry, Ledger};
 pub(crate) use pass::{Schemes, Step};
 pub use pattern::{Age, Bounds, Frequency, Pattern, Resolved};
 pub use quota::{FailCharge, Quota, QuotaState, Weights};
+pub use rest::Rest;
 pub use walk::{Tried, Walk, WalkBusy};
 pub use watermark::{WatermarkMetric, Watermarks};
 
@@ -92,6 +97,10 @@ pub struct Scheme {
     pub watermarks: Watermarks,
     /// What to leave alone.
     pub filters: Filters,
+    /// Act on memory of this node only; none: of all. Not in the kernel, where filters by address say it.
+    pub source_nid: Option<u32>,
+    /// How long to do nothing when the destination has no room; none: it is tried again at once. Not in the kernel.
+    pub rest: Option<Rest>,
     /// Node to migrate to, unless there are destinations; none: nothing is migrated.
     pub target_nid: Option<u32>,
     /// Nodes to migrate to, by weight.

@@ -13,7 +13,7 @@ use super::filter::{Verdict, allowed_bytes};
 use super::installed::{Installed, frequency};
 use super::score::{Histogram, MAX_SCORE, min_score};
 use super::walk::{Tried, Walk};
-use super::{Action, WatermarkMetric};
+use super::{Action, Order, WatermarkMetric};
 use crate::addr::round_up;
 use crate::attrs::{Attrs, Method};
 use crate::monitor::{before, region_size_limit};
@@ -35,6 +35,8 @@ pub(crate) struct Schemes {
     pub(crate) request: Request,
     at: At,
     max_region: u64,
+    /// When the pass under way began.
+    began: Time,
 }
 
 /// A place in a pass.
@@ -106,6 +108,7 @@ impl Schemes {
                 scheme.quota.min_score = lowest_score(scheme, targets, attrs);
             }
         }
+        self.began = now;
         self.max_region = region_size_limit(targets, attrs);
         self.begin_target(0);
     }
@@ -204,7 +207,8 @@ impl Schemes {
     fn try_scheme(&mut self, target: &mut Target, attrs: &Attrs) -> Try {
         let at = self.at;
         let scheme = &mut self.installed[at.scheme];
-        if !scheme.due || !scheme.active || scheme.is_full(attrs) {
+        let rests = scheme.resting.rests(self.began);
+        if !scheme.due || !scheme.active || rests || scheme.is_full(attrs) {
             return Try::Pass(false);
         }
         // A later scheme cut what this one is through with. The kernel does it again.
@@ -215,7 +219,7 @@ impl Schemes {
             return Try::Pass(false);
         }
         let region = &target.regions[at.region];
-        if !scheme.wants(region, attrs) {
+        if !scheme.wants(region, attrs) || scheme.is_elsewhere(target.id, region.range.start) {
             return Try::Pass(true);
         }
         // The kernel cuts for the quota first and for the filters later, and charges the first size.
@@ -255,6 +259,7 @@ impl Schemes {
         let request = self.request;
         let scheme = &mut self.installed[at.scheme];
         scheme.quota.spend(applied.ns);
+        scheme.resting.note(scheme.scheme.rest, &applied, self.began);
         let target = &mut targets[at.target];
         if !attrs.strict {
             let covered = round_up(applied.covered, attrs.min_region_sz);
@@ -308,7 +313,26 @@ impl Schemes {
     }
 }
 
+/// With [`Tuner::Exact`](super::Tuner::Exact), cold memory is let in for so many times as much as is lacking, and for so many bytes
+/// at least: what has to be proven idle takes many applications, and some of it turns out not to be.
+const AHEAD: u64 = 16;
+const AHEAD_LEAST: u64 = 64 << 20;
+
 impl Installed {
+    /// Bytes that regions are let in for.
+    fn wanted(&self) -> u64 {
+        let quota = &self.scheme.quota;
+        if !quota.is_exact() {
+            return self.quota.esz;
+        }
+        let lack = self.quota.esz.saturating_sub(self.quota.charged_sz);
+        if self.scheme.action.order() == Order::ColdFirst {
+            lack.saturating_mul(AHEAD).max(AHEAD_LEAST)
+        } else {
+            lack
+        }
+    }
+
     /// Whether it has done all the snapshots that it may.
     fn is_done(&self) -> bool {
         self.scheme.max_nr_snapshots != 0 && self.scheme.max_nr_snapshots <= self.stats.nr_snapshots
@@ -398,7 +422,7 @@ fn lowest_score(scheme: &Installed, targets: &mut [Target], attrs: &Attrs) -> u3
             let bytes = if !scheme.matches(&target.regions[at], attrs.strict) {
                 0
             } else if filters.core.is_empty() {
-                target.regions[at].len()
+                scheme.countable(target.id, &target.regions[at])
             } else if !attrs.strict {
                 allowed_bytes(filters, index, &target.regions[at], attrs.min_region_sz)
             } else if filter_region(scheme, target, (index, at), attrs) == Verdict::Refused {
@@ -412,7 +436,7 @@ fn lowest_score(scheme: &Installed, targets: &mut [Target], attrs: &Attrs) -> u3
             at += 1;
         }
     }
-    min_score(&histogram, scheme.quota.esz)
+    min_score(&histogram, scheme.wanted())
 }
 
 /// What a pass needs of a region.

@@ -80,6 +80,18 @@ impl Quota {
     pub fn score(&self) -> Option<u64> {
         self.goals.iter().filter_map(Goal::score).max()
     }
+
+    /// Whether what may be done follows what the goals lack, from application to application.
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        self.tuner == Tuner::Exact && !self.goals.is_empty()
+    }
+
+    /// Bytes that the goal lacks that is reached best; nothing while that of one is not known.
+    #[must_use]
+    pub fn lack(&self) -> u64 {
+        self.goals.iter().map(|goal| goal.lack().unwrap_or(0)).min().unwrap_or(0)
+    }
 }
 
 /// Bytes per millisecond before anything was measured.
@@ -163,6 +175,9 @@ impl QuotaState {
             // The kernel goes on: without an interval this is already the second window.
         }
         if !self.wants_window(quota, now) {
+            if quota.is_exact() {
+                self.follow_lack(quota);
+            }
             return false;
         }
         let was_full = self.is_full(quota, min_region_sz, strict);
@@ -211,6 +226,9 @@ impl QuotaState {
 
     /// Computes the effective size (`damos_set_effective_quota()`).
     pub fn set_effective(&mut self, quota: &Quota, min_region_sz: u64, strict: bool) {
+        if quota.is_exact() {
+            return self.follow_lack(quota);
+        }
         self.esz = if quota.ms == 0 && quota.goals.is_empty() {
             quota.sz
         } else {
@@ -244,6 +262,14 @@ impl QuotaState {
         if let Some(cap) = self.braked.cap {
             self.esz = if quota.is_set() { self.esz.min(cap) } else { cap };
         }
+    }
+
+    /// With [`Tuner::Exact`]: what was charged in this window, and what is lacking now. Time is a limit by itself; what it would
+    /// come to in bytes is not estimated, since most of it is spent on looking.
+    fn follow_lack(&mut self, quota: &Quota) {
+        let most = if quota.sz == 0 { u64::MAX } else { quota.sz };
+        let most = most.min(self.braked.cap.unwrap_or(u64::MAX));
+        self.esz = self.charged_sz.saturating_add(quota.lack()).min(most);
     }
 
     /// Bytes per millisecond.

@@ -32,7 +32,7 @@ pub(crate) fn quota() -> impl Strategy<Value = Quota> {
     let sizes = select(vec![0_u64, 0, 1, 4096, 10_000, 100 << 10, 1 << 20, 1 << 40, u64::MAX]);
     let limits = (sizes, select(vec![0_u64, 0, 0, 1, 10, u64::MAX]));
     let goals = prop_oneof![2 => Just(Vec::new()), 1 => prop::collection::vec(goal(), 1..3)];
-    let rest = (select(vec![0_u64, 1, 100, 1000, u64::MAX]), any::<bool>(), any::<bool>());
+    let rest = (select(vec![0_u64, 1, 100, 1000, u64::MAX]), 0..3_usize, any::<bool>());
     let fail = prop_oneof![
         Just(FailCharge::default()),
         (0_u32..4).prop_map(|num| FailCharge { num, denom: 4 }),
@@ -44,7 +44,7 @@ pub(crate) fn quota() -> impl Strategy<Value = Quota> {
             ms: limits.1,
             sz: limits.0,
             goals,
-            tuner: if rest.1 { Tuner::Consist } else { Tuner::Temporal },
+            tuner: [Tuner::Consist, Tuner::Temporal, Tuner::Exact][rest.1],
             fail_charge,
             weights: Weights { sz: weights.0, nr_accesses: weights.1, age: weights.2 },
             brake: rest.2.then(Brake::default),
@@ -121,7 +121,9 @@ pub(crate) fn any_answer(request: &Request, strict: bool, rng: &mut Rng) -> Appl
             let covered = if n < 5 { len.min(request.max_bytes) } else { 1 + some(rng, len - 1) };
             let most = covered.min(request.max_bytes);
             let asked = if n < 5 { most } else { some(rng, most) };
-            Applied { covered, skip: 0, asked, applied: some(rng, asked), passed: asked, ns }
+            let applied = some(rng, asked);
+            let no_room = some(rng, asked - applied);
+            Applied { covered, skip: 0, asked, applied, passed: asked, no_room, ns }
         }
     }
 }

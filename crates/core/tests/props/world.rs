@@ -2,7 +2,7 @@
 //! user may ask for, at any time. All of it is drawn from one seed.
 
 use isotherm_core::attrs::IntervalsGoal;
-use isotherm_core::scheme::FailCharge;
+use isotherm_core::scheme::{FailCharge, NodeLevel};
 use isotherm_core::{
     AddrRange, Attrs, Context, Method, Observation, Observed, PageState, Rng, Scheme, Snapshot,
     TargetId, Time, Wish,
@@ -250,6 +250,7 @@ impl World {
                     self.now = self.now.max(until).plus_us(late_us);
                     return;
                 }
+                Wish::Eligible => self.eligible(),
                 Wish::Measure => self.measure(),
                 Wish::Apply => unreachable!("it was done"),
                 Wish::Stop => {
@@ -269,6 +270,17 @@ impl World {
         self.ledger.answered(&self.ctx, &request, &applied);
     }
 
+    /// Nothing, a part, or more than there can be.
+    fn eligible(&mut self) {
+        for region in self.ctx.eligible_mut() {
+            region.bytes = match self.rng.range(0, 3) {
+                0 => 0,
+                1 => self.rng.range(0, region.range.len() + 1),
+                _ => u64::MAX,
+            };
+        }
+    }
+
     fn measure(&mut self) {
         for measure in self.ctx.measures_mut() {
             measure.value = match self.rng.range(0, 4) {
@@ -277,6 +289,12 @@ impl World {
                 2 => Some(self.rng.range(0, 20_000)),
                 _ => Some(self.rng.range(0, u64::MAX)),
             };
+            measure.level = (self.rng.range(0, 3) > 0).then(|| NodeLevel {
+                free: self.rng.range(0, u64::MAX),
+                total: self.rng.range(0, u64::MAX),
+                high: self.rng.range(0, 1 << 40),
+                coming: self.rng.range(0, 1 << 40),
+            });
         }
     }
 

@@ -98,6 +98,7 @@ impl Steady {
                     self.context.applied(applied);
                     self.nr_applied += 1;
                 }
+                Wish::Eligible => unreachable!("no scheme takes from a node"),
                 Wish::Stop => unreachable!("the target stays"),
             }
             if done(wish) {

@@ -116,7 +116,7 @@ impl Acting {
                     self.nr_checks += self.ctx.batch_mut().len();
                     self.answer(PageState::Young);
                 }
-                Wish::Observe => unreachable!("pages are sampled"),
+                Wish::Observe | Wish::Eligible => unreachable!("pages are sampled, of no node"),
                 Wish::Snapshot => {}
                 Wish::Measure => {
                     for measure in self.ctx.measures_mut() {

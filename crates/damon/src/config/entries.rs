@@ -234,7 +234,8 @@ fn quota(list: &mut List, quota: &Quota) {
     list.set("reset_interval_ms", quota.reset_interval_ms, None);
     let tuner = match quota.tuner {
         Tuner::Consist => "consist",
-        Tuner::Temporal => "temporal",
+        // The kernel has no `exact`, and a scheme with it is never pushed down.
+        Tuner::Temporal | Tuner::Exact => "temporal",
     };
     list.set("goal_tuner", tuner, Some(Feature::GoalTuner));
     list.set("fail_charge_num", quota.fail_charge.num, Some(Feature::FailCharge));

@@ -43,7 +43,7 @@ fn simulate(
                 let seen = seen.iter().map(|r| region(r.range, r.nr_accesses, r.age));
                 out.push(seen.collect::<Vec<Region>>());
             }
-            Wish::Observe | Wish::Measure | Wish::Apply | Wish::Stop => {
+            Wish::Observe | Wish::Eligible | Wish::Measure | Wish::Apply | Wish::Stop => {
                 unreachable!("no scheme, and a target")
             }
         }

@@ -32,6 +32,9 @@ pub(super) trait Kernel: std::fmt::Debug + Send {
     /// Commits to it while it runs. If that fails, it goes on with what it had, and so do the files.
     fn commit(&mut self, config: &Config) -> Result<(), DamonError>;
 
+    /// Commits the goals of its schemes, and nothing else.
+    fn commit_goals(&mut self, config: &Config) -> Result<(), DamonError>;
+
     /// Stops it. Nothing happens if it does not run.
     fn stop(&mut self) -> Result<(), DamonError>;
 

@@ -13,6 +13,7 @@
 //! dropped. A commit that the kernel refuses leaves everything as it was. Absent: deciding about regions.
 
 mod error;
+mod follow;
 mod kernel;
 mod members;
 mod pushed;
@@ -93,6 +94,8 @@ pub struct Kdamond {
     /// Whether targets map something else than the kernel was told.
     moved: bool,
     evidence: Option<Box<PageWalk>>,
+    /// For goals that follow a node's watermarks.
+    marks: follow::Marks,
     troubles: Vec<String>,
     failure: Option<String>,
     proc: Proc,
@@ -158,6 +161,7 @@ impl Kdamond {
             moved: false,
             evidence: None,
             troubles,
+            marks: follow::Marks::default(),
             failure: None,
             proc: Proc::default(),
         })

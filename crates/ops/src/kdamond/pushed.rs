@@ -3,9 +3,20 @@
 //! Invariant: only what the kernel can do is here; whoever makes a [`Pushed`] has checked that
 //! (`isotherm-agent`).
 
-use isotherm_core::scheme::{Age, CgroupId, Filter, FilterKind, Frequency, Metric};
+use isotherm_core::scheme::{
+    Age, CgroupId, Filter, FilterKind, Frequency, Metric, NodeLevel, Stand,
+};
 use isotherm_core::{Attrs, Scheme};
 use isotherm_damon::model;
+use isotherm_host::nodes::Level;
+
+/// The node whose memory a metric is a share of.
+fn node(metric: Metric) -> Option<u32> {
+    match metric {
+        Metric::NodeMemUsedBp(node) | Metric::NodeMemFreeBp(node) => u32::try_from(node).ok(),
+        _ => None,
+    }
+}
 
 /// A scheme that the kernel can do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +36,28 @@ impl Pushed {
     pub(super) const fn follows_intervals(&self) -> bool {
         matches!(self.scheme.pattern.age, Age::Micros(_))
             || matches!(self.scheme.pattern.nr_accesses, Frequency::Bp(_))
+    }
+
+    /// The nodes whose watermarks its goals follow.
+    pub(super) fn followed(&self) -> impl Iterator<Item = u32> {
+        let goals = self.scheme.quota.goals.iter().filter(|goal| goal.follow.is_set());
+        goals.filter_map(|goal| node(goal.metric))
+    }
+
+    /// Moves the targets of goals that follow a node's watermarks. `levels`: of nodes.
+    pub(super) fn follow(&mut self, levels: &[(u32, Level)]) {
+        for goal in self.scheme.quota.goals.iter_mut().filter(|goal| goal.follow.is_set()) {
+            let at = levels.iter().find(|(nid, _)| Some(*nid) == node(goal.metric));
+            // A migration by DAMON does not insist on its node (`__GFP_THISNODE`, Linux 7.3). If
+            // the node has less free memory than the watermarks ask for now, it takes a page of
+            // another node, calls that a success, and wakes nobody who would lower the marks again.
+            // So what they are raised by counts.
+            goal.stand = at.and_then(|(_, Level { free, total, high, boost, coming })| {
+                let level =
+                    NodeLevel { free: *free, total: *total, high: high + boost, coming: *coming };
+                Stand::of(goal.metric, goal.target, goal.follow, level, 0)
+            });
+        }
     }
 
     /// In the kernel's words and units, with these attributes in force.
@@ -47,7 +80,8 @@ impl Pushed {
                     .iter()
                     .map(|goal| model::Goal {
                         metric: self.metric(goal.metric),
-                        target_value: goal.target,
+                        // At least one: a goal of 0 would not count.
+                        target_value: goal.target_now().max(goal.target.min(1)),
                         current_value: goal.current,
                     })
                     .collect(),

@@ -49,6 +49,13 @@ impl Kernel for Sysfs {
         }
     }
 
+    fn commit_goals(&mut self, config: &Config) -> Result<(), DamonError> {
+        match &mut self.claim {
+            Some(claim) => claim.commit_goals(config),
+            None => self.claim().map(|_| ()),
+        }
+    }
+
     fn stop(&mut self) -> Result<(), DamonError> {
         match self.claim.take() {
             Some(claim) => claim.release(),

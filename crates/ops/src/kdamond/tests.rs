@@ -67,6 +67,10 @@ impl Kernel for Fake {
         Ok(100 + state.starts)
     }
 
+    fn commit_goals(&mut self, config: &Config) -> Result<(), DamonError> {
+        self.commit(config)
+    }
+
     fn commit(&mut self, config: &Config) -> Result<(), DamonError> {
         let mut state = self.0.lock().unwrap();
         if state.refuse_commits {

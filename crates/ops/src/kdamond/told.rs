@@ -140,6 +140,7 @@ impl Kdamond {
     pub fn push(&mut self, schemes: Vec<Pushed>) -> Result<(), KdamondError> {
         let moves = schemes.len() != self.pushed.len() && !self.is_traced() && self.pid.is_some();
         let before = std::mem::replace(&mut self.pushed, schemes);
+        self.move_goals();
         if !moves {
             if let Err(err) = self.commit() {
                 self.pushed = before;

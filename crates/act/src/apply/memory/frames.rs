@@ -130,7 +130,7 @@ impl Actor {
             asked,
             applied: done,
             passed: frames.len() as u64 * PAGE_SIZE,
-            ns: 0,
+            ..Applied::default()
         })
     }
 

@@ -9,8 +9,9 @@ use isotherm_ops::targets::{Memory, MemoryError};
 
 use super::Seen;
 use super::fields::{Entry, Errors, Fields};
+use super::quota;
 use super::scheme::{self, scheme};
-use crate::policy::{ContextPolicy, Engine, TargetSpec};
+use crate::policy::{ContextPolicy, Engine, SchemePolicy, TargetSpec};
 use crate::text::{TextError, unknown};
 
 pub(super) const KEYS: &[&str] = &[
@@ -78,6 +79,7 @@ pub(super) fn context(
         Some(_) => Over::Memory { by_kernel },
     };
     let mut names = Seen::new(text, "scheme");
+    let mut waits = Vec::new();
     let list = fields.maybe("scheme", errors, |e| e.list("tables: [[context.scheme]]"));
     for entry in list.into_iter().flatten() {
         let Some(fields) = entry.fields(scheme::KEYS, errors) else { continue };
@@ -87,8 +89,34 @@ pub(super) fn context(
         let place = fields.get("name").map_or_else(|| entry.span(), |name| name.span());
         names.see(&scheme.settings.name, place, errors);
         context.schemes.push(scheme);
+        waits.push(quota::waits(&fields));
+    }
+    if errors.0.is_empty() {
+        resolve_rooms(&mut context.schemes, &waits, errors);
     }
     (context, places)
+}
+
+/// Finds the schemes that goals keep room for, by their names.
+fn resolve_rooms(
+    schemes: &mut [SchemePolicy],
+    waits: &[Vec<Option<Entry<'_>>>],
+    errors: &mut Errors,
+) {
+    let names: Vec<String> = schemes.iter().map(|s| s.settings.name.clone()).collect();
+    for (scheme, waits) in schemes.iter_mut().zip(waits) {
+        for (goal, name) in scheme.scheme.quota.goals.iter_mut().zip(waits) {
+            let (Some(room), Some(entry)) = (&mut goal.follow.room, name) else { continue };
+            let text = entry.as_text().unwrap_or_default();
+            match names.iter().position(|name| name == text) {
+                Some(at) => room.scheme = at,
+                None => {
+                    let known: Vec<_> = names.iter().map(String::as_str).collect();
+                    errors.push(unknown(entry.span(), "scheme", text, &known));
+                }
+            }
+        }
+    }
 }
 
 /// A name: something that can be printed, on one line.
@@ -101,7 +129,7 @@ pub(super) fn name(entry: Entry<'_>) -> Result<&str, TextError> {
 }
 
 fn target(entry: Entry<'_>, errors: &mut Errors) -> Option<TargetSpec> {
-    let keys: &'static [&'static str] = &["pid", "name", "cgroup", "paddr"];
+    let keys: &'static [&'static str] = &["pid", "name", "cgroup", "rss", "paddr"];
     let before = errors.0.len();
     let fields = entry.fields(keys, errors)?;
     if errors.0.len() > before {
@@ -128,6 +156,10 @@ fn target(entry: Entry<'_>, errors: &mut Errors) -> Option<TargetSpec> {
                     .hint(format!("\"{short}\"")))
             }
             _ => Ok(TargetSpec::Name(name.to_owned())),
+        }),
+        "rss" => one.size("64M").and_then(|bytes| match bytes {
+            0 => Err(one.error("`rss` is 0").hint("{ name = \"*\" } is every process")),
+            bytes => Ok(TargetSpec::Rss(bytes)),
         }),
         "paddr" => one.text().and_then(|text| {
             Memory::parse(text).map(TargetSpec::Memory).map_err(|err| match err {

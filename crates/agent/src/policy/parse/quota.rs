@@ -2,8 +2,8 @@
 
 use isotherm_act::apply::Settings;
 use isotherm_core::scheme::{
-    Action, Brake, CgroupId, FailCharge, Goal, Metric, Quota, Tuner, WatermarkMetric, Watermarks,
-    Weights,
+    Action, Brake, CgroupId, FailCharge, Follow, Goal, Metric, Quota, Room, Tuner, WatermarkMetric,
+    Watermarks, Weights,
 };
 
 use super::context::cgroup;
@@ -46,14 +46,13 @@ fn table(
     settings: &mut Settings,
     errors: &mut Errors,
 ) -> Quota {
-    let keys = &["size", "time", "interval", "weights", "goals", "tuner", "fail_charge"];
     let usual = defaults::quota(action);
     let mut quota = Quota {
         reset_interval_ms: defaults::QUOTA_INTERVAL_MS,
         weights: defaults::weights(action),
         ..Quota::default()
     };
-    let Some(fields) = entry.fields(keys, errors) else { return quota };
+    let Some(fields) = entry.fields(QUOTA, errors) else { return quota };
     if let Some(ms) = fields.maybe("interval", errors, |e| milliseconds(e, "1s")) {
         quota.reset_interval_ms = ms;
     }
@@ -73,6 +72,17 @@ fn table(
     }
     if let Some(tuner) = fields.maybe("tuner", errors, tuner) {
         quota.tuner = tuner;
+        let is_node = |goal: &Goal| metric::is_of_node(goal.metric);
+        let fits = quota.goals.iter().all(is_node) && !quota.goals.is_empty();
+        if tuner == Tuner::Exact && !fits {
+            let at = fields.get("tuner").map_or_else(|| fields.error(""), |e| e.error(""));
+            let what = "tuner `exact` with other goals than on a node's memory".to_owned();
+            errors.push(
+                TextError { what, ..at }
+                    .why("it does what the goal lacks in bytes, and others are no bytes")
+                    .hint("metric node_mem_used_bp or node_mem_free_bp, or another tuner"),
+            );
+        }
     }
     if let Some(charge) = fields.maybe("fail_charge", errors, fail_charge) {
         quota.fail_charge = charge;
@@ -107,7 +117,7 @@ fn time_limit(entry: Entry<'_>, interval_ms: u64) -> Result<u64, TextError> {
     }
 }
 
-fn milliseconds(entry: Entry<'_>, example: &str) -> Result<u64, TextError> {
+pub(super) fn milliseconds(entry: Entry<'_>, example: &str) -> Result<u64, TextError> {
     match entry.interval(example)? {
         us if us.is_multiple_of(1000) => Ok(us / 1000),
         _ => Err(entry.error(format!("`{}` is not a whole number of ms", entry.key))),
@@ -124,7 +134,8 @@ fn tuner(entry: Entry<'_>) -> Result<Tuner, TextError> {
     match entry.text()? {
         "consist" => Ok(Tuner::Consist),
         "temporal" => Ok(Tuner::Temporal),
-        other => Err(unknown(entry.span(), "tuner", other, &["consist", "temporal"])),
+        "exact" => Ok(Tuner::Exact),
+        other => Err(unknown(entry.span(), "tuner", other, &["consist", "temporal", "exact"])),
     }
 }
 
@@ -145,7 +156,7 @@ fn goal(
     settings: &mut Settings,
     errors: &mut Errors,
 ) -> Option<Goal> {
-    let fields = entry.fields(&["metric", "target", "node", "cgroup", "current"], errors)?;
+    let fields = entry.fields(GOAL, errors)?;
     let place = errors.keep(fields.need("metric", "a goal"))?;
     let metric = metric(place, &fields, settings, errors);
     let target = errors.keep(fields.need("target", "a goal"));
@@ -160,8 +171,62 @@ fn goal(
             errors.push(entry.error("`current` is for the metric `user_input` only"));
         }
     }
+    goal.follow = follow(&fields, metric, errors);
     Some(goal)
 }
+
+/// What moves a goal's target while it runs. Which scheme has memory waiting for room is resolved when all are read
+/// ([`waits`]).
+fn follow(fields: &Fields<'_>, metric: Metric, errors: &mut Errors) -> Follow {
+    let mut follow = Follow::default();
+    let given = fields.present(&["above_watermark", "coming", "room"]);
+    if let Some(first) = given.first()
+        && !metric::is_of_node(metric)
+    {
+        let what = format!("`{}` is for goals on a node's memory", first.key);
+        errors.push(first.error(what).hint("metric node_mem_used_bp or node_mem_free_bp"));
+    }
+    follow.watermark_bp = fields.maybe("above_watermark", errors, |e| e.share("0.2%"));
+    let is_free = matches!(metric, Metric::NodeMemFreeBp(_));
+    for key in ["coming", "room"] {
+        if let Some(entry) = fields.get(key)
+            && !is_free
+        {
+            errors.push(entry.error(format!("`{key}` is for the metric `node_mem_free_bp` only")));
+        }
+    }
+    follow.counts_coming = fields.maybe("coming", errors, |e| e.flag()).unwrap_or(false);
+    if let Some(fields) = fields.get("room").and_then(|e| e.fields(ROOM, errors)) {
+        let name = fields.need("for", "room").and_then(|e| e.text());
+        errors.keep(name);
+        let most = fields.need("most", "room").and_then(|e| e.share("0.25%"));
+        let most = errors.keep(most);
+        let urgent = fields.maybe("urgent", errors, |e| e.share("1%"));
+        let (most_bp, urgent_bp) = (most.unwrap_or(0), urgent.unwrap_or(10_000));
+        follow.room = Some(Room { scheme: 0, most_bp, urgent_bp });
+    }
+    follow
+}
+
+/// The names of the schemes that the goals of a scheme keep room for, goal by goal; none where a goal keeps none.
+pub(super) fn waits<'a>(fields: &Fields<'a>) -> Vec<Option<Entry<'a>>> {
+    let mut unread = Errors::default();
+    // All of it was read before, and what is wrong was told then.
+    let goals = fields.get("quota").filter(Entry::is_table).and_then(|quota| {
+        let fields = quota.fields(QUOTA, &mut unread)?;
+        fields.get("goals")?.list("tables").ok()
+    });
+    let name = |goal: Entry<'a>| {
+        let room = goal.fields(GOAL, &mut Errors::default())?.get("room")?;
+        room.fields(ROOM, &mut Errors::default())?.get("for")
+    };
+    goals.into_iter().flatten().map(name).collect()
+}
+
+const QUOTA: &[&str] = &["size", "time", "interval", "weights", "goals", "tuner", "fail_charge"];
+const GOAL: &[&str] =
+    &["metric", "target", "node", "cgroup", "current", "above_watermark", "coming", "room"];
+const ROOM: &[&str] = &["for", "most", "urgent"];
 
 fn metric(
     place: Entry<'_>,

@@ -1,14 +1,14 @@
 //! Schemes: pattern, action, limits, and how the action is carried out.
 
 use isotherm_act::apply::{Evidence, Settings};
-use isotherm_core::scheme::{Action, Destination, Pattern};
+use isotherm_core::scheme::{Action, Destination, Pattern, Rest};
 use isotherm_core::{Attrs, Scheme};
 
 use super::context::{Over, name};
 use super::fields::{Entry, Errors, Fields};
 use super::filter::filters;
 use super::pattern::pattern;
-use super::quota::{node, quota, watermarks};
+use super::quota::{milliseconds, node, quota, watermarks};
 use crate::policy::action::available;
 use crate::policy::{SchemePolicy, defaults};
 use crate::text::TextError;
@@ -32,6 +32,9 @@ pub(super) const KEYS: &[&str] = &[
     "refault_window",
     "destinations",
     "target_node",
+    "source_node",
+    "hold",
+    "rest",
     "max_snapshots",
 ];
 
@@ -57,6 +60,8 @@ pub(super) fn scheme(
         settings.name = action.name().to_owned();
     }
     let (target_nid, dests) = nodes(fields, action, errors);
+    let source_nid = source(fields, action, &mut settings, errors);
+    let rest = rest(fields, action, errors);
     let quota = quota(fields, action, attrs.min_region_sz, &mut settings, errors);
     let filters = filters(fields, over, &mut settings, errors);
     carrying_out(fields, action, &pattern, attrs, &mut settings, errors);
@@ -67,6 +72,8 @@ pub(super) fn scheme(
         quota,
         watermarks,
         filters,
+        source_nid,
+        rest,
         target_nid,
         dests,
         max_nr_snapshots: max_snapshots.unwrap_or(0),
@@ -83,7 +90,7 @@ fn carrying_out(
     settings: &mut Settings,
     errors: &mut Errors,
 ) {
-    let given = fields.get("evidence").and_then(|e| evidence(e, errors));
+    let given = fields.get("evidence").and_then(|e| evidence(e, settings, errors));
     settings.evidence = given.unwrap_or_else(|| defaults::evidence(pattern, attrs));
     if let Some(dry_run) = fields.maybe("dry_run", errors, |e| e.flag()) {
         settings.dry_run = dry_run;
@@ -126,7 +133,7 @@ fn carrying_out(
     settings.refault_window_us = window.unwrap_or(settings.refault_window_us);
 }
 
-fn evidence(entry: Entry<'_>, errors: &mut Errors) -> Option<Evidence> {
+fn evidence(entry: Entry<'_>, settings: &mut Settings, errors: &mut Errors) -> Option<Evidence> {
     let hint = "evidence = { confirm = \"5s\" }, or \"off\" for DAMON's own behaviour";
     match entry.as_text() {
         Some("off") => return Some(Evidence::Off),
@@ -136,11 +143,73 @@ fn evidence(entry: Entry<'_>, errors: &mut Errors) -> Option<Evidence> {
         }
         None => {}
     }
-    let fields = entry.fields(&["confirm"], errors)?;
+    let fields = entry.fields(&["confirm", "time"], errors)?;
+    if let Some(us) = fields.maybe("time", errors, time_per_second) {
+        settings.evidence_us_per_s = us;
+    }
     let confirm = fields.need("confirm", "evidence").map_err(|e| e.hint(hint));
     let why = "pages that are watched for no time all look idle";
     let confirm = confirm.and_then(|e| e.positive_interval("5s", why).map_err(|e| e.hint(hint)));
     errors.keep(confirm).map(Evidence::Confirm)
+}
+
+/// CPU time per second that gathering evidence may take, in µs.
+fn time_per_second(entry: Entry<'_>) -> Result<u64, TextError> {
+    match entry.positive_interval("5ms", "without any time nothing is ever proven idle")? {
+        1_000_000.. => Err(entry.error("all of a CPU's time").hint("5ms of every second is usual")),
+        us => Ok(us),
+    }
+}
+
+/// The node that a migration takes from, and for how long it leaves alone what was moved.
+fn source(
+    fields: &Fields<'_>,
+    action: Action,
+    settings: &mut Settings,
+    errors: &mut Errors,
+) -> Option<u32> {
+    if let Some(entry) = fields.get("source_node")
+        && !migrates(action)
+    {
+        errors.push(entry.error("`source_node` is for migrate_hot and migrate_cold only"));
+    }
+    let node = fields.maybe("source_node", errors, node);
+    if let Some(entry) = fields.get("hold") {
+        settings.hold_us = errors.keep(entry.interval("30s")).unwrap_or(0);
+        if node.is_none() {
+            errors.push(
+                entry
+                    .error("`hold` without `source_node`")
+                    .why("what was moved is remembered for schemes that take from one node")
+                    .hint("source_node = 1"),
+            );
+        }
+    }
+    node
+}
+
+/// How long a migration rests when its node has no room.
+fn rest(fields: &Fields<'_>, action: Action, errors: &mut Errors) -> Option<Rest> {
+    let entry = fields.get("rest")?;
+    if !migrates(action) {
+        errors.push(entry.error("`rest` is for migrate_hot and migrate_cold only"));
+    }
+    let fields = entry.fields(&["first", "most"], errors)?;
+    let mut ms = |key, example| {
+        let value = fields.need(key, "a rest").and_then(|e| milliseconds(e, example));
+        errors.keep(value)
+    };
+    let (first, most) = (ms("first", "1s"), ms("most", "16s"));
+    let (first_ms, most_ms) = (first?, most?);
+    if first_ms == 0 || most_ms < first_ms {
+        let hint = "rest = { first = \"1s\", most = \"16s\" }";
+        errors.push(entry.error("a rest grows from `first` to `most`").hint(hint));
+    }
+    Some(Rest { first_ms, most_ms })
+}
+
+const fn migrates(action: Action) -> bool {
+    matches!(action, Action::MigrateHot | Action::MigrateCold)
 }
 
 /// Where a migration goes.
@@ -149,7 +218,7 @@ fn nodes(
     action: Action,
     errors: &mut Errors,
 ) -> (Option<u32>, Vec<Destination>) {
-    let migrates = matches!(action, Action::MigrateHot | Action::MigrateCold);
+    let migrates = migrates(action);
     let given = fields.present(&["target_node", "destinations"]);
     match given.as_slice() {
         [] if migrates => {

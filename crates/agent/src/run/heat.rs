@@ -2,7 +2,10 @@
 
 use serde::Serialize;
 
-use super::placed::Placed;
+use isotherm_act::apply::Placed;
+use isotherm_core::{AddrRange, RegionInfo};
+use isotherm_host::proc::Proc;
+use isotherm_ops::targets::Memory;
 
 /// A class of heat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -36,7 +39,7 @@ impl Heat {
         }
     }
 
-    fn of(region: &Placed, max_nr: u32, aggr_us: u64) -> Self {
+    fn of(region: &Warmth, max_nr: u32, aggr_us: u64) -> Self {
         let idle_us = u64::from(region.age).saturating_mul(aggr_us);
         match region.nr_accesses {
             _ if !region.known => Self::Unknown,
@@ -46,6 +49,42 @@ impl Heat {
             _ => Self::Warm,
         }
     }
+}
+
+/// A region as the table needs it.
+#[derive(Debug, Clone)]
+pub(super) struct Warmth {
+    /// Whether anything was seen of it.
+    known: bool,
+    nr_accesses: u32,
+    age: u32,
+    /// Bytes on each node.
+    on: Vec<u64>,
+}
+
+impl Warmth {
+    /// Of a region of a process whose pages were looked up.
+    pub(super) fn of(region: &Placed) -> Self {
+        let Placed { known, nr_accesses, age, .. } = *region;
+        Self { known, nr_accesses, age, on: region.on.clone() }
+    }
+
+    /// Of a region of physical memory. Regions of two nodes that touch can have become one.
+    pub(super) fn on(region: &RegionInfo, memory: &[Vec<AddrRange>]) -> Self {
+        let here = |range: &AddrRange| range.overlap(&region.range);
+        Self {
+            known: region.resolved,
+            nr_accesses: region.nr_accesses,
+            age: region.age,
+            on: memory.iter().map(|ranges| ranges.iter().map(here).sum()).collect(),
+        }
+    }
+}
+
+/// The physical memory of nodes; nothing of a node that is gone.
+pub(super) fn memory_of(nodes: &[u32]) -> Vec<Vec<AddrRange>> {
+    let of = |node: &u32| Memory::Node(*node).ranges(&Proc::default()).unwrap_or_default();
+    nodes.iter().map(of).collect()
 }
 
 /// Bytes of each class of heat on each node.
@@ -61,12 +100,17 @@ pub struct HeatTable {
 }
 
 impl HeatTable {
-    pub(super) fn new(nodes: &[u32], regions: &[Placed], max_nr: u32, aggr_us: u64) -> Self {
+    pub(super) fn new(
+        nodes: &[u32],
+        regions: impl Iterator<Item = Warmth>,
+        max_nr: u32,
+        aggr_us: u64,
+    ) -> Self {
         let none = || vec![0_u64; nodes.len()];
         let mut bytes = [none(), none(), none(), none(), none()];
         let mut weight = vec![0_u128; nodes.len()];
         for region in regions {
-            let class = Heat::of(region, max_nr, aggr_us) as usize;
+            let class = Heat::of(&region, max_nr, aggr_us) as usize;
             for (at, here) in region.on.iter().enumerate().take(nodes.len()) {
                 bytes[class][at] += here;
                 let frequency = if region.known { region.nr_accesses } else { 0 };
@@ -96,20 +140,15 @@ impl HeatTable {
 
 #[cfg(test)]
 mod tests {
-    use isotherm_core::{AddrRange, TargetId};
-
     use super::*;
 
     #[test]
     fn heat_is_counted_where_it_is() {
-        let region = |nr_accesses, age, on: [u64; 2]| Placed {
-            target: TargetId(1),
-            range: AddrRange::new(0, 4096),
+        let region = |nr_accesses, age, on: [u64; 2]| Warmth {
             known: age > 0,
             nr_accesses,
             age,
             on: on.to_vec(),
-            looked: None,
         };
         let regions = [
             region(20, 1, [300, 100]),
@@ -119,12 +158,17 @@ mod tests {
             region(0, 600, [0, 7]),
             region(20, 0, [8, 0]),
         ];
-        let table = HeatTable::new(&[0, 1], &regions, 20, 100_000);
+        let table = HeatTable::new(&[0, 1], regions.into_iter(), 20, 100_000);
         assert_eq!(table.bytes, [vec![300, 150], vec![10, 20], vec![5, 0], vec![0, 7], vec![8, 0]]);
         // 6090 of 8770.
         assert_eq!(table.accesses_bp, [Some(6944), Some(3055)]);
         assert_eq!(table.accessed(&[0]), (310, 480));
-        let empty = HeatTable::new(&[0], &[], 20, 100_000);
+        let empty = HeatTable::new(&[0], std::iter::empty(), 20, 100_000);
         assert_eq!(empty.accesses_bp, [None]);
+        // A region of physical memory that reaches over from one node to the next counts on both.
+        let range = |start: u64, end: u64| AddrRange::new(start, end);
+        let over = RegionInfo { range: range(4, 6), ..RegionInfo::default() };
+        let memory = [vec![range(0, 3), range(4, 5)], vec![range(5, 8)]];
+        assert_eq!(Warmth::on(&over, &memory).on, [1, 1]);
     }
 }

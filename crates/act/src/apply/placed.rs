@@ -8,9 +8,11 @@
 //! Invariants: a new window is in force at once, however long lookups take; a region costs the same whatever its
 //! size; memory of which nothing is known is never waited for.
 
-use isotherm_core::{AddrRange, Snapshot, TargetId, Time};
+use isotherm_core::{AddrRange, Eligible, Snapshot, TargetId, Time};
 
-use super::engine::Hands;
+use isotherm_pages::pagewalk::{Dense, PageWalk};
+use isotherm_pages::places::Places;
+use isotherm_sys::clock;
 
 /// Of the time, the share that lookups may take: one part of so many.
 const SHARE: u64 = 50;
@@ -27,25 +29,38 @@ const PIECE: u64 = 256 << 10;
 
 /// A region, and where its pages are.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Placed {
-    pub(super) target: TargetId,
-    pub(super) range: AddrRange,
+pub struct Placed {
+    /// Whose memory.
+    pub target: TargetId,
+    /// Where.
+    pub range: AddrRange,
     /// Whether anything was seen of it.
-    pub(super) known: bool,
-    pub(super) nr_accesses: u32,
-    pub(super) age: u32,
-    /// Bytes on each node of the hierarchy.
-    pub(super) on: Vec<u64>,
+    pub known: bool,
+    /// Positive samples of the last window.
+    pub nr_accesses: u32,
+    /// For how many windows it has looked like this.
+    pub age: u32,
+    /// Bytes on each node of the placement.
+    pub on: Vec<u64>,
     /// When that was looked up, or the oldest part of it; none: of some of it nothing is known.
-    pub(super) looked: Option<Time>,
+    looked: Option<Time>,
+}
+
+/// What can look where pages are.
+pub(super) trait Lookup {
+    /// How many bytes of `range` are on each of `nodes`, into `bytes`.
+    fn bytes_on(&mut self, target: TargetId, range: AddrRange, nodes: &[u32], bytes: &mut Vec<u64>);
+
+    /// The time.
+    fn now(&self) -> Time;
 }
 
 /// All regions of the last window.
 #[derive(Debug)]
-pub(super) struct Placement {
-    /// In the order of targets and addresses, as the snapshot has them.
-    pub(super) regions: Vec<Placed>,
-    nr_nodes: usize,
+pub struct Placement {
+    /// Sorted by target and address.
+    regions: Vec<Placed>,
+    nodes: Vec<u32>,
     /// Counts estimates.
     turn: u64,
     /// Time that lookups may take, in ns; less than 0: taken in advance.
@@ -54,19 +69,70 @@ pub(super) struct Placement {
 }
 
 impl Placement {
-    pub(super) const fn new(nr_nodes: usize) -> Self {
-        Self { regions: Vec::new(), nr_nodes, turn: 0, left_ns: MOST_NS, earned: None }
+    /// Of the memory of these nodes.
+    pub(super) const fn new(nodes: Vec<u32>) -> Self {
+        Self { regions: Vec::new(), nodes, turn: 0, left_ns: MOST_NS, earned: None }
+    }
+
+    /// The nodes, ascending.
+    #[must_use]
+    pub fn nodes(&self) -> &[u32] {
+        &self.nodes
+    }
+
+    /// The regions of the last window.
+    #[must_use]
+    pub fn regions(&self) -> &[Placed] {
+        &self.regions
+    }
+
+    /// Answers how much of regions is on the nodes that are asked about. Of memory that is in no region of the last window
+    /// nothing is known, and nothing is said.
+    pub(super) fn answer(&self, ranges: &mut [Eligible]) {
+        for asked in ranges {
+            let Some(at) = self.nodes.iter().position(|node| *node == asked.nid) else { continue };
+            let (on, _) = self.known_of(self.of(asked.target), asked.range);
+            asked.bytes = on.get(at).copied().unwrap_or(0);
+        }
+    }
+
+    /// Takes in what a scheme did to the first `covered` bytes of a range: `moved` bytes went from one node to another, or,
+    /// if nothing was asked for, there was nothing to move there, until it is looked up again.
+    pub(super) fn acted(&mut self, target: TargetId, covered: AddrRange, moved: &Moved) {
+        let at = |node: Option<u32>| self.nodes.iter().position(|n| Some(*n) == node);
+        let (Some(from), to) = (at(Some(moved.from)), at(moved.to)) else { return };
+        let first =
+            self.regions.partition_point(|r| (r.target, r.range.end) <= (target, covered.start));
+        let mut left = moved.bytes;
+        for region in &mut self.regions[first..] {
+            if region.target != target || region.range.start >= covered.end {
+                break;
+            }
+            let most = if moved.asked { left } else { region.range.overlap(&covered) };
+            let less = most.min(region.on[from]);
+            region.on[from] -= less;
+            if let (true, Some(to)) = (moved.asked, to) {
+                region.on[to] += less;
+                left -= less;
+            }
+        }
+    }
+
+    /// The regions of a target.
+    fn of(&self, target: TargetId) -> &[Placed] {
+        let first = self.regions.partition_point(|r| r.target < target);
+        let behind = self.regions.partition_point(|r| r.target <= target);
+        &self.regions[first..behind]
     }
 
     /// Takes in a window.
     pub(super) fn window(&mut self, snapshot: &Snapshot) {
-        let old = std::mem::take(&mut self.regions);
+        let mut new = Vec::with_capacity(self.regions.len());
         for target in &snapshot.targets {
-            let mut before: Vec<&Placed> = old.iter().filter(|r| r.target == target.id).collect();
-            before.sort_by_key(|r| r.range.start);
+            let before = self.of(target.id);
             for region in &target.regions {
-                let (on, looked) = self.known_of(&before, region.range);
-                self.regions.push(Placed {
+                let (on, looked) = self.known_of(before, region.range);
+                new.push(Placed {
                     target: target.id,
                     range: region.range,
                     known: region.resolved,
@@ -77,11 +143,13 @@ impl Placement {
                 });
             }
         }
+        new.sort_by_key(|r| (r.target, r.range.start));
+        self.regions = new;
     }
 
     /// What the regions of the last window say of a range: their shares.
-    fn known_of(&self, before: &[&Placed], range: AddrRange) -> (Vec<u64>, Option<Time>) {
-        let mut on = vec![0_u64; self.nr_nodes];
+    fn known_of(&self, before: &[Placed], range: AddrRange) -> (Vec<u64>, Option<Time>) {
+        let mut on = vec![0_u64; self.nodes.len()];
         let (mut covered, mut oldest) = (0, Some(Time(u64::MAX)));
         let first = before.partition_point(|r| r.range.end <= range.start);
         for old in before[first..].iter().take_while(|r| r.range.start < range.end) {
@@ -99,8 +167,8 @@ impl Placement {
     }
 
     /// Looks up as much as the time allows.
-    pub(super) fn look(&mut self, hands: &mut dyn Hands) {
-        let mut now = hands.now();
+    pub(super) fn look(&mut self, lookup: &mut dyn Lookup) {
+        let mut now = lookup.now();
         let earned = self.earned.replace(now).map_or(0, |at| now.since(at) / SHARE);
         self.left_ns = (self.left_ns + i64::try_from(earned).unwrap_or(MOST_NS)).min(MOST_NS);
         // By how many times over what is known is too old: if there is not time for all, each kind has its share.
@@ -123,8 +191,8 @@ impl Placement {
             }
             let (target, range) = (region.target, region.range);
             let mut on = std::mem::take(&mut self.regions[nr].on);
-            self.estimate(hands, target, range, &mut on);
-            let done = hands.now();
+            self.estimate(lookup, target, range, &mut on);
+            let done = lookup.now();
             self.left_ns -= i64::try_from(done.since(now)).unwrap_or(MOST_NS);
             now = done;
             let region = &mut self.regions[nr];
@@ -138,23 +206,23 @@ impl Placement {
     /// How many bytes of a region are on each node: of a large one by some pieces of it, other ones each time.
     fn estimate(
         &mut self,
-        hands: &mut dyn Hands,
+        lookup: &mut dyn Lookup,
         target: TargetId,
         range: AddrRange,
         on: &mut Vec<u64>,
     ) {
         let pieces = range.len() / PIECE;
         if pieces <= SAMPLES {
-            return hands.bytes_on(target, range, on);
+            return lookup.bytes_on(target, range, &self.nodes, on);
         }
         self.turn = self.turn.wrapping_add(1);
-        let mut sum = vec![0_u64; self.nr_nodes];
+        let mut sum = vec![0_u64; self.nodes.len()];
         let stride = pieces / SAMPLES;
         for i in 0..SAMPLES {
             // Not the same place of each stretch, lest a pattern hides.
             let nr = i * stride + (self.turn * 7 + i * 3) % stride;
             let start = range.start + nr * PIECE;
-            hands.bytes_on(target, AddrRange::new(start, start + PIECE), on);
+            lookup.bytes_on(target, AddrRange::new(start, start + PIECE), &self.nodes, on);
             sum.iter_mut().zip(on.iter()).for_each(|(sum, bytes)| *sum += bytes);
         }
         on.clear();
@@ -162,11 +230,78 @@ impl Placement {
     }
 }
 
+/// What a scheme did to a range.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Moved {
+    pub(super) from: u32,
+    pub(super) to: Option<u32>,
+    pub(super) bytes: u64,
+    /// Whether anything was asked for.
+    pub(super) asked: bool,
+}
+
+/// Page tables, and which frame is on which node.
+#[derive(Debug)]
+pub(super) struct Tables<'a> {
+    pub(super) walk: &'a mut PageWalk,
+    pub(super) places: &'a Places,
+}
+
+impl Lookup for Tables<'_> {
+    fn bytes_on(
+        &mut self,
+        target: TargetId,
+        range: AddrRange,
+        nodes: &[u32],
+        bytes: &mut Vec<u64>,
+    ) {
+        bytes.clear();
+        bytes.resize(nodes.len(), 0);
+        // Frames of neighbours mostly are on the same node.
+        let mut last: (u64, Option<usize>) = (u64::MAX, None);
+        let mut at = |frame: u64| {
+            // 2 MiB are never on two nodes.
+            if frame >> 9 != last.0 {
+                let node = self.places.node_of(frame);
+                last = (frame >> 9, nodes.iter().position(|n| Some(*n) == node));
+            }
+            last.1
+        };
+        let looked = self.walk.dense_tables(target, range, &mut |start, found| match found {
+            Dense::Huge(entry) => {
+                let end = start + (1 << entry.leaf_shift());
+                let part = end.min(range.end).saturating_sub(start.max(range.start));
+                if let Some(at) = at(entry.frame() >> 12) {
+                    bytes[at] += part;
+                }
+            }
+            Dense::Table(table) => {
+                let nr = |addr: u64| (addr.saturating_sub(start) >> 12).min(512);
+                let (first, behind) = (nr(range.start), nr(range.end));
+                let pages = table.entries().take(usize::try_from(behind).unwrap_or(0));
+                for entry in pages.skip(usize::try_from(first).unwrap_or(0)) {
+                    if entry.is_present()
+                        && let Some(at) = at(entry.frame() >> 12)
+                    {
+                        bytes[at] += 4096;
+                    }
+                }
+            }
+        });
+        if looked.is_err() {
+            // A target that has gone has nothing anywhere.
+            bytes.fill(0);
+        }
+    }
+
+    fn now(&self) -> Time {
+        clock::now()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use isotherm_core::snapshot::{RegionInfo, TargetInfo};
-    use isotherm_core::{Applied, Request, Scheme};
-    use isotherm_host::nodes::Level;
 
     use super::*;
 
@@ -191,12 +326,8 @@ mod tests {
         }
     }
 
-    impl Hands for Slow {
-        fn levels(&mut self) -> Result<Vec<Level>, String> {
-            Err("not asked for".to_owned())
-        }
-
-        fn bytes_on(&mut self, _: TargetId, range: AddrRange, bytes: &mut Vec<u64>) {
+    impl Lookup for Slow {
+        fn bytes_on(&mut self, _: TargetId, range: AddrRange, _: &[u32], bytes: &mut Vec<u64>) {
             self.pass(self.look_ns);
             self.looks.push(range);
             bytes.clear();
@@ -204,10 +335,6 @@ mod tests {
             for page in (range.start..range.end).step_by(4096) {
                 bytes[usize::from(page / MIB % 2 == 1)] += 4096;
             }
-        }
-
-        fn act(&mut self, _: &Request, _: &Scheme) -> Applied {
-            Applied::default()
         }
 
         fn now(&self) -> Time {
@@ -232,7 +359,7 @@ mod tests {
 
     #[test]
     fn regions_that_split_and_join_keep_what_is_known() {
-        let (mut placement, mut hands) = (Placement::new(2), Slow::new(0));
+        let (mut placement, mut hands) = (Placement::new(vec![0, 1]), Slow::new(0));
         placement.window(&snapshot(&[(0, 2, 0), (2, 4, 0)]));
         placement.look(&mut hands);
         assert_eq!(on(&placement), [[1, 1], [1, 1]]);
@@ -250,7 +377,7 @@ mod tests {
     #[test]
     fn a_window_is_in_force_however_slow_lookups_are() {
         // A look takes 50 ms, as in an emulated guest on a busy machine: all regions take seconds.
-        let (mut placement, mut hands) = (Placement::new(2), Slow::new(50_000_000));
+        let (mut placement, mut hands) = (Placement::new(vec![0, 1]), Slow::new(50_000_000));
         let cold: Vec<_> = (0..100).map(|i| (i * 64, (i + 1) * 64, 0)).collect();
         placement.window(&snapshot(&cold));
         placement.look(&mut hands);
@@ -277,5 +404,27 @@ mod tests {
         assert!(of_all >= 200 && of_hot > 8, "{of_hot} of {of_all}");
         let oldest = placement.regions.iter().filter_map(|r| r.looked).min();
         assert!(oldest > Some(begin), "none is left out");
+    }
+    #[test]
+    fn what_was_moved_or_not_there_is_known_until_the_next_look() {
+        let (mut placement, mut lookup) = (Placement::new(vec![0, 1]), Slow::new(0));
+        placement.window(&snapshot(&[(0, 4, 9), (4, 8, 0)]));
+        placement.look(&mut lookup);
+        let range = |start: u64, end: u64| AddrRange::new(start * MIB, end * MIB);
+        let asked = |placement: &Placement, start, end, nid| {
+            let range = range(start, end);
+            let mut one = [Eligible { scheme: 0, target: ID, range, nid, bytes: range.len() }];
+            placement.answer(&mut one);
+            one[0].bytes / MIB
+        };
+        assert_eq!(asked(&placement, 0, 4, 1), 2);
+        // A part of a region has its share; another node is not known of.
+        assert_eq!((asked(&placement, 0, 2, 1), asked(&placement, 0, 4, 7)), (1, 4));
+        let moved = Moved { from: 1, to: Some(0), bytes: MIB, asked: true };
+        placement.acted(ID, range(0, 4), &moved);
+        assert_eq!(on(&placement), [[3, 1], [2, 2]]);
+        let nothing = Moved { from: 1, to: Some(0), bytes: 0, asked: false };
+        placement.acted(ID, range(0, 4), &nothing);
+        assert_eq!(on(&placement), [[3, 0], [2, 2]]);
     }
 }

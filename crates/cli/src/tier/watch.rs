@@ -1,0 +1,189 @@
+//! Runs a tiering policy to its end, and tells how it goes.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use isotherm_act::apply::ActEvent;
+use isotherm_agent::policy::{ContextPolicy, Policy};
+use isotherm_agent::run::{Ended, Event, Options, Reason, Refused, Runner, Summary};
+use isotherm_agent::tier::{Hierarchy, links};
+use isotherm_host::Roots;
+use isotherm_host::nodes::Gauge;
+use isotherm_sys::signals;
+
+use super::report::TierSummary;
+use super::told::Told;
+use super::{Args, Who};
+use crate::exit;
+use crate::stopped::Stopped;
+
+/// How long to wait for the runner before signals and the time are looked at.
+const PATIENCE: Duration = Duration::from_millis(50);
+/// Nodes that cannot be read for so many seconds in a row are gone.
+const BLIND: u32 = 10;
+
+/// Tiers until it is time to stop.
+pub(super) fn run(
+    args: &Args,
+    hierarchy: &Hierarchy,
+    policy: Policy,
+    who: Who,
+) -> anyhow::Result<ExitCode> {
+    signals::install()?;
+    let refused = |r: Refused| exit::with(r.code, r.text);
+    let options = Options { seed: args.seed, ..Options::default() };
+    let context = policy.contexts.first().cloned().unwrap_or_default();
+    let runner = Runner::start(policy, options).map_err(refused)?;
+    let mut told = Told::new(args, who);
+    for line in &hierarchy.why {
+        told.say(line);
+    }
+    told.say(match who {
+        Who::Kernel => {
+            "engine `kernel`: DAMON over the physical memory of the machine, one kdamond"
+        }
+        Who::Isotherm => "engine `isotherm`: page tables of processes, pages moved by move_pages",
+    });
+    let gauge = Gauge::new(&hierarchy.nodes());
+    let last = TierSummary::default();
+    let mut watch =
+        Watch { args, who, hierarchy, context, runner, told, gauge, blind: 0, last, broken: None };
+    let (ended, stopped) = watch.until_the_end()?;
+    watch.end(ended, stopped)
+}
+
+struct Watch<'a> {
+    args: &'a Args,
+    who: Who,
+    hierarchy: &'a Hierarchy,
+    context: ContextPolicy,
+    runner: Runner,
+    told: Told<'a>,
+    gauge: Gauge,
+    /// Seconds in a row in which the nodes could not be read.
+    blind: u32,
+    last: TierSummary,
+    /// Why going on makes no sense.
+    broken: Option<String>,
+}
+
+impl Watch<'_> {
+    /// Passes on what the runner tells, until its context has ended. Also says why it was asked to end, if it was.
+    fn until_the_end(&mut self) -> anyhow::Result<(Option<Ended>, Option<Stopped>)> {
+        let mut stopped = None;
+        let mut ended = None;
+        while !self.runner.is_over() {
+            if let Some(told) = self.runner.next(PATIENCE) {
+                match told.event {
+                    Event::Ended(end) => ended = Some(end),
+                    event => self.event(event)?,
+                }
+            }
+            if stopped.is_none() {
+                stopped = self.why_stop();
+                if stopped.is_some() {
+                    self.runner.stop();
+                }
+            }
+        }
+        Ok((ended, stopped))
+    }
+
+    fn event(&mut self, event: Event) -> anyhow::Result<()> {
+        match event {
+            Event::Ready(ready) => ready.why.iter().for_each(|line| self.told.say(line)),
+            Event::LeftOut { text, .. } => self.told.warn(&text),
+            Event::Act(ActEvent::Trouble { pid, text, .. }) => {
+                let whom = if pid == 0 { String::new() } else { format!("process {pid}: ") };
+                self.told.warn(&format!("{whom}{text}"));
+            }
+            Event::Act(ActEvent::Blocked { text, .. }) => {
+                self.told.warn(&format!("nothing is moved any more: {text}"));
+            }
+            Event::Lost { events } | Event::Act(ActEvent::Lost { events, .. }) => {
+                self.told.warn(&format!("{events} events were dropped: they came too fast"));
+            }
+            Event::Unblocked => self.told.say("pages are moved again"),
+            Event::Summary(summary) => self.summary(*summary)?,
+            Event::Added(_)
+            | Event::Gone { .. }
+            | Event::Act(_)
+            | Event::Undone { .. }
+            | Event::Committed
+            | Event::Ended(_) => {}
+        }
+        Ok(())
+    }
+
+    fn summary(&mut self, summary: Summary) -> anyhow::Result<()> {
+        let levels = match self.gauge.read(&Roots::default()) {
+            Ok(levels) => levels,
+            Err(text) => {
+                self.not_read(&text);
+                return Ok(());
+            }
+        };
+        self.blind = 0;
+        let by_kernel = self.who == Who::Kernel;
+        let links = links(self.hierarchy, &self.context, &summary, &levels, by_kernel);
+        self.last = TierSummary { links, of: summary };
+        self.told.summary(&self.last)
+    }
+
+    /// The nodes could not be read: schemes do nothing meanwhile, since their goals are not known.
+    fn not_read(&mut self, text: &str) {
+        self.blind += 1;
+        if self.blind == 1 {
+            self.told.warn(&format!("nothing is moved now: {text}"));
+        }
+        if self.blind == BLIND {
+            self.broken = Some(format!(
+                "the hierarchy is broken\n  why:   {text}\n  hint:  was a node unplugged? start again with those \
+                 that are left"
+            ));
+        }
+    }
+
+    fn why_stop(&self) -> Option<Stopped> {
+        if self.broken.is_some() {
+            return Some(Stopped::Failed);
+        }
+        if signals::stop_requested().is_some() {
+            return Some(Stopped::Signal);
+        }
+        let over = self.args.duration.is_some_and(|d| self.told.started.elapsed() >= d);
+        over.then_some(Stopped::Duration)
+    }
+
+    /// Tells the last account, with what the context counted until its end.
+    fn end(mut self, ended: Option<Ended>, stopped: Option<Stopped>) -> anyhow::Result<ExitCode> {
+        let Some(Ended { reason, accounts, child }) = ended else {
+            return Err(exit::with(exit::UNEXPECTED, "the context told no end"));
+        };
+        for account in accounts {
+            let same = |s: &&mut isotherm_agent::run::Standing| s.account.name == account.name;
+            if let Some(standing) = self.last.of.schemes.iter_mut().find(same) {
+                standing.account = account;
+            }
+        }
+        let stopped = match &reason {
+            Reason::Failed { .. } => Stopped::Failed,
+            Reason::TargetsGone => Stopped::TargetsGone,
+            Reason::Stopped => stopped.unwrap_or(Stopped::Signal),
+        };
+        self.told.account(stopped, &self.last)?;
+        if let Some(text) = self.broken {
+            return Err(exit::with(exit::NOT_SUPPORTED, text));
+        }
+        if let Reason::Failed { code, text } = reason {
+            return Err(exit::with(code, text));
+        }
+        Ok(match child {
+            // Our own SIGTERM is no failure of the command's.
+            Some(child) if child.shell_code() != 128 + 15 => {
+                ExitCode::from(u8::try_from(child.shell_code()).unwrap_or(exit::UNEXPECTED))
+            }
+            _ => ExitCode::SUCCESS,
+        })
+    }
+}

@@ -262,13 +262,17 @@ mod tests {
     #[test]
     fn what_a_process_dropped_or_took_with_it_was_not_paged_out() {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
-        // Until it has replaced this program by its own: before that it has another address space.
-        let comm = format!("/proc/{}/comm", child.id());
-        while std::fs::read_to_string(&comm).unwrap() != "sleep\n" {
-            std::thread::yield_now();
-        }
-        let process = Process::open(child.id()).unwrap();
-        let file = file_mappings(&process)[0];
+        // Until it has replaced this program by its own, and mapped that. It has another address
+        // space before, and for a moment an empty one.
+        let program = format!("/proc/{}/exe", child.id());
+        let (process, file) = loop {
+            let is_sleep = std::fs::read_link(&program).is_ok_and(|at| at.ends_with("sleep"));
+            let process = Process::open(child.id()).unwrap();
+            match file_mappings(&process).first() {
+                Some(file) if is_sleep => break (process, *file),
+                _ => std::thread::yield_now(),
+            }
+        };
         let none = AddrRange::new(1 << 40, (1 << 40) + 2 * GRANULE);
         assert_eq!(paged_out(&process, none), 0, "nothing is mapped there");
         assert_eq!(paged_out(&process, file), file.len(), "the file is mapped still");

@@ -15,5 +15,6 @@ pub mod push;
 pub mod ready;
 pub mod recorder;
 pub mod run;
+pub mod session;
 pub mod text;
 pub mod tier;

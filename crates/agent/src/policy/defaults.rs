@@ -8,7 +8,8 @@ use isotherm_core::scheme::{Action, Age, Brake, Pattern, Quota, Weights};
 pub(crate) const QUOTA_INTERVAL_MS: u64 = 1000;
 
 /// Whether an action takes memory away, so that its owner may miss it.
-pub(crate) const fn takes_away(action: Action) -> bool {
+#[must_use]
+pub const fn takes_away(action: Action) -> bool {
     matches!(action, Action::Pageout | Action::Cold | Action::MigrateCold)
 }
 
@@ -18,13 +19,15 @@ const fn moves(action: Action) -> bool {
 }
 
 /// Whether the evidence settings change anything for an action.
-pub(crate) const fn uses_evidence(action: Action) -> bool {
+#[must_use]
+pub const fn uses_evidence(action: Action) -> bool {
     takes_away(action) || matches!(action, Action::Collapse)
 }
 
 /// The quota of a scheme that has none: for actions that move memory, 128 MiB and 10 ms per second, as
 /// `DAMON_RECLAIM` has them.
-pub(crate) fn quota(action: Action) -> Quota {
+#[must_use]
+pub fn quota(action: Action) -> Quota {
     if !moves(action) {
         return Quota::default();
     }
@@ -38,17 +41,20 @@ pub(crate) fn quota(action: Action) -> Quota {
 }
 
 /// What comes first: cold memory by age alone, since its frequency is all the same; else by both.
-pub(crate) const fn weights(action: Action) -> Weights {
+#[must_use]
+pub const fn weights(action: Action) -> Weights {
     Weights { sz: 0, nr_accesses: if takes_away(action) { 0 } else { 1 }, age: 1 }
 }
 
 /// The brake of a scheme.
-pub(crate) fn brake(action: Action) -> Option<Brake> {
+#[must_use]
+pub fn brake(action: Action) -> Option<Brake> {
     takes_away(action).then(Brake::default)
 }
 
 /// The evidence of a scheme: confirmed for as long as the least age that it asks for, between 1 s and 60 s.
-pub(crate) fn evidence(pattern: &Pattern, attrs: &Attrs) -> Evidence {
+#[must_use]
+pub fn evidence(pattern: &Pattern, attrs: &Attrs) -> Evidence {
     let us = match pattern.age {
         Age::Micros(bounds) => bounds.min,
         Age::Windows(bounds) => u64::from(bounds.min).saturating_mul(attrs.aggr_us),

@@ -6,7 +6,7 @@
 
 pub(crate) mod action;
 mod check;
-pub(crate) mod defaults;
+pub mod defaults;
 mod engine;
 pub(crate) mod metric;
 mod parse;

@@ -1,19 +1,21 @@
 //! Pages out what a process has not touched for 3 s: `cargo run --release --example prcl -- PID`.
-//! The working-set example plus two statements. It needs swap.
-use isotherm_act::apply::Settings;
-use isotherm_agent::monitor::Monitor;
-use isotherm_core::scheme::{Action, Pattern};
-use isotherm_core::{Attrs, Scheme};
+//! The working-set example plus one statement. It needs swap; `-- PID dry` only counts, and needs
+//! none.
+use std::time::Duration;
+
+use isotherm::{Monitor, Scheme};
 
 #[expect(clippy::print_stdout, reason = "printing is what it is for")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let pid = std::env::args().nth(1).ok_or("usage: prcl PID")?.parse()?;
-    let mut monitor = Monitor::of_pid(pid, Attrs::default())?;
-    let pattern = Pattern::idle_for_us(3_000_000);
-    let prcl = Scheme { pattern, action: Action::Pageout, ..Scheme::default() };
-    monitor.commit_schemes(vec![(prcl, Settings::default())]);
+    let mut args = std::env::args().skip(1);
+    let pid = args.next().ok_or("usage: prcl PID [dry]")?.parse()?;
+    let prcl = Scheme::pageout().idle_for(Duration::from_secs(3));
+    let prcl = if args.next().is_some_and(|word| word == "dry") { prcl.dry_run() } else { prcl };
+    let mut monitor = Monitor::builder().pid(pid).build()?;
+    monitor.add_scheme(prcl)?;
     while let Some(snapshot) = monitor.next_snapshot()? {
-        println!("wss: {}", snapshot.working_set());
+        println!("{}", snapshot.working_set());
+        println!("{}", monitor.schemes()[0]);
     }
     Ok(())
 }

@@ -31,8 +31,10 @@ mod set;
 
 pub use account::{Account, Standing};
 pub use ending::end_command;
+pub(crate) use guard_watch::{Actions, GuardWatch};
 pub use heat::{Heat, HeatTable};
 pub use machine::{Problem, check};
 pub use message::{Ended, Event, Message, Ready, Reason, Summary};
+pub(crate) use rules::Rules;
 pub use runner::{Options, Refused, Runner};
 pub use set::{open_physical_set, open_set};

@@ -1,0 +1,60 @@
+//! The working set with its error bar.
+
+use std::fmt;
+
+use isotherm_core::RegionInfo;
+use isotherm_report::wss;
+
+use crate::Bytes;
+
+/// A working set: the size of all regions that were accessed at all, as DAMON counts it, and how
+/// sure that is. How the interval comes about is told in `isotherm_report::wss::estimate`.
+///
+/// ```
+/// use isotherm::Bytes;
+/// use isotherm::snapshot::WorkingSet;
+///
+/// let mut set = WorkingSet::default();
+/// set.size = Bytes::mib(40);
+/// (set.low, set.high) = (Bytes::mib(38), Bytes::mib(45));
+/// assert_eq!(set.to_string(), "40.0 MiB (38.0 MiB to 45.0 MiB)");
+/// set.unresolved = Bytes::mib(1);
+/// assert_eq!(set.to_string(), "40.0 MiB (38.0 MiB to 45.0 MiB), 1.00 MiB not seen");
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct WorkingSet {
+    /// Size of the regions with at least one access.
+    pub size: Bytes,
+    /// Lower end of the 90 % interval.
+    pub low: Bytes,
+    /// Upper end of the 90 % interval.
+    pub high: Bytes,
+    /// Size of what could not be looked at; in none of the above.
+    pub unresolved: Bytes,
+    /// Size of all regions.
+    pub mapped: Bytes,
+}
+
+impl WorkingSet {
+    pub(super) fn of<'a>(regions: impl IntoIterator<Item = &'a RegionInfo>, max: u32) -> Self {
+        let wss::WorkingSet { bytes, lo, hi, unresolved, mapped } = wss::estimate(regions, max);
+        Self {
+            size: Bytes(bytes),
+            low: Bytes(lo),
+            high: Bytes(hi),
+            unresolved: Bytes(unresolved),
+            mapped: Bytes(mapped),
+        }
+    }
+}
+
+impl fmt::Display for WorkingSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({} to {})", self.size, self.low, self.high)?;
+        if self.unresolved > Bytes(0) {
+            write!(f, ", {} not seen", self.unresolved)?;
+        }
+        Ok(())
+    }
+}

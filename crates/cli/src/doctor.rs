@@ -13,7 +13,8 @@ pub(crate) struct Args {
     /// One JSON object.
     #[arg(long)]
     json: bool,
-    /// Also test the kernel's DAMON. Starts a kdamond for about three seconds, in which no other program can configure one.
+    /// Also test the kernel's DAMON. Starts a kdamond for about three seconds, in which no other
+    /// program can configure one.
     #[arg(long)]
     kdamond: bool,
 }

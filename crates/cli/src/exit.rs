@@ -1,6 +1,7 @@
 //! Exit codes. They are part of the interface: docs/SPEC.md lists them, and they do not change.
 //!
-//! 0 done, 1 unexpected, 2 usage or bad input, 3 not supported, 4 permission, 5 target gone, 6 partial; with `-- CMD`, the command's own status instead, as a shell shows it.
+//! 0 done, 1 unexpected, 2 usage or bad input, 3 not supported, 4 permission, 5 target gone, 6
+//! partial; with `-- CMD`, the command's own status instead, as a shell shows it.
 
 use std::io::{self, ErrorKind};
 use std::process::ExitCode;
@@ -45,7 +46,8 @@ pub(crate) fn usage(message: impl Into<String>) -> anyhow::Error {
     with(USAGE, message)
 }
 
-/// A process that cannot be a target: 5 gone, 4 not permitted, 126 and 127 a command that cannot be run.
+/// A process that cannot be a target: 5 gone, 4 not permitted, 126 and 127 a command that cannot be
+/// run.
 pub(crate) fn target(err: TargetError) -> anyhow::Error {
     with(err.exit_code(), err.to_string())
 }

@@ -50,7 +50,8 @@ enum Command {
     Set {
         /// `reclaim` or `lru_sort`.
         name: Name,
-        /// Such as `min_age=2m quota_sz=64M wmarks_high=50%`. Without a suffix, in the kernel's unit, which `show` names.
+        /// Such as `min_age=2m quota_sz=64M wmarks_high=50%`. Without a suffix, in the kernel's
+        /// unit, which `show` names.
         #[arg(required = true, value_name = "KEY=VALUE", value_parser = pair)]
         pairs: Vec<(String, String)>,
     },

@@ -1,7 +1,7 @@
 //! `isotherm`: which memory of a process is hot, which is cold.
 //!
-//! The only crate that prints. Each subcommand is a module with its `Args` and a `run`; results go to
-//! standard output, everything about the run itself to standard error.
+//! The only crate that prints. Each subcommand is a module with its `Args` and a `run`; results go
+//! to standard output, everything about the run itself to standard error.
 
 mod act;
 mod attrs;

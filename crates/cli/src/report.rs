@@ -31,7 +31,8 @@ enum Kind {
     Mappings(Common),
     /// How long memory was not accessed.
     Ages(Common),
-    /// Physical memory (`record --paddr`): how much of it is hot and cold, by node, cgroup, process or kind.
+    /// Physical memory (`record --paddr`): how much of it is hot and cold, by node, cgroup, process
+    /// or kind.
     Memory(MemoryArgs),
 }
 

@@ -35,8 +35,8 @@ impl OpsArg {
     }
 }
 
-/// Opens a set, and fits the attributes to what it can do. Also says which it is and why, in lines for
-/// the user and the record.
+/// Opens a set, and fits the attributes to what it can do. Also says which it is and why, in lines
+/// for the user and the record.
 pub(crate) fn open_set(wanted: OpsArg, attrs: &mut Attrs) -> anyhow::Result<(OpsSet, Vec<String>)> {
     isotherm_agent::run::open_set(wanted.wanted(), attrs)
         .map_err(|e| exit::with(e.exit_code(), e.to_string()))

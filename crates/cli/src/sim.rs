@@ -1,7 +1,7 @@
 //! `isotherm sim`: the same monitor over a simulated workload, hours in seconds.
 //!
-//! Needs no privileges and no memory: the workload's processes exist only as chances of being touched
-//! (see [`isotherm_sim::world`]). Writes the same record and the same truth as a real run.
+//! Needs no privileges and no memory: the workload's processes exist only as chances of being
+//! touched (see [`isotherm_sim::world`]). Writes the same record and the same truth as a real run.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -196,7 +196,8 @@ impl Recorder<'_> {
         Ok(())
     }
 
-    /// Tells the mappings of all processes, if it is time; the writer leaves out what did not change.
+    /// Tells the mappings of all processes, if it is time; the writer leaves out what did not
+    /// change.
     fn note_mappings(
         &mut self,
         simulation: &Simulation,

@@ -1,7 +1,8 @@
-//! Commands over the kernel's own DAMON: ready-made policies pushed down, a policy changed while it runs, physical memory,
-//! and what is said when a kdamond or its target ends.
+//! Commands over the kernel's own DAMON: ready-made policies pushed down, a policy changed while it
+//! runs, physical memory, and what is said when a kdamond or its target ends.
 //!
-//! In the lab only (`ISOTHERM_LAB=1`), since kdamonds are the machine's. Except for the refusals, which touch nothing.
+//! In the lab only (`ISOTHERM_LAB=1`), since kdamonds are the machine's. Except for the refusals,
+//! which touch nothing.
 #![expect(clippy::unwrap_used, reason = "a failing test says enough")]
 #![expect(clippy::print_stderr, reason = "a skipped test says why")]
 
@@ -342,7 +343,8 @@ fn physical_memory_is_recorded_and_sorted_by_the_kernel() {
     }
 }
 
-/// Whatever the kernel: sets that look at processes cannot watch physical memory, and say which can.
+/// Whatever the kernel: sets that look at processes cannot watch physical memory, and say which
+/// can.
 #[test]
 fn physical_memory_by_a_set_that_cannot_is_refused_with_those_that_can() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,8 +1,9 @@
-//! Acting on evidence of idle page tracking, on a kernel that has it: on physical memory, and on processes without reading
-//! page tables.
+//! Acting on evidence of idle page tracking, on a kernel that has it: on physical memory, and on
+//! processes without reading page tables.
 //!
-//! The truth is the kernel's: `pagemap` of a workload that keeps a hot and a cold part in one process, and says where they
-//! are. Only where `ISOTHERM_LAB=1` says that the machine is there for tests: marks, swap and huge page settings are the machine's.
+//! The truth is the kernel's: `pagemap` of a workload that keeps a hot and a cold part in one
+//! process, and says where they are. Only where `ISOTHERM_LAB=1` says that the machine is there for
+//! tests: marks, swap and huge page settings are the machine's.
 #![expect(clippy::unwrap_used, reason = "a failing test says enough")]
 #![expect(
     clippy::print_stdout,
@@ -96,7 +97,8 @@ fn physical_filters_let_in_what_the_kernel_counts() {
     let group = Group::new("isotherm-filters");
     let work = Workload::start_in(&group.0, 64, 16, true);
     let _small = Workload::start(32, 4, false);
-    // `stat` counts what the filters let in; what is let in is compared with what the kernel says of the same.
+    // `stat` counts what the filters let in; what is let in is compared with what the kernel says
+    // of the same.
     let cases = [
         ("anon", "\"allow anon\""),
         ("file", "\"allow file\""),
@@ -125,7 +127,8 @@ fn physical_filters_let_in_what_the_kernel_counts() {
     for (nr, (name, filters)) in cases.iter().enumerate() {
         let ours = mib(&schemes[nr], "passed_bytes");
         let (least, most) = match *name {
-            // Pages that were not marked are young, so all of it may be; the hot part is in any case.
+            // Pages that were not marked are young, so all of it may be; the hot part is in any
+            // case.
             "young" => (14, kernel["group"] + 2),
             name => {
                 let truth = kernel[name];

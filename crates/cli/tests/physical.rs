@@ -1,7 +1,8 @@
-//! Physical memory, watched on a machine whose kernel tracks idle pages: what a record says of a workload's hot and
-//! cold bytes, by owner and by kind.
+//! Physical memory, watched on a machine whose kernel tracks idle pages: what a record says of a
+//! workload's hot and cold bytes, by owner and by kind.
 //!
-//! Only where `ISOTHERM_LAB=1` says that the machine is there for tests: marks are the machine's, not ours.
+//! Only where `ISOTHERM_LAB=1` says that the machine is there for tests: marks are the machine's,
+//! not ours.
 #![expect(clippy::unwrap_used, reason = "a failing test says enough")]
 
 mod common;
@@ -73,7 +74,8 @@ fn hot_and_cold_bytes_of_an_owner_agree_with_the_truth() {
     let pid = u64::from(workload.0.id());
     let owners = report(&record, "owner");
     let [all, hot, cold] = line(&owners, |l| l["pid"].as_u64() == Some(pid));
-    // The sample's error (90 %) is 13 MiB for the hot part on 2 GiB; three times that is beyond chance.
+    // The sample's error (90 %) is 13 MiB for the hot part on 2 GiB; three times that is beyond
+    // chance.
     let error = 3.0 * owners["lines"][0]["error_hot"].as_f64().unwrap() / MIB;
     eprintln!("all {all:.0} MiB, hot {hot:.0} (128), cold {cold:.0} (256), +- {error:.0}");
     assert!((hot - 128.0).abs() < error, "hot {hot} of 128 MiB\n{owners:#}");

@@ -1,7 +1,8 @@
-//! `isotherm tier` as its user meets it: what it refuses, and in a guest with two nodes what it moves.
+//! `isotherm tier` as its user meets it: what it refuses, and in a guest with two nodes what it
+//! moves.
 //!
-//! Pages are moved only where `ISOTHERM_LAB=1` says that the machine is there for tests and has a fast and a slow node
-//! (`lab/run --kernel full --numa2 --mem 3G --flush`).
+//! Pages are moved only where `ISOTHERM_LAB=1` says that the machine is there for tests and has a
+//! fast and a slow node (`lab/run --kernel full --numa2 --mem 3G --flush`).
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::print_stderr, reason = "a test that skips something says why")]
 
@@ -167,7 +168,8 @@ fn hot_memory_comes_to_the_fast_node_and_a_dry_run_moves_nothing() {
     }
     let dir = tempfile::tempdir().unwrap();
     let (config, truth) = (dir.path().join("t.cfg"), dir.path().join("truth"));
-    // More than the fast node of 1.5 GiB has, filled from the begin: the end is on the slow node, and 128 MiB there are hot.
+    // More than the fast node of 1.5 GiB has, filled from the begin: the end is on the slow node,
+    // and 128 MiB there are hot.
     let text = "m, 1900M\n\nrun\n900000\nm, 1, 64, 1, rw, hz=0.002\nm, 1, 64, 1, rw, offset=1760M, length=128M, hz=5\n";
     std::fs::write(&config, text).unwrap();
     let mut workload = isotherm();

@@ -1,4 +1,5 @@
-//! Converts a record: `cargo run --example export -- isotherm.data out.parquet` (or `.csv`, `.jsonl`).
+//! Converts a record: `cargo run --example export -- isotherm.data out.parquet` (or `.csv`,
+//! `.jsonl`).
 
 use std::fs::File;
 

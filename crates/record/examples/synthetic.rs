@@ -4,9 +4,9 @@
 //! cargo run --release -p isotherm-record --example synthetic -- FILE [SECONDS] [REGIONS]
 //! ```
 //!
-//! The target has a few mappings far apart; a hot set in a 2 GiB one moves every ten minutes. In every
-//! window random regions split and similar neighbours merge, so that about one border in ten is new;
-//! hot regions' counts and everybody's bounds jitter, as sampled numbers do.
+//! The target has a few mappings far apart; a hot set in a 2 GiB one moves every ten minutes. In
+//! every window random regions split and similar neighbours merge, so that about one border in ten
+//! is new; hot regions' counts and everybody's bounds jitter, as sampled numbers do.
 use std::path::Path;
 use std::time::Instant;
 

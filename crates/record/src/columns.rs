@@ -1,16 +1,17 @@
-//! Snapshots in columns: about a second of them becomes one block that packs to a few bytes a region.
+//! Snapshots in columns: about a second of them becomes one block that packs to a few bytes a
+//! region.
 //!
-//! Every region is written against the one that covered its start in the snapshot before (of the same
-//! target, in the same frame). Most regions of a window are those of the window before, so:
+//! Every region is written against the one that covered its start in the snapshot before (of the
+//! same target, in the same frame). Most regions of a window are those of the window before, so:
 //!
 //! * *where* is one byte: "starts where expected, ends where the k-th old region ended"; only a new
 //!   boundary costs its distance in pages;
 //! * `nr_accesses` is the difference, `age` is 0 for "one older" and 1 for "reset";
 //! * `lo`, `hi` are steps of 1/255 of the maximum (see [`crate::bound`]), as differences.
 //!
-//! Each of these is a column of its own, because LZ4 finds runs, not probabilities. The first snapshot
-//! of a frame has nothing before it, so a frame never needs another frame. Everything but the bounds
-//! is exact, for any 64-bit addresses in any order.
+//! Each of these is a column of its own, because LZ4 finds runs, not probabilities. The first
+//! snapshot of a frame has nothing before it, so a frame never needs another frame. Everything but
+//! the bounds is exact, for any 64-bit addresses in any order.
 
 use isotherm_core::{AddrRange, Cost, RegionInfo, Snapshot, TargetId, TargetInfo, Time};
 
@@ -261,7 +262,8 @@ fn encode_runs(out: &mut Vec<u8>, regions: &[RegionInfo]) {
     }
 }
 
-/// Gives the snapshots of a block back, one by one. `None` from any step: not what [`Encoder`] writes.
+/// Gives the snapshots of a block back, one by one. `None` from any step: not what [`Encoder`]
+/// writes.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
     /// What is left of each column, as positions in the payload.

@@ -1,8 +1,8 @@
 //! What a record says: the values that the writer takes and the reader gives back.
 //!
 //! Times named `t_ns` are nanoseconds of `CLOCK_MONOTONIC`; [`Header`] ties that clock to the wall
-//! clock of the recording machine. Small events travel as JSON objects, so unknown fields of a later
-//! minor version are simply not seen.
+//! clock of the recording machine. Small events travel as JSON objects, so unknown fields of a
+//! later minor version are simply not seen.
 
 use isotherm_core::{Attrs, Method, Snapshot};
 use serde::{Deserialize, Serialize};
@@ -96,8 +96,8 @@ pub struct Target {
     pub name: String,
     /// When.
     pub t_ns: u64,
-    /// The physical memory that it is, rather than a process: `all`, `node:1`, or ranges. Its addresses are
-    /// physical then.
+    /// The physical memory that it is, rather than a process: `all`, `node:1`, or ranges. Its
+    /// addresses are physical then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<String>,
 }

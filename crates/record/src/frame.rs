@@ -15,10 +15,11 @@
 //! 32  payload
 //! ```
 //!
-//! All numbers are little endian. **A frame without both good CRCs never existed.** The header has its
-//! own, so a damaged length is never believed. The scanner looks for the next magic number behind a
-//! bad frame; if there is no further good frame, the rest is a *torn tail* (a recorder died while it
-//! wrote), else it is a *bad frame* in the middle. No frame refers to another one's bytes.
+//! All numbers are little endian. **A frame without both good CRCs never existed.** The header has
+//! its own, so a damaged length is never believed. The scanner looks for the next magic number
+//! behind a bad frame; if there is no further good frame, the rest is a *torn tail* (a recorder
+//! died while it wrote), else it is a *bad frame* in the middle. No frame refers to another one's
+//! bytes.
 
 use std::io::{ErrorKind, Read};
 
@@ -287,7 +288,8 @@ impl<R: Read> Scanner<R> {
         Ok(good.then_some(h))
     }
 
-    /// Moves at least one byte on, to what could be a frame; returns the number of bytes passed over.
+    /// Moves at least one byte on, to what could be a frame; returns the number of bytes passed
+    /// over.
     fn skip_to_magic(&mut self) -> Result<u64, Error> {
         let mut skipped = 1u64;
         self.pos += 1;

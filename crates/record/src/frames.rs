@@ -1,7 +1,9 @@
-//! A sample of physical page frames: what each holds, whose it is, and for how long it was not touched.
+//! A sample of physical page frames: what each holds, whose it is, and for how long it was not
+//! touched.
 //!
-//! Each frame stands for an equal part of [`Frames::bytes`], so shares of the sample are shares of memory. The
-//! sample's size bounds what an event takes in the file: some bytes per frame, and each name once.
+//! Each frame stands for an equal part of [`Frames::bytes`], so shares of the sample are shares of
+//! memory. The sample's size bounds what an event takes in the file: some bytes per frame, and each
+//! name once.
 
 use serde::{Deserialize, Serialize};
 

@@ -82,7 +82,8 @@ pub(crate) fn encode(out: &mut Vec<u8>, t_ns: u64, target: u32, mappings: &[Mapp
         cursor = m.end;
         out.push(code_of(m.kind));
         put_text(out, &m.perms);
-        // Neighbours mostly belong to the same file: 0 repeats the name, n is a name of n - 1 bytes.
+        // Neighbours mostly belong to the same file: 0 repeats the name, n is a name of n - 1
+        // bytes.
         if previous.is_some_and(|p| p.name == m.name) {
             varint::put(out, 0);
         } else {

@@ -1,7 +1,7 @@
 //! Reads a record as a stream of events, with one frame in memory.
 //!
-//! Whatever the bytes are, reading never panics and never gives a wrong snapshot: what a checksum does
-//! not vouch for is left out and counted in [`Damage`].
+//! Whatever the bytes are, reading never panics and never gives a wrong snapshot: what a checksum
+//! does not vouch for is left out and counted in [`Damage`].
 
 use std::io::Read;
 

@@ -1,7 +1,7 @@
 //! Variable-length integers: seven bits per byte, low bits first, the top bit says "more follows".
 //!
-//! Signed differences go through the zigzag map (0, -1, 1, -2, ... to 0, 1, 2, 3, ...), computed with
-//! wrapping arithmetic, so that any two 64-bit numbers have a difference and it undoes itself.
+//! Signed differences go through the zigzag map (0, -1, 1, -2, ... to 0, 1, 2, 3, ...), computed
+//! with wrapping arithmetic, so that any two 64-bit numbers have a difference and it undoes itself.
 
 /// Appends `x` to `out`, 1 to 10 bytes.
 pub(crate) fn put(out: &mut Vec<u8>, mut x: u64) {

@@ -1,13 +1,13 @@
 //! Writes a record: append-only, at most about a second behind.
 //!
-//! Snapshots are collected and written as one frame when they span [`FLUSH_NS`], when there are many,
-//! or when something else has to come after them; everything else is written at once. Frames go to
-//! the output whole, in one `write`, so a recorder that is killed loses what it had collected and
-//! nothing more. There is no `fsync` per second: a crash of the *machine* may lose more;
+//! Snapshots are collected and written as one frame when they span [`FLUSH_NS`], when there are
+//! many, or when something else has to come after them; everything else is written at once. Frames
+//! go to the output whole, in one `write`, so a recorder that is killed loses what it had collected
+//! and nothing more. There is no `fsync` per second: a crash of the *machine* may lose more;
 //! [`Writer::sync`] is there for who wants it.
 //!
-//! A failed write (a full disk) is returned and loses that frame only. The caller may go on: a reader
-//! skips the piece that got out, and counts it.
+//! A failed write (a full disk) is returned and loses that frame only. The caller may go on: a
+//! reader skips the piece that got out, and counts it.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -1,7 +1,8 @@
 //! `report ages`: how long memory has not been accessed.
 //!
-//! A region without accesses has been idle for its age, which is counted in windows; one with accesses
-//! is idle for 0. Two histograms: as of each target's last snapshot, and the mean over time.
+//! A region without accesses has been idle for its age, which is counted in windows; one with
+//! accesses is idle for 0. Two histograms: as of each target's last snapshot, and the mean over
+//! time.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

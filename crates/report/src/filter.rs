@@ -18,7 +18,8 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Reads `A..B`, each a span since the start (`5`, `5s`, `2m`, `250ms`) and each may be missing.
+    /// Reads `A..B`, each a span since the start (`5`, `5s`, `2m`, `250ms`) and each may be
+    /// missing.
     ///
     /// # Errors
     ///

@@ -1,9 +1,10 @@
 //! `report mappings`: which heap, library, file or other mapping is hot and which is cold.
 //!
-//! Every region is laid over the mappings as they were at that time; what a byte of a region does, its
-//! mapping does. Numbers are means over the time in which the target was seen. A byte is *hot* if its
-//! region was touched in at least half of the samples of a window, *warm* if at all, *cold* if not.
-//! Parts of one file are one line; anonymous mappings without a name are told apart by address.
+//! Every region is laid over the mappings as they were at that time; what a byte of a region does,
+//! its mapping does. Numbers are means over the time in which the target was seen. A byte is *hot*
+//! if its region was touched in at least half of the samples of a window, *warm* if at all, *cold*
+//! if not. Parts of one file are one line; anonymous mappings without a name are told apart by
+//! address.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -1,17 +1,20 @@
-//! `report memory`: physical memory by node, cgroup, owner or kind: how much of it is hot and how much is cold.
+//! `report memory`: physical memory by node, cgroup, owner or kind: how much of it is hot and how
+//! much is cold.
 //!
-//! A record of physical memory holds looks at a sample of frames ([`Frames`]): what each holds, who maps it, and
-//! whether it was touched since the look before. Each frame stands for an equal part of the memory, so a group's share
-//! of the sample is its share of memory. Numbers are means over the looks.
+//! A record of physical memory holds looks at a sample of frames ([`Frames`]): what each holds, who
+//! maps it, and whether it was touched since the look before. Each frame stands for an equal part
+//! of the memory, so a group's share of the sample is its share of memory. Numbers are means over
+//! the looks.
 //!
-//! A frame that several processes map is shared out between them in equal parts, as `PSS` does it. Where the set could
-//! not look at single frames (`kdamond`), a frame counts by the region around it in the snapshot beside the look: with its rate as
-//! hot, with the rest as cold. A region mixes pages of many owners, so that is coarser, and the report says which of
-//! the two it is.
+//! A frame that several processes map is shared out between them in equal parts, as `PSS` does it.
+//! Where the set could not look at single frames (`kdamond`), a frame counts by the region around
+//! it in the snapshot beside the look: with its rate as hot, with the rest as cold. A region mixes
+//! pages of many owners, so that is coarser, and the report says which of the two it is.
 //!
-//! **Error.** The sample of one look is a grid with a random place in each cell, whose error is at most that of a plain
-//! random sample: `1.645 * sqrt(p (1 - p) / n)` of all memory for a share `p` of `n` frames, 90 %. Looks use the same
-//! frames, so more looks do not make it smaller. What a mark cannot see comes on top (see the operations set).
+//! **Error.** The sample of one look is a grid with a random place in each cell, whose error is at
+//! most that of a plain random sample: `1.645 * sqrt(p (1 - p) / n)` of all memory for a share `p`
+//! of `n` frames, 90 %. Looks use the same frames, so more looks do not make it smaller. What a
+//! mark cannot see comes on top (see the operations set).
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

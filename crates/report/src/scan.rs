@@ -1,4 +1,5 @@
-//! One pass over a record: keeps track of targets and mappings, hands out the snapshots that are in.
+//! One pass over a record: keeps track of targets and mappings, hands out the snapshots that are
+//! in.
 
 use std::collections::BTreeMap;
 

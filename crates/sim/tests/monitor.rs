@@ -55,7 +55,8 @@ fn score(name: &str, attrs: Attrs, seed: u64) -> Score {
 /// Loose bounds: the accuracy job states the numbers, this test notices when something breaks.
 #[test]
 fn accuracy() {
-    // (workload, least precision, least recall, most error in counts of 20, most median delay in ms)
+    // (workload, least precision, least recall, most error in counts of 20, most median delay in
+    // ms)
     let cases = [
         ("stairs", 0.99, 0.99, 0.05, 500.0),
         ("hot10", 0.97, 0.97, 0.4, 0.0),

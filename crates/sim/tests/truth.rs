@@ -69,7 +69,8 @@ fn small_pages() {
 #[test]
 fn a_huge_leaf_is_as_hot_as_all_that_is_in_it() {
     let config = "m, 5M, thp=on\n\np\n2000\nm, 1, 64, 1, wo, offset=2M, length=3M, sparse=1M\n";
-    // One page at 2 MiB, one at 3 MiB (the same huge leaf), one at 4 MiB (in the tail of small pages).
+    // One page at 2 MiB, one at 3 MiB (the same huge leaf), one at 4 MiB (in the tail of small
+    // pages).
     let truth = truth(config, &[map(0, 0, 5, 2 << 20)], &[(0, 0, 1), (0, 1, 2), (0, 2, 4)]);
     let p = |per_s: f64| 1.0 - (-per_s * 0.005).exp();
     let expected = [(0, 2048, 0.0), (2048, 2048, p(30.0)), (4096, 4, p(40.0)), (4100, 1020, 0.0)];

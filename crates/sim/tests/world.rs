@@ -108,7 +108,8 @@ fn sweeps_are_exact() {
     }
 }
 
-/// For every stretch of pages, the number of positive looks is what executed accesses give, up to chance.
+/// For every stretch of pages, the number of positive looks is what executed accesses give, up to
+/// chance.
 #[test]
 fn random_patterns_are_as_executed() {
     let patterns = [

@@ -18,7 +18,8 @@ use crate::record::TargetArgs;
 /// How a policy is run.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct RunArgs {
-    /// Stop after this time (without a unit seconds). A command that was started here gets a SIGTERM then.
+    /// Stop after this time (without a unit seconds). A command that was started here gets a
+    /// SIGTERM then.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) duration: Option<Duration>,
     /// Decide and count, but do nothing; at the end, say what it would have done.
@@ -65,15 +66,18 @@ impl EngineArg {
 /// Whose memory, and how it is looked at.
 #[derive(Debug, clap::Args)]
 pub(crate) struct WhoseArgs {
-    /// Take every process whose command name matches: `*` and `?` as in a shell; also those that come later.
+    /// Take every process whose command name matches: `*` and `?` as in a shell; also those that
+    /// come later.
     #[arg(long = "name", value_name = "GLOB")]
     names: Vec<String>,
-    /// Take every process of this cgroup (v2), also those that come later: a path from the root of the hierarchy.
+    /// Take every process of this cgroup (v2), also those that come later: a path from the root of
+    /// the hierarchy.
     #[arg(long = "cgroup", value_name = "PATH")]
     cgroups: Vec<String>,
     #[command(flatten)]
     targets: TargetArgs,
-    /// Who applies the schemes over the kernel's DAMON (--ops kdamond): the kernel, Isotherm, or whoever can do what is asked for.
+    /// Who applies the schemes over the kernel's DAMON (--ops kdamond): the kernel, Isotherm, or
+    /// whoever can do what is asked for.
     #[arg(long, value_enum, default_value_t = EngineArg::Auto)]
     engine: EngineArg,
     #[command(flatten)]
@@ -141,11 +145,12 @@ pub(crate) struct LimitArgs {
     /// At most so much time per time: 10ms/s, none.
     #[arg(long, value_name = "TIME/TIME", value_parser = time_rate)]
     quota_time: Option<MaybeRate>,
-    /// Tune the quota for this: psi=0.5ms/s, free=5%, refaults=1%, user=CURRENT/TARGET, ...; may be given
-    /// more than once.
+    /// Tune the quota for this: psi=0.5ms/s, free=5%, refaults=1%, user=CURRENT/TARGET, ...; may be
+    /// given more than once.
     #[arg(long = "goal", value_name = "NAME=VALUE", value_parser = knobs::goal)]
     goals: Vec<GoalKnob>,
-    /// Work only while this much memory is free: HIGH,MID,LOW in percent (50%,40%,20%), or none for always.
+    /// Work only while this much memory is free: HIGH,MID,LOW in percent (50%,40%,20%), or none for
+    /// always.
     #[arg(long, value_name = "MARKS", value_parser = knobs::watermarks)]
     watermarks: Option<Watermarks>,
     /// Treat all regions that match alike, when the quota is not enough for all.
@@ -184,7 +189,8 @@ pub(crate) struct ConfirmArgs {
     /// `off`: act on the regions' numbers alone, as DAMON does.
     #[arg(long, value_enum, default_value_t = EvidenceArg::On)]
     evidence: EvidenceArg,
-    /// Watch the pages for so long before they are acted on (default: as long as the age, 1 s to 60 s).
+    /// Watch the pages for so long before they are acted on (default: as long as the age, 1 s to 60
+    /// s).
     #[arg(long, value_name = "TIME", value_parser = interval_us_with_unit)]
     confirm: Option<u64>,
 }

@@ -1,4 +1,5 @@
-//! Runs a policy to its end, and tells of it: warnings, a status line, the event log, the last account.
+//! Runs a policy to its end, and tells of it: warnings, a status line, the event log, the last
+//! account.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;

@@ -1,4 +1,5 @@
-//! What the ready-made commands `reclaim`, `thp` and `lru-sort` take beside their own knobs, and how their policies are run.
+//! What the ready-made commands `reclaim`, `thp` and `lru-sort` take beside their own knobs, and
+//! how their policies are run.
 
 use std::process::ExitCode;
 

@@ -15,8 +15,8 @@ use crate::exit::usage;
 /// Arguments of `isotherm schemes`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A scheme per line: `min_size max_size min_freq max_freq min_age max_age action`, with `null` (2020)
-    /// or `min` and `max` (later) for no bound.
+    /// A scheme per line: `min_size max_size min_freq max_freq min_age max_age action`, with `null`
+    /// (2020) or `min` and `max` (later) for no bound.
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Let targets be stopped for a moment to make them call madvise themselves: the only way to

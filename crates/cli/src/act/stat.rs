@@ -1,4 +1,5 @@
-//! `isotherm stat`: for how long memory is idle, and an estimate of the bandwidth; nothing is done to it.
+//! `isotherm stat`: for how long memory is idle, and an estimate of the bandwidth; nothing is done
+//! to it.
 
 use std::io::Write;
 use std::process::ExitCode;

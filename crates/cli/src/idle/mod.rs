@@ -21,8 +21,8 @@ pub(crate) struct Args {
     /// Show cgroups whose path matches (`*` and `?` as in a shell): `system.slice/*`.
     #[arg(long, value_name = "GLOB", default_value = "*")]
     cgroup: String,
-    /// Memory is idle that was not touched for so long (without a unit seconds). Every interval there is a
-    /// report; the first comes after two, or with --once after one and a quarter.
+    /// Memory is idle that was not touched for so long (without a unit seconds). Every interval
+    /// there is a report; the first comes after two, or with --once after one and a quarter.
     #[arg(short, long, value_name = "TIME", default_value = "60s", value_parser = duration)]
     interval: Duration,
     /// Report once and end.
@@ -31,12 +31,12 @@ pub(crate) struct Args {
     /// Only what is charged to each cgroup itself, without those below it.
     #[arg(long)]
     own: bool,
-    /// CPU time that the scan may take, in percent of one CPU; below the need a sample of memory is looked at, and
-    /// the error shown. Default: 0.5 per 24 GiB of memory, at least 0.1.
+    /// CPU time that the scan may take, in percent of one CPU; below the need a sample of memory is
+    /// looked at, and the error shown. Default: 0.5 per 24 GiB of memory, at least 0.1.
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     cpu: Option<f64>,
-    /// How to look: by the kernel's idle page tracking, by page tables (of mapped memory only), or by the first of
-    /// them that this kernel has.
+    /// How to look: by the kernel's idle page tracking, by page tables (of mapped memory only), or
+    /// by the first of them that this kernel has.
     #[arg(long, value_name = "SET", default_value = "auto")]
     ops: Ops,
     /// One JSON object per report.

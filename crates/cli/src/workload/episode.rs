@@ -1,4 +1,5 @@
-//! One thread's accesses during an episode: a stretch of one phase without forks and mapping changes.
+//! One thread's accesses during an episode: a stretch of one phase without forks and mapping
+//! changes.
 //!
 //! Patterns with a rate follow an absolute schedule: every tick they do what is owed since the
 //! episode's begin, so a late tick is caught up with and errors do not add up. Patterns without

@@ -10,8 +10,8 @@ use crate::files::cannot_create;
 
 /// Where lines go; nowhere if no truth was asked for.
 ///
-/// The file is opened for appending and each line is one `write`, so that the processes of a fork tree
-/// share it, and whatever was written survives a kill.
+/// The file is opened for appending and each line is one `write`, so that the processes of a fork
+/// tree share it, and whatever was written survives a kill.
 #[derive(Debug)]
 pub(super) struct Log {
     file: Option<File>,

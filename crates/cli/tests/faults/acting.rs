@@ -34,7 +34,8 @@ fn a_dry_run_tells_and_does_nothing() {
     let dir = scratch();
     fs::write(dir.path().join("halves"), HALVES).unwrap();
     let start = || Running::start(command(ISOTHERM, dir.path(), &["workload", "halves", "-q"]));
-    // The machine itself may page out what is idle: what it does to a process that nobody names tells.
+    // The machine itself may page out what is idle: what it does to a process that nobody names
+    // tells.
     let (target, control) = (start(), start());
     let pid = target.pid().to_string();
     let memory_of = |pid: u32| {
@@ -84,7 +85,8 @@ fn a_dry_run_tells_and_does_nothing() {
     control.assert_untouched();
 }
 
-/// `stat` only counts; with page filters it counts what these let in, and has to look at pages for that.
+/// `stat` only counts; with page filters it counts what these let in, and has to look at pages for
+/// that.
 #[test]
 fn stat_counts_what_page_filters_let_in() {
     if !sees_pages() {

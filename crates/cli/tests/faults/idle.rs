@@ -11,7 +11,8 @@ use crate::program::{ISOTHERM, Public, Running, Said, command, isotherm, scratch
 
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Runs it, again if another scanner is at work on this machine. `None`: this machine does not allow it.
+/// Runs it, again if another scanner is at work on this machine. `None`: this machine does not
+/// allow it.
 fn idle(args: &str) -> Option<Said> {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = scratch();
@@ -60,7 +61,8 @@ fn one_report_of_the_whole_machine() {
     let report: Value = serde_json::from_str(&said.out).unwrap();
     assert!(["idle", "pagewalk"].contains(&report["method"].as_str().unwrap()), "{report}");
     assert_eq!(report["round"], 1);
-    // From the end of a piece's marking to the begin of the look at it: less than the interval by what marking takes.
+    // From the end of a piece's marking to the begin of the look at it: less than the interval by
+    // what marking takes.
     assert!(report["longest_ns"].as_u64() >= Some(250_000_000), "{report}");
     let cgroups = report["cgroups"].as_array().unwrap();
     let of = |row: &Value, field: &str| row["all"][field].as_u64().unwrap();
@@ -203,6 +205,7 @@ fn a_cgroup_that_is_removed_during_a_scan_is_its_parents() {
     assert!(row("/isotherm-going/away").is_none(), "{report:#}");
     let parents = row("/isotherm-going").expect("the parent");
     let idle = parents["all"]["anon_bytes"].as_u64().unwrap();
-    // A sample of 4 KiB pages, where page tables are read; so far the process had touched all of it once.
+    // A sample of 4 KiB pages, where page tables are read; so far the process had touched all of it
+    // once.
     assert!((anon * 8 / 10..anon * 12 / 10).contains(&idle), "{anon} were there: {parents:#}");
 }

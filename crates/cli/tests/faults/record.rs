@@ -1,4 +1,5 @@
-//! `isotherm record` and `wss`: targets that are not there, end, or must not be harmed; disks that are full.
+//! `isotherm record` and `wss`: targets that are not there, end, or must not be harmed; disks that
+//! are full.
 
 use std::fs;
 use std::path::Path;
@@ -195,7 +196,8 @@ fn signals_stop_cleanly() {
     for name in ["INT", "TERM", "HUP"] {
         let dir = scratch();
         let target = Running::sleeper(dir.path());
-        // Who was started in the background ignores SIGINT, and by nohup SIGHUP: this test, for one.
+        // Who was started in the background ignores SIGINT, and by nohup SIGHUP: this test, for
+        // one.
         let heeding = ["env", "--default-signal=HUP,INT"];
         let recorder = recording_by(&heeding, dir.path(), &format!("-p {}", target.pid()));
         recorder.signal(name);

@@ -1,4 +1,5 @@
-//! `report`, `score`, `export`: damaged and foreign files, filters, and output that others can read.
+//! `report`, `score`, `export`: damaged and foreign files, filters, and output that others can
+//! read.
 
 use std::fs;
 use std::path::Path;

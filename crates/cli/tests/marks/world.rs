@@ -1,4 +1,5 @@
-//! A workload whose hot and cold memory is known page by page, swap, and a run of Isotherm that can be watched.
+//! A workload whose hot and cold memory is known page by page, swap, and a run of Isotherm that can
+//! be watched.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -1,9 +1,9 @@
 //! Which addresses a heatmap shows: those with accesses, with the cold gaps between them folded.
 //!
-//! A first pass over the record notes, in blocks, where regions with accesses begin and end, weighted
-//! by rate and time. What comes out is the access weight of every stretch of the address space, from
-//! which areas are picked: the heaviest ones until nearly all weight is in, glued where the gap between
-//! them is small.
+//! A first pass over the record notes, in blocks, where regions with accesses begin and end,
+//! weighted by rate and time. What comes out is the access weight of every stretch of the address
+//! space, from which areas are picked: the heaviest ones until nearly all weight is in, glued where
+//! the gap between them is small.
 
 use isotherm_core::AddrRange;
 
@@ -94,8 +94,8 @@ impl Weights {
 
 /// Picks at most `max_areas` areas out of `stretches`, in address order.
 ///
-/// If there are more, the nearest neighbours are glued, as long as the gap between them is smaller than
-/// all that is accessed; beyond that the lightest areas go.
+/// If there are more, the nearest neighbours are glued, as long as the gap between them is smaller
+/// than all that is accessed; beyond that the lightest areas go.
 pub(crate) fn pick(stretches: &[Stretch], max_areas: usize) -> Vec<Stretch> {
     let hot = drop_the_faint(stretches);
     let total: u64 = hot.iter().map(|s| s.range.len()).sum();

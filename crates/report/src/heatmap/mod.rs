@@ -1,9 +1,10 @@
 //! `report heatmap`: when (left to right) which addresses (bottom to top) were how hot.
 //!
 //! Two passes: the first finds the areas worth showing (see `areas`), the second fills a grid of
-//! cells with the mean rate of access, weighted by bytes and time, and names the rows (see `names`).
-//! Memory is that of the grid, however long the record, and however often mappings change. What a cell can say: nothing was mapped, nobody could look, or a rate of 0 to 1
-//! (1: touched in every sample).
+//! cells with the mean rate of access, weighted by bytes and time, and names the rows (see
+//! `names`). Memory is that of the grid, however long the record, and however often mappings
+//! change. What a cell can say: nothing was mapped, nobody could look, or a rate of 0 to 1 (1:
+//! touched in every sample).
 
 mod areas;
 mod build;

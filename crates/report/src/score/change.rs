@@ -24,8 +24,8 @@ pub(super) struct Change {
     watched: bool,
 }
 
-/// All changes of `process`. Slots blur an edge by their length, so the pattern before and after it is
-/// taken from what is at least one slot away.
+/// All changes of `process`. Slots blur an edge by their length, so the pattern before and after it
+/// is taken from what is at least one slot away.
 pub(super) fn changes(
     truth: &Truth,
     process: &ProcessTruth,
@@ -93,7 +93,8 @@ impl Change {
         let right = to_f64(sum(&both(&self.to_hot, &reported)));
         let wrong = to_f64(sum(&both(&self.to_cold, &reported)));
         let (hot, cold) = (to_f64(sum(&self.to_hot)), to_f64(sum(&self.to_cold)));
-        // Without bytes that turned hot there is no precision: take the share that is still called hot.
+        // Without bytes that turned hot there is no precision: take the share that is still called
+        // hot.
         let precision = if hot > 0.0 { right / (right + wrong) } else { 1.0 - wrong / cold };
         let recall = if hot > 0.0 { right / hot } else { 1.0 };
         if precision >= SEEN && recall >= SEEN {

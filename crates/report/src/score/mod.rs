@@ -1,36 +1,38 @@
 //! The score: a record held against the truth of the workload that was recorded.
 //!
-//! Definitions. A *window* is one snapshot of one target; it counts if it lies inside the life of the
-//! process that the truth describes under the target's pid. Judged are only bytes of the workload's
-//! own regions that were mapped for the whole window (the process's libraries and stacks are not
-//! in the truth). The true `nr_accesses` of a page is p * `max_nr_accesses`, where p is the chance that the
-//! page is touched within one sample interval, from the accesses that were really executed
-//! ([`isotherm_sim::truth::rate`]). A page is what the MMU can tell apart: if a huge leaf backs it, all
-//! 2 MiB are as hot as the whole leaf, however little of it is used.
+//! Definitions. A *window* is one snapshot of one target; it counts if it lies inside the life of
+//! the process that the truth describes under the target's pid. Judged are only bytes of the
+//! workload's own regions that were mapped for the whole window (the process's libraries and stacks
+//! are not in the truth). The true `nr_accesses` of a page is p * `max_nr_accesses`, where p is the
+//! chance that the page is touched within one sample interval, from the accesses that were really
+//! executed ([`isotherm_sim::truth::rate`]). A page is what the MMU can tell apart: if a huge leaf
+//! backs it, all 2 MiB are as hot as the whole leaf, however little of it is used.
 //!
-//! * A byte is *hot* if `nr_accesses` >= 1 ([`Options::hot`]): about one touch per window. Truth and
-//!   record use the same limit. Bytes that the record does not cover, or could not resolve, are
+//! * A byte is *hot* if `nr_accesses` >= 1 ([`Options::hot`]): about one touch per window. Truth
+//!   and record use the same limit. Bytes that the record does not cover, or could not resolve, are
 //!   judged as it reports them: as not accessed.
-//! * `precision`: of the bytes that the record calls hot, the share that are. `recall`: of the bytes
-//!   that are hot, the share that the record calls so. Sums over all windows.
-//! * `precision_clear`, `recall_clear`: the same without the bytes whose true rate is within a factor of two
-//!   of the limit. A count of samples cannot tell 0.9 touches per window from 1.1; if these two are good and
-//!   the plain ones are not, the workload has much memory near the limit.
-//! * `wss_error_p50`, `_p75`: percentiles over time of |estimated - true| / true hot bytes, all targets of
-//!   a snapshot together. If nothing is hot in truth, the error is 0 if the record agrees, else 1.
+//! * `precision`: of the bytes that the record calls hot, the share that are. `recall`: of the
+//!   bytes that are hot, the share that the record calls so. Sums over all windows.
+//! * `precision_clear`, `recall_clear`: the same without the bytes whose true rate is within a
+//!   factor of two of the limit. A count of samples cannot tell 0.9 touches per window from 1.1; if
+//!   these two are good and the plain ones are not, the workload has much memory near the limit.
+//! * `wss_error_p50`, `_p75`: percentiles over time of |estimated - true| / true hot bytes, all
+//!   targets of a snapshot together. If nothing is hot in truth, the error is 0 if the record
+//!   agrees, else 1.
 //! * `rate_error`: mean over bytes and windows of |estimated - true| `nr_accesses`, by the maximum.
-//! * `coverage`: of all regions of all windows that lie to at least 90 % in judged bytes, the share whose
-//!   true mean rate (over these bytes) is inside `[lo, hi]`. Unresolved regions are left out.
+//! * `coverage`: of all regions of all windows that lie to at least 90 % in judged bytes, the share
+//!   whose true mean rate (over these bytes) is inside `[lo, hi]`. Unresolved regions are left out.
 //! * `detection_delay_ms`: median over changes of the time from the edge until the end of the first
 //!   window in which, among the bytes that changed between hot and not hot, both precision and
 //!   recall are >= 0.9. Changes that were not seen before the next edge are `changes_missed`.
 //!
-//! All but the last are about the *steady state*: windows that begin at least 1 s after any edge and
-//! after the record's begin; [`Options::all`] lifts that. [`Options::from_ns`] and [`Options::to_ns`] take a part of
-//! the time, counted from the truth's start, so that two records of equal runs are judged by the same windows.
+//! All but the last are about the *steady state*: windows that begin at least 1 s after any edge
+//! and after the record's begin; [`Options::all`] lifts that. [`Options::from_ns`] and
+//! [`Options::to_ns`] take a part of the time, counted from the truth's start, so that two records
+//! of equal runs are judged by the same windows.
 //!
-//! Example: of a region of 8 pages half is hot; a record that calls 6 pages hot, the 4 hot ones among
-//! them, has precision 0.67, recall 1 and a working-set error of 0.5.
+//! Example: of a region of 8 pages half is hot; a record that calls 6 pages hot, the 4 hot ones
+//! among them, has precision 0.67, recall 1 and a working-set error of 0.5.
 
 mod change;
 mod ranges;

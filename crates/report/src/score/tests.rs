@@ -10,8 +10,8 @@ const PAGE: u64 = 4096;
 const BASE: u64 = 0x10_0000;
 const PID: u32 = 77;
 
-/// Eight pages at `BASE`; for 3 s the first four are hot without a pause, then for 3 s the last four.
-/// The pattern of a third phase, never reached, has a rate of a touch per 10 samples.
+/// Eight pages at `BASE`; for 3 s the first four are hot without a pause, then for 3 s the last
+/// four. The pattern of a third phase, never reached, has a rate of a touch per 10 samples.
 fn truth() -> Truth {
     let cell = |offset: u64| {
         let end = offset + 4 * PAGE;

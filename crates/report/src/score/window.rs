@@ -138,8 +138,9 @@ mod tests {
 
     use super::*;
 
-    /// Four stretches of 100 bytes with true rates of 0.2, 0.8, 1.2 and 2 of 20, held against a record that
-    /// says 1 for the first half and 0 for the second: all wrong, but only half of it clearly.
+    /// Four stretches of 100 bytes with true rates of 0.2, 0.8, 1.2 and 2 of 20, held against a
+    /// record that says 1 for the first half and 0 for the second: all wrong, but only half of it
+    /// clearly.
     #[test]
     fn bytes_near_the_limit_do_not_count_as_clear() {
         let tile = |i: u64, p| Tile { range: AddrRange::new(i * 100, (i + 1) * 100), p };

@@ -1,21 +1,22 @@
 //! The working set of one snapshot, with its error bar: a pure function over regions.
 //!
-//! The working set is DAMON's: the bytes of all regions with `nr_accesses >= 1`. What could be wrong
-//! with that, region by region:
+//! The working set is DAMON's: the bytes of all regions with `nr_accesses >= 1`. What could be
+//! wrong with that, region by region:
 //!
-//! * A region in which **nothing was seen** may hold touched pages. Its upper bound `h` (a share of the
-//!   maximum) is what `n = ln 0.05 / ln (1 - h)` looks without a hit tell. The looks of all such regions
-//!   together are one sample, drawn from each in proportion to its size only if the looks were; the
-//!   size-weighted effective number is `n_eff = (sum s)^2 / sum (s^2 / n)`, and `1 - 0.05^(1 / n_eff)`
-//!   of their bytes is the bound. Summing each region's own worst case would say "anything" for every
-//!   large cold process.
+//! * A region in which **nothing was seen** may hold touched pages. Its upper bound `h` (a share of
+//!   the maximum) is what `n = ln 0.05 / ln (1 - h)` looks without a hit tell. The looks of all
+//!   such regions together are one sample, drawn from each in proportion to its size only if the
+//!   looks were; the size-weighted effective number is `n_eff = (sum s)^2 / sum (s^2 / n)`, and
+//!   `1 - 0.05^(1 / n_eff)` of their bytes is the bound. Summing each region's own worst case would
+//!   say "anything" for every large cold process.
 //! * A region in which **everything was seen** is the mirror image, with its lower bound.
-//! * A region **in between** counts with all its bytes, but only a share of its pages may be touched: at
-//!   worst the share that its lower bound says. These errors are independent of each other.
+//! * A region **in between** counts with all its bytes, but only a share of its pages may be
+//!   touched: at worst the share that its lower bound says. These errors are independent of each
+//!   other.
 //!
-//! The parts are combined in quadrature. Regions that could not be looked at count in neither, and are
-//! told apart. Example: 1 GiB in which 60 looks saw nothing adds `1 GiB * (1 - 0.05^(1/60))`, 50 MiB,
-//! to the upper end.
+//! The parts are combined in quadrature. Regions that could not be looked at count in neither, and
+//! are told apart. Example: 1 GiB in which 60 looks saw nothing adds `1 GiB * (1 - 0.05^(1/60))`,
+//! 50 MiB, to the upper end.
 
 use isotherm_core::RegionInfo;
 

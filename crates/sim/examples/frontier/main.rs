@@ -1,13 +1,14 @@
 //! The study that decides the default method: error against clears per second, in simulation.
 //!
 //! `cargo run --release -p isotherm-sim --example frontier -- [--json] [--verbose] [--seconds N]
-//! [--seed N] [--workload NAME]... [--method resample|first_touch]... [--clears N]... [--sample US]...
-//! [--clear-us US]`
+//! [--seed N] [--workload NAME]... [--method resample|first_touch]... [--clears N]... [--sample
+//! US]... [--clear-us US]`
 //!
-//! Every workload is run by `resample` with several sample intervals and by `first_touch` with several
-//! budgets of clears, each against the exact truth; the last lines are means over the workloads.
-//! Operations take no time, unless `--clear-us` says what a clear takes. `--verbose` prints the regions of the last
-//! window with their true rates, and how the error is spread over them.
+//! Every workload is run by `resample` with several sample intervals and by `first_touch` with
+//! several budgets of clears, each against the exact truth; the last lines are means over the
+//! workloads. Operations take no time, unless `--clear-us` says what a clear takes. `--verbose`
+//! prints the regions of the last window with their true rates, and how the error is spread over
+//! them.
 #![expect(clippy::print_stdout, reason = "an example prints its results")]
 
 mod score;

@@ -1,10 +1,11 @@
 //! Scores snapshots against the truth of the simulated process 0.
 //!
-//! Hot is what is touched in at least one sample of twenty, by the truth and by the estimate. A window
-//! counts as steady from 3 s after the start and 1 s after a change on; the other numbers are those
-//! of steady windows, but the delay: from a change to the end of the first window with precision and
-//! recall of at least 0.9 (the time to the next change, if there is none). `isotherm score` has the
-//! definitions that count; this is a second reading of them, with more to look at.
+//! Hot is what is touched in at least one sample of twenty, by the truth and by the estimate. A
+//! window counts as steady from 3 s after the start and 1 s after a change on; the other numbers
+//! are those of steady windows, but the delay: from a change to the end of the first window with
+//! precision and recall of at least 0.9 (the time to the next change, if there is none).
+//! `isotherm score` has the definitions that count; this is a second reading of them, with more to
+//! look at.
 
 use isotherm_core::{RegionInfo, Snapshot, TargetId, Time};
 use isotherm_sim::truth::{ProcessTruth, Tile, Truth};

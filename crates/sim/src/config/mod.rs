@@ -17,8 +17,9 @@
 //! ```
 //!
 //! A sequential pattern touches the region's bytes 0, stride, 2 * stride, ... and begins again; a
-//! random one touches bytes at random and ignores its stride. Patterns without a rate share the time
-//! in the proportion of their probabilities, at full speed. Without `ro|wo|rw` accesses are writes.
+//! random one touches bytes at random and ignores its stride. Patterns without a rate share the
+//! time in the proportion of their probabilities, at full speed. Without `ro|wo|rw` accesses are
+//! writes.
 //!
 //! # Keys of our own
 //!

@@ -21,8 +21,8 @@ pub enum Choice {
     Uniform,
     /// A cell by weight, then a cache line of it at random.
     Weighted(Alias),
-    /// As `Uniform`, but only among `cells` neighbouring cells from number `first`, which grows by 1
-    /// every `every_ns`, and around.
+    /// As `Uniform`, but only among `cells` neighbouring cells from number `first`, which grows by
+    /// 1 every `every_ns`, and around.
     Drift {
         /// First cell at the phase's start.
         first: u64,

@@ -7,13 +7,13 @@
 //! **Random**, evenly over a cell of L bytes, c accesses in T seconds: the number of touches of g
 //! bytes within s is Poisson with mean m = (c / T) * (g / L) * s, so p = 1 - exp(-m).
 //!
-//! **Sweep**: each granule is touched once per sweep, for a share of the sweep's period P of f =
-//! (g - stride) / W from its first to its last touch, where W is the size of the whole part. An interval of length s that begins at any time
-//! meets a stretch of length f * P that comes back every P with probability min(1, (s + f P) / P)
-//! = min(1, v s + f), with v = 1 / P = sweeps per second. v is counted: accesses of the cell, divided
-//! by what one sweep makes in it, by T. If less than one sweep passed (v T < 1), f is scaled by v T: a
-//! granule is then visited at most once, with that chance. A stride larger than the granule touches
-//! only g / stride of the granules.
+//! **Sweep**: each granule is touched once per sweep, for a share of the sweep's period P of f = (g
+//! - stride) / W from its first to its last touch, where W is the size of the whole part. An
+//! interval of length s that begins at any time meets a stretch of length f * P that comes back
+//! every P with probability min(1, (s + f P) / P) = min(1, v s + f), with v = 1 / P = sweeps per
+//! second. v is counted: accesses of the cell, divided by what one sweep makes in it, by T. If less
+//! than one sweep passed (v T < 1), f is scaled by v T: a granule is then visited at most once,
+//! with that chance. A stride larger than the granule touches only g / stride of the granules.
 //!
 //! Patterns are independent of each other: the chance of none is the product of theirs.
 //!

@@ -11,8 +11,8 @@ use super::faults::Faults;
 /// The virtual time, shared by a world and its clock.
 pub(super) type Now = Rc<Cell<Time>>;
 
-/// A virtual clock: sleeping costs nothing, and time passes only by sleeping and by the costs of the
-/// world's operations.
+/// A virtual clock: sleeping costs nothing, and time passes only by sleeping and by the costs of
+/// the world's operations.
 #[derive(Debug)]
 pub struct VirtualClock {
     now: Now,

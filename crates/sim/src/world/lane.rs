@@ -1,7 +1,8 @@
 //! One pattern of one phase as a process executes it: which bytes are touched when.
 //!
-//! Random choices are Poisson processes: all that matters is the mean number of touches of some bytes in
-//! some time. Sweeps have no chance in them: access `k` happens at `k / rate` after the begin.
+//! Random choices are Poisson processes: all that matters is the mean number of touches of some
+//! bytes in some time. Sweeps have no chance in them: access `k` happens at `k / rate` after the
+//! begin.
 
 use isotherm_core::{AddrRange, Time};
 
@@ -107,8 +108,9 @@ impl Lane {
         })
     }
 
-    /// The number of accesses by cell in `[from, until)` of the slice that began at `begin`, without
-    /// zeros. Random ones are the expected numbers, rounded so that sums over time stay right.
+    /// The number of accesses by cell in `[from, until)` of the slice that began at `begin`,
+    /// without zeros. Random ones are the expected numbers, rounded so that sums over time stay
+    /// right.
     pub(super) fn counts(&self, begin: Time, from: Time, until: Time) -> Vec<(u32, u64)> {
         let cells = self.plan.cells;
         let of_cell = |i: u64| -> u64 {
@@ -164,8 +166,8 @@ impl Drift {
     fn hot_ns(&self, i: u64, begin: Time, from: Time, until: Time) -> u64 {
         let every = self.every_ns.max(1);
         let all = self.all.max(1);
-        // It is hot during the moves j with (i - first - j) mod all < cells: a stretch of them, from
-        // `enters` on, that comes back every `all` moves.
+        // It is hot during the moves j with (i - first - j) mod all < cells: a stretch of them,
+        // from `enters` on, that comes back every `all` moves.
         let hot = self.cells.min(all) * every;
         let round = all * every;
         let enters = (i + 2 * all - self.first % all + 1 - self.cells.min(all)) % all * every;

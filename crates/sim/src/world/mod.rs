@@ -1,17 +1,19 @@
-//! A simulated world: processes with memory under a virtual clock, for the production core to watch.
+//! A simulated world: processes with memory under a virtual clock, for the production core to
+//! watch.
 //!
 //! A [`World`] is an operations set and a [`VirtualClock`] its clock, so that
-//! [`Driver`](isotherm_core::Driver) runs the same lines as over a real process; [`Simulation`] joins
-//! the three and lets processes come and go. Workloads are the configs of [`crate::config`]: the
-//! same text runs as a real process (`isotherm workload`) and here, and both write the same truth.
+//! [`Driver`](isotherm_core::Driver) runs the same lines as over a real process; [`Simulation`]
+//! joins the three and lets processes come and go. Workloads are the configs of [`crate::config`]:
+//! the same text runs as a real process (`isotherm workload`) and here, and both write the same
+//! truth.
 //!
 //! # How hours pass in seconds
 //!
-//! No access is executed. A page-table leaf has one bit of state, and only when somebody looks is it
-//! worked out whether the leaf was touched since the last look:
+//! No access is executed. A page-table leaf has one bit of state, and only when somebody looks is
+//! it worked out whether the leaf was touched since the last look:
 //!
-//! * *random* patterns are Poisson processes: with m touches expected since then, the chance is
-//!   1 - exp(-m), and a hash of (seed, process, leaf, both times) decides. Poisson processes have no
+//! * *random* patterns are Poisson processes: with m touches expected since then, the chance is 1 -
+//!   exp(-m), and a hash of (seed, process, leaf, both times) decides. Poisson processes have no
 //!   memory, so looking twice in an interval gives touched pages as often as looking once;
 //! * *sweeps* are exact: access k happens at k / rate, and it is computed whether one of them falls
 //!   on the leaf.
@@ -19,9 +21,9 @@
 //! A touched leaf stays young until it is made old. Example: a page touched 100 times per second on
 //! average and looked at 5 ms after it was made old is young with chance 1 - exp(-0.5) = 0.39.
 //!
-//! Invariants: the answer to a look depends only on the seed, the leaf and the times of its looks, so a
-//! seed replays a run bit for bit, and one page's looks change nothing for another. Absent: caches,
-//! TLBs, and the time that the target loses by being watched.
+//! Invariants: the answer to a look depends only on the seed, the leaf and the times of its looks,
+//! so a seed replays a run bit for bit, and one page's looks change nothing for another. Absent:
+//! caches, TLBs, and the time that the target loses by being watched.
 
 mod chance;
 mod clock;
@@ -203,8 +205,9 @@ impl World {
         memory.map(move |(m, r)| (m.mapped(now), r.name.as_str())).filter(|(m, _)| !m.is_empty())
     }
 
-    /// The truth about the leaf at `addr` of a process: the mean chance, over all sample intervals of
-    /// `sample_us` in `[from, until)`, that it is touched. `None` if nothing is mapped there at `from`.
+    /// The truth about the leaf at `addr` of a process: the mean chance, over all sample intervals
+    /// of `sample_us` in `[from, until)`, that it is touched. `None` if nothing is mapped there at
+    /// `from`.
     #[must_use]
     pub fn truth(
         &self,

@@ -131,8 +131,8 @@ impl Process {
     }
 }
 
-/// What process `number` does in one phase, by region. Patterns without a rate share what is left of
-/// the full speed by their weights.
+/// What process `number` does in one phase, by region. Patterns without a rate share what is left
+/// of the full speed by their weights.
 fn lanes(number: u32, config: &Config, plans: &[Plan], full_speed: f64) -> Vec<Vec<Lane>> {
     let threads = config.settings.threads;
     let ours = || plans.iter().filter(|p| p.process.is_none_or(|n| n == number));

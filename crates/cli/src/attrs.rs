@@ -1,40 +1,41 @@
-//! Monitoring attributes on the command line; `record`, `wss`, `demo` and `sim` share them.
+//! Options for the monitoring attributes, which `record`, `wss`, `demo` and `sim` share.
 
 use isotherm_core::units::{bounds, interval_us};
 use isotherm_core::{Attrs, Method};
 
 use crate::exit::usage;
 
-/// The options.
+/// The options for the attributes.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct AttrsArgs {
     /// How accesses are sampled.
     #[arg(long, value_enum, default_value_t = MethodArg::FirstTouch)]
     method: MethodArg,
-    /// Sample interval (us, ms, s; without a unit µs).
+    /// Sample interval (us, ms, s; microseconds if no unit is given).
     #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = interval_us)]
     sample: u64,
-    /// Aggregation interval: one snapshot each.
+    /// Aggregation interval. Each gives one snapshot.
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = interval_us)]
     aggr: u64,
-    /// How often the mappings are looked at.
+    /// How often the mappings are read again.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval_us)]
     update: u64,
-    /// Bounds of the number of regions.
+    /// Smallest and largest number of regions.
     #[arg(long, value_name = "MIN..MAX", default_value = "10..1000", value_parser = bounds)]
     regions: (u64, u64),
-    /// Most accessed bits to clear per second (`first-touch`).
+    /// Clear at most this many accessed bits per second (`first-touch`).
     #[arg(long, value_name = "N", default_value_t = Attrs::default().clears_per_sec)]
     clears: u32,
 }
 
-/// Sampling methods as they are spelled here.
+/// Sampling methods, as they are spelled on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum MethodArg {
-    /// A few watched pages per region: cold is free, hot is budgeted.
+    /// Watch a few pages per region until they are touched. Cold memory costs nothing; hot memory
+    /// is kept within `--clears`.
     #[value(alias = "first_touch")]
     FirstTouch,
-    /// DAMON's: a new random page per region and sample.
+    /// DAMON's method: look at a new random page per region and sample.
     Resample,
 }
 
@@ -54,7 +55,7 @@ impl AttrsArgs {
             },
             ..Attrs::default()
         };
-        // Zero would make the loop spin; the kernel allows it, a tool should not.
+        // Zero would make the loop spin. The kernel allows it; this tool does not.
         if attrs.sample_us == 0 {
             return Err(usage(
                 "impossible attributes\n  why:   the sample interval is 0\n  hint:  the default is 5ms",

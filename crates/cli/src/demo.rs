@@ -1,6 +1,8 @@
-//! `isotherm demo`: a short run of everything. A workload whose pattern is known is recorded with
-//! the best set that this machine allows, in simulation if there is none; then its heatmap, its
-//! working set, and how well the record agrees with what the workload really did.
+//! `isotherm demo`: records a workload whose pattern is known, and shows the result.
+//!
+//! The demo uses the best operations set that works on this machine, or simulates if none does. It
+//! then prints the heatmap, the working set, and a score of the record against what the workload
+//! really did.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -22,17 +24,17 @@ use crate::sets::{OpsArg, open_set};
 use crate::terminal::{When, style, warn, width};
 use crate::{exit, score, sim, workload};
 
-/// The workload, and how long all its phases together shall take.
+/// The workload, and how long all its phases take together.
 const WORKLOAD: &str = "stairs";
 const SECONDS: &str = "24s";
 
 /// Arguments of `isotherm demo`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Simulate, even if this machine could do it for real.
+    /// Simulate, even if this machine can record a real process.
     #[arg(long)]
     simulate: bool,
-    /// No colours, whatever the terminal can do.
+    /// Print no colours, even on a terminal that has them.
     #[arg(long)]
     plain: bool,
     /// Keep the record and the truth in this directory.
@@ -84,7 +86,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Starts the workload as a process of its own, and records it to its end.
+/// Starts the workload as a separate process, and records it to its end.
 fn real(
     set: isotherm_ops::set::OpsSet,
     attrs: Attrs,

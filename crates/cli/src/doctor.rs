@@ -1,4 +1,4 @@
-//! `isotherm doctor`: what this machine can do, tested.
+//! `isotherm doctor`: tests what this machine can do, and shows it.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -10,16 +10,16 @@ use crate::exit;
 /// Arguments of `isotherm doctor`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// One JSON object.
+    /// Print one JSON object.
     #[arg(long)]
     json: bool,
-    /// Also test the kernel's DAMON. Starts a kdamond for about three seconds, in which no other
-    /// program can configure one.
+    /// Also test the kernel's DAMON. This starts a kdamond for about three seconds, during which no
+    /// other program can configure DAMON.
     #[arg(long)]
     kdamond: bool,
 }
 
-/// Runs the subcommand. Exit code 3 if no set works.
+/// Runs the subcommand. The exit code is 3 if no operations set works.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let report = doctor::run_to(doctor::Depth { kdamond: args.kdamond });
     let mut out = std::io::stdout().lock();

@@ -8,15 +8,15 @@ use std::process::ExitCode;
 
 use isotherm_ops::targets::TargetError;
 
-/// Something unexpected.
+/// An unexpected error.
 pub(crate) const UNEXPECTED: u8 = 1;
 /// Wrong usage, or an input file that cannot be understood (2, as clap's).
 pub(crate) const USAGE: u8 = 2;
-/// This machine cannot do it.
+/// This machine does not support what was asked for.
 pub(crate) const NOT_SUPPORTED: u8 = 3;
 /// A privilege is missing, or a file is not ours to touch.
 pub(crate) const PERMISSION: u8 = 4;
-/// Done, but not all of it.
+/// Only a part was done.
 pub(crate) const PARTIAL: u8 = 6;
 
 /// An error that has an exit code of its own.
@@ -36,23 +36,23 @@ impl std::fmt::Display for WithCode {
 
 impl std::error::Error for WithCode {}
 
-/// An error with this exit code.
+/// Makes an error with this exit code.
 pub(crate) fn with(code: u8, message: impl Into<String>) -> anyhow::Error {
     WithCode { code, message: message.into() }.into()
 }
 
-/// An error in what the user gave.
+/// Makes an error for wrong arguments or input.
 pub(crate) fn usage(message: impl Into<String>) -> anyhow::Error {
     with(USAGE, message)
 }
 
-/// A process that cannot be a target: 5 gone, 4 not permitted, 126 and 127 a command that cannot be
-/// run.
+/// Makes the error for a process that cannot be a target. Exit codes: 5 it is gone, 4 not
+/// permitted, 126 and 127 a command that cannot be run.
 pub(crate) fn target(err: TargetError) -> anyhow::Error {
     with(err.exit_code(), err.to_string())
 }
 
-/// Whether the reader of our output went away: no error (`isotherm report ... | head`).
+/// Whether the reader of our output went away, which is no error (`isotherm report ... | head`).
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|e| {
         e.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == ErrorKind::BrokenPipe)
@@ -61,7 +61,7 @@ pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     })
 }
 
-/// The exit code for a file that cannot be read or written: a wrong name is wrong usage.
+/// The exit code for a file that cannot be read or written. A wrong name counts as wrong usage.
 pub(crate) fn of_io(err: &io::Error) -> u8 {
     match err.kind() {
         ErrorKind::NotFound | ErrorKind::IsADirectory | ErrorKind::NotADirectory => USAGE,

@@ -1,4 +1,4 @@
-//! `isotherm export`: a record for the tools of others.
+//! `isotherm export`: converts a record for other tools.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -15,17 +15,17 @@ pub(crate) struct Args {
     /// The record.
     #[arg(default_value = "isotherm.data")]
     record: PathBuf,
-    /// What to write: one row per region and snapshot.
+    /// Format to write. Each has one row per region and snapshot.
     #[arg(long, value_enum, default_value_t = Format::Parquet)]
     format: Format,
-    /// Where to; `-` is standard output.
+    /// File to write. `-` means standard output.
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     output: PathBuf,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
-    /// For Arrow, `DuckDB`, Polars, pandas, Spark.
+    /// Parquet, for Arrow, `DuckDB`, Polars, pandas and Spark.
     Parquet,
     /// One JSON object per row.
     Jsonl,

@@ -1,7 +1,7 @@
 //! Files that the user names: records that are read, results that are written.
 //!
-//! The libraries say what failed; here it is said about the file that the user gave, and with a
-//! hint that fits what was to be done with it.
+//! The libraries say what failed. This module adds the name of the file as the user gave it, and a
+//! hint that fits what was to be done with the file.
 
 use std::io;
 use std::path::Path;
@@ -16,7 +16,7 @@ pub(crate) fn open(path: &Path) -> anyhow::Result<Record> {
     Record::open(path).map_err(|err| about(path, err))
 }
 
-/// Names the record that `err` is about.
+/// Adds the name of the record to `err`.
 fn about(path: &Path, err: Error) -> anyhow::Error {
     match err {
         Error::Io { source, .. } => exit::with(
@@ -38,7 +38,7 @@ fn about(path: &Path, err: Error) -> anyhow::Error {
     }
 }
 
-/// A file that cannot be made.
+/// Makes the error for a file that cannot be created.
 pub(crate) fn cannot_create(path: &Path, err: &io::Error) -> anyhow::Error {
     let hint = match err.kind() {
         io::ErrorKind::NotFound => "make the directory first, or name another file",
@@ -56,7 +56,7 @@ pub(crate) fn cannot_create(path: &Path, err: &io::Error) -> anyhow::Error {
     exit::with(exit::of_io(err), text)
 }
 
-/// As [`cannot_create`], for what the record crate says.
+/// As [`cannot_create`], for an error of the record crate.
 pub(crate) fn not_created(path: &Path) -> impl FnOnce(Error) -> anyhow::Error + '_ {
     move |err| match err {
         Error::Io { source, .. } => cannot_create(path, &source),
@@ -64,7 +64,7 @@ pub(crate) fn not_created(path: &Path) -> impl FnOnce(Error) -> anyhow::Error + 
     }
 }
 
-/// A record whose place cannot be made free.
+/// Makes the error for an old record that cannot be moved out of the way.
 pub(crate) fn not_kept(err: Error) -> anyhow::Error {
     match err {
         Error::Io { source, tried } => exit::with(
@@ -78,7 +78,7 @@ pub(crate) fn not_kept(err: Error) -> anyhow::Error {
     }
 }
 
-/// Says which part of a record could not be read, if any.
+/// Warns of the part of a record that could not be read, if there is one.
 pub(crate) fn warn_of_damage(path: &Path, damage: &Damage) {
     if !damage.is_none() {
         warn(&format!("{}: {damage}; the rest was read", path.display()));

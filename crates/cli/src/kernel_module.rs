@@ -1,4 +1,4 @@
-//! `isotherm kernel-module`: the kernel's own DAMON modules, read, switched and tuned.
+//! `isotherm kernel-module`: reads, switches and tunes the kernel's own DAMON modules.
 
 mod render;
 
@@ -22,36 +22,36 @@ Each is one kernel thread, and runs alone: not beside another module, nor beside
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Option<Command>,
-    /// JSON.
+    /// Print JSON.
     #[arg(long, global = true)]
     json: bool,
 }
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Which of them this kernel has, and which runs (the default).
+    /// Show which modules this kernel has, and which of them runs (the default).
     List,
-    /// Parameters and statistics; for stat, the idle percentiles.
+    /// Show parameters and statistics. For `stat`, also the idle percentiles.
     Show {
         /// `reclaim`, `lru_sort` or `stat`.
         name: Name,
     },
-    /// Switch it on.
+    /// Switch a module on.
     Enable {
         /// `reclaim`, `lru_sort` or `stat`.
         name: Name,
     },
-    /// Switch it off.
+    /// Switch a module off.
     Disable {
         /// `reclaim`, `lru_sort` or `stat`.
         name: Name,
     },
-    /// Set parameters: all of them or none. One that runs takes them over at once.
+    /// Set parameters, all of them or none. A module that runs uses them at once.
     Set {
         /// `reclaim` or `lru_sort`.
         name: Name,
-        /// Such as `min_age=2m quota_sz=64M wmarks_high=50%`. Without a suffix, in the kernel's
-        /// unit, which `show` names.
+        /// Parameters, such as `min_age=2m quota_sz=64M wmarks_high=50%`. A number without a unit
+        /// is in the kernel's unit, which `show` names.
         #[arg(required = true, value_name = "KEY=VALUE", value_parser = pair)]
         pairs: Vec<(String, String)>,
     },
@@ -65,7 +65,7 @@ impl std::str::FromStr for Name {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let module = Module::from_name(text);
-        module.map(Self).ok_or_else(|| "there are reclaim, lru_sort and stat".into())
+        module.map(Self).ok_or_else(|| "the modules are reclaim, lru_sort and stat".into())
     }
 }
 
@@ -107,14 +107,18 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             if changed.is_empty() {
                 writeln!(out, "nothing to change")?;
             } else if !module.is_enabled(&root) {
-                writeln!(out, "{} is off; it reads them when it is enabled", module.title())?;
+                writeln!(
+                    out,
+                    "{} is off; it will read the parameters when it is enabled",
+                    module.title()
+                )?;
             }
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The error with its exit code.
+/// Adds the exit code to an error of a module.
 fn told(err: &DamonError) -> anyhow::Error {
     let code = match err.kind() {
         Kind::NotBuilt | Kind::OlderKernel | Kind::NotInTheKernel => exit::NOT_SUPPORTED,

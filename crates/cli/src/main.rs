@@ -1,7 +1,7 @@
-//! `isotherm`: which memory of a process is hot, which is cold.
+//! `isotherm`: shows which memory of a process is hot and which is cold.
 //!
-//! The only crate that prints. Each subcommand is a module with its `Args` and a `run`; results go
-//! to standard output, everything about the run itself to standard error.
+//! This is the only crate that prints. Each subcommand is a module with its `Args` and a `run`.
+//! Results go to standard output, messages about the run itself to standard error.
 
 mod act;
 mod attrs;
@@ -40,15 +40,15 @@ struct Cli {
 enum Command {
     /// Record a known workload for half a minute, and show and score the result.
     Demo(demo::Args),
-    /// Watch processes and write what is seen to a file.
+    /// Watch processes and write a record of their accesses to a file.
     Record(record::Args),
     /// Show a record: heatmap, working set, regions, mappings, ages.
     Report(report::Args),
     /// Print the working set of running processes, live.
     Wss(wss::Args),
-    /// Run a policy: contexts, targets and schemes from a file, until stopped.
+    /// Run a policy (contexts, targets and schemes) from a file until stopped.
     Run(act::run::Args),
-    /// Page out what was idle for long.
+    /// Page out memory that was idle for long.
     Reclaim(act::reclaim::Args),
     /// Make huge pages where memory is hot.
     Thp(act::thp::Args),
@@ -56,23 +56,23 @@ enum Command {
     LruSort(act::lru_sort::Args),
     /// Keep hot memory on fast NUMA nodes and cold memory on slow ones.
     Tier(tier::Args),
-    /// Show for how long memory is idle, live; do nothing to it.
+    /// Show live for how long memory is idle, without acting on it.
     Stat(act::stat::Args),
     /// Run schemes in one of DAMON's historic text formats.
     Schemes(act::schemes::Args),
     /// Show idle memory of the whole machine, by cgroup.
     Idle(idle::Args),
-    /// Say what this machine can do, and test it.
+    /// Test what this machine can do, and show how to fix what it cannot.
     Doctor(doctor::Args),
-    /// The kernel's own DAMON modules: list, show, enable, disable, set.
+    /// List, show, enable, disable or tune the kernel's own DAMON modules.
     KernelModule(kernel_module::Args),
-    /// Turn a record into Parquet, JSON lines or CSV.
+    /// Convert a record to Parquet, JSON lines or CSV.
     Export(export::Args),
-    /// Hold a record against the truth of the workload that was recorded.
+    /// Compare a record with the truth of the workload that was recorded.
     Score(score::Args),
     /// Run the monitor over a simulated workload: no privileges, hours in seconds.
     Sim(sim::Args),
-    /// Run a process with a known access pattern, and write down what it really accessed.
+    /// Run a process with a known access pattern, and write what it really accessed.
     Workload(workload::Args),
 }
 
@@ -101,13 +101,13 @@ fn main() -> ExitCode {
         if exit::is_broken_pipe(&error) {
             return ExitCode::SUCCESS;
         }
-        // Nothing can be done if even the error cannot be shown.
+        // A failure to print the error cannot be reported anywhere.
         writeln!(std::io::stderr(), "error: {}", told(&error)).ok();
         exit::code_of(&error)
     })
 }
 
-/// The message and its causes; a cause that the message names already is not said twice.
+/// The message and its causes. A cause that the message already contains is left out.
 fn told(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {

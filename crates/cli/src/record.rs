@@ -1,4 +1,4 @@
-//! `isotherm record`: watches processes and writes what it sees to a file.
+//! `isotherm record`: watches processes and writes a record of their accesses to a file.
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
@@ -25,32 +25,33 @@ use crate::terminal::warn;
 /// Arguments of `isotherm record`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The record to write; an old one is kept as FILE.old.
+    /// The record to write. An existing record is kept as FILE.old.
     #[arg(short, long, value_name = "FILE", default_value = "isotherm.data")]
     output: PathBuf,
     #[command(flatten)]
     targets: TargetArgs,
-    /// Stop after this time (without a unit seconds). A command that was started for the record
-    /// gets a SIGTERM then.
+    /// Stop after this time (seconds if no unit is given). A command started with `-- CMD` then
+    /// gets SIGTERM.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     duration: Option<Duration>,
-    /// Say nothing but warnings and errors.
+    /// Print only warnings and errors.
     #[arg(long, short)]
     quiet: bool,
     #[command(flatten)]
     attrs: AttrsArgs,
-    /// Seed of the random choices of pages.
+    /// Seed for the random choice of pages.
     #[arg(long)]
     seed: Option<u64>,
 }
 
-/// Whom to watch, and by what; `record` and `wss` share it.
+/// Options that say which memory is watched and by which operations set, which `record` and `wss`
+/// share.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TargetArgs {
-    /// Watch this process and its children; may be given more than once.
+    /// Watch this process and its children. May be given more than once.
     #[arg(short, long = "pid", value_name = "PID", value_delimiter = ',')]
     pids: Vec<u32>,
-    /// Watch physical memory: all of it, a node's (node:1), or ranges of physical addresses
+    /// Watch physical memory: all of it, that of a node (node:1), or ranges of physical addresses
     /// (4G-6G,...).
     #[arg(
         long,
@@ -61,7 +62,7 @@ pub(crate) struct TargetArgs {
         conflicts_with_all = ["pids", "command", "no_children"]
     )]
     paddr: Option<String>,
-    /// Watch only the given processes, not their children.
+    /// Do not watch the children of the given processes.
     #[arg(long)]
     no_children: bool,
     /// Which operations set looks at the memory.
@@ -73,7 +74,7 @@ pub(crate) struct TargetArgs {
 }
 
 impl TargetArgs {
-    /// Attaches to the pids, and holds the command in front of its first instruction.
+    /// Attaches to the pids, and starts the command but holds it before its first instruction.
     pub(crate) fn tracker(&self) -> anyhow::Result<Tracker> {
         if let Some(memory) = self.memory()? {
             return Tracker::memory(memory).map_err(exit::target);
@@ -88,14 +89,14 @@ impl TargetArgs {
         let mut tracker = Tracker::attach(&self.pids, follow).map_err(exit::target)?;
         if let Some((command, args)) = self.command.split_first() {
             tracker.spawn_into(command, args).map_err(exit::target)?;
-            // A daemon that forks twice at once would be lost otherwise; the command is our only
-            // child.
+            // Otherwise a daemon that forks twice right after its start would not be found. The
+            // command is our only child.
             tracker.adopt_orphans()?;
         }
         Ok(tracker)
     }
 
-    /// The physical memory that is the target, as it was written.
+    /// The physical memory to watch, as the user wrote it.
     pub(crate) fn paddr(&self) -> Option<&str> {
         self.paddr.as_deref()
     }
@@ -120,13 +121,13 @@ impl TargetArgs {
         !self.no_children
     }
 
-    /// The wanted set.
+    /// The operations set that `--ops` asks for.
     pub(crate) const fn ops(&self) -> OpsArg {
         self.ops
     }
 }
 
-/// A command in words that a policy can hold.
+/// The command's words as UTF-8, as a policy holds them.
 pub(crate) fn words(command: &[OsString]) -> anyhow::Result<Vec<String>> {
     let word = |w: &OsString| w.to_str().map(str::to_owned);
     let words: Option<Vec<_>> = command.iter().map(word).collect();
@@ -170,10 +171,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(status)
 }
 
-/// How a record ends whose operations set ended before it.
+/// Why a record ended, if its operations set failed.
 const SET_FAILED: &str = "the operations set cannot go on";
 
-/// Records until something ends it, and says what.
+/// Records until something ends the recording, and returns what did.
 fn watch(recorder: &mut Recorder, monitor: &mut Monitor, args: &Args) -> &'static str {
     let mut progress = Progress::new(args.quiet);
     let started = Instant::now();
@@ -197,12 +198,12 @@ fn watch(recorder: &mut Recorder, monitor: &mut Monitor, args: &Args) -> &'stati
     reason
 }
 
-/// Tells what a finished record holds, and what is missing.
+/// Prints what a finished record holds, and what is missing from it.
 fn tell(summary: &Summary, reason: &str, args: &Args) {
     summary.events.iter().for_each(|event| warn(&event.to_string()));
     if let Some((Share { seen, lost }, source)) = summary.kernel_windows {
         let all = seen + lost;
-        say(args.quiet, &format!("of {all} windows of the kernel {seen} were seen, by {source}"));
+        say(args.quiet, &format!("{seen} of the kernel's {all} windows were seen, by {source}"));
     }
     let Written { bytes: size, snapshots, regions, lost_snapshots } = summary.written;
     let (size, path) = (bytes(size), args.output.display());
@@ -225,7 +226,7 @@ fn tell(summary: &Summary, reason: &str, args: &Args) {
 /// Ends the command that was started for the record, if it still runs, and returns its status.
 pub(crate) fn end_command(monitor: &mut Monitor) -> ExitCode {
     match isotherm_agent::run::end_command(monitor) {
-        // Our own SIGTERM is no failure of the command's.
+        // The command ended by our own SIGTERM, which is no failure of the command.
         Some(exit) if exit.shell_code() != 128 + 15 => {
             ExitCode::from(u8::try_from(exit.shell_code()).unwrap_or(exit::UNEXPECTED))
         }
@@ -239,7 +240,7 @@ fn say(quiet: bool, text: &str) {
     }
 }
 
-/// One line on a terminal: elapsed time, regions, working set, own cost.
+/// The status line on the terminal: elapsed time, regions, working set, own cost.
 struct Progress {
     shown: bool,
     tty: bool,

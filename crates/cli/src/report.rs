@@ -1,4 +1,4 @@
-//! `isotherm report`: a record as text, JSON or a picture.
+//! `isotherm report`: shows a record as text, JSON or a picture.
 
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Kind {
-    /// When which addresses were how hot.
+    /// How hot which addresses were over time.
     Heatmap(HeatmapArgs),
     /// Percentiles of the working set, with error bars.
     Wss(WssArgs),
@@ -29,29 +29,29 @@ enum Kind {
     Regions(Common),
     /// Which mapping (heap, library, file, anonymous, stack) is hot and cold.
     Mappings(Common),
-    /// How long memory was not accessed.
+    /// For how long memory was not accessed.
     Ages(Common),
     /// Physical memory (`record --paddr`): how much of it is hot and cold, by node, cgroup, process
     /// or kind.
     Memory(MemoryArgs),
 }
 
-/// What all reports take.
+/// Options that all reports take.
 #[derive(Debug, clap::Args)]
 struct Common {
     /// The record.
     #[arg(default_value = "isotherm.data")]
     record: PathBuf,
-    /// JSON instead of text.
+    /// Print JSON instead of text.
     #[arg(long)]
     json: bool,
-    /// Only this time since the start, as 5s..1m; either end may be missing.
+    /// Show only this time since the start, as 5s..1m. Either end may be left out.
     #[arg(long, value_name = "FROM..TO", value_parser = time)]
     time: Option<(u64, u64)>,
-    /// Only these addresses, as 0x7f0000000000-0x7f0040000000.
+    /// Show only these addresses, as 0x7f0000000000-0x7f0040000000.
     #[arg(long, value_name = "FROM-TO", value_parser = address)]
     address: Option<AddrRange>,
-    /// Only this target, by pid or name; may be given more than once.
+    /// Show only this target, by pid or name. May be given more than once.
     #[arg(long = "target", value_name = "PID|NAME")]
     targets: Vec<String>,
 }
@@ -66,7 +66,7 @@ struct HeatmapArgs {
     /// Write a PNG picture to this file.
     #[arg(long, value_name = "FILE")]
     png: Option<PathBuf>,
-    /// A panel for every target, not only for the one with the most accesses.
+    /// Draw a panel for every target, not only for the one with the most accesses.
     #[arg(long)]
     all_targets: bool,
     /// When to use colours.
@@ -78,7 +78,7 @@ struct HeatmapArgs {
 struct WssArgs {
     #[command(flatten)]
     common: Common,
-    /// What percentiles are of: sizes in order, or moments in order.
+    /// Order of the percentiles: by size or by time.
     #[arg(long, value_enum, default_value_t = SortBy::Size)]
     sort: SortBy,
 }
@@ -87,28 +87,28 @@ struct WssArgs {
 struct MemoryArgs {
     #[command(flatten)]
     common: Common,
-    /// What a line is.
+    /// What the lines are grouped by.
     #[arg(long, value_enum, default_value_t = GroupBy::Owner)]
     by: GroupBy,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum GroupBy {
-    /// A node.
+    /// The NUMA node.
     Node,
     /// The memory cgroup that memory is charged to.
     Cgroup,
-    /// The process that maps it; shared memory is shared out.
+    /// The process that maps it. Memory that several processes map is split evenly among them.
     Owner,
-    /// What it holds: anonymous, file, unmapped file, shared, slab, free, ...
+    /// What it holds: anonymous, file, unmapped file, shared, slab, free and others.
     Kind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum SortBy {
-    /// p50 is the median.
+    /// By size: p50 is the median.
     Size,
-    /// p50 is the middle of the record.
+    /// By time: p50 is the working set in the middle of the record.
     Time,
 }
 
@@ -121,7 +121,7 @@ fn address(text: &str) -> Result<AddrRange, String> {
 }
 
 impl Common {
-    /// Opens the record. To warn if it is damaged is left to the reports, which see all of it.
+    /// Opens the record. The reports warn of damage themselves, because they read all of it.
     fn open(&self) -> anyhow::Result<(Record, Filter)> {
         let filter =
             Filter { time: self.time, address: self.address, targets: self.targets.clone() };
@@ -149,7 +149,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             let (record, filter) = common.open()?;
             if common.json {
                 regions::json(&record, &filter, &mut out)?;
-                // The lines have no place for it, so damage is told apart.
+                // The lines have no place for a note about damage, so it goes to standard error.
                 let mut reader = record.reader()?;
                 while reader.next_event()?.is_some() {}
                 files::warn_of_damage(&common.record, &reader.damage());

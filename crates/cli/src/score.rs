@@ -1,4 +1,4 @@
-//! `isotherm score`: a record against the truth of the workload that was recorded.
+//! `isotherm score`: compares a record with the truth of the workload that was recorded.
 
 use std::fs::File;
 use std::io::{BufReader, Write};
@@ -21,21 +21,22 @@ use crate::terminal::warn;
 pub(crate) struct Args {
     /// The record.
     record: PathBuf,
-    /// The truth file that `isotherm workload --truth` wrote meanwhile.
+    /// The truth file that `isotherm workload --truth` wrote during the recording.
     truth: PathBuf,
-    /// One JSON object.
+    /// Print one JSON object.
     #[arg(long)]
     json: bool,
-    /// Judge all windows, not only those a second after a change.
+    /// Judge all windows. By default windows within one second after a change of the pattern are
+    /// left out.
     #[arg(long)]
     all: bool,
-    /// A byte is hot from so many accesses per window on.
+    /// A byte with at least this many accesses per window is hot.
     #[arg(long, value_name = "NR_ACCESSES", default_value_t = 1.0)]
     hot: f64,
-    /// Judge only windows that begin at least so long after the start of the truth.
+    /// Judge only windows that begin at least this long after the start of the truth.
     #[arg(long, value_name = "TIME", value_parser = interval_us, default_value = "0s")]
     from: u64,
-    /// Judge only windows that end at most so long after the start of the truth.
+    /// Judge only windows that end at most this long after the start of the truth.
     #[arg(long, value_name = "TIME", value_parser = interval_us)]
     to: Option<u64>,
 }
@@ -52,7 +53,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let score = score(&args.record, &args.truth, &truth, options)?;
     if score.windows == 0 {
         warn(
-            "no window could be judged: too near to changes, all of them; try --all, or a longer run",
+            "no window could be judged: all of them are too near to changes of the pattern; try --all, or a longer run",
         );
     }
     let mut out = std::io::stdout().lock();
@@ -65,7 +66,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The score of a record by default options.
+/// The score of a record with the default options.
 pub(crate) fn of_files(record: &Path, truth: &Path) -> anyhow::Result<Score> {
     score(record, truth, &read_truth(truth)?, Options::default())
 }
@@ -118,7 +119,7 @@ fn score(
     Ok(scorer.finish())
 }
 
-/// Reads the note that the recorder leaves about its own memory.
+/// Reads the recorder's own memory from the note that it left in the record.
 fn peak_rss(note: &str) -> Option<u64> {
     note.strip_prefix("peak rss ")?.strip_suffix(" bytes")?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! Which operations set to use: the one asked for, or the best that passes its self-test.
+//! The choice of the operations set: the one asked for, or the best that passes its self-test.
 
 use isotherm_core::Attrs;
 use isotherm_ops::set::OpsSet;
@@ -12,18 +12,19 @@ use crate::record::TargetArgs;
 pub(crate) enum OpsArg {
     /// The best set that works on this machine.
     Auto,
-    /// Page tables, read by eBPF: every page, reads and writes.
+    /// Page tables, read by eBPF. It sees reads and writes, to single pages.
     Pagewalk,
-    /// The kernel's idle page tracking: every page, reads and writes, of all processes that map it.
+    /// The kernel's idle page tracking. It sees reads and writes, to single pages, by all processes
+    /// that map a page.
     Idle,
-    /// The kernel's own DAMON; only if asked for.
+    /// The kernel's own DAMON. It is never chosen by default.
     Kdamond,
-    /// Whole mappings only, by /proc/PID/smaps; the last resort.
+    /// /proc/PID/smaps. It sees whole mappings only and is the last resort.
     Smaps,
 }
 
 impl OpsArg {
-    /// The set that is wanted; none: the best.
+    /// The set that was asked for; `None` means the best.
     pub(crate) const fn wanted(self) -> Option<SetName> {
         match self {
             Self::Auto => None,
@@ -35,8 +36,8 @@ impl OpsArg {
     }
 }
 
-/// Opens a set, and fits the attributes to what it can do. Also says which it is and why, in lines
-/// for the user and the record.
+/// Opens a set, and fits the attributes to what it can do. Also returns lines that say which set it
+/// is and why, for the user and the record.
 pub(crate) fn open_set(wanted: OpsArg, attrs: &mut Attrs) -> anyhow::Result<(OpsSet, Vec<String>)> {
     isotherm_agent::run::open_set(wanted.wanted(), attrs)
         .map_err(|e| exit::with(e.exit_code(), e.to_string()))

@@ -1,7 +1,8 @@
-//! `isotherm sim`: the same monitor over a simulated workload, hours in seconds.
+//! `isotherm sim`: runs the same monitor over a simulated workload, hours in seconds.
 //!
-//! Needs no privileges and no memory: the workload's processes exist only as chances of being
-//! touched (see [`isotherm_sim::world`]). Writes the same record and the same truth as a real run.
+//! A simulation needs no privileges and no memory, because the workload's processes exist only as
+//! probabilities that a page is touched (see [`isotherm_sim::world`]). It writes the same record
+//! and the same truth as a real run.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -23,32 +24,32 @@ use crate::workload::{load, scale_factor};
 /// Arguments of `isotherm sim`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A config file (masim's format), or the name of a shipped workload.
+    /// A config file (format of masim), or the name of a shipped workload.
     config: String,
-    /// The record to write; an old one is kept as FILE.old.
+    /// The record to write. An existing record is kept as FILE.old.
     #[arg(short, long, value_name = "FILE", default_value = "isotherm.data")]
     output: PathBuf,
     /// Write what is accessed, where and when, to this file.
     #[arg(long, value_name = "FILE")]
     truth: Option<PathBuf>,
-    /// Change all times: a factor (0.1), or how long all phases together shall take (10s).
+    /// Scale all times by a factor (0.1), or so that all phases together take this long (10s).
     #[arg(long, value_name = "FACTOR|TIME")]
     scale: Option<String>,
-    /// Virtual time to run for; phases begin again until then. Without it: all phases once.
+    /// Virtual time to run for; the phases repeat until then. By default all phases run once.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     duration: Option<Duration>,
-    /// Seed of all that is random, in the workload and in the monitor.
+    /// Seed for all random choices of the workload and the monitor.
     #[arg(long)]
     seed: Option<u64>,
-    /// Something that goes wrong: `late=CHANCE:TIME` (a tick), `fail=CHANCE` (a look at a page),
-    /// `blind=SHARE` (pages that cannot be made old), `notnow=CHANCE` (a look at the mappings),
+    /// Inject a fault: `late=CHANCE:TIME` (a tick is late), `fail=CHANCE` (a look at a page fails),
+    /// `blind=SHARE` (pages cannot be made old), `notnow=CHANCE` (reading the mappings fails),
     /// `vanish=PER_SECOND` (a process dies). May be given more than once.
     #[arg(long = "fault", value_name = "FAULT")]
     faults: Vec<String>,
     /// Accesses per second of patterns without a rate, per thread.
     #[arg(long, value_name = "N", default_value_t = Options::default().full_speed)]
     speed: f64,
-    /// Say nothing but warnings and errors.
+    /// Print only warnings and errors.
     #[arg(long, short)]
     quiet: bool,
     #[command(flatten)]
@@ -147,20 +148,20 @@ pub(crate) fn write_truth(simulation: &Simulation, name: &str, path: &Path) -> a
     write().map_err(|e| cannot_create(path, &e))
 }
 
-/// A record under way.
+/// A record that is being written.
 struct Recorder<'a> {
     writer: Writer<File>,
     name: &'a str,
-    /// Processes that were told of, in the order of their start.
+    /// Processes whose start was recorded, in the order of their start.
     appeared: usize,
-    /// Those that were told to be gone.
+    /// Processes whose end was recorded.
     exited: Vec<u32>,
     maps_every_ns: u64,
     maps_at: Time,
 }
 
 impl Recorder<'_> {
-    /// Tells who has come by `now`.
+    /// Records the processes that have started by `now`.
     fn note_new(
         &mut self,
         simulation: &Simulation,
@@ -181,7 +182,7 @@ impl Recorder<'_> {
         Ok(())
     }
 
-    /// Tells who has gone by `now`.
+    /// Records the processes that have ended by `now`.
     fn note_gone(
         &mut self,
         simulation: &Simulation,
@@ -196,8 +197,8 @@ impl Recorder<'_> {
         Ok(())
     }
 
-    /// Tells the mappings of all processes, if it is time; the writer leaves out what did not
-    /// change.
+    /// Records the mappings of all processes if an update is due. The writer leaves out what did
+    /// not change.
     fn note_mappings(
         &mut self,
         simulation: &Simulation,

@@ -1,8 +1,8 @@
-//! Why a command that acts on memory is over.
+//! Why a command that acts on memory ended.
 
 use serde::Serialize;
 
-/// Why a run is over.
+/// Why a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Stopped {

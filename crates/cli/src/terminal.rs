@@ -1,4 +1,4 @@
-//! What the terminal behind standard output can show, and warnings to whoever sits in front of it.
+//! What the terminal behind standard output can show, and warnings to the user.
 
 use std::env::var_os;
 use std::io::{IsTerminal, Write};
@@ -8,9 +8,9 @@ use isotherm_report::heatmap::{Color, Style};
 /// `--color`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum When {
-    /// If standard output is a terminal; `NO_COLOR` and `CLICOLOR_FORCE` are honoured.
+    /// Use colours if standard output is a terminal. `NO_COLOR` and `CLICOLOR_FORCE` are honoured.
     Auto,
-    /// Also into a pipe or a file.
+    /// Use colours in a pipe or a file as well.
     Always,
     /// Plain text.
     Never,
@@ -47,7 +47,7 @@ pub(crate) fn width() -> usize {
     columns.or_else(own).filter(|&w| w > 0).unwrap_or(100)
 }
 
-/// Warns the user. Nothing can be done if standard error is closed.
+/// Prints a warning. A failure is ignored, because standard error may be closed.
 pub(crate) fn warn(text: &str) {
     writeln!(std::io::stderr(), "warning: {text}").ok();
 }

@@ -1,4 +1,4 @@
-//! `isotherm wss`: the working set of running processes, live, one line per interval.
+//! `isotherm wss`: prints the working set of running processes live, one line per interval.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -22,13 +22,14 @@ use crate::terminal::warn;
 pub(crate) struct Args {
     #[command(flatten)]
     targets: TargetArgs,
-    /// Print a line this often (without a unit seconds); each shows the last window before it.
+    /// Print a line this often (seconds if no unit is given). Each line shows the last window
+    /// before it.
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = duration)]
     interval: Duration,
-    /// Stop after this time (without a unit seconds).
+    /// Stop after this time (seconds if no unit is given).
     #[arg(long, value_name = "TIME", value_parser = duration)]
     duration: Option<Duration>,
-    /// One JSON object per line.
+    /// Print one JSON object per line.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -41,7 +42,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     signals::install()?;
     let tracker = args.targets.tracker()?;
     let (set, why) = open_set_for(&args.targets, &mut attrs)?;
-    // A second line means that the set is not the one a user would hope for.
+    // A second line means that the set is not the best one; it says why.
     for line in why.iter().filter(|_| why.len() > 1) {
         writeln!(std::io::stderr(), "{line}")?;
     }

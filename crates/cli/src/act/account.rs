@@ -1,4 +1,4 @@
-//! The last account: what every scheme did, for people and as JSON.
+//! The account at the end of a run: what every scheme did, as text and as JSON.
 
 use std::fmt::Write as _;
 
@@ -20,7 +20,7 @@ pub(super) struct Final {
 }
 
 impl Final {
-    /// A few lines for people.
+    /// The account as a few lines of text.
     pub(super) fn text(&self) -> String {
         #[expect(clippy::cast_precision_loss, reason = "shown with a few digits")]
         let (seconds, cpu) = (self.elapsed_ns as f64 / 1e9, self.own_cpu_ns as f64 / 1e9);

@@ -15,29 +15,29 @@ use crate::attrs::AttrsArgs;
 use crate::exit::usage;
 use crate::record::TargetArgs;
 
-/// How a policy is run.
+/// Options that say how a policy is run.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct RunArgs {
-    /// Stop after this time (without a unit seconds). A command that was started here gets a
-    /// SIGTERM then.
+    /// Stop after this time (seconds if no unit is given). A command started with `-- CMD` then
+    /// gets SIGTERM.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) duration: Option<Duration>,
-    /// Decide and count, but do nothing; at the end, say what it would have done.
+    /// Decide and count, but change nothing. The account at the end says what would have been done.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// The last line of standard output is the account as one JSON object.
+    /// Print the account as one JSON object, on the last line of standard output.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Write what happens to this file, a JSON object per line; `-`: standard output.
+    /// Write every event to this file, one JSON object per line. `-` means standard output.
     #[arg(long, value_name = "FILE")]
     pub(crate) events: Option<PathBuf>,
-    /// At the end, take back what was set in the targets (advice about huge pages).
+    /// At the end, take back the huge-page advice that was set in the targets.
     #[arg(long)]
     pub(crate) undo_on_exit: bool,
-    /// Say nothing but warnings, errors and the account.
+    /// Print only warnings, errors and the account.
     #[arg(long, short)]
     pub(crate) quiet: bool,
-    /// Seed of the random choices of pages.
+    /// Seed for the random choice of pages.
     #[arg(long)]
     pub(crate) seed: Option<u64>,
 }
@@ -45,11 +45,11 @@ pub(crate) struct RunArgs {
 /// `--engine`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum EngineArg {
-    /// The kernel if it can do all of it and no evidence is asked for, else Isotherm.
+    /// The kernel, if it can apply every scheme and none asks for evidence. Otherwise Isotherm.
     Auto,
-    /// The kernel, or an error.
+    /// The kernel. An error if it cannot apply a scheme.
     Kernel,
-    /// Isotherm, over the kernel's snapshots.
+    /// Isotherm, based on the kernel's snapshots.
     Isotherm,
 }
 
@@ -63,26 +63,26 @@ impl EngineArg {
     }
 }
 
-/// Whose memory, and how it is looked at.
+/// Options that say whose memory is watched, and how.
 #[derive(Debug, clap::Args)]
 pub(crate) struct WhoseArgs {
-    /// Take every process whose command name matches: `*` and `?` as in a shell; also those that
-    /// come later.
+    /// Watch every process whose command name matches this pattern (`*` and `?` as in a shell),
+    /// including processes that start later.
     #[arg(long = "name", value_name = "GLOB")]
     names: Vec<String>,
-    /// Take every process of this cgroup (v2), also those that come later: a path from the root of
-    /// the hierarchy.
+    /// Watch every process of this cgroup (v2), including processes that join later. The path
+    /// starts at the root of the hierarchy.
     #[arg(long = "cgroup", value_name = "PATH")]
     cgroups: Vec<String>,
     #[command(flatten)]
     targets: TargetArgs,
-    /// Who applies the schemes over the kernel's DAMON (--ops kdamond): the kernel, Isotherm, or
-    /// whoever can do what is asked for.
+    /// With --ops kdamond: who applies the schemes. `auto` takes the kernel if it can do all that
+    /// the schemes ask for, otherwise Isotherm.
     #[arg(long, value_enum, default_value_t = EngineArg::Auto)]
     engine: EngineArg,
     #[command(flatten)]
     attrs: AttrsArgs,
-    /// Print the policy that these options mean, as a file for `isotherm run`, and do nothing.
+    /// Print these options as a policy file for `isotherm run`, and exit.
     #[arg(long)]
     print_policy: bool,
 }
@@ -114,7 +114,7 @@ impl WhoseArgs {
         })
     }
 
-    /// Prints the policy, if that is all that was asked for.
+    /// Prints the policy if `--print-policy` was given.
     pub(crate) fn only_print(&self, policy: &Policy) -> anyhow::Result<Option<ExitCode>> {
         if self.print_policy {
             std::io::stdout().lock().write_all(print(policy).as_bytes())?;
@@ -124,7 +124,7 @@ impl WhoseArgs {
     }
 }
 
-/// A rate, or that there is none.
+/// A rate, or `none` for no limit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MaybeRate(Option<Rate>);
 
@@ -136,33 +136,33 @@ fn time_rate(text: &str) -> Result<MaybeRate, UnitError> {
     knobs::time_rate(text).map(MaybeRate)
 }
 
-/// What limits a scheme.
+/// Options that limit a scheme.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct LimitArgs {
-    /// At most so many bytes per time: 200M/s, 1G/10s, none.
+    /// Act on at most this many bytes per time: 200M/s, 1G/10s, or none for no limit.
     #[arg(long, value_name = "SIZE/TIME", value_parser = size_rate)]
     quota: Option<MaybeRate>,
-    /// At most so much time per time: 10ms/s, none.
+    /// Spend at most this much time on actions per time: 10ms/s, or none for no limit.
     #[arg(long, value_name = "TIME/TIME", value_parser = time_rate)]
     quota_time: Option<MaybeRate>,
-    /// Tune the quota for this: psi=0.5ms/s, free=5%, refaults=1%, user=CURRENT/TARGET, ...; may be
-    /// given more than once.
+    /// Tune the quota to reach this goal: psi=0.5ms/s, free=5%, refaults=1%, user=CURRENT/TARGET,
+    /// and others. May be given more than once.
     #[arg(long = "goal", value_name = "NAME=VALUE", value_parser = knobs::goal)]
     goals: Vec<GoalKnob>,
-    /// Work only while this much memory is free: HIGH,MID,LOW in percent (50%,40%,20%), or none for
-    /// always.
+    /// Act only while the share of free memory is within HIGH,MID,LOW (as 50%,40%,20%), or none to
+    /// act always.
     #[arg(long, value_name = "MARKS", value_parser = knobs::watermarks)]
     watermarks: Option<Watermarks>,
-    /// Treat all regions that match alike, when the quota is not enough for all.
+    /// When the quota does not suffice for all matching regions, do not prefer any of them.
     #[arg(long)]
     no_priority: bool,
-    /// Do not slow down by itself when too much is touched again.
+    /// Do not shrink the quota when too much memory is touched again.
     #[arg(long)]
     no_brake: bool,
 }
 
 impl LimitArgs {
-    /// Replaces what was given.
+    /// Replaces in the scheme the limits that were given.
     pub(crate) fn apply(&self, limits: &mut Limits) {
         if let Some(MaybeRate(size)) = self.quota {
             limits.size = size;
@@ -183,14 +183,15 @@ impl LimitArgs {
     }
 }
 
-/// How sure to be before memory is acted on.
+/// Options that say how much evidence is needed before memory is acted on.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct ConfirmArgs {
-    /// `off`: act on the regions' numbers alone, as DAMON does.
+    /// Look at single pages before they are acted on. `off` acts on the regions' numbers alone, as
+    /// DAMON does.
     #[arg(long, value_enum, default_value_t = EvidenceArg::On)]
     evidence: EvidenceArg,
-    /// Watch the pages for so long before they are acted on (default: as long as the age, 1 s to 60
-    /// s).
+    /// Act on pages only after they stayed untouched for this long (default: the age, but at least
+    /// 1 s and at most 60 s).
     #[arg(long, value_name = "TIME", value_parser = interval_us_with_unit)]
     confirm: Option<u64>,
 }
@@ -200,12 +201,12 @@ pub(crate) struct ConfirmArgs {
 enum EvidenceArg {
     /// Pages are looked at before they are acted on.
     On,
-    /// They are not.
+    /// Pages are not looked at: the regions' numbers decide.
     Off,
 }
 
 impl ConfirmArgs {
-    /// The choice.
+    /// The choice, as a policy has it.
     pub(crate) fn confirm(&self) -> anyhow::Result<Confirm> {
         match (self.evidence, self.confirm) {
             (EvidenceArg::Off, Some(_)) => Err(usage(
@@ -219,7 +220,7 @@ impl ConfirmArgs {
     }
 }
 
-/// A share in basis points, at most all.
+/// A share in basis points, at most 100 %.
 pub(crate) fn share(text: &str) -> Result<u32, UnitError> {
     let bp = share_bp(text)?;
     u32::try_from(bp).ok().filter(|bp| *bp <= 10_000).ok_or(UnitError::TooLarge)

@@ -1,5 +1,5 @@
-//! Runs a policy to its end, and tells of it: warnings, a status line, the event log, the last
-//! account.
+//! Runs a policy to its end and reports on it: warnings, a status line, the event log, and the
+//! account at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -23,19 +23,19 @@ use crate::exit;
 use crate::stopped::Stopped;
 use crate::terminal::warn;
 
-/// How long to wait for something to happen before looking at signals.
+/// How long to wait for the next event before signals are checked.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// What only some of the commands want.
+/// Options that only some of the commands set.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Extra<'a> {
-    /// The policy's file: read again at a SIGHUP.
+    /// The policy's file, which is read again at a SIGHUP.
     pub(super) file: Option<&'a Path>,
     /// Show idle times and bandwidth on standard output, about once per second.
     pub(super) percentiles: bool,
 }
 
-/// Runs a ready-made policy, or only prints it, if that is all that was asked for.
+/// Runs the policy of a ready-made command, or only prints it with `--print-policy`.
 pub(super) fn print_or_drive(
     policy: Policy,
     whose: &WhoseArgs,
@@ -94,7 +94,7 @@ fn names(policy: &Policy) -> BTreeMap<String, Vec<String>> {
     policy.contexts.iter().map(|c| (c.name.clone(), schemes(c))).collect()
 }
 
-/// A run under way.
+/// A run in progress.
 struct Run<'a> {
     args: &'a RunArgs,
     extra: Extra<'a>,
@@ -109,7 +109,7 @@ struct Run<'a> {
     child: Option<ChildExit>,
     failed: Option<(u8, String)>,
     told_to_wait: bool,
-    /// Contexts of which was said that they have no target yet.
+    /// Contexts for which the user was told that they have no target yet.
     alone: BTreeSet<String>,
 }
 
@@ -138,7 +138,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Takes in what a context tells.
+    /// Takes in an event of a context.
     fn hear(&mut self, told: Message) -> std::io::Result<()> {
         let none = Vec::new();
         self.log.told(&told, self.schemes.get(&told.context).unwrap_or(&none));
@@ -153,10 +153,12 @@ impl<'a> Run<'a> {
                 self.warn(&format!("{context}{scheme}{whom}: {text}"));
             }
             Event::Act(ActEvent::Blocked { text, .. }) => {
-                self.warn(&format!("{context}: no action any more: {text}"));
+                self.warn(&format!("{context}: actions are blocked from now on: {text}"));
             }
             Event::Lost { events } | Event::Act(ActEvent::Lost { events, .. }) => {
-                self.warn(&format!("{context}: {events} events were dropped: they came too fast"));
+                self.warn(&format!(
+                    "{context}: {events} events were dropped because they came too fast"
+                ));
             }
             Event::Unblocked => self.say(&format!("{context}: actions go on")),
             Event::Summary(summary) => {
@@ -206,10 +208,10 @@ impl<'a> Run<'a> {
         self.status.show(self.started.elapsed().as_secs_f64(), cpu_s);
     }
 
-    /// Whether it is time to stop, and why.
+    /// Whether the run is to stop now, and why.
     fn why_stop(&self) -> Option<Stopped> {
         if self.failed.is_some() {
-            // What is left of the policy is not what the user wrote.
+            // Without this context the run is no longer the policy that the user wrote.
             return Some(Stopped::Failed);
         }
         if signals::stop_requested().is_some() {
@@ -219,7 +221,7 @@ impl<'a> Run<'a> {
         over.then_some(Stopped::Duration)
     }
 
-    /// Reads the file again, and puts it in force if all of it is good.
+    /// Reads the policy's file again, and commits it if all of it is valid.
     fn reload(&mut self, runner: &mut Runner, file: &Path) {
         let done = super::run::load(file).and_then(|policy| {
             let schemes = names(&policy);
@@ -252,7 +254,7 @@ impl<'a> Run<'a> {
         warn(text);
     }
 
-    /// Tells the account, and finds the exit code.
+    /// Prints the account, and returns the exit code.
     fn finish(mut self, stopped: Option<Stopped>) -> anyhow::Result<ExitCode> {
         self.status.end();
         let own = own_cost(&mut self.text);
@@ -282,7 +284,7 @@ impl<'a> Run<'a> {
             return Err(exit::with(code, text));
         }
         Ok(match self.child {
-            // Our own SIGTERM is no failure of the command's.
+            // The command ended by our own SIGTERM, which is no failure of the command.
             Some(child) if child.shell_code() != 128 + 15 => {
                 ExitCode::from(u8::try_from(child.shell_code()).unwrap_or(exit::UNEXPECTED))
             }

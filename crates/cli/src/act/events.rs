@@ -1,4 +1,5 @@
-//! The event log: what happens, a JSON object per line. docs/EVENTS.md documents the keys.
+//! The event log: every event of a run as one JSON object per line. docs/EVENTS.md documents the
+//! keys.
 
 use std::fs::File;
 use std::io::Write;
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 use crate::files::cannot_create;
 use crate::terminal::warn;
 
-/// Where events go; nowhere if nobody asked for them.
+/// The event log's output; none if `--events` was not given.
 pub(super) struct Log {
     out: Option<Box<dyn Write>>,
 }
@@ -28,7 +29,7 @@ impl Log {
         Ok(Self { out: path.map(open).transpose()? })
     }
 
-    /// Writes an event. A failure is told once, and the run goes on.
+    /// Writes an event. The first failure is reported and ends the log; the run goes on.
     pub(super) fn write(&mut self, at: Time, context: Option<&str>, name: &str, rest: Value) {
         let Some(out) = &mut self.out else { return };
         let mut line = json!({ "t_ns": at.as_ns(), "event": name });
@@ -36,14 +37,14 @@ impl Log {
             line.extend(context.map(|c| ("context".to_owned(), json!(c))));
             line.extend(rest);
         }
-        // One write per line: whoever reads along never sees half of one.
+        // One write per line, so that a program that follows the file never sees half a line.
         if let Err(err) = out.write_all(format!("{line}\n").as_bytes()).and_then(|()| out.flush()) {
             warn(&format!("the event log ends here: {err}"));
             self.out = None;
         }
     }
 
-    /// Writes what a context told.
+    /// Writes an event of a context.
     pub(super) fn told(&mut self, told: &Message, schemes: &[String]) {
         if self.out.is_some() {
             let (name, rest) = event(&told.event, schemes);

@@ -1,4 +1,4 @@
-//! `isotherm lru-sort`: cold memory becomes the first to be reclaimed.
+//! `isotherm lru-sort`: makes cold memory the first that the kernel reclaims.
 
 use std::process::ExitCode;
 
@@ -11,22 +11,22 @@ use super::ready::ReadyArgs;
 /// Arguments of `isotherm lru-sort`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What was idle for so long counts as cold.
+    /// Memory that was idle for this long counts as cold.
     #[arg(long, value_name = "TIME", default_value = "120s", value_parser = interval_us_with_unit)]
     age: u64,
-    /// Bring swapped pages of hot regions back before they are missed.
+    /// Bring swapped pages of hot regions back before they are accessed.
     #[arg(long)]
     hot: bool,
-    /// From which access frequency on a region counts as hot.
+    /// Regions with at least this access frequency count as hot.
     #[arg(long, value_name = "SHARE", default_value = "50%", value_parser = share)]
     hot_min: u32,
-    /// Tune the quota for this share of active memory.
+    /// Tune the quota so that this share of memory is on the active lists.
     #[arg(long, value_name = "SHARE", value_parser = share)]
     active_mem: Option<u32>,
-    /// Leave pages alone that were accessed since they were last looked at.
+    /// Leave pages alone that were accessed since the last look at them.
     #[arg(long)]
     skip_young: bool,
-    /// Tune the intervals for 0.4 % of positive samples.
+    /// Tune the intervals so that 0.4 % of the samples see an access.
     #[arg(long)]
     autotune: bool,
     #[command(flatten)]

@@ -1,6 +1,7 @@
 //! The commands that act on memory: `run`, `reclaim`, `thp`, `lru-sort`, `stat`, `schemes`.
 //!
-//! Each makes a policy, from a file or from flags; `drive` runs it to its end and tells of it.
+//! Each command makes a policy, from a file or from options. [`drive`] runs it to its end and
+//! reports on it.
 
 mod account;
 mod args;

@@ -1,5 +1,5 @@
-//! What the ready-made commands `reclaim`, `thp` and `lru-sort` take beside their own knobs, and
-//! how their policies are run.
+//! Options that the ready-made commands `reclaim`, `thp` and `lru-sort` share, and how their
+//! policies are run.
 
 use std::process::ExitCode;
 
@@ -9,10 +9,10 @@ use isotherm_core::units::interval_us_with_unit;
 use super::args::{ConfirmArgs, LimitArgs, RunArgs, WhoseArgs};
 use super::drive::{Extra, print_or_drive};
 
-/// Options of each of them.
+/// Options of each ready-made command.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReadyArgs {
-    /// Look for regions to act on this often (default: each aggregation interval).
+    /// Look for matching regions this often (default: every aggregation interval).
     #[arg(long, value_name = "TIME", value_parser = interval_us_with_unit)]
     apply_interval: Option<u64>,
     #[command(flatten)]
@@ -26,7 +26,7 @@ pub(crate) struct ReadyArgs {
 }
 
 impl ReadyArgs {
-    /// Runs `policy`, which the knobs gave.
+    /// Runs `policy`, which was made from the command's options.
     pub(crate) fn drive(&self, mut policy: Policy) -> anyhow::Result<ExitCode> {
         if let Some(us) = self.apply_interval {
             for scheme in policy.contexts.iter_mut().flat_map(|c| &mut c.schemes) {

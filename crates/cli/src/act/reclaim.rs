@@ -1,4 +1,4 @@
-//! `isotherm reclaim`: what was idle for long goes to swap.
+//! `isotherm reclaim`: pages out memory that was idle for long.
 
 use std::process::ExitCode;
 
@@ -10,16 +10,17 @@ use super::ready::ReadyArgs;
 /// Arguments of `isotherm reclaim`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Page out what was idle for so long.
+    /// Page out memory that was idle for this long.
     #[arg(long, value_name = "TIME", default_value = "120s", value_parser = interval_us_with_unit)]
     age: u64,
-    /// Leave anonymous memory alone; then no swap is needed.
+    /// Leave anonymous memory alone. No swap is needed then.
     #[arg(long)]
     skip_anon: bool,
-    /// Memory that is touched within so long counts as refaulted (default 10s).
+    /// Memory that is touched within this time after it was paged out counts as refaulted (default
+    /// 10s).
     #[arg(long, value_name = "TIME", value_parser = interval_us_with_unit)]
     refault_window: Option<u64>,
-    /// Tune the intervals for 0.4 % of positive samples.
+    /// Tune the intervals so that 0.4 % of the samples see an access.
     #[arg(long)]
     autotune: bool,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `isotherm run`: a policy from a file, until stopped.
+//! `isotherm run`: runs a policy from a file until it is stopped.
 
 use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
@@ -17,15 +17,16 @@ use crate::terminal::warn;
 /// Arguments of `isotherm run`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The policy (TOML). At a SIGHUP it is read again, and takes effect if all of it is good.
+    /// The policy (TOML). SIGHUP makes isotherm read it again; it takes effect if all of it is
+    /// valid.
     #[arg(value_name = "POLICY")]
     policy: PathBuf,
-    /// Check the policy, and whether this machine can do what it says, and do nothing.
+    /// Check the policy, and whether this machine can do what it asks for, and exit.
     #[arg(long, conflicts_with = "command")]
     check: bool,
     #[command(flatten)]
     run: RunArgs,
-    /// Start this command; it is the target of the context that names none.
+    /// Start this command. It becomes the target of the context that names no target.
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
@@ -47,17 +48,17 @@ pub(super) fn load(path: &Path) -> anyhow::Result<Policy> {
         .map_err(|e| usage(format!("the policy is not valid\n{e}")))
 }
 
-/// Reads a text that the user named.
+/// Reads a text file that the user named.
 pub(super) fn read(path: &Path, hint: &str) -> anyhow::Result<String> {
     std::fs::read_to_string(path).map_err(|e| {
         let name = path.display();
-        // Not UTF-8: not a text at all.
+        // The file is not UTF-8, so it is no text.
         let code = if e.kind() == ErrorKind::InvalidData { exit::USAGE } else { exit::of_io(&e) };
         exit::with(code, format!("cannot read {name}\n  tried: read {name}: {e}\n  hint:  {hint}"))
     })
 }
 
-/// What the machine says about a policy.
+/// Checks whether this machine can do what a policy asks for.
 fn told(path: &Path, policy: &Policy) -> anyhow::Result<ExitCode> {
     let mut policy = policy.clone();
     for context in policy.contexts.iter_mut().filter(|c| c.targets.is_empty()) {
@@ -87,7 +88,7 @@ fn told(path: &Path, policy: &Policy) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Gives the command to the context that has no target, or to the only one.
+/// Makes the command the target of the context that has none, or of the only context.
 fn add_command(policy: &mut Policy, command: &[OsString]) -> anyhow::Result<()> {
     let empty = policy.contexts.iter().filter(|c| c.targets.is_empty()).count();
     if command.is_empty() {

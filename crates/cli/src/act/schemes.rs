@@ -15,12 +15,12 @@ use crate::exit::usage;
 /// Arguments of `isotherm schemes`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A scheme per line: `min_size max_size min_freq max_freq min_age max_age action`, with `null`
-    /// (2020) or `min` and `max` (later) for no bound.
+    /// One scheme per line: `min_size max_size min_freq max_freq min_age max_age action`. No bound
+    /// is `null` (format of 2020) or `min` and `max` (later).
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Let targets be stopped for a moment to make them call madvise themselves: the only way to
-    /// hugepage and nohugepage.
+    /// Stop targets for a moment to make them call madvise themselves. The actions hugepage and
+    /// nohugepage need it.
     #[arg(long)]
     inject: bool,
     #[command(flatten)]
@@ -33,7 +33,7 @@ pub(crate) struct Args {
 
 /// Runs the subcommand.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let text = read(&args.file, "a scheme is a line as `4K max 0% 0% 10s max pageout`")?;
+    let text = read(&args.file, "a scheme is a line such as `4K max 0% 0% 10s max pageout`")?;
     let Whose { targets, children, ops, engine, attrs } = args.whose.whose()?;
     let name = args.file.display().to_string();
     let schemes = parse_damos(&text, &name, &attrs)

@@ -1,5 +1,5 @@
-//! `isotherm stat`: for how long memory is idle, and an estimate of the bandwidth; nothing is done
-//! to it.
+//! `isotherm stat`: shows for how long memory is idle, and an estimate of the memory bandwidth. It
+//! acts on nothing.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -14,10 +14,11 @@ use super::drive::{Extra, print_or_drive};
 /// Arguments of `isotherm stat`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Count what was idle for so long.
+    /// Count memory that was idle for this long.
     #[arg(long, value_name = "TIME", default_value = "120s", value_parser = interval_us_with_unit)]
     age: u64,
-    /// Keep the intervals as they are given; else they are tuned for 4 % of positive samples.
+    /// Keep the intervals as given. By default they are tuned so that 4 % of the samples see an
+    /// access.
     #[arg(long)]
     no_autotune: bool,
     #[command(flatten)]
@@ -36,7 +37,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 /// The percentiles that a line shows.
 const SHOWN: [usize; 7] = [0, 10, 25, 50, 75, 90, 100];
 
-/// Writes how a context stands: a line for people, or a JSON object.
+/// Writes the state of a context, as a line of text or as a JSON object.
 pub(super) fn show(summary: &Summary, elapsed_s: f64, json: bool) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     if json {

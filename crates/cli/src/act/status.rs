@@ -1,4 +1,4 @@
-//! One line on a terminal: how the run stands.
+//! The status line on the terminal: the state of the run.
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
@@ -7,7 +7,7 @@ use isotherm_agent::run::Summary;
 
 use isotherm_core::units::bytes;
 
-/// The line.
+/// The status line.
 #[derive(Debug)]
 pub(super) struct Status {
     tty: bool,
@@ -21,7 +21,7 @@ impl Status {
         Self { tty, shown: false, contexts: BTreeMap::new() }
     }
 
-    /// Takes in how a context stands.
+    /// Takes in the state of a context.
     pub(super) fn note(&mut self, context: &str, summary: Summary) {
         self.contexts.insert(context.to_owned(), summary);
     }
@@ -32,7 +32,7 @@ impl Status {
         schemes.peek().is_some() && schemes.all(|s| !s.active)
     }
 
-    /// Shows the line anew.
+    /// Draws the line again.
     pub(super) fn show(&mut self, elapsed_s: f64, cpu_s: f64) {
         if !self.tty {
             return;
@@ -57,7 +57,7 @@ impl Status {
         .ok();
     }
 
-    /// Makes room for another line.
+    /// Clears the status line, so that another line can be printed.
     pub(super) fn end(&mut self) {
         if std::mem::take(&mut self.shown) {
             writeln!(std::io::stderr()).ok();

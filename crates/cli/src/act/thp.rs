@@ -11,20 +11,20 @@ use super::ready::ReadyArgs;
 /// Arguments of `isotherm thp`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// From which access frequency on a region counts as hot.
+    /// Regions with at least this access frequency count as hot.
     #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = share)]
     hot_min: u32,
-    /// The least size of a region.
+    /// Smallest size of a region to act on.
     #[arg(long, value_name = "SIZE", default_value = "2M", value_parser = size)]
     min_size: u64,
-    /// The least share of a huge page's small pages that must have been touched.
+    /// Smallest share of a huge page's small pages that must have been touched.
     #[arg(long, value_name = "SHARE", default_value = "50%", value_parser = share)]
     min_touched: u32,
-    /// With --inject: what was idle for so long gets no new huge pages.
+    /// With --inject: memory that was idle for this long gets no new huge pages.
     #[arg(long, value_name = "TIME", default_value = "7s", value_parser = interval_us_with_unit)]
     cold_age: u64,
-    /// Let targets be stopped for a moment to make them call madvise themselves: the only way to
-    /// hugepage and nohugepage.
+    /// Stop targets for a moment to make them call madvise themselves. The actions hugepage and
+    /// nohugepage need it.
     #[arg(long)]
     inject: bool,
     #[command(flatten)]

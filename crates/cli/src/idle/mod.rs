@@ -1,4 +1,4 @@
-//! `isotherm idle`: idle memory of the machine, by cgroup.
+//! `isotherm idle`: shows the idle memory of the machine, by cgroup.
 
 mod json;
 mod text;
@@ -18,33 +18,36 @@ use crate::terminal::warn;
 /// Arguments of `isotherm idle`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Show cgroups whose path matches (`*` and `?` as in a shell): `system.slice/*`.
+    /// Show only cgroups whose path matches this pattern (`*` and `?` as in a shell), as
+    /// `system.slice/*`.
     #[arg(long, value_name = "GLOB", default_value = "*")]
     cgroup: String,
-    /// Memory is idle that was not touched for so long (without a unit seconds). Every interval
-    /// there is a report; the first comes after two, or with --once after one and a quarter.
+    /// Memory that was not touched for this long is idle (seconds if no unit is given). There is
+    /// one report per interval. The first comes after two intervals, or with --once after one and a
+    /// quarter.
     #[arg(short, long, value_name = "TIME", default_value = "60s", value_parser = duration)]
     interval: Duration,
-    /// Report once and end.
+    /// Print one report and exit.
     #[arg(long)]
     once: bool,
-    /// Only what is charged to each cgroup itself, without those below it.
+    /// Count only what is charged to each cgroup itself, without the cgroups below it.
     #[arg(long)]
     own: bool,
-    /// CPU time that the scan may take, in percent of one CPU; below the need a sample of memory is
-    /// looked at, and the error shown. Default: 0.5 per 24 GiB of memory, at least 0.1.
+    /// CPU time that the scan may take, in percent of one CPU. If that is not enough for all
+    /// memory, the scan looks at a sample and shows the error. Default: 0.5 per 24 GiB of memory,
+    /// at least 0.1.
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     cpu: Option<f64>,
-    /// How to look: by the kernel's idle page tracking, by page tables (of mapped memory only), or
-    /// by the first of them that this kernel has.
+    /// How to look: by the kernel's idle page tracking, or by page tables (mapped memory only).
+    /// Default: the first of them that this kernel has.
     #[arg(long, value_name = "SET", default_value = "auto")]
     ops: Ops,
-    /// One JSON object per report.
+    /// Print one JSON object per report.
     #[arg(long)]
     json: bool,
 }
 
-/// How to look at memory.
+/// The ways to look at memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Ops {
     Auto,
@@ -85,14 +88,14 @@ impl Scanner {
     }
 }
 
-/// The shortest interval: below it, a round over all memory is hardly done.
+/// The shortest interval. In less time a round over all memory can hardly be finished.
 const SHORTEST: Duration = Duration::from_millis(100);
 
 /// Runs the subcommand.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.interval < SHORTEST {
         return Err(exit::usage(format!(
-            "the interval of {:?} is too short: marks and looks at all memory do not fit in\n  hint: at least {SHORTEST:?}",
+            "the interval of {:?} is too short to mark all memory and look at it\n  hint: at least {SHORTEST:?}",
             args.interval
         )));
     }
@@ -143,12 +146,12 @@ fn chosen<'r>(report: &'r Report, args: &Args) -> anyhow::Result<Vec<&'r Row>> {
     Ok(rows)
 }
 
-/// What a reader should know of how the numbers came about.
+/// Warns of what makes the numbers less reliable.
 fn say_oddities(report: &Report, args: &Args) {
     let interval = u64::try_from(args.interval.as_nanos()).unwrap_or(u64::MAX);
     if report.longest_ns > interval + interval / 10 {
         warn(&format!(
-            "this machine was late: some memory was looked at {:.1} s after its mark, not {:.1} s",
+            "this machine was late: some memory was looked at {:.1} s after it was marked, not after {:.1} s",
             seconds(report.longest_ns),
             seconds(interval)
         ));

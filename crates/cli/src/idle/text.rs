@@ -1,4 +1,4 @@
-//! The table for people.
+//! A report as a table.
 
 use std::io::{self, Write};
 
@@ -15,7 +15,8 @@ pub(super) fn write(
     args: &Args,
 ) -> io::Result<()> {
     head(out, report, args)?;
-    // The first class is the column `idle`; of the others those that can have come to be.
+    // The first class is the column `idle`. Of the others, only those are shown that the scan has
+    // run long enough for.
     let classes = usize::try_from(report.round.max(1).ilog2()).map_or(7, |n| n.min(7));
     write!(
         out,
@@ -75,13 +76,13 @@ fn head(out: &mut impl Write, report: &Report, args: &Args) -> io::Result<()> {
         None => Ok(()),
         Some(Unknown { unresolved, processes, refused }) => writeln!(
             out,
-            "{processes} processes looked at, {refused} not ours to look at; not known for {} (shared or locked pages)",
+            "{processes} processes looked at, {refused} not permitted; unknown: {} (shared or locked pages)",
             bytes(unresolved)
         ),
     }
 }
 
-/// So many intervals as a time.
+/// The time that `intervals` take.
 fn span(args: &Args, intervals: u32) -> String {
     let time = args.interval * intervals;
     match time.as_secs() {

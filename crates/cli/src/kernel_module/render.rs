@@ -1,4 +1,4 @@
-//! What the modules say, for people and as JSON.
+//! The state of the modules, as text and as JSON.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use isotherm_core::units::bytes;
 
-/// A line per module.
+/// One line per module.
 pub(super) fn list(root: &Root) -> String {
     let mut text = String::new();
     for module in Module::ALL {
@@ -18,7 +18,7 @@ pub(super) fn list(root: &Root) -> String {
     text
 }
 
-/// How it is, in one line.
+/// The state of a module in one line.
 pub(super) fn state(root: &Root, module: Module) -> String {
     let title = module.title();
     if !module.is_present(root) {
@@ -54,7 +54,7 @@ pub(super) fn list_json(root: &Root) -> serde_json::Value {
     json!({ "kernel": root.release(), "modules": Module::ALL.map(one) })
 }
 
-/// Everything about one.
+/// Everything about one module.
 pub(super) fn show(
     root: &Root,
     module: Module,
@@ -131,7 +131,7 @@ pub(super) fn show_json(
 fn idle(report: &StatReport) -> String {
     let mut text = String::new();
     if !report.enabled {
-        text.push_str("It is off: these are the last numbers, or zeros if it never ran.\n");
+        text.push_str("The module is off: these are its last numbers, or zeros if it never ran.\n");
     }
     let top = report.idle_ms.iter().copied().max().unwrap_or(0).max(1);
     writeln!(text, "idle time of memory, hottest first, up to {}", duration(top)).ok();
@@ -153,7 +153,7 @@ fn idle(report: &StatReport) -> String {
     }
     writeln!(
         text,
-        "\nestimated memory bandwidth: {}/s (from partial counts: rather too low)",
+        "\nestimated memory bandwidth: {}/s (a lower bound: the counts are partial)",
         bytes(report.bandwidth)
     )
     .ok();
@@ -171,7 +171,7 @@ fn sparkline(idle_ms: &[i64], top: i64) -> String {
         if ms <= 0 {
             return '·';
         }
-        // Ages are spread over orders of magnitude.
+        // The scale is logarithmic, because ages span orders of magnitude.
         let share = (f64_of(ms) + 1.0).ln() / (f64_of(top) + 1.0).ln();
         #[expect(
             clippy::cast_possible_truncation,
@@ -271,7 +271,7 @@ mod tests {
               idle for 1 min or more: 74 % of memory
               idle for 10 min or more: 57 % of memory
 
-            estimated memory bandwidth: 3.00 MiB/s (from partial counts: rather too low)
+            estimated memory bandwidth: 3.00 MiB/s (a lower bound: the counts are partial)
             aggregation interval, tuned: 200 ms
         "#]]
         .assert_eq(&text);

@@ -1,10 +1,10 @@
 //! One thread's accesses during an episode: a stretch of one phase without forks and mapping
 //! changes.
 //!
-//! Patterns with a rate follow an absolute schedule: every tick they do what is owed since the
-//! episode's begin, so a late tick is caught up with and errors do not add up. Patterns without
-//! one share the time that is left by their weights, in turns rather than by lot: the shares are
-//! masim's, without its bursts.
+//! Patterns with a rate follow an absolute schedule: at every tick they make all accesses that are
+//! due since the begin of the episode. So a late tick is made up for, and errors do not add up.
+//! Patterns without a rate share the remaining time by their weights. They take turns instead of
+//! being drawn at random, so their shares are those of masim, without its bursts.
 
 use std::sync::mpsc::Sender;
 
@@ -16,17 +16,18 @@ use isotherm_sys::{clock, signals};
 
 use super::slots::{Counts, Report};
 
-/// Rates are kept up with this often.
+/// Time between two ticks of the patterns with a rate.
 const TICK_NS: u64 = 1_000_000;
 /// Accesses between two looks at the clock.
 const TURN: u32 = 2048;
-/// A thread that was kept from running catches up with this much, and drops the rest.
+/// How much of the schedule a thread makes up for after it was kept from running. It drops the
+/// rest.
 const MAX_BACKLOG_S: f64 = 0.05;
 
-/// What an episode's threads have in common.
+/// What the threads of an episode share.
 #[derive(Debug)]
 pub(super) struct Episode<'a> {
-    /// The phase's patterns that this process does.
+    /// The phase's patterns that this process runs.
     pub(super) plans: &'a [Plan],
     /// Memory by region.
     pub(super) arenas: &'a [&'a Arena],
@@ -66,7 +67,7 @@ impl Lane<'_> {
         self.done += u64::from(n);
     }
 
-    /// Accesses that this thread owes at `now`.
+    /// Accesses of this thread that are due at `now`.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -99,7 +100,7 @@ pub(super) fn run(episode: &Episode<'_>, thread: u32, reports: &Sender<Report>) 
         if stop || current != slot {
             let counts = take_counts(rated.iter_mut().chain(&mut free));
             let thread = thread as usize;
-            // The receiver only goes away when the process gives up.
+            // The receiver is dropped only when the process gives up.
             reports.send(Report { thread, slot, counts, last: stop }).ok();
             slot = current;
         }
@@ -122,7 +123,7 @@ fn turn(episode: &Episode<'_>, rated: &mut [Lane<'_>], free: &mut [Lane<'_>], no
             busy |= n >= 8 * TURN;
         }
     }
-    // Whoever is furthest behind its share is next.
+    // The pattern that is furthest behind its share is next.
     let behind = |l: &&mut Lane<'_>| l.done / u64::from(l.plan.weight);
     if let Some(lane) = free.iter_mut().min_by_key(behind) {
         lane.touch(episode, now, TURN);

@@ -8,10 +8,10 @@ use isotherm_sim::truth::Line;
 
 use crate::files::cannot_create;
 
-/// Where lines go; nowhere if no truth was asked for.
+/// The truth file; none if `--truth` was not given.
 ///
-/// The file is opened for appending and each line is one `write`, so that the processes of a fork
-/// tree share it, and whatever was written survives a kill.
+/// The file is opened for appending and each line is one `write`. So the processes of a fork tree
+/// can share it, and lines that were written survive a kill.
 #[derive(Debug)]
 pub(super) struct Log {
     file: Option<File>,
@@ -29,7 +29,7 @@ impl Log {
         Ok(Self { file: path.map(open).transpose()?, failed: false })
     }
 
-    /// Writes a line. A failure is remembered: the accesses go on, and [`Log::finish`] reports it.
+    /// Writes a line. After a failure the accesses go on, and [`Log::finish`] reports it.
     pub(super) fn line(&mut self, line: &Line) {
         if let Some(file) = self.file.as_mut().filter(|_| !self.failed) {
             self.failed = line.write(file).is_err();

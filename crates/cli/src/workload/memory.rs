@@ -1,4 +1,4 @@
-//! A workload's regions, at addresses that only depend on its config.
+//! A workload's regions, at addresses that depend only on its config.
 
 use anyhow::Context;
 use isotherm_core::AddrRange;
@@ -18,7 +18,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Maps all regions of `config` as they are at the start: each on its own, gaps between them.
+    /// Maps all regions of `config` as they are at the start, with gaps between them.
     pub(super) fn map(config: &Config) -> anyhow::Result<Vec<Self>> {
         let mut all = Vec::new();
         let mut base = BASE;
@@ -43,7 +43,7 @@ impl Memory {
         Ok(all)
     }
 
-    /// Maps or unmaps behind its end, and populates what is new.
+    /// Maps or unmaps memory at the region's end, and populates what is new.
     pub(super) fn resize(&mut self, size: u64) -> anyhow::Result<()> {
         let before = self.arena.range().len();
         let range = AddrRange::new(self.arena.range().start, self.arena.range().start + size);

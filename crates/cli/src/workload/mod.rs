@@ -1,4 +1,5 @@
-//! `isotherm workload`: a real process with a known access pattern, and the truth about it.
+//! `isotherm workload`: runs a real process with a known access pattern, and writes the truth about
+//! it.
 
 mod episode;
 mod log;
@@ -19,28 +20,28 @@ use crate::exit::usage;
 /// Arguments of `isotherm workload`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A config file (masim's format), or the name of a shipped workload.
+    /// A config file (format of masim), or the name of a shipped workload.
     #[arg(required_unless_present = "list")]
     config: Option<String>,
     /// Write what was accessed, where and when, to this file.
     #[arg(long, value_name = "FILE")]
     truth: Option<PathBuf>,
-    /// Change all times: a factor (0.1), or how long all phases together shall take (10s).
+    /// Scale all times by a factor (0.1), or so that all phases together take this long (10s).
     #[arg(long, value_name = "FACTOR|TIME")]
     scale: Option<String>,
-    /// Stop after this time, or begin again with the first phase until then.
+    /// Run for this time, from the first phase again if need be. By default all phases run once.
     #[arg(long, value_name = "TIME")]
     duration: Option<String>,
-    /// Seed of the random choices, instead of the config's.
+    /// Seed for the random choices, instead of the config's seed.
     #[arg(long)]
     seed: Option<u64>,
-    /// Say nothing.
+    /// Print nothing.
     #[arg(long, short)]
     quiet: bool,
     /// List the shipped workloads.
     #[arg(long)]
     list: bool,
-    /// Print the config as it is understood, and run nothing.
+    /// Print the config as isotherm understands it, and exit.
     #[arg(long)]
     print: bool,
 }

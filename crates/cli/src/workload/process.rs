@@ -1,8 +1,8 @@
 //! One process of a workload: its phases, forks and mapping changes, and its part of the truth.
 //!
-//! A process does all that changes it (forking, mapping) with a single thread, between episodes;
-//! the accessing threads live for one episode. All times come from one absolute schedule, which the
-//! processes of a tree share.
+//! A process forks and changes its mappings only between episodes, while it has a single thread.
+//! The threads that access memory live for one episode. All times come from one absolute schedule,
+//! which the processes of a tree share.
 
 use std::io::Write;
 use std::path::Path;
@@ -90,7 +90,7 @@ pub(super) fn run(
 }
 
 impl Process<'_> {
-    /// Everything from `from` to the end of the schedule.
+    /// Runs everything from `from` to the end of the schedule.
     fn live(&mut self, from: Time) -> anyhow::Result<()> {
         let pid = std::process::id();
         let (p, parent) = (self.number, self.parent);
@@ -137,8 +137,8 @@ impl Process<'_> {
         Slice { phase: last, from, until: self.end, first_of_round: false }
     }
 
-    /// Resizes regions as the phase says, and notes the edge. A process that joins in the middle
-    /// has inherited its parent's regions.
+    /// Resizes regions as the phase says, and writes the change to the truth. A process that starts
+    /// within a phase has inherited its parent's regions.
     fn begin_phase(&mut self, slice: &Slice, resize: bool) -> anyhow::Result<()> {
         let (p, i) = (self.number, slice.phase);
         let mut sizes = Vec::new();
@@ -178,7 +178,7 @@ impl Process<'_> {
         Ok(())
     }
 
-    /// Notes regions whose huge pages were made or split since the last look.
+    /// Writes to the truth which regions' huge pages were made or split since the last look.
     fn note_leaves(&mut self) -> anyhow::Result<()> {
         for r in 0..self.memory.len() {
             if self.memory[r].leaf()? != self.leaves[r] {
@@ -228,7 +228,8 @@ impl Process<'_> {
                     }
                 }
             }
-            // A scope's end does not wait for the threads' own ends, and a fork must.
+            // A scope ends before its threads have exited in the kernel, but a fork must wait for
+            // that.
             for thread in threads {
                 thread.join().map_err(|_panic| std::io::Error::other("a thread panicked"))?;
             }
@@ -248,7 +249,7 @@ impl Process<'_> {
         due.into_iter().find(|(_, t)| *t > at)
     }
 
-    /// A process that is to be forked at `at` and was not yet.
+    /// A process that is due to be forked at `at` and is not forked yet.
     fn fork_due(&self, at: Time) -> Option<(u32, Time)> {
         let forked = u32::try_from(self.children.len()).unwrap_or(u32::MAX);
         let before = self.next_fork(Time(at.as_ns().saturating_sub(1)));
@@ -271,7 +272,7 @@ impl Process<'_> {
         Ok(())
     }
 
-    /// Children follow the same schedule; a stop is handed on to them.
+    /// Waits for the children, which follow the same schedule. A stop is passed on to them.
     fn wait_for_children(&mut self) {
         while !self.children.is_empty() {
             if signals::stop_requested().is_some() {

@@ -1,11 +1,11 @@
-//! Brings together what the threads count, slot by slot.
+//! Adds up what the threads count, slot by slot.
 
 use std::collections::BTreeMap;
 
 /// (pattern, cell, accesses).
 pub(super) type Counts = Vec<(u32, u32, u64)>;
 
-/// What thread `thread` did in `slot`, or that it ended.
+/// What a thread did in a slot, or that the thread ended.
 #[derive(Debug)]
 pub(super) struct Report {
     pub(super) thread: usize,
@@ -14,12 +14,12 @@ pub(super) struct Report {
     pub(super) last: bool,
 }
 
-/// Slots that some thread has not finished. Threads report in order, so only the slots between the
-/// slowest and the fastest thread are held.
+/// The slots that at least one thread has not finished. Threads report in order, so only the slots
+/// between the slowest and the fastest thread are held.
 #[derive(Debug)]
 pub(super) struct Slots {
     open: BTreeMap<u64, BTreeMap<(u32, u32), u64>>,
-    /// First slot about which each thread can still report.
+    /// The first slot that each thread can still report on.
     next: Vec<u64>,
 }
 
@@ -28,7 +28,7 @@ impl Slots {
         Self { open: BTreeMap::new(), next: vec![0; threads] }
     }
 
-    /// Takes a report, and hands out the slots that are now complete, in order.
+    /// Takes a report, and returns the slots that are now complete, in order.
     pub(super) fn add(&mut self, report: Report) -> Vec<(u64, Counts)> {
         let slot = self.open.entry(report.slot).or_default();
         for (pattern, cell, count) in report.counts {

@@ -1,12 +1,13 @@
-//! Writes a record of made-up monitoring: realistic in size and churn, for measuring.
+//! Writes a record of invented snapshots, which are realistic in size and churn, for measurements.
 //!
 //! ```text
 //! cargo run --release -p isotherm-record --example synthetic -- FILE [SECONDS] [REGIONS]
 //! ```
 //!
-//! The target has a few mappings far apart; a hot set in a 2 GiB one moves every ten minutes. In
-//! every window random regions split and similar neighbours merge, so that about one border in ten
-//! is new; hot regions' counts and everybody's bounds jitter, as sampled numbers do.
+//! The target has a few mappings far apart. A hot set in a mapping of 2 GiB moves every ten
+//! minutes. In every window random regions split and similar neighbours merge, so that about one
+//! border in ten is new. The counts of hot regions and the bounds of all regions jitter, as sampled
+//! numbers do.
 use std::path::Path;
 use std::time::Instant;
 
@@ -16,7 +17,7 @@ use isotherm_record::{AttrsInfo, Event, Header, Mapping, Record, Target, Writer}
 const MAX: u32 = 20;
 const WINDOW_NS: u64 = 100_000_000;
 
-/// Xorshift: enough for making up numbers.
+/// Xorshift, which is good enough for invented numbers.
 struct Random(u64);
 
 impl Random {

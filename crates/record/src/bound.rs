@@ -1,6 +1,6 @@
-//! Error bars in one byte: a bound is stored in steps of 1/255 of the maximum, rounded outward.
+//! Encodes each end of an error bar in one byte, in steps of 1/255 of the maximum, rounded outward.
 //!
-//! The stored interval always holds the given one (as far as that lies in `0..=max`), and storing a
+//! The stored interval always contains the given one (as far as that lies in `0..=max`). Storing a
 //! bound that was read back changes nothing: `decode(encode(decode(c))) == decode(c)`.
 
 /// The value of step `code`, in `nr_accesses`.
@@ -11,7 +11,7 @@ pub(crate) fn decode(code: u8, max: u32) -> f32 {
     to_f32(f64::from(max) * f64::from(code) / 255.0)
 }
 
-/// The largest step that is not above `lo`. Not a number counts as "nothing known": 0.
+/// The largest step that is not above `lo`. NaN means that nothing is known, and gives 0.
 pub(crate) fn encode_lo(lo: f32, max: u32) -> u8 {
     let mut code = to_step((f64::from(lo) * 255.0 / f64::from(max.max(1))).floor());
     while code > 0 && decode(code, max) > lo {
@@ -23,7 +23,8 @@ pub(crate) fn encode_lo(lo: f32, max: u32) -> u8 {
     code
 }
 
-/// The smallest step that is not below `hi`. Not a number counts as "nothing known": the maximum.
+/// The smallest step that is not below `hi`. NaN means that nothing is known, and gives the
+/// maximum.
 pub(crate) fn encode_hi(hi: f32, max: u32) -> u8 {
     if hi.is_nan() {
         return u8::MAX;

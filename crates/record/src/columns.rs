@@ -1,17 +1,18 @@
-//! Snapshots in columns: about a second of them becomes one block that packs to a few bytes a
-//! region.
+//! Encodes snapshots in columns. About a second of snapshots becomes one block, which compresses to
+//! a few bytes per region.
 //!
-//! Every region is written against the one that covered its start in the snapshot before (of the
-//! same target, in the same frame). Most regions of a window are those of the window before, so:
+//! Every region is written as its difference from an old region: the one that covered its start in
+//! the snapshot before, of the same target and in the same frame. Most regions of a window also
+//! exist in the window before, so:
 //!
-//! * *where* is one byte: "starts where expected, ends where the k-th old region ended"; only a new
-//!   boundary costs its distance in pages;
+//! * the *place* is one byte: "starts where expected, ends where the k-th old region ended". Only a
+//!   new boundary is written as a distance in pages;
 //! * `nr_accesses` is the difference, `age` is 0 for "one older" and 1 for "reset";
 //! * `lo`, `hi` are steps of 1/255 of the maximum (see [`crate::bound`]), as differences.
 //!
-//! Each of these is a column of its own, because LZ4 finds runs, not probabilities. The first
-//! snapshot of a frame has nothing before it, so a frame never needs another frame. Everything but
-//! the bounds is exact, for any 64-bit addresses in any order.
+//! Each of these is a separate column, because LZ4 compresses runs and not probabilities. The first
+//! snapshot of a frame is not written against another one, so a frame can be read without other
+//! frames. Everything but the bounds is exact, for any 64-bit addresses in any order.
 
 use isotherm_core::{AddrRange, Cost, RegionInfo, Snapshot, TargetId, TargetInfo, Time};
 
@@ -30,10 +31,10 @@ const HI: usize = 6;
 const RESOLVED: usize = 7;
 
 const PAGE_SHIFT: u32 = 12;
-/// How many old regions an end is looked for in.
+/// In how many old regions the end of a new one is searched.
 const END_CHOICES: usize = 15;
 
-/// A region as the next snapshot is written against it.
+/// The part of a region that the next snapshot is written against.
 #[derive(Debug, Clone, Copy, Default)]
 struct Row {
     start: u64,
@@ -44,7 +45,7 @@ struct Row {
     hi: u8,
 }
 
-/// The rows of one snapshot, per target in its order.
+/// The rows of one snapshot by target, in the snapshot's order.
 #[derive(Debug, Default)]
 struct Rows {
     targets: Vec<(TargetId, Vec<Row>)>,
@@ -58,7 +59,7 @@ impl Rows {
         self.aligned = true;
     }
 
-    /// Room for one more target; keeps old allocations.
+    /// Makes room for one more target, reusing old allocations.
     fn push(&mut self, id: TargetId) -> &mut Vec<Row> {
         if self.used == self.targets.len() {
             self.targets.push((id, Vec::new()));
@@ -79,7 +80,7 @@ impl Rows {
     }
 }
 
-/// Goes through the old rows beside the new ones and says what to expect.
+/// Walks through the old rows in step with the new ones, and predicts the next region.
 struct Expect<'a> {
     old: &'a [Row],
     at: usize,
@@ -112,7 +113,7 @@ impl<'a> Expect<'a> {
         self.old.get(self.at).copied().unwrap_or_default()
     }
 
-    /// Which of the old regions from here on ends at `end`; from 1, 0 for none.
+    /// The number, from 1, of the old region from here on that ends at `end`; 0 if there is none.
     #[inline]
     fn end_choice(&self, end: u64) -> usize {
         let near = &self.old[self.at..self.old.len().min(self.at + END_CHOICES)];
@@ -142,7 +143,7 @@ impl Encoder {
         self.snapshots == 0
     }
 
-    /// Bytes collected, unpacked.
+    /// Bytes collected, before compression.
     pub(crate) fn len(&self) -> usize {
         self.columns.iter().map(Vec::len).sum()
     }
@@ -262,11 +263,11 @@ fn encode_runs(out: &mut Vec<u8>, regions: &[RegionInfo]) {
     }
 }
 
-/// Gives the snapshots of a block back, one by one. `None` from any step: not what [`Encoder`]
-/// writes.
+/// Decodes the snapshots of a block one by one. A step returns `None` if the bytes are not what
+/// [`Encoder`] writes.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
-    /// What is left of each column, as positions in the payload.
+    /// The unread rest of each column, as positions in the payload.
     left: [(usize, usize); COLUMNS],
     snapshots: usize,
     old: Rows,
@@ -276,7 +277,7 @@ pub(crate) struct Decoder {
 }
 
 impl Decoder {
-    /// Starts with a payload; every [`Decoder::next`] then takes the same one.
+    /// Starts with a payload. Every call of [`Decoder::next`] needs the same payload.
     pub(crate) fn start(&mut self, payload: &[u8]) -> Option<()> {
         self.snapshots = 0;
         let mut c = Cursor::new(payload);
@@ -305,7 +306,7 @@ impl Decoder {
         self.snapshots > 0
     }
 
-    /// Forgets the rest of the block.
+    /// Drops the rest of the block.
     pub(crate) fn stop(&mut self) {
         self.snapshots = 0;
     }

@@ -1,4 +1,5 @@
-//! Errors of reading and writing records; the text says what was tried, why it failed, what to do.
+//! Errors of reading and writing records. The text says what was tried, why it failed, and what to
+//! do.
 
 use std::fmt;
 use std::io;
@@ -10,12 +11,12 @@ pub enum Error {
     Io {
         /// What was tried, for example `read isotherm.data`.
         tried: String,
-        /// What it said.
+        /// The error that it returned.
         source: io::Error,
     },
     /// The file has no bytes.
     Empty,
-    /// The file is something else.
+    /// The file is not a record.
     Foreign,
     /// The file ends before its first complete frame.
     Truncated,
@@ -29,18 +30,19 @@ pub enum Error {
         /// Its size in bytes.
         sz: usize,
     },
-    /// The exporter's library refused.
+    /// The library of the exporter returned an error.
     Export(String),
 }
 
 impl Error {
-    /// For `map_err`: names what was tried.
+    /// Makes a function for `map_err` that adds what was tried.
     pub fn io(tried: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let tried = tried.into();
         move |source| Self::Io { tried, source }
     }
 
-    /// Whether the file given cannot be understood, rather than read or written.
+    /// Whether the content of the file cannot be understood, as opposed to a failure of reading or
+    /// writing.
     #[must_use]
     pub const fn is_bad_input(&self) -> bool {
         matches!(self, Self::Empty | Self::Foreign | Self::Truncated | Self::Newer { .. })
@@ -53,7 +55,7 @@ impl Error {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge))
     }
 
-    /// Whether the reader of a pipe went away, which is no failure of ours.
+    /// Whether the reader of a pipe closed it, which is no failure of the writer.
     #[must_use]
     pub fn is_broken_pipe(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::BrokenPipe)

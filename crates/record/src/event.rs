@@ -1,8 +1,8 @@
-//! What a record says: the values that the writer takes and the reader gives back.
+//! The events of a record: the values that the writer takes and the reader returns.
 //!
-//! Times named `t_ns` are nanoseconds of `CLOCK_MONOTONIC`; [`Header`] ties that clock to the wall
-//! clock of the recording machine. Small events travel as JSON objects, so unknown fields of a
-//! later minor version are simply not seen.
+//! Times named `t_ns` are nanoseconds of `CLOCK_MONOTONIC`. [`Header`] ties that clock to the wall
+//! clock of the recording machine. Small events are stored as JSON objects, so a reader ignores
+//! fields that a later minor version added.
 
 use isotherm_core::{Attrs, Method, Snapshot};
 use serde::{Deserialize, Serialize};
@@ -36,11 +36,12 @@ pub struct Header {
     pub ops: String,
     /// Command line of the recorder.
     pub command: Vec<String>,
-    /// What the set could do here (for example `checks`, `clears`, `huge leaves`).
+    /// What the set could do on the recording machine (for example `checks`, `clears`,
+    /// `huge leaves`).
     pub capabilities: Vec<String>,
 }
 
-/// The monitoring attributes as they stand in a record; units as in [`Attrs`].
+/// The monitoring attributes as they are stored in a record. The units are those of [`Attrs`].
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[expect(missing_docs, reason = "each field is documented at the field of `Attrs` that it mirrors")]
@@ -88,7 +89,7 @@ impl From<&Attrs> for AttrsInfo {
 pub struct Target {
     /// Its [`TargetId`](isotherm_core::TargetId); never used twice in one record.
     pub id: u32,
-    /// Process id at that time. May come back in another target.
+    /// Process id at that time. The kernel may reuse it for another target.
     pub pid: u32,
     /// Process id of the parent; 0 if unknown.
     pub ppid: u32,
@@ -96,13 +97,13 @@ pub struct Target {
     pub name: String,
     /// When.
     pub t_ns: u64,
-    /// The physical memory that it is, rather than a process: `all`, `node:1`, or ranges. Its
+    /// The physical memory (`all`, `node:1`, or ranges) if the target is not a process. Its
     /// addresses are physical then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<String>,
 }
 
-/// A target started another program: its address space was replaced.
+/// A target executed another program, so its address space was replaced.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Exec {
@@ -126,17 +127,17 @@ pub struct Exit {
     pub t_ns: u64,
 }
 
-/// Something a reader of the record should know, in words.
+/// A message for readers of the record.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Note {
     /// When.
     pub t_ns: u64,
-    /// For example why a set was not used.
+    /// The text, for example why a set was not used.
     pub text: String,
 }
 
-/// The recorder stopped in good order.
+/// The end mark: the recorder stopped in an orderly way.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct End {
@@ -150,12 +151,12 @@ pub struct End {
     pub regions: u64,
 }
 
-/// One thing that a record says. Borrowed: valid until the next call of the reader.
+/// One event of a record. It is borrowed, and valid until the next call of the reader.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Event<'a> {
-    /// A target came in; always before the first snapshot that names it.
+    /// A target was added. This event precedes the first snapshot that names the target.
     Target(&'a Target),
-    /// A target replaced its program.
+    /// A target executed another program.
     Exec(&'a Exec),
     /// A target is gone.
     Exit(&'a Exit),
@@ -176,6 +177,6 @@ pub enum Event<'a> {
     Frames(&'a Frames),
     /// A message.
     Note(&'a Note),
-    /// The end, in good order. A record of a killed recorder has none.
+    /// The end mark. The record of a killed recorder has none.
     End(&'a End),
 }

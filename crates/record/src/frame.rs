@@ -1,4 +1,4 @@
-//! Frames: the file's only structure, and what makes it safe to kill a recorder at any moment.
+//! Frames, the only structure of the file. They make it safe to kill a recorder at any moment.
 //!
 //! A file is 16 bytes (magic, format version, CRC) and then frames:
 //!
@@ -15,11 +15,11 @@
 //! 32  payload
 //! ```
 //!
-//! All numbers are little endian. **A frame without both good CRCs never existed.** The header has
-//! its own, so a damaged length is never believed. The scanner looks for the next magic number
-//! behind a bad frame; if there is no further good frame, the rest is a *torn tail* (a recorder
-//! died while it wrote), else it is a *bad frame* in the middle. No frame refers to another one's
-//! bytes.
+//! All numbers are little endian. **A frame counts only if both CRCs are good.** The header has its
+//! own CRC, so a damaged length is never used. After a bad frame the scanner searches for the next
+//! magic number. If no good frame follows, the rest is a *torn tail* (the recorder died while it
+//! wrote). Otherwise it is a *bad frame* in the middle. No frame refers to the bytes of another
+//! frame.
 
 use std::io::{ErrorKind, Read};
 
@@ -27,7 +27,7 @@ use crate::error::Error;
 
 /// Format version that this crate writes, and the newest that it reads.
 pub const VERSION: u32 = 1;
-/// The largest payload, packed or not, in bytes: bounds the reader's memory.
+/// The largest payload in bytes, compressed or not. This bounds the reader's memory.
 pub const MAX_PAYLOAD: usize = 64 << 20;
 
 const FILE_MAGIC: [u8; 8] = *b"\x93ISOTHM\n";
@@ -47,7 +47,7 @@ pub(crate) enum Kind {
     Mappings,
     /// About a second of snapshots, in columns.
     Snapshots,
-    /// A sample of page frames; readers from before skip and count it.
+    /// A sample of page frames. Older readers skip it and count it as unknown.
     Frames,
 }
 
@@ -124,12 +124,12 @@ pub(crate) fn build(
     Ok(())
 }
 
-/// What was not readable. All zero for a whole record.
+/// What could not be read. All fields are zero for a record without damage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Damage {
     /// Places in the middle where bytes were skipped until the next good frame.
     pub bad_spots: u64,
-    /// Bytes skipped there.
+    /// Bytes skipped at these places.
     pub skipped_bytes: u64,
     /// Good frames whose content this version does not understand.
     pub unknown_frames: u64,
@@ -219,7 +219,7 @@ impl<R: Read> Scanner<R> {
                 return Err(Error::Newer { found: version });
             }
         } else {
-            // The frames carry their own checksums, so a damaged first line costs nothing.
+            // Each frame has its own checksums, so damage to the file's first bytes loses nothing.
             s.damage.bad_spots += 1;
             s.damage.skipped_bytes += FILE_HEADER_LEN as u64;
         }
@@ -231,7 +231,7 @@ impl<R: Read> Scanner<R> {
         self.damage
     }
 
-    /// A good frame that the caller could not make sense of.
+    /// Counts a good frame whose content the caller could not understand.
     pub(crate) fn count_unknown(&mut self) {
         self.damage.unknown_frames += 1;
     }
@@ -254,7 +254,7 @@ impl<R: Read> Scanner<R> {
                 self.damage.bad_spots += 1;
                 self.damage.skipped_bytes += skipped;
             }
-            // Numbers may jump as they like in a file that was made up.
+            // A forged file may have any frame numbers, so the difference saturates.
             let lost = header.number.saturating_sub(self.next_number);
             self.damage.lost_frames = self.damage.lost_frames.saturating_add(lost);
             self.next_number = header.number.saturating_add(1);
@@ -288,8 +288,8 @@ impl<R: Read> Scanner<R> {
         Ok(good.then_some(h))
     }
 
-    /// Moves at least one byte on, to what could be a frame; returns the number of bytes passed
-    /// over.
+    /// Moves forward by at least one byte, to what could be a frame. Returns the number of bytes
+    /// skipped.
     fn skip_to_magic(&mut self) -> Result<u64, Error> {
         let mut skipped = 1u64;
         self.pos += 1;
@@ -315,7 +315,7 @@ impl<R: Read> Scanner<R> {
         self.buf.len() - self.pos
     }
 
-    /// Reads on until `n` bytes are there behind the position, or the input ends.
+    /// Reads until `n` bytes are available at the position, or the input ends.
     fn fill(&mut self, n: usize) -> Result<(), Error> {
         if self.available() >= n || self.eof {
             return Ok(());

@@ -1,9 +1,8 @@
-//! A sample of physical page frames: what each holds, whose it is, and for how long it was not
-//! touched.
+//! A sample of physical page frames. It tells of each frame what it holds, who maps it, and for how
+//! long it was not touched.
 //!
 //! Each frame stands for an equal part of [`Frames::bytes`], so shares of the sample are shares of
-//! memory. The sample's size bounds what an event takes in the file: some bytes per frame, and each
-//! name once.
+//! memory. An event takes some bytes per frame in the file, and each name once.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +14,7 @@ use crate::varint::{self, Cursor};
 pub struct NodeRanges {
     /// The node.
     pub node: u32,
-    /// Its RAM: from, and to before; ascending.
+    /// Its RAM as half-open ranges, ascending.
     pub ranges: Vec<(u64, u64)>,
 }
 
@@ -41,12 +40,12 @@ pub struct Owner {
 /// Whether a frame was touched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Touch {
-    /// Not known: the set cannot look at single frames, or this one cannot be tracked.
+    /// Unknown: the set cannot look at single frames, or this frame cannot be tracked.
     #[default]
     Unknown,
     /// Touched since the look before.
     Touched,
-    /// Not touched for so many ms at least.
+    /// Not touched for at least this many ms.
     Idle(u64),
 }
 
@@ -59,7 +58,7 @@ pub struct Frame {
     pub kind: u32,
     /// The memory cgroup that it is charged to.
     pub cgroup: Option<u32>,
-    /// Who maps it, each once; several share it.
+    /// The processes that map it, each once.
     pub owners: Vec<u32>,
     /// Whether it was touched.
     pub touch: Touch,
@@ -74,7 +73,7 @@ pub struct Frames {
     pub target: u32,
     /// Bytes that the sample stands for.
     pub bytes: u64,
-    /// Processes whose page tables could not be read: their memory has no owner here.
+    /// Processes whose page tables could not be read. Their memory has no owner in this sample.
     pub unread: u32,
     /// Kinds of memory.
     pub kinds: Vec<String>,
@@ -120,7 +119,8 @@ pub(crate) fn encode(out: &mut Vec<u8>, f: &Frames) {
     }
 }
 
-/// Undoes [`encode`]. `None` if the bytes are not what it writes; `f` is of no use then.
+/// Decodes what [`encode`] wrote. Returns `None` if the bytes are not what it writes; the content
+/// of `f` is unspecified then.
 pub(crate) fn decode(bytes: &[u8], f: &mut Frames) -> Option<()> {
     let mut c = Cursor::new(bytes);
     f.t_ns = c.get()?;
@@ -161,7 +161,7 @@ pub(crate) fn decode(bytes: &[u8], f: &mut Frames) -> Option<()> {
     (c.len() == 0).then_some(())
 }
 
-/// A number that points into a list of so many.
+/// Reads an index into a list of `len` items.
 fn below(n: u32, len: usize) -> Option<u32> {
     (usize::try_from(n).ok()? < len).then_some(n)
 }

@@ -23,8 +23,9 @@
 //! # }
 //! ```
 //!
-//! Invariants: a frame is whole or does not exist; frames do not depend on each other; everything
-//! but the error bars is stored exactly, and those only ever grow, by at most 1/255 of the maximum.
+//! Invariants: a frame is read whole or not at all. Frames do not depend on each other. Everything
+//! but the error bars is stored exactly; error bars may grow by at most 1/255 of the maximum.
+//!
 //! Absent on purpose: an index (a record is read front to back at tens of millions of regions a
 //! second), rewriting in place, and any knowledge of processes or the kernel.
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! Mappings of a target: what an address range is for.
+//! Mappings of a target, which tell what an address range is used for.
 
 use isotherm_core::MappingKind;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -40,12 +40,12 @@ impl Mapping {
     }
 }
 
-/// Tells the kind from the permissions and the name of a `/proc/PID/maps` line.
+/// The kind of a mapping, from the permissions and the name of its `/proc/PID/maps` line.
 fn kind_of(perms: &str, name: &str) -> MappingKind {
     MappingKind::of(perms.ends_with('s'), name.as_bytes())
 }
 
-/// The number that stands in the file. Older readers believe it, and know no devices.
+/// The number of the kind in the file. Older readers use it; they know no devices.
 const fn code_of(kind: MappingKind) -> u8 {
     match kind {
         MappingKind::Heap => 0,
@@ -69,7 +69,8 @@ fn named_kind<'de, D: Deserializer<'de>>(input: D) -> Result<MappingKind, D::Err
     MappingKind::from_name(&name).ok_or_else(unknown)
 }
 
-/// Appends a target's mappings: time, target, number, then each one against its predecessor.
+/// Appends a target's mappings: time, target, number of mappings, then each as its difference from
+/// the one before.
 pub(crate) fn encode(out: &mut Vec<u8>, t_ns: u64, target: u32, mappings: &[Mapping]) {
     varint::put(out, t_ns);
     varint::put(out, u64::from(target));
@@ -82,8 +83,8 @@ pub(crate) fn encode(out: &mut Vec<u8>, t_ns: u64, target: u32, mappings: &[Mapp
         cursor = m.end;
         out.push(code_of(m.kind));
         put_text(out, &m.perms);
-        // Neighbours mostly belong to the same file: 0 repeats the name, n is a name of n - 1
-        // bytes.
+        // Neighbours mostly belong to the same file. So 0 means the same name again, and n a name
+        // of n - 1 bytes.
         if previous.is_some_and(|p| p.name == m.name) {
             varint::put(out, 0);
         } else {
@@ -94,7 +95,7 @@ pub(crate) fn encode(out: &mut Vec<u8>, t_ns: u64, target: u32, mappings: &[Mapp
     }
 }
 
-/// Undoes [`encode`]. `None` if the bytes are not what `encode` writes.
+/// Decodes what [`encode`] wrote. Returns `None` if the bytes are not what `encode` writes.
 pub(crate) fn decode(bytes: &[u8], mappings: &mut Vec<Mapping>) -> Option<(u64, u32)> {
     mappings.clear();
     let mut c = Cursor::new(bytes);
@@ -106,8 +107,8 @@ pub(crate) fn decode(bytes: &[u8], mappings: &mut Vec<Mapping>) -> Option<(u64, 
         let start = c.get_delta(cursor)?;
         let end = c.get_delta(start)?;
         cursor = end;
-        // The kind follows from the rest, by the rule of today: older records call the part of a
-        // program that can be executed a library, and the rest of the same program a file.
+        // The kind is derived again by the present rule. Older records call the executable part of
+        // a program a library, and the rest of the same program a file.
         let _code = c.byte()?;
         let perms = get_text(&mut c)?;
         let name = match c.get()? {
@@ -166,7 +167,7 @@ mod tests {
             .collect();
         for (m, (_, code)) in old.iter_mut().zip(parts) {
             assert_eq!(m.kind, MappingKind::File, "{}", m.perms);
-            // As older records have it.
+            // The kind as older records have it.
             m.kind = if code == 3 { MappingKind::Library } else { MappingKind::File };
         }
         let (mut bytes, mut read) = (Vec::new(), Vec::new());

@@ -1,6 +1,6 @@
-//! Putting a new record into the place of an old one, so that no record is ever lost.
+//! Replaces an old record by a new one so that no record is ever lost.
 //!
-//! A record is first written beside its place, under a name of its own:
+//! A record is first written to a temporary file beside its place:
 //!
 //! ```text
 //!                 run.data      run.data.old   run.data.new-PID
@@ -9,11 +9,11 @@
 //! drop, failure   old           older          -
 //! ```
 //!
-//! Until [`Place::keep`] every failure leaves the place as it was. `keep` exchanges the two names
-//! in one step where the file system can do that (`RENAME_EXCHANGE`), else by two renames, and
-//! takes back what it did if a later step fails.
+//! Until [`Place::keep`] is called, every failure leaves the place as it was. `keep` exchanges the
+//! two names in one step where the file system can do that (`RENAME_EXCHANGE`), otherwise by two
+//! renames. If a later step fails, it undoes the earlier ones.
 //!
-//! What holds no record (a file without bytes, a pipe, a device) is written in place.
+//! A place that holds no record (an empty file, a pipe, a device) is written directly.
 
 use std::fs::{self, File};
 use std::io;
@@ -24,7 +24,7 @@ use rustix::io::Errno;
 
 use crate::error::Error;
 
-/// Where a new record will be; see the module's text. Dropping it undoes the creation.
+/// The place of a new record, as the module's text describes it. Dropping it undoes the creation.
 #[derive(Debug)]
 pub struct Place {
     path: PathBuf,
@@ -34,13 +34,13 @@ pub struct Place {
 /// What has been created so far.
 #[derive(Debug, PartialEq, Eq)]
 enum New {
-    /// A file beside the place.
+    /// A temporary file beside the place.
     Beside(PathBuf),
-    /// The file in place, which was not there before.
+    /// The file at the place, which did not exist before.
     Made,
-    /// The file in place, which was there and had nothing to lose.
+    /// The file at the place, which existed and held no record.
     Reused,
-    /// All is as it shall stay.
+    /// Nothing is left to undo.
     Kept,
 }
 
@@ -68,7 +68,7 @@ impl Place {
         Ok((Self { path: path.to_owned(), new }, file.map_err(failed)?))
     }
 
-    /// Puts the new record into its place. What was there is `FILE.old` from now on.
+    /// Puts the new record into its place. The record that was there becomes `FILE.old`.
     ///
     /// # Errors
     ///
@@ -95,7 +95,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // Nothing more can be done for a file that cannot be removed.
+        // A failure to remove the file is ignored, because nothing more can be done.
         match &self.new {
             New::Beside(new) => fs::remove_file(new).ok(),
             New::Made => fs::remove_file(&self.path).ok(),
@@ -114,7 +114,8 @@ fn exchange(a: &Path, b: &Path) -> Result<(), Errno> {
     renameat_with(CWD, a, CWD, b, RenameFlags::EXCHANGE)
 }
 
-/// For file systems that cannot exchange two names. The older record goes with the last rename.
+/// Replaces the record on file systems that cannot exchange two names. The last rename removes the
+/// older record.
 fn by_two_renames(new: &Path, path: &Path, old: &Path) -> io::Result<()> {
     let aside = with_suffix(new, "-aside");
     fs::rename(path, &aside)?;
@@ -138,7 +139,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::io::Write;
 
-    /// Every file of a directory with what is in it; directories as `/`.
+    /// The names and contents of all files in a directory. A directory's content is `/`.
     fn files(dir: &Path) -> BTreeMap<String, String> {
         let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
         let all = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());

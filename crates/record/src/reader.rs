@@ -1,7 +1,7 @@
 //! Reads a record as a stream of events, with one frame in memory.
 //!
-//! Whatever the bytes are, reading never panics and never gives a wrong snapshot: what a checksum
-//! does not vouch for is left out and counted in [`Damage`].
+//! Whatever the bytes are, reading never panics and never returns a wrong snapshot. Bytes without a
+//! good checksum are skipped and counted in [`Damage`].
 
 use std::io::Read;
 
@@ -21,7 +21,7 @@ pub struct Reader<R> {
     frames: Scanner<R>,
     header: Header,
     payload: Vec<u8>,
-    /// A first frame that was not the header waits here.
+    /// The kind of the first frame if that was not the header. Its event is still to be read.
     waiting: Option<Kind>,
     block: Decoder,
     snapshot: Snapshot,
@@ -37,7 +37,7 @@ impl<R: Read> Reader<R> {
     /// # Errors
     ///
     /// [`Error::Empty`], [`Error::Foreign`], [`Error::Truncated`] (not one whole frame),
-    /// [`Error::Newer`], or what the operating system said.
+    /// [`Error::Newer`], or the error of the operating system.
     pub fn new(input: R, name: &str) -> Result<Self, Error> {
         let mut frames = Scanner::new(input, name)?;
         let mut payload = Vec::new();
@@ -65,19 +65,20 @@ impl<R: Read> Reader<R> {
         })
     }
 
-    /// Facts about the whole record. All empty if that frame is damaged.
+    /// Facts about the whole record. All fields are empty if the header's frame is damaged.
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// What could not be read so far; complete when [`Reader::next_event`] gave `None`.
+    /// What could not be read so far. It is complete once [`Reader::next_event`] has returned
+    /// `None`.
     #[must_use]
     pub fn damage(&self) -> Damage {
         self.frames.damage()
     }
 
-    /// Whether the end mark was read: the recorder stopped in good order.
+    /// Whether the end mark was read, so that the recorder stopped in an orderly way.
     #[must_use]
     pub fn ended(&self) -> bool {
         self.ended
@@ -87,7 +88,7 @@ impl<R: Read> Reader<R> {
     ///
     /// # Errors
     ///
-    /// Only what the operating system says; damage is no error.
+    /// Only if the operating system fails to read. Damage is no error.
     pub fn next_event(&mut self) -> Result<Option<Event<'_>>, Error> {
         loop {
             if self.block.has_next() {

@@ -1,7 +1,9 @@
-//! Variable-length integers: seven bits per byte, low bits first, the top bit says "more follows".
+//! Variable-length integers: seven bits per byte, low bits first. The top bit is set if more bytes
+//! follow.
 //!
 //! Signed differences go through the zigzag map (0, -1, 1, -2, ... to 0, 1, 2, 3, ...), computed
-//! with wrapping arithmetic, so that any two 64-bit numbers have a difference and it undoes itself.
+//! with wrapping arithmetic, so that the difference of any two 64-bit numbers exists and can be
+//! added back.
 
 /// Appends `x` to `out`, 1 to 10 bytes.
 pub(crate) fn put(out: &mut Vec<u8>, mut x: u64) {
@@ -27,7 +29,7 @@ pub(crate) fn put_delta(out: &mut Vec<u8>, base: u64, x: u64) {
     put(out, zigzag(x.wrapping_sub(base).cast_signed()));
 }
 
-/// Reads numbers from the front of a slice. Every method is `None` when the bytes run out.
+/// Reads numbers from the front of a slice. Every method returns `None` if too few bytes are left.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cursor<'a> {
     rest: &'a [u8],
@@ -90,7 +92,8 @@ impl<'a> Cursor<'a> {
         u32::try_from(self.get()?).ok()
     }
 
-    /// One number that counts things of which each takes at least one byte of `bytes`.
+    /// A count of items, each of which takes at least one byte of `bytes`. So a larger count is
+    /// refused.
     pub(crate) fn get_count(&mut self, bytes: usize) -> Option<usize> {
         let n = usize::try_from(self.get()?).ok()?;
         (n <= bytes).then_some(n)

@@ -1,13 +1,14 @@
-//! Writes a record: append-only, at most about a second behind.
+//! Writes a record. The file is only appended to, and is at most about a second behind.
 //!
-//! Snapshots are collected and written as one frame when they span [`FLUSH_NS`], when there are
-//! many, or when something else has to come after them; everything else is written at once. Frames
-//! go to the output whole, in one `write`, so a recorder that is killed loses what it had collected
-//! and nothing more. There is no `fsync` per second: a crash of the *machine* may lose more;
-//! [`Writer::sync`] is there for who wants it.
+//! Snapshots are collected, and written as one frame when they span [`FLUSH_NS`], when there are
+//! many, or when another event has to follow them. All other events are written at once. Each frame
+//! is written whole by one `write`. So a recorder that is killed loses only what it had collected.
+//! There is no `fsync` per second, so a crash of the *machine* may lose more; callers can use
+//! [`Writer::sync`].
 //!
-//! A failed write (a full disk) is returned and loses that frame only. The caller may go on: a
-//! reader skips the piece that got out, and counts it.
+//! A failed write (for example on a full disk) returns an error and loses only that frame. The
+//! caller may go on. A reader skips the part of the frame that was written, and counts it as
+//! damage.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -27,10 +28,10 @@ use crate::place::Place;
 
 /// Snapshots are written at the latest when they span this many ns of monitoring.
 pub const FLUSH_NS: u64 = 1_000_000_000;
-/// ... or fill this many bytes.
+/// Snapshots are also written when they fill this many bytes.
 const FLUSH_BYTES: usize = 4 << 20;
 
-/// A small event as it stands in its frame.
+/// A small event as it is stored in its frame.
 #[derive(Debug, Clone, PartialEq, Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Small {
@@ -42,7 +43,7 @@ pub(crate) enum Small {
     End(End),
 }
 
-/// What went out so far.
+/// Counts of what was written so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Written {
     /// Bytes of the file.
@@ -51,7 +52,7 @@ pub struct Written {
     pub snapshots: u64,
     /// Their regions.
     pub regions: u64,
-    /// Of the snapshots, those that were lost because a write failed.
+    /// Snapshots that were lost because a write failed.
     pub lost_snapshots: u64,
 }
 
@@ -71,7 +72,7 @@ pub struct Writer<W: Write> {
 }
 
 impl Writer<File> {
-    /// Makes the file at `path` (an old one is emptied) and writes the header.
+    /// Creates the file at `path`, or empties an old one, and writes the header.
     ///
     /// # Errors
     ///
@@ -82,8 +83,9 @@ impl Writer<File> {
         Self::with_name(out, name, header)
     }
 
-    /// Makes a new record for `path` and writes the header. An old record stays in its place until
-    /// [`Place::keep`] makes it `FILE.old`; if the place is dropped instead, the new one is gone.
+    /// Creates a new record for `path` and writes the header. An old record stays in its place
+    /// until [`Place::keep`] makes it `FILE.old`. If the place is dropped instead, the new record
+    /// is removed.
     ///
     /// # Errors
     ///
@@ -93,11 +95,11 @@ impl Writer<File> {
         Ok((Self::with_name(out, path.display().to_string(), header)?, place))
     }
 
-    /// Writes what is collected and waits until the disk has everything.
+    /// Writes what is collected, and waits until everything is on the disk.
     ///
     /// # Errors
     ///
-    /// If either fails.
+    /// If writing or waiting fails.
     pub fn sync(&mut self) -> Result<(), Error> {
         self.flush()?;
         self.out.sync_data().map_err(Error::io(format!("sync {}", self.name)))
@@ -105,7 +107,7 @@ impl Writer<File> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Writes a record into `out`, which should not buffer on its own.
+    /// Writes a record into `out`, which should not have a buffer.
     ///
     /// # Errors
     ///
@@ -132,13 +134,13 @@ impl<W: Write> Writer<W> {
         Ok(w)
     }
 
-    /// What went out so far.
+    /// What was written so far.
     #[must_use]
     pub fn written(&self) -> Written {
         self.written
     }
 
-    /// Takes a snapshot; writes those collected if they span a second.
+    /// Takes a snapshot. Writes the collected snapshots if they span a second.
     ///
     /// # Errors
     ///
@@ -190,7 +192,7 @@ impl<W: Write> Writer<W> {
         done
     }
 
-    /// A target came in. Call this before the first snapshot that names it.
+    /// Writes that a target was added. Call this before the first snapshot that names it.
     ///
     /// # Errors
     ///
@@ -199,7 +201,7 @@ impl<W: Write> Writer<W> {
         self.small(&Small::Target(target.clone()))
     }
 
-    /// A target replaced its program.
+    /// Writes that a target executed another program.
     ///
     /// # Errors
     ///
@@ -208,7 +210,7 @@ impl<W: Write> Writer<W> {
         self.small(&Small::Exec(exec.clone()))
     }
 
-    /// A target is gone.
+    /// Writes that a target is gone.
     ///
     /// # Errors
     ///
@@ -218,7 +220,7 @@ impl<W: Write> Writer<W> {
         self.small(&Small::Exit(exit.clone()))
     }
 
-    /// Where the machine's RAM is, when a target is physical memory.
+    /// Writes where the machine's RAM is. This is for targets that are physical memory.
     ///
     /// # Errors
     ///
@@ -227,7 +229,7 @@ impl<W: Write> Writer<W> {
         self.small(&Small::Ram(ram.clone()))
     }
 
-    /// A look at a sample of page frames.
+    /// Writes a look at a sample of page frames.
     ///
     /// # Errors
     ///
@@ -242,7 +244,7 @@ impl<W: Write> Writer<W> {
         done
     }
 
-    /// Says something to the readers of the record.
+    /// Writes a message for readers of the record.
     ///
     /// # Errors
     ///
@@ -251,7 +253,7 @@ impl<W: Write> Writer<W> {
         self.small(&Small::Note(Note { t_ns: now.0, text: text.into() }))
     }
 
-    /// A target's mappings as they are now, all of them; written only if they differ from the last.
+    /// Writes all present mappings of a target, if they differ from the last ones written.
     ///
     /// # Errors
     ///
@@ -276,7 +278,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Writes what is collected and the end mark, and gives the output back.
+    /// Writes what is collected and the end mark, and returns the output.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! The promises of the file: what goes in comes out, and damage is never believed.
+//! The promises of the file: it reads back as written, and damaged bytes are never returned as
+//! events.
 #![expect(clippy::unwrap_used, reason = "a failing test says enough")]
 
 mod common;
@@ -22,7 +23,8 @@ proptest! {
         }
     }
 
-    /// Whatever is overwritten, cut out or put in: what is still read was written, in that order.
+    /// Whatever bytes are overwritten, cut out or inserted: all events that are read were written,
+    /// in that order.
     #[test]
     fn damage_only_removes(
         events in prop::collection::vec(event(), 1..16),
@@ -119,7 +121,7 @@ fn a_bad_frame_in_the_middle_costs_its_second_only() {
     assert!(damage.to_string().starts_with("1 damaged place(s) skipped ("), "{damage}");
 }
 
-/// An output that a killed process would leave behind: what was handed to the system, nothing else.
+/// An output that keeps only what was passed to the system, as a killed process would leave it.
 #[test]
 fn at_most_the_last_second_is_not_written_yet() {
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -140,7 +142,7 @@ fn at_most_the_last_second_is_not_written_yet() {
     assert!(w.written().bytes > before, "tick before a second is over writes nothing");
 }
 
-/// Accepts so many bytes and then has no space, as a full disk does.
+/// An output that accepts a number of bytes and then has no space, as a full disk.
 struct FullDisk(Vec<u8>, usize);
 
 impl std::io::Write for FullDisk {

@@ -1,4 +1,4 @@
-//! The size on disk, at a churn of borders that is worse than what a monitor makes.
+//! The size on disk, with more changes of borders than a monitor makes.
 #![expect(clippy::unwrap_used, reason = "a failing test says enough")]
 
 use isotherm_core::{AddrRange, RegionInfo, Snapshot, TargetId, TargetInfo, Time};
@@ -16,8 +16,8 @@ impl Random {
     }
 }
 
-/// Regions over 2 GiB; of 100 borders so many move to a random page in every window, and so many
-/// regions change their count at random. Bounds jitter everywhere.
+/// Regions over 2 GiB. In every window, `moving` of 100 borders move to a random page, and
+/// `changing` of 100 regions change their count at random. All bounds jitter.
 fn bytes_per_region(nr_regions: u64, moving: u64, changing: u64) -> f64 {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let mut borders: Vec<u64> = (1..nr_regions).map(|_| random.below(1 << 19)).collect();
@@ -74,7 +74,7 @@ fn bytes_per_region(nr_regions: u64, moving: u64, changing: u64) -> f64 {
     per_region
 }
 
-/// The promise is 8 bytes. (The header is left out: it is paid once.)
+/// The promise is 8 bytes per region. The header is left out, because it is written once.
 #[test]
 fn a_region_takes_at_most_eight_bytes() {
     for (nr_regions, moving, changing) in

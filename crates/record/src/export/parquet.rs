@@ -1,7 +1,7 @@
-//! Parquet, which Arrow, `DuckDB`, pandas and their like read directly.
+//! Parquet, which Arrow, `DuckDB`, pandas and other tools read directly.
 //!
-//! The low-level writer, without the arrow crates: LZ4 (raw), delta encoding for the times and
-//! addresses, dictionaries for the names. Unsigned 64-bit integers are stored as such.
+//! This module uses the low-level writer, without the arrow crates: LZ4 (raw), delta encoding for
+//! times and addresses, dictionaries for names. Unsigned 64-bit integers are stored as such.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::rows::{self, Row};
 use crate::error::Error;
 use crate::reader::Reader;
 
-/// Rows per row group: bounds the memory, about 60 bytes each.
+/// Rows per row group. This bounds the memory, which is about 60 bytes per row.
 const GROUP: usize = 1 << 19;
 
 const SCHEMA: &str = "message isotherm {
@@ -134,7 +134,7 @@ impl Group {
     }
 }
 
-/// Names repeat: a run of equal ones shares its bytes.
+/// Makes a column of names. Equal names in a row share their bytes.
 fn push_text(column: &mut Vec<ByteArray>, s: &str) {
     match column.last() {
         Some(last) if last.data() == s.as_bytes() => column.push(last.clone()),

@@ -1,4 +1,4 @@
-//! Turns events into rows; knows which name a target has at which time.
+//! Turns events into rows, and keeps the name that each target has at the time.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::reader::Reader;
 
-/// One region of one snapshot with everything that names it.
+/// One region of one snapshot, with its host, time and target.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Row<'a> {
     pub(super) host: &'a str,

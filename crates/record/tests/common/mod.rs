@@ -57,7 +57,7 @@ pub(crate) fn write(events: &[Owned]) -> Vec<u8> {
     w.finish(Time(0), "over").unwrap().0
 }
 
-/// Everything that can be read; `None` if the record cannot even be opened.
+/// Everything that can be read from a record; `None` if it cannot be opened.
 pub(crate) fn read(bytes: &[u8]) -> Option<(Vec<Owned>, isotherm_record::Damage)> {
     let mut r = Reader::new(bytes, "test").ok()?;
     let mut events = Vec::new();

@@ -140,7 +140,7 @@ fn key() -> impl Strategy<Value = String> {
     (word, value).prop_map(|(w, v)| format!("{w}={v}"))
 }
 
-/// Whole configs with random numbers: often accepted, often just not.
+/// Whole configs with random numbers, of which many are valid and many have one error.
 fn likely() -> impl Strategy<Value = String> {
     let size = || prop_oneof!["[0-9]{1,6}", "[0-9]{1,3}[KM]"];
     let region = (size(), prop::option::of(key()));
@@ -169,7 +169,8 @@ proptest! {
     fn any_text_is_a_config_or_an_error(text in prop_oneof![4 => likely(), 1 => ".{0,200}"]) {
         match Config::parse(&text) {
             Ok(config) => {
-                // Whatever is accepted must also be runnable, and print to what was read.
+                // A config that is accepted must also run, and must read back from its printed
+                // form.
                 for plan in plans(&config).iter().flatten() {
                     prop_assert!(plan.cells.end <= config.regions[plan.region].size);
                     prop_assert!(plan.cells.count() <= 4096);

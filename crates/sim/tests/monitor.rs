@@ -52,7 +52,8 @@ fn score(name: &str, attrs: Attrs, seed: u64) -> Score {
     scorer.finish()
 }
 
-/// Loose bounds: the accuracy job states the numbers, this test notices when something breaks.
+/// The bounds are loose. The accuracy job states the numbers; this test notices when something
+/// breaks.
 #[test]
 fn accuracy() {
     // (workload, least precision, least recall, most error in counts of 20, most median delay in
@@ -61,7 +62,7 @@ fn accuracy() {
         ("stairs", 0.99, 0.99, 0.05, 500.0),
         ("hot10", 0.97, 0.97, 0.4, 0.0),
         ("phase-change", 0.95, 0.95, 1.0, 1000.0),
-        // Most blocks lie near the limit of hot: only the rate can be asked for.
+        // Most blocks lie near the limit of hot, so only the rate is tested.
         ("zipf", 0.0, 0.0, 0.6, 0.0),
     ];
     let seed = seed();
@@ -141,7 +142,7 @@ fn faults_never_break_anything() {
     }
 }
 
-/// What cannot be looked at is said to be unknown, not cold.
+/// Memory that cannot be looked at is reported as unknown, not as cold.
 #[test]
 fn blind_pages_are_unresolved() {
     let faults = Faults { blind: 1.0, ..Faults::default() };

@@ -1,4 +1,4 @@
-//! The simulated world answers looks as the real accesses would have it.
+//! The simulated world answers looks as real accesses would.
 #![expect(clippy::unwrap_used, reason = "helper functions of tests")]
 
 use isotherm_core::ops::UpdateError;
@@ -108,8 +108,8 @@ fn sweeps_are_exact() {
     }
 }
 
-/// For every stretch of pages, the number of positive looks is what executed accesses give, up to
-/// chance.
+/// For every stretch of pages, the number of positive looks agrees with executed accesses, within
+/// the statistical error.
 #[test]
 fn random_patterns_are_as_executed() {
     let patterns = [
@@ -145,7 +145,7 @@ fn random_patterns_are_as_executed() {
     }
 }
 
-/// Whoever looks five times in an interval finds as many touched pages as who looks once.
+/// Five looks in an interval find as many touched pages as one look.
 #[test]
 fn looking_often_changes_nothing() {
     let config = "m, 16M\n\np\n1000\nm, 1, 64, 1, rw, hz=100\n";
@@ -171,7 +171,7 @@ fn looking_often_changes_nothing() {
     }
 }
 
-/// The truth of a leaf and the truth file say the same.
+/// The truth of a leaf agrees with the truth file.
 #[test]
 fn truth_agrees_with_the_truth_file() {
     let configs = [
@@ -338,7 +338,7 @@ fn processes_die_early() {
     assert!((mean - 20.0).abs() < 4.0, "{mean} s");
 }
 
-/// Virtual time passes by what operations cost, and they are counted.
+/// Operations are counted, and virtual time passes by their cost.
 #[test]
 fn operations_cost_time() {
     let costs = Costs { check_ns: 10, clear_ns: 1000 };

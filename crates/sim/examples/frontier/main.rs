@@ -1,12 +1,13 @@
-//! The study that decides the default method: error against clears per second, in simulation.
+//! The study that decides the default method. It compares the error with the clears per second, in
+//! simulation.
 //!
 //! `cargo run --release -p isotherm-sim --example frontier -- [--json] [--verbose] [--seconds N]
 //! [--seed N] [--workload NAME]... [--method resample|first_touch]... [--clears N]... [--sample
 //! US]... [--clear-us US]`
 //!
 //! Every workload is run by `resample` with several sample intervals and by `first_touch` with
-//! several budgets of clears, each against the exact truth; the last lines are means over the
-//! workloads. Operations take no time, unless `--clear-us` says what a clear takes. `--verbose`
+//! several budgets of clears, and compared with the exact truth. The last lines are means over the
+//! workloads. Operations take no time, unless `--clear-us` says how long a clear takes. `--verbose`
 //! prints the regions of the last window with their true rates, and how the error is spread over
 //! them.
 #![expect(clippy::print_stdout, reason = "an example prints its results")]
@@ -122,7 +123,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The mean over several runs, number by number; runs that have none are left out.
+/// The mean of each number over several runs. Runs without the number are left out.
 fn mean(scores: &[Score]) -> Score {
     let of = |f: fn(&Score) -> f64| {
         let some = scores.iter().map(f).filter(|x| x.is_finite());

@@ -1,16 +1,16 @@
 //! Scores snapshots against the truth of the simulated process 0.
 //!
-//! Hot is what is touched in at least one sample of twenty, by the truth and by the estimate. A
-//! window counts as steady from 3 s after the start and 1 s after a change on; the other numbers
-//! are those of steady windows, but the delay: from a change to the end of the first window with
-//! precision and recall of at least 0.9 (the time to the next change, if there is none).
-//! `isotherm score` has the definitions that count; this is a second reading of them, with more to
-//! look at.
+//! Memory is hot if it is touched in at least one sample of twenty; this holds for the truth and
+//! for the estimate. A window is steady if it begins at least 3 s after the start and 1 s after a
+//! change. All numbers but the delay are those of steady windows. The delay is the time from a
+//! change to the end of the first window with precision and recall of at least 0.9 (or to the next
+//! change, if there is no such window). `isotherm score` has the definitive definitions. This is a
+//! second, independent implementation of them with more details.
 
 use isotherm_core::{RegionInfo, Snapshot, TargetId, Time};
 use isotherm_sim::truth::{ProcessTruth, Tile, Truth};
 
-/// Touched in this share of the samples: hot.
+/// Memory that is touched in this share of the samples is hot.
 const HOT: f64 = 0.05;
 const WARM_UP_NS: u64 = 3_000_000_000;
 const SETTLE_NS: u64 = 1_000_000_000;
@@ -35,7 +35,7 @@ pub(crate) struct Scorer<'a> {
     covered_bytes: f64,
     region_bytes: f64,
     windows: u32,
-    /// The last change, and whether it is still waited for.
+    /// The last change, and whether the monitor has still to see it.
     edge: Time,
     waiting: bool,
     delays: Vec<f64>,
@@ -110,7 +110,7 @@ impl<'a> Scorer<'a> {
         self.truth.tiles(self.process, snapshot.start, snapshot.end, snapshot.sample_us)
     }
 
-    /// Takes a snapshot in; says whether it was a steady one.
+    /// Scores a snapshot. Returns whether its window was steady.
     pub(crate) fn add(&mut self, snapshot: &Snapshot) -> bool {
         self.first.get_or_insert(snapshot.start);
         self.last = snapshot.end;
@@ -148,7 +148,7 @@ impl<'a> Scorer<'a> {
         }
     }
 
-    /// Ends the wait for a change, seen or not.
+    /// Ends the wait for a change, whether it was seen or not.
     fn give_up(&mut self, at: Time) {
         if std::mem::take(&mut self.waiting) {
             self.delays.push(ms(at.since(self.edge)));
@@ -186,7 +186,7 @@ impl<'a> Scorer<'a> {
         }
         let all: f64 = tiles.iter().map(|t| to_f64(t.range.len())).sum();
         let rate: f64 = tiles.iter().map(|t| t.p * to_f64(t.range.len())).sum();
-        // What no region holds was estimated as never touched.
+        // Memory that is in no region counts as estimated as never touched.
         let mean = rate / all.max(1.0);
         self.error += (all - seen).max(0.0) * mean;
         self.bytes += all;

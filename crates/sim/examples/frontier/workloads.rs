@@ -1,4 +1,4 @@
-//! The workloads of the study: shipped ones, and some that are hard in one way each.
+//! The workloads of the study: shipped ones, and some that are each difficult in one way.
 
 use isotherm_sim::config::{Config, ParseError, shipped};
 
@@ -30,14 +30,14 @@ const OWN: [(&str, &str); 7] = [
         "m, 32M\nc, 224M\n\nsteady\n40000\nm, 1, 64, 1, rw, sparse=8K, hz=400\n",
     ),
     (
-        // Rates between hot and cold, which need to be told apart.
+        // Rates between hot and cold, which the monitor has to distinguish.
         "warm",
         "m, 512M\n\nsteady\n40000\n\
          m, 1, 64, 1, rw, length=128M, hz=20\n\
          m, 1, 64, 1, rw, offset=256M, length=64M, hz=100\n",
     ),
     (
-        // A tenth is touched twice per window, the rest never: hot10 on a slow machine.
+        // As hot10 on a slow machine: a tenth is touched twice per window, the rest never.
         "faint",
         "m, 1G\n\nsteady\n40000\nm, 1, 64, 1, rw, offset=256M, length=102M, hz=20\n",
     ),

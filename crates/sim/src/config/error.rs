@@ -1,4 +1,4 @@
-//! What is wrong with a config, and where.
+//! The error of a config: what is wrong, and where.
 
 /// A line that could not be understood.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Workload configs: masim's format, and the keys that masim lacks.
+//! Workload configs, in the format of masim with keys that masim lacks.
 //!
 //! Any config that the memory access simulator *masim* reads is read here with the same meaning:
 //!
@@ -16,16 +16,16 @@
 //! b, 1, 64, 20, ro
 //! ```
 //!
-//! A sequential pattern touches the region's bytes 0, stride, 2 * stride, ... and begins again; a
-//! random one touches bytes at random and ignores its stride. Patterns without a rate share the
-//! time in the proportion of their probabilities, at full speed. Without `ro|wo|rw` accesses are
-//! writes.
+//! A sequential pattern touches the region's bytes 0, stride, 2 * stride, ... and begins again. A
+//! random pattern touches bytes at random and ignores its stride. Patterns without a rate run at
+//! full speed and share the time in proportion to their probabilities. Without `ro|wo|rw` accesses
+//! are writes.
 //!
 //! # Keys of our own
 //!
-//! Numbers of bytes take `K`, `M`, `G` (powers of 1024). Lines before or between the regions that
-//! start with `@` set what holds for the whole run; regions, phase lengths and patterns take
-//! further `key=value` fields, and a phase may have no pattern at all.
+//! Numbers of bytes take `K`, `M`, `G` (powers of 1024). Lines that start with `@`, before or
+//! between the regions, hold for the whole run. Regions, phase lengths and patterns take further
+//! `key=value` fields. A phase may have no pattern.
 //!
 //! | where | key | meaning |
 //! |---|---|---|
@@ -47,7 +47,7 @@
 //! | pattern | `step=SIZE`, `every=MS` | the part given by `offset` and `length` moves up by SIZE every MS, and around |
 //! | pattern | `process=N` | only process N of the fork tree does this |
 //!
-//! Absent on purpose: files are not opened here (a region's data file is only named).
+//! Absent on purpose: this module opens no files. It only returns the name of a region's data file.
 
 mod error;
 mod field;
@@ -61,12 +61,12 @@ pub use shipped::{SHIPPED, shipped};
 /// Whether huge pages may back a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Thp {
-    /// Advised for.
+    /// Huge pages are advised for.
     On,
-    /// Advised against, so that the leaf size is known: 4 KiB.
+    /// Huge pages are advised against, so that every leaf has 4 KiB.
     #[default]
     Off,
-    /// As the machine is set.
+    /// No advice: the machine's setting decides.
     Default,
 }
 
@@ -82,7 +82,7 @@ pub enum Mode {
     ReadWrite,
 }
 
-/// What holds for the whole run.
+/// Settings for the whole run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
     /// Seed of all random choices.
@@ -215,11 +215,11 @@ pub struct Phase {
 /// A whole workload.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Config {
-    /// What holds for the whole run.
+    /// Settings for the whole run.
     pub settings: Settings,
     /// Its memory.
     pub regions: Vec<Region>,
-    /// Its course.
+    /// Its phases, in order.
     pub phases: Vec<Phase>,
 }
 
@@ -239,7 +239,7 @@ impl Config {
         self.phases.iter().map(|p| p.time_ms).fold(0, u64::saturating_add)
     }
 
-    /// Stretches or shortens everything that is a time by `factor`; nothing gets shorter than 1 ms.
+    /// Scales all times by `factor`. No time gets shorter than 1 ms.
     pub fn scale(&mut self, factor: f64) {
         let scaled = |ms: u64| -> u64 {
             #[expect(

@@ -3,7 +3,8 @@
 /// A table for weighted draws.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Alias {
-    /// (threshold below which the column's own index is meant, else the other one)
+    /// By column: a threshold, and another index. A coin below the threshold draws the column's own
+    /// index, otherwise the other one.
     columns: Vec<(f64, u32)>,
 }
 
@@ -25,7 +26,8 @@ impl Alias {
         Self { columns }
     }
 
-    /// An index; `column` below the number of weights and `coin` in [0, 1) are the randomness.
+    /// Draws an index. `column` (below the number of weights) and `coin` (in [0, 1)) are random
+    /// numbers.
     #[must_use]
     pub fn draw(&self, column: usize, coin: f64) -> usize {
         let (threshold, other) = self.columns[column];
@@ -62,7 +64,7 @@ impl Alias {
 mod tests {
     use super::Alias;
 
-    /// Summing what every column gives to an index must bring back its weight, exactly.
+    /// The shares that all columns give to an index must add up to its weight, exactly.
     #[test]
     fn columns_hold_the_weights() {
         for weights in [vec![1.0], vec![1.0, 1.0], vec![8.0, 1.0, 1.0], vec![0.0, 3.0, 1.0, 0.0]] {

@@ -12,7 +12,7 @@ pub struct Cells {
     pub pitch: u64,
     /// Size of one.
     pub len: u64,
-    /// No cell reaches behind this.
+    /// Cells are cut at this byte.
     pub end: u64,
 }
 

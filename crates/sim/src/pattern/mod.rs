@@ -1,8 +1,9 @@
-//! From a pattern's description to single accesses: pure, seeded, without memory or clock.
+//! Makes single accesses from a pattern's description. It is pure and seeded, and has no memory or
+//! clock.
 //!
-//! A [`Plan`] says what one pattern of one phase touches. Its bytes are divided into [`Cells`]: the
-//! units in which executed accesses are counted, fine enough that all pages of a cell are alike. A
-//! [`Source`] draws accesses, in batches, and counts them by cell as it draws.
+//! A [`Plan`] says what one pattern of one phase touches. Its bytes are divided into [`Cells`], the
+//! units in which executed accesses are counted. They are so small that all pages of a cell are
+//! accessed alike. A [`Source`] draws accesses, in batches, and counts them by cell as it draws.
 //!
 //! Invariant: no access leaves the cells, and the cells lie inside the region's mapped part.
 

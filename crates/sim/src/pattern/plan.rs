@@ -1,4 +1,4 @@
-//! What one pattern of one phase touches, worked out from the config.
+//! The plan of a pattern: what it touches in one phase, computed from the config.
 
 use super::{Alias, Cells};
 use crate::config::{Config, Mode, Pattern, Rate};
@@ -12,7 +12,7 @@ const SWEEP_CELLS: u64 = 64;
 /// How the next byte is chosen.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Choice {
-    /// Bytes 0, stride, 2 * stride, ... of the part, again and again.
+    /// Bytes 0, stride, 2 * stride, ... of the part, repeatedly.
     Sweep {
         /// Distance of two accesses, in bytes.
         stride: u64,
@@ -21,8 +21,8 @@ pub enum Choice {
     Uniform,
     /// A cell by weight, then a cache line of it at random.
     Weighted(Alias),
-    /// As `Uniform`, but only among `cells` neighbouring cells from number `first`, which grows by
-    /// 1 every `every_ns`, and around.
+    /// As `Uniform`, but only among `cells` neighbouring cells from number `first` on. `first`
+    /// grows by 1 every `every_ns`, and wraps around.
     Drift {
         /// First cell at the phase's start.
         first: u64,

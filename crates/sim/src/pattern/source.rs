@@ -1,4 +1,4 @@
-//! Draws accesses, and counts them by cell.
+//! A source draws a pattern's accesses, and counts them by cell.
 
 use super::{Choice, LINE, Plan};
 

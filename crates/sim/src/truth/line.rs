@@ -23,7 +23,7 @@ pub struct RegionInfo {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// One after another, around and around.
+    /// One after another, and again from the first.
     Sweep {
         /// Distance of two accesses, in bytes.
         stride: u64,
@@ -54,7 +54,7 @@ pub struct PhaseInfo {
     pub patterns: Vec<PatternInfo>,
 }
 
-/// What never changes.
+/// The header: facts that hold for the whole run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
     /// [`VERSION`].
@@ -129,7 +129,8 @@ pub enum Line {
         /// When.
         ns: u64,
     },
-    /// A region has this extent from `ns` on; empty: it is unmapped, or it is just being changed.
+    /// A region has this extent from `ns` on. An empty extent means that it is unmapped or being
+    /// changed.
     Map {
         /// Process.
         p: u32,
@@ -172,7 +173,7 @@ pub enum Line {
         /// (pattern, cell, number of accesses), without zeros.
         c: Vec<(u32, u32, u64)>,
     },
-    /// A process ends; its last slot is complete up to here.
+    /// A process ends. Its last slot is complete up to this time.
     End {
         /// Process.
         p: u32,
@@ -186,7 +187,7 @@ impl Line {
     ///
     /// # Errors
     ///
-    /// What `out` says.
+    /// If `out` cannot be written to.
     pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
         let mut text = serde_json::to_vec(self)?;
         text.push(b'\n');

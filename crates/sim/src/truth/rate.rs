@@ -1,4 +1,4 @@
-//! From counts of accesses to what a monitor should see.
+//! Computes from counts of accesses what a monitor should see.
 //!
 //! A monitor asks, per page and sample interval of `s` seconds: was it touched? The page's true
 //! `nr_accesses` over a window of m samples is m times the probability p of a yes. "Page" is what
@@ -15,7 +15,8 @@
 //! than one sweep passed (v T < 1), f is scaled by v T: a granule is then visited at most once,
 //! with that chance. A stride larger than the granule touches only g / stride of the granules.
 //!
-//! Patterns are independent of each other: the chance of none is the product of theirs.
+//! Patterns are independent of each other, so the probability that none touches the page is the
+//! product of their probabilities not to.
 //!
 //! Example: 1000 random accesses per second over 1000 pages, s = 5 ms: p = 1 - exp(-0.005); in 20
 //! samples, a true `nr_accesses` of 0.1.

@@ -7,7 +7,7 @@ use isotherm_core::{AddrRange, Time};
 
 use super::{Header, Line, VERSION};
 
-/// Where a region is, and by what it is backed.
+/// Where a region is, and the size of the leaves that back it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Extent {
     /// Addresses; empty if it is not mapped.
@@ -23,7 +23,7 @@ pub struct MapEvent {
     pub region: usize,
     /// When.
     pub at: Time,
-    /// How it is from then on.
+    /// Its extent from then on.
     pub extent: Extent,
 }
 
@@ -36,7 +36,7 @@ pub struct ProcessTruth {
     pub parent: Option<u32>,
     /// Its begin.
     pub start: Time,
-    /// Its end, or the end of its last slot if it did not say goodbye.
+    /// Its end, or the end of its last slot if it did not write an end.
     pub end: Time,
     /// Its mappings over time.
     pub maps: Vec<MapEvent>,
@@ -49,7 +49,7 @@ pub struct ProcessTruth {
 /// A whole truth file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Truth {
-    /// What never changes.
+    /// The header: facts that hold for the whole run.
     pub header: Header,
     /// The processes, by their number.
     pub processes: BTreeMap<u32, ProcessTruth>,

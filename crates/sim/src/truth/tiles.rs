@@ -1,4 +1,5 @@
-//! The truth of one process over one window: its known memory, tiled by the chance of a touch.
+//! The truth of one process over one window, as tiles of memory with the same probability of a
+//! touch.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +33,8 @@ impl ProcessTruth {
     pub fn mapped_throughout(&self, start: Time, end: Time) -> BTreeMap<usize, Extent> {
         let mut known: BTreeMap<usize, Extent> = BTreeMap::new();
         for event in self.maps.iter().filter(|e| e.at < end) {
-            // An extent that changes inside the window is known at neither side of the change.
+            // If an extent changes inside the window, the region's truth is not known for the
+            // window.
             let changed = event.at > start && known.get(&event.region) != Some(&event.extent);
             let extent = if changed { Extent::default() } else { event.extent };
             known.insert(event.region, extent);
@@ -41,7 +43,8 @@ impl ProcessTruth {
         known
     }
 
-    /// Accesses by (pattern, cell) in `[start, end)`; a slot that is partly inside counts in part.
+    /// Accesses by (pattern, cell) in `[start, end)`. A slot that is partly inside counts in
+    /// proportion.
     fn counts(&self, truth: &Truth, start: Time, end: Time) -> BTreeMap<(u32, u32), f64> {
         let (slot_ns, zero) = (truth.header.slot_ns.max(1), Time(truth.header.start_ns));
         let first = start.since(zero) / slot_ns;
@@ -120,7 +123,7 @@ impl Touched {
     }
 }
 
-/// Tiles one region: its huge leaves one by one, everything else cut where cells begin and end.
+/// Tiles one region. Each huge leaf is one tile; all other memory is cut where cells begin and end.
 fn tile_extent(extent: Extent, mut touched: Vec<Touched>, sample_s: f64, tiles: &mut Vec<Tile>) {
     let range = extent.range;
     touched.retain(|t| t.range.intersects(&range));
@@ -161,7 +164,7 @@ fn tile_extent(extent: Extent, mut touched: Vec<Touched>, sample_s: f64, tiles: 
     }
 }
 
-/// The first page of a tile of small pages: all others are like it.
+/// The first page of a tile of small pages. All other pages of the tile have the same probability.
 fn page_of(tile: AddrRange) -> AddrRange {
     AddrRange::new(tile.start, tile.end.min(tile.start + PAGE))
 }

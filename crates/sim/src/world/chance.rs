@@ -1,6 +1,6 @@
-//! Chance without memory: what is drawn depends only on the seed and on what is asked.
+//! Random numbers without state: each depends only on the seed and on what is asked.
 
-/// A number in [0, 1) that depends on nothing but `keys`.
+/// A random number in [0, 1) that depends only on `keys`.
 pub(super) fn unit(keys: &[u64]) -> f64 {
     let mut h = 0x243f_6a88_85a3_08d3_u64;
     for key in keys {

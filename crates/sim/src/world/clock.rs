@@ -1,4 +1,4 @@
-//! A clock that jumps.
+//! A virtual clock, which a sleep moves forward at once.
 
 use std::cell::Cell;
 use std::rc::Rc;

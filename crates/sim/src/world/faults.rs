@@ -1,4 +1,4 @@
-//! What goes wrong in a simulated world, on purpose and by a seed.
+//! Faults that are injected into a simulated world, by a seed.
 
 use std::str::FromStr;
 
@@ -9,7 +9,7 @@ use isotherm_core::units;
 pub struct Faults {
     /// Chance that a sleep ends late.
     pub late: f64,
-    /// By how much on average (exponentially distributed), in µs.
+    /// How late on average (exponentially distributed), in µs.
     pub late_us: f64,
     /// Chance that a single page cannot be looked at or made old this time.
     pub fail: f64,
@@ -17,7 +17,7 @@ pub struct Faults {
     pub blind: f64,
     /// Chance that a look at the mappings fails this time.
     pub not_now: f64,
-    /// How often per second a process dies before its time.
+    /// How often per second a process dies before its scheduled end.
     pub vanish: f64,
 }
 

@@ -1,8 +1,7 @@
 //! One pattern of one phase as a process executes it: which bytes are touched when.
 //!
-//! Random choices are Poisson processes: all that matters is the mean number of touches of some
-//! bytes in some time. Sweeps have no chance in them: access `k` happens at `k / rate` after the
-//! begin.
+//! Random patterns are Poisson processes: the mean number of touches of some bytes in some time
+//! determines them. Sweeps are deterministic: access `k` happens `k / rate` after the begin.
 
 use isotherm_core::{AddrRange, Time};
 
@@ -109,8 +108,8 @@ impl Lane {
     }
 
     /// The number of accesses by cell in `[from, until)` of the slice that began at `begin`,
-    /// without zeros. Random ones are the expected numbers, rounded so that sums over time stay
-    /// right.
+    /// without zeros. For random patterns these are the expected numbers, rounded so that sums over
+    /// time stay exact.
     pub(super) fn counts(&self, begin: Time, from: Time, until: Time) -> Vec<(u32, u64)> {
         let cells = self.plan.cells;
         let of_cell = |i: u64| -> u64 {
@@ -152,7 +151,7 @@ impl Lane {
     }
 }
 
-/// Hot cells that move on.
+/// Hot cells that move.
 #[derive(Debug, Clone, Copy)]
 struct Drift {
     first: u64,

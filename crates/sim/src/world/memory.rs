@@ -12,17 +12,17 @@ const BASE: u64 = 0x2000_0000_0000;
 pub(super) const HUGE: u64 = 2 << 20;
 const PAGES_PER_HUGE: usize = 512;
 
-/// What is known of one leaf's accessed bit.
+/// What is known about the accessed bit of one leaf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Bit {
     /// Never asked about.
     #[default]
     Fresh,
-    /// No page yet at that time.
+    /// There was no page yet at that time.
     Absent(Time),
     /// Not touched up to that time since it was made old.
     Old(Time),
-    /// Touched, and not made old since; first known at that time.
+    /// Touched, and not made old since. This was first known at that time.
     Young(Time),
 }
 
@@ -99,7 +99,7 @@ impl Memory {
         }
     }
 
-    /// Its changes: since when it has which extent.
+    /// Its changes of extent, each with its time.
     pub(super) fn extents(&self) -> impl Iterator<Item = (Time, AddrRange)> {
         self.sizes.iter().map(|&(at, size)| (at, self.range(size)))
     }

@@ -1,29 +1,29 @@
-//! A simulated world: processes with memory under a virtual clock, for the production core to
-//! watch.
+//! A simulated world: processes with memory under a virtual clock, which the production core
+//! watches.
 //!
-//! A [`World`] is an operations set and a [`VirtualClock`] its clock, so that
-//! [`Driver`](isotherm_core::Driver) runs the same lines as over a real process; [`Simulation`]
-//! joins the three and lets processes come and go. Workloads are the configs of [`crate::config`]:
-//! the same text runs as a real process (`isotherm workload`) and here, and both write the same
-//! truth.
+//! A [`World`] is an operations set, and a [`VirtualClock`] is its clock. So
+//! [`Driver`](isotherm_core::Driver) runs the same code as over a real process. [`Simulation`]
+//! joins the three, and adds and removes targets as processes start and end. Workloads are the
+//! configs of [`crate::config`]. The same text runs as a real process (`isotherm workload`) and in
+//! a world, and both write the same truth.
 //!
 //! # How hours pass in seconds
 //!
-//! No access is executed. A page-table leaf has one bit of state, and only when somebody looks is
-//! it worked out whether the leaf was touched since the last look:
+//! No access is executed. A page-table leaf has one bit of state. Only when it is looked at does
+//! the world compute whether the leaf was touched since the last look:
 //!
 //! * *random* patterns are Poisson processes: with m touches expected since then, the chance is 1 -
 //!   exp(-m), and a hash of (seed, process, leaf, both times) decides. Poisson processes have no
-//!   memory, so looking twice in an interval gives touched pages as often as looking once;
-//! * *sweeps* are exact: access k happens at k / rate, and it is computed whether one of them falls
-//!   on the leaf.
+//!   memory, so two looks in an interval find a touched page as often as one look does;
+//! * *sweeps* are exact: access k happens at k / rate, and the world computes whether one of them
+//!   falls on the leaf.
 //!
 //! A touched leaf stays young until it is made old. Example: a page touched 100 times per second on
 //! average and looked at 5 ms after it was made old is young with chance 1 - exp(-0.5) = 0.39.
 //!
-//! Invariants: the answer to a look depends only on the seed, the leaf and the times of its looks,
-//! so a seed replays a run bit for bit, and one page's looks change nothing for another. Absent:
-//! caches, TLBs, and the time that the target loses by being watched.
+//! Invariants: the answer to a look depends only on the seed, the leaf and the times of its looks.
+//! So a seed replays a run bit for bit, and looks at one page change nothing for another. Absent:
+//! caches, TLBs, and the time that the target loses because it is watched.
 
 mod chance;
 mod clock;
@@ -54,7 +54,7 @@ use memory::Memory;
 use process::Process;
 use schedule::{NS_PER_MS, Schedule};
 
-/// What the operations cost, in virtual ns. Free by default.
+/// The cost of the operations in virtual ns. They are free by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Costs {
     /// Looking at one page.
@@ -63,18 +63,18 @@ pub struct Costs {
     pub clear_ns: u64,
 }
 
-/// How a world is.
+/// Options of a world.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Options {
-    /// Seed of everything that is drawn.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// How long it lasts; phases begin again. `None`: all phases once.
+    /// How long the world lasts, in ms; phases repeat until then. `None` runs all phases once.
     pub duration_ms: Option<u64>,
     /// Accesses per second of one thread, for patterns without a rate.
     pub full_speed: f64,
-    /// What goes wrong.
+    /// The faults to inject.
     pub faults: Faults,
-    /// What operations cost.
+    /// The cost of the operations.
     pub costs: Costs,
 }
 
@@ -90,7 +90,7 @@ impl Default for Options {
     }
 }
 
-/// What a world was asked to do.
+/// Counts of the operations that a world was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// Pages looked at.
@@ -101,10 +101,10 @@ pub struct Counts {
     pub spent_ns: u64,
 }
 
-/// A process, as its watchers may know it.
+/// A process, as a monitor may know it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProcessInfo {
-    /// Its name as a target; its number in the fork tree.
+    /// Its id as a target, which is its number in the fork tree.
     pub id: TargetId,
     /// Its pid in the truth.
     pub pid: u32,
@@ -122,7 +122,7 @@ pub struct World {
     config: Config,
     plans: Vec<Vec<Plan>>,
     schedule: Schedule,
-    /// Sorted by number; a process whose parent died too early is missing.
+    /// Sorted by number. A process is missing if its parent died before the fork.
     processes: Vec<Process>,
     now: Now,
     options: Options,
@@ -162,7 +162,7 @@ impl World {
         }
     }
 
-    /// The clock by which this world lives.
+    /// The clock of this world.
     #[must_use]
     pub fn clock(&self) -> VirtualClock {
         VirtualClock::new(Rc::clone(&self.now), self.options.seed, self.options.faults)
@@ -174,13 +174,13 @@ impl World {
         self.now.get()
     }
 
-    /// When everything is over.
+    /// When the world ends.
     #[must_use]
     pub const fn end(&self) -> Time {
         self.schedule.end
     }
 
-    /// What it was asked to do so far.
+    /// Counts of the operations that it was asked for so far.
     #[must_use]
     pub const fn counts(&self) -> Counts {
         self.counts
@@ -240,7 +240,7 @@ const fn pid(number: u32) -> u32 {
     1000 + number
 }
 
-/// When process `number` dies of itself.
+/// When a fault kills process `number`.
 fn end_of_life(options: &Options, number: u32, start: Time) -> Time {
     if options.faults.vanish <= 0.0 {
         return Time(u64::MAX);

@@ -8,7 +8,7 @@ use super::chance::unit;
 use super::memory::Bit;
 
 impl World {
-    /// Looks at a page; makes it old if `clear`.
+    /// Looks at a page, and makes it old if `clear` is true.
     fn ask(&mut self, check: &mut Check, clear: bool) {
         let (now, seed, faults) = (self.now(), self.options.seed, self.options.faults);
         self.counts.checks += 1;
@@ -43,7 +43,8 @@ impl World {
         };
     }
 
-    /// Lets the time pass that the operations since `checks` and `clears` took.
+    /// Moves the clock by the time that the operations took since the counts were `checks` and
+    /// `clears`.
     fn pay(&mut self, checks: u64, clears: u64) {
         let costs = self.options.costs;
         let ns = (self.counts.checks - checks) * costs.check_ns

@@ -52,7 +52,7 @@ impl Process {
         self.lanes[phase].iter().flatten()
     }
 
-    /// When a phase that is under way at its start began for it.
+    /// The process's start, if the phase had begun before it; otherwise the begin of the phase.
     pub(super) fn begin_of(&self, slice_from: Time) -> Time {
         slice_from.max(self.start)
     }
@@ -85,7 +85,7 @@ impl Process {
         -(-touches).exp_m1()
     }
 
-    /// What the accessed bit of a leaf is at `now`. Whether it was touched since the last look is
+    /// The accessed bit of a leaf at `now`. Whether the leaf was touched since the last look is
     /// drawn here, and remembered.
     pub(super) fn look(
         &mut self,
@@ -131,8 +131,8 @@ impl Process {
     }
 }
 
-/// What process `number` does in one phase, by region. Patterns without a rate share what is left
-/// of the full speed by their weights.
+/// The patterns that process `number` runs in one phase, by region. Patterns without a rate share
+/// the rest of the full speed by their weights.
 fn lanes(number: u32, config: &Config, plans: &[Plan], full_speed: f64) -> Vec<Vec<Lane>> {
     let threads = config.settings.threads;
     let ours = || plans.iter().filter(|p| p.process.is_none_or(|n| n == number));

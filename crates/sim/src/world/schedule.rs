@@ -1,4 +1,4 @@
-//! Which phase runs when: the phases one after another, and again from the first, until the end.
+//! The schedule of phases: one after another, and again from the first, until the end.
 
 use isotherm_core::Time;
 
@@ -19,12 +19,12 @@ pub(super) struct Slice {
     pub(super) first_of_round: bool,
 }
 
-/// The course of a whole run.
+/// The schedule of a whole run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Schedule {
-    /// End of each phase, from the start of a round; phases of no length never run.
+    /// End of each phase, from the start of a round. Phases of length 0 never run.
     ends: Vec<u64>,
-    /// When everything is over.
+    /// When the run ends.
     pub(super) end: Time,
 }
 

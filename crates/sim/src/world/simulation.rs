@@ -59,7 +59,7 @@ impl Simulation {
                 Event::Snapshot => return Some(self.driver.context.snapshot()),
                 Event::Interrupted => {}
                 Event::Stopped => {
-                    // Somebody may still be born.
+                    // Another process may still start.
                     let next = self.world().processes().nth(self.admitted)?.start;
                     isotherm_core::Clock::sleep_until(&mut self.driver.clock, next);
                 }

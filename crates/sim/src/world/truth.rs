@@ -20,7 +20,7 @@ impl World {
     ///
     /// # Errors
     ///
-    /// What `out` says.
+    /// If `out` cannot be written to.
     pub fn write_truth(&self, name: &str, out: &mut impl Write) -> io::Result<()> {
         let mut config = self.config.clone();
         config.settings.seed = self.options.seed;
@@ -42,7 +42,7 @@ impl World {
     ///
     /// # Errors
     ///
-    /// None that a world's own lines can cause.
+    /// None in practice, because a world's own lines can be read.
     pub fn read_truth(&self, name: &str) -> Result<Truth, ReadError> {
         let mut text = Vec::new();
         self.write_truth(name, &mut text).map_err(ReadError::Io)?;

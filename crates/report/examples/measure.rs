@@ -1,4 +1,4 @@
-//! Makes one report of a record and says what it cost, for measuring.
+//! Makes one report of a record, and prints its time and memory.
 //!
 //! ```text
 //! cargo run --release -p isotherm-report --example measure -- heatmap FILE [OUT.svg|OUT.png]

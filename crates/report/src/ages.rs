@@ -1,8 +1,8 @@
-//! `report ages`: how long memory has not been accessed.
+//! `report ages`: for how long memory has not been accessed.
 //!
-//! A region without accesses has been idle for its age, which is counted in windows; one with
-//! accesses is idle for 0. Two histograms: as of each target's last snapshot, and the mean over
-//! time.
+//! A region without accesses has been idle for its age, which is counted in windows. A region with
+//! accesses has been idle for 0. There are two histograms: one of each target's last snapshot, and
+//! one of the mean over time.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -17,7 +17,8 @@ use crate::filter::Filter;
 use crate::numbers::to_u64;
 use crate::scan::Scan;
 
-/// Lower ends of the classes of idle time, in ms; the first holds what is accessed now.
+/// Lower ends of the classes of idle time, in ms. The first class holds memory that is accessed
+/// now.
 const CLASSES_MS: [u64; 15] = [
     0, 1, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 30_000, 60_000, 120_000, 300_000, 600_000,
     1_800_000, 3_600_000,
@@ -72,14 +73,14 @@ pub struct Class {
 /// The report.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Report {
-    /// Version of the JSON's shape.
+    /// Version of the JSON's format.
     pub schema_version: u32,
     /// Whose.
     #[serde(rename = "target")]
     pub title: String,
     /// In order of idle time.
     pub classes: Vec<Class>,
-    /// Bytes at the end that nobody could look at.
+    /// Bytes at the end that the operations set could not look at.
     pub unresolved: u64,
     /// Mean of these over time.
     pub mean_unresolved: u64,
@@ -93,7 +94,7 @@ impl Report {
     ///
     /// # Errors
     ///
-    /// If it cannot be read, or nothing is in.
+    /// If the record cannot be read, or no snapshot passes the filter.
     pub fn build(record: &Record, filter: &Filter) -> Result<Self, Error> {
         let mut mean = Histogram::default();
         let mut last: BTreeMap<u32, Histogram> = BTreeMap::new();
@@ -130,7 +131,7 @@ impl Report {
         })
     }
 
-    /// For people.
+    /// The report as text.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut out = String::new();

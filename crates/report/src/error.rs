@@ -1,4 +1,4 @@
-//! Why there is no report.
+//! The errors of making a report.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Which part of a record a report is about: times, addresses, targets.
+//! The filter: which times, addresses and targets of a record a report is about.
 
 use isotherm_core::units;
 use isotherm_core::{AddrRange, RegionInfo};
@@ -6,20 +6,20 @@ use isotherm_record::Target;
 
 use crate::error::Error;
 
-/// What to leave in. The default leaves everything in.
+/// The part of a record to report on. The default is all of it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Filter {
-    /// Ns since the start of the first snapshot: windows that overlap `[from, to)`.
+    /// Windows that overlap `[from, to)`, in ns since the start of the first snapshot.
     pub time: Option<(u64, u64)>,
-    /// Addresses; regions are cut at its ends.
+    /// Addresses. Regions are cut at the ends of the range.
     pub address: Option<AddrRange>,
     /// Targets by pid or name; empty for all.
     pub targets: Vec<String>,
 }
 
 impl Filter {
-    /// Reads `A..B`, each a span since the start (`5`, `5s`, `2m`, `250ms`) and each may be
-    /// missing.
+    /// Reads `A..B`. Each end is a time since the start (`5`, `5s`, `2m`, `250ms`), and may be left
+    /// out.
     ///
     /// # Errors
     ///
@@ -63,13 +63,13 @@ impl Filter {
         Ok(range)
     }
 
-    /// Whether a window that begins and ends so many ns after the start is in.
+    /// Whether a window passes the filter. Its begin and end are in ns since the start.
     #[must_use]
     pub fn has_window(&self, start: u64, end: u64) -> bool {
         self.time.is_none_or(|(from, to)| end > from && start < to)
     }
 
-    /// Whether a target is in.
+    /// Whether a target passes the filter.
     #[must_use]
     pub fn has_target(&self, target: &Target) -> bool {
         self.targets.is_empty()
@@ -79,7 +79,7 @@ impl Filter {
                 .any(|want| *want == target.name || want.parse() == Ok(target.pid))
     }
 
-    /// The regions that are in, cut at the ends of the address range.
+    /// The regions that pass the filter, cut at the ends of the address range.
     pub fn regions<'a>(
         &'a self,
         regions: &'a [RegionInfo],

@@ -1,12 +1,12 @@
-//! Reports: a record in, text, JSON, SVG or PNG out.
+//! Reports on a record, as text, JSON, SVG or PNG.
 //!
 //! Every report reads the record as a stream, so that an hour of it needs no more memory than a
-//! minute. A [`Filter`] says which part it is about. Nothing here prints or knows a terminal: what
-//! a terminal can do comes in as a [`Style`](heatmap::Style), what goes out is a `String` or goes
-//! into an `impl Write`.
+//! minute. A [`Filter`] says which part of the record a report is about. Nothing in this crate
+//! prints or knows a terminal. The caller says what the terminal can do with a
+//! [`Style`](heatmap::Style). A report is returned as a `String` or written to an `impl Write`.
 //!
-//! Words: a region is *hot* or *cold* by its rate, `nr_accesses / max_nr_accesses`; *unresolved*
-//! bytes are those that the operations set could not look at, and they are never counted as cold.
+//! A region is *hot* or *cold* by its rate, `nr_accesses / max_nr_accesses`. Bytes are *unresolved*
+//! if the operations set could not look at them. They are never counted as cold.
 #![forbid(unsafe_code)]
 
 pub mod ages;
@@ -25,6 +25,6 @@ pub use error::Error;
 pub use filter::Filter;
 pub use scan::{Scan, TargetState};
 
-/// Shape of the JSON reports (but for `regions`, whose lines carry no version): counts up when a
-/// key changes its meaning or goes away.
+/// Version of the JSON reports. It is increased when a key changes its meaning or is removed. The
+/// lines of `regions` carry no version.
 pub const SCHEMA_VERSION: u32 = 1;

@@ -1,10 +1,9 @@
 //! `report mappings`: which heap, library, file or other mapping is hot and which is cold.
 //!
-//! Every region is laid over the mappings as they were at that time; what a byte of a region does,
-//! its mapping does. Numbers are means over the time in which the target was seen. A byte is *hot*
-//! if its region was touched in at least half of the samples of a window, *warm* if at all, *cold*
-//! if not. Parts of one file are one line; anonymous mappings without a name are told apart by
-//! address.
+//! Every region is divided among the mappings of that time, by bytes. Numbers are means over the
+//! time in which the target was seen. A byte is *hot* if its region was touched in at least half of
+//! the samples of a window, *warm* if it was touched in fewer, and *cold* if in none. Parts of one
+//! file are one line. Each anonymous mapping without a name has its own line, with its address.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -19,9 +18,9 @@ use crate::filter::Filter;
 use crate::numbers::to_u64;
 use crate::scan::{Scan, TargetState};
 
-/// Share of touched samples from which on a region is hot.
+/// A region with at least this share of touched samples is hot.
 pub const HOT: f64 = 0.5;
-/// Lines of the text; the JSON has all.
+/// Largest number of lines of the text. The JSON has all.
 const MOST_LINES: usize = 40;
 
 /// Mean bytes by temperature.
@@ -29,11 +28,11 @@ const MOST_LINES: usize = 40;
 pub struct Heat {
     /// Touched in at least half of the samples.
     pub hot: f64,
-    /// Touched, but less.
+    /// Touched in fewer samples.
     pub warm: f64,
     /// Not touched.
     pub cold: f64,
-    /// Nobody could look.
+    /// The operations set could not look.
     pub unresolved: f64,
     /// Sum of bytes times rate; see [`Heat::rate`].
     touched: f64,
@@ -108,7 +107,7 @@ pub struct Line {
 pub struct Report {
     /// Whose.
     pub title: String,
-    /// Per mapping, most bytes times rate first, then by size.
+    /// One line per mapping, sorted by bytes times rate, then by size.
     pub lines: Vec<Line>,
     /// Per kind, all targets together.
     pub kinds: Vec<(Option<MappingKind>, Heat)>,
@@ -116,7 +115,7 @@ pub struct Report {
     pub damage: String,
 }
 
-/// What makes parts of memory one line.
+/// The key of a line: memory with the same key is added up.
 type Key = (u32, Option<MappingKind>, String);
 
 /// The mappings of one target, each with the index of its line.
@@ -188,7 +187,7 @@ impl Report {
     ///
     /// # Errors
     ///
-    /// If it cannot be read, or nothing is in.
+    /// If the record cannot be read, or no snapshot passes the filter.
     pub fn build(record: &Record, filter: &Filter) -> Result<Self, Error> {
         let mut sums = Sums::default();
         let scan = Scan::run(record, filter, |scan, s| {
@@ -225,7 +224,7 @@ impl Report {
         Ok(Self { title: scan.title(), lines, kinds, damage: scan.damage.to_string() })
     }
 
-    /// For people.
+    /// The report as text.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut out = String::new();

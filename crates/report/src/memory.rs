@@ -1,20 +1,20 @@
-//! `report memory`: physical memory by node, cgroup, owner or kind: how much of it is hot and how
-//! much is cold.
+//! `report memory`: how much physical memory is hot and how much is cold, by node, cgroup, owner or
+//! kind.
 //!
 //! A record of physical memory holds looks at a sample of frames ([`Frames`]): what each holds, who
 //! maps it, and whether it was touched since the look before. Each frame stands for an equal part
 //! of the memory, so a group's share of the sample is its share of memory. Numbers are means over
 //! the looks.
 //!
-//! A frame that several processes map is shared out between them in equal parts, as `PSS` does it.
-//! Where the set could not look at single frames (`kdamond`), a frame counts by the region around
-//! it in the snapshot beside the look: with its rate as hot, with the rest as cold. A region mixes
-//! pages of many owners, so that is coarser, and the report says which of the two it is.
+//! A frame that several processes map is split evenly among them, as for `PSS`. If the set cannot
+//! look at single frames (`kdamond`), a frame takes the rate of the region around it in the
+//! snapshot nearest to the look: that share counts as hot, the rest as cold. This is coarser,
+//! because a region mixes pages of many owners. The report says which of the two it did.
 //!
 //! **Error.** The sample of one look is a grid with a random place in each cell, whose error is at
 //! most that of a plain random sample: `1.645 * sqrt(p (1 - p) / n)` of all memory for a share `p`
-//! of `n` frames, 90 %. Looks use the same frames, so more looks do not make it smaller. What a
-//! mark cannot see comes on top (see the operations set).
+//! of `n` frames, for a 90 % interval. All looks use the same frames, so more looks do not make it
+//! smaller. Accesses that the operations set cannot see are not part of this error.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -28,14 +28,14 @@ use crate::error::Error;
 use crate::filter::Filter;
 use crate::scan::Scan;
 
-/// Ages by which cold memory is told apart, in ms.
+/// The classes of age of cold memory, in ms.
 pub const AGES_MS: [u64; 3] = [10_000, 30_000, 60_000];
-/// Lines of the text; the JSON has all.
+/// Largest number of lines of the text. The JSON has all.
 const MOST_LINES: usize = 40;
 /// Standard errors on either side of a 90 % interval.
 const Z: f64 = 1.645;
 
-/// What makes memory one line.
+/// The key of a line: memory with the same key is added up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum By {
@@ -66,13 +66,13 @@ impl By {
 pub struct Sums {
     /// All.
     pub bytes: f64,
-    /// Touched since the look before, or by the rate of the region around.
+    /// Touched since the look before, or hot by the rate of the region around.
     pub hot: f64,
     /// Not touched.
     pub cold: f64,
-    /// Not touched for so long, by [`AGES_MS`]; each includes the next.
+    /// Not touched for at least this long, by [`AGES_MS`]. Each class includes the next.
     pub idle: [f64; 3],
-    /// Nobody could look: free memory, the kernel's own, what the set cannot track.
+    /// Unknown: free memory, memory of the kernel, and memory that the set cannot track.
     pub unknown: f64,
 }
 
@@ -105,23 +105,23 @@ pub struct Line {
 /// The report.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
-    /// Counts up when a field changes its meaning.
+    /// Version of the format. It is increased when a field changes its meaning.
     pub schema: u32,
     /// Which memory.
     pub title: String,
-    /// What a line is.
+    /// What the lines are grouped by.
     pub by: By,
-    /// Looks at the sample.
+    /// Number of looks at the sample.
     pub looks: u64,
-    /// Frames of the sample.
+    /// Number of frames in the sample.
     pub frames: u64,
     /// Bytes that the sample stands for.
     pub bytes: f64,
     /// Mean time between looks, in ns; 0 for one look.
     pub every_ns: f64,
-    /// Whether single frames were looked at, rather than regions.
+    /// Whether the set looked at single frames. If not, regions were used.
     pub by_frame: bool,
-    /// Processes that could not be read, at most at once.
+    /// The largest number of processes that could not be read in one look.
     pub unread: u32,
     /// The groups, hottest first.
     pub lines: Vec<Line>,
@@ -161,7 +161,7 @@ impl Report {
             last.clone_from(snapshot);
             Ok(())
         })?;
-        // The last look is behind the last snapshot.
+        // The last look comes after the last snapshot.
         let at = scan.since_start(scan.sample.t_ns);
         if scan.sample_version > seen && filter.has_window(at, at + 1) {
             build.look(&scan, &last, filter);
@@ -184,7 +184,7 @@ impl Report {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// A table for people.
+    /// The report as a table.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut out = String::new();
@@ -213,7 +213,7 @@ impl Report {
         } else {
             writeln!(
                 out,
-                "hot: by the rate of the region around, as this set sees no single frames"
+                "hot: by the rate of the region around, because this set does not see single frames"
             )?;
         }
         if self.unread > 0 {
@@ -272,7 +272,7 @@ fn shown(line: &Line) -> String {
 }
 
 impl Build {
-    /// Takes in the last look, with the snapshot beside it.
+    /// Takes in the last look, with the snapshot nearest to it.
     fn look(&mut self, scan: &Scan, snapshot: &Snapshot, filter: &Filter) {
         let sample = &scan.sample;
         let wanted = scan.targets.get(&sample.target).is_some_and(|t| t.wanted);
@@ -310,7 +310,7 @@ impl Build {
         self.first_last = Some(self.first_last.map_or((t, t), |(first, _)| (first, t)));
     }
 
-    /// What a frame is, as shares of 1.
+    /// How much of a frame is hot, cold and unknown, as shares of 1.
     fn heat(
         &mut self,
         frame: &Frame,
@@ -377,7 +377,7 @@ impl Build {
         let bytes = self.bytes / looks;
         let error = |part: f64| {
             let p = (part / bytes.max(1.0)).clamp(0.0, 1.0);
-            // A share of none or all is not known better than to a frame.
+            // A share of 0 or 1 is not known more exactly than to one frame.
             Z * (p * (1.0 - p)).max(1.0 / n / 4.0).sqrt() / n.sqrt() * bytes
         };
         let lines = self.groups.into_iter().map(|((name, pid), mut sums)| {
@@ -410,7 +410,7 @@ impl Build {
     }
 }
 
-/// Whether users' data is in a frame, rather than nothing or the kernel's.
+/// Whether a frame holds data of users. Free frames and those of the kernel do not.
 fn is_used(kind: &str) -> bool {
     matches!(kind, "anon" | "file" | "file, unmapped" | "shared")
 }

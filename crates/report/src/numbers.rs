@@ -1,6 +1,6 @@
-//! From floating point to whole numbers.
+//! Conversions from floating point to whole numbers.
 
-/// To the nearest whole number; saturates, and what is no number is 0.
+/// Rounds to the nearest whole number. Saturates; NaN gives 0.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

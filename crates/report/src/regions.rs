@@ -32,7 +32,7 @@ struct Region {
     resolved: bool,
 }
 
-/// Writes one JSON object per line for each snapshot and target; `t_ns` is the window's end.
+/// Writes one JSON object per line for each snapshot and target. `t_ns` is the end of the window.
 ///
 /// # Errors
 ///
@@ -68,7 +68,7 @@ pub fn json(record: &Record, filter: &Filter, out: impl Write) -> Result<(), Err
     out.flush().map_err(Error::write)
 }
 
-/// Writes the same for people.
+/// Writes every region of every snapshot as text.
 ///
 /// # Errors
 ///

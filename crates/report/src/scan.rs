@@ -1,5 +1,5 @@
-//! One pass over a record: keeps track of targets and mappings, hands out the snapshots that are
-//! in.
+//! One pass over a record. It keeps track of targets and mappings, and passes on the snapshots that
+//! pass the filter.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +9,16 @@ use isotherm_record::{Damage, End, Event, Frames, Header, Mapping, Note, Ram, Re
 use crate::error::Error;
 use crate::filter::Filter;
 
-/// A target as of now.
+/// A target at the present point of the pass.
 #[derive(Debug, Clone, Default)]
 pub struct TargetState {
-    /// Who; the name follows `exec`.
+    /// Its id, pid and name. The name changes at an `exec`.
     pub target: Target,
     /// Its mappings, in address order.
     pub mappings: Vec<Mapping>,
-    /// Counts up whenever `mappings` changes.
+    /// Increased whenever `mappings` changes.
     pub mappings_version: u64,
-    /// Whether the filter leaves it in.
+    /// Whether it passes the filter.
     pub wanted: bool,
     /// When it exited.
     pub exited_ns: Option<u64>,
@@ -35,7 +35,7 @@ impl TargetState {
     }
 }
 
-/// What a pass knows: during it, as of the snapshot at hand; after it, all.
+/// What a pass knows: during the pass up to the present snapshot, after it about the whole record.
 #[derive(Debug, Clone, Default)]
 pub struct Scan {
     /// Facts about the record.
@@ -44,17 +44,17 @@ pub struct Scan {
     pub targets: BTreeMap<u32, TargetState>,
     /// Start of the first snapshot of the record: time 0 of the reports.
     pub origin_ns: u64,
-    /// Start of the first and end of the last snapshot that was in.
+    /// Start of the first and end of the last snapshot that passed the filter.
     pub seen_ns: Option<(u64, u64)>,
     /// Snapshots in the record.
     pub snapshots: u64,
-    /// Snapshots that were in.
+    /// Number of snapshots that passed the filter.
     pub taken: u64,
     /// Where the machine's RAM is, if a target is physical memory.
     pub ram: Option<Ram>,
     /// The last look at a sample of page frames.
     pub sample: Frames,
-    /// Counts these looks.
+    /// Number of these looks so far.
     pub sample_version: u64,
     /// Messages.
     pub notes: Vec<Note>,
@@ -65,11 +65,11 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// Reads `record` and calls `f` for each snapshot whose window is in.
+    /// Reads `record`, and calls `f` for each snapshot whose window passes the filter.
     ///
     /// # Errors
     ///
-    /// What reading or `f` gives, and [`Error::Nothing`] if no snapshot was in.
+    /// The errors of reading and of `f`, and [`Error::Nothing`] if no snapshot passed the filter.
     pub fn run(
         record: &Record,
         filter: &Filter,
@@ -148,7 +148,7 @@ impl Scan {
         f(self, s)
     }
 
-    /// The targets of a snapshot that are in, with what is known of them.
+    /// The targets of a snapshot that pass the filter, with what is known about them.
     pub fn wanted<'a>(
         &'a self,
         s: &'a Snapshot,
@@ -159,7 +159,7 @@ impl Scan {
         })
     }
 
-    /// Names the targets that were in.
+    /// Names the targets that passed the filter.
     #[must_use]
     pub fn title(&self) -> String {
         let mut wanted = self.targets.values().filter(|t| t.wanted);
@@ -176,7 +176,7 @@ impl Scan {
         t_ns.saturating_sub(self.origin_ns)
     }
 
-    /// Length of what was seen, in ns.
+    /// Length of the time that was seen, in ns.
     #[must_use]
     pub fn seen_len(&self) -> u64 {
         self.seen_ns.map_or(0, |(a, b)| b.saturating_sub(a))

@@ -1,4 +1,4 @@
-//! Records with nothing in them, with damage, and filters that leave nothing.
+//! Records that are empty or damaged, and filters that nothing passes.
 #![expect(clippy::unwrap_used, reason = "a failing test says enough")]
 
 mod common;
@@ -9,7 +9,7 @@ use isotherm_record::{Exit, Record};
 use isotherm_report::heatmap::{Heatmap, Options, Style};
 use isotherm_report::{Error, Filter, ages, mappings, regions, wss};
 
-/// Every report's complaint about the same record.
+/// Every report gives this error for the record.
 fn complaints(record: &Record, filter: &Filter) -> Vec<String> {
     let mut sink = Vec::new();
     let results: Vec<Result<(), Error>> = vec![
@@ -94,7 +94,7 @@ fn damage_is_told_and_the_rest_reported() {
     }
 }
 
-/// A reader that goes away is not a failure that needs an explanation.
+/// A reader of a pipe that closes it is no failure, so the error has no hint.
 #[test]
 fn a_closed_pipe_is_known_as_such() {
     struct Closed;

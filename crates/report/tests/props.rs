@@ -1,4 +1,4 @@
-//! Whatever a record holds, reports keep their sums and never panic.
+//! Whatever a record holds, the sums of reports agree and no report panics.
 #![expect(clippy::unwrap_used, reason = "a failing test says enough")]
 
 use isotherm_core::{AddrRange, RegionInfo, Snapshot, TargetId, TargetInfo, Time};
@@ -103,7 +103,7 @@ proptest! {
         prop_assert!(map.to_png().is_ok());
     }
 
-    /// All that is read out of a filter is inside it, and nothing inside is lost.
+    /// Regions that pass a filter lie inside it, and nothing inside is lost.
     #[test]
     fn the_address_filter_cuts(rs in regions(), from in 0u64..20_000, len in 1u64..20_000) {
         let range = AddrRange::new(from * 4096, (from + len) * 4096);

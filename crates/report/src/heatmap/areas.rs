@@ -1,15 +1,16 @@
-//! Which addresses a heatmap shows: those with accesses, with the cold gaps between them folded.
+//! The areas of addresses that a heatmap shows: those with accesses. Cold gaps between them are
+//! folded.
 //!
 //! A first pass over the record notes, in blocks, where regions with accesses begin and end,
-//! weighted by rate and time. What comes out is the access weight of every stretch of the address
-//! space, from which areas are picked: the heaviest ones until nearly all weight is in, glued where
-//! the gap between them is small.
+//! weighted by rate and time. The result is the access weight of every stretch of the address
+//! space. The heaviest stretches are picked until they hold nearly all weight. Stretches with a
+//! small gap between them are joined to one area.
 
 use isotherm_core::AddrRange;
 
-/// Places that are kept before the blocks get coarser: bounds the memory.
+/// How many places are kept before the blocks get coarser. This bounds the memory.
 const MAX_PLACES: usize = 1 << 19;
-/// Share of the accesses that the picked areas hold at least.
+/// Smallest share of the accesses that the picked areas hold.
 const ENOUGH: f64 = 0.998;
 /// A gap of up to this share of the accessed bytes is shown rather than folded.
 const SMALL_GAP: f64 = 0.05;
@@ -24,7 +25,7 @@ pub(crate) struct Weights {
     compact_at: usize,
 }
 
-/// A stretch that is accessed alike.
+/// A stretch of addresses with the same access weight per byte.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Stretch {
     pub(crate) range: AddrRange,
@@ -62,7 +63,7 @@ impl Weights {
                 break;
             }
             self.shift += 1;
-            // An end moves up to its block's end, so that nothing accessed falls out.
+            // An end is moved up to the end of its block, so that no accessed byte is left out.
             for (block, change) in &mut self.changes {
                 *block = if *change < 0.0 { block.div_ceil(2) } else { *block / 2 };
             }
@@ -79,7 +80,7 @@ impl Weights {
         for pair in self.changes.windows(2) {
             level += pair[0].1;
             heaviest = heaviest.max(level);
-            // What is left of sums that cancel out is no access.
+            // Rounding leaves a small rest where weights cancel out. It is no access.
             if level <= heaviest * 1e-9 {
                 continue;
             }
@@ -94,8 +95,8 @@ impl Weights {
 
 /// Picks at most `max_areas` areas out of `stretches`, in address order.
 ///
-/// If there are more, the nearest neighbours are glued, as long as the gap between them is smaller
-/// than all that is accessed; beyond that the lightest areas go.
+/// If there are more, the nearest neighbours are joined, as long as the gap between them is smaller
+/// than all accessed bytes together. After that the lightest areas are left out.
 pub(crate) fn pick(stretches: &[Stretch], max_areas: usize) -> Vec<Stretch> {
     let hot = drop_the_faint(stretches);
     let total: u64 = hot.iter().map(|s| s.range.len()).sum();
@@ -118,7 +119,7 @@ pub(crate) fn pick(stretches: &[Stretch], max_areas: usize) -> Vec<Stretch> {
     areas
 }
 
-/// Leaves out the stretches of the least weight per byte that together hold next to nothing.
+/// Leaves out the stretches of the least weight per byte that together hold a negligible weight.
 fn drop_the_faint(stretches: &[Stretch]) -> Vec<Stretch> {
     let total: f64 = stretches.iter().map(|s| s.weight).sum();
     let mut order: Vec<&Stretch> = stretches.iter().collect();

@@ -13,17 +13,17 @@ use crate::filter::Filter;
 use crate::numbers::{to_u64, to_usize};
 use crate::scan::Scan;
 
-/// Panels at most.
+/// Largest number of panels.
 const MAX_PANELS: usize = 16;
-/// Areas of a panel at most.
+/// Largest number of areas of a panel.
 const MAX_AREAS: usize = 16;
 
 impl Heatmap {
-    /// Reads a record twice.
+    /// Makes the heatmap of a record, which is read twice.
     ///
     /// # Errors
     ///
-    /// If it cannot be read, or nothing is in.
+    /// If the record cannot be read, or no snapshot passes the filter.
     pub fn build(record: &Record, filter: &Filter, options: &Options) -> Result<Self, Error> {
         let mut surveys: BTreeMap<u32, Survey> = BTreeMap::new();
         let scan = Scan::run(record, filter, |scan, s| {
@@ -148,7 +148,7 @@ impl Survey {
     }
 }
 
-/// The nodes' memory as if it were mapped there, in address order.
+/// The memory of the nodes as mappings, in address order.
 fn nodes_of(ram: &Ram) -> Vec<Mapping> {
     let of = |node: &NodeRanges| {
         let name = format!("node {}", node.node);
@@ -159,7 +159,7 @@ fn nodes_of(ram: &Ram) -> Vec<Mapping> {
     all
 }
 
-/// Areas end where the memory of a node does, so that no row is of two.
+/// Cuts areas where the memory of a node ends, so that no row spans two nodes.
 fn split_at_nodes(areas: &[AddrRange], nodes: &[Mapping]) -> Vec<AddrRange> {
     let another = |pair: &[Mapping]| (pair[0].name != pair[1].name).then_some(pair[1].start);
     let borders: Vec<u64> = nodes.windows(2).filter_map(another).collect();
@@ -179,7 +179,7 @@ fn bytes(regions: &[(AddrRange, bool)], f: impl Fn(&AddrRange, bool) -> u64) -> 
     regions.iter().map(|(range, resolved)| f(range, *resolved)).sum()
 }
 
-/// Everything that is there, as one area: what somebody who names addresses wants to see.
+/// Everything in the range as one area. It is used if the user names addresses.
 fn whole(last: &[(AddrRange, bool)], stretches: &[Stretch]) -> Vec<AddrRange> {
     let all = || last.iter().map(|(r, _)| *r).chain(stretches.iter().map(|s| s.range));
     let start = all().map(|r| r.start).min();
@@ -187,7 +187,7 @@ fn whole(last: &[(AddrRange, bool)], stretches: &[Stretch]) -> Vec<AddrRange> {
     start.zip(end).map(|(start, end)| AddrRange::new(start, end)).into_iter().collect()
 }
 
-/// Rows for each area, by size; every area gets its least.
+/// The number of rows of each area, by size. Every area gets at least the least number.
 fn share_rows(areas: &[AddrRange], rows: usize, min_rows: usize) -> Vec<usize> {
     let total: f64 = areas.iter().map(|a| float(a.len())).sum();
     let spare = rows.saturating_sub(areas.len() * min_rows);
@@ -221,7 +221,7 @@ fn name_of(mappings: &[Mapping], range: AddrRange) -> String {
     most.map(|m| m.label().to_owned()).unwrap_or_default()
 }
 
-/// Time from left to right.
+/// The axis of time, from left to right.
 struct Axis {
     start: u64,
     len: u64,
@@ -229,7 +229,7 @@ struct Axis {
 }
 
 impl Axis {
-    /// The columns that a window falls into: one if it is shorter than a column.
+    /// The columns that a window falls into. A window that is shorter than a column falls into one.
     fn columns(&self, start: u64, end: u64) -> std::ops::Range<usize> {
         let column = |t: u64| {
             float(t.saturating_sub(self.start)) * float(self.columns as u64) / float(self.len)
@@ -298,7 +298,7 @@ impl Grid {
         let cells = self.sums.chunks(self.columns.max(1));
         for ((row, cells), name) in panel.rows.iter_mut().zip(cells).zip(self.names.labels()) {
             row.cells = cells.iter().map(Sum::cell).collect();
-            // Rows of physical memory have the name of their node already.
+            // Rows of physical memory already have the name of their node.
             if row.mapping.is_empty() {
                 row.mapping = name;
             }

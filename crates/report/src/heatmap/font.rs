@@ -1,7 +1,7 @@
-//! Labels of PNG pictures: Noto Sans Mono, drawn by others into a bitmap with smooth edges.
+//! The font of labels in PNG pictures: Noto Sans Mono as bitmaps with smooth edges.
 //!
-//! The crate `noto-sans-mono-bitmap` has one raster per character. Here are only the size that fits
-//! the layout, where its base line is, and what stands for a character without a raster.
+//! The crate `noto-sans-mono-bitmap` has one raster per character. This module only chooses the
+//! size that fits the layout, knows its base line, and replaces characters without a raster.
 
 use noto_sans_mono_bitmap::{FontWeight, RasterHeight, get_raster, get_raster_width};
 

@@ -1,4 +1,4 @@
-//! The heatmap for programs.
+//! The heatmap as JSON.
 
 use serde::Serialize;
 
@@ -33,8 +33,9 @@ struct JsonRow<'a> {
 }
 
 impl Heatmap {
-    /// One JSON object. Cells are a rate of 0 to 1, null where nothing was mapped, -1 where nobody
-    /// could look; rows are in address order, addresses in bytes.
+    /// The heatmap as one JSON object. A cell is a rate of 0 to 1, null where nothing was mapped,
+    /// or -1 where the operations set could not look. Rows are in address order, addresses in
+    /// bytes.
     #[must_use]
     pub fn to_json(&self) -> String {
         let panels = self.panels.iter().map(|p| JsonPanel {

@@ -1,10 +1,10 @@
-//! `report heatmap`: when (left to right) which addresses (bottom to top) were how hot.
+//! `report heatmap`: how hot memory was, by time (left to right) and address (bottom to top).
 //!
-//! Two passes: the first finds the areas worth showing (see `areas`), the second fills a grid of
-//! cells with the mean rate of access, weighted by bytes and time, and names the rows (see
-//! `names`). Memory is that of the grid, however long the record, and however often mappings
-//! change. What a cell can say: nothing was mapped, nobody could look, or a rate of 0 to 1 (1:
-//! touched in every sample).
+//! A heatmap takes two passes over the record. The first finds the areas worth showing (see
+//! `areas`). The second fills a grid of cells with the mean rate of access, weighted by bytes and
+//! time, and names the rows (see `names`). The memory needed is that of the grid, however long the
+//! record is and however often mappings change. A cell says that nothing was mapped, that the
+//! operations set could not look, or gives a rate of 0 to 1 (1: touched in every sample).
 
 mod areas;
 mod build;
@@ -23,10 +23,10 @@ use isotherm_core::units::percent;
 
 pub use palette::{Color, Style};
 
-/// Share of the accesses from which on it is said that they are not shown.
+/// If at least this share of the accesses is not shown, the heatmap says so.
 const WORTH_SAYING: f64 = 0.005;
 
-/// How finely, and how many targets.
+/// The resolution of a heatmap, and how many targets it shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
     /// Cells from left to right.
@@ -40,27 +40,27 @@ pub struct Options {
 }
 
 impl Options {
-    /// For a terminal that is so many characters wide.
+    /// The resolution for a terminal of this width in characters.
     #[must_use]
     pub fn for_text(width: usize) -> Self {
         let columns = width.saturating_sub(text::MARGIN).clamp(20, 200);
         Self { columns, rows: 24, min_rows: 1, all_targets: false }
     }
 
-    /// For a picture.
+    /// The resolution for a picture.
     #[must_use]
     pub fn for_picture() -> Self {
         Self { columns: 240, rows: 120, min_rows: 4, all_targets: false }
     }
 }
 
-/// What is known of one stretch of addresses in one stretch of time.
+/// What is known about one range of addresses in one span of time.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Cell {
     /// Nothing was mapped, or nothing was recorded.
     #[default]
     Absent,
-    /// Mapped, but nobody could look.
+    /// Mapped, but the operations set could not look.
     Unresolved,
     /// Mean rate of access: 0 never, 1 in every sample.
     Rate(f32),
@@ -75,14 +75,14 @@ pub struct Row {
     pub mapping: String,
     /// Index of its area.
     pub area: usize,
-    /// From left to right.
+    /// Cells, from left to right.
     pub cells: Vec<Cell>,
 }
 
 /// One target's picture.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Panel {
-    /// Which target, for people.
+    /// Name and pid of the target, as text.
     pub title: String,
     /// Name of the target.
     pub target: String,
@@ -96,7 +96,7 @@ pub struct Panel {
     pub mapped: u64,
     /// Bytes of those that could not be looked at.
     pub unresolved: u64,
-    /// Bytes that could be looked at between two neighbouring areas; one less than areas.
+    /// Resolved bytes between each two neighbouring areas; one item less than areas.
     pub folded: Vec<u64>,
     /// Share of all accesses that are outside of the areas.
     pub left_out: f64,
@@ -130,7 +130,7 @@ impl Panel {
         self.areas.iter().map(AddrRange::len).sum()
     }
 
-    /// What is between an area and the one above it, in words.
+    /// A text that says what is between an area and the one above it.
     fn fold_text(&self, below: usize) -> String {
         match self.folded.get(below).copied().unwrap_or(0) {
             0 if self.areas.get(below).map(|a| a.end)

@@ -1,10 +1,10 @@
 //! Which mapping each row of a panel belongs to.
 //!
-//! A target that keeps mapping and unmapping memory changes its mappings with every update
-//! interval, so nothing is kept per version: a row has one name and the number of its bytes that
-//! the named mapping covered. A mapping of a later version takes the row over if it covers at least
-//! as much of it. The name is thus that of the mapping that covered most of the row at any time,
-//! and of the newest of equals.
+//! A target that keeps mapping and unmapping memory has other mappings in every update interval, so
+//! nothing is kept per version of the mappings. A row has one name, and the number of its bytes
+//! that the named mapping covered. A later mapping gives the row its name if it covers at least as
+//! many bytes. So the name is that of the mapping that covered most of the row at any time, and of
+//! the newest if several covered equally much.
 
 use isotherm_core::AddrRange;
 use isotherm_record::Mapping;
@@ -29,7 +29,7 @@ impl Names {
         Self { rows: rows.collect(), version: 0 }
     }
 
-    /// Takes in mappings in address order, unless this version of them is known already.
+    /// Takes in mappings in address order, unless this version of them was taken in before.
     pub(super) fn learn(&mut self, version: u64, mappings: &[Mapping]) {
         if std::mem::replace(&mut self.version, version) == version {
             return;
@@ -63,7 +63,7 @@ mod tests {
     fn a_row_is_named_after_what_covered_most_of_it() {
         let versions: [&[(u64, u64, &str)]; 4] = [
             &[(0, 100, "a"), (100, 160, "b"), (160, 200, "c")],
-            // Less of the first row, as much of the second, nothing of the third.
+            // These cover less of the first row, as much of the second, and nothing of the third.
             &[(20, 40, "d"), (140, 200, "e")],
             &[(0, 90, "f"), (310, 320, "g")],
             &[],

@@ -1,4 +1,4 @@
-//! Colours of heat, and what a terminal can show of them.
+//! The colours of heat, in pictures and on terminals.
 
 /// What a terminal can do; the caller decides (and honours `NO_COLOR`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -26,7 +26,7 @@ pub(super) const ABSENT: [u8; 3] = [255, 255, 255];
 /// Colour of "unresolved" in pictures.
 pub(super) const UNRESOLVED: [u8; 3] = [176, 190, 200];
 
-/// Dark to bright, evenly spaced; readable for people who cannot tell red from green.
+/// Colours from dark to bright, evenly spaced. People who cannot tell red from green can read them.
 const STOPS: [[u8; 3]; 7] = [
     [22, 11, 57],
     [66, 10, 104],

@@ -1,4 +1,4 @@
-//! Where everything is in a picture; shared by SVG and PNG. Units: pixels from the top left.
+//! The layout of a picture, which SVG and PNG share. Units are pixels from the top left.
 
 use super::{Heatmap, Panel};
 
@@ -117,7 +117,7 @@ impl PanelPlace {
         place
     }
 
-    /// Labels the border at `y`, if there is room; the lower end of an area takes it from others.
+    /// Labels the border at `y` if there is room. The lower end of an area replaces other labels.
     fn address(&mut self, y: usize, address: u64, end_of_area: bool) {
         while end_of_area && self.addresses.last().is_some_and(|(above, _)| y < above + LABEL) {
             self.addresses.pop();

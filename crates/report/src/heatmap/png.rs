@@ -8,8 +8,8 @@ use crate::error::Error;
 /// Pixels per unit of the layout.
 const SCALE: usize = 2;
 
-/// Numbers in the palette: white, grey, ink, then the steps of heat, then those between white and
-/// ink.
+/// Indices of the palette: white, grey, ink, then the steps of heat, then the steps between white
+/// and ink.
 const WHITE: u8 = 0;
 const GREY: u8 = 1;
 const INK: u8 = 2;
@@ -20,7 +20,7 @@ const SHADES: u8 = 16;
 /// Colour of frames and labels.
 const INK_COLOR: u8 = 0x22;
 
-/// Where a text's given position is.
+/// Which point of a text its position means.
 #[derive(Clone, Copy)]
 enum Anchor {
     Start,
@@ -28,7 +28,7 @@ enum Anchor {
     End,
 }
 
-/// A picture of palette numbers.
+/// A picture whose pixels are indices of the palette.
 struct Canvas {
     width: usize,
     pixels: Vec<u8>,
@@ -40,7 +40,7 @@ impl Canvas {
         Self { width, pixels: vec![WHITE; width * height] }
     }
 
-    /// Sets one pixel; outside of the picture nothing happens.
+    /// Sets one pixel. A pixel outside of the picture is ignored.
     fn set(&mut self, x: usize, y: usize, color: u8) {
         if x < self.width
             && let Some(pixel) = self.pixels.get_mut(y * self.width + x)
@@ -58,7 +58,7 @@ impl Canvas {
         }
     }
 
-    /// A frame around a rectangle, one pixel wide.
+    /// Draws a frame around a rectangle, one pixel wide.
     fn frame(&mut self, x: usize, y: usize, width: usize, height: usize) {
         let (left, right) = (x * SCALE - 1, (x + width) * SCALE);
         let (top, bottom) = (y * SCALE - 1, (y + height) * SCALE);
@@ -90,7 +90,7 @@ impl Canvas {
 }
 
 impl Heatmap {
-    /// A picture for everything else.
+    /// The heatmap as a PNG picture.
     ///
     /// # Errors
     ///

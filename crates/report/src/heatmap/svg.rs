@@ -9,7 +9,7 @@ use super::picture::{Band, CELL_WIDTH, LEFT, LEGEND_WIDTH, Layout, PanelPlace};
 use super::{Cell, Heatmap, Panel};
 
 impl Heatmap {
-    /// A picture for browsers and papers.
+    /// The heatmap as an SVG picture, for browsers and papers.
     #[must_use]
     pub fn to_svg(&self) -> String {
         let mut out = String::new();
@@ -156,7 +156,7 @@ fn hex([r, g, b]: [u8; 3]) -> String {
     format!("#{r:02x}{g:02x}{b:02x}")
 }
 
-/// Names come from the target: markup and control characters in them are made harmless.
+/// Escapes markup and replaces control characters in a name, because names come from the target.
 fn escaped(s: &str) -> String {
     let mut out = String::with_capacity(s.len());
     for c in s.chars() {

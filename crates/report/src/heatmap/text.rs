@@ -8,14 +8,14 @@ use super::palette::{Color, LEVELS, Style, level};
 use super::{Cell, Heatmap, Panel};
 use crate::numbers::to_usize;
 
-/// Characters beside the cells: address, bars, and room for a mapping's name.
+/// Number of characters beside the cells: address, bars, and room for a mapping's name.
 pub(super) const MARGIN: usize = 16 + 2 + 18;
 const ADDRESS: usize = 15;
-/// From "never" to "in every sample".
+/// The characters of the rates, from "never" to "in every sample".
 const RAMP: &[u8; 9] = b".:-=+*#%@";
 
 impl Heatmap {
-    /// For people; without colours it is plain ASCII but for the mappings' names.
+    /// The heatmap as text. Without colours it is plain ASCII, except for the mappings' names.
     #[must_use]
     pub fn to_text(&self, style: &Style) -> String {
         let mut out = String::new();

@@ -1,4 +1,4 @@
-//! Changes of the access pattern, and when the record follows them.
+//! Changes of the access pattern, and when the record shows them.
 
 use isotherm_core::{AddrRange, RegionInfo, Snapshot, Time};
 use isotherm_sim::truth::{ProcessTruth, Truth};
@@ -6,9 +6,9 @@ use isotherm_sim::truth::{ProcessTruth, Truth};
 use super::ranges::{both, minus, push, sum};
 use super::{SETTLE_NS, to_f64};
 
-/// Precision and recall from which on a change counts as seen.
+/// A change counts as seen if precision and recall are at least this.
 const SEEN: f64 = 0.9;
-/// A record that goes on for less than this after an edge cannot have missed it.
+/// If the record ends sooner than this after an edge, the change does not count as missed.
 const PATIENCE_NS: u64 = 2_000_000_000;
 
 /// Bytes that turn hot or not hot at an edge.
@@ -20,12 +20,12 @@ pub(super) struct Change {
     to_hot: Vec<AddrRange>,
     to_cold: Vec<AddrRange>,
     seen: Option<Time>,
-    /// Whether the record was there when it happened.
+    /// Whether the record covers the time of the edge.
     watched: bool,
 }
 
-/// All changes of `process`. Slots blur an edge by their length, so the pattern before and after it
-/// is taken from what is at least one slot away.
+/// All changes of `process`. A slot can span an edge, so the patterns before and after the edge are
+/// taken from slots that are at least one slot away.
 pub(super) fn changes(
     truth: &Truth,
     process: &ProcessTruth,
@@ -80,7 +80,7 @@ fn hot_and_known(
 }
 
 impl Change {
-    /// Looks at a snapshot's regions for the change.
+    /// Checks whether a snapshot's regions show the change.
     pub(super) fn look(&mut self, s: &Snapshot, regions: &[RegionInfo], hot: f64) {
         self.watched |= s.start <= self.edge && self.edge < s.end;
         if self.seen.is_some() || s.end <= self.edge || s.end > self.until {
@@ -93,8 +93,8 @@ impl Change {
         let right = to_f64(sum(&both(&self.to_hot, &reported)));
         let wrong = to_f64(sum(&both(&self.to_cold, &reported)));
         let (hot, cold) = (to_f64(sum(&self.to_hot)), to_f64(sum(&self.to_cold)));
-        // Without bytes that turned hot there is no precision: take the share that is still called
-        // hot.
+        // If no byte turned hot, precision is not defined. Then the share that is still called hot
+        // decides.
         let precision = if hot > 0.0 { right / (right + wrong) } else { 1.0 - wrong / cold };
         let recall = if hot > 0.0 { right / hot } else { 1.0 };
         if precision >= SEEN && recall >= SEEN {
@@ -102,7 +102,7 @@ impl Change {
         }
     }
 
-    /// Whether the record was there at the edge, and either saw the change or had time to.
+    /// Whether the record covers the edge, and either saw the change or had time to see it.
     pub(super) fn is_judged(&self, span: Option<(Time, Time)>) -> bool {
         let enough =
             span.is_some_and(|(_, end)| end >= self.until || end >= self.edge + PATIENCE_NS);

@@ -1,18 +1,19 @@
-//! The score: a record held against the truth of the workload that was recorded.
+//! The score: compares a record with the truth of the workload that was recorded.
 //!
-//! Definitions. A *window* is one snapshot of one target; it counts if it lies inside the life of
-//! the process that the truth describes under the target's pid. Judged are only bytes of the
-//! workload's own regions that were mapped for the whole window (the process's libraries and stacks
-//! are not in the truth). The true `nr_accesses` of a page is p * `max_nr_accesses`, where p is the
+//! Definitions. A *window* is one snapshot of one target. It counts if it lies inside the life of
+//! the process that has the target's pid in the truth. Only bytes of the workload's own regions
+//! that were mapped for the whole window are judged, because the process's libraries and stacks are
+//! not in the truth. The true `nr_accesses` of a page is p * `max_nr_accesses`, where p is the
 //! chance that the page is touched within one sample interval, from the accesses that were really
-//! executed ([`isotherm_sim::truth::rate`]). A page is what the MMU can tell apart: if a huge leaf
-//! backs it, all 2 MiB are as hot as the whole leaf, however little of it is used.
+//! executed ([`isotherm_sim::truth::rate`]). A page is the smallest unit that the MMU
+//! distinguishes. If a huge leaf backs it, all 2 MiB are as hot as the whole leaf, however little
+//! of it is used.
 //!
 //! * A byte is *hot* if `nr_accesses` >= 1 ([`Options::hot`]): about one touch per window. Truth
 //!   and record use the same limit. Bytes that the record does not cover, or could not resolve, are
 //!   judged as it reports them: as not accessed.
-//! * `precision`: of the bytes that the record calls hot, the share that are. `recall`: of the
-//!   bytes that are hot, the share that the record calls so. Sums over all windows.
+//! * `precision`: the share of the bytes called hot by the record that are hot. `recall`: the share
+//!   of the hot bytes that the record calls hot. Both are sums over all windows.
 //! * `precision_clear`, `recall_clear`: the same without the bytes whose true rate is within a
 //!   factor of two of the limit. A count of samples cannot tell 0.9 touches per window from 1.1; if
 //!   these two are good and the plain ones are not, the workload has much memory near the limit.
@@ -26,13 +27,13 @@
 //!   window in which, among the bytes that changed between hot and not hot, both precision and
 //!   recall are >= 0.9. Changes that were not seen before the next edge are `changes_missed`.
 //!
-//! All but the last are about the *steady state*: windows that begin at least 1 s after any edge
-//! and after the record's begin; [`Options::all`] lifts that. [`Options::from_ns`] and
-//! [`Options::to_ns`] take a part of the time, counted from the truth's start, so that two records
-//! of equal runs are judged by the same windows.
+//! All numbers but the last use only windows of the *steady state*, which begin at least 1 s after
+//! any edge and after the record's begin. [`Options::all`] uses all windows. [`Options::from_ns`]
+//! and [`Options::to_ns`] take a part of the time, counted from the truth's start. So two records
+//! of equal runs can be judged by the same windows.
 //!
-//! Example: of a region of 8 pages half is hot; a record that calls 6 pages hot, the 4 hot ones
-//! among them, has precision 0.67, recall 1 and a working-set error of 0.5.
+//! Example: half of a region of 8 pages is hot. A record that calls 6 pages hot, and among them the
+//! 4 hot ones, has precision 0.67, recall 1 and a working-set error of 0.5.
 
 mod change;
 mod ranges;
@@ -48,10 +49,10 @@ use serde::Serialize;
 use change::Change;
 use window::Tally;
 
-/// Time after an edge that does not count as steady.
+/// Time after an edge in which windows are not steady.
 const SETTLE_NS: u64 = 1_000_000_000;
 
-/// What counts.
+/// Options of the score: which bytes are hot, and which windows count.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Options {
     /// A byte is hot from this `nr_accesses` on.
@@ -70,7 +71,7 @@ impl Default for Options {
     }
 }
 
-/// The result. `None` (null) where nothing was there to judge.
+/// The score. A field is `None` (null) if there was nothing to judge.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Score {
     /// Byte-weighted precision of hot bytes.
@@ -136,7 +137,7 @@ pub struct Scorer<'t> {
 }
 
 impl<'t> Scorer<'t> {
-    /// Begins to hold snapshots against `truth`.
+    /// A scorer that compares snapshots with `truth`.
     #[must_use]
     pub fn new(truth: &'t Truth, options: Options) -> Self {
         Self {
@@ -156,12 +157,12 @@ impl<'t> Scorer<'t> {
         }
     }
 
-    /// Says which process a target is.
+    /// Sets which process a target is.
     pub fn target(&mut self, id: TargetId, pid: u32) {
         self.pids.insert(id, pid);
     }
 
-    /// Says how much memory the monitor itself used.
+    /// Sets how much memory the monitor itself used.
     pub fn monitor_rss(&mut self, bytes: u64) {
         self.rss_bytes = Some(self.rss_bytes.unwrap_or(0).max(bytes));
     }
@@ -249,7 +250,8 @@ impl<'t> Scorer<'t> {
     }
 }
 
-/// Whether no edge, nor the record's `begin`, is inside the window or less than a second before it.
+/// Whether the window is steady: neither an edge nor the record's `begin` lies inside it or less
+/// than a second before it.
 fn is_steady(process: &ProcessTruth, begin: Time, s: &Snapshot) -> bool {
     let recent = |edge: &Time| *edge + SETTLE_NS > s.start && *edge < s.end;
     !process.edges.iter().any(recent) && begin + SETTLE_NS <= s.start
@@ -267,7 +269,7 @@ fn ratio(part: f64, whole: f64) -> Option<f64> {
     (whole > 0.0).then(|| part / whole)
 }
 
-/// The smallest value that at least a share of `q` of all is not above.
+/// The smallest value such that at least a share `q` of all values is not above it.
 fn percentile(values: &mut [f64], q: f64) -> Option<f64> {
     values.sort_unstable_by(f64::total_cmp);
     #[expect(

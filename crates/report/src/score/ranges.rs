@@ -1,4 +1,4 @@
-//! Sums and differences of sorted lists of ranges that do not overlap.
+//! Unions, differences and intersections of sorted lists of ranges that do not overlap.
 
 use isotherm_core::AddrRange;
 

@@ -1,4 +1,4 @@
-//! The scorer on snapshots made by hand, whose scores can be counted on fingers.
+//! The scorer on snapshots made by hand, whose scores are easy to compute.
 
 use isotherm_core::{AddrRange, Cost, RegionInfo, Snapshot, TargetId, TargetInfo, Time};
 use isotherm_sim::truth::Truth;
@@ -90,9 +90,9 @@ fn steady_state() {
         (&[(0, 4, 10, 9.0, 11.0), (4, 8, 0, 0.0, 0.0)], 1.0, 1.0, 0.0, 0.25, 0.5),
         // Bytes without a region are not accessed.
         (&[(0, 2, 20, 20.0, 20.0)], 1.0, 0.5, 0.5, 0.25, 1.0),
-        // A region half outside of the truth is not judged for its bar, but for its known bytes.
+        // The error bar of a region half outside of the truth is not judged. Its known bytes are.
         (&[(0, 4, 20, 20.0, 20.0), (4, 12, 0, 5.0, 6.0)], 1.0, 1.0, 0.0, 0.0, 1.0),
-        // One region for all: its bar is about the mean.
+        // One region covers all pages. Its error bar is that of the mean.
         (&[(0, 8, 10, 10.0, 10.0)], 0.5, 1.0, 1.0, 0.5, 1.0),
     ];
     for (regions, precision, recall, wss, rate, coverage) in cases {
@@ -114,7 +114,8 @@ fn delay_is_the_time_until_the_changed_bytes_are_right() {
     let low: &[R] = &[(0, 4, 20, 20.0, 20.0), (4, 8, 0, 0.0, 0.0)];
     let both: &[R] = &[(0, 8, 20, 20.0, 20.0)];
     let high: &[R] = &[(0, 4, 0, 0.0, 0.0), (4, 8, 20, 20.0, 20.0)];
-    // windows from the edge on in which the record shows the old state, then both, then the new one
+    // number of windows after the edge in which the record shows the old state, then both, then the
+    // new one
     let cases = [(0, 0, Some(100.0)), (3, 0, Some(400.0)), (2, 5, Some(800.0)), (30, 0, None)];
     for (old, mixed, delay) in cases {
         let regions = |k: u64| match k {
@@ -145,7 +146,7 @@ fn what_the_truth_does_not_know_is_left_out() {
 #[test]
 fn a_part_of_the_time_is_judged_by_the_truths_clock() {
     let truth = truth();
-    // (from, to) in ms, and how many of 60 windows of 100 ms lie in there.
+    // (from, to) in ms, and how many of 60 windows of 100 ms lie inside.
     for ((from, to), windows) in
         [((0, 6000), 60), ((500, 6000), 55), ((0, 2000), 20), ((1050, 1350), 2), ((7000, 9000), 0)]
     {

@@ -1,4 +1,4 @@
-//! The score for people.
+//! The score as text.
 
 use std::fmt::{Display, Formatter, Result};
 

@@ -1,11 +1,11 @@
-//! One window: the truth's tiles against the record's regions.
+//! One window: compares the truth's tiles with the record's regions.
 
 use isotherm_core::RegionInfo;
 use isotherm_sim::truth::Tile;
 
 use super::{ratio, to_f64};
 
-/// Hot bytes, by who says so.
+/// Bytes that are hot in the truth, in the record, and in both.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct Hot {
     both: u64,
@@ -49,13 +49,13 @@ pub(super) struct Tally {
     pub(super) clear: Hot,
     /// All judged bytes.
     pub(super) bytes: u64,
-    /// Of these, in regions that could not be resolved.
+    /// Judged bytes in regions that could not be resolved.
     pub(super) unresolved: u64,
     /// Sum over bytes of |estimated - true|, as a share of the maximum.
     pub(super) error: f64,
     /// Regions whose error bar was judged.
     pub(super) bars: u64,
-    /// Those that held the truth.
+    /// Regions whose error bar contained the truth.
     pub(super) covered: u64,
 }
 
@@ -102,7 +102,7 @@ impl Tally {
         self.error += to_f64(bytes) * (estimated - truly).abs() / max;
     }
 
-    /// Judges the error bars of the regions that the truth knows to at least 90 %.
+    /// Judges the error bars of regions of which at least 90 % is known to the truth.
     fn bars(&mut self, tiles: &[Tile], regions: &[RegionInfo], max: f64) {
         let mut first = 0;
         for region in regions.iter().filter(|r| r.resolved) {
@@ -122,7 +122,8 @@ impl Tally {
                 continue;
             }
             let truly = sum / to_f64(known);
-            // The truth is a computed number, the bounds are rounded ones.
+            // The truth is computed in floating point and the bounds are rounded, so both may be
+            // off a little.
             let slack = 1e-4 * max;
             let inside =
                 f64::from(region.lo) - slack <= truly && truly <= f64::from(region.hi) + slack;
@@ -138,9 +139,9 @@ mod tests {
 
     use super::*;
 
-    /// Four stretches of 100 bytes with true rates of 0.2, 0.8, 1.2 and 2 of 20, held against a
-    /// record that says 1 for the first half and 0 for the second: all wrong, but only half of it
-    /// clearly.
+    /// Four stretches of 100 bytes have true rates of 0.2, 0.8, 1.2 and 2 of 20. The record says 1
+    /// for the first half and 0 for the second. All of it is wrong, but only half of it is far from
+    /// the limit.
     #[test]
     fn bytes_near_the_limit_do_not_count_as_clear() {
         let tile = |i: u64, p| Tile { range: AddrRange::new(i * 100, (i + 1) * 100), p };

@@ -1,22 +1,22 @@
-//! The working set of one snapshot, with its error bar: a pure function over regions.
+//! The working set of one snapshot with its error bar, as a pure function of its regions.
 //!
-//! The working set is DAMON's: the bytes of all regions with `nr_accesses >= 1`. What could be
-//! wrong with that, region by region:
+//! The working set is defined as in DAMON: the bytes of all regions with `nr_accesses >= 1`.
+//! Regions contribute to its error as follows:
 //!
 //! * A region in which **nothing was seen** may hold touched pages. Its upper bound `h` (a share of
-//!   the maximum) is what `n = ln 0.05 / ln (1 - h)` looks without a hit tell. The looks of all
-//!   such regions together are one sample, drawn from each in proportion to its size only if the
-//!   looks were; the size-weighted effective number is `n_eff = (sum s)^2 / sum (s^2 / n)`, and
-//!   `1 - 0.05^(1 / n_eff)` of their bytes is the bound. Summing each region's own worst case would
-//!   say "anything" for every large cold process.
-//! * A region in which **everything was seen** is the mirror image, with its lower bound.
+//!   the maximum) corresponds to `n = ln 0.05 / ln (1 - h)` looks without a hit. The looks of all
+//!   such regions together are treated as one sample. The looks need not be in proportion to the
+//!   regions' sizes, so the effective number is weighted by size:
+//!   `n_eff = (sum s)^2 / sum (s^2 / n)`. The bound is `1 - 0.05^(1 / n_eff)` of their bytes. A sum
+//!   of each region's own worst case would be too wide to be useful for a large cold process.
+//! * A region in which **every look saw an access** is treated alike, with its lower bound.
 //! * A region **in between** counts with all its bytes, but only a share of its pages may be
-//!   touched: at worst the share that its lower bound says. These errors are independent of each
+//!   touched, at worst the share given by its lower bound. These errors are independent of each
 //!   other.
 //!
-//! The parts are combined in quadrature. Regions that could not be looked at count in neither, and
-//! are told apart. Example: 1 GiB in which 60 looks saw nothing adds `1 GiB * (1 - 0.05^(1/60))`,
-//! 50 MiB, to the upper end.
+//! The parts are combined in quadrature. Regions that could not be looked at are in neither the
+//! working set nor its interval, and are reported separately. Example: 1 GiB in which 60 looks saw
+//! nothing adds `1 GiB * (1 - 0.05^(1/60))`, 50 MiB, to the upper end.
 
 use isotherm_core::RegionInfo;
 
@@ -34,7 +34,7 @@ pub struct WorkingSet {
     pub lo: u64,
     /// Upper end of the 90 % interval.
     pub hi: u64,
-    /// Bytes that could not be looked at; in none of the above.
+    /// Bytes that could not be looked at. They are in none of the fields above.
     pub unresolved: u64,
     /// Bytes of all regions.
     pub mapped: u64,
@@ -43,24 +43,25 @@ pub struct WorkingSet {
 /// Collects regions, of one or several targets, into a [`WorkingSet`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Estimate {
-    /// All but the interval.
+    /// All fields but the interval.
     plain: WorkingSet,
     zero: Pool,
     full: Pool,
     mixed_square: f64,
 }
 
-/// Regions whose looks are one sample: total size and its size-weighted inverse number of looks.
+/// Regions whose looks are treated as one sample: their total size, and the size-weighted inverse
+/// number of looks.
 #[derive(Debug, Clone, Copy, Default)]
 struct Pool {
     size: f64,
     square_per_look: f64,
-    /// What the regions' own bounds add up to; the pooled bound is never wider.
+    /// The sum of the regions' own bounds. The pooled bound is never wider.
     sum_of_bounds: f64,
 }
 
 impl Pool {
-    /// `miss` is the region's own bound on the share of pages that are unlike what was seen.
+    /// `miss` is the region's own bound on the share of pages that differ from what was seen.
     fn add(&mut self, size: f64, miss: f64) {
         let miss = miss.clamp(0.0, 1.0);
         let looks_inverse = (1.0 - miss).max(1e-9).ln() / MISS.ln();
@@ -101,7 +102,7 @@ impl Estimate {
         }
     }
 
-    /// The working set of what was added.
+    /// The working set of the regions that were added.
     #[must_use]
     pub fn working_set(&self) -> WorkingSet {
         let down = to_u64(self.full.bytes().hypot(self.mixed_square.sqrt()));

@@ -1,4 +1,4 @@
-//! `report wss`: the working set of every snapshot, its distribution, and how sure it is.
+//! `report wss`: the working set of every snapshot, with its distribution and error bars.
 
 pub mod estimate;
 
@@ -24,7 +24,7 @@ pub struct Point {
     pub wss: WorkingSet,
 }
 
-/// What percentiles are of.
+/// The order of the percentiles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Order {
     /// Sorted by size: p50 is the median.
@@ -56,7 +56,7 @@ impl Report {
     ///
     /// # Errors
     ///
-    /// If it cannot be read, or nothing is in.
+    /// If the record cannot be read, or no snapshot passes the filter.
     pub fn build(record: &Record, filter: &Filter) -> Result<Self, Error> {
         let mut points = Vec::new();
         let scan = Scan::run(record, filter, |scan, s| {
@@ -85,8 +85,8 @@ impl Report {
         points
     }
 
-    /// The mean of all points, ends of the interval included: the errors of one window are those of
-    /// the next, so they do not average out.
+    /// The mean of all points. The ends of the interval are averaged as well, because the errors of
+    /// neighbouring windows are alike and do not cancel out.
     #[must_use]
     pub fn mean(&self) -> WorkingSet {
         let n = self.points.len().max(1) as u128;
@@ -103,7 +103,7 @@ impl Report {
         }
     }
 
-    /// For people.
+    /// The report as text.
     #[must_use]
     pub fn to_text(&self, order: Order) -> String {
         let mut out = String::new();
@@ -167,7 +167,7 @@ impl Report {
     }
 }
 
-/// The point of nearest rank; `points` in the order meant.
+/// The point of nearest rank. `points` are in the order of the percentiles.
 #[must_use]
 pub fn percentile(points: &[Point], p: u32) -> Point {
     #[expect(clippy::cast_precision_loss, reason = "a count")]
@@ -180,7 +180,8 @@ fn row(out: &mut String, name: &str, w: &WorkingSet, top: u64, when: &str) -> st
     writeln!(out, "{name:>8} {:>12}   {interval:<26} |{}|{when}", mib(w.bytes), bar(w, top))
 }
 
-/// `####++--`: surely in, the estimate, possibly in.
+/// A bar as `####++--`: `#` up to the lower end of the interval, `+` up to the estimate, `-` up to
+/// the upper end.
 fn bar(w: &WorkingSet, top: u64) -> String {
     let at = |x: u64| to_usize(float(x) / float(top.max(1)) * float(BAR as u64));
     let (lo, mid, hi) = (at(w.lo), at(w.bytes), at(w.hi));

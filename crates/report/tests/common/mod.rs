@@ -1,4 +1,4 @@
-//! A small record: two processes, one of which works on its heap first and on a file later.
+//! A small record of two processes, one of which uses its heap first and a file later.
 
 use isotherm_core::{AddrRange, RegionInfo, Snapshot, TargetId, TargetInfo, Time};
 use isotherm_record::{Exit, Header, Mapping, Record, Target, Writer};

@@ -25,7 +25,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
-    /// Parquet, for Arrow, `DuckDB`, Polars, pandas and Spark.
+    /// Parquet, for Arrow, DuckDB, Polars, pandas and Spark.
     Parquet,
     /// One JSON object per row.
     Jsonl,

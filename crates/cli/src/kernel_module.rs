@@ -13,11 +13,11 @@ use crate::exit;
 /// Arguments of `isotherm kernel-module`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "The modules:
-  reclaim   DAMON_RECLAIM (5.16): pages out what was idle for long, while memory is short
-  lru_sort  DAMON_LRU_SORT (6.0): sorts the LRU lists by what was accessed
-  stat      DAMON_STAT (6.17): measures for how long memory is idle; does nothing to it
+  reclaim   DAMON_RECLAIM (5.16): pages out memory that was idle for long, while memory is short
+  lru_sort  DAMON_LRU_SORT (6.0): sorts the LRU lists by recent accesses
+  stat      DAMON_STAT (6.17): measures for how long memory is idle, and acts on nothing
 
-Each is one kernel thread, and runs alone: not beside another module, nor beside any kdamond.
+Each module is one kernel thread. It runs neither beside another module nor beside any kdamond.
 `isotherm reclaim`, `lru-sort` and `stat` do the same in user space, on any kernel.")]
 pub(crate) struct Args {
     #[command(subcommand)]

@@ -21,7 +21,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Kind {
-    /// How hot which addresses were over time.
+    /// Heat of memory by address and time.
     Heatmap(HeatmapArgs),
     /// Percentiles of the working set, with error bars.
     Wss(WssArgs),

@@ -12,9 +12,9 @@ use crate::record::TargetArgs;
 pub(crate) enum OpsArg {
     /// The best set that works on this machine.
     Auto,
-    /// Page tables, read by eBPF. It sees reads and writes, to single pages.
+    /// Page tables, read by eBPF. It sees reads and writes of single pages.
     Pagewalk,
-    /// The kernel's idle page tracking. It sees reads and writes, to single pages, by all processes
+    /// The kernel's idle page tracking. It sees reads and writes of single pages by all processes
     /// that map a page.
     Idle,
     /// The kernel's own DAMON. It is never chosen by default.

@@ -1,8 +1,8 @@
 //! Commands over the kernel's own DAMON: ready-made policies pushed down, a policy changed while it
-//! runs, physical memory, and what is said when a kdamond or its target ends.
+//! runs, physical memory, and the messages when a kdamond or its target ends.
 //!
-//! In the lab only (`ISOTHERM_LAB=1`), since kdamonds are the machine's. Except for the refusals,
-//! which touch nothing.
+//! These tests run only in the lab (`ISOTHERM_LAB=1`), because all programs share the kdamonds.
+//! Only the tests of refusals run everywhere, because they change nothing.
 #![expect(clippy::unwrap_used, reason = "a failing test says enough")]
 #![expect(clippy::print_stderr, reason = "a skipped test says why")]
 
@@ -19,10 +19,10 @@ const MIB: u64 = 1 << 20;
 const ADMIN: &str = "/sys/kernel/mm/damon/admin/kdamonds";
 const IN_THE_KERNEL: &str = "schemes run in the kernel's DAMON";
 
-/// Kdamonds are the machine's: one test at a time.
+/// All tests share the machine's kdamonds, so one test runs at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// The right to start kdamonds; if there is none here, says why.
+/// The right to start kdamonds. Where there is none, prints why.
 fn in_lab() -> Option<MutexGuard<'static, ()>> {
     if std::env::var("ISOTHERM_LAB").as_deref() != Ok("1") {
         eprintln!("skipped: starts kdamonds, so it runs in the lab only (ISOTHERM_LAB=1)");
@@ -33,7 +33,8 @@ fn in_lab() -> Option<MutexGuard<'static, ()>> {
         return None;
     }
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    // Some distributions' newest kernels run one of their own, alone.
+    // The newest kernels of some distributions run a kdamond of their own, which does not run
+    // beside others.
     std::fs::write("/sys/module/damon_stat/parameters/enabled", "N").ok();
     Some(turn)
 }
@@ -123,7 +124,7 @@ impl Run {
         Self { child, said }
     }
 
-    /// What was said so far.
+    /// The messages so far.
     fn said(&self) -> String {
         std::fs::read_to_string(&self.said).unwrap()
     }
@@ -133,7 +134,7 @@ impl Run {
         assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
     }
 
-    /// Status, account, and what was said.
+    /// Exit status, account and messages.
     fn end(mut self) -> (Option<i32>, Value, String) {
         let (mut out, status) = (String::new(), self.child.wait().unwrap());
         self.child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
@@ -201,12 +202,14 @@ fn ready_made_policies_are_pushed_down() {
         let account = account(&out);
         let said = text(&out.stderr);
         eprintln!("{args:?}: {}", said.lines().nth(2).unwrap_or_default());
-        // What an older kernel lacks is done by Isotherm's own engine, and said.
+        // If an older kernel lacks something, Isotherm's own engine applies the scheme, and says
+        // so.
         let lacks = args[0] == "thp" && said.contains("collapse needs Linux 7.2");
         assert!(said.contains(IN_THE_KERNEL) || lacks, "{args:?}: {said}");
         let schemes = account["schemes"].as_array().unwrap();
         let tried: u64 = schemes.iter().map(|s| s["tried_bytes"].as_u64().unwrap()).sum();
-        // Ours wants to see small pages of a huge one touched first, which takes longer.
+        // Isotherm's engine first waits until small pages of a huge page are touched, which takes
+        // longer.
         assert!(tried >= least || lacks, "{args:?}: {account:#}\n{said}");
         if args[0] == "reclaim" {
             assert!(workload.status("VmSwap:") > 16 * MIB, "{account:#}");
@@ -236,7 +239,7 @@ fn a_hangup_commits_the_policy_to_the_kernel_or_leaves_the_old_one() {
         text.lines().filter(|line| line.contains(&format!("\"event\":\"{what}\""))).count()
     };
     until("the commit to be told", || told("committed") == 1);
-    // One that is no policy, and one that the kernel cannot do.
+    // A file that is no policy, and a policy that the kernel cannot apply.
     for (nr, text) in [(1, "bad ["), (2, &policy_of_ours(&policy))] {
         std::fs::write(&policy, text).unwrap();
         run.signal("HUP");
@@ -343,8 +346,8 @@ fn physical_memory_is_recorded_and_sorted_by_the_kernel() {
     }
 }
 
-/// Whatever the kernel: sets that look at processes cannot watch physical memory, and say which
-/// can.
+/// On every kernel, sets that look at processes refuse physical memory, and name the sets that can
+/// watch it.
 #[test]
 fn physical_memory_by_a_set_that_cannot_is_refused_with_those_that_can() {
     let dir = tempfile::tempdir().unwrap();

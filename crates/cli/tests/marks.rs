@@ -1,9 +1,9 @@
-//! Acting on evidence of idle page tracking, on a kernel that has it: on physical memory, and on
-//! processes without reading page tables.
+//! Actions with evidence from idle page tracking, on a kernel that has it: on physical memory, and
+//! on processes without reading page tables.
 //!
-//! The truth is the kernel's: `pagemap` of a workload that keeps a hot and a cold part in one
-//! process, and says where they are. Only where `ISOTHERM_LAB=1` says that the machine is there for
-//! tests: marks, swap and huge page settings are the machine's.
+//! The kernel tells the truth: `pagemap` of a workload that keeps a hot and a cold part in one
+//! process, and says where they are. The tests run only if `ISOTHERM_LAB=1` says that the machine
+//! is for tests, because marks, swap and huge page settings are those of the whole machine.
 #![expect(clippy::unwrap_used, reason = "a failing test says enough")]
 #![expect(
     clippy::print_stdout,
@@ -18,7 +18,7 @@ mod world;
 use serde_json::Value;
 use world::{Group, MIB, Run, Workload, lab};
 
-/// Runs a policy for so long, and returns the account of its scheme.
+/// Runs a policy for a time, and returns the account of its scheme.
 fn policy(target: &str, more: &str, seconds: u32) -> Run {
     policy_of("pageout", "ops = \"idle\"", target, more, seconds)
 }
@@ -40,11 +40,11 @@ fn mib(account: &Value, key: &str) -> u64 {
     account[key].as_u64().unwrap_or(0) >> 20
 }
 
-/// What has to hold whatever was done: the hot part never went.
+/// Fails if the hot part was acted on, which must never happen.
 fn hot_stayed(work: &Workload, account: &Value) {
     let hot = work.hot();
     eprintln!("hot: {hot:?}; cold: {:?}", work.cold());
-    // A page or two can be between two touches for long on a machine that is overloaded.
+    // On an overloaded machine, a page or two can wait long for their next touch.
     let went = hot.swapped > 64 || hot.present == 0;
     assert!(!went, "hot memory was paged out: {hot:?}\n{account:#}");
 }
@@ -97,8 +97,8 @@ fn physical_filters_let_in_what_the_kernel_counts() {
     let group = Group::new("isotherm-filters");
     let work = Workload::start_in(&group.0, 64, 16, true);
     let _small = Workload::start(32, 4, false);
-    // `stat` counts what the filters let in; what is let in is compared with what the kernel says
-    // of the same.
+    // `stat` counts the memory that passes the filters. The test compares it with the kernel's own
+    // counts.
     let cases = [
         ("anon", "\"allow anon\""),
         ("file", "\"allow file\""),

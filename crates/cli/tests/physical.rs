@@ -1,8 +1,8 @@
-//! Physical memory, watched on a machine whose kernel tracks idle pages: what a record says of a
+//! Physical memory on a machine whose kernel tracks idle pages: what a record says about a
 //! workload's hot and cold bytes, by owner and by kind.
 //!
-//! Only where `ISOTHERM_LAB=1` says that the machine is there for tests: marks are the machine's,
-//! not ours.
+//! The tests run only if `ISOTHERM_LAB=1` says that the machine is for tests, because all programs
+//! share the marks.
 #![expect(clippy::unwrap_used, reason = "a failing test says enough")]
 
 mod common;
@@ -29,7 +29,7 @@ fn line(report: &Value, is: impl Fn(&Value) -> bool) -> [f64; 3] {
     ["bytes", "hot", "cold"].map(|key| found[key].as_f64().unwrap() / MIB)
 }
 
-/// Waits for something that must come; the limit is only there to end a test that hangs.
+/// Waits for a condition that must become true. The limit only ends a test that hangs.
 #[track_caller]
 fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(120);
@@ -74,15 +74,15 @@ fn hot_and_cold_bytes_of_an_owner_agree_with_the_truth() {
     let pid = u64::from(workload.0.id());
     let owners = report(&record, "owner");
     let [all, hot, cold] = line(&owners, |l| l["pid"].as_u64() == Some(pid));
-    // The sample's error (90 %) is 13 MiB for the hot part on 2 GiB; three times that is beyond
-    // chance.
+    // The sample's error (90 %) is 13 MiB for the hot part on 2 GiB. Three times that is no
+    // statistical error any more.
     let error = 3.0 * owners["lines"][0]["error_hot"].as_f64().unwrap() / MIB;
     eprintln!("all {all:.0} MiB, hot {hot:.0} (128), cold {cold:.0} (256), +- {error:.0}");
     assert!((hot - 128.0).abs() < error, "hot {hot} of 128 MiB\n{owners:#}");
     assert!((cold - 256.0).abs() < error * 1.5, "cold {cold} of 256 MiB\n{owners:#}");
     let [anon, ..] = line(&report(&record, "kind"), |l| l["name"] == "anon");
     assert!(anon > 384.0 - error * 1.5, "{anon}");
-    // The groups of a report are all of memory, however it is cut.
+    // The groups of a report add up to all of memory, whatever the lines are grouped by.
     let sum = |by: &str| {
         let report = report(&record, by);
         let lines = report["lines"].as_array().unwrap().clone();

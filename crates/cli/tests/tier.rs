@@ -1,5 +1,5 @@
-//! `isotherm tier` as its user meets it: what it refuses, and in a guest with two nodes what it
-//! moves.
+//! `isotherm tier` from a user's view: what it refuses, and what it moves in a guest with two
+//! nodes.
 //!
 //! Pages are moved only where `ISOTHERM_LAB=1` says that the machine is there for tests and has a
 //! fast and a slow node (`lab/run --kernel full --numa2 --mem 3G --flush`).
@@ -33,7 +33,7 @@ fn nodes_with_memory() -> usize {
     facts.map_or(0, |facts| facts.nodes.iter().filter(|n| n.has_memory).count())
 }
 
-/// Whether pages may be moved here; says why not.
+/// Whether pages may be moved here. Prints why if not.
 fn in_lab() -> bool {
     if std::env::var("ISOTHERM_LAB").as_deref() != Ok("1") {
         eprintln!("skipped: ISOTHERM_LAB=1 is not set");

@@ -1,4 +1,4 @@
-//! `isotherm workload` as a real process: what it maps, what it writes down, how it ends.
+//! `isotherm workload` as a real process: what it maps, what it writes, how it ends.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use isotherm_sim::truth::{Line, Truth};
 
-/// A file of this run: what an earlier run left there is not to be taken for it.
+/// The path of a file of this run. A file that an earlier run left there is removed.
 fn path(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::remove_file(&path).ok();
@@ -111,7 +111,7 @@ fn rates_are_kept_and_never_exceeded() {
         let all = truth.processes[&0].slots.values().flatten();
         all.filter(|c| c.0 == id).map(|c| c.2).sum()
     };
-    // A machine that is too busy lets accesses fall out, but none may come on top.
+    // On a machine that is too busy accesses are dropped, but there are never too many.
     for (id, due) in [(0, 300_000), (1, 50 * 1024 * 3 / 2)] {
         assert!(counts(id) <= due && counts(id) > due / 2, "pattern {id}: {} of {due}", counts(id));
     }

@@ -39,7 +39,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     cpu: Option<f64>,
     /// How to look: by the kernel's idle page tracking, or by page tables (mapped memory only).
-    /// Default: the first of them that this kernel has.
+    /// `auto` takes the first of them that this kernel has.
     #[arg(long, value_name = "SET", default_value = "auto")]
     ops: Ops,
     /// Print one JSON object per report.

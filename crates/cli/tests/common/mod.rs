@@ -1,8 +1,8 @@
-//! What tests of the program share.
+//! Code that the tests of the program share.
 
 use std::process::{Child, Command};
 
-/// A process that ends with the test.
+/// A process that is killed at the end of the test.
 pub(crate) struct Guard(pub(crate) Child);
 
 impl Drop for Guard {

@@ -1,4 +1,4 @@
-//! Acting on real processes, and what is left when that ends.
+//! Actions on real processes, and the state that they leave behind.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -34,8 +34,7 @@ fn a_dry_run_tells_and_does_nothing() {
     let dir = scratch();
     fs::write(dir.path().join("halves"), HALVES).unwrap();
     let start = || Running::start(command(ISOTHERM, dir.path(), &["workload", "halves", "-q"]));
-    // The machine itself may page out what is idle: what it does to a process that nobody names
-    // tells.
+    // The machine itself may page out idle memory. A process that is no target shows how much.
     let (target, control) = (start(), start());
     let pid = target.pid().to_string();
     let memory_of = |pid: u32| {
@@ -85,8 +84,8 @@ fn a_dry_run_tells_and_does_nothing() {
     control.assert_untouched();
 }
 
-/// `stat` only counts; with page filters it counts what these let in, and has to look at pages for
-/// that.
+/// `stat` only counts. With page filters it counts the pages that pass them, so it has to look at
+/// pages.
 #[test]
 fn stat_counts_what_page_filters_let_in() {
     if !sees_pages() {
@@ -163,11 +162,11 @@ fn who_comes_later_is_taken_in_by_name() {
     assert_eq!(about, ["target_added", "target_gone"], "{told:#?}");
 }
 
-/// Set in a process that checks its memory until it is killed.
+/// Environment variable of a process that checks its memory until it is killed.
 const CHECKS: &str = "ISOTHERM_TEST_CHECKSUM";
 const BLOCK: usize = 4096 / 8;
 
-/// Not a test of its own: the body of that process. Its memory is idle most of the time.
+/// The body of that process, and not a separate test. Its memory is idle most of the time.
 #[test]
 fn checksum_loop() {
     if std::env::var_os(CHECKS).is_none() {
@@ -234,7 +233,7 @@ fn a_killed_isotherm_leaves_its_target_running_correctly() {
             "events",
         ];
         let mut isotherm = Running::start(command(ISOTHERM, dir.path(), &args));
-        // From the moment when it has its target on: before, there is nothing to go wrong.
+        // The kill comes once the program has its target, because nothing can go wrong before.
         wait_until("the target", || {
             isotherm.child().try_wait().unwrap().is_some()
                 || events(dir.path()).iter().any(|e| e["event"] == "target_added")

@@ -1,4 +1,4 @@
-//! `isotherm idle`: what is said when it cannot be done, and a real run where it can.
+//! `isotherm idle`: its messages where it cannot run, and a real run where it can.
 //!
 //! One scanner may run per machine, so these tests take turns, and wait for others.
 
@@ -11,8 +11,8 @@ use crate::program::{ISOTHERM, Public, Running, Said, command, isotherm, scratch
 
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Runs it, again if another scanner is at work on this machine. `None`: this machine does not
-/// allow it.
+/// Runs `isotherm idle`, again if another scanner runs on this machine. `None` if this machine does
+/// not allow it.
 fn idle(args: &str) -> Option<Said> {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = scratch();
@@ -24,7 +24,7 @@ fn idle(args: &str) -> Option<Said> {
             continue;
         }
         if [Some(3), Some(4)].contains(&said.code) {
-            // The way out has to be told at least.
+            // At least the message has to say how to fix it.
             said.expect(said.code.unwrap(), &["tried:", "why:"]);
             eprintln!("skipped: {}", said.err);
             return None;
@@ -61,8 +61,8 @@ fn one_report_of_the_whole_machine() {
     let report: Value = serde_json::from_str(&said.out).unwrap();
     assert!(["idle", "pagewalk"].contains(&report["method"].as_str().unwrap()), "{report}");
     assert_eq!(report["round"], 1);
-    // From the end of a piece's marking to the begin of the look at it: less than the interval by
-    // what marking takes.
+    // This is the time from the end of a piece's marking to the begin of the look at it. It is
+    // shorter than the interval by the time that marking takes.
     assert!(report["longest_ns"].as_u64() >= Some(250_000_000), "{report}");
     let cgroups = report["cgroups"].as_array().unwrap();
     let of = |row: &Value, field: &str| row["all"][field].as_u64().unwrap();
@@ -116,7 +116,7 @@ fn a_second_scanner_is_refused_and_the_first_goes_on() {
     });
     if ended {
         let said = first.finish();
-        // Another test program's scanner, or a machine without the means.
+        // Another test program scans, or this machine has no means to scan.
         assert!(
             [3, 4, 5].contains(&said.code.unwrap_or(0)) || said.err.contains("lock"),
             "{said:?}"
@@ -142,7 +142,7 @@ fn without_privileges_it_says_which_are_missing() {
     assert_eq!(said.out, "");
 }
 
-/// Memory of a cgroup that is removed while the scan waits is its parent's from then on.
+/// Memory of a cgroup that is removed while the scan waits counts for its parent from then on.
 #[test]
 fn a_cgroup_that_is_removed_during_a_scan_is_its_parents() {
     const MIB: u64 = 1 << 20;

@@ -1,4 +1,4 @@
-//! Policies: what cannot be read, what the machine cannot do, and what changes while they run.
+//! Policies that cannot be read, that the machine cannot apply, and that change while they run.
 
 use std::fs;
 use std::path::Path;
@@ -59,7 +59,7 @@ fn what_is_wrong_in_a_policy_is_shown_where_it_stands() {
             isotherm(dir.path(), what).expect(2, parts);
         }
     }
-    // Both of two errors, not only the first.
+    // Both errors are reported, not only the first.
     fs::write(dir.path().join("p.toml"), format!("{scheme}action = \"x\"\nagee = 1\n")).unwrap();
     isotherm(dir.path(), "run p.toml").expect(2, &["p.toml:6:10", "p.toml:7:1"]);
     isotherm(dir.path(), "run nosuch.toml").expect(2, &["nosuch.toml", "tried:", "hint:"]);
@@ -93,14 +93,14 @@ fn what_the_machine_cannot_do_is_refused_before_anything_is_done() {
     let swap = has_swap();
     let args = format!("reclaim --watermarks none --duration 500ms -p {pid}");
     let said = isotherm(dir.path(), &args);
-    // Swap is the machine's, and another test may have it on for a while.
+    // All tests share the machine's swap, and another test may have it on for a while.
     if swap || has_swap() {
         eprintln!("skipped in part: this machine has swap");
     } else {
         said.expect(3, &["no swap", "zram", "reject anon", "--dry-run"]);
     }
     target.assert_untouched();
-    // Who may not look at pages may not act on them.
+    // A user who may not look at pages may not act on them.
     let public = Public::new();
     let said = public.isotherm("lru-sort --watermarks none -- sleep 100");
     said.expect(4, &["`pagewalk`", "CAP_BPF", "hint:"]);
@@ -165,7 +165,7 @@ fn a_bad_policy_leaves_the_old_one_in_force_and_a_good_one_keeps_the_counters() 
     write("[[context]]\nname = \"c\"\naction = 7\n");
     run.signal("HUP");
     wait_for(dir.path(), "commit_refused");
-    // What is gone on the machine is refused just so.
+    // A policy that names something that is gone from the machine is refused as well.
     write(&counting(999_999_999, ""));
     run.signal("HUP");
     wait_until("two refusals", || {
@@ -219,7 +219,7 @@ fn a_command_stays_the_target_when_the_policy_is_read_again() {
     wait_for(dir.path(), "committed");
     let added = || events(dir.path()).iter().filter(|e| e["event"] == "target_added").count();
     wait_until("the second target", || added() == 2);
-    // A context that comes, and one that goes.
+    // One context is added, and one is removed.
     write(&counting(target.pid(), "").replace("\"c\"", "\"d\""));
     run.signal("HUP");
     wait_until("the first context to end", || {
@@ -228,7 +228,7 @@ fn a_command_stays_the_target_when_the_policy_is_read_again() {
     wait_until("the second one to begin", || {
         events(dir.path()).iter().any(|e| e["event"] == "summary" && e["context"] == "d")
     });
-    // Its only target is killed; the run is over by itself.
+    // Its only target is killed, so the run ends by itself.
     drop(target);
     let said = run.finish();
     let account = account(&said.expect(0, &[]).out);

@@ -1,4 +1,4 @@
-//! Running the program, and ending whatever a test has started, also if the test fails.
+//! Runs the program, and ends every process that a test has started, even if the test fails.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -22,7 +22,7 @@ pub(crate) fn command(program: impl AsRef<std::ffi::OsStr>, dir: &Path, args: &[
     command
 }
 
-/// What the program said, and its exit code.
+/// The output of the program, and its exit code.
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) code: Option<i32>,
@@ -46,7 +46,7 @@ impl Said {
         for part in parts {
             assert!(self.err.contains(part), "no `{part}` in {self:#?}");
         }
-        // A cause told twice on a line, or a panic, is never what a user should read.
+        // A user should never read a cause twice on a line, or a panic.
         assert!(!self.err.contains("panicked"), "{self:#?}");
         for line in self.err.lines() {
             assert!(line.matches("(os error").count() <= 1, "{line}");
@@ -116,7 +116,7 @@ impl Running {
         tasks.filter_map(Result::ok).map(of).sum()
     }
 
-    /// Fails unless the process runs on as if nobody had ever looked at it.
+    /// Fails unless the process runs on undisturbed.
     #[track_caller]
     pub(crate) fn assert_untouched(&self) {
         assert!(matches!(self.state(), 'S' | 'R' | 'D'), "state {}", self.state());
@@ -130,7 +130,7 @@ impl Drop for Running {
         if let Some(mut child) = self.0.take() {
             child.kill().ok();
             match child.wait_with_output() {
-                // What it said is the only witness of a test that waited in vain.
+                // If the wait fails, only the program's output can tell why.
                 Ok(output) if std::thread::panicking() => eprintln!("{:#?}", Said::of(output)),
                 _ => {}
             }
@@ -138,7 +138,7 @@ impl Drop for Running {
     }
 }
 
-/// Waits for something that must come; the limit is only there to end a test that hangs.
+/// Waits for a condition that must become true. The limit only ends a test that hangs.
 #[track_caller]
 pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(120);
@@ -169,15 +169,16 @@ impl Public {
         };
         open(dir.path());
         let program = dir.path().join("isotherm");
-        // By another process: a test that forks meanwhile would inherit a file that is open for
-        // writing, and such a file cannot be run ("text file busy").
+        // Another process copies the program. Otherwise a test that forks at the same time would
+        // inherit a file that is open for writing, and such a file cannot be run ("text file
+        // busy").
         let to = program.to_str().unwrap();
         Said::of(command("cp", dir.path(), &[ISOTHERM, to]).output().unwrap()).expect(0, &[]);
         open(&program);
         Self { dir, program }
     }
 
-    /// Runs the program as nobody, if we are root, else as we are.
+    /// Runs the program as user nobody if the test runs as root, otherwise as the present user.
     pub(crate) fn isotherm(&self, args: &str) -> Said {
         let program = self.program.to_str().unwrap();
         let root = command("id", self.dir.path(), &["-u"]).output().unwrap().stdout == b"0\n";

@@ -1,5 +1,5 @@
-//! `isotherm record` and `wss`: targets that are not there, end, or must not be harmed; disks that
-//! are full.
+//! `isotherm record` and `wss`: targets that do not exist, that end, or that must not be harmed,
+//! and full disks.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::program::{
     ISOTHERM, Public, Running, Said, command, isotherm, scratch, shell, snapshots, wait_until,
 };
 
-/// A recorder under way, after its first snapshots.
+/// A running recorder, after its first snapshots.
 fn recording(dir: &Path, args: &str) -> Running {
     recording_by(&[], dir, args)
 }
@@ -196,8 +196,8 @@ fn signals_stop_cleanly() {
     for name in ["INT", "TERM", "HUP"] {
         let dir = scratch();
         let target = Running::sleeper(dir.path());
-        // Who was started in the background ignores SIGINT, and by nohup SIGHUP: this test, for
-        // one.
+        // A process started in the background ignores SIGINT, and with nohup also SIGHUP. This test
+        // may be one.
         let heeding = ["env", "--default-signal=HUP,INT"];
         let recorder = recording_by(&heeding, dir.path(), &format!("-p {}", target.pid()));
         recorder.signal(name);
@@ -222,7 +222,7 @@ fn a_killed_recorder_loses_at_most_the_last_second() {
     let said = isotherm(dir.path(), "report regions --json r.data");
     let last = said.expect(0, &[]).out.lines().last().unwrap();
     let last: serde_json::Value = serde_json::from_str(last).unwrap();
-    // A second, the window that was not yet over, and as much again for a busy machine.
+    // The limit is a second and the window that was not yet over, doubled for a busy machine.
     let lost = killed - last["t_ns"].as_u64().unwrap();
     assert!(lost <= 2_400_000_000, "lost {lost} ns");
     isotherm(dir.path(), "report heatmap r.data").expect(0, &[]);
@@ -233,7 +233,7 @@ fn a_killed_recorder_loses_at_most_the_last_second() {
 fn a_full_disk_is_told_and_what_is_there_can_be_read() {
     let dir = scratch();
     let target = Running::sleeper(dir.path());
-    // The limit does to one file what a full disk does to all.
+    // The size limit affects this file as a full disk would affect all files.
     let said = shell(
         dir.path(),
         &format!(
@@ -267,14 +267,14 @@ fn a_record_that_cannot_be_written() {
 #[test]
 fn without_privileges() {
     let public = Public::new();
-    // One's own processes by smaps, whoever one is.
+    // Every user can record own processes by smaps.
     let smaps = "record --ops smaps --sample 100ms --aggr 200ms --duration 3 -- sleep 100";
     public.isotherm(smaps).expect(0, &["operations set `smaps`", "mapping"]);
     assert!(snapshots(public.dir.path(), "isotherm.data") > 0);
     public
         .isotherm("record --ops pagewalk -- sleep 100")
         .expect(4, &["`pagewalk` is not available", "CAP_BPF", "setcap cap_", "hint:"]);
-    // The best set there is; and what it is not.
+    // The best set, and the message that says what it lacks.
     public
         .isotherm("record --duration 300ms -- sleep 100")
         .expect(0, &["`pagewalk` is not used", "CAP_BPF", "operations set `smaps`"]);
@@ -311,7 +311,7 @@ fn a_record_that_cannot_be_begun_costs_no_other() {
     shell(dir.path(), &full("sim stairs -q --duration 1s -o r.data"))
         .expect(6, &["cannot write r.data"]);
     expect(dir.path(), 0);
-    // A directory that is closed to whoever records, with a record in it that is not.
+    // The recorder may not write to the directory, but it may write to the record in it.
     let public = Public::new();
     let closed = public.dir.path().join("closed");
     fs::create_dir(&closed).unwrap();

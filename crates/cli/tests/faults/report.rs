@@ -1,5 +1,4 @@
-//! `report`, `score`, `export`: damaged and foreign files, filters, and output that others can
-//! read.
+//! `report`, `score`, `export`: damaged and foreign files, filters, and output for other tools.
 
 use std::fs;
 use std::path::Path;
@@ -257,7 +256,7 @@ fn scores() {
     for (files, parts) in wrong {
         isotherm(dir.path(), &format!("score {files}")).expect(2, parts);
     }
-    // Eleven phases of a third of a second: never a second after a change.
+    // With eleven phases of a third of a second, no window is a second after a change.
     isotherm(dir.path(), "sim stairs --scale 3s -q -o short --truth short.truth").expect(0, &[]);
     isotherm(dir.path(), "score short short.truth").expect(0, &["no window could be judged"]);
 }

@@ -1,4 +1,4 @@
-//! The command line itself: what cannot be, and what the help says.
+//! The command line: impossible arguments, and the help.
 
 use serde_json::Value;
 
@@ -43,7 +43,7 @@ fn physical_memory_that_cannot_be() {
         ("--paddr --ops smaps", 3, &["`smaps` is not available", "physical memory", "kdamond"]),
     ];
     for (memory, code, parts) in cases {
-        // Who may not see where RAM is is told that first.
+        // A user who may not see where RAM is gets that error first.
         let hidden = *code == 3 && !rustix::process::geteuid().is_root();
         for what in ["record", "wss"] {
             let (code, parts) = if hidden { (4, &["CAP_SYS_ADMIN"][..]) } else { (*code, *parts) };

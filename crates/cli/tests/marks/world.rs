@@ -1,5 +1,5 @@
-//! A workload whose hot and cold memory is known page by page, swap, and a run of Isotherm that can
-//! be watched.
+//! A workload whose hot and cold memory is known page by page, swap, and a run of Isotherm that a
+//! test can follow.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -19,7 +19,8 @@ const PAGE: u64 = 4096;
 const ROLE: &str = "ISOTHERM_MARKS_WORKLOAD";
 const THP: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
-/// What a test needs of the machine. Tests run one after the other: there is one bitmap.
+/// What a test needs from the machine. Tests run one after the other, because there is only one
+/// bitmap.
 pub(crate) struct Lab {
     swap: Option<PathBuf>,
     _alone: MutexGuard<'static, ()>,
@@ -27,7 +28,8 @@ pub(crate) struct Lab {
 
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// A guest of the lab with idle page tracking and swap; `None`, with the reason told, elsewhere.
+/// A guest of the lab with idle page tracking and swap. Elsewhere `None`, after printing the
+/// reason.
 pub(crate) fn lab() -> Option<Lab> {
     if std::env::var("ISOTHERM_LAB").as_deref() != Ok("1") {
         eprintln!("skipped: ISOTHERM_LAB=1 is not set");
@@ -66,7 +68,7 @@ impl Drop for Lab {
 pub(crate) struct Pages {
     pub(crate) present: u64,
     pub(crate) swapped: u64,
-    /// Aligned pieces of 2 MiB whose frames lie in a row.
+    /// Aligned pieces of 2 MiB whose frames are contiguous.
     pub(crate) huge: u64,
 }
 
@@ -74,14 +76,14 @@ pub(crate) struct Pages {
 pub(crate) struct Workload {
     child: Child,
     stdin: ChildStdin,
-    /// Kept open: the harness in the child says when it runs for long, and must be able to.
+    /// Kept open, because the test harness in the child prints a message when it runs for long.
     _said: Lines<BufReader<ChildStdout>>,
     cold: Range<u64>,
     hot: Range<u64>,
 }
 
 impl Workload {
-    /// Starts one, with so many MiB of each; all of it was touched when this returns.
+    /// Starts a process with this many MiB of each part. All of it was touched when this returns.
     pub(crate) fn start(cold_mib: u64, hot_mib: u64, huge: bool) -> Self {
         Self::start_in(Path::new("/sys/fs/cgroup"), cold_mib, hot_mib, huge)
     }
@@ -188,7 +190,7 @@ impl Drop for Workload {
     }
 }
 
-/// The workload itself, in a process of its own: touches each hot page ten times per second.
+/// The workload itself, in a separate process. It touches each hot page ten times per second.
 pub(crate) fn be_workload() {
     let Ok(sizes) = std::env::var(ROLE) else { return };
     let mib: Vec<u64> = sizes.split_whitespace().map(|n| n.parse().unwrap()).collect();
@@ -206,7 +208,7 @@ pub(crate) fn be_workload() {
     std::thread::spawn(move || {
         let mut byte = [0];
         while matches!(std::io::stdin().read(&mut byte), Ok(1)) && sender.send(()).is_ok() {}
-        // Nobody is there any more.
+        // The test has ended.
         std::process::exit(0);
     });
     let touch =
@@ -222,7 +224,7 @@ pub(crate) fn be_workload() {
     }
 }
 
-/// A cgroup of its own; goes with this.
+/// A separate cgroup, which is removed when this is dropped.
 pub(crate) struct Group(pub(crate) PathBuf);
 
 impl Group {
@@ -318,7 +320,7 @@ impl Run {
         Self { child, dir, until }
     }
 
-    /// Waits until something is so, or the time is over; tells which.
+    /// Waits until a condition holds or the time is over. Returns whether it holds.
     pub(crate) fn until(&self, mut is_so: impl FnMut() -> bool) -> bool {
         while Instant::now() < self.until {
             if is_so() {
@@ -329,12 +331,12 @@ impl Run {
         is_so()
     }
 
-    /// Waits until the account of the scheme is so.
+    /// Waits until a condition holds for the account of the scheme.
     pub(crate) fn until_account(&self, is_so: impl Fn(&Value) -> bool) -> bool {
         self.until_accounts(|schemes| is_so(&schemes[0]))
     }
 
-    /// Waits until the accounts of its schemes are so.
+    /// Waits until a condition holds for the accounts of its schemes.
     pub(crate) fn until_accounts(&self, is_so: impl Fn(&Value) -> bool) -> bool {
         self.until(|| {
             let text = std::fs::read_to_string(self.dir.path().join("events")).unwrap_or_default();
@@ -344,19 +346,19 @@ impl Run {
         })
     }
 
-    /// Ends it; its scheme's account.
+    /// Ends it, and returns the account of its scheme.
     pub(crate) fn stop(self) -> Value {
         self.stop_all()[0].clone()
     }
 
-    /// Ends it; the accounts of its schemes.
+    /// Ends it, and returns the accounts of its schemes.
     pub(crate) fn stop_all(self) -> Value {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
         self.wait_all()
     }
 
-    /// Waits for its end; its scheme's account.
+    /// Waits for its end, and returns the account of its scheme.
     pub(crate) fn wait(self) -> Value {
         self.wait_all()[0].clone()
     }
@@ -382,7 +384,7 @@ impl Run {
         all["schemes"].clone()
     }
 
-    /// Where its scheme stood over time, for people.
+    /// The state of its scheme over time, as text.
     pub(crate) fn story(&self) -> String {
         let keys = ["armed", "confirmed", "refuted", "asked", "done", "unreached"];
         let line = |line: &str| {

@@ -1,4 +1,4 @@
-//! Parquet, which Arrow, `DuckDB`, pandas and other tools read directly.
+//! Parquet, which Arrow, DuckDB, pandas and other tools read directly.
 //!
 //! This module uses the low-level writer, without the arrow crates: LZ4 (raw), delta encoding for
 //! times and addresses, dictionaries for names. Unsigned 64-bit integers are stored as such.

@@ -1,19 +1,19 @@
 //! Computes from counts of accesses what a monitor should see.
 //!
 //! A monitor asks, per page and sample interval of `s` seconds: was it touched? The page's true
-//! `nr_accesses` over a window of m samples is m times the probability p of a yes. "Page" is what
-//! the MMU can tell apart (the *granule*): 4 KiB, or 2 MiB for a huge leaf.
+//! `nr_accesses` over a window of m samples is m times the probability p of a yes. A "page" is the
+//! smallest unit that the MMU distinguishes (the *granule*): 4 KiB, or 2 MiB for a huge leaf.
 //!
 //! **Random**, evenly over a cell of L bytes, c accesses in T seconds: the number of touches of g
 //! bytes within s is Poisson with mean m = (c / T) * (g / L) * s, so p = 1 - exp(-m).
 //!
-//! **Sweep**: each granule is touched once per sweep, for a share of the sweep's period P of f = (g
-//! - stride) / W from its first to its last touch, where W is the size of the whole part. An
-//! interval of length s that begins at any time meets a stretch of length f * P that comes back
+//! **Sweep**: each granule is touched once per sweep. From its first to its last touch passes a
+//! share of the sweep's period P of `f = (g - stride) / W`, where W is the size of the whole part.
+//! An interval of length s that begins at any time meets a stretch of length f * P that comes back
 //! every P with probability min(1, (s + f P) / P) = min(1, v s + f), with v = 1 / P = sweeps per
-//! second. v is counted: accesses of the cell, divided by what one sweep makes in it, by T. If less
-//! than one sweep passed (v T < 1), f is scaled by v T: a granule is then visited at most once,
-//! with that chance. A stride larger than the granule touches only g / stride of the granules.
+//! second. v is counted: accesses of the cell, divided by those that one sweep makes in it, and by
+//! T. If less than one sweep passed (v T < 1), f is scaled by v T: a granule is then visited at most
+//! once, with that chance. A stride larger than the granule touches only g / stride of the granules.
 //!
 //! Patterns are independent of each other, so the probability that none touches the page is the
 //! product of their probabilities not to.

@@ -66,7 +66,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             real(set, attrs, &record, &truth)?;
         }
         Err(why) => {
-            writeln!(out, "{why}\nso this is a SIMULATION of it\n")?;
+            writeln!(out, "{why}\nso the demo runs a SIMULATION of it\n")?;
             simulated(&record, &truth)?;
         }
     }

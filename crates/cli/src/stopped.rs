@@ -20,7 +20,7 @@ impl Stopped {
             Self::Duration => "the duration is over",
             Self::Signal => "interrupted",
             Self::TargetsGone => "every target has exited",
-            Self::Blocked => "nothing could be done any more",
+            Self::Blocked => "actions were blocked",
             Self::Failed => "failed",
         }
     }

@@ -42,7 +42,7 @@ impl Final {
         if a.action == "stat" {
             text += &format!("matched {} over {} windows\n", bytes(a.tried_bytes), a.windows);
             if a.passed_bytes > 0 {
-                text += &format!("  let in by page filters: {}\n", bytes(a.passed_bytes));
+                text += &format!("  passed the page filters: {}\n", bytes(a.passed_bytes));
             }
             return text;
         }
@@ -86,8 +86,8 @@ impl Final {
             let means = match *why {
                 "unmapped" => "no process maps it",
                 "shared" => "several processes map it",
-                "own" => "Isotherm's own",
-                _ => "moved or given back meanwhile",
+                "own" => "Isotherm's own memory",
+                _ => "moved or freed meanwhile",
             };
             text += &format!("  unreached: {} ({means})\n", bytes(*unreached));
         }

@@ -202,7 +202,7 @@ impl<'a> Run<'a> {
         let cpu_s = own.cpu_ns.saturating_sub(self.cpu_ns) as f64 / 1e9;
         if self.status.all_wait() && !std::mem::replace(&mut self.told_to_wait, true) {
             self.say(
-                "waiting: free memory is outside the watermarks (`--watermarks none` works always)",
+                "waiting: free memory is outside the watermarks (`--watermarks none` acts always)",
             );
         }
         self.status.show(self.started.elapsed().as_secs_f64(), cpu_s);

@@ -1,8 +1,8 @@
 //! A process that a job started, and that ends with it.
 //!
 //! Dropping a [`Child`] ends the process by its pid, first with SIGTERM, after two seconds with
-//! SIGKILL. Every wait of a job goes through [`sleep_until`], which fails when the job itself was asked to
-//! stop, so that nothing stays behind then either.
+//! SIGKILL. Every wait of a job goes through [`sleep_until`], which fails when the job itself was
+//! asked to stop, so that nothing stays behind then either.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -27,7 +27,8 @@ pub(crate) struct Child {
 }
 
 impl Child {
-    /// Starts `program`. What it says on standard error goes to `log`, and into the message if it fails.
+    /// Starts `program`. What it says on standard error goes to `log`, and into the message if it
+    /// fails.
     pub(crate) fn start(
         program: impl AsRef<OsStr>,
         args: impl IntoIterator<Item = impl AsRef<OsStr>>,
@@ -86,7 +87,8 @@ impl Child {
         }
     }
 
-    /// Waits until `deadline` for the process to end by itself, and fails if it says that it failed.
+    /// Waits until `deadline` for the process to end by itself, and fails if it says that it
+    /// failed.
     pub(crate) fn succeeds(&mut self, deadline: Time) -> anyhow::Result<()> {
         let status = self.wait(deadline)?;
         anyhow::ensure!(status.success(), "{}: {status}{}", self.name, self.said());

@@ -50,7 +50,8 @@ struct RunArgs {
     /// The isotherm binary to measure [default: the one beside this program].
     #[arg(long, value_name = "PATH")]
     isotherm: Option<PathBuf>,
-    /// Only what is named so, where a job measures several things (workloads, methods, sets, sizes).
+    /// Only what is named so, where a job measures several things (workloads, methods, sets,
+    /// sizes).
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
     /// How many runs of each kind (`reclaim`, `thp`).

@@ -43,8 +43,8 @@ impl Spec {
         }
     }
 
-    /// Whether `name` is to be measured. A kind of things of which `only` names none is not limited:
-    /// `all` are the names of that kind.
+    /// Whether `name` is to be measured. A kind of things of which `only` names none is not
+    /// limited: `all` are the names of that kind.
     pub(crate) fn wants(&self, name: &str, all: &[&str]) -> bool {
         let limited = self.only.iter().any(|o| all.contains(&o.as_str()));
         !limited || self.only.iter().any(|o| o == name)
@@ -66,7 +66,8 @@ pub(crate) trait Job {
     fn name(&self) -> &'static str;
     /// What it measures, in a line.
     fn about(&self) -> &'static str;
-    /// What the machine should have. A missed requirement is recorded and shown; the job still runs.
+    /// What the machine should have. A missed requirement is recorded and shown; the job still
+    /// runs.
     fn sysreqs(&self, spec: &Spec) -> Vec<Requirement>;
     /// Measures, and writes raw files.
     fn run(&self, bench: &Bench<'_>) -> anyhow::Result<()>;

@@ -1,12 +1,12 @@
 //! `isotherm-eval`: measures Isotherm on this machine, and keeps what it measured.
 //!
-//! A *job* has four parts ([`job::Job`]): `sysreqs` says what the machine should have, `run` makes raw
-//! files by driving the `isotherm` binary as a user would, `study` turns raw files into a result, and
-//! `format` turns a result into a table. Each part needs only what the one before left in the result
-//! directory ([`dir::ResultDir`]), so a better `study` can be run on old raw files.
+//! A *job* has four parts ([`job::Job`]): `sysreqs` says what the machine should have, `run` makes
+//! raw files by driving the `isotherm` binary as a user would, `study` turns raw files into a
+//! result, and `format` turns a result into a table. Each part needs only what the one before left
+//! in the result directory ([`dir::ResultDir`]), so a better `study` can be run on old raw files.
 //!
-//! The machine may be busy with other things: results are medians with intervals, and the load at the
-//! start and the end is kept beside them. No job asserts a time.
+//! The machine may be busy with other things: results are medians with intervals, and the load at
+//! the start and the end is kept beside them. No job asserts a time.
 
 mod child;
 mod cli;

@@ -64,8 +64,8 @@ pub(crate) fn swap(bytes: u64) -> anyhow::Result<Zram> {
     Zram::set_up(bytes).context("set up swap")
 }
 
-/// Runs a load phase, with the tool at work if there is one, after `warm` seconds of load that do not
-/// count.
+/// Runs a load phase, with the tool at work if there is one, after `warm` seconds of load that do
+/// not count.
 pub(crate) fn run(
     running: &mut dyn Running,
     scheme: Option<Scheme<'_>>,

@@ -1,8 +1,8 @@
 //! Memory of a tree of processes and of the machine over time.
 //!
-//! Resident memory of a tree is the sum of its private (anonymous) memory, plus the largest shared and the
-//! largest file part that one of its processes has resident: the processes of a server map the same
-//! shared memory and the same files, and a sum would count them many times.
+//! Resident memory of a tree is the sum of its private (anonymous) memory, plus the largest shared
+//! and the largest file part that one of its processes has resident: the processes of a server map
+//! the same shared memory and the same files, and a sum would count them many times.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -36,7 +36,8 @@ pub(crate) struct Sample {
     pub(crate) zram: u64,
 }
 
-/// Samples of the trees below `roots` until it is told to finish; `zram` is the device's directory in sysfs.
+/// Samples of the trees below `roots` until it is told to finish; `zram` is the device's directory
+/// in sysfs.
 pub(crate) fn sampler(roots: Vec<u32>, zram: Option<PathBuf>) -> anyhow::Result<Periodic<Sample>> {
     let begin = clock::now();
     Periodic::start(PERIOD, move || {

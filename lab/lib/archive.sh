@@ -1,7 +1,9 @@
 # shellcheck shell=bash disable=SC2034 # names for the scripts that source this
-# Sourced by the lab's scripts: packages of other Debian suites, fetched without touching this machine's apt.
+# Sourced by the lab's scripts. Fetches packages of other Debian suites without touching this
+# machine's apt.
 #
-# A suite gets lists, cache and sources of its own below the cache. The archive is the one this machine's apt uses.
+# A suite gets lists, cache and sources of its own below the cache. The archive is the one this
+# machine's apt uses.
 
 archive_keyring() {
   local file
@@ -11,7 +13,8 @@ archive_keyring() {
   return 1
 }
 
-# archive_open SUITE [FRESH]: makes APT the options for the suite; its lists are renewed twice a day, or now if FRESH
+# archive_open SUITE [FRESH]: makes APT the options for the suite; its lists are renewed twice a
+# day, or now if FRESH
 archive_open() {
   local suite=$1 fresh=${2:-} state=$LAB_CACHE/apt/$1 key repos main security
   command -v apt-get >/dev/null || { echo "no apt here; kernels come from Debian's archive" >&2; return 1; }
@@ -48,7 +51,8 @@ archive_open() {
   fi
 }
 
-# archive_get DIR PACKAGE...: downloads packages of the suite that was opened and unpacks all of them into DIR/root
+# archive_get DIR PACKAGE...: downloads packages of the suite that was opened and unpacks all of
+# them into DIR/root
 archive_get() {
   local dir=$1 deb
   shift

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Sourced by lab/run: the initial file system of a guest. One part depends on the kernel and the guest's scripts
-# only and is kept; the other holds this run's command.
+# Sourced by lab/run: the initial file system of a guest. One part depends on the kernel and the
+# guest's scripts only, and is kept. The other part holds this run's command.
 
 # initramfs_base NAME: prints the path of the kept part, made when it is not there
 initramfs_base() {

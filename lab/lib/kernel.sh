@@ -1,7 +1,8 @@
 # shellcheck shell=bash
 # Sourced by the lab's scripts: the table of kernels, and a kernel in the cache.
 #
-# A kernel is a directory: vmlinuz, version, config, lib/modules/VERSION, and vmlinux if the lab built it.
+# A kernel is a directory: vmlinuz, version, config, lib/modules/VERSION, and vmlinux if the lab
+# built it.
 
 kernel_names() { awk '!/^#/ && NF { print $1 }' "$LAB_DIR/kernels"; }
 # kernel_field NAME N: column N of the table

@@ -1,8 +1,9 @@
 # shellcheck shell=bash disable=SC2034 # names for the scripts that source this
 # Sourced by lab/run: the machine that QEMU makes, and the daemons that serve directories to it.
 
-# machine_memory MIB SMP [NUMA2]: MEMORY becomes QEMU's options. Two nodes: the second has half of the memory and no
-# CPU, and the HMAT calls it slower, so that the kernel makes memory tiers: this is what CXL memory looks like.
+# machine_memory MIB SMP [NUMA2]: MEMORY becomes QEMU's options. Two nodes: the second has half of
+# the memory and no CPU, and the HMAT calls it slower, so that the kernel makes memory tiers: this
+# is what CXL memory looks like.
 machine_memory() {
   local mib=$1 smp=$2 half=$(($1 / 2)) target
   backend() { echo "memory-backend-memfd,id=$1,size=$2M,share=on"; } # shared, because virtiofsd maps it
@@ -21,8 +22,9 @@ machine_memory() {
   done
 }
 
-# machine_accel tcg|kvm CPU [COUNT]: ACCEL becomes QEMU's options; with COUNT the guest's time goes by its instructions.
-# -cx16: QEMU 7.2's emulation breaks the flags around cmpxchg16b, and kernels die of it at random (lab/README.md).
+# machine_accel tcg|kvm CPU [COUNT]: ACCEL becomes QEMU's options; with COUNT the guest's time goes
+# by its instructions. -cx16: QEMU 7.2's emulation breaks the flags around cmpxchg16b, and kernels
+# die of it at random (lab/README.md).
 machine_accel() {
   case $1 in
     tcg)
@@ -46,8 +48,9 @@ virtiofsd_path() {
   return 1
 }
 
-# machine_serve TAG SOURCE [ro]: starts a file server in a mount namespace of its own (where `ro` makes the source
-# read-only, whatever the guest asks for) and adds its device to SHARES, its pid to PIDS. Ends with this script.
+# machine_serve TAG SOURCE [ro]: starts a file server in a mount namespace of its own (where `ro`
+# makes the source read-only, whatever the guest asks for) and adds its device to SHARES, its pid to
+# PIDS. Ends with this script.
 machine_serve() {
   local tag=$1 source=$2 socket=$RUN/$1 options
   # shellcheck disable=SC2016 # expanded by the inner shell
@@ -78,7 +81,8 @@ machine_served() {
   done
 }
 
-# machine_slot: at most LAB_GUESTS guests at a time on this machine (default: one per CPU); waits for a free place
+# machine_slot: at most LAB_GUESTS guests at a time on this machine (default: one per CPU); waits
+# for a free place
 machine_slot() {
   local guests=${LAB_GUESTS:-$(nproc)} i said=
   mkdir -p "$LAB_CACHE/slots"

@@ -1,7 +1,8 @@
 # shellcheck shell=bash disable=SC2034 # names for the scripts that source this
 # Sourced by the lab's scripts: where things are, how the lab talks, what it needs on the host.
 #
-# Everything the lab makes or fetches lives in one cache outside of the checkout, so that clean clones share it.
+# Everything the lab makes or fetches lives in one cache outside of the checkout, so that clean
+# clones share it.
 
 LAB_TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
 LAB_DIR=$LAB_TOP/lab
@@ -18,7 +19,8 @@ die() {
   exit "$LAB_FAILED"
 }
 
-# need COMMAND=PACKAGE...: installs the packages of the commands that are not there. A command may be a path.
+# need COMMAND=PACKAGE...: installs the packages of the commands that are not there. A command may
+# be a path.
 need() {
   local pair command packages=()
   for pair in "$@"; do
@@ -44,7 +46,8 @@ need() {
   say "installed in $((SECONDS - start)) s"
 }
 
-# as_root SCRIPT ARGUMENT...: the file shares and the private apt state want root; sudo without a password will do.
+# as_root SCRIPT ARGUMENT...: the file shares and the private apt state want root; sudo without a
+# password will do.
 as_root() {
   [ "$(id -u)" = 0 ] && return 0
   if command -v sudo >/dev/null && sudo -n true 2>/dev/null; then

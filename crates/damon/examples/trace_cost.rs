@@ -1,5 +1,6 @@
-//! Measures what reading kernel DAMON's trace costs, raw pages against text: `trace_cost [SECONDS]`, while some kdamond
-//! runs (`isotherm record --ops kdamond`). Both read the same events, each from an instance of its own.
+//! Measures what reading kernel DAMON's trace costs, raw pages against text:
+//! `trace_cost [SECONDS]`, while some kdamond runs (`isotherm record --ops kdamond`). Both read the
+//! same events, each from an instance of its own.
 #![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a measuring program")]
 
 use std::fs::{self, File};

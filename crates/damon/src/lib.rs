@@ -1,4 +1,5 @@
-//! The kernel's own DAMON, by its sysfs interface (`/sys/kernel/mm/damon/admin`, Linux 5.18 and later).
+//! The kernel's own DAMON, by its sysfs interface (`/sys/kernel/mm/damon/admin`, Linux 5.18 and
+//! later).
 //!
 //! From the outside in:
 //!
@@ -11,9 +12,10 @@
 //! | [`modules`] | `DAMON_RECLAIM`, `DAMON_LRU_SORT`, `DAMON_STAT` |
 //! | [`Root`], [`Files`] | where all of that is; tests put a made-up kernel there |
 //!
-//! Invariants: nothing is ever written below a kdamond directory that somebody else set up, and `nr_kdamonds`
-//! never while a directory is configured that is not ours, since the kernel removes all of them then
-//! (`damon_sysfs_kdamonds_add_dirs()`). Every error says which file, which value, what the kernel said and why.
+//! Invariants: nothing is ever written below a kdamond directory that somebody else set up, and
+//! `nr_kdamonds` never while a directory is configured that is not ours, since the kernel removes
+//! all of them then (`damon_sysfs_kdamonds_add_dirs()`). Every error says which file, which value,
+//! what the kernel said and why.
 //!
 //! Absent on purpose: no polling thread and no policy. An operations set over this is
 //! `isotherm-ops`'s business.

@@ -1,7 +1,8 @@
-//! The library over real kernels' DAMON. Writes to it, so it runs in the lab's machines only (`ISOTHERM_LAB=1`): never on a
-//! machine that somebody uses.
+//! The library over real kernels' DAMON. Writes to it, so it runs in the lab's machines only
+//! (`ISOTHERM_LAB=1`): never on a machine that somebody uses.
 //!
-//! A kernel has one DAMON, so there is no harness with threads here: one test after the other, all names printed.
+//! A kernel has one DAMON, so there is no harness with threads here: one test after the other, all
+//! names printed.
 #![expect(clippy::unwrap_used, reason = "a test")]
 #![expect(clippy::print_stdout, reason = "a test without a harness says what it does")]
 

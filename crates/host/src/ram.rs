@@ -1,9 +1,9 @@
 //! The machine's RAM as ranges of physical addresses, by node.
 //!
-//! `/proc/iomem` says what is RAM, to the byte; `/proc/zoneinfo` says which page frames each node's zones span,
-//! holes included. A node's RAM is what both say. Where zones of two nodes interleave (a node in the middle of
-//! another's span) the overlap would count for both; it is given to the node whose zone starts later, the one
-//! inside.
+//! `/proc/iomem` says what is RAM, to the byte; `/proc/zoneinfo` says which page frames each node's
+//! zones span, holes included. A node's RAM is what both say. Where zones of two nodes interleave
+//! (a node in the middle of another's span) the overlap would count for both; it is given to the
+//! node whose zone starts later, the one inside.
 
 use std::{fmt, io};
 
@@ -124,13 +124,15 @@ impl Ram {
     }
 }
 
-/// The top-level `System RAM` resources, and those below `System RAM` of another kind are in them already.
+/// The top-level `System RAM` resources, and those below `System RAM` of another kind are in them
+/// already.
 fn parse_iomem(text: &[u8]) -> Result<Vec<AddrRange>, RamError> {
     let (mut ranges, mut hidden) = (Vec::<AddrRange>::new(), false);
     let mut rest = text;
     while let Some(line) = line(&mut rest) {
         let Some((addrs, name)) = split(line, b':') else { continue };
-        // Memory of a device that was handed to the kernel (CXL by kmem) stands below the device's line.
+        // Memory of a device that was handed to the kernel (CXL by kmem) stands below the device's
+        // line.
         if !name.trim_ascii().starts_with(b"System RAM") {
             continue;
         }
@@ -170,7 +172,8 @@ struct Zone {
     span: AddrRange,
 }
 
-/// The spans of the zones; one without pages is in the list with an empty span, so that its node is known.
+/// The spans of the zones; one without pages is in the list with an empty span, so that its node is
+/// known.
 fn parse_zones(text: &[u8]) -> Vec<Zone> {
     let (mut zones, mut spanned, mut present) = (Vec::<Zone>::new(), 0_u64, 0_u64);
     let mut rest = text;

@@ -68,7 +68,8 @@ impl Bytes {
         self.cells[kind.nr()][class(age)] += approx(bytes) * weight;
     }
 
-    /// Notes that one place of a sample, which is one of `weight` places, gave this many bytes of idle memory.
+    /// Notes that one place of a sample, which is one of `weight` places, gave this many bytes of
+    /// idle memory.
     pub fn add_place(&mut self, bytes: u64, weight: f64) {
         self.squares += approx(bytes) * approx(bytes) * weight * (weight - 1.0);
     }
@@ -107,8 +108,9 @@ impl Bytes {
         out.map(exact)
     }
 
-    /// The standard deviation of [`Bytes::idle`] that comes from looking at a sample only, in bytes: places are
-    /// drawn independently of each other, each with the same probability (Poisson sampling).
+    /// The standard deviation of [`Bytes::idle`] that comes from looking at a sample only, in
+    /// bytes: places are drawn independently of each other, each with the same probability (Poisson
+    /// sampling).
     #[must_use]
     pub fn deviation(&self) -> u64 {
         exact(self.squares.max(0.0).sqrt())

@@ -14,7 +14,8 @@ pub enum Name {
     Path(String),
     /// Charged to no cgroup.
     Nobody,
-    /// Charged to cgroups that cannot be seen from here: in a container, or gone without being seen.
+    /// Charged to cgroups that cannot be seen from here: in a container, or gone without being
+    /// seen.
     Unseen,
 }
 
@@ -39,7 +40,8 @@ pub struct Row {
     pub all: Bytes,
     /// Idle memory charged to itself.
     pub own: Bytes,
-    /// Memory of users charged to it and to all below, as the kernel counts it; `None` where it does not.
+    /// Memory of users charged to it and to all below, as the kernel counts it; `None` where it
+    /// does not.
     pub total: Option<Lru>,
     /// The same of itself.
     pub own_total: Option<Lru>,
@@ -47,7 +49,8 @@ pub struct Row {
     pub charged: Option<u64>,
 }
 
-/// Makes rows of all cgroups, parents before children, and of what belongs to none of them if there is such.
+/// Makes rows of all cgroups, parents before children, and of what belongs to none of them if there
+/// is such.
 pub(super) fn rows(groups: &Groups, ancestry: &Ancestry, sums: &[(u64, Bytes)]) -> Vec<Row> {
     let usages: Vec<Usage> =
         (0..groups.list().len()).map(|nr| Usage::read(&groups.dir(nr), groups.version())).collect();
@@ -103,7 +106,8 @@ pub(super) fn whole(sums: &[(u64, Bytes)]) -> Vec<Row> {
     vec![Row { name: Name::Nobody, all, own: all, total: None, own_total: None, charged: None }]
 }
 
-/// What is charged to each cgroup itself. Where the kernel does not say: all, less what the children have.
+/// What is charged to each cgroup itself. Where the kernel does not say: all, less what the
+/// children have.
 fn own_totals(groups: &Groups, usages: &[Usage]) -> Vec<Lru> {
     let mut own: Vec<Lru> = usages.iter().map(|usage| usage.hierarchical).collect();
     for (nr, group) in groups.list().iter().enumerate() {

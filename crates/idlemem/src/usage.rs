@@ -5,7 +5,8 @@ use std::path::Path;
 
 use isotherm_pages::frames::Version;
 
-/// Memory of users that is charged, in bytes. The kernel brings these up to date every 2 s or sooner.
+/// Memory of users that is charged, in bytes. The kernel brings these up to date every 2 s or
+/// sooner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Lru {
     /// On the lists of the page reclaim: anonymous, shared, files, and what cannot be reclaimed.
@@ -21,7 +22,8 @@ pub struct Usage {
     pub hierarchical: Lru,
     /// Without; version 2 does not say.
     pub own: Option<Lru>,
-    /// All that is charged, with memory of the kernel, and with all cgroups below. Version 2's root has none.
+    /// All that is charged, with memory of the kernel, and with all cgroups below. Version 2's root
+    /// has none.
     pub charged: Option<u64>,
 }
 

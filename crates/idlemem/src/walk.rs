@@ -1,14 +1,16 @@
 //! Idle memory by page tables, where the kernel has no bitmap: of mapped memory only.
 //!
-//! Each round reads the page tables of all processes densely, takes the pages whose frame is in the sample, and
-//! clears the accessed bits of those that are young (`pagewalk`'s ways: `MADV_COLD`, which also moves a page to the
-//! inactive list, or `clear_refs` for small processes). A page is idle if all its entries were old at a look, one
-//! interval after it was found or made old. Pages are told apart by frame, so that one which several processes map
-//! is counted once, and charged to whom the kernel has charged it.
+//! Each round reads the page tables of all processes densely, takes the pages whose frame is in the
+//! sample, and clears the accessed bits of those that are young (`pagewalk`'s ways: `MADV_COLD`,
+//! which also moves a page to the inactive list, or `clear_refs` for small processes). A page is
+//! idle if all its entries were old at a look, one interval after it was found or made old. Pages
+//! are told apart by frame, so that one which several processes map is counted once, and charged to
+//! whom the kernel has charged it.
 //!
-//! Clearing all young pages of a machine would cost more than the budget and would take the order out of the
-//! LRU lists. So a sample of frames is looked at, as large as the budget allows; 2 MiB leaves always are, for they
-//! are cheap. Pages that cannot be cleared are told as unresolved and are not idle.
+//! Clearing all young pages of a machine would cost more than the budget and would take the order
+//! out of the LRU lists. So a sample of frames is looked at, as large as the budget allows; 2 MiB
+//! leaves always are, for they are cheap. Pages that cannot be cleared are told as unresolved and
+//! are not idle.
 //!
 //! Not seen: page cache that nobody maps, memory of processes that we may not look at, our own.
 
@@ -105,7 +107,8 @@ impl Walk {
         })
     }
 
-    /// Runs the next round and reports; the first call runs two. As [`Scan::next`](super::Scan::next).
+    /// Runs the next round and reports; the first call runs two. As
+    /// [`Scan::next`](super::Scan::next).
     ///
     /// # Errors
     ///
@@ -190,7 +193,8 @@ impl Walk {
         }))
     }
 
-    /// The processes that have memory, each with its place in the round (of 2^32), which stays the same.
+    /// The processes that have memory, each with its place in the round (of 2^32), which stays the
+    /// same.
     fn processes(&mut self) -> Vec<(u64, u32)> {
         let mut pids = BTreeSet::new();
         let own = std::process::id();
@@ -219,7 +223,8 @@ impl Walk {
         }
     }
 
-    /// Looks at the sampled pages of a process and makes them old. `false` if there is nothing to look at.
+    /// Looks at the sampled pages of a process and makes them old. `false` if there is nothing to
+    /// look at.
     fn look_at(&mut self, pid: u32, share: f64) -> Result<bool, SetError> {
         let mut maps = Vec::new();
         let id = if let Some(id) = self.targets.get(&pid) {

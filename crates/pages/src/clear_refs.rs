@@ -1,8 +1,9 @@
 //! `/proc/PID/clear_refs`: all accessed bits of a process at once.
 //!
-//! Clearing does not flush the TLB: a program that only computes can keep its translations, and with them the
-//! look of idleness, for as long as nothing else makes the CPU drop them. Writing `4` (soft-dirty) does nothing but
-//! flush where the kernel has no soft-dirty bits; where it has, it would write-protect all memory, so it is left out.
+//! Clearing does not flush the TLB: a program that only computes can keep its translations, and
+//! with them the look of idleness, for as long as nothing else makes the CPU drop them. Writing `4`
+//! (soft-dirty) does nothing but flush where the kernel has no soft-dirty bits; where it has, it
+//! would write-protect all memory, so it is left out.
 
 use std::fs::File;
 use std::io::{self, Write};

@@ -31,7 +31,8 @@ pub enum Wake {
 /// Sleeps until `time`; not at all if it has passed. Returns early when a signal was handled.
 ///
 /// A signal that arrives just before the call does not shorten the sleep, so look at
-/// [`crate::signals::stop_requested`] after every sleep and keep sleeps short (a sample interval is).
+/// [`crate::signals::stop_requested`] after every sleep and keep sleeps short (a sample interval
+/// is).
 pub fn sleep_until(time: Time) -> Wake {
     let Ok(tv_sec) = i64::try_from(time.as_ns() / NS_PER_S) else { return Wake::Due };
     let Ok(tv_nsec) = i64::try_from(time.as_ns() % NS_PER_S) else { return Wake::Due };

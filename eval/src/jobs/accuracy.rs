@@ -22,7 +22,8 @@ use crate::table::{Table, mib, number};
 use crate::workload::Workload;
 
 const SETS: [&str; 2] = ["pagewalk", "smaps"];
-/// `smaps` clears whole processes at a time, so `isotherm record` takes `resample` there in any case.
+/// `smaps` clears whole processes at a time, so `isotherm record` takes `resample` there in any
+/// case.
 const REFUSED: (&str, &str) = ("smaps", "first-touch");
 /// What a smoke run takes, and how long all phases together take there.
 const QUICK: ([&str; 2], &str) = (["phase-change", "mmap-churn"], "6s");

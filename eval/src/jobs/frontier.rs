@@ -1,9 +1,10 @@
 //! Job `frontier`: error against clears per second of both methods, in simulation.
 //!
-//! The simulation crate's example `frontier` runs the shipped workloads under `resample` with several
-//! sample intervals and under `first_touch` with several budgets, each against the exact truth. A
-//! run depends on its seed only, not on this machine, so the job repeats it with several seeds. The
-//! claim under test: `first_touch` reaches the error of `resample` with at most a third of its clears.
+//! The simulation crate's example `frontier` runs the shipped workloads under `resample` with
+//! several sample intervals and under `first_touch` with several budgets, each against the exact
+//! truth. A run depends on its seed only, not on this machine, so the job repeats it with several
+//! seeds. The claim under test: `first_touch` reaches the error of `resample` with at most a third
+//! of its clears.
 
 use std::collections::BTreeMap;
 

@@ -1,14 +1,15 @@
 //! Job `overhead`: what the monitor costs the target and itself, on hot 10 % of 2 GiB.
 //!
-//! One workload process lives through the whole job, so that its memory lies the same in all slices.
-//! Per method a monitor is started on it, and from then on stopped (SIGSTOP: slice A) and continued
-//! (SIGCONT: slice B) in the order AB BA AB ..., which cancels what drifts. A stopped monitor does not
-//! touch the target; a continued one is in its steady state. After each switch some time passes that
-//! is not counted.
+//! One workload process lives through the whole job, so that its memory lies the same in all
+//! slices. Per method a monitor is started on it, and from then on stopped (SIGSTOP: slice A) and
+//! continued (SIGCONT: slice B) in the order AB BA AB ..., which cancels what drifts. A stopped
+//! monitor does not touch the target; a continued one is in its steady state. After each switch
+//! some time passes that is not counted.
 //!
-//! A slice gives accesses (exact, from the truth) per CPU-second of the target (`schedstat`). A pair
-//! gives the slowdown 1 - B / A; the result is the median over pairs with its 95 % interval. The control
-//! `none` does the same without a monitor: its interval is what this machine's noise alone makes.
+//! A slice gives accesses (exact, from the truth) per CPU-second of the target (`schedstat`). A
+//! pair gives the slowdown 1 - B / A; the result is the median over pairs with its 95 % interval.
+//! The control `none` does the same without a monitor: its interval is what this machine's noise
+//! alone makes.
 //!
 //! The monitor's own cost is from its record: windows of a continuous span after the pairs.
 

@@ -1,8 +1,9 @@
 //! Job `record-size`: bytes per region on disk, and what a report on a long record costs.
 //!
-//! Real records are made of shipped workloads with default attributes. The long one is made up by the
-//! record crate's example `synthetic`: one hour of windows in which borders and bounds move as sampled
-//! ones do. Reports run as a user would run them; CPU time and peak memory are the kernel's (`wait4`).
+//! Real records are made of shipped workloads with default attributes. The long one is made up by
+//! the record crate's example `synthetic`: one hour of windows in which borders and bounds move as
+//! sampled ones do. Reports run as a user would run them; CPU time and peak memory are the kernel's
+//! (`wait4`).
 
 use std::fs;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Job `tick`: what a sampling tick costs the core at 1000 regions in steady state.
 //!
-//! The world is that of the core's own measurement (`crates/core/tests/steady`): 1000 areas, each tenth
-//! always hot; its answers are part of the cost, about 1 ns per page.
+//! The world is that of the core's own measurement (`crates/core/tests/steady`): 1000 areas, each
+//! tenth always hot; its answers are part of the cost, about 1 ns per page.
 
 use std::time::Instant;
 
@@ -37,8 +37,8 @@ struct Raw {
     regions: usize,
     /// Per round, the cost of each tick in ns.
     rounds: Vec<Vec<u64>>,
-    /// Per round, the cost of each tick that ended a window in ns. Empty in results from before it was
-    /// kept.
+    /// Per round, the cost of each tick that ended a window in ns. Empty in results from before it
+    /// was kept.
     #[serde(default)]
     ends: Vec<Vec<u64>>,
     /// Allocations of one more round.
@@ -162,8 +162,8 @@ fn raw_name(method: Method) -> String {
     format!("raw/{method:?}.json")
 }
 
-/// What a tick took, and whether it ended a window. `first_touch` sleeps through samples, so a window has
-/// no fixed number of ticks.
+/// What a tick took, and whether it ended a window. `first_touch` sleeps through samples, so a
+/// window has no fixed number of ticks.
 fn cost_ns(world: &mut steady::Steady) -> (u64, bool) {
     let before = Instant::now();
     let ended = world.tick();

@@ -1,9 +1,9 @@
 //! Real programs under a load: what the jobs `reclaim` and `thp` run Isotherm on.
 //!
-//! A [`Program`] is begun in a private directory ([`Place`]) with its data loaded, is then put under
-//! load for some seconds, once or several times, and says how much it did. It has memory that is cold
-//! while the load runs, and a hot part. Servers listen on a Unix socket in that directory only. Whatever
-//! was started ends when the [`Running`] is dropped.
+//! A [`Program`] is begun in a private directory ([`Place`]) with its data loaded, is then put
+//! under load for some seconds, once or several times, and says how much it did. It has memory that
+//! is cold while the load runs, and a hot part. Servers listen on a Unix socket in that directory
+//! only. Whatever was started ends when the [`Running`] is dropped.
 
 mod compiler;
 mod jvm;
@@ -25,8 +25,8 @@ pub(crate) use place::Place;
 /// How much of it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Size {
-    /// How long a load phase takes; a program with a fixed amount of work takes about so long without
-    /// Isotherm.
+    /// How long a load phase takes; a program with a fixed amount of work takes about so long
+    /// without Isotherm.
     pub(crate) seconds: f64,
     /// A small one, for a smoke run.
     pub(crate) quick: bool,

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-/// Below the system's directory for temporary files, because the path of a Unix socket is short; removed
-/// when dropped.
+/// Below the system's directory for temporary files, because the path of a Unix socket is short;
+/// removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
     path: PathBuf,

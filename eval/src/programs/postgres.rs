@@ -1,8 +1,8 @@
 //! Postgres with a database of about 700 MiB in its shared buffers, under pgbench with Zipf's law.
 //!
 //! Two things are cold. A pooled connection has once read the whole table and now idles: its page
-//! tables hold the shared buffers, most of which nobody else has mapped. And an open cursor over a big
-//! sorted result sits in its private memory. pgbench's connections touch the hot rows.
+//! tables hold the shared buffers, most of which nobody else has mapped. And an open cursor over a
+//! big sorted result sits in its private memory. pgbench's connections touch the hot rows.
 
 use std::fs;
 use std::path::{Path, PathBuf};

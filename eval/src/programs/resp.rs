@@ -1,8 +1,8 @@
 //! A client of Redis: SET and GET over a Unix socket, pipelined, in two ways of loading.
 //!
-//! *Closed*: a fixed number of requests is under way, which shows the throughput. *Open*: requests have
-//! times of their own at a fixed rate, and a latency counts from that time, also if the client could
-//! not send then because the server was late: a stall is charged to all whom it delays.
+//! *Closed*: a fixed number of requests is under way, which shows the throughput. *Open*: requests
+//! have times of their own at a fixed rate, and a latency counts from that time, also if the client
+//! could not send then because the server was late: a stall is charged to all whom it delays.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -64,7 +64,8 @@ impl Client {
         self.request.extend_from_slice(b"\r\n");
     }
 
-    /// Sends what was added, and calls `seen` with the number of replies that are there, until all `n`.
+    /// Sends what was added, and calls `seen` with the number of replies that are there, until all
+    /// `n`.
     fn exchange(&mut self, n: usize, mut seen: impl FnMut(usize)) -> anyhow::Result<()> {
         self.stream.write_all(&self.request).context("send")?;
         self.request.clear();

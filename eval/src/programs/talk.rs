@@ -1,7 +1,7 @@
 //! A program that takes commands line by line on its standard input, and answers in lines.
 //!
-//! Its standard output is a file that is looked at every few milliseconds, so that a wait for an answer
-//! ends when the job is asked to stop. Times are taken by the program, not by who waits.
+//! Its standard output is a file that is looked at every few milliseconds, so that a wait for an
+//! answer ends when the job is asked to stop. Times are taken by the program, not by who waits.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -69,8 +69,8 @@ impl Talk {
     }
 }
 
-/// `PER_SECOND [P50_US P99_US]`, as the programs answer after a load phase; `work` units of work were
-/// done if it is known, else what so many seconds make.
+/// `PER_SECOND [P50_US P99_US]`, as the programs answer after a load phase; `work` units of work
+/// were done if it is known, else what so many seconds make.
 pub(super) fn outcome(line: &str, work: Option<f64>, seconds: f64) -> anyhow::Result<Outcome> {
     let numbers: Result<Vec<f64>, _> = line.split_whitespace().map(str::parse).collect();
     let numbers = numbers.with_context(|| format!("understand the answer `{line}`"))?;

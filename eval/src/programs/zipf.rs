@@ -1,7 +1,7 @@
 //! A long, fixed sequence of keys with Zipf's frequencies, drawn before the load begins.
 
-/// Draws `n` numbers below `keys`, of which number r has the weight 1 / (r + 1)^`s`; then renames them by
-/// a shuffle, for the frequency of a key says nothing of where it lies.
+/// Draws `n` numbers below `keys`, of which number r has the weight 1 / (r + 1)^`s`; then renames
+/// them by a shuffle, for the frequency of a key says nothing of where it lies.
 pub(crate) fn sequence(keys: u32, s: f64, n: usize, seed: u64) -> Vec<u32> {
     let mut sums = Vec::with_capacity(keys as usize);
     let mut sum = 0.0;

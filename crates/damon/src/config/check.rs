@@ -1,7 +1,8 @@
 //! Why a kernel refuses a whole configuration.
 //!
-//! `on` and `commit` say EINVAL or ENOMEM for two dozen different reasons (R§5.3). What can be told from outside is
-//! looked for here: after the fact where the kernel says no, before where it would not say it (see `commit`).
+//! `on` and `commit` say EINVAL or ENOMEM for two dozen different reasons (R§5.3). What can be told
+//! from outside is looked for here: after the fact where the kernel says no, before where it would
+//! not say it (see `commit`).
 
 use isotherm_core::AddrRange;
 use isotherm_host::metrics::Reason;
@@ -35,8 +36,9 @@ pub(crate) fn reasons(kdamond: &Kdamond, errno: Option<i32>) -> String {
     }
 }
 
-/// What is wrong with a configuration, as far as the kernel's rules are known (`damon_sysfs_apply_inputs()`,
-/// `damon_set_attrs()`, Linux 7.2). `lives` says whether there is a process with a pid.
+/// What is wrong with a configuration, as far as the kernel's rules are known
+/// (`damon_sysfs_apply_inputs()`, `damon_set_attrs()`, Linux 7.2). `lives` says whether there is a
+/// process with a pid.
 pub fn problems(config: &Config, lives: impl Fn(u32) -> bool) -> Vec<String> {
     let context = &config.context;
     let mut found = attrs(context);

@@ -1,7 +1,8 @@
 //! A configuration as the files that say it: which file, which value, which feature of the kernel.
 //!
-//! The list is complete (every file, default values too) and in the order of writing: a `nr_` file stands
-//! before its children, since writing it makes them anew. Paths are relative to the kdamond's directory.
+//! The list is complete (every file, default values too) and in the order of writing: a `nr_` file
+//! stands before its children, since writing it makes them anew. Paths are relative to the
+//! kdamond's directory.
 
 use isotherm_core::scheme::{Action, Tuner, WatermarkMetric};
 

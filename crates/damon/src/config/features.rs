@@ -1,9 +1,10 @@
 //! What the running kernel's DAMON knows.
 //!
-//! Two sources. The version that the kernel names says what mainline of that version has: enough to choose,
-//! and free. Distributions backport and leave out, so where it counts the *files* decide: a context directory that is
-//! there already, anybody's, is looked at (reading only), and one's own is looked at after it was claimed. Nothing
-//! here writes, so nothing here can disturb a kdamond that runs.
+//! Two sources. The version that the kernel names says what mainline of that version has: enough to
+//! choose, and free. Distributions backport and leave out, so where it counts the *files* decide: a
+//! context directory that is there already, anybody's, is looked at (reading only), and one's own
+//! is looked at after it was claimed. Nothing here writes, so nothing here can disturb a kdamond
+//! that runs.
 
 use std::path::Path;
 
@@ -243,7 +244,8 @@ pub struct Features {
 }
 
 impl Features {
-    /// Looks, without writing anything: at the version, and at the first context directory that anybody made.
+    /// Looks, without writing anything: at the version, and at the first context directory that
+    /// anybody made.
     #[must_use]
     pub fn detect(root: &Root) -> Self {
         let release = root.release();
@@ -308,7 +310,8 @@ impl Features {
         }
     }
 
-    /// Whether an operations set is built in; `None` if only a context directory could tell, and there is none.
+    /// Whether an operations set is built in; `None` if only a context directory could tell, and
+    /// there is none.
     #[must_use]
     pub fn has_operations(&self, operations: Operations) -> Option<bool> {
         if !self.present {

@@ -1,7 +1,8 @@
 //! What one kdamond of the kernel can be told, as types (R§5.2, Linux 7.2).
 //!
-//! Plain values: nothing here knows a file, and nothing checks what the kernel checks. All sizes and
-//! addresses are in the context's address unit, which is a byte unless [`Context::addr_unit`] says otherwise.
+//! Plain values: nothing here knows a file, and nothing checks what the kernel checks. All sizes
+//! and addresses are in the context's address unit, which is a byte unless [`Context::addr_unit`]
+//! says otherwise.
 
 use isotherm_core::AddrRange;
 use isotherm_core::attrs::IntervalsGoal;
@@ -118,8 +119,9 @@ impl Default for Intervals {
 pub struct Probe {
     /// Which pages.
     pub filters: Vec<ProbeFilter>,
-    /// If one probe's is not 0, regions are merged and grow older by the weighted sum of their hits, not by their accesses
-    /// (`damon_merge_score()`, 7.3). Windows are of at most 255 samples then.
+    /// If one probe's is not 0, regions are merged and grow older by the weighted sum of their
+    /// hits, not by their accesses (`damon_merge_score()`, 7.3). Windows are of at most 255 samples
+    /// then.
     pub weight: u32,
 }
 

@@ -94,8 +94,8 @@ impl Module {
     ///
     /// # Errors
     ///
-    /// [`Kind::NotBuilt`], [`Kind::NotOurs`] if a kdamond runs, [`Kind::ModuleInTheWay`] if another module does,
-    /// [`Kind::Refused`] if the parameters do not go together.
+    /// [`Kind::NotBuilt`], [`Kind::NotOurs`] if a kdamond runs, [`Kind::ModuleInTheWay`] if another
+    /// module does, [`Kind::Refused`] if the parameters do not go together.
     pub fn enable(self, root: &Root) -> Result<(), DamonError> {
         self.require(root)?;
         if self.is_enabled(root) {
@@ -138,12 +138,13 @@ impl Module {
         if self.is_enabled(root) { self.switch(root, "enabled", "N") } else { Ok(()) }
     }
 
-    /// Sets parameters, all or none: all values are checked first, alone and together; if the kernel refuses one, the old
-    /// ones are put back. If the module runs, they are committed to it.
+    /// Sets parameters, all or none: all values are checked first, alone and together; if the
+    /// kernel refuses one, the old ones are put back. If the module runs, they are committed to it.
     ///
     /// # Errors
     ///
-    /// [`Kind::Refused`] with every problem found, before anything was written; or what the kernel says.
+    /// [`Kind::Refused`] with every problem found, before anything was written; or what the kernel
+    /// says.
     pub fn set(self, root: &Root, wanted: &[(String, String)]) -> Result<Vec<Changed>, DamonError> {
         self.require(root)?;
         let tried = format!("set parameters of {}", self.title());

@@ -1,8 +1,9 @@
-//! DAMON's special-purpose modules: `DAMON_RECLAIM`, `DAMON_LRU_SORT` and `DAMON_STAT` (R§6.1 to R§6.4).
+//! DAMON's special-purpose modules: `DAMON_RECLAIM`, `DAMON_LRU_SORT` and `DAMON_STAT` (R§6.1 to
+//! R§6.4).
 //!
-//! Each is one kdamond inside of the kernel, told by files in `/sys/module/damon_NAME/parameters`. They run *alone*: none
-//! starts while any kdamond runs, and no kdamond starts while one of them does (`damon_start()`, its
-//! `exclusive` argument).
+//! Each is one kdamond inside of the kernel, told by files in `/sys/module/damon_NAME/parameters`.
+//! They run *alone*: none starts while any kdamond runs, and no kdamond starts while one of them
+//! does (`damon_start()`, its `exclusive` argument).
 
 mod control;
 mod parameter;

@@ -1,6 +1,7 @@
 //! The modules' parameters: names, units, defaults, and what the kernel takes (R§6.2 to R§6.4).
 //!
-//! A table of Linux 7.2. Which of them a kernel has shows in its files; one that is not in this table is shown as it is.
+//! A table of Linux 7.2. Which of them a kernel has shows in its files; one that is not in this
+//! table is shown as it is.
 
 use std::collections::BTreeMap;
 
@@ -160,8 +161,8 @@ impl Module {
 }
 
 impl Unit {
-    /// What the kernel's file has to say for what a user says: numbers as they are, or with a suffix: `2s`, `100ms`,
-    /// `128M`, `50%`; `y` or `n`.
+    /// What the kernel's file has to say for what a user says: numbers as they are, or with a
+    /// suffix: `2s`, `100ms`, `128M`, `50%`; `y` or `n`.
     ///
     /// # Errors
     ///
@@ -240,8 +241,8 @@ fn scaled(number: &str, (times, per): (u64, u64)) -> Option<u64> {
     (product % divisor == 0).then(|| u64::try_from(product / divisor).ok()).flatten()
 }
 
-/// What is wrong with values taken together (`damon_*_apply_parameters()`, Linux 7.2). A kernel that does not check
-/// them all itself does worse than refuse: it divides by `aggr_interval`.
+/// What is wrong with values taken together (`damon_*_apply_parameters()`, Linux 7.2). A kernel
+/// that does not check them all itself does worse than refuse: it divides by `aggr_interval`.
 pub(super) fn problems(module: Module, values: &BTreeMap<String, String>) -> Vec<String> {
     let get = |name: &str| values.get(name).and_then(|value| value.parse::<u64>().ok());
     let mut found = Vec::new();

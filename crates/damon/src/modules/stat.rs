@@ -1,4 +1,5 @@
-//! What `DAMON_STAT` measured: for how long the machine's memory is idle, and how much of it is accessed.
+//! What `DAMON_STAT` measured: for how long the machine's memory is idle, and how much of it is
+//! accessed.
 
 use super::Module;
 use crate::error::DamonError;
@@ -9,8 +10,9 @@ use crate::sysfs::root::{Root, unreadable};
 pub struct StatReport {
     /// Whether it runs. If not, the numbers are the last ones, or zeros.
     pub enabled: bool,
-    /// Idle time by percentile of memory, 0 to 100, in ms. The first is the hottest memory's. Negative: it was
-    /// accessed, and has been for so long (6.18; before, such memory counted as idle for 0).
+    /// Idle time by percentile of memory, 0 to 100, in ms. The first is the hottest memory's.
+    /// Negative: it was accessed, and has been for so long (6.18; before, such memory counted as
+    /// idle for 0).
     pub idle_ms: Vec<i64>,
     /// Estimated memory bandwidth, in bytes per second. From partial counts, so rather low (R§9.2).
     pub bandwidth: u64,

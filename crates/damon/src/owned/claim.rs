@@ -1,16 +1,19 @@
 //! A kdamond of our own, beside those of others.
 //!
-//! What the kernel allows (`mm/damon/sysfs.c`, 5.18 to 7.2): directories are made by writing their number to
-//! `nr_kdamonds`, which first removes *all* that are there, configured or not, and is EBUSY while any of them runs. So
-//! nobody can add a kdamond beside one that runs, or beside one that is set up without destroying it. What can be
-//! used is a directory without a context: nobody has set it up. Therefore:
+//! What the kernel allows (`mm/damon/sysfs.c`, 5.18 to 7.2): directories are made by writing their
+//! number to `nr_kdamonds`, which first removes *all* that are there, configured or not, and is
+//! EBUSY while any of them runs. So nobody can add a kdamond beside one that runs, or beside one
+//! that is set up without destroying it. What can be used is a directory without a context: nobody
+//! has set it up. Therefore:
 //!
 //! 1. a directory that runs nothing and has no context is taken;
 //! 2. if there are no directories, some are made, more than needed, so that the next one finds 1;
-//! 3. otherwise it is refused, saying whose kdamonds are in the way, unless the user says that idle ones may go.
+//! 3. otherwise it is refused, saying whose kdamonds are in the way, unless the user says that idle
+//!    ones may go.
 //!
-//! A claim ends with its value: the kdamond is stopped, its context removed, and `nr_kdamonds` is what it was if nothing of
-//! others would be lost. What a SIGKILL prevents from ending, the next claim cleans up ([`recover`](super::recover)).
+//! A claim ends with its value: the kdamond is stopped, its context removed, and `nr_kdamonds` is
+//! what it was if nothing of others would be lost. What a SIGKILL prevents from ending, the next
+//! claim cleans up ([`recover`](super::recover)).
 
 use crate::config::entries::{FilterDirs, entries};
 use crate::config::model::Config;
@@ -36,13 +39,14 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Finds a kdamond directory that is nobody's, and writes `config` into it. It does not run yet. Leftovers of killed
-    /// Isotherms are cleaned up first.
+    /// Finds a kdamond directory that is nobody's, and writes `config` into it. It does not run
+    /// yet. Leftovers of killed Isotherms are cleaned up first.
     ///
     /// # Errors
     ///
-    /// [`Kind::NotOurs`] if all directories are somebody else's, [`Kind::ModuleInTheWay`] if a module runs that would not
-    /// let it start, and what [`Kdamond::write`] says. Nothing is left behind.
+    /// [`Kind::NotOurs`] if all directories are somebody else's, [`Kind::ModuleInTheWay`] if a
+    /// module runs that would not let it start, and what [`Kdamond::write`] says. Nothing is left
+    /// behind.
     pub fn set_up(root: &Root, config: &Config, settings: &Settings) -> Result<Self, DamonError> {
         root.require()?;
         let ledger = Ledger::lock(root, settings)?;
@@ -137,7 +141,8 @@ impl Claim {
         self.note.worker =
             Some(Who::is_now(self.kdamond.root().proc(), pid).unwrap_or(Who { pid, start: 0 }));
         self.note.phase = Phase::Running;
-        // The kernel had its say: a note that cannot be written now still says `ready`, which covers this.
+        // The kernel had its say: a note that cannot be written now still says `ready`, which
+        // covers this.
         self.save_note(&self.ledger()?)?;
         Ok(pid)
     }
@@ -155,7 +160,8 @@ impl Claim {
         self.save_note(&self.ledger()?)
     }
 
-    /// Whether the thread that [`Self::on`] started still runs. It ends by itself when all targets have ended.
+    /// Whether the thread that [`Self::on`] started still runs. It ends by itself when all targets
+    /// have ended.
     ///
     /// # Errors
     ///
@@ -189,8 +195,9 @@ impl Claim {
         }
     }
 
-    /// Ends the claim: stops the kdamond, removes its context, and puts `nr_kdamonds` back to what it was if
-    /// nobody else uses a directory by now. Dropping the claim does the same and ignores errors.
+    /// Ends the claim: stops the kdamond, removes its context, and puts `nr_kdamonds` back to what
+    /// it was if nobody else uses a directory by now. Dropping the claim does the same and ignores
+    /// errors.
     ///
     /// # Errors
     ///
@@ -263,7 +270,8 @@ fn find(root: &Root, ledger: &Ledger, settings: &Settings, boot: &str) -> Result
     let mut running = Vec::new();
     for &index in &indices {
         let kdamond = root.handle(index);
-        // A note without anything in the kernel is one that was refused to be read: not ours to take.
+        // A note without anything in the kernel is one that was refused to be read: not ours to
+        // take.
         if kdamond.is_untouched()? && !Note::path(ledger.dir(), index).exists() {
             return Ok(index);
         }

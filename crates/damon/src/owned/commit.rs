@@ -1,10 +1,11 @@
 //! Changing a kdamond while it runs: all of the change, or none of it.
 //!
-//! The kernel reads all files again on `commit`. Newer ones (7.2) try them on a copy of the context first; older ones (6.12)
-//! take over what they can, end the kdamond at the first thing that they cannot, and say that all went well. So what is known
-//! to be refused is refused here first, and after a commit the kdamond is looked for. A refused file or a refused
-//! commit puts the old files back, and what the kernel tuned or found by itself is not undone by files that still say
-//! the first values.
+//! The kernel reads all files again on `commit`. Newer ones (7.2) try them on a copy of the context
+//! first; older ones (6.12) take over what they can, end the kdamond at the first thing that they
+//! cannot, and say that all went well. So what is known to be refused is refused here first, and
+//! after a commit the kdamond is looked for. A refused file or a refused commit puts the old files
+//! back, and what the kernel tuned or found by itself is not undone by files that still say the
+//! first values.
 
 use isotherm_host::Version;
 
@@ -18,16 +19,17 @@ use crate::owned::note::{Phase, file_list};
 use crate::sysfs::write::Written;
 
 impl Claim {
-    /// Tells the running kdamond to do `config` instead. Regions, counters and quota windows of what stays are kept.
-    /// A target that is not in `config` any more is removed, wherever it stood; targets are told apart by pid, and new ones
-    /// have to come last. On kernels before 6.19 the targets behind a removed one begin anew.
+    /// Tells the running kdamond to do `config` instead. Regions, counters and quota windows of
+    /// what stays are kept. A target that is not in `config` any more is removed, wherever it
+    /// stood; targets are told apart by pid, and new ones have to come last. On kernels before 6.19
+    /// the targets behind a removed one begin anew.
     ///
     /// Tuned intervals stay as tuned unless `config` changes them.
     ///
     /// # Errors
     ///
-    /// What the kernel refused. The files say again what they said, and the kdamond goes on as before; if it
-    /// ended instead, the error is [`Kind::NotRunning`].
+    /// What the kernel refused. The files say again what they said, and the kdamond goes on as
+    /// before; if it ended instead, the error is [`Kind::NotRunning`].
     pub fn commit(&mut self, config: &Config) -> Result<(), DamonError> {
         if !self.is_running()? {
             return Err(self.kdamond.died("change"));
@@ -59,8 +61,9 @@ impl Claim {
         Ok(())
     }
 
-    /// Takes over the goals of `config`'s schemes, and nothing else: for a target value or a user's value that changes
-    /// often. Does nothing if they are what they were. Kernels before 6.8 have no such command, and no goals.
+    /// Takes over the goals of `config`'s schemes, and nothing else: for a target value or a user's
+    /// value that changes often. Does nothing if they are what they were. Kernels before 6.8 have
+    /// no such command, and no goals.
     ///
     /// # Errors
     ///
@@ -83,8 +86,8 @@ impl Claim {
         Ok(())
     }
 
-    /// `config` with the intervals and the targets' regions as the files have to say them, so that nothing is undone that
-    /// the kernel found by itself.
+    /// `config` with the intervals and the targets' regions as the files have to say them, so that
+    /// nothing is undone that the kernel found by itself.
     fn as_written(&self, mut step: Config) -> Config {
         let (new, old) = (&mut step.context, &self.config.context);
         if new.intervals.goal.aggrs != 0
@@ -95,7 +98,8 @@ impl Claim {
             new.intervals.aggr_us = now.aggr_us;
         }
         for target in &mut new.targets {
-            // Saying the same ranges again would cut regions back to them; saying none keeps what there is.
+            // Saying the same ranges again would cut regions back to them; saying none keeps what
+            // there is.
             if old.targets.iter().any(|old| old.pid == target.pid && old.regions == target.regions)
             {
                 target.regions.clear();
@@ -104,8 +108,9 @@ impl Claim {
         step
     }
 
-    /// Refuses what the kernel is known to refuse. Kernels before 6.15 carry out a commit without telling what came
-    /// of it, and end the kdamond if it was refused: there this is the only way to refuse it.
+    /// Refuses what the kernel is known to refuse. Kernels before 6.15 carry out a commit without
+    /// telling what came of it, and end the kdamond if it was refused: there this is the only way
+    /// to refuse it.
     fn check(&self, config: &Config) -> Result<(), DamonError> {
         let proc = self.kdamond.root().proc();
         let mut found = problems(config, |pid| proc.stat(pid, &mut Vec::new()).is_ok());
@@ -207,13 +212,15 @@ struct Step {
     committed: bool,
 }
 
-/// A process that never ends. Of a target that is marked as obsolete the kernel wants a process too, and refuses the whole commit
-/// if it has ended (`damon_sysfs_add_target()`, 6.19 to 7.2), which is the usual reason for a target to go. It looks no further
-/// at it: the target at that place is destroyed (`damon_commit_targets()`).
+/// A process that never ends. Of a target that is marked as obsolete the kernel wants a process
+/// too, and refuses the whole commit if it has ended (`damon_sysfs_add_target()`, 6.19 to 7.2),
+/// which is the usual reason for a target to go. It looks no further at it: the target at that
+/// place is destroyed (`damon_commit_targets()`).
 const ALWAYS_THERE: i32 = 1;
 
-/// How to get from the targets `old` to `new`, without giving any the regions of another. `marks`: targets can be marked
-/// for removal; then the last step is for the files alone, to say what the kernel has carried out by then.
+/// How to get from the targets `old` to `new`, without giving any the regions of another. `marks`:
+/// targets can be marked for removal; then the last step is for the files alone, to say what the
+/// kernel has carried out by then.
 fn steps(old: &[Target], new: &[Target], marks: bool) -> Vec<Step> {
     let step = |targets: Vec<Target>| Step { targets, committed: true };
     let same_front = old.iter().zip(new).take_while(|(a, b)| a.pid == b.pid).count();
@@ -235,7 +242,8 @@ fn steps(old: &[Target], new: &[Target], marks: bool) -> Vec<Step> {
         marked.extend_from_slice(&new[kept.len()..]);
         return vec![step(marked), Step { targets: new.to_vec(), committed: false }];
     }
-    // What comes behind the first difference would take over the regions of what stood there: it begins anew.
+    // What comes behind the first difference would take over the regions of what stood there: it
+    // begins anew.
     vec![step(new[..same_front].to_vec()), step(new.to_vec())]
 }
 

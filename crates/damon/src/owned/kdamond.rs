@@ -32,7 +32,8 @@ pub enum Command {
     UpdateStats,
     /// Bring `tried_regions` up to date. Waits until each scheme was applied once (6.2).
     UpdateTriedRegions,
-    /// Bring `tried_regions/total_bytes` up to date, without the regions. Waits as the one above (6.6).
+    /// Bring `tried_regions/total_bytes` up to date, without the regions. Waits as the one above
+    /// (6.6).
     UpdateTriedBytes,
     /// Remove what is in `tried_regions` (6.2).
     ClearTriedRegions,
@@ -147,11 +148,12 @@ impl Kdamond {
         Ok(u32::try_from(pid).ok().filter(|&pid| pid != 0))
     }
 
-    /// Gives it a command and waits until that is done. EBUSY is retried for the root's patience; what cannot
-    /// pass by waiting (it runs already, a module is in the way) is an error at once.
+    /// Gives it a command and waits until that is done. EBUSY is retried for the root's patience;
+    /// what cannot pass by waiting (it runs already, a module is in the way) is an error at once.
     ///
-    /// A walk ([`Command::UpdateTriedRegions`], [`Command::UpdateTriedBytes`]) holds DAMON's one lock for up to the
-    /// longest apply interval of the schemes: until then no other command reaches any kdamond.
+    /// A walk ([`Command::UpdateTriedRegions`], [`Command::UpdateTriedBytes`]) holds DAMON's one
+    /// lock for up to the longest apply interval of the schemes: until then no other command
+    /// reaches any kdamond.
     ///
     /// # Errors
     ///

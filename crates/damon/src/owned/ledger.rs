@@ -1,4 +1,5 @@
-//! The directory where all Isotherms of a machine write down what they did to DAMON's files, and its lock.
+//! The directory where all Isotherms of a machine write down what they did to DAMON's files, and
+//! its lock.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
@@ -18,15 +19,17 @@ use crate::sysfs::root::Root;
 pub struct Settings {
     /// Where claims are written down. Must not outlive the boot.
     pub run_dir: PathBuf,
-    /// Kdamond directories to make beyond the one asked for, when there is none yet. The kernel lets nobody make more
-    /// while one runs, so these are for other contexts, and for other Isotherms.
+    /// Kdamond directories to make beyond the one asked for, when there is none yet. The kernel
+    /// lets nobody make more while one runs, so these are for other contexts, and for other
+    /// Isotherms.
     pub spare: u32,
     /// Whether kdamonds that somebody set up and that do not run may be removed.
     pub take_idle: bool,
 }
 
 impl Default for Settings {
-    /// `/run/isotherm/damon`, or below `XDG_RUNTIME_DIR` where that cannot be written; 7 spare; nothing taken.
+    /// `/run/isotherm/damon`, or below `XDG_RUNTIME_DIR` where that cannot be written; 7 spare;
+    /// nothing taken.
     fn default() -> Self {
         let system = Path::new("/run/isotherm/damon");
         let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
@@ -100,7 +103,8 @@ impl Ledger {
         self.dir.join("nr_kdamonds")
     }
 
-    /// Changes `nr_kdamonds`, which removes everything that is there; writes down first what it was.
+    /// Changes `nr_kdamonds`, which removes everything that is there; writes down first what it
+    /// was.
     pub(crate) fn raise(&self, root: &Root, boot: &str, set: u32) -> Result<(), DamonError> {
         let before = root.nr_kdamonds()?;
         let path = self.raised_path();
@@ -132,8 +136,8 @@ impl Ledger {
         Some(Raised { before: words.next()?.parse().ok()?, set: words.next()?.parse().ok()? })
     }
 
-    /// Puts `nr_kdamonds` back to what it was before us, if all directories are as the kernel made them. With anything
-    /// else there it stays: that would be lost.
+    /// Puts `nr_kdamonds` back to what it was before us, if all directories are as the kernel made
+    /// them. With anything else there it stays: that would be lost.
     pub(crate) fn lower(&self, root: &Root, boot: &str) -> Result<(), DamonError> {
         let Some(raised) = self.raised(boot) else { return Ok(()) };
         let now = root.nr_kdamonds()?;

@@ -1,7 +1,8 @@
 //! What a killed Isotherm left in the kernel: found by its notes, proved to be ours, removed.
 //!
-//! A kdamond is ours only if everything that its files say is something that we were about to write, and its worker,
-//! if it runs, is the very thread that we started (pid and start time). In doubt it stays and is named.
+//! A kdamond is ours only if everything that its files say is something that we were about to
+//! write, and its worker, if it runs, is the very thread that we started (pid and start time). In
+//! doubt it stays and is named.
 
 use crate::config::entries::default_of;
 use crate::error::DamonError;

@@ -1,5 +1,5 @@
-//! Kdamonds that are ours: claimed beside those of others, changed while they run, removed at the end,
-//! also by the next start if this one was killed.
+//! Kdamonds that are ours: claimed beside those of others, changed while they run, removed at the
+//! end, also by the next start if this one was killed.
 
 pub(crate) mod claim;
 pub(crate) mod commit;

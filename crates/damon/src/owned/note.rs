@@ -1,8 +1,9 @@
 //! What a claim leaves on disk, so that a killed Isotherm can be cleaned up after.
 //!
-//! One small text file per kdamond of ours, in a directory that does not outlive the boot. It is written *before* the
-//! kernel is touched, and again, whole and by renaming, whenever what it says is about to change. So at any
-//! moment it names everything that the kernel's files can say because of us:
+//! One small text file per kdamond of ours, in a directory that does not outlive the boot. It is
+//! written *before* the kernel is touched, and again, whole and by renaming, whenever what it says
+//! is about to change. So at any moment it names everything that the kernel's files can say because
+//! of us:
 //!
 //! | phase | the kernel's files say |
 //! |---|---|

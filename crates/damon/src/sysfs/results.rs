@@ -1,6 +1,7 @@
 //! Reading back what a kdamond found and did.
 //!
-//! The kernel fills these files only when told: each reader here says which [`Command`] has to come first.
+//! The kernel fills these files only when told: each reader here says which [`Command`] has to come
+//! first.
 
 use isotherm_core::AddrRange;
 use isotherm_core::scheme::Counters;
@@ -11,8 +12,8 @@ use crate::sysfs::root::unreadable;
 
 /// A region that a scheme was applied to (`tried_regions/N`).
 ///
-/// The kernel does not say which target it belongs to: regions come target by target, each in the order of
-/// addresses. Where that matters, give every target a scheme with a target filter.
+/// The kernel does not say which target it belongs to: regions come target by target, each in the
+/// order of addresses. Where that matters, give every target a scheme with a target filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TriedRegion {
     /// Its addresses, in the context's address unit.
@@ -52,7 +53,8 @@ impl Kdamond {
         self.root().number(&path).map(Some)
     }
 
-    /// Counters of a scheme, as of the last [`Command::UpdateStats`]. What this kernel does not count is 0.
+    /// Counters of a scheme, as of the last [`Command::UpdateStats`]. What this kernel does not
+    /// count is 0.
     ///
     /// # Errors
     ///
@@ -81,8 +83,8 @@ impl Kdamond {
         self.optional(scheme, "quotas/effective_bytes")
     }
 
-    /// Bytes of all regions that a scheme was last applied to, as of the last [`Command::UpdateTriedBytes`] or
-    /// [`Command::UpdateTriedRegions`]; `None` before 6.6.
+    /// Bytes of all regions that a scheme was last applied to, as of the last
+    /// [`Command::UpdateTriedBytes`] or [`Command::UpdateTriedRegions`]; `None` before 6.6.
     ///
     /// # Errors
     ///
@@ -91,8 +93,8 @@ impl Kdamond {
         self.optional(scheme, "tried_regions/total_bytes")
     }
 
-    /// The regions that a scheme was last applied to, as of the last [`Command::UpdateTriedRegions`]. `out` is
-    /// emptied first.
+    /// The regions that a scheme was last applied to, as of the last
+    /// [`Command::UpdateTriedRegions`]. `out` is emptied first.
     ///
     /// # Errors
     ///
@@ -142,9 +144,9 @@ impl Kdamond {
         Ok(())
     }
 
-    /// The intervals as tuned. Needs 6.15 for the tuned ones; before, there is no tuning and they are what was
-    /// written. The files change with this call, which a later [`Kdamond::write`] has to know: it is told by
-    /// [`Written::set_intervals`](crate::Written::set_intervals).
+    /// The intervals as tuned. Needs 6.15 for the tuned ones; before, there is no tuning and they
+    /// are what was written. The files change with this call, which a later [`Kdamond::write`] has
+    /// to know: it is told by [`Written::set_intervals`](crate::Written::set_intervals).
     ///
     /// # Errors
     ///

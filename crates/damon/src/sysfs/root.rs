@@ -34,7 +34,8 @@ impl Default for Root {
 }
 
 impl Root {
-    /// The files below `dir`: `dir/admin` for the sysfs tree, `dir/module` for the modules, `dir/proc`.
+    /// The files below `dir`: `dir/admin` for the sysfs tree, `dir/module` for the modules,
+    /// `dir/proc`.
     pub fn at(dir: impl AsRef<Path>) -> Self {
         let dir = dir.as_ref();
         Self {

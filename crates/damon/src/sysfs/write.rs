@@ -1,4 +1,5 @@
-//! Writing a configuration into a kdamond's files: only what differs, and back again if a value is refused.
+//! Writing a configuration into a kdamond's files: only what differs, and back again if a value is
+//! refused.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,7 +18,8 @@ pub struct Written {
 }
 
 impl Written {
-    /// Takes note that the kernel changed the interval files (`update_tuned_intervals`, `refresh_ms`).
+    /// Takes note that the kernel changed the interval files (`update_tuned_intervals`,
+    /// `refresh_ms`).
     pub fn set_intervals(&mut self, now: TunedIntervals) {
         for entry in &mut self.entries {
             match entry.path.rsplit('/').next() {
@@ -51,16 +53,18 @@ impl Written {
 type Live = BTreeMap<String, String>;
 
 impl Kdamond {
-    /// Writes `config` into the files. `was` is what they say so far, by an earlier call; `None`: the directory is as
-    /// the kernel made it. Only files that differ are written. Nothing of it reaches a running kdamond before
-    /// a command.
+    /// Writes `config` into the files. `was` is what they say so far, by an earlier call; `None`:
+    /// the directory is as the kernel made it. Only files that differ are written. Nothing of it
+    /// reaches a running kdamond before a command.
     ///
-    /// A file that this kernel lacks is no error as long as it would say what the kernel does anyway.
+    /// A file that this kernel lacks is no error as long as it would say what the kernel does
+    /// anyway.
     ///
     /// # Errors
     ///
-    /// The first file that could not be written: missing ([`Kind::OlderKernel`]), or its value refused
-    /// ([`Kind::Refused`]). The files say again what they said before; if that failed too, the error says so.
+    /// The first file that could not be written: missing ([`Kind::OlderKernel`]), or its value
+    /// refused ([`Kind::Refused`]). The files say again what they said before; if that failed too,
+    /// the error says so.
     pub fn write(&self, config: &Config, was: Option<&Written>) -> Result<Written, DamonError> {
         let before = was.cloned().unwrap_or_default();
         let mut live = Live::new();

@@ -214,8 +214,8 @@ fn after_a_kill_the_next_one_cleans_only_what_is_ours() {
     assert!(w.root.handle(0).is_on().unwrap());
 }
 
-/// Kills at every write that the kernel sees while a claim is set up, turned on and changed: afterwards nothing of it is
-/// left, whatever the moment.
+/// Kills at every write that the kernel sees while a claim is set up, turned on and changed:
+/// afterwards nothing of it is left, whatever the moment.
 #[test]
 fn killed_at_any_moment_nothing_is_left() {
     let files = |config| file_list(&entries::entries(&config, entries::FilterDirs::Layers));

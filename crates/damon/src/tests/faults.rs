@@ -120,7 +120,8 @@ fn a_target_in_the_middle_is_removed_by_mark_and_the_files_follow() {
     let (_dir, fake, mut claim) = claimed(&config);
     config.context.targets.remove(1);
     claim.commit(&config).unwrap();
-    // What the kernel was told: the second of three is obsolete. What the files say now: two are there.
+    // What the kernel was told: the second of three is obsolete. What the files say now: two are
+    // there.
     assert_eq!(fake.told(0, "contexts/0/targets/1/obsolete_target").as_deref(), Some("Y"));
     // It may have ended, and the kernel wants to know one that has not.
     assert_eq!(fake.told(0, "contexts/0/targets/1/pid_target").as_deref(), Some("1"));

@@ -28,7 +28,8 @@ fn every_file_is_written_and_reads_back() {
     assert_eq!(kdamond.read().unwrap(), None);
     kdamond.write(&everything(), None).unwrap();
     assert_eq!(kdamond.read().unwrap(), Some(everything()));
-    // Each kind of file has been written at least once, apart from those that only the kernel writes.
+    // Each kind of file has been written at least once, apart from those that only the kernel
+    // writes.
     let leaf = |path: &str| path.rsplit('/').next().unwrap().to_owned();
     let written: BTreeSet<_> = fake.writes().iter().map(|(path, _)| leaf(path)).collect();
     let all = entries::entries(&everything(), entries::FilterDirs::Layers);
@@ -85,7 +86,8 @@ fn defaults_are_those_of_the_kernel() {
     scheme.filters.push(Filter::default());
     config.context.schemes.push(scheme);
     kdamond.write(&config, None).unwrap();
-    // Nothing but the numbers of children had to be written, so every default is the made-up kernel's.
+    // Nothing but the numbers of children had to be written, so every default is the made-up
+    // kernel's.
     for (path, value) in fake.writes() {
         assert!(path.contains("/nr_"), "{path} = {value}");
     }

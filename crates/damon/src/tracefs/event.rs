@@ -1,7 +1,8 @@
-//! The events of system `damon` (`include/trace/events/damon.h`, Linux 5.15 to 7.2), and how they lie in memory.
+//! The events of system `damon` (`include/trace/events/damon.h`, Linux 5.15 to 7.2), and how they
+//! lie in memory.
 //!
-//! `Display` writes an event as the kernel's own `print fmt` does, so that a trace of ours reads like one of
-//! `trace_pipe`; [`super::parse_line`] is the way back.
+//! `Display` writes an event as the kernel's own `print fmt` does, so that a trace of ours reads
+//! like one of `trace_pipe`; [`super::parse_line`] is the way back.
 
 use std::fmt;
 
@@ -63,7 +64,8 @@ impl EventKind {
     }
 }
 
-/// A region at the end of a window: after merging, ageing and schemes, before the reset and the split.
+/// A region at the end of a window: after merging, ageing and schemes, before the reset and the
+/// split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AggregatedRegion {
     /// Index of the target in its context.

@@ -1,8 +1,9 @@
-//! What the running kernel says about the layout of its events: `events/.../format` and `events/header_page`.
+//! What the running kernel says about the layout of its events: `events/.../format` and
+//! `events/header_page`.
 //!
-//! A line is `field:unsigned int nr_regions;\toffset:16;\tsize:4;\tsigned:0;`. Fields are looked up by name, so those
-//! that a kernel moved, widened or added do not matter. Numbers are read in the size that is told, little or big endian as the
-//! machine is.
+//! A line is `field:unsigned int nr_regions;\toffset:16;\tsize:4;\tsigned:0;`. Fields are looked up
+//! by name, so those that a kernel moved, widened or added do not matter. Numbers are read in the
+//! size that is told, little or big endian as the machine is.
 
 use std::fmt;
 use std::ops::Range;
@@ -84,7 +85,8 @@ pub(super) struct Number {
 }
 
 impl Number {
-    /// The number; none if the event is too short for it. Signed ones come as they lie, not extended.
+    /// The number; none if the event is too short for it. Signed ones come as they lie, not
+    /// extended.
     pub(super) fn of(self, event: &[u8]) -> Option<u64> {
         let bytes = event.get(self.at..self.at + self.size)?;
         Some(match self.size {
@@ -95,13 +97,15 @@ impl Number {
         })
     }
 
-    /// As [`Number::of`], for fields that are 32 bits everywhere; larger values are cut to the largest.
+    /// As [`Number::of`], for fields that are 32 bits everywhere; larger values are cut to the
+    /// largest.
     pub(super) fn of32(self, event: &[u8]) -> Option<u32> {
         Some(u32::try_from(self.of(event)?).unwrap_or(u32::MAX))
     }
 }
 
-/// Where in an event it is told where a dynamic array lies: length in the upper half, offset in the lower.
+/// Where in an event it is told where a dynamic array lies: length in the upper half, offset in the
+/// lower.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Array {
     at: usize,

@@ -1,8 +1,9 @@
 //! A trace instance of our own, and what dead owners left.
 //!
-//! Its name is `isotherm-PID-START-N`: the owner's pid and start time (so that a reused pid is nobody's owner) and a
-//! number. The owner keeps files of the instance open, so that the kernel refuses (EBUSY) to remove it
-//! while the owner lives, whatever somebody in another pid namespace believes.
+//! Its name is `isotherm-PID-START-N`: the owner's pid and start time (so that a reused pid is
+//! nobody's owner) and a number. The owner keeps files of the instance open, so that the kernel
+//! refuses (EBUSY) to remove it while the owner lives, whatever somebody in another pid namespace
+//! believes.
 
 use std::io;
 use std::path::{Path, PathBuf};

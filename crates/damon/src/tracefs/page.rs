@@ -1,8 +1,9 @@
-//! One page of a ring buffer, as `trace_pipe_raw` gives it, taken apart into events (`kernel/trace/ring_buffer.c`,
-//! unchanged in layout from Linux 2.6.30 to 7.2, and part of the ABI: trace-cmd files hold these pages).
+//! One page of a ring buffer, as `trace_pipe_raw` gives it, taken apart into events
+//! (`kernel/trace/ring_buffer.c`, unchanged in layout from Linux 2.6.30 to 7.2, and part of the
+//! ABI: trace-cmd files hold these pages).
 //!
-//! A page has the time of its first event, the length of what is in it, and events. An event has a 32-bit
-//! header: 5 bits of type or length, 27 bits of nanoseconds since the event before.
+//! A page has the time of its first event, the length of what is in it, and events. An event has a
+//! 32-bit header: 5 bits of type or length, 27 bits of nanoseconds since the event before.
 
 use super::format::PageHeader;
 

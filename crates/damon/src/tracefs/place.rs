@@ -20,8 +20,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// Finds it where it is mounted, or else mounts it to a file descriptor; nobody else sees that, and
-    /// nothing is left of it.
+    /// Finds it where it is mounted, or else mounts it to a file descriptor; nobody else sees that,
+    /// and nothing is left of it.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! Lines of `trace` and `trace_pipe`, as others captured them (`cat trace_pipe`, a bug report, our committed traces).
+//! Lines of `trace` and `trace_pipe`, as others captured them (`cat trace_pipe`, a bug report, our
+//! committed traces).
 //!
 //! `kdamond.0-198     [000] .....     6.810079: damon_aggregated: target_id=0 nr_regions=11 4194304-104890368: 0 1`
 //!

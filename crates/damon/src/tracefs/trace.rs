@@ -1,8 +1,10 @@
-//! A running trace: an instance with events switched on, and its ring buffers, read and merged by time.
+//! A running trace: an instance with events switched on, and its ring buffers, read and merged by
+//! time.
 //!
-//! A kdamond that moves to another CPU goes on in another buffer. Buffers are read one after the other, so an event
-//! can be seen before one that came earlier on a CPU read before. Therefore events from after the start of a reading
-//! wait for the next one; what is given out is in order, for ever.
+//! A kdamond that moves to another CPU goes on in another buffer. Buffers are read one after the
+//! other, so an event can be seen before one that came earlier on a CPU read before. Therefore
+//! events from after the start of a reading wait for the next one; what is given out is in order,
+//! for ever.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -33,7 +35,8 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// `damon_aggregated` (with probe hits where there are any), 512 KiB per CPU: 9,000 regions between two readings.
+    /// `damon_aggregated` (with probe hits where there are any), 512 KiB per CPU: 9,000 regions
+    /// between two readings.
     fn default() -> Self {
         Self {
             events: vec![EventKind::Aggregated],
@@ -50,7 +53,8 @@ pub struct Loss {
     pub cpu: u32,
     /// How many, if the kernel tells.
     pub events: Option<u64>,
-    /// They came after this: the last event that was read from this CPU, or the last reading that found no more.
+    /// They came after this: the last event that was read from this CPU, or the last reading that
+    /// found no more.
     pub since: Time,
     /// They came before this: the next event that was read.
     pub until: Time,
@@ -100,7 +104,8 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Makes an instance in the machine's tracefs and switches the events on, after having removed what dead owners left.
+    /// Makes an instance in the machine's tracefs and switches the events on, after having removed
+    /// what dead owners left.
     ///
     /// # Errors
     ///
@@ -168,8 +173,8 @@ impl Trace {
         &self.leftovers
     }
 
-    /// Takes events of these threads only, from now on; all if there are none. The kernel filters before it writes, so
-    /// others' kdamonds fill no buffer.
+    /// Takes events of these threads only, from now on; all if there are none. The kernel filters
+    /// before it writes, so others' kdamonds fill no buffer.
     ///
     /// # Errors
     ///
@@ -183,7 +188,8 @@ impl Trace {
             .try_for_each(|(kind, _)| self.instance.write(&switch(*kind, "filter"), &filter))
     }
 
-    /// Sets a filter of the kernel's filter language on one event, replacing the one of [`Trace::only_threads`].
+    /// Sets a filter of the kernel's filter language on one event, replacing the one of
+    /// [`Trace::only_threads`].
     ///
     /// # Errors
     ///

@@ -1,10 +1,12 @@
 //! From single regions back to whole aggregation windows, per kdamond.
 //!
-//! A kdamond tells all regions of all its targets in one go, target by target, in the order of addresses, and each line has
-//! the number of regions of its target. So a window is over when the next one begins (a target or an address
-//! that is not behind the last), when all regions of the last target were told (if the number of targets is
-//! known, [`Windows::expect`]), or when its kdamond has been silent for a while ([`Windows::settle`]). It is whole if every target has
-//! as many regions as it says and no hole in the trace touches it; else it is [`Torn`] and its regions are thrown away.
+//! A kdamond tells all regions of all its targets in one go, target by target, in the order of
+//! addresses, and each line has the number of regions of its target. So a window is over when the
+//! next one begins (a target or an address that is not behind the last), when all regions of the
+//! last target were told (if the number of targets is known, [`Windows::expect`]), or when its
+//! kdamond has been silent for a while ([`Windows::settle`]). It is whole if every target has as
+//! many regions as it says and no hole in the trace touches it; else it is [`Torn`] and its regions
+//! are thrown away.
 //!
 //! Several kdamonds write into one trace; the thread that wrote a line tells them apart.
 
@@ -15,7 +17,8 @@ use isotherm_core::Time;
 use super::event::{AggregatedRegion, Event, Record};
 use super::trace::Item;
 
-/// A kdamond tells a window within microseconds; one that was preempted in the middle needs a while.
+/// A kdamond tells a window within microseconds; one that was preempted in the middle needs a
+/// while.
 const SILENCE_NS: u64 = 20_000_000;
 
 /// One target's part of a window.
@@ -80,13 +83,14 @@ impl Windows {
         Self::default()
     }
 
-    /// Tells that a kdamond has so many targets with regions: its windows are done with the last one's last region, without
-    /// waiting for what comes next. 0: not known.
+    /// Tells that a kdamond has so many targets with regions: its windows are done with the last
+    /// one's last region, without waiting for what comes next. 0: not known.
     pub fn expect(&mut self, kdamond: u32, nr_targets: usize) {
         self.nr_targets.insert(kdamond, nr_targets);
     }
 
-    /// Takes in what a trace gave; in order of time, as it comes. Events of other kinds are left alone.
+    /// Takes in what a trace gave; in order of time, as it comes. Events of other kinds are left
+    /// alone.
     pub fn push(&mut self, item: &Item) {
         match item {
             Item::Event(Record { at, pid, event: Event::Aggregated(region), .. }) => {
@@ -131,8 +135,8 @@ impl Windows {
         self.finish_if_last(kdamond);
     }
 
-    /// With probes each region is told twice (`kdamond_reset_aggregated()`, Linux 7.2). The second line may find its window
-    /// finished by the first.
+    /// With probes each region is told twice (`kdamond_reset_aggregated()`, Linux 7.2). The second
+    /// line may find its window finished by the first.
     fn is_late_probe(&mut self, kdamond: u32, region: &AggregatedRegion) -> bool {
         let twice = |last: &AggregatedRegion| last.is_same(region) && last.probe_hits.is_none();
         if region.probe_hits.is_none() || !self.ended.get(&kdamond).is_some_and(twice) {
@@ -174,7 +178,8 @@ impl Windows {
         });
     }
 
-    /// Ends the windows of which nothing was heard for a while; `now` must not be later than what was read.
+    /// Ends the windows of which nothing was heard for a while; `now` must not be later than what
+    /// was read.
     pub fn settle(&mut self, now: Time) {
         let silent = |open: &Open| now.since(open.window.end) > SILENCE_NS;
         let over: Vec<u32> =
@@ -229,7 +234,8 @@ impl Window {
         adds
     }
 
-    /// Whether regions of this window come with hits of probes, and the last one's are not there yet.
+    /// Whether regions of this window come with hits of probes, and the last one's are not there
+    /// yet.
     fn wants_probes(&self) -> bool {
         let first = self.targets.first().and_then(|t| t.regions.first());
         first.is_some_and(|r| r.probe_hits.is_some())

@@ -14,8 +14,9 @@ pub(crate) fn commit_changes_what_runs(world: &World) {
     let mut claim = world.running(&config);
     let worker = claim.worker();
     let mut regions = Vec::new();
-    // The bound on the number of regions shows what the kernel works with. No region is larger than a third of the memory then, and two neighbours that
-    // are together are never merged: three areas of which one is large can be eight regions that stay.
+    // The bound on the number of regions shows what the kernel works with. No region is larger than
+    // a third of the memory then, and two neighbours that are together are never merged: three
+    // areas of which one is large can be eight regions that stay.
     config.context.nr_regions.max = 9;
     config.context.nr_regions.min = 3;
     config.context.intervals.update_us = 100_000;
@@ -62,7 +63,8 @@ pub(crate) fn refused_commit_changes_nothing(world: &World) {
     assert_eq!(err.kind(), Kind::Refused, "{err}");
     assert_eq!(world.dump(index), before);
     assert!(claim.is_running().unwrap());
-    // A cgroup that is not there: told by us if cgroups are mounted, else found out from what the kernel does.
+    // A cgroup that is not there: told by us if cgroups are mounted, else found out from what the
+    // kernel does.
     let mut wrong = config.clone();
     let filter = Filter { kind: FilterKind::Memcg("/no/such/group".into()), ..Filter::default() };
     wrong.context.schemes[0].ops_filters.push(filter);

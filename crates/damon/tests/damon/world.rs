@@ -45,8 +45,9 @@ impl World {
         features
     }
 
-    /// Waits for an effective quota of a running claim. Kernels without the fix of the first quota window (6.18, and stable
-    /// ones) begin it at `jiffies` 0, five minutes after boot: there nothing is limited until then.
+    /// Waits for an effective quota of a running claim. Kernels without the fix of the first quota
+    /// window (6.18, and stable ones) begin it at `jiffies` 0, five minutes after boot: there
+    /// nothing is limited until then.
     pub(crate) fn quota_comes(&self, claim: &Claim, done: impl Fn(u64) -> bool) -> bool {
         let end = Instant::now() + Duration::from_secs(30);
         loop {
@@ -176,7 +177,8 @@ pub(crate) fn play(role: &str) {
     };
     let mut words = role.split(' ');
     match words.next() {
-        // Touches 64 MiB all the time, and gives way, so that its accessed bits are not hidden by the TLB.
+        // Touches 64 MiB all the time, and gives way, so that its accessed bits are not hidden by
+        // the TLB.
         Some("touch") => {
             let mut memory = vec![1u8; 64 << 20];
             let start = memory.as_ptr() as usize;

@@ -132,7 +132,8 @@ pub(crate) fn every_file_reads_back(world: &World) {
     let config = everything(&features);
     let claim = world.claim(&config).unwrap();
     assert_eq!(claim.kdamond().read().unwrap().as_ref(), Some(&config));
-    // The version table says of no feature that it is there when its file is not, nor the other way round.
+    // The version table says of no feature that it is there when its file is not, nor the other way
+    // round.
     let version = features.version.unwrap();
     for feature in Feature::ALL {
         let by_version = version >= feature.since();

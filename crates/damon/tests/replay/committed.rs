@@ -31,8 +31,8 @@ fn every_transition_is_explained() {
     assert!(all.unsplit > 10 && all.in_three > 10 && all.some > 10, "{all:?}");
 }
 
-/// Ages across zero: 6.12 counts on where 7.2 starts again, and each kernel's trace has cases of it. Above half of the maximum
-/// of regions 7.3 splits some, where others split none.
+/// Ages across zero: 6.12 counts on where 7.2 starts again, and each kernel's trace has cases of
+/// it. Above half of the maximum of regions 7.3 splits some, where others split none.
 #[test]
 fn kernels_differ_where_the_rules_say() {
     let (mut by_ages, mut by_splits) = (Vec::new(), Vec::new());

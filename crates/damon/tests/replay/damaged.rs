@@ -61,8 +61,8 @@ fn gone(regions: &mut Vec<Region>, i: usize) -> Option<()> {
     Some(())
 }
 
-/// Damages some regions of every tenth window, one at a time; returns how many of the damaged traces were refused, of how many, and the
-/// first refusal.
+/// Damages some regions of every tenth window, one at a time; returns how many of the damaged
+/// traces were refused, of how many, and the first refusal.
 fn refused(trace: &TraceFile, damage: Damage, every: usize) -> (usize, usize, String) {
     let (mut refused, mut of, mut first) = (0, 0, String::new());
     for w in (1..trace.windows.len() - 1).step_by(10) {
@@ -86,7 +86,8 @@ fn refused(trace: &TraceFile, damage: Damage, every: usize) -> (usize, usize, St
 
 #[test]
 fn damage_is_refused() {
-    // Every how many regions; how many of 100 damaged traces are refused at least: hidden cuts and counts can explain some.
+    // Every how many regions; how many of 100 damaged traces are refused at least: hidden cuts and
+    // counts can explain some.
     let damages: [(&str, Damage, usize, usize); 7] = [
         ("age + 1", older, 5, 90),
         ("age - 1", younger, 5, 90),

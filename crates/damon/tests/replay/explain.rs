@@ -13,8 +13,9 @@ pub(crate) struct Rules {
     pub(crate) zero_resets_age: bool,
     /// The limit of a region's size is rounded up to pages, and enforced after each window.
     pub(crate) enforces_min_regions: bool,
-    /// With more regions than half of what is allowed some are split, instead of none; the fewer, the less room is left
-    /// (`damon_split_some_regions()`). Which come first turns round with each call, by a counter of all contexts.
+    /// With more regions than half of what is allowed some are split, instead of none; the fewer,
+    /// the less room is left (`damon_split_some_regions()`). Which come first turns round with each
+    /// call, by a counter of all contexts.
     pub(crate) splits_some: bool,
 }
 
@@ -49,7 +50,8 @@ pub(crate) struct Story {
     /// Regions that start their age again, and that grow older.
     pub(crate) young: usize,
     pub(crate) older: usize,
-    /// Transitions in which nothing may be split, with three pieces allowed, and in which only some may be split.
+    /// Transitions in which nothing may be split, with three pieces allowed, and in which only some
+    /// may be split.
     pub(crate) unsplit: usize,
     pub(crate) in_three: usize,
     pub(crate) some: usize,
@@ -131,7 +133,8 @@ pub(crate) fn transition(
     Err(why)
 }
 
-/// The ways in which the kernel may have gone about splitting, each with the number of regions that it remembers.
+/// The ways in which the kernel may have gone about splitting, each with the number of regions that
+/// it remembers.
 fn splits(reset: &[Region], attrs: &Attrs, rules: Rules, last: Option<u64>) -> Vec<(Split, u64)> {
     let (n, max) = (reset.len() as u64, attrs.max_nr_regions);
     if rules.splits_some && n > max / 2 {
@@ -187,8 +190,8 @@ fn explain_split(
     search::search(&parents, next, attrs.max_nr_accesses(), limit, rules)
 }
 
-/// Into how many pieces `split_all` cuts each region now, at most. It is asked with the cut that leaves most
-/// room for a second one.
+/// Into how many pieces `split_all` cuts each region now, at most. It is asked with the cut that
+/// leaves most room for a second one.
 fn nr_pieces(reset: &[Region], attrs: &Attrs, last: &mut u64) -> u32 {
     let mut targets = [target(reset.to_vec())];
     split_all(&mut targets, attrs, last, &mut draw(9));

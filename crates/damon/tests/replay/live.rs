@@ -13,7 +13,8 @@ use super::trace_file::{TraceFile, region};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Name, attributes, number of windows: the kernel's defaults, and so few regions that splitting is often not allowed.
+/// Name, attributes, number of windows: the kernel's defaults, and so few regions that splitting is
+/// often not allowed.
 const SETTINGS: [(&str, kdamond::Attrs, usize); 2] = [
     ("default", kdamond::Attrs { sample_us: 5000, aggr_us: 100_000, min: 10, max: 1000 }, 40),
     ("few", kdamond::Attrs { sample_us: 5000, aggr_us: 100_000, min: 5, max: 20 }, 60),

@@ -1,4 +1,5 @@
-//! The search accepts what our own strict loop does: otherwise a refusal would say nothing about the kernel.
+//! The search accepts what our own strict loop does: otherwise a refusal would say nothing about
+//! the kernel.
 
 use isotherm_core::monitor::{Context, Wish};
 use isotherm_core::{AddrRange, Attrs, PageState, Region, TargetId, Time};

@@ -1,9 +1,10 @@
 //! The search for what was not seen: the cuts, and the samples that each piece got.
 //!
-//! The core ages and merges from left to right, so a region of the next window comes from a run of pieces, one after the other, and
-//! all that counts of a run is the mean count and age so far. The search keeps the set of these that can be, piece by piece; a
-//! piece's count may be anything that the core then merges (or, for the first piece of a region, does not merge with
-//! the region before). The threshold is a tenth of the largest count of any piece: each possible one is tried.
+//! The core ages and merges from left to right, so a region of the next window comes from a run of
+//! pieces, one after the other, and all that counts of a run is the mean count and age so far. The
+//! search keeps the set of these that can be, piece by piece; a piece's count may be anything that
+//! the core then merges (or, for the first piece of a region, does not merge with the region
+//! before). The threshold is a tenth of the largest count of any piece: each possible one is tried.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,5 @@
-//! A kdamond of the kernel for live tests, by plain writes to its sysfs files; only in the lab's VMs.
+//! A kdamond of the kernel for live tests, by plain writes to its sysfs files; only in the lab's
+//! VMs.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -80,7 +81,8 @@ impl Drop for Kdamonds {
     }
 }
 
-/// 64 MiB touched once; of them 8 MiB all the time, another 8 MiB every second second, 16 MiB at random.
+/// 64 MiB touched once; of them 8 MiB all the time, another 8 MiB every second second, 16 MiB at
+/// random.
 const TOUCHER: &str = "
 import mmap, random, sys, time
 m = mmap.mmap(-1, 64 << 20)

@@ -3,7 +3,8 @@
 use isotherm_core::{AddrRange, Time};
 use isotherm_damon::tracefs::{AggregatedRegion, Event, EventKind, Line, Record, parse_line};
 
-/// Captured on 6.12.117 (Debian 13) and 7.2.13 (Debian sid), with the event, the CPU, the thread and the time in µs.
+/// Captured on 6.12.117 (Debian 13) and 7.2.13 (Debian sid), with the event, the CPU, the thread
+/// and the time in µs.
 const CAPTURED: [(&str, EventKind, u32, u32, u64); 6] = [
     (
         "       kdamond.0-198     [000] .....     6.810665: damon_aggregated: target_id=0 nr_regions=11 4194304-104890368: 0 1",
@@ -88,7 +89,8 @@ fn holes_are_read() {
 #[test]
 fn what_is_no_event_is_left_out() {
     let line = CAPTURED[0].0;
-    // A line that lost its end or one byte is refused or is another well-formed line: it never panics.
+    // A line that lost its end or one byte is refused or is another well-formed line: it never
+    // panics.
     let cut = (0..line.len()).map(|i| line[..i].to_owned());
     let thinned = (0..line.len()).map(|i| format!("{}{}", &line[..i], &line[i + 1..]));
     let read = cut.chain(thinned).filter(|text| parse_line(text).is_some()).count();

@@ -15,7 +15,8 @@ use super::kdamond::{Attrs, Kdamonds, in_lab};
 const PATIENCE: Duration = Duration::from_secs(180);
 const USUAL: Attrs = Attrs { sample_us: 5000, aggr_us: 100_000, min: 10, max: 1000 };
 
-/// Two kdamonds with unlike attributes in one trace: whole windows of both, and the kernel's own text says the same.
+/// Two kdamonds with unlike attributes in one trace: whole windows of both, and the kernel's own
+/// text says the same.
 #[test]
 fn windows_are_whole_and_as_the_kernel_prints_them() {
     if !in_lab("windows_are_whole") {
@@ -52,7 +53,8 @@ fn windows_are_whole_and_as_the_kernel_prints_them() {
     drop(kdamonds);
     trace.read(&mut items).unwrap();
     assert!(items.is_sorted_by_key(Item::at));
-    // Without the CPU: a thread may move between writing to one instance and to the other, where tracepoints can be preempted.
+    // Without the CPU: a thread may move between writing to one instance and to the other, where
+    // tracepoints can be preempted.
     let ours = |item: &Item| match item {
         Item::Event(record) => Some((record.pid, record.event.to_string())),
         Item::Lost(_) => None,
@@ -66,7 +68,8 @@ fn windows_are_whole_and_as_the_kernel_prints_them() {
             _ => None,
         })
         .collect();
-    // Both see the same events, but those of different CPUs at one time may be printed in another order.
+    // Both see the same events, but those of different CPUs at one time may be printed in another
+    // order.
     for pid in pids {
         let of = |all: &[(u32, String)]| -> Vec<_> {
             all.iter().filter(|(p, _)| *p == pid).cloned().collect()
@@ -79,7 +82,8 @@ fn windows_are_whole_and_as_the_kernel_prints_them() {
     eprintln!("kinds {:?}, {} events", trace.kinds().collect::<Vec<_>>(), items.len());
 }
 
-/// A buffer that is far too small, and nobody who reads: what is lost is told, and no torn window is taken for a whole one.
+/// A buffer that is far too small, and nobody who reads: what is lost is told, and no torn window
+/// is taken for a whole one.
 #[test]
 fn losses_are_told() {
     if !in_lab("losses_are_told") {

@@ -1,7 +1,7 @@
 //! Cgroups: where their hierarchies are mounted, and who is in them.
 //!
-//! A cgroup is named by its path below the mount of its hierarchy (`system.slice/redis.service`), with
-//! or without a leading `/`. The full path of its directory names it as well.
+//! A cgroup is named by its path below the mount of its hierarchy (`system.slice/redis.service`),
+//! with or without a leading `/`. The full path of its directory names it as well.
 //!
 //! Machines come in three kinds: v2 only, v1 only, and hybrid, where v2 is mounted beside the v1
 //! hierarchies, often without a controller in it. So the mounts are looked up, not assumed.
@@ -82,8 +82,9 @@ impl Cgroups {
         if dir.is_dir() { Ok(dir) } else { Err(self.no_cgroup(path, mount, &dir)) }
     }
 
-    /// Lists the processes in a cgroup and in all cgroups below it, sorted. The cgroup may be of v2 or of
-    /// a v1 hierarchy; if several have one of that name, v2 counts first and then v1's memory.
+    /// Lists the processes in a cgroup and in all cgroups below it, sorted. The cgroup may be of v2
+    /// or of a v1 hierarchy; if several have one of that name, v2 counts first and then v1's
+    /// memory.
     ///
     /// # Errors
     ///
@@ -98,8 +99,9 @@ impl Cgroups {
         Ok(pids)
     }
 
-    /// The number by which `/proc/kpagecgroup` tells the cgroup that memory is charged to: the inode of its
-    /// directory in the hierarchy that has the memory controller (v1's, where that is mounted).
+    /// The number by which `/proc/kpagecgroup` tells the cgroup that memory is charged to: the
+    /// inode of its directory in the hierarchy that has the memory controller (v1's, where that is
+    /// mounted).
     ///
     /// # Errors
     ///
@@ -215,8 +217,8 @@ fn children(dir: &Path) -> Vec<String> {
     dirs.map(|e| e.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// Adds the members of `dir` and below. Below `top`, cgroups that are gone again or that have only threads
-/// (their processes are counted above) are passed over.
+/// Adds the members of `dir` and below. Below `top`, cgroups that are gone again or that have only
+/// threads (their processes are counted above) are passed over.
 fn members(dir: &Path, top: bool, pids: &mut Vec<u32>) -> Result<(), Because> {
     let file = dir.join("cgroup.procs");
     match fs::read_to_string(&file) {

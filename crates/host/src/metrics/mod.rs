@@ -1,19 +1,19 @@
 //! What goals and watermarks measure, read from this machine.
 //!
 //! [`Metrics::read`] answers a [`Metric`] with the reference's numbers (R§4.6): parts are
-//! `mult_frac(part, 10000, whole)` in basis points, the free memory rate is `free * 1000 / total`, and
-//! pressure is the total since boot in µs, of which the core takes differences. A number that this machine
-//! does not have is an [`Unavailable`], never a zero.
+//! `mult_frac(part, 10000, whole)` in basis points, the free memory rate is `free * 1000 / total`,
+//! and pressure is the total since boot in µs, of which the core takes differences. A number that
+//! this machine does not have is an [`Unavailable`], never a zero.
 //!
 //! Files stay open and are read at offset 0 into one buffer, so that a reading that works costs one
-//! system call per file and allocates nothing. A file that fails is opened once more: a cgroup may have been
-//! made anew.
+//! system call per file and allocates nothing. A file that fails is opened once more: a cgroup may
+//! have been made anew.
 //!
-//! The kernel adds up pressure every 2 s. A reading in between shows the total of the last time, here as in
-//! the kernel's own goals.
+//! The kernel adds up pressure every 2 s. A reading in between shows the total of the last time,
+//! here as in the kernel's own goals.
 //!
-//! Absent on purpose: `user_input` and `refault_bp`, which others know, and `node_eligible_mem_bp`, which
-//! needs a physical address space.
+//! Absent on purpose: `user_input` and `refault_bp`, which others know, and `node_eligible_mem_bp`,
+//! which needs a physical address space.
 
 pub mod cgroup;
 mod missing;
@@ -80,8 +80,8 @@ impl Metrics {
         Self { roots, open: Vec::new(), buf: vec![0; BUF] }
     }
 
-    /// Measures. `cgroups` has the paths of the cgroups below the mount of cgroup v2, by the number that is
-    /// a [`CgroupId`].
+    /// Measures. `cgroups` has the paths of the cgroups below the mount of cgroup v2, by the number
+    /// that is a [`CgroupId`].
     ///
     /// Units: the metric's; for pressure the total since boot in µs.
     ///

@@ -30,8 +30,8 @@ pub enum Reason {
     Unexpected,
 }
 
-/// A number that cannot be had on this machine. The text says what was tried, why it failed, and what
-/// to do.
+/// A number that cannot be had on this machine. The text says what was tried, why it failed, and
+/// what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unavailable {
     pub(super) what: String,

@@ -69,8 +69,8 @@ impl Facts {
     }
 }
 
-/// Whether the kernel's own reclaim demotes pages to slower nodes (`/sys/kernel/mm/numa/demotion_enabled`, Linux
-/// 6.0); none: this kernel cannot.
+/// Whether the kernel's own reclaim demotes pages to slower nodes
+/// (`/sys/kernel/mm/numa/demotion_enabled`, Linux 6.0); none: this kernel cannot.
 #[must_use]
 pub fn demotion_by_reclaim(roots: &Roots) -> Option<bool> {
     let text = std::fs::read_to_string(roots.sys.join("kernel/mm/numa/demotion_enabled")).ok()?;

@@ -5,31 +5,38 @@ use isotherm_sys::clock;
 
 use crate::Roots;
 
-/// Watermarks are read anew after so long, in ns: they change when somebody changes a setting, or memory comes or goes.
+/// Watermarks are read anew after so long, in ns: they change when somebody changes a setting, or
+/// memory comes or goes.
 const MARKS_NS: u64 = 1_000_000_000;
 /// While memory is moved, after so long: what CPUs keep on their lists changes by that.
 const LISTS_NS: u64 = 150_000_000;
-/// A node whose free memory changed by so much between two looks, in bytes: something is being moved.
+/// A node whose free memory changed by so much between two looks, in bytes: something is being
+/// moved.
 const MOVING: u64 = 256 << 10;
 
 /// How full a node is, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Level {
-    /// `MemFree`: in no use at all. Pages that a CPU keeps at hand for its next allocation are neither.
+    /// `MemFree`: in no use at all. Pages that a CPU keeps at hand for its next allocation are
+    /// neither.
     pub free: u64,
     /// `MemTotal`.
     pub total: u64,
-    /// The sum of its zones' high watermarks: with less free memory than the low ones (up to a third less), the
-    /// kernel's reclaim begins, and works until this is reached (`balance_pgdat()`). With what lower zones keep from
-    /// programs (`lowmem_reserve_ratio`), of a node of 1.5 GiB some 6 MiB; and what is free in blocks that the kernel took aside for
-    /// itself (`nr_free_highatomic`, up to 1 % of a zone, and more or less from time to time). Both are free and cannot be had.
+    /// The sum of its zones' high watermarks: with less free memory than the low ones (up to a
+    /// third less), the kernel's reclaim begins, and works until this is reached
+    /// (`balance_pgdat()`). With what lower zones keep from programs (`lowmem_reserve_ratio`), of a
+    /// node of 1.5 GiB some 6 MiB; and what is free in blocks that the kernel took aside for itself
+    /// (`nr_free_highatomic`, up to 1 % of a zone, and more or less from time to time). Both are
+    /// free and cannot be had.
     pub high: u64,
-    /// What the watermarks are higher by for now, because pages of different kinds had to be mixed (`watermark_boost`, Linux 5.0), at
-    /// most 1.5 times `high`. Not in it: whoever fails to allocate on this node wakes kswapd, which ends the boost. Who is content
-    /// with another node does not.
+    /// What the watermarks are higher by for now, because pages of different kinds had to be mixed
+    /// (`watermark_boost`, Linux 5.0), at most 1.5 times `high`. Not in it: whoever fails to
+    /// allocate on this node wakes kswapd, which ends the boost. Who is content with another node
+    /// does not.
     pub boost: u64,
-    /// What CPUs keep on their lists beyond what these hold at rest. A CPU that frees many pages keeps more of them (up to an eighth of
-    /// the zone; `nr_pcp_high()`, Linux 6.7) and gives them back within some ten seconds (`decay_pcp_high()`): then it adds to `free`.
+    /// What CPUs keep on their lists beyond what these hold at rest. A CPU that frees many pages
+    /// keeps more of them (up to an eighth of the zone; `nr_pcp_high()`, Linux 6.7) and gives them
+    /// back within some ten seconds (`decay_pcp_high()`): then it adds to `free`.
     pub coming: u64,
 }
 
@@ -42,7 +49,8 @@ pub fn levels(roots: &Roots, nodes: &[u32]) -> Result<Vec<Level>, String> {
     Gauge::new(nodes).read(roots)
 }
 
-/// Reads levels often: of the two files the one with the watermarks is long, and rarely says something new.
+/// Reads levels often: of the two files the one with the watermarks is long, and rarely says
+/// something new.
 #[derive(Debug, Default)]
 pub struct Gauge {
     nodes: Vec<u32>,
@@ -67,7 +75,8 @@ impl Gauge {
         Self { nodes: nodes.to_vec(), ..Self::default() }
     }
 
-    /// The levels of the nodes, in their order. Watermarks and lists of CPUs are at most a second old.
+    /// The levels of the nodes, in their order. Watermarks and lists of CPUs are at most a second
+    /// old.
     ///
     /// # Errors
     ///
@@ -114,8 +123,8 @@ fn kib(text: &str, name: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Over all zones of a node that have pages: the high watermarks with what is kept from programs, and what CPUs keep on
-/// their lists beyond their lowest limit.
+/// Over all zones of a node that have pages: the high watermarks with what is kept from programs,
+/// and what CPUs keep on their lists beyond their lowest limit.
 fn zones_of(zoneinfo: &str, node: u32) -> Zones {
     let (mut high, mut boost, mut coming) = (0_u64, 0_u64, 0_u64);
     let (mut here, mut managed) = (false, false);
@@ -129,7 +138,8 @@ fn zones_of(zoneinfo: &str, node: u32) -> Zones {
         if !here {
             continue;
         }
-        // (0, 1454, 1454): from allocations that could also be had from the next zone, the one after that, ..
+        // (0, 1454, 1454): from allocations that could also be had from the next zone, the one
+        // after that, ..
         if let Some(list) = line.trim_start().strip_prefix("protection:") {
             let last = list.trim_matches([' ', '(', ')']).rsplit(',').next();
             high += if managed { last.and_then(|n| n.trim().parse().ok()).unwrap_or(0) } else { 0 };
@@ -147,7 +157,8 @@ fn zones_of(zoneinfo: &str, node: u32) -> Zones {
                 }
             }
             (Some("free_highatomic:"), Some(n)) => high += if managed { n } else { 0 },
-            // Of the lists of one CPU; older kernels have no `high_min`, and a limit that stays as it is.
+            // Of the lists of one CPU; older kernels have no `high_min`, and a limit that stays as
+            // it is.
             (Some("count:"), Some(n)) => count = n,
             (Some("high_min:"), Some(n)) => coming += count.saturating_sub(n),
             _ => {}

@@ -59,8 +59,8 @@ impl Nodes {
         }
     }
 
-    /// The node numbers that a file such as `/sys/devices/system/node/online` lists (`0-1,3`); none if it cannot
-    /// be read or understood.
+    /// The node numbers that a file such as `/sys/devices/system/node/online` lists (`0-1,3`); none
+    /// if it cannot be read or understood.
     #[must_use]
     pub fn list(file: &Path) -> Option<Vec<u32>> {
         parse_list(&std::fs::read_to_string(file).ok()?)

@@ -1,5 +1,5 @@
-//! NUMA nodes: which there are, how they are tiered, how full they are, and below what they must not
-//! fall.
+//! NUMA nodes: which there are, how they are tiered, how full they are, and below what they must
+//! not fall.
 //!
 //! Absent: on which node a page frame is (`isotherm-pages`), and moving pages (`isotherm-act`).
 

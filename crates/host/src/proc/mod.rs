@@ -186,7 +186,8 @@ pub fn is_denied(err: &io::Error) -> bool {
     err.kind() == io::ErrorKind::PermissionDenied
 }
 
-/// `/proc` files report a size of 0, so nobody asks for it: as many reads as it takes, into what room there is.
+/// `/proc` files report a size of 0, so nobody asks for it: as many reads as it takes, into what
+/// room there is.
 fn read_file(path: &Path, buf: &mut Vec<u8>) -> io::Result<()> {
     let mut file = File::open(path)?;
     let mut len = 0;

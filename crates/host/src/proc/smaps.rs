@@ -17,7 +17,8 @@ pub struct MappingUse {
     pub referenced_bytes: u64,
     /// Whether [`Mapping::is_monitored`](super::Mapping::is_monitored).
     pub is_monitored: bool,
-    /// What was advised about huge pages (`VmFlags`): `Some(true)` to have them, `Some(false)` not to.
+    /// What was advised about huge pages (`VmFlags`): `Some(true)` to have them, `Some(false)` not
+    /// to.
     pub huge_advice: Option<bool>,
 }
 

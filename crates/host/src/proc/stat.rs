@@ -29,7 +29,8 @@ pub struct Stat<'t> {
     pub ppid: u32,
     /// Whether it is a thread of the kernel (`PF_KTHREAD`).
     pub is_kthread: bool,
-    /// Whether its first thread is on its way out (`PF_EXITING`): the address space may be gone already.
+    /// Whether its first thread is on its way out (`PF_EXITING`): the address space may be gone
+    /// already.
     pub is_exiting: bool,
     /// User time of all threads, in clock ticks.
     pub utime: u64,

@@ -5,9 +5,9 @@
 //!
 //! * a lock file lets one holder in at a time, over all processes;
 //! * it refuses if other swap is active: what is paged out could go there unseen;
-//! * its swap header carries a label. Whoever was killed (SIGKILL, or SIGINT without a handler: that
-//!   is the caller's business) leaves the device behind and the lock free; the next holder finds the
-//!   label and takes the device down first. [`remove_leftover`] does only that.
+//! * its swap header carries a label. Whoever was killed (SIGKILL, or SIGINT without a handler:
+//!   that is the caller's business) leaves the device behind and the lock free; the next holder
+//!   finds the label and takes the device down first. [`remove_leftover`] does only that.
 //!
 //! Taking down brings every swapped page back, so memory must suffice.
 

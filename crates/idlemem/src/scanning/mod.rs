@@ -1,5 +1,5 @@
-//! One round over the bitmap of idle page tracking: when each piece is marked and looked at, and how
-//! much of it.
+//! One round over the bitmap of idle page tracking: when each piece is marked and looked at, and
+//! how much of it.
 
 pub(crate) mod known;
 #[cfg(test)]

@@ -28,7 +28,8 @@ pub(crate) struct Machine {
     pub(crate) repeats: bool,
     /// Numbers read from `kpageflags` and `kpagecgroup` so far.
     pub(crate) read: u64,
-    /// Idle folios whose page tables had to be walked for a read of the bitmap so far: most of the cost.
+    /// Idle folios whose page tables had to be walked for a read of the bitmap so far: most of the
+    /// cost.
     pub(crate) walked: u64,
 }
 

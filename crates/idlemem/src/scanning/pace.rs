@@ -8,7 +8,8 @@ const STEP: f64 = 1.1;
 /// What a round over all pieces costs, piece by piece.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    /// CPU time of each piece's last look, in ns, if all of it had been looked at; `None` before the first.
+    /// CPU time of each piece's last look, in ns, if all of it had been looked at; `None` before
+    /// the first.
     full: Vec<Option<f64>>,
     /// CPU time that a round may take, in ns.
     budget: f64,

@@ -2,16 +2,20 @@
 //!
 //! A look takes four steps:
 //!
-//! 1. Read the bitmap, where it was marked. Its bits are at first frames of folios only; reading also brings them up to date.
-//! 2. For idle frames that were not idle before, read their flags (what they are, how large) and whom they are
-//!    charged to. Frames that stay idle are known ([`Known`]). Of a known large folio two flags are read again, which
-//!    show whether it was split. One piece in [`REFRESH`] asks for all again at each look: that finds what
-//!    changed without a trace (moved by compaction into a frame that was idle itself, locked, mapped, unmapped).
+//! 1. Read the bitmap, where it was marked. Its bits are at first frames of folios only; reading
+//!    also brings them up to date.
+//! 2. For idle frames that were not idle before, read their flags (what they are, how large) and
+//!    whom they are charged to. Frames that stay idle are known ([`Known`]). Of a known large folio
+//!    two flags are read again, which show whether it was split. One piece in [`REFRESH`] asks for
+//!    all again at each look: that finds what changed without a trace (moved by compaction into a
+//!    frame that was idle itself, locked, mapped, unmapped).
 //! 3. Add up.
-//! 4. Mark all frames idle that are not. What stayed idle is left alone: its bits are clear already. No flags are
-//!    read for that: at frames that are no user's memory the kernel itself does nothing.
+//! 4. Mark all frames idle that are not. What stayed idle is left alone: its bits are clear
+//!    already. No flags are read for that: at frames that are no user's memory the kernel itself
+//!    does nothing.
 //!
-//! Only words of 64 frames that are in the sample are marked: all of them, unless the budget is too small.
+//! Only words of 64 frames that are in the sample are marked: all of them, unless the budget is too
+//! small.
 
 use std::io;
 
@@ -69,8 +73,8 @@ impl Sample {
         self.below as f64 / 4_294_967_296.0
     }
 
-    /// The frames of a word that are in it. A smaller share's are in every larger one's. First frames of 2 MiB
-    /// always are: there are few, and so much may hang on each.
+    /// The frames of a word that are in it. A smaller share's are in every larger one's. First
+    /// frames of 2 MiB always are: there are few, and so much may hang on each.
     const fn frames(self, word: u64) -> u64 {
         if self.below >> 32 != 0 || mixed(word ^ self.seed) >> 32 < self.below {
             u64::MAX
@@ -167,8 +171,9 @@ impl Piece {
         self.known = Vec::new();
     }
 
-    /// Looks at what stayed idle since the last look, adds that to `sums`, and marks the rest. The first look
-    /// only marks; it returns the bytes of the frames that others had marked before, else 0.
+    /// Looks at what stayed idle since the last look, adds that to `sums`, and marks the rest. The
+    /// first look only marks; it returns the bytes of the frames that others had marked before,
+    /// else 0.
     pub(crate) fn look<B: BitmapWords, F: FrameWords>(
         &mut self,
         kernel: &mut Kernel<B, F>,
@@ -192,8 +197,9 @@ impl Piece {
         result.map(|()| others)
     }
 
-    /// Reads the bits of what was marked; at the first look, of all. Words that are out of the sample are not read: the pages in
-    /// them may have old marks, and for each of those the kernel would walk the page tables that map it.
+    /// Reads the bits of what was marked; at the first look, of all. Words that are out of the
+    /// sample are not read: the pages in them may have old marks, and for each of those the kernel
+    /// would walk the page tables that map it.
     fn read<B: BitmapWords>(&self, bitmap: &mut Bitmap<B>, idle: &mut [u64]) -> io::Result<()> {
         let first_word = self.first / WORD;
         let wanted =
@@ -242,8 +248,8 @@ impl Piece {
         Ok(())
     }
 
-    /// Finds out about what is idle and not known, and makes what is known older. Frames that turn out to be
-    /// no idle folio of a user are taken out of `now`.
+    /// Finds out about what is idle and not known, and makes what is known older. Frames that turn
+    /// out to be no idle folio of a user are taken out of `now`.
     fn ask<B, F: FrameWords>(
         &mut self,
         kernel: &mut Kernel<B, F>,
@@ -298,8 +304,8 @@ impl Piece {
         Ok(())
     }
 
-    /// The age of a frame that is idle and was not before: 1, or if it was part of a large folio that was split (the
-    /// parts get its flag), that one's.
+    /// The age of a frame that is idle and was not before: 1, or if it was part of a large folio
+    /// that was split (the parts get its flag), that one's.
     fn age_of_whole(&self, nr: usize, now: &[u64]) -> u8 {
         for order in 1..=MOST_ORDER {
             // A folio lies at a multiple of its size, a piece need not.
@@ -317,8 +323,8 @@ impl Piece {
         1
     }
 
-    /// Adds known large folios that were split meanwhile to `ask`. A folio of 2^n frames that was split, however
-    /// unevenly, has another's first frame in its middle.
+    /// Adds known large folios that were split meanwhile to `ask`. A folio of 2^n frames that was
+    /// split, however unevenly, has another's first frame in its middle.
     fn ask_about_splits<F: FrameWords>(
         &self,
         file: &mut FrameFile<F>,
@@ -397,13 +403,14 @@ fn for_each_bit(words: &[u64], mut f: impl FnMut(usize)) {
     }
 }
 
-/// log2 of the frames of the folio that begins at `frame`: as many as say that they are behind a first one. It lies
-/// at a multiple of its size, so that its size can only be one of a few.
+/// log2 of the frames of the folio that begins at `frame`: as many as say that they are behind a
+/// first one. It lies at a multiple of its size, so that its size can only be one of a few.
 fn order_at<F: FrameWords>(file: &mut FrameFile<F>, frame: u64) -> io::Result<u32> {
     let most = if frame == 0 { 9 } else { frame.trailing_zeros().min(MOST_ORDER) };
     let mut order = 0;
     let mut at = [0];
-    // Twice as large if the frame in the middle of that is a tail. Frames are checked in their size's steps only.
+    // Twice as large if the frame in the middle of that is a tail. Frames are checked in their
+    // size's steps only.
     while order < most {
         at[0] = 0;
         file.read(frame + (1 << order), &mut at)?;

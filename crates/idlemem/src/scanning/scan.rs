@@ -24,7 +24,8 @@ pub struct Options {
     pub interval: Duration,
     /// The part of the interval that a round over all memory is spread over, above 0 and up to 1.
     pub spread: f64,
-    /// CPU time that it may take, as a part of one CPU; below the need, a sample of memory is looked at.
+    /// CPU time that it may take, as a part of one CPU; below the need, a sample of memory is
+    /// looked at.
     pub cpu: f64,
 }
 
@@ -94,8 +95,8 @@ impl Scan {
         self.memory
     }
 
-    /// Runs the next round and reports; the first call runs two, for before a round of marks there is nothing
-    /// to see. `stop` is asked often; if it says yes, there is no report.
+    /// Runs the next round and reports; the first call runs two, for before a round of marks there
+    /// is nothing to see. `stop` is asked often; if it says yes, there is no report.
     ///
     /// # Errors
     ///

@@ -57,9 +57,9 @@ impl<B: BitmapWords, F: FrameWords> Scanner<B, F> {
         self.pieces.iter().map(Piece::bytes).sum()
     }
 
-    /// Looks at every piece once and marks it again. `wait` is called before each with its number; if it says
-    /// no, the round ends there and there is no result. `cpu` tells the CPU time used so far, in ns. The first
-    /// round only marks.
+    /// Looks at every piece once and marks it again. `wait` is called before each with its number;
+    /// if it says no, the round ends there and there is no result. `cpu` tells the CPU time used so
+    /// far, in ns. The first round only marks.
     pub(crate) fn round(
         &mut self,
         mut wait: impl FnMut(usize) -> bool,

@@ -1,9 +1,9 @@
 //! Which operations sets work here, proved and not believed.
 //!
-//! [`run`] looks at every set and gives a [`Report`]; [`choose`] gives the best set that works, open and
-//! ready. A set works if [`crate::support`] says yes **and** it passes the self-test: a child process
-//! with private pages touches known ones, and the set has to say which. One that fails is not used, as
-//! a monitor that reads zeros as "idle" is worse than none.
+//! [`run`] looks at every set and gives a [`Report`]; [`choose`] gives the best set that works,
+//! open and ready. A set works if [`crate::support`] says yes **and** it passes the self-test: a
+//! child process with private pages touches known ones, and the set has to say which. One that
+//! fails is not used, as a monitor that reads zeros as "idle" is worse than none.
 //!
 //! Nothing is printed here; [`Report`] has a text (`Display`) and a JSON form (serde).
 
@@ -59,13 +59,13 @@ pub struct Report {
 /// What to examine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Depth {
-    /// Also start a kdamond in the kernel, for as long as its self-test takes: about three seconds, in which other programs
-    /// cannot configure DAMON.
+    /// Also start a kdamond in the kernel, for as long as its self-test takes: about three seconds,
+    /// in which other programs cannot configure DAMON.
     pub kdamond: bool,
 }
 
-/// Looks at this machine and tests every set that it supports, but for those that only are used when asked for by
-/// name. Takes well under two seconds.
+/// Looks at this machine and tests every set that it supports, but for those that only are used
+/// when asked for by name. Takes well under two seconds.
 #[must_use]
 pub fn run() -> Report {
     run_to(Depth::default())

@@ -1,12 +1,14 @@
-//! The self-test of a set that answers in regions (`kdamond`): hot and cold memory known, told apart?
+//! The self-test of a set that answers in regions (`kdamond`): hot and cold memory known, told
+//! apart?
 //!
-//! A child process touches all 512 pages of one mapping about once per millisecond, and nothing of two others. In some
-//! windows it reads, in some it writes, and in the last ones it does nothing. What is counted are windows, not pages: those in
-//! which the touched mapping looked idle, and those in which untouched memory looked used.
+//! A child process touches all 512 pages of one mapping about once per millisecond, and nothing of
+//! two others. In some windows it reads, in some it writes, and in the last ones it does nothing.
+//! What is counted are windows, not pages: those in which the touched mapping looked idle, and
+//! those in which untouched memory looked used.
 //!
-//! The kernel's DAMON clears accessed bits without flushing the TLB, so a translation that stays cached hides
-//! accesses for a while (R§9.5), above all under emulation. So a set passes that sees half of the touched windows; one
-//! that reads zeros as "idle" is still far off.
+//! The kernel's DAMON clears accessed bits without flushing the TLB, so a translation that stays
+//! cached hides accesses for a while (R§9.5), above all under emulation. So a set passes that sees
+//! half of the touched windows; one that reads zeros as "idle" is still far off.
 
 use std::io;
 

@@ -1,13 +1,14 @@
 //! The self-test: does a set see what is known to have happened?
 //!
 //! A child process owns 512 private pages in one mapping and 64 in another. In each round the set
-//! makes all of them old, the child touches about half of the 512, and the set is asked. Rounds with
-//! reads, rounds with writes, and rounds in which nothing is touched. Everything that the set says
-//! wrongly is counted:
+//! makes all of them old, the child touches about half of the 512, and the set is asked. Rounds
+//! with reads, rounds with writes, and rounds in which nothing is touched. Everything that the set
+//! says wrongly is counted:
 //!
 //! * **false idle**: a touched page that reads as old;
-//! * **false hot**: an untouched page that reads as young. In the mapping of touched pages this tells the
-//!   granularity: a set that answers per mapping is wrong there, and right in the other mapping;
+//! * **false hot**: an untouched page that reads as young. In the mapping of touched pages this
+//!   tells the granularity: a set that answers per mapping is wrong there, and right in the other
+//!   mapping;
 //! * **unanswered**: a page about which the set says nothing.
 
 use std::io;
@@ -39,8 +40,8 @@ impl Rate {
         self.of += 1;
     }
 
-    /// Whether it is worse than one in [`TOLERANCE`]. Other users of the accessed bits (reclaim, the
-    /// kernel's DAMON) take some away, so a set need not be perfect; a broken one is far off.
+    /// Whether it is worse than one in [`TOLERANCE`]. Other users of the accessed bits (reclaim,
+    /// the kernel's DAMON) take some away, so a set need not be perfect; a broken one is far off.
     fn is_bad(self) -> bool {
         self.wrong * TOLERANCE > self.of
     }
@@ -76,8 +77,8 @@ pub struct SelfTest {
     pub false_hot_elsewhere: Rate,
     /// Pages about which the set said nothing.
     pub unanswered: Rate,
-    /// For sets that do not flush the TLB: touched pages that looked old while their translations were cached. The
-    /// other counts of such a set are taken after the child has flushed it.
+    /// For sets that do not flush the TLB: touched pages that looked old while their translations
+    /// were cached. The other counts of such a set are taken after the child has flushed it.
     pub hidden_by_tlb: Option<Rate>,
     /// What the set can tell apart.
     pub granularity: Granularity,
@@ -88,7 +89,8 @@ pub struct SelfTest {
     pub huge_page_kept: Option<bool>,
     /// Time per page of a look, in ns.
     pub ns_per_check: u64,
-    /// Time per page that had to be cleared, in ns, the look included; `None` if nothing was cleared.
+    /// Time per page that had to be cleared, in ns, the look included; `None` if nothing was
+    /// cleared.
     pub ns_per_clear: Option<u64>,
     /// Why the set must not be used; `None` if it works.
     pub failure: Option<String>,
@@ -160,8 +162,8 @@ struct Tally {
 
 /// Rounds of each kind.
 const NR_ROUNDS: u64 = 6;
-/// Time between making old and touching, in µs: a set that does not flush the TLB is blind at first,
-/// and no monitor looks that soon.
+/// Time between making old and touching, in µs: a set that does not flush the TLB is blind at
+/// first, and no monitor looks that soon.
 const SETTLE_US: u64 = 2_000;
 
 /// `flush`: the set does not flush the TLB, so the child does it before it touches.
@@ -238,7 +240,8 @@ impl Tally {
         Ok(())
     }
 
-    /// Two rounds in which the child's TLB holds what it held: what a set that does not flush it misses at worst.
+    /// Two rounds in which the child's TLB holds what it held: what a set that does not flush it
+    /// misses at worst.
     fn look_through_tlb(
         &mut self,
         ops: &mut dyn Operations,

@@ -40,8 +40,8 @@ impl Facts {
         Self { proc, ns_per_tick, last: Vec::new(), out: Vec::new(), buf: Vec::new() }
     }
 
-    /// Looks at the targets, given with their pids. A target's first look, and one that is gone, count as
-    /// nothing done.
+    /// Looks at the targets, given with their pids. A target's first look, and one that is gone,
+    /// count as nothing done.
     pub fn gather(&mut self, targets: impl IntoIterator<Item = (TargetId, u32)>) -> &[TargetFacts] {
         self.out.clear();
         for (id, pid) in targets {

@@ -1,18 +1,18 @@
 //! Never act on a set whose reads went silent.
 //!
-//! A set that always answers "not touched" makes all memory look cold, and a scheme would then page out what
-//! is hot. The guard compares the answers with what cannot be true at the same time:
+//! A set that always answers "not touched" makes all memory look cold, and a scheme would then page
+//! out what is hot. The guard compares the answers with what cannot be true at the same time:
 //!
-//! 1. [`Guard::window`] is told every snapshot, and how much CPU time the targets used. For 3 s nothing was
-//!    touched, although they ran for 5 % of that: [`Verdict::Suspicious`]. This alone proves nothing, as
-//!    the samples may have missed the few pages in use.
+//! 1. [`Guard::window`] is told every snapshot, and how much CPU time the targets used. For 3 s
+//!    nothing was touched, although they ran for 5 % of that: [`Verdict::Suspicious`]. This alone
+//!    proves nothing, as the samples may have missed the few pages in use.
 //! 2. So the caller counts the young pages of the whole targets ([`young_pages`]) and tells
 //!    [`Guard::control`]. A process that runs has some: its stack, its code. None at all:
-//!    [`Verdict::Silent`], and acting must stop. Else all is fine, and the next control is put off, longer
-//!    each time, so that a target that is hard to sample does not cost more and more.
+//!    [`Verdict::Silent`], and acting must stop. Else all is fine, and the next control is put off,
+//!    longer each time, so that a target that is hard to sample does not cost more and more.
 //!
-//! Silent stays silent until [`Guard::passed_self_test`]: call it after [`crate::doctor`] has tested the set
-//! anew.
+//! Silent stays silent until [`Guard::passed_self_test`]: call it after [`crate::doctor`] has
+//! tested the set anew.
 
 mod facts;
 
@@ -42,7 +42,8 @@ impl Verdict {
     }
 }
 
-/// What was seen of a set that went silent. Its text says what, why nothing is done, and what to do.
+/// What was seen of a set that went silent. Its text says what, why nothing is done, and what to
+/// do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Silence {
     /// For how long nothing was touched, in ns.
@@ -208,7 +209,8 @@ mod tests {
         [TargetFacts { id: TargetId(0), cpu_ns: cpu_ms * 1_000_000, changed: cpu_ms > 50 }]
     }
 
-    /// Windows of 100 ms: what the regions show, the CPU time of each, and the first suspicious window.
+    /// Windows of 100 ms: what the regions show, the CPU time of each, and the first suspicious
+    /// window.
     #[test]
     fn suspects_when_nothing_is_touched_although_they_run() {
         type Window = fn(u64) -> (Vec<u32>, u64);

@@ -1,25 +1,30 @@
 //! Operations set `idle`: the kernel's idle page tracking (`CONFIG_IDLE_PAGE_TRACKING`).
 //!
-//! A page is made old by marking its frame in a bitmap of the machine's memory ([`Bitmap`](isotherm_pages::idle::Bitmap)), and looked at by
-//! reading the mark. The kernel takes the accessed bits of **all** processes that map the frame, so shared pages are
-//! seen, and it does so without effect on reclaim: what it takes it keeps as "young". The price beside `pagewalk`: a system
-//! call per page and step, and no flush of the TLB, so that a page in constant use can look idle for a moment.
+//! A page is made old by marking its frame in a bitmap of the machine's memory
+//! ([`Bitmap`](isotherm_pages::idle::Bitmap)), and looked at by reading the mark. The kernel takes
+//! the accessed bits of **all** processes that map the frame, so shared pages are seen, and it does
+//! so without effect on reclaim: what it takes it keeps as "young". The price beside `pagewalk`: a
+//! system call per page and step, and no flush of the TLB, so that a page in constant use can look
+//! idle for a moment.
 //!
 //! ```text
 //! batch -> walker (address -> frame) -> records (same frame as when marked?) -> folios (first frame, marks)
 //! ```
 //!
-//! What a mark sees (R§3.2, 7.1, 9.5): accesses through page tables anywhere in the folio, which may be up to 2 MiB; and
-//! buffered writes by system calls. Buffered *reads* by system calls are not seen where the multi-generational LRU is on.
-//! What cannot be tracked (slab, page tables, hugetlb, pages isolated for a move) is `Unresolved`.
+//! What a mark sees (R§3.2, 7.1, 9.5): accesses through page tables anywhere in the folio, which
+//! may be up to 2 MiB; and buffered writes by system calls. Buffered *reads* by system calls are
+//! not seen where the multi-generational LRU is on. What cannot be tracked (slab, page tables,
+//! hugetlb, pages isolated for a move) is `Unresolved`.
 //!
-//! Targets are processes, or physical memory ([`IdleOps::add_memory`]), where an address is a frame's.
+//! Targets are processes, or physical memory ([`IdleOps::add_memory`]), where an address is a
+//! frame's.
 //!
-//! Invariants: a page whose frame changed since it was marked is never judged by the old frame's mark; one user of
-//! marks per machine ([`Lock`]); buffers are kept, so that a steady tick allocates nothing.
+//! Invariants: a page whose frame changed since it was marked is never judged by the old frame's
+//! mark; one user of marks per machine ([`Lock`]); buffers are kept, so that a steady tick
+//! allocates nothing.
 //!
-//! Absent on purpose: which pages, when, how often (the core's), who the targets are (`targets`'), and the machine-wide
-//! scan per cgroup, which needs no targets.
+//! Absent on purpose: which pages, when, how often (the core's), who the targets are (`targets`'),
+//! and the machine-wide scan per cgroup, which needs no targets.
 
 mod pagemaps;
 mod records;
@@ -75,8 +80,8 @@ pub struct IdleOps {
 }
 
 impl IdleOps {
-    /// Opens the bitmap, and takes the machine's lock for it. Frames of processes come from the page tables if BPF
-    /// can be had, else from `pagemap`.
+    /// Opens the bitmap, and takes the machine's lock for it. Frames of processes come from the
+    /// page tables if BPF can be had, else from `pagemap`.
     ///
     /// # Errors
     ///
@@ -139,8 +144,8 @@ impl IdleOps {
         self.walker.add(id, pid)
     }
 
-    /// Watches physical memory under the name `id`: addresses are physical. Where it is is asked at every
-    /// [`Operations::update`].
+    /// Watches physical memory under the name `id`: addresses are physical. Where it is is asked at
+    /// every [`Operations::update`].
     pub fn add_memory(&mut self, id: TargetId, memory: Memory) {
         self.remove_target(id);
         self.memory.push((id, memory));
@@ -163,7 +168,8 @@ impl IdleOps {
         self.memory.iter().any(|(other, _)| *other == id)
     }
 
-    /// Turns the batch into questions about frames; says `Unknown` or `Absent` where there is nothing to ask.
+    /// Turns the batch into questions about frames; says `Unknown` or `Absent` where there is
+    /// nothing to ask.
     fn find(&mut self, batch: &mut [Check]) {
         let asks = &mut self.asks;
         asks.clear();
@@ -182,8 +188,8 @@ impl IdleOps {
         }
     }
 
-    /// Sees for pages found young whether they still have the frame that was asked about: if not, somebody else's page
-    /// was looked at.
+    /// Sees for pages found young whether they still have the frame that was asked about: if not,
+    /// somebody else's page was looked at.
     fn confirm(&mut self, batch: &mut [Check]) {
         let mut again = std::mem::take(&mut self.again);
         again.clear();
@@ -296,9 +302,9 @@ impl IdleOps {
         let changed = record.filter(|record| record.frame != ask.frame);
         if let Some(old) = changed {
             self.counters.moved += 1;
-            // A mark moves with its page's content, and so does its absence; a page that came from swap or as a copy
-            // was touched for that. But pages put together (2 MiB for 512, or one for many equal ones) lose
-            // their marks, touched or not.
+            // A mark moves with its page's content, and so does its absence; a page that came from
+            // swap or as a copy was touched for that. But pages put together (2 MiB for 512, or one
+            // for many equal ones) lose their marks, touched or not.
             let joined = check.leaf_shift > old.leaf_shift
                 || ask.flags.has(Flags::HEAD) && !old.compound
                 || ask.flags.has(Flags::KSM);

@@ -1,7 +1,8 @@
 //! Addresses to frames by `/proc/PID/pagemap`, where BPF cannot be had.
 //!
-//! Each call takes the process's mmap lock for reading and walks down to the pages; pages near to each other share
-//! one. What it lacks beside the page tables themselves: the size of the leaf, and the accessed bit.
+//! Each call takes the process's mmap lock for reading and walks down to the pages; pages near to
+//! each other share one. What it lacks beside the page tables themselves: the size of the leaf, and
+//! the accessed bit.
 
 use std::fs::File;
 use std::io;
@@ -96,8 +97,8 @@ impl Pagemaps {
         self.spaces.iter().find(|space| space.id == id)
     }
 
-    /// Tells for each page of the batch that is mapped its place in the batch and its frame; the states of others
-    /// become `Absent` or `Unknown`.
+    /// Tells for each page of the batch that is mapped its place in the batch and its frame; the
+    /// states of others become `Absent` or `Unknown`.
     pub(super) fn find(&mut self, batch: &mut [Check], mut each: impl FnMut(&mut Check, u32, u64)) {
         let mut at = 0;
         while at < batch.len() {

@@ -1,7 +1,8 @@
 //! What was known of pages when they were marked: which frame each had, and its folio's first.
 //!
-//! A fixed table in which a page has one place; who comes later takes the place. A page that is not there
-//! is looked up anew, which costs a little and loses only the proof that its frame has not changed since.
+//! A fixed table in which a page has one place; who comes later takes the place. A page that is not
+//! there is looked up anew, which costs a little and loses only the proof that its frame has not
+//! changed since.
 
 use isotherm_core::TargetId;
 

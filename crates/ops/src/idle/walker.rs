@@ -1,4 +1,5 @@
-//! Where pages of processes are: addresses to frames, by the page tables themselves (BPF) or by `pagemap`.
+//! Where pages of processes are: addresses to frames, by the page tables themselves (BPF) or by
+//! `pagemap`.
 
 use isotherm_core::ops::UpdateError;
 use isotherm_core::{AddrRange, Check, TargetId};
@@ -74,8 +75,8 @@ impl Walker {
         }
     }
 
-    /// Tells for each page of the batch that is mapped its place in the batch and in memory; the states of others
-    /// become `Absent` or `Unknown`.
+    /// Tells for each page of the batch that is mapped its place in the batch and in memory; the
+    /// states of others become `Absent` or `Unknown`.
     pub(super) fn find(
         &mut self,
         batch: &mut [Check],

@@ -13,9 +13,9 @@ use super::{Kdamond, KdamondError, Source};
 impl Kdamond {
     /// Monitors a process. The first target starts the kdamond.
     ///
-    /// The kernel's own rule (`vaddr`, for `strict`) leaves out the two largest gaps between mappings only. One gap more makes
-    /// regions of mostly nothing, which take windows to find what is in them. So its ranges are given (`fvaddr`) and
-    /// follow the mappings by commits.
+    /// The kernel's own rule (`vaddr`, for `strict`) leaves out the two largest gaps between
+    /// mappings only. One gap more makes regions of mostly nothing, which take windows to find what
+    /// is in them. So its ranges are given (`fvaddr`) and follow the mappings by commits.
     ///
     /// # Errors
     ///
@@ -25,8 +25,8 @@ impl Kdamond {
         self.add(id, pid, operations, Vec::new())
     }
 
-    /// Monitors only these ranges of a process (`fvaddr`): sorted, not overlapping. All targets have to be of that
-    /// kind.
+    /// Monitors only these ranges of a process (`fvaddr`): sorted, not overlapping. All targets
+    /// have to be of that kind.
     ///
     /// # Errors
     ///
@@ -40,7 +40,8 @@ impl Kdamond {
         self.add(id, pid, Operations::Fvaddr, ranges)
     }
 
-    /// Monitors physical memory (`paddr`): sorted ranges of it. The kernel takes one such target, alone.
+    /// Monitors physical memory (`paddr`): sorted ranges of it. The kernel takes one such target,
+    /// alone.
     ///
     /// # Errors
     ///
@@ -72,7 +73,8 @@ impl Kdamond {
             slot.follows = true;
             slot.given = self.areas(pid);
         } else if operations == Operations::Vaddr && others {
-            // The kernel gives a target that comes later its first regions only after the update interval.
+            // The kernel gives a target that comes later its first regions only after the update
+            // interval.
             slot.fresh = self.areas(pid);
         }
         self.slots.list.push(slot);
@@ -141,7 +143,8 @@ impl Kdamond {
             return;
         }
         if !self.shared.kernel().has(Feature::ObsoleteTarget) {
-            // Those behind it begin anew there, and would be without regions for an update interval.
+            // Those behind it begin anew there, and would be without regions for an update
+            // interval.
             for behind in at..self.slots.list.len() {
                 let slot = &self.slots.list[behind];
                 if slot.given.is_empty() {
@@ -161,7 +164,8 @@ impl Kdamond {
         }
     }
 
-    /// Starts the kdamond for who has not ended; with nobody left it stays off, and the tracker will say so.
+    /// Starts the kdamond for who has not ended; with nobody left it stays off, and the tracker
+    /// will say so.
     pub(super) fn start_with_the_living(&mut self) -> Result<(), KdamondError> {
         loop {
             self.forget_ended();
@@ -176,7 +180,8 @@ impl Kdamond {
         }
     }
 
-    /// Lets targets go. Kernels before 6.19 cannot remove the first one alone: there all begin anew.
+    /// Lets targets go. Kernels before 6.19 cannot remove the first one alone: there all begin
+    /// anew.
     fn shrink_or_begin_anew(&mut self) -> Result<(), KdamondError> {
         match self.shrink() {
             Err(KdamondError::Damon(err)) if err.kind() == Kind::NotInTheKernel => {
@@ -200,8 +205,8 @@ impl Kdamond {
         Ok(())
     }
 
-    /// The areas of a process to watch: as the kernel would find them, or with more gaps left out; empty if that cannot be
-    /// told now.
+    /// The areas of a process to watch: as the kernel would find them, or with more gaps left out;
+    /// empty if that cannot be told now.
     fn areas(&self, pid: u32) -> Vec<AddrRange> {
         let rule = match self.operations {
             Operations::Vaddr => Areas::THREE,

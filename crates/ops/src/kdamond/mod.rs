@@ -1,16 +1,20 @@
-//! The operations set `kdamond`: the kernel's own DAMON looks, and tells what it saw window by window.
+//! The operations set `kdamond`: the kernel's own DAMON looks, and tells what it saw window by
+//! window.
 //!
-//! One kdamond of ours with one context holds all targets; they are added and removed by commits while it runs, in the
-//! order of `slots`. A context over this set has the method [`Method::Observed`](isotherm_core::Method::Observed):
-//! it takes over the kernel's regions. `told` is what the kernel is told, `said` what it says. Where windows come from:
+//! One kdamond of ours with one context holds all targets; they are added and removed by commits
+//! while it runs, in the order of `slots`. A context over this set has the method
+//! [`Method::Observed`](isotherm_core::Method::Observed): it takes over the kernel's regions.
+//! `told` is what the kernel is told, `said` what it says. Where windows come from:
 //!
 //! * `traced`: the tracepoint `damon_aggregated`, if there is a tracefs: every window;
-//! * `walks`: else walks over `stat` schemes: a window each, unless reading it takes longer than one.
+//! * `walks`: else walks over `stat` schemes: a window each, unless reading it takes longer than
+//!   one.
 //!
 //! Schemes can be pushed down (`push`): then the kernel applies them, and its counters come back.
 //!
-//! Invariants: only the kdamond that was claimed (`damon`) is written to; it is stopped and given back when the set is
-//! dropped. A commit that the kernel refuses leaves everything as it was. Absent: deciding about regions.
+//! Invariants: only the kdamond that was claimed (`damon`) is written to; it is stopped and given
+//! back when the set is dropped. A commit that the kernel refuses leaves everything as it was.
+//! Absent: deciding about regions.
 
 mod error;
 mod follow;

@@ -1,4 +1,5 @@
-//! What the kernel says: windows come from the source into a queue, and become the core's observations one by one.
+//! What the kernel says: windows come from the source into a queue, and become the core's
+//! observations one by one.
 //!
 //! A kdamond of which nothing was heard is looked after: it may have ended by itself.
 
@@ -67,8 +68,8 @@ impl Kdamond {
         }
     }
 
-    /// Looks after a kdamond of which nothing was heard: if it ended by itself although there is somebody to
-    /// watch, it is started again, or given up.
+    /// Looks after a kdamond of which nothing was heard: if it ended by itself although there is
+    /// somebody to watch, it is started again, or given up.
     pub(super) fn look_after(&mut self, now: Time) {
         let (_, aggr_us) = self.intervals();
         let patience = SILENT_US.max(aggr_us.saturating_mul(3));
@@ -126,7 +127,8 @@ impl Operations for Kdamond {
         batch.iter_mut().for_each(|check| check.state = PageState::Unknown);
     }
 
-    /// Takes in what is mapped, where the kernel does not follow it by itself. The core gets whole regions, and needs none of it.
+    /// Takes in what is mapped, where the kernel does not follow it by itself. The core gets whole
+    /// regions, and needs none of it.
     fn update(&mut self, target: TargetId, _: &mut Vec<AddrRange>) -> Result<(), UpdateError> {
         if !self.target_valid(target) {
             return Err(UpdateError::Gone);

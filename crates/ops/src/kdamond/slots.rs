@@ -1,7 +1,8 @@
 //! Which target stands at which index of the kernel's context.
 //!
-//! The kernel knows targets by their index alone, in what it is told and in what it reports. New ones go to the end, and
-//! when one goes those behind it move up; how that is told to the kernel is [`Claim::commit`](isotherm_damon::Claim)'s.
+//! The kernel knows targets by their index alone, in what it is told and in what it reports. New
+//! ones go to the end, and when one goes those behind it move up; how that is told to the kernel is
+//! [`Claim::commit`](isotherm_damon::Claim)'s.
 
 use isotherm_core::{AddrRange, TargetId};
 use isotherm_damon::model;

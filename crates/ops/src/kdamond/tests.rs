@@ -20,7 +20,8 @@ struct State {
     running: bool,
     starts: u32,
     refuse_commits: bool,
-    /// Targets that end just before the kernel is told of them, which then takes none that has ended.
+    /// Targets that end just before the kernel is told of them, which then takes none that has
+    /// ended.
     ending: Vec<std::process::Child>,
     /// As before 6.19: the first target cannot go alone.
     keeps_the_first: bool,

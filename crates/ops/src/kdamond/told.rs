@@ -1,7 +1,7 @@
 //! What the kernel is told: the configuration, its start and stop, and commits while it runs.
 //!
-//! Everything is made anew from what the set holds (`config`), so a commit and a restart say the same. One that the
-//! kernel refuses leaves the set, like the kernel, with what it had.
+//! Everything is made anew from what the set holds (`config`), so a commit and a restart say the
+//! same. One that the kernel refuses leaves the set, like the kernel, with what it had.
 
 use isotherm_core::Attrs;
 use isotherm_core::scheme::{Bounds, Pattern};
@@ -17,7 +17,8 @@ impl Kdamond {
         let attrs = &self.attrs;
         let (sample_us, aggr_us) = self.tuned.unwrap_or((attrs.sample_us, attrs.aggr_us));
         let in_force = Attrs { sample_us, aggr_us, ..*attrs };
-        // The kernel keeps counters by index. So those that come and go with the targets stand last.
+        // The kernel keeps counters by index. So those that come and go with the targets stand
+        // last.
         let mut schemes: Vec<_> = self.pushed.iter().map(|p| p.model(&in_force)).collect();
         if !self.is_traced() {
             let nr = self.slots.list.len();
@@ -190,7 +191,8 @@ impl Kdamond {
         self.tuned.unwrap_or((self.attrs.sample_us, self.attrs.aggr_us))
     }
 
-    /// Tells the kernel of other mappings. One that refuses keeps what it has; the next change is another try.
+    /// Tells the kernel of other mappings. One that refuses keeps what it has; the next change is
+    /// another try.
     pub(super) fn tell_moved(&mut self) {
         if std::mem::take(&mut self.moved)
             && let Err(err) = self.commit()

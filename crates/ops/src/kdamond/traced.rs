@@ -8,8 +8,8 @@ use isotherm_sys::clock::now;
 
 use super::walks::Raw;
 
-/// Room for events, in KiB per CPU: a region takes about 60 bytes, so this is some ten seconds of 1000 regions at the
-/// default intervals.
+/// Room for events, in KiB per CPU: a region takes about 60 bytes, so this is some ten seconds of
+/// 1000 regions at the default intervals.
 const BUFFER_KIB: u64 = 8 << 10;
 
 /// A trace of one kdamond.
@@ -20,7 +20,8 @@ pub(super) struct Traced {
     items: Vec<Item>,
     /// Thread of the kdamond that runs.
     pid: u32,
-    /// Targets by index; `None`: windows that ended before this time are of another order, and are lost.
+    /// Targets by index; `None`: windows that ended before this time are of another order, and are
+    /// lost.
     targets: Vec<TargetId>,
     since: Time,
     lost: u64,
@@ -89,7 +90,8 @@ impl Traced {
             match next {
                 Ok(window) if window.kdamond != self.pid => {}
                 Ok(window) if window.start >= self.since => {
-                    // While every target has regions a window is known to be over with its last line.
+                    // While every target has regions a window is known to be over with its last
+                    // line.
                     let all = window.targets.len() == self.targets.len();
                     self.expect(if all { window.targets.len() } else { 0 });
                     into.push_back(self.raw(window));

@@ -1,12 +1,13 @@
 //! Windows by walking: `update_schemes_tried_regions` over one `stat` scheme per target.
 //!
-//! The command waits for the next time that the schemes are applied, which is the end of a window, and holds
-//! DAMON's one lock all the while. So it is a thread of its own that walks, one window after the other; whoever
-//! else wants something of the kernel says so ([`Shared::kernel`]) and goes first between two walks.
+//! The command waits for the next time that the schemes are applied, which is the end of a window,
+//! and holds DAMON's one lock all the while. So it is a thread of its own that walks, one window
+//! after the other; whoever else wants something of the kernel says so ([`Shared::kernel`]) and
+//! goes first between two walks.
 //!
-//! Reading the regions back takes four files per region. If that takes longer than a window, the window under
-//! way is missed; how many were is told by the `stat` scheme's own count of bytes: it tries all of its target once
-//! per window.
+//! Reading the regions back takes four files per region. If that takes longer than a window, the
+//! window under way is missed; how many were is told by the `stat` scheme's own count of bytes: it
+//! tries all of its target once per window.
 //!
 //! Absent: deciding what follows from errors. They are queued like windows.
 
@@ -87,8 +88,8 @@ impl Shared {
         self.kernel.try_lock().ok()
     }
 
-    /// What to walk from the next walk on. To be called while the kernel is held, so that no walk takes one target
-    /// for another.
+    /// What to walk from the next walk on. To be called while the kernel is held, so that no walk
+    /// takes one target for another.
     pub(super) fn walk(&self, plan: Option<Plan>) {
         *lock(&self.plan) = plan;
     }

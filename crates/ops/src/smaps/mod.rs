@@ -3,16 +3,17 @@
 //! It needs nothing but the same user ID: accessed bits are cleared with `/proc/PID/clear_refs` and
 //! looked at with `Referenced` in `/proc/PID/smaps`.
 //!
-//! **It answers per mapping, not per page.** A page reads as young when *anything* in its mapping was
-//! touched: a mapping of 2 GiB with one hot page reads as 2 GiB of hot memory. What is known beyond
-//! that is the share of the mapping's resident memory that was touched ([`SmapsOps::share`]).
+//! **It answers per mapping, not per page.** A page reads as young when *anything* in its mapping
+//! was touched: a mapping of 2 GiB with one hot page reads as 2 GiB of hot memory. What is known
+//! beyond that is the share of the mapping's resident memory that was touched
+//! ([`SmapsOps::share`]).
 //!
-//! **It is expensive for the target.** Clearing walks the whole process under its mmap write lock (9 to
-//! 16 ms per GiB) and makes it set every accessed bit again (about 0.5 us per page that it touches).
-//! So a target may not be larger than [`Limits::max_rss_bytes`], and it is cleared once per
-//! [`Limits::clear_every_us`] and looked at once per [`Limits::look_every_us`], not more often. A question
-//! that would need more is answered with [`PageState::Unknown`]. Give the context a sample interval
-//! of that length ([`Limits::sample_us`]).
+//! **It is expensive for the target.** Clearing walks the whole process under its mmap write lock
+//! (9 to 16 ms per GiB) and makes it set every accessed bit again (about 0.5 us per page that it
+//! touches). So a target may not be larger than [`Limits::max_rss_bytes`], and it is cleared once
+//! per [`Limits::clear_every_us`] and looked at once per [`Limits::look_every_us`], not more often.
+//! A question that would need more is answered with [`PageState::Unknown`]. Give the context a
+//! sample interval of that length ([`Limits::sample_us`]).
 //!
 //! **It may miss touches right after a clear**, because `clear_refs` does not flush the TLB.
 //!

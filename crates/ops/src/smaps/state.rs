@@ -1,8 +1,8 @@
 //! What is remembered about an address space between looks and clears.
 //!
-//! Time is counted in **epochs**: an epoch begins with a clear. A mapping keeps the last epoch in which
-//! a look found it touched; a page keeps the epoch that its `prepare` began. The page was touched
-//! since then exactly if the mapping's number is not smaller (per mapping, as all here).
+//! Time is counted in **epochs**: an epoch begins with a clear. A mapping keeps the last epoch in
+//! which a look found it touched; a page keeps the epoch that its `prepare` began. The page was
+//! touched since then exactly if the mapping's number is not smaller (per mapping, as all here).
 
 use std::collections::BTreeMap;
 

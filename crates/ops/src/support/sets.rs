@@ -52,8 +52,8 @@ impl SetName {
         matches!(self, Self::PageWalk | Self::Idle | Self::Kdamond | Self::Smaps)
     }
 
-    /// Whether it is taken without being asked for by name. The kernel's DAMON is shared with the whole machine, and only
-    /// one that was asked for may start anything there.
+    /// Whether it is taken without being asked for by name. The kernel's DAMON is shared with the
+    /// whole machine, and only one that was asked for may start anything there.
     #[must_use]
     pub const fn is_automatic(self) -> bool {
         self.is_built() && !matches!(self, Self::Kdamond)

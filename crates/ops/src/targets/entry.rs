@@ -125,8 +125,8 @@ impl Entry {
     /// Looks whether the target is still what it was.
     ///
     /// Mostly by two system calls: the pidfd tells of an exit, the open address space of an exec. A
-    /// child made by vfork shares its parent's address space, so that its exec shows only in `stat`:
-    /// that is for the first looks, as such a child replaces its program at once.
+    /// child made by vfork shares its parent's address space, so that its exec shows only in
+    /// `stat`: that is for the first looks, as such a child replaces its program at once.
     pub(super) fn look(&mut self, proc: &Proc, buf: &mut Vec<u8>) -> Life {
         if self.has_exited() {
             return Life::Gone;
@@ -149,8 +149,8 @@ impl Entry {
         if stat.starttime != self.target.start_ticks || !lives(&stat) {
             return Life::Gone;
         }
-        // An exit gives up the address space first, and taking a large one down takes long. The pidfd tells
-        // when it is over; until then this is no exec.
+        // An exit gives up the address space first, and taking a large one down takes long. The
+        // pidfd tells when it is over; until then this is no exec.
         if over == Some(true) && stat.is_exiting {
             return Life::Same;
         }

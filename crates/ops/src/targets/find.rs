@@ -1,7 +1,7 @@
 //! Finding targets by what they are called and where they are.
 //!
-//! The answers are pids of processes that can be targets at all: not ourselves, no thread of the kernel, no
-//! zombie. They are a picture of now; the tracker then says what becomes of them.
+//! The answers are pids of processes that can be targets at all: not ourselves, no thread of the
+//! kernel, no zombie. They are a picture of now; the tracker then says what becomes of them.
 
 use std::io;
 
@@ -15,8 +15,8 @@ const COMM_MAX: usize = 15;
 
 /// Lists the processes whose command's name is `pattern`, sorted by pid.
 ///
-/// In a pattern `*` stands for any text and `?` for any one byte. A name without these may be longer than
-/// the 15 bytes that the kernel keeps: these are compared then.
+/// In a pattern `*` stands for any text and `?` for any one byte. A name without these may be
+/// longer than the 15 bytes that the kernel keeps: these are compared then.
 ///
 /// # Errors
 ///
@@ -57,7 +57,8 @@ fn resident(statm: &[u8]) -> u64 {
     pages.unwrap_or(0).saturating_mul(4096)
 }
 
-/// Lists the processes in a cgroup and below it, sorted by pid. The path is as for [`Cgroups::procs`].
+/// Lists the processes in a cgroup and below it, sorted by pid. The path is as for
+/// [`Cgroups::procs`].
 ///
 /// # Errors
 ///

@@ -27,7 +27,8 @@ pub(super) struct Scan {
 }
 
 /// Look at every process anew this often. A pid that was given out anew between two listings looks
-/// like the old one to the quick way; this finds it. Not while nothing was forked: then there is none.
+/// like the old one to the quick way; this finds it. Not while nothing was forked: then there is
+/// none.
 const FULL_EVERY_NS: u64 = 2_000_000_000;
 /// And this often whatever the number says: it may have come round to the same one.
 const ALWAYS_EVERY_NS: u64 = 10 * FULL_EVERY_NS;

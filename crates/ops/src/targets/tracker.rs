@@ -106,7 +106,8 @@ impl Tracker {
         Ok(tracker)
     }
 
-    /// Takes physical memory as the target. It does not end, unless it is a node's that is taken out.
+    /// Takes physical memory as the target. It does not end, unless it is a node's that is taken
+    /// out.
     ///
     /// # Errors
     ///
@@ -238,8 +239,8 @@ impl Tracker {
         Ok(id)
     }
 
-    /// Lets a target go that may run on; the next [`Tracker::poll`] tells of it as if it had exited.
-    /// Its descendants stay.
+    /// Lets a target go that may run on; the next [`Tracker::poll`] tells of it as if it had
+    /// exited. Its descendants stay.
     pub fn remove(&mut self, id: TargetId) {
         if self.memory.as_ref().is_some_and(|(t, _)| t.id == id) {
             self.memory = None;

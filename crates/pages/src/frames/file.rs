@@ -112,8 +112,8 @@ impl<F: Words> FrameFile<F> {
         self.calls
     }
 
-    /// Reads the numbers of the frames from `first` on. Returns how many there were: fewer than asked for only
-    /// where memory ends.
+    /// Reads the numbers of the frames from `first` on. Returns how many there were: fewer than
+    /// asked for only where memory ends.
     ///
     /// # Errors
     ///
@@ -135,8 +135,9 @@ impl<F: Words> FrameFile<F> {
         Ok(done)
     }
 
-    /// Calls `each` with the numbers of a range, some thousands at a time: the first of the frames, and its and
-    /// the following numbers. Returns the first frame that was not reached: the range's end, or memory's.
+    /// Calls `each` with the numbers of a range, some thousands at a time: the first of the frames,
+    /// and its and the following numbers. Returns the first frame that was not reached: the range's
+    /// end, or memory's.
     ///
     /// # Errors
     ///

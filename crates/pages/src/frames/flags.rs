@@ -6,7 +6,8 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct Flags(pub u64);
 
-/// The names by bit, as the kernel's header has them without `KPF_`. What has none is not for users.
+/// The names by bit, as the kernel's header has them without `KPF_`. What has none is not for
+/// users.
 pub const NAMES: [&str; 27] = [
     "LOCKED",
     "ERROR",

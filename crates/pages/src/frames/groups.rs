@@ -1,8 +1,9 @@
 //! The cgroups that memory is charged to, and by which number the kernel calls them.
 //!
-//! `/proc/kpagecgroup` names a cgroup by the inode of its directory in the hierarchy that has the memory
-//! controller: v1's memory hierarchy where it is mounted, else v2. Cgroups come and go during a scan: what was
-//! charged to one that is gone belongs to its closest ancestor that is left, as the kernel does it.
+//! `/proc/kpagecgroup` names a cgroup by the inode of its directory in the hierarchy that has the
+//! memory controller: v1's memory hierarchy where it is mounted, else v2. Cgroups come and go
+//! during a scan: what was charged to one that is gone belongs to its closest ancestor that is
+//! left, as the kernel does it.
 
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;

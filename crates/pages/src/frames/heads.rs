@@ -15,10 +15,11 @@ impl<T> Default for Carried<T> {
     }
 }
 
-/// Calls `decide` for the first frame of each folio and `each` for every frame, with the decision of its folio.
-/// `None` is for frames behind a first one that was not seen: whoever starts in the middle of a folio does not
-/// know what it is. `first` is the frame of the first of `flags`. With one `carried` for pieces that follow each
-/// other a folio may lie across them; a gap between pieces ends it.
+/// Calls `decide` for the first frame of each folio and `each` for every frame, with the decision
+/// of its folio. `None` is for frames behind a first one that was not seen: whoever starts in the
+/// middle of a folio does not know what it is. `first` is the frame of the first of `flags`. With
+/// one `carried` for pieces that follow each other a folio may lie across them; a gap between
+/// pieces ends it.
 pub fn fold<T: Copy>(
     carried: &mut Carried<T>,
     first: u64,
@@ -104,7 +105,8 @@ mod tests {
     }
 
     proptest! {
-        /// Any mix of folios, exported in any of the ways, cut anywhere: the sum is that of the folios.
+        /// Any mix of folios, exported in any of the ways, cut anywhere: the sum is that of the
+        /// folios.
         #[test]
         fn sums_are_those_of_the_folios(
             folios in prop::collection::vec((0_u32..10, 0_u64..4, any::<bool>()), 1..40),

@@ -1,7 +1,7 @@
 //! The numbers and the folios of some frames.
 //!
-//! Frames next to each other are read together. A folio lies at a multiple of its size, which bounds the search
-//! for its first frame and for its end.
+//! Frames next to each other are read together. A folio lies at a multiple of its size, which
+//! bounds the search for its first frame and for its end.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -25,8 +25,8 @@ pub struct Folio {
     pub flags: Flags,
 }
 
-/// Calls `each` with the place in `frames`, the frame and its number. `frames` are sorted. A frame behind
-/// the end of memory has 0.
+/// Calls `each` with the place in `frames`, the frame and its number. `frames` are sorted. A frame
+/// behind the end of memory has 0.
 ///
 /// # Errors
 ///
@@ -69,8 +69,8 @@ pub fn by_frame<F: Words>(
     Ok(found.into_iter().collect())
 }
 
-/// The folios of these frames, which are sorted. `file` is the one of flags. Only those whose flags pass
-/// `look_closer` get a true beginning and length.
+/// The folios of these frames, which are sorted. `file` is the one of flags. Only those whose flags
+/// pass `look_closer` get a true beginning and length.
 ///
 /// # Errors
 ///

@@ -1,21 +1,28 @@
 //! The idle page bitmap: one bit per page frame of the machine, `/sys/kernel/mm/page_idle/bitmap`.
 //!
-//! Frame `i` is bit `i % 64` of the native-endian word at byte `i / 64 * 8`. As `mm/page_idle.c` has it (Linux 4.3 to 7.2):
+//! Frame `i` is bit `i % 64` of the native-endian word at byte `i / 64 * 8`. As `mm/page_idle.c`
+//! has it (Linux 4.3 to 7.2):
 //!
 //! * Offsets and lengths are multiples of 8 (else `EINVAL`), and one call moves 4096 bytes at most.
-//! * **Writing** acts on the bits that are set, and only on *trackable* frames: the first frame of a folio that is on an
-//!   LRU list. Their accessed bits are cleared in all page tables, and they become idle. Other bits do nothing, silently.
-//! * **Reading** looks at trackable frames that are idle: the accessed bits are taken from the page tables, and a frame that
-//!   was touched is idle no more. So a read is the true check, and takes nothing away from pages that nobody marked.
-//! * Frames behind a folio's first, slab, page tables, hugetlb and isolated pages read 0. **0 does not mean touched.**
-//! * Memory ends at `max_pfn`: reading gives 0 bytes there, and writing `ENXIO`. If that is inside a word, the word is
-//!   acted on but not counted in what a call returns: no read ever delivers it.
-//! * The TLB is not flushed: a page in constant use can look idle for as long as its translation stays cached.
+//! * **Writing** acts on the bits that are set, and only on *trackable* frames: the first frame of
+//!   a folio that is on an LRU list. Their accessed bits are cleared in all page tables, and they
+//!   become idle. Other bits do nothing, silently.
+//! * **Reading** looks at trackable frames that are idle: the accessed bits are taken from the page
+//!   tables, and a frame that was touched is idle no more. So a read is the true check, and takes
+//!   nothing away from pages that nobody marked.
+//! * Frames behind a folio's first, slab, page tables, hugetlb and isolated pages read 0. **0 does
+//!   not mean touched.**
+//! * Memory ends at `max_pfn`: reading gives 0 bytes there, and writing `ENXIO`. If that is inside
+//!   a word, the word is acted on but not counted in what a call returns: no read ever delivers it.
+//! * The TLB is not flushed: a page in constant use can look idle for as long as its translation
+//!   stays cached.
 //!
-//! Cost: a write walks the page tables that map each marked frame; a read takes and drops a reference of each of the 64 frames
-//! of a word. So writes may bridge a few words to save a call, and reads may not.
+//! Cost: a write walks the page tables that map each marked frame; a read takes and drops a
+//! reference of each of the 64 frames of a word. So writes may bridge a few words to save a call,
+//! and reads may not.
 //!
-//! Absent on purpose: which frames are worth asking about (`frames`), and locks against other users (`lock`).
+//! Absent on purpose: which frames are worth asking about (`frames`), and locks against other users
+//! (`lock`).
 
 use std::fmt;
 use std::fs::File;
@@ -24,7 +31,8 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Where the kernel shows it. The series of 2015 had it at `/proc/kpageidle`, with the same content.
+/// Where the kernel shows it. The series of 2015 had it at `/proc/kpageidle`, with the same
+/// content.
 pub const BITMAP: &str = "/sys/kernel/mm/page_idle/bitmap";
 /// Frames in a word.
 pub const WORD_FRAMES: u64 = 64;
@@ -82,7 +90,8 @@ impl Bitmap {
     ///
     /// # Errors
     ///
-    /// `NotFound`: the kernel has no `CONFIG_IDLE_PAGE_TRACKING`; `PermissionDenied`: the file is for root.
+    /// `NotFound`: the kernel has no `CONFIG_IDLE_PAGE_TRACKING`; `PermissionDenied`: the file is
+    /// for root.
     pub fn open(path: &Path) -> io::Result<Self> {
         File::options().read(true).write(true).open(path).map(Self::new)
     }
@@ -105,8 +114,8 @@ impl<F: Words> Bitmap<F> {
         self.calls
     }
 
-    /// Reads words, the first of them that of frame `first` (rounded down to a word). Returns how many
-    /// there were: fewer than asked for where memory ends.
+    /// Reads words, the first of them that of frame `first` (rounded down to a word). Returns how
+    /// many there were: fewer than asked for where memory ends.
     ///
     /// # Errors
     ///
@@ -129,8 +138,8 @@ impl<F: Words> Bitmap<F> {
         Ok(done)
     }
 
-    /// Writes words, the first of them that of frame `first` (rounded down to a word). Returns how many
-    /// were counted: fewer than given where memory ends.
+    /// Writes words, the first of them that of frame `first` (rounded down to a word). Returns how
+    /// many were counted: fewer than given where memory ends.
     ///
     /// # Errors
     ///
@@ -150,8 +159,8 @@ impl<F: Words> Bitmap<F> {
         Ok(done)
     }
 
-    /// Marks all frames of the range idle. Returns the first frame that was not reached: the range's
-    /// end, or where the last whole word of memory ends.
+    /// Marks all frames of the range idle. Returns the first frame that was not reached: the
+    /// range's end, or where the last whole word of memory ends.
     ///
     /// # Errors
     ///
@@ -173,8 +182,9 @@ impl<F: Words> Bitmap<F> {
         Ok(at)
     }
 
-    /// Calls `each` with the first frame and the bits of every word that has frames of the range; bits of other
-    /// frames are 0. Returns the first frame that was not reached, as [`Bitmap::mark_range`] does.
+    /// Calls `each` with the first frame and the bits of every word that has frames of the range;
+    /// bits of other frames are 0. Returns the first frame that was not reached, as
+    /// [`Bitmap::mark_range`] does.
     ///
     /// # Errors
     ///
@@ -199,8 +209,9 @@ impl<F: Words> Bitmap<F> {
         Ok(at)
     }
 
-    /// Marks the frame of each item idle. Items sorted by frame share words and calls; others only cost more.
-    /// Frames behind the end of memory are passed over, as are those that are not trackable.
+    /// Marks the frame of each item idle. Items sorted by frame share words and calls; others only
+    /// cost more. Frames behind the end of memory are passed over, as are those that are not
+    /// trackable.
     ///
     /// # Errors
     ///
@@ -222,7 +233,8 @@ impl<F: Words> Bitmap<F> {
         Ok(())
     }
 
-    /// Tells each item whether its frame is idle; `None` behind the end of memory. For sorting as [`Bitmap::mark`].
+    /// Tells each item whether its frame is idle; `None` behind the end of memory. For sorting as
+    /// [`Bitmap::mark`].
     ///
     /// # Errors
     ///
@@ -273,7 +285,8 @@ impl<F: Words> Bitmap<F> {
         }
     }
 
-    /// Writes `nr` words of the buffer, and goes on after short counts. Returns how many were counted.
+    /// Writes `nr` words of the buffer, and goes on after short counts. Returns how many were
+    /// counted.
     fn write_call(&mut self, word: u64, nr: usize) -> io::Result<usize> {
         let mut done = 0;
         while done < nr {

@@ -1,9 +1,9 @@
-//! Marking and looking at page frames, whoever they belong to: what targets in virtual and in physical
-//! memory share.
+//! Marking and looking at page frames, whoever they belong to: what targets in virtual and in
+//! physical memory share.
 //!
-//! The bitmap knows only the first frame of a folio, and says 0 both for "touched" and for "cannot say". So each frame
-//! is led to its folio's first, and what reads 0 is believed only when `/proc/kpageflags` shows that the frame can be
-//! tracked at all:
+//! The bitmap knows only the first frame of a folio, and says 0 both for "touched" and for "cannot
+//! say". So each frame is led to its folio's first, and what reads 0 is believed only when
+//! `/proc/kpageflags` shows that the frame can be tracked at all:
 //!
 //! ```text
 //! mark:  frame -> kpageflags -> first frame, trackable? -> bitmap write -> Cleared | Old
@@ -11,8 +11,9 @@
 //!                                   -> 0: kpageflags -> Young | Unresolved | Absent
 //! ```
 //!
-//! Invariants: `Old` is only ever said of a frame whose bit reads 1. `Young` is only said of a frame on an LRU list that
-//! is not marked. The buffers are kept: no call allocates once they have grown.
+//! Invariants: `Old` is only ever said of a frame whose bit reads 1. `Young` is only said of a
+//! frame on an LRU list that is not marked. The buffers are kept: no call allocates once they have
+//! grown.
 //!
 //! Absent on purpose: where the frames come from, and what was known of them before (`records`).
 
@@ -35,7 +36,8 @@ const BRIDGE: u64 = 6;
 const BUF: usize = 512;
 /// A folio has at most so many frames (a hugetlb page of 1 GiB), as a power of two.
 const MAX_ORDER: u32 = 18;
-/// Making the kernel put pages on their LRU lists costs all CPUs a little, so not more often than this.
+/// Making the kernel put pages on their LRU lists costs all CPUs a little, so not more often than
+/// this.
 const DRAIN_EVERY_NS: u64 = 5_000_000_000;
 
 /// One question about a frame, and its answer.
@@ -47,7 +49,8 @@ pub struct Ask {
     pub head: u64,
     /// The asker's own number for it.
     pub nr: u32,
-    /// In: whether the entry of a page table that maps it was seen accessed just now; `None` if nobody saw it.
+    /// In: whether the entry of a page table that maps it was seen accessed just now; `None` if
+    /// nobody saw it.
     pub accessed: Option<bool>,
     /// Out: flags of the folio's first frame; 0 where nobody had to read them.
     pub flags: Flags,
@@ -98,9 +101,10 @@ impl<B: Words, K: frames::Words> Folios<B, K> {
         self.bitmap.calls() + self.flags.calls()
     }
 
-    /// Marks the folios of all frames idle; looks up the first frame of each anew. Answers `Cleared`, `Old` (it was marked, and not touched since as far as
-    /// the flags and `accessed` tell), `Unresolved` (not trackable: slab, page tables, hugetlb, isolated) or `Absent`
-    /// (free, or no memory). Sorts the questions.
+    /// Marks the folios of all frames idle; looks up the first frame of each anew. Answers
+    /// `Cleared`, `Old` (it was marked, and not touched since as far as the flags and `accessed`
+    /// tell), `Unresolved` (not trackable: slab, page tables, hugetlb, isolated) or `Absent` (free,
+    /// or no memory). Sorts the questions.
     ///
     /// # Errors
     ///
@@ -125,7 +129,8 @@ impl<B: Words, K: frames::Words> Folios<B, K> {
                 Standing::Free => PageState::Absent,
             };
         }
-        // A mark that stands needs no other, if the page's own entry tells of all accesses: its folio is no larger.
+        // A mark that stands needs no other, if the page's own entry tells of all accesses: its
+        // folio is no larger.
         let stands = |ask: &Ask| {
             ask.state == PageState::Old
                 && ask.accessed == Some(false)
@@ -139,9 +144,9 @@ impl<B: Words, K: frames::Words> Folios<B, K> {
         self.bitmap.mark(&asks[..to_mark], |ask| ask.head)
     }
 
-    /// Looks whether the folios of all frames are still idle, and changes nothing that counts (R§7.1: accessed
-    /// bits move into the marks). Answers `Old`, `Young`, `Unresolved`, `Absent` or, where the files contradict each
-    /// other, `Unknown`. Sorts the questions.
+    /// Looks whether the folios of all frames are still idle, and changes nothing that counts
+    /// (R§7.1: accessed bits move into the marks). Answers `Old`, `Young`, `Unresolved`, `Absent`
+    /// or, where the files contradict each other, `Unknown`. Sorts the questions.
     ///
     /// # Errors
     ///
@@ -150,8 +155,8 @@ impl<B: Words, K: frames::Words> Folios<B, K> {
         self.resolve(asks)?;
         sort(asks, |ask| ask.head);
         self.read_marks(asks)?;
-        // It was seen accessed, and yet its folio's mark stands. If it is not the folio's first frame, the
-        // folio may have been split since it was found.
+        // It was seen accessed, and yet its folio's mark stands. If it is not the folio's first
+        // frame, the folio may have been split since it was found.
         let contradicts =
             |ask: &&mut Ask| ask.accessed == Some(true) && ask.state == PageState::Old;
         for ask in asks.iter_mut().filter(contradicts) {
@@ -160,7 +165,8 @@ impl<B: Words, K: frames::Words> Folios<B, K> {
                 self.resolve(std::slice::from_mut(ask))?;
                 self.read_marks(std::slice::from_mut(ask))?;
             }
-            // Or the kernel could not look (the folio's lock was held): nobody knows since when it is accessed.
+            // Or the kernel could not look (the folio's lock was held): nobody knows since when it
+            // is accessed.
             if ask.state == PageState::Old {
                 ask.state = PageState::Unknown;
             }
@@ -186,8 +192,8 @@ impl<B: Words, K: frames::Words> Folios<B, K> {
         )
     }
 
-    /// A mark that stands by the flags may have been refuted since; to mark the page again without looking would lose that
-    /// for whoever waits for it.
+    /// A mark that stands by the flags may have been refuted since; to mark the page again without
+    /// looking would lose that for whoever waits for it.
     fn ask_again(&mut self, asks: &mut [Ask]) -> io::Result<()> {
         let doubtful = |ask: &Ask| {
             ask.state == PageState::Old && (ask.accessed.is_none() || ask.flags.has(Flags::HEAD))
@@ -227,7 +233,8 @@ impl<B: Words, K: frames::Words> Folios<B, K> {
         )
     }
 
-    /// Finds the first frame of each folio, and its flags, where they are not known. Sorts by frame.
+    /// Finds the first frame of each folio, and its flags, where they are not known. Sorts by
+    /// frame.
     fn resolve(&mut self, asks: &mut [Ask]) -> io::Result<()> {
         let unknown = |ask: &Ask| (ask.head == NOT_KNOWN).then_some(ask.frame);
         if asks.iter().all(|ask| unknown(ask).is_none()) {
@@ -259,8 +266,9 @@ impl<B: Words, K: frames::Words> Folios<B, K> {
         Ok(())
     }
 
-    /// Leads a frame behind a folio's first one to that. A folio lies at a multiple of its size, so only so many
-    /// frames can be the first; the nearest that is one is it, because folios do not overlap.
+    /// Leads a frame behind a folio's first one to that. A folio lies at a multiple of its size, so
+    /// only so many frames can be the first; the nearest that is one is it, because folios do not
+    /// overlap.
     fn find_first(&mut self, ask: &mut Ask) -> io::Result<()> {
         let mut candidate = ask.frame;
         for order in 1..=MAX_ORDER {
@@ -282,8 +290,9 @@ impl<B: Words, K: frames::Words> Folios<B, K> {
         Ok(())
     }
 
-    /// Reads the flags of one frame of each question that `of` picks, and those between, and tells each the first
-    /// frame that was read with it and all flags from there on: fewer than asked for behind the end of memory.
+    /// Reads the flags of one frame of each question that `of` picks, and those between, and tells
+    /// each the first frame that was read with it and all flags from there on: fewer than asked for
+    /// behind the end of memory.
     fn read_flags(
         &mut self,
         asks: &mut [Ask],

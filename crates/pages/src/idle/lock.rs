@@ -1,8 +1,9 @@
 //! One user of idle marks per machine.
 //!
-//! Idle marks belong to the machine, not to who set them: where two mark the same frames, what was touched between the
-//! two marks looks idle to the first. So whoever marks holds an advisory lock on a file, whose content is the holder's pid.
-//! Programs that do not know of it, and the kernel's DAMON, are not held off by it.
+//! Idle marks belong to the machine, not to who set them: where two mark the same frames, what was
+//! touched between the two marks looks idle to the first. So whoever marks holds an advisory lock
+//! on a file, whose content is the holder's pid. Programs that do not know of it, and the kernel's
+//! DAMON, are not held off by it.
 
 use std::fs::File;
 use std::io::{Read, Write};

@@ -1,5 +1,5 @@
-//! The bitmap of idle page tracking (`CONFIG_IDLE_PAGE_TRACKING`): one bit per frame, and what a mark
-//! means for the folio that a frame belongs to.
+//! The bitmap of idle page tracking (`CONFIG_IDLE_PAGE_TRACKING`): one bit per frame, and what a
+//! mark means for the folio that a frame belongs to.
 //!
 //! Invariant: one user of marks per machine ([`Lock`]).
 //!

@@ -122,8 +122,8 @@ impl Words for Model {
     }
 }
 
-/// `/proc/kpageflags` of the same machine, as `stable_page_flags` has it since 6.10: frames behind a folio's first
-/// repeat its `LRU` and `IDLE`. One that knows less says less; both must do.
+/// `/proc/kpageflags` of the same machine, as `stable_page_flags` has it since 6.10: frames behind
+/// a folio's first repeat its `LRU` and `IDLE`. One that knows less says less; both must do.
 #[derive(Debug)]
 pub(super) struct FlagsOf<'a> {
     pub(super) model: &'a Model,

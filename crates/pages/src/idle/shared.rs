@@ -1,7 +1,8 @@
-//! Marks for another set: `pagewalk` cannot make a page old that several processes map, and a mark can.
+//! Marks for another set: `pagewalk` cannot make a page old that several processes map, and a mark
+//! can.
 //!
-//! The bitmap is opened, and the machine's lock for it taken, when the first such page comes; whoever has none needs no lock. Where
-//! somebody else has it, it is asked for again later.
+//! The bitmap is opened, and the machine's lock for it taken, when the first such page comes;
+//! whoever has none needs no lock. Where somebody else has it, it is asked for again later.
 
 use std::io;
 

@@ -20,8 +20,9 @@ impl CgroupNames {
         Self { cgroups, by_ino: HashMap::new() }
     }
 
-    /// The path below the mount, with a leading `/`; what is not known yet is looked up by listing all. One that
-    /// is gone keeps its name if it was ever listed, and is called by its number if not.
+    /// The path below the mount, with a leading `/`; what is not known yet is looked up by listing
+    /// all. One that is gone keeps its name if it was ever listed, and is called by its number if
+    /// not.
     pub fn name(&mut self, ino: u64) -> String {
         if !self.by_ino.contains_key(&ino)
             && let Some(now) = Groups::read(&self.cgroups)

@@ -1,16 +1,16 @@
 //! Reverse map: which processes map a frame, and where.
 //!
-//! The kernel has one and does not show it, so it is made from the other side: the page tables of all processes
-//! (`/proc/PID/pagemap`) are read, and whoever has a wanted frame is noted. `PAGEMAP_SCAN` (Linux 6.7) says which
-//! parts of an address space have pages; without it every entry of every mapping is read, up to
-//! `MOST_ENTRIES` per mapping.
+//! The kernel has one and does not show it, so it is made from the other side: the page tables of
+//! all processes (`/proc/PID/pagemap`) are read, and whoever has a wanted frame is noted.
+//! `PAGEMAP_SCAN` (Linux 6.7) says which parts of an address space have pages; without it every
+//! entry of every mapping is read, up to `MOST_ENTRIES` per mapping.
 //!
-//! Frames come as numbers and go through a bitmap first, so an entry that is not wanted costs about a nanosecond
-//! beside reading it. The map is a picture of a moment: a page can move while the rest is read. Who acts on it
-//! looks again.
+//! Frames come as numbers and go through a bitmap first, so an entry that is not wanted costs about
+//! a nanosecond beside reading it. The map is a picture of a moment: a page can move while the rest
+//! is read. Who acts on it looks again.
 //!
-//! Kernel threads have no pages; processes that may not be read are counted. A frame mapped by more processes than
-//! [`MOST_PLACES`] keeps the first and the number.
+//! Kernel threads have no pages; processes that may not be read are counted. A frame mapped by more
+//! processes than [`MOST_PLACES`] keeps the first and the number.
 
 use std::fs::File;
 use std::io;

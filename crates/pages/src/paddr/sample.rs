@@ -1,7 +1,8 @@
 //! Which frames stand for all: one at a random place in each of equal strides of RAM.
 //!
-//! So every byte of RAM has the same chance, the sample is spread as evenly as a grid, and memory laid out in
-//! steps of a power of two cannot fall between its lines. A frame stands for one stride.
+//! So every byte of RAM has the same chance, the sample is spread as evenly as a grid, and memory
+//! laid out in steps of a power of two cannot fall between its lines. A frame stands for one
+//! stride.
 
 use isotherm_core::addr::PAGE_SIZE;
 use isotherm_core::{AddrRange, Rng};

@@ -1,8 +1,8 @@
 //! A workload's memory: mappings of known place and size, and the loops that touch them.
 //!
 //! The loops are what a workload's speed hangs on, so they work on raw pointers: one bounds check
-//! per sweep batch, one per random access. Accesses are relaxed atomic bytes, so several threads may
-//! touch the same memory; on every machine they are plain loads and stores.
+//! per sweep batch, one per random access. Accesses are relaxed atomic bytes, so several threads
+//! may touch the same memory; on every machine they are plain loads and stores.
 
 use std::ffi::c_void;
 use std::io;
@@ -51,8 +51,8 @@ pub enum Treatment {
 
 /// Private anonymous memory from `base` on, of which the first `len` bytes are mapped.
 ///
-/// The addresses up to `capacity` are not reserved: they are free because the caller leaves gaps, and
-/// growing fails, rather than replaces, if something is there.
+/// The addresses up to `capacity` are not reserved: they are free because the caller leaves gaps,
+/// and growing fails, rather than replaces, if something is there.
 #[derive(Debug)]
 pub struct Arena {
     base: u64,
@@ -62,7 +62,8 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// An arena at `base` that can grow to `capacity` bytes (rounded up to pages). Maps nothing yet.
+    /// An arena at `base` that can grow to `capacity` bytes (rounded up to pages). Maps nothing
+    /// yet.
     #[must_use]
     pub const fn new(base: u64, capacity: u64, huge: HugePages) -> Self {
         Self { base, len: 0, capacity: round_up(capacity, PAGE), huge }
@@ -74,20 +75,21 @@ impl Arena {
         AddrRange::new(self.base, self.base + self.len)
     }
 
-    /// Makes the mapped part `len` bytes long (rounded up to pages): maps behind its end, or unmaps there.
+    /// Makes the mapped part `len` bytes long (rounded up to pages): maps behind its end, or unmaps
+    /// there.
     ///
     /// # Errors
     ///
-    /// What the kernel says: `EEXIST` if something else is mapped there, `ENOMEM`; `EINVAL` for a size
-    /// above the capacity.
+    /// What the kernel says: `EEXIST` if something else is mapped there, `ENOMEM`; `EINVAL` for a
+    /// size above the capacity.
     pub fn resize(&mut self, len: u64) -> io::Result<()> {
         let len = round_up(len, PAGE);
         if len > self.capacity {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         if len < self.len {
-            // SAFETY: this part of the mapping is ours alone, `&mut self` says that no touch is under
-            // way, and no reference into the memory is ever given out.
+            // SAFETY: this part of the mapping is ours alone, `&mut self` says that no touch is
+            // under way, and no reference into the memory is ever given out.
             unsafe { munmap(self.at(len), to_usize(self.len - len)) }?;
         } else if len > self.len {
             let (start, size) = (self.at(self.len), to_usize(len - self.len));
@@ -143,8 +145,8 @@ impl Arena {
         })
     }
 
-    /// What else may be done with the mapping, told to the kernel of part of it. For targets with odd
-    /// parts.
+    /// What else may be done with the mapping, told to the kernel of part of it. For targets with
+    /// odd parts.
     ///
     /// # Errors
     ///
@@ -175,7 +177,8 @@ impl Arena {
         }
     }
 
-    /// Touches evenly spaced bytes in order, around and around; nothing if the sweep is not all mapped.
+    /// Touches evenly spaced bytes in order, around and around; nothing if the sweep is not all
+    /// mapped.
     pub fn touch_sweep(&self, sweep: Sweep, touch: Touch) {
         match touch {
             Touch::Read => self.sweep(sweep, read),
@@ -207,8 +210,8 @@ impl Arena {
     #[inline]
     fn byte(&self, offset: u64) -> &AtomicU8 {
         debug_assert!(offset < self.len, "touch outside of the arena");
-        // SAFETY: the byte is inside our live mapping, which only `&mut self` can shrink; all accesses to it
-        // are atomic, and every bit pattern is a valid u8.
+        // SAFETY: the byte is inside our live mapping, which only `&mut self` can shrink; all
+        // accesses to it are atomic, and every bit pattern is a valid u8.
         unsafe { AtomicU8::from_ptr(self.at(offset).cast()) }
     }
 

@@ -25,8 +25,8 @@ impl Child {
     }
 }
 
-/// Forks; the child runs `child`, then exits with its value, without running the destructors and exit
-/// handlers of its copy of the parent. Unlike after a fork with other threads about, it may do
+/// Forks; the child runs `child`, then exits with its value, without running the destructors and
+/// exit handlers of its copy of the parent. Unlike after a fork with other threads about, it may do
 /// anything.
 ///
 /// # Errors

@@ -259,7 +259,8 @@ impl Memory {
     }
 }
 
-/// Unmapping more pages than the kernel flushes one by one (33 on x86) makes it flush all of the process.
+/// Unmapping more pages than the kernel flushes one by one (33 on x86) makes it flush all of the
+/// process.
 fn flush_tlb() {
     const LEN: usize = 64 * 4096;
     let (rw, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);

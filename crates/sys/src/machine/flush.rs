@@ -1,12 +1,14 @@
 //! Makes every CPU forget the translations of all programs' memory.
 //!
-//! No call does that: who clears accessed bits through another process's page tables may flush only what it finds young.
-//! But an x86 CPU holds translations of six address spaces at most (`TLB_NR_DYN_ASIDS`, arch/x86/mm/tlb.c, Linux 4.14 to
-//! 7.2), and gives the places away in turn; without PCID it drops all at every change of the address space. So
-//! some children that share no memory visit every CPU once, one system call per visit. After that, a program's next
-//! access to any page walks its page tables, and sets the accessed bit.
+//! No call does that: who clears accessed bits through another process's page tables may flush only
+//! what it finds young. But an x86 CPU holds translations of six address spaces at most
+//! (`TLB_NR_DYN_ASIDS`, arch/x86/mm/tlb.c, Linux 4.14 to 7.2), and gives the places away in turn;
+//! without PCID it drops all at every change of the address space. So some children that share no
+//! memory visit every CPU once, one system call per visit. After that, a program's next access to
+//! any page walks its page tables, and sets the accessed bit.
 //!
-//! Absent: address spaces with a place of their own on all CPUs (AMD's INVLPGB, Linux 6.15), see the caller.
+//! Absent: address spaces with a place of their own on all CPUs (AMD's INVLPGB, Linux 6.15), see
+//! the caller.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -27,7 +29,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 ///
 /// # Errors
 ///
-/// Not all were reached: one is forbidden to us (a cpuset), or too busy. They may still know translations then.
+/// Not all were reached: one is forbidden to us (a cpuset), or too busy. They may still know
+/// translations then.
 pub fn flush_translations(cpus: &[usize]) -> io::Result<()> {
     let sets = sets(cpus)?;
     let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
@@ -76,7 +79,8 @@ fn sets(cpus: &[usize]) -> io::Result<Vec<libc::cpu_set_t>> {
 /// The life of a visitor: only system calls, as [`fork`] demands. 0 if it was everywhere.
 fn visit(sets: &[libc::cpu_set_t], fd: i32) -> i32 {
     let fifo = libc::sched_param { sched_priority: 1 };
-    // SAFETY: the structure is a live one. Without the right to it, it waits for its turn as others do.
+    // SAFETY: the structure is a live one. Without the right to it, it waits for its turn as others
+    // do.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const fifo) };
     for set in sets {
         // When the call returns, this runs on that CPU, with its own page table.

@@ -1,7 +1,8 @@
-//! Makes the kernel put pages on their LRU lists that it still holds back, per CPU, to do it in batches.
+//! Makes the kernel put pages on their LRU lists that it still holds back, per CPU, to do it in
+//! batches.
 //!
-//! No call does just that; `move_pages(2)` does it first of all, on all CPUs, whatever is to be moved. So
-//! one page of ours is "moved" to the node where it is, which moves nothing.
+//! No call does just that; `move_pages(2)` does it first of all, on all CPUs, whatever is to be
+//! moved. So one page of ours is "moved" to the node where it is, which moves nothing.
 
 use std::ffi::c_void;
 use std::io;
@@ -9,7 +10,8 @@ use std::io;
 /// Moves pages that only this process maps (`MPOL_MF_MOVE`).
 const MOVE: libc::c_int = 1 << 1;
 
-/// Empties the batches of all CPUs. Takes some 10 µs and wakes a kernel thread on CPUs that have any.
+/// Empties the batches of all CPUs. Takes some 10 µs and wakes a kernel thread on CPUs that have
+/// any.
 ///
 /// # Errors
 ///

@@ -8,7 +8,8 @@ use isotherm_core::AddrRange;
 /// The most ranges that one call takes (`UIO_MAXIOV`).
 pub const MAX_RANGES: usize = 1024;
 
-/// The most bytes that one call takes (`MAX_RW_COUNT`, with 4 KiB pages); what is behind is left out silently.
+/// The most bytes that one call takes (`MAX_RW_COUNT`, with 4 KiB pages); what is behind is left
+/// out silently.
 pub const MAX_BYTES: u64 = 0x7fff_f000;
 
 /// Gives advice (`MADV_...`) on ranges of the process behind `pidfd`.

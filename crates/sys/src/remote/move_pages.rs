@@ -21,9 +21,9 @@ pub fn query(pid: u32, pages: &[u64], status: &mut Vec<i32>) -> io::Result<()> {
     call(pid, pages, None, status, 0)
 }
 
-/// Moves each page to the node at its place in `nodes`, also pages that others map if `shared` says so
-/// (which takes `CAP_SYS_NICE`). Fills `status` as [`query`] does, with [`UNKNOWN`] for pages that the
-/// kernel did not come to.
+/// Moves each page to the node at its place in `nodes`, also pages that others map if `shared` says
+/// so (which takes `CAP_SYS_NICE`). Fills `status` as [`query`] does, with [`UNKNOWN`] for pages
+/// that the kernel did not come to.
 ///
 /// # Errors
 ///
@@ -54,8 +54,9 @@ fn call(
     status.clear();
     status.resize(pages.len(), UNKNOWN);
     let nodes = nodes.map_or(std::ptr::null(), <[i32]>::as_ptr);
-    // SAFETY: the arrays live across the call and have one entry per page; an address takes the same
-    // eight bytes as a pointer; what is moved belongs to another process and keeps its content.
+    // SAFETY: the arrays live across the call and have one entry per page; an address takes the
+    // same eight bytes as a pointer; what is moved belongs to another process and keeps its
+    // content.
     let done = unsafe {
         libc::syscall(
             libc::SYS_move_pages,

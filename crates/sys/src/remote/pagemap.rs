@@ -52,9 +52,9 @@ const ARG_SIZE: u64 = size_of::<Arg>() as u64;
 /// `_IOWR('f', 16, struct pm_scan_arg)`.
 const PAGEMAP_SCAN: libc::c_ulong = 3 << 30 | ARG_SIZE << 16 | (b'f' as u64) << 8 | 16;
 
-/// Looks for present and swapped pages of `range` (whole pages) through an open `pagemap`. Fills `found`
-/// from its begin; returns how many runs there are, and where the walk ended: behind the range, or
-/// where there was no room for more.
+/// Looks for present and swapped pages of `range` (whole pages) through an open `pagemap`. Fills
+/// `found` from its begin; returns how many runs there are, and where the walk ended: behind the
+/// range, or where there was no room for more.
 ///
 /// # Errors
 ///
@@ -70,8 +70,8 @@ pub fn scan(pagemap: &File, range: AddrRange, found: &mut [Region]) -> io::Resul
         return_mask: FILE | PRESENT | SWAPPED | ZERO | HUGE,
         ..Arg::default()
     };
-    // SAFETY: the argument has the kernel's layout and its size in it; the array behind `vec` is ours to
-    // write, lives across the call, and takes `vec_len` entries that are plain numbers.
+    // SAFETY: the argument has the kernel's layout and its size in it; the array behind `vec` is
+    // ours to write, lives across the call, and takes `vec_len` entries that are plain numbers.
     let nr = unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN, &raw mut arg) };
     let nr = usize::try_from(nr).map_err(|_negative| io::Error::last_os_error())?;
     Ok((nr.min(found.len()), arg.walk_end))

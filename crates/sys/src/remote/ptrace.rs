@@ -1,8 +1,8 @@
 //! `ptrace(2)` as far as the injection of a system call needs it, on x86-64.
 //!
-//! A [`Tracee`] belongs to the thread that seized it. When that thread ends, by whatever way, the kernel
-//! lets the tracee go, stopped or not: that is also the only way to give up on one that does not
-//! stop. So whoever traces does it in a thread of its own.
+//! A [`Tracee`] belongs to the thread that seized it. When that thread ends, by whatever way, the
+//! kernel lets the tracee go, stopped or not: that is also the only way to give up on one that does
+//! not stop. So whoever traces does it in a thread of its own.
 
 use std::io;
 use std::marker::PhantomData;
@@ -152,8 +152,8 @@ impl Tracee {
         Ok(info.si_code)
     }
 
-    /// Its floating point and vector registers, as XSAVE writes them; on a CPU without XSAVE (`ENODEV`) the
-    /// 512 bytes that FXSAVE writes.
+    /// Its floating point and vector registers, as XSAVE writes them; on a CPU without XSAVE
+    /// (`ENODEV`) the 512 bytes that FXSAVE writes.
     ///
     /// # Errors
     ///
@@ -191,8 +191,8 @@ impl Tracee {
         self.request(GET_USER_DISPATCH, size_of_val(&config), at).is_ok() && config[0] != 0
     }
 
-    /// Waits for the next stop, at most until `until`. Takes no exit status from anybody: the kernel
-    /// sorts that out when the tracing thread ends.
+    /// Waits for the next stop, at most until `until`. Takes no exit status from anybody: the
+    /// kernel sorts that out when the tracing thread ends.
     ///
     /// # Errors
     ///
@@ -246,9 +246,9 @@ impl Tracee {
     }
 
     fn request(&self, request: libc::c_uint, addr: usize, data: usize) -> io::Result<()> {
-        // SAFETY: what `data` points to, for the requests of this file that read or write there, is a live
-        // object of the caller with the size that the kernel knows from the request, or that `addr`
-        // or the iovec says. The effect is on the tracee.
+        // SAFETY: what `data` points to, for the requests of this file that read or write there, is
+        // a live object of the caller with the size that the kernel knows from the request, or that
+        // `addr` or the iovec says. The effect is on the tracee.
         match unsafe { libc::ptrace(request, self.tid, addr, data) } {
             -1 => Err(io::Error::last_os_error()),
             _ => Ok(()),

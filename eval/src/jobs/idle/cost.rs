@@ -1,4 +1,5 @@
-//! What reading the kernel's files by frame costs on this machine: for all of its memory, once each.
+//! What reading the kernel's files by frame costs on this machine: for all of its memory, once
+//! each.
 
 use std::path::Path;
 

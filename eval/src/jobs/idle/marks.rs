@@ -1,9 +1,10 @@
 //! What the bitmap of idle pages costs: reading it, and marking, for memory of one kind each.
 //!
-//! Memory is planted, all frames of RAM are marked and read a few times, and the median's CPU time is taken. That of a
-//! plant without memory is what the rest of the machine costs; what is above it, per page that was planted, is the
-//! kernel's walk of the page tables that map the page. In an emulated machine these are times of the emulation:
-//! `kpageflags` and `kpagecgroup`, read in the same machine and on a real one, say how to scale them.
+//! Memory is planted, all frames of RAM are marked and read a few times, and the median's CPU time
+//! is taken. That of a plant without memory is what the rest of the machine costs; what is above
+//! it, per page that was planted, is the kernel's walk of the page tables that map the page. In an
+//! emulated machine these are times of the emulation: `kpageflags` and `kpagecgroup`, read in the
+//! same machine and on a real one, say how to scale them.
 
 use std::path::Path;
 

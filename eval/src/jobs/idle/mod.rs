@@ -1,8 +1,10 @@
-//! Job `idle`: what `isotherm idle` says of cgroups whose use of memory is known, and what it costs.
+//! Job `idle`: what `isotherm idle` says of cgroups whose use of memory is known, and what it
+//! costs.
 //!
-//! Each case plants a process in a cgroup of its own. A process of the same program without memory is planted
-//! beside it: what the interpreter itself leaves idle is taken off. The kinds that the method cannot see (unmapped
-//! page cache, by page tables) are left out of the comparison, and the table says so.
+//! Each case plants a process in a cgroup of its own. A process of the same program without memory
+//! is planted beside it: what the interpreter itself leaves idle is taken off. The kinds that the
+//! method cannot see (unmapped page cache, by page tables) are left out of the comparison, and the
+//! table says so.
 
 mod cost;
 mod marks;
@@ -150,7 +152,8 @@ impl Job for Idle {
     }
 }
 
-/// Runs `isotherm idle` for a few reports. Also returns the part of its CPU time that was not the kernel's.
+/// Runs `isotherm idle` for a few reports. Also returns the part of its CPU time that was not the
+/// kernel's.
 fn reports(bench: &Bench<'_>) -> anyhow::Result<(Vec<Value>, f64)> {
     let interval = bench.spec.seconds.unwrap_or(if bench.spec.quick { 3.0 } else { 10.0 });
     let rounds = bench.spec.pairs.unwrap_or(if bench.spec.quick { 1 } else { 3 });

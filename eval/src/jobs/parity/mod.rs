@@ -1,23 +1,28 @@
-//! Job `parity`: Isotherm's sets beside the kernel's own DAMON, on the same workloads with the same attributes.
+//! Job `parity`: Isotherm's sets beside the kernel's own DAMON, on the same workloads with the same
+//! attributes.
 //!
-//! A round runs every workload once per contestant, one after the other, and twice without any monitor: the first of
-//! these is what the others are paired with, the second (`none`) is a contestant like the others and shows the noise. All
-//! runs of a round have the same seed, for the workload and for the monitor. One run gives accuracy against the truth, the
-//! target's accesses per CPU-second, and what the monitor cost: CPU time of its process, and for `kdamond` that
-//! of the kernel's thread, found as the `kdamond.N` that was not there before, beside that of our process.
+//! A round runs every workload once per contestant, one after the other, and twice without any
+//! monitor: the first of these is what the others are paired with, the second (`none`) is a
+//! contestant like the others and shows the noise. All runs of a round have the same seed, for the
+//! workload and for the monitor. One run gives accuracy against the truth, the target's accesses
+//! per CPU-second, and what the monitor cost: CPU time of its process, and for `kdamond` that of
+//! the kernel's thread, found as the `kdamond.N` that was not there before, beside that of our
+//! process.
 //!
-//! The first 10 s after the accesses began are told apart: all sets are scored by the same windows of the truth's clock, the
-//! start by those that end before and the steady state by those that begin after, and CPU is that of the steady
-//! state. Runs of less than 20 s have a start of 1.5 s.
+//! The first 10 s after the accesses began are told apart: all sets are scored by the same windows
+//! of the truth's clock, the start by those that end before and the steady state by those that
+//! begin after, and CPU is that of the steady state. Runs of less than 20 s have a start of 1.5 s.
 //!
-//! In an emulated machine a workload that runs at full speed may touch a page hardly once per window: everything is near the
-//! limit of hot and cold then, and every score is poor. The scores away from the limit (`clear`) tell.
+//! In an emulated machine a workload that runs at full speed may touch a page hardly once per
+//! window: everything is near the limit of hot and cold then, and every score is poor. The scores
+//! away from the limit (`clear`) tell.
 //!
-//! In guests where time goes by instructions (`lab/run --count`) a CPU's time is what it executed, and nothing that the host does
-//! is seen: no load, and no cache, TLB or interrupt of another CPU either.
+//! In guests where time goes by instructions (`lab/run --count`) a CPU's time is what it executed,
+//! and nothing that the host does is seen: no load, and no cache, TLB or interrupt of another CPU
+//! either.
 //!
-//! A set that the kernel does not have is a row that says so. `kdamond` is taken in the lab's VMs only
-//! (`ISOTHERM_LAB=1`): elsewhere the kernel's DAMON may be in use.
+//! A set that the kernel does not have is a row that says so. `kdamond` is taken in the lab's VMs
+//! only (`ISOTHERM_LAB=1`): elsewhere the kernel's DAMON may be in use.
 
 mod goals;
 mod one;
@@ -35,7 +40,8 @@ use crate::dir::ResultDir;
 use crate::job::{Bench, Job, Spec};
 use crate::requirement::{self, Requirement};
 
-/// What a contestant is called, its set and its method. `kdamond` does not sample itself: the kernel does, as `resample`.
+/// What a contestant is called, its set and its method. `kdamond` does not sample itself: the
+/// kernel does, as `resample`.
 const CONTESTANTS: [(&str, &str, &str); 5] = [
     (NONE, "", ""),
     (KDAMOND, "kdamond", "resample"),
@@ -43,7 +49,8 @@ const CONTESTANTS: [(&str, &str, &str); 5] = [
     (FIRST_TOUCH, "pagewalk", "first-touch"),
     (IDLE, "idle", "resample"),
 ];
-/// The run that the others of a round are paired with, and the contestant that has no monitor either.
+/// The run that the others of a round are paired with, and the contestant that has no monitor
+/// either.
 const CONTROL: &str = "control";
 const NONE: &str = "none";
 const KDAMOND: &str = "kdamond";

@@ -1,4 +1,5 @@
-//! One run: a workload, a monitor or none, and what the target and the kernel's thread used meanwhile.
+//! One run: a workload, a monitor or none, and what the target and the kernel's thread used
+//! meanwhile.
 
 use std::fs;
 
@@ -28,7 +29,8 @@ pub(super) struct Measured {
     pub(super) rate: Option<f64>,
     /// CPU of the kernel's thread, in percent of one CPU.
     pub(super) kernel_cpu_percent: Option<f64>,
-    /// CPU of the monitor's process in the same time, in percent; ours and not the record's, whose first windows hold the start.
+    /// CPU of the monitor's process in the same time, in percent; ours and not the record's, whose
+    /// first windows hold the start.
     pub(super) own_cpu_percent: Option<f64>,
     /// CPU of the monitor's process until then, in ms.
     #[serde(default)]

@@ -1,8 +1,8 @@
 //! Part `deciding`: what a pass of a scheme costs the core by itself, by region.
 //!
-//! The regions stay as they are, each tenth is hot. What is timed lies between a snapshot and the next sample;
-//! without a scheme that is the end of the window, and the rest is the pass. What the pass asks for is
-//! answered at once, so that no time of acting is in it.
+//! The regions stay as they are, each tenth is hot. What is timed lies between a snapshot and the
+//! next sample; without a scheme that is the end of the window, and the rest is the pass. What the
+//! pass asks for is answered at once, so that no time of acting is in it.
 
 use std::time::Instant;
 

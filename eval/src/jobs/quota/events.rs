@@ -64,10 +64,10 @@ pub(super) struct Window {
     pub(super) asked_bytes: u64,
 }
 
-/// Windows of at least `len_ns`, which should be a little less than the tool's. The first action after the end of one
-/// begins the next. The tool's own begin a little before their first action, so those in which there is always
-/// something to do are cut where its own are. Only the first may have begun long before its first action, and
-/// so ends early: after half its length.
+/// Windows of at least `len_ns`, which should be a little less than the tool's. The first action
+/// after the end of one begins the next. The tool's own begin a little before their first action,
+/// so those in which there is always something to do are cut where its own are. Only the first may
+/// have begun long before its first action, and so ends early: after half its length.
 pub(super) fn windows(acted: &[Acted], len_ns: u64) -> Vec<Window> {
     let mut all: Vec<Window> = Vec::new();
     for a in acted {

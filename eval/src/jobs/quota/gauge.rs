@@ -41,15 +41,17 @@ impl Sample {
     }
 }
 
-/// `some total` of `/proc/pressure/memory`. Reading brings it up to date, and what a CPU was busy since the last
-/// reading is rounded down to ticks: who reads often makes it too small. So it is not among the samples.
+/// `some total` of `/proc/pressure/memory`. Reading brings it up to date, and what a CPU was busy
+/// since the last reading is rounded down to ticks: who reads often makes it too small. So it is
+/// not among the samples.
 pub(super) fn psi_us() -> anyhow::Result<u64> {
     let text = fs::read_to_string("/proc/pressure/memory").context("read /proc/pressure/memory")?;
     let total = text.lines().find_map(|l| l.strip_prefix("some ")?.split("total=").nth(1));
     total.and_then(|n| n.trim().parse().ok()).context("understand /proc/pressure/memory")
 }
 
-/// Samples of these processes until it is told to finish. Whoever has ended is found by the one who drives it.
+/// Samples of these processes until it is told to finish. Whoever has ended is found by the one who
+/// drives it.
 pub(super) fn gauge(target: u32, tool: u32) -> anyhow::Result<Periodic<Sample>> {
     Periodic::start(PERIOD, move || Sample::take(target, tool).ok())
 }

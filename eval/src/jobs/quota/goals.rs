@@ -1,11 +1,11 @@
 //! Parts `input` and `psi`: a quota that finds the size at which a goal is met, on a real plant.
 //!
-//! The plant is a program that touches all of its memory over and over: what is paged out comes back soon.
-//! `input` closes the loop outside of Isotherm: once per quota window the job measures what was paged out (or
-//! came back) since the last time, writes it into the policy as the goal's current value, and sends SIGHUP. It
-//! does so in the middle of the window, when the window's work is over and the next has not begun; a value that
-//! is a whole window late makes any such loop swing. `psi` is measured by Isotherm itself, once
-//! per window.
+//! The plant is a program that touches all of its memory over and over: what is paged out comes
+//! back soon. `input` closes the loop outside of Isotherm: once per quota window the job measures
+//! what was paged out (or came back) since the last time, writes it into the policy as the goal's
+//! current value, and sends SIGHUP. It does so in the middle of the window, when the window's work
+//! is over and the next has not begun; a value that is a whole window late makes any such loop
+//! swing. `psi` is measured by Isotherm itself, once per window.
 
 use isotherm_core::Time;
 use isotherm_sys::clock;
@@ -158,7 +158,8 @@ impl Aim {
     }
 }
 
-/// A page counts as pressure only when it comes back though it was in use when it went, for the second time.
+/// A page counts as pressure only when it comes back though it was in use when it went, for the
+/// second time.
 fn warm_up(bench: &Bench<'_>, file: &str, pid: u32) -> anyhow::Result<()> {
     let quota = "{ size = \"64M\", interval = \"475ms\" }".into();
     let scheme = ANY.into();

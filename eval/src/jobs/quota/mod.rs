@@ -1,8 +1,10 @@
-//! Job `quota`: whether `isotherm run` keeps its quotas, and reaches the goals that they are tuned for.
+//! Job `quota`: whether `isotherm run` keeps its quotas, and reaches the goals that they are tuned
+//! for.
 //!
-//! `size`, `time`: what is done in a quota window, by Isotherm's own events and account, and from outside (swap of
-//! the target; CPU time of the tool beyond that of a control that monitors and matches nothing). `regions`: the
-//! same with more than 10,000 regions. `input`, `psi`: closed loops. `deciding`: the core alone.
+//! `size`, `time`: what is done in a quota window, by Isotherm's own events and account, and from
+//! outside (swap of the target; CPU time of the tool beyond that of a control that monitors and
+//! matches nothing). `regions`: the same with more than 10,000 regions. `input`, `psi`: closed
+//! loops. `deciding`: the core alone.
 
 mod case;
 mod deciding;

@@ -1,4 +1,5 @@
-//! What the quotas are measured on: a target, and `isotherm run` on it under a policy that can change.
+//! What the quotas are measured on: a target, and `isotherm run` on it under a policy that can
+//! change.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -16,8 +17,8 @@ use crate::workload::Workload;
 /// How long a target may take to fill its memory, and the tool to begin.
 const PATIENCE_US: u64 = 30_000_000;
 
-/// Where workloads map their regions: what else they have (their text, their own heap) is left alone, or it
-/// would be counted as done only sometimes.
+/// Where workloads map their regions: what else they have (their text, their own heap) is left
+/// alone, or it would be counted as done only sometimes.
 const MAPPED: &str = "allow addr 0x200000000000..0x400000000000";
 
 /// Memory of which only 4 MiB are in use.

@@ -13,8 +13,8 @@ pub(super) struct Config {
 pub(super) const ORIG: &str = "orig";
 /// With evidence: the headline.
 pub(super) const EVIDENCE: &str = "evidence";
-/// Without evidence and brake, as DAMON does, at twice the age: evidence takes as long again as the age by
-/// default, so that both page out after the same time, and can be compared at equal savings.
+/// Without evidence and brake, as DAMON does, at twice the age: evidence takes as long again as the
+/// age by default, so that both page out after the same time, and can be compared at equal savings.
 pub(super) const PLAIN: &str = "plain";
 /// The same at the age itself.
 pub(super) const PLAIN_EARLY: &str = "plain-early";

@@ -1,10 +1,10 @@
 //! Job `reclaim`: what `isotherm reclaim` saves on real programs, and what that costs them.
 //!
 //! A program is started once, its data loaded; then load phases without Isotherm and under each
-//! configuration follow each other, forth in even rounds and back in odd ones. Each phase has a swap
-//! device of its own; taking it down brings all memory back, so that no phase inherits from the one
-//! before. Programs that end with their work are started anew for each phase. What is compared is
-//! always of one round.
+//! configuration follow each other, forth in even rounds and back in odd ones. Each phase has a
+//! swap device of its own; taking it down brings all memory back, so that no phase inherits from
+//! the one before. Programs that end with their work are started anew for each phase. What is
+//! compared is always of one round.
 //!
 //! Part `truth` runs generated workloads instead ([`truth`]).
 

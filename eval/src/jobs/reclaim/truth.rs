@@ -1,13 +1,13 @@
 //! Part `truth`: generated workloads, of which is known what is cold, and their pagemap.
 //!
-//! *Cold and gone*: memory that is not accessed for at least three times the age, and is in swap when three
-//! times the age have passed since its last access (or since Isotherm began).
-//! *Wrong*: paged out, and back within 10 s. In `stairs` some memory is idle for a while by the
-//! workload's design, and no policy that goes by age can be right about it; so *unfounded* is told
-//! apart: paged out although accessed within the age before.
+//! *Cold and gone*: memory that is not accessed for at least three times the age, and is in swap
+//! when three times the age have passed since its last access (or since Isotherm began). *Wrong*:
+//! paged out, and back within 10 s. In `stairs` some memory is idle for a while by the workload's
+//! design, and no policy that goes by age can be right about it; so *unfounded* is told apart:
+//! paged out although accessed within the age before.
 //!
-//! `orig` is the control: where there is swap, the machine itself may page out what is idle, and that is no saving of
-//! Isotherm's.
+//! `orig` is the control: where there is swap, the machine itself may page out what is idle, and
+//! that is no saving of Isotherm's.
 
 use std::collections::BTreeMap;
 use std::io::BufReader;
@@ -75,8 +75,8 @@ pub(super) struct Score {
     pub(super) unfounded: Option<f64>,
     /// Resident bytes at first, at least, and at the end.
     pub(super) rss: [u64; 3],
-    /// Bytes that went and came, by the machine's own counts: those that came back between two looks
-    /// are only here.
+    /// Bytes that went and came, by the machine's own counts: those that came back between two
+    /// looks are only here.
     pub(super) machine_out: f64,
     pub(super) machine_in: f64,
     pub(super) failed: Option<String>,

@@ -1,9 +1,9 @@
 //! Job `thp`: huge pages for everybody, for nobody, and where `isotherm thp` puts them.
 //!
 //! Each run starts a program anew, for huge pages come with the first touch. `always` has the
-//! system's setting at `always`; `never` and `isotherm` have it at `madvise`, which the programs do not use.
-//! Programs that last first run for a while that is not measured, in which the scheme (and khugepaged)
-//! come to rest.
+//! system's setting at `always`; `never` and `isotherm` have it at `madvise`, which the programs do
+//! not use. Programs that last first run for a while that is not measured, in which the scheme (and
+//! khugepaged) come to rest.
 
 mod setting;
 mod study;

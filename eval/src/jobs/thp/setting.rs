@@ -7,8 +7,8 @@ use anyhow::Context;
 
 const ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
-/// A changed setting. Signals that end the job unwind through here; after SIGKILL the changed setting
-/// stays.
+/// A changed setting. Signals that end the job unwind through here; after SIGKILL the changed
+/// setting stays.
 #[derive(Debug)]
 pub(super) struct Setting {
     path: PathBuf,

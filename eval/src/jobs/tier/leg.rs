@@ -31,8 +31,8 @@ const MINUTE_NS: u64 = 60_000_000_000;
 /// Phases of the workload.
 const PHASES: u64 = 3;
 const MIN_FREE: &str = "/proc/sys/vm/min_free_kbytes";
-/// What the kernel keeps free, in KiB: the least that leaves the goals (0.3 % and 0.5 % of 1.5 GiB) to be reached. A
-/// machine with huge pages keeps 66 MiB free, whatever its size.
+/// What the kernel keeps free, in KiB: the least that leaves the goals (0.3 % and 0.5 % of 1.5 GiB)
+/// to be reached. A machine with huge pages keeps 66 MiB free, whatever its size.
 const KEEP_KIB: &str = "2048";
 
 /// What was seen.
@@ -43,11 +43,11 @@ pub(super) struct Leg {
     pub(super) looks: Vec<Look>,
     /// Each phase: when it began, and the accesses of each granule in it.
     pub(super) phases: Vec<Phase>,
-    /// Of the pages looked at, how many were seen to change their node so many times within a minute at most, after
-    /// the first minute of the leg.
+    /// Of the pages looked at, how many were seen to change their node so many times within a
+    /// minute at most, after the first minute of the leg.
     pub(super) moves: BTreeMap<u32, u64>,
-    /// Whether a process drops all TLBs all the time (`lab/run --flush`), without which an emulated machine's accessed
-    /// bits are stale.
+    /// Whether a process drops all TLBs all the time (`lab/run --flush`), without which an emulated
+    /// machine's accessed bits are stale.
     #[serde(default)]
     pub(super) flushed: bool,
     /// The tool's last account.

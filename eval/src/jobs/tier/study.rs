@@ -25,8 +25,8 @@ pub(super) struct Row {
     pub(super) reached: Option<bool>,
 }
 
-/// The share of a phase's accesses that the fast node served, and that of the best placement of as many pages, both
-/// of all.
+/// The share of a phase's accesses that the fast node served, and that of the best placement of as
+/// many pages, both of all.
 pub(super) fn served(look: &Look, phase: &Phase) -> Option<(f64, f64)> {
     let all: f64 = phase.accesses.iter().sum();
     if all <= 0.0 {

@@ -93,7 +93,8 @@ fn filled(seed: u64, repeats: bool) -> Machine {
 
 /// One interval of life: some folios are touched, freed, allocated, split. `changes` of 64 are.
 fn live(machine: &mut Machine, ages: &mut Ages, seed: u64, changes: u64) {
-    // Parts of a folio that is split now are not of the list: they have lived this interval in the whole.
+    // Parts of a folio that is split now are not of the list: they have lived this interval in the
+    // whole.
     let mut folios = Vec::new();
     machine.each(|at, folio| folios.push((at, *folio)));
     for (at, folio) in folios {
@@ -121,7 +122,8 @@ fn live(machine: &mut Machine, ages: &mut Ages, seed: u64, changes: u64) {
                 *age = 0;
             }
             2 if folio.order > 1 => {
-                // Split in halves or in pages: the flag goes to all parts, one of them is touched then.
+                // Split in halves or in pages: the flag goes to all parts, one of them is touched
+                // then.
                 let order = if dice >> 50 & 1 == 1 { 0 } else { folio.order - 1 };
                 let parts = 1_usize << (folio.order - order);
                 let age = *age;
@@ -200,7 +202,8 @@ fn a_small_budget_makes_a_sample_whose_error_is_told() {
         let counts = folio.flags & LRU != 0 && folio.flags & Flags::UNEVICTABLE.0 == 0;
         idle += if counts { 4096_u64 << folio.order } else { 0 };
     });
-    // Each piece is said to take 1000 ns, of which the sample pays its share; there is a fifth of that.
+    // Each piece is said to take 1000 ns, of which the sample pays its share; there is a fifth of
+    // that.
     let mut scanner = scanner(&machine, 400.0);
     let clock = Cell::new(0);
     let share = Cell::new(1.0_f64);
@@ -262,7 +265,8 @@ fn a_round_ends_where_it_is_told_to() {
     assert!(scanner.round(|_| true, || 0).unwrap().is_some());
 }
 
-/// A machine that answers without any work: all frames are idle small pages of one cgroup, or all are in use.
+/// A machine that answers without any work: all frames are idle small pages of one cgroup, or all
+/// are in use.
 #[derive(Debug, Clone)]
 struct Instant {
     idle: bool,
@@ -287,7 +291,8 @@ impl BitmapWords for Instant {
     }
 }
 
-/// What a round costs without the kernel: printed, as times are no test; that 24 GiB are 24 GiB is one.
+/// What a round costs without the kernel: printed, as times are no test; that 24 GiB are 24 GiB is
+/// one.
 #[test]
 fn our_own_part_of_a_round_over_24_gib() {
     const PAGES: u64 = (24 << 30) / 4096;

@@ -230,7 +230,8 @@ fn any_machine() -> impl Strategy<Value = Vec<Frame>> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Marked frames are old until their folio is touched, whatever lies around them, and nobody else's mark changes.
+    /// Marked frames are old until their folio is touched, whatever lies around them, and nobody
+    /// else's mark changes.
     #[test]
     fn a_folio_is_young_exactly_if_it_was_touched(
         frames in any_machine(),

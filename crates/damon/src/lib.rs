@@ -12,13 +12,13 @@
 //! | [`modules`] | `DAMON_RECLAIM`, `DAMON_LRU_SORT`, `DAMON_STAT` |
 //! | [`Root`], [`Files`] | where all of that is; tests put a made-up kernel there |
 //!
-//! Invariants: nothing is ever written below a kdamond directory that somebody else set up, and
-//! `nr_kdamonds` never while a directory is configured that is not ours, since the kernel removes
-//! all of them then (`damon_sysfs_kdamonds_add_dirs()`). Every error says which file, which value,
+//! Invariants: this crate never writes below a kdamond directory that somebody else set up. It
+//! never writes `nr_kdamonds` while a foreign directory is configured, because the kernel then
+//! removes all of them (`damon_sysfs_kdamonds_add_dirs()`). Every error names the file, the value,
 //! what the kernel said and why.
 //!
-//! Absent on purpose: no polling thread and no policy. An operations set over this is
-//! `isotherm-ops`'s business.
+//! Absent on purpose: a polling thread, and policy. `isotherm-ops` builds an operations set on this
+//! crate.
 
 mod config;
 mod error;

@@ -1,8 +1,9 @@
 //! Why a kernel refuses a whole configuration.
 //!
-//! `on` and `commit` say EINVAL or ENOMEM for two dozen different reasons (R§5.3). What can be told
-//! from outside is looked for here: after the fact where the kernel says no, before where it would
-//! not say it (see `commit`).
+//! `on` and `commit` answer EINVAL or ENOMEM for two dozen different reasons (R§5.3). This module
+//! finds the reasons that can be seen from outside. [`reasons`] explains a refusal of the kernel.
+//! [`problems`] runs before a commit, because older kernels do not report a refused one (see
+//! `commit`).
 
 use isotherm_core::AddrRange;
 use isotherm_host::metrics::Reason;
@@ -26,7 +27,7 @@ pub(crate) fn reasons(kdamond: &Kdamond, errno: Option<i32>) -> String {
         return found.join("; ");
     }
     match errno {
-        // Every error in building a scheme comes out as this one (R§9.4.1).
+        // The kernel reports every error in building a scheme with this one (R§9.4.1).
         Some(libc::ENOMEM) => {
             "a scheme could not be built, such as for a cgroup that is not there, or there \
                                was no memory for it"
@@ -76,7 +77,7 @@ fn shown(range: &AddrRange) -> String {
     format!("{:x}-{:x}", range.start, range.end)
 }
 
-/// Cgroups that are named and not there, as far as that can be seen.
+/// Cgroups that the configuration names and that do not exist, as far as that can be seen.
 pub(crate) fn missing_cgroups(config: &Config, proc: &Proc) -> Vec<String> {
     let schemes = config.context.schemes.iter();
     let of_filter = |filter: &Filter| match &filter.kind {

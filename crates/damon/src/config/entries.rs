@@ -1,8 +1,8 @@
-//! A configuration as the files that say it: which file, which value, which feature of the kernel.
+//! A configuration as the files that hold it: which file, which value, which feature of the kernel.
 //!
-//! The list is complete (every file, default values too) and in the order of writing: a `nr_` file
-//! stands before its children, since writing it makes them anew. Paths are relative to the
-//! kdamond's directory.
+//! The list is complete: every file is in it, also those with default values. It is in the order of
+//! writing: a `nr_` file stands before its children, because writing it makes the children anew.
+//! Paths are relative to the kdamond's directory.
 
 use isotherm_core::scheme::{Action, Tuner, WatermarkMetric};
 
@@ -18,9 +18,9 @@ pub struct Entry {
     pub path: String,
     /// Its value, without a newline.
     pub value: String,
-    /// What the file came with, if it was not there from the beginning.
+    /// The feature that the file came with, if the file was not there from the beginning.
     pub file: Option<Feature>,
-    /// What the value came with, if the file took fewer values before.
+    /// The feature that the value came with, if the file took fewer values before.
     pub keyword: Option<Feature>,
 }
 

@@ -1,10 +1,9 @@
 //! What the running kernel's DAMON knows.
 //!
-//! Two sources. The version that the kernel names says what mainline of that version has: enough to
-//! choose, and free. Distributions backport and leave out, so where it counts the *files* decide: a
-//! context directory that is there already, anybody's, is looked at (reading only), and one's own
-//! is looked at after it was claimed. Nothing here writes, so nothing here can disturb a kdamond
-//! that runs.
+//! There are two sources. The kernel's version says what mainline of that version has. That costs
+//! nothing, and is enough to choose by. Distributions backport features and leave features out, so
+//! the *files* decide where it counts: an existing context directory, whoever made it, or our own
+//! after the claim. This module only reads, so it cannot disturb a kdamond that runs.
 
 use std::path::Path;
 
@@ -244,8 +243,7 @@ pub struct Features {
 }
 
 impl Features {
-    /// Looks, without writing anything: at the version, and at the first context directory that
-    /// anybody made.
+    /// Reads the version, and the first context directory that exists. Writes nothing.
     #[must_use]
     pub fn detect(root: &Root) -> Self {
         let release = root.release();

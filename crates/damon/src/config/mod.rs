@@ -1,5 +1,5 @@
-//! What one kdamond can be told: types, what which kernel knows of them, and checks before anything
-//! is written.
+//! What one kdamond can be told: the types, which kernel knows which of them, and checks before
+//! anything is written.
 
 pub mod check;
 pub mod entries;

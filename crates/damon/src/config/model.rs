@@ -1,8 +1,8 @@
 //! What one kdamond of the kernel can be told, as types (R§5.2, Linux 7.2).
 //!
-//! Plain values: nothing here knows a file, and nothing checks what the kernel checks. All sizes
-//! and addresses are in the context's address unit, which is a byte unless [`Context::addr_unit`]
-//! says otherwise.
+//! These are plain values: this module knows no file, and does not check what the kernel checks.
+//! All sizes and addresses are in the context's address unit, which is a byte unless
+//! [`Context::addr_unit`] says otherwise.
 
 use isotherm_core::AddrRange;
 use isotherm_core::attrs::IntervalsGoal;
@@ -114,14 +114,14 @@ impl Default for Intervals {
     }
 }
 
-/// A probe: pages that its filters let in are counted per region (7.2).
+/// A probe (7.2): the kernel counts, per region, the pages that its filters let in.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Probe {
     /// Which pages.
     pub filters: Vec<ProbeFilter>,
-    /// If one probe's is not 0, regions are merged and grow older by the weighted sum of their
-    /// hits, not by their accesses (`damon_merge_score()`, 7.3). Windows are of at most 255 samples
-    /// then.
+    /// If the weight of any probe is not 0, the kernel merges and ages regions by the weighted sum
+    /// of their hits, not by their accesses (`damon_merge_score()`, 7.3). A window then has at most
+    /// 255 samples.
     pub weight: u32,
 }
 
@@ -151,7 +151,8 @@ pub enum ProbeKind {
 pub struct Target {
     /// Process to monitor; 0 with `paddr`.
     pub pid: i32,
-    /// Ranges to begin with, sorted. Empty: `vaddr` finds them; on a commit: those of now stay.
+    /// Ranges to begin with, sorted. If empty, `vaddr` finds them, and a commit keeps the present
+    /// ones.
     pub regions: Vec<AddrRange>,
     /// Whether a commit shall remove it (6.19).
     pub obsolete: bool,
@@ -176,7 +177,7 @@ pub struct Scheme {
     pub core_filters: Vec<Filter>,
     /// Filters that the operations set evaluates, page by page.
     pub ops_filters: Vec<Filter>,
-    /// Filters in the old common directory. They come after the two above.
+    /// Filters in the old common directory. They come after `core_filters` and `ops_filters`.
     ///
     /// Kernels before 6.15 have only this directory; there the writer puts all three lists into it.
     pub filters: Vec<Filter>,

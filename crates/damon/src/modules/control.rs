@@ -90,7 +90,7 @@ impl Module {
         Ok(names.into_iter().map(value).collect())
     }
 
-    /// Switches it on, after looking for whatever the kernel would refuse.
+    /// Switches the module on, after checking for everything that the kernel would refuse.
     ///
     /// # Errors
     ///
@@ -128,7 +128,7 @@ impl Module {
         Err(DamonError::new(Kind::NotRunning, tried, why, "dmesg | grep -i damon"))
     }
 
-    /// Switches it off.
+    /// Switches the module off.
     ///
     /// # Errors
     ///
@@ -138,12 +138,13 @@ impl Module {
         if self.is_enabled(root) { self.switch(root, "enabled", "N") } else { Ok(()) }
     }
 
-    /// Sets parameters, all or none: all values are checked first, alone and together; if the
-    /// kernel refuses one, the old ones are put back. If the module runs, they are committed to it.
+    /// Sets parameters, all or none. All values are checked first, alone and together. If the
+    /// kernel refuses one, the old values are put back. If the module runs, the new values are
+    /// committed to it.
     ///
     /// # Errors
     ///
-    /// [`Kind::Refused`] with every problem found, before anything was written; or what the kernel
+    /// [`Kind::Refused`] with every problem found, before anything is written. Else what the kernel
     /// says.
     pub fn set(self, root: &Root, wanted: &[(String, String)]) -> Result<Vec<Changed>, DamonError> {
         self.require(root)?;

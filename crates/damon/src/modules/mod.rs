@@ -1,9 +1,9 @@
 //! DAMON's special-purpose modules: `DAMON_RECLAIM`, `DAMON_LRU_SORT` and `DAMON_STAT` (R§6.1 to
 //! R§6.4).
 //!
-//! Each is one kdamond inside of the kernel, told by files in `/sys/module/damon_NAME/parameters`.
-//! They run *alone*: none starts while any kdamond runs, and no kdamond starts while one of them
-//! does (`damon_start()`, its `exclusive` argument).
+//! Each module is one kdamond inside of the kernel, configured by the files in
+//! `/sys/module/damon_NAME/parameters`. A module runs *alone*: it does not start while any kdamond
+//! runs, and no kdamond starts while it runs (the argument `exclusive` of `damon_start()`).
 
 mod control;
 mod parameter;
@@ -20,7 +20,7 @@ pub use stat::StatReport;
 /// A module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Module {
-    /// Pages out what was idle for long, while memory is short (5.16).
+    /// Pages out memory that was idle for long, while memory is short (5.16).
     Reclaim,
     /// Sorts the LRU lists by what was accessed (6.0).
     LruSort,
@@ -75,7 +75,7 @@ impl Module {
     /// Whether it runs; no if that cannot be seen.
     #[must_use]
     pub fn is_enabled(self, root: &Root) -> bool {
-        // `enabled` says Y and nothing runs when a start failed before 6.19; the pid does not lie.
+        // Before 6.19, `enabled` still says Y after a failed start. The pid is always right.
         let dir = self.dir(root);
         let pid: Result<i32, _> = root.number(&dir.join("kdamond_pid"));
         match pid {

@@ -1,7 +1,7 @@
 //! The modules' parameters: names, units, defaults, and what the kernel takes (R§6.2 to R§6.4).
 //!
-//! A table of Linux 7.2. Which of them a kernel has shows in its files; one that is not in this
-//! table is shown as it is.
+//! The table is that of Linux 7.2. A kernel's files show which of these parameters it has. A
+//! parameter that is not in the table is shown as it is.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ pub enum Unit {
 pub enum Role {
     /// Users set it.
     Tunable,
-    /// Switches the module, or makes it read its parameters again; not set as others are.
+    /// Switches the module, or makes it read its parameters again. It is not set as the others are.
     Switch,
     /// The kernel says something by it.
     Statistic,
@@ -54,7 +54,7 @@ pub struct Parameter {
     pub unit: Unit,
     /// What it is for.
     pub role: Role,
-    /// What it is unless set, as the file says it; empty for statistics.
+    /// The value unless it is set, as the file shows it. Empty for statistics.
     pub default: &'static str,
 }
 
@@ -161,12 +161,12 @@ impl Module {
 }
 
 impl Unit {
-    /// What the kernel's file has to say for what a user says: numbers as they are, or with a
-    /// suffix: `2s`, `100ms`, `128M`, `50%`; `y` or `n`.
+    /// Converts a user's value to what the kernel's file takes. A user may write a plain number, a
+    /// number with a suffix (`2s`, `100ms`, `128M`, `50%`), or `y` or `n`.
     ///
     /// # Errors
     ///
-    /// What would be understood.
+    /// If the text is not understood: what would be.
     pub fn parse(self, text: &str) -> Result<String, String> {
         let text = text.trim();
         if self == Self::Flag {
@@ -227,7 +227,7 @@ impl Unit {
     }
 }
 
-/// A decimal number with at most one point, times a fraction; `None` if that is no whole number.
+/// A decimal number with at most one point, times a fraction. `None` if the result is not whole.
 fn scaled(number: &str, (times, per): (u64, u64)) -> Option<u64> {
     let (whole, part) = number.split_once('.').unwrap_or((number, ""));
     if whole.is_empty() || part.len() > 9 {
@@ -241,8 +241,8 @@ fn scaled(number: &str, (times, per): (u64, u64)) -> Option<u64> {
     (product % divisor == 0).then(|| u64::try_from(product / divisor).ok()).flatten()
 }
 
-/// What is wrong with values taken together (`damon_*_apply_parameters()`, Linux 7.2). A kernel
-/// that does not check them all itself does worse than refuse: it divides by `aggr_interval`.
+/// What is wrong with the values taken together (`damon_*_apply_parameters()`, Linux 7.2). Some
+/// kernels do not check all of this, and then divide by an `aggr_interval` of 0.
 pub(super) fn problems(module: Module, values: &BTreeMap<String, String>) -> Vec<String> {
     let get = |name: &str| values.get(name).and_then(|value| value.parse::<u64>().ok());
     let mut found = Vec::new();

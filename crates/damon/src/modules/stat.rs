@@ -8,20 +8,21 @@ use crate::sysfs::root::{Root, unreadable};
 /// What `DAMON_STAT` says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatReport {
-    /// Whether it runs. If not, the numbers are the last ones, or zeros.
+    /// Whether it runs. If it does not, the numbers are from its last run, or zero.
     pub enabled: bool,
-    /// Idle time by percentile of memory, 0 to 100, in ms. The first is the hottest memory's.
-    /// Negative: it was accessed, and has been for so long (6.18; before, such memory counted as
-    /// idle for 0).
+    /// Idle time by percentile of memory, 0 to 100, in ms. The first is that of the hottest memory.
+    /// A negative number is memory that is being accessed, and for how long (6.18; older kernels
+    /// count such memory as idle for 0 ms).
     pub idle_ms: Vec<i64>,
-    /// Estimated memory bandwidth, in bytes per second. From partial counts, so rather low (R§9.2).
+    /// Estimated memory bandwidth, in bytes per second. The counts are partial, so it is too low
+    /// (R§9.2).
     pub bandwidth: u64,
     /// The aggregation interval that it tuned itself to, in µs (6.18).
     pub aggr_us: Option<u64>,
 }
 
 impl StatReport {
-    /// Reads it.
+    /// Reads the statistics.
     ///
     /// # Errors
     ///

@@ -1,19 +1,20 @@
 //! A kdamond of our own, beside those of others.
 //!
-//! What the kernel allows (`mm/damon/sysfs.c`, 5.18 to 7.2): directories are made by writing their
-//! number to `nr_kdamonds`, which first removes *all* that are there, configured or not, and is
-//! EBUSY while any of them runs. So nobody can add a kdamond beside one that runs, or beside one
-//! that is set up without destroying it. What can be used is a directory without a context: nobody
-//! has set it up. Therefore:
+//! Directories are made by writing their number to `nr_kdamonds` (`mm/damon/sysfs.c`, 5.18 to 7.2).
+//! That write first removes *all* existing directories, configured or not. It fails with EBUSY
+//! while any kdamond runs. So nobody can add a kdamond beside a running one, and adding one beside
+//! a configured one destroys that. A directory without a context is free: nobody has set it up.
+//! Therefore:
 //!
-//! 1. a directory that runs nothing and has no context is taken;
-//! 2. if there are no directories, some are made, more than needed, so that the next one finds 1;
-//! 3. otherwise it is refused, saying whose kdamonds are in the way, unless the user says that idle
-//!    ones may go.
+//! 1. A directory that runs nothing and has no context is taken.
+//! 2. If there are no directories, some are made. They are more than needed, so that rule 1 works
+//!    for the next claim.
+//! 3. Otherwise the claim is refused, and the error names the kdamonds in the way. The user may
+//!    allow that idle ones are removed.
 //!
-//! A claim ends with its value: the kdamond is stopped, its context removed, and `nr_kdamonds` is
-//! what it was if nothing of others would be lost. What a SIGKILL prevents from ending, the next
-//! claim cleans up ([`recover`](super::recover)).
+//! Dropping the claim ends it: the kdamond is stopped and its context removed. `nr_kdamonds` gets
+//! its old value back if nothing of others would be lost. After a SIGKILL the next claim cleans up
+//! ([`recover`](super::recover)).
 
 use crate::config::entries::{FilterDirs, entries};
 use crate::config::model::Config;
@@ -39,13 +40,13 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Finds a kdamond directory that is nobody's, and writes `config` into it. It does not run
-    /// yet. Leftovers of killed Isotherms are cleaned up first.
+    /// Finds a free kdamond directory and writes `config` into it. The kdamond does not run yet.
+    /// What killed Isotherms left behind is cleaned up first.
     ///
     /// # Errors
     ///
-    /// [`Kind::NotOurs`] if all directories are somebody else's, [`Kind::ModuleInTheWay`] if a
-    /// module runs that would not let it start, and what [`Kdamond::write`] says. Nothing is left
+    /// [`Kind::NotOurs`] if all directories are somebody else's. [`Kind::ModuleInTheWay`] if a
+    /// running module would prevent the start. Else what [`Kdamond::write`] says. Nothing is left
     /// behind.
     pub fn set_up(root: &Root, config: &Config, settings: &Settings) -> Result<Self, DamonError> {
         root.require()?;
@@ -125,33 +126,33 @@ impl Claim {
         &self.recovered
     }
 
-    /// The pid of its thread, if it was turned on; also after it ended by itself.
+    /// The pid of the kdamond's thread if it was turned on, also after the thread ended by itself.
     #[must_use]
     pub fn worker(&self) -> Option<u32> {
         self.note.worker.map(|worker| worker.pid)
     }
 
-    /// Turns it on. Returns the pid of its thread.
+    /// Turns the kdamond on. Returns the pid of its thread.
     ///
     /// # Errors
     ///
-    /// As [`Kdamond::command`]; the claim stays, and it can be tried again.
+    /// As [`Kdamond::command`]. The claim stays, and the call can be tried again.
     pub fn on(&mut self) -> Result<u32, DamonError> {
         let pid = self.kdamond.on()?;
         self.note.worker =
             Some(Who::is_now(self.kdamond.root().proc(), pid).unwrap_or(Who { pid, start: 0 }));
         self.note.phase = Phase::Running;
-        // The kernel had its say: a note that cannot be written now still says `ready`, which
-        // covers this.
+        // The kdamond runs already. If this note cannot be written, the old one says `ready`, which
+        // is also right.
         self.save_note(&self.ledger()?)?;
         Ok(pid)
     }
 
-    /// Turns it off; the files stay, and it can be turned on again. Regions are lost.
+    /// Turns the kdamond off. Its regions are lost. The files stay, and it can be turned on again.
     ///
     /// # Errors
     ///
-    /// As [`Kdamond::command`], or if what runs there is not ours any more.
+    /// As [`Kdamond::command`], or if what runs there is no longer ours.
     pub fn off(&mut self) -> Result<(), DamonError> {
         self.check_owner()?;
         self.kdamond.off()?;
@@ -160,12 +161,12 @@ impl Claim {
         self.save_note(&self.ledger()?)
     }
 
-    /// Whether the thread that [`Self::on`] started still runs. It ends by itself when all targets
-    /// have ended.
+    /// Whether the thread that [`Self::on`] started still runs. The thread ends by itself when all
+    /// targets have ended.
     ///
     /// # Errors
     ///
-    /// What the kernel says, or that somebody else runs there now.
+    /// What the kernel says, or if somebody else's kdamond runs there now.
     pub fn is_running(&self) -> Result<bool, DamonError> {
         self.check_owner()?;
         Ok(self.note.worker.is_some() && self.kdamond.pid()?.is_some())
@@ -195,13 +196,13 @@ impl Claim {
         }
     }
 
-    /// Ends the claim: stops the kdamond, removes its context, and puts `nr_kdamonds` back to what
-    /// it was if nobody else uses a directory by now. Dropping the claim does the same and ignores
-    /// errors.
+    /// Ends the claim: stops the kdamond and removes its context. Puts `nr_kdamonds` back to its
+    /// old value if nobody else uses a directory by now. Dropping the claim does the same and
+    /// ignores errors.
     ///
     /// # Errors
     ///
-    /// What could not be undone. The note stays then, and the next Isotherm tries again.
+    /// What could not be undone. The note then stays, and the next Isotherm tries again.
     pub fn release(mut self) -> Result<(), DamonError> {
         let ledger = self.ledger()?;
         self.end(&ledger)
@@ -212,7 +213,7 @@ impl Claim {
             return Ok(());
         }
         let root = self.kdamond.root().clone();
-        // What somebody else removed or took over is not ours to clean, and no note should say so.
+        // What somebody else removed or took over is not ours to clean up, so the note must go.
         if let Err(err) = self.check_owner() {
             if err.kind() == Kind::NotOurs {
                 Note::remove(ledger.dir(), self.note.index).ok();
@@ -239,7 +240,7 @@ impl Drop for Claim {
 }
 
 impl Kdamond {
-    /// Whether it is as the kernel makes it: off, and without a context.
+    /// Whether the directory is as the kernel makes it: off, and without a context.
     ///
     /// # Errors
     ///
@@ -270,8 +271,7 @@ fn find(root: &Root, ledger: &Ledger, settings: &Settings, boot: &str) -> Result
     let mut running = Vec::new();
     for &index in &indices {
         let kdamond = root.handle(index);
-        // A note without anything in the kernel is one that was refused to be read: not ours to
-        // take.
+        // An untouched directory with a note that could not be read is not ours to take.
         if kdamond.is_untouched()? && !Note::path(ledger.dir(), index).exists() {
             return Ok(index);
         }

@@ -1,11 +1,13 @@
-//! Changing a kdamond while it runs: all of the change, or none of it.
+//! Changing a kdamond while it runs: the whole change, or none of it.
 //!
-//! The kernel reads all files again on `commit`. Newer ones (7.2) try them on a copy of the context
-//! first; older ones (6.12) take over what they can, end the kdamond at the first thing that they
-//! cannot, and say that all went well. So what is known to be refused is refused here first, and
-//! after a commit the kdamond is looked for. A refused file or a refused commit puts the old files
-//! back, and what the kernel tuned or found by itself is not undone by files that still say the
-//! first values.
+//! On `commit` the kernel reads all files again. Newer kernels (7.2) try the change on a copy of
+//! the context first. Older ones (6.12) apply what they can, end the kdamond at the first thing
+//! that they cannot apply, and report success. Therefore this module refuses what is known to be
+//! refused before it writes, and after a commit checks that the kdamond still runs.
+//!
+//! If a file or the commit is refused, the old values are written back. Values that the kernel
+//! tuned or found by itself are kept: the files still show the first values, and must not undo
+//! them.
 
 use isotherm_host::Version;
 
@@ -19,17 +21,17 @@ use crate::owned::note::{Phase, file_list};
 use crate::sysfs::write::Written;
 
 impl Claim {
-    /// Tells the running kdamond to do `config` instead. Regions, counters and quota windows of
-    /// what stays are kept. A target that is not in `config` any more is removed, wherever it
-    /// stood; targets are told apart by pid, and new ones have to come last. On kernels before 6.19
-    /// the targets behind a removed one begin anew.
+    /// Tells the running kdamond to do `config` instead. What stays keeps its regions, counters and
+    /// quota windows. A target that is not in `config` is removed, wherever it stood. Targets are
+    /// told apart by pid, and new ones must come last. Before 6.19, the targets behind a removed
+    /// one begin anew.
     ///
     /// Tuned intervals stay as tuned unless `config` changes them.
     ///
     /// # Errors
     ///
-    /// What the kernel refused. The files say again what they said, and the kdamond goes on as
-    /// before; if it ended instead, the error is [`Kind::NotRunning`].
+    /// What the kernel refused. The files hold their old values again, and the kdamond goes on as
+    /// before. If the kdamond ended instead, the error is [`Kind::NotRunning`].
     pub fn commit(&mut self, config: &Config) -> Result<(), DamonError> {
         if !self.is_running()? {
             return Err(self.kdamond.died("change"));
@@ -61,9 +63,9 @@ impl Claim {
         Ok(())
     }
 
-    /// Takes over the goals of `config`'s schemes, and nothing else: for a target value or a user's
-    /// value that changes often. Does nothing if they are what they were. Kernels before 6.8 have
-    /// no such command, and no goals.
+    /// Commits only the goals of `config`'s schemes: for a target value or a user's value that
+    /// changes often. Does nothing if the goals did not change. Kernels before 6.8 have neither
+    /// this command nor goals.
     ///
     /// # Errors
     ///
@@ -86,8 +88,8 @@ impl Claim {
         Ok(())
     }
 
-    /// `config` with the intervals and the targets' regions as the files have to say them, so that
-    /// nothing is undone that the kernel found by itself.
+    /// `config` with the intervals and regions that the files must hold, so that the commit does
+    /// not undo what the kernel found by itself.
     fn as_written(&self, mut step: Config) -> Config {
         let (new, old) = (&mut step.context, &self.config.context);
         if new.intervals.goal.aggrs != 0
@@ -98,8 +100,8 @@ impl Claim {
             new.intervals.aggr_us = now.aggr_us;
         }
         for target in &mut new.targets {
-            // Saying the same ranges again would cut regions back to them; saying none keeps what
-            // there is.
+            // Writing the same ranges again would cut the regions back to them. Writing none keeps
+            // the regions.
             if old.targets.iter().any(|old| old.pid == target.pid && old.regions == target.regions)
             {
                 target.regions.clear();
@@ -108,9 +110,8 @@ impl Claim {
         step
     }
 
-    /// Refuses what the kernel is known to refuse. Kernels before 6.15 carry out a commit without
-    /// telling what came of it, and end the kdamond if it was refused: there this is the only way
-    /// to refuse it.
+    /// Refuses what the kernel is known to refuse. Kernels before 6.15 do not report how a commit
+    /// went, and end the kdamond if they refuse it, so this check is the only protection.
     fn check(&self, config: &Config) -> Result<(), DamonError> {
         let proc = self.kdamond.root().proc();
         let mut found = problems(config, |pid| proc.stat(pid, &mut Vec::new()).is_ok());
@@ -122,13 +123,14 @@ impl Claim {
         Err(DamonError::new(Kind::Refused, tried, found.join("; "), ""))
     }
 
-    /// Gives a command that changes what runs, and makes sure that it still runs afterwards.
+    /// Gives a command that changes what runs, and checks that the kdamond still runs afterwards.
     fn carry_out(&self, command: Command) -> Result<(), DamonError> {
         self.kdamond.command(command)?;
         let root = self.kdamond.root();
         let tells = Version::parse(&root.release()).is_some_and(|v| v >= Version::new(6, 15));
         if !tells {
-            // This one waits for the worker's next turn, or fails when there is none any more.
+            // `update_schemes_stats` waits for the worker's next turn, and fails if the worker has
+            // ended.
             self.kdamond.command(Command::UpdateStats)?;
         }
         if self.kdamond.pid()?.is_some() { Ok(()) } else { Err(self.kdamond.died("change")) }
@@ -147,11 +149,12 @@ impl Claim {
         self.kdamond.root().exists(&file)
     }
 
-    /// Writes the files and gives the command; on an error, the files are as before.
+    /// Writes the files and gives the command. On an error the files are as before.
     fn change(&mut self, config: &Config, command: Option<Command>) -> Result<(), DamonError> {
         let ledger = self.ledger()?;
         self.note.phase = Phase::Changing;
-        // Both ways of saying filters: which one the kernel has shows when it is written.
+        // The note holds both ways of saying filters, because only writing shows which one the
+        // kernel has.
         self.note.next = file_list(&entries(config, FilterDirs::Layers));
         self.note.next.extend(file_list(&entries(config, FilterDirs::One)));
         self.save_note(&ledger)?;
@@ -212,20 +215,20 @@ struct Step {
     committed: bool,
 }
 
-/// A process that never ends. Of a target that is marked as obsolete the kernel wants a process
-/// too, and refuses the whole commit if it has ended (`damon_sysfs_add_target()`, 6.19 to 7.2),
-/// which is the usual reason for a target to go. It looks no further at it: the target at that
-/// place is destroyed (`damon_commit_targets()`).
+/// A process that never ends. The kernel wants a live process even for a target that is marked as
+/// obsolete, and refuses the whole commit if that process has ended (`damon_sysfs_add_target()`,
+/// 6.19 to 7.2). But an ended process is the usual reason to remove a target. The kernel does not
+/// use this pid further: it destroys the target at that place (`damon_commit_targets()`).
 const ALWAYS_THERE: i32 = 1;
 
-/// How to get from the targets `old` to `new`, without giving any the regions of another. `marks`:
-/// targets can be marked for removal; then the last step is for the files alone, to say what the
-/// kernel has carried out by then.
+/// The steps from the targets `old` to `new` in which no target gets the regions of another.
+/// `marks` says that targets can be marked for removal. Then the last step only changes the files,
+/// to hold what the kernel has carried out by then.
 fn steps(old: &[Target], new: &[Target], marks: bool) -> Vec<Step> {
     let step = |targets: Vec<Target>| Step { targets, committed: true };
     let same_front = old.iter().zip(new).take_while(|(a, b)| a.pid == b.pid).count();
     if same_front == old.len() || same_front == new.len() {
-        // Only the end changes: the kernel removes and appends there by itself.
+        // Only the end of the list changes. The kernel itself removes and appends there.
         return vec![step(new.to_vec())];
     }
     let of_new = |pid: i32| new.iter().find(|target| target.pid == pid);
@@ -242,8 +245,8 @@ fn steps(old: &[Target], new: &[Target], marks: bool) -> Vec<Step> {
         marked.extend_from_slice(&new[kept.len()..]);
         return vec![step(marked), Step { targets: new.to_vec(), committed: false }];
     }
-    // What comes behind the first difference would take over the regions of what stood there: it
-    // begins anew.
+    // A target behind the first difference would take over the regions of the one that stood at its
+    // place. So all of these begin anew.
     vec![step(new[..same_front].to_vec()), step(new.to_vec())]
 }
 

@@ -1,6 +1,6 @@
 //! One kdamond directory: the commands of its `state` file (R§5.3).
 //!
-//! A handle is a path: it claims nothing and cleans nothing.
+//! A handle is only a path: it claims nothing and cleans nothing up.
 
 use std::io;
 use std::path::PathBuf;
@@ -32,8 +32,8 @@ pub enum Command {
     UpdateStats,
     /// Bring `tried_regions` up to date. Waits until each scheme was applied once (6.2).
     UpdateTriedRegions,
-    /// Bring `tried_regions/total_bytes` up to date, without the regions. Waits as the one above
-    /// (6.6).
+    /// Bring `tried_regions/total_bytes` up to date, without the regions. Waits like
+    /// [`Self::UpdateTriedRegions`] (6.6).
     UpdateTriedBytes,
     /// Remove what is in `tried_regions` (6.2).
     ClearTriedRegions,
@@ -138,7 +138,7 @@ impl Kdamond {
         Ok(self.root.read(&self.path("state"))? == "on")
     }
 
-    /// The pid of its thread; `None` if it does not run.
+    /// The pid of the kdamond's thread. `None` if it does not run.
     ///
     /// # Errors
     ///
@@ -148,16 +148,17 @@ impl Kdamond {
         Ok(u32::try_from(pid).ok().filter(|&pid| pid != 0))
     }
 
-    /// Gives it a command and waits until that is done. EBUSY is retried for the root's patience;
-    /// what cannot pass by waiting (it runs already, a module is in the way) is an error at once.
+    /// Gives the kdamond a command and waits until it is done. EBUSY is retried for the root's
+    /// patience. What waiting cannot cure is an error at once: the kdamond runs already, or a
+    /// module is in the way.
     ///
     /// A walk ([`Command::UpdateTriedRegions`], [`Command::UpdateTriedBytes`]) holds DAMON's one
-    /// lock for up to the longest apply interval of the schemes: until then no other command
+    /// lock for up to the longest apply interval of the schemes. Until then no other command
     /// reaches any kdamond.
     ///
     /// # Errors
     ///
-    /// What the kernel says, with the reasons that it has for that; see [`DamonError::kind`].
+    /// What the kernel says, with the known reasons for that. See [`DamonError::kind`].
     pub fn command(&self, command: Command) -> Result<(), DamonError> {
         let path = self.path("state");
         let start = Instant::now();
@@ -180,17 +181,17 @@ impl Kdamond {
             && (self.is_on().unwrap_or(false) || modules::running(&self.root).is_some())
     }
 
-    /// Starts it, and returns the pid of its thread.
+    /// Starts the kdamond, and returns the pid of its thread.
     ///
     /// # Errors
     ///
-    /// As [`Self::command`], and if it ended at once.
+    /// As [`Self::command`], and if the kdamond ended at once.
     pub fn on(&self) -> Result<u32, DamonError> {
         self.command(Command::On)?;
         self.pid()?.ok_or_else(|| self.died("start"))
     }
 
-    /// Stops it. Nothing happens if it does not run.
+    /// Stops the kdamond. Does nothing if it does not run.
     ///
     /// # Errors
     ///

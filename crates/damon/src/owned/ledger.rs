@@ -1,5 +1,5 @@
-//! The directory where all Isotherms of a machine write down what they did to DAMON's files, and
-//! its lock.
+//! The directory where all Isotherms of a machine write down what they changed in DAMON's files,
+//! and the lock on that directory.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
@@ -19,17 +19,17 @@ use crate::sysfs::root::Root;
 pub struct Settings {
     /// Where claims are written down. Must not outlive the boot.
     pub run_dir: PathBuf,
-    /// Kdamond directories to make beyond the one asked for, when there is none yet. The kernel
-    /// lets nobody make more while one runs, so these are for other contexts, and for other
+    /// How many kdamond directories to make beyond the one asked for, when there is none yet. The
+    /// kernel makes no more while a kdamond runs, so these are for other contexts and other
     /// Isotherms.
     pub spare: u32,
-    /// Whether kdamonds that somebody set up and that do not run may be removed.
+    /// Whether kdamonds may be removed that somebody set up and that do not run.
     pub take_idle: bool,
 }
 
 impl Default for Settings {
-    /// `/run/isotherm/damon`, or below `XDG_RUNTIME_DIR` where that cannot be written; 7 spare;
-    /// nothing taken.
+    /// `/run/isotherm/damon`, or a directory below `XDG_RUNTIME_DIR` if that cannot be written; 7
+    /// spare directories; idle kdamonds are not removed.
     fn default() -> Self {
         let system = Path::new("/run/isotherm/damon");
         let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
@@ -60,7 +60,7 @@ struct Raised {
 }
 
 impl Ledger {
-    /// Makes the directory if needed and waits for the lock, as long as for the kernel's.
+    /// Makes the directory if needed and waits for its lock, as long as for the kernel's lock.
     pub(crate) fn lock(root: &Root, settings: &Settings) -> Result<Self, DamonError> {
         let dir = settings.run_dir.clone();
         let path = dir.join("lock");
@@ -73,7 +73,7 @@ impl Ledger {
                 "what is done to DAMON is written down there first, to be cleaned up after a crash",
             )
         })?;
-        // A killed holder lets go at once, so whoever holds it is at work.
+        // A killed holder frees the lock at once, so a holder is one that is at work.
         let patience = root.patience().max(Duration::from_secs(10));
         let locked = patiently(patience, || {
             match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -103,8 +103,8 @@ impl Ledger {
         self.dir.join("nr_kdamonds")
     }
 
-    /// Changes `nr_kdamonds`, which removes everything that is there; writes down first what it
-    /// was.
+    /// Changes `nr_kdamonds`, which removes all existing directories. Writes down the old number
+    /// first.
     pub(crate) fn raise(&self, root: &Root, boot: &str, set: u32) -> Result<(), DamonError> {
         let before = root.nr_kdamonds()?;
         let path = self.raised_path();
@@ -136,8 +136,8 @@ impl Ledger {
         Some(Raised { before: words.next()?.parse().ok()?, set: words.next()?.parse().ok()? })
     }
 
-    /// Puts `nr_kdamonds` back to what it was before us, if all directories are as the kernel made
-    /// them. With anything else there it stays: that would be lost.
+    /// Puts `nr_kdamonds` back to its value before us, if all directories are as the kernel made
+    /// them. Otherwise it stays, because what others set up would be lost.
     pub(crate) fn lower(&self, root: &Root, boot: &str) -> Result<(), DamonError> {
         let Some(raised) = self.raised(boot) else { return Ok(()) };
         let now = root.nr_kdamonds()?;

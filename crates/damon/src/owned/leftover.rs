@@ -1,8 +1,8 @@
-//! What a killed Isotherm left in the kernel: found by its notes, proved to be ours, removed.
+//! Removes what a killed Isotherm left in the kernel, by its notes, after proving that it is ours.
 //!
-//! A kdamond is ours only if everything that its files say is something that we were about to
-//! write, and its worker, if it runs, is the very thread that we started (pid and start time). In
-//! doubt it stays and is named.
+//! A kdamond is ours only if two things hold. Every value in its files is one that we were about to
+//! write. Its worker, if it runs, is the very thread that we started (pid and start time). In doubt
+//! the kdamond stays, and is named.
 
 use crate::config::entries::default_of;
 use crate::error::DamonError;
@@ -21,7 +21,7 @@ pub enum Leftover {
         /// The owner's pid.
         owner: u32,
     },
-    /// Its owner was killed; the kdamond was stopped and its directory is as before.
+    /// Its owner was killed. The kdamond was stopped, and its directory is as before.
     Cleaned {
         /// The kdamond.
         index: u32,
@@ -30,7 +30,7 @@ pub enum Leftover {
         /// The worker that was still running.
         worker: Option<u32>,
     },
-    /// Its owner was killed, and nothing of it is in the kernel any more.
+    /// Its owner was killed, and the kernel holds nothing of it any more.
     Gone {
         /// The kdamond.
         index: u32,
@@ -155,7 +155,7 @@ fn foreign(
         }
         let live = match kdamond.root().read(&kdamond.path(path)) {
             Ok(live) => live,
-            // Older kernels lack some, and of two lists one may have more directories.
+            // Older kernels lack some files, and one of the two lists may have more directories.
             Err(err) if err.errno() == Some(libc::ENOENT) => continue,
             Err(err) => return Err(err),
         };

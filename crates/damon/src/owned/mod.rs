@@ -1,5 +1,5 @@
-//! Kdamonds that are ours: claimed beside those of others, changed while they run, removed at the
-//! end, also by the next start if this one was killed.
+//! Kdamonds that are ours: claimed beside those of others, changed while they run, and removed at
+//! the end. If this process is killed, the next start removes them.
 
 pub(crate) mod claim;
 pub(crate) mod commit;

@@ -1,9 +1,9 @@
-//! What a claim leaves on disk, so that a killed Isotherm can be cleaned up after.
+//! What a claim leaves on disk, so that another Isotherm can clean up after a killed one.
 //!
-//! One small text file per kdamond of ours, in a directory that does not outlive the boot. It is
-//! written *before* the kernel is touched, and again, whole and by renaming, whenever what it says
-//! is about to change. So at any moment it names everything that the kernel's files can say because
-//! of us:
+//! There is one small text file per kdamond of ours, in a directory that does not outlive the boot.
+//! It is written *before* the kernel's files are. It is written again, whole and by renaming,
+//! before anything changes that it describes. So at any moment the note covers every value that the
+//! kernel's files can have because of us:
 //!
 //! | phase | the kernel's files say |
 //! |---|---|
@@ -22,7 +22,7 @@ use crate::config::entries::Entry;
 
 const MAGIC: &str = "isotherm kdamond 1";
 
-/// A process or a kernel thread, told from one that has its pid later.
+/// A process or a kernel thread. The start time tells it from a later one with the same pid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Who {
     /// Its pid.
@@ -122,7 +122,7 @@ impl Note {
         text
     }
 
-    /// A note from its text; `None` if it is not one of ours, or cut off.
+    /// Parses a note. `None` if the text is not one of our notes, or is cut off.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut lines = text.lines();
         if lines.next()? != MAGIC || !text.ends_with("\nend\n") {
@@ -193,7 +193,7 @@ pub(crate) fn save_text(path: &Path, text: &str) -> io::Result<()> {
     std::fs::rename(&new, path)
 }
 
-/// Notes in a directory: by index, with what could not be understood as `None`.
+/// The notes in a directory, by index. A note that cannot be understood is `None`.
 pub(crate) fn notes(dir: &Path) -> io::Result<Vec<(u32, Option<Note>)>> {
     let mut notes = Vec::new();
     let listed = match std::fs::read_dir(dir) {

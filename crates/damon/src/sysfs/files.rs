@@ -1,6 +1,6 @@
-//! The one door to DAMON's files, so that tests can put a made-up kernel behind it.
+//! The only access to DAMON's files, so that tests can put a made-up kernel behind it.
 //!
-//! Reads and writes are retried while the kernel says EBUSY: nearly every file takes one global
+//! Reads and writes are retried while the kernel says EBUSY. Nearly every file takes one global
 //! lock without waiting for it (`mutex_trylock(&damon_sysfs_lock)` in `mm/damon/sysfs.c`), and a
 //! walk of another program holds that lock for a whole apply interval.
 

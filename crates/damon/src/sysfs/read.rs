@@ -1,4 +1,4 @@
-//! Files to configuration: what a kdamond's directory says, whoever wrote it. Reading only.
+//! From files to a configuration: reads a kdamond's directory, whoever wrote it. Writes nothing.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -19,7 +19,8 @@ use crate::owned::kdamond::Kdamond;
 use crate::sysfs::root::{Root, unreadable};
 
 impl Kdamond {
-    /// What the files say; `None` if there is no context directory: nobody configured it.
+    /// The configuration in the files. `None` if there is no context directory, so nobody
+    /// configured it.
     ///
     /// # Errors
     ///
@@ -48,7 +49,7 @@ impl Dir<'_> {
         self.root.exists(&self.path.join(file))
     }
 
-    /// What a file says; what an older kernel lacks says what it does anyway.
+    /// The text of a file. A file that an older kernel lacks reads as what that kernel does anyway.
     fn text(&self, file: &str) -> Result<String, DamonError> {
         let path = self.path.join(file);
         match self.root.read(&path) {

@@ -1,7 +1,7 @@
 //! Reading back what a kdamond found and did.
 //!
-//! The kernel fills these files only when told: each reader here says which [`Command`] has to come
-//! first.
+//! The kernel fills these files only on a command. Each reader here names the [`Command`] that must
+//! come first.
 
 use isotherm_core::AddrRange;
 use isotherm_core::scheme::Counters;
@@ -12,13 +12,15 @@ use crate::sysfs::root::unreadable;
 
 /// A region that a scheme was applied to (`tried_regions/N`).
 ///
-/// The kernel does not say which target it belongs to: regions come target by target, each in the
-/// order of addresses. Where that matters, give every target a scheme with a target filter.
+/// The kernel does not name the target of a region. Regions come target by target, each in the
+/// order of addresses. Where the target matters, give every target a scheme of its own with a
+/// target filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TriedRegion {
     /// Its addresses, in the context's address unit.
     pub range: AddrRange,
-    /// Access frequency, in samples per window: the moving sum, so also right in mid-window.
+    /// Access frequency, in samples per window. It is the moving sum, so it is right in mid-window
+    /// too.
     pub nr_accesses: u32,
     /// Age, in windows.
     pub age: u32,
@@ -53,8 +55,8 @@ impl Kdamond {
         self.root().number(&path).map(Some)
     }
 
-    /// Counters of a scheme, as of the last [`Command::UpdateStats`]. What this kernel does not
-    /// count is 0.
+    /// Counters of a scheme, as of the last [`Command::UpdateStats`]. Those that this kernel does
+    /// not count are 0.
     ///
     /// # Errors
     ///
@@ -144,9 +146,9 @@ impl Kdamond {
         Ok(())
     }
 
-    /// The intervals as tuned. Needs 6.15 for the tuned ones; before, there is no tuning and they
-    /// are what was written. The files change with this call, which a later [`Kdamond::write`] has
-    /// to know: it is told by [`Written::set_intervals`](crate::Written::set_intervals).
+    /// The intervals as tuned. Tuned intervals need 6.15; older kernels do not tune, and return
+    /// what was written. This call makes the kernel change the interval files. Pass the result to
+    /// [`Written::set_intervals`](crate::Written::set_intervals) for a later [`Kdamond::write`].
     ///
     /// # Errors
     ///

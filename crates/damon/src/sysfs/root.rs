@@ -11,7 +11,7 @@ use crate::error::{DamonError, Kind};
 use crate::owned::kdamond::Kdamond;
 use crate::sysfs::files::{Files, SystemFiles, patiently};
 
-/// A kernel's DAMON: the running one's, or a made-up one's for tests.
+/// Where a kernel's DAMON is: the running kernel's, or a made-up one's for tests.
 #[derive(Debug, Clone)]
 pub struct Root {
     admin: PathBuf,
@@ -52,7 +52,7 @@ impl Root {
         Self { files, ..self }
     }
 
-    /// The same with another time for which EBUSY is retried; 10 s unless said.
+    /// The same root with another time for which EBUSY is retried. The default is 10 s.
     #[must_use]
     pub fn with_patience(self, patience: Duration) -> Self {
         Self { patience, ..self }
@@ -68,7 +68,7 @@ impl Root {
     ///
     /// # Errors
     ///
-    /// If it is not: why, and what to do.
+    /// If it is not there. The error says why, and what to do.
     pub fn require(&self) -> Result<(), DamonError> {
         if self.is_present() {
             return Ok(());

@@ -1,5 +1,5 @@
-//! Writing a configuration into a kdamond's files: only what differs, and back again if a value is
-//! refused.
+//! Writes a configuration into a kdamond's files: only the values that differ. If a value is
+//! refused, the old values are written back.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,8 +18,7 @@ pub struct Written {
 }
 
 impl Written {
-    /// Takes note that the kernel changed the interval files (`update_tuned_intervals`,
-    /// `refresh_ms`).
+    /// Records that the kernel changed the interval files (`update_tuned_intervals`, `refresh_ms`).
     pub fn set_intervals(&mut self, now: TunedIntervals) {
         for entry in &mut self.entries {
             match entry.path.rsplit('/').next() {
@@ -49,22 +48,21 @@ impl Written {
     }
 }
 
-/// How the files are now: values by path; what is missing has its default value.
+/// The present values of the files, by path. A missing file has its default value.
 type Live = BTreeMap<String, String>;
 
 impl Kdamond {
-    /// Writes `config` into the files. `was` is what they say so far, by an earlier call; `None`:
-    /// the directory is as the kernel made it. Only files that differ are written. Nothing of it
-    /// reaches a running kdamond before a command.
+    /// Writes `config` into the files. `was` is what an earlier call wrote; `None` means that the
+    /// directory is as the kernel made it. Only files that differ are written. A running kdamond
+    /// sees nothing of this before a command.
     ///
-    /// A file that this kernel lacks is no error as long as it would say what the kernel does
-    /// anyway.
+    /// A file that this kernel lacks is no error if its value is what the kernel does anyway.
     ///
     /// # Errors
     ///
-    /// The first file that could not be written: missing ([`Kind::OlderKernel`]), or its value
-    /// refused ([`Kind::Refused`]). The files say again what they said before; if that failed too,
-    /// the error says so.
+    /// The first file that could not be written: it is missing ([`Kind::OlderKernel`]), or its
+    /// value is refused ([`Kind::Refused`]). The files then have their old values again. If that
+    /// failed too, the error says so.
     pub fn write(&self, config: &Config, was: Option<&Written>) -> Result<Written, DamonError> {
         let before = was.cloned().unwrap_or_default();
         let mut live = Live::new();
@@ -92,7 +90,7 @@ impl Kdamond {
         })
     }
 
-    /// Makes the files say `to` again, which they said before they said `now`.
+    /// Writes the values of `to` back into files that hold the values of `now`.
     pub(crate) fn rewrite(&self, to: &Written, now: &Written) -> Result<(), DamonError> {
         let mut live = Live::new();
         for entry in &now.entries {

@@ -1,4 +1,4 @@
-//! Whose kdamond is whose: claiming, giving back, and cleaning up after a kill.
+//! Which kdamond belongs to whom: claiming, giving back, and cleaning up after a kill.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ impl World {
         }
     }
 
-    /// The claim's owner is killed: nothing runs at its end, and its process is gone.
+    /// Kills the claim's owner: no destructor runs, and its process is gone.
     fn kill_owner(&self, claim: Claim) {
         let index = claim.kdamond().index();
         std::mem::forget(claim);
@@ -66,7 +66,7 @@ fn claims_make_directories_and_give_everything_back() {
     let worker = first.on().unwrap();
     assert!(first.is_running().unwrap());
     assert_eq!(first.worker(), Some(worker));
-    // The kernel lets nobody make more now; the spare ones are for this.
+    // The kernel makes no more directories now. The spare ones are for this case.
     let mut second = w.claim().unwrap();
     second.on().unwrap();
     assert_eq!(second.kdamond().index(), 1);
@@ -214,8 +214,8 @@ fn after_a_kill_the_next_one_cleans_only_what_is_ours() {
     assert!(w.root.handle(0).is_on().unwrap());
 }
 
-/// Kills at every write that the kernel sees while a claim is set up, turned on and changed:
-/// afterwards nothing of it is left, whatever the moment.
+/// Kills the owner at every write that the kernel sees while a claim is set up, turned on and
+/// changed. Nothing of the claim may be left afterwards, whatever the moment.
 #[test]
 fn killed_at_any_moment_nothing_is_left() {
     let files = |config| file_list(&entries::entries(&config, entries::FilterDirs::Layers));
@@ -301,7 +301,7 @@ fn what_cannot_be_proved_ours_stays_and_is_named() {
     drop(next);
     assert!(w.root.handle(0).is_on().unwrap());
 
-    // Somebody started another thread there, or the same pid is another thread.
+    // Somebody started another thread there, or another thread has the same pid.
     for restart in [true, false] {
         let w = world();
         let mut claim = w.claim().unwrap();

@@ -1,8 +1,8 @@
-//! A made-up kernel for tests: plain files in a temporary directory that do what the kernel's do
-//! when written (R§5.2, R§5.3).
+//! A made-up kernel for tests: plain files in a temporary directory that react to writes as the
+//! kernel's do (R§5.2, R§5.3).
 //!
-//! The templates are typed in from the reference, not made from this crate's own lists, so that
-//! they check these.
+//! The templates come from the reference, not from this crate's own lists, so that they check
+//! these.
 
 use std::collections::BTreeMap;
 use std::fs;

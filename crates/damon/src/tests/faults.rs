@@ -1,4 +1,4 @@
-//! Commands, commits and what goes wrong with them.
+//! Commands and commits that fail, and what is left after that.
 
 use std::sync::Arc;
 
@@ -42,7 +42,8 @@ fn a_commit_reaches_the_kdamond() {
 #[test]
 fn a_refused_commit_puts_the_files_back_and_goes_on() {
     let (_dir, fake, mut claim) = claimed(&simple(7));
-    // What is known to be refused never reaches the kernel: older ones would end the kdamond.
+    // A change that is known to be refused never reaches the kernel: older ones would end the
+    // kdamond.
     let mut config = with_aggr(3000);
     config.context.nr_regions.min = 2;
     let err = claim.commit(&config).unwrap_err();
@@ -120,10 +121,10 @@ fn a_target_in_the_middle_is_removed_by_mark_and_the_files_follow() {
     let (_dir, fake, mut claim) = claimed(&config);
     config.context.targets.remove(1);
     claim.commit(&config).unwrap();
-    // What the kernel was told: the second of three is obsolete. What the files say now: two are
-    // there.
+    // The kernel was told that the second of three targets is obsolete. The files now hold two
+    // targets.
     assert_eq!(fake.told(0, "contexts/0/targets/1/obsolete_target").as_deref(), Some("Y"));
-    // It may have ended, and the kernel wants to know one that has not.
+    // The process may have ended, and the kernel wants one that has not.
     assert_eq!(fake.told(0, "contexts/0/targets/1/pid_target").as_deref(), Some("1"));
     assert_eq!(fake.told(0, "contexts/0/targets/2/pid_target").as_deref(), Some("9"));
     assert_eq!(fake.cat("0/contexts/0/targets/nr_targets"), "2");
@@ -151,7 +152,7 @@ fn on_an_older_kernel_the_targets_behind_begin_anew() {
     claim.commit(&config).unwrap();
     let commits = fake.writes().iter().filter(|(_, value)| value == "commit").count();
     assert_eq!(commits, 2, "first without both, then with the last one again");
-    // Without any target it would end: that is refused, and nothing changes.
+    // A kdamond without any target would end. So that is refused, and nothing changes.
     config.context.targets.remove(0);
     assert_eq!(claim.commit(&config).unwrap_err().kind(), Kind::NotInTheKernel);
     assert!(claim.is_running().unwrap());

@@ -241,7 +241,7 @@ fn features_come_from_files_and_else_from_the_version() {
     assert_eq!(bare.has(Feature::Migrate), Has::ByVersion);
     assert_eq!(bare.has(Feature::Dests), Has::No);
     assert_eq!(bare.has_operations(Operations::Paddr), None);
-    // A distribution that brought one thing back and left another out.
+    // A distribution that backported one feature and left another out.
     fake.lacks("target_nid");
     kdamond.write(&simple(7), None).unwrap();
     fake.writes();

@@ -1,8 +1,8 @@
 //! The events of system `damon` (`include/trace/events/damon.h`, Linux 5.15 to 7.2), and how they
 //! lie in memory.
 //!
-//! `Display` writes an event as the kernel's own `print fmt` does, so that a trace of ours reads
-//! like one of `trace_pipe`; [`super::parse_line`] is the way back.
+//! `Display` writes an event as the kernel's own `print fmt` does, so that our trace reads like
+//! `trace_pipe`. [`super::parse_line`] is the way back.
 
 use std::fmt;
 
@@ -13,9 +13,9 @@ use super::format::{Array, Format, FormatError, Number};
 /// Which event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EventKind {
-    /// A window is over; once per region, before the split. Linux 5.15.
+    /// The end of a window: one event per region, before the split. Linux 5.15.
     Aggregated,
-    /// The same with the hits of probes, only where there are probes. Linux 7.2.
+    /// As `Aggregated`, with the hits of probes; only where there are probes. Linux 7.2.
     RegionAggregated,
     /// A scheme is about to act on a region. Linux 6.7.
     BeforeApply,
@@ -100,7 +100,7 @@ pub struct AppliedRegion {
     pub region: AggregatedRegion,
 }
 
-/// A scheme's statistics, as in its `stats` directory; all are totals.
+/// A scheme's statistics, as in its `stats` directory. All of them are totals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SchemeStats {
     /// Index of the context.
@@ -227,7 +227,7 @@ impl fmt::Display for Tail<'_> {
     }
 }
 
-/// Where the parts of one kind of event lie on the running kernel.
+/// Where the fields of one kind of event lie on the running kernel.
 #[derive(Debug, Clone)]
 pub struct Layout {
     /// The event's number.
@@ -296,11 +296,11 @@ impl RegionParts {
 }
 
 impl Layout {
-    /// Finds the parts of `kind` in what the kernel tells.
+    /// Finds the fields of `kind` in the kernel's description.
     ///
     /// # Errors
     ///
-    /// If one is not there.
+    /// If a field is missing.
     pub fn new(kind: EventKind, format: &Format) -> Result<Self, FormatError> {
         let n = |name| format.number(name);
         let parts = match kind {

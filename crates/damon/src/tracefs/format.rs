@@ -2,8 +2,8 @@
 //! `events/header_page`.
 //!
 //! A line is `field:unsigned int nr_regions;\toffset:16;\tsize:4;\tsigned:0;`. Fields are looked up
-//! by name, so those that a kernel moved, widened or added do not matter. Numbers are read in the
-//! size that is told, little or big endian as the machine is.
+//! by name, so it does not matter if a kernel moved, widened or added some. Numbers are read in the
+//! size that the line gives, in the machine's byte order.
 
 use std::fmt;
 use std::ops::Range;
@@ -31,7 +31,7 @@ pub enum FormatError {
     Line(String),
     /// There is no number of the event.
     NoId,
-    /// A field that is needed is not there, or is of a size that is none of a number's.
+    /// A field that is needed is missing, or its size is not one of a number.
     NoField(&'static str),
 }
 
@@ -70,7 +70,7 @@ impl Format {
         number(&self.fields, name)
     }
 
-    /// Where the dynamic array called `name` is told; none if there is no such field.
+    /// The dynamic array called `name`. `None` if there is no such field.
     pub(super) fn array(&self, name: &str) -> Option<Array> {
         let field = self.fields.iter().find(|f| f.name == name)?;
         field.is_data_loc.then_some(Array { at: field.bytes.start })
@@ -85,8 +85,7 @@ pub(super) struct Number {
 }
 
 impl Number {
-    /// The number; none if the event is too short for it. Signed ones come as they lie, not
-    /// extended.
+    /// The number. `None` if the event is too short for it. Signed numbers are not sign-extended.
     pub(super) fn of(self, event: &[u8]) -> Option<u64> {
         let bytes = event.get(self.at..self.at + self.size)?;
         Some(match self.size {
@@ -104,7 +103,7 @@ impl Number {
     }
 }
 
-/// Where in an event it is told where a dynamic array lies: length in the upper half, offset in the
+/// The word in an event that locates a dynamic array: length in the upper half, offset in the
 /// lower.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Array {

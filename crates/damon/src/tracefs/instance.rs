@@ -1,9 +1,9 @@
 //! A trace instance of our own, and what dead owners left.
 //!
-//! Its name is `isotherm-PID-START-N`: the owner's pid and start time (so that a reused pid is
-//! nobody's owner) and a number. The owner keeps files of the instance open, so that the kernel
-//! refuses (EBUSY) to remove it while the owner lives, whatever somebody in another pid namespace
-//! believes.
+//! The name is `isotherm-PID-START-N`: the owner's pid and start time, and a number. The start time
+//! tells the owner from a later process with the same pid. The owner keeps files of the instance
+//! open. So the kernel refuses to remove it (EBUSY) while the owner lives, even if a process in
+//! another pid namespace takes the owner for dead.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ pub(super) struct Instance {
 }
 
 impl Instance {
-    /// Makes one.
+    /// Makes an instance.
     ///
     /// # Errors
     ///
@@ -61,7 +61,8 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // If it does not go now (somebody looks at it), the next owner of one takes it away.
+        // If the instance cannot be removed now (somebody has a file open), the next owner removes
+        // it.
         std::fs::remove_dir(&self.path).ok();
     }
 }
@@ -107,7 +108,7 @@ pub fn remove_leftovers(place: &Place, proc: &Proc) -> Result<Leftovers, TraceEr
     Ok(left)
 }
 
-/// The pid and start time in an instance's name; none if it is not ours.
+/// The pid and start time in an instance's name. `None` if the instance is not ours.
 fn owner(name: &str) -> Option<(u32, u64)> {
     let mut parts = name.strip_prefix(PREFIX)?.split('-');
     let (pid, start, n) = (parts.next()?, parts.next()?, parts.next()?);

@@ -1,24 +1,24 @@
 //! Kernel DAMON's tracepoints (event system `damon`), read from tracefs without perf or trace-cmd.
 //!
-//! A [`Trace`] is a trace instance of our own (`instances/isotherm-...`): its buffer, switches and
-//! filters are nobody else's, and nobody else's are ours. It goes when dropped; what a killed owner
-//! left is removed by the next one. Where tracefs is not mounted it is mounted to a file descriptor
-//! only, which no other process sees.
+//! A [`Trace`] is a trace instance of our own (`instances/isotherm-...`). Its buffer, switches and
+//! filters are separate from those of all other tracers. Dropping it removes the instance; what a
+//! killed owner left is removed by the next one. If tracefs is not mounted, it is mounted to a file
+//! descriptor only, which no other process sees.
 //!
 //! # Binary, not text
 //!
-//! `trace_pipe` has the kernel format every event, under options that a stranger may set for all
-//! instances made later (`hex`, `raw`, `fields`, no context at all). So the events are read as they
-//! lie in the ring buffers, per CPU (`per_cpu/cpuN/trace_pipe_raw`), and taken apart by what the
-//! running kernel says of them: `events/header_page` and each event's `format`. A field that moved,
-//! grew or came later is found; one that is missing is an error that names it.
+//! With `trace_pipe` the kernel formats every event, under options that any other program may set
+//! for all later instances (`hex`, `raw`, `fields`, no context at all). So this module reads the
+//! events in binary from the ring buffers of each CPU (`per_cpu/cpuN/trace_pipe_raw`). It decodes
+//! them by the running kernel's own description: `events/header_page` and each event's `format`. A
+//! field that moved or grew is found. A missing field is an error that names it.
 //!
-//! # What is lost is told
+//! # Lost events are reported
 //!
-//! The ring buffer overwrites its oldest events. The page behind a hole says how many there were:
-//! [`Item::Lost`] stands where they stood. [`Windows`] groups events to whole aggregation windows
-//! per kdamond, checks each against the number of regions that its own lines tell, and gives a
-//! window with a hole as [`Torn`], never as a smaller window.
+//! The ring buffer overwrites its oldest events. The page behind a hole says how many were lost,
+//! and [`Item::Lost`] stands in their place. [`Windows`] groups events to whole aggregation windows
+//! per kdamond, and checks each window against the number of regions in its own lines. A window
+//! with a hole is given as [`Torn`], never as a smaller window.
 //!
 //! Time stamps are nanoseconds of `CLOCK_MONOTONIC`, as [`isotherm_sys::clock`]'s.
 //!

@@ -1,9 +1,10 @@
-//! One page of a ring buffer, as `trace_pipe_raw` gives it, taken apart into events
-//! (`kernel/trace/ring_buffer.c`, unchanged in layout from Linux 2.6.30 to 7.2, and part of the
-//! ABI: trace-cmd files hold these pages).
+//! One page of a ring buffer, as `trace_pipe_raw` gives it, decoded into events.
 //!
-//! A page has the time of its first event, the length of what is in it, and events. An event has a
-//! 32-bit header: 5 bits of type or length, 27 bits of nanoseconds since the event before.
+//! The layout is that of `kernel/trace/ring_buffer.c`. It did not change from Linux 2.6.30 to 7.2,
+//! and is part of the ABI: trace-cmd files hold these pages.
+//!
+//! A page holds the time of its first event, the length of its data, and events. An event has a
+//! 32-bit header: 5 bits of type or length, and 27 bits of nanoseconds since the event before.
 
 use super::format::PageHeader;
 
@@ -18,7 +19,7 @@ const TYPE_PADDING: u32 = 29;
 const TYPE_TIME_EXTEND: u32 = 30;
 const TYPE_TIME_STAMP: u32 = 31;
 const DELTA_BITS: u32 = 27;
-/// An absolute time stamp has 59 bits; the five above are those of the time before.
+/// An absolute time stamp has 59 bits. The upper five bits are those of the time before.
 const STAMP_BITS: u32 = 59;
 
 /// One event's bytes and when it was, in ns of the trace's clock.
@@ -26,7 +27,7 @@ const STAMP_BITS: u32 = 59;
 pub struct Payload<'p> {
     /// When.
     pub ns: u64,
-    /// The event, from `common_type` on; may have some bytes more than the event's fields.
+    /// The event, from `common_type` on. It may be some bytes longer than the event's fields.
     pub bytes: &'p [u8],
 }
 
@@ -48,7 +49,7 @@ pub struct Page<'p> {
 }
 
 impl<'p> Page<'p> {
-    /// Takes the page's header.
+    /// Reads the page's header.
     ///
     /// # Errors
     ///
@@ -106,7 +107,7 @@ impl<'p> Page<'p> {
                     self.at = self.end;
                     return Ok(None);
                 }
-                // An event that was discarded; its time counts, its bytes do not.
+                // A discarded event: its time counts, its bytes do not.
                 TYPE_PADDING => {
                     let len = self.word(data)?;
                     self.ns = self.ns.wrapping_add(u64::from(delta));
@@ -144,7 +145,7 @@ impl<'p> Page<'p> {
         Ok(None)
     }
 
-    /// Goes on behind `len` bytes from `data`; events are aligned to four bytes.
+    /// Continues behind `len` bytes from `data`. Events are aligned to four bytes.
     fn skip(&mut self, event: usize, data: usize, len: usize) -> Result<(), Broken> {
         let next = data.saturating_add(len).next_multiple_of(4);
         if len < 4 || next > self.end {

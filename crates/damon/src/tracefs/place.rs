@@ -15,13 +15,13 @@ const USUAL: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 #[derive(Debug)]
 pub struct Place {
     root: PathBuf,
-    /// A mount of our own is in no mount table: it lives as long as this descriptor.
+    /// A mount of our own is in no mount table. It exists as long as this descriptor is open.
     _mount: Option<OwnedFd>,
 }
 
 impl Place {
-    /// Finds it where it is mounted, or else mounts it to a file descriptor; nobody else sees that,
-    /// and nothing is left of it.
+    /// Finds tracefs where it is mounted. Otherwise mounts it to a file descriptor, which nobody
+    /// else sees and which leaves nothing behind.
     ///
     /// # Errors
     ///

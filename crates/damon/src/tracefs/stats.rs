@@ -1,4 +1,4 @@
-//! `per_cpu/cpuN/stats`: what a CPU's ring buffer has taken and lost, since it was emptied.
+//! `per_cpu/cpuN/stats`: what a CPU's ring buffer took and lost since it was last emptied.
 
 /// Counters of one CPU, or sums over CPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -16,7 +16,7 @@ pub struct BufferStats {
 }
 
 impl BufferStats {
-    /// Parses a `stats` file; lines that it does not know are skipped.
+    /// Parses a `stats` file. Unknown lines are skipped.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let mut stats = Self::default();

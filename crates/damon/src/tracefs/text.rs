@@ -1,9 +1,9 @@
-//! Lines of `trace` and `trace_pipe`, as others captured them (`cat trace_pipe`, a bug report, our
+//! Lines of `trace` and `trace_pipe` that were captured before (`cat trace_pipe`, a bug report, our
 //! committed traces).
 //!
 //! `kdamond.0-198     [000] .....     6.810079: damon_aggregated: target_id=0 nr_regions=11 4194304-104890368: 0 1`
 //!
-//! Live tracing does not come through here: see the module's head for why.
+//! Live tracing does not use text: see [`super`] for why.
 
 use isotherm_core::{AddrRange, Time};
 
@@ -23,7 +23,7 @@ pub enum Line {
     },
 }
 
-/// Reads one line; none for comments, other events, and what is not understood.
+/// Reads one line. `None` for comments, other events, and what is not understood.
 #[must_use]
 pub fn parse_line(line: &str) -> Option<Line> {
     if let Some(rest) = line.trim_start().strip_prefix("CPU:") {
@@ -31,7 +31,7 @@ pub fn parse_line(line: &str) -> Option<Line> {
         let events = rest.split_once(" EVENTS]").and_then(|(n, _)| n.parse().ok());
         return Some(Line::Lost { cpu: cpu.trim().parse().ok()?, events });
     }
-    // Names of threads may hold anything, so the event's name is looked for from the back.
+    // A thread's name may hold any bytes, so the event's name is searched from the back.
     let kind = EventKind::ALL.into_iter().find_map(|kind| {
         let (head, text) = line.rsplit_once(&format!(": {}: ", kind.name()))?;
         Some((head, kind, text))

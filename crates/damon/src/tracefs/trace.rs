@@ -1,10 +1,10 @@
 //! A running trace: an instance with events switched on, and its ring buffers, read and merged by
 //! time.
 //!
-//! A kdamond that moves to another CPU goes on in another buffer. Buffers are read one after the
-//! other, so an event can be seen before one that came earlier on a CPU read before. Therefore
-//! events from after the start of a reading wait for the next one; what is given out is in order,
-//! for ever.
+//! A kdamond that moves to another CPU continues in another buffer. Buffers are read one after the
+//! other, so an event can be read before an earlier one of a CPU that was read before. Therefore
+//! events that came after the start of a reading wait for the next reading. So all events are given
+//! out in order.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -53,8 +53,8 @@ pub struct Loss {
     pub cpu: u32,
     /// How many, if the kernel tells.
     pub events: Option<u64>,
-    /// They came after this: the last event that was read from this CPU, or the last reading that
-    /// found no more.
+    /// The lost events came after this time: that of the last event read from this CPU, or of the
+    /// last reading that found no more.
     pub since: Time,
     /// They came before this: the next event that was read.
     pub until: Time,
@@ -84,32 +84,34 @@ impl Item {
 struct CpuBuffer {
     cpu: u32,
     file: File,
-    /// The last event that was read from here, or the start of the last reading that left nothing.
+    /// The time of the last event read from this buffer, or the start of the last reading that
+    /// emptied it.
     last: Time,
 }
 
 /// A trace instance with events of kernel DAMON. Dropping it removes the instance.
 #[derive(Debug)]
 pub struct Trace {
-    // The order is that of dropping: an instance goes only after its files are closed.
+    // Fields are dropped in this order: the instance can be removed only after its files are
+    // closed.
     buffers: Vec<CpuBuffer>,
     instance: Instance,
     place: Place,
     header: PageHeader,
     kinds: Vec<(EventKind, Layout)>,
     page: Vec<u8>,
-    /// Sorted when read; what came after the start of the last reading.
+    /// Events that came after the start of the last reading. They are sorted at the next one.
     waiting: Vec<Item>,
     leftovers: Leftovers,
 }
 
 impl Trace {
-    /// Makes an instance in the machine's tracefs and switches the events on, after having removed
-    /// what dead owners left.
+    /// Makes an instance in the machine's tracefs and switches the events on. Removes the instances
+    /// of dead owners first.
     ///
     /// # Errors
     ///
-    /// No tracefs, no permission, an event is missing; nothing is left behind then.
+    /// No tracefs, no permission, or an event is missing. Nothing is left behind.
     pub fn open(options: &Options) -> Result<Self, TraceError> {
         let place = Place::find()?;
         let mut kinds = Vec::new();
@@ -130,7 +132,8 @@ impl Trace {
             PageHeader::parse(&read(&path)?).map_err(|err| TraceError::Format { path, err })?;
         let leftovers = remove_leftovers(&place, &Proc::default())?;
         let instance = Instance::create(&place)?;
-        // The clock empties the buffer and the size replaces it, so both come before any event.
+        // Setting the clock empties the buffer and setting the size replaces it, so both come
+        // first.
         instance.write("trace_clock", "mono")?;
         instance.write("buffer_size_kb", &options.buffer_kib.max(1).to_string())?;
         let mut trace = Self {
@@ -173,8 +176,8 @@ impl Trace {
         &self.leftovers
     }
 
-    /// Takes events of these threads only, from now on; all if there are none. The kernel filters
-    /// before it writes, so others' kdamonds fill no buffer.
+    /// From now on takes events of these threads only, or of all threads if `pids` is empty. The
+    /// kernel filters before it writes, so the kdamonds of others do not fill the buffer.
     ///
     /// # Errors
     ///
@@ -193,16 +196,16 @@ impl Trace {
     ///
     /// # Errors
     ///
-    /// What the kernel says, as to a mistake in the filter; the event has no filter then.
+    /// What the kernel says about a mistake in the filter. The event then has no filter.
     pub fn filter(&mut self, kind: EventKind, filter: &str) -> Result<(), TraceError> {
         self.instance.write(&switch(kind, "filter"), filter)
     }
 
-    /// Adds what has happened up to now to `items`, in order of time; does not wait.
+    /// Adds all events up to now to `items`, in order of time. Does not wait.
     ///
     /// # Errors
     ///
-    /// If a buffer cannot be read or is not understood; nothing that was read before is lost.
+    /// If a buffer cannot be read or is not understood. Nothing that was read before is lost.
     pub fn read(&mut self, items: &mut Vec<Item>) -> Result<(), TraceError> {
         let now = clock::now();
         let mut result = Ok(());
@@ -213,7 +216,8 @@ impl Trace {
             }
             buffer.last = buffer.last.max(now);
         }
-        // Stable: what one CPU wrote stays in its order, and a hole in front of what follows it.
+        // The sort is stable: events of one CPU keep their order, and a hole stays before what
+        // follows it.
         self.waiting.sort_by_key(Item::at);
         let ready = self.waiting.partition_point(|item| item.at() < now);
         items.extend(self.waiting.drain(..ready));
@@ -309,8 +313,8 @@ fn open_buffers(instance: &Path) -> Result<Vec<CpuBuffer>, TraceError> {
     Ok(buffers)
 }
 
-/// Reads a small file. `header_page` gives its text to the first read alone, whatever room that had
-/// (`show_header_file()`), so the room must be large from the start.
+/// Reads a small file. `header_page` gives its whole text to the first read, and nothing to a
+/// second one (`show_header_file()`), so the buffer must be large from the start.
 fn read(path: &Path) -> Result<String, TraceError> {
     let read = || {
         let mut text = Vec::with_capacity(16 << 10);

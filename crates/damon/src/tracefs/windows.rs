@@ -1,14 +1,18 @@
 //! From single regions back to whole aggregation windows, per kdamond.
 //!
-//! A kdamond tells all regions of all its targets in one go, target by target, in the order of
-//! addresses, and each line has the number of regions of its target. So a window is over when the
-//! next one begins (a target or an address that is not behind the last), when all regions of the
-//! last target were told (if the number of targets is known, [`Windows::expect`]), or when its
-//! kdamond has been silent for a while ([`Windows::settle`]). It is whole if every target has as
-//! many regions as it says and no hole in the trace touches it; else it is [`Torn`] and its regions
-//! are thrown away.
+//! At the end of a window a kdamond writes all regions of all its targets, target by target, in the
+//! order of addresses. Each line has the number of regions of its target. A window ends in one of
+//! three ways:
 //!
-//! Several kdamonds write into one trace; the thread that wrote a line tells them apart.
+//! * the next one begins, with a target or an address that is not behind the last;
+//! * all regions of the last target were seen, if the number of targets is known
+//!   ([`Windows::expect`]);
+//! * its kdamond has written nothing for a while ([`Windows::settle`]).
+//!
+//! The window is whole if every target has as many regions as its lines say and no hole in the
+//! trace touches it. Otherwise it is [`Torn`], and its regions are thrown away.
+//!
+//! Several kdamonds write into one trace. The writing thread tells them apart.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,8 +21,7 @@ use isotherm_core::Time;
 use super::event::{AggregatedRegion, Event, Record};
 use super::trace::Item;
 
-/// A kdamond tells a window within microseconds; one that was preempted in the middle needs a
-/// while.
+/// A kdamond writes a window within microseconds, unless it is preempted in the middle.
 const SILENCE_NS: u64 = 20_000_000;
 
 /// One target's part of a window.
@@ -83,14 +86,14 @@ impl Windows {
         Self::default()
     }
 
-    /// Tells that a kdamond has so many targets with regions: its windows are done with the last
-    /// one's last region, without waiting for what comes next. 0: not known.
+    /// Sets how many targets with regions a kdamond has. Its windows then end with the last region
+    /// of the last target, without waiting for what comes next. 0 means unknown.
     pub fn expect(&mut self, kdamond: u32, nr_targets: usize) {
         self.nr_targets.insert(kdamond, nr_targets);
     }
 
-    /// Takes in what a trace gave; in order of time, as it comes. Events of other kinds are left
-    /// alone.
+    /// Takes in one item of a trace. Items must come in order of time. Events of other kinds are
+    /// ignored.
     pub fn push(&mut self, item: &Item) {
         match item {
             Item::Event(Record { at, pid, event: Event::Aggregated(region), .. }) => {
@@ -135,8 +138,8 @@ impl Windows {
         self.finish_if_last(kdamond);
     }
 
-    /// With probes each region is told twice (`kdamond_reset_aggregated()`, Linux 7.2). The second
-    /// line may find its window finished by the first.
+    /// With probes, each region is written twice (`kdamond_reset_aggregated()`, Linux 7.2). The
+    /// first line may already have ended the window when the second comes.
     fn is_late_probe(&mut self, kdamond: u32, region: &AggregatedRegion) -> bool {
         let twice = |last: &AggregatedRegion| last.is_same(region) && last.probe_hits.is_none();
         if region.probe_hits.is_none() || !self.ended.get(&kdamond).is_some_and(twice) {
@@ -154,7 +157,7 @@ impl Windows {
         true
     }
 
-    /// A window whose every target is there needs no sign that it is over.
+    /// A window that has all regions of every target ends at once.
     fn finish_if_last(&mut self, kdamond: u32) {
         let (Some(open), Some(n)) = (self.open.get(&kdamond), self.nr_targets.get(&kdamond)) else {
             return;
@@ -178,8 +181,8 @@ impl Windows {
         });
     }
 
-    /// Ends the windows of which nothing was heard for a while; `now` must not be later than what
-    /// was read.
+    /// Ends the windows whose kdamonds wrote nothing for a while. `now` must not be later than the
+    /// last reading.
     pub fn settle(&mut self, now: Time) {
         let silent = |open: &Open| now.since(open.window.end) > SILENCE_NS;
         let over: Vec<u32> =
@@ -213,7 +216,7 @@ impl Window {
         self.targets.last()?.regions.last()
     }
 
-    /// Whether the region can stand behind the last one in one window.
+    /// Whether the region can follow the last one in the same window.
     fn goes_on_with(&self, region: &AggregatedRegion) -> bool {
         self.last().is_none_or(|last| {
             last.target < region.target
@@ -223,7 +226,7 @@ impl Window {
         })
     }
 
-    /// Takes the hits of probes over to the region that was told right before, if it is the same.
+    /// Adds the probe hits to the region that was read right before, if it is the same.
     fn adds_probes(&mut self, region: &AggregatedRegion) -> bool {
         let last = self.targets.last_mut().and_then(|t| t.regions.last_mut());
         let Some(last) = last else { return false };
@@ -234,8 +237,8 @@ impl Window {
         adds
     }
 
-    /// Whether regions of this window come with hits of probes, and the last one's are not there
-    /// yet.
+    /// Whether regions of this window come with probe hits, and those of the last region are
+    /// missing yet.
     fn wants_probes(&self) -> bool {
         let first = self.targets.first().and_then(|t| t.regions.first());
         first.is_some_and(|r| r.probe_hits.is_some())

@@ -313,8 +313,8 @@ fn open_buffers(instance: &Path) -> Result<Vec<CpuBuffer>, TraceError> {
     Ok(buffers)
 }
 
-/// Reads a small file. `header_page` gives its whole text to the first read, and nothing to a
-/// second one (`show_header_file()`), so the buffer must be large from the start.
+/// Reads a small file. `header_page` gives text to the first read only, as much as has room
+/// (`show_header_file()`), so the buffer must be large from the start.
 fn read(path: &Path) -> Result<String, TraceError> {
     let read = || {
         let mut text = Vec::with_capacity(16 << 10);

@@ -24,7 +24,7 @@ pub struct Choice {
     pub ops: OpsSet,
     /// How its test went.
     pub self_test: SelfTest,
-    /// Better sets that were not taken, and why; best first. Worth telling the user.
+    /// Better sets that were not taken, and why; best first. The user should be told of them.
     pub refused: Vec<Refusal>,
 }
 
@@ -71,7 +71,7 @@ pub struct NoSet {
 }
 
 impl NoSet {
-    /// The exit code that a program should end with: 4 if a privilege would help, else 3.
+    /// The exit code for a program to end with: 4 if a privilege would help, else 3.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         if self.refused.iter().any(|r| r.denied) { 4 } else { 3 }
@@ -97,12 +97,13 @@ impl fmt::Display for NoSet {
 
 impl std::error::Error for NoSet {}
 
-/// Opens and tests sets, best first, and gives the first that works; or only the wanted one.
+/// Opens and tests sets, best first, and returns the first that works. With `wanted`, tries only
+/// that one.
 ///
 /// # Errors
 ///
-/// If none works. A wanted set that does not work is an error, too: taking another one instead is
-/// the caller's decision (`choose(None)` makes it).
+/// If no set works. A wanted set that does not work is an error too. Only the caller can decide to
+/// take another one instead, by calling `choose(None)`.
 pub fn choose(wanted: Option<SetName>) -> Result<Choice, NoSet> {
     choose_from(wanted, |_| true)
 }

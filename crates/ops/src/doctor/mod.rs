@@ -1,11 +1,11 @@
-//! Which operations sets work here, proved and not believed.
+//! Which operations sets work on this machine, shown by a test.
 //!
-//! [`run`] looks at every set and gives a [`Report`]; [`choose`] gives the best set that works,
-//! open and ready. A set works if [`crate::support`] says yes **and** it passes the self-test: a
-//! child process with private pages touches known ones, and the set has to say which. One that
-//! fails is not used, as a monitor that reads zeros as "idle" is worse than none.
+//! [`run`] tests every set and gives a [`Report`]. [`choose`] gives the best set that works, open
+//! and ready. A set works if [`crate::support`] says yes **and** it passes the self-test: a child
+//! process touches some of its private pages, and the set has to say which. A set that fails is not
+//! used, because a monitor that takes every page for idle is worse than none.
 //!
-//! Nothing is printed here; [`Report`] has a text (`Display`) and a JSON form (serde).
+//! This module prints nothing. [`Report`] has a text form (`Display`) and a JSON form (serde).
 
 mod choice;
 mod region_test;
@@ -33,7 +33,7 @@ pub struct SetReport {
     pub built: bool,
     /// Whether this machine supports it.
     pub support: Support,
-    /// How the self-test went; `None` if there was none, because the set cannot be had.
+    /// How the self-test went. `None` if there was none, because the set cannot be had.
     pub self_test: Option<SelfTest>,
     /// Whether `record` may use it.
     pub usable: bool,
@@ -44,7 +44,7 @@ pub struct SetReport {
 /// What was found out about the machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// Version of this form. Counts up when a field changes its meaning.
+    /// Version of this form. It is raised when a field changes its meaning.
     pub schema: u32,
     /// Facts.
     pub machine: Machine,
@@ -59,13 +59,13 @@ pub struct Report {
 /// What to examine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Depth {
-    /// Also start a kdamond in the kernel, for as long as its self-test takes: about three seconds,
-    /// in which other programs cannot configure DAMON.
+    /// Also start a kdamond in the kernel for its self-test. This takes about three seconds, in
+    /// which other programs cannot configure DAMON.
     pub kdamond: bool,
 }
 
-/// Looks at this machine and tests every set that it supports, but for those that only are used
-/// when asked for by name. Takes well under two seconds.
+/// Looks at this machine and tests every set that it supports, except sets that are used only if
+/// asked for by name. Takes well under two seconds.
 #[must_use]
 pub fn run() -> Report {
     run_to(Depth::default())
@@ -109,7 +109,7 @@ fn untested(name: SetName, machine: &Machine, roots: &Roots) -> SetReport {
     report
 }
 
-/// Looks at one set: opens it if possible, and tests it. The opened set comes along.
+/// Looks at one set: opens it if possible, and tests it. Also returns the opened set.
 fn examine(name: SetName, machine: &Machine, roots: &Roots) -> (SetReport, Option<OpsSet>) {
     let mut report = SetReport::new(name, machine, roots);
     if !report.built {
@@ -137,7 +137,7 @@ fn examine(name: SetName, machine: &Machine, roots: &Roots) -> (SetReport, Optio
             }
             report.self_test = Some(test);
         }
-        // Some rights are asked for only when there is a process to look at.
+        // Some rights are checked only when there is a process to look at.
         Err(err) => match (err.downcast_ref(), err.downcast_ref(), err.downcast_ref()) {
             (Some(err), _, _) => report.refuse(choice::answer_of(err)),
             (_, Some(err), _) => report.refuse(choice::answer_of_idle(err)),

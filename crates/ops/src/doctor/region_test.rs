@@ -1,14 +1,13 @@
-//! The self-test of a set that answers in regions (`kdamond`): hot and cold memory known, told
-//! apart?
+//! The self-test of a set that answers in regions (`kdamond`): it must tell hot memory from cold.
 //!
-//! A child process touches all 512 pages of one mapping about once per millisecond, and nothing of
-//! two others. In some windows it reads, in some it writes, and in the last ones it does nothing.
-//! What is counted are windows, not pages: those in which the touched mapping looked idle, and
-//! those in which untouched memory looked used.
+//! A child process touches all 512 pages of one mapping about once per millisecond, and no page of
+//! two other mappings. It reads in some windows, writes in others, and does nothing in the last
+//! ones. The test counts windows, not pages: windows in which the touched mapping looked idle, and
+//! windows in which untouched memory looked used.
 //!
-//! The kernel's DAMON clears accessed bits without flushing the TLB, so a translation that stays
-//! cached hides accesses for a while (R§9.5), above all under emulation. So a set passes that sees
-//! half of the touched windows; one that reads zeros as "idle" is still far off.
+//! The kernel's DAMON clears accessed bits without flushing the TLB. A cached translation then
+//! hides accesses for a while (R§9.5), most of all under emulation. So a set passes if it sees half
+//! of the touched windows. A set that reads zeros as "idle" sees none.
 
 use std::io;
 
@@ -22,9 +21,9 @@ use crate::set::AttachError;
 
 /// Windows of each kind.
 const NR_WINDOWS: u64 = 6;
-/// After each change the window under way is not looked at, nor the next: it began before.
+/// Windows that are skipped after a change: the one under way, and the next, which began before it.
 const NR_UNSETTLED: u64 = 2;
-/// Most time for all of it, in µs: a window takes 100 ms, and a loaded machine longer.
+/// Limit for the whole test, in µs. A window takes 100 ms, and more on a loaded machine.
 const PATIENCE_US: u64 = 20_000_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,7 +99,7 @@ impl Tally {
     }
 }
 
-/// The mean count over the bytes of `range`; what was not reported counts as idle.
+/// The mean count over the bytes of `range`. Bytes that were not reported count as idle.
 #[expect(clippy::cast_precision_loss, reason = "sizes of a few MiB")]
 fn mean(regions: &[Observed], range: AddrRange) -> f64 {
     let part = |o: &Observed| {

@@ -1,9 +1,9 @@
-//! The self-test: does a set see what is known to have happened?
+//! The self-test: whether a set sees accesses that are known to have happened.
 //!
 //! A child process owns 512 private pages in one mapping and 64 in another. In each round the set
-//! makes all of them old, the child touches about half of the 512, and the set is asked. Rounds
-//! with reads, rounds with writes, and rounds in which nothing is touched. Everything that the set
-//! says wrongly is counted:
+//! makes all of them old, the child touches about half of the 512, and the set is asked about all.
+//! There are rounds with reads, rounds with writes, and rounds without touches. Every wrong answer
+//! is counted:
 //!
 //! * **false idle**: a touched page that reads as old;
 //! * **false hot**: an untouched page that reads as young. In the mapping of touched pages this
@@ -40,8 +40,9 @@ impl Rate {
         self.of += 1;
     }
 
-    /// Whether it is worse than one in [`TOLERANCE`]. Other users of the accessed bits (reclaim,
-    /// the kernel's DAMON) take some away, so a set need not be perfect; a broken one is far off.
+    /// Whether the rate is worse than one in [`TOLERANCE`]. Other users of the accessed bits
+    /// (reclaim, the kernel's DAMON) clear some of them, so a set need not be perfect. A broken set
+    /// is far off.
     fn is_bad(self) -> bool {
         self.wrong * TOLERANCE > self.of
     }
@@ -89,27 +90,26 @@ pub struct SelfTest {
     pub huge_page_kept: Option<bool>,
     /// Time per page of a look, in ns.
     pub ns_per_check: u64,
-    /// Time per page that had to be cleared, in ns, the look included; `None` if nothing was
-    /// cleared.
+    /// Time per cleared page, in ns, with the look at it. `None` if no page was cleared.
     pub ns_per_clear: Option<u64>,
     /// Why the set must not be used; `None` if it works.
     pub failure: Option<String>,
 }
 
-/// The child's name in the set under test: the last one, which no tracker gets to.
+/// The child's name in the set under test. It is the last possible one, which no tracker reaches.
 pub(super) const TEST_TARGET: TargetId = TargetId(u32::MAX);
 
-/// Tests an operations set on private pages of a child process, and takes the child out of the set
-/// again. A set that fails is given a second chance: somebody else may have had a hand in it.
+/// Tests an operations set on private pages of a child process, and removes the child from the set
+/// again. A set that fails is tested once more, because another program may have interfered.
 ///
 /// # Errors
 ///
-/// If the child cannot be had, or the set does not take it in.
+/// If the child cannot be made, or the set does not accept it.
 pub fn self_test(ops: &mut OpsSet) -> Result<SelfTest, AttachError> {
     if let OpsSet::Kdamond(set) = ops {
         return region_test(set);
     }
-    // Its limits are for the good of large targets; the child has half a MiB to walk.
+    // The set's limits protect large targets. The child has only half a MiB to walk.
     if let OpsSet::Smaps(_) = ops {
         let limits = Limits { clear_every_us: 0, look_every_us: 0, ..Limits::default() };
         let mut fast = OpsSet::Smaps(Box::new(SmapsOps::new(Proc::default(), limits.forced())));
@@ -162,11 +162,11 @@ struct Tally {
 
 /// Rounds of each kind.
 const NR_ROUNDS: u64 = 6;
-/// Time between making old and touching, in µs: a set that does not flush the TLB is blind at
+/// Time between making old and touching, in µs. A set that does not flush the TLB sees nothing at
 /// first, and no monitor looks that soon.
 const SETTLE_US: u64 = 2_000;
 
-/// `flush`: the set does not flush the TLB, so the child does it before it touches.
+/// `flush`: the set does not flush the TLB, so the child flushes it before it touches.
 fn measure(ops: &mut dyn Operations, child: &mut TestChild, flush: bool) -> io::Result<Tally> {
     let mut tally = Tally::default();
     if flush {
@@ -240,7 +240,7 @@ impl Tally {
         Ok(())
     }
 
-    /// Two rounds in which the child's TLB holds what it held: what a set that does not flush it
+    /// Two rounds without a flush of the child's TLB. They show what a set that does not flush it
     /// misses at worst.
     fn look_through_tlb(
         &mut self,
@@ -336,7 +336,7 @@ mod tests {
 
     use super::*;
 
-    /// A set with a fixed answer to each question, as broken ones have.
+    /// A set that always gives the same answer to a question, as broken sets do.
     struct Liar {
         prepare: PageState,
         check: PageState,
@@ -360,7 +360,7 @@ mod tests {
         }
     }
 
-    /// The worst set is the one that reads zeros as "idle"; each kind of lie has to be found out.
+    /// The worst set reads zeros as "idle". Each kind of wrong answer must be found.
     #[test]
     fn liars_are_found_out() {
         let mut child = TestChild::fork().unwrap();

@@ -1,4 +1,4 @@
-//! What the targets did, as `/proc` has it: two small files per target and window.
+//! What the targets did, by `/proc`: two small files per target and window.
 
 use isotherm_core::TargetId;
 use isotherm_host::proc::Proc;
@@ -8,7 +8,7 @@ use isotherm_host::proc::Proc;
 pub struct TargetFacts {
     /// Who.
     pub id: TargetId,
-    /// CPU time that all of its threads used, in ns. Comes in clock ticks, of 10 ms as a rule.
+    /// CPU time of all its threads, in ns. The kernel counts in clock ticks, usually of 10 ms.
     pub cpu_ns: u64,
     /// Whether the size of its mappings or of its resident memory changed.
     pub changed: bool,
@@ -40,8 +40,8 @@ impl Facts {
         Self { proc, ns_per_tick, last: Vec::new(), out: Vec::new(), buf: Vec::new() }
     }
 
-    /// Looks at the targets, given with their pids. A target's first look, and one that is gone,
-    /// count as nothing done.
+    /// Looks at the targets, given with their pids. A target's first look counts as nothing done,
+    /// and so does a target that is gone.
     pub fn gather(&mut self, targets: impl IntoIterator<Item = (TargetId, u32)>) -> &[TargetFacts] {
         self.out.clear();
         for (id, pid) in targets {

@@ -1,18 +1,20 @@
-//! Never act on a set whose reads went silent.
+//! Stops actions when a set's reads no longer show any access.
 //!
 //! A set that always answers "not touched" makes all memory look cold, and a scheme would then page
-//! out what is hot. The guard compares the answers with what cannot be true at the same time:
+//! out hot memory. The guard looks for answers that contradict each other:
 //!
-//! 1. [`Guard::window`] is told every snapshot, and how much CPU time the targets used. For 3 s
-//!    nothing was touched, although they ran for 5 % of that: [`Verdict::Suspicious`]. This alone
-//!    proves nothing, as the samples may have missed the few pages in use.
-//! 2. So the caller counts the young pages of the whole targets ([`young_pages`]) and tells
-//!    [`Guard::control`]. A process that runs has some: its stack, its code. None at all:
-//!    [`Verdict::Silent`], and acting must stop. Else all is fine, and the next control is put off,
-//!    longer each time, so that a target that is hard to sample does not cost more and more.
+//! 1. [`Guard::window`] gets every snapshot, and the CPU time that the targets used. If no access
+//!    was seen for 3 s in which the targets ran for 5 % of the time, the verdict is
+//!    [`Verdict::Suspicious`]. This alone proves nothing: the samples may have missed the few pages
+//!    in use.
+//! 2. The caller then counts the young pages of the whole targets ([`young_pages`]) and passes the
+//!    number to [`Guard::control`]. A process that runs has some: its stack, its code. If there are
+//!    none, the verdict is [`Verdict::Silent`], and acting must stop. Otherwise all is well, and
+//!    the next control is put off, longer each time, so that a target that is hard to sample does
+//!    not cost more and more.
 //!
-//! Silent stays silent until [`Guard::passed_self_test`]: call it after [`crate::doctor`] has
-//! tested the set anew.
+//! A silent set stays silent until [`Guard::passed_self_test`]. Call that after [`crate::doctor`]
+//! has tested the set again.
 
 mod facts;
 
@@ -30,7 +32,7 @@ pub enum Verdict {
     Fine,
     /// Ask for a control.
     Suspicious,
-    /// The set says nothing true any more: do not act. The text is for people.
+    /// The set's answers are not true any more: do not act. The text is for people.
     Silent(Silence),
 }
 
@@ -42,8 +44,8 @@ impl Verdict {
     }
 }
 
-/// What was seen of a set that went silent. Its text says what, why nothing is done, and what to
-/// do.
+/// What was seen of a set that went silent. Its text says what was seen, why no action is taken,
+/// and what to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Silence {
     /// For how long nothing was touched, in ns.
@@ -79,7 +81,7 @@ impl fmt::Display for Silence {
 #[derive(Debug)]
 pub struct Guard {
     wait_ns: u64,
-    /// How long it must be quiet now; grows with every control that found nothing wrong.
+    /// How long no access must be seen now. It grows with every control that found nothing wrong.
     needed_ns: u64,
     last_end: Option<Time>,
     seen: Silence,
@@ -88,7 +90,7 @@ pub struct Guard {
 }
 
 const WAIT_NS: u64 = 3_000_000_000;
-/// Controls come at least this much rarer than the first, however often they find nothing.
+/// Limit on how much rarer controls become, in multiples of the first wait.
 const MAX_GROWTH: u64 = 16;
 /// Share of one CPU that counts as running: one part in so many.
 const CPU_SHARE: u64 = 20;
@@ -107,7 +109,7 @@ impl Guard {
         Self::after(WAIT_NS)
     }
 
-    /// Suspects after `wait_ns`, and never within less than three windows.
+    /// Suspects after `wait_ns`, but never within less than three windows.
     #[must_use]
     pub const fn after(wait_ns: u64) -> Self {
         Self {
@@ -120,7 +122,7 @@ impl Guard {
         }
     }
 
-    /// Takes in a window. `facts`: what the targets did since the last one.
+    /// Takes in a window. `facts` is what the targets did since the last one.
     pub fn window(&mut self, snapshot: &Snapshot, facts: &[TargetFacts]) -> Verdict {
         let from = self.last_end.unwrap_or(snapshot.start).max(snapshot.start.min(snapshot.end));
         self.last_end = Some(snapshot.end);
@@ -141,15 +143,15 @@ impl Guard {
         self.seen.changes += u64::from(facts.iter().any(|f| f.changed));
         let long = self.seen.windows >= 3 && self.seen.quiet_ns >= self.needed_ns;
         if long && self.seen.cpu_ns < self.seen.quiet_ns / CPU_SHARE {
-            // They sleep: quiet is right. What they do next is looked at afresh.
+            // The targets sleep, so the silence is right. Whatever they do next is judged anew.
             return self.fine(self.needed_ns);
         }
         self.suspects = long;
         if long { Verdict::Suspicious } else { Verdict::Fine }
     }
 
-    /// Takes in a control: how many pages of all targets are young. Counts only after
-    /// [`Verdict::Suspicious`]. A control that fails is one without young pages: tell 0.
+    /// Takes in a control: the number of young pages of all targets. It counts only after
+    /// [`Verdict::Suspicious`]. Pass 0 if the control failed.
     pub fn control(&mut self, young_pages: u64) -> Verdict {
         if self.silent || self.suspects && young_pages == 0 {
             self.silent = true;
@@ -162,7 +164,7 @@ impl Guard {
         self.fine(self.needed_ns.saturating_mul(2).min(most))
     }
 
-    /// The set has passed a self-test since it went silent: it is believed again.
+    /// The set has passed a self-test since it went silent, so it is trusted again.
     pub fn passed_self_test(&mut self) {
         self.silent = false;
         self.fine(self.wait_ns);

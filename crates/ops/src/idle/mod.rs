@@ -1,11 +1,11 @@
 //! Operations set `idle`: the kernel's idle page tracking (`CONFIG_IDLE_PAGE_TRACKING`).
 //!
-//! A page is made old by marking its frame in a bitmap of the machine's memory
-//! ([`Bitmap`](isotherm_pages::idle::Bitmap)), and looked at by reading the mark. The kernel takes
-//! the accessed bits of **all** processes that map the frame, so shared pages are seen, and it does
-//! so without effect on reclaim: what it takes it keeps as "young". The price beside `pagewalk`: a
-//! system call per page and step, and no flush of the TLB, so that a page in constant use can look
-//! idle for a moment.
+//! The set makes a page old by marking its frame in a bitmap of the machine's memory
+//! ([`Bitmap`](isotherm_pages::idle::Bitmap)), and reads the mark to look at the page. The kernel
+//! reads and clears the accessed bits of **all** processes that map the frame, so accesses to
+//! shared pages are seen. Reclaim is not affected: the kernel keeps what it cleared as "young".
+//! Compared with `pagewalk`, this costs a system call per page and step. The TLB is not flushed, so
+//! a page in constant use can look idle for a moment.
 //!
 //! ```text
 //! batch -> walker (address -> frame) -> records (same frame as when marked?) -> folios (first frame, marks)
@@ -72,7 +72,7 @@ pub struct IdleOps {
     memory: Vec<(TargetId, Memory)>,
     records: Records,
     asks: Vec<Ask>,
-    /// Pages found young, to see whether their frames are still the same.
+    /// Pages found young. Their frames must be compared with those that were marked.
     again: Vec<Check>,
     text: Vec<u8>,
     counters: Counters,
@@ -80,8 +80,8 @@ pub struct IdleOps {
 }
 
 impl IdleOps {
-    /// Opens the bitmap, and takes the machine's lock for it. Frames of processes come from the
-    /// page tables if BPF can be had, else from `pagemap`.
+    /// Opens the bitmap, and takes the machine's lock for it. The frames of processes come from the
+    /// page tables if BPF is available, else from `pagemap`.
     ///
     /// # Errors
     ///
@@ -144,8 +144,8 @@ impl IdleOps {
         self.walker.add(id, pid)
     }
 
-    /// Watches physical memory under the name `id`: addresses are physical. Where it is is asked at
-    /// every [`Operations::update`].
+    /// Watches physical memory under the name `id`: addresses are physical. Every
+    /// [`Operations::update`] reads again where that memory is.
     pub fn add_memory(&mut self, id: TargetId, memory: Memory) {
         self.remove_target(id);
         self.memory.push((id, memory));
@@ -168,8 +168,8 @@ impl IdleOps {
         self.memory.iter().any(|(other, _)| *other == id)
     }
 
-    /// Turns the batch into questions about frames; says `Unknown` or `Absent` where there is
-    /// nothing to ask.
+    /// Turns the batch into questions about frames. Says `Unknown` or `Absent` for a page without a
+    /// frame.
     fn find(&mut self, batch: &mut [Check]) {
         let asks = &mut self.asks;
         asks.clear();
@@ -188,8 +188,8 @@ impl IdleOps {
         }
     }
 
-    /// Sees for pages found young whether they still have the frame that was asked about: if not,
-    /// somebody else's page was looked at.
+    /// Checks whether pages found young still have the frame that was marked. If not, the mark was
+    /// that of another page.
     fn confirm(&mut self, batch: &mut [Check]) {
         let mut again = std::mem::take(&mut self.again);
         again.clear();
@@ -252,7 +252,7 @@ impl Operations for IdleOps {
                 self.records.put(check.target, check.addr, Record::ABSENT);
             }
         }
-        // Where nothing has changed, the folio is known, and so one file is enough.
+        // Where nothing has changed the folio is known, so one file is enough.
         let known_by_bits = self.reads_page_tables();
         for ask in &mut self.asks {
             let check = &batch[ask.nr as usize];
@@ -302,9 +302,9 @@ impl IdleOps {
         let changed = record.filter(|record| record.frame != ask.frame);
         if let Some(old) = changed {
             self.counters.moved += 1;
-            // A mark moves with its page's content, and so does its absence; a page that came from
-            // swap or as a copy was touched for that. But pages put together (2 MiB for 512, or one
-            // for many equal ones) lose their marks, touched or not.
+            // A mark moves with its page's content, and so does a missing mark. A page that came
+            // from swap or as a copy was touched for that. But pages that were joined (512 into one
+            // of 2 MiB, or equal ones into one) lose their marks, touched or not.
             let joined = check.leaf_shift > old.leaf_shift
                 || ask.flags.has(Flags::HEAD) && !old.compound
                 || ask.flags.has(Flags::KSM);

@@ -1,7 +1,7 @@
 //! Addresses to frames by `/proc/PID/pagemap`, where BPF cannot be had.
 //!
-//! Each call takes the process's mmap lock for reading and walks down to the pages; pages near to
-//! each other share one. What it lacks beside the page tables themselves: the size of the leaf, and
+//! Each call takes the process's mmap lock for reading and walks down to the pages. Pages near to
+//! each other share one call. Unlike the page tables, `pagemap` shows neither the leaf's size nor
 //! the accessed bit.
 
 use std::fs::File;
@@ -33,7 +33,7 @@ struct Space {
     id: TargetId,
     pid: u32,
     pidfd: OwnedFd,
-    /// Pins the address space: after exit or exec it reads as nothing.
+    /// Pins the address space: the file reads as empty after exit or exec.
     pagemap: File,
 }
 
@@ -97,8 +97,8 @@ impl Pagemaps {
         self.spaces.iter().find(|space| space.id == id)
     }
 
-    /// Tells for each page of the batch that is mapped its place in the batch and its frame; the
-    /// states of others become `Absent` or `Unknown`.
+    /// Calls `each` for every mapped page of the batch, with its place in the batch and its frame.
+    /// The states of the other pages become `Absent` or `Unknown`.
     pub(super) fn find(&mut self, batch: &mut [Check], mut each: impl FnMut(&mut Check, u32, u64)) {
         let mut at = 0;
         while at < batch.len() {

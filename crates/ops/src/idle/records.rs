@@ -1,8 +1,9 @@
-//! What was known of pages when they were marked: which frame each had, and its folio's first.
+//! What was known of pages when they were marked: each page's frame, and the first frame of its
+//! folio.
 //!
-//! A fixed table in which a page has one place; who comes later takes the place. A page that is not
-//! there is looked up anew, which costs a little and loses only the proof that its frame has not
-//! changed since.
+//! A fixed table in which each page has one place, and a later page replaces an earlier one. A page
+//! that is not there is looked up again. That costs a little, and loses only the proof that its
+//! frame has not changed since.
 
 use isotherm_core::TargetId;
 

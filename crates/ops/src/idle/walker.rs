@@ -1,4 +1,4 @@
-//! Where pages of processes are: addresses to frames, by the page tables themselves (BPF) or by
+//! Where the pages of processes are: from addresses to frames, by the page tables (BPF) or by
 //! `pagemap`.
 
 use isotherm_core::ops::UpdateError;
@@ -75,8 +75,8 @@ impl Walker {
         }
     }
 
-    /// Tells for each page of the batch that is mapped its place in the batch and in memory; the
-    /// states of others become `Absent` or `Unknown`.
+    /// Passes on every mapped page of the batch: its place in the batch, and its place in memory.
+    /// The states of the other pages become `Absent` or `Unknown`.
     pub(super) fn find(
         &mut self,
         batch: &mut [Check],

@@ -1,5 +1,5 @@
-//! What the set needs of the kernel's DAMON: one kdamond that is ours, behind a trait so that a
-//! made-up one can stand in for it.
+//! What the set needs of the kernel's DAMON: one kdamond of ours. It is a trait, so that tests can
+//! use a made-up one.
 
 use isotherm_core::Observed;
 use isotherm_core::scheme::Counters;
@@ -29,8 +29,7 @@ pub(super) trait Kernel: std::fmt::Debug + Send {
     /// Starts it; returns its thread's pid.
     fn start(&mut self, config: &Config) -> Result<u32, DamonError>;
 
-    /// Commits to it while it runs. If that fails, it goes on with what it had, and so do the
-    /// files.
+    /// Commits to the running kdamond. If that fails, the kdamond and its files stay as they were.
     fn commit(&mut self, config: &Config) -> Result<(), DamonError>;
 
     /// Commits the goals of its schemes, and nothing else.
@@ -42,8 +41,8 @@ pub(super) trait Kernel: std::fmt::Debug + Send {
     /// Whether it runs.
     fn is_running(&self) -> Result<bool, DamonError>;
 
-    /// Waits until the schemes were applied once, and gives the regions of `nr` schemes from number
-    /// `first` on. `end` is called when the window is over, before the regions are read.
+    /// Waits until the schemes were applied once, and returns the regions of `nr` schemes from
+    /// number `first` on. Calls `end` when the window is over, before it reads the regions.
     fn walk(
         &mut self,
         first: usize,

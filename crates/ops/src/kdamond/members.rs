@@ -13,20 +13,21 @@ use super::{Kdamond, KdamondError, Source};
 impl Kdamond {
     /// Monitors a process. The first target starts the kdamond.
     ///
-    /// The kernel's own rule (`vaddr`, for `strict`) leaves out the two largest gaps between
-    /// mappings only. One gap more makes regions of mostly nothing, which take windows to find what
-    /// is in them. So its ranges are given (`fvaddr`) and follow the mappings by commits.
+    /// The kernel's own rule (`vaddr`, for `strict`) leaves out only the two largest gaps between
+    /// mappings. With one more gap, regions are mostly unmapped, and it takes windows to find the
+    /// memory in them. So this set gives the ranges itself (`fvaddr`), and follows the mappings by
+    /// commits.
     ///
     /// # Errors
     ///
-    /// If the process is gone or the kernel refuses it; nothing has changed then.
+    /// If the process is gone or the kernel refuses it. Nothing has changed then.
     pub fn add_target(&mut self, id: TargetId, pid: u32) -> Result<(), KdamondError> {
         let operations = if self.attrs.strict { Operations::Vaddr } else { Operations::Fvaddr };
         self.add(id, pid, operations, Vec::new())
     }
 
-    /// Monitors only these ranges of a process (`fvaddr`): sorted, not overlapping. All targets
-    /// have to be of that kind.
+    /// Monitors only these ranges of a process (`fvaddr`), sorted and not overlapping. All targets
+    /// must be of that kind.
     ///
     /// # Errors
     ///
@@ -40,8 +41,8 @@ impl Kdamond {
         self.add(id, pid, Operations::Fvaddr, ranges)
     }
 
-    /// Monitors physical memory (`paddr`): sorted ranges of it. The kernel takes one such target,
-    /// alone.
+    /// Monitors physical memory (`paddr`), in sorted ranges. The kernel takes only one such target,
+    /// and no other beside it.
     ///
     /// # Errors
     ///
@@ -61,7 +62,8 @@ impl Kdamond {
         if !self.is_alive(pid_there) {
             return Err(KdamondError::Gone { pid });
         }
-        // The kernel takes no process that has ended, and the tracker may not have told yet.
+        // The kernel refuses a process that has ended, even if the tracker has not reported that
+        // yet.
         let ended = self.forget_ended();
         let others = !self.slots.list.is_empty();
         if others && (operations != self.operations || operations == Operations::Paddr) {
@@ -73,8 +75,7 @@ impl Kdamond {
             slot.follows = true;
             slot.given = self.areas(pid);
         } else if operations == Operations::Vaddr && others {
-            // The kernel gives a target that comes later its first regions only after the update
-            // interval.
+            // The kernel gives a later target its first regions only after the update interval.
             slot.fresh = self.areas(pid);
         }
         self.slots.list.push(slot);
@@ -104,7 +105,7 @@ impl Kdamond {
         self.slots.list.len() < before
     }
 
-    /// Takes in what a process maps now; told to the kernel with the next window.
+    /// Reads the present mappings of a process. The kernel is told of them with the next window.
     pub(super) fn follow(&mut self, id: TargetId) {
         let Some(slot) = self.slots.list.iter().find(|slot| slot.id == id && slot.follows) else {
             return;
@@ -143,7 +144,7 @@ impl Kdamond {
             return;
         }
         if !self.shared.kernel().has(Feature::ObsoleteTarget) {
-            // Those behind it begin anew there, and would be without regions for an update
+            // The targets behind it begin anew there, and would have no regions for an update
             // interval.
             for behind in at..self.slots.list.len() {
                 let slot = &self.slots.list[behind];
@@ -153,7 +154,7 @@ impl Kdamond {
             }
         }
         if let Err(err) = self.shrink_or_begin_anew() {
-            // It is likely that more of them have ended. If none has, starting anew is right, too.
+            // Probably more targets have ended. Starting anew is right even if none has.
             self.stop();
             if !self.forget_ended() {
                 self.trouble(err.to_string());
@@ -164,8 +165,8 @@ impl Kdamond {
         }
     }
 
-    /// Starts the kdamond for who has not ended; with nobody left it stays off, and the tracker
-    /// will say so.
+    /// Starts the kdamond for the targets that have not ended. If none is left it stays off, and
+    /// the tracker reports that.
     pub(super) fn start_with_the_living(&mut self) -> Result<(), KdamondError> {
         loop {
             self.forget_ended();
@@ -173,14 +174,14 @@ impl Kdamond {
                 return Ok(());
             }
             match self.start() {
-                // One of them ended just now, and the kernel takes none that has.
+                // A target ended just now, and the kernel refuses ended ones.
                 Err(_) if !self.slots.list.iter().all(|slot| self.is_alive(slot.pid)) => {}
                 done => return done,
             }
         }
     }
 
-    /// Lets targets go. Kernels before 6.19 cannot remove the first one alone: there all begin
+    /// Removes targets. Kernels before 6.19 cannot remove the first one alone, so there all begin
     /// anew.
     fn shrink_or_begin_anew(&mut self) -> Result<(), KdamondError> {
         match self.shrink() {
@@ -205,8 +206,8 @@ impl Kdamond {
         Ok(())
     }
 
-    /// The areas of a process to watch: as the kernel would find them, or with more gaps left out;
-    /// empty if that cannot be told now.
+    /// The areas of a process to watch: as the kernel would find them, or with more gaps left out.
+    /// Empty if they cannot be read now.
     fn areas(&self, pid: u32) -> Vec<AddrRange> {
         let rule = match self.operations {
             Operations::Vaddr => Areas::THREE,

@@ -1,20 +1,21 @@
-//! The operations set `kdamond`: the kernel's own DAMON looks, and tells what it saw window by
-//! window.
+//! The operations set `kdamond`: the kernel's own DAMON monitors, and reports window by window.
 //!
-//! One kdamond of ours with one context holds all targets; they are added and removed by commits
-//! while it runs, in the order of `slots`. A context over this set has the method
-//! [`Method::Observed`](isotherm_core::Method::Observed): it takes over the kernel's regions.
-//! `told` is what the kernel is told, `said` what it says. Where windows come from:
+//! One kdamond of ours with one context holds all targets. Commits add and remove targets while it
+//! runs, in the order of `slots`. A context over this set has the method
+//! [`Method::Observed`](isotherm_core::Method::Observed), which takes over the kernel's regions.
+//! `told` holds what we tell the kernel, and `said` what the kernel reports. Windows come from one
+//! of two sources:
 //!
-//! * `traced`: the tracepoint `damon_aggregated`, if there is a tracefs: every window;
-//! * `walks`: else walks over `stat` schemes: a window each, unless reading it takes longer than
-//!   one.
+//! * `traced`: the tracepoint `damon_aggregated`, if there is a tracefs. It gives every window.
+//! * `walks`: otherwise walks over `stat` schemes. It misses windows while reading one takes longer
+//!   than a window.
 //!
-//! Schemes can be pushed down (`push`): then the kernel applies them, and its counters come back.
+//! Schemes can be pushed down (`push`). The kernel then applies them, and this set reads its
+//! counters.
 //!
-//! Invariants: only the kdamond that was claimed (`damon`) is written to; it is stopped and given
-//! back when the set is dropped. A commit that the kernel refuses leaves everything as it was.
-//! Absent: deciding about regions.
+//! Invariants: the set writes only to the kdamond that it claimed (`damon`). Dropping the set stops
+//! it and gives it back. A commit that the kernel refuses changes nothing. Absent: deciding about
+//! regions.
 
 mod error;
 mod follow;
@@ -220,12 +221,12 @@ impl Kdamond {
         self.pid
     }
 
-    /// What looks at single pages for evidence and proof, if [`Kdamond::look_at_pages`] succeeded.
+    /// What reads single pages for evidence and proof, if [`Kdamond::look_at_pages`] succeeded.
     pub fn pages(&mut self) -> Option<&mut PageWalk> {
         self.evidence.as_deref_mut()
     }
 
-    /// Also opens page tables: for schemes of ours that want evidence.
+    /// Also opens the page tables: for schemes of ours that need evidence.
     pub fn look_at_pages(&mut self) {
         if self.evidence.is_some() || self.operations == model::Operations::Paddr {
             return;

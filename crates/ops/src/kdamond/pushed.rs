@@ -1,6 +1,6 @@
 //! A scheme as the kernel's DAMON is told of it.
 //!
-//! Invariant: only what the kernel can do is here; whoever makes a [`Pushed`] has checked that
+//! Invariant: a [`Pushed`] holds only what the kernel can do. Its maker has checked that
 //! (`isotherm-agent`).
 
 use isotherm_core::scheme::{
@@ -26,13 +26,14 @@ pub struct Pushed {
 }
 
 impl Pushed {
-    /// `scheme` for the kernel; `cgroups` are the paths that its filters and goals number.
+    /// `scheme` for the kernel. Its filters and goals refer to `cgroups` by number.
     #[must_use]
     pub const fn new(scheme: Scheme, cgroups: Vec<String>) -> Self {
         Self { scheme, cgroups }
     }
 
-    /// Whether what the kernel is told depends on the intervals: it counts in samples and windows.
+    /// Whether the kernel's form depends on the intervals, because the kernel counts in samples and
+    /// windows.
     pub(super) const fn follows_intervals(&self) -> bool {
         matches!(self.scheme.pattern.age, Age::Micros(_))
             || matches!(self.scheme.pattern.nr_accesses, Frequency::Bp(_))

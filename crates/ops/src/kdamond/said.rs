@@ -1,7 +1,7 @@
-//! What the kernel says: windows come from the source into a queue, and become the core's
+//! What the kernel reports: windows come from the source into a queue, and become the core's
 //! observations one by one.
 //!
-//! A kdamond of which nothing was heard is looked after: it may have ended by itself.
+//! A kdamond that reports nothing for a while is checked, because it may have ended by itself.
 
 use isotherm_core::ops::UpdateError;
 use isotherm_core::{
@@ -12,11 +12,11 @@ use isotherm_sys::clock::now;
 
 use super::{Kdamond, Source};
 
-/// Windows that were read and not asked for are kept up to this number.
+/// Limit for windows that were read and not asked for.
 const MAX_QUEUED: usize = 1024;
-/// A kdamond is looked after when no window came for so long, in µs, and for three windows.
+/// A kdamond is checked when no window came for this time, in µs, and for three windows.
 const SILENT_US: u64 = 2_000_000;
-/// So many times within [`RESTART_NS`] a kdamond that ended by itself is started again.
+/// A kdamond that ended by itself is started again at most so many times within [`RESTART_NS`].
 const MAX_RESTARTS: usize = 3;
 const RESTART_NS: u64 = 60_000_000_000;
 
@@ -68,8 +68,8 @@ impl Kdamond {
         }
     }
 
-    /// Looks after a kdamond of which nothing was heard: if it ended by itself although there is
-    /// somebody to watch, it is started again, or given up.
+    /// Checks a kdamond that reports nothing. If it ended by itself although a target lives, it is
+    /// started again, or given up.
     pub(super) fn look_after(&mut self, now: Time) {
         let (_, aggr_us) = self.intervals();
         let patience = SILENT_US.max(aggr_us.saturating_mul(3));
@@ -90,7 +90,7 @@ impl Kdamond {
         }
         self.pid = None;
         if !self.slots.list.iter().any(|slot| self.is_alive(slot.pid)) {
-            // As it should: there is nobody to watch. The tracker will say so.
+            // It ended as it should: no target is left. The tracker reports that.
             return;
         }
         self.restarts.retain(|at| now.since(*at) < RESTART_NS);
@@ -127,8 +127,8 @@ impl Operations for Kdamond {
         batch.iter_mut().for_each(|check| check.state = PageState::Unknown);
     }
 
-    /// Takes in what is mapped, where the kernel does not follow it by itself. The core gets whole
-    /// regions, and needs none of it.
+    /// Reads the mappings where the kernel does not follow them by itself. The core gets whole
+    /// regions, so it needs no ranges.
     fn update(&mut self, target: TargetId, _: &mut Vec<AddrRange>) -> Result<(), UpdateError> {
         if !self.target_valid(target) {
             return Err(UpdateError::Gone);

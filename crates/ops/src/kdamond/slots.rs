@@ -1,8 +1,8 @@
 //! Which target stands at which index of the kernel's context.
 //!
-//! The kernel knows targets by their index alone, in what it is told and in what it reports. New
-//! ones go to the end, and when one goes those behind it move up; how that is told to the kernel is
-//! [`Claim::commit`](isotherm_damon::Claim)'s.
+//! The kernel knows targets only by their index, in the files and in its reports. New targets go to
+//! the end. When one goes, those behind it move up. [`Claim::commit`](isotherm_damon::Claim)
+//! carries that out.
 
 use isotherm_core::{AddrRange, TargetId};
 use isotherm_damon::model;
@@ -13,11 +13,11 @@ pub(super) struct Slot {
     pub(super) id: TargetId,
     /// 0: physical memory.
     pub(super) pid: i32,
-    /// Its ranges, if they are given (`fvaddr`, `paddr`); they are part of every configuration.
+    /// Its ranges, if they are given (`fvaddr`, `paddr`). They are part of every configuration.
     pub(super) given: Vec<AddrRange>,
-    /// Whether the given ranges are the process's mappings, and follow them.
+    /// Whether the given ranges are the process's mappings, and change with them.
     pub(super) follows: bool,
-    /// Ranges to begin with, in the next configuration only: later ones leave the regions alone.
+    /// Ranges to begin with, for the next configuration only. Later ones leave the regions alone.
     pub(super) fresh: Vec<AddrRange>,
 }
 
@@ -49,7 +49,8 @@ impl Slots {
         }
     }
 
-    /// Whether other ranges are to be told; they are from the next configuration on.
+    /// Stores new ranges, and says whether they differ. They are in every configuration from the
+    /// next on.
     pub(super) fn set_ranges(&mut self, id: TargetId, ranges: &[AddrRange]) -> bool {
         let slot = self.list.iter_mut().find(|slot| slot.id == id && slot.follows);
         let Some(slot) = slot.filter(|slot| !ranges.is_empty() && slot.given != ranges) else {

@@ -36,7 +36,7 @@ impl Kernel for Sysfs {
         self.stop()?;
         let mut claim = Claim::set_up(&self.root, config, &self.settings)?;
         let pid = claim.on()?;
-        // Only now there are directories of schemes and targets to be seen.
+        // The directories of schemes and targets exist only from now on.
         self.features.look_at(&self.root, claim.kdamond().index());
         self.claim = Some(claim);
         Ok(pid)
@@ -65,7 +65,7 @@ impl Kernel for Sysfs {
 
     fn is_running(&self) -> Result<bool, DamonError> {
         match self.claim()?.is_running() {
-            // Somebody removed the directory: there is none of ours any more.
+            // Somebody removed the directory, so none of ours is left.
             Err(err) if err.kind() == Kind::NotOurs => Err(err),
             answer => answer,
         }
@@ -103,7 +103,8 @@ impl Kernel for Sysfs {
         }
         let one = |scheme| {
             let mut counters = kdamond.stats(scheme)?;
-            // The kernel asks for all that it tries. What was done is not proven, and so not told.
+            // The kernel asks for everything that it tries. It does not prove what was done, so
+            // none is reported.
             counters.asked_bytes = counters.sz_tried;
             Ok(Counted { counters, esz: kdamond.effective_bytes(scheme)? })
         };

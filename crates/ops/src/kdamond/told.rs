@@ -1,7 +1,7 @@
-//! What the kernel is told: the configuration, its start and stop, and commits while it runs.
+//! What we tell the kernel: the configuration, start and stop, and commits while the kdamond runs.
 //!
-//! Everything is made anew from what the set holds (`config`), so a commit and a restart say the
-//! same. One that the kernel refuses leaves the set, like the kernel, with what it had.
+//! Every configuration is built from what the set holds (`config`), so a commit and a restart say
+//! the same. If the kernel refuses one, the set and the kernel both keep what they had.
 
 use isotherm_core::Attrs;
 use isotherm_core::scheme::{Bounds, Pattern};
@@ -17,7 +17,7 @@ impl Kdamond {
         let attrs = &self.attrs;
         let (sample_us, aggr_us) = self.tuned.unwrap_or((attrs.sample_us, attrs.aggr_us));
         let in_force = Attrs { sample_us, aggr_us, ..*attrs };
-        // The kernel keeps counters by index. So those that come and go with the targets stand
+        // The kernel keeps counters by index. So the schemes that come and go with the targets are
         // last.
         let mut schemes: Vec<_> = self.pushed.iter().map(|p| p.model(&in_force)).collect();
         if !self.is_traced() {
@@ -70,7 +70,8 @@ impl Kdamond {
         Ok(())
     }
 
-    /// Stops the kdamond. What was pushed down does nothing any more; windows that were read stay.
+    /// Stops the kdamond. Schemes that were pushed down do nothing any more. Windows that were read
+    /// stay.
     pub fn stop(&mut self) {
         if self.pid.is_none() {
             return;
@@ -112,11 +113,11 @@ impl Kdamond {
         self.attrs = *attrs;
     }
 
-    /// Puts other attributes in force.
+    /// Commits other attributes.
     ///
     /// # Errors
     ///
-    /// If the kernel refuses them; those before stay then.
+    /// If the kernel refuses them. The old ones stay then.
     pub fn set_attrs(&mut self, attrs: &Attrs) -> Result<(), KdamondError> {
         let same = |a: &Attrs, b: &Attrs| {
             let key = |a: &Attrs| {
@@ -133,11 +134,11 @@ impl Kdamond {
         self.commit().inspect_err(|_| (self.attrs, self.tuned) = before)
     }
 
-    /// Lets the kernel apply these schemes from now on, and none else.
+    /// Lets the kernel apply exactly these schemes from now on.
     ///
     /// # Errors
     ///
-    /// If the kernel refuses one; those before stay then.
+    /// If the kernel refuses one. The old ones stay then.
     pub fn push(&mut self, schemes: Vec<Pushed>) -> Result<(), KdamondError> {
         let moves = schemes.len() != self.pushed.len() && !self.is_traced() && self.pid.is_some();
         let before = std::mem::replace(&mut self.pushed, schemes);
@@ -150,7 +151,8 @@ impl Kdamond {
             self.counted_before.truncate(self.pushed.len());
             return Ok(());
         }
-        // The stat schemes behind them would get the counters of others, and others theirs.
+        // The stat schemes behind them would get the counters of others, and these would get
+        // theirs.
         let new = std::mem::replace(&mut self.pushed, before);
         self.stop();
         let before = std::mem::replace(&mut self.pushed, new);
@@ -163,7 +165,7 @@ impl Kdamond {
         Ok(())
     }
 
-    /// What the pushed schemes did so far; as of the last time that could be asked.
+    /// What the pushed schemes did so far, as of the last time that the kernel answered.
     pub fn counted(&mut self) -> Vec<Counted> {
         let mut counted = match (self.pid, self.pushed.len()) {
             (_, 0) => return Vec::new(),
@@ -191,13 +193,13 @@ impl Kdamond {
         self.tuned.unwrap_or((self.attrs.sample_us, self.attrs.aggr_us))
     }
 
-    /// Tells the kernel of other mappings. One that refuses keeps what it has; the next change is
-    /// another try.
+    /// Tells the kernel of changed mappings. If it refuses, it keeps the old ones, and the next
+    /// change tries again.
     pub(super) fn tell_moved(&mut self) {
         if std::mem::take(&mut self.moved)
             && let Err(err) = self.commit()
         {
-            // A target that has just ended is no target any more: the tracker will say so.
+            // A target that has just ended is the cause. The tracker reports it.
             if self.slots.list.iter().all(|slot| self.is_alive(slot.pid)) {
                 self.trouble(err.to_string());
             }

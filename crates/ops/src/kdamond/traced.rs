@@ -1,4 +1,4 @@
-//! Windows by the tracepoint `damon_aggregated`: every window, and nothing to wait for.
+//! Windows by the tracepoint `damon_aggregated`: every window, without waiting.
 
 use std::collections::VecDeque;
 
@@ -8,8 +8,8 @@ use isotherm_sys::clock::now;
 
 use super::walks::Raw;
 
-/// Room for events, in KiB per CPU: a region takes about 60 bytes, so this is some ten seconds of
-/// 1000 regions at the default intervals.
+/// Room for events, in KiB per CPU. A region takes about 60 bytes, so this holds some ten seconds
+/// of 1000 regions at the default intervals.
 const BUFFER_KIB: u64 = 8 << 10;
 
 /// A trace of one kdamond.
@@ -49,7 +49,7 @@ impl Traced {
         })
     }
 
-    /// Listens to the kdamond with this thread, in which these targets stand in this order.
+    /// Listens to the kdamond with this thread. The targets stand in its context in this order.
     pub(super) fn listen(&mut self, pid: u32, targets: Vec<TargetId>) -> Result<(), TraceError> {
         self.pid = pid;
         self.trace.only_threads(&[pid])?;
@@ -64,7 +64,7 @@ impl Traced {
         self.expect(0);
     }
 
-    /// More targets behind those that are there: nothing changes for these.
+    /// Adds a target behind the present ones, for which nothing changes.
     pub(super) fn append(&mut self, target: TargetId) {
         self.targets.push(target);
         self.expect(0);
@@ -90,8 +90,7 @@ impl Traced {
             match next {
                 Ok(window) if window.kdamond != self.pid => {}
                 Ok(window) if window.start >= self.since => {
-                    // While every target has regions a window is known to be over with its last
-                    // line.
+                    // If every target has regions, the last line of a window shows that it is over.
                     let all = window.targets.len() == self.targets.len();
                     self.expect(if all { window.targets.len() } else { 0 });
                     into.push_back(self.raw(window));

@@ -1,13 +1,12 @@
 //! Windows by walking: `update_schemes_tried_regions` over one `stat` scheme per target.
 //!
-//! The command waits for the next time that the schemes are applied, which is the end of a window,
-//! and holds DAMON's one lock all the while. So it is a thread of its own that walks, one window
-//! after the other; whoever else wants something of the kernel says so ([`Shared::kernel`]) and
-//! goes first between two walks.
+//! The command waits for the next time that the schemes are applied, which is the end of a window.
+//! Meanwhile it holds DAMON's one lock. So a thread of its own walks, one window after the other. A
+//! caller that needs the kernel says so ([`Shared::kernel`]), and gets its turn between two walks.
 //!
 //! Reading the regions back takes four files per region. If that takes longer than a window, the
-//! window under way is missed; how many were is told by the `stat` scheme's own count of bytes: it
-//! tries all of its target once per window.
+//! next window is missed. The `stat` scheme's own count of bytes tells how many were missed,
+//! because the scheme tries all of its target once per window.
 //!
 //! Absent: deciding what follows from errors. They are queued like windows.
 
@@ -23,9 +22,9 @@ use isotherm_sys::clock::now;
 
 use super::kernel::Kernel;
 
-/// Windows that nobody asked for are kept up to this number; then the oldest go.
+/// Limit for windows that nobody asked for. Beyond it the oldest are dropped.
 const MAX_QUEUED: usize = 64;
-/// How long the thread waits when it has nothing to do or could not do it.
+/// How long the thread waits when it has nothing to do, or when a walk failed.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// A window as it came from the kernel.
@@ -59,7 +58,7 @@ pub(super) struct Shared {
     quit: AtomicBool,
 }
 
-/// A lock whose holder panicked is taken all the same: what it guards is valid at all times.
+/// Takes a lock even if its holder panicked: the guarded value is valid at all times.
 fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -88,7 +87,7 @@ impl Shared {
         self.kernel.try_lock().ok()
     }
 
-    /// What to walk from the next walk on. To be called while the kernel is held, so that no walk
+    /// Sets what to walk from the next walk on. Call it while the kernel is held, so that no walk
     /// takes one target for another.
     pub(super) fn walk(&self, plan: Option<Plan>) {
         *lock(&self.plan) = plan;
@@ -171,7 +170,7 @@ fn walk_on(shared: &Shared) {
     }
 }
 
-/// How many windows were missed, by the bytes that the first scheme has tried so far.
+/// Counts missed windows, by the bytes that the first scheme has tried so far.
 #[derive(Debug, Default)]
 struct Count {
     last: Option<(Plan, u64)>,
@@ -181,7 +180,8 @@ impl Count {
     fn lost(&mut self, plan: &Plan, sz_tried: u64, schemes: &[Vec<Observed>]) -> u64 {
         let bytes: u64 = schemes.first().into_iter().flatten().map(|o| o.range.len()).sum();
         let before = self.last.replace((plan.clone(), sz_tried));
-        // Another scheme stands there now, or another target's: nothing to compare with.
+        // Another scheme or another target's scheme stands there now, so the numbers cannot be
+        // compared.
         let before = before.filter(|(before, _)| {
             (before.first, before.targets.first()) == (plan.first, plan.targets.first())
         });

@@ -4,9 +4,8 @@
 //! looked at with `Referenced` in `/proc/PID/smaps`.
 //!
 //! **It answers per mapping, not per page.** A page reads as young when *anything* in its mapping
-//! was touched: a mapping of 2 GiB with one hot page reads as 2 GiB of hot memory. What is known
-//! beyond that is the share of the mapping's resident memory that was touched
-//! ([`SmapsOps::share`]).
+//! was touched: a mapping of 2 GiB with one hot page reads as 2 GiB of hot memory. The only finer
+//! number is the share of the mapping's resident memory that was touched ([`SmapsOps::share`]).
 //!
 //! **It is expensive for the target.** Clearing walks the whole process under its mmap write lock
 //! (9 to 16 ms per GiB) and makes it set every accessed bit again (about 0.5 us per page that it
@@ -17,9 +16,10 @@
 //!
 //! **It may miss touches right after a clear**, because `clear_refs` does not flush the TLB.
 //!
-//! As clearing is for the whole process, one page's `prepare` would wipe out what happened to all
-//! others. So the set looks before every clear, counts clears as epochs, remembers per mapping the
-//! last epoch in which it was touched, and per page the epoch in which it was made old.
+//! A clear covers the whole process, so the `prepare` of one page would erase what happened to all
+//! others. Therefore the set looks before every clear and counts clears as epochs. It remembers per
+//! mapping the last epoch in which that was touched, and per page the epoch in which that was made
+//! old.
 
 mod error;
 mod state;
@@ -102,7 +102,7 @@ impl SmapsOps {
         self.limits
     }
 
-    /// Takes process `pid` in as `id`.
+    /// Takes process `pid` as target `id`.
     ///
     /// # Errors
     ///
@@ -167,7 +167,7 @@ impl SmapsOps {
         }
     }
 
-    /// Reads `smaps` of target `i` into its address space; tells whether it did.
+    /// Reads `smaps` of target `i` into its address space. Returns whether it did.
     fn look(&mut self, i: usize) -> bool {
         let Some(target) = self.targets.get_mut(i) else { return false };
         // Unchecked, the number could be another process's by now.
@@ -185,11 +185,11 @@ impl SmapsOps {
     fn clear(&mut self, i: usize) -> bool {
         let Some(target) = self.targets.get(i) else { return false };
         let (pid, start_ticks) = (target.pid, target.start_ticks);
-        // It may have grown since it was taken in; questions stay unanswered then.
+        // The process may have grown since it became a target. Then its questions stay unanswered.
         if target.space.rss_bytes() > self.limits.max_rss_bytes {
             return false;
         }
-        // The open file belongs to the process, whatever becomes of the number after the check.
+        // The open file belongs to the process, even if the pid is reused after the check.
         let Ok(mut file) = self.open_clear_refs(pid) else { return false };
         if !is_same(&self.proc, pid, start_ticks, &mut self.buf)
             || clear_accessed(&mut file).is_err()
@@ -209,8 +209,8 @@ impl Operations for SmapsOps {
         self.each_target(batch, |set, i, checks| {
             let Some(target) = set.targets.get(i) else { return };
             let due = Due::of(target.cleared_at, set.limits.clear_every_us);
-            // Looking first is part of the clear: it keeps what the others would lose. The core
-            // checks just before it prepares, so mostly the look was made already.
+            // Looking first is part of the clear, because it keeps what a clear would erase. The
+            // core checks just before it prepares, so mostly the look was already made.
             let cleared = match due {
                 Due::JustDone => true,
                 Due::Now => {
@@ -238,7 +238,8 @@ impl Operations for SmapsOps {
             let Some(target) = set.targets.get(i) else { return };
             for check in checks {
                 let state = target.space.state(check.addr);
-                // "Touched" stays true for ever; "untouched" was true when it was looked at.
+                // "Touched" stays true from then on. "Untouched" was true when it was
+                // looked at.
                 let holds = looked || state == PageState::Young;
                 check.state = if holds { state } else { PageState::Unknown };
             }
@@ -267,18 +268,18 @@ impl Operations for SmapsOps {
 /// Whether something that may not be done often may be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Due {
-    /// It was done a moment ago, by the batch before this one; that holds for this one, too.
+    /// The batch before this one did it a moment ago, which is recent enough.
     JustDone,
     Now,
     Later,
 }
 
 impl Due {
-    /// What happens between two batches of one tick is lost; of a tick, that is little.
+    /// What happens between two batches of one tick is lost. That is a small part of a tick.
     const JUST_NS: u64 = 1_000_000;
 
-    /// Ticks keep a schedule, so one after a late one comes early. It is as good as due, or its
-    /// questions would find no answer; over time the schedule still keeps the bound.
+    /// Ticks keep a schedule, so the tick after a late one comes early. It counts as due: else its
+    /// questions would find no answer. Over time the schedule still keeps the bound.
     fn of(at: Option<Time>, every_us: u64) -> Self {
         let Some(at) = at else { return Self::Now };
         match now().since(at) {

@@ -36,8 +36,8 @@ impl Default for AddressSpace {
     }
 }
 
-/// Pages that are remembered at most. A context watches a few pages per region, thousands at most;
-/// what is older than that was given up by it.
+/// Limit for remembered pages. A context watches a few pages per region, thousands at most. It has
+/// given up older ones.
 const MAX_ARMED: usize = 1 << 16;
 
 impl AddressSpace {
@@ -46,7 +46,7 @@ impl AddressSpace {
         std::mem::swap(&mut self.mappings, &mut self.old);
         self.mappings.clear();
         for mapping in found {
-            // A mapping that has grown or shrunk, or was cut in two, inherits.
+            // A mapping that grew, shrank or was cut in two inherits from the old one.
             let before = overlapping(&self.old, mapping.range).map(|m| m.touched).max();
             let touched =
                 if mapping.referenced_bytes > 0 { self.epoch } else { before.unwrap_or(0) };
@@ -68,7 +68,7 @@ impl AddressSpace {
         }
     }
 
-    /// Notes that the page was made old by the clear just done, and says how it was before.
+    /// Records that the clear just done made the page old, and returns the page's state before it.
     pub(super) fn arm(&mut self, addr: u64) -> PageState {
         let (state, epoch) = match self.find(addr) {
             None => return PageState::Absent,
@@ -86,7 +86,8 @@ impl AddressSpace {
         if mapping.rss_bytes == 0 {
             return PageState::Absent;
         }
-        // A page that was never made old: since the last clear, as the hardware would answer.
+        // The page was never made old. The answer is since the last clear, as the hardware would
+        // give it.
         let since = self.armed.get(&round_down(addr, PAGE_SIZE)).copied().unwrap_or(self.epoch);
         if mapping.touched >= since { PageState::Young } else { PageState::Old }
     }
@@ -127,7 +128,7 @@ mod tests {
         }
     }
 
-    /// One page's clear must not wipe out what happened to another page before it.
+    /// The clear for one page must not erase an earlier touch of another page.
     #[test]
     fn a_touch_before_somebody_elses_clear_is_kept() {
         let mut space = AddressSpace::default();

@@ -1,11 +1,11 @@
 //! What this machine has: facts about it, and for each operations set whether it can be had.
 //!
-//! The answer for a set is *yes*, *no* (with why, since which kernel, and how to fix it), or
-//! *cannot tell*. Yes means that everything needed is there, not that the numbers are right: that
-//! is for the self-test ([`crate::doctor`]) to say.
+//! The answer for a set is *yes*, *no* (with the reason, the kernel that has it, and how to fix
+//! it), or *cannot tell*. Yes means that everything needed is there. Whether the numbers are right
+//! is shown only by the self-test ([`crate::doctor`]).
 //!
-//! Roots of `/proc` and `/sys` are arguments, so that made-up machines can be tested. Nothing is
-//! written, and below the kernel's DAMON directory nothing is even opened.
+//! The roots of `/proc` and `/sys` are arguments, so that tests can use made-up machines. This
+//! module writes nothing, and opens nothing below the kernel's DAMON directory.
 
 mod sets;
 

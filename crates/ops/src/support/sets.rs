@@ -46,14 +46,14 @@ impl SetName {
         Self::ALL.into_iter().find(|set| set.name() == name)
     }
 
-    /// Whether this version of Isotherm has it; the others are only looked for.
+    /// Whether this version of Isotherm has the set. The others are only looked for.
     #[must_use]
     pub const fn is_built(self) -> bool {
         matches!(self, Self::PageWalk | Self::Idle | Self::Kdamond | Self::Smaps)
     }
 
-    /// Whether it is taken without being asked for by name. The kernel's DAMON is shared with the
-    /// whole machine, and only one that was asked for may start anything there.
+    /// Whether the set may be taken without being asked for by name. The whole machine shares the
+    /// kernel's DAMON, so nothing is started there unless the user asks.
     #[must_use]
     pub const fn is_automatic(self) -> bool {
         self.is_built() && !matches!(self, Self::Kdamond)
@@ -124,7 +124,7 @@ fn idle(machine: &Machine, sys: &Path) -> Support {
     needs(machine, "CAP_SYS_ADMIN")
 }
 
-/// Asks only whether the directory exists: it may be in use by somebody else.
+/// Checks only whether the directory exists: another program may be using it.
 fn kdamond(machine: &Machine, sys: &Path) -> Support {
     if !sys.join("kernel/mm/damon/admin").exists() {
         return Support::no(

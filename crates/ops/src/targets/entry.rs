@@ -1,4 +1,4 @@
-//! One target: who it is, and whether it still is.
+//! One target: its identity, and whether it is still the same.
 
 use std::fs::File;
 use std::io;
@@ -24,11 +24,11 @@ pub struct Target {
     pub ppid: u32,
     /// The command's name, as the kernel keeps it (15 bytes at most).
     pub name: String,
-    /// Start of the process in clock ticks after boot; stays the same over exec.
+    /// Start of the process in clock ticks after boot. It stays the same over exec.
     pub start_ticks: u64,
     /// How many execs of this process were seen before.
     pub generation: u32,
-    /// The physical memory that it is, rather than a process; the pid is 0 then.
+    /// The physical memory that this target is, if it is not a process. The pid is 0 then.
     pub memory: Option<Memory>,
 }
 
@@ -37,7 +37,7 @@ pub struct Target {
 pub enum TargetEvent {
     /// A target is there.
     Added(Target),
-    /// The process replaced its program: the old target is gone, and there is a new one.
+    /// The process replaced its program: the old target is gone, and a new one takes its place.
     Execed {
         /// The one that is gone.
         old: TargetId,
@@ -62,7 +62,7 @@ pub(super) enum Life {
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) target: Target,
-    /// `None` under a made-up `/proc`, where start times alone have to do.
+    /// `None` under a made-up `/proc`, where only start times identify a process.
     pidfd: Option<OwnedFd>,
     /// The address space; `None` if we may not open it.
     mem: Option<File>,
@@ -101,7 +101,8 @@ impl Entry {
         open_maps(proc, pid)?;
         let mem = File::open(proc.path_of(pid, "mem")).ok();
         let entry = Self { target, pidfd, mem, image, looks: 0 };
-        // The pid was ours from pidfd_open on; if it is gone now, the text may be another's.
+        // We hold the pidfd since pidfd_open. If the process is gone now, the text may be of a
+        // later one.
         if entry.has_exited() { Err(TargetError::NoSuchPid { pid }) } else { Ok(entry) }
     }
 
@@ -122,11 +123,11 @@ impl Entry {
         }
     }
 
-    /// Looks whether the target is still what it was.
+    /// Checks whether the target is still what it was.
     ///
-    /// Mostly by two system calls: the pidfd tells of an exit, the open address space of an exec. A
-    /// child made by vfork shares its parent's address space, so that its exec shows only in
-    /// `stat`: that is for the first looks, as such a child replaces its program at once.
+    /// Mostly this takes two system calls: the pidfd shows an exit, and the open address space
+    /// shows an exec. A child made by vfork shares its parent's address space, so its exec shows
+    /// only in `stat`. Such a child replaces its program at once, so the first looks read `stat`.
     pub(super) fn look(&mut self, proc: &Proc, buf: &mut Vec<u8>) -> Life {
         if self.has_exited() {
             return Life::Gone;
@@ -142,19 +143,19 @@ impl Entry {
         }
         let stat = match proc.stat(self.target.pid, buf) {
             Ok(stat) => stat,
-            // A short lack of memory or descriptors on our side is no news about the target.
+            // A short lack of memory or descriptors on our side says nothing about the target.
             Err(err) if self.pidfd.is_some() && !is_gone(&err) => return Life::Same,
             Err(_) => return Life::Gone,
         };
         if stat.starttime != self.target.start_ticks || !lives(&stat) {
             return Life::Gone;
         }
-        // An exit gives up the address space first, and taking a large one down takes long. The
-        // pidfd tells when it is over; until then this is no exec.
+        // An exit first gives up the address space, and taking a large one down takes long. The
+        // pidfd shows when the exit is over. Until then this is no exec.
         if over == Some(true) && stat.is_exiting {
             return Life::Same;
         }
-        // Not to be seen, or caught in the middle of an exec, when they are set one by one.
+        // The addresses are hidden, or read in the middle of an exec, which sets them one by one.
         let is_known = |image: [u64; 3]| image.iter().all(|&addr| addr > 1);
         let moved = stat.image != self.image && is_known(stat.image);
         if over == Some(true) || moved && is_known(self.image) {
@@ -192,8 +193,8 @@ impl Entry {
     }
 }
 
-/// Whether we may look at the process: the kernel decides that when the file is opened. What we may
-/// not read no set can monitor.
+/// Whether we may look at the process. The kernel decides that when the file is opened. A process
+/// that we may not read cannot be monitored by any set.
 fn open_maps(proc: &Proc, pid: u32) -> Result<(), TargetError> {
     let opened = File::open(proc.path_of(pid, "maps"));
     opened.map(drop).map_err(|err| TargetError::from_io(pid, "maps", err))
@@ -201,8 +202,9 @@ fn open_maps(proc: &Proc, pid: u32) -> Result<(), TargetError> {
 
 /// Whether the address space behind an open `mem` file has no user left.
 ///
-/// Address 0 is never mapped, so a live one answers with an error and a dead one with no bytes. The
-/// file of a made-up `/proc` is an ordinary one, and tests make it empty for the same meaning.
+/// Address 0 is never mapped, so reading there gives an error in a live address space and no bytes
+/// in a dead one. In a made-up `/proc` the file is an ordinary one. Tests make it empty to mean a
+/// dead one.
 fn is_over(mem: &File) -> bool {
     matches!(mem.read_at(&mut [0_u8], 0), Ok(0))
 }
@@ -227,8 +229,8 @@ fn open_pidfd(proc: &Proc, pid: u32) -> Result<Option<OwnedFd>, TargetError> {
     }
 }
 
-/// Whether some thread of the process runs. If only its first one has ended, the process shows as a
-/// zombie with other threads, and its memory is still in use.
+/// Whether some thread of the process runs. If only the first thread has ended, the process shows
+/// as a zombie with other threads, and its memory is still in use.
 const fn lives(stat: &Stat<'_>) -> bool {
     match stat.state {
         TaskState::Alive => true,

@@ -1,7 +1,7 @@
-//! Finding targets by what they are called and where they are.
+//! Finding targets by name, by cgroup and by size.
 //!
-//! The answers are pids of processes that can be targets at all: not ourselves, no thread of the
-//! kernel, no zombie. They are a picture of now; the tracker then says what becomes of them.
+//! The answers are pids of processes that can be targets: not ourselves, no kernel thread, no
+//! zombie. They are as of now. The tracker then reports what becomes of them.
 
 use std::io;
 
@@ -15,8 +15,8 @@ const COMM_MAX: usize = 15;
 
 /// Lists the processes whose command's name is `pattern`, sorted by pid.
 ///
-/// In a pattern `*` stands for any text and `?` for any one byte. A name without these may be
-/// longer than the 15 bytes that the kernel keeps: these are compared then.
+/// In a pattern `*` stands for any text and `?` for any one byte. The kernel keeps only 15 bytes of
+/// a name. So of a longer pattern without `*` and `?` only the first 15 bytes are compared.
 ///
 /// # Errors
 ///

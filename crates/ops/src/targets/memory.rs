@@ -1,8 +1,8 @@
 //! Physical memory as a target: all of it, a node's, or given ranges.
 //!
-//! A [`Memory`] is what a user asked for; [`Memory::ranges`] is where that is now. The two are kept
-//! apart because memory comes and goes: whoever watches a node asks again from time to time, and a
-//! node that was taken out of the machine has no ranges any more.
+//! A [`Memory`] is what a user asked for. [`Memory::ranges`] is where that is now. The two are
+//! separate because memory comes and goes: the ranges of a node must be read again from time to
+//! time, and a node that was taken out of the machine has none.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ pub enum Memory {
     All,
     /// The RAM of one node.
     Node(u32),
-    /// What of these ranges of physical addresses is RAM: sorted, not overlapping, in whole pages.
+    /// The RAM in these ranges of physical addresses: sorted, not overlapping, in whole pages.
     Ranges(Vec<AddrRange>),
 }
 
@@ -62,9 +62,9 @@ const FORMS: &str = "all, node:1, or physical addresses START-END[,START-END...]
                      0x100000000-0x180000000 (END is the first byte behind)";
 
 impl Memory {
-    /// Reads `all`, `node:N` or `START-END,...`. Addresses are bytes: decimal with an optional unit
-    /// (K, M, G, T: powers of 1024), or hexadecimal after `0x`. Bounds that are not at a page's
-    /// border are refused.
+    /// Reads `all`, `node:N` or `START-END,...`. Addresses are in bytes: decimal with an optional
+    /// unit (K, M, G, T: powers of 1024), or hexadecimal after `0x`. Bounds that are not multiples
+    /// of the page size are refused.
     ///
     /// # Errors
     ///
@@ -206,8 +206,8 @@ fn address(text: &str) -> Option<u64> {
 }
 
 impl MemoryError {
-    /// The exit code that a program should end with for it: 2 usage, 4 permission, 5 a node whose
-    /// memory is gone, 3 no such memory here.
+    /// The exit code for a program to end with: 2 usage, 4 permission, 5 a node whose memory is
+    /// gone, 3 no such memory here.
     #[must_use]
     pub const fn exit_code(&self) -> u8 {
         match self {

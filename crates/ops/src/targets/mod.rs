@@ -1,26 +1,25 @@
 //! Which processes are the targets, over time.
 //!
-//! A [`Tracker`] starts from pids or from a command, follows children, and tells what changed at
-//! every [`Tracker::poll`]. A target is one **address space**, not a pid: its identity is (pid,
-//! start time, how many execs), and the [`TargetId`](isotherm_core::TargetId) that stands for it is
-//! never used again. So a pid that is given out anew, or a program that replaces another by exec,
-//! is a new target.
+//! A [`Tracker`] starts from pids or from a command, follows children, and reports changes at every
+//! [`Tracker::poll`]. A target is one **address space**, not a pid. Its identity is (pid, start
+//! time, number of execs), and its [`TargetId`](isotherm_core::TargetId) is never used again. So a
+//! reused pid is a new target, and so is a program that another one became by exec.
 //!
-//! How changes are seen, by polling and without any capability:
+//! Changes are found by polling, without any capability:
 //!
-//! * **exit**: a pidfd per target, held from the start. A pidfd stands for the process and not for
-//!   the number, so a reused pid cannot be taken for it;
+//! * **exit**: by a pidfd per target, held from the start. A pidfd stands for the process and not
+//!   for the number, so a reused pid is never taken for it.
 //! * **exec**: the open `/proc/PID/mem` of an address space that is gone reads as empty, and the
-//!   addresses in `/proc/PID/stat` are drawn anew;
-//! * **fork**: a process whose parent is a target is a target. All pids are listed only when the
-//!   last given pid in `/proc/loadavg` has moved, and then only new pids are looked at; everything
-//!   is every 2 s if the number has moved since, and every 20 s whatever it says.
+//!   addresses in `/proc/PID/stat` are drawn anew.
+//! * **fork**: a process whose parent is a target is a target. Pids are listed only when the last
+//!   given pid in `/proc/loadavg` has changed, and then only new pids are looked at. All processes
+//!   are looked at every 2 s if the number has changed since, and every 20 s in any case.
 //!
-//! Physical memory is a target, too ([`Memory`], [`Tracker::memory`]): one that has no process and
-//! does not end, unless its node is taken out of the machine.
+//! Physical memory can be a target too ([`Memory`], [`Tracker::memory`]). It has no process, and
+//! does not end unless its node is taken out of the machine.
 //!
-//! What this cannot see: a grandchild whose parent came and went between two polls. For a command
-//! of ours it can: see [`Tracker::adopt_orphans`].
+//! Not seen: a grandchild whose parent came and went between two polls. For our own command
+//! [`Tracker::adopt_orphans`] finds these as well.
 
 mod entry;
 mod error;

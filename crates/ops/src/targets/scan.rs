@@ -26,11 +26,12 @@ pub(super) struct Scan {
     forked: bool,
 }
 
-/// Look at every process anew this often. A pid that was given out anew between two listings looks
-/// like the old one to the quick way; this finds it. Not while nothing was forked: then there is
-/// none.
+/// How often every process is looked at anew. A pid that was reused between two listings looks
+/// unchanged to the quick way, and this look finds it. It is left out while nothing was forked,
+/// because then no pid was reused.
 const FULL_EVERY_NS: u64 = 2_000_000_000;
-/// And this often whatever the number says: it may have come round to the same one.
+/// How often every process is looked at in any case: the last pid may have come round to the same
+/// number.
 const ALWAYS_EVERY_NS: u64 = 10 * FULL_EVERY_NS;
 
 impl Scan {
@@ -44,7 +45,7 @@ impl Scan {
         found: &mut Vec<Newcomer>,
     ) -> io::Result<()> {
         found.clear();
-        // Read before listing: a fork in between is found by the next call at the latest.
+        // Read before the listing, so that the next call finds a fork in between.
         let last_pid = proc.last_pid(buf);
         let forked = last_pid.is_none() || last_pid != self.last_pid;
         self.forked |= forked;

@@ -15,7 +15,7 @@ use super::error::TargetError;
 use super::memory::{Memory, MemoryError};
 use super::scan::{Newcomer, Scan};
 
-/// How often is asked whether physical memory is still there, in ns.
+/// How often the tracker checks whether physical memory is still there, in ns.
 const MEMORY_EVERY_NS: u64 = 1_000_000_000;
 
 /// How a command of ours ended.
@@ -25,12 +25,12 @@ pub enum ChildExit {
     Code(i32),
     /// By this signal.
     Signal(i32),
-    /// It has ended, but another part of this program has taken the status.
+    /// The command has ended, but another part of this program has taken the status.
     Unknown,
 }
 
 impl ChildExit {
-    /// As a shell's `$?` has it: the code, or 128 and the signal; 127 if nobody knows.
+    /// The exit code as in a shell's `$?`: the code, or 128 and the signal; 127 if it is not known.
     #[must_use]
     pub const fn shell_code(self) -> i32 {
         match self {
@@ -92,8 +92,7 @@ impl Tracker {
         }
     }
 
-    /// Takes processes that run as targets; with `follow` also all their descendants, now and
-    /// later.
+    /// Takes running processes as targets. With `follow` also all their descendants, now and later.
     ///
     /// # Errors
     ///
@@ -106,8 +105,7 @@ impl Tracker {
         Ok(tracker)
     }
 
-    /// Takes physical memory as the target. It does not end, unless it is a node's that is taken
-    /// out.
+    /// Takes physical memory as the target. It ends only if it is a node's and that is taken out.
     ///
     /// # Errors
     ///
@@ -139,16 +137,16 @@ impl Tracker {
         Ok(tracker)
     }
 
-    /// Forks a child for `command` but holds it in front of its exec; [`Tracker::start`] lets it
-    /// go. With `follow` its descendants are targets, too.
+    /// Forks a child for `command`, and holds it before its exec until [`Tracker::start`]. With
+    /// `follow` its descendants are targets, too.
     ///
-    /// The child shares our terminal and process group: Ctrl-C reaches it and us. If the tracker
-    /// is dropped before the start, the child ends without having run anything; after it, the
-    /// command is left alone ([`Tracker::signal_child`] is for a caller who wants otherwise).
+    /// The child shares our terminal and process group, so Ctrl-C reaches both. If the tracker is
+    /// dropped before the start, the child ends without having run anything. After the start the
+    /// command is left alone; use [`Tracker::signal_child`] to end it.
     ///
     /// # Errors
     ///
-    /// [`TargetError::SpawnFailed`] if there is no process to be had.
+    /// [`TargetError::SpawnFailed`] if no process can be made.
     pub fn spawn(
         command: impl AsRef<OsStr>,
         args: &[OsString],
@@ -159,7 +157,7 @@ impl Tracker {
         Ok(tracker)
     }
 
-    /// As [`Tracker::spawn`], beside the targets that there are; one command per tracker.
+    /// As [`Tracker::spawn`], beside the present targets. A tracker can have one command.
     ///
     /// # Errors
     ///
@@ -181,8 +179,8 @@ impl Tracker {
         Ok(())
     }
 
-    /// Lets the held command run, and returns when its program has replaced ours: the next
-    /// [`Tracker::poll`] tells of it. Does nothing if there is no held command.
+    /// Lets the held command run, and returns when its program has replaced ours. The next
+    /// [`Tracker::poll`] reports it. Does nothing if there is no held command.
     ///
     /// # Errors
     ///
@@ -193,7 +191,7 @@ impl Tracker {
                 let pid = held.pid();
                 held.start().map_err(|err| TargetError::SpawnFailed { command, err })?;
                 self.child = Some(Child::Running(pid));
-                // One that has already ended again is told as such by its exit status.
+                // If it has already ended again, its exit status is all that is reported.
                 match self.add(pid_number(pid)) {
                     Ok(_) | Err(TargetError::NoSuchPid { .. } | TargetError::Zombie { .. }) => {}
                     Err(err) => self.pending.push(TargetEvent::Refused(err)),
@@ -204,11 +202,11 @@ impl Tracker {
         Ok(())
     }
 
-    /// Makes this process the one that orphans among the command's descendants are handed to, so
-    /// that a daemon which forks twice between two polls is still found.
+    /// Makes this process the one that orphans among the command's descendants are handed to. So
+    /// the tracker finds a daemon that forks twice between two polls.
     ///
-    /// It is a property of the whole process, and every child of this process that it did not have
-    /// before counts as the command's from then on: for programs whose only child is the command.
+    /// This is a property of the whole process. From then on, every new child of this process
+    /// counts as the command's. So it is only for programs whose only child is the command.
     ///
     /// # Errors
     ///
@@ -219,8 +217,8 @@ impl Tracker {
         Ok(())
     }
 
-    /// Adds a process that runs; the next [`Tracker::poll`] tells of it. A pid that is a target
-    /// already is not added twice.
+    /// Adds a running process, which the next [`Tracker::poll`] reports. A pid that is already a
+    /// target is not added again.
     ///
     /// # Errors
     ///
@@ -239,8 +237,8 @@ impl Tracker {
         Ok(id)
     }
 
-    /// Lets a target go that may run on; the next [`Tracker::poll`] tells of it as if it had
-    /// exited. Its descendants stay.
+    /// Removes a target that may run on. The next [`Tracker::poll`] reports it as if it had exited.
+    /// Its descendants stay.
     pub fn remove(&mut self, id: TargetId) {
         if self.memory.as_ref().is_some_and(|(t, _)| t.id == id) {
             self.memory = None;
@@ -252,13 +250,14 @@ impl Tracker {
         }
     }
 
-    /// Looks for everything that changed since the last call, and notes how the command ended.
+    /// Finds everything that changed since the last call, and notes how the command ended.
     ///
-    /// Cheap (tens of microseconds per target, a fraction of a millisecond when something forked);
-    /// meant to be called every 100 ms or so.
+    /// Costs tens of microseconds per target, and a fraction of a millisecond when something
+    /// forked. Meant to be called about every 100 ms.
     pub fn poll(&mut self, now: Time) -> Vec<TargetEvent> {
         if self.follow {
-            // Before exits are noted: a dead parent's children cannot be told by their parent.
+            // Must come before exits are noted: a dead parent's children cannot be found by their
+            // parent.
             self.find_children(now);
         }
         self.look_at_all();
@@ -272,7 +271,7 @@ impl Tracker {
         self.entries.iter().map(|e| &e.target).chain(self.memory.iter().map(|(t, _)| t))
     }
 
-    /// Whether no target is left and none can come: nothing will change any more.
+    /// Whether no target is left and none can come, so that nothing will change any more.
     #[must_use]
     pub fn all_gone(&self) -> bool {
         self.entries.is_empty()
@@ -358,7 +357,7 @@ impl Tracker {
 
     /// Whether the newcomer's parent is a target, and still the same process as it was.
     ///
-    /// This is asked after the newcomer was read: if the pid is the target's now, it was then.
+    /// This is checked after the newcomer was read: if the pid is the target's now, it was then.
     fn is_child(&mut self, new: &Newcomer) -> bool {
         if self.adopt && new.ppid == std::process::id() {
             let held = match &self.child {
@@ -416,7 +415,7 @@ impl Tracker {
         }
         *next = now + MEMORY_EVERY_NS;
         let ranges = target.memory.as_ref().map(|m| m.ranges(&self.proc));
-        // A list that cannot be read this time says nothing about the memory.
+        // If the list cannot be read this time, that says nothing about the memory.
         if let Some(Err(err)) = ranges
             && !matches!(err, MemoryError::Ram(_))
         {
@@ -436,8 +435,8 @@ impl Tracker {
         }
     }
 
-    /// Takes away an orphan that was handed to us and has ended; nothing for anybody else's child,
-    /// or for the command, whose status is wanted.
+    /// Takes the exit status of an orphan that was handed to us. Does nothing for another's child,
+    /// nor for the command, whose status is wanted.
     fn bury(&self, pid: u32) {
         let command = match self.child {
             Some(Child::Running(child)) => Some(child),
@@ -452,7 +451,7 @@ impl Tracker {
     }
 }
 
-/// The exit status of a child of ours that has ended; takes it away.
+/// The exit status of a child of ours that has ended. This takes the status away.
 fn exit_of(pid: Pid) -> Option<ChildExit> {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
     match waitid(WaitId::Pid(pid), options) {

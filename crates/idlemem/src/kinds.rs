@@ -11,9 +11,9 @@ pub enum Kind {
     Anon,
     /// Of a file or shared, and mapped by a process.
     Mapped,
-    /// Of a file or shared, and mapped by nobody: read and written by system calls only.
+    /// Of a file or shared, and not mapped: read and written by system calls only.
     Unmapped,
-    /// Cannot be reclaimed, whatever it is (locked in memory). Not part of sums of idle memory.
+    /// Cannot be reclaimed (locked in memory), of whatever kind. Sums of idle memory leave it out.
     Unevictable,
 }
 
@@ -58,7 +58,8 @@ pub const fn class(age: u8) -> usize {
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Bytes {
     cells: [[f64; CLASSES]; Kind::ALL.len()],
-    /// Sum of the squares of what single places of a sample contributed; see [`Bytes::variance`].
+    /// Sum of the squares of what the single places of a sample contributed; see
+    /// [`Bytes::variance`].
     squares: f64,
 }
 
@@ -68,8 +69,8 @@ impl Bytes {
         self.cells[kind.nr()][class(age)] += approx(bytes) * weight;
     }
 
-    /// Notes that one place of a sample, which is one of `weight` places, gave this many bytes of
-    /// idle memory.
+    /// Notes how many bytes of idle memory one place of a sample gave. The place is one of
+    /// `weight`.
     pub fn add_place(&mut self, bytes: u64, weight: f64) {
         self.squares += approx(bytes) * approx(bytes) * weight * (weight - 1.0);
     }
@@ -108,8 +109,8 @@ impl Bytes {
         out.map(exact)
     }
 
-    /// The standard deviation of [`Bytes::idle`] that comes from looking at a sample only, in
-    /// bytes: places are drawn independently of each other, each with the same probability (Poisson
+    /// The standard deviation of [`Bytes::idle`], in bytes, that comes from looking at a sample
+    /// only. Places are drawn independently of each other, each with the same probability (Poisson
     /// sampling).
     #[must_use]
     pub fn deviation(&self) -> u64 {

@@ -1,4 +1,4 @@
-//! Idle memory by cgroup: who has how much memory that was not touched for how long.
+//! Idle memory by cgroup: how much of a cgroup's memory was not touched, and for how long.
 //!
 //! ```text
 //! idle::Bitmap ------.                                   Groups (inode -> path), memory.stat
@@ -7,21 +7,24 @@
 //!                           pace (how much of it: the budget)
 //! ```
 //!
-//! By [`Scan`], the kernel's idle page tracking: mark all frames, look one interval later which are
-//! idle still, mark the rest again. A round over all memory is spread over the interval; each
-//! piece's mark and its next look are one interval apart. That is the method of idlememstat, but
-//! right on kernels of today: folios are decided at their first frame; what is idle is charged to
-//! the very cgroup and summed up the hierarchy; what stays idle is not asked about again, which is
-//! most of the cost; and where the cost is still too high, a random sample of words is looked at
-//! and the error shown.
+//! [`Scan`] uses the kernel's idle page tracking. It marks all frames, finds one interval later
+//! which of them are still idle, and marks the rest again. A round over all memory is spread over
+//! the interval, and each piece's mark and next look are one interval apart. This is the method of
+//! idlememstat, made right for today's kernels:
 //!
-//! By [`Walk`], page tables, where the kernel has no bitmap: mapped memory only.
+//! * Folios are decided at their first frame.
+//! * Idle memory is charged to the very cgroup, and summed up the hierarchy.
+//! * What stays idle is not asked about again, which saves most of the cost.
+//! * If the cost is still too high, a random sample of words is looked at, and the error is shown.
 //!
-//! Idle means: not touched through page tables, and not by system calls as far as the kernel tells
-//! (with the multi-gen LRU switched on, reading a file by `read(2)` does not show). Kernel memory,
-//! hugetlb pages and pages that are just on no list cannot be tracked and are never idle.
+//! [`Walk`] uses page tables, where the kernel has no bitmap. It sees mapped memory only.
 //!
-//! Absent on purpose: how it is shown (the command's), and doing anything to what is idle.
+//! Idle means: not touched through page tables, nor by system calls as far as the kernel shows
+//! these. With the multi-gen LRU switched on, reading a file by `read(2)` does not show. Kernel
+//! memory, hugetlb pages and pages that are on no list at the moment cannot be tracked, and are
+//! never idle.
+//!
+//! Absent on purpose: how the report is shown (the command's part), and acting on idle memory.
 
 mod kinds;
 mod report;

@@ -1,4 +1,4 @@
-//! What a round found, for whoever shows it.
+//! What a round found.
 
 use super::table::Row;
 
@@ -18,9 +18,9 @@ pub struct Report {
     pub method: Method,
     /// The number of whole intervals since the begin.
     pub round: u64,
-    /// All cgroups, parents before children, and what belongs to none.
+    /// All cgroups, parents before children, and the memory that belongs to none.
     pub rows: Vec<Row>,
-    /// The least part of memory that was looked at anywhere; 1 for all of it.
+    /// The smallest part of memory that was looked at in any piece; 1 for all of it.
     pub share: f64,
     /// The shortest and the longest time from a mark to the look at it, in ns.
     pub shortest_ns: u64,
@@ -39,7 +39,7 @@ pub struct Report {
 /// What the page tables did not tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Unknown {
-    /// Bytes of pages whose accessed bits cannot be cleared; they count as not idle.
+    /// Bytes of pages whose accessed bits cannot be cleared. They count as not idle.
     pub unresolved: u64,
     /// Processes that were looked at.
     pub processes: u64,

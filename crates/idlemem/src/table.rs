@@ -1,4 +1,4 @@
-//! From sums by inode to rows by cgroup, with and without what is below.
+//! From sums by inode to rows by cgroup, with and without the cgroups below.
 
 use isotherm_host::glob::glob;
 use isotherm_pages::frames::Groups;
@@ -7,15 +7,15 @@ use isotherm_pages::frames::groups::Ancestry;
 use super::kinds::Bytes;
 use super::usage::{Lru, Usage};
 
-/// Where memory stands that belongs to no cgroup that can be seen.
+/// The cgroup that memory belongs to, or why it belongs to none that can be seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Name {
     /// A cgroup's path.
     Path(String),
     /// Charged to no cgroup.
     Nobody,
-    /// Charged to cgroups that cannot be seen from here: in a container, or gone without being
-    /// seen.
+    /// Charged to cgroups that cannot be seen from here: outside of our container, or gone before
+    /// they were seen.
     Unseen,
 }
 
@@ -40,7 +40,7 @@ pub struct Row {
     pub all: Bytes,
     /// Idle memory charged to itself.
     pub own: Bytes,
-    /// Memory of users charged to it and to all below, as the kernel counts it; `None` where it
+    /// User memory charged to the cgroup and to all below, as the kernel counts it. `None` where it
     /// does not.
     pub total: Option<Lru>,
     /// The same of itself.
@@ -49,8 +49,8 @@ pub struct Row {
     pub charged: Option<u64>,
 }
 
-/// Makes rows of all cgroups, parents before children, and of what belongs to none of them if there
-/// is such.
+/// Makes the rows of all cgroups, parents before children, and of the memory that belongs to none,
+/// if any.
 pub(super) fn rows(groups: &Groups, ancestry: &Ancestry, sums: &[(u64, Bytes)]) -> Vec<Row> {
     let usages: Vec<Usage> =
         (0..groups.list().len()).map(|nr| Usage::read(&groups.dir(nr), groups.version())).collect();
@@ -88,7 +88,8 @@ pub(super) fn rows(groups: &Groups, ancestry: &Ancestry, sums: &[(u64, Bytes)]) 
     for row in rows.iter_mut().chain([&mut nobody, &mut unseen]) {
         row.all = row.own;
     }
-    // Children come behind their parents: from the end on, every row is whole when it is added.
+    // Children come behind their parents. So going backwards, every row is complete when it is
+    // added.
     for nr in (0..groups.list().len()).rev() {
         if let Some(parent) = groups.list()[nr].parent {
             let all = rows[nr].all;
@@ -106,8 +107,8 @@ pub(super) fn whole(sums: &[(u64, Bytes)]) -> Vec<Row> {
     vec![Row { name: Name::Nobody, all, own: all, total: None, own_total: None, charged: None }]
 }
 
-/// What is charged to each cgroup itself. Where the kernel does not say: all, less what the
-/// children have.
+/// What is charged to each cgroup itself. Where the kernel does not count that: all of it, less
+/// what the children have.
 fn own_totals(groups: &Groups, usages: &[Usage]) -> Vec<Lru> {
     let mut own: Vec<Lru> = usages.iter().map(|usage| usage.hierarchical).collect();
     for (nr, group) in groups.list().iter().enumerate() {

@@ -1,11 +1,11 @@
-//! What the kernel has charged to a cgroup: `memory.stat`, and the one number of all.
+//! What the kernel has charged to a cgroup: `memory.stat`, and the total.
 
 use std::fs;
 use std::path::Path;
 
 use isotherm_pages::frames::Version;
 
-/// Memory of users that is charged, in bytes. The kernel brings these up to date every 2 s or
+/// User memory that is charged, in bytes. The kernel brings these numbers up to date every 2 s or
 /// sooner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Lru {
@@ -22,8 +22,8 @@ pub struct Usage {
     pub hierarchical: Lru,
     /// Without; version 2 does not say.
     pub own: Option<Lru>,
-    /// All that is charged, with memory of the kernel, and with all cgroups below. Version 2's root
-    /// has none.
+    /// All that is charged, with kernel memory and all cgroups below. The root of v2 has no such
+    /// number.
     pub charged: Option<u64>,
 }
 

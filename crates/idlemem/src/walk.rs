@@ -1,18 +1,19 @@
-//! Idle memory by page tables, where the kernel has no bitmap: of mapped memory only.
+//! Idle memory by page tables, where the kernel has no bitmap. It covers mapped memory only.
 //!
-//! Each round reads the page tables of all processes densely, takes the pages whose frame is in the
-//! sample, and clears the accessed bits of those that are young (`pagewalk`'s ways: `MADV_COLD`,
-//! which also moves a page to the inactive list, or `clear_refs` for small processes). A page is
-//! idle if all its entries were old at a look, one interval after it was found or made old. Pages
-//! are told apart by frame, so that one which several processes map is counted once, and charged to
-//! whom the kernel has charged it.
+//! Each round reads the page tables of all processes densely, and takes the pages whose frame is in
+//! the sample. It clears the accessed bits of the young ones by the ways of `pagewalk`:
+//! `MADV_COLD`, which also moves a page to the inactive list, or `clear_refs` for small processes.
+//! A page is idle if all its entries are old one interval after it was found or made old. Pages are
+//! told apart by frame. So a page that several processes map is counted once, for the cgroup that
+//! the kernel charged it to.
 //!
-//! Clearing all young pages of a machine would cost more than the budget and would take the order
-//! out of the LRU lists. So a sample of frames is looked at, as large as the budget allows; 2 MiB
-//! leaves always are, for they are cheap. Pages that cannot be cleared are told as unresolved and
-//! are not idle.
+//! Clearing all young pages of a machine would cost more than the budget, and would destroy the
+//! order of the LRU lists. So only a sample of frames is looked at, as large as the budget allows.
+//! Leaves of 2 MiB are always in it, because they are cheap. Pages that cannot be cleared are
+//! reported as unresolved, and are not idle.
 //!
-//! Not seen: page cache that nobody maps, memory of processes that we may not look at, our own.
+//! Not seen: page cache that no process maps, memory of processes that we may not read, our own
+//! memory.
 
 mod pages;
 
@@ -42,7 +43,7 @@ use pages::{Leaf, Page, add_up, is_sampled, judge, weight};
 
 /// Leaves that are remembered at most.
 const MOST: f64 = 500_000.0;
-/// What clearing one page takes at most of the time, in ns, until it is known better.
+/// Upper estimate for clearing one page, in ns, until it has been measured.
 const CLEAR_NS: f64 = 2000.0;
 
 /// A scan by page tables.
@@ -193,8 +194,8 @@ impl Walk {
         }))
     }
 
-    /// The processes that have memory, each with its place in the round (of 2^32), which stays the
-    /// same.
+    /// The processes that have memory, each with its place in the round (of 2^32), which never
+    /// changes.
     fn processes(&mut self) -> Vec<(u64, u32)> {
         let mut pids = BTreeSet::new();
         let own = std::process::id();
@@ -223,8 +224,7 @@ impl Walk {
         }
     }
 
-    /// Looks at the sampled pages of a process and makes them old. `false` if there is nothing to
-    /// look at.
+    /// Looks at the sampled pages of a process and makes them old. Returns `false` if it has none.
     fn look_at(&mut self, pid: u32, share: f64) -> Result<bool, SetError> {
         let mut maps = Vec::new();
         let id = if let Some(id) = self.targets.get(&pid) {
@@ -251,7 +251,7 @@ impl Walk {
         for range in maps {
             collect(&mut self.walk, id, range, share, self.seed, &mut found, &mut young);
         }
-        // What is young now shows in `found` already; `prepare` says what became of it.
+        // Pages that are young now are in `found` already. `prepare` says how making them old went.
         self.walk.prepare(&mut young);
         for check in &young {
             let leaf: &mut Leaf = &mut found[check.tag as usize];
@@ -262,7 +262,7 @@ impl Walk {
         Ok(true)
     }
 
-    /// Judges what the round found: makes pages older, finds out whose they are, and adds up.
+    /// Judges what the round found: makes pages older, finds their cgroups, and adds up.
     fn take(&mut self, share: f64, unknown: &mut Unknown) -> Result<Vec<Bytes>, FramesError> {
         let (pages, unresolved) = judge(&mut self.leaves, &self.pages, share);
         #[expect(
@@ -280,7 +280,7 @@ impl Walk {
         Ok(add_up(&self.pages, self.ids.inos().len(), share))
     }
 
-    /// Finds out what the pages are that are idle for the first time, and whose.
+    /// Reads what the pages are that are idle for the first time, and their cgroups.
     fn ask(&mut self) -> std::io::Result<()> {
         if self.ids.is_full() {
             self.ids.clear();
@@ -305,7 +305,7 @@ impl Walk {
     }
 }
 
-/// Collects the sampled leaves of a range, and asks for those that are young to be made old.
+/// Collects the sampled leaves of a range. Those that are young are put on the list to be made old.
 fn collect(
     walk: &mut PageWalk,
     id: TargetId,

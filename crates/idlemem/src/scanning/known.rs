@@ -1,8 +1,8 @@
 //! What is remembered of an idle folio from one look to the next, in 4 bytes.
 //!
-//! A frame that stays idle is the same folio: the flag goes when a folio is freed, and nobody else
-//! sets it. So what it is and whom it is charged to need not be asked again. (Exceptions are few
-//! and found in time: see `piece`.)
+//! A frame that stays idle is still the same folio: the flag goes when a folio is freed, and only a
+//! scanner sets it. So the folio's kind and its cgroup need not be asked for again. The few
+//! exceptions are found later (see `piece`).
 
 use std::collections::HashMap;
 

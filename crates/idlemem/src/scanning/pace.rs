@@ -1,14 +1,16 @@
-//! Keeping inside a budget of CPU time by looking at a sample of memory, no larger than needed.
+//! Keeps within a budget of CPU time by looking at a sample of memory, as large as the budget
+//! allows.
 
-/// The least part of memory that is looked at: below it numbers would mean nothing.
+/// The smallest part of memory that is looked at. With less, the numbers would mean nothing.
 const LEAST: f64 = 1.0 / 64.0;
-/// The share changes only by more than this, so that it does not change all the time.
+/// The share is changed only by more than this factor, so that it is steady.
 const STEP: f64 = 1.1;
 
 /// What a round over all pieces costs, piece by piece.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    /// CPU time of each piece's last look, in ns, if all of it had been looked at; `None` before
+    /// CPU time of each piece's last look, in ns, scaled to a look at all of it. `None` before the
+    /// first.
     /// the first.
     full: Vec<Option<f64>>,
     /// CPU time that a round may take, in ns.
@@ -39,7 +41,7 @@ impl Pace {
         let round = known.iter().sum::<f64>() * count(self.full.len()) / count(known.len());
         let wanted = (self.budget / round.max(1.0)).clamp(LEAST, 1.0);
         if wanted < self.share || wanted > self.share * STEP || wanted >= 1.0 {
-            // A little less, so that the next round does not need another change.
+            // The share is a little less than wanted, so that the next round needs no other change.
             self.share = if wanted < 1.0 { (wanted / STEP).max(LEAST) } else { 1.0 };
         }
         self.share

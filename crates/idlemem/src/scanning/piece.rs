@@ -2,20 +2,20 @@
 //!
 //! A look takes four steps:
 //!
-//! 1. Read the bitmap, where it was marked. Its bits are at first frames of folios only; reading
+//! 1. Read the bitmap where it was marked. Its bits are at first frames of folios only. Reading
 //!    also brings them up to date.
-//! 2. For idle frames that were not idle before, read their flags (what they are, how large) and
-//!    whom they are charged to. Frames that stay idle are known ([`Known`]). Of a known large folio
-//!    two flags are read again, which show whether it was split. One piece in [`REFRESH`] asks for
-//!    all again at each look: that finds what changed without a trace (moved by compaction into a
-//!    frame that was idle itself, locked, mapped, unmapped).
+//! 2. For idle frames that were not idle before, read their flags (kind, size) and their cgroup.
+//!    Frames that stay idle are known ([`Known`]). For a known large folio two flags are read
+//!    again, which show whether it was split. At each look, one piece in [`REFRESH`] asks for
+//!    everything again. That finds changes that leave no trace: a folio that compaction moved into
+//!    a frame that was idle itself, or one that was locked, mapped or unmapped.
 //! 3. Add up.
-//! 4. Mark all frames idle that are not. What stayed idle is left alone: its bits are clear
-//!    already. No flags are read for that: at frames that are no user's memory the kernel itself
-//!    does nothing.
+//! 4. Mark all frames idle that are not. Frames that stayed idle are left alone, because their
+//!    accessed bits are clear already. This step reads no flags: the kernel ignores marks at frames
+//!    that are not user memory.
 //!
-//! Only words of 64 frames that are in the sample are marked: all of them, unless the budget is too
-//! small.
+//! Only words of 64 frames that are in the sample are marked. The sample is all words, unless the
+//! budget is too small.
 
 use std::io;
 
@@ -45,7 +45,7 @@ const FRAME_BYTES: u64 = 4096;
 pub(crate) struct Kernel<B, F> {
     pub(crate) bitmap: Bitmap<B>,
     pub(crate) flags: FrameFile<F>,
-    /// None on kernels without cgroups of memory: everything is charged to nobody.
+    /// None on kernels without memory cgroups: then no memory is charged to any.
     pub(crate) cgroups: Option<FrameFile<F>>,
 }
 
@@ -73,8 +73,9 @@ impl Sample {
         self.below as f64 / 4_294_967_296.0
     }
 
-    /// The frames of a word that are in it. A smaller share's are in every larger one's. First
-    /// frames of 2 MiB always are: there are few, and so much may hang on each.
+    /// The frames of a word that are in the sample. A larger share contains all frames of a smaller
+    /// one. First frames of 2 MiB are always in it: there are few, and each may stand for much
+    /// memory.
     const fn frames(self, word: u64) -> u64 {
         if self.below >> 32 != 0 || mixed(word ^ self.seed) >> 32 < self.below {
             u64::MAX
@@ -115,7 +116,7 @@ pub(crate) struct Piece {
     marked: Option<Sample>,
     /// Idle at the last look.
     idle: Box<[u64]>,
-    /// By frame, valid where `idle`. Empty as long as nothing was idle.
+    /// By frame, valid where `idle`. Empty until something is idle.
     known: Vec<Known>,
 }
 
@@ -134,7 +135,7 @@ pub(crate) struct Buffers {
 }
 
 impl Piece {
-    /// Cuts ranges of frames, sorted, into pieces. Words that ranges share are in one piece only.
+    /// Cuts sorted ranges of frames into pieces. A word that two ranges share is in one piece only.
     pub(crate) fn cut(ranges: &[std::ops::Range<u64>]) -> Vec<Self> {
         let mut pieces = Vec::new();
         let mut from = 0;
@@ -142,7 +143,7 @@ impl Piece {
             let mut at = from.max(range.start - range.start % WORD);
             let end = range.end.next_multiple_of(WORD);
             while at < end {
-                // Pieces begin at multiples of their size, so that a folio is in one.
+                // Pieces begin at multiples of their size, so that no folio lies across two.
                 let behind = ((at / FRAMES + 1) * FRAMES).min(end);
                 let words = usize::try_from((behind - at) / WORD).unwrap_or(WORDS);
                 let idle = vec![0; words].into();
@@ -171,9 +172,9 @@ impl Piece {
         self.known = Vec::new();
     }
 
-    /// Looks at what stayed idle since the last look, adds that to `sums`, and marks the rest. The
-    /// first look only marks; it returns the bytes of the frames that others had marked before,
-    /// else 0.
+    /// Finds what stayed idle since the last look, adds that to `sums`, and marks the rest. The
+    /// first look only marks, and returns the bytes of the frames that others had marked before.
+    /// Later looks return 0.
     pub(crate) fn look<B: BitmapWords, F: FrameWords>(
         &mut self,
         kernel: &mut Kernel<B, F>,
@@ -197,9 +198,9 @@ impl Piece {
         result.map(|()| others)
     }
 
-    /// Reads the bits of what was marked; at the first look, of all. Words that are out of the
-    /// sample are not read: the pages in them may have old marks, and for each of those the kernel
-    /// would walk the page tables that map it.
+    /// Reads the bits of what was marked; at the first look, all bits. Words outside of the sample
+    /// are not read: their pages may have old marks, and for each of those the kernel would walk
+    /// the page tables that map it.
     fn read<B: BitmapWords>(&self, bitmap: &mut Bitmap<B>, idle: &mut [u64]) -> io::Result<()> {
         let first_word = self.first / WORD;
         let wanted =
@@ -239,7 +240,7 @@ impl Piece {
         self.ask(kernel, ids, buffers, &mut now, refresh)?;
         self.add_up(sums, &mut buffers.places, &now);
         self.idle.copy_from_slice(&now);
-        // Also what others have marked, or we before the sample grew: that has to begin anew.
+        // Frames that another program marked, or we before the sample grew. Their ages begin anew.
         for ((nr, word), bits) in (first_word..).zip(&mut now).zip(read) {
             *word = look.sample.frames(nr) & !(bits & mine(nr));
         }
@@ -248,8 +249,8 @@ impl Piece {
         Ok(())
     }
 
-    /// Finds out about what is idle and not known, and makes what is known older. Frames that turn
-    /// out to be no idle folio of a user are taken out of `now`.
+    /// Reads what unknown idle folios are, and makes known ones older. Frames that are not an idle
+    /// folio of a user are taken out of `now`.
     fn ask<B, F: FrameWords>(
         &mut self,
         kernel: &mut Kernel<B, F>,
@@ -264,7 +265,7 @@ impl Piece {
         self.known.resize(self.words * 64, Known::default());
         let Buffers { ask, flags, inos, .. } = buffers;
         ask.clear();
-        // Only large folios can have been split: without any, nothing need be looked for.
+        // Only large folios can have been split, so without any there is nothing to look for.
         let mut large = false;
         for_each_bit(&self.idle, |nr| large |= self.known[nr].order() > 0);
         for_each_bit(now, |nr| {
@@ -304,8 +305,8 @@ impl Piece {
         Ok(())
     }
 
-    /// The age of a frame that is idle and was not before: 1, or if it was part of a large folio
-    /// that was split (the parts get its flag), that one's.
+    /// The age of a frame that is idle and was not before: 1. If it was part of a large folio that
+    /// was split (the parts inherit the flag), it is that folio's age.
     fn age_of_whole(&self, nr: usize, now: &[u64]) -> u8 {
         for order in 1..=MOST_ORDER {
             // A folio lies at a multiple of its size, a piece need not.
@@ -323,8 +324,8 @@ impl Piece {
         1
     }
 
-    /// Adds known large folios that were split meanwhile to `ask`. A folio of 2^n frames that was
-    /// split, however unevenly, has another's first frame in its middle.
+    /// Adds known large folios that were split meanwhile to `ask`. If a folio of 2^n frames was
+    /// split, however unevenly, a first frame of another folio is in its middle.
     fn ask_about_splits<F: FrameWords>(
         &self,
         file: &mut FrameFile<F>,
@@ -403,14 +404,14 @@ fn for_each_bit(words: &[u64], mut f: impl FnMut(usize)) {
     }
 }
 
-/// log2 of the frames of the folio that begins at `frame`: as many as say that they are behind a
-/// first one. It lies at a multiple of its size, so that its size can only be one of a few.
+/// log2 of the frames of the folio that begins at `frame`: as many as have the flag of a tail. A
+/// folio lies at a multiple of its size, so only a few sizes are possible.
 fn order_at<F: FrameWords>(file: &mut FrameFile<F>, frame: u64) -> io::Result<u32> {
     let most = if frame == 0 { 9 } else { frame.trailing_zeros().min(MOST_ORDER) };
     let mut order = 0;
     let mut at = [0];
-    // Twice as large if the frame in the middle of that is a tail. Frames are checked in their
-    // size's steps only.
+    // The folio is twice as large if the frame in the middle of that is a tail. So only one frame
+    // per possible size is checked.
     while order < most {
         at[0] = 0;
         file.read(frame + (1 << order), &mut at)?;

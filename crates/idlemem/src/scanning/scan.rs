@@ -1,4 +1,4 @@
-//! The scan of a machine: rounds at their times, and reports.
+//! The scan of a machine: runs rounds at their times, and reports.
 
 use std::path::Path;
 use std::time::Duration;
@@ -20,12 +20,12 @@ use crate::table;
 /// How a scan goes about it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Options {
-    /// From a mark to the look that reads it, and between two reports.
+    /// The time from a mark to the look that reads it, and between two reports.
     pub interval: Duration,
     /// The part of the interval that a round over all memory is spread over, above 0 and up to 1.
     pub spread: f64,
-    /// CPU time that it may take, as a part of one CPU; below the need, a sample of memory is
-    /// looked at.
+    /// CPU time that the scan may take, as a part of one CPU. If it needs more, it looks at a
+    /// sample of memory.
     pub cpu: f64,
 }
 
@@ -57,7 +57,7 @@ impl Scan {
     ///
     /// # Errors
     ///
-    /// The kernel has no bitmap ([`ErrorKind::NotSupported`]), or it is not for us.
+    /// The kernel has no bitmap ([`ErrorKind::NotSupported`]), or we may not open it.
     pub fn open(options: Options) -> Result<Self, FramesError> {
         let proc = Proc::default();
         let tried = format!("open {BITMAP}");
@@ -95,8 +95,8 @@ impl Scan {
         self.memory
     }
 
-    /// Runs the next round and reports; the first call runs two, for before a round of marks there
-    /// is nothing to see. `stop` is asked often; if it says yes, there is no report.
+    /// Runs the next round and reports. The first call runs two rounds, because nothing is marked
+    /// before the first. `stop` is called often. If it returns true, there is no report.
     ///
     /// # Errors
     ///
@@ -172,7 +172,7 @@ impl Scan {
     }
 }
 
-/// Makes sure that no other scanner of ours is at work: what one marks looks idle to the other.
+/// Checks that no other scanner of ours runs: what one of them marks looks idle to the other.
 pub(crate) fn lock() -> Result<Lock, FramesError> {
     Lock::take(Path::new(LOCK)).map_err(|e| {
         let kind = match e.kind() {

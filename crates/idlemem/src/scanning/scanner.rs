@@ -17,7 +17,7 @@ pub(crate) struct Found {
     pub(crate) sums: Vec<(u64, Bytes)>,
     /// The least share of memory that was looked at in any piece.
     pub(crate) share: f64,
-    /// Bytes that were idle before the first look: somebody else's marks.
+    /// Bytes that were idle before the first look, because another program marked them.
     pub(crate) others: u64,
 }
 
@@ -57,9 +57,9 @@ impl<B: BitmapWords, F: FrameWords> Scanner<B, F> {
         self.pieces.iter().map(Piece::bytes).sum()
     }
 
-    /// Looks at every piece once and marks it again. `wait` is called before each with its number;
-    /// if it says no, the round ends there and there is no result. `cpu` tells the CPU time used so
-    /// far, in ns. The first round only marks.
+    /// Looks at every piece once and marks it again. Calls `wait` before each piece, with its
+    /// number. If `wait` returns false, the round ends there and has no result. `cpu` returns the
+    /// CPU time used so far, in ns. The first round only marks.
     pub(crate) fn round(
         &mut self,
         mut wait: impl FnMut(usize) -> bool,

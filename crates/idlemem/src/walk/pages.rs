@@ -1,8 +1,9 @@
-//! What the leaves of a round say of pages: which are idle, for how long, and how much memory they
-//! stand for.
+//! What the leaves of a round say about pages: which are idle, for how long, and how much memory
+//! they stand for.
 //!
-//! A leaf is an entry of some process's page table, a page is a frame: several leaves may lead to
-//! one, and it is idle only if all of them were left alone. Nothing here asks the kernel.
+//! A leaf is an entry of some process's page table, and a page is a frame. Several leaves may lead
+//! to one page, which is idle only if none of them was accessed. This module does not ask the
+//! kernel.
 
 use super::super::kinds::{Bytes, Kind};
 use crate::scanning::piece::mixed;
@@ -25,11 +26,11 @@ pub(super) struct Page {
     pub(super) shift: u8,
     /// Whole intervals; 0 if it was touched in the last.
     pub(super) age: u8,
-    /// What it is and whose; `None` if not asked yet, or if it is nothing that counts.
+    /// Its kind and cgroup. `None` if not asked yet, or if the page does not count.
     pub(super) whose: Option<(Kind, u32)>,
 }
 
-/// Whether a leaf is looked at: huge ones always are, and of the others the frame decides, so that
+/// Whether a leaf is in the sample. Huge ones always are. For the others the frame decides, so that
 /// a page is in the sample of all processes that map it or of none.
 pub(super) fn is_sampled(frame: u64, shift: u8, share: f64, seed: u64) -> bool {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 2^32")]
@@ -42,10 +43,10 @@ pub(super) fn weight(shift: u8, share: f64) -> f64 {
     if shift > 12 { 1.0 } else { 1.0 / share }
 }
 
-/// Makes pages of a round's leaves, which get sorted; `last` are those of the round before. A page
-/// that was there and of which no leaf is young has become older; else it begins anew. Pages with a
-/// leaf that could not be made old are no pages, since nobody can tell when they were touched last:
-/// the bytes that they stand for are returned.
+/// Makes pages of a round's leaves, which it sorts. `last` are the pages of the round before. A
+/// page that was there, and has no young leaf, has become older. Any other page begins anew. A page
+/// with a leaf that could not be made old is left out, because the time of its last touch is
+/// unknown. Returns the bytes that such pages stand for.
 pub(super) fn judge(leaves: &mut [Leaf], last: &[Page], share: f64) -> (Vec<Page>, f64) {
     leaves.sort_unstable();
     let mut pages = Vec::with_capacity(leaves.len());

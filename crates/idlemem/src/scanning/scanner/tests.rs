@@ -1,4 +1,4 @@
-//! The scanner over a made-up machine, held against what is true there.
+//! The scanner over a made-up machine, compared with what is true there.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -91,7 +91,7 @@ fn filled(seed: u64, repeats: bool) -> Machine {
     machine
 }
 
-/// One interval of life: some folios are touched, freed, allocated, split. `changes` of 64 are.
+/// One interval of life: `changes` of 64 folios are touched, freed, allocated or split.
 fn live(machine: &mut Machine, ages: &mut Ages, seed: u64, changes: u64) {
     // Parts of a folio that is split now are not of the list: they have lived this interval in the
     // whole.
@@ -162,7 +162,7 @@ fn run(seed: u64, repeats: bool, rounds: u64) -> u64 {
         assert!(wrong.is_empty(), "seed {seed}, round {round}: inode, found, true: {wrong:?}");
     }
     let reads = machine.borrow().read;
-    // Nothing changes: what stays idle is known and hardly asked about.
+    // Nothing changes, so what stays idle is known, and few reads ask about it.
     let before = reads;
     for _ in 0..REFRESH {
         scanner.round(|_| true, || 0).unwrap();
@@ -202,8 +202,8 @@ fn a_small_budget_makes_a_sample_whose_error_is_told() {
         let counts = folio.flags & LRU != 0 && folio.flags & Flags::UNEVICTABLE.0 == 0;
         idle += if counts { 4096_u64 << folio.order } else { 0 };
     });
-    // Each piece is said to take 1000 ns, of which the sample pays its share; there is a fifth of
-    // that.
+    // Each piece is said to take 1000 ns, of which the sample takes its share. The budget is a
+    // fifth of that.
     let mut scanner = scanner(&machine, 400.0);
     let clock = Cell::new(0);
     let share = Cell::new(1.0_f64);
@@ -219,7 +219,7 @@ fn a_small_budget_makes_a_sample_whose_error_is_told() {
         last = Some(result);
     }
     let last = last.unwrap();
-    // Pages that were marked while the sample was larger are idle still, and must not be paid for.
+    // Pages that were marked while the sample was larger are still idle, and must cost nothing.
     let (mut folios, before) = (0_u32, machine.borrow().walked);
     machine.borrow_mut().each(|_, folio| folios += u32::from(folio.idle));
     scanner.round(|_| true, || 0).unwrap();
@@ -291,8 +291,8 @@ impl BitmapWords for Instant {
     }
 }
 
-/// What a round costs without the kernel: printed, as times are no test; that 24 GiB are 24 GiB is
-/// one.
+/// What a round costs without the kernel. The times are only printed, because they are no test. The
+/// test checks that 24 GiB are counted.
 #[test]
 fn our_own_part_of_a_round_over_24_gib() {
     const PAGES: u64 = (24 << 30) / 4096;

@@ -1,9 +1,10 @@
 //! The four commands of bpf(2) that the page walk needs: create a map, load types, load a program,
 //! run it.
 //!
-//! No ELF, no relocation, no pinning: a program is a slice of instructions that `pagewalk::program`
-//! made for the running kernel. The attribute structs are the leading part of `union bpf_attr`
-//! (include/uapi/linux/bpf.h); the kernel takes a shorter one and reads the rest as zeros.
+//! There is no ELF, no relocation and no pinning. A program is a slice of instructions that
+//! `pagewalk::program` made for the running kernel. The attribute structs are the leading part of
+//! `union bpf_attr` (include/uapi/linux/bpf.h). The kernel accepts a shorter struct and takes the
+//! rest as zeros.
 
 use std::ffi::CStr;
 use std::io;

@@ -1,8 +1,8 @@
 //! The monotonic clock, and sleeping until an instant of it.
 //!
-//! All instants are nanoseconds of `CLOCK_MONOTONIC`, so that they can be laid over a workload's
-//! truth and the kernel's own time stamps. A sleep is until an absolute time: however late a tick
-//! was, the next one is not pushed back by it.
+//! All instants are nanoseconds of `CLOCK_MONOTONIC`, so that they can be compared with a
+//! workload's truth and with the kernel's own time stamps. A sleep is until an absolute time, so a
+//! late tick does not delay the next one.
 
 use isotherm_core::Time;
 use rustix::time::{ClockId, Timespec};
@@ -28,11 +28,11 @@ pub enum Wake {
     Signal,
 }
 
-/// Sleeps until `time`; not at all if it has passed. Returns early when a signal was handled.
+/// Sleeps until `time`. Returns at once if it has passed, and early when a signal was handled.
 ///
-/// A signal that arrives just before the call does not shorten the sleep, so look at
-/// [`crate::signals::stop_requested`] after every sleep and keep sleeps short (a sample interval
-/// is).
+/// A signal that arrives just before the call does not shorten the sleep. So check
+/// [`crate::signals::stop_requested`] after every sleep, and keep sleeps as short as a sample
+/// interval.
 pub fn sleep_until(time: Time) -> Wake {
     let Ok(tv_sec) = i64::try_from(time.as_ns() / NS_PER_S) else { return Wake::Due };
     let Ok(tv_nsec) = i64::try_from(time.as_ns() % NS_PER_S) else { return Wake::Due };

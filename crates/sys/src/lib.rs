@@ -1,9 +1,9 @@
 //! System calls that no safe library wraps, what must run between fork and exec, and the clock.
 //!
-//! Each file wraps one thing and gives a safe face to it; each block says why it is sound.
+//! Each file wraps one thing in a safe interface. Each unsafe block says why it is sound.
 //!
-//! Rule: all unsafe code of the product is in this crate. Absent: policy, paths, and any file of
-//! `/proc` or `/sys`; those are `isotherm-host`'s.
+//! Rule: all unsafe code of the product is in this crate. Absent: policy, paths, and the files of
+//! `/proc` and `/sys`, which are in `isotherm-host`.
 #![expect(unsafe_code, reason = "the product's one place for it")]
 
 pub mod bpf;

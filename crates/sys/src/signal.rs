@@ -42,15 +42,16 @@ extern "C" fn on_stop(signal: i32) {
 ///
 /// # Errors
 ///
-/// None that a kernel would give for these signals; passed on all the same.
+/// The kernel gives no error for these signals. It would be passed on all the same.
 pub fn install() -> io::Result<()> {
     for signal in STOP {
         if disposition(signal)? != libc::SIG_IGN {
             handle(signal, on_stop)?;
         }
     }
-    // A file at its size limit: the write then fails, which can be told; the default is to die. Not
-    // ignored, for that a command of ours would inherit.
+    // SIGXFSZ comes when a file is at its size limit, and by default ends the process. With a
+    // handler the write fails, and that is reported. The signal is not ignored, because a command
+    // that we start would inherit that.
     handle(libc::SIGXFSZ, on_nothing)
 }
 
@@ -66,7 +67,8 @@ extern "C" fn on_reload(_: i32) {
 ///
 /// As [`install`].
 pub fn reload_at_hangup() -> io::Result<()> {
-    // Also if it was ignored: whoever starts a service with nohup still wants it to read its files.
+    // Also if the signal was ignored: a service that was started with nohup still has to read its
+    // files again.
     handle(libc::SIGHUP, on_reload)
 }
 
@@ -88,12 +90,12 @@ fn disposition(signal: i32) -> io::Result<libc::sighandler_t> {
     Ok(old.sa_sigaction)
 }
 
-/// Calls `handler` at `signal`; it may only do what is async-signal-safe.
+/// Calls `handler` at `signal`. The handler may only do what is async-signal-safe.
 fn handle(signal: i32, handler: extern "C" fn(i32)) -> io::Result<()> {
     // SAFETY: sigaction is plain data; all zeros is a valid value of it.
     let mut new: libc::sigaction = unsafe { std::mem::zeroed() };
     new.sa_sigaction = handler as *const () as libc::sighandler_t;
-    // No SA_RESTART: a sleep has to end. The mask stays empty.
+    // SA_RESTART is not set, because a signal has to end a sleep. The mask stays empty.
     // SAFETY: `new` holds one of the handlers of this file, which touch atomics and make
     // async-signal-safe calls at most.
     if unsafe { libc::sigaction(signal, &raw const new, std::ptr::null_mut()) } != 0 {

@@ -1,8 +1,7 @@
-//! Being asked to stop: SIGINT, SIGTERM and SIGHUP set a flag, and nothing else happens in a
-//! handler.
+//! Requests to stop: SIGINT, SIGTERM and SIGHUP set a flag. The handlers do nothing else.
 //!
-//! Handlers belong to a whole process, so a program calls [`install`], never this library by
-//! itself. A program that reads its files again at a SIGHUP calls [`reload_at_hangup`] after that.
-//! The third request ends the process in the signal's default way, for a clean stop that hangs.
+//! Handlers belong to the whole process, so the program calls [`install`], and this library never
+//! does. A program that reads its files again at a SIGHUP then calls [`reload_at_hangup`]. If a
+//! clean stop hangs, the third request ends the process in the signal's default way.
 
 pub use crate::signal::{StopSignal, install, reload_at_hangup, stop_requested, take_reload};

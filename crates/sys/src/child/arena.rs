@@ -1,8 +1,8 @@
 //! A workload's memory: mappings of known place and size, and the loops that touch them.
 //!
-//! The loops are what a workload's speed hangs on, so they work on raw pointers: one bounds check
-//! per sweep batch, one per random access. Accesses are relaxed atomic bytes, so several threads
-//! may touch the same memory; on every machine they are plain loads and stores.
+//! A workload's speed depends on these loops, so they work on raw pointers, with one bounds check
+//! per sweep batch and one per random access. Accesses are relaxed atomic bytes, so several threads
+//! may touch the same memory. On every machine they compile to plain loads and stores.
 
 use std::ffi::c_void;
 use std::io;
@@ -51,8 +51,8 @@ pub enum Treatment {
 
 /// Private anonymous memory from `base` on, of which the first `len` bytes are mapped.
 ///
-/// The addresses up to `capacity` are not reserved: they are free because the caller leaves gaps,
-/// and growing fails, rather than replaces, if something is there.
+/// The addresses up to `capacity` are not reserved. They are free because the caller leaves gaps.
+/// If something is mapped there, growing fails and does not replace it.
 #[derive(Debug)]
 pub struct Arena {
     base: u64,
@@ -80,8 +80,8 @@ impl Arena {
     ///
     /// # Errors
     ///
-    /// What the kernel says: `EEXIST` if something else is mapped there, `ENOMEM`; `EINVAL` for a
-    /// size above the capacity.
+    /// What the kernel says: `EEXIST` if something else is mapped there, or `ENOMEM`. `EINVAL` for
+    /// a size above the capacity.
     pub fn resize(&mut self, len: u64) -> io::Result<()> {
         let len = round_up(len, PAGE);
         if len > self.capacity {
@@ -104,7 +104,7 @@ impl Arena {
         Ok(())
     }
 
-    /// Kernels without huge pages refuse the advice, and then there is nothing to advise.
+    /// Kernels without huge pages refuse the advice, which then has no meaning.
     fn advise(&self, start: *mut c_void, size: usize) {
         let advice = match self.huge {
             HugePages::Yes => Advice::LinuxHugepage,
@@ -116,7 +116,7 @@ impl Arena {
         advised.ok();
     }
 
-    /// Writes a byte of every page from `from` on, so that memory is there, and is private.
+    /// Writes a byte of every page from `from` on, so that each page exists and is private.
     pub fn populate(&self, from: u64) {
         let from = round_up(from, PAGE);
         self.touch_sweep(
@@ -145,8 +145,8 @@ impl Arena {
         })
     }
 
-    /// What else may be done with the mapping, told to the kernel of part of it. For targets with
-    /// odd parts.
+    /// Gives the kernel other advice or orders for a part of the mapping, to make targets with
+    /// unusual parts.
     ///
     /// # Errors
     ///
@@ -177,7 +177,7 @@ impl Arena {
         }
     }
 
-    /// Touches evenly spaced bytes in order, around and around; nothing if the sweep is not all
+    /// Touches evenly spaced bytes in order, again and again. Does nothing if the sweep is not all
     /// mapped.
     pub fn touch_sweep(&self, sweep: Sweep, touch: Touch) {
         match touch {
@@ -219,7 +219,7 @@ impl Arena {
         std::ptr::with_exposed_provenance_mut(to_usize(self.base + offset))
     }
 
-    /// Bytes of it that huge pages back, by `/proc/self/smaps`.
+    /// Bytes of the arena that huge pages back, by `/proc/self/smaps`.
     ///
     /// # Errors
     ///
@@ -278,7 +278,7 @@ fn read_write(byte: &AtomicU8) {
     byte.store(byte.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
 }
 
-/// Addresses and sizes come from the kernel of this machine, or were accepted by it.
+/// Never cuts: addresses and sizes come from this machine's kernel, or were accepted by it.
 fn to_usize(x: u64) -> usize {
     usize::try_from(x).unwrap_or(usize::MAX)
 }

@@ -4,12 +4,11 @@ use std::io;
 
 use rustix::process::Pid;
 
-/// Forks; the child runs `child`, which must not return to the caller's world: its value is the
-/// child's exit code.
+/// Forks. The child runs `child` and exits with its value; it never returns to the caller's code.
 ///
-/// The caller may have threads, and a fork copies only the calling one, so another thread's locks
-/// stay locked for ever in the child. `child` must therefore neither allocate nor panic nor take a
-/// lock; it may only use system calls and memory that was prepared before.
+/// The caller may have threads. A fork copies only the calling thread, so another thread's locks
+/// stay locked for ever in the child. `child` must therefore not allocate, panic or take a lock. It
+/// may only use system calls and memory that was prepared before.
 ///
 /// # Errors
 ///
@@ -41,7 +40,8 @@ pub(crate) fn read_byte(fd: i32) -> Option<u8> {
     }
 }
 
-/// Writes all of `bytes` as one piece (a pipe takes up to 4096 bytes at once); tells success.
+/// Writes all of `bytes` as one piece (a pipe takes up to 4096 bytes at once). Returns whether it
+/// did.
 pub(crate) fn write_all(fd: i32, bytes: &[u8]) -> bool {
     loop {
         // SAFETY: the pointer and the length are those of a live slice.

@@ -4,7 +4,8 @@ use std::io;
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
-/// A thread that was joined stays listed until the kernel has taken it down: wait for that, in ms.
+/// How often to check, each ms, for a joined thread to go: it stays listed until the kernel removes
+/// it.
 const JOINED_THREAD_TRIES: u32 = 1000;
 
 /// A forked child.
@@ -25,14 +26,14 @@ impl Child {
     }
 }
 
-/// Forks; the child runs `child`, then exits with its value, without running the destructors and
-/// exit handlers of its copy of the parent. Unlike after a fork with other threads about, it may do
+/// Forks. The child runs `child`, then exits with its value, without the destructors and exit
+/// handlers of its copy of the parent. This process has no other threads, so the child may do
 /// anything.
 ///
 /// # Errors
 ///
-/// The kernel's; and `Unsupported` if this process has more than one thread: another thread could
-/// hold a lock, the allocator's for one, which nobody would ever unlock in the child.
+/// What the kernel says. `Unsupported` if this process has more than one thread: another thread
+/// could hold a lock, such as the allocator's, which would stay locked for ever in the child.
 pub fn fork_alone(child: impl FnOnce() -> i32) -> io::Result<Child> {
     let mut tries = 0..JOINED_THREAD_TRIES;
     while std::fs::read_dir("/proc/self/task")?.count() != 1 {

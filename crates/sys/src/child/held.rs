@@ -1,4 +1,4 @@
-//! A command that is forked but held in front of its exec, until the monitor is ready.
+//! A command that is forked, but held before its exec until the monitor is ready.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
@@ -38,7 +38,8 @@ impl Held {
         let (result_out, result_in) = pipe_with(PipeFlags::CLOEXEC)?;
         let (wait, go, result) = (go_out.as_raw_fd(), go_in.as_raw_fd(), result_in.as_raw_fd());
         let pid = fork(|| {
-            // Our copy of the writing end would hide the parent's end from us.
+            // Our copy of the writing end would keep us from seeing that the parent has closed its
+            // own.
             // SAFETY: closes the child's own copy of a descriptor that nobody uses after it.
             unsafe { libc::close(go) };
             if read_byte(wait).is_none() {
@@ -56,16 +57,16 @@ impl Held {
         self.pid
     }
 
-    /// Lets the child go, and returns once the program runs.
+    /// Lets the child continue, and returns once the program runs.
     ///
     /// # Errors
     ///
-    /// That of exec; the child is gone then.
+    /// The error of exec. The child is gone then.
     pub fn start(mut self) -> io::Result<()> {
         if let Some(go) = self.go.take() {
             rustix::io::write(&go, &[1])?;
         }
-        // Exec closes the other end; before that, only a failure is written.
+        // A successful exec closes the other end. Before that, only a failure is written.
         let mut code = [0_u8; 4];
         let mut len = 0;
         while len < code.len() {
@@ -83,8 +84,9 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // Closing the pipe would end it too, unless another child has inherited our end. It has run
-        // nothing, so nothing is cut short; and it is not waited for yet, so the pid is its own.
+        // Closing the pipe would end the child too, unless another child has inherited our end. The
+        // child has run nothing, so nothing is cut short. Nobody has waited for it, so the pid is
+        // still its own.
         if self.go.is_some() && kill_process(self.pid, Signal::KILL).is_ok() {
             wait(self.pid);
         }

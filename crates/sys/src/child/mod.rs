@@ -1,5 +1,5 @@
-//! Processes and memory of our own: for the self-test, for workloads, and commands that are held in
-//! front of their first instruction.
+//! Processes and memory of our own: for the self-test and for workloads, and commands that are held
+//! before their first instruction.
 
 pub mod arena;
 pub(crate) mod fork;

@@ -1,7 +1,7 @@
 //! A child process with private pages that it touches on command: the self-test's target.
 //!
-//! It is forked, not executed, so that a library can test without a program of its own. After the
-//! fork it only uses system calls and volatile accesses to memory that it mapped itself.
+//! The child is forked and not executed, so that a library can test without a program of its own.
+//! After the fork it uses only system calls, and volatile accesses to memory that it mapped itself.
 //!
 //! ```text
 //! fence | pages (4 KiB each) | fence | other | fence | huge (one aligned 2 MiB)
@@ -59,10 +59,12 @@ impl TestChild {
         let (listen, theirs, tell) =
             (command_out.as_raw_fd(), command_in.as_raw_fd(), answer_in.as_raw_fd());
         let pid = fork(|| {
-            // Else our own copy would keep us from seeing the parent's end.
+            // Without this, our own copy would keep us from seeing that the parent has closed its
+            // end.
             // SAFETY: closes the child's own copy of a descriptor that nobody uses after it.
             unsafe { libc::close(theirs) };
-            // A program with file capabilities is not dumpable, and nor is its copy; targets are.
+            // A program with file capabilities is not dumpable, and its copy is not either. A
+            // target must be.
             // SAFETY: sets a flag of the child itself.
             unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0) };
             match Memory::map() {
@@ -97,12 +99,13 @@ impl TestChild {
         self.other
     }
 
-    /// One aligned 2 MiB for which a huge page was asked; whether there is one is the kernel's say.
+    /// One aligned 2 MiB for which a huge page was requested. The kernel decides whether there is
+    /// one.
     pub const fn huge(&self) -> AddrRange {
         self.huge
     }
 
-    /// Touches the pages for which `which` says so, once each; returns when it is done.
+    /// Touches the pages for which `which` returns true, once each. Returns when that is done.
     ///
     /// # Errors
     ///
@@ -155,7 +158,7 @@ impl Drop for TestChild {
     }
 }
 
-/// Ends the child and takes its status away. It is ours and not waited for yet, so the pid is its.
+/// Kills the child and takes its status. Nobody has waited for it, so the pid is still its own.
 fn reap(pid: Pid) {
     if kill_process(pid, Signal::KILL).is_ok() {
         while matches!(waitpid(Some(pid), WaitOptions::empty()), Err(rustix::io::Errno::INTR)) {}
@@ -211,7 +214,7 @@ impl Memory {
             if unsafe { libc::mprotect(at, len, libc::PROT_READ | libc::PROT_WRITE) } != 0 {
                 return None;
             }
-            // Refused where the kernel has no huge pages; nothing depends on it then.
+            // The kernel refuses this if it has no huge pages. Nothing depends on it then.
             // SAFETY: advice about pages that hold nothing yet.
             unsafe { libc::madvise(at, len, advice) };
             for addr in (range.start..range.end).step_by(4096) {
@@ -259,8 +262,8 @@ impl Memory {
     }
 }
 
-/// Unmapping more pages than the kernel flushes one by one (33 on x86) makes it flush all of the
-/// process.
+/// Drops the TLB: if more pages are unmapped than the kernel flushes one by one (33 on x86), it
+/// flushes all of the process.
 fn flush_tlb() {
     const LEN: usize = 64 * 4096;
     let (rw, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);

@@ -12,7 +12,8 @@ pub const UNKNOWN: i32 = -libc::ECANCELED;
 /// Fills `status` with each page's node, or a negative errno (`ENOENT`: no page there; `EFAULT`: no
 /// mapping, or the page of zeros).
 ///
-/// The kernel takes a pid, not a pidfd: the caller has looked that the process is still there.
+/// The kernel takes a pid and not a pidfd, so the caller must check that the process is still the
+/// same.
 ///
 /// # Errors
 ///
@@ -21,9 +22,9 @@ pub fn query(pid: u32, pages: &[u64], status: &mut Vec<i32>) -> io::Result<()> {
     call(pid, pages, None, status, 0)
 }
 
-/// Moves each page to the node at its place in `nodes`, also pages that others map if `shared` says
-/// so (which takes `CAP_SYS_NICE`). Fills `status` as [`query`] does, with [`UNKNOWN`] for pages
-/// that the kernel did not come to.
+/// Moves each page to the node at its place in `nodes`. With `shared` also moves pages that other
+/// processes map, which takes `CAP_SYS_NICE`. Fills `status` as [`query`] does, with [`UNKNOWN`]
+/// for pages that the kernel did not reach.
 ///
 /// # Errors
 ///
@@ -68,7 +69,7 @@ fn call(
             flags,
         )
     };
-    // A positive number is that of pages which were not moved; their status says why.
+    // A positive result is the number of pages that were not moved. Their status says why.
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 

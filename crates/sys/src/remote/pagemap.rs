@@ -52,9 +52,9 @@ const ARG_SIZE: u64 = size_of::<Arg>() as u64;
 /// `_IOWR('f', 16, struct pm_scan_arg)`.
 const PAGEMAP_SCAN: libc::c_ulong = 3 << 30 | ARG_SIZE << 16 | (b'f' as u64) << 8 | 16;
 
-/// Looks for present and swapped pages of `range` (whole pages) through an open `pagemap`. Fills
-/// `found` from its begin; returns how many runs there are, and where the walk ended: behind the
-/// range, or where there was no room for more.
+/// Finds the present and swapped pages of `range` (whole pages) through an open `pagemap`. Fills
+/// `found` from its beginning. Returns how many runs there are, and where the walk ended: behind
+/// the range, or where `found` was full.
 ///
 /// # Errors
 ///

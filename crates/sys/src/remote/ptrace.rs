@@ -1,8 +1,8 @@
 //! `ptrace(2)` as far as the injection of a system call needs it, on x86-64.
 //!
-//! A [`Tracee`] belongs to the thread that seized it. When that thread ends, by whatever way, the
-//! kernel lets the tracee go, stopped or not: that is also the only way to give up on one that does
-//! not stop. So whoever traces does it in a thread of its own.
+//! A [`Tracee`] belongs to the thread that seized it. When that thread ends, in whatever way, the
+//! kernel releases the tracee, stopped or not. There is no other way to give up on a tracee that
+//! does not stop. So tracing is done in a thread of its own.
 
 use std::io;
 use std::marker::PhantomData;
@@ -14,7 +14,7 @@ use crate::clock;
 /// The registers of a thread.
 pub type Registers = libc::user_regs_struct;
 
-/// Reported as the event of the stop that `PTRACE_INTERRUPT` asks for.
+/// The event of the stop that `PTRACE_INTERRUPT` asks for.
 const EVENT_STOP: i32 = 128;
 const NT_X86_XSTATE: usize = 0x202;
 const NT_PRFPREG: usize = 2;
@@ -32,7 +32,7 @@ pub enum Stop {
     Group(i32),
     /// In front of or behind a system call.
     Syscall,
-    /// In front of this signal, which it gets if the next resumption passes it on.
+    /// The tracee stopped before this signal, and gets it if the next resumption passes it on.
     Signal(i32),
     /// Not at all: it has exited.
     Exited,
@@ -120,7 +120,7 @@ impl Tracee {
         self.request(libc::PTRACE_SETREGS, 0, (&raw const *registers).expose_provenance())
     }
 
-    /// The signals that it blocks, as it would say itself.
+    /// The set of signals that the thread blocks, as a bit mask.
     ///
     /// # Errors
     ///
@@ -140,7 +140,7 @@ impl Tracee {
         self.request(libc::PTRACE_SETSIGMASK, 8, (&raw const set).expose_provenance())
     }
 
-    /// What sent the signal that it stands in front of: `si_code`.
+    /// How the signal at which it stopped was sent: `si_code`.
     ///
     /// # Errors
     ///
@@ -175,7 +175,8 @@ impl Tracee {
         Ok(state)
     }
 
-    /// Where it has registered restartable sequences; 0 if it has not, or the kernel does not tell.
+    /// The address of its restartable sequences; 0 if it has registered none, or the kernel does
+    /// not tell.
     pub fn rseq_address(&self) -> u64 {
         // struct ptrace_rseq_configuration: address, size, signature, flags, padding.
         let mut config = [0_u64; 3];
@@ -183,7 +184,8 @@ impl Tracee {
         self.request(GET_RSEQ, size_of_val(&config), at).map_or(0, |()| config[0])
     }
 
-    /// Whether its system calls go to a signal handler of its own (`PR_SET_SYSCALL_USER_DISPATCH`).
+    /// Whether its system calls are sent to a signal handler of its own
+    /// (`PR_SET_SYSCALL_USER_DISPATCH`).
     pub fn dispatches_syscalls(&self) -> bool {
         // struct ptrace_sud_config: mode, selector, offset, length.
         let mut config = [0_u64; 4];
@@ -200,7 +202,8 @@ impl Tracee {
     pub fn wait(&self, until: Time) -> io::Result<Stop> {
         let begin = clock::now();
         loop {
-            // A tracee's stop is reported whether asked for or not, so look before taking it away.
+            // A tracee's stop is reported whether asked for or not, so this looks before it takes
+            // the report.
             match self.poll(libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT)? {
                 Some((libc::CLD_TRAPPED | libc::CLD_STOPPED, _)) => {
                     if let Some((_, status)) = self.poll(libc::WSTOPPED)? {
@@ -272,7 +275,7 @@ pub fn sleep_exactly() {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_usize) };
 }
 
-/// Reads another process's memory, as much of `bytes` as there is; returns how much.
+/// Reads another process's memory, as much of `bytes` as there is. Returns how much that was.
 ///
 /// # Errors
 ///

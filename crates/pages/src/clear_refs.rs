@@ -1,9 +1,9 @@
 //! `/proc/PID/clear_refs`: all accessed bits of a process at once.
 //!
-//! Clearing does not flush the TLB: a program that only computes can keep its translations, and
-//! with them the look of idleness, for as long as nothing else makes the CPU drop them. Writing `4`
-//! (soft-dirty) does nothing but flush where the kernel has no soft-dirty bits; where it has, it
-//! would write-protect all memory, so it is left out.
+//! Clearing does not flush the TLB. A program that only computes can keep its translations, and
+//! look idle until something else makes the CPU drop them. On a kernel without soft-dirty bits,
+//! writing `4` (soft-dirty) only flushes. On a kernel with them it would write-protect all memory,
+//! so it is left out there.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -19,13 +19,13 @@ use isotherm_host::proc::Proc;
 pub fn clear_accessed(file: &mut File) -> io::Result<()> {
     file.write_all(b"1")?;
     if !has_soft_dirty() {
-        // The bits are cleared; without the flush some of them are set again later.
+        // The bits are cleared already. Without this flush some accesses are seen only later.
         file.write_all(b"4").ok();
     }
     Ok(())
 }
 
-/// Whether this kernel tracks soft-dirty pages: mappings are born with the flag `sd` then.
+/// Whether this kernel tracks soft-dirty pages. New mappings then have the flag `sd`.
 fn has_soft_dirty() -> bool {
     static HAS: OnceLock<bool> = OnceLock::new();
     *HAS.get_or_init(|| {

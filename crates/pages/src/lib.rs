@@ -9,8 +9,8 @@
 //! | [`places`] | on which node a frame is |
 //! | [`clear_refs`] | nothing: it clears the accessed bits of a whole process |
 //!
-//! Rule: pages and frames only. Absent: contexts, targets that come and go, and any decision of
-//! which page to look at.
+//! Rule: this crate knows pages and frames only. Absent: contexts, targets that come and go, and
+//! the decision which page to look at.
 
 pub mod clear_refs;
 pub mod frames;

@@ -1,12 +1,12 @@
 //! On which node a page frame is.
 //!
 //! The kernel hands memory to nodes in blocks (128 MiB or more), and shows each block as a link
-//! below its node: `/sys/devices/system/node/node1/memory24`. So a frame that a page table names is
-//! put on its node by one look into a short list, without asking the kernel about the page.
+//! below its node: `/sys/devices/system/node/node1/memory24`. So the node of a frame is found in a
+//! short list, without asking the kernel about the page.
 //!
-//! Absent: blocks that two nodes share (a firmware's doing; the kernel links such a block below
-//! both). The lower number is taken then, and `move_pages` says what is really so when it comes to
-//! moving.
+//! Absent: blocks that two nodes share. Some firmware makes such blocks, and the kernel links them
+//! below both nodes. The lower number is taken then, and `move_pages` reports the true node when a
+//! page is moved.
 
 use std::path::Path;
 
@@ -20,12 +20,12 @@ pub struct Places {
 }
 
 impl Places {
-    /// Those of the machine that shows itself at `roots`.
+    /// The places on the machine at `roots`.
     ///
     /// # Errors
     ///
-    /// Why they are not known, for people: the kernel has no NUMA nodes, or does not show its
-    /// memory blocks (`CONFIG_MEMORY_HOTPLUG`).
+    /// Why they are not known, as text: the kernel has no NUMA nodes, or does not show its memory
+    /// blocks (`CONFIG_MEMORY_HOTPLUG`).
     pub fn read(roots: &Roots) -> Result<Self, String> {
         let system = roots.sys.join("devices/system");
         let file = system.join("memory/block_size_bytes");
@@ -57,16 +57,16 @@ impl Places {
         Ok(Self { spans })
     }
 
-    /// The node of a frame; none: it is no memory of a node (a device's, the page of zeros of some
-    /// kernels).
+    /// The node of a frame. `None` if it is no memory of a node (a device's, or the page of zeros
+    /// of some kernels).
     #[must_use]
     pub fn node_of(&self, frame: u64) -> Option<u32> {
         let at = self.spans.partition_point(|(_, end, _)| *end <= frame);
         self.spans.get(at).filter(|(start, ..)| *start <= frame).map(|(.., node)| *node)
     }
 
-    /// Says of one frame after the other whether it is on a node. Neighbours in a page table mostly
-    /// have frames of the same stretch, so that is what is tried first.
+    /// A test whether a frame is on a node, for many frames. Neighbours in a page table mostly have
+    /// frames of the same stretch, so that stretch is tried first.
     pub fn is_on(&self, node: u32) -> impl FnMut(u64) -> bool {
         let mut last = (0, 0, false);
         move |frame| {
@@ -82,7 +82,7 @@ impl Places {
     }
 }
 
-/// The entries of a directory that are called `prefix` and a number.
+/// The entries of a directory whose names are `prefix` and a number.
 fn numbered(dir: &Path, prefix: &str) -> impl Iterator<Item = (u32, std::path::PathBuf)> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     entries.filter_map(move |entry| {

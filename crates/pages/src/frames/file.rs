@@ -11,7 +11,7 @@ use super::error::FramesError;
 
 /// Bytes of a number.
 const WORD: usize = 8;
-/// Frames that one call reads at most; larger ones are not cheaper.
+/// The most frames that one call reads. Larger calls are not cheaper per frame.
 const CALL_FRAMES: usize = 32768;
 
 /// Which file.
@@ -21,7 +21,7 @@ pub enum Which {
     Flags,
     /// Inodes of the memory cgroups that are charged.
     Cgroup,
-    /// How often each frame is mapped. Of large folios that is their average on kernels without
+    /// How often each frame is mapped. For large folios it is their average on kernels without
     /// `CONFIG_PAGE_MAPCOUNT`.
     Count,
 }
@@ -85,7 +85,7 @@ impl FrameFile {
     ///
     /// # Errors
     ///
-    /// The kernel does not have it, or it is not for us.
+    /// The kernel does not have the file, or we may not open it.
     pub fn open(proc: &Path, which: Which) -> Result<Self, FramesError> {
         let path = proc.join(which.name());
         let tried = || format!("open {}", path.display());
@@ -112,8 +112,8 @@ impl<F: Words> FrameFile<F> {
         self.calls
     }
 
-    /// Reads the numbers of the frames from `first` on. Returns how many there were: fewer than
-    /// asked for only where memory ends.
+    /// Reads the numbers of the frames from `first` on. Returns how many there were, which is fewer
+    /// than asked for only where memory ends.
     ///
     /// # Errors
     ///
@@ -135,9 +135,9 @@ impl<F: Words> FrameFile<F> {
         Ok(done)
     }
 
-    /// Calls `each` with the numbers of a range, some thousands at a time: the first of the frames,
-    /// and its and the following numbers. Returns the first frame that was not reached: the range's
-    /// end, or memory's.
+    /// Calls `each` with the numbers of a range, some thousands at a time: the first frame, and the
+    /// numbers from it on. Returns the first frame that was not reached: the end of the range, or
+    /// of memory.
     ///
     /// # Errors
     ///
@@ -161,7 +161,7 @@ impl<F: Words> FrameFile<F> {
         Ok(at)
     }
 
-    /// One call; goes on where it gave no whole number, which no kernel does.
+    /// One call. Tries again after part of a number, which no kernel returns.
     fn read_call(&mut self, first: u64, nr: usize) -> io::Result<usize> {
         let offset = first.checked_mul(WORD as u64).filter(|o| i64::try_from(*o).is_ok());
         let Some(offset) = offset else { return Ok(0) };
@@ -185,7 +185,7 @@ mod tests {
 
     use super::*;
 
-    /// Frame `n` has the number `n * 3`; short reads and interruptions on the way.
+    /// Frame `n` has the number `n * 3`. Reads are sometimes short or interrupted.
     struct Fake {
         frames: u64,
         most: usize,

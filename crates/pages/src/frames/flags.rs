@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-/// Flags of a frame. Bits from 32 on are for kernel developers and change.
+/// Flags of a frame. Bits from 32 on are for kernel developers, and may change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct Flags(pub u64);
 
-/// The names by bit, as the kernel's header has them without `KPF_`. What has none is not for
+/// The names by bit, as in the kernel's header without `KPF_`. Bits without a name are not for
 /// users.
 pub const NAMES: [&str; 27] = [
     "LOCKED",
@@ -61,9 +61,9 @@ impl Flags {
     pub const NOPAGE: Self = Self(1 << 20);
     /// One for many equal pages.
     pub const KSM: Self = Self(1 << 21);
-    /// Part of a folio of several frames, since 6.10 of any size; not only 2 MiB.
+    /// Part of a folio of several frames. Since 6.10 it may be of any size, not only of 2 MiB.
     pub const THP: Self = Self(1 << 22);
-    /// Marked idle, and not seen accessed since. May be stale: the bitmap is the true check.
+    /// Marked idle, and no access seen since. It may be stale: only the bitmap is a true check.
     pub const IDLE: Self = Self(1 << 25);
 
     /// Whether all bits of `other` are set.

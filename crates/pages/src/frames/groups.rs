@@ -1,9 +1,9 @@
-//! The cgroups that memory is charged to, and by which number the kernel calls them.
+//! The cgroups that memory is charged to, and the numbers by which the kernel names them.
 //!
-//! `/proc/kpagecgroup` names a cgroup by the inode of its directory in the hierarchy that has the
+//! `/proc/kpagecgroup` names a cgroup by the inode of its directory in the hierarchy with the
 //! memory controller: v1's memory hierarchy where it is mounted, else v2. Cgroups come and go
-//! during a scan: what was charged to one that is gone belongs to its closest ancestor that is
-//! left, as the kernel does it.
+//! during a scan. Memory of a cgroup that is gone counts for its closest ancestor that is left, as
+//! in the kernel.
 
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
@@ -54,7 +54,7 @@ impl Groups {
     ///
     /// # Errors
     ///
-    /// If `mount` cannot be looked at; cgroups below it that go meanwhile are left out.
+    /// If `mount` cannot be read. Cgroups below it that are removed meanwhile are left out.
     pub fn below(mount: &Path, version: Version) -> io::Result<Self> {
         let root = Group { ino: fs::metadata(mount)?.ino(), path: "/".to_owned(), parent: None };
         let mut all = Self {
@@ -81,7 +81,7 @@ impl Groups {
             .collect();
         names.sort_unstable_by_key(fs::DirEntry::file_name);
         for entry in names {
-            // Memory of a v2 cgroup without the controller is charged to the one above it.
+            // Memory of a v2 cgroup without the controller is charged to its parent.
             let charged = entry.path().join("memory.stat").exists();
             let (true, Ok(meta)) = (charged, entry.metadata()) else { continue };
             let path = format!("{above}/{}", entry.file_name().to_string_lossy());
@@ -145,7 +145,7 @@ impl Ancestry {
     #[must_use]
     pub fn find(&self, now: &Groups, ino: u64) -> Option<usize> {
         let mut ino = ino;
-        // Deeper than any hierarchy: inodes that were given out anew cannot make a circle of it.
+        // Deeper than any hierarchy. It ends a circle, which reused inodes could make.
         for _ in 0..1000 {
             if let Some(nr) = now.find(ino) {
                 return Some(nr);

@@ -1,8 +1,8 @@
-//! Deciding at a folio's first frame, and carrying that over the others.
+//! Decides at a folio's first frame, and applies that to its other frames.
 
 use super::Flags;
 
-/// What was decided for the folio that the last entries belong to, across pieces of a file.
+/// What was decided for the folio of the last entries. It is kept between the pieces of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Carried<T> {
     /// The decision, and the frame behind the last that it holds for.
@@ -15,11 +15,10 @@ impl<T> Default for Carried<T> {
     }
 }
 
-/// Calls `decide` for the first frame of each folio and `each` for every frame, with the decision
-/// of its folio. `None` is for frames behind a first one that was not seen: whoever starts in the
-/// middle of a folio does not know what it is. `first` is the frame of the first of `flags`. With
-/// one `carried` for pieces that follow each other a folio may lie across them; a gap between
-/// pieces ends it.
+/// Calls `decide` for the first frame of each folio, and `each` for every frame with the decision
+/// of its folio. The decision is `None` for frames whose first one was not seen, because a reading
+/// began in the middle of a folio. `first` is the frame of the first of `flags`. Pass one `carried`
+/// for all pieces, so that a folio may lie across two. A gap between pieces ends the folio.
 pub fn fold<T: Copy>(
     carried: &mut Carried<T>,
     first: u64,
@@ -105,7 +104,7 @@ mod tests {
     }
 
     proptest! {
-        /// Any mix of folios, exported in any of the ways, cut anywhere: the sum is that of the
+        /// Any mix of folios, exported in any of the ways and cut anywhere, gives the sum over the
         /// folios.
         #[test]
         fn sums_are_those_of_the_folios(

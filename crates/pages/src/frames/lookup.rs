@@ -9,9 +9,9 @@ use std::io;
 use super::file::{FrameFile, Words};
 use super::flags::Flags;
 
-/// Frames so close to each other are read at once: a call costs as much as about so many frames.
+/// Frames at most so far apart are read in one call: a call costs as much as about so many frames.
 const GAP: u64 = 8;
-/// Where the rest of a folio is looked for, in frames around one: most are small.
+/// How far around a frame the rest of its folio is searched, in frames. Most folios are small.
 const WINDOWS: [u64; 2] = [16, 512];
 
 /// A folio: pages that the kernel keeps together.
@@ -25,12 +25,12 @@ pub struct Folio {
     pub flags: Flags,
 }
 
-/// Calls `each` with the place in `frames`, the frame and its number. `frames` are sorted. A frame
-/// behind the end of memory has 0.
+/// Calls `each` with the place in `frames`, the frame and its number. `frames` must be sorted. A
+/// frame behind the end of memory has the number 0.
 ///
 /// # Errors
 ///
-/// What the kernel says; `each` was called for the frames before.
+/// What the kernel says. `each` was then called for the frames before.
 pub fn for_each_of<F: Words>(
     file: &mut FrameFile<F>,
     frames: &[u64],
@@ -69,8 +69,8 @@ pub fn by_frame<F: Words>(
     Ok(found.into_iter().collect())
 }
 
-/// The folios of these frames, which are sorted. `file` is the one of flags. Only those whose flags
-/// pass `look_closer` get a true beginning and length.
+/// The folios of these frames, which must be sorted. `file` is that of the flags. Only folios whose
+/// flags pass `look_closer` get their true beginning and length.
 ///
 /// # Errors
 ///
@@ -111,7 +111,8 @@ fn folio_around<F: Words>(file: &mut FrameFile<F>, frame: u64) -> io::Result<Fol
         let tails = flags[at + 1..].iter().take_while(|f| Flags(**f).has(Flags::TAIL)).count();
         let (begin, len) = (at as u64, tails as u64 + 1);
         folio = Folio { head: first + begin, len, flags: Flags(flags[at]) };
-        // One that begins inside ends inside, for it lies at a multiple of its size.
+        // A folio that begins inside the window also ends there, because it lies at a multiple of
+        // its size.
         if head.is_some() && (at > 0 || len < size) {
             break;
         }

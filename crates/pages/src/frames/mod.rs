@@ -5,24 +5,23 @@
 //! (fs/proc/page.c):
 //!
 //! * Offsets and lengths are multiples of 8 (else `EINVAL`). Reading at or behind the end gives 0
-//!   bytes; a call may give less than was asked for. Frames that do not exist read 0, or `NOPAGE`
+//!   bytes. A call may give less than was asked for. Frames that do not exist read 0, or `NOPAGE`
 //!   in the flags.
-//! * Only root reads them: the files have mode 0400, and on a locked-down kernel not even root.
+//! * Only root can read them: the files have mode 0400. On a locked-down kernel root cannot either.
 //! * **Decide at the head.** Flags, charge and idleness belong to a folio, that is, to its first
 //!   frame. Kernels before 6.10 say little or nothing at the frames behind it (marked
-//!   `COMPOUND_TAIL`); since then they repeat the folio's flags there. Whoever adds up per frame
-//!   and believes each entry counts wrongly on one or the other. [`heads::fold`] looks at the first
-//!   frame only and carries its answer over the tails.
+//!   `COMPOUND_TAIL`). Later ones repeat the folio's flags there. A sum that believes each frame's
+//!   entry is wrong on one or the other. [`heads::fold`] looks at the first frame only, and applies
+//!   its answer to the tails.
 //! * `kpagecgroup` holds the inode of the cgroup that a folio is charged to, or of its closest
-//!   ancestor that is online; 0 for none. It is the very cgroup, not one above it: sums over a
-//!   hierarchy are the reader's.
-//!
+//!   ancestor that is online; 0 for none. Memory of cgroups below is not included: the reader adds
+//!   up the hierarchy.
 //! Cost, measured on 6.18 for 24 GiB read once in calls of 256 KiB: flags 45, cgroup 27, count 40
-//! ns per frame. So a whole pass over two of them takes 0.47 s of CPU: read what is needed, not
-//! everything.
+//! ns per frame. A whole pass over two of them takes 0.47 s of CPU, so a reader should read only
+//! what it needs.
 //!
-//! Absent on purpose: where RAM is (`paddr::Ram`), which frames are idle (`idle::Bitmap`), and any
-//! opinion about them.
+//! Absent on purpose: where RAM is (`paddr::Ram`), which frames are idle (`idle::Bitmap`), and what
+//! follows from these facts.
 
 mod error;
 mod file;

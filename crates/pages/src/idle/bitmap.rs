@@ -5,21 +5,22 @@
 //!
 //! * Offsets and lengths are multiples of 8 (else `EINVAL`), and one call moves 4096 bytes at most.
 //! * **Writing** acts on the bits that are set, and only on *trackable* frames: the first frame of
-//!   a folio that is on an LRU list. Their accessed bits are cleared in all page tables, and they
-//!   become idle. Other bits do nothing, silently.
-//! * **Reading** looks at trackable frames that are idle: the accessed bits are taken from the page
-//!   tables, and a frame that was touched is idle no more. So a read is the true check, and takes
-//!   nothing away from pages that nobody marked.
+//!   a folio that is on an LRU list. The kernel clears its accessed bits in all page tables, and
+//!   makes it idle. Other bits do nothing, without an error.
+//! * **Reading** looks at trackable frames that are idle. The kernel collects the accessed bits
+//!   from the page tables, and a frame that was touched is no longer idle. So a read is a true
+//!   check, and it changes nothing for pages that are not marked.
 //! * Frames behind a folio's first, slab, page tables, hugetlb and isolated pages read 0. **0 does
 //!   not mean touched.**
-//! * Memory ends at `max_pfn`: reading gives 0 bytes there, and writing `ENXIO`. If that is inside
-//!   a word, the word is acted on but not counted in what a call returns: no read ever delivers it.
+//! * Memory ends at `max_pfn`: reading gives 0 bytes there, and writing `ENXIO`. If `max_pfn` is
+//!   inside a word, the kernel acts on that word but does not count it in its result, so no read
+//!   ever returns it.
 //! * The TLB is not flushed: a page in constant use can look idle for as long as its translation
 //!   stays cached.
 //!
-//! Cost: a write walks the page tables that map each marked frame; a read takes and drops a
-//! reference of each of the 64 frames of a word. So writes may bridge a few words to save a call,
-//! and reads may not.
+//! Cost: a write walks the page tables that map each marked frame. A read takes and drops a
+//! reference of each of the 64 frames of a word. So a write may bridge a few words to save a call,
+//! and a read may not.
 //!
 //! Absent on purpose: which frames are worth asking about (`frames`), and locks against other users
 //! (`lock`).
@@ -42,7 +43,7 @@ pub const CALL_WORDS: usize = 512;
 const WORD: usize = 8;
 /// Words between two frames that one write bridges: a zero word costs less than a call.
 const WRITE_BRIDGE: u64 = 8;
-/// Words that one read bridges: none, each costs as much as a call.
+/// Words that one read bridges: none, because each costs as much as a call.
 const READ_BRIDGE: u64 = 0;
 
 /// What a bitmap is read from and written to: a file, or a made-up kernel.
@@ -114,8 +115,8 @@ impl<F: Words> Bitmap<F> {
         self.calls
     }
 
-    /// Reads words, the first of them that of frame `first` (rounded down to a word). Returns how
-    /// many there were: fewer than asked for where memory ends.
+    /// Reads words, beginning with that of frame `first` (rounded down to a word). Returns how many
+    /// there were, which is fewer than asked for where memory ends.
     ///
     /// # Errors
     ///
@@ -138,12 +139,12 @@ impl<F: Words> Bitmap<F> {
         Ok(done)
     }
 
-    /// Writes words, the first of them that of frame `first` (rounded down to a word). Returns how
-    /// many were counted: fewer than given where memory ends.
+    /// Writes words, beginning with that of frame `first` (rounded down to a word). Returns how
+    /// many were counted, which is fewer than given where memory ends.
     ///
     /// # Errors
     ///
-    /// What the kernel says; the end of memory is no error.
+    /// What the kernel says. The end of memory is no error.
     pub fn write(&mut self, first: u64, words: &[u64]) -> io::Result<usize> {
         let mut done = 0;
         for call in words.chunks(CALL_WORDS) {
@@ -164,7 +165,7 @@ impl<F: Words> Bitmap<F> {
     ///
     /// # Errors
     ///
-    /// What the kernel says; frames before it are marked.
+    /// What the kernel says. Frames before the error are marked.
     pub fn mark_range(&mut self, frames: Range<u64>) -> io::Result<u64> {
         let mut at = frames.start;
         while at < frames.end {
@@ -209,13 +210,13 @@ impl<F: Words> Bitmap<F> {
         Ok(at)
     }
 
-    /// Marks the frame of each item idle. Items sorted by frame share words and calls; others only
-    /// cost more. Frames behind the end of memory are passed over, as are those that are not
-    /// trackable.
+    /// Marks the frame of each item idle. Items sorted by frame share words and calls; unsorted
+    /// ones only cost more. Frames behind the end of memory are skipped, and so are frames that are
+    /// not trackable.
     ///
     /// # Errors
     ///
-    /// What the kernel says; the items before it are marked.
+    /// What the kernel says. The items before the error are marked.
     pub fn mark<T>(&mut self, items: &[T], frame: impl Fn(&T) -> u64) -> io::Result<()> {
         let mut rest = items;
         while let Some((first, words, len)) = run(rest, &frame, WRITE_BRIDGE) {
@@ -233,12 +234,12 @@ impl<F: Words> Bitmap<F> {
         Ok(())
     }
 
-    /// Tells each item whether its frame is idle; `None` behind the end of memory. For sorting as
-    /// [`Bitmap::mark`].
+    /// Tells each item whether its frame is idle; `None` behind the end of memory. Sorted items
+    /// cost less, as in [`Bitmap::mark`].
     ///
     /// # Errors
     ///
-    /// What the kernel says; the items from there on are not told.
+    /// What the kernel says. The items from there on are not told.
     pub fn look<T>(
         &mut self,
         items: &mut [T],
@@ -268,7 +269,7 @@ impl<F: Words> Bitmap<F> {
         Ok(())
     }
 
-    /// Reads up to `nr` words to the begin of the buffer; whole words only.
+    /// Reads up to `nr` words to the beginning of the buffer. Returns whole words only.
     fn read_call(&mut self, word: u64, nr: usize) -> io::Result<usize> {
         self.read_some(word, 0, nr)
     }
@@ -285,7 +286,7 @@ impl<F: Words> Bitmap<F> {
         }
     }
 
-    /// Writes `nr` words of the buffer, and goes on after short counts. Returns how many were
+    /// Writes `nr` words of the buffer, and continues after short counts. Returns how many were
     /// counted.
     fn write_call(&mut self, word: u64, nr: usize) -> io::Result<usize> {
         let mut done = 0;
@@ -293,7 +294,8 @@ impl<F: Words> Bitmap<F> {
             let Some(offset) = offset_of(word + done as u64) else { break };
             self.calls += 1;
             match self.file.write_at(&self.bytes[done * WORD..nr * WORD], offset) {
-                // The last word of memory, if it is not whole: done, but not counted.
+                // The last word of memory, which is not whole: the kernel acted on it, but did not
+                // count it.
                 Ok(got) if got < WORD => break,
                 Ok(got) => done += got / WORD,
                 Err(e) if e.raw_os_error() == Some(libc::ENXIO) => break,

@@ -1,8 +1,8 @@
-//! Marking and looking at page frames, whoever they belong to: what targets in virtual and in
-//! physical memory share.
+//! Marks page frames and looks at them, whoever owns them. Targets in virtual and in physical
+//! memory share this.
 //!
-//! The bitmap knows only the first frame of a folio, and says 0 both for "touched" and for "cannot
-//! say". So each frame is led to its folio's first, and what reads 0 is believed only when
+//! The bitmap knows only the first frame of a folio, and reads 0 both for "touched" and for "cannot
+//! say". So each frame is led to its folio's first frame. A 0 is believed only if
 //! `/proc/kpageflags` shows that the frame can be tracked at all:
 //!
 //! ```text
@@ -11,8 +11,8 @@
 //!                                   -> 0: kpageflags -> Young | Unresolved | Absent
 //! ```
 //!
-//! Invariants: `Old` is only ever said of a frame whose bit reads 1. `Young` is only said of a
-//! frame on an LRU list that is not marked. The buffers are kept: no call allocates once they have
+//! Invariants: `Old` is only said of a frame whose bit reads 1. `Young` is only said of a frame on
+//! an LRU list that is not marked. The buffers are kept, so that no call allocates once they have
 //! grown.
 //!
 //! Absent on purpose: where the frames come from, and what was known of them before (`records`).
@@ -30,14 +30,14 @@ use crate::frames::{self, Flags, FrameFile};
 pub const NOT_KNOWN: u64 = u64::MAX;
 /// The folio is that of the question before.
 const SAME: u64 = u64::MAX - 1;
-/// Frames between two that one read of flags bridges: more cost more than a call.
+/// Frames between two that one read of flags bridges. Bridging more would cost more than a call.
 const BRIDGE: u64 = 6;
 /// Flags read at once.
 const BUF: usize = 512;
-/// A folio has at most so many frames (a hugetlb page of 1 GiB), as a power of two.
+/// The most frames that a folio has (a hugetlb page of 1 GiB), as a power of two.
 const MAX_ORDER: u32 = 18;
-/// Making the kernel put pages on their LRU lists costs all CPUs a little, so not more often than
-/// this.
+/// The shortest time between two drains. Making the kernel put pages on their LRU lists costs all
+/// CPUs a little.
 const DRAIN_EVERY_NS: u64 = 5_000_000_000;
 
 /// One question about a frame, and its answer.
@@ -49,10 +49,10 @@ pub struct Ask {
     pub head: u64,
     /// The asker's own number for it.
     pub nr: u32,
-    /// In: whether the entry of a page table that maps it was seen accessed just now; `None` if
-    /// nobody saw it.
+    /// Input: whether the page table entry that maps the frame was seen accessed just now; `None`
+    /// if it was not looked at.
     pub accessed: Option<bool>,
-    /// Out: flags of the folio's first frame; 0 where nobody had to read them.
+    /// Output: flags of the folio's first frame; 0 where they were not read.
     pub flags: Flags,
     /// Out: what was found.
     pub state: PageState,
@@ -73,7 +73,7 @@ pub struct Folios<B = File, K = File> {
     flags: FrameFile<K>,
     buf: Box<[u64]>,
     next_drain: Time,
-    /// The word that no read delivers, because memory ends inside it; once it was met.
+    /// The word that no read returns, because memory ends inside it. `None` until it was met.
     blind_word: Option<u64>,
 }
 
@@ -101,14 +101,14 @@ impl<B: Words, K: frames::Words> Folios<B, K> {
         self.bitmap.calls() + self.flags.calls()
     }
 
-    /// Marks the folios of all frames idle; looks up the first frame of each anew. Answers
+    /// Marks the folios of all frames idle, after looking up the first frame of each anew. Answers
     /// `Cleared`, `Old` (it was marked, and not touched since as far as the flags and `accessed`
     /// tell), `Unresolved` (not trackable: slab, page tables, hugetlb, isolated) or `Absent` (free,
     /// or no memory). Sorts the questions.
     ///
     /// # Errors
     ///
-    /// What the kernel says; the answers are not to be used then.
+    /// What the kernel says. The answers must not be used then.
     pub fn mark(&mut self, asks: &mut [Ask], now: Time) -> io::Result<()> {
         asks.iter_mut().for_each(|ask| ask.head = NOT_KNOWN);
         self.resolve(asks)?;
@@ -129,7 +129,7 @@ impl<B: Words, K: frames::Words> Folios<B, K> {
                 Standing::Free => PageState::Absent,
             };
         }
-        // A mark that stands needs no other, if the page's own entry tells of all accesses: its
+        // A mark need not be made again if the page's own entry tells of all accesses, because the
         // folio is no larger.
         let stands = |ask: &Ask| {
             ask.state == PageState::Old
@@ -144,18 +144,18 @@ impl<B: Words, K: frames::Words> Folios<B, K> {
         self.bitmap.mark(&asks[..to_mark], |ask| ask.head)
     }
 
-    /// Looks whether the folios of all frames are still idle, and changes nothing that counts
-    /// (R§7.1: accessed bits move into the marks). Answers `Old`, `Young`, `Unresolved`, `Absent`
-    /// or, where the files contradict each other, `Unknown`. Sorts the questions.
+    /// Looks whether the folios of all frames are still idle. The only change is that accessed bits
+    /// move into the marks (R§7.1). Answers `Old`, `Young`, `Unresolved`, `Absent` or, where the
+    /// files contradict each other, `Unknown`. Sorts the questions.
     ///
     /// # Errors
     ///
-    /// What the kernel says; the answers are not to be used then.
+    /// What the kernel says. The answers must not be used then.
     pub fn look(&mut self, asks: &mut [Ask]) -> io::Result<()> {
         self.resolve(asks)?;
         sort(asks, |ask| ask.head);
         self.read_marks(asks)?;
-        // It was seen accessed, and yet its folio's mark stands. If it is not the folio's first
+        // The frame was seen accessed, but its folio's mark stands. If it is not the folio's first
         // frame, the folio may have been split since it was found.
         let contradicts =
             |ask: &&mut Ask| ask.accessed == Some(true) && ask.state == PageState::Old;
@@ -165,8 +165,8 @@ impl<B: Words, K: frames::Words> Folios<B, K> {
                 self.resolve(std::slice::from_mut(ask))?;
                 self.read_marks(std::slice::from_mut(ask))?;
             }
-            // Or the kernel could not look (the folio's lock was held): nobody knows since when it
-            // is accessed.
+            // Or the kernel could not look, because the folio's lock was held. Then the time of the
+            // access is unknown.
             if ask.state == PageState::Old {
                 ask.state = PageState::Unknown;
             }
@@ -183,7 +183,7 @@ impl<B: Words, K: frames::Words> Folios<B, K> {
                     // It was the first, and is behind another now: another's page.
                     _ if !ask.flags.is_first() && !ask.flags.has(Flags::HUGE) => PageState::Unknown,
                     Standing::Unmarked => PageState::Young,
-                    // It was isolated when the bitmap was read, or marked since then.
+                    // The frame was isolated when the bitmap was read, or it was marked since then.
                     Standing::Marked => PageState::Unknown,
                     Standing::NotTrackable => PageState::Unresolved,
                     Standing::Free => PageState::Absent,
@@ -192,8 +192,8 @@ impl<B: Words, K: frames::Words> Folios<B, K> {
         )
     }
 
-    /// A mark that stands by the flags may have been refuted since; to mark the page again without
-    /// looking would lose that for whoever waits for it.
+    /// A mark that stands by the flags may have been refuted since. Marking the page again without
+    /// a look would lose the access for the one that waits for it.
     fn ask_again(&mut self, asks: &mut [Ask]) -> io::Result<()> {
         let doubtful = |ask: &Ask| {
             ask.state == PageState::Old && (ask.accessed.is_none() || ask.flags.has(Flags::HEAD))
@@ -223,7 +223,8 @@ impl<B: Words, K: frames::Words> Folios<B, K> {
                 ask.state = match idle {
                     Some(true) => PageState::Old,
                     Some(false) => PageState::Young,
-                    // Behind the last whole word of memory: to mark it again would be in vain.
+                    // The frame is behind the last whole word of memory, so marking it again cannot
+                    // help.
                     None => {
                         *blind_word = Some(ask.head / WORD_FRAMES);
                         PageState::Unresolved
@@ -257,7 +258,7 @@ impl<B: Words, K: frames::Words> Folios<B, K> {
         for ask in asks {
             match last {
                 Some(last) if ask.head == SAME => (ask.head, ask.flags) = (last.head, last.flags),
-                // Where it is hugetlb it is not trackable, whatever its first frame.
+                // A hugetlb frame is not trackable, whatever its first frame is.
                 _ if ask.flags.is_first() || ask.flags.has(Flags::HUGE) => {}
                 _ => self.find_first(ask)?,
             }
@@ -267,8 +268,8 @@ impl<B: Words, K: frames::Words> Folios<B, K> {
     }
 
     /// Leads a frame behind a folio's first one to that. A folio lies at a multiple of its size, so
-    /// only so many frames can be the first; the nearest that is one is it, because folios do not
-    /// overlap.
+    /// only a few frames can be the first. It is the nearest of them that is a first frame, because
+    /// folios do not overlap.
     fn find_first(&mut self, ask: &mut Ask) -> io::Result<()> {
         let mut candidate = ask.frame;
         for order in 1..=MAX_ORDER {
@@ -290,9 +291,9 @@ impl<B: Words, K: frames::Words> Folios<B, K> {
         Ok(())
     }
 
-    /// Reads the flags of one frame of each question that `of` picks, and those between, and tells
-    /// each the first frame that was read with it and all flags from there on: fewer than asked for
-    /// behind the end of memory.
+    /// Reads the flags of one frame of each question that `of` picks, and of those between. Gives
+    /// each question the first frame that was read with it and all flags from there on. Behind the
+    /// end of memory there are fewer.
     fn read_flags(
         &mut self,
         asks: &mut [Ask],
@@ -327,7 +328,7 @@ impl<B: Words, K: frames::Words> Folios<B, K> {
     }
 }
 
-/// How a folio stands to idle page tracking, by the flags of its first frame.
+/// What idle page tracking can do with a folio, by the flags of its first frame.
 enum Standing {
     Marked,
     Unmarked,
@@ -347,7 +348,7 @@ fn standing(flags: Flags) -> Standing {
     }
 }
 
-/// Whether it is a user's page on no list: touched for the first time just now, most likely.
+/// Whether it is a user's page on no list. Most likely it was touched for the first time just now.
 fn waits_for_its_list(ask: &Ask) -> bool {
     ask.flags.has(Flags::MMAP) && !ask.flags.has(Flags::LRU) && !ask.flags.has(Flags::HUGE)
 }

@@ -1,9 +1,9 @@
 //! One user of idle marks per machine.
 //!
-//! Idle marks belong to the machine, not to who set them: where two mark the same frames, what was
-//! touched between the two marks looks idle to the first. So whoever marks holds an advisory lock
-//! on a file, whose content is the holder's pid. Programs that do not know of it, and the kernel's
-//! DAMON, are not held off by it.
+//! Idle marks belong to the machine, not to the program that set them. If two programs mark the
+//! same frames, a page that was touched between the two marks looks idle to the first. So a program
+//! that marks holds an advisory lock on a file, which contains the holder's pid. The lock does not
+//! stop programs that do not know it, nor the kernel's DAMON.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -14,7 +14,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 
 use super::error::error;
 
-/// The lock file. The directory is for root only and gone after a boot.
+/// The lock file. Only root can use the directory, and it is empty after a boot.
 pub const LOCK: &str = "/run/isotherm-idle.lock";
 
 /// The right to mark frames; dropping it lets it go.
@@ -24,7 +24,7 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Takes the lock at `path`, usually [`LOCK`], if nobody has it.
+    /// Takes the lock at `path`, usually [`LOCK`], if it is free.
     ///
     /// # Errors
     ///

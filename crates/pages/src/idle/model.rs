@@ -1,4 +1,4 @@
-//! A made-up kernel's bitmap, rule by rule as `mm/page_idle.c` has it, for tests.
+//! A made-up kernel's bitmap for tests. It follows the rules of `mm/page_idle.c` one by one.
 
 use std::cell::RefCell;
 use std::io;
@@ -10,18 +10,18 @@ use crate::frames::Flags;
 /// One page frame.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Frame {
-    /// The first of a folio that is on an LRU list, and a reference can be had.
+    /// The frame is the first of a folio on an LRU list, and a reference to it can be taken.
     pub(super) trackable: bool,
     pub(super) idle: bool,
     /// Accessed in some page table.
     pub(super) accessed: bool,
-    /// The folio's lock is held by somebody: its page tables are not looked at.
+    /// The folio's lock is held, so the kernel does not look at its page tables.
     pub(super) locked: bool,
     /// What kpageflags says of it besides `LRU` and `IDLE`.
     pub(super) flags: u64,
 }
 
-/// A folio of user pages, of `len` frames; to be put at a multiple of `len`.
+/// A folio of user pages, of `len` frames. It must be put at a multiple of `len`.
 pub(super) fn folio(len: usize) -> Vec<Frame> {
     let tail = Frame { flags: Flags::TAIL.0 | Flags::THP.0, ..Frame::default() };
     let mut frames = vec![tail; len];
@@ -52,7 +52,8 @@ impl Model {
         Self { frames: RefCell::new(frames), most: 4096, ..Self::default() }
     }
 
-    /// Checks what every call has to obey; gives the first frame and the bytes it moves.
+    /// Checks the rules for every call. Returns the first frame and the number of bytes that it
+    /// moves.
     fn enter(&self, offset: u64, len: usize) -> io::Result<(usize, usize)> {
         let mut calls = self.calls.borrow_mut();
         *calls += 1;
@@ -122,8 +123,9 @@ impl Words for Model {
     }
 }
 
-/// `/proc/kpageflags` of the same machine, as `stable_page_flags` has it since 6.10: frames behind
-/// a folio's first repeat its `LRU` and `IDLE`. One that knows less says less; both must do.
+/// `/proc/kpageflags` of the same machine, as `stable_page_flags` writes it since 6.10: frames
+/// behind a folio's first repeat its `LRU` and `IDLE`. Older kernels say less, and the code must
+/// work with both.
 #[derive(Debug)]
 pub(super) struct FlagsOf<'a> {
     pub(super) model: &'a Model,

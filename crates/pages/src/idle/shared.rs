@@ -1,8 +1,8 @@
-//! Marks for another set: `pagewalk` cannot make a page old that several processes map, and a mark
-//! can.
+//! Idle marks for the set `pagewalk`. That set cannot make a page old that several processes map,
+//! and a mark can.
 //!
-//! The bitmap is opened, and the machine's lock for it taken, when the first such page comes;
-//! whoever has none needs no lock. Where somebody else has it, it is asked for again later.
+//! The bitmap is opened, and the machine's lock taken, when the first such page comes. Without such
+//! pages no lock is needed. If another program has the lock, it is tried again later.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! The names of memory cgroups by the number that `/proc/kpagecgroup` has for them.
+//! The names of memory cgroups by their numbers in `/proc/kpagecgroup`.
 
 use std::collections::HashMap;
 
@@ -20,9 +20,9 @@ impl CgroupNames {
         Self { cgroups, by_ino: HashMap::new() }
     }
 
-    /// The path below the mount, with a leading `/`; what is not known yet is looked up by listing
-    /// all. One that is gone keeps its name if it was ever listed, and is called by its number if
-    /// not.
+    /// The path below the mount, with a leading `/`. An unknown number is looked up by listing all
+    /// cgroups. A cgroup that is gone keeps its name if it was ever listed, else its number is its
+    /// name.
     pub fn name(&mut self, ino: u64) -> String {
         if !self.by_ino.contains_key(&ino)
             && let Some(now) = Groups::read(&self.cgroups)

@@ -1,16 +1,16 @@
 //! Reverse map: which processes map a frame, and where.
 //!
-//! The kernel has one and does not show it, so it is made from the other side: the page tables of
-//! all processes (`/proc/PID/pagemap`) are read, and whoever has a wanted frame is noted.
-//! `PAGEMAP_SCAN` (Linux 6.7) says which parts of an address space have pages; without it every
-//! entry of every mapping is read, up to `MOST_ENTRIES` per mapping.
+//! The kernel has a reverse map and does not show it. So this module reads the page tables of all
+//! processes (`/proc/PID/pagemap`), and notes which of them have a wanted frame. `PAGEMAP_SCAN`
+//! (Linux 6.7) says which parts of an address space have pages. Without it every entry of every
+//! mapping is read, up to `MOST_ENTRIES` per mapping.
 //!
-//! Frames come as numbers and go through a bitmap first, so an entry that is not wanted costs about
-//! a nanosecond beside reading it. The map is a picture of a moment: a page can move while the rest
-//! is read. Who acts on it looks again.
+//! Each frame number is first looked up in a bitmap, so an entry that is not wanted costs about a
+//! nanosecond beside reading it. The map is not of one moment: a page can move while the rest is
+//! read. A caller that acts on a page must look again.
 //!
-//! Kernel threads have no pages; processes that may not be read are counted. A frame mapped by more
-//! processes than [`MOST_PLACES`] keeps the first and the number.
+//! Kernel threads have no pages. Processes that may not be read are counted. For a frame that more
+//! than [`MOST_PLACES`] processes map, the first places and the number are kept.
 
 use std::fs::File;
 use std::io;
@@ -23,7 +23,8 @@ use isotherm_sys::pagemap;
 
 /// Places that are kept per frame.
 pub const MOST_PLACES: usize = 16;
-/// Entries read of one mapping where the kernel does not say which parts have pages: 16 GiB.
+/// Limit for entries read of one mapping, where the kernel does not say which parts have pages: 16
+/// GiB.
 const MOST_ENTRIES: u64 = 4 << 20;
 /// Entries per read.
 const CALL_ENTRIES: u64 = 16 << 10;
@@ -58,9 +59,9 @@ pub struct Found {
     pub processes: Vec<Owner>,
     /// Where each wanted frame is mapped, in the order of the frames; at most [`MOST_PLACES`].
     pub places: Vec<Vec<Place>>,
-    /// How often each is mapped, those places included that are not kept.
+    /// How often each frame is mapped, including the places that are not kept.
     pub mapped: Vec<u32>,
-    /// Processes that could not be read; one that ended meanwhile is not among them.
+    /// Processes that could not be read. Processes that ended meanwhile are not counted.
     pub unread: u32,
     /// Entries that were not read because a mapping is too large for this kernel.
     pub skipped: u64,
@@ -97,7 +98,7 @@ fn index(n: u64) -> usize {
     usize::try_from(n).unwrap_or(usize::MAX)
 }
 
-/// Looks who maps `frames`, which are sorted.
+/// Finds who maps `frames`, which must be sorted.
 ///
 /// # Errors
 ///
@@ -140,7 +141,7 @@ struct Reader<'a> {
     found: &'a mut Found,
     /// Its place among the processes, once it is there.
     at: Option<u32>,
-    /// Whether any frame number was seen: they read 0 without the right to see them.
+    /// Whether any frame number was seen. Without the right to see them they read 0.
     seen: bool,
 }
 
@@ -167,7 +168,7 @@ impl Reader<'_> {
                 for run in runs[..nr].iter().filter(|r| r.categories & pagemap::PRESENT != 0) {
                     self.range(&pagemap, AddrRange::new(run.start, run.end), &mut entries)?;
                 }
-                // The walk ends behind the range, or where there was no room for more runs.
+                // The walk ends behind the range, or where the buffer had no room for more runs.
                 if end <= rest.start {
                     break;
                 }

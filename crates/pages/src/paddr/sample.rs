@@ -1,7 +1,7 @@
-//! Which frames stand for all: one at a random place in each of equal strides of RAM.
+//! Draws a sample of frames: one at a random place in each of equal strides of RAM.
 //!
-//! So every byte of RAM has the same chance, the sample is spread as evenly as a grid, and memory
-//! laid out in steps of a power of two cannot fall between its lines. A frame stands for one
+//! So every byte of RAM has the same chance, and the sample is spread evenly. Unlike a fixed grid,
+//! it does not miss memory that is laid out in steps of a power of two. Each frame stands for one
 //! stride.
 
 use isotherm_core::addr::PAGE_SIZE;
@@ -15,7 +15,7 @@ pub fn sample(ranges: &[AddrRange], nr: u64, rng: &mut Rng) -> Vec<u64> {
     let mut frames = Vec::with_capacity(usize::try_from(nr).unwrap_or(0));
     let (mut ranges, mut before) = (ranges.iter().copied().peekable(), 0);
     for i in 0..nr {
-        // The strides' borders are rounded, so strides differ by a frame.
+        // The strides' borders are rounded, so the strides differ by up to one frame.
         let (from, to) = (border(i, total, nr), border(i + 1, total, nr));
         let place = rng.range(from, to);
         while let Some(range) = ranges.peek() {

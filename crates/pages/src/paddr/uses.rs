@@ -1,4 +1,4 @@
-//! What frames are used for: kind, cgroup, and who maps them, in one look.
+//! What frames are used for: their kind, their cgroup, and who maps them.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -41,7 +41,7 @@ impl Uses {
     ///
     /// # Errors
     ///
-    /// If they are not there or not for us.
+    /// If the files are not there or we may not open them.
     pub fn open(proc: Proc) -> Result<Self, FramesError> {
         let flags = FrameFile::open(proc.root(), Which::Flags)?;
         let cgroup = FrameFile::open(proc.root(), Which::Cgroup).ok();
@@ -71,7 +71,7 @@ fn uses<F: Words>(
     cgroup: Option<&mut FrameFile<F>>,
     frames: &[u64],
 ) -> io::Result<Vec<FrameUse>> {
-    // Kernels before 6.10 say nothing at the tails, so their folio's first frame is asked.
+    // Kernels before 6.10 say nothing at the tails, so the folio's first frame is read.
     let folios = folios_of(flags, frames, &|f| f.has(Flags::TAIL))?;
     let mut heads: Vec<u64> = folios.values().map(|folio| folio.head).collect();
     heads.sort_unstable();

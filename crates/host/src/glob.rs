@@ -2,7 +2,7 @@
 
 /// Whether all of `text` matches `pattern`.
 ///
-/// Goes back to the last `*` only: an earlier one can do nothing that the last could not.
+/// Goes back to the last `*` only: an earlier one matches nothing that the last could not.
 pub fn glob(pattern: &[u8], text: &[u8]) -> bool {
     let (mut t, mut p) = (0, 0);
     // Where to go on after a mismatch: behind the last star, and one byte further in the text.

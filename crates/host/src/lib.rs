@@ -1,10 +1,10 @@
 //! What the files of a kernel say about a machine: processes, memory, cgroups, nodes, swap.
 //!
-//! Every reader takes the root that it reads under ([`Roots`], [`proc::Proc`]), so that tests put a
-//! made-up machine there.
+//! Every reader takes the root that it reads under ([`Roots`], [`proc::Proc`]), so that tests can
+//! use a made-up machine.
 //!
 //! Rule: text files in, facts out. Absent: BPF, page tables, the kernel's DAMON, and any decision.
-//! The one thing that is set up here is swap on [`zram`], for tests and evaluation jobs.
+//! The only thing that this crate sets up is swap on [`zram`], for tests and evaluation jobs.
 
 pub mod error;
 pub mod glob;

@@ -1,9 +1,9 @@
 //! The machine's RAM as ranges of physical addresses, by node.
 //!
-//! `/proc/iomem` says what is RAM, to the byte; `/proc/zoneinfo` says which page frames each node's
-//! zones span, holes included. A node's RAM is what both say. Where zones of two nodes interleave
-//! (a node in the middle of another's span) the overlap would count for both; it is given to the
-//! node whose zone starts later, the one inside.
+//! `/proc/iomem` says what is RAM, to the byte. `/proc/zoneinfo` says which page frames each node's
+//! zones span, holes included. A node's RAM is what is in both. Where zones of two nodes interleave
+//! (a node inside another's span), the overlap would count for both. It is given to the node whose
+//! zone starts later, which is the one inside.
 
 use std::{fmt, io};
 
@@ -48,7 +48,7 @@ pub struct Ram {
 /// Why the machine does not say where its RAM is.
 #[derive(Debug)]
 pub enum RamError {
-    /// The kernel shows no addresses to us: `/proc/iomem` holds zeros without `CAP_SYS_ADMIN`.
+    /// The kernel hides the addresses: `/proc/iomem` holds zeros without `CAP_SYS_ADMIN`.
     Hidden,
     /// A file cannot be read.
     Io {
@@ -124,8 +124,7 @@ impl Ram {
     }
 }
 
-/// The top-level `System RAM` resources, and those below `System RAM` of another kind are in them
-/// already.
+/// The top-level `System RAM` resources. A `System RAM` line below another one lies inside of it.
 fn parse_iomem(text: &[u8]) -> Result<Vec<AddrRange>, RamError> {
     let (mut ranges, mut hidden) = (Vec::<AddrRange>::new(), false);
     let mut rest = text;
@@ -172,8 +171,8 @@ struct Zone {
     span: AddrRange,
 }
 
-/// The spans of the zones; one without pages is in the list with an empty span, so that its node is
-/// known.
+/// The spans of the zones. A zone without pages is in the list with an empty span, so that its node
+/// is known.
 fn parse_zones(text: &[u8]) -> Vec<Zone> {
     let (mut zones, mut spanned, mut present) = (Vec::<Zone>::new(), 0_u64, 0_u64);
     let mut rest = text;

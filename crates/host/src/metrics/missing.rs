@@ -1,4 +1,5 @@
-//! Finding out why a source is not there, for the error's text. Slow, and only after a failure.
+//! Finds out why a source is not there, for the error's text. It is slow, and runs only after a
+//! failure.
 
 use std::path::Path;
 use std::{fs, io};

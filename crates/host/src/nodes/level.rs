@@ -5,34 +5,33 @@ use isotherm_sys::clock;
 
 use crate::Roots;
 
-/// Watermarks are read anew after so long, in ns: they change when somebody changes a setting, or
-/// memory comes or goes.
+/// The age at which watermarks are read again, in ns. They change when somebody changes a setting,
+/// or when memory comes or goes.
 const MARKS_NS: u64 = 1_000_000_000;
-/// While memory is moved, after so long: what CPUs keep on their lists changes by that.
+/// That age while memory is moved: moving changes what the CPUs keep on their lists.
 const LISTS_NS: u64 = 150_000_000;
-/// A node whose free memory changed by so much between two looks, in bytes: something is being
-/// moved.
+/// If a node's free memory changed by this between two looks, in bytes, memory is being moved.
 const MOVING: u64 = 256 << 10;
 
 /// How full a node is, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Level {
-    /// `MemFree`: in no use at all. Pages that a CPU keeps at hand for its next allocation are
-    /// neither.
+    /// `MemFree`: memory in no use at all. Pages that a CPU keeps for its next allocation are
+    /// neither free nor in use.
     pub free: u64,
     /// `MemTotal`.
     pub total: u64,
-    /// The sum of its zones' high watermarks: with less free memory than the low ones (up to a
-    /// third less), the kernel's reclaim begins, and works until this is reached
-    /// (`balance_pgdat()`). With what lower zones keep from programs (`lowmem_reserve_ratio`), of a
-    /// node of 1.5 GiB some 6 MiB; and what is free in blocks that the kernel took aside for itself
-    /// (`nr_free_highatomic`, up to 1 % of a zone, and more or less from time to time). Both are
-    /// free and cannot be had.
+    /// The sum of its zones' high watermarks. The kernel's reclaim begins when less memory is free
+    /// than the low watermarks (up to a third less), and works until this is reached
+    /// (`balance_pgdat()`). Two more amounts are included, because that memory is free and cannot
+    /// be had. Lower zones keep some from programs (`lowmem_reserve_ratio`): some 6 MiB of a node
+    /// of 1.5 GiB. The kernel sets blocks aside for itself (`nr_free_highatomic`): up to 1 % of a
+    /// zone, and it varies.
     pub high: u64,
-    /// What the watermarks are higher by for now, because pages of different kinds had to be mixed
-    /// (`watermark_boost`, Linux 5.0), at most 1.5 times `high`. Not in it: whoever fails to
-    /// allocate on this node wakes kswapd, which ends the boost. Who is content with another node
-    /// does not.
+    /// How much higher the watermarks are for now, because pages of different kinds had to be mixed
+    /// (`watermark_boost`, Linux 5.0). It is at most 1.5 times `high`, and not part of it. An
+    /// allocation that fails on this node wakes kswapd, which ends the boost. An allocation that
+    /// may use another node does not.
     pub boost: u64,
     /// What CPUs keep on their lists beyond what these hold at rest. A CPU that frees many pages
     /// keeps more of them (up to an eighth of the zone; `nr_pcp_high()`, Linux 6.7) and gives them
@@ -49,8 +48,7 @@ pub fn levels(roots: &Roots, nodes: &[u32]) -> Result<Vec<Level>, String> {
     Gauge::new(nodes).read(roots)
 }
 
-/// Reads levels often: of the two files the one with the watermarks is long, and rarely says
-/// something new.
+/// Reads levels often. Of the two files, the one with the watermarks is long and rarely changes.
 #[derive(Debug, Default)]
 pub struct Gauge {
     nodes: Vec<u32>,
@@ -138,8 +136,8 @@ fn zones_of(zoneinfo: &str, node: u32) -> Zones {
         if !here {
             continue;
         }
-        // (0, 1454, 1454): from allocations that could also be had from the next zone, the one
-        // after that, ..
+        // (0, 1454, 1454): what is kept from allocations that could also come from the next zone,
+        // the one after that, ...
         if let Some(list) = line.trim_start().strip_prefix("protection:") {
             let last = list.trim_matches([' ', '(', ')']).rsplit(',').next();
             high += if managed { last.and_then(|n| n.trim().parse().ok()).unwrap_or(0) } else { 0 };
@@ -157,8 +155,8 @@ fn zones_of(zoneinfo: &str, node: u32) -> Zones {
                 }
             }
             (Some("free_highatomic:"), Some(n)) => high += if managed { n } else { 0 },
-            // Of the lists of one CPU; older kernels have no `high_min`, and a limit that stays as
-            // it is.
+            // These are of the lists of one CPU. Older kernels have no `high_min`, and a fixed
+            // limit.
             (Some("count:"), Some(n)) => count = n,
             (Some("high_min:"), Some(n)) => coming += count.saturating_sub(n),
             _ => {}

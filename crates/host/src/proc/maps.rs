@@ -1,8 +1,8 @@
 //! `/proc/PID/maps`: which parts of an address space exist, and what they are.
 //!
-//! A line reads `START-END PERMS OFFSET MAJOR:MINOR INODE    NAME`; the name is the rest of the line
-//! and may hold spaces. A line that does not read so is skipped: the kernel writes none, and a
-//! monitor must not end for one.
+//! A line reads `START-END PERMS OFFSET MAJOR:MINOR INODE    NAME`; the name is the rest of the
+//! line and may hold spaces. Other lines are skipped: the kernel writes none, and a monitor must
+//! not end because of one.
 
 use isotherm_core::{AddrRange, MappingKind};
 
@@ -101,8 +101,8 @@ pub(super) fn parse_line(mut rest: &[u8]) -> Option<Mapping<'_>> {
 
 /// Appends what is worth monitoring to `ranges`: sorted, not overlapping, neighbours joined.
 ///
-/// `maps` is read in pieces while the process runs, so a mapping can show up twice; what was
-/// already taken is left out the second time.
+/// The kernel gives `maps` in pieces while the process runs, so a mapping can show up twice. What
+/// was already taken is left out the second time.
 pub fn monitored_ranges<'t>(maps: impl Iterator<Item = Mapping<'t>>, ranges: &mut Vec<AddrRange>) {
     for mapping in maps.filter(Mapping::is_monitored) {
         let range = mapping.range;

@@ -1,11 +1,11 @@
-//! What `/proc` says, read with as little ceremony as the monitor's budget asks for.
+//! Reads `/proc` cheaply enough for a monitor.
 //!
-//! One file is read into a buffer that the caller keeps, and the parsers borrow from it: they run
+//! A file is read into a buffer that the caller keeps, and the parsers borrow from it. They run
 //! over byte slices, allocate nothing per line, and never panic, whatever the bytes are. [`Proc`]
-//! takes its root as an argument, so tests can put a made-up `/proc` in front of everything above.
+//! takes its root as an argument, so tests can use a made-up `/proc`.
 //!
-//! Absent on purpose: no cache, no watching, no opinion about which process is interesting. Who a
-//! process is over time (pids are reused) is the business of `isotherm-ops`.
+//! Absent on purpose: a cache, watching, and the choice of processes. `isotherm-ops` follows a
+//! process over time (pids are reused).
 
 mod maps;
 mod meminfo;
@@ -119,8 +119,8 @@ impl Proc {
         Ok(())
     }
 
-    /// The pid that was given out last in our pid namespace (last field of `loadavg`): as long as
-    /// it stays the same nothing was forked, so nobody has to look for children.
+    /// The pid that was given out last in our pid namespace (last field of `loadavg`). As long as
+    /// it stays the same, nothing was forked, so there is no need to look for children.
     #[must_use]
     pub fn last_pid(&self, buf: &mut Vec<u8>) -> Option<u32> {
         self.read_system("loadavg", buf).ok()?;
@@ -186,7 +186,7 @@ pub fn is_denied(err: &io::Error) -> bool {
     err.kind() == io::ErrorKind::PermissionDenied
 }
 
-/// `/proc` files report a size of 0, so nobody asks for it: as many reads as it takes, into what
+/// `/proc` files report a size of 0, so the size is not asked for. Reads until the end, into the
 /// room there is.
 fn read_file(path: &Path, buf: &mut Vec<u8>) -> io::Result<()> {
     let mut file = File::open(path)?;

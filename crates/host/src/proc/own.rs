@@ -1,4 +1,4 @@
-//! What we cost ourselves.
+//! What this process itself costs.
 
 use super::{Proc, parse_stat};
 

@@ -1,7 +1,7 @@
-//! Numbers and words out of byte slices: the part that all parsers share.
+//! Takes numbers and words out of byte slices. All parsers share these functions.
 //!
-//! Every function answers `None` instead of panicking or wrapping, so that a parser built from them
-//! inherits that.
+//! Every function returns `None` instead of panicking or wrapping. So no parser built from them
+//! panics or wraps.
 
 /// The number that `text` is, in decimal, without sign.
 pub(crate) fn whole_dec(text: &[u8]) -> Option<u64> {

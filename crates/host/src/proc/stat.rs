@@ -1,4 +1,4 @@
-//! `/proc/PID/stat`: who a process is and what it has used.
+//! `/proc/PID/stat`: the identity of a process, and what it has used.
 //!
 //! The second field is the command's name in parentheses. The name may itself hold spaces and
 //! parentheses, so the fields are counted from the **last** closing one.
@@ -42,8 +42,8 @@ pub struct Stat<'t> {
     pub starttime: u64,
     /// Resident pages.
     pub rss_pages: u64,
-    /// Addresses that every exec draws anew: start and end of the code, start of the stack. Zeros
-    /// or ones if we may not see them.
+    /// Addresses that every exec draws anew: start and end of the code, and start of the stack.
+    /// They are zeros or ones if we may not see them.
     pub image: [u64; 3],
     /// The CPU it ran on last; `None` if the kernel does not tell.
     pub processor: Option<u32>,

@@ -18,7 +18,8 @@ const VERSION_AT: usize = 1024;
 const LAST_PAGE_AT: usize = 1028;
 const LABEL_AT: usize = 1052;
 const MAGIC: &[u8] = b"SWAPSPACE2";
-/// Device watchers open a device for a moment when it changes, and it is busy as long.
+/// How often to retry while the device is busy: device watchers open it for a moment when it
+/// changes.
 const BUSY_TRIES: u32 = 50;
 
 /// What a device holds, by its `mm_stat`.
@@ -42,7 +43,7 @@ pub(super) struct Device {
 }
 
 impl Device {
-    /// A new device; where devices cannot be made, one that nobody has sized.
+    /// Makes a new device. Where devices cannot be made, takes one that has no size yet.
     pub(super) fn take() -> Result<Self, ZramError> {
         let tried = "read /sys/class/zram-control/hot_add";
         match fs::read_to_string("/sys/class/zram-control/hot_add") {
@@ -73,7 +74,8 @@ impl Device {
         let number = swap.to_str()?.strip_prefix("/dev/zram")?.parse().ok()?;
         let mut header = [0; HEADER];
         File::open(swap).ok()?.read_exact_at(&mut header, 0).ok()?;
-        // Whether it was made or found is lost; one that cannot be removed is only reset.
+        // The label does not say whether the device was made or found, so one that cannot be
+        // removed is only reset.
         has_label(&header).then_some(Self { number, added: true, given_back: false })
     }
 
@@ -99,7 +101,7 @@ impl Device {
         file.sync_all().map_err(tried)
     }
 
-    /// Forgets what is stored and, if we made the device, removes it. The second time does nothing.
+    /// Drops what is stored and, if we made the device, removes it. A second call does nothing.
     pub(super) fn give_back(&mut self) -> Result<(), ZramError> {
         if self.given_back {
             return Ok(());

@@ -1,13 +1,13 @@
-//! Swap in compressed memory, for as long as a test or a measurement needs it.
+//! Swap in compressed memory, for the duration of a test or a measurement.
 //!
 //! [`Zram::set_up`] makes a device of its own, swaps to it, and takes everything down again when
-//! dropped, also when a test panics. A machine's swap is one for all, so:
+//! dropped, also when a test panics. All programs of a machine share its swap, so:
 //!
-//! * a lock file lets one holder in at a time, over all processes;
-//! * it refuses if other swap is active: what is paged out could go there unseen;
-//! * its swap header carries a label. Whoever was killed (SIGKILL, or SIGINT without a handler:
-//!   that is the caller's business) leaves the device behind and the lock free; the next holder
-//!   finds the label and takes the device down first. [`remove_leftover`] does only that.
+//! * A lock file admits one holder at a time, over all processes.
+//! * Setting up is refused if other swap is active, because memory could be paged out there unseen.
+//! * The swap header carries a label. A holder that was killed (by SIGKILL, or by SIGINT without a
+//!   handler, which is the caller's part) leaves the device behind and the lock free. The next
+//!   holder finds the label, and takes the device down first. [`remove_leftover`] does only that.
 //!
 //! Taking down brings every swapped page back, so memory must suffice.
 
@@ -93,13 +93,13 @@ impl Zram {
         self.device.usage()
     }
 
-    /// Ends the swapping and removes the device, and says how that went; dropping does the same
-    /// silently.
+    /// Ends the swapping and removes the device, and returns how that went. Dropping does the same
+    /// without a report.
     ///
     /// # Errors
     ///
-    /// What the kernel said: too little memory to bring the pages back, as a rule. Dropping tries
-    /// once more.
+    /// What the kernel said: usually too little memory to bring the pages back. Dropping tries once
+    /// more.
     pub fn tear_down(mut self) -> Result<(), ZramError> {
         self.end()
     }
@@ -115,7 +115,7 @@ impl Zram {
 
 impl Drop for Zram {
     fn drop(&mut self) {
-        // After tear_down there is nothing left to do. Else nobody can be told; the next holder
+        // Nothing is left to do after tear_down. An error here cannot be reported; the next holder
         // finds the label and tries again.
         self.end().ok();
     }
@@ -127,8 +127,8 @@ pub struct NoZram {
     _lock: File,
 }
 
-/// Keeps everybody from setting up swap, after having waited up to ten minutes for holders and
-/// taken down what a killed one left behind. Other swap may be active.
+/// Keeps all programs of Isotherm from setting up swap. First waits up to ten minutes for holders,
+/// and takes down what a killed one left behind. Other swap may be active.
 ///
 /// # Errors
 ///
@@ -142,7 +142,7 @@ pub fn keep_off() -> Result<NoZram, ZramError> {
     }
 }
 
-/// Takes down what a killed holder left behind, if there is any; tells whether there was.
+/// Takes down what a killed holder left behind, if anything. Returns whether there was something.
 ///
 /// # Errors
 ///

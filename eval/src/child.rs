@@ -1,8 +1,8 @@
 //! A process that a job started, and that ends with it.
 //!
-//! Dropping a [`Child`] ends the process by its pid, first with SIGTERM, after two seconds with
-//! SIGKILL. Every wait of a job goes through [`sleep_until`], which fails when the job itself was
-//! asked to stop, so that nothing stays behind then either.
+//! Dropping a [`Child`] ends the process by its pid, first with SIGTERM, and after two seconds with
+//! SIGKILL. Every wait of a job goes through [`sleep_until`]. That fails when the job was asked to
+//! stop, so no process is left behind then.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -27,7 +27,7 @@ pub(crate) struct Child {
 }
 
 impl Child {
-    /// Starts `program`. What it says on standard error goes to `log`, and into the message if it
+    /// Starts `program`. Its standard error goes to `log`, and into the error's message if it
     /// fails.
     pub(crate) fn start(
         program: impl AsRef<OsStr>,

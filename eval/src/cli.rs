@@ -50,7 +50,7 @@ struct RunArgs {
     /// The isotherm binary to measure [default: the one beside this program].
     #[arg(long, value_name = "PATH")]
     isotherm: Option<PathBuf>,
-    /// Only what is named so, where a job measures several things (workloads, methods, sets,
+    /// Measures only what is named, where a job measures several things (workloads, methods, sets,
     /// sizes).
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,

@@ -43,8 +43,8 @@ impl Spec {
         }
     }
 
-    /// Whether `name` is to be measured. A kind of things of which `only` names none is not
-    /// limited: `all` are the names of that kind.
+    /// Whether `name` is to be measured. `all` are the names of its kind. If `only` names none of
+    /// them, all are measured.
     pub(crate) fn wants(&self, name: &str, all: &[&str]) -> bool {
         let limited = self.only.iter().any(|o| all.contains(&o.as_str()));
         !limited || self.only.iter().any(|o| o == name)

@@ -1,4 +1,4 @@
-//! One load phase of a program under one configuration, with all that is to be known of it.
+//! One load phase of a program under one configuration, with all measurements of it.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Something is asked again and again on a thread of its own, until the answers are wanted.
+//! Calls a function again and again on a thread of its own, until the answers are collected.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! Medians and intervals. No mean of a noisy number anywhere.
+//! Medians and intervals. Noisy numbers are never averaged.
 
 use serde::{Deserialize, Serialize};
 

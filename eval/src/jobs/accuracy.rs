@@ -196,8 +196,8 @@ impl Job for Accuracy {
 }
 
 impl Score {
-    /// The goals that are not reached; a value that is not there is no miss (a workload without
-    /// changes has no delay).
+    /// The goals that are not reached. A missing value is no miss: a workload without changes has
+    /// no delay.
     fn missed(&self) -> Vec<&'static str> {
         let below = |v: Option<f64>, goal: f64| v.is_some_and(|v| v < goal);
         let above = |v: Option<f64>, goal: f64| v.is_some_and(|v| v > goal);

@@ -157,8 +157,8 @@ fn rows(texts: &[String]) -> anyhow::Result<Vec<Row>> {
     Ok(order.into_iter().map(row).collect())
 }
 
-/// The default against the reference, per workload. The default budget only: the best of several
-/// budgets, chosen after the fact, would flatter.
+/// The default compared with the reference, per workload. Only the default budget counts: the best
+/// of several budgets, chosen after the fact, would look too good.
 fn claim(rows: &[Row]) -> String {
     let mut table = Table::new([
         "workload",

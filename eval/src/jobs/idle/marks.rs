@@ -1,10 +1,10 @@
 //! What the bitmap of idle pages costs: reading it, and marking, for memory of one kind each.
 //!
-//! Memory is planted, all frames of RAM are marked and read a few times, and the median's CPU time
-//! is taken. That of a plant without memory is what the rest of the machine costs; what is above
-//! it, per page that was planted, is the kernel's walk of the page tables that map the page. In an
-//! emulated machine these are times of the emulation: `kpageflags` and `kpagecgroup`, read in the
-//! same machine and on a real one, say how to scale them.
+//! The job plants memory, marks and reads all frames of RAM a few times, and takes the median of
+//! the CPU time. A plant without memory gives the cost of the rest of the machine. What is above
+//! that, per planted page, is the kernel's walk of the page tables that map the page. In an
+//! emulated machine these are times of the emulation. `kpageflags` and `kpagecgroup`, read there
+//! and on a real machine, give the scale.
 
 use std::path::Path;
 

@@ -1,10 +1,9 @@
 //! Job `idle`: what `isotherm idle` says of cgroups whose use of memory is known, and what it
 //! costs.
 //!
-//! Each case plants a process in a cgroup of its own. A process of the same program without memory
-//! is planted beside it: what the interpreter itself leaves idle is taken off. The kinds that the
-//! method cannot see (unmapped page cache, by page tables) are left out of the comparison, and the
-//! table says so.
+//! Each case plants a process in a cgroup of its own. Beside it, it plants a process of the same
+//! program without memory, whose idle memory is subtracted. The kinds that a method cannot see (by
+//! page tables: unmapped page cache) are left out of the comparison, and the table says so.
 
 mod cost;
 mod marks;

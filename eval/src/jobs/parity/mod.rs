@@ -9,17 +9,18 @@
 //! the kernel's thread, found as the `kdamond.N` that was not there before, beside that of our
 //! process.
 //!
-//! The first 10 s after the accesses began are told apart: all sets are scored by the same windows
-//! of the truth's clock, the start by those that end before and the steady state by those that
-//! begin after, and CPU is that of the steady state. Runs of less than 20 s have a start of 1.5 s.
+//! The first 10 s after the accesses began are the start, and are scored separately. All sets are
+//! scored by the same windows of the truth's clock: those that end in the start, and those that
+//! begin after it (the steady state). CPU time is that of the steady state. Runs of less than 20 s
+//! have a start of 1.5 s.
 //!
-//! In an emulated machine a workload that runs at full speed may touch a page hardly once per
-//! window: everything is near the limit of hot and cold then, and every score is poor. The scores
-//! away from the limit (`clear`) tell.
+//! In an emulated machine, a workload at full speed may touch a page hardly once per window. Then
+//! everything is near the limit between hot and cold, and every score is poor. The scores away from
+//! that limit (`clear`) are still valid.
 //!
-//! In guests where time goes by instructions (`lab/run --count`) a CPU's time is what it executed,
-//! and nothing that the host does is seen: no load, and no cache, TLB or interrupt of another CPU
-//! either.
+//! In guests where time goes by instructions (`lab/run --count`), a CPU's time is the instructions
+//! that it executed. The host's load does not show, and nor do cache, TLB and the interrupts of
+//! another CPU.
 //!
 //! A set that the kernel does not have is a row that says so. `kdamond` is taken in the lab's VMs
 //! only (`ISOTHERM_LAB=1`): elsewhere the kernel's DAMON may be in use.
@@ -83,7 +84,8 @@ struct Case {
 }
 
 impl Case {
-    /// Of the workload's and of the monitor's random choices: the same for all of a round.
+    /// The seed of the workload's and the monitor's random choices, the same for all runs of a
+    /// round.
     fn seed(&self) -> u64 {
         self.round as u64 + 1
     }

@@ -41,9 +41,9 @@ impl Sample {
     }
 }
 
-/// `some total` of `/proc/pressure/memory`. Reading brings it up to date, and what a CPU was busy
-/// since the last reading is rounded down to ticks: who reads often makes it too small. So it is
-/// not among the samples.
+/// `some total` of `/proc/pressure/memory`. Reading brings it up to date, and rounds down to ticks
+/// what a CPU was busy since the last reading. Frequent reading makes it too small, so it is not
+/// among the samples.
 pub(super) fn psi_us() -> anyhow::Result<u64> {
     let text = fs::read_to_string("/proc/pressure/memory").context("read /proc/pressure/memory")?;
     let total = text.lines().find_map(|l| l.strip_prefix("some ")?.split("total=").nth(1));

@@ -17,8 +17,8 @@ use crate::workload::Workload;
 /// How long a target may take to fill its memory, and the tool to begin.
 const PATIENCE_US: u64 = 30_000_000;
 
-/// Where workloads map their regions: what else they have (their text, their own heap) is left
-/// alone, or it would be counted as done only sometimes.
+/// Where workloads map their regions. Their other memory (text, heap) is left alone, because it
+/// would be counted only sometimes.
 const MAPPED: &str = "allow addr 0x200000000000..0x400000000000";
 
 /// Memory of which only 4 MiB are in use.

@@ -1,4 +1,4 @@
-//! Part `truth`: generated workloads, of which is known what is cold, and their pagemap.
+//! Part `truth`: generated workloads, whose cold memory is known, and their pagemap.
 //!
 //! *Cold and gone*: memory that is not accessed for at least three times the age, and is in swap
 //! when three times the age have passed since its last access (or since Isotherm began). *Wrong*:
@@ -6,8 +6,8 @@
 //! design, and no policy that goes by age can be right about it; so *unfounded* is told apart:
 //! paged out although accessed within the age before.
 //!
-//! `orig` is the control: where there is swap, the machine itself may page out what is idle, and
-//! that is no saving of Isotherm's.
+//! `orig` is the control. Where there is swap, the machine itself may page out idle memory, and
+//! Isotherm does not save that.
 
 use std::collections::BTreeMap;
 use std::io::BufReader;

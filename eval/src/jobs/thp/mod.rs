@@ -1,9 +1,9 @@
-//! Job `thp`: huge pages for everybody, for nobody, and where `isotherm thp` puts them.
+//! Job `thp`: huge pages everywhere, nowhere, and where `isotherm thp` puts them.
 //!
-//! Each run starts a program anew, for huge pages come with the first touch. `always` has the
-//! system's setting at `always`; `never` and `isotherm` have it at `madvise`, which the programs do
-//! not use. Programs that last first run for a while that is not measured, in which the scheme (and
-//! khugepaged) come to rest.
+//! Each run starts the program anew, because huge pages come with the first touch. `always` sets
+//! the system to `always`; `never` and `isotherm` set it to `madvise`, which the programs do not
+//! use. Long-running programs first run unmeasured for a while, until the scheme and khugepaged
+//! have settled.
 
 mod setting;
 mod study;

@@ -1,4 +1,4 @@
-//! What of the huge pages' speed is kept, and what of their waste is avoided.
+//! How much of the huge pages' speed is kept, and how much of their waste is avoided.
 //!
 //! With T the time per unit of work and M the resident memory, kept is (T never - T isotherm) /
 //! (T never - T always), and removed is (M always - M isotherm) / (M always - M never). A share of

@@ -1,7 +1,7 @@
 //! Why a kernel refuses a whole configuration.
 //!
 //! `on` and `commit` answer EINVAL or ENOMEM for two dozen different reasons (R§5.3). This module
-//! finds the reasons that can be seen from outside. [`reasons`] explains a refusal of the kernel.
+//! finds the reasons that can be seen from outside. `reasons` explains a refusal of the kernel.
 //! [`problems`] runs before a commit, because older kernels do not report a refused one (see
 //! `commit`).
 

@@ -91,6 +91,19 @@ impl Attrs {
         u32::try_from(n).unwrap_or(u32::MAX).max(1)
     }
 
+    /// Whether a commit of `new` restarts deadlines and drops the window under way
+    /// (`damon_attrs_equals()`).
+    ///
+    /// The kernel compares nine values. Here the method is a tenth: what one method has learned of a
+    /// window is of no use to another.
+    pub(crate) fn restarts(&self, new: &Self) -> bool {
+        let compared = |a: &Self| {
+            let intervals = (a.sample_us, a.aggr_us, a.update_us, a.intervals_goal);
+            (intervals, a.min_nr_regions, a.max_nr_regions, a.method)
+        };
+        compared(self) != compared(new)
+    }
+
     /// Checks the attributes, in the kernel's order (`damon_set_attrs()`).
     ///
     /// # Errors

@@ -48,6 +48,10 @@ impl Context {
     /// Replaces the attributes at the next turn of the loop, and keeps what was learned: counts and
     /// ages are converted. Identical attributes change nothing.
     ///
+    /// Other intervals, numbers of regions, another intervals goal or method begin a new window, and
+    /// the window under way is dropped. The smallest region and the budget of clears change in its
+    /// middle.
+    ///
     /// # Errors
     ///
     /// If they are not valid; then nothing changes, now or later.
@@ -123,8 +127,8 @@ impl Context {
                     scheme.set_attrs(&attrs, 0);
                 }
             }
-            Change::Attrs(attrs) if attrs != self.attrs => self.set_attrs(attrs),
-            Change::Attrs(_) => {}
+            Change::Attrs(attrs) if self.attrs.restarts(&attrs) => self.set_attrs(attrs),
+            Change::Attrs(attrs) => self.attrs = attrs,
             Change::Schemes(schemes) => {
                 self.schemes.commit(&schemes, &self.attrs, self.schedule.passed);
             }

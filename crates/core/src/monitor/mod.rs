@@ -20,11 +20,19 @@
 //! | switching on the intervals goal starts its period | tunes at every window until it has caught up | 9.1.2 |
 //! | last number of regions (three-way split) per context | one for all contexts | 9.1.5 |
 //! | a target without regions is looked at again after the window | after the update interval | 9.1.9 |
+//! | a sample interval of 0 is 1 µs everywhere | the moving sum takes one sample for a window | 9.1.8 |
 //! | samples are due at fixed times | each sleep starts when the work before it ends | 9.1.12 |
+//! | what is committed while no scheme may work counts from the next sample on | one later | 2.5 |
+//! | a walk is given up when no scheme may work any more | after the first sleep of the wait | 2.7 |
+//! | a wait for watermarks follows what is committed during it; so it does in `strict` | does not | 2.5 |
 //! | `first_touch` sleeps through samples without anything due | has only `resample` | 2.1 |
 //! | snapshots only of finished windows | callers see partial ones too | 9.2.17 |
 //! | pages that cannot be made old give no evidence | read as accessed | 9.5.3 |
 //! | gaps from 64 KiB on are left out | the two largest | 3.1 |
+//!
+//! The wait for watermarks is the one defect of the kernel's that `strict` does not have. The kernel
+//! remembers the shortest interval of all looks of one wait. If all schemes are removed during the
+//! wait, it waits for ever, and it keeps to a shorter interval after a longer one was committed.
 //!
 //! [`scheme`](crate::scheme) has the table of what differs in the schemes.
 
@@ -126,6 +134,8 @@ pub struct Context {
     sz_limit: u64,
     /// Deadlines as they were when this turn began: a commit in its middle moves only later ones.
     turn: Schedule,
+    /// The sample interval of this turn, in µs.
+    turn_sample_us: u64,
     /// When the current sample is due.
     due: Time,
     /// The time at this poll.
@@ -179,6 +189,7 @@ impl Context {
             method: InForce::new(attrs.method),
             sz_limit: 0,
             turn: Schedule::default(),
+            turn_sample_us: attrs.sample_us,
             due: Time::default(),
             now: Time::default(),
             window_over: false,

@@ -81,9 +81,11 @@ impl Sampler for Resample {
     /// Counts. At the end of a window marks the regions of which it says nothing: less than half of the
     /// samples gave evidence.
     fn checked(&mut self, scene: &mut Scene<'_>) {
-        let window = scene.attrs.max_nr_accesses();
         let strict = scene.attrs.strict;
+        let window = scene.attrs.max_nr_accesses();
         let most_unresolved = if strict { u32::MAX } else { window / 2 };
+        // The kernel's moving sum takes a sample interval of 0 for a window of one sample (R§9.1.8).
+        let summed = if strict && scene.attrs.sample_us == 0 { 1 } else { window };
         let window_over = scene.window_over();
         self.max_nr = 0;
         let mut checks = scene.batch.iter();
@@ -91,7 +93,7 @@ impl Sampler for Resample {
             for (region, check) in target.regions.iter_mut().zip(&mut checks) {
                 let stays_young = strict && check.state == PageState::Unresolved;
                 let accessed = stays_young || (check.state == PageState::Young && !region.blind);
-                region.count_sample(accessed, window);
+                region.count_sample(accessed, summed);
                 region.nr_unresolved += u32::from(region.blind || no_evidence(check.state));
                 if window_over {
                     region.unresolved = region.nr_unresolved > most_unresolved;

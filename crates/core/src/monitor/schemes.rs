@@ -88,12 +88,18 @@ impl Context {
             if self.targets.is_empty() {
                 return self.step(Phase::Calls, None);
             }
-            if !self.attrs.strict {
-                // The kernel ends the window by the old attributes, one sample late.
+            if self.attrs.strict {
+                // The kernel gives up a walk after every sleep of a wait, the last one included.
+                self.schemes.walk.cancel();
+            } else {
+                // The kernel takes the next sample by the old attributes, and ends the window by
+                // them, one sample late.
                 self.turn.next_aggregation = self.schedule.next_aggregation;
+                self.turn_sample_us = self.attrs.sample_us;
             }
         } else {
             self.turn = self.schedule;
+            self.turn_sample_us = self.attrs.sample_us;
         }
         let look = self.attrs.strict || self.waiting || now >= self.next_marks;
         if !look || !self.schemes.want_free_mem_rate() {
@@ -114,9 +120,11 @@ impl Context {
             self.waiting = false;
             return self.step(Phase::Prepare, None);
         };
-        self.schemes.walk.cancel();
+        if !self.attrs.strict {
+            self.schemes.walk.cancel();
+        }
         self.waiting = true;
-        self.step(Phase::Turn, Some(Wish::Sleep(now.plus_us(wait_us.max(1)))))
+        self.step(Phase::Turn, Some(Wish::Sleep(now.plus_us(wait_us.get()))))
     }
 
     /// Step 11: whether a scheme is due, and what it needs to know first.

@@ -44,11 +44,11 @@ impl Context {
         let active = self.schemes.installed.iter().filter(|s| s.is_active());
         let due = active.map(Installed::next_apply).fold(due, u64::min);
         self.ticks = due.saturating_sub(self.schedule.passed).max(1);
-        let us = self.attrs.sample_us.saturating_mul(self.ticks);
+        let us = self.turn_sample_us.saturating_mul(self.ticks);
         let on_time = self.due.plus_us(us);
         self.due = if self.observes() {
             // The clock is another's: one sample after a late wake-up, its window may be there.
-            if on_time < now { now.plus_us(self.attrs.sample_us) } else { on_time }
+            if on_time < now { now.plus_us(self.turn_sample_us) } else { on_time }
         } else if self.attrs.strict || on_time < now {
             now.plus_us(us)
         } else {

@@ -68,6 +68,22 @@ impl Metric {
         }
     }
 
+    /// Whether the kernel's goal of this metric still has its pressure total when it is given another
+    /// metric. What is not in the kernel does not.
+    const fn leaves_total_to(self, other: Self) -> bool {
+        const fn uses_no_room(metric: Metric) -> bool {
+            matches!(
+                metric,
+                Metric::UserInput
+                    | Metric::SomeMemPsiUs
+                    | Metric::ActiveMemBp
+                    | Metric::InactiveMemBp
+                    | Metric::NodeEligibleMemBp(_)
+            )
+        }
+        uses_no_room(self) && uses_no_room(other)
+    }
+
     /// Whether the source counts up from some start, and the metric is how far it came since the last look.
     #[must_use]
     pub const fn is_total(&self) -> bool {
@@ -107,8 +123,13 @@ impl Goal {
     }
 
     /// Takes over what the user can change (`damos_commit_quota_goal()`); what was measured stays.
-    pub fn commit(&mut self, src: &Self) {
-        let keeps_total = self.metric.is_total() && self.metric == src.metric;
+    ///
+    /// A total that is not looked at any more is forgotten, so that the next one counts from its first
+    /// look. The kernel, and so `strict`, keeps the total of a pressure goal until it needs the room
+    /// for a node's number, and counts from there when the goal comes back.
+    pub fn commit(&mut self, src: &Self, strict: bool) {
+        let keeps_total =
+            self.metric == src.metric || (strict && self.metric.leaves_total_to(src.metric));
         if self.metric != src.metric {
             self.stand = None;
         }

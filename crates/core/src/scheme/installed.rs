@@ -137,7 +137,7 @@ impl Installed {
         let old = core::mem::replace(&mut self.scheme, src.clone());
         let goals = &mut self.scheme.quota.goals;
         for (goal, mut kept) in goals.iter_mut().zip(old.quota.goals) {
-            kept.commit(goal);
+            kept.commit(goal, attrs.strict);
             *goal = kept;
         }
         self.pattern = self.scheme.pattern.resolve(attrs);
@@ -161,6 +161,22 @@ impl Installed {
             (WatermarkMetric::FreeMemRate, None) => {}
         }
         self.active
+    }
+
+    /// Begins a new window of the quota if it is time. Returns whether the window that ended was full.
+    pub(crate) fn adjust_quota(&mut self, attrs: &Attrs, now: Time) -> bool {
+        let first = self.quota.charged_from.is_none();
+        let (min_region_sz, strict) = (attrs.min_region_sz, attrs.strict);
+        let full = self.quota.adjust(&self.scheme.quota, now, min_region_sz, strict);
+        if !(first && strict && self.quota.wants_window(&self.scheme.quota, now)) {
+            return full;
+        }
+        // The kernel's first window without an interval is over at once, and it measures its goals
+        // again: a total has not moved on since.
+        for goal in self.scheme.quota.goals.iter_mut().filter(|goal| goal.metric.is_total()) {
+            goal.measured(goal.last_total, strict);
+        }
+        self.quota.adjust(&self.scheme.quota, now, min_region_sz, strict)
     }
 
     pub(crate) fn is_full(&self, attrs: &Attrs) -> bool {

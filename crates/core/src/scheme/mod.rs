@@ -22,6 +22,9 @@
 //! | the weight of the size counts | ignored | 9.2.9 |
 //! | a commit leaves a scheme that the watermarks stopped as it is | switches it on | 9.2.13 |
 //! | the first look at a pressure total counts from now | from 0 | 9.2.14 |
+//! | so does the first look at one that comes back after another goal | from where it was | 2.9 |
+//! | the first quota window is as long as others | over at once without an interval: tuned twice | 4.4 |
+//! | without a quota regions are not sorted | once more when it was removed | 4.4 |
 //! | what was asked of the kernel is charged | the region's size, with holes | 9.2.15 |
 //! | filters cut regions once, when they are applied | in the histogram too | 9.2.18 |
 //! | a scheme is asked once about each byte of a pass | again about what a later scheme cut off | 4.2 |

@@ -5,6 +5,7 @@
 //! scheme and pass; a pass visits each region once, and the pieces that it cuts off right after it.
 
 use alloc::vec::Vec;
+use core::num::NonZeroU64;
 
 use super::Scheme;
 use super::counters::Counters;
@@ -70,19 +71,19 @@ impl Schemes {
         self.installed.iter().any(|s| metric(s) == WatermarkMetric::FreeMemRate)
     }
 
-    /// Checks all watermarks; the time to wait, in µs, if no scheme may work (R§2.5).
-    pub(crate) fn check_watermarks(&mut self, free_permil: Option<u64>) -> Option<u64> {
+    /// Checks all watermarks; the time to wait, in µs, if no scheme may work (R§2.5,
+    /// `kdamond_wait_activation()`).
+    ///
+    /// The shortest wait counts, and a scheme at work does not wait. An interval of 0 is no wait
+    /// either: pages are sampled while the scheme stays inactive.
+    pub(crate) fn check_watermarks(&mut self, free_permil: Option<u64>) -> Option<NonZeroU64> {
         let mut wait = None;
-        let mut any_active = self.installed.is_empty();
         for scheme in &mut self.installed {
-            if scheme.check_watermarks(free_permil) {
-                any_active = true;
-            } else {
-                let us = scheme.scheme.watermarks.interval_us;
-                wait = Some(wait.unwrap_or(u64::MAX).min(us));
-            }
+            let active = scheme.check_watermarks(free_permil);
+            let us = if active { 0 } else { scheme.scheme.watermarks.interval_us };
+            wait = Some(wait.unwrap_or(us).min(us));
         }
-        if any_active { None } else { wait }
+        wait.and_then(NonZeroU64::new)
     }
 
     /// Notes which schemes are due. Whether one of them may work (R§4.2 step 1).
@@ -98,13 +99,15 @@ impl Schemes {
     /// Adjusts the quotas of the schemes that are due, and starts the pass.
     pub(crate) fn begin(&mut self, targets: &mut [Target], attrs: &Attrs, now: Time) {
         for scheme in self.installed.iter_mut().filter(|s| s.due && s.active) {
-            let quota = &scheme.scheme.quota;
-            if !scheme.quota.is_limited(quota) && quota.brake.is_none() {
+            let was_limited = scheme.is_limited();
+            if !was_limited && scheme.scheme.quota.brake.is_none() {
                 continue;
             }
-            let full = scheme.quota.adjust(quota, now, attrs.min_region_sz, attrs.strict);
+            let full = scheme.adjust_quota(attrs, now);
             scheme.stats.qt_exceeds += u64::from(full);
-            if scheme.is_limited() {
+            // The kernel has asked before it adjusts. So it sorts the regions once more, and cuts them
+            // for the filters, when the last window of a removed quota is over.
+            if scheme.is_limited() || (attrs.strict && was_limited) {
                 scheme.quota.min_score = lowest_score(scheme, targets, attrs);
             }
         }

@@ -163,16 +163,16 @@ impl QuotaState {
         }
     }
 
-    /// Begins a new window if it is time. Returns whether the window that ended was full
-    /// (`damos_adjust_quota()`, its first half).
+    /// Begins the first window, or a new one if it is time. Returns whether the window that ended was
+    /// full (`damos_adjust_quota()`, its first half).
+    ///
+    /// The kernel goes on after it began the first window: without an interval that is over at once.
+    /// Here that takes a second call.
     pub fn adjust(&mut self, quota: &Quota, now: Time, min_region_sz: u64, strict: bool) -> bool {
         if self.charged_from.is_none() {
             self.charged_from = Some(now);
             self.set_effective(quota, min_region_sz, strict);
-            if !strict {
-                return false;
-            }
-            // The kernel goes on: without an interval this is already the second window.
+            return false;
         }
         if !self.wants_window(quota, now) {
             if quota.is_exact() {

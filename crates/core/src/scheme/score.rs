@@ -58,13 +58,13 @@ pub fn score(order: Order, facts: Facts, weights: Weights, attrs: &Attrs) -> u32
 /// Bytes per score.
 pub(crate) type Histogram = [u64; MAX_SCORE as usize + 1];
 
-/// The lowest score that is let in: from the top down, until `esz` bytes are.
+/// The lowest score that is let in: from the highest score of any region down, until `esz` bytes are.
 #[must_use]
 pub fn min_score(histogram: &[u64], esz: u64) -> u32 {
     let mut sum = 0_u64;
     let at = histogram.iter().rposition(|bytes| {
         sum = sum.saturating_add(*bytes);
-        sum >= esz
+        sum != 0 && sum >= esz
     });
     at.and_then(|score| u32::try_from(score).ok()).unwrap_or(0)
 }

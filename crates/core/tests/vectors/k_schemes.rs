@@ -55,16 +55,16 @@ fn k14_goal_commit() {
         psi(234),
     ];
     let mut same = dst;
-    same.commit(&Goal { current: 5, ..psi(234) });
+    same.commit(&Goal { current: 5, ..psi(234) }, true);
     assert_eq!((same.current, same.last_total), (123, Some(456)), "one PSI total for another");
     for src in sources {
         let current = dst.current;
-        dst.commit(&src);
+        dst.commit(&src, true);
         assert_eq!((dst.metric, dst.target), (src.metric, src.target));
         let expected = if src.metric == Metric::UserInput { 12 } else { current };
         assert_eq!(dst.current, expected, "{:?}", src.metric);
     }
-    assert_eq!(dst.last_total, None, "what came between is no PSI total");
+    assert_eq!(dst.last_total, None, "a node's number took its place");
 }
 
 #[test]

@@ -10,6 +10,7 @@
 //!   watermarks, and what of the kernel's selftests (§8.3) can be run on a simulation;
 //! * [`q`], [`f`]: setups Q (quotas) and F (filters), every range that a scheme asks for.
 //! * [`brake`], [`observed`]: what only Isotherm has;
+//! * [`rare`]: rare paths that were found by comparing with the kernel's code;
 //! * [`d`]: what the kernel does and `strict` reproduces, and what is done instead by default (§9.2).
 //!
 //! L1 and L2 are in `traces.rs`.
@@ -25,6 +26,7 @@ mod k;
 mod k_schemes;
 mod observed;
 mod q;
+mod rare;
 mod run;
 mod s;
 mod sleeping;

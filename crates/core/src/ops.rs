@@ -44,12 +44,13 @@ pub struct Check {
     pub state: PageState,
     /// Out: log2 of the size in bytes of the page-table leaf that maps it: 12, 21 or 30.
     pub leaf_shift: u8,
-    /// The core's own bookkeeping; a set leaves it alone.
+    /// A number of the caller's own, to find the page again in its tables. Whoever answers leaves it as
+    /// it is. The core has no use for it, and its checks have 0.
     pub tag: u32,
 }
 
 impl Check {
-    /// A question about the page at `addr` of `target`.
+    /// A question about the page at `addr` of `target`, with the caller's own number.
     #[must_use]
     pub const fn new(target: TargetId, addr: u64, tag: u32) -> Self {
         Self { target, addr, state: PageState::Unknown, leaf_shift: 12, tag }

@@ -213,19 +213,6 @@ impl Target {
         }
     }
 
-    /// Joins the neighbours of which `alike(left, right)` says that they can be one; the left one's counts
-    /// stay.
-    pub(crate) fn join(&mut self, alike: impl Fn(&Region, &Region) -> bool) {
-        let watches = &mut self.watches;
-        self.regions.dedup_by(|region, prev| {
-            let joins = alike(prev, region);
-            if joins {
-                absorb(prev, region, watches);
-            }
-            joins
-        });
-    }
-
     /// Forgets all watched pages: another method takes over.
     pub(crate) fn drop_watches(&mut self) {
         self.watches = Watches::default();

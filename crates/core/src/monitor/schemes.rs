@@ -39,21 +39,21 @@ impl Context {
     ///
     /// # Panics
     ///
-    /// If the last wish was another.
+    /// If the last wish was another, or [`Context::applied`] has answered it.
     #[must_use]
     pub fn request(&self) -> (Request, &Scheme) {
-        let request = self.schemes.request;
+        let Some(request) = self.schemes.request else { panic!("nothing is to be applied") };
         (request, &self.schemes.installed[request.scheme].scheme)
     }
 
-    /// Takes in what came of [`Context::request`].
+    /// Takes in what came of [`Context::request`]: the answer to [`Wish::Apply`], once.
     ///
     /// # Panics
     ///
-    /// If the last wish was not [`Wish::Apply`].
+    /// If the last wish was another, or was answered before.
     pub fn applied(&mut self, applied: Applied) {
-        assert_eq!(self.phase, Phase::Pass, "nothing was to be applied");
-        self.schemes.applied(&mut self.targets, applied, &self.attrs);
+        let asked = self.schemes.applied(&mut self.targets, applied, &self.attrs);
+        assert!(asked, "nothing is to be applied");
     }
 
     /// What [`Wish::Eligible`] wants to know.

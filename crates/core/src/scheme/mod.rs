@@ -49,6 +49,7 @@ mod installed;
 mod ledger;
 mod pass;
 pub mod pattern;
+mod position;
 #[cfg(kani)]
 mod proofs;
 pub mod quota;

@@ -12,6 +12,7 @@ use super::counters::Counters;
 use super::cursor::{Cursor, Skip};
 use super::filter::{Verdict, allowed_bytes};
 use super::installed::{Installed, frequency};
+use super::position::Position;
 use super::score::{Histogram, MAX_SCORE, min_score};
 use super::walk::{Tried, Walk};
 use super::{Action, Order, WatermarkMetric};
@@ -32,20 +33,17 @@ pub(crate) struct Schemes {
     /// What the schemes had counted when the last commit took effect, by index.
     pub(crate) stats_before: Vec<Counters>,
     pub(crate) walk: Walk,
-    /// What to do next, if the last [`Step`] was [`Step::Apply`].
-    pub(crate) request: Request,
-    at: At,
+    /// What to do next, from [`Step::Apply`] on until somebody says what came of it.
+    pub(crate) request: Option<Request>,
+    /// Index of the target whose turn it is.
+    target: usize,
+    /// Where in that target the pass is.
+    at: Position,
+    /// Index of the scheme that looks at the region.
+    scheme: usize,
     max_region: u64,
     /// When the pass under way began.
     began: Time,
-}
-
-/// A place in a pass.
-#[derive(Debug, Clone, Copy, Default)]
-struct At {
-    target: usize,
-    region: usize,
-    scheme: usize,
 }
 
 /// What a pass needs next.
@@ -119,34 +117,45 @@ impl Schemes {
     /// Goes on to the next region that has to be acted on.
     pub(crate) fn step(&mut self, targets: &mut [Target], attrs: &Attrs) -> Step {
         loop {
-            let Some(target) = targets.get_mut(self.at.target) else {
+            let Some(target) = targets.get_mut(self.target) else {
                 return Step::Done;
             };
-            if self.at.region >= target.regions.len() {
-                join_alike(target, self.max_region);
+            if self.at.is_behind(target) {
+                self.at.finish(target, self.max_region);
                 if target.regions.is_empty() && !attrs.strict {
                     let id = target.id;
-                    self.pass_on(id, targets.get(self.at.target + 1).map(|next| next.id));
+                    self.pass_on(id, targets.get(self.target + 1).map(|next| next.id));
                 }
-                self.begin_target(self.at.target + 1);
+                self.begin_target(self.target + 1);
                 continue;
             }
-            if self.at.scheme >= self.installed.len() {
-                self.at.region += 1;
-                self.at.scheme = 0;
+            if self.scheme >= self.installed.len() {
+                self.at.go_on(target, self.max_region);
+                self.scheme = 0;
                 continue;
             }
             match self.try_scheme(target, attrs) {
-                Try::Apply => return Step::Apply,
+                Try::Apply => {
+                    self.at.put_back(target);
+                    return Step::Apply;
+                }
                 Try::Pass(seen) => self.next_scheme(targets, seen, attrs),
             }
         }
     }
 
-    /// Takes in what came of the request.
-    pub(crate) fn applied(&mut self, targets: &mut [Target], applied: Applied, attrs: &Attrs) {
-        self.settle(targets, applied, attrs);
+    /// Takes in what came of the request. Returns whether there was one.
+    pub(crate) fn applied(
+        &mut self,
+        targets: &mut [Target],
+        applied: Applied,
+        attrs: &Attrs,
+    ) -> bool {
+        let Some(request) = self.request.take() else { return false };
+        self.settle(targets, &request, applied, attrs);
         self.next_scheme(targets, true, attrs);
+        self.at.put_back(&mut targets[self.target]);
+        true
     }
 
     /// Ends a pass: plans the schemes that were due (R§4.2 step 4).
@@ -192,7 +201,9 @@ impl Schemes {
     }
 
     fn begin_target(&mut self, target: usize) {
-        self.at = At { target, ..At::default() };
+        self.target = target;
+        self.at.start();
+        self.scheme = 0;
         for scheme in &mut self.installed {
             scheme.through = 0;
         }
@@ -208,8 +219,8 @@ impl Schemes {
     }
 
     fn try_scheme(&mut self, target: &mut Target, attrs: &Attrs) -> Try {
-        let at = self.at;
-        let scheme = &mut self.installed[at.scheme];
+        let at = &mut self.at;
+        let scheme = &mut self.installed[self.scheme];
         let rests = scheme.resting.rests(self.began);
         if !scheme.due || !scheme.active || rests || scheme.is_full(attrs) {
             return Try::Pass(false);
@@ -218,7 +229,7 @@ impl Schemes {
         if !attrs.strict && target.regions[at.region].range.start < scheme.through {
             return Try::Pass(false);
         }
-        if skip_charged(scheme, target, at.region, attrs) || scheme.is_done() {
+        if skip_charged(scheme, target, at, attrs) || scheme.is_done() {
             return Try::Pass(false);
         }
         let region = &target.regions[at.region];
@@ -231,39 +242,50 @@ impl Schemes {
             let left = scheme.quota.left(attrs.min_region_sz);
             if scheme.quota.charged_sz.saturating_add(charged) > scheme.quota.esz {
                 charged = left;
-                cut(target, at.region, left);
+                at.cut(target, left);
             }
         }
-        let bypass = match filter_region(scheme, target, (at.target, at.region), attrs) {
-            Verdict::Refused => return Try::Pass(true),
-            verdict => verdict == Verdict::LetIn,
+        let verdict = loop {
+            let range = target.regions[at.region].range;
+            match scheme.scheme.filters.core_verdict(self.target, range, attrs.min_region_sz) {
+                Verdict::CutAt(addr) => at.cut(target, addr - range.start),
+                verdict => break verdict,
+            }
         };
+        if verdict == Verdict::Refused {
+            return Try::Pass(true);
+        }
         let region = &target.regions[at.region];
-        let scheme = &self.installed[at.scheme];
         let limited = !attrs.strict && scheme.is_limited();
-        self.request = Request {
-            scheme: at.scheme,
+        self.request = Some(Request {
+            scheme: self.scheme,
             action: scheme.scheme.action,
             target: target.id,
             range: region.range,
             nr_accesses: frequency(region),
             age: region.quiet_age(),
-            bypass_filters: bypass,
+            bypass_filters: verdict == Verdict::LetIn,
             charged: if attrs.strict { charged } else { region.len() },
             max_bytes: if limited { scheme.quota.left(attrs.min_region_sz) } else { u64::MAX },
             max_ns: scheme.quota.ns_left(&scheme.scheme.quota),
-        };
+        });
         Try::Apply
     }
 
     /// Charges, counts, and resets the age (R§4.3 steps 3 to 6).
-    fn settle(&mut self, targets: &mut [Target], applied: Applied, attrs: &Attrs) {
-        let at = self.at;
-        let request = self.request;
-        let scheme = &mut self.installed[at.scheme];
+    fn settle(
+        &mut self,
+        targets: &mut [Target],
+        request: &Request,
+        applied: Applied,
+        attrs: &Attrs,
+    ) {
+        let at = &mut self.at;
+        let scheme = &mut self.installed[self.scheme];
         scheme.quota.spend(applied.ns);
         scheme.resting.note(scheme.scheme.rest, &applied, self.began);
-        let target = &mut targets[at.target];
+        let next_target = targets.get(self.target + 1).map(|next| next.id);
+        let target = &mut targets[self.target];
         if !attrs.strict {
             let covered = round_up(applied.covered, attrs.min_region_sz);
             if covered == 0 {
@@ -271,11 +293,11 @@ impl Schemes {
                 scheme.stats.sz_applied += applied.applied;
                 scheme.stats.nr_deferred += 1;
                 scheme.note_window();
-                cut_part(target, at.region, applied.skip, attrs);
-                scheme.stop_if_full(targets, at, attrs);
+                cut_part(target, at, applied.skip, attrs);
+                scheme.stop_if_full(target, at, next_target, attrs);
                 return;
             }
-            cut_part(target, at.region, covered, attrs);
+            cut_part(target, at, covered, attrs);
         }
         let region = &mut target.regions[at.region];
         let sz = if attrs.strict { request.charged } else { region.len().min(applied.covered) };
@@ -285,7 +307,7 @@ impl Schemes {
         scheme.quota.charged_sz = scheme.quota.charged_sz.saturating_add(charge);
         scheme.note_window();
         self.walk.see(Tried {
-            scheme: at.scheme,
+            scheme: self.scheme,
             target: request.target,
             range: region.range,
             nr_accesses: request.nr_accesses,
@@ -301,18 +323,18 @@ impl Schemes {
         stats.nr_applied += u64::from(applied.applied > 0);
         stats.sz_applied += applied.applied;
         stats.sz_ops_filter_passed += applied.passed;
-        scheme.stop_if_full(targets, at, attrs);
+        scheme.stop_if_full(target, at, next_target, attrs);
     }
 
     /// The scheme is through with the region; `seen`: not for want of quota.
     fn next_scheme(&mut self, targets: &[Target], seen: bool, attrs: &Attrs) {
-        let regions = &targets[self.at.target].regions;
-        let scheme = &mut self.installed[self.at.scheme];
-        if seen && self.at.region + 1 >= regions.len() && attrs.strict {
+        let target = &targets[self.target];
+        let scheme = &mut self.installed[self.scheme];
+        if seen && self.at.is_last(target) && attrs.strict {
             scheme.stats.nr_snapshots += 1;
         }
-        scheme.through = scheme.through.max(regions[self.at.region].range.end);
-        self.at.scheme += 1;
+        scheme.through = scheme.through.max(target.regions[self.at.region].range.end);
+        self.scheme += 1;
     }
 }
 
@@ -341,16 +363,20 @@ impl Installed {
         self.scheme.max_nr_snapshots != 0 && self.scheme.max_nr_snapshots <= self.stats.nr_snapshots
     }
 
-    /// If the quota is used up, the next window goes on behind the region. Unless `strict`, that is the next
-    /// target if the region is the last of its own.
-    fn stop_if_full(&mut self, targets: &[Target], at: At, attrs: &Attrs) {
+    /// If the quota is used up, the next window goes on behind the region. Unless `strict`, that is the
+    /// next target if the region is the last of its own.
+    fn stop_if_full(
+        &mut self,
+        target: &Target,
+        at: &Position,
+        next_target: Option<TargetId>,
+        attrs: &Attrs,
+    ) {
         if !self.is_limited() || !self.is_full(attrs) {
             return;
         }
-        let target = &targets[at.target];
-        let at_end = at.region + 1 >= target.regions.len();
-        self.cursor = if at_end && !attrs.strict {
-            targets.get(at.target + 1).map(|next| Cursor { target: next.id, addr: 0 })
+        self.cursor = if at.is_last(target) && !attrs.strict {
+            next_target.map(|target| Cursor { target, addr: 0 })
         } else {
             Some(Cursor { target: target.id, addr: target.regions[at.region].range.end })
         };
@@ -363,55 +389,30 @@ impl Installed {
     }
 }
 
-/// Cuts a region behind its first `left` bytes, if there is anything behind; the rest comes next.
-fn cut(target: &mut Target, region: usize, left: u64) {
-    target.cut(region, left);
-}
-
 /// Cuts a region where whoever acts stopped. Between two aggregations, which merge, many passes can come: in
 /// a target that has twice as many regions as wanted, what was left out waits for another pass instead.
-fn cut_part(target: &mut Target, region: usize, left: u64, attrs: &Attrs) {
+fn cut_part(target: &mut Target, at: &mut Position, left: u64, attrs: &Attrs) {
     if (target.regions.len() as u64) < attrs.max_nr_regions.saturating_mul(2) {
-        cut(target, region, round_up(left, attrs.min_region_sz));
+        at.cut(target, round_up(left, attrs.min_region_sz));
     }
-}
-
-/// Joins neighbours that the pass left alike. The kernel does so region by region; whatever the schemes do to
-/// a region is done before the next one is looked at, so that doing it in the end comes to the same, and
-/// the regions are in order all the time.
-fn join_alike(target: &mut Target, max_region: u64) {
-    target.join(|left, right| left.is_like(right) && left.len() + right.len() <= max_region);
 }
 
 /// Whether the region had its turn already; cuts it where the last window stopped (R§4.5).
-fn skip_charged(scheme: &mut Installed, target: &mut Target, at: usize, attrs: &Attrs) -> bool {
+fn skip_charged(
+    scheme: &mut Installed,
+    target: &mut Target,
+    at: &mut Position,
+    attrs: &Attrs,
+) -> bool {
     let Some(cursor) = scheme.cursor else { return false };
-    let skip = cursor.skip(target.id, target.regions[at].range, attrs.min_region_sz);
+    let skip = cursor.skip(target.id, target.regions[at.region].range, attrs.min_region_sz);
     if let Skip::Left(left) = skip {
-        cut(target, at, left);
+        at.cut(target, left);
     }
-    if cursor.target == target.id && at + 1 >= target.regions.len() {
+    if cursor.target == target.id && at.is_last(target) {
         scheme.cursor = None;
     }
     skip != Skip::No
-}
-
-/// Asks the core filters about a region (target's and region's index), cutting it until the answer is one for
-/// all of it.
-fn filter_region(
-    scheme: &Installed,
-    target: &mut Target,
-    (index, region): (usize, usize),
-    attrs: &Attrs,
-) -> Verdict {
-    loop {
-        let range = target.regions[region].range;
-        let filters = &scheme.scheme.filters;
-        match filters.core_verdict(index, range, attrs.min_region_sz) {
-            Verdict::CutAt(addr) => cut(target, region, addr - range.start),
-            verdict => return verdict,
-        }
-    }
 }
 
 /// The lowest score that the quota has room for. The kernel, and so `strict`, cuts regions for the filters here
@@ -428,7 +429,7 @@ fn lowest_score(scheme: &Installed, targets: &mut [Target], attrs: &Attrs) -> u3
                 scheme.countable(target.id, &target.regions[at])
             } else if !attrs.strict {
                 allowed_bytes(filters, index, &target.regions[at], attrs.min_region_sz)
-            } else if filter_region(scheme, target, (index, at), attrs) == Verdict::Refused {
+            } else if cut_for_filters(scheme, target, (index, at), attrs) == Verdict::Refused {
                 0
             } else {
                 target.regions[at].len()
@@ -440,6 +441,23 @@ fn lowest_score(scheme: &Installed, targets: &mut [Target], attrs: &Attrs) -> u3
         }
     }
     min_score(&histogram, scheme.wanted())
+}
+
+/// Asks the core filters about a region (target's and region's index), cutting it until the answer is one for
+/// all of it.
+fn cut_for_filters(
+    scheme: &Installed,
+    target: &mut Target,
+    (index, at): (usize, usize),
+    attrs: &Attrs,
+) -> Verdict {
+    loop {
+        let range = target.regions[at].range;
+        match scheme.scheme.filters.core_verdict(index, range, attrs.min_region_sz) {
+            Verdict::CutAt(addr) => target.cut(at, addr - range.start),
+            verdict => return verdict,
+        }
+    }
 }
 
 /// What a pass needs of a region.
@@ -457,15 +475,5 @@ impl Region {
         } else {
             self.since_action = Some(0);
         }
-    }
-
-    /// Whether a pass may merge it with the region that follows.
-    fn is_like(&self, next: &Self) -> bool {
-        self.range.end == next.range.start
-            && self.age == next.age
-            && self.since_action == next.since_action
-            && self.last_nr_accesses == next.last_nr_accesses
-            && self.nr_accesses == next.nr_accesses
-            && self.unresolved == next.unresolved
     }
 }

@@ -31,7 +31,7 @@ const PER_MOMENT: u16 = 8;
 const MOST_MOMENTS: usize = 32;
 
 /// What the budget holds at the start, in seconds' worth.
-const START_SECONDS: f32 = 3.0;
+const START_SECONDS: f64 = 3.0;
 
 /// Arming order; the lower first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,7 +49,7 @@ enum Urgency {
 impl Urgency {
     /// The share of the bucket that has to stay for what is more urgent: a change that comes when
     /// the bucket is empty would be seen seconds late.
-    const fn reserve(self) -> f32 {
+    const fn reserve(self) -> f64 {
         match self {
             Self::Unknown | Self::Changed => 0.0,
             Self::Fresh => 0.2,
@@ -79,7 +79,7 @@ struct Candidate {
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     /// Clears left.
-    tokens: f32,
+    tokens: f64,
     candidates: Vec<Candidate>,
 }
 
@@ -100,7 +100,7 @@ impl Plan {
 
     /// Clears were done.
     pub(crate) fn spend(&mut self, nr_clears: u64) {
-        self.tokens -= f32::from(u16::try_from(nr_clears).unwrap_or(u16::MAX));
+        self.tokens -= f64::from(u32::try_from(nr_clears).unwrap_or(u32::MAX));
     }
 
     /// Whether there is budget for one more clear at once.
@@ -135,7 +135,7 @@ impl Plan {
         let bucket = per_second(attrs);
         let moments = Moments::draw(window, bucket * seconds(attrs.aggr_us), rng);
         for candidate in &self.candidates {
-            if left < 1.0_f32.max(bucket * candidate.urgency.reserve()) {
+            if left < 1.0_f64.max(bucket * candidate.urgency.reserve()) {
                 break;
             }
             left -= 1.0;
@@ -244,9 +244,9 @@ struct Moments {
 
 impl Moments {
     /// For a window of so many samples in which about `clears` pages are armed.
-    fn draw(window: u64, clears: f32, rng: &mut Rng) -> Self {
+    fn draw(window: u64, clears: f64, rng: &mut Rng) -> Self {
         let mut len = FEW_MOMENTS;
-        while len < MOST_MOMENTS && count(len) * f32::from(PER_MOMENT) < clears {
+        while len < MOST_MOMENTS && count(len) * f64::from(PER_MOMENT) < clears {
             len += 1;
         }
         let len = len.min(usize::try_from(window).unwrap_or(len)).max(1);
@@ -297,17 +297,17 @@ fn draw_missing(region: &mut Watched<'_>, nr_even: usize, rng: &mut Rng) {
     }
 }
 
-fn count(n: usize) -> f32 {
-    f32::from(u16::try_from(n).unwrap_or(u16::MAX))
+fn count(n: usize) -> f64 {
+    f64::from(u32::try_from(n).unwrap_or(u32::MAX))
 }
 
-fn per_second(attrs: &Attrs) -> f32 {
-    f32::from(u16::try_from(attrs.clears_per_sec).unwrap_or(u16::MAX))
+fn per_second(attrs: &Attrs) -> f64 {
+    f64::from(attrs.clears_per_sec)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "an interval")]
-fn seconds(us: u64) -> f32 {
-    us as f32 / 1e6
+fn seconds(us: u64) -> f64 {
+    us as f64 / 1e6
 }
 
 /// The range of one leaf around an address.

@@ -120,3 +120,105 @@ fn is_like(region: &Region, next: &Region) -> bool {
         && region.nr_accesses == next.nr_accesses
         && region.unresolved == next.unresolved
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::addr::{AddrRange, PAGE_SIZE};
+    use crate::monitor::first_touch::WatchId;
+    use crate::ops::TargetId;
+    use crate::rng::Rng;
+
+    /// What has to be the same in both lists. Which number a watch has is the store's affair.
+    type Facts = (AddrRange, u32, bool);
+
+    fn facts(regions: &[Region]) -> Vec<Facts> {
+        regions.iter().map(|r| (r.range, r.age, r.watch != WatchId::NONE)).collect()
+    }
+
+    /// Up to 300 regions, most of them neighbours. Some have watched pages.
+    fn target(rng: &mut Rng) -> Target {
+        let mut target = Target::new(TargetId(0));
+        let mut start = 0;
+        for _ in 0..rng.range(0, 300) {
+            start += PAGE_SIZE * u64::from(rng.range(0, 8) == 0);
+            let end = start + PAGE_SIZE * rng.range(1, 20);
+            let mut region = Region::new(AddrRange::new(start, end));
+            if rng.range(0, 3) == 0 {
+                target.watches.of(&mut region.watch);
+            }
+            target.regions.push(region);
+            start = end;
+        }
+        target
+    }
+
+    /// The same as a pass goes through a plain list: a cut inserts, a join removes, each at once.
+    struct Naive {
+        target: Target,
+        at: usize,
+    }
+
+    impl Naive {
+        fn go_on(&mut self, max_region: u64) {
+            let at = self.at;
+            let regions = &mut self.target.regions;
+            let joins = at > 0
+                && is_like(&regions[at - 1], &regions[at])
+                && regions[at - 1].len() + regions[at].len() <= max_region;
+            if joins {
+                let this = regions.remove(at);
+                absorb(&mut regions[at - 1], &this, &mut self.target.watches);
+            } else {
+                self.at += 1;
+            }
+        }
+    }
+
+    /// One pass over a random target: what happens to a region is drawn, and happens in both lists.
+    fn check_pass(position: &mut Position, seed: u64) {
+        let mut rng = Rng::seeded(seed);
+        let mut target = target(&mut rng);
+        let mut naive = Naive { target: target.clone(), at: 0 };
+        let max_region = PAGE_SIZE * rng.range(1, 200);
+        let different_age = rng.range(2, 12);
+        position.start();
+        while !position.is_behind(&target) {
+            for _ in 0..rng.range(0, 4) {
+                let left = PAGE_SIZE * rng.range(0, 6);
+                position.cut(&mut target, left);
+                naive.target.cut(naive.at, left);
+            }
+            let age = u32::from(rng.range(0, different_age) == 0);
+            target.regions[position.region].age = age;
+            naive.target.regions[naive.at].age = age;
+            assert_eq!(
+                facts(&target.regions[position.region..][..1]),
+                facts(&naive.target.regions[naive.at..][..1]),
+                "seed {seed}"
+            );
+            let is_last = naive.at + 1 == naive.target.regions.len();
+            assert_eq!(position.is_last(&target), is_last, "seed {seed}");
+            if rng.range(0, 3) == 0 {
+                position.put_back(&mut target);
+                let rest = facts(&target.regions[position.region..]);
+                assert_eq!(rest, facts(&naive.target.regions[naive.at..]), "seed {seed}");
+                target.watches.verify(&target.regions);
+            }
+            position.go_on(&mut target, max_region);
+            naive.go_on(max_region);
+        }
+        position.finish(&mut target, max_region);
+        assert_eq!(facts(&target.regions), facts(&naive.target.regions), "seed {seed}");
+        target.watches.verify(&target.regions);
+    }
+
+    /// One position for all passes, as in a context.
+    #[test]
+    fn as_a_plain_list() {
+        let mut position = Position::default();
+        for seed in 0..2000 {
+            check_pass(&mut position, seed);
+        }
+    }
+}

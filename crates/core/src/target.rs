@@ -129,7 +129,7 @@ impl Target {
         for region in &self.regions {
             if let Some(watch) = self.watches.get_mut(region.watch) {
                 watch.keep_inside(region.range);
-                self.watches.plan(region.watch);
+                self.watches.note(region.watch);
             }
         }
         Ok(())

@@ -117,8 +117,8 @@ fn for_borders(
             let mut right = Watched { region: right, watch: b };
             f(&mut left, &mut right);
             let (left, right) = (left.region.watch, right.region.watch);
-            target.watches.plan(left);
-            target.watches.plan(right);
+            target.watches.note(left);
+            target.watches.note(right);
         }
     }
 }
@@ -247,7 +247,8 @@ mod tests {
         for (first, rate, nr_accesses) in [(PAGES, HOT, 18), (2 * PAGES, 0.0, 0)] {
             let range = AddrRange::new(first * PAGE_SIZE, (first + PAGES) * PAGE_SIZE);
             let mut region = Region { last_nr_accesses: nr_accesses, ..Region::new(range) };
-            let estimate = Estimate { rate, lo: rate, hi: rate, resolved: true };
+            let estimate =
+                Estimate { rate, lo: rate, hi: rate, resolved: true, ..Estimate::default() };
             target.watches.of(&mut region.watch).estimate = estimate;
             target.regions.push(region);
         }

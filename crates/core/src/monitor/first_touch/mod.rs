@@ -11,6 +11,7 @@
 //! * `slot`: one page, and what its runs say of its rate;
 //! * `watch`: a region's pages, its estimate and its 90 % interval;
 //! * `watches`: where the watches of a target's regions are kept;
+//! * `slices`: the looks for a window's end, in its last samples;
 //! * `plan`: once per window, which pages to arm, to draw anew, to add;
 //! * `split`: informed splits, where the pages of a region disagree, and at the edges.
 //!
@@ -20,6 +21,7 @@
 
 mod edges;
 mod plan;
+mod slices;
 mod slot;
 mod split;
 mod watch;
@@ -40,8 +42,9 @@ use crate::snapshot::RegionInfo;
 use crate::target::Target;
 use crate::time::Time;
 use plan::Plan;
+use slices::Slices;
 use slot::{Look, NEVER, Slot, State};
-use watch::Watch;
+use watch::{Estimate, Watch};
 
 /// A region below this rate, one count in a window of 20 samples, is cold ...
 const COLD: f32 = 0.05;
@@ -63,6 +66,7 @@ struct Origin {
 #[derive(Debug, Default)]
 pub(crate) struct FirstTouch {
     origins: Vec<Origin>,
+    slices: Slices,
     plan: Plan,
 }
 
@@ -93,7 +97,7 @@ impl Sampler for FirstTouch {
             only.watches.reserve(2 * most);
         }
         self.plan.fill_budget(scene.attrs);
-        self.plan.make(scene.targets, scene.attrs, scene.passed, scene.rng);
+        self.begin_window(scene);
     }
 
     /// Carries the evidence over to another sample interval: it is armed time, counted in intervals.
@@ -110,7 +114,7 @@ impl Sampler for FirstTouch {
     /// Which pages to arm now.
     fn prepare(&mut self, scene: &mut Scene<'_>) {
         let passed = scene.passed;
-        self.collect(scene, passed, |s| s.arm_at <= passed);
+        self.collect(scene, passed, 0, |s| s.arm_at <= passed);
     }
 
     /// Arms what could be made old.
@@ -134,24 +138,23 @@ impl Sampler for FirstTouch {
         nr_cleared
     }
 
-    /// When a page has to be armed or looked at, the mappings are due, or the window ends. `strict` sleeps
-    /// one interval as the kernel does.
+    /// When a page has to be armed or looked at, a slice or the mappings are due, or the window ends. `strict`
+    /// sleeps one interval as the kernel does.
     fn next_due(&self, scene: &Scene<'_>) -> u64 {
         if scene.attrs.strict {
             return scene.passed.wrapping_add(1);
         }
         let pages = scene.targets.iter().map(|t| t.watches.next_due()).min().unwrap_or(NEVER);
-        pages.min(scene.turn.next_aggregation).min(scene.turn.next_update)
+        let end = scene.turn.next_aggregation;
+        pages.min(self.slices.due(end)).min(end).min(scene.turn.next_update)
     }
 
-    /// Which pages to look at: those that are due, and at the end of a window all that are armed.
+    /// Which pages to look at: those that are due, and for the end of a window all that are armed.
     fn check(&mut self, scene: &mut Scene<'_>) -> Option<Wish> {
-        let (passed, window_over) = (scene.passed, scene.window_over());
+        let passed = scene.passed;
         scene.batch.clear();
-        let until = if window_over { NEVER } else { passed.saturating_add(EARLIEST) };
-        self.collect(scene, until, |s| {
-            s.state == State::Armed && window_over || s.may_be_looked_at(passed)
-        });
+        let room = self.slices.room(passed, scene.turn.next_aggregation);
+        self.collect(scene, passed.saturating_add(EARLIEST), room, |s| s.may_be_looked_at(passed));
         (!scene.batch.is_empty()).then_some(Wish::Check)
     }
 
@@ -185,6 +188,7 @@ impl Sampler for FirstTouch {
                 Look::FellSilent => watch.set_changed(now),
             }
         });
+        self.settle(scene);
     }
 
     /// Every region's count becomes its estimate.
@@ -196,10 +200,15 @@ impl Sampler for FirstTouch {
         let mut largest = 0;
         for target in scene.targets.iter_mut() {
             for region in &mut target.regions {
-                let watch = target.watches.of(&mut region.watch);
-                watch.evaluate();
-                region.unresolved = !watch.estimate.resolved && watch.all_blind();
-                region.nr_accesses = rounded(watch.estimate.rate * count(max_nr)).min(max_nr);
+                // Regions that are new since the last plan have none.
+                target.watches.of(&mut region.watch);
+                if target.watches.brief(region.watch).outdated {
+                    target.watches.evaluate(region.watch);
+                }
+                let estimate = target.watches.brief(region.watch).estimate;
+                region.unresolved = !estimate.resolved
+                    && target.watches.get(region.watch).is_some_and(Watch::all_blind);
+                region.nr_accesses = rounded(estimate.rate * count(max_nr)).min(max_nr);
                 region.nr_accesses_bp = region.nr_accesses.wrapping_mul(10_000);
                 largest = largest.max(region.nr_accesses);
             }
@@ -210,53 +219,101 @@ impl Sampler for FirstTouch {
     /// Splits where pages disagree, and plans the next window.
     fn split(&mut self, scene: &mut Scene<'_>, window_ns: u64) {
         for target in scene.targets.iter_mut() {
-            for region in &mut target.regions {
-                target.watches.of(&mut region.watch).fade();
+            for region in &target.regions {
+                if !target.watches.brief(region.watch).restless {
+                    continue;
+                }
+                if let Some(watch) = target.watches.get_mut(region.watch) {
+                    watch.calm_down();
+                    target.watches.note(region.watch);
+                }
             }
         }
         split::split_informed(scene.targets, scene.attrs);
         self.plan.earn(scene.attrs, window_ns);
-        self.plan.make(scene.targets, scene.attrs, scene.passed, scene.rng);
+        self.begin_window(scene);
     }
 
     fn interval(&mut self, target: &Target, max_nr_accesses: u32, out: &mut Vec<RegionInfo>) {
         out.extend(target.regions.iter().map(|r| {
-            let known = target
-                .watches
-                .get(r.watch)
-                .map_or((0.0, count(max_nr_accesses), false), |w| interval(r, w, max_nr_accesses));
-            RegionInfo::of(r, known)
+            let estimate = target.watches.brief(r.watch).estimate;
+            RegionInfo::of(r, interval(r, estimate, max_nr_accesses))
         }));
     }
 }
 
 impl FirstTouch {
-    /// Fills the batch with the pages that are due in the regions that are due until sample `until`, and
-    /// notes whose they are.
-    fn collect(&mut self, scene: &mut Scene<'_>, until: u64, page_due: impl Fn(&Slot) -> bool) {
+    /// Plans the window that begins.
+    fn begin_window(&mut self, scene: &mut Scene<'_>) {
+        scene.targets.iter_mut().for_each(|target| target.watches.begin_window());
+        let nr_pages = self.plan.make(scene.targets, scene.attrs, scene.passed, scene.rng);
+        self.slices.begin(nr_pages, u64::from(scene.attrs.max_nr_accesses()));
+    }
+
+    /// Fills the batch with the pages that are due in the regions that are due until sample `until`, and with
+    /// all armed pages of as many regions as `room` has place for and are not settled yet; notes whose
+    /// they are.
+    fn collect(
+        &mut self,
+        scene: &mut Scene<'_>,
+        until: u64,
+        mut room: usize,
+        page_due: impl Fn(&Slot) -> bool,
+    ) {
         self.origins.clear();
-        for (target, t) in (0_u32..).zip(&*scene.targets) {
-            if t.watches.next_due() > until {
+        self.slices.settling.clear();
+        for (target, t) in (0_u32..).zip(scene.targets.iter_mut()) {
+            if room == 0 && t.watches.next_due() > until {
                 continue;
             }
+            let (mut next_due, first) = (NEVER, self.origins.len());
             for (region, r) in (0_u32..).zip(&t.regions) {
-                if t.watches.due(r.watch) > until {
+                let brief = *t.watches.brief(r.watch);
+                let settles = room > 0 && !brief.settled;
+                if !settles && brief.due > until {
+                    next_due = next_due.min(brief.due);
                     continue;
                 }
+                if settles {
+                    room = room.saturating_sub(slices::cost(brief.nr_slots));
+                    t.watches.settle(r.watch);
+                    self.slices.settling.push((target, region));
+                }
                 let Some(watch) = t.watches.get(r.watch) else { continue };
-                for (slot, s) in (0_u32..).zip(watch.slots()).filter(|(_, s)| page_due(s)) {
-                    self.origins.push(Origin { target, region, slot });
-                    scene.batch.push(Check::new(t.id, s.addr, 0));
+                let before = self.origins.len();
+                for (slot, s) in (0_u32..).zip(watch.slots()) {
+                    if settles && s.state == State::Armed || page_due(s) {
+                        self.origins.push(Origin { target, region, slot });
+                        scene.batch.push(Check::new(t.id, s.addr, 0));
+                    }
+                }
+                // Those that are asked about say with their answer when they are due next.
+                if self.origins.len() == before {
+                    next_due = next_due.min(brief.due);
                 }
             }
+            t.watches.ask(next_due, self.origins.len() > first);
         }
+    }
+
+    /// Computes the estimates of the regions whose armed pages were looked at for the end of the window.
+    fn settle(&mut self, scene: &mut Scene<'_>) {
+        let mut nr_pages = 0;
+        for (target, region) in self.slices.settling.drain(..) {
+            let target = &mut scene.targets[target as usize];
+            let id = target.regions[region as usize].watch;
+            let Some(watch) = target.watches.get_mut(id) else { continue };
+            watch.fade_memory();
+            target.watches.evaluate(id);
+            nr_pages += slices::cost(target.watches.brief(id).nr_slots);
+        }
+        self.slices.settled(nr_pages);
     }
 }
 
 /// The 90 % interval of a region's count, in counts, and whether anything is known.
-fn interval(region: &Region, watch: &Watch, max_nr_accesses: u32) -> (f32, f32, bool) {
+fn interval(region: &Region, estimate: Estimate, max_nr_accesses: u32) -> (f32, f32, bool) {
     let max = count(max_nr_accesses);
-    let estimate = watch.estimate;
     if !estimate.resolved {
         return (0.0, max, false);
     }
@@ -271,6 +328,9 @@ fn for_answers(
     scene: &mut Scene<'_>,
     mut take: impl FnMut(&mut Watch, usize, &Check),
 ) {
+    for of_target in origins.chunk_by(|a, b| a.target == b.target) {
+        scene.targets[of_target[0].target as usize].watches.answered();
+    }
     let mut answers = scene.batch.iter();
     let same_region = |a: &Origin, b: &Origin| (a.target, a.region) == (b.target, b.region);
     for asked in origins.chunk_by(same_region) {
@@ -281,7 +341,7 @@ fn for_answers(
         for (origin, check) in answers {
             take(watch, origin.slot as usize, check);
         }
-        target.watches.plan(region.watch);
+        target.watches.note(region.watch);
     }
 }
 

@@ -13,6 +13,7 @@ use alloc::vec::Vec;
 
 use super::Watched;
 use super::edges::place_edges;
+use super::slices::cost;
 use super::slot::{Slot, State};
 use super::watch::{MAX_EVEN, Watch};
 use crate::addr::{AddrRange, PAGE_SIZE, round_down};
@@ -29,6 +30,9 @@ const FEW_MOMENTS: usize = 4;
 const PER_MOMENT: u16 = 8;
 /// The most such samples.
 const MOST_MOMENTS: usize = 32;
+
+/// Samples after which a page that stayed old has told enough.
+const SETTLED: u64 = 20;
 
 /// What the budget holds at the start, in seconds' worth.
 const START_SECONDS: f64 = 3.0;
@@ -81,6 +85,8 @@ pub(crate) struct Plan {
     /// Clears left.
     tokens: f64,
     candidates: Vec<Candidate>,
+    /// Target and region of those in which a page may be drawn anew; empty if the budget has none for it.
+    settled: Vec<(u32, u32)>,
 }
 
 impl Plan {
@@ -108,58 +114,72 @@ impl Plan {
         self.tokens >= 1.0
     }
 
-    /// Plans the window that begins at sample `passed`.
+    /// Plans the window that begins at sample `passed`. The number of watched pages and regions.
     pub(crate) fn make(
         &mut self,
         targets: &mut [Target],
         attrs: &Attrs,
         passed: u64,
         rng: &mut Rng,
-    ) {
+    ) -> usize {
+        let nr_pages = self.gather(targets, attrs, passed, rng);
+        self.sort_candidates();
+        let window = u64::from(attrs.max_nr_accesses());
+        let bucket = per_second(attrs);
+        let moments = Moments::draw(window, bucket * seconds(attrs.aggr_us), rng);
+        let mut arming = Arming { targets, passed, window, moments, rng };
+        let mut left = self.tokens;
+        let mut pays = |urgency: Urgency| {
+            let pays = left >= 1.0_f64.max(bucket * urgency.reserve());
+            left -= if pays { 1.0 } else { 0.0 };
+            pays
+        };
+        let later = self.candidates.partition_point(|c| c.urgency < Urgency::Redraw);
+        let (sooner, later) = self.candidates.split_at(later);
+        sooner.iter().take_while(|c| pays(c.urgency)).for_each(|c| arming.arm(c));
+        while let Some(candidate) = arming.draw(&mut self.settled)
+            && pays(candidate.urgency)
+        {
+            arming.arm(&candidate);
+        }
+        later.iter().take_while(|c| pays(c.urgency)).for_each(|c| arming.arm(c));
+        nr_pages
+    }
+
+    /// Lists what all regions would like to have armed. The number of watched pages and regions.
+    fn gather(
+        &mut self,
+        targets: &mut [Target],
+        attrs: &Attrs,
+        passed: u64,
+        rng: &mut Rng,
+    ) -> usize {
         let nr_regions: usize = targets.iter().map(|t| t.regions.len()).sum();
         let nr_even = (MAX_WATCHED / nr_regions.max(1)).clamp(2, MAX_EVEN);
+        let redraws = self.tokens >= per_second(attrs) * Urgency::Redraw.reserve();
+        let mut nr_pages = 0;
         self.candidates.clear();
+        self.settled.clear();
         for (t, target) in (0_u32..).zip(targets.iter_mut()) {
             place_edges(target, attrs, rng);
             for (r, region) in (0_u32..).zip(target.regions.iter_mut()) {
-                let watch = target.watches.of(&mut region.watch);
-                draw_missing(&mut Watched { region, watch }, nr_even, rng);
-                ask_blind_again(watch, passed);
-                self.add_candidates(watch, t, r, passed, rng);
-                target.watches.plan(region.watch);
+                let wanted = nr_wanted(region.len(), nr_even);
+                let brief = target.watches.brief(region.watch);
+                if !brief.quiet || usize::from(brief.nr_even) != wanted {
+                    let watch = target.watches.of(&mut region.watch);
+                    draw_missing(&mut Watched { region, watch }, wanted, rng);
+                    ask_blind_again(watch, passed);
+                    self.add_candidates(watch, t, r, rng);
+                    target.watches.note(region.watch);
+                }
+                let brief = target.watches.brief(region.watch);
+                if redraws && !brief.changing {
+                    self.settled.push((t, r));
+                }
+                nr_pages += cost(brief.nr_slots);
             }
         }
-        self.sort_candidates();
-        let window = u64::from(attrs.max_nr_accesses());
-        let mut left = self.tokens;
-        let bucket = per_second(attrs);
-        let moments = Moments::draw(window, bucket * seconds(attrs.aggr_us), rng);
-        for candidate in &self.candidates {
-            if left < 1.0_f64.max(bucket * candidate.urgency.reserve()) {
-                break;
-            }
-            left -= 1.0;
-            let target = &mut targets[candidate.target as usize];
-            let region = &mut target.regions[candidate.region as usize];
-            let watch = target.watches.of(&mut region.watch);
-            let after = match candidate.urgency {
-                Urgency::Unknown | Urgency::Changed => rng.range(0, window.min(2)),
-                Urgency::Fresh => moments.of_first_half(rng),
-                Urgency::Border
-                | Urgency::Touched
-                | Urgency::Edge
-                | Urgency::Redraw
-                | Urgency::HardlyKnown => moments.any(rng),
-            };
-            let arm_at = passed + after;
-            let i = candidate.slot as usize;
-            if candidate.redraw {
-                let addr = rng.range(region.range.start, region.range.end);
-                watch.replace(i, Slot::fresh(addr, false));
-            }
-            watch.slots_mut()[i].arm_at = arm_at;
-            target.watches.plan(region.watch);
-        }
+        nr_pages
     }
 
     /// Puts the candidates in order, as far as the budget can reach: each takes a token.
@@ -179,29 +199,23 @@ impl Plan {
     }
 
     /// Adds what one region would like to have armed.
-    fn add_candidates(
-        &mut self,
-        watch: &Watch,
-        target: u32,
-        region: u32,
-        passed: u64,
-        rng: &mut Rng,
-    ) {
+    fn add_candidates(&mut self, watch: &Watch, target: u32, region: u32, rng: &mut Rng) {
         let unknown = watch.slots().iter().filter(|s| s.known() && !s.edge).count() < 2;
         let mut add = |urgency, order, slot, redraw| {
             self.candidates.push(Candidate { urgency, order, target, region, slot, redraw });
         };
         let mut oldest: Option<(u64, u32)> = None;
-        let mut settled: Option<u32> = None;
         for (i, slot) in (0_u32..).zip(watch.slots()) {
-            let random = u64::from(rng.next_u32());
             match slot.state {
-                State::Fresh | State::Touched if slot.edge && slot.urgent => {
-                    add(Urgency::Border, random, i, false);
+                State::Armed | State::Blind => {}
+                State::Fresh | State::Touched if slot.edge => {
+                    let urgency = if slot.urgent { Urgency::Border } else { Urgency::Edge };
+                    add(urgency, u64::from(rng.next_u32()), i, false);
                 }
-                State::Fresh | State::Touched if slot.edge => add(Urgency::Edge, random, i, false),
-                State::Fresh if unknown => add(Urgency::Unknown, random, i, false),
-                State::Fresh => add(Urgency::Fresh, random, i, false),
+                State::Fresh => {
+                    let urgency = if unknown { Urgency::Unknown } else { Urgency::Fresh };
+                    add(urgency, u64::from(rng.next_u32()), i, false);
+                }
                 State::Touched if watch.stale(slot) => {
                     add(Urgency::Changed, slot.seen.as_ns(), i, false);
                 }
@@ -211,23 +225,67 @@ impl Plan {
                     }
                     oldest = Some(oldest.unwrap_or((u64::MAX, i)).min((slot.seen.as_ns(), i)));
                 }
-                State::Armed if !slot.edge && passed.wrapping_sub(slot.armed_at) >= 20 => {
-                    settled = Some(i);
-                }
-                State::Armed => {}
-                State::Blind => {}
             }
         }
-        let settled_region = watch.changed.is_none();
         if let Some((seen, i)) = oldest {
             // Mostly the same page again, which shows at once when a region stops being touched; now
             // and then another one, for the region is more than its watched pages.
-            let redraw = settled_region && rng.range(0, 4) == 0;
+            let redraw = watch.changed.is_none() && rng.range(0, 4) == 0;
             add(Urgency::Touched, seen, i, redraw);
         }
-        if let Some(i) = settled.filter(|_| settled_region) {
-            add(Urgency::Redraw, u64::from(rng.next_u32()), i, true);
+    }
+}
+
+/// Arms pages in the window that begins.
+#[derive(Debug)]
+struct Arming<'a> {
+    targets: &'a mut [Target],
+    passed: u64,
+    window: u64,
+    moments: Moments,
+    rng: &'a mut Rng,
+}
+
+impl Arming<'_> {
+    /// Plans when a page is armed.
+    fn arm(&mut self, candidate: &Candidate) {
+        let target = &mut self.targets[candidate.target as usize];
+        let region = &mut target.regions[candidate.region as usize];
+        let watch = target.watches.of(&mut region.watch);
+        let after = match candidate.urgency {
+            Urgency::Unknown | Urgency::Changed => self.rng.range(0, self.window.min(2)),
+            Urgency::Fresh => self.moments.of_first_half(self.rng),
+            Urgency::Border
+            | Urgency::Touched
+            | Urgency::Edge
+            | Urgency::Redraw
+            | Urgency::HardlyKnown => self.moments.any(self.rng),
+        };
+        let i = candidate.slot as usize;
+        if candidate.redraw {
+            let addr = self.rng.range(region.range.start, region.range.end);
+            watch.replace(i, Slot::fresh(addr, false));
         }
+        watch.slots_mut()[i].arm_at = self.passed + after;
+        target.watches.note(region.watch);
+    }
+
+    /// A page that has been armed for long, to be drawn anew, of any of these regions; takes it out of them.
+    fn draw(&mut self, settled: &mut Vec<(u32, u32)>) -> Option<Candidate> {
+        while !settled.is_empty() {
+            let i = usize::try_from(self.rng.range(0, settled.len() as u64)).unwrap_or(0);
+            let (target, region) = settled.swap_remove(i);
+            let of = &self.targets[target as usize];
+            let Some(watch) = of.watches.get(of.regions[region as usize].watch) else { continue };
+            let long = |s: &Slot| self.passed.wrapping_sub(s.armed_at) >= SETTLED;
+            let armed = |s: &Slot| s.state == State::Armed && !s.edge && long(s);
+            if let Some(slot) = watch.slots().iter().rposition(armed) {
+                let slot = u32::try_from(slot).unwrap_or(0);
+                let urgency = Urgency::Redraw;
+                return Some(Candidate { urgency, order: 0, target, region, slot, redraw: true });
+            }
+        }
+        None
     }
 }
 
@@ -280,12 +338,17 @@ fn ask_blind_again(watch: &mut Watch, passed: u64) {
     }
 }
 
-/// Tops up the evenly drawn pages of a region, or drops some if it has too many.
-fn draw_missing(region: &mut Watched<'_>, nr_even: usize, rng: &mut Rng) {
-    let nr_pages = usize::try_from(region.len() / PAGE_SIZE).unwrap_or(usize::MAX).max(1);
+/// Number of pages that are drawn evenly in a region of so many bytes, where no region has more than
+/// `nr_even`.
+fn nr_wanted(len: u64, nr_even: usize) -> usize {
+    let nr_pages = usize::try_from(len / PAGE_SIZE).unwrap_or(usize::MAX).max(1);
     // A small region weighs little, and is soon known: 3 pages for 8, 12 from 4096 on.
     let by_size = usize::try_from(nr_pages.ilog2()).unwrap_or(0).max(2);
-    let wanted = nr_even.min(by_size).min(nr_pages);
+    nr_even.min(by_size).min(nr_pages)
+}
+
+/// Tops up the evenly drawn pages of a region, or drops some if it has too many.
+fn draw_missing(region: &mut Watched<'_>, wanted: usize, rng: &mut Rng) {
     while region.watch.nr_even() > wanted {
         let Some(i) = region.watch.slots().iter().rposition(|s| !s.edge) else { break };
         region.watch.forget(i);

@@ -8,6 +8,7 @@
 use super::edges::move_borders;
 use super::plan::leaf;
 use super::watch::{MAX_SLOTS, Watch};
+use super::watches::Watches;
 use crate::addr::round_down;
 use crate::attrs::Attrs;
 use crate::region::Region;
@@ -38,14 +39,14 @@ pub(crate) fn split_informed(targets: &mut [Target], attrs: &Attrs) {
     for target in targets {
         move_borders(target, attrs, least);
         let watches = &target.watches;
-        let wants = |r: &Region| cut_of(r, watches.get(r.watch), attrs, least).is_some();
+        let wants = |r: &Region| cut_in(r, watches, attrs, least).is_some();
         if nr_regions >= attrs.max_nr_regions || !target.regions.iter().any(wants) {
             continue;
         }
         target.rebuild(|region, out, watches| {
             let mut left = region.clone();
             let room = nr_regions < attrs.max_nr_regions;
-            let cut = cut_of(region, watches.get(region.watch), attrs, least).filter(|_| room);
+            let cut = cut_in(region, watches, attrs, least).filter(|_| room);
             let Some(cut) = cut else {
                 out.push(left);
                 return;
@@ -57,11 +58,20 @@ pub(crate) fn split_informed(targets: &mut [Target], attrs: &Attrs) {
                     half.cooldown = COOLDOWN;
                     half.drop_memory();
                 }
+                watches.note(left.watch);
+                watches.note(right.watch);
             }
             out.push(left);
             out.push(right);
         });
     }
+}
+
+/// Where to cut a region, if anywhere. No two means differ by more than the pages do: most regions are left
+/// here, and their watches are not looked into.
+fn cut_in(region: &Region, watches: &Watches, attrs: &Attrs, least: u64) -> Option<u64> {
+    let alike = watches.brief(region.watch).estimate.contrast < LEAST_CONTRAST;
+    if alike { None } else { cut_of(region, watches.get(region.watch), attrs, least) }
 }
 
 /// Where to cut a region, if anywhere: not into a piece of less than `least` bytes, and not while some of
@@ -86,10 +96,6 @@ fn inner_cut(watch: &Watch, attrs: &Attrs) -> Option<u64> {
         n += 1;
     }
     let sorted = &mut sorted[..n];
-    // No two means differ by more than the pages do. Most regions are left here.
-    if spread(sorted) < LEAST_CONTRAST {
-        return None;
-    }
     for (page, slot) in sorted.iter_mut().zip(watch.evidence()) {
         page.variance = slot.rate_variance();
     }
@@ -142,12 +148,6 @@ fn cut_between(a: &Page, b: &Page, attrs: &Attrs) -> Option<u64> {
     }
     let grain = attrs.min_region_sz.max(a.len().min(b.len()));
     Some(round_down(u64::midpoint(a.end, b.start), grain).max(a.end))
-}
-
-/// How far the rates of pages are apart.
-fn spread(pages: &[Page]) -> f32 {
-    let rates = || pages.iter().map(|page| page.rate);
-    rates().fold(0.0, f32::max) - rates().fold(1.0, f32::min)
 }
 
 /// What a watched page says.

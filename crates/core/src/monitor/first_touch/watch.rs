@@ -6,7 +6,7 @@
 //! the rest if `n` is small. Pages watched earlier and replaced since stay as a memory of up to
 //! [`MEMORY`] pages.
 
-use super::slot::{NEVER, Slot, State};
+use super::slot::{Slot, State};
 use crate::addr::AddrRange;
 use crate::interval::wilson;
 use crate::time::Time;
@@ -26,6 +26,8 @@ pub(crate) struct Estimate {
     /// 90 % interval of the mean.
     pub(crate) lo: f32,
     pub(crate) hi: f32,
+    /// How far the rates of the watched pages are apart.
+    pub(crate) contrast: f32,
     /// Whether anything is known.
     pub(crate) resolved: bool,
 }
@@ -132,7 +134,7 @@ impl Watch {
             nr += 1;
         }
         if n + self.memory_n < 0.5 {
-            self.estimate = Estimate { rate: 0.0, lo: 0.0, hi: 1.0, resolved: false };
+            self.estimate = Estimate { hi: 1.0, ..Estimate::default() };
             return;
         }
         if n >= 3.0 && self.memory_n >= 1.0 && (sum / n - self.memory_mean).abs() > 0.35 {
@@ -147,24 +149,24 @@ impl Watch {
         let variance = (spread + worst) / (n + 1.0);
         let n_eff = if variance > 0.0 { pages * (worst / variance).clamp(1.0, 4.0) } else { pages };
         let (lo, hi) = wilson(rate, n_eff);
-        self.estimate = Estimate { rate, lo, hi, resolved: true };
+        let (least, most) =
+            rates[..nr].iter().fold((1.0_f32, 0.0_f32), |(a, b), r| (a.min(*r), b.max(*r)));
+        self.estimate = Estimate { rate, lo, hi, contrast: most - least, resolved: true };
     }
 
-    /// A window has passed.
-    pub(crate) fn fade(&mut self) {
+    /// Another window has passed since pages were put into the memory.
+    pub(crate) fn fade_memory(&mut self) {
         self.memory_n *= 0.95;
+    }
+
+    /// A window has passed since the region changed or was split.
+    pub(crate) fn calm_down(&mut self) {
         self.cooldown = self.cooldown.saturating_sub(1);
         // Not edges: they wait for their turn, and are no evidence.
         let settled = |s: &Slot| s.edge || !s.known() || !self.stale(s);
         if self.changed.is_some() && self.slots().iter().all(settled) {
             self.changed = None;
         }
-    }
-
-    /// The sample at which a page has to be armed or looked at next.
-    pub(crate) fn next_due(&self) -> u64 {
-        let due = |s: &Slot| s.next_look.min(s.arm_at);
-        self.slots().iter().map(due).min().unwrap_or(NEVER)
     }
 
     /// Stops watching all pages and forgets what was known.

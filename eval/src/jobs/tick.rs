@@ -2,6 +2,10 @@
 //!
 //! The world is that of the core's own measurement (`crates/core/tests/steady`): 1000 areas, each
 //! tenth always hot; its answers are part of the cost, about 1 ns per page.
+//!
+//! If there is a C compiler, the job also measures what `resample` costs in relation to the
+//! reference's algorithm in the reference's data structures (`crates/core/examples/kernel_cost`), in
+//! paired rounds.
 
 use std::time::Instant;
 
@@ -18,6 +22,8 @@ use crate::table::{Table, number};
 
 #[path = "../../../crates/core/tests/steady/mod.rs"]
 mod steady;
+#[path = "../../../crates/core/examples/kernel_cost/versus.rs"]
+mod versus;
 
 /// Ticks per window with the default attributes.
 const WINDOW: usize = 20;
@@ -25,6 +31,9 @@ const WINDOW: usize = 20;
 const WARM_UP: usize = 100;
 /// Windows per round.
 const ROUND: usize = 50;
+
+/// Where the comparison with the reference is; not there if there was no C compiler.
+const VERSUS: &str = "raw/reference.json";
 
 /// The job.
 #[derive(Debug)]
@@ -56,6 +65,31 @@ struct Row {
     /// Median of the ticks that end a window: they merge, split and plan.
     window_end_us: Option<Middle>,
     allocations: u64,
+}
+
+/// One world in [`VERSUS`].
+#[derive(Debug, Serialize, Deserialize)]
+struct Versus {
+    world: String,
+    regions: usize,
+    /// Per pair of rounds, median ns of a tick and of one that ends a window: ours, the reference's.
+    pairs: Vec<(versus::Cost, versus::Cost)>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Ratio {
+    world: String,
+    regions: usize,
+    /// Over pairs, ours to the reference's: of a tick, and of one that ends a window.
+    tick: Option<Middle>,
+    window_end: Option<Middle>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Study {
+    methods: Vec<Row>,
+    /// Nothing if there was no C compiler.
+    reference: Option<Vec<Ratio>>,
 }
 
 impl Job for Tick {
@@ -101,6 +135,19 @@ impl Job for Tick {
             raw.allocations = counted.count_total;
             bench.dir.write_text(&raw_name(method), &serde_json::to_string(&raw)?)?;
         }
+        say("tick: the reference's algorithm");
+        if let Some(program) = versus::compile()? {
+            let pairs = if bench.spec.quick { 4 } else { 24 };
+            let cells =
+                versus::measure(&program, pairs).map_err(|e| anyhow::anyhow!(e.to_string()))?;
+            let of = |c: versus::Cell| Versus {
+                world: c.world.to_owned(),
+                regions: c.nr_regions,
+                pairs: c.pairs,
+            };
+            let raw: Vec<Versus> = cells.into_iter().map(of).collect();
+            bench.dir.write_text(VERSUS, &serde_json::to_string(&raw)?)?;
+        }
         Ok(())
     }
 
@@ -126,11 +173,12 @@ impl Job for Tick {
                 allocations: raw.allocations,
             });
         }
-        Ok(serde_json::to_value(rows)?)
+        let reference = dir.read_json::<Vec<Versus>>(VERSUS).ok().map(ratios);
+        Ok(serde_json::to_value(Study { methods: rows, reference })?)
     }
 
     fn format(&self, result: &Value) -> anyhow::Result<String> {
-        let rows: Vec<Row> = serde_json::from_value(result.clone())?;
+        let Study { methods: rows, reference } = serde_json::from_value(result.clone())?;
         let mut table = Table::new([
             "method",
             "regions",
@@ -154,8 +202,41 @@ impl Job for Tick {
                 r.allocations.to_string(),
             ]);
         }
-        Ok(table.text() + "\nGoals: <= 50 us per tick, no allocation.\n")
+        let versus = versus_text(reference);
+        Ok(table.text() + "\nGoals: <= 50 us per tick, no allocation.\n\n" + &versus)
     }
+}
+
+/// The medians of the paired ratios.
+fn ratios(worlds: Vec<Versus>) -> Vec<Ratio> {
+    let of = |pairs: &[(versus::Cost, versus::Cost)], f: fn(&versus::Cost) -> f64| {
+        Middle::of(&pairs.iter().map(|(own, theirs)| f(own) / f(theirs)).collect::<Vec<_>>())
+    };
+    let ratio = |w: Versus| Ratio {
+        tick: of(&w.pairs, |cost| cost.0),
+        window_end: of(&w.pairs, |cost| cost.1),
+        world: w.world,
+        regions: w.regions,
+    };
+    worlds.into_iter().map(ratio).collect()
+}
+
+fn versus_text(reference: Option<Vec<Ratio>>) -> String {
+    let Some(ratios) = reference else {
+        return "resample / the reference's algorithm in C: skipped: no C compiler\n".to_owned();
+    };
+    let mut table = Table::new(["world", "regions", "tick", "95 %", "window's end", "95 %"]);
+    for r in ratios {
+        table.row([
+            r.world,
+            r.regions.to_string(),
+            number(r.tick.map(|m| m.median), 2),
+            super::overhead::interval(r.tick, 1.0, 2),
+            number(r.window_end.map(|m| m.median), 2),
+            super::overhead::interval(r.window_end, 1.0, 2),
+        ]);
+    }
+    format!("resample / the reference's algorithm in C\n{}\nGoal: <= 1.2.\n", table.text())
 }
 
 fn raw_name(method: Method) -> String {

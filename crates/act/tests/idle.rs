@@ -22,10 +22,10 @@ use isotherm_host::error::ErrorKind;
 use isotherm_host::nodes::Nodes;
 use isotherm_ops::doctor::{Granularity, choose};
 use isotherm_ops::idle::IdleOps;
+use isotherm_ops::pagewalk::{PageWalk, SharedMarks};
 use isotherm_ops::support::SetName;
 use isotherm_ops::targets::Memory;
-use isotherm_pages::idle::{BITMAP, Bitmap, SharedMarks};
-use isotherm_pages::pagewalk::PageWalk;
+use isotherm_pages::idle::{BITMAP, Bitmap};
 
 use odd::Odd;
 

@@ -28,6 +28,7 @@ use isotherm_ops::guard;
 use isotherm_ops::kdamond::Kdamond;
 use isotherm_ops::set::{AttachError, OpsSet};
 use isotherm_ops::targets::{Target, TargetError, TargetEvent, Tracker};
+use isotherm_pages::tables::Dense;
 use isotherm_sys::clock::{self, Wake};
 
 /// How often the tracker looks for forks, execs and exits, in ns.
@@ -233,7 +234,7 @@ impl Monitor {
     /// What the kernel says.
     pub fn young_pages(&mut self) -> Option<io::Result<u64>> {
         let ids: Vec<TargetId> = self.watched.iter().map(|w| w.id).collect();
-        self.driver.ops.set.pages().map(|walk| guard::young_pages(walk, &ids))
+        self.driver.ops.set.pages().map(|pages| guard::young_pages(pages.tables(), &ids))
     }
 
     /// Replaces the schemes at the next turn of the loop, by index; see

@@ -24,12 +24,13 @@ use isotherm_core::{AddrRange, Check, Operations, PageState, TargetId, Time};
 use isotherm_host::error::{self, SetError};
 use isotherm_host::metrics::Cgroups;
 use isotherm_host::proc::Proc;
+use isotherm_ops::pagewalk::PageWalk;
 use isotherm_pages::frames::groups::Ancestry;
 use isotherm_pages::frames::{
     ErrorKind, Flags, FrameFile, FramesError, Groups, Which, by_frame, folios_of,
 };
 use isotherm_pages::idle::Lock;
-use isotherm_pages::pagewalk::{Entry, PageWalk};
+use isotherm_pages::tables::{Entry, PageTables};
 use isotherm_sys::clock::{now, process_cpu_ns};
 
 use super::kinds::{Bytes, Kind};
@@ -249,7 +250,7 @@ impl Walk {
         }
         let (mut found, mut young) = (Vec::new(), Vec::new());
         for range in maps {
-            collect(&mut self.walk, id, range, share, self.seed, &mut found, &mut young);
+            collect(self.walk.tables(), id, range, share, self.seed, &mut found, &mut young);
         }
         // Pages that are young now are in `found` already. `prepare` says how making them old went.
         self.walk.prepare(&mut young);
@@ -307,7 +308,7 @@ impl Walk {
 
 /// Collects the sampled leaves of a range. Those that are young are put on the list to be made old.
 fn collect(
-    walk: &mut PageWalk,
+    tables: &mut PageTables,
     id: TargetId,
     range: AddrRange,
     share: f64,
@@ -328,7 +329,7 @@ fn collect(
         found.push(Leaf { frame, shift, young: entry.is_young(), stuck: false });
     };
     // A process that ends meanwhile has no more pages.
-    walk.dense(id, range, &mut each).ok();
+    tables.dense(id, range, &mut each).ok();
 }
 
 /// Resident pages of a process; 0 for kernel threads and those that have ended.

@@ -9,7 +9,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use isotherm_core::{AddrRange, Check, Operations, PageState, TargetId};
-use isotherm_pages::pagewalk::{Dense, PageWalk};
+use isotherm_ops::pagewalk::PageWalk;
+use isotherm_pages::tables::Dense;
 
 const PAGE: usize = 4096;
 const MIB: usize = 256;
@@ -88,7 +89,7 @@ fn main() {
         Ok(walk) => walk,
         Err(error) => return println!("{error}"),
     };
-    println!("{:?}", walk.setup());
+    println!("{:?}", walk.tables().setup());
     let mut idle = Target::spawn("idle");
     walk.add_target(TargetId(0), idle.child.id()).unwrap();
     for nr in [1, 100, 1000, 10_000] {
@@ -115,7 +116,9 @@ fn main() {
     let times = (0..30).map(|_| {
         let begin = Instant::now();
         young = 0;
-        walk.dense(TargetId(0), range, &mut |_, e| young += u64::from(e.is_young())).unwrap();
+        walk.tables()
+            .dense(TargetId(0), range, &mut |_, e| young += u64::from(e.is_young()))
+            .unwrap();
         per_gib(begin)
     });
     println!("dense, page by page: {:.2} ms/GiB ({young} young)", median(times.collect()));
@@ -128,13 +131,13 @@ fn main() {
             }
             Dense::Huge(entry) => young += u64::from(entry.is_young()),
         };
-        walk.dense_tables(TargetId(0), range, &mut each).unwrap();
+        walk.tables().dense_tables(TargetId(0), range, &mut each).unwrap();
         per_gib(begin)
     });
     println!("dense, as bits: {:.2} ms/GiB ({young} young)", median(times.collect()));
     let times = (0..30).map(|_| {
         let begin = Instant::now();
-        walk.dense_tables(TargetId(0), range, &mut |_, _| ()).unwrap();
+        walk.tables().dense_tables(TargetId(0), range, &mut |_, _| ()).unwrap();
         per_gib(begin)
     });
     println!("dense, not looked at: {:.2} ms/GiB", median(times.collect()));

@@ -8,6 +8,7 @@ pub mod doctor;
 pub mod guard;
 pub mod idle;
 pub mod kdamond;
+pub mod pagewalk;
 pub mod set;
 pub mod smaps;
 pub mod support;

@@ -3,10 +3,11 @@
 use isotherm_core::ops::UpdateError;
 use isotherm_core::{AddrRange, Check, Method, Observation, Observed, Operations, TargetId};
 use isotherm_host::proc::Proc;
-use isotherm_pages::pagewalk::PageWalk;
+use isotherm_pages::tables::PageTables;
 
 use crate::idle::IdleOps;
 use crate::kdamond::Kdamond;
+use crate::pagewalk::PageWalk;
 use crate::smaps::SmapsOps;
 use crate::targets::Target;
 
@@ -21,6 +22,32 @@ pub enum OpsSet {
     Kdamond(Box<Kdamond>),
     /// Whole mappings by `/proc/PID/smaps`.
     Smaps(Box<SmapsOps>),
+}
+
+/// What looks at single pages of processes.
+pub trait Pages {
+    /// The page tables.
+    fn tables(&mut self) -> &mut PageTables;
+
+    /// These leaves are young and are about to be made old by somebody else; see
+    /// [`PageWalk::keep_young`]. Where nobody monitors by these page tables, nothing is to be kept.
+    fn keep_young(&mut self, _id: TargetId, _leaves: &mut dyn Iterator<Item = u64>) {}
+}
+
+impl Pages for PageTables {
+    fn tables(&mut self) -> &mut PageTables {
+        self
+    }
+}
+
+impl Pages for PageWalk {
+    fn tables(&mut self) -> &mut PageTables {
+        self.tables()
+    }
+
+    fn keep_young(&mut self, id: TargetId, leaves: &mut dyn Iterator<Item = u64>) {
+        self.keep_young(id, leaves);
+    }
 }
 
 /// Why a set could not take in a target; the text is the set's own.
@@ -116,10 +143,10 @@ impl OpsSet {
     }
 
     /// What looks at single pages: the set itself, or what stands beside one that cannot.
-    pub fn pages(&mut self) -> Option<&mut PageWalk> {
+    pub fn pages(&mut self) -> Option<&mut dyn Pages> {
         match self {
-            Self::PageWalk(walk) => Some(walk),
-            Self::Kdamond(set) => set.pages(),
+            Self::PageWalk(walk) => Some(walk.as_mut()),
+            Self::Kdamond(set) => set.tables().map(|tables| tables as &mut dyn Pages),
             Self::Idle(_) | Self::Smaps(_) => None,
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use isotherm_core::{AddrRange, RegionInfo, Snapshot, TargetId, TargetInfo};
 use isotherm_host::proc::Proc;
 use isotherm_ops::guard::{Facts, Guard, Verdict, young_pages};
-use isotherm_pages::pagewalk::PageWalk;
+use isotherm_pages::tables::PageTables;
 use isotherm_sys::clock;
 
 const ID: TargetId = TargetId(3);
@@ -39,7 +39,7 @@ fn a_process_that_spins_is_not_cold() {
     facts.gather([(ID, child.id())]);
     let first = suspects(&mut guard, &mut facts, child.id(), 50);
     // Real page tables say that it runs: the samples have only missed it.
-    let young = PageWalk::new().map(|mut walk| {
+    let young = PageTables::new().map(|mut walk| {
         walk.add_target(ID, child.id()).unwrap();
         young_pages(&mut walk, &[ID]).unwrap()
     });

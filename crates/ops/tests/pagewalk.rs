@@ -17,7 +17,8 @@ use std::time::Duration;
 use isotherm_core::ops::UpdateError;
 use isotherm_core::{AddrRange, Check, Operations, PageState, TargetId};
 use isotherm_host::error::{ErrorKind, SetError};
-use isotherm_pages::pagewalk::{Entry, PageWalk};
+use isotherm_ops::pagewalk::PageWalk;
+use isotherm_pages::tables::Entry;
 
 use target::{ARENA, Target};
 
@@ -134,7 +135,7 @@ fn agrees_with_pagemap_and_smaps_on_every_page() {
             assert_eq!(check.state != PageState::Absent, present, "{check:?} in {range:?}");
         }
         let mut dense = Vec::new();
-        walk.dense(ID, range, &mut |addr, entry| dense.push((addr, entry))).unwrap();
+        walk.tables().dense(ID, range, &mut |addr, entry| dense.push((addr, entry))).unwrap();
         let found = batch.iter().filter(|c| c.state != PageState::Absent);
         let found: Vec<_> = found.map(|c| (c.addr, c.state == PageState::Young)).collect();
         let dense: Vec<_> = dense.iter().map(|(addr, e)| (*addr, e.is_young())).collect();
@@ -144,7 +145,7 @@ fn agrees_with_pagemap_and_smaps_on_every_page() {
     // The whole address space in one go; the kernel's own pages (vdso) are no mapping to watch.
     let mut whole = Vec::new();
     let everything = AddrRange::new(0, u64::MAX);
-    walk.dense(ID, everything, &mut |addr, e| whole.push((addr, e.is_young()))).unwrap();
+    walk.tables().dense(ID, everything, &mut |addr, e| whole.push((addr, e.is_young()))).unwrap();
     assert!(whole.is_sorted() && whole.len() < all.len() + 16);
     whole.retain(|(addr, _)| maps.iter().any(|m| m.contains(*addr)));
     assert_same("in one go", &all, &whole);
@@ -163,13 +164,14 @@ fn page_frames_are_those_of_pagemap() {
     let Some((mut walk, target)) = watch(4, false) else { return };
     let mut wrong = 0;
     let mut seen = 0;
-    walk.dense(ID, arena(4), &mut |addr, entry: Entry| {
-        let frame = pagemap(target.pid(), addr) & ((1 << 55) - 1);
-        // Without CAP_SYS_ADMIN the kernel shows 0.
-        wrong += u32::from(frame != 0 && entry.0 >> 12 & ((1 << 40) - 1) != frame);
-        seen += 1;
-    })
-    .unwrap();
+    walk.tables()
+        .dense(ID, arena(4), &mut |addr, entry: Entry| {
+            let frame = pagemap(target.pid(), addr) & ((1 << 55) - 1);
+            // Without CAP_SYS_ADMIN the kernel shows 0.
+            wrong += u32::from(frame != 0 && entry.0 >> 12 & ((1 << 40) - 1) != frame);
+            seen += 1;
+        })
+        .unwrap();
     assert_eq!((seen, wrong), (1024, 0));
 }
 
@@ -196,7 +198,8 @@ fn huge_pages_are_cleared_whole_and_never_split() {
 
     let mut leaves = Vec::new();
     let inside = AddrRange::new(ARENA + PAGE, ARENA + (16 << 20));
-    walk.dense(ID, inside, &mut |addr, e| leaves.push((addr, e.leaf_shift(), e.is_young())))
+    walk.tables()
+        .dense(ID, inside, &mut |addr, e| leaves.push((addr, e.leaf_shift(), e.is_young())))
         .unwrap();
     leaves.retain(|(_, shift, _)| *shift == 21);
     assert_eq!(leaves.len() as u64, huge_kib >> 11, "each huge leaf comes once");

@@ -2,7 +2,7 @@
 //!
 //! | module | reads |
 //! |---|---|
-//! | [`pagewalk`] | page tables of other processes, by eBPF; makes single pages old |
+//! | [`tables`] | page tables of other processes, by eBPF; makes single pages old |
 //! | [`frames`] | `/proc/kpageflags`, `kpagecgroup`: what a frame is used for |
 //! | [`idle`] | the bitmap of idle page tracking |
 //! | [`paddr`] | who maps a frame, for a sample of frames |
@@ -16,5 +16,5 @@ pub mod clear_refs;
 pub mod frames;
 pub mod idle;
 pub mod paddr;
-pub mod pagewalk;
 pub mod places;
+pub mod tables;

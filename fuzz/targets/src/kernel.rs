@@ -1,7 +1,7 @@
 //! Binary data of the kernel, and the texts that describe it.
 
 use isotherm_damon::tracefs::{EventKind, Format, Layout, Page, PageHeader, parse_line};
-use isotherm_pages::pagewalk::btf::Btf;
+use isotherm_pages::tables::program::btf::Btf;
 
 /// Type information: any bytes give an answer or an error, and offsets lie inside a struct.
 pub(crate) fn btf(data: &[u8]) {

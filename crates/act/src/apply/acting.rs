@@ -83,8 +83,8 @@ impl Acting {
     }
 
     fn look_at_places(&mut self) {
-        if let Some(walk) = self.set.pages() {
-            self.actor.look_at_places(walk);
+        if let Some(pages) = self.set.pages() {
+            self.actor.look_at_places(pages.tables());
         }
     }
 

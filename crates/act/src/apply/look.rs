@@ -3,8 +3,9 @@
 use std::io;
 
 use isotherm_core::{AddrRange, TargetId};
-use isotherm_pages::pagewalk::{Dense, PageWalk};
+use isotherm_ops::set::Pages;
 use isotherm_pages::places::Places;
+use isotherm_pages::tables::Dense;
 
 use super::pages::{Bits, GRANULE};
 
@@ -73,14 +74,17 @@ pub(super) trait Look {
     }
 }
 
-impl Look for PageWalk {
+/// Looks by page tables.
+pub(super) struct ByTables<'a>(pub(super) &'a mut dyn Pages);
+
+impl Look for ByTables<'_> {
     fn look(
         &mut self,
         target: TargetId,
         range: AddrRange,
         f: &mut dyn FnMut(u64, Seen),
     ) -> io::Result<()> {
-        self.dense_tables(target, range, &mut |start, found| {
+        self.0.tables().dense_tables(target, range, &mut |start, found| {
             if let Some(seen) = seen(&found) {
                 f(start, seen);
             }
@@ -88,7 +92,7 @@ impl Look for PageWalk {
     }
 
     fn made_old(&mut self, target: TargetId, leaves: &mut dyn Iterator<Item = u64>) {
-        self.keep_young(target, leaves);
+        self.0.keep_young(target, leaves);
     }
 
     fn on_node(
@@ -100,7 +104,7 @@ impl Look for PageWalk {
         f: &mut dyn FnMut(u64, Seen, Bits),
     ) -> io::Result<()> {
         let mut here = places.is_on(node);
-        self.dense_tables(target, range, &mut |start, found| {
+        self.0.tables().dense_tables(target, range, &mut |start, found| {
             let Some(seen) = seen(&found) else { return };
             let mut pages = Bits::default();
             match found {

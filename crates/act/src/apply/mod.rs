@@ -52,15 +52,16 @@ pub use settings::{Evidence, Settings};
 
 use isotherm_host::metrics::Metrics;
 use isotherm_ops::idle::IdleOps;
-use isotherm_pages::pagewalk::PageWalk;
+use isotherm_ops::set::Pages;
 use isotherm_pages::places::Places;
+use isotherm_pages::tables::PageTables;
 use isotherm_sys::clock::now;
 
 use self::budget::Budget;
 use self::filters::MemcgIds;
 use self::held::Held;
 use self::levels::Levels;
-use self::look::{Look, Seen};
+use self::look::{ByTables, Look, Seen};
 use self::marks::{MARK_MOST_NS, MARK_NS_PER_MIB, MARK_NS_PER_S, Marks};
 use self::placed::{Moved, Tables};
 use self::swap::Swap;
@@ -274,11 +275,12 @@ impl Actor {
     /// Does what a scheme wishes.
     pub fn apply(
         &mut self,
-        walk: Option<&mut PageWalk>,
+        pages: Option<&mut dyn Pages>,
         request: &Request,
         scheme: &Scheme,
     ) -> Applied {
-        self.apply_by(walk.map(|walk| walk as &mut dyn Look), request, scheme)
+        let mut look = pages.map(ByTables);
+        self.apply_by(look.as_mut().map(|look| look as &mut dyn Look), request, scheme)
     }
 
     /// As [`Actor::apply`], with evidence by marks of idle page frames.
@@ -395,13 +397,14 @@ impl Actor {
     }
 
     /// Looks again at what was acted on. Call it often; it does something once per second.
-    pub fn sweep(&mut self, look: &mut PageWalk) {
+    pub fn sweep(&mut self, pages: &mut dyn Pages) {
         let now = now();
         if now.since(self.swept) < SWEEP_NS {
             return;
         }
         self.swept = now;
         let (settings, accounts) = (&self.settings, &mut self.accounts);
+        let look = &mut ByTables(pages);
         for held in self.held.values_mut() {
             sweep_one(held, look, settings, accounts, now);
         }
@@ -479,7 +482,7 @@ impl Actor {
     }
 
     /// Looks up where memory is, as much as there is time for.
-    fn look_at_places(&mut self, walk: &mut PageWalk) {
+    fn look_at_places(&mut self, walk: &mut PageTables) {
         let mut tables = Tables { walk, places: &self.places };
         if let Some(placement) = &mut self.placement {
             placement.look(&mut tables);

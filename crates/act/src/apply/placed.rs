@@ -10,8 +10,8 @@
 
 use isotherm_core::{AddrRange, Eligible, Snapshot, TargetId, Time};
 
-use isotherm_pages::pagewalk::{Dense, PageWalk};
 use isotherm_pages::places::Places;
+use isotherm_pages::tables::{Dense, PageTables};
 use isotherm_sys::clock;
 
 /// Of the time, the share that lookups may take: one part of so many.
@@ -243,7 +243,7 @@ pub(super) struct Moved {
 /// Page tables, and which frame is on which node.
 #[derive(Debug)]
 pub(super) struct Tables<'a> {
-    pub(super) walk: &'a mut PageWalk,
+    pub(super) walk: &'a mut PageTables,
     pub(super) places: &'a Places,
 }
 

@@ -6,7 +6,7 @@ use isotherm_act::apply::{ActEvent, Actor, Evidence, Settings};
 use isotherm_core::scheme::{Action, Counters, Filter, FilterKind};
 use isotherm_core::{AddrRange, Applied, Request, Scheme, TargetId};
 use isotherm_host::error::ErrorKind;
-use isotherm_pages::pagewalk::{Entry, PageWalk};
+use isotherm_pages::tables::{Entry, PageTables};
 
 use crate::odd::Odd;
 
@@ -30,7 +30,7 @@ pub(crate) const fn others(in_control: u64) -> u64 {
 #[derive(Debug)]
 pub(crate) struct Direct {
     pub(crate) odd: Odd,
-    pub(crate) walk: PageWalk,
+    pub(crate) walk: PageTables,
     pub(crate) actor: Actor,
     pub(crate) scheme: Scheme,
     pub(crate) settings: Settings,
@@ -40,7 +40,7 @@ pub(crate) struct Direct {
 impl Direct {
     /// `None`, with the reason printed, where that is not possible.
     pub(crate) fn start(action: Action) -> Option<Self> {
-        let walk = match PageWalk::new() {
+        let walk = match PageTables::new() {
             Ok(walk) => walk,
             Err(e) if e.kind() == ErrorKind::Permission => {
                 eprintln!("skipped, no permission: {e}");

@@ -5,12 +5,11 @@ use std::fmt;
 use isotherm_host::error::{ErrorKind, SetError};
 use isotherm_host::proc::Proc;
 use isotherm_host::{Machine, Roots};
-use isotherm_pages::idle::SharedMarks;
-use isotherm_pages::pagewalk::PageWalk;
 
 use super::{SelfTest, SetReport, examine};
 use crate::idle::IdleOps;
 use crate::kdamond::{Kdamond, KdamondError, Prefer};
+use crate::pagewalk::{PageWalk, SharedMarks};
 use crate::set::OpsSet;
 use crate::smaps::{Limits, SmapsOps};
 use crate::support::{SetName, Support};

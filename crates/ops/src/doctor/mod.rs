@@ -79,13 +79,13 @@ pub fn run_to(depth: Depth) -> Report {
     let mut machine = Machine::read(&roots);
     let mut sets = Vec::new();
     for name in SetName::ALL {
-        let (report, ops) = if name == SetName::Kdamond && !depth.kdamond {
+        let (report, mut ops) = if name == SetName::Kdamond && !depth.kdamond {
             (untested(name, &machine, &roots), None)
         } else {
             examine(name, &machine, &roots)
         };
-        if let Some(OpsSet::PageWalk(set)) = &ops {
-            machine.paging_levels = Some(set.setup().levels);
+        if let Some(OpsSet::PageWalk(set)) = &mut ops {
+            machine.paging_levels = Some(set.tables().setup().levels);
         }
         sets.push(report);
     }

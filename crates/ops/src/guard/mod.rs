@@ -20,8 +20,8 @@ mod facts;
 
 use std::{fmt, io};
 
-use isotherm_core::{AddrRange, Snapshot, TargetId, Time};
-use isotherm_pages::pagewalk::PageWalk;
+use isotherm_core::{Snapshot, TargetId, Time};
+use isotherm_pages::tables::PageTables;
 
 pub use facts::{Facts, TargetFacts};
 
@@ -183,11 +183,10 @@ impl Guard {
 /// # Errors
 ///
 /// What the kernel says about running the program that reads the page tables.
-pub fn young_pages(walk: &mut PageWalk, targets: &[TargetId]) -> io::Result<u64> {
-    let everything = AddrRange::new(0, u64::MAX);
+pub fn young_pages(tables: &mut PageTables, targets: &[TargetId]) -> io::Result<u64> {
     let mut young = 0;
     for &target in targets {
-        walk.dense(target, everything, &mut |_, entry| young += u64::from(entry.is_young()))?;
+        young += tables.young_leaves(target)?;
     }
     Ok(young)
 }

@@ -36,7 +36,7 @@ use isotherm_host::error::SetError;
 use isotherm_host::proc::Proc;
 use isotherm_pages::frames::Flags;
 use isotherm_pages::idle::{Ask, Folios, Lock, open};
-use isotherm_pages::pagewalk::PageWalk;
+use isotherm_pages::tables::PageTables;
 use isotherm_sys::clock::now;
 
 use self::pagemaps::Pagemaps;
@@ -87,7 +87,7 @@ impl IdleOps {
     ///
     /// [`SetError`], with the reason and what to do about it.
     pub fn new() -> Result<Self, SetError> {
-        let walk = PageWalk::new();
+        let walk = PageTables::new();
         Self::with(
             walk.map_or_else(|_| Walker::Pagemap(Pagemaps::new()), |w| Walker::Bpf(w.into())),
         )

@@ -5,7 +5,7 @@ use isotherm_core::ops::UpdateError;
 use isotherm_core::{AddrRange, Check, TargetId};
 use isotherm_host::error::{ErrorKind, SetError};
 use isotherm_host::proc::{Proc, is_denied, is_gone, read_monitored_ranges};
-use isotherm_pages::pagewalk::PageWalk;
+use isotherm_pages::tables::PageTables;
 
 use super::pagemaps::Pagemaps;
 
@@ -23,7 +23,7 @@ pub(super) struct Place {
 /// One of the two.
 #[derive(Debug)]
 pub(super) enum Walker {
-    Bpf(Box<PageWalk>),
+    Bpf(Box<PageTables>),
     Pagemap(Pagemaps),
 }
 
@@ -37,14 +37,16 @@ impl Walker {
 
     pub(super) fn remove(&mut self, id: TargetId) {
         match self {
-            Self::Bpf(walk) => walk.remove_target(id),
+            Self::Bpf(walk) => {
+                walk.remove_target(id);
+            }
             Self::Pagemap(maps) => maps.remove(id),
         }
     }
 
     pub(super) fn is_alive(&mut self, id: TargetId) -> bool {
         match self {
-            Self::Bpf(walk) => isotherm_core::Operations::target_valid(walk.as_mut(), id),
+            Self::Bpf(walk) => walk.is_alive(id),
             Self::Pagemap(maps) => maps.is_alive(id),
         }
     }
@@ -57,7 +59,7 @@ impl Walker {
         maps: &mut Vec<AddrRange>,
     ) -> Result<(), UpdateError> {
         let pagemaps = match self {
-            Self::Bpf(walk) => return isotherm_core::Operations::update(walk.as_mut(), id, maps),
+            Self::Bpf(walk) => return walk.update(id, maps).map(|_changed| ()),
             Self::Pagemap(pagemaps) => pagemaps,
         };
         maps.clear();

@@ -38,7 +38,7 @@ pub use error::KdamondError;
 use isotherm_core::{Attrs, Time};
 use isotherm_damon::{DamonError, Features, Root, Settings, model};
 use isotherm_host::proc::Proc;
-use isotherm_pages::pagewalk::PageWalk;
+use isotherm_pages::tables::PageTables;
 pub use kernel::Counted;
 use kernel::Kernel;
 pub use pushed::Pushed;
@@ -98,7 +98,7 @@ pub struct Kdamond {
     windows_to_tune: u64,
     /// Whether targets map something else than the kernel was told.
     moved: bool,
-    evidence: Option<Box<PageWalk>>,
+    evidence: Option<Box<PageTables>>,
     /// For goals that follow a node's watermarks.
     marks: follow::Marks,
     troubles: Vec<String>,
@@ -222,7 +222,7 @@ impl Kdamond {
     }
 
     /// What reads single pages for evidence and proof, if [`Kdamond::look_at_pages`] succeeded.
-    pub fn pages(&mut self) -> Option<&mut PageWalk> {
+    pub fn tables(&mut self) -> Option<&mut PageTables> {
         self.evidence.as_deref_mut()
     }
 
@@ -231,9 +231,8 @@ impl Kdamond {
         if self.evidence.is_some() || self.operations == model::Operations::Paddr {
             return;
         }
-        match PageWalk::new() {
+        match PageTables::new() {
             Ok(mut walk) => {
-                walk.set_fallback_limit(0);
                 for slot in &self.slots.list {
                     // One that has just ended needs no evidence.
                     walk.add_target(slot.id, slot.pid.unsigned_abs()).ok();

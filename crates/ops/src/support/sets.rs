@@ -79,7 +79,7 @@ impl SetName {
 }
 
 /// Whether the set can be had here, by what lies open to see. For `pagewalk`, opening it
-/// ([`PageWalk::new`](isotherm_pages::pagewalk::PageWalk::new)) gives the full answer.
+/// ([`PageWalk::new`](crate::pagewalk::PageWalk::new)) gives the full answer.
 #[must_use]
 pub fn detect(set: SetName, machine: &Machine, roots: &Roots) -> Support {
     match set {

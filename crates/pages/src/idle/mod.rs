@@ -12,7 +12,6 @@ mod folios;
 mod lock;
 #[cfg(test)]
 mod model;
-mod shared;
 
 use std::path::Path;
 
@@ -22,7 +21,6 @@ pub use bitmap::{BITMAP, Bitmap, CALL_WORDS, WORD_FRAMES, Words};
 pub use error::error;
 pub use folios::{Ask, Folios, NOT_KNOWN};
 pub use lock::{LOCK, Lock};
-pub use shared::SharedMarks;
 
 use self::error::of_file;
 use crate::frames::{FrameFile, FramesError, Which};

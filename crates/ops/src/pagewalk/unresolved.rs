@@ -7,7 +7,7 @@
 
 use isotherm_core::Time;
 
-use super::look::PageKey;
+use isotherm_pages::tables::PageKey;
 
 /// Most pages remembered.
 const MAX: usize = 4096;

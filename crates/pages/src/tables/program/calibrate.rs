@@ -17,8 +17,8 @@ use std::os::fd::AsFd;
 
 use isotherm_host::error::{ErrorKind, SetError};
 
-use super::error::error;
 use super::kernel::{Kernel, Paging, Resolved};
+use crate::tables::error::error;
 
 const GIB: u64 = 1 << 30;
 /// Enough for 64 TiB of memory, below which the top table lies.

@@ -7,10 +7,10 @@ use std::io;
 
 use isotherm_core::{AddrRange, TargetId};
 
-use super::PageWalk;
+use super::PageTables;
 use super::entry::Entry;
-use super::kernel::Kernel;
-use super::program::MAX_TABLES;
+use super::program::code::MAX_TABLES;
+use super::program::kernel::Kernel;
 
 /// Bytes that one last-level table maps.
 const TABLE: u64 = 2 << 20;
@@ -68,7 +68,7 @@ impl Table<'_> {
     }
 }
 
-impl PageWalk {
+impl PageTables {
     /// Calls `each` with the start address and the entry of every leaf that is mapped in `range`,
     /// in address order. Changes nothing.
     ///
@@ -97,7 +97,7 @@ impl PageWalk {
         })
     }
 
-    /// As [`PageWalk::dense`], but 2 MiB at a time: `each` gets the start (a multiple of 2 MiB) and whole
+    /// As [`PageTables::dense`], but 2 MiB at a time: `each` gets the start (a multiple of 2 MiB) and whole
     /// tables, also where only a part of one is in `range`.
     ///
     /// # Errors
@@ -109,14 +109,29 @@ impl PageWalk {
         range: AddrRange,
         each: &mut dyn FnMut(u64, Dense<'_>),
     ) -> io::Result<()> {
-        let Some(pgd) = self.space(target).map(|space| space.resolved.pgd) else { return Ok(()) };
+        let Some(slot) = self.slot(target) else { return Ok(()) };
+        self.dense_space(slot, range, each)
+    }
+
+    /// As [`PageTables::dense_tables`], of the address space in a slot.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says about running the program.
+    pub fn dense_space(
+        &mut self,
+        slot: u16,
+        range: AddrRange,
+        each: &mut dyn FnMut(u64, Dense<'_>),
+    ) -> io::Result<()> {
+        let Some(pgd) = self.space(slot).map(|space| space.resolved.pgd) else { return Ok(()) };
         let range = AddrRange::new(range.start, range.end.min(self.user_end));
         read_tables(&mut self.kernel, pgd, range, each)
     }
 }
 
 /// Reads all tables of a range of user addresses below the top table `pgd`.
-pub(super) fn read_tables(
+fn read_tables(
     kernel: &mut Kernel,
     pgd: u64,
     range: AddrRange,

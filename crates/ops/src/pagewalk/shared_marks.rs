@@ -1,18 +1,16 @@
-//! Idle marks for the set `pagewalk`. That set cannot make a page old that several processes map,
-//! and a mark can.
+//! Marks of idle page tracking: they make pages old that several processes map, which `MADV_COLD`
+//! cannot.
 //!
-//! The bitmap is opened, and the machine's lock taken, when the first such page comes. Without such
-//! pages no lock is needed. If another program has the lock, it is tried again later.
+//! The bitmap is opened, and the machine's lock for it taken, when the first such page comes; a set
+//! that meets none needs no lock. Where another program holds the lock, it is asked for again later.
 
 use std::io;
 
 use isotherm_core::{PageState, Time};
+use isotherm_pages::idle::{Ask, Folios, Lock, open};
 use isotherm_sys::clock::now;
 
-use super::folios::{Ask, Folios};
-use super::lock::Lock;
-use super::open;
-use crate::pagewalk::Marker;
+use super::Marker;
 
 /// After a refusal it is asked again so much later, in ns.
 const RETRY_NS: u64 = 10_000_000_000;

@@ -14,28 +14,31 @@
 //!   an LRU list yet): the caller looks again afterwards.
 
 use std::io;
+use std::path::Path;
 
 use isotherm_core::AddrRange;
 use isotherm_sys::clock::now;
 use isotherm_sys::madvise::{MAX_BYTES, MAX_RANGES, whole_ranges};
 
-use super::folio::{Largest, range_to_clear};
+use super::folio::{Largest, SETTINGS, range_to_clear};
 use super::look::Query;
 use super::space::Space;
 
 /// Kept buffers, and one setting of the machine.
 #[derive(Debug)]
-pub(super) struct Cold {
+pub struct Clearer {
     largest: Largest,
     ranges: Vec<AddrRange>,
     iovecs: Vec<libc::iovec>,
     /// Ranges that the kernel refused as a whole (`EINVAL`).
-    pub(super) refused: Vec<AddrRange>,
+    refused: Vec<AddrRange>,
 }
 
-impl Cold {
-    /// Pieces of memory up to the largest that the kernel keeps together are cleared as a whole.
-    pub(super) fn new(largest: Largest) -> Self {
+impl Clearer {
+    /// Reads which sizes of folios this machine has: their pieces are cleared as a whole.
+    #[must_use]
+    pub fn of_machine() -> Self {
+        let largest = Largest::of(Path::new(SETTINGS), now());
         Self { largest, ranges: Vec::new(), iovecs: Vec::new(), refused: Vec::new() }
     }
 
@@ -45,7 +48,7 @@ impl Cold {
     /// # Errors
     ///
     /// If nothing at all can be cleared: the process has ended, or we may not.
-    pub(super) fn clear(&mut self, space: &Space, young: &[Query]) -> io::Result<usize> {
+    pub fn clear(&mut self, space: &Space, young: &[Query]) -> io::Result<usize> {
         self.ranges.clear();
         self.refused.clear();
         let largest = self.largest.bytes(now());
@@ -76,6 +79,12 @@ impl Cold {
             }
         }
         Ok(self.ranges.len())
+    }
+
+    /// Whether the last [`Clearer::clear`] was refused this leaf (`EINVAL`).
+    #[must_use]
+    pub fn has_refused(&self, query: &Query) -> bool {
+        self.refused.iter().any(|range| range.intersects(&query.leaf_range()))
     }
 }
 

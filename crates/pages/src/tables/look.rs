@@ -5,50 +5,60 @@ use std::io;
 use isotherm_core::AddrRange;
 
 use super::entry::Entry;
-use super::kernel::Kernel;
-use super::program::MAX_KEYS;
+use super::program::code::MAX_KEYS;
+use super::program::kernel::Kernel;
 
 /// Bits of a page number: 57-bit addresses, 4 KiB pages.
 const PAGE_BITS: u32 = 45;
 
 /// Address space and page number in one word, in the order in which a walk is cheap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct PageKey(u64);
+pub struct PageKey(u64);
 
 impl PageKey {
-    pub(super) const fn new(slot: u16, addr: u64) -> Self {
+    /// The page at `addr` of the address space in `slot`.
+    #[must_use]
+    pub const fn new(slot: u16, addr: u64) -> Self {
         Self((slot as u64) << PAGE_BITS | (addr >> 12 & ((1 << PAGE_BITS) - 1)))
     }
 
-    pub(super) const fn slot(self) -> u16 {
+    /// The address space.
+    #[must_use]
+    pub const fn slot(self) -> u16 {
         #[expect(clippy::cast_possible_truncation, reason = "`new` has put 16 bits there")]
         return (self.0 >> PAGE_BITS) as u16;
     }
 
-    pub(super) const fn addr(self) -> u64 {
+    /// The page's first address.
+    #[must_use]
+    pub const fn addr(self) -> u64 {
         (self.0 & ((1 << PAGE_BITS) - 1)) << 12
     }
 }
 
 /// One question: which page, whose answer it is, and what was found.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Query {
-    pub(super) page: PageKey,
+pub struct Query {
+    /// Which page.
+    pub page: PageKey,
     /// Position in the caller's batch.
-    pub(super) nr: u32,
-    pub(super) entry: Entry,
+    pub nr: u32,
+    /// What was found.
+    pub entry: Entry,
 }
 
 impl Query {
     /// The memory that the page's leaf maps.
-    pub(super) fn leaf_range(&self) -> AddrRange {
+    #[must_use]
+    pub fn leaf_range(&self) -> AddrRange {
         let size = 1_u64 << self.entry.leaf_shift();
         let start = self.page.addr() & !(size - 1);
         AddrRange::new(start, start + size)
     }
 
     /// The leaf's first page.
-    pub(super) fn leaf(&self) -> PageKey {
+    #[must_use]
+    pub fn leaf(&self) -> PageKey {
         PageKey::new(self.page.slot(), self.leaf_range().start)
     }
 }

@@ -82,8 +82,8 @@ pub(super) fn range_to_clear(query: &Query, largest: u64) -> AddrRange {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pagewalk::entry::Entry;
-    use crate::pagewalk::look::PageKey;
+    use crate::tables::entry::Entry;
+    use crate::tables::look::PageKey;
 
     #[test]
     fn finds_the_largest_enabled_size() {

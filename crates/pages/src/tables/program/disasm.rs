@@ -94,7 +94,7 @@ fn helper(number: i32) -> String {
 
 #[test]
 fn programs_are_what_was_reviewed() {
-    use super::program::{self, Offsets};
+    use super::code::{self as program, Offsets};
     // Made-up offsets, so that the text is the same on every kernel.
     let offsets = Offsets {
         task_files: 3000,

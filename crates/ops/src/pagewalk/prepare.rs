@@ -2,26 +2,24 @@
 
 use isotherm_core::{Check, PageState, Time};
 use isotherm_host::proc::{Proc, read_monitored_ranges};
+use isotherm_pages::tables::{Dense, PageKey, Query};
 use isotherm_sys::clock::now;
 use isotherm_sys::lru::drain_lru_batches;
 
 use super::PageWalk;
-use super::dense::{Dense, read_tables};
 use super::fallback::resident;
-use super::look::{PageKey, Query, look};
-use super::space::Space;
 
 /// Making the kernel put pages on their LRU lists costs all CPUs a little, so not more often than this.
 const DRAIN_EVERY_NS: u64 = 5_000_000_000;
 
 impl PageWalk {
-    /// Goes on from the looks in `self.queries`: clears what is young, within the limit, and writes
+    /// Goes on from the looks in `self.tables`: clears what is young, within the limit, and writes
     /// into the batch what became of each page.
     pub(super) fn make_old(&mut self, batch: &mut [Check]) {
         let begin = now();
         self.young.clear();
         self.stuck.clear();
-        for query in &self.queries {
+        for query in self.tables.queries() {
             let check = &mut batch[query.nr as usize];
             check.state = self.seen(query, begin);
             check.leaf_shift = query.entry.leaf_shift();
@@ -49,21 +47,17 @@ impl PageWalk {
 
     /// Clears young leaves of one address space.
     fn clear_space(&mut self, young: &mut [Query], batch: &mut [Check], at: Time) {
-        let Some(space) = young
-            .first()
-            .and_then(|q| self.spaces.get_mut(usize::from(q.page.slot())))
-            .and_then(Option::as_mut)
-        else {
-            return;
-        };
+        let Some(slot) = young.first().map(|query| query.page.slot()) else { return };
+        let fallback = self.fallback(slot);
         for query in young.iter() {
-            space.fallback.take(query.leaf());
+            fallback.take(query.leaf());
         }
-        let cleared = self.cold.clear(space, young);
+        let Some(space) = self.tables.space(slot) else { return };
+        let cleared = self.clearer.clear(space, young);
         if let Ok(ranges) = &cleared {
             self.counters.flushes += *ranges as u64;
         }
-        if cleared.is_err() || look(&mut self.kernel, young).is_err() {
+        if cleared.is_err() || self.tables.look_again(young).is_err() {
             // The process has just ended, or we lost the right: nothing is known.
             for query in young {
                 batch[query.nr as usize].state = PageState::Unknown;
@@ -98,15 +92,14 @@ impl PageWalk {
         }
         self.next_drain = at + DRAIN_EVERY_NS;
         let again: Vec<Query> = young.iter().filter(still_young).copied().collect();
-        let space = again.first().map(|query| usize::from(query.page.slot()));
-        let space = space.and_then(|slot| self.spaces.get(slot)).and_then(Option::as_ref);
+        let space = again.first().and_then(|query| self.tables.space(query.page.slot()));
         let Some(space) = space else { return };
         // Without it, the pages stay as they are, which the next look shows.
         if drain_lru_batches().is_ok()
-            && let Ok(ranges) = self.cold.clear(space, &again)
+            && let Ok(ranges) = self.clearer.clear(space, &again)
         {
             self.counters.flushes += ranges as u64;
-            look(&mut self.kernel, young).ok();
+            self.tables.look_again(young).ok();
         }
     }
 
@@ -125,11 +118,11 @@ impl PageWalk {
             self.unresolved.cleared(leaf);
             return PageState::Cleared;
         }
-        if self.cold.refused.iter().any(|range| range.intersects(&query.leaf_range())) {
+        if self.clearer.has_refused(query) {
             self.unresolved.insert(leaf, at);
             return PageState::Unresolved;
         }
-        let space = self.spaces.get(usize::from(query.page.slot())).and_then(Option::as_ref);
+        let space = self.tables.space(query.page.slot());
         match space.and_then(|s| s.page_flags(query.page.addr())) {
             Some(flags) if flags.exclusive && !flags.file => PageState::Cleared,
             Some(flags) if flags.exclusive => {
@@ -152,16 +145,13 @@ impl PageWalk {
         stuck.sort_unstable_by_key(|query| query.page);
         for of_space in stuck.chunk_by_mut(|a, b| a.page.slot() == b.page.slot()) {
             let slot = of_space.first().map_or(0, |query| query.page.slot());
-            if !self.clear_whole_space(slot, at) || look(&mut self.kernel, of_space).is_err() {
+            if !self.clear_whole_space(slot, at) || self.tables.look_again(of_space).is_err() {
                 continue;
             }
             self.counters.whole_clears += 1;
             let mut of_use = false;
             for query in of_space {
-                let space = self.spaces.get_mut(usize::from(slot)).and_then(Option::as_mut);
-                if let Some(space) = space {
-                    space.fallback.take(query.leaf());
-                }
+                self.fallback(slot).take(query.leaf());
                 if query.entry.is_present() && !query.entry.is_young() {
                     of_use = true;
                     self.unresolved.cleared(query.leaf());
@@ -169,8 +159,8 @@ impl PageWalk {
                 }
             }
             // Not even this clears hugetlb pages.
-            if !of_use && let Some(space) = self.spaces[usize::from(slot)].as_mut() {
-                space.fallback.put_off(at);
+            if !of_use {
+                self.fallback(slot).put_off(at);
             }
         }
         stuck.clear();
@@ -179,37 +169,32 @@ impl PageWalk {
 
     /// Whether all bits of the address space were cleared; what was young is kept in mind.
     fn clear_whole_space(&mut self, slot: u16, at: Time) -> bool {
-        let Some(space) = self.spaces.get_mut(usize::from(slot)).and_then(Option::as_mut) else {
-            return false;
-        };
-        if !space.fallback.is_due(at) {
+        if !self.fallback(slot).is_due(at) {
             return false;
         }
-        let small = resident(space.pid).is_ok_and(|bytes| bytes <= self.fallback_limit);
+        let Some(space) = self.tables.space(slot) else { return false };
+        let pid = space.pid();
+        let small = resident(pid).is_ok_and(|bytes| bytes <= self.fallback_limit);
         let begin = now();
         let mut ranges = Vec::new();
         let proc = Proc::default();
         let known = small
             && !space.has_exited()
-            && read_monitored_ranges(&proc, space.pid, &mut self.text, &mut ranges).is_ok();
+            && read_monitored_ranges(&proc, pid, &mut self.text, &mut ranges).is_ok();
         let mut young = Vec::new();
         let mut note = |start, found: Dense<'_>| note_young(slot, start, &found, &mut young);
         let read = known
-            && ranges.iter().all(|range| {
-                read_tables(&mut self.kernel, space.resolved.pgd, *range, &mut note).is_ok()
-            });
-        let done = read && clear_refs(space, young, begin);
+            && ranges.iter().all(|range| self.tables.dense_space(slot, *range, &mut note).is_ok());
+        // The file is opened by number, so the process must still be the same afterwards. If it is
+        // not, the bits of another process were cleared, and nothing is called cleared.
+        let done = read
+            && self.fallback(slot).clear(pid, young, begin).is_ok()
+            && self.tables.space(slot).is_some_and(|space| !space.has_exited());
         if !done {
-            space.fallback.put_off(at);
+            self.fallback(slot).put_off(at);
         }
         done
     }
-}
-
-/// The file is opened by number, so the process must still be the same afterwards; if it is not, the
-/// bits of another process were cleared, which is a pity but no harm, and nothing is claimed.
-fn clear_refs(space: &mut Space, young: Vec<PageKey>, begin: Time) -> bool {
-    space.fallback.clear(space.pid, young, begin).is_ok() && !space.has_exited()
 }
 
 fn note_young(slot: u16, start: u64, found: &Dense<'_>, young: &mut Vec<PageKey>) {

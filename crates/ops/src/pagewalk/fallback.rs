@@ -11,16 +11,16 @@
 //! reading and clearing is lost.) The TLB is not flushed: a page in constant use can look old for a
 //! few milliseconds longer.
 //!
-//! The same holds for pages that somebody else of this program makes old ([`Fallback::keep`]): who arms memory for evidence must
-//! not hide its touches from who watches it.
+//! The same holds for pages that somebody else of this program makes old ([`Fallback::keep`]): who arms
+//! memory for evidence must not hide its touches from who watches it.
 
 use std::fs::File;
 use std::io;
 
 use isotherm_core::Time;
 
-use super::look::PageKey;
-use crate::clear_refs::clear_accessed;
+use isotherm_pages::clear_refs::clear_accessed;
+use isotherm_pages::tables::PageKey;
 
 /// Processes with more resident memory are left alone by default, in bytes.
 pub(super) const MAX_RSS: u64 = 256 << 20;
@@ -33,7 +33,8 @@ const MIN_REST_NS: u64 = 100_000_000;
 /// After a refusal (no permission, too large) or without effect, try again so much later, in ns.
 const RETRY_NS: u64 = 10_000_000_000;
 
-/// At most so many leaves are kept; beyond that all are dropped, and count as touched when they are touched again.
+/// At most so many leaves are kept; beyond that all are dropped, and count as touched when they are
+/// touched again.
 const MAX_KEPT: usize = 1 << 18;
 
 /// One address space's state.

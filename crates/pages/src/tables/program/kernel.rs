@@ -13,9 +13,9 @@ use isotherm_sys::map::MappedWords;
 
 use super::asm::Program;
 use super::btf::{self, Btf, BtfError};
-use super::entry::Entry;
-use super::error::{SETCAP, error};
-use super::program::{self, MAX_KEYS, MAX_SLOTS, MAX_TABLES, Offsets, at};
+use super::code::{self as program, MAX_KEYS, MAX_SLOTS, MAX_TABLES, Offsets, at};
+use crate::tables::entry::Entry;
+use crate::tables::error::{SETCAP, error};
 
 /// What an open `/proc/PID/mem` leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -18,16 +18,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::error::{SETCAP, error};
-use super::fallback::Fallback;
-use super::kernel::{Kernel, Resolved};
+use super::program::kernel::{Kernel, Resolved};
 
 /// One target's address space.
 #[derive(Debug)]
-pub(super) struct Space {
-    pub(super) pid: u32,
-    pub(super) pidfd: OwnedFd,
+pub struct Space {
+    pid: u32,
+    pidfd: OwnedFd,
     pub(super) resolved: Resolved,
-    pub(super) fallback: Fallback,
     /// Held for what it pins.
     _mem: File,
     /// Flags of single pages; opened with the same right as `mem`.
@@ -36,11 +34,11 @@ pub(super) struct Space {
 
 /// What `/proc/PID/pagemap` says of a page, as far as clearing is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct PageFlags {
+pub struct PageFlags {
     /// Mapped once only.
-    pub(super) exclusive: bool,
+    pub exclusive: bool,
     /// Belongs to a file or to shared memory.
-    pub(super) file: bool,
+    pub file: bool,
 }
 
 impl Space {
@@ -52,8 +50,7 @@ impl Space {
         let pidfd = pidfd.map_err(|e| refused(pid, "pidfd_open", "", e.into()))?;
         let (mem, resolved) = open_mem(kernel, file_ops, pid)?;
         let pagemap = File::open(Proc::default().path_of(pid, "pagemap")).ok();
-        let space =
-            Self { pid, pidfd, resolved, fallback: Fallback::default(), _mem: mem, pagemap };
+        let space = Self { pid, pidfd, resolved, _mem: mem, pagemap };
         // No range at all: asks only whether we may.
         process_madvise_cold(space.pidfd.as_fd(), &[], &mut Vec::new()).map_err(|e| {
             refused(pid, "process_madvise(MADV_COLD)", "CAP_SYS_NICE and CAP_SYS_PTRACE", e)
@@ -62,8 +59,15 @@ impl Space {
         if space.has_exited() { Err(gone(pid)) } else { Ok(space) }
     }
 
+    /// The process.
+    #[must_use]
+    pub const fn pid(&self) -> u32 {
+        self.pid
+    }
+
     /// Whether the process has ended.
-    pub(super) fn has_exited(&self) -> bool {
+    #[must_use]
+    pub fn has_exited(&self) -> bool {
         let mut fds = [PollFd::new(&self.pidfd, PollFlags::IN)];
         matches!(poll(&mut fds, Some(&Timespec::default())), Ok(n) if n > 0)
     }
@@ -84,13 +88,13 @@ impl Space {
         }
         self._mem = mem;
         self.resolved = resolved;
-        self.fallback = Fallback::default();
         self.pagemap = File::open(Proc::default().path_of(self.pid, "pagemap")).ok();
         Ok(true)
     }
 
     /// What pagemap says of the page at `addr`; `None` if it says nothing.
-    pub(super) fn page_flags(&self, addr: u64) -> Option<PageFlags> {
+    #[must_use]
+    pub fn page_flags(&self, addr: u64) -> Option<PageFlags> {
         let mut bytes = [0; 8];
         let nr = self.pagemap.as_ref()?.read_at(&mut bytes, (addr >> 12) * 8).ok()?;
         let flags = u64::from_ne_bytes(bytes);

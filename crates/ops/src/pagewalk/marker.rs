@@ -1,6 +1,6 @@
 //! A way to make single pages old that clearing by address cannot: because several processes map them, or they are locked.
 //!
-//! Idle page tracking does it by frame (`idle::SharedMarks`), where the kernel has it. The set itself does not need it: it is given
+//! Idle page tracking does it by frame ([`SharedMarks`](super::SharedMarks)), where the kernel has it. The set itself does not need it: it is given
 //! one, or goes without. The bits are taken from all processes that map the frame, so of a page that is watched in two targets at
 //! once one can miss a touch.
 
@@ -11,7 +11,7 @@ use std::io;
 use isotherm_core::{Check, PageState};
 
 use super::PageWalk;
-use super::look::{Query, look};
+use isotherm_pages::tables::Query;
 
 /// Makes frames old.
 pub trait Marker: Debug + Send {
@@ -41,7 +41,7 @@ impl PageWalk {
         let mut done = |frame, nr| {
             reached.insert((frame, nr));
         };
-        if marker.mark(&asked, &mut done).is_err() || look(&mut self.kernel, stuck).is_err() {
+        if marker.mark(&asked, &mut done).is_err() || self.tables.look_again(stuck).is_err() {
             return;
         }
         stuck.retain(|query| {
@@ -49,9 +49,8 @@ impl PageWalk {
             if !query.entry.is_present() || !reached.contains(&frame(query)) {
                 return true;
             }
-            let space = self.spaces.get_mut(usize::from(query.page.slot()));
-            if let Some(space) = space.and_then(Option::as_mut) {
-                space.fallback.take(query.leaf());
+            if let Some(fallback) = self.fallbacks.get_mut(usize::from(query.page.slot())) {
+                fallback.take(query.leaf());
             }
             self.unresolved.cleared(query.leaf());
             self.counters.marks += 1;

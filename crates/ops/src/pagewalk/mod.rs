@@ -1,0 +1,231 @@
+//! Operations set `pagewalk`: monitors processes by the accessed bits of their page tables.
+//!
+//! Reading ([`Operations::check`]) is done by [`PageTables`] with BPF. Clearing
+//! ([`Operations::prepare`]) is done by `process_madvise(MADV_COLD)`, on exactly those pages that are
+//! young.
+//!
+//! ```text
+//! batch -> PageTables -> Entry -> Old | Young | Absent
+//!                            '-> clear -> look again -> Cleared | Unresolved
+//! ```
+//!
+//! Invariants: a page is never called `Cleared` or `Old` by `prepare` on the word of a call alone,
+//! only by its entry or by the kernel's flags for it. Clearing allocates for pages that have to be
+//! cleared twice, for those that can only be cleared with all of their process, and once a second for
+//! the sizes of folios.
+//!
+//! Absent on purpose: which pages, when, how often (the core's), and who the targets are (`targets`').
+
+mod fallback;
+mod marker;
+mod prepare;
+mod shared_marks;
+mod unresolved;
+
+use isotherm_core::ops::UpdateError;
+use isotherm_core::{AddrRange, Check, Operations, PageState, TargetId, Time};
+use isotherm_host::error::SetError;
+use isotherm_pages::tables::{Clearer, PageKey, PageTables, Query};
+use isotherm_sys::clock::now;
+
+pub use self::marker::Marker;
+pub use self::shared_marks::SharedMarks;
+
+use self::fallback::Fallback;
+use self::unresolved::Unresolved;
+
+/// What the set has done so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Pages looked at.
+    pub looks: u64,
+    /// Time that took, in ns.
+    pub look_ns: u64,
+    /// Leaves whose accessed bit was cleared.
+    pub clears: u64,
+    /// Time that clearing took, in ns.
+    pub clear_ns: u64,
+    /// Ranges given to the kernel to clear: the number of TLB flushes caused, at most.
+    pub flushes: u64,
+    /// Times that a page was found to be impossible to clear.
+    pub unresolved: u64,
+    /// Pages that a [`Marker`] made old, as the set itself could not.
+    pub marks: u64,
+    /// Times that all bits of a process were cleared at once, as the last resort.
+    pub whole_clears: u64,
+}
+
+/// The operations set.
+#[derive(Debug)]
+pub struct PageWalk {
+    tables: PageTables,
+    /// By slot of the tables: what is kept for the clearing of all bits of a process.
+    fallbacks: Vec<Fallback>,
+    young: Vec<Query>,
+    /// What the last `prepare` could not clear.
+    stuck: Vec<Query>,
+    clearer: Clearer,
+    unresolved: Unresolved,
+    marker: Option<Box<dyn Marker>>,
+    max_clears: usize,
+    fallback_limit: u64,
+    /// When the kernel may be made to put pages on their LRU lists.
+    next_drain: Time,
+    text: Vec<u8>,
+    counters: Counters,
+}
+
+impl PageWalk {
+    /// Opens the page tables of this machine; see [`PageTables::new`].
+    ///
+    /// # Errors
+    ///
+    /// [`SetError`], with the reason and what to do about it.
+    pub fn new() -> Result<Self, SetError> {
+        Ok(Self {
+            tables: PageTables::new()?,
+            fallbacks: Vec::new(),
+            young: Vec::new(),
+            stuck: Vec::new(),
+            clearer: Clearer::of_machine(),
+            unresolved: Unresolved::default(),
+            marker: None,
+            max_clears: 1024,
+            fallback_limit: fallback::MAX_RSS,
+            next_drain: Time(0),
+            text: Vec::new(),
+            counters: Counters::default(),
+        })
+    }
+
+    /// What reads the page tables, for whoever wants only to look.
+    pub const fn tables(&mut self) -> &mut PageTables {
+        &mut self.tables
+    }
+
+    /// What was done so far.
+    #[must_use]
+    pub const fn counters(&self) -> Counters {
+        let looks = self.tables.looks();
+        Counters { looks: looks.pages, look_ns: looks.ns, ..self.counters }
+    }
+
+    /// Clears at most this many pages in one [`Operations::prepare`]; the rest stay `Young`. Default
+    /// 1024. A clear can cost 20 µs, so this bounds how late a tick can get.
+    pub fn set_max_clears(&mut self, pages: usize) {
+        self.max_clears = pages;
+    }
+
+    /// Clears pages that cannot be cleared singly together with all others of the process, if it has
+    /// at most so much resident memory, in bytes; 0 switches that off. Default 256 MiB. It is done so
+    /// rarely that it costs the target less than 0.5 %; above the limit such pages are `Unresolved`.
+    pub fn set_fallback_limit(&mut self, bytes: u64) {
+        self.fallback_limit = bytes;
+    }
+
+    /// Watches process `pid` under the name `id`.
+    ///
+    /// # Errors
+    ///
+    /// [`SetError`]: it is gone, we may not look, or too many targets.
+    pub fn add_target(&mut self, id: TargetId, pid: u32) -> Result<(), SetError> {
+        self.remove_target(id);
+        self.tables.add_target(id, pid)
+    }
+
+    /// Lets go of a target; unknown ones are ignored.
+    pub fn remove_target(&mut self, id: TargetId) {
+        if let Some(slot) = self.tables.remove_target(id) {
+            self.forget_space(slot);
+        }
+    }
+
+    /// Takes hold of the address space that the target has now, after an exec. Returns whether it was
+    /// a new one. [`Operations::update`] does the same.
+    ///
+    /// # Errors
+    ///
+    /// [`SetError`]: the target is gone or may not be looked at any more.
+    pub fn reopen(&mut self, id: TargetId) -> Result<bool, SetError> {
+        let changed = self.tables.reopen(id)?;
+        self.note_change(id, changed);
+        Ok(changed)
+    }
+
+    /// The leaves that begin at these addresses are young, and are about to be made old by somebody
+    /// else. They still count as touched in [`Operations::check`], until [`Operations::prepare`] is
+    /// asked to make them old. Unknown targets are ignored.
+    pub fn keep_young(&mut self, id: TargetId, leaves: &mut dyn Iterator<Item = u64>) {
+        let Some(slot) = self.tables.slot(id) else { return };
+        let mut young = leaves.map(|addr| PageKey::new(slot, addr)).collect();
+        self.fallback(slot).keep(&mut young);
+    }
+
+    fn note_change(&mut self, id: TargetId, changed: bool) {
+        if changed && let Some(slot) = self.tables.slot(id) {
+            self.forget_space(slot);
+        }
+    }
+
+    /// Drops what is known of the address space that was in this slot.
+    fn forget_space(&mut self, slot: u16) {
+        self.unresolved.forget(|page| page.slot() == slot);
+        *self.fallback(slot) = Fallback::default();
+    }
+
+    /// What is kept for the address space in this slot.
+    fn fallback(&mut self, slot: u16) -> &mut Fallback {
+        let slot = usize::from(slot);
+        if self.fallbacks.len() <= slot {
+            self.fallbacks.resize_with(slot + 1, Fallback::default);
+        }
+        &mut self.fallbacks[slot]
+    }
+
+    /// What a look alone says about a page.
+    fn seen(&self, query: &Query, at: Time) -> PageState {
+        let entry = query.entry;
+        let kept = || {
+            let fallback = self.fallbacks.get(usize::from(query.page.slot()));
+            fallback.is_some_and(|fallback| fallback.has(query.leaf()))
+        };
+        if entry.is_fault() {
+            PageState::Unknown
+        } else if !entry.is_present() {
+            PageState::Absent
+        } else if entry.is_young() && self.unresolved.contains(query.leaf(), at) {
+            PageState::Unresolved
+        } else if entry.is_young() || kept() {
+            PageState::Young
+        } else {
+            PageState::Old
+        }
+    }
+}
+
+impl Operations for PageWalk {
+    fn prepare(&mut self, batch: &mut [Check]) {
+        self.tables.look_at(batch);
+        self.make_old(batch);
+    }
+
+    fn check(&mut self, batch: &mut [Check]) {
+        self.tables.look_at(batch);
+        let at = now();
+        for query in self.tables.queries() {
+            let check = &mut batch[query.nr as usize];
+            check.state = self.seen(query, at);
+            check.leaf_shift = query.entry.leaf_shift();
+        }
+    }
+
+    fn update(&mut self, target: TargetId, maps: &mut Vec<AddrRange>) -> Result<(), UpdateError> {
+        let changed = self.tables.update(target, maps)?;
+        self.note_change(target, changed);
+        Ok(())
+    }
+
+    fn target_valid(&mut self, target: TargetId) -> bool {
+        self.tables.is_alive(target)
+    }
+}

@@ -28,7 +28,6 @@ use isotherm_ops::guard;
 use isotherm_ops::kdamond::Kdamond;
 use isotherm_ops::set::{AttachError, OpsSet};
 use isotherm_ops::targets::{Target, TargetError, TargetEvent, Tracker};
-use isotherm_pages::tables::Dense;
 use isotherm_sys::clock::{self, Wake};
 
 /// How often the tracker looks for forks, execs and exits, in ns.

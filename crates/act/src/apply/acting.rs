@@ -8,7 +8,7 @@ use isotherm_core::{
 };
 use isotherm_ops::set::OpsSet;
 
-use super::{Actor, Settings};
+use crate::apply::{Actor, Settings};
 
 /// A set and an actor that share a context.
 #[derive(Debug)]

@@ -43,7 +43,7 @@ pub enum ActEvent {
         /// How many.
         events: u64,
     },
-    /// Nothing is done any more, until [`Actor::unblock`](super::Actor::unblock).
+    /// Nothing is done any more, until [`Actor::unblock`](crate::apply::Actor::unblock).
     Blocked {
         /// When it was noticed.
         at: Time,

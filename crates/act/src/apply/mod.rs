@@ -11,31 +11,19 @@
 //! (the set's reads went silent) does nothing at all; of a huge page either all is acted on or nothing.
 //! Absent: deciding which region is for which scheme, and how much may be done (the core's).
 
-mod account;
 mod acting;
+mod actions;
 mod budget;
-mod carry_out;
-mod collapse;
-mod confirm;
 mod event;
 mod evidence;
 mod filters;
-mod held;
-mod hint;
 mod levels;
-mod look;
-mod marks;
 mod memory;
-mod migrate;
-mod moved;
 mod pages;
 mod placed;
-mod plain;
 mod proof;
-mod reclaim;
 mod settings;
-mod swap;
-mod translations;
+mod target;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -43,7 +31,7 @@ use std::sync::Arc;
 use isotherm_core::scheme::{Action, Counters, Metric, Scheme};
 use isotherm_core::{AddrRange, Applied, Measure, Request, TargetId, Time};
 
-pub use account::Account;
+pub use self::proof::account::Account;
 pub use acting::Acting;
 pub use event::ActEvent;
 pub use filters::refuse_anon;
@@ -57,15 +45,15 @@ use isotherm_pages::places::Places;
 use isotherm_pages::tables::PageTables;
 use isotherm_sys::clock::now;
 
+use self::actions::swap::Swap;
 use self::budget::Budget;
+use self::evidence::look::{ByTables, Look, Seen};
+use self::evidence::marks::{MARK_MOST_NS, MARK_NS_PER_MIB, MARK_NS_PER_S, Marks};
+use self::evidence::translations::Translations;
 use self::filters::MemcgIds;
-use self::held::Held;
 use self::levels::Levels;
-use self::look::{ByTables, Look, Seen};
-use self::marks::{MARK_MOST_NS, MARK_NS_PER_MIB, MARK_NS_PER_S, Marks};
 use self::placed::{Moved, Tables};
-use self::swap::Swap;
-use self::translations::Translations;
+use self::target::Held;
 use crate::{ActError, Outcome, Process};
 
 /// CPU time that gathering evidence may take, in ns per second: half of the default budget of 1 %.
@@ -608,7 +596,7 @@ fn sweep_one(
 ) {
     for (evidence, settings) in held.evidence.iter_mut().zip(settings) {
         if let Evidence::Confirm(us) = settings.evidence {
-            evidence.sweep(confirm::rules(Some(settings), us), now);
+            evidence.sweep(evidence::confirm::rules(Some(settings), us), now);
         }
     }
     let terms = |scheme: usize| settings.get(scheme).map(Settings::terms).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! How a scheme's action is carried out: what the core does not need to know.
 
-use super::proof::Terms;
+use crate::apply::proof::taken::Terms;
 
 /// What has to be known about pages before they are acted on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -11,9 +11,9 @@ use std::path::Path;
 
 use isotherm_pages::frames::{Flags, Folio, FrameFile, Which, by_frame, folios_of};
 
-use super::super::pages::{Bits, GRANULE};
 use super::{Answer, Granule, bits_where, granule_at};
 use crate::PageEntry;
+use crate::apply::pages::{Bits, GRANULE};
 
 /// What `pagemap` says of a granule.
 #[derive(Debug)]

@@ -5,8 +5,8 @@ use isotherm_core::addr::round_down;
 use isotherm_host::glob::glob;
 use isotherm_host::proc::{Proc, parse_maps};
 
-use super::super::pages::{Bits, GRANULE};
 use crate::Process;
+use crate::apply::pages::{Bits, GRANULE};
 
 /// A mapping, as filters see it.
 #[derive(Debug)]

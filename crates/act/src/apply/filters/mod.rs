@@ -16,11 +16,11 @@ use isotherm_core::scheme::{FilterKind, Filters};
 use self::frames::Frames;
 use self::mapping::Mappings;
 pub(super) use self::memcg::MemcgIds;
-use super::held::Held;
-use super::look::Seen;
-use super::pages::Bits;
-use super::{Actor, Job};
 use crate::Process;
+use crate::apply::evidence::look::Seen;
+use crate::apply::pages::Bits;
+use crate::apply::target::Held;
+use crate::apply::{Actor, Job};
 
 /// Whether anonymous memory is certainly refused: then no swap is needed.
 #[must_use]
@@ -195,7 +195,7 @@ fn bits_where(is: impl Fn(usize) -> bool) -> Bits {
 
 /// A range of one granule.
 const fn granule_at(start: u64) -> AddrRange {
-    AddrRange::new(start, start + super::pages::GRANULE)
+    AddrRange::new(start, start + crate::apply::pages::GRANULE)
 }
 
 #[cfg(test)]

@@ -14,11 +14,11 @@ use isotherm_ops::idle::IdleOps;
 use isotherm_pages::frames::Which;
 use isotherm_sys::clock::now;
 
-use super::super::evidence::Evidence;
-use super::super::pages::{GRANULE, granules};
-use super::super::{Actor, Job, later};
 use super::view::{Seg, flags_view, granules_of};
 use super::{Physical, opened, said};
+use crate::apply::evidence::armed::Evidence;
+use crate::apply::pages::{GRANULE, granules};
+use crate::apply::{Actor, Job, later};
 
 /// Where marking goes on, for one scheme.
 #[derive(Debug, Clone, Copy, Default)]
@@ -124,7 +124,7 @@ impl Actor {
 }
 
 /// Tells evidence what is young, before that is lost.
-fn touched(evidence: &mut Evidence, seen: &[(u64, super::super::look::Seen)]) {
+fn touched(evidence: &mut Evidence, seen: &[(u64, crate::apply::evidence::look::Seen)]) {
     for (start, seen) in seen {
         let mut ranges = Vec::new();
         seen.young.append_to(*start, 0, &mut ranges);

@@ -8,14 +8,14 @@ use isotherm_core::{AddrRange, Applied, TargetId};
 use isotherm_ops::idle::IdleOps;
 use isotherm_sys::clock::now;
 
-use super::super::evidence::Rules;
-use super::super::held::Held;
-use super::super::marks::Marks;
-use super::super::pages::{Bits, granules};
-use super::super::{Actor, Job, later};
 use super::owners::{OwnerMap, Unreached, chosen};
 use super::view::granules_of;
 use super::{MAP_FRAMES, MAP_NS, PATIENCE, Physical, said};
+use crate::apply::evidence::armed::Rules;
+use crate::apply::evidence::marks::Marks;
+use crate::apply::pages::{Bits, granules};
+use crate::apply::target::Held;
+use crate::apply::{Actor, Job, later};
 use crate::{ErrorKind, Process};
 
 impl Actor {

@@ -39,13 +39,13 @@ use self::evidence::Hand;
 use self::filter::FrameFilter;
 use self::owners::OwnerMap;
 use self::view::{Seg, view};
-use super::budget::Budget;
-use super::confirm::rules;
-use super::evidence::{Evidence as Armed, Next};
-use super::held::Held;
-use super::marks::{MARK_MOST_NS, MARK_NS_PER_MIB, MARK_NS_PER_S, Marks};
-use super::pages::GRANULE;
-use super::{Actor, Evidence, Job, SAME_PASS_NS, all_of, later};
+use crate::apply::budget::Budget;
+use crate::apply::evidence::armed::{Evidence as Armed, Next};
+use crate::apply::evidence::confirm::rules;
+use crate::apply::evidence::marks::{MARK_MOST_NS, MARK_NS_PER_MIB, MARK_NS_PER_S, Marks};
+use crate::apply::pages::GRANULE;
+use crate::apply::target::Held;
+use crate::apply::{Actor, Evidence, Job, SAME_PASS_NS, all_of, later};
 
 /// Bytes that are marked or looked at in one request.
 const STEP: u64 = 64 << 20;
@@ -322,7 +322,7 @@ impl Actor {
                     gone.push(*pid);
                 }
                 let mut look = Marks::new(idle, Arc::clone(&held.process));
-                super::sweep_one(held, &mut look, settings, accounts, now);
+                crate::apply::sweep_one(held, &mut look, settings, accounts, now);
                 !held.proof.is_empty()
             });
         }

@@ -12,8 +12,8 @@ use isotherm_host::proc::Proc;
 use isotherm_pages::paddr::rmap::{self, Found};
 use isotherm_sys::clock::now;
 
-use super::super::held::Chosen;
-use super::super::pages::{Bits, GRANULE};
+use crate::apply::pages::{Bits, GRANULE};
+use crate::apply::target::Chosen;
 use crate::{PageEntry, Process};
 
 /// Bytes that cannot be reached through a process, by reason.

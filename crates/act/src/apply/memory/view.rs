@@ -9,8 +9,8 @@ use isotherm_pages::frames::{Flags, FrameFile, Words};
 use isotherm_pages::idle;
 use isotherm_pages::paddr::FrameKind;
 
-use super::super::look::Seen;
-use super::super::pages::{Bits, GRANULE};
+use crate::apply::evidence::look::Seen;
+use crate::apply::pages::{Bits, GRANULE};
 
 /// A folio, or the part of it that lies in the range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,7 +100,7 @@ pub(super) fn flags_view<F: Words>(
 pub(super) fn granules_of(folios: &[Seg]) -> Vec<(u64, Seen)> {
     let mut out: Vec<(u64, Seen)> = Vec::new();
     for folio in folios.iter().filter(|f| f.is_reachable()) {
-        for (start, part) in super::super::pages::granules(folio.range()) {
+        for (start, part) in crate::apply::pages::granules(folio.range()) {
             if out.last().is_none_or(|(last, _)| *last != start) {
                 out.push((start, Seen::default()));
             }

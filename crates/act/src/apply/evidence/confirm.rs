@@ -10,11 +10,11 @@ use isotherm_core::addr::round_up;
 use isotherm_core::{AddrRange, Applied};
 use isotherm_sys::clock::now;
 
-use super::evidence::{MOST, Next, Rules};
-use super::held::{Chosen, Held};
-use super::look::{Look, Seen};
-use super::pages::{GRANULE, granules};
-use super::{Actor, Job, PASS_NS, Settings, later};
+use crate::apply::evidence::armed::{MOST, Next, Rules};
+use crate::apply::evidence::look::{Look, Seen};
+use crate::apply::pages::{GRANULE, granules};
+use crate::apply::target::{Chosen, Held};
+use crate::apply::{Actor, Job, PASS_NS, Settings, later};
 use crate::{Advice, Outcome};
 
 /// Young pages with no more than so many others between them are made old by one range: each range costs a
@@ -24,7 +24,7 @@ const GAP: u64 = 16;
 const MAX_MISTAKES_BP: u64 = 100;
 
 impl Actor {
-    pub(super) fn with_evidence(
+    pub(in crate::apply) fn with_evidence(
         &mut self,
         look: &mut dyn Look,
         held: &mut Held,
@@ -248,7 +248,7 @@ const fn armable(left_ns: u64, ns_per_mib: u64) -> u64 {
 }
 
 /// What evidence a scheme asks for.
-pub(super) fn rules(settings: Option<&Settings>, confirm_us: u64) -> Rules {
+pub(in crate::apply) fn rules(settings: Option<&Settings>, confirm_us: u64) -> Rules {
     let window_us = settings.map_or(0, |s| s.refault_window_us);
     Rules {
         confirm_ns: confirm_us.saturating_mul(1000),

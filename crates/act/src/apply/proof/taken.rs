@@ -10,8 +10,8 @@ use std::collections::VecDeque;
 
 use isotherm_core::{AddrRange, TargetId, Time};
 
-use super::look::{Look, Seen};
-use super::pages::{Bits, PageSet};
+use crate::apply::evidence::look::{Look, Seen};
+use crate::apply::pages::{Bits, PageSet};
 
 /// Actions within so long of each other share one set of pages, in ns.
 const TOGETHER_NS: u64 = 1_000_000_000;
@@ -25,7 +25,7 @@ const KEPT_PER_SWEEP: u64 = 1 << 30;
 
 /// How a page shows that it came back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Back {
+pub(in crate::apply) enum Back {
     /// It is mapped again: it had been taken away.
     Present,
     /// It is young: it was there all the time (cold, migration).
@@ -44,11 +44,11 @@ impl Back {
 
 /// What the proof has to know of a scheme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Terms {
+pub(in crate::apply) struct Terms {
     /// What is touched within so long counts, in ns.
-    pub(super) window_ns: u64,
+    pub(in crate::apply) window_ns: u64,
     /// It is a dry run, which has to know for ever what it pretends to have done.
-    pub(super) dry_run: bool,
+    pub(in crate::apply) dry_run: bool,
 }
 
 /// Pages that were acted on at about the same time.
@@ -72,14 +72,21 @@ struct Kept {
 
 /// What was done to one target and may still come back.
 #[derive(Debug, Default)]
-pub(super) struct Proof {
+pub(in crate::apply) struct Proof {
     batches: VecDeque<Batch>,
     kept: Vec<Kept>,
 }
 
 impl Proof {
     /// These pages of the granule at `start` were acted on at `now`.
-    pub(super) fn add(&mut self, scheme: usize, back: Back, start: u64, pages: Bits, now: Time) {
+    pub(in crate::apply) fn add(
+        &mut self,
+        scheme: usize,
+        back: Back,
+        start: u64,
+        pages: Bits,
+        now: Time,
+    ) {
         if pages.is_empty() {
             return;
         }
@@ -96,13 +103,13 @@ impl Proof {
     }
 
     /// Whether nothing is watched.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::apply) fn is_empty(&self) -> bool {
         self.batches.is_empty() && self.kept.is_empty()
     }
 
     /// Pages of the granule at `start` that `scheme` need not act on: it did, not long ago; and in a dry run,
     /// those that are as good as gone. What is only pretended keeps no real action back.
-    pub(super) fn settled(&self, start: u64, scheme: usize, dry_run: bool) -> Bits {
+    pub(in crate::apply) fn settled(&self, start: u64, scheme: usize, dry_run: bool) -> Bits {
         let counts = |b: &&Batch| {
             if b.back.is_pretended() {
                 dry_run
@@ -117,7 +124,7 @@ impl Proof {
 
     /// Looks which pages came back; calls `came_back` with the scheme and the bytes. Those acted on longer
     /// ago than the scheme's window are looked at a last time.
-    pub(super) fn sweep(
+    pub(in crate::apply) fn sweep(
         &mut self,
         look: &mut dyn Look,
         target: TargetId,
@@ -184,7 +191,7 @@ impl Proof {
     }
 
     /// Somebody else made the leaf of `len` bytes at `addr` old after it was touched. Calls `came_back`.
-    pub(super) fn touched(
+    pub(in crate::apply) fn touched(
         &mut self,
         addr: u64,
         len: u64,
@@ -196,7 +203,7 @@ impl Proof {
         for batch in self.batches.iter_mut().filter(|b| b.back != Back::Present) {
             let counts =
                 batch.back != Back::PretendedYoung && batch.counts(terms(batch.scheme), now);
-            for (start, part) in super::pages::granules(range) {
+            for (start, part) in crate::apply::pages::granules(range) {
                 let pages = batch.pages.get(start).and(Bits::of(start, part));
                 batch.pages.remove(start, pages);
                 if counts && !pages.is_empty() {
@@ -204,7 +211,7 @@ impl Proof {
                 }
             }
         }
-        for (start, part) in super::pages::granules(range) {
+        for (start, part) in crate::apply::pages::granules(range) {
             let pages = Bits::of(start, part);
             self.kept.iter_mut().for_each(|kept| kept.pages.remove(start, pages));
         }
@@ -232,8 +239,8 @@ impl Batch {
 mod tests {
     use std::io;
 
-    use super::super::pages::GRANULE;
     use super::*;
+    use crate::apply::pages::GRANULE;
 
     const ID: TargetId = TargetId(1);
     const S: u64 = 1_000_000_000;
@@ -341,7 +348,7 @@ mod tests {
             f: &mut dyn FnMut(u64, Seen),
         ) -> io::Result<()> {
             self.0 += range.len();
-            for (start, _) in super::super::pages::granules(range) {
+            for (start, _) in crate::apply::pages::granules(range) {
                 f(start, Seen { present: Bits::ALL, young: pages(0, 1), huge: false });
             }
             Ok(())

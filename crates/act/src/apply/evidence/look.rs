@@ -7,29 +7,29 @@ use isotherm_ops::set::Pages;
 use isotherm_pages::places::Places;
 use isotherm_pages::tables::Dense;
 
-use super::pages::{Bits, GRANULE};
+use crate::apply::pages::{Bits, GRANULE};
 
 /// What a look found in one granule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Seen {
+pub(in crate::apply) struct Seen {
     /// Pages that are mapped.
-    pub(super) present: Bits,
+    pub(in crate::apply) present: Bits,
     /// Those of them that were touched since they were last made old.
-    pub(super) young: Bits,
+    pub(in crate::apply) young: Bits,
     /// One huge page maps all of it.
-    pub(super) huge: bool,
+    pub(in crate::apply) huge: bool,
 }
 
 impl Seen {
     /// What of it can be acted on within `range`: a huge page only as a whole, or it would be split.
-    pub(super) fn inside(self, start: u64, range: AddrRange) -> Bits {
+    pub(in crate::apply) fn inside(self, start: u64, range: AddrRange) -> Bits {
         let bits = Bits::of(start, range);
         if self.huge && bits != Bits::ALL { Bits::default() } else { bits.and(self.present) }
     }
 }
 
 /// Something that can look.
-pub(super) trait Look {
+pub(in crate::apply) trait Look {
     /// Calls `f` with the start of each granule of `range` in which something is mapped, and what is seen
     /// there, in address order. Changes nothing.
     fn look(
@@ -75,7 +75,7 @@ pub(super) trait Look {
 }
 
 /// Looks by page tables.
-pub(super) struct ByTables<'a>(pub(super) &'a mut dyn Pages);
+pub(in crate::apply) struct ByTables<'a>(pub(in crate::apply) &'a mut dyn Pages);
 
 impl Look for ByTables<'_> {
     fn look(

@@ -3,7 +3,7 @@
 //!
 //! A page is young unless its folio's mark stands, so what nobody marked is young. A mark speaks for all processes that map the
 //! folio. Pages that several of them map are always young here: no advice would take them. Marking flushes no TLB, so
-//! what is armed this way is held until [`Translations`](super::translations) were dropped.
+//! what is armed this way is held until [`Translations`](crate::apply::evidence::translations) were dropped.
 //!
 //! Absent: how much of a huge page is touched. A folio has one mark.
 
@@ -17,22 +17,22 @@ use isotherm_pages::idle::Ask;
 use isotherm_pages::places::Places;
 use isotherm_sys::clock::now;
 
-use super::look::{Look, Seen};
-use super::pages::{Bits, GRANULE, granules};
 use crate::Process;
+use crate::apply::evidence::look::{Look, Seen};
+use crate::apply::pages::{Bits, GRANULE, granules};
 
 /// CPU time that gathering evidence by marks may take, in ns per second, and what of that may be saved up: enough for some GiB
 /// that turn cold together. One pass is limited besides, as the monitor samples nothing meanwhile.
-pub(super) const MARK_NS_PER_S: u64 = 20_000_000;
-pub(super) const MARK_MOST_NS: u64 = 1_000_000_000;
+pub(in crate::apply) const MARK_NS_PER_S: u64 = 20_000_000;
+pub(in crate::apply) const MARK_MOST_NS: u64 = 1_000_000_000;
 /// What marking a MiB takes, in ns, before it is known: so much that the first piece is small and shows it.
-pub(super) const MARK_NS_PER_MIB: u64 = 5_000_000;
+pub(in crate::apply) const MARK_NS_PER_MIB: u64 = 5_000_000;
 /// Pages that are asked about at once.
 const PIECE: usize = 8192;
 
 /// Looks at one process.
 #[derive(Debug)]
-pub(super) struct Marks<'a> {
+pub(in crate::apply) struct Marks<'a> {
     idle: &'a mut IdleOps,
     process: Arc<Process>,
 }
@@ -46,7 +46,7 @@ struct Page {
 }
 
 impl<'a> Marks<'a> {
-    pub(super) const fn new(idle: &'a mut IdleOps, process: Arc<Process>) -> Self {
+    pub(in crate::apply) const fn new(idle: &'a mut IdleOps, process: Arc<Process>) -> Self {
         Self { idle, process }
     }
 

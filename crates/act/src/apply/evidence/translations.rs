@@ -11,7 +11,7 @@ use isotherm_sys::flush::flush_translations;
 
 /// What is known of the machine's processors.
 #[derive(Debug, Default)]
-pub(super) struct Translations {
+pub(in crate::apply) struct Translations {
     /// Why they cannot be made to forget, once it was found out.
     cannot: Option<Option<String>>,
 }
@@ -22,7 +22,7 @@ impl Translations {
     /// # Errors
     ///
     /// Why not, in words for people; marks prove nothing then.
-    pub(super) fn flush(&mut self) -> Result<(), String> {
+    pub(in crate::apply) fn flush(&mut self) -> Result<(), String> {
         let root = Path::new("/");
         if let Some(why) = self.cannot.get_or_insert_with(|| cannot(root)) {
             return Err(why.clone());

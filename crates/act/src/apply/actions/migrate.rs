@@ -5,14 +5,14 @@ use isotherm_core::addr::PAGE_SIZE;
 use isotherm_host::nodes::Nodes;
 use isotherm_host::proc::{Proc, parse_maps};
 
-use super::held::{Chosen, Did, Held};
-use super::{Actor, Job, until};
+use crate::apply::target::{Chosen, Did, Held};
+use crate::apply::{Actor, Job, until};
 use crate::{MIGRATE_BATCH as BATCH, Migrated, WeightedNodes, interleave_index};
 
 impl Actor {
     /// Moves the chosen pages to the scheme's node, or among its destinations by weight. Pages that are there
     /// already are neither asked for nor charged.
-    pub(super) fn migrate(&mut self, held: &Held, job: Job<'_>, chosen: &Chosen) -> Did {
+    pub(in crate::apply) fn migrate(&mut self, held: &Held, job: Job<'_>, chosen: &Chosen) -> Did {
         let scheme = job.request.scheme;
         let to: Vec<_> = if job.scheme.dests.is_empty() {
             job.scheme.target_nid.map(|nid| (nid, 1)).into_iter().collect()

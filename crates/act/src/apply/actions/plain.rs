@@ -3,15 +3,20 @@
 use isotherm_core::scheme::Action;
 use isotherm_core::{AddrRange, Applied};
 
-use super::evidence::MOST;
-use super::held::{Chosen, Held};
-use super::look::{Look, Seen};
-use super::pages::GRANULE;
-use super::{Actor, Job, all_of};
+use crate::apply::evidence::armed::MOST;
+use crate::apply::evidence::look::{Look, Seen};
+use crate::apply::pages::GRANULE;
+use crate::apply::target::{Chosen, Held};
+use crate::apply::{Actor, Job, all_of};
 
 impl Actor {
     /// Counts; with ops filters, what they let in.
-    pub(super) fn stat(&mut self, look: &mut dyn Look, held: &Held, job: Job<'_>) -> Applied {
+    pub(in crate::apply) fn stat(
+        &mut self,
+        look: &mut dyn Look,
+        held: &Held,
+        job: Job<'_>,
+    ) -> Applied {
         let range = job.request.range;
         let mut applied = Applied { asked: range.len(), ..all_of(job.request) };
         if !job.scheme.filters.ops.is_empty() && !job.request.bypass_filters {
@@ -26,7 +31,12 @@ impl Actor {
     }
 
     /// Acts on all pages of the region that the filters let in.
-    pub(super) fn plain(&mut self, look: &mut dyn Look, held: &mut Held, job: Job<'_>) -> Applied {
+    pub(in crate::apply) fn plain(
+        &mut self,
+        look: &mut dyn Look,
+        held: &mut Held,
+        job: Job<'_>,
+    ) -> Applied {
         let mut range = job.request.range;
         // A piece at a time: a region can be larger than what can be looked at in one go.
         range.end = range.end.min((range.start + MOST) / GRANULE * GRANULE);
@@ -54,8 +64,8 @@ impl Actor {
             // What is wanted is what is not there: swapped out pages.
             let mut swapped = |run: AddrRange, kind: crate::PageKind| {
                 if kind.is_swapped() {
-                    for (start, part) in super::pages::granules(run) {
-                        let pages = super::pages::Bits::of(start, part);
+                    for (start, part) in crate::apply::pages::granules(run) {
+                        let pages = crate::apply::pages::Bits::of(start, part);
                         let pages = passes.of(&held.process, start, pages, Seen::default());
                         chosen.push(start, pages, false, job.request.max_bytes);
                     }

@@ -11,17 +11,22 @@ use isotherm_core::addr::round_up;
 use isotherm_core::scheme::Action;
 use isotherm_core::{AddrRange, Applied};
 
-use super::carry_out::pretended;
-use super::collapse::is_worth_it;
-use super::evidence::MOST;
-use super::held::{Chosen, Held};
-use super::look::Look;
-use super::pages::{Bits, GRANULE};
-use super::{Actor, Job, all_of, later, until};
+use crate::apply::actions::carry_out::pretended;
+use crate::apply::actions::collapse::is_worth_it;
+use crate::apply::evidence::armed::MOST;
+use crate::apply::evidence::look::Look;
+use crate::apply::pages::{Bits, GRANULE};
+use crate::apply::target::{Chosen, Held};
+use crate::apply::{Actor, Job, all_of, later, until};
 use crate::{ActError, ErrorKind, HugePageAdvice, InjectOptions, Injector, Outcome};
 
 impl Actor {
-    pub(super) fn hint(&mut self, look: &mut dyn Look, held: &mut Held, job: Job<'_>) -> Applied {
+    pub(in crate::apply) fn hint(
+        &mut self,
+        look: &mut dyn Look,
+        held: &mut Held,
+        job: Job<'_>,
+    ) -> Applied {
         let (scheme, action) = (job.request.scheme, job.request.action);
         let Some(settings) = self.settings.get(scheme) else { return all_of(job.request) };
         let (dry_run, evidence, min_touched_bp) =

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 
 use isotherm_core::{AddrRange, Time};
 
-use super::pages::{Bits, PageSet, granules};
+use crate::apply::pages::{Bits, PageSet, granules};
 
 /// Moves within so long of each other share one set of pages, in ns.
 const TOGETHER_NS: u64 = 1_000_000_000;
@@ -31,21 +31,21 @@ struct Batch {
 
 /// The moves of one target's pages.
 #[derive(Debug, Default)]
-pub(super) struct Moved {
+pub(in crate::apply) struct Moved {
     batches: VecDeque<Batch>,
 }
 
 impl Moved {
     /// The pages of the granule at `start` that must stay where they are: moved within the last `hold_ns`, or
     /// refused not long ago.
-    pub(super) fn held(&self, start: u64, hold_ns: u64, now: Time) -> Bits {
+    pub(in crate::apply) fn held(&self, start: u64, hold_ns: u64, now: Time) -> Bits {
         let hold = |b: &Batch| if b.to.is_some() { hold_ns } else { REFUSED_NS };
         let held = self.batches.iter().filter(|b| now.since(b.at) < hold(b));
         held.fold(Bits::default(), |bits, b| bits.or(b.pages.get(start)))
     }
 
     /// These pages were moved to a node. Returns how many of them came from there within a minute.
-    pub(super) fn moved(&mut self, ranges: &[AddrRange], to: u32, now: Time) -> u64 {
+    pub(in crate::apply) fn moved(&mut self, ranges: &[AddrRange], to: u32, now: Time) -> u64 {
         self.sweep(now);
         let mut back = 0;
         for (start, part) in ranges.iter().flat_map(|r| granules(*r)) {
@@ -59,7 +59,7 @@ impl Moved {
     }
 
     /// The kernel would not move these pages.
-    pub(super) fn refused(&mut self, start: u64, pages: Bits, now: Time) {
+    pub(in crate::apply) fn refused(&mut self, start: u64, pages: Bits, now: Time) {
         self.add(start, pages, None, now);
     }
 
@@ -85,8 +85,8 @@ impl Moved {
 
 #[cfg(test)]
 mod tests {
-    use super::super::pages::GRANULE;
     use super::*;
+    use crate::apply::pages::GRANULE;
 
     const S: u64 = 1_000_000_000;
     const HOLD: u64 = 30 * S;

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use isotherm_host::metrics::cgroup::Cgroups;
 use isotherm_host::proc::Proc;
 
-use super::held::{Chosen, Did, Held};
-use super::{Actor, Job, until};
 use crate::Cgroup;
+use crate::apply::target::{Chosen, Did, Held};
+use crate::apply::{Actor, Job, until};
 
 /// Bytes per write: some milliseconds.
 const STEP: u64 = 4 << 20;
@@ -15,7 +15,7 @@ const STEP: u64 = 4 << 20;
 impl Actor {
     /// Reclaims the size of what was chosen from the cgroup at `path`. Done is by how much the group shrank:
     /// which pages went is the kernel's affair.
-    pub(super) fn reclaim(
+    pub(in crate::apply) fn reclaim(
         &mut self,
         held: &Held,
         job: Job<'_>,

@@ -7,11 +7,11 @@ use isotherm_core::scheme::Action;
 use isotherm_core::{AddrRange, TargetId, Time};
 use isotherm_host::proc::{Proc, parse_smaps};
 
-use super::evidence::Evidence;
-use super::look::{Look, Seen};
-use super::moved::Moved;
-use super::pages::{Bits, GRANULE, granules};
-use super::proof::Proof;
+use crate::apply::evidence::armed::Evidence;
+use crate::apply::evidence::look::{Look, Seen};
+use crate::apply::pages::{Bits, GRANULE, granules};
+use crate::apply::proof::moved::Moved;
+use crate::apply::proof::taken::Proof;
 use crate::{Injector, Outcome, Process};
 
 /// Huge page advice is read again after so long, in ns: it takes some milliseconds per GiB.

@@ -21,8 +21,8 @@ use std::collections::BTreeMap;
 
 use isotherm_core::{AddrRange, Time};
 
-use super::look::Seen;
-use super::pages::{Bits, GRANULE, granules};
+use crate::apply::evidence::look::Seen;
+use crate::apply::pages::{Bits, GRANULE, granules};
 
 /// Evidence that was not used for so many confirm times is too old.
 const STALE: u64 = 16;
@@ -52,7 +52,7 @@ struct Armed {
 
 /// What to do with the first part of a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Next {
+pub(in crate::apply) enum Next {
     /// Nothing is known of it: arm it.
     Arm(AddrRange),
     /// Look at it again.
@@ -63,13 +63,13 @@ pub(super) enum Next {
 
 /// The rules.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Rules {
+pub(in crate::apply) struct Rules {
     /// Confirm time, in ns.
-    pub(super) confirm_ns: u64,
+    pub(in crate::apply) confirm_ns: u64,
     /// Memory touched within so long is a mistake, in ns.
-    pub(super) window_ns: u64,
+    pub(in crate::apply) window_ns: u64,
     /// Share of mistakes that may be expected, in basis points.
-    pub(super) max_mistakes_bp: u64,
+    pub(in crate::apply) max_mistakes_bp: u64,
 }
 
 /// What others do to accessed bits, learned from pages that woke up and that none of us cleared.
@@ -104,7 +104,7 @@ impl Others {
 
 /// The evidence about one target.
 #[derive(Debug, Default)]
-pub(super) struct Evidence {
+pub(in crate::apply) struct Evidence {
     granules: BTreeMap<u64, Armed>,
     others: Others,
     /// Pages that were touched while they were waited for, since this was asked last.
@@ -114,7 +114,13 @@ pub(super) struct Evidence {
 impl Evidence {
     /// What to do with the first part of `range`: as long as all granules of it stand alike, and at most
     /// `most` bytes.
-    pub(super) fn next(&self, range: AddrRange, most: u64, rules: Rules, now: Time) -> Next {
+    pub(in crate::apply) fn next(
+        &self,
+        range: AddrRange,
+        most: u64,
+        rules: Rules,
+        now: Time,
+    ) -> Next {
         let mut next: Option<Next> = None;
         for (start, part) in granules(range) {
             let state = self.state(start, part, rules, now);
@@ -147,7 +153,7 @@ impl Evidence {
 
     /// The part of a granule that lies in `range` was made old at `now`; `seen` is what is seen of it
     /// after that.
-    pub(super) fn arm(&mut self, start: u64, range: AddrRange, seen: Seen, now: Time) {
+    pub(in crate::apply) fn arm(&mut self, start: u64, range: AddrRange, seen: Seen, now: Time) {
         let asked = Bits::of(start, range);
         let (quiet, woken) = (seen.inside(start, range).minus(seen.young), Bits::default());
         let (interval, were_quiet, hidden, begun) = (0, 0, [0; 2], true);
@@ -168,42 +174,42 @@ impl Evidence {
 
     /// The granule at `start` was armed in a way that leaves translations in processors, which hide accesses: its
     /// time begins with [`Evidence::begin`].
-    pub(super) fn hold(&mut self, start: u64) {
+    pub(in crate::apply) fn hold(&mut self, start: u64) {
         if let Some(armed) = self.granules.get_mut(&start) {
             armed.begun = false;
         }
     }
 
     /// All translations from before `now` are gone: the time of what was held begins.
-    pub(super) fn begin(&mut self, now: Time) {
+    pub(in crate::apply) fn begin(&mut self, now: Time) {
         for armed in self.granules.values_mut().filter(|armed| !armed.begun) {
             (armed.since, armed.at, armed.begun) = (now, now, true);
         }
     }
 
     /// The pages that are quiet so far, from the granule of `addr` on.
-    pub(super) fn quiet_from(&self, addr: u64) -> impl Iterator<Item = (u64, Bits)> {
+    pub(in crate::apply) fn quiet_from(&self, addr: u64) -> impl Iterator<Item = (u64, Bits)> {
         let granules = self.granules.range(addr / GRANULE * GRANULE..);
         granules.map(|(start, armed)| (*start, armed.quiet))
     }
 
     /// The pages of the granule at `start` that are quiet so far.
-    pub(super) fn quiet(&self, start: u64) -> Bits {
+    pub(in crate::apply) fn quiet(&self, start: u64) -> Bits {
         self.granules.get(&start).map_or_else(Bits::default, |armed| armed.quiet)
     }
 
     /// Whether others clear so many accessed bits that nothing can be known of this memory.
-    pub(super) const fn is_blinded(&self) -> bool {
+    pub(in crate::apply) const fn is_blinded(&self) -> bool {
         self.others.permille() >= BLIND_PERMILLE
     }
 
     /// Whether nothing is armed.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::apply) fn is_empty(&self) -> bool {
         self.granules.is_empty()
     }
 
     /// Pages that were touched while they were waited for, since this was asked last.
-    pub(super) const fn take_refuted(&mut self) -> u64 {
+    pub(in crate::apply) const fn take_refuted(&mut self) -> u64 {
         std::mem::replace(&mut self.refuted, 0)
     }
 
@@ -211,7 +217,7 @@ impl Evidence {
     ///
     /// Evidence from before a busy time, in which nobody asked, is dropped: the granule is armed again at once,
     /// rather than found busy now that it is idle.
-    pub(super) fn confirm(
+    pub(in crate::apply) fn confirm(
         &mut self,
         start: u64,
         range: AddrRange,
@@ -252,7 +258,7 @@ impl Evidence {
     }
 
     /// The part of a granule in `range` was acted on, or is given up.
-    pub(super) fn forget(&mut self, range: AddrRange) {
+    pub(in crate::apply) fn forget(&mut self, range: AddrRange) {
         for (start, part) in granules(range) {
             if let Some(armed) = self.granules.get_mut(&start) {
                 let pages = Bits::of(start, part);
@@ -267,7 +273,7 @@ impl Evidence {
     }
 
     /// The leaf of `len` bytes at `addr` was touched, and then made old by the monitor or for another scheme.
-    pub(super) fn touched(&mut self, addr: u64, len: u64) {
+    pub(in crate::apply) fn touched(&mut self, addr: u64, len: u64) {
         let range = AddrRange::new(addr, addr + len);
         for (start, part) in granules(range) {
             if let Some(armed) = self.granules.get_mut(&start) {
@@ -280,7 +286,7 @@ impl Evidence {
     }
 
     /// Drops what nobody asked about for long.
-    pub(super) fn sweep(&mut self, rules: Rules, now: Time) {
+    pub(in crate::apply) fn sweep(&mut self, rules: Rules, now: Time) {
         let old = rules.confirm_ns.saturating_mul(STALE);
         self.granules.retain(|_, armed| now.since(armed.at) <= old);
     }
@@ -303,7 +309,7 @@ impl Armed {
 const BLIND_PERMILLE: u64 = 500;
 
 /// The largest piece that is armed or looked at at once.
-pub(super) const MOST: u64 = 256 * GRANULE;
+pub(in crate::apply) const MOST: u64 = 256 * GRANULE;
 
 #[cfg(test)]
 mod tests {

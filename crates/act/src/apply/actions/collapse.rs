@@ -5,16 +5,16 @@ use isotherm_core::addr::round_up;
 use isotherm_core::scheme::Action;
 use isotherm_core::{AddrRange, Applied};
 
-use super::carry_out::pretended;
-use super::evidence::MOST;
-use super::held::{Chosen, Held};
-use super::look::{Look, Seen};
-use super::pages::{Bits, GRANULE};
-use super::{Actor, Evidence, Job, all_of, until};
 use crate::Advice;
+use crate::apply::actions::carry_out::pretended;
+use crate::apply::evidence::armed::MOST;
+use crate::apply::evidence::look::{Look, Seen};
+use crate::apply::pages::{Bits, GRANULE};
+use crate::apply::target::{Chosen, Held};
+use crate::apply::{Actor, Evidence, Job, all_of, until};
 
 impl Actor {
-    pub(super) fn collapse(
+    pub(in crate::apply) fn collapse(
         &mut self,
         look: &mut dyn Look,
         held: &mut Held,
@@ -84,7 +84,7 @@ impl Actor {
 }
 
 /// Whether a huge page would be used by enough of its pages.
-pub(super) fn is_worth_it(seen: Seen, evidence: Evidence, min_touched_bp: u32) -> bool {
+pub(in crate::apply) fn is_worth_it(seen: Seen, evidence: Evidence, min_touched_bp: u32) -> bool {
     if seen.huge || seen.present.is_empty() {
         return false;
     }

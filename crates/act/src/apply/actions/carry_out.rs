@@ -5,11 +5,11 @@ use isotherm_core::{AddrRange, Time};
 use isotherm_host::proc::{Proc, parse_maps};
 use isotherm_sys::clock::now;
 
-use super::held::{Chosen, Did, Held};
-use super::look::{Look, Seen};
-use super::pages::{Bits, GRANULE, PageSet, granules};
-use super::proof::Back;
-use super::{ActEvent, Actor, Job, until_after_one};
+use crate::apply::evidence::look::{Look, Seen};
+use crate::apply::pages::{Bits, GRANULE, PageSet, granules};
+use crate::apply::proof::taken::Back;
+use crate::apply::target::{Chosen, Did, Held};
+use crate::apply::{ActEvent, Actor, Job, until_after_one};
 use crate::{Advice, Outcome, PageKind, Process};
 
 /// Bytes per batch of what moves data: about a millisecond of zram.
@@ -19,7 +19,7 @@ const PRETENDED_NS: u64 = 1_000_000;
 
 impl Actor {
     /// Does the request's action to the chosen pages. Returns what was asked, and the bytes done.
-    pub(super) fn carry_out(
+    pub(in crate::apply) fn carry_out(
         &mut self,
         look: &mut dyn Look,
         held: &mut Held,
@@ -155,7 +155,7 @@ impl Actor {
     }
 
     /// Takes into the account what was done, and tells it.
-    pub(super) fn done(
+    pub(in crate::apply) fn done(
         &mut self,
         held: &Held,
         job: Job<'_>,
@@ -241,7 +241,7 @@ fn watch_pretended(look: &mut dyn Look, held: &mut Held, scheme: usize, chosen: 
 }
 
 /// The outcome of a dry run.
-pub(super) fn pretended(chosen: &Chosen) -> Outcome {
+pub(in crate::apply) fn pretended(chosen: &Chosen) -> Outcome {
     Outcome { asked_bytes: chosen.bytes, accepted_bytes: chosen.bytes, ..Outcome::default() }
 }
 

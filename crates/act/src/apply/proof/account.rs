@@ -28,7 +28,7 @@ struct Second {
 }
 
 impl Account {
-    pub(super) fn acted(&mut self, outcome: &Outcome) {
+    pub(in crate::apply) fn acted(&mut self, outcome: &Outcome) {
         let counters = &mut self.counters;
         counters.asked_bytes += outcome.asked_bytes;
         counters.refused_bytes += outcome.refused_bytes;
@@ -41,7 +41,7 @@ impl Account {
     /// Takes in what a look afterwards shows, and returns what of it counts: what was asked for and
     /// not refused. A range that the kernel refused, and that is gone all the same, went for another
     /// reason.
-    pub(super) fn done(&mut self, bytes: u64, now: Time) -> u64 {
+    pub(in crate::apply) fn done(&mut self, bytes: u64, now: Time) -> u64 {
         let counters = &mut self.counters;
         let answered = counters.refused_bytes + counters.done_bytes;
         let bytes = bytes.min(counters.asked_bytes.saturating_sub(answered));
@@ -50,7 +50,7 @@ impl Account {
         bytes
     }
 
-    pub(super) fn refaulted(&mut self, bytes: u64, now: Time) {
+    pub(in crate::apply) fn refaulted(&mut self, bytes: u64, now: Time) {
         self.counters.refaulted_bytes += bytes;
         self.second(now).refaulted += bytes;
     }
@@ -67,7 +67,7 @@ impl Account {
     /// The share of the last `window_us` microseconds' work that was touched again, in basis points; none
     /// if there was no work. Less than a MiB counts as nothing: a few pages of a program's stack and code
     /// always come back.
-    pub(super) fn refault_bp(&mut self, window_us: u64, now: Time) -> Option<u64> {
+    pub(in crate::apply) fn refault_bp(&mut self, window_us: u64, now: Time) -> Option<u64> {
         let first = (now.as_ns() / 1000).saturating_sub(window_us) / 1_000_000;
         while self.seconds.front().is_some_and(|s| s.nr < first) {
             self.seconds.pop_front();

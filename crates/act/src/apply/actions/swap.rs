@@ -10,7 +10,7 @@ const GOOD_NS: u64 = 200_000_000;
 
 /// Swap of the machine, as last seen.
 #[derive(Debug, Default)]
-pub(super) struct Swap {
+pub(in crate::apply) struct Swap {
     at: Option<Time>,
     total: u64,
     free: u64,
@@ -19,7 +19,7 @@ pub(super) struct Swap {
 
 impl Swap {
     /// Why nothing can be swapped out now; `None`: it can.
-    pub(super) fn why_not(&mut self, now: Time) -> Option<String> {
+    pub(in crate::apply) fn why_not(&mut self, now: Time) -> Option<String> {
         if self.at.is_none_or(|at| now.since(at) > GOOD_NS) {
             self.at = Some(now);
             if Proc::default().read_system("meminfo", &mut self.text).is_ok() {

@@ -53,7 +53,7 @@ use self::evidence::translations::Translations;
 use self::filters::MemcgIds;
 use self::levels::Levels;
 use self::placed::{Moved, Tables};
-use self::target::Held;
+use self::target::TargetState;
 use crate::{ActError, Outcome, Process};
 
 /// CPU time that gathering evidence may take, in ns per second: half of the default budget of 1 %.
@@ -77,7 +77,7 @@ const MAX_REPORTED: usize = 4096;
 pub struct Actor {
     settings: Vec<Settings>,
     accounts: Vec<Account>,
-    held: BTreeMap<TargetId, Held>,
+    targets: BTreeMap<TargetId, TargetState>,
     physical: BTreeMap<TargetId, memory::Physical>,
     events: Vec<ActEvent>,
     /// Events that were dropped since events were taken.
@@ -132,7 +132,7 @@ impl Actor {
         Self {
             settings: Vec::new(),
             accounts: Vec::new(),
-            held: BTreeMap::new(),
+            targets: BTreeMap::new(),
             physical: BTreeMap::new(),
             events: Vec::new(),
             lost_events: 0,
@@ -166,8 +166,8 @@ impl Actor {
         let arm_ns = settings.iter().map(|s| s.evidence_us_per_s.saturating_mul(1000)).max();
         self.set_arming(arm_ns.unwrap_or(ARM_NS_PER_S));
         if self.settings != settings {
-            for held in self.held.values_mut() {
-                held.evidence.clear();
+            for state in self.targets.values_mut() {
+                state.evidence.clear();
             }
             self.physical.values_mut().for_each(memory::Physical::clear_evidence);
         }
@@ -210,14 +210,14 @@ impl Actor {
     pub fn add_target(&mut self, id: TargetId, pid: u32) -> Result<(), ActError> {
         let process = Process::open(pid)?;
         process.may_advise()?;
-        self.held.insert(id, Held::new(id, process));
+        self.targets.insert(id, TargetState::new(id, process));
         Ok(())
     }
 
     /// Lets go of a target. A later process with the same pid is another one, and its troubles are reported anew.
     pub fn remove_target(&mut self, id: TargetId) {
         let mut gone = Vec::new();
-        gone.extend(self.held.remove(&id).map(|held| held.process.pid()));
+        gone.extend(self.targets.remove(&id).map(|state| state.process.pid()));
         let physical = self.physical.remove(&id);
         gone.extend(physical.into_iter().flat_map(|physical| physical.owners.into_keys()));
         self.forget_reports(&gone);
@@ -255,8 +255,8 @@ impl Actor {
     pub fn unblock(&mut self) {
         self.blocked = None;
         self.physical.values_mut().for_each(memory::Physical::clear_evidence);
-        for held in self.held.values_mut() {
-            held.evidence.clear();
+        for state in self.targets.values_mut() {
+            state.evidence.clear();
         }
     }
 
@@ -278,8 +278,8 @@ impl Actor {
         request: &Request,
         scheme: &Scheme,
     ) -> Applied {
-        let Some(held) = self.held.get(&request.target) else { return all_of(request) };
-        let mut marks = Marks::new(idle, Arc::clone(&held.process));
+        let Some(state) = self.targets.get(&request.target) else { return all_of(request) };
+        let mut marks = Marks::new(idle, Arc::clone(&state.process));
         self.apply_by(Some(&mut marks), request, scheme)
     }
 
@@ -298,15 +298,15 @@ impl Actor {
         let left_ns = self.left_in_pass(request.scheme);
         let request = &Request { max_ns: request.max_ns.min(left_ns), ..*request };
         let job = Job { request, scheme, now: begin };
-        let mut applied = match (self.held.remove(&request.target), &self.blocked) {
+        let mut applied = match (self.targets.remove(&request.target), &self.blocked) {
             (None, _) => all_of(request),
-            (Some(held), why) if why.is_some() || left_ns == 0 => {
-                self.held.insert(request.target, held);
+            (Some(state), why) if why.is_some() || left_ns == 0 => {
+                self.targets.insert(request.target, state);
                 later(request.range.len())
             }
-            (Some(mut held), _) => {
-                let applied = self.act(look, &mut held, job);
-                self.held.insert(request.target, held);
+            (Some(mut state), _) => {
+                let applied = self.act(look, &mut state, job);
+                self.targets.insert(request.target, state);
                 applied
             }
         };
@@ -336,7 +336,12 @@ impl Actor {
         PASS_NS.saturating_sub(self.pass_ns).min(share)
     }
 
-    fn act(&mut self, look: Option<&mut dyn Look>, held: &mut Held, job: Job<'_>) -> Applied {
+    fn act(
+        &mut self,
+        look: Option<&mut dyn Look>,
+        state: &mut TargetState,
+        job: Job<'_>,
+    ) -> Applied {
         let request = job.request;
         let Some(settings) = self.settings.get(request.scheme) else { return all_of(request) };
         let (evidence, dry_run) = (settings.evidence, settings.dry_run);
@@ -354,9 +359,9 @@ impl Actor {
             return later(request.range.len());
         };
         match (request.action, evidence) {
-            (Action::Stat, _) => self.stat(look, held, job),
+            (Action::Stat, _) => self.stat(look, state, job),
             (Action::Pageout | Action::Cold | Action::MigrateCold, Evidence::Confirm(us)) => {
-                self.with_evidence(look, held, job, us)
+                self.with_evidence(look, state, job, us)
             }
             (
                 Action::Pageout
@@ -365,9 +370,9 @@ impl Actor {
                 | Action::MigrateHot
                 | Action::MigrateCold,
                 _,
-            ) => self.plain(look, held, job),
-            (Action::Collapse, _) => self.collapse(look, held, job),
-            (Action::Hugepage | Action::Nohugepage, _) => self.hint(look, held, job),
+            ) => self.plain(look, state, job),
+            (Action::Collapse, _) => self.collapse(look, state, job),
+            (Action::Hugepage | Action::Nohugepage, _) => self.hint(look, state, job),
             (Action::LruPrio | Action::LruDeprio, _) => {
                 let name = request.action.name();
                 let why = format!("action {name} is not possible on another process's memory");
@@ -393,8 +398,8 @@ impl Actor {
         self.swept = now;
         let (settings, accounts) = (&self.settings, &mut self.accounts);
         let look = &mut ByTables(pages);
-        for held in self.held.values_mut() {
-            sweep_one(held, look, settings, accounts, now);
+        for state in self.targets.values_mut() {
+            sweep_one(state, look, settings, accounts, now);
         }
     }
 
@@ -408,9 +413,9 @@ impl Actor {
         self.swept = now;
         self.sweep_memory(idle, now);
         let (settings, accounts) = (&self.settings, &mut self.accounts);
-        for held in self.held.values_mut() {
-            let mut marks = Marks::new(idle, Arc::clone(&held.process));
-            sweep_one(held, &mut marks, settings, accounts, now);
+        for state in self.targets.values_mut() {
+            let mut marks = Marks::new(idle, Arc::clone(&state.process));
+            sweep_one(state, &mut marks, settings, accounts, now);
         }
     }
 
@@ -423,8 +428,8 @@ impl Actor {
             Ok(()) => {
                 let now = now();
                 self.physical.values_mut().for_each(|physical| physical.begin(now));
-                let held = self.held.values_mut().flat_map(|held| &mut held.evidence);
-                held.for_each(|evidence| evidence.begin(now));
+                let all = self.targets.values_mut().flat_map(|state| &mut state.evidence);
+                all.for_each(|evidence| evidence.begin(now));
             }
             Err(why) => {
                 self.unflushed = true;
@@ -438,15 +443,15 @@ impl Actor {
         if let Some(physical) = self.physical.get_mut(&target) {
             return physical.touched(addr & !((1 << leaf_shift) - 1), 1 << leaf_shift);
         }
-        let Some(held) = self.held.get_mut(&target) else { return };
+        let Some(state) = self.targets.get_mut(&target) else { return };
         let len = 1 << leaf_shift;
         let addr = addr & !(len - 1);
-        for evidence in &mut held.evidence {
+        for evidence in &mut state.evidence {
             evidence.touched(addr, len);
         }
         let (settings, accounts, now) = (&self.settings, &mut self.accounts, now());
         let terms = |scheme: usize| settings.get(scheme).map(Settings::terms).unwrap_or_default();
-        held.proof.touched(addr, len, now, terms, |scheme, bytes| {
+        state.proof.touched(addr, len, now, terms, |scheme, bytes| {
             if let Some(account) = accounts.get_mut(scheme) {
                 account.refaulted(bytes, now);
             }
@@ -520,18 +525,18 @@ impl Actor {
     fn see(
         &self,
         look: &mut dyn Look,
-        held: &Held,
+        state: &TargetState,
         scheme: usize,
         range: AddrRange,
     ) -> BTreeMap<u64, Seen> {
         let settings = self.settings.get(scheme);
         let Some((node, hold_us)) = settings.and_then(|s| Some((s.only_on?, s.hold_us))) else {
-            return held.see(look, range);
+            return state.see(look, range);
         };
         let (mut all, now) = (BTreeMap::new(), now());
         // What cannot be looked at has gone: nothing is there.
-        look.on_node(held.id, range, &self.places, node, &mut |start, mut seen, pages| {
-            let pages = pages.minus(held.moved.held(start, hold_us.saturating_mul(1000), now));
+        look.on_node(state.id, range, &self.places, node, &mut |start, mut seen, pages| {
+            let pages = pages.minus(state.moved.held(start, hold_us.saturating_mul(1000), now));
             (seen.present, seen.young) = (seen.present.and(pages), seen.young.and(pages));
             if !seen.present.is_empty() {
                 all.insert(start, seen);
@@ -553,12 +558,12 @@ impl Actor {
     }
 
     /// Notes what an outcome says beside its numbers.
-    fn note_outcome(&mut self, job: Job<'_>, held: &Held, outcome: &Outcome) {
+    fn note_outcome(&mut self, job: Job<'_>, state: &TargetState, outcome: &Outcome) {
         self.account(job.request.scheme).acted(outcome);
         if outcome.denied {
             let why = "the right to act on it was lost (permission denied); it needs CAP_SYS_NICE and \
                        CAP_SYS_PTRACE";
-            self.trouble(job.request.scheme, held.process.pid(), why);
+            self.trouble(job.request.scheme, state.process.pid(), why);
         }
     }
 
@@ -588,19 +593,19 @@ impl Default for Actor {
 
 /// Looks again at what was acted on in one target, and drops evidence that is too old.
 fn sweep_one(
-    held: &mut Held,
+    state: &mut TargetState,
     look: &mut dyn Look,
     settings: &[Settings],
     accounts: &mut [Account],
     now: Time,
 ) {
-    for (evidence, settings) in held.evidence.iter_mut().zip(settings) {
+    for (evidence, settings) in state.evidence.iter_mut().zip(settings) {
         if let Evidence::Confirm(us) = settings.evidence {
             evidence.sweep(evidence::confirm::rules(Some(settings), us), now);
         }
     }
     let terms = |scheme: usize| settings.get(scheme).map(Settings::terms).unwrap_or_default();
-    held.proof.sweep(look, held.id, now, terms, |scheme, bytes| {
+    state.proof.sweep(look, state.id, now, terms, |scheme, bytes| {
         if let Some(account) = accounts.get_mut(scheme) {
             account.refaulted(bytes, now);
         }
@@ -641,7 +646,7 @@ mod tests {
         let pid = child.id();
         for turn in 1..=3 {
             let process = Process::open(pid).unwrap();
-            actor.held.insert(TargetId(turn), Held::new(TargetId(turn), process));
+            actor.targets.insert(TargetId(turn), TargetState::new(TargetId(turn), process));
             for _ in 0..5 {
                 actor.trouble(0, pid, "locked");
                 actor.trouble(0, 0, "no swap");

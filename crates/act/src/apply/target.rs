@@ -20,7 +20,7 @@ const ADVICE_NS: u64 = 10_000_000_000;
 const AGAIN_NS: u64 = 30_000_000_000;
 
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct TargetState {
     pub(super) id: TargetId,
     pub(super) process: Arc<Process>,
     /// By scheme.
@@ -35,13 +35,13 @@ pub(super) struct Held {
     /// Memory that somebody gave huge page advice about, as last read, and when.
     advised: (Option<Time>, Vec<(AddrRange, bool)>),
     /// Granules that refused to become huge pages, and when.
-    stubborn: BTreeMap<u64, Time>,
+    refused_collapses: BTreeMap<u64, Time>,
 }
 
-impl Held {
+impl TargetState {
     pub(super) fn new(id: TargetId, process: Process) -> Self {
         let (evidence, proof, moved) = (Vec::new(), Proof::default(), Moved::default());
-        let (hinted, pretended, stubborn) = Default::default();
+        let (hinted, pretended, refused_collapses) = Default::default();
         let advised = (None, Vec::new());
         Self {
             id,
@@ -53,7 +53,7 @@ impl Held {
             pretended,
             injector: None,
             advised,
-            stubborn,
+            refused_collapses,
         }
     }
 
@@ -122,13 +122,15 @@ impl Held {
         advised.get(at).is_some_and(|(range, is)| range.contains(start) && *is == huge)
     }
 
-    pub(super) fn is_stubborn(&self, start: u64, now: Time) -> bool {
-        self.stubborn.get(&start).is_some_and(|at| now.since(*at) < AGAIN_NS)
+    /// Whether the granule at `start` refused to become a huge page not long ago.
+    pub(super) fn refused_collapse(&self, start: u64, now: Time) -> bool {
+        self.refused_collapses.get(&start).is_some_and(|at| now.since(*at) < AGAIN_NS)
     }
 
-    pub(super) fn note_stubborn(&mut self, start: u64, now: Time) {
-        self.stubborn.retain(|_, at| now.since(*at) < AGAIN_NS);
-        self.stubborn.insert(start, now);
+    /// The granule at `start` refused to become a huge page: it is not asked for again soon.
+    pub(super) fn note_refused_collapse(&mut self, start: u64, now: Time) {
+        self.refused_collapses.retain(|_, at| now.since(*at) < AGAIN_NS);
+        self.refused_collapses.insert(start, now);
     }
 }
 

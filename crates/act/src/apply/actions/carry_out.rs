@@ -8,7 +8,7 @@ use isotherm_sys::clock::now;
 use crate::apply::evidence::look::{Look, Seen};
 use crate::apply::pages::{Bits, GRANULE, PageSet, granules};
 use crate::apply::proof::taken::Back;
-use crate::apply::target::{Chosen, Did, Held};
+use crate::apply::target::{Chosen, Did, TargetState};
 use crate::apply::{ActEvent, Actor, Job, until_after_one};
 use crate::{Advice, Outcome, PageKind, Process};
 
@@ -22,7 +22,7 @@ impl Actor {
     pub(in crate::apply) fn carry_out(
         &mut self,
         look: &mut dyn Look,
-        held: &mut Held,
+        state: &mut TargetState,
         job: Job<'_>,
         chosen: &Chosen,
     ) -> (Did, u64) {
@@ -31,17 +31,17 @@ impl Actor {
         }
         let settings = self.settings.get(job.request.scheme);
         let (did, done) = if settings.is_none_or(|s| s.dry_run) {
-            self.pretend(look, held, job, chosen)
+            self.pretend(look, state, job, chosen)
         } else {
             match (job.request.action, settings.and_then(|s| s.memory_reclaim.clone())) {
-                (Action::Pageout, Some(path)) => self.reclaim(held, job, chosen, &path),
-                (Action::Pageout, None) => self.advise(look, held, job, chosen, Advice::Pageout),
-                (Action::Cold, _) => self.advise(look, held, job, chosen, Advice::Cold),
-                (Action::Willneed, _) => self.advise(look, held, job, chosen, Advice::Willneed),
-                _ => self.moved(held, job, chosen),
+                (Action::Pageout, Some(path)) => self.reclaim(state, job, chosen, &path),
+                (Action::Pageout, None) => self.advise(look, state, job, chosen, Advice::Pageout),
+                (Action::Cold, _) => self.advise(look, state, job, chosen, Advice::Cold),
+                (Action::Willneed, _) => self.advise(look, state, job, chosen, Advice::Willneed),
+                _ => self.moved(state, job, chosen),
             }
         };
-        self.done(held, job, chosen, &did.outcome, done);
+        self.done(state, job, chosen, &did.outcome, done);
         (did, done)
     }
 
@@ -49,7 +49,7 @@ impl Actor {
     fn pretend(
         &mut self,
         look: &mut dyn Look,
-        held: &mut Held,
+        state: &mut TargetState,
         job: Job<'_>,
         chosen: &Chosen,
     ) -> (Did, u64) {
@@ -59,29 +59,36 @@ impl Actor {
             self.levels.pretend(from, to, chosen.bytes);
         }
         if job.request.action != Action::Willneed {
-            watch_pretended(look, held, scheme, chosen);
+            watch_pretended(look, state, scheme, chosen);
         }
         self.counters(scheme).asked_bytes += chosen.bytes;
         self.pretended_ns += chosen.bytes / BATCH * PRETENDED_NS;
         (chosen.did(pretended(chosen)), chosen.bytes)
     }
 
-    fn moved(&mut self, held: &mut Held, job: Job<'_>, chosen: &Chosen) -> (Did, u64) {
+    fn moved(&mut self, state: &mut TargetState, job: Job<'_>, chosen: &Chosen) -> (Did, u64) {
         let scheme = job.request.scheme;
-        let did = self.migrate(held, job, chosen);
+        let did = self.migrate(state, job, chosen);
         let done = did.outcome.accepted_bytes;
         let between_two = self.settings.get(scheme).is_some_and(|s| s.only_on.is_some());
         if let (true, Some(to)) = (between_two, job.scheme.target_nid) {
-            self.note_moved(held, job, chosen, &did, to);
+            self.note_moved(state, job, chosen, &did, to);
         } else {
-            watch(held, scheme, Back::Young, chosen, did.end(), now());
+            watch(state, scheme, Back::Young, chosen, did.end(), now());
         }
         (did, done)
     }
 
     /// Remembers what went from one node to the other, so that it stays there for a while; what was demoted is
     /// watched for being touched again. Hot memory will be, wherever it is.
-    fn note_moved(&mut self, held: &mut Held, job: Job<'_>, chosen: &Chosen, did: &Did, to: u32) {
+    fn note_moved(
+        &mut self,
+        state: &mut TargetState,
+        job: Job<'_>,
+        chosen: &Chosen,
+        did: &Did,
+        to: u32,
+    ) {
         let (scheme, at) = (job.request.scheme, now());
         let mut moved = PageSet::default();
         for (start, part) in did.moved.iter().flat_map(|range| granules(*range)) {
@@ -92,20 +99,20 @@ impl Actor {
         for (start, pages) in chosen.before(did.end()) {
             let moved = moved.get(start);
             if job.request.action == Action::MigrateCold {
-                held.proof.add(scheme, Back::Young, start, moved, at);
+                state.proof.add(scheme, Back::Young, start, moved, at);
             }
             if !full {
-                held.moved.refused(start, pages.minus(moved), at);
+                state.moved.refused(start, pages.minus(moved), at);
             }
         }
-        let back = held.moved.moved(&did.moved, to, at);
+        let back = state.moved.moved(&did.moved, to, at);
         self.counters(scheme).ping_pong_bytes += back << 12;
     }
 
     fn advise(
         &mut self,
         look: &mut dyn Look,
-        held: &mut Held,
+        state: &mut TargetState,
         job: Job<'_>,
         chosen: &Chosen,
         advice: Advice,
@@ -116,22 +123,23 @@ impl Actor {
             _ => BATCH,
         };
         if advice == Advice::Cold {
-            let before = held.see_chosen(look, chosen);
+            let before = state.see_chosen(look, chosen);
             let touched = chosen.before(u64::MAX).map(|(start, pages)| {
                 let seen = before.get(&start).copied().unwrap_or_default();
                 (start, Seen { young: seen.young.and(pages), ..seen })
             });
-            held.tell_touched(look, job.request.scheme, &touched.collect::<Vec<_>>());
+            state.tell_touched(look, job.request.scheme, &touched.collect::<Vec<_>>());
         }
-        let outcome = held.process.advise(advice, &chosen.ranges, batch, &mut until_after_one(job));
-        self.note_outcome(job, held, &outcome);
+        let outcome =
+            state.process.advise(advice, &chosen.ranges, batch, &mut until_after_one(job));
+        self.note_outcome(job, state, &outcome);
         let did = chosen.did(outcome);
         let (Advice::Pageout | Advice::Cold) = advice else {
             // What was read ahead does not show in page tables; the kernel's word is what there is.
             let done = did.outcome.accepted_bytes;
             return (did, done);
         };
-        let (after, at, mut done) = (held.see_chosen(look, chosen), now(), 0);
+        let (after, at, mut done) = (state.see_chosen(look, chosen), now(), 0);
         let mut shows = Vec::new();
         for (start, pages) in chosen.before(did.end()) {
             let seen = after.get(&start).copied().unwrap_or_default();
@@ -145,11 +153,11 @@ impl Actor {
         }
         let back = if advice == Advice::Pageout { Back::Present } else { Back::Young };
         if advice == Advice::Pageout {
-            only_paged_out(&held.process, &mut shows);
+            only_paged_out(&state.process, &mut shows);
         }
         for (start, pages) in shows {
             done += pages.count() << 12;
-            held.proof.add(job.request.scheme, back, start, pages, at);
+            state.proof.add(job.request.scheme, back, start, pages, at);
         }
         (did, done)
     }
@@ -157,7 +165,7 @@ impl Actor {
     /// Takes into the account what was done, and tells it.
     pub(in crate::apply) fn done(
         &mut self,
-        held: &Held,
+        state: &TargetState,
         job: Job<'_>,
         chosen: &Chosen,
         outcome: &Outcome,
@@ -167,7 +175,7 @@ impl Actor {
         let most = outcome.asked_bytes.saturating_sub(outcome.refused_bytes);
         let done = self.account(scheme).done(done.min(most), at);
         if let Some(range) = chosen.span() {
-            let pid = held.process.pid();
+            let pid = state.process.pid();
             let (asked, ns) = (outcome.asked_bytes, outcome.elapsed_ns);
             self.tell(ActEvent::Acted { at, scheme, pid, action, range, asked, done, ns });
         }
@@ -223,20 +231,20 @@ fn file_mappings(process: &Process) -> Vec<AddrRange> {
 }
 
 /// Watches the chosen pages before `end` for coming back.
-fn watch(held: &mut Held, scheme: usize, back: Back, chosen: &Chosen, end: u64, at: Time) {
+fn watch(state: &mut TargetState, scheme: usize, back: Back, chosen: &Chosen, end: u64, at: Time) {
     for (start, pages) in chosen.before(end) {
-        held.proof.add(scheme, back, start, pages, at);
+        state.proof.add(scheme, back, start, pages, at);
     }
 }
 
 /// Watches what a dry run would have acted on.
-fn watch_pretended(look: &mut dyn Look, held: &mut Held, scheme: usize, chosen: &Chosen) {
-    let (seen, at) = (held.see_chosen(look, chosen), now());
+fn watch_pretended(look: &mut dyn Look, state: &mut TargetState, scheme: usize, chosen: &Chosen) {
+    let (seen, at) = (state.see_chosen(look, chosen), now());
     for (start, pages) in chosen.before(u64::MAX) {
         // Pages that are young still were not made old for this: being young says nothing of what is to come.
         let young = pages.and(seen.get(&start).copied().unwrap_or_default().young);
-        held.proof.add(scheme, Back::PretendedYoung, start, young, at);
-        held.proof.add(scheme, Back::Pretended, start, pages.minus(young), at);
+        state.proof.add(scheme, Back::PretendedYoung, start, young, at);
+        state.proof.add(scheme, Back::Pretended, start, pages.minus(young), at);
     }
 }
 

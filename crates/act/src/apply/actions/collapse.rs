@@ -10,14 +10,14 @@ use crate::apply::actions::carry_out::pretended;
 use crate::apply::evidence::armed::MOST;
 use crate::apply::evidence::look::{Look, Seen};
 use crate::apply::pages::{Bits, GRANULE};
-use crate::apply::target::{Chosen, Held};
+use crate::apply::target::{Chosen, TargetState};
 use crate::apply::{Actor, Evidence, Job, all_of, until};
 
 impl Actor {
     pub(in crate::apply) fn collapse(
         &mut self,
         look: &mut dyn Look,
-        held: &mut Held,
+        state: &mut TargetState,
         job: Job<'_>,
     ) -> Applied {
         let scheme = job.request.scheme;
@@ -31,47 +31,48 @@ impl Actor {
         let Some(settings) = self.settings.get(scheme) else { return all_of(job.request) };
         let (dry_run, evidence, min_touched_bp) =
             (settings.dry_run, settings.evidence, settings.min_touched_bp);
-        let mut passes = self.page_filter(held, job);
+        let mut passes = self.page_filter(state, job);
         let mut chosen = Chosen::default();
-        for (start, seen) in held.see(look, range) {
+        for (start, seen) in state.see(look, range) {
             let wanted = is_worth_it(seen, evidence, min_touched_bp)
-                && !held.is_stubborn(start, job.now)
-                && !(dry_run && held.pretended.get(&start) == Some(&Action::Collapse))
-                && held.proof.settled(start, scheme, dry_run).is_empty()
-                && !passes.of(&held.process, start, seen.present, seen).is_empty();
+                && !state.refused_collapse(start, job.now)
+                && !(dry_run && state.pretended.get(&start) == Some(&Action::Collapse))
+                && state.proof.settled(start, scheme, dry_run).is_empty()
+                && !passes.of(&state.process, start, seen.present, seen).is_empty();
             if wanted {
                 chosen.push(start, Bits::ALL, true, job.request.max_bytes);
             }
         }
-        self.tell_unknown(held, job, passes);
+        self.tell_unknown(state, job, passes);
         let outcome = if dry_run {
             self.counters(scheme).asked_bytes += chosen.bytes;
             for (start, _) in chosen.before(u64::MAX) {
-                held.pretended.insert(start, Action::Collapse);
+                state.pretended.insert(start, Action::Collapse);
             }
             pretended(&chosen)
         } else {
             let mut stop = until(job);
-            let outcome = held.process.advise(Advice::Collapse, &chosen.ranges, GRANULE, &mut stop);
-            self.note_outcome(job, held, &outcome);
+            let outcome =
+                state.process.advise(Advice::Collapse, &chosen.ranges, GRANULE, &mut stop);
+            self.note_outcome(job, state, &outcome);
             outcome
         };
         let asked_to = chosen.end_of(outcome.asked_bytes);
         let done = if dry_run {
             chosen.bytes
         } else {
-            let after = chosen.span().map(|span| held.see(look, span)).unwrap_or_default();
+            let after = chosen.span().map(|span| state.see(look, span)).unwrap_or_default();
             let mut done = 0;
             for (start, _) in chosen.before(asked_to) {
                 if after.get(&start).is_some_and(|seen| seen.huge) {
                     done += GRANULE;
                 } else {
-                    held.note_stubborn(start, job.now);
+                    state.note_refused_collapse(start, job.now);
                 }
             }
             done
         };
-        self.done(held, job, &chosen, &outcome, done);
+        self.done(state, job, &chosen, &outcome, done);
         if outcome.is_cut_short() {
             range.end = asked_to;
         } else if let Some(cut_at) = chosen.cut_at {

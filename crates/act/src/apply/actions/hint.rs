@@ -16,7 +16,7 @@ use crate::apply::actions::collapse::is_worth_it;
 use crate::apply::evidence::armed::MOST;
 use crate::apply::evidence::look::Look;
 use crate::apply::pages::{Bits, GRANULE};
-use crate::apply::target::{Chosen, Held};
+use crate::apply::target::{Chosen, TargetState};
 use crate::apply::{Actor, Job, all_of, later, until};
 use crate::{ActError, ErrorKind, HugePageAdvice, InjectOptions, Injector, Outcome};
 
@@ -24,7 +24,7 @@ impl Actor {
     pub(in crate::apply) fn hint(
         &mut self,
         look: &mut dyn Look,
-        held: &mut Held,
+        state: &mut TargetState,
         job: Job<'_>,
     ) -> Applied {
         let (scheme, action) = (job.request.scheme, job.request.action);
@@ -43,26 +43,26 @@ impl Actor {
         let range = AddrRange::new(first, last.min(first + MOST));
         let mut chosen = Chosen::default();
         let huge = action == Action::Hugepage;
-        let mut passes = self.page_filter(held, job);
-        for (start, seen) in held.see(look, range) {
+        let mut passes = self.page_filter(state, job);
+        for (start, seen) in state.see(look, range) {
             let wanted = !huge || is_worth_it(seen, evidence, min_touched_bp);
             if wanted
-                && held.hinted.get(&start) != Some(&action)
-                && !(dry_run && held.pretended.get(&start) == Some(&action))
-                && !held.is_advised(start, huge, job.now)
-                && !passes.of(&held.process, start, seen.present, seen).is_empty()
+                && state.hinted.get(&start) != Some(&action)
+                && !(dry_run && state.pretended.get(&start) == Some(&action))
+                && !state.is_advised(start, huge, job.now)
+                && !passes.of(&state.process, start, seen.present, seen).is_empty()
             {
                 chosen.push(start, Bits::ALL, true, job.request.max_bytes);
             }
         }
-        self.tell_unknown(held, job, passes);
+        self.tell_unknown(state, job, passes);
         let outcome = match (dry_run, chosen.ranges.is_empty()) {
             (_, true) => Outcome::default(),
             (true, _) => pretended(&chosen),
-            _ => match self.inject(held, action, &chosen.ranges, &mut until(job)) {
+            _ => match self.inject(state, action, &chosen.ranges, &mut until(job)) {
                 Ok(outcome) => outcome,
                 Err(error) => {
-                    self.trouble(scheme, held.process.pid(), &error.to_string());
+                    self.trouble(scheme, state.process.pid(), &error.to_string());
                     return if error.kind() == ErrorKind::Busy {
                         later(whole.len())
                     } else {
@@ -74,15 +74,15 @@ impl Actor {
         if dry_run {
             self.counters(scheme).asked_bytes += chosen.bytes;
         } else {
-            self.note_outcome(job, held, &outcome);
+            self.note_outcome(job, state, &outcome);
         }
         for (start, _) in chosen.before(chosen.end_of(outcome.asked_bytes)) {
             // Only what was really given may be taken back.
-            let given = if dry_run { &mut held.pretended } else { &mut held.hinted };
+            let given = if dry_run { &mut state.pretended } else { &mut state.hinted };
             given.insert(start, action);
         }
         let done = outcome.accepted_bytes;
-        self.done(held, job, &chosen, &outcome, done);
+        self.done(state, job, &chosen, &outcome, done);
         let end = if outcome.is_cut_short() {
             chosen.end_of(outcome.asked_bytes)
         } else {
@@ -95,20 +95,20 @@ impl Actor {
 
     fn inject(
         &mut self,
-        held: &mut Held,
+        state: &mut TargetState,
         action: Action,
         ranges: &[AddrRange],
         stop: &mut dyn FnMut() -> bool,
     ) -> Result<Outcome, ActError> {
-        if held.injector.is_none() {
-            held.injector = Some(Injector::new(&held.process, InjectOptions::default())?);
+        if state.injector.is_none() {
+            state.injector = Some(Injector::new(&state.process, InjectOptions::default())?);
         }
         let advice = match action {
             Action::Hugepage => HugePageAdvice::Huge,
             _ => HugePageAdvice::NoHuge,
         };
-        match &held.injector {
-            Some(injector) => Ok(injector.madvise(&held.process, advice, ranges, stop)?.outcome),
+        match &state.injector {
+            Some(injector) => Ok(injector.madvise(&state.process, advice, ranges, stop)?.outcome),
             None => Ok(Outcome::default()),
         }
     }
@@ -122,21 +122,21 @@ impl Actor {
         } else {
             (Action::Hugepage, Action::Nohugepage)
         };
-        let mut all = std::mem::take(&mut self.held);
-        for held in all.values_mut() {
+        let mut all = std::mem::take(&mut self.targets);
+        for state in all.values_mut() {
             let mut chosen = Chosen::default();
-            for (&start, _) in held.hinted.iter().filter(|(_, action)| **action == given) {
+            for (&start, _) in state.hinted.iter().filter(|(_, action)| **action == given) {
                 chosen.push(start, Bits::ALL, true, u64::MAX);
             }
             if !chosen.ranges.is_empty() {
-                match self.inject(held, opposite, &chosen.ranges, &mut || false) {
+                match self.inject(state, opposite, &chosen.ranges, &mut || false) {
                     Ok(outcome) => bytes += outcome.accepted_bytes,
                     Err(error) => errors.push(error),
                 }
             }
-            held.hinted.clear();
+            state.hinted.clear();
         }
-        self.held = all;
+        self.targets = all;
         (bytes, errors)
     }
 }

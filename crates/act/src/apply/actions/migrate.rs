@@ -5,14 +5,19 @@ use isotherm_core::addr::PAGE_SIZE;
 use isotherm_host::nodes::Nodes;
 use isotherm_host::proc::{Proc, parse_maps};
 
-use crate::apply::target::{Chosen, Did, Held};
+use crate::apply::target::{Chosen, Did, TargetState};
 use crate::apply::{Actor, Job, until};
 use crate::{MIGRATE_BATCH as BATCH, Migrated, WeightedNodes, interleave_index};
 
 impl Actor {
     /// Moves the chosen pages to the scheme's node, or among its destinations by weight. Pages that are there
     /// already are neither asked for nor charged.
-    pub(in crate::apply) fn migrate(&mut self, held: &Held, job: Job<'_>, chosen: &Chosen) -> Did {
+    pub(in crate::apply) fn migrate(
+        &mut self,
+        state: &TargetState,
+        job: Job<'_>,
+        chosen: &Chosen,
+    ) -> Did {
         let scheme = job.request.scheme;
         let to: Vec<_> = if job.scheme.dests.is_empty() {
             job.scheme.target_nid.map(|nid| (nid, 1)).into_iter().collect()
@@ -32,7 +37,7 @@ impl Actor {
         let mut text = Vec::new();
         let single = to.len() < 2;
         // Only weights need to know a page's place in its mapping.
-        if !single && Proc::default().read(held.process.pid(), "maps", &mut text).is_err() {
+        if !single && Proc::default().read(state.process.pid(), "maps", &mut text).is_err() {
             return did;
         }
         let maps: Vec<_> = parse_maps(&text).collect();
@@ -50,10 +55,10 @@ impl Actor {
                 did.stopped_at = Some(first);
                 break;
             }
-            match held.process.migrate(&nodes, &batch, &mut node_of, false, &mut || false) {
+            match state.process.migrate(&nodes, &batch, &mut node_of, false, &mut || false) {
                 Ok(moved) => add(&mut did, moved),
                 Err(error) => {
-                    self.trouble(scheme, held.process.pid(), &error.to_string());
+                    self.trouble(scheme, state.process.pid(), &error.to_string());
                     break;
                 }
             }
@@ -62,7 +67,7 @@ impl Actor {
                 break;
             }
         }
-        self.note_outcome(job, held, &did.outcome);
+        self.note_outcome(job, state, &did.outcome);
         did
     }
 }

@@ -6,7 +6,7 @@ use isotherm_core::{AddrRange, Applied};
 use crate::apply::evidence::armed::MOST;
 use crate::apply::evidence::look::{Look, Seen};
 use crate::apply::pages::GRANULE;
-use crate::apply::target::{Chosen, Held};
+use crate::apply::target::{Chosen, TargetState};
 use crate::apply::{Actor, Job, all_of};
 
 impl Actor {
@@ -14,18 +14,18 @@ impl Actor {
     pub(in crate::apply) fn stat(
         &mut self,
         look: &mut dyn Look,
-        held: &Held,
+        state: &TargetState,
         job: Job<'_>,
     ) -> Applied {
         let range = job.request.range;
         let mut applied = Applied { asked: range.len(), ..all_of(job.request) };
         if !job.scheme.filters.ops.is_empty() && !job.request.bypass_filters {
-            let mut passes = self.page_filter(held, job);
-            for (start, seen) in held.see(look, range) {
+            let mut passes = self.page_filter(state, job);
+            for (start, seen) in state.see(look, range) {
                 let pages = seen.inside(start, range);
-                applied.passed += passes.of(&held.process, start, pages, seen).count() << 12;
+                applied.passed += passes.of(&state.process, start, pages, seen).count() << 12;
             }
-            self.tell_unknown(held, job, passes);
+            self.tell_unknown(state, job, passes);
         }
         applied
     }
@@ -34,14 +34,14 @@ impl Actor {
     pub(in crate::apply) fn plain(
         &mut self,
         look: &mut dyn Look,
-        held: &mut Held,
+        state: &mut TargetState,
         job: Job<'_>,
     ) -> Applied {
         let mut range = job.request.range;
         // A piece at a time: a region can be larger than what can be looked at in one go.
         range.end = range.end.min((range.start + MOST) / GRANULE * GRANULE);
-        let chosen = self.choose(look, held, job, range);
-        let (did, done) = self.carry_out(look, held, job, &chosen);
+        let chosen = self.choose(look, state, job, range);
+        let (did, done) = self.carry_out(look, state, job, &chosen);
         let acted_to = did.stopped_at.or(chosen.cut_at);
         let covered = acted_to.unwrap_or(range.end).saturating_sub(range.start);
         let skip = if covered == 0 { range.len() } else { 0 };
@@ -54,35 +54,35 @@ impl Actor {
     fn choose(
         &mut self,
         look: &mut dyn Look,
-        held: &Held,
+        state: &TargetState,
         job: Job<'_>,
         range: AddrRange,
     ) -> Chosen {
         let mut chosen = Chosen::default();
-        let mut passes = self.page_filter(held, job);
+        let mut passes = self.page_filter(state, job);
         if job.request.action == Action::Willneed {
             // What is wanted is what is not there: swapped out pages.
             let mut swapped = |run: AddrRange, kind: crate::PageKind| {
                 if kind.is_swapped() {
                     for (start, part) in crate::apply::pages::granules(run) {
                         let pages = crate::apply::pages::Bits::of(start, part);
-                        let pages = passes.of(&held.process, start, pages, Seen::default());
+                        let pages = passes.of(&state.process, start, pages, Seen::default());
                         chosen.push(start, pages, false, job.request.max_bytes);
                     }
                 }
             };
             // A process that has gone has nothing swapped out.
-            held.process.page_runs(range, &mut swapped).ok();
-            self.tell_unknown(held, job, passes);
+            state.process.page_runs(range, &mut swapped).ok();
+            self.tell_unknown(state, job, passes);
             return chosen;
         }
         let dry = self.settings.get(job.request.scheme).is_none_or(|s| s.dry_run);
-        for (start, seen) in self.see(look, held, job.request.scheme, range) {
-            let pages = passes.of(&held.process, start, seen.inside(start, range), seen);
-            let pages = pages.minus(held.proof.settled(start, job.request.scheme, dry));
+        for (start, seen) in self.see(look, state, job.request.scheme, range) {
+            let pages = passes.of(&state.process, start, seen.inside(start, range), seen);
+            let pages = pages.minus(state.proof.settled(start, job.request.scheme, dry));
             chosen.push(start, pages, seen.huge, job.request.max_bytes);
         }
-        self.tell_unknown(held, job, passes);
+        self.tell_unknown(state, job, passes);
         chosen
     }
 }

@@ -6,7 +6,7 @@ use isotherm_host::metrics::cgroup::Cgroups;
 use isotherm_host::proc::Proc;
 
 use crate::Cgroup;
-use crate::apply::target::{Chosen, Did, Held};
+use crate::apply::target::{Chosen, Did, TargetState};
 use crate::apply::{Actor, Job, until};
 
 /// Bytes per write: some milliseconds.
@@ -17,7 +17,7 @@ impl Actor {
     /// which pages went is the kernel's affair.
     pub(in crate::apply) fn reclaim(
         &mut self,
-        held: &Held,
+        state: &TargetState,
         job: Job<'_>,
         chosen: &Chosen,
         path: &str,
@@ -36,11 +36,11 @@ impl Actor {
                 reclaimed.shrunk_bytes.min(reclaimed.asked_bytes)
             }
             Err(error) => {
-                self.trouble(job.request.scheme, held.process.pid(), &error.to_string());
+                self.trouble(job.request.scheme, state.process.pid(), &error.to_string());
                 0
             }
         };
-        self.note_outcome(job, held, &did.outcome);
+        self.note_outcome(job, state, &did.outcome);
         (did, done)
     }
 }

@@ -13,7 +13,7 @@ use isotherm_sys::clock::now;
 use crate::apply::evidence::armed::{MOST, Next, Rules};
 use crate::apply::evidence::look::{Look, Seen};
 use crate::apply::pages::{GRANULE, granules};
-use crate::apply::target::{Chosen, Held};
+use crate::apply::target::{Chosen, TargetState};
 use crate::apply::{Actor, Job, PASS_NS, Settings, later};
 use crate::{Advice, Outcome};
 
@@ -27,16 +27,16 @@ impl Actor {
     pub(in crate::apply) fn with_evidence(
         &mut self,
         look: &mut dyn Look,
-        held: &mut Held,
+        state: &mut TargetState,
         job: Job<'_>,
         confirm_us: u64,
     ) -> Applied {
         let scheme = job.request.scheme;
         let rules = rules(self.settings.get(scheme), confirm_us);
-        match held.evidence(scheme).next(job.request.range, MOST, rules, job.now) {
+        match state.evidence(scheme).next(job.request.range, MOST, rules, job.now) {
             Next::Wait(range) => later(range.len()),
-            Next::Arm(range) => self.arm(look, held, job, range),
-            Next::Look(range) => self.look_and_act(look, held, job, range, rules),
+            Next::Arm(range) => self.arm(look, state, job, range),
+            Next::Look(range) => self.look_and_act(look, state, job, range, rules),
         }
     }
 
@@ -44,7 +44,7 @@ impl Actor {
     fn arm(
         &mut self,
         look: &mut dyn Look,
-        held: &mut Held,
+        state: &mut TargetState,
         job: Job<'_>,
         mut range: AddrRange,
     ) -> Applied {
@@ -66,9 +66,9 @@ impl Actor {
         }
         range.end = range.end.min(range.start + bytes);
         let begin = now();
-        let asked = match self.arm_by_marks(look, held, scheme, range) {
+        let asked = match self.arm_by_marks(look, state, scheme, range) {
             Some(asked) => asked,
-            None => self.arm_by_advice(look, held, job, range),
+            None => self.arm_by_advice(look, state, job, range),
         };
         let ns = now().since(begin);
         let (budget, ns_per_mib) = if by_marks {
@@ -89,26 +89,26 @@ impl Actor {
     fn arm_by_advice(
         &mut self,
         look: &mut dyn Look,
-        held: &mut Held,
+        state: &mut TargetState,
         job: Job<'_>,
         range: AddrRange,
     ) -> u64 {
         let scheme = job.request.scheme;
         let (mut young, mut touched) = (Vec::new(), Vec::new());
-        for (start, seen) in self.see(look, held, scheme, range) {
+        for (start, seen) in self.see(look, state, scheme, range) {
             let pages = seen.inside(start, range).and(seen.young);
             pages.append_to(start, GAP, &mut young);
             touched.push((start, Seen { young: pages, ..seen }));
         }
-        held.tell_touched(look, scheme, &touched);
+        state.tell_touched(look, scheme, &touched);
         let batch = Advice::Cold.default_batch_bytes();
-        let outcome = held.process.advise(Advice::Cold, &young, batch, &mut || false);
-        self.note_arming(job, held, &outcome);
+        let outcome = state.process.advise(Advice::Cold, &young, batch, &mut || false);
+        self.note_arming(job, state, &outcome);
         // What could not be made old is seen as young now, and never becomes evidence.
-        let (seen, at) = (self.see(look, held, scheme, range), now());
+        let (seen, at) = (self.see(look, state, scheme, range), now());
         for (start, part) in granules(range) {
             let seen = seen.get(&start).copied().unwrap_or_default();
-            held.evidence(scheme).arm(start, part, seen, at);
+            state.evidence(scheme).arm(start, part, seen, at);
         }
         outcome.asked_bytes
     }
@@ -117,12 +117,12 @@ impl Actor {
     fn arm_by_marks(
         &mut self,
         look: &mut dyn Look,
-        held: &mut Held,
+        state: &mut TargetState,
         scheme: usize,
         range: AddrRange,
     ) -> Option<u64> {
         let (mut seen, mut young) = (BTreeMap::new(), Vec::new());
-        let marked = look.mark(held.id, range, &mut |start, found, before| {
+        let marked = look.mark(state.id, range, &mut |start, found, before| {
             before.append_to(start, 0, &mut young);
             seen.insert(start, found);
         })?;
@@ -130,17 +130,17 @@ impl Actor {
             // It has gone; nothing is known of what is left.
             seen.clear();
         }
-        held.touched_for_others(scheme, &young);
+        state.touched_for_others(scheme, &young);
         let (at, mut bytes) = (now(), 0);
         let there = self.settings.get(scheme).is_some_and(|s| s.only_on.is_some());
-        let there = there.then(|| self.see(look, held, scheme, range));
+        let there = there.then(|| self.see(look, state, scheme, range));
         for (start, part) in granules(range) {
             let mut seen = seen.get(&start).copied().unwrap_or_default();
             if let Some(there) = &there {
                 seen.present = there.get(&start).copied().unwrap_or_default().present;
             }
             bytes += seen.inside(start, part).minus(seen.young).count() << 12;
-            let evidence = held.evidence(scheme);
+            let evidence = state.evidence(scheme);
             evidence.arm(start, part, seen, at);
             evidence.hold(start);
         }
@@ -149,13 +149,13 @@ impl Actor {
         Some(bytes)
     }
 
-    fn note_arming(&mut self, job: Job<'_>, held: &Held, outcome: &Outcome) {
+    fn note_arming(&mut self, job: Job<'_>, state: &TargetState, outcome: &Outcome) {
         let counters = self.counters(job.request.scheme);
         counters.armed_bytes += outcome.accepted_bytes;
         counters.action_cpu_ns += outcome.cpu_ns;
         if outcome.denied {
             let why = "the right to look at it closely was lost (permission denied)";
-            self.trouble(job.request.scheme, held.process.pid(), why);
+            self.trouble(job.request.scheme, state.process.pid(), why);
         }
     }
 
@@ -163,7 +163,7 @@ impl Actor {
     fn look_and_act(
         &mut self,
         look: &mut dyn Look,
-        held: &mut Held,
+        state: &mut TargetState,
         job: Job<'_>,
         range: AddrRange,
         rules: Rules,
@@ -172,35 +172,35 @@ impl Actor {
         let dry = self.settings.get(scheme).is_none_or(|s| s.dry_run);
         let (mut chosen, mut undecided) = (Chosen::default(), None);
         let (mut confirmed, mut filtered) = (0, 0);
-        let mut passes = self.page_filter(held, job);
-        for (start, seen) in self.see(look, held, scheme, range) {
+        let mut passes = self.page_filter(state, job);
+        for (start, seen) in self.see(look, state, scheme, range) {
             let Some((_, part)) =
                 granules(AddrRange::new(start.max(range.start), range.end)).next()
             else {
                 continue;
             };
-            match held.evidence(scheme).confirm(start, part, seen, rules, job.now) {
+            match state.evidence(scheme).confirm(start, part, seen, rules, job.now) {
                 None => {
                     undecided.get_or_insert(part.start);
                 }
                 // Behind the limit nothing is taken now, and it will be looked at again.
                 Some(_) if chosen.cut_at.is_some() => {}
                 Some(all) => {
-                    let idle = passes.of(&held.process, start, all, seen);
+                    let idle = passes.of(&state.process, start, all, seen);
                     confirmed += all.count();
                     filtered += all.count() - idle.count();
-                    let idle = idle.minus(held.proof.settled(start, scheme, dry));
+                    let idle = idle.minus(state.proof.settled(start, scheme, dry));
                     chosen.push(start, idle, seen.huge, job.request.max_bytes);
                 }
             }
         }
-        self.tell_unknown(held, job, passes);
-        if held.evidence(scheme).is_blinded() {
+        self.tell_unknown(state, job, passes);
+        if state.evidence(scheme).is_blinded() {
             let why = "others on this machine (reclaim, the kernel's DAMON, another monitor) clear most accessed bits \
                        before they can be seen, so nothing is known to be idle: no action is taken meanwhile";
-            self.trouble(scheme, held.process.pid(), why);
+            self.trouble(scheme, state.process.pid(), why);
         }
-        let refuted = held.evidence(scheme).take_refuted();
+        let refuted = state.evidence(scheme).take_refuted();
         let counters = self.counters(scheme);
         counters.refuted_bytes += refuted << 12;
         counters.confirmed_bytes += confirmed << 12;
@@ -213,10 +213,10 @@ impl Actor {
         } else {
             job
         };
-        let (did, done) = self.carry_out(look, held, job, &chosen);
+        let (did, done) = self.carry_out(look, state, job, &chosen);
         let acted_to = did.stopped_at.or(chosen.cut_at);
         // What was acted on is settled even behind a part that is not.
-        let evidence = held.evidence(scheme);
+        let evidence = state.evidence(scheme);
         for (start, _) in chosen.before(acted_to.unwrap_or(u64::MAX)) {
             let end = (start + GRANULE).min(acted_to.unwrap_or(u64::MAX)).min(range.end);
             evidence.forget(AddrRange::new(start.max(range.start), end));

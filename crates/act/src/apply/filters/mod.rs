@@ -19,7 +19,7 @@ pub(super) use self::memcg::MemcgIds;
 use crate::Process;
 use crate::apply::evidence::look::Seen;
 use crate::apply::pages::Bits;
-use crate::apply::target::Held;
+use crate::apply::target::TargetState;
 use crate::apply::{Actor, Job};
 
 /// Whether anonymous memory is certainly refused: then no swap is needed.
@@ -67,7 +67,7 @@ struct Answer {
 
 impl Actor {
     /// The scheme's ops filters for this request; lets all in if there are none.
-    pub(super) fn page_filter(&mut self, held: &Held, job: Job<'_>) -> PageFilter {
+    pub(super) fn page_filter(&mut self, state: &TargetState, job: Job<'_>) -> PageFilter {
         let filters = &job.scheme.filters;
         let mut passes = PageFilter { filters: None, facts: Facts::default(), unknown: Vec::new() };
         if filters.ops.is_empty() || job.request.bypass_filters {
@@ -77,7 +77,7 @@ impl Actor {
         let settings = self.settings.get(job.request.scheme);
         if asks(|kind| matches!(kind, FilterKind::Shared | FilterKind::Mapping(_))) {
             let patterns = settings.map_or(&[][..], |s| s.mappings.as_slice());
-            passes.facts.mappings = Mappings::read(&held.process, job.request.range, patterns);
+            passes.facts.mappings = Mappings::read(&state.process, job.request.range, patterns);
         }
         if asks(|kind| matches!(kind, FilterKind::Memcg(_))) {
             let paths = settings.map_or(&[][..], |s| s.cgroups.as_slice());
@@ -88,9 +88,9 @@ impl Actor {
     }
 
     /// Tells what a filter could not know.
-    pub(super) fn tell_unknown(&mut self, held: &Held, job: Job<'_>, passes: PageFilter) {
+    pub(super) fn tell_unknown(&mut self, state: &TargetState, job: Job<'_>, passes: PageFilter) {
         for why in passes.unknown {
-            self.trouble(job.request.scheme, held.process.pid(), &why);
+            self.trouble(job.request.scheme, state.process.pid(), &why);
         }
     }
 }

@@ -14,7 +14,7 @@ use super::{MAP_FRAMES, MAP_NS, PATIENCE, Physical, said};
 use crate::apply::evidence::armed::Rules;
 use crate::apply::evidence::marks::Marks;
 use crate::apply::pages::{Bits, granules};
-use crate::apply::target::Held;
+use crate::apply::target::TargetState;
 use crate::apply::{Actor, Job, later};
 use crate::{ErrorKind, Process};
 
@@ -185,30 +185,30 @@ impl Actor {
         let job = Job { now: begin, ..job };
         for (pid, pages) in physical.map.by_process(frames, &mut unreached) {
             let bytes = pages.len() as u64 * PAGE_SIZE;
-            let known = physical.owners.remove(&pid).filter(|held| !held.process.is_gone());
-            let held = known.map_or_else(
-                || Process::open(pid).map(|process| Held::new(TargetId(pid), process)),
+            let known = physical.owners.remove(&pid).filter(|state| !state.process.is_gone());
+            let state = known.map_or_else(
+                || Process::open(pid).map(|process| TargetState::new(TargetId(pid), process)),
                 Ok,
             );
-            let mut held = match held {
-                Ok(held) => held,
+            let mut state = match state {
+                Ok(state) => state,
                 Err(error) => {
                     let is_own = error.kind() == ErrorKind::Myself;
                     *(if is_own { &mut unreached.own } else { &mut unreached.gone }) += bytes;
                     continue;
                 }
             };
-            let mut look = Marks::new(idle, Arc::clone(&held.process));
+            let mut look = Marks::new(idle, Arc::clone(&state.process));
             let frame_of: BTreeMap<u64, u64> = pages.iter().copied().collect();
-            let chosen = chosen(&held.process, pages, &mut unreached);
-            let (did, done) = self.carry_out(&mut look, &mut held, job, &chosen);
+            let chosen = chosen(&state.process, pages, &mut unreached);
+            let (did, done) = self.carry_out(&mut look, &mut state, job, &chosen);
             asked += did.outcome.asked_bytes;
             all_done += done;
             if let Some(at) = did.stopped_at {
                 let left = frame_of.range(at..).map(|(_, frame)| frame * PAGE_SIZE).min();
                 stopped_at = [stopped_at, left].into_iter().flatten().min();
             }
-            physical.owners.insert(pid, held);
+            physical.owners.insert(pid, state);
         }
         self.tell_unreached(job, unreached);
         (asked, all_done, now().since(begin), stopped_at)

@@ -44,7 +44,7 @@ use crate::apply::evidence::armed::{Evidence as Armed, Next};
 use crate::apply::evidence::confirm::rules;
 use crate::apply::evidence::marks::{MARK_MOST_NS, MARK_NS_PER_MIB, MARK_NS_PER_S, Marks};
 use crate::apply::pages::GRANULE;
-use crate::apply::target::Held;
+use crate::apply::target::TargetState;
 use crate::apply::{Actor, Evidence, Job, SAME_PASS_NS, all_of, later};
 
 /// Bytes that are marked or looked at in one request.
@@ -64,7 +64,7 @@ pub(super) struct Physical {
     /// By scheme, over physical addresses.
     evidence: Vec<Armed>,
     /// Processes that were acted on, by pid: what was done may come back.
-    pub(super) owners: BTreeMap<u32, Held>,
+    pub(super) owners: BTreeMap<u32, TargetState>,
     flags: Option<FrameFile>,
     charges: Option<FrameFile>,
     /// Where marking goes on, by scheme.
@@ -317,13 +317,13 @@ impl Actor {
                     evidence.sweep(rules(Some(settings), us), now);
                 }
             }
-            physical.owners.retain(|pid, held| {
-                if held.process.is_gone() {
+            physical.owners.retain(|pid, state| {
+                if state.process.is_gone() {
                     gone.push(*pid);
                 }
-                let mut look = Marks::new(idle, Arc::clone(&held.process));
-                crate::apply::sweep_one(held, &mut look, settings, accounts, now);
-                !held.proof.is_empty()
+                let mut look = Marks::new(idle, Arc::clone(&state.process));
+                crate::apply::sweep_one(state, &mut look, settings, accounts, now);
+                !state.proof.is_empty()
             });
         }
         self.forget_reports(&gone);

@@ -3,8 +3,7 @@
 //! * A batch is one call of at most 512 ranges and `batch_bytes` bytes; between two batches `stop` is
 //!   asked, so an action ends soon after it should, and a quota is exceeded by one batch at most.
 //! * Ranges are cut at multiples of 2 MiB: a cut inside of a huge page would make the kernel split it.
-//! * A call ends at the first range that fails, with a short count or, if it is the first, its errno.
-//!   That range is recorded, and the next call begins behind it.
+//! * Single calls are made by [`isotherm_pages::advice`]; a range that fails is recorded.
 //! * A range over several mappings fails as a whole for one of them. Then `/proc/PID/maps` is read,
 //!   and its mappings are asked for one by one: only the locked one and the holes count as refused.
 //!
@@ -17,7 +16,8 @@ use std::io;
 use isotherm_core::AddrRange;
 use isotherm_core::addr::{PAGE_SIZE, round_down, round_up};
 use isotherm_host::proc::{Proc, parse_maps};
-use isotherm_sys::madvise::{MAX_BYTES, Remote, process_madvise, whole_ranges};
+use isotherm_pages::advice::{Answer, advise};
+use isotherm_sys::madvise::{MAX_BYTES, Remote};
 
 use super::outcome::{Outcome, Stopwatch};
 use super::process::Process;
@@ -26,8 +26,6 @@ use super::process::Process;
 pub(super) const HUGE: u64 = 2 << 20;
 /// Ranges per call.
 const BATCH_RANGES: usize = 512;
-/// A call that cannot finish now is repeated so often.
-const AGAIN_TRIES: u32 = 8;
 
 /// What to do with memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -145,39 +143,26 @@ struct Calls<'p> {
 impl Calls<'_> {
     /// Asks for all of these; `split` tells whether a range that fails is tried again in parts.
     fn batch(&mut self, batch: &[AddrRange], split: bool) {
-        let (mut next, mut again) = (0, 0);
-        while let Some(&first) = batch.get(next) {
-            let pidfd = self.process.pidfd();
-            match process_madvise(pidfd, &batch[next..], self.advice.remote(), &mut self.iovecs) {
-                Ok(done) => {
-                    let whole = whole_ranges(&batch[next..], done);
-                    batch[next..next + whole].iter().for_each(|r| self.out.accept(r.len()));
-                    next += whole;
-                    again = 0;
+        let (process, advice) = (self.process, self.advice.remote());
+        let mut iovecs = std::mem::take(&mut self.iovecs);
+        let mut told = |answer| {
+            match answer {
+                Answer::Accepted(range) => self.out.accept(range.len()),
+                Answer::Refused(range, errno) => {
+                    let split = split && !self.is_collapse();
+                    if !split || self.in_parts(range, errno).is_err() {
+                        self.out.refuse(range, errno);
+                    }
                 }
-                Err(e) => match e.raw_os_error() {
-                    Some(libc::EINTR) => {}
-                    Some(libc::EAGAIN) if again < AGAIN_TRIES && !self.is_collapse() => again += 1,
-                    errno @ Some(libc::EPERM | libc::EACCES | libc::ESRCH) => {
-                        self.out.denied = errno != Some(libc::ESRCH);
-                        self.out.gone = !self.out.denied;
-                        return;
-                    }
-                    errno => {
-                        let errno = errno.unwrap_or(libc::EIO);
-                        if split && !self.is_collapse() && self.in_parts(first, errno).is_ok() {
-                            if self.out.is_cut_short() {
-                                return;
-                            }
-                        } else {
-                            self.out.refuse(first, errno);
-                        }
-                        next += 1;
-                        again = 0;
-                    }
-                },
             }
+            !self.out.is_cut_short()
+        };
+        let ended = advise(process.pidfd(), batch, advice, &mut iovecs, &mut told);
+        if let Err(e) = ended {
+            self.out.gone = e.raw_os_error() == Some(libc::ESRCH);
+            self.out.denied = !self.out.gone;
         }
+        self.iovecs = iovecs;
     }
 
     fn is_collapse(&self) -> bool {

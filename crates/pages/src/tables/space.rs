@@ -7,10 +7,9 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
-use isotherm_core::AddrRange;
 use isotherm_host::error::{ErrorKind, SetError};
 use isotherm_host::proc::{Proc, is_denied, is_gone};
 use isotherm_sys::madvise::process_madvise_cold;
@@ -102,13 +101,10 @@ impl Space {
         present.then_some(PageFlags { exclusive: flags >> 56 & 1 == 1, file: flags >> 61 & 1 == 1 })
     }
 
-    /// Advises ranges cold; see [`process_madvise_cold`].
-    pub(super) fn cold(
-        &self,
-        ranges: &[AddrRange],
-        iovecs: &mut Vec<libc::iovec>,
-    ) -> io::Result<u64> {
-        process_madvise_cold(self.pidfd.as_fd(), ranges, iovecs)
+    /// A descriptor of the process, for calls on its memory.
+    #[must_use]
+    pub fn pidfd(&self) -> BorrowedFd<'_> {
+        self.pidfd.as_fd()
     }
 }
 

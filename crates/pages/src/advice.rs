@@ -1,0 +1,104 @@
+//! Advice on many ranges of another process: the one loop around `process_madvise(2)`.
+//!
+//! * A call takes 1024 ranges and less than 2 GiB; more is asked for in several calls.
+//! * A call ends at the first range that fails, with a short count or, if it is the first, its errno.
+//!   That range is told as refused, and the next call begins behind it.
+//! * `EINTR` and, for a while, `EAGAIN` ask again.
+//!
+//! What the kernel accepts it need not do; the caller looks afterwards.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use isotherm_core::AddrRange;
+use isotherm_sys::madvise::{MAX_BYTES, MAX_RANGES, Remote, process_madvise, whole_ranges};
+
+/// A call that cannot finish now (`EAGAIN`) is repeated so often.
+const AGAIN_TRIES: u32 = 8;
+
+/// What became of one range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// The kernel accepted all of it.
+    Accepted(AddrRange),
+    /// The kernel refused it, with this errno: `EINVAL` for locked memory, hugetlb and device
+    /// memory; `ENOMEM` for a range with a hole, whose mapped parts were done all the same.
+    Refused(AddrRange, i32),
+}
+
+/// Gives advice on all of these ranges of the process behind `pidfd`, in their order, and tells what
+/// became of each. `told` returns whether to go on. `iovecs` is a buffer that a caller may keep.
+///
+/// # Errors
+///
+/// What ends it for all ranges: no permission (`EPERM`, `EACCES`), or the process has ended
+/// (`ESRCH`).
+pub fn advise(
+    pidfd: BorrowedFd<'_>,
+    ranges: &[AddrRange],
+    advice: Remote,
+    iovecs: &mut Vec<libc::iovec>,
+    told: &mut dyn FnMut(Answer) -> bool,
+) -> io::Result<()> {
+    // Collapsing says EAGAIN of memory that cannot become a huge page now, which takes long to find.
+    let most_again = if advice == Remote::Collapse { 0 } else { AGAIN_TRIES };
+    let (mut rest, mut again) = (ranges, 0);
+    while let Some(&first) = rest.first() {
+        let call = &rest[..call_len(rest)];
+        match process_madvise(pidfd, call, advice, iovecs) {
+            Ok(done) => {
+                let whole = whole_ranges(call, done);
+                if !call[..whole].iter().all(|range| told(Answer::Accepted(*range))) {
+                    return Ok(());
+                }
+                rest = &rest[whole..];
+                again = 0;
+            }
+            Err(e) => match e.raw_os_error() {
+                Some(libc::EINTR) => {}
+                Some(libc::EAGAIN) if again < most_again => again += 1,
+                Some(libc::EPERM | libc::EACCES | libc::ESRCH) => return Err(e),
+                errno => {
+                    if !told(Answer::Refused(first, errno.unwrap_or(libc::EIO))) {
+                        return Ok(());
+                    }
+                    rest = &rest[1..];
+                    again = 0;
+                }
+            },
+        }
+    }
+    Ok(())
+}
+
+/// How many ranges one call takes; at least one.
+fn call_len(ranges: &[AddrRange]) -> usize {
+    let mut bytes = 0;
+    let fits = |range: &&AddrRange| {
+        bytes += range.len();
+        bytes <= MAX_BYTES
+    };
+    ranges.iter().take(MAX_RANGES).take_while(fits).count().max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ranges(sizes: &[u64]) -> Vec<AddrRange> {
+        sizes.iter().map(|len| AddrRange::new(0x1000_0000, 0x1000_0000 + len)).collect()
+    }
+
+    #[test]
+    fn a_call_stays_inside_the_kernels_limits() {
+        let huge = 1 << 30;
+        for (name, sizes, expected) in [
+            ("few small", vec![4096; 3], 3),
+            ("many small", vec![4096; 5000], MAX_RANGES),
+            ("two large ones are one byte too much", vec![huge, huge], 1),
+            ("one too large alone", vec![4 * huge], 1),
+        ] {
+            assert_eq!(call_len(&ranges(&sizes)), expected, "{name}");
+        }
+    }
+}

@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::error::{ActError, ErrorKind};
+use super::error::{self, ActError, ActKind};
 use super::outcome::Stopwatch;
 
 /// A cgroup whose memory may be reclaimed.
@@ -47,28 +47,28 @@ impl Cgroup {
         let group = Self { dir: dir.into() };
         let has = |file: &str| group.dir.join(file).exists();
         let refuse = |kind, tried: &str, why: &str, hint: &str| {
-            Err(ActError::new(kind, group.subject(), tried, why, hint))
+            Err(error::about(&group.subject(), kind, tried, why, hint))
         };
         if !group.dir.is_dir() {
-            return refuse(ErrorKind::Gone, "open its directory", "there is no such cgroup", "");
+            return refuse(ActKind::Gone, "open its directory", "there is no such cgroup", "");
         }
         if has("memory.limit_in_bytes") || has("cgroup.clone_children") {
             let why = "it is of cgroup version 1, which cannot reclaim a given amount";
             let hint = "boot with systemd.unified_cgroup_hierarchy=1, or name processes instead";
-            return refuse(ErrorKind::NotSupported, "look for memory.reclaim", why, hint);
+            return refuse(ActKind::NotSupported, "look for memory.reclaim", why, hint);
         }
         if !has("cgroup.controllers") {
             let why = "it is no cgroup";
-            return refuse(ErrorKind::NotSupported, "look for cgroup.controllers", why, "");
+            return refuse(ActKind::NotSupported, "look for cgroup.controllers", why, "");
         }
         if !has("memory.current") {
             let why = "it has no memory controller (the root of all cgroups never has)";
             let hint = "write `+memory` to cgroup.subtree_control of its parent";
-            return refuse(ErrorKind::NotSupported, "look for memory.current", why, hint);
+            return refuse(ActKind::NotSupported, "look for memory.current", why, hint);
         }
         if !has("memory.reclaim") {
             let why = "this kernel has no such file";
-            return refuse(ErrorKind::NotSupported, "look for memory.reclaim", why, "Linux 5.19");
+            return refuse(ActKind::NotSupported, "look for memory.reclaim", why, "Linux 5.19");
         }
         Ok(group)
     }
@@ -144,19 +144,19 @@ impl Cgroup {
         let tried = "write an amount with `swappiness=` to memory.reclaim";
         let why = "this kernel does not know that option";
         let hint = "leave it out, or Linux 6.10";
-        ActError::new(ErrorKind::NotSupported, self.subject(), tried, why, hint).with(err)
+        error::about(&self.subject(), ActKind::NotSupported, tried, why, hint).with(err)
     }
 
     fn said(&self, tried: &str, err: io::Error) -> ActError {
         let needs = "the right to write the cgroup's files (root, or its owner)";
         let (kind, why) = match err.kind() {
-            io::ErrorKind::NotFound => (ErrorKind::Gone, "the cgroup was removed".to_owned()),
+            io::ErrorKind::NotFound => (ActKind::Gone, "the cgroup was removed".to_owned()),
             io::ErrorKind::PermissionDenied => {
-                (ErrorKind::Permission { needs }, format!("that needs {needs}"))
+                (ActKind::Permission { needs }, format!("that needs {needs}"))
             }
-            _ => (ErrorKind::Io, String::new()),
+            _ => (ActKind::Io, String::new()),
         };
-        ActError::new(kind, self.subject(), tried, why, "").with(err)
+        error::about(&self.subject(), kind, tried, why, "").with(err)
     }
 
     fn subject(&self) -> String {
@@ -193,10 +193,10 @@ mod tests {
         ] {
             let dir = group(&files);
             let error = Cgroup::open(dir.path()).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::NotSupported);
+            assert_eq!(error.kind(), ActKind::NotSupported);
             assert!(error.why().contains(part), "{error}");
         }
-        assert_eq!(Cgroup::open("/nonexistent").unwrap_err().kind(), ErrorKind::Gone);
+        assert_eq!(Cgroup::open("/nonexistent").unwrap_err().kind(), ActKind::Gone);
     }
 
     #[test]
@@ -235,10 +235,10 @@ mod tests {
         };
         let out = cgroup.reclaim(8 << 20, None, 1 << 20, &mut stop).unwrap();
         assert!(out.gone && !out.stopped, "{out:?}");
-        assert_eq!(cgroup.current_bytes().unwrap_err().kind(), ErrorKind::Gone);
+        assert_eq!(cgroup.current_bytes().unwrap_err().kind(), ActKind::Gone);
         let dir = group(&WHOLE[..2]);
         std::os::unix::fs::symlink("/dev/full", dir.path().join("memory.reclaim")).unwrap();
         let error = Cgroup::open(dir.path()).unwrap().reclaim(4096, None, 4096, &mut || false);
-        assert_eq!(error.unwrap_err().kind(), ErrorKind::Io);
+        assert_eq!(error.unwrap_err().kind(), ActKind::Io);
     }
 }

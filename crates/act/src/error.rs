@@ -1,15 +1,18 @@
 //! Why nothing can be done to a process, in words that say what to do.
 
-use std::{fmt, io};
+use std::io;
 
-use isotherm_host::error::Failure;
-use isotherm_host::nodes::{NodesError, NodesErrorKind};
+use isotherm_host::error::{Class, Error, Kind};
+use isotherm_host::nodes::{NodesError, NodesKind};
 use isotherm_host::proc::{is_denied, is_gone};
+
+/// Why something cannot be done to a process or a cgroup.
+pub type ActError = Error<ActKind>;
 
 /// The kind of an [`ActError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum ErrorKind {
+pub enum ActKind {
     /// The process has ended, or its program was replaced.
     Gone,
     /// It is this very process.
@@ -35,100 +38,67 @@ pub enum ErrorKind {
     Io,
 }
 
-/// Why something cannot be done to a process or a cgroup.
-#[derive(Debug)]
-pub struct ActError {
-    kind: ErrorKind,
-    /// `process 7`, or a cgroup's path.
-    subject: Box<str>,
-    failure: Failure,
-}
-
-impl ActError {
-    pub(super) fn new(
-        kind: ErrorKind,
-        subject: impl Into<String>,
-        tried: impl Into<String>,
-        why: impl Into<String>,
-        hint: impl Into<String>,
-    ) -> Self {
-        let failure = Failure::new(tried, None, why, hint);
-        Self { kind, subject: subject.into().into(), failure }
-    }
-
-    pub(super) fn of(
-        pid: u32,
-        kind: ErrorKind,
-        tried: impl Into<String>,
-        why: impl Into<String>,
-        hint: impl Into<String>,
-    ) -> Self {
-        Self::new(kind, format!("process {pid}"), tried, why, hint)
-    }
-
-    /// From what a system call said about process `pid`; `needs` is what it asks for.
-    pub(super) fn said(pid: u32, tried: &str, needs: &'static str, err: io::Error) -> Self {
-        let (kind, why, hint) = if is_gone(&err) {
-            (ErrorKind::Gone, "it has ended".to_owned(), "")
-        } else if is_denied(&err) {
-            let why = format!("it is not ours to act on; that needs {needs}");
-            (ErrorKind::Permission { needs }, why, "run as root, or grant these capabilities")
-        } else if err.raw_os_error() == Some(libc::ENOSYS) {
-            (ErrorKind::NotSupported, "this kernel has no such call".to_owned(), "a newer kernel")
-        } else {
-            (ErrorKind::Io, String::new(), "")
-        };
-        Self::of(pid, kind, tried, why, hint).with(err)
-    }
-
-    pub(super) fn gone(pid: u32, tried: &str) -> Self {
-        Self::of(pid, ErrorKind::Gone, tried, "it has ended, or runs another program now", "")
-    }
-
-    pub(super) fn with(mut self, said: io::Error) -> Self {
-        self.failure.said = Some(said);
-        self
-    }
-
-    /// The kind of failure.
-    #[must_use]
-    pub const fn kind(&self) -> ErrorKind {
-        self.kind
-    }
-
-    /// The likely reason.
-    #[must_use]
-    pub fn why(&self) -> &str {
-        &self.failure.why
-    }
-
-    /// What to do about it.
-    #[must_use]
-    pub fn hint(&self) -> &str {
-        &self.failure.hint
+impl Kind for ActKind {
+    fn class(self) -> Class {
+        match self {
+            Self::Gone => Class::Gone,
+            Self::Myself | Self::IsThread | Self::KernelThread | Self::NoSuchNode => Class::Usage,
+            Self::Permission { .. } => Class::Permission,
+            Self::NotSupported | Self::Unsafe => Class::NotSupported,
+            Self::Busy => Class::Busy,
+            Self::Io => Class::Unexpected,
+        }
     }
 }
 
-impl From<NodesError> for ActError {
-    fn from(err: NodesError) -> Self {
-        let kind = match err.kind() {
-            NodesErrorKind::NoSuchNode => ErrorKind::NoSuchNode,
-            _ => ErrorKind::NotSupported,
-        };
-        Self::new(kind, "memory nodes", err.tried(), err.why(), err.hint())
-    }
+/// An error about `subject`: `process 7`, or a cgroup's path.
+pub(super) fn about(
+    subject: &str,
+    kind: ActKind,
+    tried: impl Into<String>,
+    why: impl Into<String>,
+    hint: impl Into<String>,
+) -> ActError {
+    Error::new(kind, format!("cannot act on {subject}"), tried, why, hint)
 }
 
-impl fmt::Display for ActError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cannot act on {}{}", self.subject, self.failure)
-    }
+/// An error about process `pid`.
+pub(super) fn of(
+    pid: u32,
+    kind: ActKind,
+    tried: impl Into<String>,
+    why: impl Into<String>,
+    hint: impl Into<String>,
+) -> ActError {
+    about(&format!("process {pid}"), kind, tried, why, hint)
 }
 
-impl std::error::Error for ActError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.failure.source()
-    }
+/// From what a system call said about process `pid`; `needs` is what it asks for.
+pub(super) fn said(pid: u32, tried: &str, needs: &'static str, err: io::Error) -> ActError {
+    let (kind, why, hint) = if is_gone(&err) {
+        (ActKind::Gone, "it has ended".to_owned(), "")
+    } else if is_denied(&err) {
+        let why = format!("it is not ours to act on; that needs {needs}");
+        (ActKind::Permission { needs }, why, "run as root, or grant these capabilities")
+    } else if err.raw_os_error() == Some(libc::ENOSYS) {
+        (ActKind::NotSupported, "this kernel has no such call".to_owned(), "a newer kernel")
+    } else {
+        (ActKind::Io, String::new(), "")
+    };
+    of(pid, kind, tried, why, hint).with(err)
+}
+
+/// The process has ended, or its program was replaced.
+pub(super) fn gone(pid: u32, tried: &str) -> ActError {
+    of(pid, ActKind::Gone, tried, "it has ended, or runs another program now", "")
+}
+
+/// Pages cannot be moved to a node.
+pub(super) fn of_nodes(err: NodesError) -> ActError {
+    err.about("cannot act on memory nodes").map_kind(|kind| match kind {
+        NodesKind::NoSuchNode => ActKind::NoSuchNode,
+        _ => ActKind::NotSupported,
+    })
 }
 
 #[cfg(test)]
@@ -139,7 +109,7 @@ mod tests {
     fn says_what_was_tried_why_and_what_to_do() {
         let said = |errno| {
             let err = io::Error::from_raw_os_error(errno);
-            ActError::said(7, "process_madvise", "CAP_SYS_NICE", err)
+            said(7, "process_madvise", "CAP_SYS_NICE", err)
         };
         let expected = expect_test::expect![[r"
             cannot act on process 7
@@ -148,12 +118,12 @@ mod tests {
               hint:  run as root, or grant these capabilities"]];
         expected.assert_eq(&said(libc::EPERM).to_string());
         for (errno, kind) in [
-            (libc::EPERM, ErrorKind::Permission { needs: "CAP_SYS_NICE" }),
-            (libc::EACCES, ErrorKind::Permission { needs: "CAP_SYS_NICE" }),
-            (libc::ESRCH, ErrorKind::Gone),
-            (libc::ENOENT, ErrorKind::Gone),
-            (libc::ENOSYS, ErrorKind::NotSupported),
-            (libc::ENOMEM, ErrorKind::Io),
+            (libc::EPERM, ActKind::Permission { needs: "CAP_SYS_NICE" }),
+            (libc::EACCES, ActKind::Permission { needs: "CAP_SYS_NICE" }),
+            (libc::ESRCH, ActKind::Gone),
+            (libc::ENOENT, ActKind::Gone),
+            (libc::ENOSYS, ActKind::NotSupported),
+            (libc::ENOMEM, ActKind::Io),
         ] {
             assert_eq!(said(errno).kind(), kind, "{errno}");
         }

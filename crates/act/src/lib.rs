@@ -25,7 +25,7 @@ mod weights;
 
 pub use advise::Advice;
 pub use cgroup::{Cgroup, Reclaimed};
-pub use error::{ActError, ErrorKind};
+pub use error::{ActError, ActKind};
 pub use inject::{HugePageAdvice, InjectOptions, Injected, Injector};
 pub(crate) use migrate::BATCH as MIGRATE_BATCH;
 pub use migrate::Migrated;

@@ -17,7 +17,7 @@ use isotherm_core::addr::PAGE_SIZE;
 use isotherm_host::nodes::Nodes;
 use isotherm_sys::move_pages::{UNKNOWN, move_to, query};
 
-use super::error::ActError;
+use super::error::{self, ActError};
 use super::outcome::{Outcome, Stopwatch};
 use super::process::Process;
 
@@ -75,7 +75,7 @@ impl Process {
             let mut to = Vec::with_capacity(batch.len());
             for addr in batch {
                 let node = node_of(*addr).unwrap_or(u32::MAX);
-                nodes.check(node)?;
+                nodes.check(node).map_err(error::of_nodes)?;
                 to.push(i32::try_from(node).unwrap_or(i32::MAX));
             }
             if moves.out.outcome.is_cut_short() {

@@ -12,7 +12,7 @@ use isotherm_sys::madvise::process_madvise_cold;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::error::{ActError, ErrorKind};
+use super::error::{self, ActError, ActKind};
 
 /// What reading a process's page flags needs.
 const NEEDS_PAGEMAP: &str = "CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH";
@@ -37,30 +37,30 @@ impl Process {
         let proc = Proc::default();
         let tried = "open it";
         let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);
-        let gone = || ActError::gone(pid, tried);
+        let gone = || error::gone(pid, tried);
         let mut buf = Vec::new();
-        let status = proc.status(pid, &mut buf).map_err(|e| ActError::said(pid, tried, "", e))?;
+        let status = proc.status(pid, &mut buf).map_err(|e| error::said(pid, tried, "", e))?;
         if status.tgid == std::process::id() {
             let why = "it is Isotherm itself: acting on its own memory would stop it while it acts";
-            return Err(ActError::of(pid, ErrorKind::Myself, tried, why, "name another process"));
+            return Err(error::of(pid, ActKind::Myself, tried, why, "name another process"));
         }
         if status.tgid != pid {
             let why = format!("it is a thread of process {}", status.tgid);
             let hint = format!("name process {}", status.tgid);
-            return Err(ActError::of(pid, ErrorKind::IsThread, tried, why, hint));
+            return Err(error::of(pid, ActKind::IsThread, tried, why, hint));
         }
         let pidfd = pidfd_open(raw.ok_or_else(gone)?, PidfdFlags::empty());
-        let pidfd = pidfd.map_err(|e| ActError::said(pid, "pidfd_open", "", e.into()))?;
-        let stat = proc.stat(pid, &mut buf).map_err(|e| ActError::said(pid, tried, "", e))?;
+        let pidfd = pidfd.map_err(|e| error::said(pid, "pidfd_open", "", e.into()))?;
+        let stat = proc.stat(pid, &mut buf).map_err(|e| error::said(pid, tried, "", e))?;
         if stat.is_kthread {
             let why = "it is a thread of the kernel, which has no memory of its own";
-            return Err(ActError::of(pid, ErrorKind::KernelThread, tried, why, ""));
+            return Err(error::of(pid, ActKind::KernelThread, tried, why, ""));
         }
         if stat.state != TaskState::Alive {
             return Err(gone());
         }
         let pagemap = File::open(proc.path_of(pid, "pagemap"))
-            .map_err(|e| ActError::said(pid, "open /proc/PID/pagemap", NEEDS_PAGEMAP, e))?;
+            .map_err(|e| error::said(pid, "open /proc/PID/pagemap", NEEDS_PAGEMAP, e))?;
         let process = Self { pid, pidfd, pagemap };
         // The number was this process's from pidfd_open on; if it has ended, the files may be another's.
         if process.is_gone() { Err(gone()) } else { Ok(process) }
@@ -74,7 +74,7 @@ impl Process {
     pub fn may_advise(&self) -> Result<(), ActError> {
         match process_madvise_cold(self.pidfd(), &[], &mut Vec::new()) {
             Ok(_nothing) => Ok(()),
-            Err(e) => Err(ActError::said(self.pid, "process_madvise", NEEDS_ADVICE, e)),
+            Err(e) => Err(error::said(self.pid, "process_madvise", NEEDS_ADVICE, e)),
         }
     }
 

@@ -18,7 +18,7 @@ use PageState::{Absent, Cleared, Old, Unknown, Young};
 use isotherm_act::Process;
 use isotherm_core::ops::UpdateError;
 use isotherm_core::{AddrRange, Check, Operations, PageState, TargetId};
-use isotherm_host::error::ErrorKind;
+use isotherm_host::error::SetKind;
 use isotherm_host::nodes::Nodes;
 use isotherm_ops::doctor::{Granularity, choose};
 use isotherm_ops::idle::IdleOps;
@@ -45,7 +45,7 @@ fn sets() -> Option<(MutexGuard<'static, ()>, [Open; 2])> {
     let one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     match IdleOps::new() {
         Ok(set) => assert!(set.reads_page_tables(), "the lab's kernels have BPF"),
-        Err(e) if matches!(e.kind(), ErrorKind::NotSupported | ErrorKind::Permission) => {
+        Err(e) if matches!(e.kind(), SetKind::NotSupported | SetKind::Permission) => {
             // A kernel that has it must not be passed over, if we are root of it.
             let has_it = Path::new(BITMAP).exists() && rustix::process::geteuid().is_root();
             assert!(!has_it, "{e}");
@@ -368,7 +368,7 @@ fn targets_that_end_or_exec_in_between_are_not_answered() {
         assert!(!set.target_valid(ID));
         assert_eq!(set.update(ID, &mut maps), Err(UpdateError::Gone));
         let error = set.add_target(ID, odd.pid()).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Gone, "{error}");
+        assert_eq!(error.kind(), SetKind::Gone, "{error}");
         // Addresses that no process has, and targets that nobody knows.
         let mut strange = [0, 1 << 47, 1 << 56, u64::MAX].map(|a| Check::new(ID, a, 0)).to_vec();
         strange.push(Check::new(TargetId(99), BASE, 0));
@@ -477,7 +477,7 @@ fn one_user_at_a_time() {
     let Some((_one, sets)) = sets() else { return };
     let first = sets[0]();
     let error = IdleOps::new().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Busy);
+    assert_eq!(error.kind(), SetKind::Busy);
     let pid = std::process::id();
     assert!(error.why().contains(&format!("process {pid} uses idle page tracking")), "{error}");
     let refused = choose(Some(SetName::Idle)).unwrap_err().to_string();

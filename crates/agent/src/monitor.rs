@@ -22,11 +22,12 @@ use isotherm_act::ActError;
 use isotherm_act::apply::{Acting, Actor, Settings};
 use isotherm_core::scheme::{Entry, Installed, Scheme};
 use isotherm_core::{Attrs, AttrsError, Clock, Context, Driver, Event, Snapshot, TargetId, Time};
+use isotherm_host::error::{SetError, SetKind};
 use isotherm_host::proc::Proc;
 use isotherm_ops::doctor::{self, NoSet};
 use isotherm_ops::guard;
 use isotherm_ops::kdamond::Kdamond;
-use isotherm_ops::set::{AttachError, OpsSet};
+use isotherm_ops::set::OpsSet;
 use isotherm_ops::targets::{Target, TargetError, TargetEvent, Tracker};
 use isotherm_sys::clock::{self, Wake};
 
@@ -61,7 +62,7 @@ pub enum Happened {
     /// A target came, went, or replaced its program. The set and the context know already.
     Target(TargetEvent),
     /// The set cannot look at this target; it is left out.
-    NotWatched(Target, AttachError),
+    NotWatched(Target, SetError),
     /// This target is watched, but no scheme may act on it.
     NotActedOn(Target, ActError),
     /// The set had a problem and dealt with it; worth telling.
@@ -86,7 +87,7 @@ pub enum MonitorError {
     NoSet(NoSet),
     /// There are targets, and the operations set can look at none of them. This is the first, and
     /// why.
-    NotWatched(Target, AttachError),
+    NotWatched(Target, SetError),
     /// The operations set cannot go on, and why.
     Failed(String),
 }
@@ -106,6 +107,11 @@ impl fmt::Display for MonitorError {
 }
 
 impl std::error::Error for MonitorError {}
+
+/// Attributes that cannot be put in force.
+fn impossible(why: AttrsError) -> SetError {
+    SetError::new(SetKind::Invalid, format!("impossible attributes: {why}"), "", "", "")
+}
 
 /// Monitors processes.
 #[derive(Debug)]
@@ -195,13 +201,13 @@ impl Monitor {
     /// # Errors
     ///
     /// If they are not valid, or the kernel refuses them; nothing changes then.
-    pub fn commit_attrs(&mut self, mut attrs: Attrs) -> Result<(), AttachError> {
+    pub fn commit_attrs(&mut self, mut attrs: Attrs) -> Result<(), SetError> {
         attrs.method = self.ops().method(attrs.method);
-        attrs.validate()?;
+        attrs.validate().map_err(impossible)?;
         if let Some(kdamond) = self.driver.ops.set.kdamond() {
             kdamond.set_attrs(&attrs)?;
         }
-        Ok(self.driver.context.commit(attrs)?)
+        self.driver.context.commit(attrs).map_err(impossible)
     }
 
     /// The set, if it is the one that runs in the kernel.
@@ -427,7 +433,7 @@ impl Monitor {
         }
     }
 
-    fn try_watch(&mut self, target: &Target) -> Result<(), AttachError> {
+    fn try_watch(&mut self, target: &Target) -> Result<(), SetError> {
         self.driver.ops.set.attach(target)?;
         if target.memory.is_some() {
             self.driver.context.add_ranges(target.id);

@@ -98,11 +98,11 @@ fn real(
     let words = ["workload", WORKLOAD, "--scale", SECONDS, "-q", "--truth"];
     let mut command: Vec<OsString> = words.map(Into::into).into();
     command.push(truth.into());
-    let tracker = Tracker::spawn(own, &command, true).map_err(exit::target)?;
+    let tracker = Tracker::spawn(own, &command, true).map_err(exit::of)?;
     let mut monitor = Monitor::new(tracker, set, attrs, clock::now().as_ns())?;
     let mut recorder =
         Recorder::builder(record).create(&mut monitor).map_err(not_created(record))?;
-    monitor.tracker().start().map_err(exit::target)?;
+    monitor.tracker().start().map_err(exit::of)?;
     recorder.keep().map_err(not_kept)?;
     while !matches!(recorder.step(&mut monitor), Step::Over | Step::Failed) {
         recorder.take_events().iter().for_each(|event| warn(&event.to_string()));

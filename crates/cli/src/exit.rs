@@ -6,16 +6,16 @@
 use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 
-use isotherm_ops::targets::TargetError;
+use isotherm_host::error::{Class, Error, Kind};
 
 /// An unexpected error.
-pub(crate) const UNEXPECTED: u8 = 1;
+pub(crate) const UNEXPECTED: u8 = Class::Unexpected.exit_code();
 /// Wrong usage, or an input file that cannot be understood (2, as clap's).
-pub(crate) const USAGE: u8 = 2;
+pub(crate) const USAGE: u8 = Class::Usage.exit_code();
 /// This machine does not support what was asked for.
-pub(crate) const NOT_SUPPORTED: u8 = 3;
+pub(crate) const NOT_SUPPORTED: u8 = Class::NotSupported.exit_code();
 /// A privilege is missing, or a file is not ours to touch.
-pub(crate) const PERMISSION: u8 = 4;
+pub(crate) const PERMISSION: u8 = Class::Permission.exit_code();
 /// Only a part was done.
 pub(crate) const PARTIAL: u8 = 6;
 
@@ -46,9 +46,9 @@ pub(crate) fn usage(message: impl Into<String>) -> anyhow::Error {
     with(USAGE, message)
 }
 
-/// Makes the error for a process that cannot be a target. Exit codes: 5 it is gone, 4 not
-/// permitted, 126 and 127 a command that cannot be run.
-pub(crate) fn target(err: TargetError) -> anyhow::Error {
+/// A failure of the library, with the exit code of its kind.
+#[expect(clippy::needless_pass_by_value, reason = "the argument of `map_err`")]
+pub(crate) fn of<K: Kind>(err: Error<K>) -> anyhow::Error {
     with(err.exit_code(), err.to_string())
 }
 

@@ -5,8 +5,8 @@ mod render;
 use std::io::Write;
 use std::process::ExitCode;
 
+use isotherm_damon::Root;
 use isotherm_damon::modules::{Module, StatReport};
-use isotherm_damon::{DamonError, Kind, Root};
 
 use crate::exit;
 
@@ -82,9 +82,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::List if args.json => writeln!(out, "{}", render::list_json(&root))?,
         Command::List => write!(out, "{}", render::list(&root))?,
         Command::Show { name: Name(module) } => {
-            let values = module.values(&root).map_err(|err| told(&err))?;
+            let values = module.values(&root).map_err(exit::of)?;
             let report = (module == Module::Stat).then(|| StatReport::read(&root));
-            let report = report.transpose().map_err(|err| told(&err))?;
+            let report = report.transpose().map_err(exit::of)?;
             if args.json {
                 writeln!(out, "{}", render::show_json(&root, module, &values, report.as_ref()))?;
             } else {
@@ -92,15 +92,15 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             }
         }
         Command::Enable { name: Name(module) } => {
-            module.enable(&root).map_err(|err| told(&err))?;
+            module.enable(&root).map_err(exit::of)?;
             writeln!(out, "{}", render::state(&root, module))?;
         }
         Command::Disable { name: Name(module) } => {
-            module.disable(&root).map_err(|err| told(&err))?;
+            module.disable(&root).map_err(exit::of)?;
             writeln!(out, "{}", render::state(&root, module))?;
         }
         Command::Set { name: Name(module), pairs } => {
-            let changed = module.set(&root, &pairs).map_err(|err| told(&err))?;
+            let changed = module.set(&root, &pairs).map_err(exit::of)?;
             for change in &changed {
                 writeln!(out, "{}: {} -> {}", change.name, change.from, change.to)?;
             }
@@ -116,15 +116,4 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Adds the exit code to an error of a module.
-fn told(err: &DamonError) -> anyhow::Error {
-    let code = match err.kind() {
-        Kind::NotBuilt | Kind::OlderKernel | Kind::NotInTheKernel => exit::NOT_SUPPORTED,
-        Kind::Permission | Kind::NotOurs | Kind::ModuleInTheWay => exit::PERMISSION,
-        Kind::Refused => exit::USAGE,
-        _ => exit::UNEXPECTED,
-    };
-    exit::with(code, err.to_string())
 }

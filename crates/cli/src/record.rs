@@ -77,7 +77,7 @@ impl TargetArgs {
     /// Attaches to the pids, and starts the command but holds it before its first instruction.
     pub(crate) fn tracker(&self) -> anyhow::Result<Tracker> {
         if let Some(memory) = self.memory()? {
-            return Tracker::memory(memory).map_err(exit::target);
+            return Tracker::memory(memory).map_err(exit::of);
         }
         if self.pids.is_empty() && self.command.is_empty() {
             return Err(usage(
@@ -86,9 +86,9 @@ impl TargetArgs {
             ));
         }
         let follow = !self.no_children;
-        let mut tracker = Tracker::attach(&self.pids, follow).map_err(exit::target)?;
+        let mut tracker = Tracker::attach(&self.pids, follow).map_err(exit::of)?;
         if let Some((command, args)) = self.command.split_first() {
-            tracker.spawn_into(command, args).map_err(exit::target)?;
+            tracker.spawn_into(command, args).map_err(exit::of)?;
             // Otherwise a daemon that forks twice right after its start would not be found. The
             // command is our only child.
             tracker.adopt_orphans()?;
@@ -103,7 +103,7 @@ impl TargetArgs {
 
     fn memory(&self) -> anyhow::Result<Option<Memory>> {
         let memory = self.paddr().map(Memory::parse).transpose();
-        memory.map_err(|e| exit::with(e.exit_code(), e.to_string()))
+        memory.map_err(exit::of)
     }
 
     /// The targets, for a policy.
@@ -149,7 +149,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         say(args.quiet, line);
     }
     // If the command cannot be run, the old record stays where it is.
-    monitor.tracker().start().map_err(exit::target)?;
+    monitor.tracker().start().map_err(exit::of)?;
     if let Err(err) = recorder.keep() {
         end_command(&mut monitor);
         return Err(not_kept(err));

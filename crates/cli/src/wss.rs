@@ -5,7 +5,6 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use isotherm_agent::monitor::{Happened, Monitor};
-use isotherm_agent::recorder::is_gone;
 use isotherm_core::Snapshot;
 use isotherm_core::units::{bytes, duration};
 use isotherm_report::wss::{WorkingSet, estimate};
@@ -47,7 +46,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         writeln!(std::io::stderr(), "{line}")?;
     }
     let mut monitor = Monitor::new(tracker, set, attrs, clock::now().as_ns())?;
-    monitor.tracker().start().map_err(exit::target)?;
+    monitor.tracker().start().map_err(exit::of)?;
     let started = Instant::now();
     let mut next = started + args.interval;
     let mut out = std::io::stdout().lock();
@@ -57,7 +56,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
                 next += args.interval;
                 print(&mut out, monitor.snapshot(), started.elapsed(), args.json)?;
             }
-            Happened::NotWatched(target, err) if !is_gone(&err) => {
+            Happened::NotWatched(target, err) if !err.is_gone() => {
                 warn(&format!("process {} ({}) is not watched: {err}", target.pid, target.name));
             }
             Happened::Trouble(text) => warn(&text),

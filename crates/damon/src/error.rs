@@ -1,11 +1,14 @@
 //! Why the kernel's DAMON cannot be driven, in words that say what to do.
 
+use std::io;
 use std::path::Path;
-use std::{fmt, io};
 
-use isotherm_host::error::Failure;
+use isotherm_host::error::{self, Class, Error};
 
-/// The sort of a [`DamonError`].
+/// Why the kernel's DAMON could not do something.
+pub type DamonError = Error<Kind>;
+
+/// The kind of a [`DamonError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kind {
@@ -37,113 +40,55 @@ pub enum Kind {
     Io,
 }
 
-/// Why the kernel's DAMON could not do something: what was tried, what the kernel said, why, and what to do.
-#[derive(Debug)]
-pub struct DamonError {
-    kind: Kind,
-    failure: Failure,
-}
-
-impl DamonError {
-    /// An error without an answer of the kernel; the reason and the hint may be empty.
-    pub fn new(
-        kind: Kind,
-        tried: impl Into<String>,
-        why: impl Into<String>,
-        hint: impl Into<String>,
-    ) -> Self {
-        Self { kind, failure: Failure::new(tried, None, why, hint) }
-    }
-
-    /// With what the kernel said.
-    pub(super) fn with(mut self, said: io::Error) -> Self {
-        self.failure.said = Some(said);
-        self
-    }
-
-    pub(super) fn of_kind(self, kind: Kind) -> Self {
-        Self { kind, ..self }
-    }
-
-    /// The same, with one more sentence of why.
-    pub(super) fn because(mut self, more: &str) -> Self {
-        let why = &mut self.failure.why;
-        *why = if why.is_empty() { more.into() } else { format!("{why}; {more}").into() };
-        self
-    }
-
-    /// What reading `path` failed with.
-    pub(super) fn reading(path: &Path, said: io::Error) -> Self {
-        Self::io(format!("read {}", path.display()), said)
-    }
-
-    /// What the kernel said to `tried`, where nothing more is known about it.
-    pub(super) fn io(tried: String, said: io::Error) -> Self {
-        let (kind, why, hint) = match said.raw_os_error() {
-            Some(libc::EACCES | libc::EPERM) => {
-                (Kind::Permission, "these files are root's", "run as root")
-            }
-            Some(libc::EBUSY) => (
-                Kind::Busy,
-                "another program uses DAMON's files, or waits for one of its commands",
-                "try again, or see who else drives DAMON: isotherm doctor",
-            ),
-            Some(libc::EROFS) => (
-                Kind::Permission,
-                "sysfs is mounted read-only here, as in a container",
-                "run on the host",
-            ),
-            _ if said.kind() == io::ErrorKind::InvalidData => (Kind::Unreadable, "", ""),
-            _ => (Kind::Io, "", ""),
-        };
-        Self::new(kind, tried, why, hint).with(said)
-    }
-
-    /// The sort of error.
-    #[must_use]
-    pub const fn kind(&self) -> Kind {
-        self.kind
-    }
-
-    /// What was tried.
-    #[must_use]
-    pub fn tried(&self) -> &str {
-        &self.failure.tried
-    }
-
-    /// What the kernel said, if it said anything.
-    #[must_use]
-    pub const fn said(&self) -> Option<&io::Error> {
-        self.failure.said.as_ref()
-    }
-
-    /// The kernel's error number, if it gave one.
-    #[must_use]
-    pub fn errno(&self) -> Option<i32> {
-        self.failure.said.as_ref().and_then(io::Error::raw_os_error)
-    }
-
-    /// Why it failed; may be empty.
-    #[must_use]
-    pub fn why(&self) -> &str {
-        &self.failure.why
-    }
-
-    /// What to do about it; may be empty.
-    #[must_use]
-    pub fn hint(&self) -> &str {
-        &self.failure.hint
-    }
-}
-
-impl fmt::Display for DamonError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "kernel DAMON: cannot {}", self.failure.tried)?;
-        if let Some(said) = &self.failure.said {
-            write!(f, ": {said}")?;
+impl error::Kind for Kind {
+    fn class(self) -> Class {
+        match self {
+            Self::NotBuilt | Self::OlderKernel | Self::NotInTheKernel => Class::NotSupported,
+            Self::Permission | Self::NotOurs | Self::ModuleInTheWay => Class::Permission,
+            Self::Refused => Class::Usage,
+            Self::Busy => Class::Busy,
+            Self::Running
+            | Self::NotRunning
+            | Self::NothingToWalk
+            | Self::Unreadable
+            | Self::Io => Class::Unexpected,
         }
-        self.failure.write_reasons(f)
     }
 }
 
-impl std::error::Error for DamonError {}
+/// An error without an answer of the kernel; the reason and the hint may be empty.
+pub fn cannot(
+    kind: Kind,
+    tried: impl Into<String>,
+    why: impl Into<String>,
+    hint: impl Into<String>,
+) -> DamonError {
+    Error::cannot(kind, "kernel DAMON", tried, why, hint)
+}
+
+/// What reading `path` failed with.
+pub(super) fn reading(path: &Path, said: io::Error) -> DamonError {
+    io(format!("read {}", path.display()), said)
+}
+
+/// What the kernel said to `tried`, where nothing more is known about it.
+pub(super) fn io(tried: String, said: io::Error) -> DamonError {
+    let (kind, why, hint) = match said.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => {
+            (Kind::Permission, "these files are root's", "run as root")
+        }
+        Some(libc::EBUSY) => (
+            Kind::Busy,
+            "another program uses DAMON's files, or waits for one of its commands",
+            "try again, or see who else drives DAMON: isotherm doctor",
+        ),
+        Some(libc::EROFS) => (
+            Kind::Permission,
+            "sysfs is mounted read-only here, as in a container",
+            "run on the host",
+        ),
+        _ if said.kind() == io::ErrorKind::InvalidData => (Kind::Unreadable, "", ""),
+        _ => (Kind::Io, "", ""),
+    };
+    cannot(kind, tried, why, hint).with(said)
+}

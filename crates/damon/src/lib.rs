@@ -34,7 +34,7 @@ pub use config::{check, entries, features, model};
 pub use config::entries::{Entry, FilterDirs};
 pub use config::features::{Feature, Features, Has};
 pub use config::model::{Config, Context, Operations, Scheme, Target};
-pub use error::{DamonError, Kind};
+pub use error::{DamonError, Kind, cannot};
 pub use owned::claim::Claim;
 pub use owned::kdamond::{Command, Kdamond};
 pub use owned::ledger::Settings;

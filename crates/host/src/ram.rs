@@ -5,11 +5,10 @@
 //! (a node inside another's span), the overlap would count for both. It is given to the node whose
 //! zone starts later, which is the one inside.
 
-use std::{fmt, io};
-
 use isotherm_core::AddrRange;
 use isotherm_core::addr::{PAGE_SIZE, round_down, round_up};
 
+use crate::error::{Class, Error, Kind};
 use crate::proc::Proc;
 use crate::proc::scan::{line, split, whole_dec, whole_hex, word};
 
@@ -46,40 +45,31 @@ pub struct Ram {
 }
 
 /// Why the machine does not say where its RAM is.
-#[derive(Debug)]
-pub enum RamError {
-    /// The kernel hides the addresses: `/proc/iomem` holds zeros without `CAP_SYS_ADMIN`.
+pub type RamError = Error<RamKind>;
+
+/// The kind of a [`RamError`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RamKind {
+    /// The kernel shows no addresses to us: `/proc/iomem` holds zeros without `CAP_SYS_ADMIN`.
     Hidden,
     /// A file cannot be read.
-    Io {
-        /// Which, below `/proc`.
-        file: &'static str,
-        /// What the kernel said.
-        err: io::Error,
-    },
+    Io,
     /// There is no RAM in the list.
     Nothing,
 }
 
-impl fmt::Display for RamError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Kind for RamKind {
+    fn class(self) -> Class {
         match self {
-            Self::Hidden => {
-                f.write_str("/proc/iomem shows zeros for addresses: CAP_SYS_ADMIN is missing")
-            }
-            Self::Io { file, err } => write!(f, "cannot read /proc/{file}: {err}"),
-            Self::Nothing => f.write_str("/proc/iomem lists no `System RAM`"),
+            Self::Hidden => Class::Permission,
+            Self::Io | Self::Nothing => Class::NotSupported,
         }
     }
 }
 
-impl std::error::Error for RamError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Io { err, .. } => Some(err),
-            Self::Hidden | Self::Nothing => None,
-        }
-    }
+fn error(kind: RamKind, file: &str, why: &str, hint: &str) -> RamError {
+    let what = "the machine does not say where its RAM is";
+    Error::new(kind, what, format!("read /proc/{file}"), why, hint)
 }
 
 impl Ram {
@@ -90,10 +80,13 @@ impl Ram {
     /// If the kernel does not say.
     pub fn read(proc: &Proc) -> Result<Self, RamError> {
         let mut text = Vec::new();
-        proc.read_system("iomem", &mut text).map_err(|err| RamError::Io { file: "iomem", err })?;
+        let read = |file: &str, text: &mut Vec<u8>| {
+            let unread = |e| error(RamKind::Io, file, "", "is /proc mounted?").with(e);
+            proc.read_system(file, text).map_err(unread)
+        };
+        read("iomem", &mut text)?;
         let ranges = parse_iomem(&text)?;
-        proc.read_system("zoneinfo", &mut text)
-            .map_err(|err| RamError::Io { file: "zoneinfo", err })?;
+        read("zoneinfo", &mut text)?;
         let nodes = nodes_of(&parse_zones(&text), &ranges);
         Ok(Self { ranges, nodes })
     }
@@ -159,8 +152,16 @@ fn parse_iomem(text: &[u8]) -> Result<Vec<AddrRange>, RamError> {
     });
     match (ranges.is_empty(), hidden) {
         (false, _) => Ok(ranges),
-        (true, true) => Err(RamError::Hidden),
-        (true, false) => Err(RamError::Nothing),
+        (true, true) => Err(error(
+            RamKind::Hidden,
+            "iomem",
+            "/proc/iomem shows zeros for addresses: CAP_SYS_ADMIN is missing",
+            "run as root, or grant CAP_SYS_ADMIN",
+        )),
+        (true, false) => {
+            let why = "/proc/iomem lists no `System RAM`";
+            Err(error(RamKind::Nothing, "iomem", why, "is /proc mounted?"))
+        }
     }
 }
 
@@ -283,9 +284,10 @@ mod tests {
     #[test]
     fn zeros_are_a_missing_right_and_no_ram_is_told() {
         let hidden = b"00000000-00000000 : Reserved\n00000000-00000000 : System RAM\n";
-        assert!(matches!(parse_iomem(hidden), Err(RamError::Hidden)));
-        assert!(matches!(parse_iomem(b"00000000-00000fff : Reserved\n"), Err(RamError::Nothing)));
-        assert!(matches!(parse_iomem(b"\xff: \n-:\nSystem RAM"), Err(RamError::Nothing)));
+        let kind = |text: &[u8]| parse_iomem(text).unwrap_err().kind();
+        assert_eq!(kind(hidden), RamKind::Hidden);
+        assert_eq!(kind(b"00000000-00000fff : Reserved\n"), RamKind::Nothing);
+        assert_eq!(kind(b"\xff: \n-:\nSystem RAM"), RamKind::Nothing);
     }
 
     fn zones(list: &[(u32, u64, u64, u64)]) -> Vec<Zone> {
@@ -329,7 +331,7 @@ mod tests {
     fn this_machine_has_ram_and_it_belongs_to_nodes() {
         let ram = match Ram::read(&Proc::default()) {
             Ok(ram) => ram,
-            Err(err @ (RamError::Hidden | RamError::Io { .. })) => {
+            Err(err) if err.kind() != RamKind::Nothing => {
                 eprintln!("skipped: {err}");
                 return;
             }

@@ -21,13 +21,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use isotherm_core::ops::UpdateError;
 use isotherm_core::{AddrRange, Check, Operations, PageState, TargetId, Time};
-use isotherm_host::error::{self, SetError};
+use isotherm_host::error::SetError;
 use isotherm_host::metrics::Cgroups;
 use isotherm_host::proc::Proc;
 use isotherm_ops::pagewalk::PageWalk;
 use isotherm_pages::frames::groups::Ancestry;
 use isotherm_pages::frames::{
-    ErrorKind, Flags, FrameFile, FramesError, Groups, Which, by_frame, folios_of,
+    self, Flags, FrameFile, FramesError, FramesKind, Groups, Which, by_frame, folios_of,
 };
 use isotherm_pages::idle::Lock;
 use isotherm_pages::tables::{Entry, PageTables};
@@ -234,7 +234,7 @@ impl Walk {
             let id = TargetId(self.next_target);
             self.next_target += 1;
             if let Err(e) = self.walk.add_target(id, pid) {
-                let gone = e.kind() == error::ErrorKind::Gone;
+                let gone = e.is_gone();
                 return if gone { Ok(false) } else { Err(e) };
             }
             self.targets.insert(pid, id);
@@ -276,7 +276,7 @@ impl Walk {
         }
         self.pages = pages;
         self.ask().map_err(|e| {
-            FramesError::new(ErrorKind::Io, "read flags and cgroups of frames", Some(e), "", "")
+            frames::error(FramesKind::Io, "read flags and cgroups of frames", "", "").with(e)
         })?;
         Ok(add_up(&self.pages, self.ids.inos().len(), share))
     }
@@ -347,11 +347,6 @@ fn resident_pages(proc: &Proc) -> f64 {
 }
 
 fn no_walk(error: SetError) -> FramesError {
-    use error::ErrorKind as Walk;
-    let kind = match error.kind() {
-        Walk::NotSupported => ErrorKind::NotSupported,
-        Walk::Permission => ErrorKind::Permission,
-        _ => ErrorKind::Io,
-    };
-    FramesError::new(kind, "read page tables instead", None, error.to_string(), error.hint())
+    let kind = FramesKind::from(error.class());
+    frames::error(kind, "read page tables instead", error.to_string(), error.hint())
 }

@@ -4,9 +4,8 @@ use std::error::Error as StdError;
 use std::fmt;
 
 use isotherm_core::AttrsError;
+use isotherm_host::error::{self as lower, Kind, SetError};
 use isotherm_ops::doctor::NoSet;
-use isotherm_ops::set::AttachError;
-use isotherm_ops::targets::{MemoryError, TargetError};
 
 /// What kind of failure it is. Programs decide by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -78,9 +77,9 @@ impl Error {
     }
 
     /// A target that the set cannot look at.
-    pub(crate) fn not_watched(who: &str, lower: AttachError) -> Self {
+    pub(crate) fn not_watched(who: &str, lower: SetError) -> Self {
         let text = format!("{who} is not watched: {lower}").into();
-        Self { kind: ErrorKind::NotWatched, text, lower: Some(lower) }
+        Self { kind: ErrorKind::NotWatched, text, lower: Some(Box::new(lower)) }
     }
 
     /// The kind of failure.
@@ -158,14 +157,8 @@ pub(crate) const fn kind_of_code(code: u8) -> ErrorKind {
     }
 }
 
-impl From<TargetError> for Error {
-    fn from(lower: TargetError) -> Self {
-        Self::of(kind_of_code(lower.exit_code()), lower)
-    }
-}
-
-impl From<MemoryError> for Error {
-    fn from(lower: MemoryError) -> Self {
+impl<K: Kind + Send + Sync + 'static> From<lower::Error<K>> for Error {
+    fn from(lower: lower::Error<K>) -> Self {
         Self::of(kind_of_code(lower.exit_code()), lower)
     }
 }

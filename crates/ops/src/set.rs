@@ -2,6 +2,7 @@
 
 use isotherm_core::ops::UpdateError;
 use isotherm_core::{AddrRange, Check, Method, Observation, Observed, Operations, TargetId};
+use isotherm_host::error::{Error, SetError, SetKind};
 use isotherm_host::proc::Proc;
 use isotherm_pages::tables::PageTables;
 
@@ -50,9 +51,6 @@ impl Pages for PageWalk {
     }
 }
 
-/// Why a set could not take in a target; the text is the set's own.
-pub type AttachError = Box<dyn std::error::Error + Send + Sync>;
-
 impl OpsSet {
     /// The set's name, as in `--ops`.
     #[must_use]
@@ -70,26 +68,27 @@ impl OpsSet {
     /// # Errors
     ///
     /// If the set cannot look at it: it is gone, or something is not permitted.
-    pub fn attach(&mut self, target: &Target) -> Result<(), AttachError> {
+    pub fn attach(&mut self, target: &Target) -> Result<(), SetError> {
         match (self, &target.memory) {
-            (Self::PageWalk(set), None) => Ok(set.add_target(target.id, target.pid)?),
-            (Self::Idle(set), None) => Ok(set.add_target(target.id, target.pid)?),
+            (Self::PageWalk(set), None) => set.add_target(target.id, target.pid),
+            (Self::Idle(set), None) => set.add_target(target.id, target.pid),
             (Self::Idle(set), Some(memory)) => {
                 set.add_memory(target.id, memory.clone());
                 Ok(())
             }
-            (Self::Kdamond(set), None) => Ok(set.add_target(target.id, target.pid)?),
+            (Self::Kdamond(set), None) => set.add_target(target.id, target.pid),
             (Self::Kdamond(set), Some(memory)) => {
-                Ok(set.add_memory(target.id, memory.ranges(&Proc::default())?)?)
+                let ranges = memory.ranges(&Proc::default()).map_err(Error::by_class)?;
+                set.add_memory(target.id, ranges)
             }
-            (Self::Smaps(set), None) => Ok(set.add_target(target.id, target.pid)?),
-            (set, Some(_)) => {
-                let name = set.name();
-                Err(format!(
-                    "`{name}` looks at the memory of processes and cannot watch physical memory"
-                )
-                .into())
-            }
+            (Self::Smaps(set), None) => set.add_target(target.id, target.pid),
+            (set, Some(memory)) => Err(SetError::new(
+                SetKind::NotSupported,
+                format!("operations set `{}` cannot watch physical memory", set.name()),
+                format!("watch {memory}"),
+                "it looks at the memory of processes",
+                "use `idle` or `kdamond`",
+            )),
         }
     }
 

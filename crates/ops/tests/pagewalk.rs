@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use isotherm_core::ops::UpdateError;
 use isotherm_core::{AddrRange, Check, Operations, PageState, TargetId};
-use isotherm_host::error::{ErrorKind, SetError};
+use isotherm_host::error::{SetError, SetKind};
 use isotherm_ops::pagewalk::PageWalk;
 use isotherm_pages::tables::Entry;
 
@@ -33,7 +33,7 @@ static ONE: Mutex<()> = Mutex::new(());
 fn set() -> Option<PageWalk> {
     match PageWalk::new() {
         Ok(walk) => Some(walk),
-        Err(e) if e.kind() == ErrorKind::Permission => {
+        Err(e) if e.kind() == SetKind::Permission => {
             eprintln!("skipped, no permission: {e}");
             None
         }
@@ -507,7 +507,7 @@ fn a_target_that_ends_is_absent_and_then_gone() {
     assert_eq!(count(&batch, PageState::Absent), batch.len());
     assert!(!walk.target_valid(ID));
     assert_eq!(walk.update(ID, &mut Vec::new()), Err(UpdateError::Gone));
-    assert_eq!(walk.add_target(ID, target.pid()).unwrap_err().kind(), ErrorKind::Gone);
+    assert_eq!(walk.add_target(ID, target.pid()).unwrap_err().kind(), SetKind::Gone);
 }
 
 #[test]
@@ -558,7 +558,7 @@ fn refuses_what_has_no_memory() {
             std::fs::read_to_string("/proc/2/comm").is_ok_and(|n| n == "kthreadd\n");
         if pid != 2 || kernel_thread {
             let error = walk.add_target(ID, pid).unwrap_err();
-            assert!(matches!(error.kind(), ErrorKind::Gone | ErrorKind::Io), "{pid}: {error}");
+            assert!(matches!(error.kind(), SetKind::Gone | SetKind::Io), "{pid}: {error}");
         }
     }
 }
@@ -615,7 +615,7 @@ fn with_few_capabilities() {
 
 fn few_capabilities(other: u32) -> String {
     let why = |part: &str, e: &SetError| {
-        assert_eq!(e.kind(), ErrorKind::Permission, "{e}");
+        assert_eq!(e.kind(), SetKind::Permission, "{e}");
         assert!(e.to_string().contains("setcap cap_bpf,cap_perfmon"), "{e}");
         let why = e.why();
         format!("{part}: {}", why.find("needs").map_or(why, |at| &why[at..]))

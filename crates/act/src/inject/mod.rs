@@ -30,7 +30,7 @@ use isotherm_host::proc::{Proc, parse_maps};
 use isotherm_sys::clock::now;
 use isotherm_sys::ptrace::sleep_exactly;
 
-use super::error::{ActError, ErrorKind};
+use super::error::{self, ActError, ActKind};
 use super::outcome::{Outcome, Stopwatch};
 use super::process::Process;
 use code::Code;
@@ -100,21 +100,15 @@ impl Injector {
         let pid = process.pid();
         if !cfg!(target_arch = "x86_64") {
             let why = "only x86-64 is known";
-            return Err(ActError::of(pid, ErrorKind::NotSupported, "look at the machine", why, ""));
+            return Err(error::of(pid, ActKind::NotSupported, "look at the machine", why, ""));
         }
         check_status(pid, options)?;
         let code = Code::find(pid);
-        let code = code.map_err(|e| ActError::said(pid, "read its code", "CAP_SYS_PTRACE", e))?;
+        let code = code.map_err(|e| error::said(pid, "read its code", "CAP_SYS_PTRACE", e))?;
         let Some(code) = code else {
             let why = "it has no code that makes a system call and returns, or none that ends a \
                        signal handler";
-            return Err(ActError::of(
-                pid,
-                ErrorKind::NotSupported,
-                "look for code to use",
-                why,
-                "",
-            ));
+            return Err(error::of(pid, ActKind::NotSupported, "look for code to use", why, ""));
         };
         Ok(Self { pid, code, options })
     }
@@ -124,7 +118,7 @@ impl Injector {
     ///
     /// # Errors
     ///
-    /// A thread could not be stopped or had to be let go early ([`ErrorKind::Busy`]), the process may
+    /// A thread could not be stopped or had to be let go early ([`ActKind::Busy`]), the process may
     /// no longer be traced, or has ended. What was done up to then is lost from the account; advice
     /// may be given again.
     pub fn madvise(
@@ -150,7 +144,7 @@ impl Injector {
                 break;
             }
             if process.is_gone() {
-                return Err(ActError::gone(self.pid, "inject a call"));
+                return Err(error::gone(self.pid, "inject a call"));
             }
             // In a thread of its own: its end frees the target, whatever happens.
             let tracer = || {
@@ -184,9 +178,9 @@ impl Injector {
         let pid = self.pid;
         check_status(pid, self.options)?;
         if !self.code.is_there(pid) {
-            return Err(ActError::gone(pid, "look for the code that was there before"));
+            return Err(error::gone(pid, "look for the code that was there before"));
         }
-        let said = |e| ActError::said(pid, "list its threads", "CAP_SYS_PTRACE", e);
+        let said = |e| error::said(pid, "list its threads", "CAP_SYS_PTRACE", e);
         let all = Threads::of(pid).map_err(said)?;
         let candidates = all.candidates()?;
         let site = Site {
@@ -222,15 +216,15 @@ impl Injector {
         let mut text = Vec::new();
         let tried = "read /proc/PID/maps";
         let read = Proc::default().read(self.pid, "maps", &mut text);
-        read.map_err(|e| ActError::said(self.pid, tried, "CAP_SYS_PTRACE", e))?;
+        read.map_err(|e| error::said(self.pid, tried, "CAP_SYS_PTRACE", e))?;
         let all: Vec<_> = parse_maps(&text).map(|m| m.range).collect();
         if all.is_empty() {
-            return Err(ActError::gone(self.pid, tried));
+            return Err(error::gone(self.pid, tried));
         }
         let stack = parse_maps(&text).find(|m| m.kind() == MappingKind::Stack).map(|m| m.range);
         let stack = stack.ok_or_else(|| {
             let why = "it has no main stack: it has ended, or unmapped it";
-            ActError::of(self.pid, ErrorKind::NotSupported, "look for its stack", why, "")
+            error::of(self.pid, ActKind::NotSupported, "look for its stack", why, "")
         })?;
         Ok(Maps { all, stack })
     }
@@ -270,9 +264,9 @@ fn check_status(pid: u32, options: InjectOptions) -> Result<(), ActError> {
     let tried = "read /proc/PID/status";
     let mut text = Vec::new();
     let read = Proc::default().read(pid, "status", &mut text);
-    read.map_err(|e| ActError::said(pid, tried, "", e))?;
+    read.map_err(|e| error::said(pid, tried, "", e))?;
     let text = String::from_utf8_lossy(&text);
-    let refuse = |kind, why: &str, hint: &str| Err(ActError::of(pid, kind, tried, why, hint));
+    let refuse = |kind, why: &str, hint: &str| Err(error::of(pid, kind, tried, why, hint));
     let field = |name: &str| {
         let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         value.unwrap_or_default().trim()
@@ -280,23 +274,23 @@ fn check_status(pid: u32, options: InjectOptions) -> Result<(), ActError> {
     let tracer = field("TracerPid");
     if !matches!(tracer, "" | "0") {
         let why = format!("process {tracer} traces it already, and there can be one only");
-        return refuse(ErrorKind::Busy, &why, "end that debugger or tracer");
+        return refuse(ActKind::Busy, &why, "end that debugger or tracer");
     }
     match field("Seccomp") {
         "1" => {
             let why = "it is in seccomp's strict mode, which kills it for an madvise";
-            return refuse(ErrorKind::Unsafe, why, "");
+            return refuse(ActKind::Unsafe, why, "");
         }
         "2" if !options.despite_seccomp_filter => {
             let why = "it has a seccomp filter, which may kill it for an madvise";
             let hint = "if you know that its filter allows madvise, allow it in the options";
-            return refuse(ErrorKind::Unsafe, why, hint);
+            return refuse(ActKind::Unsafe, why, hint);
         }
         _ => {}
     }
     if field("x86_Thread_features").split_whitespace().any(|feature| feature == "shstk") {
         let why = "it has a shadow stack, on which there would be no way back if we were killed";
-        return refuse(ErrorKind::NotSupported, why, "");
+        return refuse(ActKind::NotSupported, why, "");
     }
     Ok(())
 }

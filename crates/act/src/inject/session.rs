@@ -20,7 +20,7 @@ use isotherm_core::{AddrRange, Time};
 use isotherm_sys::clock::now;
 use isotherm_sys::ptrace::{Registers, Stop, Tracee, read_memory, write_memory};
 
-use super::super::error::{ActError, ErrorKind};
+use super::super::error::{self, ActError, ActKind};
 use super::code::Code;
 use super::frame::{ROOM, frame};
 use super::thread::{Threads, restarts_by_itself};
@@ -95,7 +95,7 @@ impl<'s> Session<'s> {
                 Stop::Group(_) => {
                     tracee.detach(0).ok();
                     let hint = "let it go on (`kill -CONT`), then try again";
-                    return Err(site.error(ErrorKind::Busy, tried, "it is stopped", hint));
+                    return Err(site.error(ActKind::Busy, tried, "it is stopped", hint));
                 }
                 Stop::Exited => return Err(site.ended()),
                 Stop::Late if !late => {
@@ -135,11 +135,11 @@ impl<'s> Session<'s> {
         let tried = "look where it stopped";
         if self.registers.cs != CODE_64 {
             let why = "it runs 32-bit code, which is not supported";
-            return Err(site.error(ErrorKind::NotSupported, tried, why, ""));
+            return Err(site.error(ActKind::NotSupported, tried, why, ""));
         }
         if self.tracee.dispatches_syscalls() {
             let why = "its system calls go to a handler of its own (syscall user dispatch)";
-            return Err(site.error(ErrorKind::Unsafe, tried, why, ""));
+            return Err(site.error(ActKind::Unsafe, tried, why, ""));
         }
         self.restart_if_interrupted();
         self.leave_critical_section();
@@ -197,7 +197,7 @@ impl<'s> Session<'s> {
         let room = deep.map_or(0, |sp| sp.saturating_sub(low));
         if room < ROOM + RED_ZONE + MARGIN {
             let why = "its main thread's stack has no room for the way back";
-            return Err(site.error(ErrorKind::Busy, "look at its stack", why, "try again later"));
+            return Err(site.error(ActKind::Busy, "look at its stack", why, "try again later"));
         }
         Ok(low)
     }
@@ -246,11 +246,11 @@ impl<'s> Session<'s> {
             // The interruption can only come in a later stop than this one.
             Stop::Interrupted | Stop::Syscall => {
                 let why = "it stopped where it should not";
-                Err(site.error(ErrorKind::Io, tried, why, ""))
+                Err(site.error(ActKind::Io, tried, why, ""))
             }
             Stop::Group(_) => {
                 self.put_back(0);
-                Err(site.error(ErrorKind::Busy, tried, "it was stopped meanwhile", ""))
+                Err(site.error(ActKind::Busy, tried, "it was stopped meanwhile", ""))
             }
             Stop::Signal(signal) => {
                 // A fault of the injected code; a person's signals have codes up to 0.
@@ -258,22 +258,22 @@ impl<'s> Session<'s> {
                     FAULTS.contains(&signal) && self.tracee.signal_code().is_ok_and(|c| c > 0);
                 self.put_back(if ours { 0 } else { signal });
                 Err(if !ours {
-                    site.error(ErrorKind::Busy, tried, "a signal came between", "try again")
+                    site.error(ActKind::Busy, tried, "a signal came between", "try again")
                 } else if signal == libc::SIGSYS {
                     let why = "its seccomp filter does not allow madvise";
-                    site.error(ErrorKind::Unsafe, tried, why, "")
+                    site.error(ActKind::Unsafe, tried, why, "")
                 } else {
                     let why = format!("signal {signal}: its code has changed");
-                    site.error(ErrorKind::Busy, tried, &why, "try again")
+                    site.error(ActKind::Busy, tried, &why, "try again")
                 })
             }
-            Stop::Exited => Err(ActError::gone(site.pid, tried)),
+            Stop::Exited => Err(error::gone(site.pid, tried)),
             Stop::Late => {
                 let why = format!(
                     "the call took longer than {} us, so it was left to end by itself",
                     site.run_within_us
                 );
-                Err(site.error(ErrorKind::Busy, tried, &why, "try again later"))
+                Err(site.error(ActKind::Busy, tried, &why, "try again later"))
             }
         }
     }
@@ -287,17 +287,17 @@ impl<'s> Session<'s> {
 }
 
 impl Site {
-    fn error(&self, kind: ErrorKind, tried: &str, why: &str, hint: &str) -> ActError {
-        ActError::of(self.pid, kind, tried, why, hint)
+    fn error(&self, kind: ActKind, tried: &str, why: &str, hint: &str) -> ActError {
+        error::of(self.pid, kind, tried, why, hint)
     }
 
     fn late(&self) -> ActError {
         let why = format!("it did not stop within {} us", self.stop_within_us);
-        self.error(ErrorKind::Busy, "stop a thread", &why, "try again later")
+        self.error(ActKind::Busy, "stop a thread", &why, "try again later")
     }
 
     fn said(&self, tried: &str, err: io::Error) -> ActError {
-        ActError::said(self.pid, tried, "CAP_SYS_PTRACE", err)
+        error::said(self.pid, tried, "CAP_SYS_PTRACE", err)
     }
 
     /// A thread that has ended since it was chosen is refused like one that is not ours: with `EPERM`.
@@ -314,9 +314,9 @@ impl Site {
         let tried = "stop a thread";
         if Threads::of(self.pid).is_ok_and(|threads| threads.any_alive()) {
             let why = "the thread that was chosen has ended meanwhile";
-            self.error(ErrorKind::Busy, tried, why, "try again")
+            self.error(ActKind::Busy, tried, why, "try again")
         } else {
-            ActError::gone(self.pid, tried)
+            error::gone(self.pid, tried)
         }
     }
 }

@@ -12,7 +12,7 @@ use std::io;
 
 use isotherm_host::proc::Proc;
 
-use super::super::error::{ActError, ErrorKind};
+use super::super::error::{self, ActError, ActKind};
 
 /// What is known of a thread before it is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -142,17 +142,17 @@ impl Threads {
         let tried = "choose a thread to stop";
         let is = |state: u8| self.all.iter().any(|t| t.state == state);
         let (kind, why, hint) = if !self.any_alive() {
-            (ErrorKind::Gone, "it has ended", "")
+            (ActKind::Gone, "it has ended", "")
         } else if is(b'T') {
-            (ErrorKind::Busy, "it is stopped", "let it go on (`kill -CONT`), then try again")
+            (ActKind::Busy, "it is stopped", "let it go on (`kill -CONT`), then try again")
         } else if is(b't') {
-            (ErrorKind::Busy, "a debugger has stopped it", "end the debugger, then try again")
+            (ActKind::Busy, "a debugger has stopped it", "end the debugger, then try again")
         } else {
             let why = "its threads wait in the kernel in a way that cannot be interrupted (for a \
                        disk, or for a child after vfork)";
-            (ErrorKind::Busy, why, "try again later")
+            (ActKind::Busy, why, "try again later")
         };
-        ActError::of(self.pid, kind, tried, why, hint)
+        error::of(self.pid, kind, tried, why, hint)
     }
 }
 

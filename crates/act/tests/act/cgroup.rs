@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use isotherm_act::{Cgroup, ErrorKind, Process};
+use isotherm_act::{ActKind, Cgroup, Process};
 use isotherm_core::AddrRange;
 use isotherm_core::scheme::{CgroupId, Metric};
 use isotherm_host::metrics::Metrics;
@@ -117,7 +117,7 @@ fn swappiness_is_used_or_refused_by_name() {
     let all = cgroup.reclaim(8 * MIB, Some(200), 4 * MIB, &mut || false);
     if kernel() < (6, 10) {
         let error = all.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::NotSupported, "{error}");
+        assert_eq!(error.kind(), ActKind::NotSupported, "{error}");
         assert!(error.to_string().contains("swappiness"), "{error}");
         assert_eq!(target.smaps("Swap:"), 0);
         return;
@@ -133,8 +133,8 @@ fn a_group_that_is_removed_is_told() {
     let cgroup = Cgroup::open(&group.dir).unwrap();
     std::fs::remove_dir(&group.dir).unwrap();
     let error = cgroup.reclaim(MIB, None, MIB, &mut || false).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Gone, "{error}");
-    assert_eq!(Cgroup::open(&group.dir).unwrap_err().kind(), ErrorKind::Gone);
+    assert_eq!(error.kind(), ActKind::Gone, "{error}");
+    assert_eq!(Cgroup::open(&group.dir).unwrap_err().kind(), ActKind::Gone);
 }
 
 #[test]

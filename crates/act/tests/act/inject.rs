@@ -4,9 +4,7 @@ use std::io::BufRead;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use isotherm_act::{
-    ErrorKind, HugePageAdvice, InjectOptions, Injected, Injector, Process, Refused,
-};
+use isotherm_act::{ActKind, HugePageAdvice, InjectOptions, Injected, Injector, Process, Refused};
 use isotherm_core::AddrRange;
 
 use crate::waiter::{MEMORY, Waiter, command};
@@ -34,7 +32,7 @@ fn once(process: &Process, injector: &Injector, advice: HugePageAdvice) -> Injec
     for _ in 0..50 {
         match injector.madvise(process, advice, &[at(0, 4)], &mut || false) {
             Ok(done) => return done,
-            Err(e) => assert_eq!(e.kind(), ErrorKind::Busy, "{e}"),
+            Err(e) => assert_eq!(e.kind(), ActKind::Busy, "{e}"),
         }
         std::thread::sleep(Duration::from_millis(2));
     }
@@ -115,7 +113,7 @@ fn one_that_does_not_stop_in_time_does_not_notice() {
             match injector.madvise(&process, HugePageAdvice::Huge, &[at(0, 4)], &mut || false) {
                 Ok(_) => {}
                 Err(e) => {
-                    assert_eq!(e.kind(), ErrorKind::Busy, "{e}");
+                    assert_eq!(e.kind(), ActKind::Busy, "{e}");
                     late += u32::from(e.why().contains("did not stop"));
                 }
             }
@@ -187,11 +185,11 @@ fn a_target_may_end_at_any_time() {
         let error = loop {
             match injector.madvise(&process, HugePageAdvice::Huge, &[at(0, 4)], &mut || false) {
                 Ok(_) => {}
-                Err(e) if e.kind() == ErrorKind::Busy => {}
+                Err(e) if e.kind() == ActKind::Busy => {}
                 Err(e) => break e,
             }
         };
-        assert_eq!(error.kind(), ErrorKind::Gone, "{error}");
+        assert_eq!(error.kind(), ActKind::Gone, "{error}");
         let status = killer.join().unwrap();
         assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9), "{pid}");
     }
@@ -207,7 +205,7 @@ fn refuses_who_is_traced_or_stopped() {
     out.read_line(&mut line).unwrap();
     let error = injector.madvise(&process, HugePageAdvice::Huge, &[at(0, 1)], &mut || false);
     let error = error.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Busy);
+    assert_eq!(error.kind(), ActKind::Busy);
     assert!(error.why().contains(&format!("process {} traces it", tracer.id())), "{error}");
     tracer.kill().unwrap();
     tracer.wait().unwrap();
@@ -220,7 +218,7 @@ fn refuses_who_is_traced_or_stopped() {
     }
     let error = injector.madvise(&process, HugePageAdvice::Huge, &[at(0, 1)], &mut || false);
     let error = error.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Busy);
+    assert_eq!(error.kind(), ActKind::Busy);
     assert!(error.why().contains("stopped"), "{error}");
     kill("-CONT");
     once(&process, &injector, HugePageAdvice::Huge);
@@ -231,7 +229,7 @@ fn refuses_who_is_traced_or_stopped() {
 fn a_parent_in_vfork_is_busy() {
     let Some((_waiter, process, injector)) = waiter("vfork") else { return };
     let error = injector.madvise(&process, HugePageAdvice::Huge, &[at(0, 1)], &mut || false);
-    assert_eq!(error.unwrap_err().kind(), ErrorKind::Busy);
+    assert_eq!(error.unwrap_err().kind(), ActKind::Busy);
 }
 
 #[test]
@@ -241,7 +239,7 @@ fn seccomp_is_respected() {
         let Some(waiter) = Waiter::start(mode) else { return };
         let process = Process::open(waiter.pid()).unwrap();
         let error = Injector::new(&process, InjectOptions::default()).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Unsafe, "{error}");
+        assert_eq!(error.kind(), ActKind::Unsafe, "{error}");
         assert!(error.why().contains("seccomp"), "{error}");
     }
     let Some((mut waiter, process, injector)) = waiter_with("errno-spin", despite) else { return };
@@ -252,7 +250,7 @@ fn seccomp_is_respected() {
     let Some((mut waiter, process, injector)) = waiter_with("trap-spin", despite) else { return };
     let error = injector.madvise(&process, HugePageAdvice::Huge, &[at(0, 1)], &mut || false);
     let error = error.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unsafe, "{error}");
+    assert_eq!(error.kind(), ActKind::Unsafe, "{error}");
     let before = waiter.rounds();
     waiter.until("it works on", |w| w.rounds() > before);
     assert_eq!(waiter.errors(), (0, 0));

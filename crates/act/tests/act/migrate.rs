@@ -1,6 +1,6 @@
 //! Moving pages. One node is enough to move them to where they are, and to refuse others.
 
-use isotherm_act::{ErrorKind, Process};
+use isotherm_act::{ActKind, Process};
 use isotherm_core::AddrRange;
 use isotherm_host::nodes::Nodes;
 
@@ -32,7 +32,7 @@ fn moves_between_nodes_and_refuses_missing_ones() {
     let missing = nodes.with_memory().last().unwrap() + 1;
     let error = process.migrate(&nodes, &range, &mut |_| Some(missing), false, &mut || false);
     let error = error.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::NoSuchNode);
+    assert_eq!(error.kind(), ActKind::NoSuchNode);
     assert!(error.why().contains(&format!("node {missing}")), "{error}");
     let node = nodes.with_memory()[0];
     let mut every_second = |addr: u64| (addr / PAGE).is_multiple_of(2).then_some(node);

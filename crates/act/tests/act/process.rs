@@ -1,16 +1,16 @@
 //! Who may be acted on.
 
-use isotherm_act::{ErrorKind, Process};
+use isotherm_act::{ActKind, Process};
 
 use crate::target::Target;
 
-fn refusal(pid: u32) -> ErrorKind {
+fn refusal(pid: u32) -> ActKind {
     Process::open(pid).unwrap_err().kind()
 }
 
 #[test]
 fn refuses_itself_threads_and_the_kernels() {
-    assert_eq!(refusal(std::process::id()), ErrorKind::Myself);
+    assert_eq!(refusal(std::process::id()), ActKind::Myself);
     let (tell, hear) = std::sync::mpsc::channel();
     let (hold, wait) = std::sync::mpsc::channel::<()>();
     let thread = std::thread::spawn(move || {
@@ -20,16 +20,16 @@ fn refuses_itself_threads_and_the_kernels() {
     });
     let tid = hear.recv().unwrap();
     assert_ne!(tid, std::process::id());
-    assert_eq!(refusal(tid), ErrorKind::Myself, "a thread of ours");
+    assert_eq!(refusal(tid), ActKind::Myself, "a thread of ours");
     drop(hold);
     thread.join().unwrap();
     for pid in [0, u32::MAX, 1 << 30] {
-        assert_eq!(refusal(pid), ErrorKind::Gone, "{pid}");
+        assert_eq!(refusal(pid), ActKind::Gone, "{pid}");
     }
     // kthreadd is there on every machine, though not in every container.
     let kthreadd = std::fs::read_to_string("/proc/2/comm").is_ok_and(|n| n.trim() == "kthreadd");
     if kthreadd {
-        assert_eq!(refusal(2), ErrorKind::KernelThread);
+        assert_eq!(refusal(2), ActKind::KernelThread);
     } else {
         eprintln!("skipped: no thread of the kernel to be seen here");
     }
@@ -42,7 +42,7 @@ fn refuses_a_thread_of_another_process() {
     let mut tids = tasks.map(|t| t.unwrap().file_name().to_str().unwrap().parse::<u32>().unwrap());
     let other = tids.find(|&tid| tid != target.pid()).unwrap();
     let error = Process::open(other).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::IsThread);
+    assert_eq!(error.kind(), ActKind::IsThread);
     assert!(error.hint().contains(&target.pid().to_string()), "{error}");
 }
 
@@ -57,5 +57,5 @@ fn notices_exit_and_exec() {
     assert!(!process.is_gone());
     target.kill();
     assert!(process.has_exited() && process.is_gone());
-    assert_eq!(refusal(target.pid()), ErrorKind::Gone);
+    assert_eq!(refusal(target.pid()), ActKind::Gone);
 }

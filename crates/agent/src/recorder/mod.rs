@@ -33,11 +33,8 @@ use std::path::{Path, PathBuf};
 
 use crate::monitor::{Happened, Monitor};
 use isotherm_core::{Attrs, TargetId, Time};
-use isotherm_host::error::{ErrorKind, SetError};
 use isotherm_host::proc::{Proc, own_cost, parse_maps};
-use isotherm_ops::kdamond::{KdamondError, Share};
-use isotherm_ops::set::AttachError;
-use isotherm_ops::smaps::SmapsError;
+use isotherm_ops::kdamond::Share;
 use isotherm_ops::targets::{Target, TargetEvent};
 use isotherm_record::{AttrsInfo, Error, Exit, Header, Mapping, Place, Writer, Written};
 use isotherm_sys::clock;
@@ -184,7 +181,7 @@ impl Recorder {
             Happened::Target(event) => self.target(event, now),
             Happened::NotWatched(target, err) => {
                 let event = Event::NotWatched { target, why: err.to_string() };
-                if is_gone(&err) {
+                if err.is_gone() {
                     // Many a process is too short-lived to be watched: worth a note, not an event.
                     self.note(&event.to_string());
                 } else {
@@ -333,15 +330,6 @@ impl Recorder {
     pub const fn failed_writes(&self) -> u64 {
         self.failed_writes
     }
-}
-
-/// Whether a set could not take in a process because the process has ended already.
-#[must_use]
-pub fn is_gone(err: &AttachError) -> bool {
-    let pages = err.downcast_ref::<SetError>().map(|e| e.kind() == ErrorKind::Gone);
-    let smaps = err.downcast_ref::<SmapsError>().map(SmapsError::is_gone);
-    let kdamond = err.downcast_ref::<KdamondError>().map(KdamondError::is_gone);
-    pages.or(smaps).or(kdamond).unwrap_or(false)
 }
 
 fn mapping(m: &isotherm_host::proc::Mapping<'_>) -> Mapping {

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, RecvError, Sender, TryRecvError};
 
 use isotherm_act::apply::ActEvent;
 use isotherm_core::{AddrRange, Attrs, TargetId, Time};
-use isotherm_ops::set::AttachError;
+use isotherm_host::error::SetError;
 use isotherm_ops::support::SetName;
 use isotherm_ops::targets::{Target, TargetEvent, Tracker};
 use isotherm_sys::clock;
@@ -129,8 +129,7 @@ impl Work {
             let ops = policy.ops.or_else(|| acts(&policy).then_some(SetName::PageWalk));
             open_set(ops, &mut attrs)
         };
-        let (set, mut why) =
-            opened.map_err(|e| Refused { code: e.exit_code(), text: e.to_string() })?;
+        let (set, mut why) = opened?;
         let ops = set.name();
         let seed = options.seed.unwrap_or_else(|| clock::now().as_ns());
         let mut monitor = Monitor::new(tracker, set, attrs, seed)
@@ -164,10 +163,7 @@ impl Work {
     }
 
     fn run(&mut self, orders: &Receiver<Order>) -> Result<Reason, Refused> {
-        self.monitor
-            .tracker()
-            .start()
-            .map_err(|e| Refused { code: e.exit_code(), text: e.to_string() })?;
+        self.monitor.tracker().start()?;
         self.follow();
         loop {
             match self.monitor.next() {
@@ -274,7 +270,7 @@ impl Work {
         }
     }
 
-    fn not_watched(&mut self, target: &Target, err: &AttachError) {
+    fn not_watched(&mut self, target: &Target, err: &SetError) {
         self.unwatched.insert(target.id);
         let Target { pid, name, .. } = target;
         self.left_out(*pid, &format!("process {pid} ({name}) is not watched: {err}"));
@@ -401,21 +397,17 @@ fn pids(policy: &ContextPolicy) -> impl Iterator<Item = u32> {
 
 /// The targets that a policy names, with the command held.
 pub(crate) fn tracker(policy: &ContextPolicy) -> Result<Tracker, Refused> {
-    let refuse = |e: isotherm_ops::targets::TargetError| Refused {
-        code: e.exit_code(),
-        text: e.to_string(),
-    };
     if let Some(memory) = policy.memory() {
-        return Tracker::memory(memory.clone()).map_err(refuse);
+        return Ok(Tracker::memory(memory.clone())?);
     }
     let pids: Vec<u32> = pids(policy).collect();
-    let mut tracker = Tracker::attach(&pids, policy.children).map_err(refuse)?;
+    let mut tracker = Tracker::attach(&pids, policy.children)?;
     for target in &policy.targets {
         if let TargetSpec::Command(command) = target
             && let Some((program, args)) = command.split_first()
         {
             let args: Vec<_> = args.iter().map(Into::into).collect();
-            tracker.spawn_into(program, &args).map_err(refuse)?;
+            tracker.spawn_into(program, &args)?;
             // A daemon that forks twice at once would be lost otherwise; the command is our only
             // child.
             let adopted = tracker.adopt_orphans();

@@ -3,6 +3,7 @@
 use isotherm_act::apply::{Evidence, refuse_anon};
 use isotherm_core::scheme::{Action, Metric};
 use isotherm_host::Roots;
+use isotherm_host::error::Class;
 use isotherm_host::metrics::Metrics;
 use isotherm_host::proc::{Proc, meminfo_kib};
 use isotherm_ops::support::{SetName, Support, detect};
@@ -12,9 +13,9 @@ use isotherm_pages::places::Places;
 use crate::policy::{self, ContextPolicy, Lack, Machine, Policy, SchemePolicy, TargetSpec};
 
 /// Exit code: this machine cannot do it.
-pub(super) const NOT_SUPPORTED: u8 = 3;
+pub(super) const NOT_SUPPORTED: u8 = Class::NotSupported.exit_code();
 /// Exit code: a privilege is missing.
-const PERMISSION: u8 = 4;
+const PERMISSION: u8 = Class::Permission.exit_code();
 
 /// Something that stands between a policy and this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -222,7 +223,7 @@ impl Machine for Here {
 }
 
 fn lack(why: &isotherm_host::metrics::Unavailable) -> Lack {
-    let tried = why.tried();
+    let tried = why.attempt();
     let tried = if tried.is_empty() { String::new() } else { format!(" ({tried})") };
     Lack { why: format!("{}{tried}", why.why()), hint: why.hint().to_owned() }
 }

@@ -48,7 +48,7 @@ impl Rules {
                     self.found.insert(pid);
                 }
                 // It has just ended.
-                Err(TargetError::NoSuchPid { .. } | TargetError::Zombie { .. }) => {}
+                Err(err) if err.is_gone() => {}
                 Err(err) => {
                     // One without a start time has just ended.
                     let Ok(stat) = self.proc.stat(pid, &mut self.buf) else { continue };

@@ -6,6 +6,8 @@ use std::sync::mpsc::{Receiver, RecvError, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use isotherm_host::error::{Error, Kind};
+use isotherm_ops::doctor::NoSet;
 use isotherm_ops::support::SetName;
 
 use super::context::{Order, acts, live};
@@ -41,6 +43,18 @@ impl fmt::Display for Refused {
 }
 
 impl std::error::Error for Refused {}
+
+impl<K: Kind> From<Error<K>> for Refused {
+    fn from(err: Error<K>) -> Self {
+        Self { code: err.exit_code(), text: err.to_string() }
+    }
+}
+
+impl From<NoSet> for Refused {
+    fn from(err: NoSet) -> Self {
+        Self { code: err.exit_code(), text: err.to_string() }
+    }
+}
 
 /// Contexts that run.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use isotherm_act::apply::{ActEvent, Actor, Evidence, Settings};
 use isotherm_core::scheme::{Action, Counters, Filter, FilterKind};
 use isotherm_core::{AddrRange, Applied, Request, Scheme, TargetId};
-use isotherm_host::error::ErrorKind;
+use isotherm_host::error::SetKind;
 use isotherm_pages::tables::{Entry, PageTables};
 
 use crate::odd::Odd;
@@ -42,7 +42,7 @@ impl Direct {
     pub(crate) fn start(action: Action) -> Option<Self> {
         let walk = match PageTables::new() {
             Ok(walk) => walk,
-            Err(e) if e.kind() == ErrorKind::Permission => {
+            Err(e) if e.kind() == SetKind::Permission => {
                 eprintln!("skipped, no permission: {e}");
                 return None;
             }

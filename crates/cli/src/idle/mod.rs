@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use isotherm_core::units::duration;
 use isotherm_idlemem::{Options, Report, Row, Scan, Walk, default_cpu, matches};
-use isotherm_pages::frames::{ErrorKind, FramesError};
+use isotherm_pages::frames::{FramesError, FramesKind};
 use isotherm_sys::signals;
 
 use crate::exit;
@@ -65,18 +65,18 @@ enum Scanner {
 impl Scanner {
     fn open(ops: Ops, options: Options) -> anyhow::Result<Self> {
         if ops == Ops::Pagewalk {
-            return Ok(Self::Walk(Walk::open(options).map_err(frames)?));
+            return Ok(Self::Walk(Walk::open(options).map_err(exit::of)?));
         }
         match Scan::open(options) {
             Ok(scan) => Ok(Self::Bitmap(scan)),
-            Err(e) if ops == Ops::Auto && e.kind() == ErrorKind::NotSupported => {
+            Err(e) if ops == Ops::Auto && e.kind() == FramesKind::NotSupported => {
                 warn(&format!(
                     "{}: page tables are read instead, which show mapped memory only; unmapped page cache is not seen",
                     e.why()
                 ));
-                Ok(Self::Walk(Walk::open(options).map_err(frames)?))
+                Ok(Self::Walk(Walk::open(options).map_err(exit::of)?))
             }
-            Err(e) => Err(frames(e)),
+            Err(e) => Err(exit::of(e)),
         }
     }
 
@@ -108,7 +108,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut scan = Scanner::open(args.ops, options)?;
     let mut stop = || signals::stop_requested().is_some();
     loop {
-        let Some(report) = scan.next(&mut stop).map_err(frames)? else {
+        let Some(report) = scan.next(&mut stop).map_err(exit::of)? else {
             return Ok(ExitCode::SUCCESS);
         };
         let rows = chosen(&report, &args)?;
@@ -165,15 +165,6 @@ fn seconds(ns: u64) -> f64 {
 
 fn memory() -> u64 {
     isotherm_host::Machine::read(&isotherm_host::Roots::default()).memory_bytes
-}
-
-fn frames(error: FramesError) -> anyhow::Error {
-    let code = match error.kind() {
-        ErrorKind::NotSupported => exit::NOT_SUPPORTED,
-        ErrorKind::Permission => exit::PERMISSION,
-        _ => exit::UNEXPECTED,
-    };
-    exit::with(code, error.to_string())
 }
 
 fn percent(text: &str) -> Result<f64, String> {

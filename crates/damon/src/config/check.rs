@@ -98,7 +98,7 @@ pub(crate) fn missing_cgroups(config: &Config, proc: &Proc) -> Vec<String> {
     let mounted = Cgroups::mounted(proc);
     let gone = |path: &String| {
         let found = mounted.memory_id(path);
-        matches!(found, Err(err) if err.reason() == Reason::NoCgroup)
+        matches!(found, Err(err) if err.kind() == Reason::NoCgroup)
     };
     named.into_iter().filter(gone).map(|path| format!("there is no cgroup {path}")).collect()
 }

@@ -5,7 +5,7 @@ use std::io;
 
 use super::parameter::{Parameter, Role, problems};
 use super::{Module, running};
-use crate::error::{DamonError, Kind};
+use crate::error::{self, DamonError, Kind};
 use crate::sysfs::root::Root;
 
 /// A parameter's value.
@@ -55,7 +55,7 @@ impl Module {
         if self.is_present(root) {
             return Ok(());
         }
-        Err(DamonError::new(
+        Err(error::cannot(
             Kind::NotBuilt,
             format!("use {}", self.title()),
             format!(
@@ -104,13 +104,13 @@ impl Module {
         let tried = format!("enable {}", self.title());
         if let Some(other) = running(root) {
             let why = format!("{} is enabled, and each of them runs alone", other.title());
-            return Err(DamonError::new(Kind::ModuleInTheWay, tried, why, other.how_to_stop()));
+            return Err(error::cannot(Kind::ModuleInTheWay, tried, why, other.how_to_stop()));
         }
         for index in root.indices().unwrap_or_default() {
             let kdamond = root.handle(index);
             if kdamond.is_on()? {
                 let pid = kdamond.pid()?.map_or_else(String::new, |pid| format!(" (thread {pid})"));
-                return Err(DamonError::new(
+                return Err(error::cannot(
                     Kind::NotOurs,
                     tried,
                     format!("kdamond {index}{pid} runs, and the module runs alone"),
@@ -125,7 +125,7 @@ impl Module {
             return Ok(());
         }
         let why = "the kernel took it, and no thread runs; its log may say why";
-        Err(DamonError::new(Kind::NotRunning, tried, why, "dmesg | grep -i damon"))
+        Err(error::cannot(Kind::NotRunning, tried, why, "dmesg | grep -i damon"))
     }
 
     /// Switches the module off.
@@ -165,7 +165,7 @@ impl Module {
             }
         }
         if !wrong.is_empty() {
-            return Err(DamonError::new(Kind::Refused, tried, wrong.join("; "), ""));
+            return Err(error::cannot(Kind::Refused, tried, wrong.join("; "), ""));
         }
         self.check(&tried, &values)?;
         changes.retain(|change| change.from != change.to);
@@ -183,7 +183,9 @@ impl Module {
         {
             let err = self.put_back(root, &changes, err);
             if !self.is_enabled(root) {
-                return Err(err.of_kind(Kind::NotRunning).because("and the module ended by that"));
+                return Err(err
+                    .map_kind(|_| Kind::NotRunning)
+                    .because("and the module ended by that"));
             }
             // What was taken over of it goes again.
             self.switch(root, "commit_inputs", "Y").ok();
@@ -225,7 +227,7 @@ impl Module {
         if found.is_empty() {
             return Ok(());
         }
-        Err(DamonError::new(Kind::Refused, tried, found.join("; "), ""))
+        Err(error::cannot(Kind::Refused, tried, found.join("; "), ""))
     }
 
     fn write(self, root: &Root, name: &str, value: &str) -> io::Result<()> {
@@ -240,7 +242,7 @@ impl Module {
         let path = self.dir(root).join(name);
         let tried = format!("write `{value}` to {}", path.display());
         match said.raw_os_error() {
-            Some(libc::EBUSY) => DamonError::new(
+            Some(libc::EBUSY) => error::cannot(
                 Kind::NotOurs,
                 tried,
                 "a kdamond runs, and the module runs alone",
@@ -248,9 +250,9 @@ impl Module {
             ),
             Some(libc::EINVAL | libc::ERANGE | libc::ENOMEM) => {
                 let why = format!("{} refuses it", self.title());
-                DamonError::new(Kind::Refused, tried, why, "")
+                error::cannot(Kind::Refused, tried, why, "")
             }
-            _ => return DamonError::io(tried, said),
+            _ => return error::io(tried, said),
         }
         .with(said)
     }

@@ -18,7 +18,7 @@
 
 use crate::config::entries::{FilterDirs, entries};
 use crate::config::model::Config;
-use crate::error::{DamonError, Kind};
+use crate::error::{self, DamonError, Kind};
 use crate::modules;
 use crate::owned::kdamond::Kdamond;
 use crate::owned::ledger::{Ledger, Settings};
@@ -53,7 +53,7 @@ impl Claim {
         let ledger = Ledger::lock(root, settings)?;
         let recovered = recover_locked(root, &ledger)?;
         if let Some(module) = modules::running(root) {
-            return Err(DamonError::new(
+            return Err(error::cannot(
                 Kind::ModuleInTheWay,
                 "start a kdamond",
                 format!("{} is enabled, and it runs alone", module.title()),
@@ -100,7 +100,7 @@ impl Claim {
 
     pub(crate) fn save_note(&self, ledger: &Ledger) -> Result<(), DamonError> {
         self.note.save(ledger.dir()).map_err(|said| {
-            DamonError::io(format!("write a note into {}", ledger.dir().display()), said)
+            error::io(format!("write a note into {}", ledger.dir().display()), said)
         })
     }
 
@@ -187,7 +187,7 @@ impl Claim {
             }
             // Between the start and the note of it.
             None if self.note.phase == Phase::Ready => Ok(()),
-            _ => Err(DamonError::new(
+            _ => Err(error::cannot(
                 Kind::NotOurs,
                 format!("use kdamond {}", self.kdamond.index()),
                 format!("thread {pid} runs there now, which another program started"),
@@ -223,7 +223,7 @@ impl Claim {
         self.kdamond.off()?;
         self.kdamond.clear()?;
         Note::remove(ledger.dir(), self.note.index)
-            .map_err(|said| DamonError::io("remove a note".into(), said))?;
+            .map_err(|said| error::io("remove a note".into(), said))?;
         ledger.lower(&root, &self.note.boot)
     }
 }
@@ -256,9 +256,8 @@ impl Kdamond {
             let path = self.path(file);
             if self.root().exists(&path) {
                 let written = self.root().write(&path, "0");
-                written.map_err(|said| {
-                    DamonError::io(format!("write `0` to {}", path.display()), said)
-                })?;
+                written
+                    .map_err(|said| error::io(format!("write `0` to {}", path.display()), said))?;
             }
         }
         Ok(())
@@ -280,7 +279,7 @@ fn find(root: &Root, ledger: &Ledger, settings: &Settings, boot: &str) -> Result
         }
     }
     let refuse = |why: String, hint: &str| {
-        Err(DamonError::new(Kind::NotOurs, "find a kdamond directory that is nobody's", why, hint))
+        Err(error::cannot(Kind::NotOurs, "find a kdamond directory that is nobody's", why, hint))
     };
     if !running.is_empty() {
         return refuse(

@@ -14,7 +14,7 @@ use isotherm_host::Version;
 use crate::config::check::{missing_cgroups, problems};
 use crate::config::entries::{FilterDirs, entries};
 use crate::config::model::{Config, Target};
-use crate::error::{DamonError, Kind};
+use crate::error::{self, DamonError, Kind};
 use crate::owned::claim::Claim;
 use crate::owned::kdamond::Command;
 use crate::owned::note::{Phase, file_list};
@@ -46,7 +46,7 @@ impl Claim {
         let steps = steps(old, &config.context.targets, self.can_mark_obsolete());
         let stops = |step: &Step| step.targets.is_empty() && !old.is_empty();
         if steps.iter().rev().skip(1).any(stops) {
-            return Err(DamonError::new(
+            return Err(error::cannot(
                 Kind::NotInTheKernel,
                 format!("remove the first target of kdamond {}", self.kdamond.index()),
                 "this kernel can only do that by removing all, and a kdamond without targets ends",
@@ -120,7 +120,7 @@ impl Claim {
             return Ok(());
         }
         let tried = format!("change kdamond {}", self.kdamond.index());
-        Err(DamonError::new(Kind::Refused, tried, found.join("; "), ""))
+        Err(error::cannot(Kind::Refused, tried, found.join("; "), ""))
     }
 
     /// Gives a command that changes what runs, and checks that the kdamond still runs afterwards.
@@ -188,12 +188,12 @@ impl Claim {
             }
         }
         match self.kdamond.pid() {
-            Ok(None) => err.ended(),
+            Ok(None) => ended(err),
             // Before 6.18 half of it may have been taken over.
             Ok(Some(_)) if !refused_files && command.is_some() => {
                 match self.kdamond.command(Command::Commit) {
                     Ok(()) => err,
-                    Err(_) if matches!(self.kdamond.pid(), Ok(None)) => err.ended(),
+                    Err(_) if matches!(self.kdamond.pid(), Ok(None)) => ended(err),
                     Err(more) => err.because(&format!("and going back failed: {more}")),
                 }
             }
@@ -202,10 +202,8 @@ impl Claim {
     }
 }
 
-impl DamonError {
-    fn ended(self) -> Self {
-        self.of_kind(Kind::NotRunning).because("and the kdamond ended by that")
-    }
+fn ended(err: DamonError) -> DamonError {
+    err.map_kind(|_| Kind::NotRunning).because("and the kdamond ended by that")
 }
 
 /// Targets to write, and whether to commit them.

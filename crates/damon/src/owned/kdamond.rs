@@ -6,7 +6,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use crate::error::{DamonError, Kind};
+use crate::error::{self, DamonError, Kind};
 use crate::modules;
 use crate::sysfs::root::Root;
 
@@ -210,7 +210,7 @@ impl Kdamond {
     /// The error for a kdamond that ended by itself.
     #[must_use]
     pub fn died(&self, tried: &str) -> DamonError {
-        DamonError::new(
+        error::cannot(
             Kind::NotRunning,
             format!("{tried} kdamond {}", self.index),
             "it ended by itself: all of its targets are gone, or a commit failed half way",
@@ -224,7 +224,7 @@ impl Kdamond {
             return self.removed(tried).with(said);
         }
         let on = self.is_on().unwrap_or(false);
-        let error = |kind, why: &str, hint: &str| DamonError::new(kind, &*tried, why, hint);
+        let error = |kind, why: &str, hint: &str| error::cannot(kind, &*tried, why, hint);
         let error = match said.raw_os_error() {
             Some(libc::EBUSY) if command == Command::On && on => {
                 error(Kind::Running, "it runs already", "turn it off first, or commit to it")
@@ -235,7 +235,7 @@ impl Kdamond {
                     &format!("{} is enabled, and it runs alone", module.title()),
                     &module.how_to_stop(),
                 ),
-                None => return DamonError::io(tried, said),
+                None => return error::io(tried, said),
             },
             Some(libc::EINVAL | libc::EPERM | libc::ECANCELED) if command != Command::On && !on => {
                 error(
@@ -268,14 +268,14 @@ impl Kdamond {
                 ),
                 "",
             ),
-            _ => return DamonError::io(tried, said),
+            _ => return error::io(tried, said),
         };
         error.with(said)
     }
 
     /// The error for a directory that somebody removed under us.
     pub(crate) fn removed(&self, tried: String) -> DamonError {
-        DamonError::new(
+        error::cannot(
             Kind::NotOurs,
             tried,
             format!(

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::fs::FlockOperation;
 
-use crate::error::{DamonError, Kind};
+use crate::error::{self, DamonError, Kind};
 use crate::owned::note::save_text;
 use crate::sysfs::files::patiently;
 use crate::sysfs::root::Root;
@@ -69,7 +69,7 @@ impl Ledger {
             OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path)
         };
         let file = open().map_err(|said| {
-            DamonError::io(format!("write {}", path.display()), said).because(
+            error::io(format!("write {}", path.display()), said).because(
                 "what is done to DAMON is written down there first, to be cleaned up after a crash",
             )
         })?;
@@ -84,7 +84,7 @@ impl Ledger {
             }
         });
         locked.map_err(|said| {
-            DamonError::new(
+            error::cannot(
                 Kind::Busy,
                 format!("lock {}", path.display()),
                 "another Isotherm is setting up or ending a kdamond",
@@ -109,15 +109,15 @@ impl Ledger {
         let before = root.nr_kdamonds()?;
         let path = self.raised_path();
         save_text(&path, &format!("{boot} {before} {set}\n"))
-            .map_err(|said| DamonError::io(format!("write {}", path.display()), said))?;
+            .map_err(|said| error::io(format!("write {}", path.display()), said))?;
         let file = root.kdamonds().join("nr_kdamonds");
         root.write(&file, &set.to_string()).map_err(|said| {
             std::fs::remove_file(&path).ok();
             let tried = format!("write `{set}` to {}", file.display());
             if said.raw_os_error() != Some(libc::EBUSY) {
-                return DamonError::io(tried, said);
+                return error::io(tried, said);
             }
-            DamonError::new(
+            error::cannot(
                 Kind::NotOurs,
                 tried,
                 "the kernel lets nobody add a kdamond while one runs, and one does",
@@ -155,10 +155,9 @@ impl Ledger {
         match root.write(&file, &raised.before.to_string()) {
             // Somebody has just started one.
             Err(said) if said.raw_os_error() == Some(libc::EBUSY) => Ok(()),
-            Err(said) => Err(DamonError::io(
-                format!("write `{}` to {}", raised.before, file.display()),
-                said,
-            )),
+            Err(said) => {
+                Err(error::io(format!("write `{}` to {}", raised.before, file.display()), said))
+            }
             Ok(()) => {
                 std::fs::remove_file(self.raised_path()).ok();
                 Ok(())

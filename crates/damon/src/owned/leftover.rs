@@ -5,7 +5,7 @@
 //! the kdamond stays, and is named.
 
 use crate::config::entries::default_of;
-use crate::error::DamonError;
+use crate::error::{self, DamonError};
 use crate::owned::kdamond::Kdamond;
 use crate::owned::ledger::{Ledger, Settings};
 use crate::owned::note::{FileList, Note, Phase, Who, notes};
@@ -83,7 +83,7 @@ pub fn recover(root: &Root, settings: &Settings) -> Result<Vec<Leftover>, DamonE
 pub(crate) fn recover_locked(root: &Root, ledger: &Ledger) -> Result<Vec<Leftover>, DamonError> {
     let boot = root.proc().boot_id().unwrap_or_default();
     let found = notes(ledger.dir())
-        .map_err(|said| DamonError::io(format!("read {}", ledger.dir().display()), said))?;
+        .map_err(|said| error::io(format!("read {}", ledger.dir().display()), said))?;
     let mut leftovers = Vec::new();
     for (index, note) in found {
         let Some(note) = note else {
@@ -93,7 +93,7 @@ pub(crate) fn recover_locked(root: &Root, ledger: &Ledger) -> Result<Vec<Leftove
         let leftover = one(root, &note, &boot)?;
         if !matches!(leftover, Leftover::InUse { .. } | Leftover::Left { .. }) {
             Note::remove(ledger.dir(), index)
-                .map_err(|said| DamonError::io("remove a note".into(), said))?;
+                .map_err(|said| error::io("remove a note".into(), said))?;
         }
         leftovers.push(leftover);
     }

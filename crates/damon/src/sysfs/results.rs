@@ -6,7 +6,7 @@
 use isotherm_core::AddrRange;
 use isotherm_core::scheme::Counters;
 
-use crate::error::DamonError;
+use crate::error::{self, DamonError};
 use crate::owned::kdamond::{Command, Kdamond};
 use crate::sysfs::root::unreadable;
 
@@ -109,8 +109,7 @@ impl Kdamond {
         out.clear();
         let dir = self.scheme(scheme, "tried_regions");
         let listed = self.root().files().numbers(&dir);
-        let indices =
-            listed.map_err(|said| DamonError::io(format!("list {}", dir.display()), said))?;
+        let indices = listed.map_err(|said| error::io(format!("list {}", dir.display()), said))?;
         let mut buf = Vec::new();
         // All regions have the same files.
         let (mut passed, mut nr_probes) = (false, 0);

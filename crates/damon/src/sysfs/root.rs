@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use isotherm_host::proc::Proc;
 
-use crate::error::{DamonError, Kind};
+use crate::error::{self, DamonError, Kind};
 use crate::owned::kdamond::Kdamond;
 use crate::sysfs::files::{Files, SystemFiles, patiently};
 
@@ -74,7 +74,7 @@ impl Root {
             return Ok(());
         }
         let release = self.release();
-        Err(DamonError::new(
+        Err(error::cannot(
             Kind::NotBuilt,
             format!("use {}", self.admin.display()),
             format!("kernel {release} has no DAMON sysfs interface (CONFIG_DAMON_SYSFS, 5.18)"),
@@ -136,7 +136,7 @@ impl Root {
     pub fn indices(&self) -> Result<Vec<u32>, DamonError> {
         let dir = self.kdamonds();
         let listed = self.files.numbers(&dir);
-        listed.map_err(|said| DamonError::io(format!("list {}", dir.display()), said))
+        listed.map_err(|said| error::io(format!("list {}", dir.display()), said))
     }
 
     /// How many kdamond directories there are (`nr_kdamonds`).
@@ -178,12 +178,12 @@ impl Root {
     /// Names of the files in a directory.
     pub(crate) fn names(&self, dir: &Path) -> Result<Vec<String>, DamonError> {
         let listed = self.files.names(dir);
-        listed.map_err(|said| DamonError::io(format!("list {}", dir.display()), said))
+        listed.map_err(|said| error::io(format!("list {}", dir.display()), said))
     }
 
     pub(crate) fn read_into(&self, path: &Path, buf: &mut Vec<u8>) -> Result<(), DamonError> {
         let read = patiently(self.patience, || self.files.read(path, buf));
-        read.map_err(|said| DamonError::reading(path, said))
+        read.map_err(|said| error::reading(path, said))
     }
 
     /// Writes a value; EBUSY is retried.
@@ -203,7 +203,7 @@ impl Root {
 
 /// A file whose text is not what the kernel's documentation says.
 pub(crate) fn unreadable(path: &Path, text: &str) -> DamonError {
-    DamonError::new(
+    error::cannot(
         Kind::Unreadable,
         format!("read {}", path.display()),
         format!("it says `{text}`, which is not what such a file says"),

@@ -7,7 +7,7 @@ use std::io;
 use crate::config::entries::{Entry, FilterDirs, default_of, entries};
 use crate::config::features::Feature;
 use crate::config::model::Config;
-use crate::error::{DamonError, Kind};
+use crate::error::{self, DamonError, Kind};
 use crate::owned::kdamond::Kdamond;
 use crate::sysfs::results::TunedIntervals;
 
@@ -125,7 +125,7 @@ impl Kdamond {
             (Some(libc::ENOENT), _) if !self.exists() => self.removed(tried),
             (Some(libc::ENOENT), _) => {
                 let Some(feature) = entry.file else {
-                    return (DamonError::io(tried, said), None);
+                    return (error::io(tried, said), None);
                 };
                 let why = format!(
                     "this kernel ({release}) is older than {}: {} is missing (needed for {})",
@@ -134,7 +134,7 @@ impl Kdamond {
                     feature.what()
                 );
                 return (
-                    DamonError::new(Kind::OlderKernel, tried, why, "").with(said),
+                    error::cannot(Kind::OlderKernel, tried, why, "").with(said),
                     Some(feature),
                 );
             }
@@ -145,21 +145,21 @@ impl Kdamond {
                     feature.since(),
                     feature.what()
                 );
-                DamonError::new(Kind::OlderKernel, tried, why, "")
+                error::cannot(Kind::OlderKernel, tried, why, "")
             }
-            (Some(libc::EINVAL), None) => DamonError::new(
+            (Some(libc::EINVAL), None) => error::cannot(
                 Kind::Refused,
                 tried,
                 format!("the kernel refuses this value: {}", rule_of(&entry.path)),
                 "",
             ),
             (Some(libc::ERANGE), _) => {
-                DamonError::new(Kind::Refused, tried, "the number is too large for this file", "")
+                error::cannot(Kind::Refused, tried, "the number is too large for this file", "")
             }
             (Some(libc::ENOMEM), _) => {
-                DamonError::new(Kind::Refused, tried, "no memory for so many directories", "")
+                error::cannot(Kind::Refused, tried, "no memory for so many directories", "")
             }
-            _ => return (DamonError::io(tried, said), None),
+            _ => return (error::io(tried, said), None),
         };
         (error.with(said), None)
     }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use isotherm_host::proc::Proc;
 
-use super::error::TraceError;
+use super::error::{self, TraceError};
 use super::place::Place;
 
 const PREFIX: &str = "isotherm-";
@@ -35,10 +35,10 @@ impl Instance {
         let pid = std::process::id();
         let mut text = Vec::new();
         let start = Proc::default().stat(pid, &mut text).map(|stat| stat.starttime);
-        let start = start.map_err(|e| TraceError::io("read", Path::new("/proc/self/stat"), e))?;
+        let start = start.map_err(|e| error::io("read", Path::new("/proc/self/stat"), e))?;
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = place.instances().join(format!("{PREFIX}{pid}-{start}-{n}"));
-        std::fs::create_dir(&path).map_err(|e| TraceError::io("create", &path, e))?;
+        std::fs::create_dir(&path).map_err(|e| error::io("create", &path, e))?;
         Ok(Self { path })
     }
 
@@ -54,8 +54,7 @@ impl Instance {
     /// What the kernel says.
     pub(super) fn write(&self, file: &str, value: &str) -> Result<(), TraceError> {
         let path = self.path.join(file);
-        std::fs::write(&path, value)
-            .map_err(|e| TraceError::io(format!("write {value} to"), &path, e))
+        std::fs::write(&path, value).map_err(|e| error::io(&format!("write {value} to"), &path, e))
     }
 }
 
@@ -88,7 +87,7 @@ pub fn remove_leftovers(place: &Place, proc: &Proc) -> Result<Leftovers, TraceEr
         names.map(|n| n.map(|n| n.to_string_lossy().into_owned())).collect()
     };
     let mut left = Leftovers::default();
-    for name in list().map_err(|e| TraceError::io("list", &dir, e))? {
+    for name in list().map_err(|e| error::io("list", &dir, e))? {
         let Some((pid, start)) = owner(&name) else { continue };
         let mut text = Vec::new();
         let lives = match proc.stat(pid, &mut text) {

@@ -35,7 +35,7 @@ mod text;
 mod trace;
 mod windows;
 
-pub use error::TraceError;
+pub use error::{TraceError, TraceKind};
 pub use event::{AggregatedRegion, AppliedRegion, Event, EventKind, Record, SchemeStats};
 // Public for the fuzz targets only.
 #[doc(hidden)]

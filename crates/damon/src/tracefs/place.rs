@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 
-use super::error::TraceError;
+use super::error::{self, TraceError};
 
 /// Where tracefs is mounted on a usual machine.
 const USUAL: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
@@ -32,7 +32,7 @@ impl Place {
                 return Ok(Self::at(root));
             }
         }
-        Self::mount().map_err(|err| TraceError::NoTracefs { err })
+        Self::mount().map_err(error::no_tracefs)
     }
 
     /// The one at `root`, or what a test put there.

@@ -15,7 +15,7 @@ use isotherm_core::Time;
 use isotherm_host::proc::Proc;
 use isotherm_sys::clock;
 
-use super::error::TraceError;
+use super::error::{self, TraceError, TraceKind};
 use super::event::{EventKind, Layout, Record};
 use super::format::{Format, PageHeader};
 use super::instance::{Instance, Leftovers, remove_leftovers};
@@ -122,14 +122,14 @@ impl Trace {
                 }
                 match layout(&place, kind) {
                     Ok(layout) => kinds.push((kind, layout)),
-                    Err(TraceError::NoEvent { .. }) if !needed => {}
+                    Err(e) if e.kind() == TraceKind::NoEvent && !needed => {}
                     Err(e) => return Err(e),
                 }
             }
         }
         let path = place.root().join("events/header_page");
         let header =
-            PageHeader::parse(&read(&path)?).map_err(|err| TraceError::Format { path, err })?;
+            PageHeader::parse(&read(&path)?).map_err(|wrong| error::format(&path, &wrong))?;
         let leftovers = remove_leftovers(&place, &Proc::default())?;
         let instance = Instance::create(&place)?;
         // Setting the clock empties the buffer and setting the size replaces it, so both come
@@ -255,12 +255,13 @@ impl CpuBuffer {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 Err(e) => {
                     let file = format!("trace_pipe_raw of CPU {}", self.cpu);
-                    return Err(TraceError::io("read", Path::new(&file), e));
+                    return Err(error::io("read", Path::new(&file), e));
                 }
             };
-            let broken = |at: usize| TraceError::Page {
-                cpu: self.cpu,
-                why: format!("{len} bytes were read; what is at offset {at} is no event"),
+            let cpu = self.cpu;
+            let broken = |at: usize| {
+                let why = format!("{len} bytes were read; what is at offset {at} is no event");
+                error::page(cpu, why)
             };
             let mut whole = Page::new(&page[..len], header).map_err(|b| broken(b.at))?;
             if let Some(events) = whole.missed() {
@@ -288,25 +289,25 @@ fn switch(kind: EventKind, file: &str) -> String {
 fn layout(place: &Place, kind: EventKind) -> Result<Layout, TraceError> {
     let path = place.event(kind.name()).join("format");
     if !path.exists() {
-        return Err(TraceError::NoEvent { event: kind.name(), since: kind.since() });
+        return Err(error::no_event(kind));
     }
     let text = read(&path)?;
     let layout = Format::parse(&text).and_then(|format| Layout::new(kind, &format));
-    layout.map_err(|err| TraceError::Format { path, err })
+    layout.map_err(|wrong| error::format(&path, &wrong))
 }
 
 fn open_buffers(instance: &Path) -> Result<Vec<CpuBuffer>, TraceError> {
     let dir = instance.join("per_cpu");
     let mut buffers = Vec::new();
-    for entry in std::fs::read_dir(&dir).map_err(|e| TraceError::io("list", &dir, e))? {
-        let entry = entry.map_err(|e| TraceError::io("list", &dir, e))?;
+    for entry in std::fs::read_dir(&dir).map_err(|e| error::io("list", &dir, e))? {
+        let entry = entry.map_err(|e| error::io("list", &dir, e))?;
         let name = entry.file_name();
         let cpu = name.to_str().and_then(|n| n.strip_prefix("cpu")?.parse().ok());
         let Some(cpu) = cpu else { continue };
         let path = entry.path().join("trace_pipe_raw");
         let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
         let file = File::options().read(true).custom_flags(flags).open(&path);
-        let file = file.map_err(|e| TraceError::io("open", &path, e))?;
+        let file = file.map_err(|e| error::io("open", &path, e))?;
         buffers.push(CpuBuffer { cpu, file, last: Time::default() });
     }
     buffers.sort_by_key(|b| b.cpu);
@@ -321,5 +322,5 @@ fn read(path: &Path) -> Result<String, TraceError> {
         File::open(path)?.read_to_end(&mut text)?;
         Ok(String::from_utf8_lossy(&text).into_owned())
     };
-    read().map_err(|e| TraceError::io("read", path, e))
+    read().map_err(|e| error::io("read", path, e))
 }

@@ -11,7 +11,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-use super::unavailable::{Because, Reason, Unavailable};
+use super::unavailable::{self, Reason, Unavailable, because};
 use crate::proc::Proc;
 
 /// The hierarchies that are mounted.
@@ -75,7 +75,7 @@ impl Cgroups {
     }
 
     /// The directory of a v2 cgroup.
-    pub(super) fn v2_dir(&self, path: &str) -> Result<PathBuf, Because> {
+    pub(super) fn v2_dir(&self, path: &str) -> Result<PathBuf, Unavailable> {
         let Some(mount) = &self.v2 else { return Err(self.no_v2()) };
         let Some(below) = below(mount, path) else { return Err(bad_path(path)) };
         let dir = mount.join(below);
@@ -93,7 +93,7 @@ impl Cgroups {
         let dir = self.any_dir(path);
         let mut pids = Vec::new();
         let listed = dir.and_then(|dir| members(&dir, true, &mut pids));
-        listed.map_err(|because| Unavailable { what: format!("cgroup `{path}`"), because })?;
+        listed.map_err(|why| unavailable::of(why, &format!("cgroup `{path}`")))?;
         pids.sort_unstable();
         pids.dedup();
         Ok(pids)
@@ -113,21 +113,21 @@ impl Cgroups {
                 let why = "the memory controller is not enabled for it, so that no memory is charged to it";
                 let hint = "write `+memory` to cgroup.subtree_control of the cgroup above it";
                 let tried = format!("find {}", stat.display());
-                return Err(Because::new(Reason::NoMemoryController, tried, why, hint));
+                return Err(because(Reason::NoMemoryController, tried, why, hint));
             }
-            Ok(fs::metadata(&dir).map_err(|e| unreadable(&dir, &e))?.ino())
+            Ok(fs::metadata(&dir).map_err(|e| unreadable(&dir, e))?.ino())
         });
-        found.map_err(|because| Unavailable { what: format!("memory of cgroup `{path}`"), because })
+        found.map_err(|why| unavailable::of(why, &format!("memory of cgroup `{path}`")))
     }
 
-    fn memory_dir(&self, path: &str) -> Result<PathBuf, Because> {
+    fn memory_dir(&self, path: &str) -> Result<PathBuf, Unavailable> {
         let Some(mount) = self.v1_of("memory") else { return self.v2_dir(path) };
         let Some(below) = below(mount, path) else { return Err(bad_path(path)) };
         let dir = mount.join(below);
         if dir.is_dir() { Ok(dir) } else { Err(self.no_cgroup(path, mount, &dir)) }
     }
 
-    fn any_dir(&self, path: &str) -> Result<PathBuf, Because> {
+    fn any_dir(&self, path: &str) -> Result<PathBuf, Unavailable> {
         let memory = self.v1_of("memory");
         let others = self.v1.iter().map(|(_, at)| at.as_path());
         for mount in self.v2.as_deref().into_iter().chain(memory).chain(others) {
@@ -143,12 +143,12 @@ impl Cgroups {
         }
     }
 
-    fn no_v2(&self) -> Because {
+    fn no_v2(&self) -> Unavailable {
         let why = match self.v1.as_slice() {
             [] => "no cgroups are mounted".to_owned(),
             [(_, at), ..] => format!("only cgroup v1 is mounted ({})", at.display()),
         };
-        Because::new(
+        because(
             Reason::NoCgroup2,
             "find cgroup2 in /proc/self/mountinfo",
             why,
@@ -157,7 +157,7 @@ impl Cgroups {
         )
     }
 
-    fn no_cgroup(&self, path: &str, mount: &Path, dir: &Path) -> Because {
+    fn no_cgroup(&self, path: &str, mount: &Path, dir: &Path) -> Unavailable {
         let elsewhere = self.v1.iter().find_map(|(name, at)| {
             let dir = at.join(below(at, path)?);
             (dir != *at && dir.is_dir()).then(|| format!("{name} ({})", dir.display()))
@@ -175,7 +175,7 @@ impl Cgroups {
             mount.display(),
             near.display()
         );
-        Because::new(Reason::NoCgroup, format!("open {}", dir.display()), why, hint)
+        because(Reason::NoCgroup, format!("open {}", dir.display()), why, hint)
     }
 }
 
@@ -195,8 +195,8 @@ fn below<'p>(mount: &Path, path: &'p str) -> Option<&'p Path> {
     names_only.then_some(path)
 }
 
-fn bad_path(path: &str) -> Because {
-    Because::new(
+fn bad_path(path: &str) -> Unavailable {
+    because(
         Reason::NoCgroup,
         format!("find `{path}`"),
         "a cgroup's path has no `..` in it",
@@ -219,44 +219,45 @@ fn children(dir: &Path) -> Vec<String> {
 
 /// Adds the members of `dir` and below. Below `top`, cgroups that are gone again or that have only
 /// threads (their processes are counted above) are passed over.
-fn members(dir: &Path, top: bool, pids: &mut Vec<u32>) -> Result<(), Because> {
+fn members(dir: &Path, top: bool, pids: &mut Vec<u32>) -> Result<(), Unavailable> {
     let file = dir.join("cgroup.procs");
     match fs::read_to_string(&file) {
         // 0 stands for a process that cannot be seen from our pid namespace.
         Ok(text) => {
             pids.extend(text.lines().filter_map(|l| l.parse::<u32>().ok()).filter(|&pid| pid != 0));
         }
-        Err(err) if top => return Err(unreadable(&file, &err)),
+        Err(err) if top => return Err(unreadable(&file, err)),
         Err(_) => {}
     }
     children(dir).iter().try_for_each(|name| members(&dir.join(name), false, pids))
 }
 
-fn unreadable(file: &Path, err: &io::Error) -> Because {
-    let tried = format!("read {}: {err}", file.display());
-    match err.kind() {
+fn unreadable(file: &Path, err: io::Error) -> Unavailable {
+    let tried = format!("read {}", file.display());
+    let reason = match err.kind() {
         io::ErrorKind::PermissionDenied => {
-            Because::new(Reason::Permission, tried, "the file is not for everybody", "run as root")
+            because(Reason::Permission, tried, "the file is not for everybody", "run as root")
         }
-        io::ErrorKind::NotFound => Because::new(
+        io::ErrorKind::NotFound => because(
             Reason::NoCgroup,
             tried,
             "this directory is no cgroup",
             "/proc/PID/cgroup names those of a process",
         ),
-        _ if is_not_supported(err) => Because::new(
+        _ if is_not_supported(&err) => because(
             Reason::NoCgroup,
             tried,
             "this cgroup has threads, not processes",
             "give the cgroup above it that has the processes",
         ),
-        _ => Because::new(
+        _ => because(
             Reason::Unexpected,
             tried,
             "the kernel gave an answer that was not expected",
             "",
         ),
-    }
+    };
+    reason.with(err)
 }
 
 /// EOPNOTSUPP.

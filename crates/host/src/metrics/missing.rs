@@ -9,7 +9,7 @@ use isotherm_core::scheme::Metric;
 use super::Source;
 use super::cgroup::{Cgroups, is_not_supported};
 use super::text::list;
-use super::unavailable::{Because, Reason};
+use super::unavailable::{Reason, Unavailable, because};
 use crate::Roots;
 
 /// Looks at what else the machine has.
@@ -37,13 +37,17 @@ impl<'r> Missing<'r> {
         source: Source,
         cgroup: &str,
         path: &Path,
-        err: &io::Error,
-    ) -> Because {
-        let tried = format!("read {}: {err}", path.display());
+        err: io::Error,
+    ) -> Unavailable {
+        self.reason(source, cgroup, path, &err).with(err)
+    }
+
+    fn reason(&self, source: Source, cgroup: &str, path: &Path, err: &io::Error) -> Unavailable {
+        let tried = format!("read {}", path.display());
         if err.kind() == io::ErrorKind::PermissionDenied {
             let why = "the file is not for everybody, or a container hides it";
             let hint = "run as root, and in a container with the host's /proc and /sys";
-            return Because::new(Reason::Permission, tried, why, hint);
+            return because(Reason::Permission, tried, why, hint);
         }
         let missing = err.kind() == io::ErrorKind::NotFound;
         match source {
@@ -58,7 +62,7 @@ impl<'r> Missing<'r> {
     }
 
     /// There is no pressure file: newer kernels make none if they are booted with PSI off.
-    fn no_psi(&self, tried: String) -> Because {
+    fn no_psi(&self, tried: String) -> Unavailable {
         let (reason, why, hint) = match self.psi_of_cmdline() {
             Psi::Off => (Reason::PsiOff, "this kernel was booted with psi=0", "boot without psi=0"),
             Psi::On => (
@@ -75,7 +79,7 @@ impl<'r> Missing<'r> {
                  whether that helps",
             ),
         };
-        Because::new(reason, tried, why, hint)
+        because(reason, tried, why, hint)
     }
 
     fn psi_of_cmdline(&self) -> Psi {
@@ -89,15 +93,15 @@ impl<'r> Missing<'r> {
         }
     }
 
-    fn no_cgroup_psi(&self, tried: String, cgroup: &str, path: &Path) -> Because {
+    fn no_cgroup_psi(&self, tried: String, cgroup: &str, path: &Path) -> Unavailable {
         let switch = path.with_file_name("cgroup.pressure");
         if fs::read_to_string(&switch).is_ok_and(|text| text.trim() == "0") {
             let why = format!("PSI is switched off for cgroup `{cgroup}`");
             let hint = format!("`echo 1 > {}`", switch.display());
-            return Because::new(Reason::PsiOff, tried, why, hint);
+            return because(Reason::PsiOff, tried, why, hint);
         }
         match fs::read_to_string(self.roots.proc.root().join("pressure/memory")) {
-            Ok(_) => Because::new(
+            Ok(_) => because(
                 Reason::NoPsi,
                 tried,
                 "this kernel has PSI, but not for this cgroup",
@@ -108,7 +112,7 @@ impl<'r> Missing<'r> {
         }
     }
 
-    fn no_cgroup_nodes(&self, tried: String, cgroup: &str, path: &Path) -> Because {
+    fn no_cgroup_nodes(&self, tried: String, cgroup: &str, path: &Path) -> Unavailable {
         let cgroups = Cgroups::mounted(&self.roots.proc);
         let has = |dir: &Path| has_memory_controller(&dir.join("cgroup.controllers"));
         let here = path.parent().unwrap_or(path);
@@ -145,10 +149,10 @@ impl<'r> Missing<'r> {
                 "use Linux 5.10 or later, built with CONFIG_NUMA".to_owned(),
             )
         };
-        Because::new(reason, tried, why, hint)
+        because(reason, tried, why, hint)
     }
 
-    fn no_node(&self, tried: String, nr: i32) -> Because {
+    fn no_node(&self, tried: String, nr: i32) -> Unavailable {
         let online = self.nodes("online");
         let (why, hint) = match online.as_slice() {
             [] => (
@@ -161,15 +165,15 @@ impl<'r> Missing<'r> {
             ),
             nodes => (format!("there is no node {nr}"), format!("give one of: {}", joined(nodes))),
         };
-        Because::new(Reason::NoNode, tried, why, hint)
+        because(Reason::NoNode, tried, why, hint)
     }
 
     /// A node of CPUs or devices alone.
-    pub(super) fn node_without_memory(&self, nr: i32) -> Because {
+    pub(super) fn node_without_memory(&self, nr: i32) -> Unavailable {
         let nodes = self.nodes("has_memory");
         let tried = format!("read MemTotal of node {nr}: 0");
         let why = format!("node {nr} has no memory");
-        Because::new(
+        because(
             Reason::NodeWithoutMemory,
             tried,
             why,
@@ -196,13 +200,13 @@ fn joined(nodes: &[u32]) -> String {
     nodes.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
 }
 
-fn psi_off(tried: String) -> Because {
+fn psi_off(tried: String) -> Unavailable {
     let why = "this kernel has PSI and was booted with it off";
-    Because::new(Reason::PsiOff, tried, why, "boot with psi=1")
+    because(Reason::PsiOff, tried, why, "boot with psi=1")
 }
 
-fn unexpected(tried: String) -> Because {
-    Because::new(
+fn unexpected(tried: String) -> Unavailable {
+    because(
         Reason::Unexpected,
         tried,
         "the kernel gave an answer that was not expected",
@@ -210,7 +214,7 @@ fn unexpected(tried: String) -> Because {
     )
 }
 
-pub(super) fn unexpected_text(source: Source, cgroup: &str) -> Because {
+pub(super) fn unexpected_text(source: Source, cgroup: &str) -> Unavailable {
     let file = match source {
         Source::Pressure => "/proc/pressure/memory".to_owned(),
         Source::MemInfo => "/proc/meminfo".to_owned(),
@@ -218,7 +222,7 @@ pub(super) fn unexpected_text(source: Source, cgroup: &str) -> Because {
         Source::CgroupPressure => format!("memory.pressure of cgroup `{cgroup}`"),
         Source::CgroupNodes => format!("memory.numa_stat of cgroup `{cgroup}`"),
     };
-    Because::new(
+    because(
         Reason::Unexpected,
         format!("read {file}"),
         "the text does not have what it should",
@@ -226,16 +230,16 @@ pub(super) fn unexpected_text(source: Source, cgroup: &str) -> Because {
     )
 }
 
-pub(super) fn no_memory() -> Because {
-    Because::new(Reason::Unexpected, "read /proc/meminfo", "it says that there is no memory", "")
+pub(super) fn no_memory() -> Unavailable {
+    because(Reason::Unexpected, "read /proc/meminfo", "it says that there is no memory", "")
 }
 
-pub(super) fn unnamed_cgroup() -> Because {
-    Because::new(Reason::NoCgroup, "", "the goal names no cgroup", "give the goal a cgroup's path")
+pub(super) fn unnamed_cgroup() -> Unavailable {
+    because(Reason::NoCgroup, "", "the goal names no cgroup", "give the goal a cgroup's path")
 }
 
 /// Metrics that nobody can read here, whatever the machine.
-pub(super) fn not_here(metric: Metric) -> Because {
+pub(super) fn not_here(metric: Metric) -> Unavailable {
     let (reason, why, hint) = match metric {
         Metric::NodeEligibleMemBp(_) => (
             Reason::PhysicalOnly,
@@ -247,7 +251,7 @@ pub(super) fn not_here(metric: Metric) -> Because {
         }
         _ => (Reason::NotFromTheMachine, "the user gives it", "set the goal's current value"),
     };
-    Because::new(reason, "", why, hint)
+    because(reason, "", why, hint)
 }
 
 #[cfg(test)]
@@ -270,16 +274,16 @@ mod tests {
             (Source::Node(0), 5, Reason::Unexpected),
         ] {
             let err = io::Error::from_raw_os_error(errno);
-            let because = Missing::new(&roots).explain(source, "db", &path, &err);
-            assert_eq!(because.reason, reason, "{source:?} {errno}: {because:?}");
-            assert!(because.tried.contains("os error"), "{because:?}");
+            let because = Missing::new(&roots).explain(source, "db", &path, err);
+            assert_eq!(because.kind(), reason, "{source:?} {errno}: {because:?}");
+            assert!(because.attempt().contains("os error"), "{because:?}");
         }
         let off = Missing::new(&roots).explain(
             Source::Pressure,
             "",
             &path,
-            &io::Error::from_raw_os_error(95),
+            io::Error::from_raw_os_error(95),
         );
-        assert_eq!(off.hint, "boot with psi=1");
+        assert_eq!(off.hint(), "boot with psi=1");
     }
 }

@@ -32,7 +32,6 @@ use crate::Roots;
 use crate::proc::meminfo_kib;
 pub use cgroup::Cgroups;
 use missing::Missing;
-use unavailable::Because;
 
 pub use unavailable::{Reason, Unavailable};
 
@@ -89,8 +88,7 @@ impl Metrics {
     ///
     /// If this machine does not have the number, or not now.
     pub fn read(&mut self, metric: Metric, cgroups: &[String]) -> Result<u64, Unavailable> {
-        self.measure(metric, cgroups)
-            .map_err(|because| Unavailable { what: what(metric, cgroups), because })
+        self.measure(metric, cgroups).map_err(|why| unavailable::of(why, &what(metric, cgroups)))
     }
 
     /// Whether [`Metrics::read`] works here; for checking a policy before it runs.
@@ -102,7 +100,7 @@ impl Metrics {
         self.read(metric, cgroups).map(drop)
     }
 
-    fn measure(&mut self, metric: Metric, cgroups: &[String]) -> Result<u64, Because> {
+    fn measure(&mut self, metric: Metric, cgroups: &[String]) -> Result<u64, Unavailable> {
         let cgroup = |CgroupId(nr): CgroupId| {
             let nr = usize::try_from(nr).unwrap_or(usize::MAX);
             cgroups.get(nr).map(String::as_str).ok_or_else(missing::unnamed_cgroup)
@@ -152,7 +150,7 @@ impl Metrics {
         }
     }
 
-    fn pressure(&mut self, source: Source, cgroup: &str, line: &str) -> Result<u64, Because> {
+    fn pressure(&mut self, source: Source, cgroup: &str, line: &str) -> Result<u64, Unavailable> {
         self.parse(source, cgroup, |text| text::pressure_total(text, line))
     }
 
@@ -160,7 +158,7 @@ impl Metrics {
         &mut self,
         source: Source,
         names: [&str; N],
-    ) -> Result<[u64; N], Because> {
+    ) -> Result<[u64; N], Unavailable> {
         self.parse(source, "", |text| {
             let mut out = [0; N];
             for (out, name) in out.iter_mut().zip(names) {
@@ -171,7 +169,7 @@ impl Metrics {
     }
 
     /// Free and total memory of a node, in KiB.
-    fn node(&mut self, node: i32) -> Result<[u64; 2], Because> {
+    fn node(&mut self, node: i32) -> Result<[u64; 2], Unavailable> {
         let found = self.fields(Source::Node(node), ["MemFree:", "MemTotal:"])?;
         if found[1] == 0 {
             return Err(Missing::new(&self.roots).node_without_memory(node));
@@ -180,7 +178,7 @@ impl Metrics {
     }
 
     /// A cgroup's memory on a node and all of the node's, in bytes.
-    fn node_of_cgroup(&mut self, node: i32, cgroup: &str) -> Result<(u64, u64), Because> {
+    fn node_of_cgroup(&mut self, node: i32, cgroup: &str) -> Result<(u64, u64), Unavailable> {
         let [_, total] = self.node(node)?;
         let used = self.parse(Source::CgroupNodes, cgroup, |text| {
             let mut used = 0_u64;
@@ -198,7 +196,7 @@ impl Metrics {
         source: Source,
         cgroup: &str,
         parse: impl Fn(&str) -> Option<T>,
-    ) -> Result<T, Because> {
+    ) -> Result<T, Unavailable> {
         let known = self.open.iter().position(|o| o.source == source && o.cgroup == cgroup);
         let from_known = known.and_then(|nr| {
             let len = read(&self.open.get(nr)?.file, &mut self.buf);
@@ -216,11 +214,11 @@ impl Metrics {
     }
 
     #[cold]
-    fn open_and_read(&mut self, source: Source, cgroup: &str) -> Result<usize, Because> {
+    fn open_and_read(&mut self, source: Source, cgroup: &str) -> Result<usize, Unavailable> {
         let path = self.path(source, cgroup)?;
         let read = File::open(&path).and_then(|file| Ok((read(&file, &mut self.buf)?, file)));
         let (len, file) =
-            read.map_err(|err| Missing::new(&self.roots).explain(source, cgroup, &path, &err))?;
+            read.map_err(|err| Missing::new(&self.roots).explain(source, cgroup, &path, err))?;
         if self.open.len() >= MAX_OPEN {
             self.open.swap_remove(0);
         }
@@ -228,7 +226,7 @@ impl Metrics {
         Ok(len)
     }
 
-    fn path(&self, source: Source, cgroup: &str) -> Result<PathBuf, Because> {
+    fn path(&self, source: Source, cgroup: &str) -> Result<PathBuf, Unavailable> {
         let in_cgroup = || Cgroups::mounted(&self.roots.proc).v2_dir(cgroup);
         Ok(match source {
             Source::Pressure => self.roots.proc.root().join("pressure/memory"),
@@ -243,7 +241,7 @@ impl Metrics {
 }
 
 /// A part in basis points of the whole.
-fn bp(part: u64, whole: u64) -> Result<u64, Because> {
+fn bp(part: u64, whole: u64) -> Result<u64, Unavailable> {
     if whole == 0 { Err(missing::no_memory()) } else { Ok(mult_frac(part, 10_000, whole)) }
 }
 

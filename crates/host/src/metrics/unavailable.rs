@@ -1,8 +1,11 @@
 //! Why a number cannot be had on this machine.
 
-use std::fmt;
+use crate::error::{Class, Error, Kind};
 
-/// The sort of reason, for programs; people get the text of [`Unavailable`].
+/// A number that cannot be had on this machine, and why.
+pub type Unavailable = Error<Reason>;
+
+/// The kind of an [`Unavailable`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reason {
@@ -30,75 +33,27 @@ pub enum Reason {
     Unexpected,
 }
 
-/// A number that cannot be had on this machine. The text says what was tried, why it failed, and
-/// what to do.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unavailable {
-    pub(super) what: String,
-    pub(super) because: Because,
-}
-
-impl Unavailable {
-    /// The sort of reason.
-    #[must_use]
-    pub const fn reason(&self) -> Reason {
-        self.because.reason
-    }
-
-    /// What cannot be had: a phrase such as ``metric `some_mem_psi_us` ``.
-    #[must_use]
-    pub fn what(&self) -> &str {
-        &self.what
-    }
-
-    /// What was tried, and what the kernel said.
-    #[must_use]
-    pub fn tried(&self) -> &str {
-        &self.because.tried
-    }
-
-    /// Why it failed.
-    #[must_use]
-    pub fn why(&self) -> &str {
-        &self.because.why
-    }
-
-    /// What to do about it.
-    #[must_use]
-    pub fn hint(&self) -> &str {
-        &self.because.hint
-    }
-}
-
-impl fmt::Display for Unavailable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} cannot be had", self.what)?;
-        let lines = [("tried:", self.tried()), ("why:  ", self.why()), ("hint: ", self.hint())];
-        for (name, text) in lines.iter().filter(|(_, text)| !text.is_empty()) {
-            write!(f, "\n  {name} {text}")?;
+impl Kind for Reason {
+    fn class(self) -> Class {
+        match self {
+            Self::Permission => Class::Permission,
+            Self::Unexpected => Class::Unexpected,
+            _ => Class::NotSupported,
         }
-        Ok(())
     }
 }
 
-impl std::error::Error for Unavailable {}
-
-/// A reason without what it is the reason of.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Because {
-    pub(super) reason: Reason,
-    pub(super) tried: String,
-    pub(super) why: String,
-    pub(super) hint: String,
+/// A reason. [`of`] says later of which number.
+pub(super) fn because(
+    reason: Reason,
+    tried: impl Into<String>,
+    why: impl Into<String>,
+    hint: impl Into<String>,
+) -> Unavailable {
+    Error::new(reason, "a number cannot be had", tried, why, hint)
 }
 
-impl Because {
-    pub(super) fn new(
-        reason: Reason,
-        tried: impl Into<String>,
-        why: impl Into<String>,
-        hint: impl Into<String>,
-    ) -> Self {
-        Self { reason, tried: tried.into(), why: why.into(), hint: hint.into() }
-    }
+/// The same reason, with `what` cannot be had: a phrase such as ``metric `some_mem_psi_us` ``.
+pub(super) fn of(reason: Unavailable, what: &str) -> Unavailable {
+    reason.about(format!("{what} cannot be had"))
 }

@@ -2,19 +2,28 @@
 
 use std::path::Path;
 
-use crate::error::Error;
+use crate::error::{Class, Error, Kind};
 
 /// Why there is no such node.
-pub type NodesError = Error<NodesErrorKind>;
+pub type NodesError = Error<NodesKind>;
 
 /// The kind of a [`NodesError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum NodesErrorKind {
+pub enum NodesKind {
     /// The kernel knows no nodes (`CONFIG_NUMA` is off).
     NotSupported,
     /// There is no such node, or it has no memory.
     NoSuchNode,
+}
+
+impl Kind for NodesKind {
+    fn class(self) -> Class {
+        match self {
+            Self::NotSupported => Class::NotSupported,
+            Self::NoSuchNode => Class::Usage,
+        }
+    }
 }
 
 /// The nodes of this machine that have memory.
@@ -44,7 +53,7 @@ impl Nodes {
         let refused = |why| {
             let hint = "a kernel with CONFIG_NUMA";
             NodesError::new(
-                NodesErrorKind::NotSupported,
+                NodesKind::NotSupported,
                 "this machine shows no memory nodes",
                 tried.clone(),
                 why,
@@ -86,7 +95,7 @@ impl Nodes {
         let hint = format!("nodes with memory: {}", all.join(", "));
         let tried = format!("find node {node}");
         let what = format!("there is no memory on node {node}");
-        Err(NodesError::new(NodesErrorKind::NoSuchNode, what, tried, why, hint))
+        Err(NodesError::new(NodesKind::NoSuchNode, what, tried, why, hint))
     }
 }
 
@@ -118,7 +127,7 @@ mod tests {
             assert_eq!(parse_list(text), expected, "{text:?}");
         }
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(Nodes::read_from(dir.path()).unwrap_err().kind(), NodesErrorKind::NotSupported);
+        assert_eq!(Nodes::read_from(dir.path()).unwrap_err().kind(), NodesKind::NotSupported);
         std::fs::write(dir.path().join("has_memory"), "0,2\n").unwrap();
         let nodes = Nodes::read_from(dir.path()).unwrap();
         assert!(nodes.check(2).is_ok());

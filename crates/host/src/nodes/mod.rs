@@ -9,4 +9,4 @@ mod list;
 
 pub use facts::{Facts, NodeFacts, demotion_by_reclaim};
 pub use level::{Gauge, Level, levels};
-pub use list::{Nodes, NodesError, NodesErrorKind};
+pub use list::{Nodes, NodesError, NodesKind};

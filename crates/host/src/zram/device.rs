@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::ZramError;
+use super::{ZramError, error};
 
 const PAGE: u64 = 4096;
 /// The header takes one page.
@@ -49,14 +49,12 @@ impl Device {
         match fs::read_to_string("/sys/class/zram-control/hot_add") {
             Ok(text) => {
                 let number = text.trim().parse();
-                let number = number.map_err(|e| {
-                    ZramError::io(tried, io::Error::new(io::ErrorKind::InvalidData, e))
-                })?;
+                let number = number
+                    .map_err(|e| error::io(tried, io::Error::new(io::ErrorKind::InvalidData, e)))?;
                 Ok(Self { number, added: true, given_back: false })
             }
-            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Err(ZramError::io(tried, e)),
-            Err(e) => Self::unused()
-                .ok_or_else(|| ZramError::NotSupported { tried: tried.to_owned(), err: Some(e) }),
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Err(error::io(tried, e)),
+            Err(e) => Self::unused().ok_or_else(|| error::not_supported(tried, e)),
         }
     }
 
@@ -91,11 +89,11 @@ impl Device {
     pub(super) fn format(&self, bytes: u64) -> Result<(), ZramError> {
         let bytes = bytes / PAGE * PAGE;
         let header = swap_header(bytes).ok_or_else(|| {
-            ZramError::io(format!("make {bytes} bytes of swap"), io::ErrorKind::InvalidInput.into())
+            error::io(format!("make {bytes} bytes of swap"), io::ErrorKind::InvalidInput.into())
         })?;
         self.set("disksize", &bytes.to_string())?;
         let path = self.path();
-        let tried = |e| ZramError::io(format!("write a swap header to {}", path.display()), e);
+        let tried = |e| error::io(format!("write a swap header to {}", path.display()), e);
         let file = OpenOptions::new().write(true).open(&path).map_err(tried)?;
         file.write_all_at(&header, 0).map_err(tried)?;
         file.sync_all().map_err(tried)
@@ -124,12 +122,12 @@ impl Device {
             return Ok(());
         }
         fs::write(file, self.number.to_string())
-            .map_err(|e| ZramError::io(format!("write {} to {file}", self.number), e))
+            .map_err(|e| error::io(format!("write {} to {file}", self.number), e))
     }
 
     pub(super) fn usage(&self) -> Result<ZramUse, ZramError> {
         let file = self.attribute("mm_stat");
-        let tried = |e| ZramError::io(format!("read {}", file.display()), e);
+        let tried = |e| error::io(format!("read {}", file.display()), e);
         let text = fs::read_to_string(&file).map_err(tried)?;
         parse_mm_stat(&text).ok_or_else(|| tried(io::ErrorKind::InvalidData.into()))
     }
@@ -137,7 +135,7 @@ impl Device {
     fn set(&self, attribute: &str, value: &str) -> Result<(), ZramError> {
         let file = self.attribute(attribute);
         fs::write(&file, value)
-            .map_err(|e| ZramError::io(format!("write {value} to {}", file.display()), e))
+            .map_err(|e| error::io(format!("write {value} to {}", file.display()), e))
     }
 
     fn attribute(&self, name: &str) -> PathBuf {

@@ -1,107 +1,77 @@
 //! Why there is no zram swap.
 
-use std::fmt;
 use std::io;
 
+use super::LOCK;
+use crate::error::{Class, Error, Kind};
+
 /// Why a zram swap device could not be set up or taken down.
-#[derive(Debug)]
+pub type ZramError = Error<ZramKind>;
+
+/// The kind of a [`ZramError`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum ZramError {
+pub enum ZramKind {
     /// Other swap is active: what is paged out could go there, and nothing would tell.
-    OtherSwap {
-        /// Its devices and files.
-        names: Vec<String>,
-    },
+    OtherSwap,
     /// Another program has held the lock for the whole waiting time.
-    Locked {
-        /// How long was waited, in seconds.
-        waited_s: u64,
-    },
+    Locked,
     /// The kernel has no zram, or no free device of it.
-    NotSupported {
-        /// What was tried.
-        tried: String,
-        /// What the kernel said, if it was asked.
-        err: Option<io::Error>,
-    },
+    NotSupported,
     /// That needs root (`CAP_SYS_ADMIN`).
-    Permission {
-        /// What was tried.
-        tried: String,
-        /// What the kernel said.
-        err: io::Error,
-    },
+    Permission,
     /// Anything else that the kernel said.
-    Io {
-        /// What was tried.
-        tried: String,
-        /// What the kernel said.
-        err: io::Error,
-    },
+    Io,
 }
 
-impl ZramError {
-    pub(super) fn io(tried: impl Into<String>, err: io::Error) -> Self {
-        let tried = tried.into();
-        match err.kind() {
-            io::ErrorKind::PermissionDenied => Self::Permission { tried, err },
-            _ => Self::Io { tried, err },
-        }
-    }
-
-    /// Whether the machine, not the caller, is the reason: a test may skip then.
-    #[must_use]
-    pub const fn is_missing(&self) -> bool {
-        !matches!(self, Self::Io { .. })
-    }
-
-    fn lines(&self) -> (String, String, &'static str) {
-        let (tried, err) = match self {
-            Self::OtherSwap { names } => {
-                let why = format!("there is other swap: {}", names.join(", "));
-                return ("read /proc/swaps".to_owned(), why, "`swapoff` it, or run elsewhere");
-            }
-            Self::Locked { waited_s } => {
-                let why = format!("another program had zram swap for {waited_s} s");
-                return (format!("lock {}", super::LOCK), why, "wait until that one has ended");
-            }
-            Self::NotSupported { tried, err } => (tried, err.as_ref()),
-            Self::Permission { tried, err } | Self::Io { tried, err } => (tried, Some(err)),
-        };
-        let tried = err.map_or_else(|| tried.clone(), |err| format!("{tried}: {err}"));
-        let (why, hint) = match self {
-            Self::NotSupported { .. } => (
-                "this kernel has no zram, or no device of it is free",
-                "`modprobe zram`, or a kernel with CONFIG_ZRAM",
-            ),
-            Self::Permission { .. } => ("swap devices are for root only", "run as root"),
-            _ => ("", ""),
-        };
-        (tried, why.to_owned(), hint)
-    }
-}
-
-impl fmt::Display for ZramError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (tried, why, hint) = self.lines();
-        write!(f, "no zram swap\n  tried: {tried}")?;
-        for (name, text) in [("why:  ", why.as_str()), ("hint: ", hint)] {
-            if !text.is_empty() {
-                write!(f, "\n  {name} {text}")?;
-            }
-        }
-        Ok(())
-    }
-}
-
-impl std::error::Error for ZramError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+impl Kind for ZramKind {
+    fn class(self) -> Class {
         match self {
-            Self::OtherSwap { .. } | Self::Locked { .. } => None,
-            Self::NotSupported { err, .. } => err.as_ref().map(|e| e as _),
-            Self::Permission { err, .. } | Self::Io { err, .. } => Some(err),
+            Self::OtherSwap | Self::Locked => Class::Busy,
+            Self::NotSupported => Class::NotSupported,
+            Self::Permission => Class::Permission,
+            Self::Io => Class::Unexpected,
         }
     }
+}
+
+fn error(
+    kind: ZramKind,
+    tried: impl Into<String>,
+    why: impl Into<String>,
+    hint: &str,
+) -> ZramError {
+    Error::new(kind, "no zram swap", tried, why, hint)
+}
+
+/// These devices and files are swap already.
+pub(super) fn other_swap(names: &[String]) -> ZramError {
+    let why = format!("there is other swap: {}", names.join(", "));
+    error(ZramKind::OtherSwap, "read /proc/swaps", why, "`swapoff` it, or run elsewhere")
+}
+
+/// The lock was held by others for `waited_s` seconds.
+pub(super) fn locked(waited_s: u64) -> ZramError {
+    let why = format!("another program had zram swap for {waited_s} s");
+    error(ZramKind::Locked, format!("lock {LOCK}"), why, "wait until that one has ended")
+}
+
+/// What the kernel said to something that every kernel with zram can do.
+pub(super) fn not_supported(tried: &str, said: io::Error) -> ZramError {
+    let why = "this kernel has no zram, or no device of it is free";
+    let hint = "`modprobe zram`, or a kernel with CONFIG_ZRAM";
+    error(ZramKind::NotSupported, tried, why, hint).with(said)
+}
+
+/// What the kernel said to anything else.
+pub(super) fn io(tried: impl Into<String>, said: io::Error) -> ZramError {
+    let (kind, why, hint) = match said.kind() {
+        io::ErrorKind::PermissionDenied => {
+            (ZramKind::Permission, "swap devices are for root only", "run as root")
+        }
+        _ => (ZramKind::Io, "", ""),
+    };
+    error(kind, tried, why, hint).with(said)
 }
 
 #[cfg(test)]
@@ -115,14 +85,14 @@ mod tests {
               tried: read /proc/swaps
               why:   there is other swap: /dev/sda2, /swapfile
               hint:  `swapoff` it, or run elsewhere"]];
-        let names = vec!["/dev/sda2".to_owned(), "/swapfile".to_owned()];
-        expected.assert_eq(&ZramError::OtherSwap { names }.to_string());
+        let names = ["/dev/sda2".to_owned(), "/swapfile".to_owned()];
+        expected.assert_eq(&other_swap(&names).to_string());
         let expected = expect_test::expect![[r"
             no zram swap
               tried: swapon /dev/zram1: Permission denied (os error 13)
               why:   swap devices are for root only
               hint:  run as root"]];
-        let denied = ZramError::io("swapon /dev/zram1", io::Error::from_raw_os_error(13));
+        let denied = io("swapon /dev/zram1", io::Error::from_raw_os_error(13));
         expected.assert_eq(&denied.to_string());
     }
 }

@@ -26,7 +26,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 use crate::proc::Proc;
 use device::Device;
 pub use device::ZramUse;
-pub use error::ZramError;
+pub use error::{ZramError, ZramKind};
 
 /// The lock file; held as long as a [`Zram`] lives.
 pub const LOCK: &str = "/tmp/isotherm-zram.lock";
@@ -55,14 +55,14 @@ impl Zram {
         remove_dead()?;
         let names: Vec<String> = active_swap()?.into_iter().map(|swap| swap.name).collect();
         if !names.is_empty() {
-            return Err(ZramError::OtherSwap { names });
+            return Err(error::other_swap(&names));
         }
         let device = Device::take()?;
         // From here on dropping it gives the device back.
         let mut zram = Self { device, swapping: false, _lock: lock };
         zram.device.format(bytes)?;
         let path = zram.path();
-        swap_on(&path).map_err(|e| ZramError::io(format!("swapon {}", path.display()), e))?;
+        swap_on(&path).map_err(|e| error::io(format!("swapon {}", path.display()), e))?;
         zram.swapping = true;
         Ok(zram)
     }
@@ -172,7 +172,7 @@ fn end_swap(path: &Path) -> Result<(), ZramError> {
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             // Somebody else has ended it, which is what is wanted.
             Err(e) if e.raw_os_error() == Some(libc::EINVAL) => return Ok(()),
-            Err(e) => return Err(ZramError::io(format!("swapoff {}", path.display()), e)),
+            Err(e) => return Err(error::io(format!("swapoff {}", path.display()), e)),
         }
     }
 }
@@ -181,7 +181,7 @@ fn end_swap(path: &Path) -> Result<(), ZramError> {
 fn take_lock(patience_s: u64) -> Result<File, ZramError> {
     let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let file = rustix::fs::open(LOCK, flags, Mode::RUSR | Mode::WUSR);
-    let file = File::from(file.map_err(|e| ZramError::io(format!("open {LOCK}"), e.into()))?);
+    let file = File::from(file.map_err(|e| error::io(format!("open {LOCK}"), e.into()))?);
     let until = clock::now().plus_us(patience_s * 1_000_000);
     loop {
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -191,9 +191,9 @@ fn take_lock(patience_s: u64) -> Result<File, ZramError> {
                 std::thread::sleep(Duration::from_millis(50));
             }
             Err(rustix::io::Errno::WOULDBLOCK) => {
-                return Err(ZramError::Locked { waited_s: patience_s });
+                return Err(error::locked(patience_s));
             }
-            Err(e) => return Err(ZramError::io(format!("lock {LOCK}"), e.into())),
+            Err(e) => return Err(error::io(format!("lock {LOCK}"), e.into())),
         }
     }
 }
@@ -210,9 +210,9 @@ fn active_swap() -> Result<Vec<ActiveSwap>, ZramError> {
     match Proc::default().read_system("swaps", &mut text) {
         Ok(()) => Ok(parse_swaps(&String::from_utf8_lossy(&text))),
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            Err(ZramError::NotSupported { tried: "read /proc/swaps".to_owned(), err: Some(e) })
+            Err(error::not_supported("read /proc/swaps", e))
         }
-        Err(e) => Err(ZramError::io("read /proc/swaps", e)),
+        Err(e) => Err(error::io("read /proc/swaps", e)),
     }
 }
 

@@ -8,7 +8,7 @@ use isotherm_host::metrics::Cgroups;
 use isotherm_host::proc::Proc;
 use isotherm_host::ram::{Ram, RamError};
 use isotherm_pages::frames::groups::Ancestry;
-use isotherm_pages::frames::{ErrorKind, FrameFile, FramesError, Groups, Which};
+use isotherm_pages::frames::{self, FrameFile, FramesError, FramesKind, Groups, Which};
 use isotherm_pages::idle::{BITMAP, Bitmap, LOCK, Lock};
 use isotherm_sys::clock::{now, process_cpu_ns, sleep_until};
 
@@ -57,17 +57,17 @@ impl Scan {
     ///
     /// # Errors
     ///
-    /// The kernel has no bitmap ([`ErrorKind::NotSupported`]), or we may not open it.
+    /// The kernel has no bitmap ([`FramesKind::NotSupported`]), or we may not open it.
     pub fn open(options: Options) -> Result<Self, FramesError> {
         let proc = Proc::default();
         let tried = format!("open {BITMAP}");
         let bitmap = Bitmap::open(Path::new(BITMAP))
-            .map_err(|e| FramesError::at_file(&tried, "CONFIG_IDLE_PAGE_TRACKING", e))?;
+            .map_err(|e| frames::at_file(&tried, "CONFIG_IDLE_PAGE_TRACKING", e))?;
         let flags = FrameFile::open(proc.root(), Which::Flags)?;
         let lock = lock()?;
         let cgroups = match FrameFile::open(proc.root(), Which::Cgroup) {
             Ok(file) => Some(file),
-            Err(e) if e.kind() == ErrorKind::NotSupported => None,
+            Err(e) if e.kind() == FramesKind::NotSupported => None,
             Err(e) => return Err(e),
         };
         let ram = Ram::read(&proc).map_err(no_ram)?;
@@ -140,13 +140,8 @@ impl Scan {
             true
         };
         let found = self.scanner.round(wait, process_cpu_ns).map_err(|e| {
-            FramesError::new(
-                ErrorKind::Io,
-                "read the frames' files and mark frames idle",
-                Some(e),
-                "",
-                "",
-            )
+            frames::error(FramesKind::Io, "read the frames' files and mark frames idle", "", "")
+                .with(e)
         })?;
         let Some(found) = found else { return Ok(None) };
         if let Some(last) = last {
@@ -174,14 +169,7 @@ impl Scan {
 
 /// Checks that no other scanner of ours runs: what one of them marks looks idle to the other.
 pub(crate) fn lock() -> Result<Lock, FramesError> {
-    Lock::take(Path::new(LOCK)).map_err(|e| {
-        let kind = match e.kind() {
-            isotherm_host::error::ErrorKind::Busy => ErrorKind::Busy,
-            isotherm_host::error::ErrorKind::Permission => ErrorKind::Permission,
-            _ => ErrorKind::Io,
-        };
-        FramesError::new(kind, format!("lock {LOCK}"), None, e.why(), e.hint())
-    })
+    Lock::take(Path::new(LOCK)).map_err(|e| e.about(frames::WHAT).by_class())
 }
 
 /// Sleeps until then, in short sleeps; `false` if `stop` says so.
@@ -200,10 +188,5 @@ pub(crate) fn sleep_to(until: Time, stop: &mut dyn FnMut() -> bool) -> bool {
 }
 
 fn no_ram(error: RamError) -> FramesError {
-    let kind = match &error {
-        RamError::Hidden => ErrorKind::Permission,
-        RamError::Io { .. } | RamError::Nothing => ErrorKind::Io,
-    };
-    let hint = "run as root of the host, not in a container";
-    FramesError::new(kind, "find out where RAM is", None, error.to_string(), hint)
+    error.about(frames::WHAT).by_class()
 }

@@ -10,7 +10,7 @@ use isotherm_agent::policy::{ContextPolicy, Policy, SchemePolicy, TargetSpec};
 use isotherm_agent::run;
 use isotherm_agent::session::{Session, Step};
 use isotherm_core::{Attrs, TargetId, Time};
-use isotherm_ops::set::AttachError;
+use isotherm_host::error::SetError;
 use isotherm_ops::support::SetName;
 use isotherm_ops::targets::{self, Memory, TargetEvent, Tracker};
 use isotherm_record::Mapping;
@@ -52,7 +52,7 @@ pub(super) struct Live {
     /// Names of the schemes, by index.
     schemes: Vec<String>,
     /// The first target that could not be watched since the last window, and why.
-    not_watched: Option<(Target, AttachError)>,
+    not_watched: Option<(Target, SetError)>,
     /// How often in a row it was found that nothing is watched although there are targets.
     blind_looks: u8,
 }

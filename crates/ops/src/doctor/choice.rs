@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-use isotherm_host::error::{ErrorKind, SetError};
+use isotherm_host::error::{Class, SetError, SetKind};
 use isotherm_host::proc::Proc;
 use isotherm_host::{Machine, Roots};
 
 use super::{SelfTest, SetReport, examine};
 use crate::idle::IdleOps;
-use crate::kdamond::{Kdamond, KdamondError, Prefer};
+use crate::kdamond::{Kdamond, Prefer};
 use crate::pagewalk::{PageWalk, SharedMarks};
 use crate::set::OpsSet;
 use crate::smaps::{Limits, SmapsOps};
@@ -70,10 +70,12 @@ pub struct NoSet {
 }
 
 impl NoSet {
-    /// The exit code for a program to end with: 4 if a privilege would help, else 3.
+    /// The exit code that a program should end with: that of a missing privilege if one would help, else
+    /// that of a machine that cannot do it.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
-        if self.refused.iter().any(|r| r.denied) { 4 } else { 3 }
+        let denied = self.refused.iter().any(|r| r.denied);
+        if denied { Class::Permission.exit_code() } else { Class::NotSupported.exit_code() }
     }
 }
 
@@ -165,48 +167,35 @@ pub(super) fn open(name: SetName) -> Result<OpsSet, Support> {
                 set.set_marker(Some(Box::new(SharedMarks::default())));
                 Ok(OpsSet::PageWalk(Box::new(set)))
             }
-            Err(err) => Err(answer_of(&err)),
+            Err(err) => Err(answer_of(name, &err)),
         },
         SetName::Idle => match IdleOps::new() {
             Ok(set) => Ok(OpsSet::Idle(Box::new(set))),
-            Err(err) => Err(answer_of_idle(&err)),
+            Err(err) => Err(answer_of(name, &err)),
         },
         SetName::Smaps => {
             Ok(OpsSet::Smaps(Box::new(SmapsOps::new(Proc::default(), Limits::default()))))
         }
         SetName::Kdamond => match Kdamond::open(Prefer::from_env()) {
             Ok(set) => Ok(OpsSet::Kdamond(Box::new(set))),
-            Err(err) => Err(answer_of_kdamond(&err)),
+            Err(err) => Err(answer_of(name, &err)),
         },
         SetName::Written => Err(Support::no("not built yet in this version of isotherm", None, "")),
     }
 }
 
-/// What an error of `kdamond` says about its support.
-pub(super) fn answer_of_kdamond(err: &KdamondError) -> Support {
-    let (why, fix) = err.why_and_hint();
-    Support::No { why, since: None, fix, denied: err.is_denied() }
-}
-
-/// What an error of `pagewalk` says about its support.
-pub(super) fn answer_of(err: &SetError) -> Support {
-    let said = std::error::Error::source(err).map_or_else(String::new, |e| format!(": {e}"));
-    Support::No {
-        why: format!("{} ({}{said})", err.why(), err.tried()),
-        since: (err.kind() == ErrorKind::NotSupported).then(|| "5.17".to_owned()),
-        fix: err.hint().to_owned(),
-        denied: err.kind() == ErrorKind::Permission,
-    }
-}
-
-/// What an error of `idle` says about its support.
-pub(super) fn answer_of_idle(err: &SetError) -> Support {
-    let said = std::error::Error::source(err).map_or_else(String::new, |e| format!(": {e}"));
+/// What an error of the set says about its support.
+pub(super) fn answer_of(name: SetName, err: &SetError) -> Support {
     let why = if err.why().is_empty() { "the kernel refused" } else { err.why() };
+    let since = match name {
+        SetName::PageWalk => Some("5.17"),
+        SetName::Idle => Some("4.3"),
+        _ => None,
+    };
     Support::No {
-        why: format!("{why} ({}{said})", err.tried()),
-        since: (err.kind() == ErrorKind::NotSupported).then(|| "4.3".to_owned()),
+        why: format!("{why} (cannot {})", err.attempt()),
+        since: since.filter(|_| err.kind() == SetKind::NotSupported).map(str::to_owned),
         fix: err.hint().to_owned(),
-        denied: err.kind() == ErrorKind::Permission,
+        denied: err.is_denied(),
     }
 }

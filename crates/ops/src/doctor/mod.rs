@@ -138,12 +138,7 @@ fn examine(name: SetName, machine: &Machine, roots: &Roots) -> (SetReport, Optio
             report.self_test = Some(test);
         }
         // Some rights are checked only when there is a process to look at.
-        Err(err) => match (err.downcast_ref(), err.downcast_ref(), err.downcast_ref()) {
-            (Some(err), _, _) => report.refuse(choice::answer_of(err)),
-            (_, Some(err), _) => report.refuse(choice::answer_of_idle(err)),
-            (_, _, Some(err)) => report.refuse(choice::answer_of_kdamond(err)),
-            _ => report.reason = format!("the self-test could not run: {err}"),
-        },
+        Err(err) => report.refuse(choice::answer_of(name, &err)),
     }
     (report, Some(ops))
 }

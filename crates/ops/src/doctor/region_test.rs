@@ -12,12 +12,12 @@
 use std::io;
 
 use isotherm_core::{AddrRange, Attrs, Observed, Operations};
+use isotherm_host::error::SetError;
 use isotherm_sys::clock::{now, sleep_until};
 use isotherm_sys::touch::{TestChild, Touch};
 
-use super::self_test::{Granularity, Rate, SelfTest, TEST_TARGET};
+use super::self_test::{Granularity, Rate, SelfTest, TEST_TARGET, not_run};
 use crate::kdamond::Kdamond;
-use crate::set::AttachError;
 
 /// Windows of each kind.
 const NR_WINDOWS: u64 = 6;
@@ -34,8 +34,8 @@ enum Kind {
 }
 
 /// Tests the set on a child process and lets go of it again.
-pub(super) fn region_test(set: &mut Kdamond) -> Result<SelfTest, AttachError> {
-    let mut child = TestChild::fork()?;
+pub(super) fn region_test(set: &mut Kdamond) -> Result<SelfTest, SetError> {
+    let mut child = TestChild::fork().map_err(not_run)?;
     let before = set.attrs();
     set.set_attrs(&Attrs::default())?;
     let mut ranges = vec![child.pages(), child.other(), child.huge()];
@@ -45,7 +45,7 @@ pub(super) fn region_test(set: &mut Kdamond) -> Result<SelfTest, AttachError> {
     set.remove_target(TEST_TARGET);
     set.reset_share();
     set.set_attrs(&before)?;
-    Ok(judge(&tally?))
+    Ok(judge(&tally.map_err(not_run)?))
 }
 
 #[derive(Debug, Default)]

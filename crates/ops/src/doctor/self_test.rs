@@ -15,13 +15,14 @@ use std::io;
 
 use isotherm_core::addr::PAGE_SIZE;
 use isotherm_core::{AddrRange, Check, Operations, PageState, TargetId};
+use isotherm_host::error::{SetError, SetKind};
 use isotherm_host::proc::Proc;
 use isotherm_sys::clock::{now, sleep_until};
 use isotherm_sys::touch::{NR_PAGES, TestChild, Touch};
 use serde::Serialize;
 
 use super::region_test::region_test;
-use crate::set::{AttachError, OpsSet};
+use crate::set::OpsSet;
 use crate::smaps::{Limits, SmapsOps};
 use crate::targets::Target;
 
@@ -105,7 +106,7 @@ pub(super) const TEST_TARGET: TargetId = TargetId(u32::MAX);
 /// # Errors
 ///
 /// If the child cannot be made, or the set does not accept it.
-pub fn self_test(ops: &mut OpsSet) -> Result<SelfTest, AttachError> {
+pub fn self_test(ops: &mut OpsSet) -> Result<SelfTest, SetError> {
     if let OpsSet::Kdamond(set) = ops {
         return region_test(set);
     }
@@ -118,13 +119,13 @@ pub fn self_test(ops: &mut OpsSet) -> Result<SelfTest, AttachError> {
     test_twice(ops, Granularity::Page)
 }
 
-fn test_twice(ops: &mut OpsSet, wanted: Granularity) -> Result<SelfTest, AttachError> {
+fn test_twice(ops: &mut OpsSet, wanted: Granularity) -> Result<SelfTest, SetError> {
     let first = test_once(ops, wanted)?;
     if first.failure.is_none() { Ok(first) } else { test_once(ops, wanted) }
 }
 
-fn test_once(ops: &mut OpsSet, wanted: Granularity) -> Result<SelfTest, AttachError> {
-    let mut child = TestChild::fork()?;
+fn test_once(ops: &mut OpsSet, wanted: Granularity) -> Result<SelfTest, SetError> {
+    let mut child = TestChild::fork().map_err(not_run)?;
     let target = Target {
         id: TEST_TARGET,
         pid: child.pid(),
@@ -138,7 +139,13 @@ fn test_once(ops: &mut OpsSet, wanted: Granularity) -> Result<SelfTest, AttachEr
     let flush = !ops.sees_at_once();
     let result = measure(ops, &mut child, flush).map(|tally| tally.judge(wanted));
     ops.detach(TEST_TARGET);
-    Ok(result?)
+    result.map_err(not_run)
+}
+
+/// The kernel would not let the child run as the test needs it.
+pub(super) fn not_run(said: io::Error) -> SetError {
+    let what = "the self-test could not run";
+    SetError::new(SetKind::Io, what, "run a child process", what, "").with(said)
 }
 
 /// What was counted.

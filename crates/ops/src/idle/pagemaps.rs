@@ -10,9 +10,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 
 use isotherm_core::{Check, PageState, TargetId};
-use isotherm_host::error::{ErrorKind, SetError};
+use isotherm_host::error::{SetError, SetKind};
 use isotherm_host::proc::{Proc, is_denied, is_gone};
-use isotherm_pages::idle::error;
+use isotherm_pages::idle::{SET, error};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -83,7 +83,7 @@ impl Pagemaps {
     pub(super) fn reopen(&mut self, id: TargetId) -> Result<(), SetError> {
         let space = self.spaces.iter_mut().find(|space| space.id == id);
         let Some(space) = space else {
-            return Err(error(ErrorKind::Gone, "follow a target", None, "", ""));
+            return Err(error(SetKind::Gone, "follow a target", None, "", ""));
         };
         space.pagemap = open(space.pid)?;
         if space.has_exited() {
@@ -147,15 +147,11 @@ fn open(pid: u32) -> Result<File, SetError> {
 
 fn refused(pid: u32, tried: &str, e: io::Error) -> SetError {
     let (kind, why, hint) = if is_gone(&e) {
-        (ErrorKind::Gone, "it has ended", "")
+        (SetKind::Gone, "it has ended", "")
     } else if is_denied(&e) {
-        (
-            ErrorKind::Permission,
-            "it is not ours to look at; that needs CAP_SYS_PTRACE",
-            "run as root",
-        )
+        (SetKind::Permission, "it is not ours to look at; that needs CAP_SYS_PTRACE", "run as root")
     } else {
-        (ErrorKind::Io, "", "")
+        (SetKind::Io, "", "")
     };
-    error(kind, tried, Some(e), why, hint).of_process(pid)
+    error(kind, tried, Some(e), why, hint).of_process(SET, pid)
 }

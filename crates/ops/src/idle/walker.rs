@@ -3,8 +3,9 @@
 
 use isotherm_core::ops::UpdateError;
 use isotherm_core::{AddrRange, Check, TargetId};
-use isotherm_host::error::{ErrorKind, SetError};
+use isotherm_host::error::SetError;
 use isotherm_host::proc::{Proc, is_denied, is_gone, read_monitored_ranges};
+use isotherm_pages::idle::SET;
 use isotherm_pages::tables::PageTables;
 
 use super::pagemaps::Pagemaps;
@@ -30,7 +31,7 @@ pub(super) enum Walker {
 impl Walker {
     pub(super) fn add(&mut self, id: TargetId, pid: u32) -> Result<(), SetError> {
         match self {
-            Self::Bpf(walk) => walk.add_target(id, pid).map_err(|e| e.for_set("idle")),
+            Self::Bpf(walk) => walk.add_target(id, pid).map_err(|e| e.of_process(SET, pid)),
             Self::Pagemap(maps) => maps.add(id, pid),
         }
     }
@@ -65,7 +66,7 @@ impl Walker {
         maps.clear();
         let pid = pagemaps.pid(id).ok_or(UpdateError::Gone)?;
         if let Err(e) = pagemaps.reopen(id) {
-            let gone = e.kind() == ErrorKind::Gone;
+            let gone = e.is_gone();
             return Err(if gone { UpdateError::Gone } else { UpdateError::NotNow });
         }
         match read_monitored_ranges(&Proc::default(), pid, text, maps) {

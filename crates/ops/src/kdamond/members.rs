@@ -4,11 +4,12 @@ use isotherm_core::addr::PAGE_SIZE;
 use isotherm_core::areas::Areas;
 use isotherm_core::{AddrRange, TargetId};
 use isotherm_damon::model::Operations;
-use isotherm_damon::{Feature, Kind};
+use isotherm_damon::{DamonError, Feature, Kind};
+use isotherm_host::error::SetError;
 use isotherm_host::proc::read_monitored_ranges;
 
 use super::slots::Slot;
-use super::{Kdamond, KdamondError, Source};
+use super::{Kdamond, Source, error};
 
 impl Kdamond {
     /// Monitors a process. The first target starts the kdamond.
@@ -21,7 +22,7 @@ impl Kdamond {
     /// # Errors
     ///
     /// If the process is gone or the kernel refuses it. Nothing has changed then.
-    pub fn add_target(&mut self, id: TargetId, pid: u32) -> Result<(), KdamondError> {
+    pub fn add_target(&mut self, id: TargetId, pid: u32) -> Result<(), SetError> {
         let operations = if self.attrs.strict { Operations::Vaddr } else { Operations::Fvaddr };
         self.add(id, pid, operations, Vec::new())
     }
@@ -37,7 +38,7 @@ impl Kdamond {
         id: TargetId,
         pid: u32,
         ranges: Vec<AddrRange>,
-    ) -> Result<(), KdamondError> {
+    ) -> Result<(), SetError> {
         self.add(id, pid, Operations::Fvaddr, ranges)
     }
 
@@ -47,7 +48,7 @@ impl Kdamond {
     /// # Errors
     ///
     /// As [`Kdamond::add_ranges`].
-    pub fn add_memory(&mut self, id: TargetId, ranges: Vec<AddrRange>) -> Result<(), KdamondError> {
+    pub fn add_memory(&mut self, id: TargetId, ranges: Vec<AddrRange>) -> Result<(), SetError> {
         self.add(id, 0, Operations::Paddr, ranges)
     }
 
@@ -57,17 +58,17 @@ impl Kdamond {
         pid: u32,
         operations: Operations,
         given: Vec<AddrRange>,
-    ) -> Result<(), KdamondError> {
-        let pid_there = i32::try_from(pid).map_err(|_overflow| KdamondError::Gone { pid })?;
+    ) -> Result<(), SetError> {
+        let pid_there = i32::try_from(pid).map_err(|_overflow| error::gone(pid))?;
         if !self.is_alive(pid_there) {
-            return Err(KdamondError::Gone { pid });
+            return Err(error::gone(pid));
         }
         // The kernel refuses a process that has ended, even if the tracker has not reported that
         // yet.
         let ended = self.forget_ended();
         let others = !self.slots.list.is_empty();
         if others && (operations != self.operations || operations == Operations::Paddr) {
-            return Err(KdamondError::Mixed { is: self.operations, new: operations });
+            return Err(error::mixed(self.operations, operations));
         }
         let before = std::mem::replace(&mut self.operations, operations);
         let mut slot = Slot { id, pid: pid_there, given, follows: false, fresh: Vec::new() };
@@ -115,10 +116,10 @@ impl Kdamond {
     }
 
     /// Tells a kdamond that runs of a new target at the end.
-    fn grow(&mut self, id: TargetId) -> Result<(), KdamondError> {
+    fn grow(&mut self, id: TargetId) -> Result<(), SetError> {
         let (config, plan) = (self.config(), self.plan());
         let mut kernel = self.shared.kernel();
-        kernel.commit(&config)?;
+        kernel.commit(&config).map_err(error::of_damon)?;
         match &mut self.source {
             Source::Trace(traced) => traced.append(id),
             Source::Walk(_) => self.shared.walk(Some(plan)),
@@ -167,7 +168,7 @@ impl Kdamond {
 
     /// Starts the kdamond for the targets that have not ended. If none is left it stays off, and
     /// the tracker reports that.
-    pub(super) fn start_with_the_living(&mut self) -> Result<(), KdamondError> {
+    pub(super) fn start_with_the_living(&mut self) -> Result<(), SetError> {
         loop {
             self.forget_ended();
             if self.slots.list.is_empty() {
@@ -183,17 +184,17 @@ impl Kdamond {
 
     /// Removes targets. Kernels before 6.19 cannot remove the first one alone, so there all begin
     /// anew.
-    fn shrink_or_begin_anew(&mut self) -> Result<(), KdamondError> {
+    fn shrink_or_begin_anew(&mut self) -> Result<(), SetError> {
         match self.shrink() {
-            Err(KdamondError::Damon(err)) if err.kind() == Kind::NotInTheKernel => {
+            Err(err) if err.kind() == Kind::NotInTheKernel => {
                 self.stop();
                 self.start()
             }
-            done => done,
+            done => done.map_err(error::of_damon),
         }
     }
 
-    fn shrink(&mut self) -> Result<(), KdamondError> {
+    fn shrink(&mut self) -> Result<(), DamonError> {
         let (config, plan) = (self.config(), self.plan());
         let mut kernel = self.shared.kernel();
         kernel.commit(&config)?;

@@ -34,9 +34,9 @@ mod walks;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-pub use error::KdamondError;
 use isotherm_core::{Attrs, Time};
 use isotherm_damon::{DamonError, Features, Root, Settings, model};
+use isotherm_host::error::SetError;
 use isotherm_host::proc::Proc;
 use isotherm_pages::tables::PageTables;
 pub use kernel::Counted;
@@ -123,12 +123,13 @@ impl Kdamond {
     /// # Errors
     ///
     /// If the kernel has no DAMON.
-    pub fn open(prefer: Prefer) -> Result<Self, KdamondError> {
-        let kernel = sysfs::Sysfs::of(Root::default(), Settings::default())?;
+    pub fn open(prefer: Prefer) -> Result<Self, SetError> {
+        let kernel =
+            sysfs::Sysfs::of(Root::default(), Settings::default()).map_err(error::of_damon)?;
         Self::over(Box::new(kernel), prefer)
     }
 
-    fn over(kernel: Box<dyn Kernel>, prefer: Prefer) -> Result<Self, KdamondError> {
+    fn over(kernel: Box<dyn Kernel>, prefer: Prefer) -> Result<Self, SetError> {
         let shared = Arc::new(Shared::new(kernel));
         let mut troubles = Vec::new();
         let traced = match prefer {
@@ -143,7 +144,7 @@ impl Kdamond {
         };
         let source = match traced {
             Some(traced) => Source::Trace(Box::new(traced)),
-            None => Source::Walk(Walker::start(&shared).map_err(KdamondError::Thread)?),
+            None => Source::Walk(Walker::start(&shared).map_err(error::no_thread)?),
         };
         Ok(Self {
             source,

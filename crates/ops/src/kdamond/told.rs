@@ -6,10 +6,11 @@
 use isotherm_core::Attrs;
 use isotherm_core::scheme::{Bounds, Pattern};
 use isotherm_damon::model::{self, Config};
+use isotherm_host::error::SetError;
 use isotherm_sys::clock::now;
 
 use super::walks::Plan;
-use super::{Counted, Kdamond, KdamondError, Pushed, Source};
+use super::{Counted, Kdamond, Pushed, Source, error};
 
 impl Kdamond {
     /// The configuration that the kernel should have.
@@ -48,17 +49,17 @@ impl Kdamond {
     }
 
     /// Starts the kdamond with what there is.
-    pub(super) fn start(&mut self) -> Result<(), KdamondError> {
+    pub(super) fn start(&mut self) -> Result<(), SetError> {
         let config = self.config();
         let mut kernel = self.shared.kernel();
-        let pid = kernel.start(&config)?;
+        let pid = kernel.start(&config).map_err(error::of_damon)?;
         self.slots.settled();
         let (ids, plan) = (self.slots.ids(), self.plan());
         match &mut self.source {
             Source::Trace(traced) => {
                 if let Err(err) = traced.listen(pid, ids) {
                     kernel.stop().ok();
-                    return Err(err.into());
+                    return Err(err.by_class());
                 }
             }
             Source::Walk(_) => self.shared.walk(Some(plan)),
@@ -87,13 +88,13 @@ impl Kdamond {
     }
 
     /// Commits what there is to the kdamond that runs.
-    pub(super) fn commit(&mut self) -> Result<(), KdamondError> {
+    pub(super) fn commit(&mut self) -> Result<(), SetError> {
         if self.pid.is_none() {
             return Ok(());
         }
         let (config, plan) = (self.config(), self.plan());
         let mut kernel = self.shared.kernel();
-        kernel.commit(&config)?;
+        kernel.commit(&config).map_err(error::of_damon)?;
         if !self.is_traced() {
             self.shared.walk(Some(plan));
         }
@@ -118,7 +119,7 @@ impl Kdamond {
     /// # Errors
     ///
     /// If the kernel refuses them. The old ones stay then.
-    pub fn set_attrs(&mut self, attrs: &Attrs) -> Result<(), KdamondError> {
+    pub fn set_attrs(&mut self, attrs: &Attrs) -> Result<(), SetError> {
         let same = |a: &Attrs, b: &Attrs| {
             let key = |a: &Attrs| {
                 let regions = (a.min_nr_regions, a.max_nr_regions);
@@ -139,7 +140,7 @@ impl Kdamond {
     /// # Errors
     ///
     /// If the kernel refuses one. The old ones stay then.
-    pub fn push(&mut self, schemes: Vec<Pushed>) -> Result<(), KdamondError> {
+    pub fn push(&mut self, schemes: Vec<Pushed>) -> Result<(), SetError> {
         let moves = schemes.len() != self.pushed.len() && !self.is_traced() && self.pid.is_some();
         let before = std::mem::replace(&mut self.pushed, schemes);
         self.move_goals();

@@ -30,7 +30,7 @@ use std::io;
 use isotherm_core::ops::UpdateError;
 use isotherm_core::{AddrRange, Check, Operations, PageState, TargetId, Time};
 
-pub use error::SmapsError;
+use isotherm_host::error::SetError;
 use isotherm_host::proc::{Proc, TaskState, is_gone, parse_smaps, read_monitored_ranges};
 use isotherm_pages::clear_refs::clear_accessed;
 use isotherm_sys::clock::now;
@@ -107,21 +107,20 @@ impl SmapsOps {
     /// # Errors
     ///
     /// If it is too large, or its accessed bits cannot be cleared or looked at.
-    pub fn add_target(&mut self, id: TargetId, pid: u32) -> Result<(), SmapsError> {
+    pub fn add_target(&mut self, id: TargetId, pid: u32) -> Result<(), SetError> {
         let rss_bytes = self
             .proc
             .status(pid, &mut self.buf)
-            .map_err(|e| SmapsError::io(pid, "status", e))?
+            .map_err(|e| error::io(pid, "status", e))?
             .rss_bytes;
         if rss_bytes > self.limits.max_rss_bytes {
-            let max_bytes = self.limits.max_rss_bytes;
-            return Err(SmapsError::TooLarge { pid, rss_bytes, max_bytes });
+            return Err(error::too_large(pid, rss_bytes, self.limits.max_rss_bytes));
         }
         let stat = self.proc.stat(pid, &mut self.buf);
-        let start_ticks = stat.map_err(|e| SmapsError::io(pid, "stat", e))?.starttime;
-        self.proc.read(pid, "smaps", &mut self.buf).map_err(|e| SmapsError::io(pid, "smaps", e))?;
+        let start_ticks = stat.map_err(|e| error::io(pid, "stat", e))?.starttime;
+        self.proc.read(pid, "smaps", &mut self.buf).map_err(|e| error::io(pid, "smaps", e))?;
         // Opening for writing is the permission check; it changes nothing yet.
-        self.open_clear_refs(pid).map_err(|e| SmapsError::io(pid, "clear_refs", e))?;
+        self.open_clear_refs(pid).map_err(|e| error::io(pid, "clear_refs", e))?;
         let space = AddressSpace::default();
         self.targets.push(Watched {
             id,

@@ -6,11 +6,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 
 use isotherm_core::TargetId;
-use isotherm_host::proc::{Proc, Stat, TaskState, is_denied, is_gone};
+use isotherm_host::proc::{Proc, Stat, TaskState, is_gone};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::error::TargetError;
+use super::error::{self, TargetError};
 use super::memory::Memory;
 
 /// A target as it is told to others.
@@ -83,10 +83,10 @@ impl Entry {
         buf: &mut Vec<u8>,
     ) -> Result<Self, TargetError> {
         if pid == std::process::id() && proc.is_real() {
-            return Err(TargetError::Myself { pid });
+            return Err(error::myself(pid));
         }
         let pidfd = open_pidfd(proc, pid)?;
-        let stat = proc.stat(pid, buf).map_err(|err| TargetError::from_io(pid, "stat", err))?;
+        let stat = proc.stat(pid, buf).map_err(|err| error::io(pid, "stat", err))?;
         refuse(pid, &stat)?;
         let target = Target {
             id,
@@ -103,7 +103,7 @@ impl Entry {
         let entry = Self { target, pidfd, mem, image, looks: 0 };
         // We hold the pidfd since pidfd_open. If the process is gone now, the text may be of a
         // later one.
-        if entry.has_exited() { Err(TargetError::NoSuchPid { pid }) } else { Ok(entry) }
+        if entry.has_exited() { Err(error::no_such_pid(pid)) } else { Ok(entry) }
     }
 
     /// Whether the process has ended, as far as the pidfd knows.
@@ -176,9 +176,9 @@ impl Entry {
         buf: &mut Vec<u8>,
     ) -> Result<(), TargetError> {
         let pid = self.target.pid;
-        let stat = proc.stat(pid, buf).map_err(|err| TargetError::from_io(pid, "stat", err))?;
+        let stat = proc.stat(pid, buf).map_err(|err| error::io(pid, "stat", err))?;
         if stat.starttime != self.target.start_ticks {
-            return Err(TargetError::NoSuchPid { pid });
+            return Err(error::no_such_pid(pid));
         }
         refuse(pid, &stat)?;
         self.image = stat.image;
@@ -197,7 +197,7 @@ impl Entry {
 /// that we may not read cannot be monitored by any set.
 fn open_maps(proc: &Proc, pid: u32) -> Result<(), TargetError> {
     let opened = File::open(proc.path_of(pid, "maps"));
-    opened.map(drop).map_err(|err| TargetError::from_io(pid, "maps", err))
+    opened.map(drop).map_err(|err| error::io(pid, "maps", err))
 }
 
 /// Whether the address space behind an open `mem` file has no user left.
@@ -215,15 +215,15 @@ fn open_pidfd(proc: &Proc, pid: u32) -> Result<Option<OwnedFd>, TargetError> {
         return Ok(None);
     }
     let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    let raw = raw.ok_or(TargetError::NoSuchPid { pid })?;
+    let raw = raw.ok_or_else(|| error::no_such_pid(pid))?;
     match pidfd_open(raw, PidfdFlags::empty()) {
         Ok(fd) => Ok(Some(fd)),
         Err(err) => {
             let err = io::Error::from(err);
             // The number of a thread that is not its process's first has a directory, too.
             match isotherm_host::proc::thread_group(proc, pid) {
-                Some(tgid) if tgid != pid => Err(TargetError::IsThread { pid, process: tgid }),
-                _ => Err(TargetError::from_io(pid, "pidfd", err)),
+                Some(tgid) if tgid != pid => Err(error::is_thread(pid, tgid)),
+                _ => Err(error::io(pid, "pidfd", err)),
             }
         }
     }
@@ -242,27 +242,11 @@ const fn lives(stat: &Stat<'_>) -> bool {
 /// Refuses what has no address space to monitor.
 fn refuse(pid: u32, stat: &Stat<'_>) -> Result<(), TargetError> {
     if stat.is_kthread {
-        return Err(TargetError::KernelThread {
-            pid,
-            name: String::from_utf8_lossy(stat.comm).into_owned(),
-        });
+        return Err(error::kernel_thread(pid, &String::from_utf8_lossy(stat.comm)));
     }
     match stat.state {
         TaskState::Alive => Ok(()),
-        TaskState::Zombie => Err(TargetError::Zombie { pid, parent: stat.ppid }),
-        TaskState::Dead => Err(TargetError::NoSuchPid { pid }),
-    }
-}
-
-impl TargetError {
-    /// Sorts what the kernel said about one of a process's files.
-    pub(super) fn from_io(pid: u32, file: &'static str, err: io::Error) -> Self {
-        if is_gone(&err) {
-            Self::NoSuchPid { pid }
-        } else if is_denied(&err) {
-            Self::Permission { pid, file, err }
-        } else {
-            Self::Io { pid, file, err }
-        }
+        TaskState::Zombie => Err(error::zombie(pid, stat.ppid)),
+        TaskState::Dead => Err(error::no_such_pid(pid)),
     }
 }

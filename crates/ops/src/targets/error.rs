@@ -1,184 +1,147 @@
 //! Why something cannot be a target.
 
-use std::fmt;
 use std::io;
 
-use super::memory::MemoryError;
+use isotherm_host::error::{Class, Error, Kind};
+use isotherm_host::proc::{is_denied, is_gone};
+
+use super::memory::MemoryKind;
 
 /// Why something cannot be a target. The text says what was tried, why it failed, and what to do.
-#[derive(Debug)]
-pub enum TargetError {
+pub type TargetError = Error<TargetKind>;
+
+/// The kind of a [`TargetError`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TargetKind {
     /// No process has this pid (any more).
-    NoSuchPid {
-        /// The pid.
-        pid: u32,
-    },
+    NoSuchPid,
     /// The number is that of a thread.
-    IsThread {
-        /// The number given.
-        pid: u32,
-        /// The process that the thread belongs to.
-        process: u32,
-    },
+    IsThread,
     /// The kernel does not let us look at it.
-    Permission {
-        /// The pid.
-        pid: u32,
-        /// Which of its files was refused.
-        file: &'static str,
-        /// What the kernel said.
-        err: io::Error,
-    },
+    Permission,
     /// It has exited and waits for its parent; nothing is mapped any more.
-    Zombie {
-        /// The pid.
-        pid: u32,
-        /// Its parent.
-        parent: u32,
-    },
+    Zombie,
     /// It is a thread of the kernel, without memory of its own.
-    KernelThread {
-        /// The pid.
-        pid: u32,
-        /// Its name.
-        name: String,
-    },
+    KernelThread,
     /// It is this very process.
-    Myself {
-        /// The pid.
-        pid: u32,
-    },
+    Myself,
+    /// There is no such command.
+    NoSuchCommand,
     /// The command could not be run.
-    SpawnFailed {
-        /// The command.
-        command: String,
-        /// What the kernel said.
-        err: io::Error,
-    },
+    SpawnFailed,
     /// The physical memory cannot be one.
-    Memory(MemoryError),
+    Memory(MemoryKind),
     /// Something else went wrong.
-    Io {
-        /// The pid.
-        pid: u32,
-        /// Which of its files.
-        file: &'static str,
-        /// What the kernel said.
-        err: io::Error,
-    },
+    Io,
 }
 
-impl TargetError {
-    /// The exit code that a program should end with for it: 5 target gone, 4 permission, 2 usage,
-    /// 1 unexpected; for a command that cannot be run what a shell says: 127 not found, 126 else.
-    #[must_use]
-    pub fn exit_code(&self) -> u8 {
+impl Kind for TargetKind {
+    fn class(self) -> Class {
         match self {
-            Self::NoSuchPid { .. } | Self::Zombie { .. } => 5,
-            Self::Permission { .. } => 4,
-            Self::IsThread { .. } | Self::KernelThread { .. } | Self::Myself { .. } => 2,
-            Self::SpawnFailed { err, .. } if err.kind() == io::ErrorKind::NotFound => 127,
-            Self::SpawnFailed { .. } => 126,
-            Self::Memory(err) => err.exit_code(),
-            Self::Io { .. } => 1,
+            Self::NoSuchPid | Self::Zombie => Class::Gone,
+            Self::Permission => Class::Permission,
+            Self::IsThread | Self::KernelThread | Self::Myself => Class::Usage,
+            Self::Memory(kind) => kind.class(),
+            Self::NoSuchCommand | Self::SpawnFailed | Self::Io => Class::Unexpected,
         }
     }
 
-    fn why_and_hint(&self) -> (String, &'static str) {
+    /// For a command that cannot be run what a shell says: 127 not found, 126 else.
+    fn exit_code(self) -> u8 {
         match self {
-            Self::NoSuchPid { .. } => (
-                "no process has this pid; it may have just exited".into(),
-                "`ps -e` lists the processes that there are",
-            ),
-            Self::IsThread { process, .. } => (
-                format!("this is a thread of process {process}"),
-                "give the pid of the process; all of its threads share its memory",
-            ),
-            Self::Permission { .. } => (
-                "the process belongs to another user, or is protected from tracing".into(),
-                "run as that user or as root, or add the capability CAP_SYS_PTRACE (for another \
-                 user's files also CAP_DAC_READ_SEARCH)",
-            ),
-            Self::Zombie { parent, .. } => (
-                format!("it has exited and waits for its parent {parent} to notice"),
-                "give a process that runs",
-            ),
-            Self::KernelThread { name, .. } => (
-                format!("`{name}` is a thread of the kernel and has no memory of its own"),
-                "give a process that runs a program",
-            ),
-            Self::Myself { .. } => (
-                "a monitor that looks at itself would mostly see its own looking".into(),
-                "give another pid",
-            ),
-            Self::SpawnFailed { err, .. } => match err.kind() {
-                io::ErrorKind::NotFound => (
-                    "there is no such file, or none of that name in the PATH".into(),
-                    "check the spelling; a script's interpreter (`#!` line) has to exist, too",
-                ),
-                io::ErrorKind::PermissionDenied => (
-                    "the file is not executable, or a directory on the way is closed".into(),
-                    "`ls -l` shows the rights; `chmod +x` adds the missing one",
-                ),
-                _ => (
-                    "the kernel did not accept the program".into(),
-                    "try the same command without isotherm",
-                ),
-            },
-            Self::Memory(err) => (err.to_string(), ""),
-            Self::Io { err, .. } if is_full(err) => (
-                "every target needs a few open files, and there may be no more".into(),
-                "raise the limit (`ulimit -n`), or do not follow children",
-            ),
-            Self::Io { .. } => {
-                ("the kernel gave an answer that was not expected".into(), "try again")
-            }
+            Self::NoSuchCommand => 127,
+            Self::SpawnFailed => 126,
+            _ => self.class().exit_code(),
         }
     }
+}
+
+fn of(pid: u32, kind: TargetKind, why: impl Into<String>, hint: &str) -> TargetError {
+    let what = format!("process {pid} cannot be a target");
+    Error::new(kind, what, format!("look at process {pid}"), why, hint)
+}
+
+/// No process has this pid (any more).
+pub(super) fn no_such_pid(pid: u32) -> TargetError {
+    let why = "no process has this pid; it may have just exited";
+    of(pid, TargetKind::NoSuchPid, why, "`ps -e` lists the processes that there are")
+}
+
+/// The number is that of a thread of `process`.
+pub(super) fn is_thread(pid: u32, process: u32) -> TargetError {
+    let why = format!("this is a thread of process {process}");
+    let hint = "give the pid of the process; all of its threads share its memory";
+    of(pid, TargetKind::IsThread, why, hint)
+}
+
+/// It has exited and waits for its parent.
+pub(super) fn zombie(pid: u32, parent: u32) -> TargetError {
+    let why = format!("it has exited and waits for its parent {parent} to notice");
+    of(pid, TargetKind::Zombie, why, "give a process that runs")
+}
+
+/// It is a thread of the kernel.
+pub(super) fn kernel_thread(pid: u32, name: &str) -> TargetError {
+    let why = format!("`{name}` is a thread of the kernel and has no memory of its own");
+    of(pid, TargetKind::KernelThread, why, "give a process that runs a program")
+}
+
+/// It is this very process.
+pub(super) fn myself(pid: u32) -> TargetError {
+    let why = "a monitor that looks at itself would mostly see its own looking";
+    of(pid, TargetKind::Myself, why, "give another pid")
+}
+
+/// Sorts what the kernel said about one of a process's files.
+pub(super) fn io(pid: u32, file: &str, said: io::Error) -> TargetError {
+    let (kind, why, hint) = if is_gone(&said) {
+        return no_such_pid(pid);
+    } else if is_denied(&said) {
+        (
+            TargetKind::Permission,
+            "the process belongs to another user, or is protected from tracing",
+            "run as that user or as root, or add the capability CAP_SYS_PTRACE (for another \
+             user's files also CAP_DAC_READ_SEARCH)",
+        )
+    } else if is_full(&said) {
+        (
+            TargetKind::Io,
+            "every target needs a few open files, and there may be no more",
+            "raise the limit (`ulimit -n`), or do not follow children",
+        )
+    } else {
+        (TargetKind::Io, "the kernel gave an answer that was not expected", "try again")
+    };
+    let what = format!("process {pid} cannot be a target");
+    Error::new(kind, what, format!("open /proc/{pid}/{file}"), why, hint).with(said)
+}
+
+/// The command could not be run.
+pub(super) fn not_run(command: &str, said: io::Error) -> TargetError {
+    let (kind, why, hint) = match said.kind() {
+        io::ErrorKind::NotFound => (
+            TargetKind::NoSuchCommand,
+            "there is no such file, or none of that name in the PATH",
+            "check the spelling; a script's interpreter (`#!` line) has to exist, too",
+        ),
+        io::ErrorKind::PermissionDenied => (
+            TargetKind::SpawnFailed,
+            "the file is not executable, or a directory on the way is closed",
+            "`ls -l` shows the rights; `chmod +x` adds the missing one",
+        ),
+        _ => (
+            TargetKind::SpawnFailed,
+            "the kernel did not accept the program",
+            "try the same command without isotherm",
+        ),
+    };
+    let tried = format!("run `{command}`");
+    Error::new(kind, "the command cannot be run", tried, why, hint).with(said)
 }
 
 /// Whether we, or the machine, have as many files open as may be.
 fn is_full(err: &io::Error) -> bool {
     use rustix::io::Errno;
     [Errno::MFILE, Errno::NFILE].iter().any(|e| err.raw_os_error() == Some(e.raw_os_error()))
-}
-
-impl fmt::Display for TargetError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            // It has the whole text itself.
-            Self::Memory(err) => return err.fmt(f),
-            Self::NoSuchPid { pid }
-            | Self::IsThread { pid, .. }
-            | Self::Zombie { pid, .. }
-            | Self::KernelThread { pid, .. }
-            | Self::Myself { pid } => {
-                writeln!(f, "process {pid} cannot be a target")?;
-                writeln!(f, "  tried: look at process {pid}")?;
-            }
-            Self::Permission { pid, file, err } | Self::Io { pid, file, err } => {
-                writeln!(f, "process {pid} cannot be a target")?;
-                writeln!(f, "  tried: open /proc/{pid}/{file}: {err}")?;
-            }
-            Self::SpawnFailed { command, err } => {
-                writeln!(f, "the command cannot be run")?;
-                writeln!(f, "  tried: run `{command}`: {err}")?;
-            }
-        }
-        let (why, hint) = self.why_and_hint();
-        writeln!(f, "  why:   {why}")?;
-        write!(f, "  hint:  {hint}")
-    }
-}
-
-impl std::error::Error for TargetError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Permission { err, .. } | Self::Io { err, .. } | Self::SpawnFailed { err, .. } => {
-                Some(err)
-            }
-            Self::Memory(err) => Some(err),
-            _ => None,
-        }
-    }
 }

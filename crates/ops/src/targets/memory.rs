@@ -8,8 +8,9 @@ use std::fmt;
 
 use isotherm_core::AddrRange;
 use isotherm_core::addr::PAGE_SIZE;
+use isotherm_host::error::{Class, Error, Kind};
 use isotherm_host::proc::Proc;
-use isotherm_host::ram::{Ram, RamError};
+use isotherm_host::ram::{Ram, RamKind};
 
 /// Which physical memory is a target.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -23,39 +24,37 @@ pub enum Memory {
 }
 
 /// Why physical memory cannot be a target.
-#[derive(Debug)]
-pub enum MemoryError {
+pub type MemoryError = Error<MemoryKind>;
+
+/// The kind of a [`MemoryError`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MemoryKind {
     /// The text does not say which memory.
-    Text {
-        /// The text.
-        text: String,
-        /// What is wrong with it.
-        why: String,
-    },
+    Text,
     /// The machine does not say where its RAM is.
-    Ram(RamError),
+    Ram(RamKind),
     /// There is no such node.
-    NoSuchNode {
-        /// Which.
-        node: u32,
-        /// The nodes that have memory.
-        with_memory: Vec<u32>,
-    },
+    NoSuchNode,
     /// The node is there and has no memory, or has none any more.
-    NodeWithoutMemory {
-        /// Which.
-        node: u32,
-        /// The nodes that have memory.
-        with_memory: Vec<u32>,
-    },
+    NodeWithoutMemory,
     /// No part of a range is RAM.
-    OutsideRam {
-        /// Which.
-        range: AddrRange,
-        /// Where RAM is.
-        ram: Vec<AddrRange>,
-    },
+    OutsideRam,
 }
+
+impl Kind for MemoryKind {
+    fn class(self) -> Class {
+        match self {
+            Self::Text => Class::Usage,
+            Self::Ram(kind) => kind.class(),
+            Self::NodeWithoutMemory => Class::Gone,
+            Self::NoSuchNode | Self::OutsideRam => Class::NotSupported,
+        }
+    }
+}
+
+/// The first line of every [`MemoryError`].
+const WHAT: &str = "this physical memory cannot be a target";
 
 /// How it is written; the part of an error that says what to do.
 const FORMS: &str = "all, node:1, or physical addresses START-END[,START-END...] such as 4G-6G or \
@@ -70,7 +69,7 @@ impl Memory {
     ///
     /// What is wrong with the text.
     pub fn parse(text: &str) -> Result<Self, MemoryError> {
-        let wrong = |why: String| MemoryError::Text { text: text.to_owned(), why };
+        let wrong = |why: String| Error::new(MemoryKind::Text, WHAT, text, why, FORMS);
         if text == "all" {
             return Ok(Self::All);
         }
@@ -110,7 +109,7 @@ impl Memory {
     ///
     /// If the machine has no such memory, or does not say.
     pub fn ranges(&self, proc: &Proc) -> Result<Vec<AddrRange>, MemoryError> {
-        let ram = Ram::read(proc).map_err(MemoryError::Ram)?;
+        let ram = Ram::read(proc).map_err(|e| e.about(WHAT).map_kind(MemoryKind::Ram))?;
         self.ranges_in(&ram)
     }
 
@@ -123,25 +122,30 @@ impl Memory {
         match self {
             Self::All => Ok(ram.ranges.clone()),
             Self::Node(node) => {
-                let with_memory = || {
-                    ram.nodes.iter().filter(|n| !n.is_empty()).map(|n| n.node).collect::<Vec<_>>()
+                let refused = |kind, why| {
+                    let with_memory = ram.nodes.iter().filter(|n| !n.is_empty());
+                    let nodes: Vec<_> = with_memory.map(|n| n.node.to_string()).collect();
+                    let hint = format!("nodes with memory: {}", nodes.join(", "));
+                    Err(Error::new(kind, WHAT, self.to_string(), why, hint))
                 };
                 match ram.nodes.iter().find(|n| n.node == *node) {
                     Some(found) if !found.is_empty() => Ok(found.ranges.clone()),
-                    Some(_) => Err(MemoryError::NodeWithoutMemory {
-                        node: *node,
-                        with_memory: with_memory(),
-                    }),
+                    Some(_) => {
+                        let why = format!("node {node} has no memory (any more)");
+                        refused(MemoryKind::NodeWithoutMemory, why)
+                    }
                     None => {
-                        Err(MemoryError::NoSuchNode { node: *node, with_memory: with_memory() })
+                        refused(MemoryKind::NoSuchNode, format!("the machine has no node {node}"))
                     }
                 }
             }
             Self::Ranges(ranges) => {
                 let outside = |r: &&AddrRange| ram.ranges.iter().all(|ram| !ram.intersects(r));
                 if let Some(range) = ranges.iter().find(outside) {
-                    let ram = ram.ranges.clone();
-                    return Err(MemoryError::OutsideRam { range: *range, ram });
+                    let hint = format!("RAM is at {} (/proc/iomem)", shown(&ram.ranges));
+                    let why = "no part of this range is System RAM";
+                    let range = shown(&[*range]);
+                    return Err(Error::new(MemoryKind::OutsideRam, WHAT, range, why, hint));
                 }
                 Ok(ram.within(ranges))
             }
@@ -203,68 +207,6 @@ fn address(text: &str) -> Option<u64> {
         _ => return None,
     };
     number.parse::<u64>().ok()?.checked_mul(1 << shift)
-}
-
-impl MemoryError {
-    /// The exit code for a program to end with: 2 usage, 4 permission, 5 a node whose memory is
-    /// gone, 3 no such memory here.
-    #[must_use]
-    pub const fn exit_code(&self) -> u8 {
-        match self {
-            Self::Text { .. } => 2,
-            Self::Ram(RamError::Hidden) => 4,
-            Self::NodeWithoutMemory { .. } => 5,
-            Self::Ram(_) | Self::NoSuchNode { .. } | Self::OutsideRam { .. } => 3,
-        }
-    }
-}
-
-fn numbers(nodes: &[u32]) -> String {
-    let nodes: Vec<_> = nodes.iter().map(u32::to_string).collect();
-    nodes.join(", ")
-}
-
-impl fmt::Display for MemoryError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (what, why, hint) = match self {
-            Self::Text { text, why } => (text.clone(), why.clone(), FORMS.to_owned()),
-            Self::Ram(err) => {
-                let hint = match err {
-                    RamError::Hidden => "run as root, or grant CAP_SYS_ADMIN",
-                    RamError::Io { .. } | RamError::Nothing => "is /proc mounted?",
-                };
-                ("all".to_owned(), err.to_string(), hint.to_owned())
-            }
-            Self::NoSuchNode { node, with_memory } => (
-                format!("node:{node}"),
-                format!("the machine has no node {node}"),
-                format!("nodes with memory: {}", numbers(with_memory)),
-            ),
-            Self::NodeWithoutMemory { node, with_memory } => (
-                format!("node:{node}"),
-                format!("node {node} has no memory (any more)"),
-                format!("nodes with memory: {}", numbers(with_memory)),
-            ),
-            Self::OutsideRam { range, ram } => (
-                shown(&[*range]),
-                "no part of this range is System RAM".to_owned(),
-                format!("RAM is at {} (/proc/iomem)", shown(ram)),
-            ),
-        };
-        writeln!(f, "this physical memory cannot be a target")?;
-        writeln!(f, "  tried: {what}")?;
-        writeln!(f, "  why:   {why}")?;
-        write!(f, "  hint:  {hint}")
-    }
-}
-
-impl std::error::Error for MemoryError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Ram(err) => Some(err),
-            _ => None,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -29,6 +29,6 @@ mod scan;
 mod tracker;
 
 pub use entry::{Target, TargetEvent};
-pub use error::TargetError;
-pub use memory::{Memory, MemoryError};
+pub use error::{TargetError, TargetKind};
+pub use memory::{Memory, MemoryError, MemoryKind};
 pub use tracker::{ChildExit, Tracker};

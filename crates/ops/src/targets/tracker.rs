@@ -11,8 +11,8 @@ use rustix::process::{
 };
 
 use super::entry::{Entry, Life, Target, TargetEvent};
-use super::error::TargetError;
-use super::memory::{Memory, MemoryError};
+use super::error::{self, TargetError, TargetKind};
+use super::memory::{Memory, MemoryKind};
 use super::scan::{Newcomer, Scan};
 
 /// How often the tracker checks whether physical memory is still there, in ns.
@@ -120,7 +120,7 @@ impl Tracker {
     ///
     /// As for [`Tracker::memory`].
     pub fn memory_of(proc: Proc, memory: Memory) -> Result<Self, TargetError> {
-        memory.ranges(&proc).map_err(TargetError::Memory)?;
+        memory.ranges(&proc).map_err(|e| e.map_kind(TargetKind::Memory))?;
         let mut tracker = Self::new(proc, false);
         let target = Target {
             id: TargetId(0),
@@ -146,7 +146,7 @@ impl Tracker {
     ///
     /// # Errors
     ///
-    /// [`TargetError::SpawnFailed`] if no process can be made.
+    /// [`TargetKind::SpawnFailed`] if no process can be made.
     pub fn spawn(
         command: impl AsRef<OsStr>,
         args: &[OsString],
@@ -161,7 +161,7 @@ impl Tracker {
     ///
     /// # Errors
     ///
-    /// [`TargetError::SpawnFailed`].
+    /// [`TargetKind::SpawnFailed`].
     pub fn spawn_into(
         &mut self,
         command: impl AsRef<OsStr>,
@@ -170,11 +170,11 @@ impl Tracker {
         let name = command.as_ref().to_string_lossy().into_owned();
         if self.child.is_some() {
             let err = io::Error::other("this tracker has started a command already");
-            return Err(TargetError::SpawnFailed { command: name, err });
+            return Err(error::not_run(&name, err));
         }
         match Held::fork(command.as_ref(), args) {
             Ok(held) => self.child = Some(Child::Held { held, command: name }),
-            Err(err) => return Err(TargetError::SpawnFailed { command: name, err }),
+            Err(err) => return Err(error::not_run(&name, err)),
         }
         Ok(())
     }
@@ -184,16 +184,17 @@ impl Tracker {
     ///
     /// # Errors
     ///
-    /// [`TargetError::SpawnFailed`] if the program cannot be run.
+    /// [`TargetKind::SpawnFailed`] if the program cannot be run.
     pub fn start(&mut self) -> Result<(), TargetError> {
         match self.child.take() {
             Some(Child::Held { held, command }) => {
                 let pid = held.pid();
-                held.start().map_err(|err| TargetError::SpawnFailed { command, err })?;
+                held.start().map_err(|err| error::not_run(&command, err))?;
                 self.child = Some(Child::Running(pid));
                 // If it has already ended again, its exit status is all that is reported.
                 match self.add(pid_number(pid)) {
-                    Ok(_) | Err(TargetError::NoSuchPid { .. } | TargetError::Zombie { .. }) => {}
+                    Ok(_) => {}
+                    Err(err) if err.is_gone() => {}
                     Err(err) => self.pending.push(TargetEvent::Refused(err)),
                 }
             }
@@ -335,14 +336,17 @@ impl Tracker {
                     self.entries.push(entry);
                 }
                 // Gone again, or the pid is another's by now.
-                Ok(_) | Err(TargetError::NoSuchPid { .. }) => {}
-                Err(TargetError::Zombie { .. }) => self.bury(new.pid),
-                Err(err) => {
-                    self.refused.push((new.pid, new.start_ticks));
-                    if !matches!(err, TargetError::Myself { .. }) {
-                        self.pending.push(TargetEvent::Refused(err));
+                Ok(_) => {}
+                Err(err) => match err.kind() {
+                    TargetKind::NoSuchPid => {}
+                    TargetKind::Zombie => self.bury(new.pid),
+                    kind => {
+                        self.refused.push((new.pid, new.start_ticks));
+                        if kind != TargetKind::Myself {
+                            self.pending.push(TargetEvent::Refused(err));
+                        }
                     }
-                }
+                },
             }
         }
         self.entries.len() > before
@@ -394,7 +398,7 @@ impl Tracker {
                         i += 1;
                         continue;
                     }
-                    Err(TargetError::NoSuchPid { .. } | TargetError::Zombie { .. }) => {}
+                    Err(err) if err.is_gone() => {}
                     Err(err) => {
                         self.refused.push((entry.target.pid, entry.target.start_ticks));
                         self.pending.push(TargetEvent::Refused(err));
@@ -417,11 +421,11 @@ impl Tracker {
         let ranges = target.memory.as_ref().map(|m| m.ranges(&self.proc));
         // If the list cannot be read this time, that says nothing about the memory.
         if let Some(Err(err)) = ranges
-            && !matches!(err, MemoryError::Ram(_))
+            && !matches!(err.kind(), MemoryKind::Ram(_))
         {
             let id = target.id;
             self.memory = None;
-            self.pending.push(TargetEvent::Refused(TargetError::Memory(err)));
+            self.pending.push(TargetEvent::Refused(err.map_kind(TargetKind::Memory)));
             self.pending.push(TargetEvent::Exited(id));
         }
     }

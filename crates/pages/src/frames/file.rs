@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use super::error::FramesError;
+use super::error::{FramesError, at_file};
 
 /// Bytes of a number.
 const WORD: usize = 8;
@@ -89,9 +89,7 @@ impl FrameFile {
     pub fn open(proc: &Path, which: Which) -> Result<Self, FramesError> {
         let path = proc.join(which.name());
         let tried = || format!("open {}", path.display());
-        File::open(&path)
-            .map(Self::new)
-            .map_err(|e| FramesError::at_file(&tried(), which.option(), e))
+        File::open(&path).map(Self::new).map_err(|e| at_file(&tried(), which.option(), e))
     }
 }
 
@@ -251,7 +249,7 @@ mod tests {
 
     #[test]
     fn this_machines_files_are_read_or_say_why_not() {
-        use crate::frames::{ErrorKind, Flags};
+        use crate::frames::{Flags, FramesKind};
         for which in [Which::Flags, Which::Cgroup, Which::Count] {
             match FrameFile::open(Path::new("/proc"), which) {
                 Ok(mut file) => {
@@ -263,7 +261,7 @@ mod tests {
                     assert_eq!(file.read(1 << 50, &mut words).unwrap(), 0);
                 }
                 Err(e) => {
-                    assert!([ErrorKind::Permission, ErrorKind::NotSupported].contains(&e.kind()));
+                    assert!([FramesKind::Permission, FramesKind::NotSupported].contains(&e.kind()));
                     eprintln!("skipped: {e}");
                 }
             }

@@ -32,7 +32,7 @@ mod lookup;
 #[doc(hidden)]
 pub mod made_up;
 
-pub use error::{ErrorKind, FramesError};
+pub use error::{FramesError, FramesKind, WHAT, at_file, error};
 pub use file::{FrameFile, Which, Words};
 pub use flags::{Flags, NAMES};
 pub use groups::{Group, Groups, Version};

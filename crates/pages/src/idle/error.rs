@@ -2,33 +2,40 @@
 
 use std::io;
 
-use isotherm_host::error::{ErrorKind, Failure, SetError};
+use isotherm_host::error::{SetError, SetKind};
 
-/// An error of idle page tracking; the arguments are those of a [`Failure`].
+/// The set's name in its errors.
+pub const SET: &str = "idle";
+
+/// A failure of idle page tracking; the reason and the hint may be empty.
 pub fn error(
-    kind: ErrorKind,
+    kind: SetKind,
     tried: impl Into<String>,
     said: Option<io::Error>,
     why: impl Into<String>,
     hint: impl Into<String>,
 ) -> SetError {
-    SetError::new("idle", kind, Failure::new(tried, said, why, hint))
+    let error = SetError::of_set(SET, kind, tried, why, hint);
+    match said {
+        Some(said) => error.with(said),
+        None => error,
+    }
 }
 
 /// What the kernel said about a file that only root may open and only some kernels have.
 pub(super) fn of_file(path: &str, option: &str, said: io::Error) -> SetError {
     let (kind, why, hint) = match said.kind() {
         io::ErrorKind::NotFound => (
-            ErrorKind::NotSupported,
+            SetKind::NotSupported,
             format!("this kernel was built without {option}"),
             format!("boot a kernel with {option}=y; `--ops pagewalk` needs none of it"),
         ),
         io::ErrorKind::PermissionDenied => (
-            ErrorKind::Permission,
+            SetKind::Permission,
             "page frames are for root only (CAP_SYS_ADMIN, and no read-only /sys)".to_owned(),
             "run as root of the machine, not of a container".to_owned(),
         ),
-        _ => (ErrorKind::Io, String::new(), String::new()),
+        _ => (SetKind::Io, String::new(), String::new()),
     };
     error(kind, format!("open {path}"), Some(said), why, hint)
 }
@@ -51,7 +58,7 @@ mod tests {
               tried: open /x: permission denied
               why:   page frames are for root only (CAP_SYS_ADMIN, and no read-only /sys)
               hint:  run as root of the machine, not of a container"]];
-        expected.assert_eq(&err(io::ErrorKind::PermissionDenied).of_process(7).to_string());
-        assert_eq!(err(io::ErrorKind::Other).kind(), ErrorKind::Io);
+        expected.assert_eq(&err(io::ErrorKind::PermissionDenied).of_process(SET, 7).to_string());
+        assert_eq!(err(io::ErrorKind::Other).kind(), SetKind::Io);
     }
 }

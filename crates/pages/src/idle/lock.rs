@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
 
-use isotherm_host::error::{ErrorKind, SetError};
+use isotherm_host::error::{SetError, SetKind};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 
 use super::error::error;
@@ -28,12 +28,12 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Busy`] with the holder's pid, or what the kernel said.
+    /// [`SetKind::Busy`] with the holder's pid, or what the kernel said.
     pub fn take(path: &Path) -> Result<Self, SetError> {
         let failed = |e: rustix::io::Errno| {
             let kind = match e {
-                rustix::io::Errno::ACCESS | rustix::io::Errno::PERM => ErrorKind::Permission,
-                _ => ErrorKind::Io,
+                rustix::io::Errno::ACCESS | rustix::io::Errno::PERM => SetKind::Permission,
+                _ => SetKind::Io,
             };
             let tried = format!("lock {}", path.display());
             error(kind, tried, Some(e.into()), "", "run as root")
@@ -61,7 +61,7 @@ fn busy(path: &Path, file: &mut File) -> SetError {
     let known = file.read_to_string(&mut pid).is_ok() && pid.bytes().all(|b| b.is_ascii_digit());
     let who = if known && !pid.is_empty() { format!("process {pid}") } else { "a process".into() };
     error(
-        ErrorKind::Busy,
+        SetKind::Busy,
         format!("lock {}", path.display()),
         None,
         format!(
@@ -82,7 +82,7 @@ mod tests {
         let path = dir.path().join("lock");
         let first = Lock::take(&path).unwrap();
         let err = Lock::take(&path).unwrap_err();
-        assert_eq!(err.kind(), ErrorKind::Busy);
+        assert_eq!(err.kind(), SetKind::Busy);
         assert!(err.why().starts_with(&format!("process {} ", std::process::id())), "{err}");
         drop(first);
         std::fs::write(&path, "what\nis this").unwrap();
@@ -91,6 +91,6 @@ mod tests {
         assert!(Lock::take(&path).unwrap_err().why().starts_with("a process "));
         drop(second);
         let err = Lock::take(&dir.path().join("no/such/directory")).unwrap_err();
-        assert_eq!(err.kind(), ErrorKind::Io);
+        assert_eq!(err.kind(), SetKind::Io);
     }
 }

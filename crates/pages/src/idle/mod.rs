@@ -18,7 +18,7 @@ use std::path::Path;
 use isotherm_host::error::SetError;
 
 pub use bitmap::{BITMAP, Bitmap, CALL_WORDS, WORD_FRAMES, Words};
-pub use error::error;
+pub use error::{SET, error};
 pub use folios::{Ask, Folios, NOT_KNOWN};
 pub use lock::{LOCK, Lock};
 
@@ -33,13 +33,14 @@ use crate::frames::{FrameFile, FramesError, Which};
 pub fn open() -> Result<(Folios, Lock), SetError> {
     let bitmap = Bitmap::open(Path::new(BITMAP))
         .map_err(|e| of_file(BITMAP, "CONFIG_IDLE_PAGE_TRACKING", e))?;
-    let flags = FrameFile::open(Path::new("/proc"), Which::Flags).map_err(|e| of_frames(&e))?;
+    let flags = FrameFile::open(Path::new("/proc"), Which::Flags).map_err(of_frames)?;
     let lock = Lock::take(Path::new(LOCK))?;
     Ok((Folios::new(bitmap, flags), lock))
 }
 
 /// The same failure in this set's words.
-fn of_frames(e: &FramesError) -> SetError {
-    let said = e.said_again().unwrap_or_else(|| std::io::Error::other(e.to_string()));
+fn of_frames(e: FramesError) -> SetError {
+    let text = e.to_string();
+    let said = e.into_said().unwrap_or_else(|| std::io::Error::other(text));
     of_file("/proc/kpageflags", "CONFIG_PROC_PAGE_MONITOR", said)
 }

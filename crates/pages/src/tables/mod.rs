@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use isotherm_core::ops::UpdateError;
 use isotherm_core::{AddrRange, Check, PageState, TargetId};
-use isotherm_host::error::{ErrorKind, SetError};
+use isotherm_host::error::{SetError, SetKind};
 use isotherm_host::proc::{Proc, is_denied, is_gone, read_monitored_ranges};
 use isotherm_sys::clock::now;
 
@@ -91,7 +91,7 @@ impl PageTables {
     pub fn new() -> Result<Self, SetError> {
         if !cfg!(target_arch = "x86_64") {
             let why = "page tables of this machine's architecture are not known yet";
-            let (kind, tried) = (ErrorKind::NotSupported, "read page tables");
+            let (kind, tried) = (SetKind::NotSupported, "read page tables");
             return Err(error(kind, tried, None, why, "use another operations set"));
         }
         let (mut kernel, load) = Kernel::load()?;
@@ -131,8 +131,8 @@ impl PageTables {
         let free = self.spaces.iter().position(Option::is_none).unwrap_or(self.spaces.len());
         let Some(slot) = u16::try_from(free).ok().filter(|s| usize::from(*s) < MAX_SLOTS) else {
             let why = format!("{MAX_SLOTS} processes are the most that this set holds");
-            let error = error(ErrorKind::Busy, "add a target", None, why, "");
-            return Err(error.of_process(pid));
+            let full = error(SetKind::Busy, "add a target", None, why, "");
+            return Err(full.of_process(error::SET, pid));
         };
         let space = Space::open(&mut self.kernel, self.file_ops, pid)?;
         self.kernel.set_space(slot, space.resolved.pgd);
@@ -164,7 +164,7 @@ impl PageTables {
     pub fn reopen(&mut self, id: TargetId) -> Result<bool, SetError> {
         let unknown = || {
             let tried = format!("follow target {}", id.0);
-            error(ErrorKind::Gone, tried, None, "no such target", "")
+            error(SetKind::Gone, tried, None, "no such target", "")
         };
         let slot = self.slot(id).ok_or_else(unknown)?;
         let space = self.spaces[usize::from(slot)].as_mut().ok_or_else(unknown)?;
@@ -185,7 +185,7 @@ impl PageTables {
         maps.clear();
         let pid = self.space_of(id).map(Space::pid).ok_or(UpdateError::Gone)?;
         let changed = self.reopen(id).map_err(|e| {
-            if e.kind() == ErrorKind::Gone { UpdateError::Gone } else { UpdateError::NotNow }
+            if e.kind() == SetKind::Gone { UpdateError::Gone } else { UpdateError::NotNow }
         })?;
         match read_monitored_ranges(&Proc::default(), pid, &mut self.text, maps) {
             Ok(()) if !self.is_alive(id) => Err(UpdateError::Gone),

@@ -10,13 +10,13 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
-use isotherm_host::error::{ErrorKind, SetError};
+use isotherm_host::error::{SetError, SetKind};
 use isotherm_host::proc::{Proc, is_denied, is_gone};
 use isotherm_sys::madvise::process_madvise_cold;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::error::{SETCAP, error};
+use super::error::{self, SETCAP, error};
 use super::program::kernel::{Kernel, Resolved};
 
 /// One target's address space.
@@ -125,17 +125,17 @@ fn open_mem(kernel: &mut Kernel, file_ops: u64, pid: u32) -> Result<(File, Resol
 
 fn gone(pid: u32) -> SetError {
     let why = "it has ended, or never had memory of its own";
-    error(ErrorKind::Gone, "find its memory", None, why, "").of_process(pid)
+    error(SetKind::Gone, "find its memory", None, why, "").of_process(error::SET, pid)
 }
 
 fn refused(pid: u32, tried: &str, needs: &str, e: io::Error) -> SetError {
     let (kind, why, hint) = if is_gone(&e) {
-        (ErrorKind::Gone, "it has ended".to_owned(), String::new())
+        (SetKind::Gone, "it has ended".to_owned(), String::new())
     } else if is_denied(&e) {
         let why = format!("it is not ours to look at; that needs {needs}");
-        (ErrorKind::Permission, why, format!("run as root, or `{SETCAP} FILE`"))
+        (SetKind::Permission, why, format!("run as root, or `{SETCAP} FILE`"))
     } else {
-        (ErrorKind::Io, String::new(), String::new())
+        (SetKind::Io, String::new(), String::new())
     };
-    error(kind, tried, Some(e), why, hint).of_process(pid)
+    error(kind, tried, Some(e), why, hint).of_process(error::SET, pid)
 }

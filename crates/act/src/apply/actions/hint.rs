@@ -18,7 +18,7 @@ use crate::apply::evidence::look::Look;
 use crate::apply::pages::{Bits, GRANULE};
 use crate::apply::target::{Chosen, TargetState};
 use crate::apply::{Actor, Job, all_of, later, until};
-use crate::{ActError, ErrorKind, HugePageAdvice, InjectOptions, Injector, Outcome};
+use crate::{ActError, ActKind, HugePageAdvice, InjectOptions, Injector, Outcome};
 
 impl Actor {
     pub(in crate::apply) fn hint(
@@ -63,7 +63,7 @@ impl Actor {
                 Ok(outcome) => outcome,
                 Err(error) => {
                     self.trouble(scheme, state.process.pid(), &error.to_string());
-                    return if error.kind() == ErrorKind::Busy {
+                    return if error.kind() == ActKind::Busy {
                         later(whole.len())
                     } else {
                         all_of(job.request)

@@ -16,7 +16,7 @@ use crate::apply::evidence::marks::Marks;
 use crate::apply::pages::{Bits, granules};
 use crate::apply::target::TargetState;
 use crate::apply::{Actor, Job, later};
-use crate::{ErrorKind, Process};
+use crate::{ActKind, Process};
 
 impl Actor {
     /// Acts on the frames of a range: with rules on those that stayed idle, else on all that are let in.
@@ -193,7 +193,7 @@ impl Actor {
             let mut state = match state {
                 Ok(state) => state,
                 Err(error) => {
-                    let is_own = error.kind() == ErrorKind::Myself;
+                    let is_own = error.kind() == ActKind::Myself;
                     *(if is_own { &mut unreached.own } else { &mut unreached.gone }) += bytes;
                     continue;
                 }

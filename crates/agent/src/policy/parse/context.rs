@@ -5,7 +5,7 @@ use std::ops::Range;
 use isotherm_core::attrs::IntervalsGoal;
 use isotherm_core::{Attrs, AttrsError, Method};
 use isotherm_ops::support::SetName;
-use isotherm_ops::targets::{Memory, MemoryError};
+use isotherm_ops::targets::Memory;
 
 use super::Seen;
 use super::fields::{Entry, Errors, Fields};
@@ -162,11 +162,8 @@ fn target(entry: Entry<'_>, errors: &mut Errors) -> Option<TargetSpec> {
             bytes => Ok(TargetSpec::Rss(bytes)),
         }),
         "paddr" => one.text().and_then(|text| {
-            Memory::parse(text).map(TargetSpec::Memory).map_err(|err| match err {
-                MemoryError::Text { text, why } => {
-                    one.error(format!("`{text}` is no physical memory: {why}")).hint(MEMORY)
-                }
-                err => one.error(err.to_string()),
+            Memory::parse(text).map(TargetSpec::Memory).map_err(|err| {
+                one.error(format!("`{text}` is no physical memory: {}", err.why())).hint(MEMORY)
             })
         }),
         _ => cgroup(*one).map(|path| TargetSpec::Cgroup(path.to_owned())),

@@ -15,7 +15,7 @@ use std::hint::black_box;
 use std::io;
 use std::os::fd::AsFd;
 
-use isotherm_host::error::{ErrorKind, SetError};
+use isotherm_host::error::{SetError, SetKind};
 
 use super::kernel::{Kernel, Paging, Resolved};
 use crate::tables::error::error;
@@ -52,7 +52,7 @@ impl Proof {
 /// Sets the kernel's paging up. Returns it, with what our own address space resolves to.
 pub(crate) fn calibrate(kernel: &mut Kernel) -> Result<(Paging, Resolved), SetError> {
     let failed = |tried: &str, e: Option<io::Error>, why: &str| {
-        error(ErrorKind::NotSupported, tried, e, why, "please report this kernel")
+        error(SetKind::NotSupported, tried, e, why, "please report this kernel")
     };
     let mem =
         File::open("/proc/self/mem").map_err(|e| failed("open /proc/self/mem", Some(e), ""))?;

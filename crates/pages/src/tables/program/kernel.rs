@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use isotherm_host::error::{ErrorKind, SetError};
+use isotherm_host::error::{SetError, SetKind};
 use isotherm_host::proc::Proc;
 use isotherm_sys::bpf;
 use isotherm_sys::map::MappedWords;
@@ -159,12 +159,12 @@ fn offsets() -> Result<Offsets, SetError> {
     let data = std::fs::read(btf::VMLINUX).map_err(|e| {
         let why = "this kernel shows no types of its own (CONFIG_DEBUG_INFO_BTF)";
         let hint = "use a kernel with BTF, or another operations set";
-        error(ErrorKind::NotSupported, tried.clone(), Some(e), why, hint)
+        error(SetKind::NotSupported, tried.clone(), Some(e), why, hint)
     })?;
     let found = Btf::parse(data).and_then(|btf| Offsets::find(&btf));
     found.map_err(|e: BtfError| {
         let why = format!("{e}");
-        error(ErrorKind::NotSupported, tried, None, why, "please report this kernel")
+        error(SetKind::NotSupported, tried, None, why, "please report this kernel")
     })
 }
 
@@ -211,7 +211,7 @@ fn rejected(name: &str, e: io::Error, log: &[u8]) -> SetError {
         format!("the verifier of {} says: {tail}", release())
     };
     let hint = "if this kernel is 6.1 or later, please report it";
-    error(ErrorKind::NotSupported, tried, Some(e), why, hint)
+    error(SetKind::NotSupported, tried, Some(e), why, hint)
 }
 
 /// Whether this process has what the programs need.
@@ -241,18 +241,18 @@ fn release() -> String {
 fn refused(tried: &str, e: io::Error) -> SetError {
     if e.raw_os_error() == Some(libc::ENOSYS) {
         let why = "this kernel was built without CONFIG_BPF_SYSCALL";
-        return error(ErrorKind::NotSupported, tried, Some(e), why, "");
+        return error(SetKind::NotSupported, tried, Some(e), why, "");
     }
     if is_locked_down() {
         let why = "the kernel is locked down (confidentiality): BPF may not read kernel memory";
         let hint = "boot with lockdown=integrity or lower, or use another operations set";
-        return error(ErrorKind::Permission, tried, Some(e), why, hint);
+        return error(SetKind::Permission, tried, Some(e), why, hint);
     }
     if !is_permission(&e) && has_capabilities() {
         let why = format!("kernel {}", release());
-        return error(ErrorKind::NotSupported, tried, Some(e), why, "");
+        return error(SetKind::NotSupported, tried, Some(e), why, "");
     }
     let why = "needs CAP_BPF and CAP_PERFMON (or CAP_SYS_ADMIN)";
     let hint = format!("run as root, or `{SETCAP} FILE`; `isotherm doctor` shows what is there");
-    error(ErrorKind::Permission, tried, Some(e), why, hint)
+    error(SetKind::Permission, tried, Some(e), why, hint)
 }

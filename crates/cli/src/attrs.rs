@@ -1,7 +1,7 @@
 //! Options for the monitoring attributes, which `record`, `wss`, `demo` and `sim` share.
 
-use isotherm_core::units::{bounds, interval_us};
-use isotherm_core::{Attrs, Method};
+use isotherm::raw::core::units::{bounds, interval_us};
+use isotherm::raw::core::{Attrs, Method};
 
 use crate::exit::usage;
 

@@ -10,14 +10,14 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use isotherm_agent::monitor::Monitor;
-use isotherm_agent::recorder::{Recorder, Step};
-use isotherm_core::Attrs;
-use isotherm_ops::targets::Tracker;
-use isotherm_record::Record;
-use isotherm_report::{Filter, heatmap, wss};
-use isotherm_sim::world::Options;
-use isotherm_sys::{clock, signals};
+use isotherm::raw::agent::monitor::Monitor;
+use isotherm::raw::agent::recorder::{Recorder, Step};
+use isotherm::raw::core::Attrs;
+use isotherm::raw::ops::targets::Tracker;
+use isotherm::raw::record::Record;
+use isotherm::raw::report::{Filter, heatmap, wss};
+use isotherm::raw::sim::world::Options;
+use isotherm::raw::sys::{clock, signals};
 
 use crate::files::{not_created, not_kept};
 use crate::sets::{OpsArg, open_set};
@@ -88,7 +88,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 /// Starts the workload as a separate process, and records it to its end.
 fn real(
-    set: isotherm_ops::set::OpsSet,
+    set: isotherm::raw::ops::set::OpsSet,
     attrs: Attrs,
     record: &Path,
     truth: &Path,

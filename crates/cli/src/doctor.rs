@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use isotherm_ops::doctor;
+use isotherm::raw::ops::doctor;
 
 use crate::exit;
 

@@ -6,7 +6,7 @@
 use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 
-use isotherm_host::error::{Class, Error, Kind};
+use isotherm::raw::host::error::{Class, Error, Kind};
 
 /// An unexpected error.
 pub(crate) const UNEXPECTED: u8 = Class::Unexpected.exit_code();
@@ -56,8 +56,8 @@ pub(crate) fn of<K: Kind>(err: Error<K>) -> anyhow::Error {
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|e| {
         e.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == ErrorKind::BrokenPipe)
-            || e.downcast_ref::<isotherm_record::Error>().is_some_and(|e| e.is_broken_pipe())
-            || matches!(e.downcast_ref(), Some(isotherm_report::Error::Record(e)) if e.is_broken_pipe())
+            || e.downcast_ref::<isotherm::raw::record::Error>().is_some_and(|e| e.is_broken_pipe())
+            || matches!(e.downcast_ref(), Some(isotherm::raw::report::Error::Record(e)) if e.is_broken_pipe())
     })
 }
 
@@ -74,12 +74,12 @@ pub(crate) fn of_io(err: &io::Error) -> u8 {
 /// The exit code for `error`.
 pub(crate) fn code_of(error: &anyhow::Error) -> ExitCode {
     let own = error.chain().find_map(|e| e.downcast_ref::<WithCode>());
-    let record = error.chain().find_map(|e| e.downcast_ref::<isotherm_record::Error>());
-    let report = error.chain().find_map(|e| e.downcast_ref::<isotherm_report::Error>());
+    let record = error.chain().find_map(|e| e.downcast_ref::<isotherm::raw::record::Error>());
+    let report = error.chain().find_map(|e| e.downcast_ref::<isotherm::raw::report::Error>());
     let code = match (own, record, report) {
         (Some(own), _, _) => own.code,
-        (_, Some(err), _) | (_, _, Some(isotherm_report::Error::Record(err))) => match err {
-            isotherm_record::Error::Io { source, .. } => of_io(source),
+        (_, Some(err), _) | (_, _, Some(isotherm::raw::report::Error::Record(err))) => match err {
+            isotherm::raw::record::Error::Io { source, .. } => of_io(source),
             err if err.is_bad_input() => USAGE,
             _ => UNEXPECTED,
         },

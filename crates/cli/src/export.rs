@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use isotherm_record::export;
+use isotherm::raw::record::export;
 
 use crate::files;
 

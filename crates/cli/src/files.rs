@@ -6,7 +6,7 @@
 use std::io;
 use std::path::Path;
 
-use isotherm_record::{Damage, Error, Record};
+use isotherm::raw::record::{Damage, Error, Record};
 
 use crate::exit;
 use crate::terminal::warn;

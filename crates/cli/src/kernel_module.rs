@@ -5,8 +5,8 @@ mod render;
 use std::io::Write;
 use std::process::ExitCode;
 
-use isotherm_damon::Root;
-use isotherm_damon::modules::{Module, StatReport};
+use isotherm::raw::damon::Root;
+use isotherm::raw::damon::modules::{Module, StatReport};
 
 use crate::exit;
 

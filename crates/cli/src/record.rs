@@ -6,15 +6,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use isotherm_agent::monitor::Monitor;
-use isotherm_agent::policy::TargetSpec;
-use isotherm_agent::recorder::{Recorder, Step, Summary};
-use isotherm_core::units::{bytes, duration};
-use isotherm_core::{Snapshot, Time};
-use isotherm_ops::kdamond::Share;
-use isotherm_ops::targets::{Memory, Tracker};
-use isotherm_record::Written;
-use isotherm_sys::{clock, signals};
+use isotherm::raw::agent::monitor::Monitor;
+use isotherm::raw::agent::policy::TargetSpec;
+use isotherm::raw::agent::recorder::{Recorder, Step, Summary};
+use isotherm::raw::core::units::{bytes, duration};
+use isotherm::raw::core::{Snapshot, Time};
+use isotherm::raw::ops::kdamond::Share;
+use isotherm::raw::ops::targets::{Memory, Tracker};
+use isotherm::raw::record::Written;
+use isotherm::raw::sys::{clock, signals};
 
 use crate::attrs::AttrsArgs;
 use crate::exit::{self, usage};
@@ -225,7 +225,7 @@ fn tell(summary: &Summary, reason: &str, args: &Args) {
 
 /// Ends the command that was started for the record, if it still runs, and returns its status.
 pub(crate) fn end_command(monitor: &mut Monitor) -> ExitCode {
-    match isotherm_agent::run::end_command(monitor) {
+    match isotherm::raw::agent::run::end_command(monitor) {
         // The command ended by our own SIGTERM, which is no failure of the command.
         Some(exit) if exit.shell_code() != 128 + 15 => {
             ExitCode::from(u8::try_from(exit.shell_code()).unwrap_or(exit::UNEXPECTED))

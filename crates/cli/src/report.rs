@@ -4,9 +4,9 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use isotherm_core::AddrRange;
-use isotherm_record::Record;
-use isotherm_report::{Filter, ages, heatmap, mappings, memory, regions, wss};
+use isotherm::raw::core::AddrRange;
+use isotherm::raw::record::Record;
+use isotherm::raw::report::{Filter, ages, heatmap, mappings, memory, regions, wss};
 
 use crate::files;
 use crate::terminal::warn;

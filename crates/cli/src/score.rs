@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use isotherm_core::TargetId;
-use isotherm_core::units::interval_us;
-use isotherm_record::Event;
-use isotherm_report::score::{Options, Score, Scorer};
-use isotherm_sim::truth::{ReadError, Truth};
+use isotherm::raw::core::TargetId;
+use isotherm::raw::core::units::interval_us;
+use isotherm::raw::record::Event;
+use isotherm::raw::report::score::{Options, Score, Scorer};
+use isotherm::raw::sim::truth::{ReadError, Truth};
 
 use crate::exit::usage;
 use crate::files;

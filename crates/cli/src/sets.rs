@@ -1,8 +1,8 @@
 //! The choice of the operations set: the one asked for, or the best that passes its self-test.
 
-use isotherm_core::Attrs;
-use isotherm_ops::set::OpsSet;
-use isotherm_ops::support::SetName;
+use isotherm::raw::core::Attrs;
+use isotherm::raw::ops::set::OpsSet;
+use isotherm::raw::ops::support::SetName;
 
 use crate::exit;
 use crate::record::TargetArgs;
@@ -39,7 +39,7 @@ impl OpsArg {
 /// Opens a set, and fits the attributes to what it can do. Also returns lines that say which set it
 /// is and why, for the user and the record.
 pub(crate) fn open_set(wanted: OpsArg, attrs: &mut Attrs) -> anyhow::Result<(OpsSet, Vec<String>)> {
-    isotherm_agent::run::open_set(wanted.wanted(), attrs)
+    isotherm::raw::agent::run::open_set(wanted.wanted(), attrs)
         .map_err(|e| exit::with(e.exit_code(), e.to_string()))
 }
 
@@ -51,6 +51,6 @@ pub(crate) fn open_set_for(
     if targets.paddr().is_none() {
         return open_set(targets.ops(), attrs);
     }
-    isotherm_agent::run::open_physical_set(targets.ops().wanted(), attrs)
+    isotherm::raw::agent::run::open_physical_set(targets.ops().wanted(), attrs)
         .map_err(|e| exit::with(e.exit_code(), e.to_string()))
 }

@@ -1,7 +1,7 @@
 //! `isotherm sim`: runs the same monitor over a simulated workload, hours in seconds.
 //!
 //! A simulation needs no privileges and no memory, because the workload's processes exist only as
-//! probabilities that a page is touched (see [`isotherm_sim::world`]). It writes the same record
+//! probabilities that a page is touched (see [`isotherm::raw::sim::world`]). It writes the same record
 //! and the same truth as a real run.
 
 use std::fs::File;
@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use isotherm_core::units::{bytes, duration};
-use isotherm_core::{Attrs, Time};
-use isotherm_record::{AttrsInfo, Exit, Header, Mapping, Target, Writer, Written};
-use isotherm_sim::config::Config;
-use isotherm_sim::world::{Faults, Options, Simulation};
+use isotherm::raw::core::units::{bytes, duration};
+use isotherm::raw::core::{Attrs, Time};
+use isotherm::raw::record::{AttrsInfo, Exit, Header, Mapping, Target, Writer, Written};
+use isotherm::raw::sim::config::Config;
+use isotherm::raw::sim::world::{Faults, Options, Simulation};
 
 use crate::attrs::AttrsArgs;
 use crate::exit::usage;
@@ -166,7 +166,7 @@ impl Recorder<'_> {
         &mut self,
         simulation: &Simulation,
         now: Time,
-    ) -> Result<(), isotherm_record::Error> {
+    ) -> Result<(), isotherm::raw::record::Error> {
         for p in simulation.world().processes().skip(self.appeared).take_while(|p| p.start <= now) {
             self.appeared += 1;
             self.writer.target(&Target {
@@ -187,7 +187,7 @@ impl Recorder<'_> {
         &mut self,
         simulation: &Simulation,
         now: Time,
-    ) -> Result<(), isotherm_record::Error> {
+    ) -> Result<(), isotherm::raw::record::Error> {
         for p in simulation.world().processes().filter(|p| p.end <= now) {
             if !self.exited.contains(&p.id.0) {
                 self.exited.push(p.id.0);
@@ -203,7 +203,7 @@ impl Recorder<'_> {
         &mut self,
         simulation: &Simulation,
         now: Time,
-    ) -> Result<(), isotherm_record::Error> {
+    ) -> Result<(), isotherm::raw::record::Error> {
         if now < self.maps_at {
             return Ok(());
         }

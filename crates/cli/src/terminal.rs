@@ -3,7 +3,7 @@
 use std::env::var_os;
 use std::io::{IsTerminal, Write};
 
-use isotherm_report::heatmap::{Color, Style};
+use isotherm::raw::report::heatmap::{Color, Style};
 
 /// `--color`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

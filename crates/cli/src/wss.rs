@@ -4,11 +4,11 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use isotherm_agent::monitor::{Happened, Monitor};
-use isotherm_core::Snapshot;
-use isotherm_core::units::{bytes, duration};
-use isotherm_report::wss::{WorkingSet, estimate};
-use isotherm_sys::{clock, signals};
+use isotherm::raw::agent::monitor::{Happened, Monitor};
+use isotherm::raw::core::Snapshot;
+use isotherm::raw::core::units::{bytes, duration};
+use isotherm::raw::report::wss::{WorkingSet, estimate};
+use isotherm::raw::sys::{clock, signals};
 
 use crate::attrs::AttrsArgs;
 use crate::exit;

@@ -12,7 +12,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use isotherm_host::zram::Zram;
+use isotherm::raw::host::zram::Zram;
 use serde_json::Value;
 
 const MIB: u64 = 1 << 20;

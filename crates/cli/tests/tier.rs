@@ -11,11 +11,11 @@ mod common;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use isotherm_act::Process;
-use isotherm_core::AddrRange;
-use isotherm_host::Roots;
-use isotherm_host::nodes::Facts;
-use isotherm_pages::places::Places;
+use isotherm::raw::act::Process;
+use isotherm::raw::core::AddrRange;
+use isotherm::raw::host::Roots;
+use isotherm::raw::host::nodes::Facts;
+use isotherm::raw::pages::places::Places;
 use serde_json::Value;
 
 use common::{Guard, isotherm};

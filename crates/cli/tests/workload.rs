@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use isotherm_sim::truth::{Line, Truth};
+use isotherm::raw::sim::truth::{Line, Truth};
 
 /// The path of a file of this run. A file that an earlier run left there is removed.
 fn path(name: &str) -> PathBuf {
@@ -84,7 +84,8 @@ fn stairs_is_mapped_as_the_truth_says_and_climbs() {
     assert!(process.end.since(process.start) >= 2_900_000_000);
     // In the middle of step i only region i is touched; slots at the edges may hold two steps.
     for (i, edges) in process.edges[1..].windows(2).enumerate() {
-        let slot = |t: isotherm_core::Time| (t.0 - truth.header.start_ns) / truth.header.slot_ns;
+        let slot =
+            |t: isotherm::raw::core::Time| (t.0 - truth.header.start_ns) / truth.header.slot_ns;
         let patterns: BTreeSet<u32> = (slot(edges[0]) + 1..slot(edges[1]))
             .flat_map(|k| process.slots.get(&k).into_iter().flatten().map(|c| c.0))
             .collect();
@@ -198,10 +199,10 @@ fn wrong_input_is_refused_with_its_place() {
 fn print_and_list_run_nothing() {
     let printed = isotherm(&["workload", "stairs", "--print"]).output().unwrap();
     let text = String::from_utf8(printed.stdout).unwrap();
-    assert!(isotherm_sim::config::Config::parse(&text).is_ok(), "{text}");
+    assert!(isotherm::raw::sim::config::Config::parse(&text).is_ok(), "{text}");
     let listed = isotherm(&["workload", "--list"]).output().unwrap();
     assert_eq!(
         String::from_utf8(listed.stdout).unwrap().lines().count(),
-        isotherm_sim::config::SHIPPED.len()
+        isotherm::raw::sim::config::SHIPPED.len()
     );
 }

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use isotherm_agent::run::Account;
-use isotherm_core::units::bytes;
+use isotherm::raw::agent::run::Account;
+use isotherm::raw::core::units::bytes;
 use serde::Serialize;
 
 use crate::stopped::Stopped;

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use isotherm_agent::policy::{Engine, Policy, TargetSpec, print};
-use isotherm_agent::ready::knobs::{self, GoalKnob, Rate};
-use isotherm_agent::ready::{Confirm, Limits, Whose};
-use isotherm_core::scheme::{Watermarks, Weights};
-use isotherm_core::units::{UnitError, duration, interval_us_with_unit, share_bp};
+use isotherm::raw::agent::policy::{Engine, Policy, TargetSpec, print};
+use isotherm::raw::agent::ready::knobs::{self, GoalKnob, Rate};
+use isotherm::raw::agent::ready::{Confirm, Limits, Whose};
+use isotherm::raw::core::scheme::{Watermarks, Weights};
+use isotherm::raw::core::units::{UnitError, duration, interval_us_with_unit, share_bp};
 
 use crate::attrs::AttrsArgs;
 use crate::exit::usage;

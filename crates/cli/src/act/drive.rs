@@ -7,12 +7,12 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use isotherm_act::apply::ActEvent;
-use isotherm_agent::policy::Policy;
-use isotherm_agent::run::{Account, Event, Message, Options, Reason, Refused, Runner};
-use isotherm_host::proc::own_cost;
-use isotherm_ops::targets::ChildExit;
-use isotherm_sys::{clock, signals};
+use isotherm::raw::act::apply::ActEvent;
+use isotherm::raw::agent::policy::Policy;
+use isotherm::raw::agent::run::{Account, Event, Message, Options, Reason, Refused, Runner};
+use isotherm::raw::host::proc::own_cost;
+use isotherm::raw::ops::targets::ChildExit;
+use isotherm::raw::sys::{clock, signals};
 use serde_json::json;
 
 use super::account::Final;
@@ -88,7 +88,7 @@ fn refused(refused: Refused) -> anyhow::Error {
 
 /// The schemes' names, by context.
 fn names(policy: &Policy) -> BTreeMap<String, Vec<String>> {
-    let schemes = |c: &isotherm_agent::policy::ContextPolicy| {
+    let schemes = |c: &isotherm::raw::agent::policy::ContextPolicy| {
         c.schemes.iter().map(|s| s.settings.name.clone()).collect()
     };
     policy.contexts.iter().map(|c| (c.name.clone(), schemes(c))).collect()

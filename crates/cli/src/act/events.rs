@@ -5,9 +5,9 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-use isotherm_act::apply::ActEvent;
-use isotherm_agent::run::{Ended, Event, Message, Reason, Summary};
-use isotherm_core::Time;
+use isotherm::raw::act::apply::ActEvent;
+use isotherm::raw::agent::run::{Ended, Event, Message, Reason, Summary};
+use isotherm::raw::core::Time;
 use serde_json::{Value, json};
 
 use crate::files::cannot_create;

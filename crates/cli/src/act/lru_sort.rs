@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use isotherm_agent::ready::LruSort;
-use isotherm_core::units::interval_us_with_unit;
+use isotherm::raw::agent::ready::LruSort;
+use isotherm::raw::core::units::interval_us_with_unit;
 
 use super::args::share;
 use super::ready::ReadyArgs;

@@ -3,8 +3,8 @@
 
 use std::process::ExitCode;
 
-use isotherm_agent::policy::Policy;
-use isotherm_core::units::interval_us_with_unit;
+use isotherm::raw::agent::policy::Policy;
+use isotherm::raw::core::units::interval_us_with_unit;
 
 use super::args::{ConfirmArgs, LimitArgs, RunArgs, WhoseArgs};
 use super::drive::{Extra, print_or_drive};

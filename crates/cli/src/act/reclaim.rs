@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use isotherm_agent::ready::Reclaim;
-use isotherm_core::units::interval_us_with_unit;
+use isotherm::raw::agent::ready::Reclaim;
+use isotherm::raw::core::units::interval_us_with_unit;
 
 use super::ready::ReadyArgs;
 

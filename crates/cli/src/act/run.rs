@@ -5,8 +5,8 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use isotherm_agent::policy::{Policy, TargetSpec, parse};
-use isotherm_agent::run::check;
+use isotherm::raw::agent::policy::{Policy, TargetSpec, parse};
+use isotherm::raw::agent::run::check;
 
 use super::args::RunArgs;
 use super::drive::{Extra, drive};

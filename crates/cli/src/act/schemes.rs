@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use isotherm_agent::damos::{parse_damos, with_settings};
-use isotherm_agent::policy::{ContextPolicy, Policy};
-use isotherm_agent::ready::Whose;
+use isotherm::raw::agent::damos::{parse_damos, with_settings};
+use isotherm::raw::agent::policy::{ContextPolicy, Policy};
+use isotherm::raw::agent::ready::Whose;
 
 use super::args::{ConfirmArgs, RunArgs, WhoseArgs};
 use super::drive::{Extra, print_or_drive};

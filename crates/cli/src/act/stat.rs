@@ -4,9 +4,9 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use isotherm_agent::ready::Stat;
-use isotherm_agent::run::Summary;
-use isotherm_core::units::{bytes, interval_us_with_unit};
+use isotherm::raw::agent::ready::Stat;
+use isotherm::raw::agent::run::Summary;
+use isotherm::raw::core::units::{bytes, interval_us_with_unit};
 
 use super::args::{RunArgs, WhoseArgs};
 use super::drive::{Extra, print_or_drive};

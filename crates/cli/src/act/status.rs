@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 
-use isotherm_agent::run::Summary;
+use isotherm::raw::agent::run::Summary;
 
-use isotherm_core::units::bytes;
+use isotherm::raw::core::units::bytes;
 
 /// The status line.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl Status {
         }
         self.shown = true;
         let all = || self.contexts.values();
-        let sum = |f: fn(&isotherm_agent::run::Standing) -> u64| -> u64 {
+        let sum = |f: fn(&isotherm::raw::agent::run::Standing) -> u64| -> u64 {
             all().flat_map(|c| &c.schemes).map(f).sum()
         };
         let wait = if self.all_wait() { "  waiting (watermarks)" } else { "" };

@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use isotherm_agent::ready::Thp;
-use isotherm_core::units::{interval_us_with_unit, size};
+use isotherm::raw::agent::ready::Thp;
+use isotherm::raw::core::units::{interval_us_with_unit, size};
 
 use super::args::share;
 use super::ready::ReadyArgs;

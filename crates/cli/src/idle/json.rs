@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use isotherm_idlemem::{Bytes, Kind, Lru, Method, Report, Row};
+use isotherm::raw::idlemem::{Bytes, Kind, Lru, Method, Report, Row};
 use serde_json::{Value, json};
 
 use super::Args;

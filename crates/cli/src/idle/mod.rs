@@ -7,10 +7,10 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use isotherm_core::units::duration;
-use isotherm_idlemem::{Options, Report, Row, Scan, Walk, default_cpu, matches};
-use isotherm_pages::frames::{FramesError, FramesKind};
-use isotherm_sys::signals;
+use isotherm::raw::core::units::duration;
+use isotherm::raw::idlemem::{Options, Report, Row, Scan, Walk, default_cpu, matches};
+use isotherm::raw::pages::frames::{FramesError, FramesKind};
+use isotherm::raw::sys::signals;
 
 use crate::exit;
 use crate::terminal::warn;
@@ -164,7 +164,7 @@ fn seconds(ns: u64) -> f64 {
 }
 
 fn memory() -> u64 {
-    isotherm_host::Machine::read(&isotherm_host::Roots::default()).memory_bytes
+    isotherm::raw::host::Machine::read(&isotherm::raw::host::Roots::default()).memory_bytes
 }
 
 fn percent(text: &str) -> Result<f64, String> {

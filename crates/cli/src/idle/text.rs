@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use isotherm_core::units::bytes;
-use isotherm_idlemem::{Kind, Method, Report, Row, Unknown};
+use isotherm::raw::core::units::bytes;
+use isotherm::raw::idlemem::{Kind, Method, Report, Row, Unknown};
 
 use super::{Args, seconds};
 

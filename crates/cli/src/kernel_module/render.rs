@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
-use isotherm_damon::Root;
-use isotherm_damon::modules::{Module, Role, StatReport, Unit, Value};
+use isotherm::raw::damon::Root;
+use isotherm::raw::damon::modules::{Module, Role, StatReport, Unit, Value};
 use serde_json::json;
 
-use isotherm_core::units::bytes;
+use isotherm::raw::core::units::bytes;
 
 /// One line per module.
 pub(super) fn list(root: &Root) -> String {

@@ -8,15 +8,15 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use isotherm_agent::policy::{Policy, TargetSpec, print};
-use isotherm_agent::ready::knobs::{self, Rate};
-use isotherm_agent::tier::{Hierarchy, Knobs, Physical, Whom, lacks};
-use isotherm_core::units::{UnitError, duration, interval_us_with_unit, share_bp, size};
-use isotherm_damon::{Feature, Features, Root};
-use isotherm_host::Roots;
-use isotherm_host::nodes::{Facts, demotion_by_reclaim, levels};
-use isotherm_host::proc::Proc;
-use isotherm_ops::targets::Memory;
+use isotherm::raw::agent::policy::{Policy, TargetSpec, print};
+use isotherm::raw::agent::ready::knobs::{self, Rate};
+use isotherm::raw::agent::tier::{Hierarchy, Knobs, Physical, Whom, lacks};
+use isotherm::raw::core::units::{UnitError, duration, interval_us_with_unit, share_bp, size};
+use isotherm::raw::damon::{Feature, Features, Root};
+use isotherm::raw::host::Roots;
+use isotherm::raw::host::nodes::{Facts, demotion_by_reclaim, levels};
+use isotherm::raw::host::proc::Proc;
+use isotherm::raw::ops::targets::Memory;
 
 use crate::exit;
 use crate::record::TargetArgs;

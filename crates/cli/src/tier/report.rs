@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use isotherm_agent::run::{Heat, HeatTable, Summary};
-use isotherm_agent::tier::LinkStanding;
-use isotherm_core::units::bytes;
+use isotherm::raw::agent::run::{Heat, HeatTable, Summary};
+use isotherm::raw::agent::tier::LinkStanding;
+use isotherm::raw::core::units::bytes;
 use serde::Serialize;
 
 use super::percent;

@@ -3,8 +3,8 @@
 use std::io::{IsTerminal, Write};
 use std::time::Instant;
 
-use isotherm_host::proc::own_cost;
-use isotherm_sys::clock;
+use isotherm::raw::host::proc::own_cost;
+use isotherm::raw::sys::clock;
 
 use super::report::{Account, TierSummary, status};
 use super::{Args, Who};

@@ -3,13 +3,13 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use isotherm_act::apply::ActEvent;
-use isotherm_agent::policy::{ContextPolicy, Policy};
-use isotherm_agent::run::{Ended, Event, Options, Reason, Refused, Runner, Summary};
-use isotherm_agent::tier::{Hierarchy, links};
-use isotherm_host::Roots;
-use isotherm_host::nodes::Gauge;
-use isotherm_sys::signals;
+use isotherm::raw::act::apply::ActEvent;
+use isotherm::raw::agent::policy::{ContextPolicy, Policy};
+use isotherm::raw::agent::run::{Ended, Event, Options, Reason, Refused, Runner, Summary};
+use isotherm::raw::agent::tier::{Hierarchy, links};
+use isotherm::raw::host::Roots;
+use isotherm::raw::host::nodes::Gauge;
+use isotherm::raw::sys::signals;
 
 use super::report::TierSummary;
 use super::told::Told;
@@ -161,7 +161,8 @@ impl Watch<'_> {
             return Err(exit::with(exit::UNEXPECTED, "the context told no end"));
         };
         for account in accounts {
-            let same = |s: &&mut isotherm_agent::run::Standing| s.account.name == account.name;
+            let same =
+                |s: &&mut isotherm::raw::agent::run::Standing| s.account.name == account.name;
             if let Some(standing) = self.last.of.schemes.iter_mut().find(same) {
                 standing.account = account;
             }

@@ -8,11 +8,11 @@
 
 use std::sync::mpsc::Sender;
 
-use isotherm_core::Time;
-use isotherm_sim::config::Mode;
-use isotherm_sim::pattern::{Batch, Plan, Source};
-use isotherm_sys::workload::{Arena, Sweep, Touch};
-use isotherm_sys::{clock, signals};
+use isotherm::raw::core::Time;
+use isotherm::raw::sim::config::Mode;
+use isotherm::raw::sim::pattern::{Batch, Plan, Source};
+use isotherm::raw::sys::workload::{Arena, Sweep, Touch};
+use isotherm::raw::sys::{clock, signals};
 
 use super::slots::{Counts, Report};
 

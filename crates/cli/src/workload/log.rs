@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::path::Path;
 
 use anyhow::Context;
-use isotherm_sim::truth::Line;
+use isotherm::raw::sim::truth::Line;
 
 use crate::files::cannot_create;
 

@@ -1,9 +1,9 @@
 //! A workload's regions, at addresses that depend only on its config.
 
 use anyhow::Context;
-use isotherm_core::AddrRange;
-use isotherm_sim::config::{Config, Thp};
-use isotherm_sys::workload::{Arena, HugePages};
+use isotherm::raw::core::AddrRange;
+use isotherm::raw::sim::config::{Config, Thp};
+use isotherm::raw::sys::workload::{Arena, HugePages};
 
 /// Where the first region goes: far from the program, its heap, libraries and stack.
 const BASE: u64 = 0x2000_0000_0000;

@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use isotherm_core::units::millis;
-use isotherm_sim::config::{Config, SHIPPED, shipped};
+use isotherm::raw::core::units::millis;
+use isotherm::raw::sim::config::{Config, SHIPPED, shipped};
 
 use crate::exit::usage;
 

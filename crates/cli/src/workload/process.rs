@@ -9,12 +9,12 @@ use std::path::Path;
 use std::sync::mpsc;
 
 use anyhow::Context;
-use isotherm_core::Time;
-use isotherm_sim::config::Config;
-use isotherm_sim::pattern::{Plan, plans};
-use isotherm_sim::truth::{Header, Line};
-use isotherm_sys::workload::{Arena, Child, fork_alone};
-use isotherm_sys::{clock, signals};
+use isotherm::raw::core::Time;
+use isotherm::raw::sim::config::Config;
+use isotherm::raw::sim::pattern::{Plan, plans};
+use isotherm::raw::sim::truth::{Header, Line};
+use isotherm::raw::sys::workload::{Arena, Child, fork_alone};
+use isotherm::raw::sys::{clock, signals};
 
 use super::episode::{self, Episode};
 use super::log::Log;

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::process::Command;
 use std::time::Duration;
 
-use isotherm_host::zram::Zram;
+use isotherm::raw::host::zram::Zram;
 use serde_json::Value;
 
 use crate::policy::{account, events, wait_for};

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use isotherm_agent::policy::{parse, print};
+use isotherm::raw::agent::policy::{parse, print};
 use serde_json::Value;
 
 use crate::program::{ISOTHERM, Public, Running, command, isotherm, scratch, wait_until};

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use isotherm_sys::clock;
+use isotherm::raw::sys::clock;
 
 use crate::program::{
     ISOTHERM, Public, Running, Said, command, isotherm, scratch, shell, snapshots, wait_until,

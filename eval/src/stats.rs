@@ -17,9 +17,9 @@ pub(crate) struct Middle {
 
 impl Middle {
     /// Of `values`: the interval is that of two order statistics, which assumes nothing about the
-    /// distribution. The number of values below the true median is binomial (n, 1/2); ranks k and n
-    /// + 1 - k enclose it with probability 1 - 2 P(X < k). Less than six values give their whole
-    /// range, which is less than 95 %.
+    /// distribution. The number of values below the true median is binomial (n, 1/2). The ranks k
+    /// and `n + 1 - k` enclose it with probability 1 - 2 P(X < k). Fewer than six values give their
+    /// whole range, which is less than 95 %.
     pub(crate) fn of(values: &[f64]) -> Option<Self> {
         let mut sorted: Vec<f64> = values.iter().copied().filter(|v| !v.is_nan()).collect();
         sorted.sort_unstable_by(f64::total_cmp);

@@ -18,7 +18,6 @@
 //! regions.
 
 mod error;
-mod follow;
 mod kernel;
 mod members;
 mod pushed;
@@ -100,7 +99,7 @@ pub struct Kdamond {
     moved: bool,
     evidence: Option<Box<PageTables>>,
     /// For goals that follow a node's watermarks.
-    marks: follow::Marks,
+    marks: pushed::Marks,
     troubles: Vec<String>,
     failure: Option<String>,
     proc: Proc,
@@ -167,7 +166,7 @@ impl Kdamond {
             moved: false,
             evidence: None,
             troubles,
-            marks: follow::Marks::default(),
+            marks: pushed::Marks::default(),
             failure: None,
             proc: Proc::default(),
         })

@@ -3,12 +3,16 @@
 //! Invariant: a [`Pushed`] holds only what the kernel can do. Its maker has checked that
 //! (`isotherm-agent`).
 
+mod follow;
+
 use isotherm_core::scheme::{
     Age, CgroupId, Filter, FilterKind, Frequency, Metric, NodeLevel, Stand,
 };
 use isotherm_core::{Attrs, Scheme};
 use isotherm_damon::model;
 use isotherm_host::nodes::Level;
+
+pub(super) use follow::Marks;
 
 /// The node whose memory a metric is a share of.
 fn node(metric: Metric) -> Option<u32> {
@@ -34,19 +38,19 @@ impl Pushed {
 
     /// Whether the kernel's form depends on the intervals, because the kernel counts in samples and
     /// windows.
-    pub(super) const fn follows_intervals(&self) -> bool {
+    pub(in crate::kdamond) const fn follows_intervals(&self) -> bool {
         matches!(self.scheme.pattern.age, Age::Micros(_))
             || matches!(self.scheme.pattern.nr_accesses, Frequency::Bp(_))
     }
 
     /// The nodes whose watermarks its goals follow.
-    pub(super) fn followed(&self) -> impl Iterator<Item = u32> {
+    pub(in crate::kdamond) fn followed(&self) -> impl Iterator<Item = u32> {
         let goals = self.scheme.quota.goals.iter().filter(|goal| goal.follow.is_set());
         goals.filter_map(|goal| node(goal.metric))
     }
 
     /// Moves the targets of goals that follow a node's watermarks. `levels`: of nodes.
-    pub(super) fn follow(&mut self, levels: &[(u32, Level)]) {
+    pub(in crate::kdamond) fn follow(&mut self, levels: &[(u32, Level)]) {
         for goal in self.scheme.quota.goals.iter_mut().filter(|goal| goal.follow.is_set()) {
             let at = levels.iter().find(|(nid, _)| Some(*nid) == node(goal.metric));
             // A migration by DAMON does not insist on its node (`__GFP_THISNODE`, Linux 7.3). If
@@ -62,7 +66,7 @@ impl Pushed {
     }
 
     /// In the kernel's words and units, with these attributes in force.
-    pub(super) fn model(&self, attrs: &Attrs) -> model::Scheme {
+    pub(in crate::kdamond) fn model(&self, attrs: &Attrs) -> model::Scheme {
         let scheme = &self.scheme;
         let filters = |list: &[Filter]| list.iter().map(|f| self.filter(f)).collect();
         let quota = &scheme.quota;

@@ -1,9 +1,9 @@
-//! Goals that follow the watermarks of a node, of schemes that the kernel applies: they are looked at each second, and
-//! committed as they change.
+//! Goals that follow the watermarks of a node, for schemes that the kernel applies. The watermarks
+//! are read each second, and goals that moved are committed.
 
 use isotherm_core::Time;
 
-use super::Kdamond;
+use super::super::Kdamond;
 use isotherm_host::Roots;
 use isotherm_host::nodes::{Gauge, Level};
 use isotherm_sys::clock::now;
@@ -13,7 +13,7 @@ const LOOK_NS: u64 = 1_000_000_000;
 
 /// When and how the watermarks were looked at last.
 #[derive(Debug, Default)]
-pub(super) struct Marks {
+pub(in crate::kdamond) struct Marks {
     roots: Roots,
     nodes: Vec<u32>,
     gauge: Gauge,
@@ -36,7 +36,7 @@ impl Marks {
 
 impl Kdamond {
     /// Moves the goals of what is pushed down along with the watermarks; returns whether a goal was moved.
-    pub(super) fn move_goals(&mut self) -> bool {
+    pub(in crate::kdamond) fn move_goals(&mut self) -> bool {
         let mut nodes: Vec<u32> = self.pushed.iter().flat_map(super::Pushed::followed).collect();
         nodes.sort_unstable();
         nodes.dedup();

@@ -1,15 +1,17 @@
 //! Advice on another process's memory, by `process_madvise(2)`, in batches.
 //!
-//! * A batch is one call of at most 512 ranges and `batch_bytes` bytes; between two batches `stop` is
-//!   asked, so an action ends soon after it should, and a quota is exceeded by one batch at most.
-//! * Ranges are cut at multiples of 2 MiB: a cut inside of a huge page would make the kernel split it.
+//! * A batch is one call of at most 512 ranges and `batch_bytes` bytes; between two batches `stop`
+//!   is asked, so an action ends soon after it should, and a quota is exceeded by one batch at
+//!   most.
+//! * Ranges are cut at multiples of 2 MiB: a cut inside of a huge page would make the kernel split
+//!   it.
 //! * Single calls are made by [`isotherm_pages::advice`]; a range that fails is recorded.
 //! * A range over several mappings fails as a whole for one of them. Then `/proc/PID/maps` is read,
 //!   and its mappings are asked for one by one: only the locked one and the holes count as refused.
 //!
-//! What the kernel accepts it need not do: pages that are shared, busy, dirty, or so new that they wait
-//! on another CPU for their LRU list, it skips silently.
-//! See [`Process::page_runs`] for what really became of them.
+//! What the kernel accepts it need not do: pages that are shared, busy, dirty, or so new that they
+//! wait on another CPU for their LRU list, it skips silently. See [`Process::page_runs`] for what
+//! really became of them.
 
 use std::io;
 
@@ -36,8 +38,8 @@ pub enum Advice {
     Cold,
     /// Bring it in (`MADV_WILLNEED`): read ahead, swap in as far as the swap cache.
     Willneed,
-    /// Make huge pages of it now (`MADV_COLLAPSE`, Linux 6.1), each aligned 2 MiB inside of the ranges;
-    /// what is left at their ends is not asked for.
+    /// Make huge pages of it now (`MADV_COLLAPSE`, Linux 6.1), each aligned 2 MiB inside of the
+    /// ranges; what is left at their ends is not asked for.
     Collapse,
 }
 
@@ -63,8 +65,8 @@ impl Advice {
 }
 
 impl Process {
-    /// Gives advice on these ranges, in batches of at most `batch_bytes` bytes; `stop` is asked before
-    /// each batch. Ranges are widened to whole pages.
+    /// Gives advice on these ranges, in batches of at most `batch_bytes` bytes; `stop` is asked
+    /// before each batch. Ranges are widened to whole pages.
     ///
     /// Fails for no reason: what the kernel refuses, and whether the process has gone, is in the
     /// outcome.

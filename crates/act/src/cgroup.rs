@@ -1,7 +1,7 @@
 //! Reclaim from a whole cgroup, by version 2's `memory.reclaim` (Linux 5.19), in steps.
 //!
-//! The kernel chooses the pages, the least used first. What it reclaimed is told by `memory.current`
-//! before and after, in which the group's own allocations of that time are hidden.
+//! The kernel chooses the pages, the least used first. What it reclaimed is told by
+//! `memory.current` before and after, in which the group's own allocations of that time are hidden.
 
 use std::fs;
 use std::io;
@@ -92,13 +92,13 @@ impl Cgroup {
         })
     }
 
-    /// Reclaims `bytes` in steps of at most `step_bytes`; `stop` is asked before each. `swappiness` (0 to
-    /// 200, Linux 6.10) says how much to swap rather than drop pages of files.
+    /// Reclaims `bytes` in steps of at most `step_bytes`; `stop` is asked before each. `swappiness`
+    /// (0 to 200, Linux 6.10) says how much to swap rather than drop pages of files.
     ///
     /// # Errors
     ///
-    /// No permission, or an option that this kernel does not know. That there is too little to reclaim is
-    /// in the result.
+    /// No permission, or an option that this kernel does not know. That there is too little to
+    /// reclaim is in the result.
     pub fn reclaim(
         &self,
         bytes: u64,

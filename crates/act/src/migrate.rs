@@ -4,9 +4,9 @@
 //! now. Only the last one is believed: of a large page, the kernel moves all and reports some as
 //! busy.
 //!
-//! `move_pages` takes a pid. Before each batch it is made sure that the process is still there; should
-//! its number be given anew in between, at most one batch of another process's pages would change
-//! place, and none its content.
+//! `move_pages` takes a pid. Before each batch it is made sure that the process is still there;
+//! should its number be given anew in between, at most one batch of another process's pages would
+//! change place, and none its content.
 
 mod marked;
 
@@ -21,17 +21,17 @@ use super::error::{self, ActError};
 use super::outcome::{Outcome, Stopwatch};
 use super::process::Process;
 
-/// Pages per batch: 8 MiB. Every call that moves waits until all CPUs have emptied their lists of pages
-/// (`lru_cache_disable()`: an RCU grace period and a work item per CPU), however few pages it is for, so few large
-/// calls cost much less than many small ones.
+/// Pages per batch: 8 MiB. Every call that moves waits until all CPUs have emptied their lists of
+/// pages (`lru_cache_disable()`: an RCU grace period and a work item per CPU), however few pages it
+/// is for, so few large calls cost much less than many small ones.
 pub(crate) const BATCH: usize = 2048;
 
 /// What became of a migration.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Migrated {
-    /// As for other actions. Accepted are the bytes that were moved, proven; pages that are absent or
-    /// need not be moved were not asked for; one run of pages that were refused for the same reason
-    /// is one refused range.
+    /// As for other actions. Accepted are the bytes that were moved, proven; pages that are absent
+    /// or need not be moved were not asked for; one run of pages that were refused for the same
+    /// reason is one refused range.
     pub outcome: Outcome,
     /// Bytes that were on their node already.
     pub already_bytes: u64,
@@ -45,14 +45,14 @@ pub struct Migrated {
 }
 
 impl Process {
-    /// Moves the pages of these ranges, each to the node that `node_of` tells for its address (`None`:
-    /// leave it). Pages that other processes map too are moved only if `shared` (`CAP_SYS_NICE`).
-    /// `stop` is asked before each batch of 2048 pages.
+    /// Moves the pages of these ranges, each to the node that `node_of` tells for its address
+    /// (`None`: leave it). Pages that other processes map too are moved only if `shared`
+    /// (`CAP_SYS_NICE`). `stop` is asked before each batch of 2048 pages.
     ///
     /// # Errors
     ///
-    /// A node that does not exist or has no memory; nothing of that batch is moved. Else what is in the
-    /// outcome.
+    /// A node that does not exist or has no memory; nothing of that batch is moved. Else what is in
+    /// the outcome.
     pub fn migrate(
         &self,
         nodes: &Nodes,

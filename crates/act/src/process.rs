@@ -62,7 +62,8 @@ impl Process {
         let pagemap = File::open(proc.path_of(pid, "pagemap"))
             .map_err(|e| error::said(pid, "open /proc/PID/pagemap", NEEDS_PAGEMAP, e))?;
         let process = Self { pid, pidfd, pagemap };
-        // The number was this process's from pidfd_open on; if it has ended, the files may be another's.
+        // The number was this process's from pidfd_open on; if it has ended, the files may be
+        // another's.
         if process.is_gone() { Err(gone()) } else { Ok(process) }
     }
 

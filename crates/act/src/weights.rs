@@ -31,8 +31,9 @@ impl WeightedNodes {
     }
 }
 
-/// A page's place among its neighbours in the mapped object: the kernel's own index for interleaving,
-/// `(vm_pgoff >> order) + ((addr - start) >> (12 + order))`. A large page of 2^`order` pages has one.
+/// A page's place among its neighbours in the mapped object: the kernel's own index for
+/// interleaving, `(vm_pgoff >> order) + ((addr - start) >> (12 + order))`. A large page of
+/// 2^`order` pages has one.
 ///
 /// The kernel does not show the offset of anonymous mappings. It is that of their address, unless
 /// they were moved (mremap); then the nodes alternate all the same, from another begin on.

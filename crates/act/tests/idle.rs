@@ -1,5 +1,6 @@
-//! The operations set `idle` on a kernel that has idle page tracking: what it says is held against what
-//! processes were told to do. Elsewhere each test says why it did not run; the lab's kernel `full` runs them all.
+//! The operations set `idle` on a kernel that has idle page tracking: what it says is held against
+//! what processes were told to do. Elsewhere each test says why it did not run; the lab's kernel
+//! `full` runs them all.
 //!
 //! Every test runs twice: with frames from the page tables (BPF), and from `pagemap`.
 #![expect(clippy::print_stderr, clippy::unwrap_used, reason = "tests; a skipped one says why")]
@@ -74,8 +75,8 @@ fn target(memory: AddrRange, kind: &str) -> Option<Odd> {
     Some(odd)
 }
 
-/// Touches pages of a process whose TLB was flushed: the set does not do that, and what is cached shows no access.
-/// Unmapping more pages than the kernel flushes one by one flushes all.
+/// Touches pages of a process whose TLB was flushed: the set does not do that, and what is cached
+/// shows no access. Unmapping more pages than the kernel flushes one by one flushes all.
 fn touch(odd: &mut Odd, pages: AddrRange) {
     let scratch = AddrRange::new(BASE - (1 << 30), BASE - (1 << 30) + 64 * PAGE);
     for word in ["anon", "fill", "unmap"] {
@@ -88,8 +89,9 @@ fn count(batch: &[Check], state: PageState) -> usize {
     batch.iter().filter(|c| c.state == state).count()
 }
 
-/// Makes all old; pages that are not on their LRU list yet get further chances: the set has the kernel put them there
-/// every five seconds at most. The few whose frames lie in the last word of memory are left out, if that is not whole.
+/// Makes all old; pages that are not on their LRU list yet get further chances: the set has the
+/// kernel put them there every five seconds at most. The few whose frames lie in the last word of
+/// memory are left out, if that is not whole.
 fn make_old(set: &mut IdleOps, batch: &mut Vec<Check>) {
     for turn in 0.. {
         set.prepare(batch);
@@ -168,7 +170,8 @@ fn huge_pages_are_one_folio_and_stay_whole() {
             assert_eq!(check.leaf_shift, if set.reads_page_tables() { 21 } else { 12 });
         }
         assert_eq!(odd.smaps(memory, "AnonHugePages:"), memory.len());
-        // Its page table split, but not the folio: 511 frames behind a first one, mapped one by one.
+        // Its page table split, but not the folio: 511 frames behind a first one, mapped one by
+        // one.
         odd.tell("unmap", range(2 * HUGE, 2 * HUGE + PAGE), "");
         odd.tell("unmap", range(3 * HUGE + 9 * PAGE, 3 * HUGE + 10 * PAGE), "");
         let mut parts = pages(range(2 * HUGE, 4 * HUGE));
@@ -232,7 +235,8 @@ fn shared_locked_and_file_pages_are_seen_through_every_mapping() {
     }
 }
 
-/// By the bitmap `pagewalk` makes old what it cannot clear itself, and tells the two processes apart as before.
+/// By the bitmap `pagewalk` makes old what it cannot clear itself, and tells the two processes
+/// apart as before.
 #[test]
 fn pagewalk_makes_shared_and_locked_pages_old_by_marks() {
     let Some((_one, sets)) = sets() else { return };
@@ -489,7 +493,8 @@ fn one_user_at_a_time() {
     eprintln!("{:?}", choice.self_test);
 }
 
-/// Not a test of right or wrong: what a page costs, neighbours and scattered, touched or not, beside `pagewalk`.
+/// Not a test of right or wrong: what a page costs, neighbours and scattered, touched or not,
+/// beside `pagewalk`.
 #[test]
 #[ignore = "prints costs; run it by name, with --nocapture, on an idle machine"]
 fn costs() {

@@ -108,7 +108,8 @@ impl OpsSet {
         match self {
             // The kernel samples.
             Self::Kdamond(_) => Method::Observed,
-            // A clear hits the whole process, so a page cannot be kept armed while another is sampled.
+            // A clear hits the whole process, so a page cannot be kept armed while another is
+            // sampled.
             Self::Smaps(_) => Method::Resample,
             Self::PageWalk(_) | Self::Idle(_) => wanted,
         }
@@ -123,8 +124,8 @@ impl OpsSet {
         }
     }
 
-    /// Whether a page that was made old shows its next access at once. Else that may take until the processor drops
-    /// the page's translation from its TLB.
+    /// Whether a page that was made old shows its next access at once. Else that may take until the
+    /// processor drops the page's translation from its TLB.
     #[must_use]
     pub const fn sees_at_once(&self) -> bool {
         match self {

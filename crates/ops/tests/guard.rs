@@ -11,8 +11,8 @@ use isotherm_sys::clock;
 
 const ID: TargetId = TargetId(3);
 
-/// Windows of 100 ms in which the set answers zero for all, until the guard suspects; `None` if it does not
-/// within `windows`.
+/// Windows of 100 ms in which the set answers zero for all, until the guard suspects; `None` if it
+/// does not within `windows`.
 fn suspects(guard: &mut Guard, facts: &mut Facts, pid: u32, windows: u64) -> Option<u64> {
     let region = RegionInfo {
         range: AddrRange::new(0x1000, 0x9000),

@@ -304,7 +304,8 @@ fn members_of_a_cgroup_with_those_below() {
     assert!(err.to_string().starts_with("cgroup `nothing` cannot be had\n"), "{err}");
 }
 
-/// What this machine has is a number, and what it lacks is an error: never a zero that stands for "no".
+/// What this machine has is a number, and what it lacks is an error: never a zero that stands for
+/// "no".
 #[test]
 fn this_machine() {
     let mut metrics = Metrics::default();

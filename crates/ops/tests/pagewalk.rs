@@ -68,9 +68,9 @@ fn count(batch: &[Check], state: PageState) -> usize {
     batch.iter().filter(|c| c.state == state).count()
 }
 
-/// So many pages of a test's memory others may make old between two looks: the machine's own DAMON clears the accessed bits of
-/// a few pages per second and 16 MiB, reclaim those of more. Never the other way round: nobody but its process makes a page
-/// young.
+/// So many pages of a test's memory others may make old between two looks: the machine's own DAMON
+/// clears the accessed bits of a few pages per second and 16 MiB, reclaim those of more. Never the
+/// other way round: nobody but its process makes a page young.
 const FEW: usize = 16;
 
 /// All but [`FEW`] pages are in this state, and these are old.
@@ -287,7 +287,8 @@ fn pages_that_two_processes_map_are_unresolved() {
 #[test]
 fn nothing_is_called_cleared_that_is_not() {
     let _one = ONE.lock();
-    // A copy of its own: so that some pages of files are the target's alone, and some (libraries) are not.
+    // A copy of its own: so that some pages of files are the target's alone, and some (libraries)
+    // are not.
     let dir = tempfile::tempdir().unwrap();
     let copy = dir.path().join("target");
     std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();

@@ -27,7 +27,8 @@ fn spawn_sh(script: &str) -> Tracker {
     Tracker::spawn("sh", &[OsString::from("-c"), OsString::from(script)], true).unwrap()
 }
 
-/// Polls until `done` says so, for minutes, since processes start slowly on a loaded emulated machine; gives all events.
+/// Polls until `done` says so, for minutes, since processes start slowly on a loaded emulated
+/// machine; gives all events.
 fn poll_until(
     tracker: &mut Tracker,
     mut done: impl FnMut(&Tracker, &[TargetEvent]) -> bool,
@@ -284,7 +285,8 @@ fn the_kernel_gives_the_pid_to_another() {
     let pid = first.0.id();
     let mut tracker = Tracker::attach(&[pid], true).unwrap();
     assert_eq!(added(&tracker.poll(now())).len(), 1);
-    // Only now: it may have been seen in the middle of its start, and a new program is a new target.
+    // Only now: it may have been seen in the middle of its start, and a new program is a new
+    // target.
     let id = tracker.targets().next().unwrap().id;
     first.0.kill().unwrap();
     first.0.wait().unwrap();
@@ -292,7 +294,8 @@ fn the_kernel_gives_the_pid_to_another() {
         println!("not tested: the next pid cannot be set here (needs CAP_CHECKPOINT_RESTORE)");
         return;
     };
-    // Same number, same program, same parent; and yet the target is gone and nothing took its place.
+    // Same number, same program, same parent; and yet the target is gone and nothing took its
+    // place.
     let events = tracker.poll(now());
     assert!(matches!(events[..], [TargetEvent::Exited(gone)] if gone == id), "{events:?}");
     assert!(tracker.all_gone());

@@ -1,8 +1,8 @@
 //! Advice on many ranges of another process: the one loop around `process_madvise(2)`.
 //!
 //! * A call takes 1024 ranges and less than 2 GiB; more is asked for in several calls.
-//! * A call ends at the first range that fails, with a short count or, if it is the first, its errno.
-//!   That range is told as refused, and the next call begins behind it.
+//! * A call ends at the first range that fails, with a short count or, if it is the first, its
+//!   errno. That range is told as refused, and the next call begins behind it.
 //! * `EINTR` and, for a while, `EAGAIN` ask again.
 //!
 //! What the kernel accepts it need not do; the caller looks afterwards.
@@ -26,8 +26,9 @@ pub enum Answer {
     Refused(AddrRange, i32),
 }
 
-/// Gives advice on all of these ranges of the process behind `pidfd`, in their order, and tells what
-/// became of each. `told` returns whether to go on. `iovecs` is a buffer that a caller may keep.
+/// Gives advice on all of these ranges of the process behind `pidfd`, in their order, and tells
+/// what became of each. `told` returns whether to go on. `iovecs` is a buffer that a caller may
+/// keep.
 ///
 /// # Errors
 ///
@@ -40,7 +41,8 @@ pub fn advise(
     iovecs: &mut Vec<libc::iovec>,
     told: &mut dyn FnMut(Answer) -> bool,
 ) -> io::Result<()> {
-    // Collapsing says EAGAIN of memory that cannot become a huge page now, which takes long to find.
+    // Collapsing says EAGAIN of memory that cannot become a huge page now, which takes long to
+    // find.
     let most_again = if advice == Remote::Collapse { 0 } else { AGAIN_TRIES };
     let (mut rest, mut again) = (ranges, 0);
     while let Some(&first) = rest.first() {

@@ -4,8 +4,8 @@
 //! tenth always hot; its answers are part of the cost, about 1 ns per page.
 //!
 //! If there is a C compiler, the job also measures what `resample` costs in relation to the
-//! reference's algorithm in the reference's data structures (`crates/core/examples/kernel_cost`), in
-//! paired rounds.
+//! reference's algorithm in the reference's data structures (`crates/core/examples/kernel_cost`),
+//! in paired rounds.
 
 use std::time::Instant;
 
@@ -72,7 +72,8 @@ struct Row {
 struct Versus {
     world: String,
     regions: usize,
-    /// Per pair of rounds, median ns of a tick and of one that ends a window: ours, the reference's.
+    /// Per pair of rounds, median ns of a tick and of one that ends a window: ours, the
+    /// reference's.
     pairs: Vec<(versus::Cost, versus::Cost)>,
 }
 

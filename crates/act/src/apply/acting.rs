@@ -74,7 +74,8 @@ impl Acting {
         }
     }
 
-    /// A window is over: where its regions are is looked up from now on, if a scheme takes from one node.
+    /// A window is over: where its regions are is looked up from now on, if a scheme takes from one
+    /// node.
     pub fn place(&mut self, snapshot: &Snapshot) {
         if let Some(placement) = self.actor.placement_mut() {
             placement.window(snapshot);

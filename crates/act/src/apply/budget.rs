@@ -12,7 +12,8 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// `ns_per_s` nanoseconds per second; up to `most_ns` are saved up, and are there to begin with.
+    /// `ns_per_s` nanoseconds per second; up to `most_ns` are saved up, and are there to begin
+    /// with.
     pub(super) fn new(ns_per_s: u64, most_ns: u64) -> Self {
         Self { ns_per_s, most_ns, left_ns: signed(most_ns), at: Time(0) }
     }

@@ -1,7 +1,7 @@
 //! How full the nodes are that schemes move memory between, as their goals see it.
 //!
-//! A dry run moves nothing, so what it pretends to have moved is counted here: else promotion would find a full node full for
-//! ever, and never say what it would do.
+//! A dry run moves nothing, so what it pretends to have moved is counted here: else promotion would
+//! find a full node full for ever, and never say what it would do.
 
 use std::collections::BTreeMap;
 

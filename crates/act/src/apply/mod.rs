@@ -7,9 +7,10 @@
 //!                                                                    '-> later: touched again?
 //! ```
 //!
-//! Invariants: nothing is counted as done that a look afterwards does not show; an actor that is blocked
-//! (the set's reads went silent) does nothing at all; of a huge page either all is acted on or nothing.
-//! Absent: deciding which region is for which scheme, and how much may be done (the core's).
+//! Invariants: nothing is counted as done that a look afterwards does not show; an actor that is
+//! blocked (the set's reads went silent) does nothing at all; of a huge page either all is acted on
+//! or nothing. Absent: deciding which region is for which scheme, and how much may be done (the
+//! core's).
 
 mod acting;
 mod actions;
@@ -58,12 +59,13 @@ use crate::{ActError, Outcome, Process};
 
 /// CPU time that gathering evidence may take, in ns per second: half of the default budget of 1 %.
 const ARM_NS_PER_S: u64 = 5_000_000;
-/// What of that may be saved up, in ns: enough to arm a few GiB at once when they turn cold together.
+/// What of that may be saved up, in ns: enough to arm a few GiB at once when they turn cold
+/// together.
 const ARM_MOST_NS: u64 = 100_000_000;
 /// How long one pass over the regions may take, in ns: the monitor samples nothing meanwhile.
 const PASS_NS: u64 = 50_000_000;
-/// Requests within so long of each other belong to one pass, in ns: less than the shortest useful sample
-/// interval, and far more than what lies between two regions.
+/// Requests within so long of each other belong to one pass, in ns: less than the shortest useful
+/// sample interval, and far more than what lies between two regions.
 const SAME_PASS_NS: u64 = 1_000_000;
 /// How often acted-on memory is looked at again, in ns.
 const SWEEP_NS: u64 = 1_000_000_000;
@@ -160,7 +162,8 @@ impl Actor {
         }
     }
 
-    /// How each scheme of the context is carried out, by index. Accounts stay; evidence is gathered anew.
+    /// How each scheme of the context is carried out, by index. Accounts stay; evidence is gathered
+    /// anew.
     pub fn set_schemes(&mut self, settings: Vec<Settings>) {
         self.accounts.resize_with(settings.len(), Account::default);
         let arm_ns = settings.iter().map(|s| s.evidence_us_per_s.saturating_mul(1000)).max();
@@ -182,7 +185,8 @@ impl Actor {
         }
     }
 
-    /// Which frame is on which node, and between which nodes schemes move memory. Schemes that take from one node need it.
+    /// Which frame is on which node, and between which nodes schemes move memory. Schemes that take
+    /// from one node need it.
     pub fn set_places(&mut self, places: Places, nodes: Vec<u32>) {
         self.places = places;
         if self.placement.as_ref().map(Placement::nodes) != Some(&nodes) {
@@ -214,7 +218,8 @@ impl Actor {
         Ok(())
     }
 
-    /// Lets go of a target. A later process with the same pid is another one, and its troubles are reported anew.
+    /// Lets go of a target. A later process with the same pid is another one, and its troubles are
+    /// reported anew.
     pub fn remove_target(&mut self, id: TargetId) {
         let mut gone = Vec::new();
         gone.extend(self.targets.remove(&id).map(|state| state.process.pid()));
@@ -227,7 +232,8 @@ impl Actor {
         self.reported.retain(|(_, pid, _)| !gone.contains(pid));
     }
 
-    /// What happened since this was asked last. If there was more than could be kept, the last event says how much.
+    /// What happened since this was asked last. If there was more than could be kept, the last
+    /// event says how much.
     pub fn take_events(&mut self) -> Vec<ActEvent> {
         let mut events = std::mem::take(&mut self.events);
         if self.lost_events > 0 {
@@ -319,16 +325,16 @@ impl Actor {
         if let Some(account) = self.accounts.get_mut(request.scheme) {
             account.counters.action_ns += applied.ns;
         }
-        // Evidence by marks has a budget of its own: charged here, it would use up the quota, which moves on to other
-        // memory then, and never finish.
+        // Evidence by marks has a budget of its own: charged here, it would use up the quota, which
+        // moves on to other memory then, and never finish.
         applied.ns = applied.ns.saturating_sub(std::mem::take(&mut self.evidence_ns));
         // A time quota must let a dry run do no more than the run that it stands for.
         applied.ns += std::mem::take(&mut self.pretended_ns);
         applied
     }
 
-    /// What is left of a pass for a scheme, in ns. Each has its share, so that none that looks for something and finds nothing
-    /// keeps the others from what there is to do.
+    /// What is left of a pass for a scheme, in ns. Each has its share, so that none that looks for
+    /// something and finds nothing keeps the others from what there is to do.
     fn left_in_pass(&mut self, scheme: usize) -> u64 {
         let nr = self.settings.len().max(scheme + 1);
         self.pass_ns_of.resize(nr, 0);
@@ -419,7 +425,8 @@ impl Actor {
         }
     }
 
-    /// After marking: makes processors forget translations, from when on marks tell of all accesses.
+    /// After marking: makes processors forget translations, from when on marks tell of all
+    /// accesses.
     fn begin_evidence(&mut self) {
         if !std::mem::replace(&mut self.unflushed, false) {
             return;
@@ -520,8 +527,8 @@ impl Actor {
         }
     }
 
-    /// What a scheme sees of `range`, granule by granule: of one that takes from a single node, the pages there
-    /// that were not moved not long ago.
+    /// What a scheme sees of `range`, granule by granule: of one that takes from a single node, the
+    /// pages there that were not moved not long ago.
     fn see(
         &self,
         look: &mut dyn Look,
@@ -628,8 +635,8 @@ fn until(job: Job<'_>) -> impl FnMut() -> bool {
     move || now().since(begin) >= most
 }
 
-/// The same, but not before the first batch: where the look alone takes all of the time nothing would ever be done, however
-/// often it is looked.
+/// The same, but not before the first batch: where the look alone takes all of the time nothing
+/// would ever be done, however often it is looked.
 fn until_after_one(job: Job<'_>) -> impl FnMut() -> bool {
     let (mut is_over, mut first) = (until(job), true);
     move || !std::mem::take(&mut first) && is_over()

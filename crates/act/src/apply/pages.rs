@@ -75,8 +75,8 @@ impl Bits {
         }
     }
 
-    /// Appends the pages, as ranges, to `out`; joins with the last one there if they touch, or are no
-    /// further apart than `gap` pages.
+    /// Appends the pages, as ranges, to `out`; joins with the last one there if they touch, or are
+    /// no further apart than `gap` pages.
     pub(super) fn append_to(self, start: u64, gap: u64, out: &mut Vec<AddrRange>) {
         self.runs(|first, behind| {
             let range = AddrRange::new(start + first * PAGE_SIZE, start + behind * PAGE_SIZE);
@@ -129,8 +129,8 @@ impl PageSet {
         self.spans_from(0, most, u64::MAX).0
     }
 
-    /// The granules from `first` on, as [`PageSet::spans`] gives them, but no more than `total` bytes and at least one; and where
-    /// the next ones begin, 0 at the end.
+    /// The granules from `first` on, as [`PageSet::spans`] gives them, but no more than `total`
+    /// bytes and at least one; and where the next ones begin, 0 at the end.
     pub(super) fn spans_from(&self, first: u64, most: u64, total: u64) -> (Vec<AddrRange>, u64) {
         let mut out: Vec<AddrRange> = Vec::new();
         let mut sum = 0;

@@ -1,12 +1,13 @@
 //! Where the memory of the regions is, node by node: estimated, kept, and looked up again.
 //!
-//! How hot memory is comes new with every window and costs nothing here; where it is takes looks at page tables. So the
-//! two are kept apart: a window's regions take over what was known of the same addresses before, and lookups go on all the time
-//! within a small share of it. Memory of which nothing is known comes first; what was accessed in the last window is
-//! looked up more often than the rest, as there a change of place matters.
+//! How hot memory is comes new with every window and costs nothing here; where it is takes looks at
+//! page tables. So the two are kept apart: a window's regions take over what was known of the same
+//! addresses before, and lookups go on all the time within a small share of it. Memory of which
+//! nothing is known comes first; what was accessed in the last window is looked up more often than
+//! the rest, as there a change of place matters.
 //!
-//! Invariants: a new window is in force at once, however long lookups take; a region costs the same whatever its
-//! size; memory of which nothing is known is never waited for.
+//! Invariants: a new window is in force at once, however long lookups take; a region costs the same
+//! whatever its size; memory of which nothing is known is never waited for.
 
 use isotherm_core::{AddrRange, Eligible, Snapshot, TargetId, Time};
 
@@ -20,7 +21,8 @@ const SHARE: u64 = 50;
 const MOST_NS: i64 = 20_000_000;
 /// New memory may take as much more at once, in ns; what it takes beyond that is not counted.
 const ADVANCE_NS: i64 = -100_000_000;
-/// What is known of a region is good for so long, in ns: of one that was accessed in the last window, and of others.
+/// What is known of a region is good for so long, in ns: of one that was accessed in the last
+/// window, and of others.
 const GOOD_NS: [u64; 2] = [500_000_000, 5_000_000_000];
 /// A large region is looked up by so many pieces of it.
 const SAMPLES: u64 = 8;
@@ -86,8 +88,8 @@ impl Placement {
         &self.regions
     }
 
-    /// Answers how much of regions is on the nodes that are asked about. Of memory that is in no region of the last window
-    /// nothing is known, and nothing is said.
+    /// Answers how much of regions is on the nodes that are asked about. Of memory that is in no
+    /// region of the last window nothing is known, and nothing is said.
     pub(super) fn answer(&self, ranges: &mut [Eligible]) {
         for asked in ranges {
             let Some(at) = self.nodes.iter().position(|node| *node == asked.nid) else { continue };
@@ -96,8 +98,9 @@ impl Placement {
         }
     }
 
-    /// Takes in what a scheme did to the first `covered` bytes of a range: `moved` bytes went from one node to another, or,
-    /// if nothing was asked for, there was nothing to move there, until it is looked up again.
+    /// Takes in what a scheme did to the first `covered` bytes of a range: `moved` bytes went from
+    /// one node to another, or, if nothing was asked for, there was nothing to move there, until it
+    /// is looked up again.
     pub(super) fn acted(&mut self, target: TargetId, covered: AddrRange, moved: &Moved) {
         let at = |node: Option<u32>| self.nodes.iter().position(|n| Some(*n) == node);
         let (Some(from), to) = (at(Some(moved.from)), at(moved.to)) else { return };
@@ -171,7 +174,8 @@ impl Placement {
         let mut now = lookup.now();
         let earned = self.earned.replace(now).map_or(0, |at| now.since(at) / SHARE);
         self.left_ns = (self.left_ns + i64::try_from(earned).unwrap_or(MOST_NS)).min(MOST_NS);
-        // By how many times over what is known is too old: if there is not time for all, each kind has its share.
+        // By how many times over what is known is too old: if there is not time for all, each kind
+        // has its share.
         let mut due: Vec<(u64, usize)> = Vec::new();
         for (nr, region) in self.regions.iter().enumerate() {
             let good_ns = GOOD_NS[usize::from(region.nr_accesses == 0)];
@@ -203,7 +207,8 @@ impl Placement {
         }
     }
 
-    /// How many bytes of a region are on each node: of a large one by some pieces of it, other ones each time.
+    /// How many bytes of a region are on each node: of a large one by some pieces of it, other ones
+    /// each time.
     fn estimate(
         &mut self,
         lookup: &mut dyn Lookup,

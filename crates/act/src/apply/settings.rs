@@ -7,8 +7,8 @@ use crate::apply::proof::taken::Terms;
 pub enum Evidence {
     /// Nothing more than the region's numbers: DAMON's behaviour, for comparison.
     Off,
-    /// For pageout, cold and migration of cold memory: every page of the region is armed, and those that
-    /// stay untouched for so long, in µs, are acted on.
+    /// For pageout, cold and migration of cold memory: every page of the region is armed, and those
+    /// that stay untouched for so long, in µs, are acted on.
     Confirm(u64),
 }
 
@@ -19,30 +19,33 @@ pub struct Settings {
     pub name: String,
     /// Evidence.
     pub evidence: Evidence,
-    /// Collapse only: the least share of the 512 pages of a huge page that must have been touched, in basis
-    /// points. Not looked at with [`Evidence::Off`].
+    /// Collapse only: the least share of the 512 pages of a huge page that must have been touched,
+    /// in basis points. Not looked at with [`Evidence::Off`].
     pub min_touched_bp: u32,
     /// Decide and count, but do nothing.
     pub dry_run: bool,
-    /// Whether a target may be stopped for a moment to let it call `madvise` itself, which is the only way
-    /// to hugepage and nohugepage.
+    /// Whether a target may be stopped for a moment to let it call `madvise` itself, which is the
+    /// only way to hugepage and nohugepage.
     pub inject: bool,
-    /// Pageout only: the cgroup (v2) whose `memory.reclaim` is asked to reclaim as many bytes as were found
-    /// idle, a path from the root of the hierarchy. The kernel chooses the pages then, by its own lists, and
-    /// also takes page cache that no process maps.
+    /// Pageout only: the cgroup (v2) whose `memory.reclaim` is asked to reclaim as many bytes as
+    /// were found idle, a path from the root of the hierarchy. The kernel chooses the pages then,
+    /// by its own lists, and also takes page cache that no process maps.
     pub memory_reclaim: Option<String>,
     /// Memory that is touched within so long after an action counts as refaulted, in µs.
     pub refault_window_us: u64,
-    /// CPU time that gathering evidence may take, in µs per second. Schemes of a context share it: the largest counts.
+    /// CPU time that gathering evidence may take, in µs per second. Schemes of a context share it:
+    /// the largest counts.
     pub evidence_us_per_s: u64,
-    /// Act on pages on this node only. The monitor puts the scheme's `source_nid` here; what stands here before is not looked at.
+    /// Act on pages on this node only. The monitor puts the scheme's `source_nid` here; what stands
+    /// here before is not looked at.
     pub only_on: Option<u32>,
-    /// Of a scheme that takes from one node: leave a page alone for so long after it was moved, in µs.
+    /// Of a scheme that takes from one node: leave a page alone for so long after it was moved, in
+    /// µs.
     pub hold_us: u64,
     /// Paths of the cgroups that filters and goals name, by their number.
     pub cgroups: Vec<String>,
-    /// Patterns that filters by mapping name, by their number: `*` and `?` as in a shell, against the path
-    /// or name in the last column of `/proc/PID/maps`.
+    /// Patterns that filters by mapping name, by their number: `*` and `?` as in a shell, against
+    /// the path or name in the last column of `/proc/PID/maps`.
     pub mappings: Vec<String>,
 }
 

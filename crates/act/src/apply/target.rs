@@ -64,8 +64,8 @@ impl TargetState {
         &mut self.evidence[scheme]
     }
 
-    /// Before young pages are made old for a scheme: tells everybody else who watches them, the monitor and the
-    /// evidence of all other schemes, that they were touched.
+    /// Before young pages are made old for a scheme: tells everybody else who watches them, the
+    /// monitor and the evidence of all other schemes, that they were touched.
     pub(super) fn tell_touched(
         &mut self,
         look: &mut dyn Look,
@@ -105,7 +105,8 @@ impl TargetState {
         chosen.places().into_iter().flat_map(|place| self.see(look, place)).collect()
     }
 
-    /// Whether the granule at `start` lies in memory with this advice already: ours, or the program's own.
+    /// Whether the granule at `start` lies in memory with this advice already: ours, or the
+    /// program's own.
     pub(super) fn is_advised(&mut self, start: u64, huge: bool, now: Time) -> bool {
         let (read, advised) = &mut self.advised;
         if read.is_none_or(|at| now.since(at) > ADVICE_NS) {
@@ -176,8 +177,9 @@ pub(super) struct Chosen {
 }
 
 impl Chosen {
-    /// Takes in pages of the granule at `start`, up to `most` bytes in all. A huge page comes as a whole or not
-    /// at all, but the first one always comes: a limit below its size would never let it through.
+    /// Takes in pages of the granule at `start`, up to `most` bytes in all. A huge page comes as a
+    /// whole or not at all, but the first one always comes: a limit below its size would never let
+    /// it through.
     pub(super) fn push(&mut self, start: u64, mut pages: Bits, huge: bool, most: u64) {
         if self.cut_at.is_some() || pages.is_empty() {
             return;
@@ -219,7 +221,8 @@ impl Chosen {
         Some(AddrRange::new(first.start, last.end))
     }
 
-    /// The granules that the chosen pages are in, joined where they touch: their span can be a whole address space.
+    /// The granules that the chosen pages are in, joined where they touch: their span can be a
+    /// whole address space.
     pub(super) fn places(&self) -> Vec<AddrRange> {
         let mut out: Vec<AddrRange> = Vec::new();
         for (start, _) in &self.granules {

@@ -2,9 +2,9 @@
 //!
 //! While a thread carries out an injected call its registers are not its own. Should we be killed
 //! then, the kernel lets it go as it is. So the injected call is a `syscall; ret` of the program's
-//! own code, run on a stack of ours: `ret` finds there the address of a `rt_sigreturn`, and that finds
-//! what a returning signal handler would find: all registers, vector state and the blocked signals as
-//! they were. The thread is as it was after having made one more `madvise`.
+//! own code, run on a stack of ours: `ret` finds there the address of a `rt_sigreturn`, and that
+//! finds what a returning signal handler would find: all registers, vector state and the blocked
+//! signals as they were. The thread is as it was after having made one more `madvise`.
 //!
 //! The layout is the kernel's `struct rt_sigframe` for x86-64 (arch/x86/include/asm/sigframe.h and
 //! uapi/asm/sigcontext.h), which is fixed.
@@ -74,8 +74,8 @@ pub(super) fn frame(
     bytes
 }
 
-/// What the kernel makes of the registers of an interrupted system call when no signal is delivered: it
-/// is made again. (A sleep for a time then begins anew. Only the net does that.)
+/// What the kernel makes of the registers of an interrupted system call when no signal is
+/// delivered: it is made again. (A sleep for a time then begins anew. Only the net does that.)
 fn restarted(registers: &Registers) -> Registers {
     let mut back = *registers;
     let in_syscall = registers.orig_rax.cast_signed() >= 0;
@@ -86,8 +86,8 @@ fn restarted(registers: &Registers) -> Registers {
     back
 }
 
-/// Vector state as ptrace gives it, with the marks that make it a signal frame's. FXSAVE's needs none:
-/// a kernel without XSAVE looks for no marks (`fpu__restore_sig`).
+/// Vector state as ptrace gives it, with the marks that make it a signal frame's. FXSAVE's needs
+/// none: a kernel without XSAVE looks for no marks (`fpu__restore_sig`).
 fn signal_vector_state(state: &[u8]) -> Option<Vec<u8>> {
     if state.len() == FXSAVE {
         return Some(state.to_vec());

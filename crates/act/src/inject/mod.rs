@@ -1,8 +1,8 @@
-//! Advice that a process can only give itself: `MADV_HUGEPAGE` and `MADV_NOHUGEPAGE`, by making one of
-//! its threads call `madvise(2)`.
+//! Advice that a process can only give itself: `MADV_HUGEPAGE` and `MADV_NOHUGEPAGE`, by making one
+//! of its threads call `madvise(2)`.
 //!
-//! One thread is stopped with ptrace for some 100 µs, calls, and goes on as if nothing had been: the
-//! system call that it waited in is restarted by the kernel, signals that came meanwhile are
+//! One thread is stopped with ptrace for some 100 µs, calls, and goes on as if nothing had been:
+//! the system call that it waited in is restarted by the kernel, signals that came meanwhile are
 //! delivered, once each, and its vector registers, signal mask and code are untouched. The others
 //! run on. It must stop within [`InjectOptions::stop_within_us`], else nothing happens.
 //!
@@ -11,8 +11,8 @@
 //!
 //! What is left behind: up to five pages at the low end of the main thread's stack mapping.
 //!
-//! It refuses, and says why, where it could do harm: a process that is being debugged, stopped, has a
-//! seccomp policy, runs 32-bit code or has a shadow stack. On x86-64 only.
+//! It refuses, and says why, where it could do harm: a process that is being debugged, stopped, has
+//! a seccomp policy, runs 32-bit code or has a shadow stack. On x86-64 only.
 //!
 //! While it works, no thread of *this* process should wait for the target as for a child: `waitpid`
 //! would report the stop.
@@ -49,8 +49,8 @@ pub enum HugePageAdvice {
 /// Limits of an injection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InjectOptions {
-    /// How long the thread may take to stop, in µs. One that takes longer is left alone, but waited for up to a second
-    /// more, so that a system call that it waits in does not end with `EINTR`.
+    /// How long the thread may take to stop, in µs. One that takes longer is left alone, but waited
+    /// for up to a second more, so that a system call that it waits in does not end with `EINTR`.
     pub stop_within_us: u64,
     /// Calls of one stop begin up to so many µs after its begin.
     pub calls_within_us: u64,
@@ -113,8 +113,8 @@ impl Injector {
         Ok(Self { pid, code, options })
     }
 
-    /// Makes the process advise these ranges (widened to whole pages), in as many stops as that takes;
-    /// `stop` is asked before each. Parts that are not mapped count as refused.
+    /// Makes the process advise these ranges (widened to whole pages), in as many stops as that
+    /// takes; `stop` is asked before each. Parts that are not mapped count as refused.
     ///
     /// # Errors
     ///

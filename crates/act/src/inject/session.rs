@@ -7,8 +7,8 @@
 //! 3. signals are blocked, so that none is taken out of its queue while the registers are not the
 //!    thread's own: they wait, in order, and none is lost or doubled;
 //! 4. the calls are made, the thread stopping in front of and behind each;
-//! 5. the thread is interrupted once more: only in such a stop the kernel looks, when the thread goes
-//!    on, whether a system call was interrupted that it has to restart;
+//! 5. the thread is interrupted once more: only in such a stop the kernel looks, when the thread
+//!    goes on, whether a system call was interrupted that it has to restart;
 //! 6. the blocked signals are put back, then all registers at once, and the thread let go.
 //!
 //! When something unforeseen comes between (a stopping signal, a fault in the injected code), the
@@ -27,15 +27,16 @@ use super::thread::{Threads, restarts_by_itself};
 
 /// The code segment of a 64-bit program.
 const CODE_64: u64 = 0x33;
-/// Signals that a thread raises by what it does. The kernel would end the process if they were blocked.
+/// Signals that a thread raises by what it does. The kernel would end the process if they were
+/// blocked.
 const FAULTS: [i32; 6] =
     [libc::SIGILL, libc::SIGTRAP, libc::SIGBUS, libc::SIGFPE, libc::SIGSEGV, libc::SIGSYS];
 /// Below the stack pointer, a function may use so much (the red zone).
 const RED_ZONE: u64 = 128;
 /// Free stack between a thread and the net.
 const MARGIN: u64 = 16 << 10;
-/// How long a thread is waited for that did not stop in time, in µs. Being asked to stop cannot be taken back, and without us
-/// some system calls would end with `EINTR` for it.
+/// How long a thread is waited for that did not stop in time, in µs. Being asked to stop cannot be
+/// taken back, and without us some system calls would end with `EINTR` for it.
 const PATIENCE_US: u64 = 1_000_000;
 /// `ERESTARTNOHAND`: make the call again, unless a signal handler runs; then it ends with `EINTR`.
 const RESTART_NO_HANDLER: u64 = 514_u64.wrapping_neg();
@@ -168,8 +169,9 @@ impl<'s> Session<'s> {
         }
     }
 
-    /// A thread that was stopped inside of a restartable sequence has to go on at its abort handler. The
-    /// kernel sees to that as it returns to the program; but with our registers it would not know.
+    /// A thread that was stopped inside of a restartable sequence has to go on at its abort
+    /// handler. The kernel sees to that as it returns to the program; but with our registers it
+    /// would not know.
     fn leave_critical_section(&mut self) {
         let word = |at: u64| {
             let mut bytes = [0; 8];
@@ -278,7 +280,8 @@ impl<'s> Session<'s> {
         }
     }
 
-    /// Makes the thread what it was, and lets it go. If a step fails it has died, or the net catches it.
+    /// Makes the thread what it was, and lets it go. If a step fails it has died, or the net
+    /// catches it.
     fn put_back(&mut self, signal: i32) {
         let done = self.tracee.set_blocked(self.blocked);
         let done = done.and_then(|()| self.tracee.set_registers(&self.registers));
@@ -300,7 +303,8 @@ impl Site {
         error::said(self.pid, tried, "CAP_SYS_PTRACE", err)
     }
 
-    /// A thread that has ended since it was chosen is refused like one that is not ours: with `EPERM`.
+    /// A thread that has ended since it was chosen is refused like one that is not ours: with
+    /// `EPERM`.
     fn not_seized(&self, err: io::Error) -> ActError {
         if Threads::has_ended(self.pid, self.tid) {
             self.ended()

@@ -1,12 +1,12 @@
 //! Which thread of a target is stopped for an injection.
 //!
 //! One that runs is best: nothing is interrupted. Next, one that waits in a system call which the
-//! kernel restarts by itself. Last, one in a call that ends with `EINTR` when it is interrupted, and
-//! that we make the kernel restart: see [`restarts_by_itself`]. The main thread wins a tie, since its
-//! stack is where the safety net is put.
+//! kernel restarts by itself. Last, one in a call that ends with `EINTR` when it is interrupted,
+//! and that we make the kernel restart: see [`restarts_by_itself`]. The main thread wins a tie,
+//! since its stack is where the safety net is put.
 //!
-//! Threads that cannot stop soon (uninterruptible, also a parent that waits for its vfork child) or are
-//! stopped already are left out.
+//! Threads that cannot stop soon (uninterruptible, also a parent that waits for its vfork child) or
+//! are stopped already are left out.
 
 use std::io;
 
@@ -41,9 +41,9 @@ pub(super) struct Threads {
     all: Vec<Thread>,
 }
 
-/// System calls that end with `EINTR` rather than restart when a thread was interrupted and no signal
-/// handler ran. They have done nothing then, so that making them again is what a program expects that
-/// was not signalled. A time limit begins anew.
+/// System calls that end with `EINTR` rather than restart when a thread was interrupted and no
+/// signal handler ran. They have done nothing then, so that making them again is what a program
+/// expects that was not signalled. A time limit begins anew.
 const EINTR_CALLS: [libc::c_long; 15] = [
     libc::SYS_epoll_wait,
     libc::SYS_epoll_pwait,

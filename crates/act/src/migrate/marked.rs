@@ -1,9 +1,11 @@
 //! Pages that NUMA balancing has marked, on kernels whose `move_pages` cannot see them.
 //!
-//! Automatic NUMA balancing makes entries inaccessible, so that the next touch tells who uses the page. From Linux 6.1 to 6.5
-//! `follow_page()` passes over such entries (`gup_can_follow_protnone()`; `FOLL_HONOR_NUMA_FAULT` mended it in 6.6): a query
-//! calls the page absent, and a move refuses it, ENOENT. So one byte of it is read, which is the touch that the mark waits
-//! for, and the mark goes. That sets the page's accessed bit too, as the program's own touch would.
+//! Automatic NUMA balancing makes entries inaccessible, so that the next touch tells who uses the
+//! page. From Linux 6.1 to 6.5 `follow_page()` passes over such entries
+//! (`gup_can_follow_protnone()`; `FOLL_HONOR_NUMA_FAULT` mended it in 6.6): a query calls the page
+//! absent, and a move refuses it, ENOENT. So one byte of it is read, which is the touch that the
+//! mark waits for, and the mark goes. That sets the page's accessed bit too, as the program's own
+//! touch would.
 //!
 //! Only pages that are in memory are read: reading an absent one would bring it there.
 

@@ -1,4 +1,5 @@
-//! Reclaim from a real cgroup of version 2, and its metrics, as far as this machine lets one be made.
+//! Reclaim from a real cgroup of version 2, and its metrics, as far as this machine lets one be
+//! made.
 
 use std::path::PathBuf;
 

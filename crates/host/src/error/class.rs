@@ -39,7 +39,8 @@ pub trait Kind: Copy + fmt::Debug {
     /// The class that the kind belongs to.
     fn class(self) -> Class;
 
-    /// The exit code of a program that ends for it; that of its class, if the kind has none of its own.
+    /// The exit code of a program that ends for it; that of its class, if the kind has none of its
+    /// own.
     fn exit_code(self) -> u8 {
         self.class().exit_code()
     }

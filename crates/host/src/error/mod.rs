@@ -1,9 +1,9 @@
 //! The one error type of everything that touches the machine.
 //!
-//! An [`Error<K>`] says what cannot be done and, under it, what was tried, what the kernel said, the
-//! likely reason and what to do. Each part of the library names its own kinds `K` and makes its own
-//! texts. What all kinds have in common is their [`Class`]: by it a caller tells a target that is gone
-//! from a privilege that is missing, and a program finds its exit code.
+//! An [`Error<K>`] says what cannot be done and, under it, what was tried, what the kernel said,
+//! the likely reason and what to do. Each part of the library names its own kinds `K` and makes its
+//! own texts. What all kinds have in common is their [`Class`]: by it a caller tells a target that
+//! is gone from a privilege that is missing, and a program finds its exit code.
 //!
 //! ```text
 //! operations set `idle` is not available
@@ -50,8 +50,8 @@ enum Form {
 }
 
 impl<K> Error<K> {
-    /// `what` is the first line: "there is no memory on node 7". Any of the other texts may be empty,
-    /// and has no line then.
+    /// `what` is the first line: "there is no memory on node 7". Any of the other texts may be
+    /// empty, and has no line then.
     pub fn new(
         kind: K,
         what: impl Into<String>,
@@ -136,8 +136,8 @@ impl<K> Error<K> {
         self.text.said.as_ref().and_then(io::Error::raw_os_error)
     }
 
-    /// What was tried, and what the kernel said: "open FILE: Permission denied (os error 13)". Empty if
-    /// nothing was tried.
+    /// What was tried, and what the kernel said: "open FILE: Permission denied (os error 13)".
+    /// Empty if nothing was tried.
     #[must_use]
     pub fn attempt(&self) -> String {
         let tried = &self.text.tried;
@@ -196,8 +196,8 @@ impl<K: Kind> Error<K> {
         self.class() == Class::Permission
     }
 
-    /// Whether this machine cannot do it now (no such feature, no privilege, others use it), rather than
-    /// something having gone wrong. A test may skip then.
+    /// Whether this machine cannot do it now (no such feature, no privilege, others use it), rather
+    /// than something having gone wrong. A test may skip then.
     #[must_use]
     pub fn is_missing(&self) -> bool {
         matches!(self.class(), Class::NotSupported | Class::Permission | Class::Busy)

@@ -15,7 +15,8 @@ pub enum SetKind {
     Permission,
     /// The target is gone.
     Gone,
-    /// What was asked for cannot be: attributes that contradict each other, a value out of its range.
+    /// What was asked for cannot be: attributes that contradict each other, a value out of its
+    /// range.
     Invalid,
     /// More was asked for than the set can hold, or somebody else has what only one can have.
     Busy,

@@ -70,8 +70,8 @@ pub struct NoSet {
 }
 
 impl NoSet {
-    /// The exit code that a program should end with: that of a missing privilege if one would help, else
-    /// that of a machine that cannot do it.
+    /// The exit code that a program should end with: that of a missing privilege if one would help,
+    /// else that of a machine that cannot do it.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         let denied = self.refused.iter().any(|r| r.denied);

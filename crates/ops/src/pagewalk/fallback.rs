@@ -1,18 +1,18 @@
-//! Clearing all accessed bits of a process at once, by `/proc/PID/clear_refs`: for pages that nothing
-//! else can clear (mapped by several processes, locked, hugetlb, large folios of files).
+//! Clearing all accessed bits of a process at once, by `/proc/PID/clear_refs`: for pages that
+//! nothing else can clear (mapped by several processes, locked, hugetlb, large folios of files).
 //!
 //! It is a known hazard on large processes: it holds the process's mmap lock for writing while it
-//! walks all of it (8 to 16 ms per GiB), and afterwards the process pays half a microsecond for every page
-//! that it touches again. So it is bounded twice: only processes with at most [`MAX_RSS`] of memory,
-//! and so rarely that both costs together stay below 0.5 % of the time.
+//! walks all of it (8 to 16 ms per GiB), and afterwards the process pays half a microsecond for
+//! every page that it touches again. So it is bounded twice: only processes with at most
+//! [`MAX_RSS`] of memory, and so rarely that both costs together stay below 0.5 % of the time.
 //!
-//! It also clears pages that somebody is watching. What was young before is therefore read first and kept:
-//! such a page still counts as young until it is prepared itself. (A first access in the moment between
-//! reading and clearing is lost.) The TLB is not flushed: a page in constant use can look old for a
-//! few milliseconds longer.
+//! It also clears pages that somebody is watching. What was young before is therefore read first
+//! and kept: such a page still counts as young until it is prepared itself. (A first access in the
+//! moment between reading and clearing is lost.) The TLB is not flushed: a page in constant use can
+//! look old for a few milliseconds longer.
 //!
-//! The same holds for pages that somebody else of this program makes old ([`Fallback::keep`]): who arms
-//! memory for evidence must not hide its touches from who watches it.
+//! The same holds for pages that somebody else of this program makes old ([`Fallback::keep`]): who
+//! arms memory for evidence must not hide its touches from who watches it.
 
 use std::fs::File;
 use std::io;

@@ -1,8 +1,10 @@
-//! A way to make single pages old that clearing by address cannot: because several processes map them, or they are locked.
+//! A way to make single pages old that clearing by address cannot: because several processes map
+//! them, or they are locked.
 //!
-//! Idle page tracking does it by frame ([`SharedMarks`](super::SharedMarks)), where the kernel has it. The set itself does not need it: it is given
-//! one, or goes without. The bits are taken from all processes that map the frame, so of a page that is watched in two targets at
-//! once one can miss a touch.
+//! Idle page tracking does it by frame ([`SharedMarks`](super::SharedMarks)), where the kernel has
+//! it. The set itself does not need it: it is given one, or goes without. The bits are taken from
+//! all processes that map the frame, so of a page that is watched in two targets at once one can
+//! miss a touch.
 
 use std::collections::HashSet;
 use std::fmt::Debug;
@@ -15,9 +17,10 @@ use isotherm_pages::tables::Query;
 
 /// Makes frames old.
 pub trait Marker: Debug + Send {
-    /// Takes the accessed bits of frames (physical address / 4096, and the asker's number for it) out of all page tables that map
-    /// them, without effect on reclaim, and calls `done` for each that it could reach. The TLB is not flushed: a page in
-    /// constant use can look old for a few milliseconds longer.
+    /// Takes the accessed bits of frames (physical address / 4096, and the asker's number for it)
+    /// out of all page tables that map them, without effect on reclaim, and calls `done` for each
+    /// that it could reach. The TLB is not flushed: a page in constant use can look old for a few
+    /// milliseconds longer.
     ///
     /// # Errors
     ///
@@ -26,8 +29,9 @@ pub trait Marker: Debug + Send {
 }
 
 impl PageWalk {
-    /// Gives the set a way to make pages old that it cannot clear itself, such as those that several processes map. Without one they are
-    /// cleared with all others of the process, where that is allowed ([`PageWalk::set_fallback_limit`]), or `Unresolved`.
+    /// Gives the set a way to make pages old that it cannot clear itself, such as those that
+    /// several processes map. Without one they are cleared with all others of the process, where
+    /// that is allowed ([`PageWalk::set_fallback_limit`]), or `Unresolved`.
     pub fn set_marker(&mut self, marker: Option<Box<dyn Marker>>) {
         self.marker = marker;
     }

@@ -1,8 +1,8 @@
 //! Operations set `pagewalk`: monitors processes by the accessed bits of their page tables.
 //!
 //! Reading ([`Operations::check`]) is done by [`PageTables`] with BPF. Clearing
-//! ([`Operations::prepare`]) is done by `process_madvise(MADV_COLD)`, on exactly those pages that are
-//! young.
+//! ([`Operations::prepare`]) is done by `process_madvise(MADV_COLD)`, on exactly those pages that
+//! are young.
 //!
 //! ```text
 //! batch -> PageTables -> Entry -> Old | Young | Absent
@@ -11,10 +11,11 @@
 //!
 //! Invariants: a page is never called `Cleared` or `Old` by `prepare` on the word of a call alone,
 //! only by its entry or by the kernel's flags for it. Clearing allocates for pages that have to be
-//! cleared twice, for those that can only be cleared with all of their process, and once a second for
-//! the sizes of folios.
+//! cleared twice, for those that can only be cleared with all of their process, and once a second
+//! for the sizes of folios.
 //!
-//! Absent on purpose: which pages, when, how often (the core's), and who the targets are (`targets`').
+//! Absent on purpose: which pages, when, how often (the core's), and who the targets are
+//! (`targets`').
 
 mod fallback;
 mod marker;
@@ -110,15 +111,17 @@ impl PageWalk {
         Counters { looks: looks.pages, look_ns: looks.ns, ..self.counters }
     }
 
-    /// Clears at most this many pages in one [`Operations::prepare`]; the rest stay `Young`. Default
+    /// Clears at most this many pages in one [`Operations::prepare`]; the rest stay `Young`.
+    /// Default
     /// 1024. A clear can cost 20 µs, so this bounds how late a tick can get.
     pub fn set_max_clears(&mut self, pages: usize) {
         self.max_clears = pages;
     }
 
-    /// Clears pages that cannot be cleared singly together with all others of the process, if it has
-    /// at most so much resident memory, in bytes; 0 switches that off. Default 256 MiB. It is done so
-    /// rarely that it costs the target less than 0.5 %; above the limit such pages are `Unresolved`.
+    /// Clears pages that cannot be cleared singly together with all others of the process, if it
+    /// has at most so much resident memory, in bytes; 0 switches that off. Default 256 MiB. It is
+    /// done so rarely that it costs the target less than 0.5 %; above the limit such pages are
+    /// `Unresolved`.
     pub fn set_fallback_limit(&mut self, bytes: u64) {
         self.fallback_limit = bytes;
     }
@@ -140,8 +143,8 @@ impl PageWalk {
         }
     }
 
-    /// Takes hold of the address space that the target has now, after an exec. Returns whether it was
-    /// a new one. [`Operations::update`] does the same.
+    /// Takes hold of the address space that the target has now, after an exec. Returns whether it
+    /// was a new one. [`Operations::update`] does the same.
     ///
     /// # Errors
     ///

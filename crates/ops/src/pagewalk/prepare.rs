@@ -9,7 +9,8 @@ use isotherm_sys::lru::drain_lru_batches;
 use super::PageWalk;
 use super::fallback::resident;
 
-/// Making the kernel put pages on their LRU lists costs all CPUs a little, so not more often than this.
+/// Making the kernel put pages on their LRU lists costs all CPUs a little, so not more often than
+/// this.
 const DRAIN_EVERY_NS: u64 = 5_000_000_000;
 
 impl PageWalk {
@@ -82,9 +83,9 @@ impl PageWalk {
         }
     }
 
-    /// A page that was touched for the first time just now may not be on an LRU list yet, and is skipped then.
-    /// That looks like a page in use; so now and then the kernel is made to catch up, and what is
-    /// still young is cleared once more.
+    /// A page that was touched for the first time just now may not be on an LRU list yet, and is
+    /// skipped then. That looks like a page in use; so now and then the kernel is made to catch up,
+    /// and what is still young is cleared once more.
     fn clear_again(&mut self, young: &mut [Query], at: Time) {
         let still_young = |query: &&Query| query.entry.is_young();
         if at < self.next_drain || !young.iter().any(|query| still_young(&query)) {
@@ -107,8 +108,8 @@ impl PageWalk {
     ///
     /// Young again can mean two things: it was not cleared, or it was and has been touched in the
     /// microseconds since. The kernel's flags tell: it clears anonymous pages that one process
-    /// maps, and skips those that several map. Pages of files it may skip (large folios), so there a number
-    /// of failures in a row decides.
+    /// maps, and skips those that several map. Pages of files it may skip (large folios), so there
+    /// a number of failures in a row decides.
     fn after_clear(&mut self, query: &Query, at: Time) -> PageState {
         let leaf = query.leaf();
         if !query.entry.is_present() {
@@ -137,8 +138,8 @@ impl PageWalk {
         }
     }
 
-    /// Pages that could not be cleared are made old by their frames, if that can be done; else by clearing all bits of their
-    /// processes, where that is allowed now.
+    /// Pages that could not be cleared are made old by their frames, if that can be done; else by
+    /// clearing all bits of their processes, where that is allowed now.
     fn resort_to_fallback(&mut self, batch: &mut [Check], at: Time) {
         let mut stuck = std::mem::take(&mut self.stuck);
         self.mark_stuck(&mut stuck, batch);

@@ -2,7 +2,8 @@
 //! cannot.
 //!
 //! The bitmap is opened, and the machine's lock for it taken, when the first such page comes; a set
-//! that meets none needs no lock. Where another program holds the lock, it is asked for again later.
+//! that meets none needs no lock. Where another program holds the lock, it is asked for again
+//! later.
 
 use std::io;
 

@@ -2,8 +2,8 @@
 //! trying again at once, and nobody takes their bit for evidence.
 //!
 //! Bounded: the list holds [`MAX`] pages at most; when it is full, new ones are not remembered (and
-//! so tried again, which costs time but tells no lie). An entry ends after [`KEEP_NS`], because sharing and
-//! locking end too.
+//! so tried again, which costs time but tells no lie). An entry ends after [`KEEP_NS`], because
+//! sharing and locking end too.
 
 use isotherm_core::Time;
 
@@ -44,7 +44,8 @@ impl Unresolved {
         self.note(page, now, TRIES);
     }
 
-    /// A try has left the page young, which may have been a new access. Whether that has happened too often.
+    /// A try has left the page young, which may have been a new access. Whether that has happened
+    /// too often.
     pub(super) fn failed(&mut self, page: PageKey, now: Time) -> bool {
         self.note(page, now, 1)
     }

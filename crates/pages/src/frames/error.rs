@@ -56,8 +56,8 @@ pub fn error(
     Error::new(kind, WHAT, tried, why, hint)
 }
 
-/// From what the kernel said at a file that root may read if it is there. `option` is what the kernel
-/// has to be built with.
+/// From what the kernel said at a file that root may read if it is there. `option` is what the
+/// kernel has to be built with.
 pub fn at_file(tried: &str, option: &str, said: io::Error) -> FramesError {
     let (kind, why, hint) = match said.kind() {
         io::ErrorKind::NotFound => (

@@ -1,7 +1,7 @@
 //! Dense reads: every page of a range, at the price of one copy per last-level table.
 //!
-//! One run of the program copies up to 64 tables (128 MiB of addresses) into the map. What follows is
-//! bound by how the caller takes the pages: as bits (512 at a time) or one by one.
+//! One run of the program copies up to 64 tables (128 MiB of addresses) into the map. What follows
+//! is bound by how the caller takes the pages: as bits (512 at a time) or one by one.
 
 use std::io;
 
@@ -97,8 +97,8 @@ impl PageTables {
         })
     }
 
-    /// As [`PageTables::dense`], but 2 MiB at a time: `each` gets the start (a multiple of 2 MiB) and whole
-    /// tables, also where only a part of one is in `range`.
+    /// As [`PageTables::dense`], but 2 MiB at a time: `each` gets the start (a multiple of 2 MiB)
+    /// and whole tables, also where only a part of one is in `range`.
     ///
     /// # Errors
     ///

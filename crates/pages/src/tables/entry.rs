@@ -1,8 +1,8 @@
 //! What a page-table entry says.
 
 /// A page-table entry of x86-64 as the BPF programs return it: bits 0 to 51 are the hardware's, the
-/// top byte holds the level at which the walk ended (1 = 4 KiB, 2 = 2 MiB, 3 = 1 GiB, above = a hole
-/// of that size, 7 = could not be read).
+/// top byte holds the level at which the walk ended (1 = 4 KiB, 2 = 2 MiB, 3 = 1 GiB, above = a
+/// hole of that size, 7 = could not be read).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Entry(pub u64);
 

@@ -1,9 +1,11 @@
-//! Large folios: pieces of memory between 4 KiB and 2 MiB that the kernel keeps together (mTHP, Linux 6.8).
+//! Large folios: pieces of memory between 4 KiB and 2 MiB that the kernel keeps together (mTHP,
+//! Linux 6.8).
 //!
 //! Page tables show them as single pages, but advice on a part of one makes the kernel split it for
-//! good. An administrator must have enabled a size before there are any of anonymous memory; then
-//! a page that may be part of one is cleared together with the whole piece around it. Which it may be
-//! shows in its frame number: a piece lies at a multiple of its size both in memory and in addresses.
+//! good. An administrator must have enabled a size before there are any of anonymous memory; then a
+//! page that may be part of one is cleared together with the whole piece around it. Which it may be
+//! shows in its frame number: a piece lies at a multiple of its size both in memory and in
+//! addresses.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +19,8 @@ pub(super) const SETTINGS: &str = "/sys/kernel/mm/transparent_hugepage";
 /// The settings are read again after so long, in ns: it is a dozen small files.
 const READ_AGAIN_NS: u64 = 1_000_000_000;
 
-/// The largest size that is enabled, read now and then: an administrator can enable one at any time.
+/// The largest size that is enabled, read now and then: an administrator can enable one at any
+/// time.
 #[derive(Debug)]
 pub(super) struct Largest {
     settings: PathBuf,
@@ -32,8 +35,8 @@ impl Largest {
         Self { settings: settings.to_owned(), read: now, bytes }
     }
 
-    /// Bytes of the largest piece that there may be. Memory that was given out while a size was enabled stays as it is when that
-    /// is switched off, so the size only grows.
+    /// Bytes of the largest piece that there may be. Memory that was given out while a size was
+    /// enabled stays as it is when that is switched off, so the size only grows.
     pub(super) fn bytes(&mut self, now: Time) -> u64 {
         if now.since(self.read) >= READ_AGAIN_NS {
             self.read = now;

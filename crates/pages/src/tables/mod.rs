@@ -1,6 +1,6 @@
-//! Page tables of other processes, read by BPF programs: which pages are mapped, where, and which of
-//! them were accessed. Reading touches nothing of the process and costs well under 100 ns per page in
-//! batches.
+//! Page tables of other processes, read by BPF programs: which pages are mapped, where, and which
+//! of them were accessed. Reading touches nothing of the process and costs well under 100 ns per
+//! page in batches.
 //!
 //! ```text
 //! Check, PageKey -> look (sorts) -> program::kernel (BPF program `walk`) -> Entry
@@ -8,11 +8,12 @@
 //! young queries  -> clear (`process_madvise(MADV_COLD)`)
 //! ```
 //!
-//! Needs: Linux with BTF and `bpf_loop` (5.17; tested from 6.1 on), x86-64; `CAP_BPF` and `CAP_PERFMON`
-//! to read; `CAP_SYS_PTRACE`, `CAP_SYS_NICE` and `CAP_DAC_READ_SEARCH` for other users' processes.
+//! Needs: Linux with BTF and `bpf_loop` (5.17; tested from 6.1 on), x86-64; `CAP_BPF` and
+//! `CAP_PERFMON` to read; `CAP_SYS_PTRACE`, `CAP_SYS_NICE` and `CAP_DAC_READ_SEARCH` for other
+//! users' processes.
 //!
-//! Invariants: only user addresses are walked. Buffers are kept: a look allocates nothing once it was
-//! asked about as many pages before.
+//! Invariants: only user addresses are walked. Buffers are kept: a look allocates nothing once it
+//! was asked about as many pages before.
 //!
 //! Absent on purpose: what an accessed bit means for a monitor, and what is done about pages that
 //! cannot be made old. Both belong to the operations set `pagewalk`.
@@ -155,8 +156,8 @@ impl PageTables {
         Some(slot)
     }
 
-    /// Takes hold of the address space that the target has now, after an exec. Returns whether it was
-    /// a new one. [`PageTables::update`] does the same.
+    /// Takes hold of the address space that the target has now, after an exec. Returns whether it
+    /// was a new one. [`PageTables::update`] does the same.
     ///
     /// # Errors
     ///

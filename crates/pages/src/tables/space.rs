@@ -1,9 +1,9 @@
 //! The address space of one target: what is held open to read it, and to know that it is still the
 //! same one.
 //!
-//! An open `/proc/PID/mem` pins the address space's `mm_struct` and with it the top page table, so its
-//! address stays good for as long as we hold the file, whatever becomes of the process: after exit
-//! or exec it leads to nothing. Opening it is also where the kernel checks that we may look.
+//! An open `/proc/PID/mem` pins the address space's `mm_struct` and with it the top page table, so
+//! its address stays good for as long as we hold the file, whatever becomes of the process: after
+//! exit or exec it leads to nothing. Opening it is also where the kernel checks that we may look.
 
 use std::fs::File;
 use std::io;
@@ -41,7 +41,8 @@ pub struct PageFlags {
 }
 
 impl Space {
-    /// Takes hold of process `pid`'s present address space. `file_ops` tells a `mem` file from others.
+    /// Takes hold of process `pid`'s present address space. `file_ops` tells a `mem` file from
+    /// others.
     pub(super) fn open(kernel: &mut Kernel, file_ops: u64, pid: u32) -> Result<Self, SetError> {
         let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);
         let pidfd =
@@ -54,7 +55,8 @@ impl Space {
         process_madvise_cold(space.pidfd.as_fd(), &[], &mut Vec::new()).map_err(|e| {
             refused(pid, "process_madvise(MADV_COLD)", "CAP_SYS_NICE and CAP_SYS_PTRACE", e)
         })?;
-        // The number was this process's from pidfd_open on; if it has ended, the files may be another's.
+        // The number was this process's from pidfd_open on; if it has ended, the files may be
+        // another's.
         if space.has_exited() { Err(gone(pid)) } else { Ok(space) }
     }
 
@@ -71,8 +73,8 @@ impl Space {
         matches!(poll(&mut fds, Some(&Timespec::default())), Ok(n) if n > 0)
     }
 
-    /// Looks whether the process still has this address space, and takes hold of the new one if not.
-    /// Returns whether it changed.
+    /// Looks whether the process still has this address space, and takes hold of the new one if
+    /// not. Returns whether it changed.
     pub(super) fn follow_exec(
         &mut self,
         kernel: &mut Kernel,

@@ -79,8 +79,8 @@ impl Actor {
         (did, done)
     }
 
-    /// Remembers what went from one node to the other, so that it stays there for a while; what was demoted is
-    /// watched for being touched again. Hot memory will be, wherever it is.
+    /// Remembers what went from one node to the other, so that it stays there for a while; what was
+    /// demoted is watched for being touched again. Hot memory will be, wherever it is.
     fn note_moved(
         &mut self,
         state: &mut TargetState,
@@ -182,17 +182,18 @@ impl Actor {
     }
 }
 
-/// The pages of the granule at `start` that the kernel refused; of many ranges only the first are known.
+/// The pages of the granule at `start` that the kernel refused; of many ranges only the first are
+/// known.
 fn refused(outcome: &Outcome, start: u64) -> Bits {
     let ranges = outcome.refused.iter().map(|refused| Bits::of(start, refused.range));
     ranges.fold(Bits::default(), Bits::or)
 }
 
-/// Leaves of pages that are no longer mapped those that were paged out. Others are gone because the process unmapped or dropped
-/// them, or has ended.
+/// Leaves of pages that are no longer mapped those that were paged out. Others are gone because the
+/// process unmapped or dropped them, or has ended.
 ///
-/// Anonymous memory that was paged out has an entry that says so. Memory of files and shared memory has none; it is
-/// believed as long as its mapping is there.
+/// Anonymous memory that was paged out has an entry that says so. Memory of files and shared memory
+/// has none; it is believed as long as its mapping is there.
 fn only_paged_out(process: &Process, gone: &mut [(u64, Bits)]) {
     let mut swapped = PageSet::default();
     let mut note = |run: AddrRange, kind: PageKind| {
@@ -220,7 +221,8 @@ fn only_paged_out(process: &Process, gone: &mut [(u64, Bits)]) {
     }
 }
 
-/// The mappings of files and of shared memory that a process has now, in address order; none if it has ended.
+/// The mappings of files and of shared memory that a process has now, in address order; none if it
+/// has ended.
 fn file_mappings(process: &Process) -> Vec<AddrRange> {
     let mut text = Vec::new();
     let read = Proc::default().read(process.pid(), "maps", &mut text);
@@ -241,7 +243,8 @@ fn watch(state: &mut TargetState, scheme: usize, back: Back, chosen: &Chosen, en
 fn watch_pretended(look: &mut dyn Look, state: &mut TargetState, scheme: usize, chosen: &Chosen) {
     let (seen, at) = (state.see_chosen(look, chosen), now());
     for (start, pages) in chosen.before(u64::MAX) {
-        // Pages that are young still were not made old for this: being young says nothing of what is to come.
+        // Pages that are young still were not made old for this: being young says nothing of what
+        // is to come.
         let young = pages.and(seen.get(&start).copied().unwrap_or_default().young);
         state.proof.add(scheme, Back::PretendedYoung, start, young, at);
         state.proof.add(scheme, Back::Pretended, start, pages.minus(young), at);

@@ -1,9 +1,10 @@
 //! Huge page advice that only a process itself can give: it is made to, if the policy allows that.
 //!
-//! Advice stays with the memory after we have gone. What was advised is remembered, so that it is not given
-//! twice and can be taken back. There is no way back to no advice, only to the opposite; so what is taken back is
-//! advice that has an effect under the machine's setting: `hugepage` under `madvise` and `never`, where the opposite is the same as
-//! none, and `nohugepage` under `always`. Memory that the program itself gave that advice about is left alone.
+//! Advice stays with the memory after we have gone. What was advised is remembered, so that it is
+//! not given twice and can be taken back. There is no way back to no advice, only to the opposite;
+//! so what is taken back is advice that has an effect under the machine's setting: `hugepage` under
+//! `madvise` and `never`, where the opposite is the same as none, and `nohugepage` under `always`.
+//! Memory that the program itself gave that advice about is left alone.
 
 use std::fs;
 
@@ -113,8 +114,8 @@ impl Actor {
         }
     }
 
-    /// Takes back the huge page advice that was given, as far as it has an effect; huge pages that were made
-    /// stay. Returns the bytes for which that worked, and what went wrong.
+    /// Takes back the huge page advice that was given, as far as it has an effect; huge pages that
+    /// were made stay. Returns the bytes for which that worked, and what went wrong.
     pub fn undo(&mut self) -> (u64, Vec<ActError>) {
         let (mut bytes, mut errors) = (0, Vec::new());
         let (given, opposite) = if huge_pages_for_all() {

@@ -10,8 +10,8 @@ use crate::apply::{Actor, Job, until};
 use crate::{MIGRATE_BATCH as BATCH, Migrated, WeightedNodes, interleave_index};
 
 impl Actor {
-    /// Moves the chosen pages to the scheme's node, or among its destinations by weight. Pages that are there
-    /// already are neither asked for nor charged.
+    /// Moves the chosen pages to the scheme's node, or among its destinations by weight. Pages that
+    /// are there already are neither asked for nor charged.
     pub(in crate::apply) fn migrate(
         &mut self,
         state: &TargetState,
@@ -72,8 +72,8 @@ impl Actor {
     }
 }
 
-/// The ranges, cut and put together so that a batch is one call: memory with a page in use here and there is in many
-/// short ranges, and a call's price hardly depends on how many pages it is for.
+/// The ranges, cut and put together so that a batch is one call: memory with a page in use here and
+/// there is in many short ranges, and a call's price hardly depends on how many pages it is for.
 fn batches(ranges: &[AddrRange]) -> Vec<Vec<AddrRange>> {
     const MOST: u64 = BATCH as u64 * PAGE_SIZE;
     let (mut all, mut last, mut bytes) = (Vec::new(), Vec::new(), 0);

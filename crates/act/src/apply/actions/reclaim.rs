@@ -1,4 +1,5 @@
-//! Page-out by the kernel's own choice: a cgroup is asked to reclaim as many bytes as were found idle.
+//! Page-out by the kernel's own choice: a cgroup is asked to reclaim as many bytes as were found
+//! idle.
 
 use std::path::{Path, PathBuf};
 
@@ -13,8 +14,8 @@ use crate::apply::{Actor, Job, until};
 const STEP: u64 = 4 << 20;
 
 impl Actor {
-    /// Reclaims the size of what was chosen from the cgroup at `path`. Done is by how much the group shrank:
-    /// which pages went is the kernel's affair.
+    /// Reclaims the size of what was chosen from the cgroup at `path`. Done is by how much the
+    /// group shrank: which pages went is the kernel's affair.
     pub(in crate::apply) fn reclaim(
         &mut self,
         state: &TargetState,

@@ -1,21 +1,23 @@
 //! Evidence before action: arm, confirm, act (DESIGN §5).
 //!
-//! A region that matches a scheme is *armed*: all of its pages are made old. Then it waits. A page that is
-//! still old after the confirm time was not touched in it; all others are out. That alone is not enough
-//! where pages are touched at random: of pages touched every ten seconds a third looks idle for ten
-//! seconds, and nearly all of those come back. So the wait is cut into two halves. Of the pages quiet in the
-//! first, those that woke up in the second tell how many of the rest will: while more are expected to come back
-//! within the refault window than may, the granule waits on, half a confirm time at a time.
+//! A region that matches a scheme is *armed*: all of its pages are made old. Then it waits. A page
+//! that is still old after the confirm time was not touched in it; all others are out. That alone
+//! is not enough where pages are touched at random: of pages touched every ten seconds a third
+//! looks idle for ten seconds, and nearly all of those come back. So the wait is cut into two
+//! halves. Of the pages quiet in the first, those that woke up in the second tell how many of the
+//! rest will: while more are expected to come back within the refault window than may, the granule
+//! waits on, half a confirm time at a time.
 //!
-//! *Others* clear accessed bits, too: kernel reclaim, the kernel's own DAMON, another monitor. A touch that they wipe out
-//! between two looks is lost, and the page looks idle. How much of that happens shows on the same memory: a page that woke
-//! up and is old again at the next look, although none of us made it old, was cleared by others. (A page that is
-//! touched all the time does not tell: it is young again at once.) Of the pages that were touched since the last look the same
-//! share is hidden among the quiet ones, and counts as mistakes. Where most bits do not last from one look
-//! to the next, nothing is known of any page, and the wait begins anew.
+//! *Others* clear accessed bits, too: kernel reclaim, the kernel's own DAMON, another monitor. A
+//! touch that they wipe out between two looks is lost, and the page looks idle. How much of that
+//! happens shows on the same memory: a page that woke up and is old again at the next look,
+//! although none of us made it old, was cleared by others. (A page that is touched all the time
+//! does not tell: it is young again at once.) Of the pages that were touched since the last look
+//! the same share is hidden among the quiet ones, and counts as mistakes. Where most bits do not
+//! last from one look to the next, nothing is known of any page, and the wait begins anew.
 //!
-//! Invariants: a page leaves the quiet set for good when it is seen young, or when one of us made it old
-//! again after a touch; pages that cannot be made old never enter it. Absent: I/O.
+//! Invariants: a page leaves the quiet set for good when it is seen young, or when one of us made
+//! it old again after a touch; pages that cannot be made old never enter it. Absent: I/O.
 
 use std::collections::BTreeMap;
 
@@ -43,10 +45,12 @@ struct Armed {
     were_quiet: u64,
     /// Pages that had woken up at `at`, and that none of us has made old since.
     woken: Bits,
-    /// Pages whose touches others have probably hidden, in thousandths: before the last look, and before the one before.
-    /// Two looks span the confirm time; what was hidden earlier has been idle for that long since.
+    /// Pages whose touches others have probably hidden, in thousandths: before the last look, and
+    /// before the one before. Two looks span the confirm time; what was hidden earlier has been
+    /// idle for that long since.
     hidden: [u64; 2],
-    /// Whether the time counts: not until processors have dropped the translations that hide accesses.
+    /// Whether the time counts: not until processors have dropped the translations that hide
+    /// accesses.
     begun: bool,
 }
 
@@ -84,7 +88,8 @@ struct Others {
 impl Others {
     /// Fewer cleared pages say nothing: single pages are cleared everywhere.
     const LEAST: u64 = 16;
-    /// What was learned is halved when it is from so many pages, so that it follows what others do now.
+    /// What was learned is halved when it is from so many pages, so that it follows what others do
+    /// now.
     const MOST: u64 = 1 << 16;
 
     const fn learn(&mut self, watched: u64, cleared: u64) {
@@ -112,8 +117,8 @@ pub(in crate::apply) struct Evidence {
 }
 
 impl Evidence {
-    /// What to do with the first part of `range`: as long as all granules of it stand alike, and at most
-    /// `most` bytes.
+    /// What to do with the first part of `range`: as long as all granules of it stand alike, and at
+    /// most `most` bytes.
     pub(in crate::apply) fn next(
         &self,
         range: AddrRange,
@@ -151,8 +156,8 @@ impl Evidence {
         if due { Next::Look(part) } else { Next::Wait(part) }
     }
 
-    /// The part of a granule that lies in `range` was made old at `now`; `seen` is what is seen of it
-    /// after that.
+    /// The part of a granule that lies in `range` was made old at `now`; `seen` is what is seen of
+    /// it after that.
     pub(in crate::apply) fn arm(&mut self, start: u64, range: AddrRange, seen: Seen, now: Time) {
         let asked = Bits::of(start, range);
         let (quiet, woken) = (seen.inside(start, range).minus(seen.young), Bits::default());
@@ -172,8 +177,8 @@ impl Evidence {
         }
     }
 
-    /// The granule at `start` was armed in a way that leaves translations in processors, which hide accesses: its
-    /// time begins with [`Evidence::begin`].
+    /// The granule at `start` was armed in a way that leaves translations in processors, which hide
+    /// accesses: its time begins with [`Evidence::begin`].
     pub(in crate::apply) fn hold(&mut self, start: u64) {
         if let Some(armed) = self.granules.get_mut(&start) {
             armed.begun = false;
@@ -213,10 +218,11 @@ impl Evidence {
         std::mem::replace(&mut self.refuted, 0)
     }
 
-    /// Takes in a look at a granule, and says which pages in `range` are proven idle; `None`: not known yet.
+    /// Takes in a look at a granule, and says which pages in `range` are proven idle; `None`: not
+    /// known yet.
     ///
-    /// Evidence from before a busy time, in which nobody asked, is dropped: the granule is armed again at once,
-    /// rather than found busy now that it is idle.
+    /// Evidence from before a busy time, in which nobody asked, is dropped: the granule is armed
+    /// again at once, rather than found busy now that it is idle.
     pub(in crate::apply) fn confirm(
         &mut self,
         start: u64,
@@ -272,7 +278,8 @@ impl Evidence {
         }
     }
 
-    /// The leaf of `len` bytes at `addr` was touched, and then made old by the monitor or for another scheme.
+    /// The leaf of `len` bytes at `addr` was touched, and then made old by the monitor or for
+    /// another scheme.
     pub(in crate::apply) fn touched(&mut self, addr: u64, len: u64) {
         let range = AddrRange::new(addr, addr + len);
         for (start, part) in granules(range) {
@@ -293,9 +300,9 @@ impl Evidence {
 }
 
 impl Armed {
-    /// The share of the quiet pages that will be touched within the window, in basis points, if they wake up
-    /// as those did that were quiet before them. They are the quieter ones, so it is rather less. Those whose touch
-    /// others have hidden are mistakes already.
+    /// The share of the quiet pages that will be touched within the window, in basis points, if
+    /// they wake up as those did that were quiet before them. They are the quieter ones, so it is
+    /// rather less. Those whose touch others have hidden are mistakes already.
     fn mistakes_bp(&self, rules: Rules) -> u64 {
         let woke = self.were_quiet - self.quiet.count().min(self.were_quiet);
         let bp = woke.saturating_mul(10_000) / self.were_quiet.max(1);
@@ -305,7 +312,8 @@ impl Armed {
     }
 }
 
-/// From this share of cleared bits on nothing can be known, in thousandths: as many touches are hidden as are seen.
+/// From this share of cleared bits on nothing can be known, in thousandths: as many touches are
+/// hidden as are seen.
 const BLIND_PERMILLE: u64 = 500;
 
 /// The largest piece that is armed or looked at at once.
@@ -349,7 +357,8 @@ mod tests {
     fn while_pages_keep_waking_up_nothing_goes() {
         let mut evidence = Evidence::default();
         evidence.arm(0, WHOLE, seen(Bits::default()), Time(0));
-        // Ten more pages wake up in each half, so about 20 of 500 would come back within the window.
+        // Ten more pages wake up in each half, so about 20 of 500 would come back within the
+        // window.
         let mut awake = 10;
         for half in 1..6 {
             let idle = evidence.confirm(0, WHOLE, seen(pages(0, awake)), RULES, Time(half * 5 * S));
@@ -371,9 +380,10 @@ mod tests {
         }
     }
 
-    /// Of 16 granules, five pages of each are touched between two looks, each page once; others clear `cleared` of `of` accessed
-    /// bits before the look. Returns how many pages were called idle once two looks were there to learn from, how many of
-    /// them had been touched within the confirm time, and whether nothing can be known.
+    /// Of 16 granules, five pages of each are touched between two looks, each page once; others
+    /// clear `cleared` of `of` accessed bits before the look. Returns how many pages were called
+    /// idle once two looks were there to learn from, how many of them had been touched within the
+    /// confirm time, and whether nothing can be known.
     fn touched_but_idle(cleared: u64, of: u64) -> (u64, u64, bool) {
         let mut evidence = Evidence::default();
         let range_of = |nr: u64| AddrRange::new(nr * GRANULE, (nr + 1) * GRANULE);

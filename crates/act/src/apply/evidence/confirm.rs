@@ -1,8 +1,9 @@
 //! Arm, confirm, act: the way of pageout, cold and demotion.
 //!
-//! Page tables of another process are made old by `MADV_COLD`, the only way, so for the action `cold` arming a young
-//! page is half of the action already: it is put on the inactive list. Touched again, it comes back from there.
-//! By marks of idle page frames (set `idle`) nothing is moved, but translations have to be dropped before the wait begins.
+//! Page tables of another process are made old by `MADV_COLD`, the only way, so for the action
+//! `cold` arming a young page is half of the action already: it is put on the inactive list.
+//! Touched again, it comes back from there. By marks of idle page frames (set `idle`) nothing is
+//! moved, but translations have to be dropped before the wait begins.
 
 use std::collections::BTreeMap;
 
@@ -17,8 +18,8 @@ use crate::apply::target::{Chosen, TargetState};
 use crate::apply::{Actor, Job, PASS_NS, Settings, later};
 use crate::{Advice, Outcome};
 
-/// Young pages with no more than so many others between them are made old by one range: each range costs a
-/// flush of the target's TLB.
+/// Young pages with no more than so many others between them are made old by one range: each range
+/// costs a flush of the target's TLB.
 const GAP: u64 = 16;
 /// The share of mistakes that evidence lets pass, in basis points.
 const MAX_MISTAKES_BP: u64 = 100;
@@ -236,8 +237,9 @@ impl Actor {
     }
 }
 
-/// How much is made old in this time. As long as there is any, a granule is, however long that took before: a rate that was
-/// measured while the machine was busy is only corrected by trying again, and what takes longer is owed.
+/// How much is made old in this time. As long as there is any, a granule is, however long that took
+/// before: a rate that was measured while the machine was busy is only corrected by trying again,
+/// and what takes longer is owed.
 const fn armable(left_ns: u64, ns_per_mib: u64) -> u64 {
     if left_ns == 0 {
         return 0;

@@ -21,7 +21,8 @@ pub(in crate::apply) struct Seen {
 }
 
 impl Seen {
-    /// What of it can be acted on within `range`: a huge page only as a whole, or it would be split.
+    /// What of it can be acted on within `range`: a huge page only as a whole, or it would be
+    /// split.
     pub(in crate::apply) fn inside(self, start: u64, range: AddrRange) -> Bits {
         let bits = Bits::of(start, range);
         if self.huge && bits != Bits::ALL { Bits::default() } else { bits.and(self.present) }
@@ -30,8 +31,8 @@ impl Seen {
 
 /// Something that can look.
 pub(in crate::apply) trait Look {
-    /// Calls `f` with the start of each granule of `range` in which something is mapped, and what is seen
-    /// there, in address order. Changes nothing.
+    /// Calls `f` with the start of each granule of `range` in which something is mapped, and what
+    /// is seen there, in address order. Changes nothing.
     fn look(
         &mut self,
         target: TargetId,
@@ -44,9 +45,9 @@ pub(in crate::apply) trait Look {
         false
     }
 
-    /// Makes all pages of `range` old by marks, which count only after translations were dropped, and calls `f` as
-    /// [`Look::look`] does, with what is seen now and which pages had been touched, as far as is known. `None`: this cannot, and
-    /// advice has to do it.
+    /// Makes all pages of `range` old by marks, which count only after translations were dropped,
+    /// and calls `f` as [`Look::look`] does, with what is seen now and which pages had been
+    /// touched, as far as is known. `None`: this cannot, and advice has to do it.
     fn mark(
         &mut self,
         _target: TargetId,
@@ -56,12 +57,13 @@ pub(in crate::apply) trait Look {
         None
     }
 
-    /// The leaves that begin at these addresses were young, and were then made old by advice, outside of the operations set. The set
-    /// goes on saying that they were touched, to whoever watches them, until it is asked to make them old itself.
+    /// The leaves that begin at these addresses were young, and were then made old by advice,
+    /// outside of the operations set. The set goes on saying that they were touched, to whoever
+    /// watches them, until it is asked to make them old itself.
     fn made_old(&mut self, _target: TargetId, _leaves: &mut dyn Iterator<Item = u64>) {}
 
-    /// As [`Look::look`], in one go with which of a granule's pages are on `node`. What does not see frames cannot
-    /// tell.
+    /// As [`Look::look`], in one go with which of a granule's pages are on `node`. What does not
+    /// see frames cannot tell.
     fn on_node(
         &mut self,
         _target: TargetId,

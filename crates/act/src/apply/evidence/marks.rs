@@ -1,9 +1,10 @@
-//! Looking at pages of processes by marks of idle page frames, and making them old so: evidence for kernels where page tables
-//! cannot be read.
+//! Looking at pages of processes by marks of idle page frames, and making them old so: evidence for
+//! kernels where page tables cannot be read.
 //!
-//! A page is young unless its folio's mark stands, so what nobody marked is young. A mark speaks for all processes that map the
-//! folio. Pages that several of them map are always young here: no advice would take them. Marking flushes no TLB, so
-//! what is armed this way is held until [`Translations`](crate::apply::evidence::translations) were dropped.
+//! A page is young unless its folio's mark stands, so what nobody marked is young. A mark speaks
+//! for all processes that map the folio. Pages that several of them map are always young here: no
+//! advice would take them. Marking flushes no TLB, so what is armed this way is held until
+//! [`Translations`](crate::apply::evidence::translations) were dropped.
 //!
 //! Absent: how much of a huge page is touched. A folio has one mark.
 
@@ -21,11 +22,13 @@ use crate::Process;
 use crate::apply::evidence::look::{Look, Seen};
 use crate::apply::pages::{Bits, GRANULE, granules};
 
-/// CPU time that gathering evidence by marks may take, in ns per second, and what of that may be saved up: enough for some GiB
-/// that turn cold together. One pass is limited besides, as the monitor samples nothing meanwhile.
+/// CPU time that gathering evidence by marks may take, in ns per second, and what of that may be
+/// saved up: enough for some GiB that turn cold together. One pass is limited besides, as the
+/// monitor samples nothing meanwhile.
 pub(in crate::apply) const MARK_NS_PER_S: u64 = 20_000_000;
 pub(in crate::apply) const MARK_MOST_NS: u64 = 1_000_000_000;
-/// What marking a MiB takes, in ns, before it is known: so much that the first piece is small and shows it.
+/// What marking a MiB takes, in ns, before it is known: so much that the first piece is small and
+/// shows it.
 pub(in crate::apply) const MARK_NS_PER_MIB: u64 = 5_000_000;
 /// Pages that are asked about at once.
 const PIECE: usize = 8192;
@@ -71,7 +74,8 @@ impl<'a> Marks<'a> {
         })
     }
 
-    /// Asks about all mapped pages of a range, and calls `f` with what is found, and what was found before `marking`.
+    /// Asks about all mapped pages of a range, and calls `f` with what is found, and what was found
+    /// before `marking`.
     fn ask(
         &mut self,
         range: AddrRange,

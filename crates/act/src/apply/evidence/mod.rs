@@ -1,7 +1,7 @@
 //! Evidence that memory is idle: pages are made old, and looked at again before an action.
 //!
-//! `look` and `marks` see pages, `armed` remembers what was armed when, `confirm` goes from arming to
-//! action, `translations` drops what the processor keeps in its TLB.
+//! `look` and `marks` see pages, `armed` remembers what was armed when, `confirm` goes from arming
+//! to action, `translations` drops what the processor keeps in its TLB.
 
 pub(in crate::apply) mod armed;
 pub(in crate::apply) mod confirm;

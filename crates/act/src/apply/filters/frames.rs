@@ -1,8 +1,8 @@
 //! What the kernel says of page frames: `/proc/kpageflags` and `/proc/kpagecgroup`, 8 bytes each.
 //!
-//! Addresses lead to frames by `/proc/PID/pagemap`. Pages next to each other are often frames next to each
-//! other, so frames are sorted and read in runs ([`isotherm_pages::frames`]). Flags and charges belong to the first page
-//! of a folio: before Linux 6.10 the others do not repeat them.
+//! Addresses lead to frames by `/proc/PID/pagemap`. Pages next to each other are often frames next
+//! to each other, so frames are sorted and read in runs ([`isotherm_pages::frames`]). Flags and
+//! charges belong to the first page of a folio: before Linux 6.10 the others do not repeat them.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -36,7 +36,8 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    /// Pages of files and of shared memory; of the others in memory or in swap it is known that they are not.
+    /// Pages of files and of shared memory; of the others in memory or in swap it is known that
+    /// they are not.
     pub(super) fn file(&mut self, here: &Granule<'_>) -> Result<Answer, String> {
         let entries = self.entries(here)?;
         Ok(Answer { is: entries.file, unknown: here.pages.minus(entries.there) })
@@ -126,8 +127,8 @@ impl Frames {
         Ok(sorted(frames))
     }
 
-    /// The folios of the pages, by frame. Only those whose flags pass `look_closer` get a true beginning and
-    /// length.
+    /// The folios of the pages, by frame. Only those whose flags pass `look_closer` get a true
+    /// beginning and length.
     fn folios(
         &mut self,
         here: &Granule<'_>,
@@ -139,8 +140,8 @@ impl Frames {
         folios_of(file, &frames, look_closer).map_err(|e| cannot(name, "read /proc/kpageflags", &e))
     }
 
-    /// The pages whose frame passes `is`. Pages without a frame, because they are in swap or have just gone,
-    /// are unknown.
+    /// The pages whose frame passes `is`. Pages without a frame, because they are in swap or have
+    /// just gone, are unknown.
     fn answer<T>(
         &self,
         here: &Granule<'_>,

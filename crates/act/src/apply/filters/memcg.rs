@@ -6,8 +6,8 @@ use isotherm_core::Time;
 use isotherm_host::metrics::cgroup::Cgroups;
 use isotherm_host::proc::Proc;
 
-/// How long an answer is good, in ns. A cgroup that is made anew gets another number, so a late answer
-/// matches nothing.
+/// How long an answer is good, in ns. A cgroup that is made anew gets another number, so a late
+/// answer matches nothing.
 const GOOD_NS: u64 = 1_000_000_000;
 
 /// The numbers of the cgroups that filters name, by path.

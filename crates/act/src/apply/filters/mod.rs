@@ -1,10 +1,11 @@
 //! The ops filters, page by page (R§4.9).
 //!
-//! Filters are evaluated one after the other on sets of 512 pages. What a filter has to know is asked of
-//! the kernel when the first page gets as far as that filter, and only for such pages.
+//! Filters are evaluated one after the other on sets of 512 pages. What a filter has to know is
+//! asked of the kernel when the first page gets as far as that filter, and only for such pages.
 //!
-//! Invariants: what cannot be known is refused, and that is told; a huge page passes as a whole or not at
-//! all. Absent: making pages old again, as the kernel's `young` does: other schemes count on what they see.
+//! Invariants: what cannot be known is refused, and that is told; a huge page passes as a whole or
+//! not at all. Absent: making pages old again, as the kernel's `young` does: other schemes count on
+//! what they see.
 
 mod frames;
 mod mapping;

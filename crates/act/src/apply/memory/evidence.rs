@@ -1,10 +1,11 @@
 //! Evidence of frames: marked idle, translations dropped, waited for, looked at.
 //!
-//! Only what can be acted on is marked: first frames of folios that some process maps. Marks take CPU time that the kernel
-//! spends in the page tables of whoever maps the frames, so a budget bounds it, and a *hand* goes round memory: what was
-//! marked last time is looked at first, and marking goes on where it stopped. Without the hand, memory with low addresses would
-//! be marked again and again, and what lies behind would never be asked about; and evidence that is gathered faster than it can
-//! be looked at would grow stale.
+//! Only what can be acted on is marked: first frames of folios that some process maps. Marks take
+//! CPU time that the kernel spends in the page tables of whoever maps the frames, so a budget
+//! bounds it, and a *hand* goes round memory: what was marked last time is looked at first, and
+//! marking goes on where it stopped. Without the hand, memory with low addresses would be marked
+//! again and again, and what lies behind would never be asked about; and evidence that is gathered
+//! faster than it can be looked at would grow stale.
 
 use std::collections::BTreeMap;
 
@@ -82,7 +83,8 @@ impl Actor {
         let begin = now();
         let frames = part.start / PAGE_SIZE..part.end / PAGE_SIZE;
         if physical.is_wanted_by_others(scheme) {
-            // What was touched since another scheme marked it would be lost to that by marking it again.
+            // What was touched since another scheme marked it would be lost to that by marking it
+            // again.
             let young = granules_of(&physical.see(idle, part)?);
             physical.others(scheme, |evidence| touched(evidence, &young));
         }
@@ -108,7 +110,8 @@ impl Actor {
         physical.hand(scheme).left |= part.end < range.end;
         let took = at.since(begin);
         physical.marking.spend(took);
-        // Follows what it really takes, slowly. Memory without anything to mark takes less than that with.
+        // Follows what it really takes, slowly. Memory without anything to mark takes less than
+        // that with.
         if let Some(per_mib) = took.checked_div(armed >> 20) {
             physical.mark_ns_per_mib = (physical.mark_ns_per_mib * 3 + per_mib) / 4;
         }

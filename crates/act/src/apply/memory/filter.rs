@@ -1,4 +1,5 @@
-//! The ops filters on physical memory, folio by folio (R§4.9): what a frame's flags, mark and charge say.
+//! The ops filters on physical memory, folio by folio (R§4.9): what a frame's flags, mark and
+//! charge say.
 
 use std::collections::BTreeMap;
 

@@ -19,7 +19,8 @@ use crate::apply::{Actor, Job, later};
 use crate::{ActKind, Process};
 
 impl Actor {
-    /// Acts on the frames of a range: with rules on those that stayed idle, else on all that are let in.
+    /// Acts on the frames of a range: with rules on those that stayed idle, else on all that are
+    /// let in.
     pub(super) fn frames(
         &mut self,
         idle: &mut IdleOps,
@@ -134,8 +135,8 @@ impl Actor {
         })
     }
 
-    /// Sees to it that the owners of `frames` are known. `None`: not yet; else whether all page tables were read for
-    /// it just now.
+    /// Sees to it that the owners of `frames` are known. `None`: not yet; else whether all page
+    /// tables were read for it just now.
     fn find_owners(
         &mut self,
         physical: &mut Physical,
@@ -169,8 +170,8 @@ impl Actor {
         Ok(Some(true))
     }
 
-    /// Acts on frames through the processes that map them. Returns the bytes asked for and done, the time that took, and the
-    /// lowest address of a frame that was not come to.
+    /// Acts on frames through the processes that map them. Returns the bytes asked for and done,
+    /// the time that took, and the lowest address of a frame that was not come to.
     fn through_owners(
         &mut self,
         idle: &mut IdleOps,

@@ -1,21 +1,24 @@
-//! Acting on physical memory: evidence at the frame, the action through the process that maps it, proof there.
+//! Acting on physical memory: evidence at the frame, the action through the process that maps it,
+//! proof there.
 //!
 //! ```text
 //! Request (frames) -> marks set, translations dropped, wait, marks read -> filters on flags, mark and charge
 //!         -> reverse map -> per process: pages that are still there and nobody else's -> act -> look again: done? came back?
 //! ```
 //!
-//! The evidence is that of processes ([`Evidence`]), over physical addresses and the bitmap of idle pages instead of
-//! page tables: a folio is idle or not as a whole, whoever touched it. Marking for evidence takes accessed bits from the
-//! monitor, too: a page that it watches and that was touched since its last look reads idle once. That errs by one
-//! sample per page and confirm time.
+//! The evidence is that of processes ([`Evidence`]), over physical addresses and the bitmap of idle
+//! pages instead of page tables: a folio is idle or not as a whole, whoever touched it. Marking for
+//! evidence takes accessed bits from the monitor, too: a page that it watches and that was touched
+//! since its last look reads idle once. That errs by one sample per page and confirm time.
 //!
-//! What no process maps (page cache) or several do cannot be acted on from user space; it is counted, and told once:
-//! `memory.reclaim` or the kernel's DAMON reach it. `lru_prio` and `lru_deprio` only the kernel can do.
+//! What no process maps (page cache) or several do cannot be acted on from user space; it is
+//! counted, and told once: `memory.reclaim` or the kernel's DAMON reach it. `lru_prio` and
+//! `lru_deprio` only the kernel can do.
 //!
-//! Gathering evidence has a budget of its own and is not charged to the scheme's quota: a quota that is used up moves on to
-//! other memory, and what was begun would never be finished. The reverse map costs a pass over the page tables of all
-//! processes, so one map serves many frames, and it is made at most so often that it takes one part in [`PATIENCE`] of the time.
+//! Gathering evidence has a budget of its own and is not charged to the scheme's quota: a quota
+//! that is used up moves on to other memory, and what was begun would never be finished. The
+//! reverse map costs a pass over the page tables of all processes, so one map serves many frames,
+//! and it is made at most so often that it takes one part in [`PATIENCE`] of the time.
 
 mod evidence;
 mod filter;
@@ -53,7 +56,8 @@ const STEP: u64 = 64 << 20;
 const PASS_NS: u64 = 100_000_000;
 /// Frames that one reverse map is made for beside those that are needed at once: 512 MiB.
 const MAP_FRAMES: usize = 128 << 10;
-/// A reverse map is used for so long, in ns. Each page is looked up once more before it is acted on.
+/// A reverse map is used for so long, in ns. Each page is looked up once more before it is acted
+/// on.
 const MAP_NS: u64 = 10_000_000_000;
 /// The reverse map takes at most one part in so many of the time.
 const PATIENCE: u64 = 10;

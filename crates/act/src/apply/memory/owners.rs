@@ -1,7 +1,8 @@
 //! From frames to the processes that have them, so that these can be acted on.
 //!
-//! Only a page that exactly one process maps is taken: advice from outside skips shared pages, and to take a page from
-//! one of its users only would free nothing. Each page is looked up once more in its process before it counts.
+//! Only a page that exactly one process maps is taken: advice from outside skips shared pages, and
+//! to take a page from one of its users only would free nothing. Each page is looked up once more
+//! in its process before it counts.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -82,7 +83,8 @@ impl OwnerMap {
     }
 }
 
-/// Those of the pages that are still where they were and that nobody else maps, as what is to be acted on.
+/// Those of the pages that are still where they were and that nobody else maps, as what is to be
+/// acted on.
 pub(super) fn chosen(process: &Process, mut pages: Vec<(u64, u64)>, out: &mut Unreached) -> Chosen {
     pages.sort_unstable();
     let mut granules: BTreeMap<u64, Bits> = BTreeMap::new();

@@ -47,8 +47,8 @@ impl Seg {
     }
 }
 
-/// The folios that lie in a range of frames as a whole, ascending, and whether their marks stand. This is the true check:
-/// reading the bitmap takes the accessed bits into account (R§7.1).
+/// The folios that lie in a range of frames as a whole, ascending, and whether their marks stand.
+/// This is the true check: reading the bitmap takes the accessed bits into account (R§7.1).
 pub(super) fn view<B: idle::Words, F: Words>(
     bitmap: &mut idle::Bitmap<B>,
     flags: &mut FrameFile<F>,
@@ -69,7 +69,8 @@ pub(super) fn view<B: idle::Words, F: Words>(
     Ok(folios)
 }
 
-/// The same by flags alone, which cost a fraction: a mark that stands there may have been refuted since.
+/// The same by flags alone, which cost a fraction: a mark that stands there may have been refuted
+/// since.
 pub(super) fn flags_view<F: Words>(
     flags: &mut FrameFile<F>,
     frames: Range<u64>,
@@ -96,7 +97,8 @@ pub(super) fn flags_view<F: Words>(
     Ok(folios)
 }
 
-/// The folios as granules of physical addresses: what can be acted on, and what of that was touched.
+/// The folios as granules of physical addresses: what can be acted on, and what of that was
+/// touched.
 pub(super) fn granules_of(folios: &[Seg]) -> Vec<(u64, Seen)> {
     let mut out: Vec<(u64, Seen)> = Vec::new();
     for folio in folios.iter().filter(|f| f.is_reachable()) {

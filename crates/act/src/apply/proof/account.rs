@@ -1,5 +1,5 @@
-//! The account of a scheme: asked, done, refaulted. Three numbers, in bytes of whole pages, that can be held
-//! against `/proc/vmstat`.
+//! The account of a scheme: asked, done, refaulted. Three numbers, in bytes of whole pages, that
+//! can be held against `/proc/vmstat`.
 
 use std::collections::VecDeque;
 
@@ -39,8 +39,8 @@ impl Account {
     }
 
     /// Takes in what a look afterwards shows, and returns what of it counts: what was asked for and
-    /// not refused. A range that the kernel refused, and that is gone all the same, went for another
-    /// reason.
+    /// not refused. A range that the kernel refused, and that is gone all the same, went for
+    /// another reason.
     pub(in crate::apply) fn done(&mut self, bytes: u64, now: Time) -> u64 {
         let counters = &mut self.counters;
         let answered = counters.refused_bytes + counters.done_bytes;
@@ -64,9 +64,9 @@ impl Account {
         &mut self.seconds[last]
     }
 
-    /// The share of the last `window_us` microseconds' work that was touched again, in basis points; none
-    /// if there was no work. Less than a MiB counts as nothing: a few pages of a program's stack and code
-    /// always come back.
+    /// The share of the last `window_us` microseconds' work that was touched again, in basis
+    /// points; none if there was no work. Less than a MiB counts as nothing: a few pages of a
+    /// program's stack and code always come back.
     pub(in crate::apply) fn refault_bp(&mut self, window_us: u64, now: Time) -> Option<u64> {
         let first = (now.as_ns() / 1000).saturating_sub(window_us) / 1_000_000;
         while self.seconds.front().is_some_and(|s| s.nr < first) {

@@ -1,11 +1,12 @@
 //! What was moved between nodes, and when: so that no page goes back and forth.
 //!
-//! A page that was moved is left where it is for a while, by every scheme: with a hold of half a minute none can be
-//! moved more than twice in a minute. A page that comes back to where it was within a minute is a ping-pong
-//! page; how many there are says whether the schemes work against each other.
+//! A page that was moved is left where it is for a while, by every scheme: with a hold of half a
+//! minute none can be moved more than twice in a minute. A page that comes back to where it was
+//! within a minute is a ping-pong page; how many there are says whether the schemes work against
+//! each other.
 //!
-//! Pages that the kernel would not move are held for a shorter while: most are mapped by others or pinned, and
-//! will be so at the next try.
+//! Pages that the kernel would not move are held for a shorter while: most are mapped by others or
+//! pinned, and will be so at the next try.
 
 use std::collections::VecDeque;
 
@@ -36,8 +37,8 @@ pub(in crate::apply) struct Moved {
 }
 
 impl Moved {
-    /// The pages of the granule at `start` that must stay where they are: moved within the last `hold_ns`, or
-    /// refused not long ago.
+    /// The pages of the granule at `start` that must stay where they are: moved within the last
+    /// `hold_ns`, or refused not long ago.
     pub(in crate::apply) fn held(&self, start: u64, hold_ns: u64, now: Time) -> Bits {
         let hold = |b: &Batch| if b.to.is_some() { hold_ns } else { REFUSED_NS };
         let held = self.batches.iter().filter(|b| now.since(b.at) < hold(b));

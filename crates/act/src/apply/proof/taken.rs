@@ -1,10 +1,11 @@
-//! Proof after action: what was done is looked at again, and what is touched within the refault window is
-//! counted against the scheme.
+//! Proof after action: what was done is looked at again, and what is touched within the refault
+//! window is counted against the scheme.
 //!
-//! A dry run has to know for ever what it pretends to have taken, or it would take the same again and again. These pages
-//! are looked at only to learn which of them are in use again, so after the refault window they get a
-//! budget of bytes per sweep, and a cursor goes round them: a scheme that pretends to have taken 100 GiB knows within two minutes
-//! what is back, at half a millisecond per second.
+//! A dry run has to know for ever what it pretends to have taken, or it would take the same again
+//! and again. These pages are looked at only to learn which of them are in use again, so after the
+//! refault window they get a budget of bytes per sweep, and a cursor goes round them: a scheme that
+//! pretends to have taken 100 GiB knows within two minutes what is back, at half a millisecond per
+//! second.
 
 use std::collections::VecDeque;
 
@@ -17,10 +18,11 @@ use crate::apply::pages::{Bits, PageSet};
 const TOGETHER_NS: u64 = 1_000_000_000;
 /// Bytes per look.
 const SPAN: u64 = 128 << 20;
-/// Pages of a batch are up to a second younger than it, and looks are a second apart: what came back between
-/// the last look and the end of the window is counted within so long after it, in ns.
+/// Pages of a batch are up to a second younger than it, and looks are a second apart: what came
+/// back between the last look and the end of the window is counted within so long after it, in ns.
 const LATE_NS: u64 = 2_000_000_000;
-/// Bytes per sweep of what is only remembered for a dry run: reading page tables takes 0.3 to 0.7 ms per GiB.
+/// Bytes per sweep of what is only remembered for a dry run: reading page tables takes 0.3 to 0.7
+/// ms per GiB.
 const KEPT_PER_SWEEP: u64 = 1 << 30;
 
 /// How a page shows that it came back.
@@ -107,8 +109,8 @@ impl Proof {
         self.batches.is_empty() && self.kept.is_empty()
     }
 
-    /// Pages of the granule at `start` that `scheme` need not act on: it did, not long ago; and in a dry run,
-    /// those that are as good as gone. What is only pretended keeps no real action back.
+    /// Pages of the granule at `start` that `scheme` need not act on: it did, not long ago; and in
+    /// a dry run, those that are as good as gone. What is only pretended keeps no real action back.
     pub(in crate::apply) fn settled(&self, start: u64, scheme: usize, dry_run: bool) -> Bits {
         let counts = |b: &&Batch| {
             if b.back.is_pretended() {
@@ -122,8 +124,8 @@ impl Proof {
         settled.chain(kept).fold(Bits::default(), |bits, pages| bits.or(pages.get(start)))
     }
 
-    /// Looks which pages came back; calls `came_back` with the scheme and the bytes. Those acted on longer
-    /// ago than the scheme's window are looked at a last time.
+    /// Looks which pages came back; calls `came_back` with the scheme and the bytes. Those acted on
+    /// longer ago than the scheme's window are looked at a last time.
     pub(in crate::apply) fn sweep(
         &mut self,
         look: &mut dyn Look,
@@ -190,7 +192,8 @@ impl Proof {
         }
     }
 
-    /// Somebody else made the leaf of `len` bytes at `addr` old after it was touched. Calls `came_back`.
+    /// Somebody else made the leaf of `len` bytes at `addr` old after it was touched. Calls
+    /// `came_back`.
     pub(in crate::apply) fn touched(
         &mut self,
         addr: u64,
@@ -404,7 +407,8 @@ mod tests {
             (Back::Pretended, 5, 1, 99),
             (Back::Pretended, 60, 0, 99),
             (Back::PretendedYoung, 5, 0, 99),
-            // A page that is gone is not touched without being present again, which a look will show.
+            // A page that is gone is not touched without being present again, which a look will
+            // show.
             (Back::Present, 5, 0, 100),
         ] {
             let mut proof = Proof::default();

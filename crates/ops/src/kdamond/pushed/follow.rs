@@ -35,7 +35,8 @@ impl Marks {
 }
 
 impl Kdamond {
-    /// Moves the goals of what is pushed down along with the watermarks; returns whether a goal was moved.
+    /// Moves the goals of what is pushed down along with the watermarks; returns whether a goal was
+    /// moved.
     pub(in crate::kdamond) fn move_goals(&mut self) -> bool {
         let mut nodes: Vec<u32> = self.pushed.iter().flat_map(super::Pushed::followed).collect();
         nodes.sort_unstable();

@@ -7,8 +7,8 @@
 //!
 //! Absent on purpose: everything that the page walk does not use.
 
-/// A register: r0 holds results, r1 to r5 arguments (lost in a call), r6 to r9 survive calls, r10 is
-/// the frame pointer (read only).
+/// A register: r0 holds results, r1 to r5 arguments (lost in a call), r6 to r9 survive calls, r10
+/// is the frame pointer (read only).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Reg {
@@ -194,8 +194,8 @@ impl Asm {
 
     /// Fills in the jumps.
     ///
-    /// Panics on a label that is missing or out of reach: that is a mistake in the program's source,
-    /// and every test run comes through here.
+    /// Panics on a label that is missing or out of reach: that is a mistake in the program's
+    /// source, and every test run comes through here.
     pub(crate) fn finish(mut self) -> Program {
         let labels = std::mem::take(&mut self.labels);
         let distance = |from: usize, to: &str| -> i64 {

@@ -1,11 +1,12 @@
 //! Finds where the kernel maps physical memory, and how many levels its page tables have.
 //!
 //! A page table names the next one by physical address; to read it, one needs the kernel address at
-//! which physical memory begins (the direct map). It is random (KASLR), and `/proc/kallsyms` need not
-//! show it. But the address of our own top page table is known and lies in the direct map, and the
-//! base is a multiple of 1 GiB: so every multiple below it is tried, and the right one is known
-//! by content. Through it, our own address space leads to a page of ours, and there stand the random
-//! words that we wrote. Two pages are checked; no privilege beyond reading with BPF is needed.
+//! which physical memory begins (the direct map). It is random (KASLR), and `/proc/kallsyms` need
+//! not show it. But the address of our own top page table is known and lies in the direct map, and
+//! the base is a multiple of 1 GiB: so every multiple below it is tried, and the right one is known
+//! by content. Through it, our own address space leads to a page of ours, and there stand the
+//! random words that we wrote. Two pages are checked; no privilege beyond reading with BPF is
+//! needed.
 //!
 //! The same walk tells 4-level from 5-level tables, and proves that the pointers of `resolve` mean
 //! what they are taken for.
@@ -114,8 +115,8 @@ fn read_word(kernel: &mut Kernel, pgd: u64, p: &Paging, addr: u64) -> io::Result
     Ok(None)
 }
 
-/// Bits of an entry that can be a physical address: by /proc/cpuinfo first (memory encryption puts a
-/// flag above them), else all that the architecture allows.
+/// Bits of an entry that can be a physical address: by /proc/cpuinfo first (memory encryption puts
+/// a flag above them), else all that the architecture allows.
 fn physical_masks() -> Vec<u64> {
     let all = (1_u64 << 52) - 4096;
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();

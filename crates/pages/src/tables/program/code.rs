@@ -2,10 +2,10 @@
 //! The BPF programs: they read page tables and nothing else.
 //!
 //! All policy is in Rust; these programs follow pointers. They run only when this process asks
-//! (`BPF_PROG_TYPE_SYSCALL`), on its own time, and cannot write to kernel memory: the only memory they
-//! write is the value of one map, laid out below, which is mapped into this process. Every read of
-//! kernel memory goes through `probe_read_kernel`, which gives an error where a plain read would
-//! fault. They need no kernel function newer than `bpf_loop` (Linux 5.17).
+//! (`BPF_PROG_TYPE_SYSCALL`), on its own time, and cannot write to kernel memory: the only memory
+//! they write is the value of one map, laid out below, which is mapped into this process. Every
+//! read of kernel memory goes through `probe_read_kernel`, which gives an error where a plain read
+//! would fault. They need no kernel function newer than `bpf_loop` (Linux 5.17).
 //!
 //! * `resolve`: descriptor of `/proc/PID/mem` -> mm -> address of its top page table.
 //! * `walk`: for each of n addresses, the page-table entry that maps it.
@@ -13,8 +13,9 @@
 //! * `peek`: n words of kernel memory; used once, to find the direct map (`calibrate`).
 //!
 //! A result is the hardware's entry with the level at which the walk ended in its top byte, see
-//! `entry`. Page-table pages can be freed and reused while they are read: then a result is wrong, but
-//! nothing else happens. The kernel itself wants a GPL-compatible licence for `probe_read_kernel`.
+//! `entry`. Page-table pages can be freed and reused while they are read: then a result is wrong,
+//! but nothing else happens. The kernel itself wants a GPL-compatible licence for
+//! `probe_read_kernel`.
 
 use std::ffi::CStr;
 
@@ -31,8 +32,8 @@ pub(crate) const LICENCE: &CStr = c"Dual MIT/GPL";
 pub(crate) const MAX_KEYS: usize = 4096;
 /// 2 MiB slots per run of `dense`. A power of two.
 pub(crate) const MAX_TABLES: usize = 64;
-/// Address spaces known at a time. A power of two, at most 4096: the number is kept in the low bits of
-/// a page address.
+/// Address spaces known at a time. A power of two, at most 4096: the number is kept in the low bits
+/// of a page address.
 pub(crate) const MAX_SLOTS: usize = 1024;
 
 /// The map's layout, in words.
@@ -347,8 +348,8 @@ fn finish_result(a: &mut Asm) {
     a.jump("done");
 }
 
-/// `dense`: for each slot, `marks[i]` = the entry at which the walk ended; if that names a last-level
-/// table, `tables[i]` = all of it.
+/// `dense`: for each slot, `marks[i]` = the entry at which the walk ended; if that names a
+/// last-level table, `tables[i]` = all of it.
 ///
 /// In the callback r6 = map, r7 = address, r8 = where the mark goes, r9 = table.
 pub(crate) fn dense(map_fd: i32) -> Program {
@@ -391,8 +392,8 @@ pub(crate) fn dense(map_fd: i32) -> Program {
     a.finish()
 }
 
-/// The types of a program's functions: all are `int f(void)` to the kernel, the first is global, the
-/// callback static. Without them it refuses a callback.
+/// The types of a program's functions: all are `int f(void)` to the kernel, the first is global,
+/// the callback static. Without them it refuses a callback.
 pub(crate) fn function_types(program: &Program) -> (Vec<u8>, Vec<[u32; 2]>) {
     const KIND_INT: u32 = 1 << 24;
     const KIND_FUNC: u32 = 12 << 24;

@@ -195,7 +195,8 @@ fn is_permission(e: &io::Error) -> bool {
     matches!(e.raw_os_error(), Some(libc::EPERM | libc::EACCES))
 }
 
-/// The verifier's own last words. Without a privilege it says `EINVAL` and "cannot use helper", too.
+/// The verifier's own last words. Without a privilege it says `EINVAL` and "cannot use helper",
+/// too.
 fn rejected(name: &str, e: io::Error, log: &[u8]) -> SetError {
     let tried = format!("load the BPF program {name}");
     if is_locked_down() || !has_capabilities() {

@@ -1,10 +1,12 @@
-//! Measures what a pass of a scheme over all regions costs the core, by region: a quota for the coldest memory,
-//! for which all regions are scored, in windows of one pass; a tenth of the memory is hot.
+//! Measures what a pass of a scheme over all regions costs the core, by region: a quota for the
+//! coldest memory, for which all regions are scored, in windows of one pass; a tenth of the memory
+//! is hot.
 //!
-//! `cargo run --release -p isotherm-core --example scheme_cost` prints, per number of regions, the median and
-//! the 99th percentile of what lies between a snapshot and the next sample: without a scheme, which is the end
-//! of the window, the rest being the pass; with one that only counts all, one whose quota is a hundredth of
-//! the memory, and one without a limit. What the pass asks for is answered at once.
+//! `cargo run --release -p isotherm-core --example scheme_cost` prints, per number of regions, the
+//! median and the 99th percentile of what lies between a snapshot and the next sample: without a
+//! scheme, which is the end of the window, the rest being the pass; with one that only counts all,
+//! one whose quota is a hundredth of the memory, and one without a limit. What the pass asks for is
+//! answered at once.
 #![expect(clippy::print_stdout, reason = "a measurement for people to read")]
 
 use std::time::Instant;

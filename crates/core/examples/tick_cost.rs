@@ -1,9 +1,10 @@
 //! Measures what one sampling tick costs the core: 1000 regions, a tenth of them hot, steady state.
 //!
-//! `cargo run --release -p isotherm-core --example tick_cost` prints, per method, the median and the
-//! 99th percentile over all ticks, and the same for the ticks that end a window, which merge, age,
-//! split and plan, and for the mean over a window, which is what the CPU share follows from; and how many
-//! ticks a window takes, for each is a wake-up. The oracle's answers are part of it; they cost about 1 ns per page.
+//! `cargo run --release -p isotherm-core --example tick_cost` prints, per method, the median and
+//! the 99th percentile over all ticks, and the same for the ticks that end a window, which merge,
+//! age, split and plan, and for the mean over a window, which is what the CPU share follows from;
+//! and how many ticks a window takes, for each is a wake-up. The oracle's answers are part of it;
+//! they cost about 1 ns per page.
 #![expect(clippy::print_stdout, reason = "a measurement for people to read")]
 
 use std::time::Instant;

@@ -1,9 +1,9 @@
 //! Which parts of an address space to watch: the mappings without their largest gaps.
 //!
-//! The kernel leaves out the two largest gaps, which are nearly always those between heap, mmap area
-//! and stack (`__damon_va_three_regions()`): three areas. The default here leaves out more gaps,
-//! because a gap holds no page, yet a region over it dilutes every estimate and hides the edge of
-//! what is mapped; [`Areas::THREE`] is the kernel's rule.
+//! The kernel leaves out the two largest gaps, which are nearly always those between heap, mmap
+//! area and stack (`__damon_va_three_regions()`): three areas. The default here leaves out more
+//! gaps, because a gap holds no page, yet a region over it dilutes every estimate and hides the
+//! edge of what is mapped; [`Areas::THREE`] is the kernel's rule.
 
 use alloc::vec::Vec;
 
@@ -24,8 +24,8 @@ impl Areas {
     /// The kernel's three areas.
     pub const THREE: Self = Self { max_gaps: 2, min_gap: 1, exact: true };
 
-    /// The default for at most `max_nr_regions` regions: every gap from 64 KiB on may be left out, as
-    /// long as the areas alone take no more than an eighth of the regions.
+    /// The default for at most `max_nr_regions` regions: every gap from 64 KiB on may be left out,
+    /// as long as the areas alone take no more than an eighth of the regions.
     #[must_use]
     pub fn for_regions(max_nr_regions: u64) -> Self {
         let max_gaps = usize::try_from(max_nr_regions / 8).unwrap_or(usize::MAX).clamp(2, 128);
@@ -33,11 +33,11 @@ impl Areas {
     }
 
     /// Writes the areas of the mappings `maps` (sorted) into `areas`, replacing what was there;
-    /// their ends are rounded up to `min_region_sz`. Of two gaps of one size the lower one counts as
-    /// larger.
+    /// their ends are rounded up to `min_region_sz`. Of two gaps of one size the lower one counts
+    /// as larger.
     ///
-    /// Returns whether there are any: no if nothing is mapped, or, with `exact`, if there are too few
-    /// gaps; `areas` is empty then.
+    /// Returns whether there are any: no if nothing is mapped, or, with `exact`, if there are too
+    /// few gaps; `areas` is empty then.
     pub fn find(self, maps: &[AddrRange], min_region_sz: u64, areas: &mut Vec<AddrRange>) -> bool {
         areas.clear();
         let (Some(first), Some(last)) = (maps.first(), maps.last()) else { return false };

@@ -5,7 +5,8 @@
 pub enum Method {
     /// DAMON's: a new random page per region and sample interval, made old, then looked at.
     Resample,
-    /// A few watched pages per region, armed once and then only looked at; see `monitor::first_touch`.
+    /// A few watched pages per region, armed once and then only looked at; see
+    /// `monitor::first_touch`.
     #[default]
     FirstTouch,
     /// None: the operations set has whole regions, window by window; see `monitor::observed`.
@@ -55,8 +56,8 @@ pub struct Attrs {
 impl Default for Attrs {
     /// 5 ms, 100 ms, 1 s; 10 to 1000 regions; `first_touch`; not strict.
     ///
-    /// The update interval of the kernel's `struct damon_attrs` is 60 s; user space reads mappings for
-    /// a few microseconds, and a user expects a new mapping to show up, so it is 1 s here.
+    /// The update interval of the kernel's `struct damon_attrs` is 60 s; user space reads mappings
+    /// for a few microseconds, and a user expects a new mapping to show up, so it is 1 s here.
     /// [`Attrs::reference`] has the kernel's.
     fn default() -> Self {
         Self {
@@ -94,8 +95,8 @@ impl Attrs {
     /// Whether a commit of `new` restarts deadlines and drops the window under way
     /// (`damon_attrs_equals()`).
     ///
-    /// The kernel compares nine values. Here the method is a tenth: what one method has learned of a
-    /// window is of no use to another.
+    /// The kernel compares nine values. Here the method is a tenth: what one method has learned of
+    /// a window is of no use to another.
     pub(crate) fn restarts(&self, new: &Self) -> bool {
         let compared = |a: &Self| {
             let intervals = (a.sample_us, a.aggr_us, a.update_us, a.intervals_goal);

@@ -1,5 +1,5 @@
-//! The loop that joins a context, an operations set and a clock: the same lines over a simulated world
-//! and over a real process.
+//! The loop that joins a context, an operations set and a clock: the same lines over a simulated
+//! world and over a real process.
 
 use alloc::vec::Vec;
 
@@ -13,8 +13,8 @@ pub trait Clock {
     /// The time now.
     fn now(&mut self) -> Time;
 
-    /// Sleeps until `deadline`; returns at once if that has passed. Returns whether the sleep was cut
-    /// short because somebody wants the driver's caller to look up.
+    /// Sleeps until `deadline`; returns at once if that has passed. Returns whether the sleep was
+    /// cut short because somebody wants the driver's caller to look up.
     fn sleep_until(&mut self, deadline: Time) -> bool;
 }
 

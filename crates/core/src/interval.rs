@@ -5,12 +5,13 @@ use alloc::vec::Vec;
 /// The standard normal's 95 % point: a two-sided interval of 90 %.
 pub const Z90: f32 = 1.644_854;
 
-/// The Wilson score interval, at 90 %, of a share estimated as `p` from `n` independent observations
-/// (E. B. Wilson, "Probable Inference, the Law of Succession, and Statistical Inference", JASA 22,
-/// 1927), widened by half an observation on either side: pages and samples come in whole numbers, so
-/// 19 of 20 does not rule out all (R. G. Newcombe, Statistics in Medicine 17, 1998, method 4, in its
-/// simplest form). `n` may be fractional (an effective number). Unlike the normal interval it stays
-/// inside `[0, 1]` and is honest at both ends: 0 of 4 gives `(0, 0.53)`.
+/// The Wilson score interval, at 90 %, of a share estimated as `p` from `n` independent
+/// observations (E. B. Wilson, "Probable Inference, the Law of Succession, and Statistical
+/// Inference", JASA 22, 1927), widened by half an observation on either side: pages and samples
+/// come in whole numbers, so 19 of 20 does not rule out all (R. G. Newcombe, Statistics in Medicine
+/// 17, 1998, method 4, in its simplest form). `n` may be fractional (an effective number). Unlike
+/// the normal interval it stays inside `[0, 1]` and is honest at both ends: 0 of 4 gives
+/// `(0, 0.53)`.
 ///
 /// Nothing observed gives `(0, 1)`.
 #[must_use]
@@ -26,8 +27,8 @@ pub fn wilson(p: f32, n: f32) -> (f32, f32) {
     ((mid - half).clamp(0.0, p), (mid + half).clamp(p, 1.0))
 }
 
-/// The 90 % intervals of counts in windows of one length. Regions of a window share a few counts, so each is
-/// computed once and then looked up.
+/// The 90 % intervals of counts in windows of one length. Regions of a window share a few counts,
+/// so each is computed once and then looked up.
 #[derive(Debug, Default)]
 pub(crate) struct CountIntervals {
     nr_samples: u32,

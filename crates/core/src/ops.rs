@@ -1,8 +1,9 @@
 //! The seam between the core and whatever can look at memory: the operations set.
 //!
-//! A set answers two questions about single pages, in batches: *make it old* ([`Operations::prepare`])
-//! and *was it touched since* ([`Operations::check`]). It keeps no policy: which pages, when, and how
-//! often is the core's business, so every set is scored on the same decisions.
+//! A set answers two questions about single pages, in batches: *make it old*
+//! ([`Operations::prepare`]) and *was it touched since* ([`Operations::check`]). It keeps no
+//! policy: which pages, when, and how often is the core's business, so every set is scored on the
+//! same decisions.
 
 use alloc::vec::Vec;
 
@@ -10,8 +11,8 @@ use crate::addr::AddrRange;
 use crate::scheme::{Action, Counters, Metric, NodeLevel, Scheme};
 use crate::time::Time;
 
-/// A target's name inside one context. The driver gives them out and never uses one twice, so that a
-/// reused pid can never be taken for its predecessor.
+/// A target's name inside one context. The driver gives them out and never uses one twice, so that
+/// a reused pid can never be taken for its predecessor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct TargetId(pub u32);
 
@@ -44,8 +45,8 @@ pub struct Check {
     pub state: PageState,
     /// Out: log2 of the size in bytes of the page-table leaf that maps it: 12, 21 or 30.
     pub leaf_shift: u8,
-    /// A number of the caller's own, to find the page again in its tables. Whoever answers leaves it as
-    /// it is. The core has no use for it, and its checks have 0.
+    /// A number of the caller's own, to find the page again in its tables. Whoever answers leaves
+    /// it as it is. The core has no use for it, and its checks have 0.
     pub tag: u32,
 }
 
@@ -85,7 +86,8 @@ pub struct Request {
     pub bypass_filters: bool,
     /// What the quota is charged, in bytes. `strict` only.
     pub charged: u64,
-    /// Ask the kernel for no more than so many bytes. Not `strict`: there the range is short enough.
+    /// Ask the kernel for no more than so many bytes. Not `strict`: there the range is short
+    /// enough.
     pub max_bytes: u64,
     /// Stop between two batches after so much time, in ns.
     pub max_ns: u64,
@@ -94,11 +96,11 @@ pub struct Request {
 /// What came of a [`Request`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Applied {
-    /// Bytes from the start of the range that are settled. 0: nothing was done, ask again in the next
-    /// pass (there is no evidence yet, or no time was left). Not `strict`.
+    /// Bytes from the start of the range that are settled. 0: nothing was done, ask again in the
+    /// next pass (there is no evidence yet, or no time was left). Not `strict`.
     pub covered: u64,
-    /// With `covered` 0: so many bytes at the start are to be left alone for now; what follows, if anything
-    /// does, is asked about in the same pass. Not `strict`.
+    /// With `covered` 0: so many bytes at the start are to be left alone for now; what follows, if
+    /// anything does, is asked about in the same pass. Not `strict`.
     pub skip: u64,
     /// Bytes that the kernel was asked to act on: what the quota is charged. Not `strict`.
     pub asked: u64,
@@ -121,7 +123,8 @@ pub struct Measure {
     pub metric: Metric,
     /// The answer; `None`: not known now.
     pub value: Option<u64>,
-    /// Of a metric on all of a node's memory, also how full that node is; `None`: not known, or not of a node.
+    /// Of a metric on all of a node's memory, also how full that node is; `None`: not known, or not
+    /// of a node.
     pub level: Option<NodeLevel>,
 }
 
@@ -133,7 +136,8 @@ impl Measure {
     }
 }
 
-/// A region that a scheme could act on, of which the context wants to know how much is on the scheme's node.
+/// A region that a scheme could act on, of which the context wants to know how much is on the
+/// scheme's node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Eligible {
     /// Index of the scheme that wants it.
@@ -181,7 +185,8 @@ pub struct Observation {
 /// Errors never stop a batch: a page that could not be looked at stays [`PageState::Unknown`].
 pub trait Operations {
     /// Makes every page of the batch old, and says in `state` how it was found: [`PageState::Old`]
-    /// (nothing was done), [`PageState::Cleared`], [`PageState::Absent`] or [`PageState::Unresolved`].
+    /// (nothing was done), [`PageState::Cleared`], [`PageState::Absent`] or
+    /// [`PageState::Unresolved`].
     fn prepare(&mut self, batch: &mut [Check]);
 
     /// Looks at every page of the batch and changes nothing: [`PageState::Old`],
@@ -199,20 +204,20 @@ pub trait Operations {
     /// Whether the target still exists.
     fn target_valid(&mut self, target: TargetId) -> bool;
 
-    /// [`Method::Observed`](crate::Method::Observed) only: goes on to the next finished window, if there is
-    /// one. A set that watches single pages has none.
+    /// [`Method::Observed`](crate::Method::Observed) only: goes on to the next finished window, if
+    /// there is one. A set that watches single pages has none.
     fn next_window(&mut self) -> Option<Observation> {
         None
     }
 
-    /// Writes the target's regions of that window, in address order, into `regions`, which comes empty.
-    /// Nothing: nothing is known of the target.
+    /// Writes the target's regions of that window, in address order, into `regions`, which comes
+    /// empty. Nothing: nothing is known of the target.
     fn observe(&mut self, target: TargetId, regions: &mut Vec<Observed>) {
         let _ = (target, regions);
     }
 
-    /// Does what a scheme wants. A set that cannot act does nothing, and settles all of the range: as in
-    /// the kernel, where an action that a set does not know costs quota and has no effect.
+    /// Does what a scheme wants. A set that cannot act does nothing, and settles all of the range:
+    /// as in the kernel, where an action that a set does not know costs quota and has no effect.
     fn apply(&mut self, request: &Request, scheme: &Scheme) -> Applied {
         let _ = scheme;
         Applied { covered: request.range.len(), ..Applied::default() }
@@ -224,7 +229,8 @@ pub trait Operations {
         let _ = before;
     }
 
-    /// Says of each range how many bytes are on the node that is asked about; what it does not know stays.
+    /// Says of each range how many bytes are on the node that is asked about; what it does not know
+    /// stays.
     fn eligible(&mut self, ranges: &mut [Eligible]) {
         let _ = ranges;
     }

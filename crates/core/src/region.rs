@@ -21,11 +21,11 @@ pub struct Region {
     pub last_nr_accesses: u32,
     /// Samples of this window that gave no evidence, because the page could not be made old.
     pub nr_unresolved: u32,
-    /// Whether the window gave too little evidence to say anything. Such a region is merged with its
-    /// like only.
+    /// Whether the window gave too little evidence to say anything. Such a region is merged with
+    /// its like only.
     pub unresolved: bool,
-    /// Windows since a scheme acted on it, while that is less than its age. Not `strict`: there the age
-    /// itself starts again.
+    /// Windows since a scheme acted on it, while that is less than its age. Not `strict`: there the
+    /// age itself starts again.
     pub since_action: Option<u32>,
     /// Whether the current sample can give evidence at all.
     pub(crate) blind: bool,
@@ -56,8 +56,8 @@ impl Region {
     }
 
     /// Cuts the region `at` bytes behind its start; keeps the left part and returns the right one,
-    /// which copies the counts and the history (`damon_split_region_at()`). Watched pages stay with the
-    /// left part: [`Target`](crate::target::Target) divides them.
+    /// which copies the counts and the history (`damon_split_region_at()`). Watched pages stay with
+    /// the left part: [`Target`](crate::target::Target) divides them.
     ///
     /// # Panics
     ///
@@ -90,8 +90,8 @@ impl Region {
         self.range.end = right.range.end;
     }
 
-    /// Counts one sample (`damon_update_region_access_rate()`). `window` is the number of samples per
-    /// aggregation.
+    /// Counts one sample (`damon_update_region_access_rate()`). `window` is the number of samples
+    /// per aggregation.
     pub fn count_sample(&mut self, accessed: bool, window: u32) {
         let last = self.last_nr_accesses.wrapping_mul(10_000);
         let new = if accessed { 10_000 } else { 0 };

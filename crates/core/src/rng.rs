@@ -1,7 +1,7 @@
 //! The reference's random numbers: the kernel's generator and its mapping to a range.
 //!
-//! A run is replayed bit for bit by its seed. [`Rng::constant`] is the source under which the golden
-//! traces of the reference were taken (`DAMON-REFERENCE` §8.5).
+//! A run is replayed bit for bit by its seed. [`Rng::constant`] is the source under which the
+//! golden traces of the reference were taken (`DAMON-REFERENCE` §8.5).
 
 /// A source of random `u32`s.
 #[derive(Debug, Clone, PartialEq, Eq)]

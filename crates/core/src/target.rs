@@ -135,8 +135,8 @@ impl Target {
         Ok(())
     }
 
-    /// Cuts every region larger than `limit` bytes into pieces of `limit`; the last piece of a region
-    /// is what is left (`damon_apply_min_nr_regions()`).
+    /// Cuts every region larger than `limit` bytes into pieces of `limit`; the last piece of a
+    /// region is what is left (`damon_apply_min_nr_regions()`).
     pub fn limit_size(&mut self, limit: u64) {
         if self.regions.iter().all(|r| r.len() <= limit) {
             return;
@@ -152,8 +152,8 @@ impl Target {
         });
     }
 
-    /// Ages (if `count_age`) and merges neighbours whose counts differ by at most `threshold`, as long
-    /// as the result is no larger than `sz_limit` bytes (`damon_merge_regions_of()`).
+    /// Ages (if `count_age`) and merges neighbours whose counts differ by at most `threshold`, as
+    /// long as the result is no larger than `sz_limit` bytes (`damon_merge_regions_of()`).
     pub fn merge(&mut self, threshold: u32, sz_limit: u64, count_age: bool) {
         let mut kept = 0;
         for i in 0..self.regions.len() {
@@ -204,7 +204,8 @@ impl Target {
         });
     }
 
-    /// Cuts region `i` at `at` bytes behind its start. If either part would be empty it stays whole.
+    /// Cuts region `i` at `at` bytes behind its start. If either part would be empty it stays
+    /// whole.
     pub(crate) fn cut(&mut self, i: usize, at: u64) {
         let region = &mut self.regions[i];
         if 0 < at && at < region.len() {
@@ -221,8 +222,8 @@ impl Target {
         }
     }
 
-    /// Replaces every region by what `f` pushes for it, in address order, without allocating once the
-    /// lists have grown.
+    /// Replaces every region by what `f` pushes for it, in address order, without allocating once
+    /// the lists have grown.
     pub(crate) fn rebuild(&mut self, mut f: impl FnMut(&Region, &mut Vec<Region>, &mut Watches)) {
         self.scratch.clear();
         for region in &self.regions {
@@ -231,8 +232,8 @@ impl Target {
         core::mem::swap(&mut self.regions, &mut self.scratch);
     }
 
-    /// Replaces all regions by what `f` makes of them, without allocating once the lists have grown.
-    /// The new ones have no watched pages.
+    /// Replaces all regions by what `f` makes of them, without allocating once the lists have
+    /// grown. The new ones have no watched pages.
     pub(crate) fn replace(&mut self, f: impl FnOnce(&[Region], &mut Vec<Region>)) {
         self.scratch.clear();
         f(&self.regions, &mut self.scratch);
@@ -255,7 +256,8 @@ pub(crate) fn split_off(region: &mut Region, at: u64, watches: &mut Watches) -> 
     right
 }
 
-/// Takes in the region that follows and is like this one: the counts stay, watched pages are joined.
+/// Takes in the region that follows and is like this one: the counts stay, watched pages are
+/// joined.
 pub(crate) fn absorb(left: &mut Region, right: &Region, watches: &mut Watches) {
     merge_watches(left, right, watches);
     left.range.end = right.range.end;

@@ -32,8 +32,8 @@ fn check(method: Method, schemes: Vec<Scheme>) {
     assert_eq!(steady.nr_applied > 10_000, acts, "applied {} times", steady.nr_applied);
 }
 
-/// A quota that lets the coldest through, in passes between aggregations too, with a filter and a goal; and
-/// one scheme that counts everything.
+/// A quota that lets the coldest through, in passes between aggregations too, with a filter and a
+/// goal; and one scheme that counts everything.
 fn schemes() -> Vec<Scheme> {
     let quota = Quota {
         sz: 100 << 20,
@@ -77,8 +77,8 @@ fn schemes_allocate_nothing() {
     check(Method::Observed, schemes());
 }
 
-/// A strict context with targets of these sizes, which nobody touches, and a scheme with a quota of so many
-/// bytes whose filter refuses every address.
+/// A strict context with targets of these sizes, which nobody touches, and a scheme with a quota of
+/// so many bytes whose filter refuses every address.
 fn refusing(sizes: &[u64], quota: u64) -> Context {
     let quota = Quota { sz: quota, reset_interval_ms: 100, ..Quota::default() };
     let mut scheme = Scheme { pattern: Pattern::ALL, quota, ..Scheme::default() };
@@ -109,8 +109,8 @@ fn one_window(context: &mut Context) {
     }
 }
 
-/// The kernel cuts a region for the quota before it asks the filters, so that what they refuse is tried in
-/// pieces of the quota. It joins them at once, and needs 1.4 MB for two million pieces.
+/// The kernel cuts a region for the quota before it asks the filters, so that what they refuse is
+/// tried in pieces of the quota. It joins them at once, and needs 1.4 MB for two million pieces.
 #[test]
 fn refused_pieces_do_not_pile_up() {
     const GIB: u64 = 1 << 30;

@@ -1,7 +1,8 @@
-//! The arithmetic of quotas and goals, tried out over all of a small domain, and around all powers of two.
+//! The arithmetic of quotas and goals, tried out over all of a small domain, and around all powers
+//! of two.
 //!
-//! Debug builds panic on overflow, so that running through is a statement by itself. `scheme/proofs.rs` has
-//! the same as harnesses for a model checker.
+//! Debug builds panic on overflow, so that running through is a statement by itself.
+//! `scheme/proofs.rs` has the same as harnesses for a model checker.
 
 use isotherm_core::monitor::feed;
 use isotherm_core::scheme::{FailCharge, Goal, Metric, Quota, QuotaState, Tuner};
@@ -129,7 +130,8 @@ fn esz_is_below_every_limit() {
     }
 }
 
-/// A plant whose metric grows with what the scheme does: where the goal is met, in bytes per window.
+/// A plant whose metric grows with what the scheme does: where the goal is met, in bytes per
+/// window.
 #[derive(Clone, Copy)]
 struct Plant {
     ideal: u64,
@@ -160,13 +162,14 @@ impl Plant {
     }
 }
 
-/// Windows that doubling takes from `least` bytes to `ideal`, and four in which the rest is done, and one to
-/// see that a start was too high.
+/// Windows that doubling takes from `least` bytes to `ideal`, and four in which the rest is done,
+/// and one to see that a start was too high.
 fn enough(ideal: u64, least: u64) -> u32 {
     (ideal / least).max(1).ilog2() + 6
 }
 
-/// Reached within twenty windows up to 32 MiB per window, and then held within 20 %; from any start.
+/// Reached within twenty windows up to 32 MiB per window, and then held within 20 %; from any
+/// start.
 #[test]
 fn tuner_settles() {
     let starts = [0, ONE, PAGE * ONE, ONE << 20, ONE << 33, u64::MAX / 2, u64::MAX];
@@ -187,7 +190,8 @@ fn tuner_settles() {
     }
 }
 
-/// A limit below what the goal wants: the limit is used in full, and is left at once when it is too much.
+/// A limit below what the goal wants: the limit is used in full, and is left at once when it is too
+/// much.
 #[test]
 fn tuner_under_a_limit() {
     for (ms, sz) in [(0, 1 << 20), (1, 0), (1, 1 << 20), (10, 8 << 20)] {

@@ -1,4 +1,5 @@
-//! The budget of clears: what `first_touch` may do per second, whatever the number, and from when on.
+//! The budget of clears: what `first_touch` may do per second, whatever the number, and from when
+//! on.
 
 use isotherm_core::{AddrRange, Attrs, Context, Method, PageState, TargetId, Time, Wish};
 
@@ -72,8 +73,8 @@ fn more_clears_per_second_than_65535() {
     assert!((90_000..=122_000).contains(&more), "{more} clears per second");
 }
 
-/// Another method's windows lie between: pages are drawn anew, and what was seen of the old ones is not
-/// evidence any more.
+/// Another method's windows lie between: pages are drawn anew, and what was seen of the old ones is
+/// not evidence any more.
 #[test]
 fn back_to_first_touch_with_fresh_pages() {
     let attrs = Attrs { method: Method::FirstTouch, ..Attrs::default() };

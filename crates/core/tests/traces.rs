@@ -4,8 +4,8 @@
 use isotherm_core::monitor::{Context, Wish};
 use isotherm_core::{AddrRange, Attrs, Method, PageState, Rng, TargetId, Time};
 
-/// Runs `windows` windows over `[0, 1000)`, `[300, 400)` being accessed always; returns for each the
-/// regions as `range:nr/age`, and the starts of the regions after the split that followed.
+/// Runs `windows` windows over `[0, 1000)`, `[300, 400)` being accessed always; returns for each
+/// the regions as `range:nr/age`, and the starts of the regions after the split that followed.
 fn trace(
     min_nr_regions: u64,
     max_nr_regions: u64,

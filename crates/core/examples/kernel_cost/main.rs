@@ -1,11 +1,12 @@
-//! Compares what the core costs with what the reference's algorithm costs in the reference's data structures:
-//! a linked list of regions of 64 bytes, in C (`reference.c` beside this file).
+//! Compares what the core costs with what the reference's algorithm costs in the reference's data
+//! structures: a linked list of regions of 64 bytes, in C (`reference.c` beside this file).
 //!
-//! `cargo run --release -p isotherm-core --example kernel_cost` compiles that file with `cc -O2`, runs both
-//! in turns over the same worlds, and prints the medians of the paired ratios, ours to the reference's: of a
-//! tick that does not end a window, and of one that does (merge, age, snapshot, reset, split). Below 1 the
-//! core is cheaper. The number of regions is that of a snapshot, after merging. Our snapshot has an interval
-//! for every count; the reference's is a copy.
+//! `cargo run --release -p isotherm-core --example kernel_cost` compiles that file with `cc -O2`,
+//! runs both in turns over the same worlds, and prints the medians of the paired ratios, ours to
+//! the reference's: of a tick that does not end a window, and of one that does (merge, age,
+//! snapshot, reset, split). Below 1 the core is cheaper. The number of regions is that of a
+//! snapshot, after merging. Our snapshot has an interval for every count; the reference's is a
+//! copy.
 #![expect(clippy::print_stdout, reason = "a measurement for people to read")]
 
 use std::error::Error;

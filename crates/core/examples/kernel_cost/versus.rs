@@ -63,8 +63,8 @@ pub(crate) fn compile() -> io::Result<Option<Program>> {
     if status.success() { Ok(Some(program)) } else { Err(io::Error::other("cc failed")) }
 }
 
-/// Runs both sides in turns, so many rounds each, over static and churning worlds of 100, 1000 and 10,000
-/// regions.
+/// Runs both sides in turns, so many rounds each, over static and churning worlds of 100, 1000 and
+/// 10,000 regions.
 ///
 /// # Errors
 ///

@@ -1,5 +1,5 @@
-//! Changes from outside: attributes, schemes and targets, which wait for the point of the loop at which
-//! they are safe (R§2.2 step 8).
+//! Changes from outside: attributes, schemes and targets, which wait for the point of the loop at
+//! which they are safe (R§2.2 step 8).
 
 use alloc::vec::Vec;
 use core::mem;
@@ -29,8 +29,9 @@ impl Context {
         self.change(Change::Add(id, false));
     }
 
-    /// As [`Context::add_target`], for a target whose mappings are watched exactly as they are told, such as
-    /// ranges of physical memory: the rule of the largest gaps (three areas) is for address spaces.
+    /// As [`Context::add_target`], for a target whose mappings are watched exactly as they are
+    /// told, such as ranges of physical memory: the rule of the largest gaps (three areas) is for
+    /// address spaces.
     pub fn add_ranges(&mut self, id: TargetId) {
         self.change(Change::Add(id, true));
     }
@@ -48,9 +49,9 @@ impl Context {
     /// Replaces the attributes at the next turn of the loop, and keeps what was learned: counts and
     /// ages are converted. Identical attributes change nothing.
     ///
-    /// Other intervals, numbers of regions, another intervals goal or method begin a new window, and
-    /// the window under way is dropped. The smallest region and the budget of clears change in its
-    /// middle.
+    /// Other intervals, numbers of regions, another intervals goal or method begin a new window,
+    /// and the window under way is dropped. The smallest region and the budget of clears change in
+    /// its middle.
     ///
     /// # Errors
     ///
@@ -100,8 +101,8 @@ impl Context {
         self.reserve();
     }
 
-    /// Starts the method of the attributes. What another one knew of single pages is void: nobody looked
-    /// at them since, or will.
+    /// Starts the method of the attributes. What another one knew of single pages is void: nobody
+    /// looked at them since, or will.
     fn switch_method(&mut self) {
         self.targets.iter_mut().for_each(Target::drop_watches);
         self.method = InForce::new(self.attrs.method);

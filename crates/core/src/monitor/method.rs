@@ -1,8 +1,9 @@
 //! The seam between the loop and the ways to learn of accesses.
 //!
-//! The loop knows when something happens, a [`Sampler`] what: which pages are made old, which are looked at,
-//! what a region's count becomes at the end of a window, and where regions are split. Merging, ageing,
-//! schemes, watermarks and snapshots are the loop's, and the same for every method.
+//! The loop knows when something happens, a [`Sampler`] what: which pages are made old, which are
+//! looked at, what a region's count becomes at the end of a window, and where regions are split.
+//! Merging, ageing, schemes, watermarks and snapshots are the loop's, and the same for every
+//! method.
 
 use alloc::vec::Vec;
 
@@ -46,8 +47,8 @@ impl Scene<'_> {
 /// The end of a window, as a method sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ended {
-    /// The largest count of any region, from which the threshold for merging follows. `None`: the regions
-    /// are to stay as they are.
+    /// The largest count of any region, from which the threshold for merging follows. `None`: the
+    /// regions are to stay as they are.
     pub(crate) max_nr: Option<u32>,
     /// When the window began.
     pub(crate) start: Time,
@@ -74,14 +75,15 @@ pub(crate) trait Sampler: core::fmt::Debug {
     /// Step 3: the sample at which there is something to do next; no later than the window's end.
     fn next_due(&self, scene: &Scene<'_>) -> u64;
 
-    /// Steps 4 and 5: fills the batch with the pages to look at, and says what to do with it, if anything.
+    /// Steps 4 and 5: fills the batch with the pages to look at, and says what to do with it, if
+    /// anything.
     fn check(&mut self, scene: &mut Scene<'_>) -> Option<Wish>;
 
     /// The batch says what was found.
     fn checked(&mut self, scene: &mut Scene<'_>);
 
-    /// Step 7: makes each region's count that of the window. The window began at `start`. `None`: it is not
-    /// over yet, although the clock may say so.
+    /// Step 7: makes each region's count that of the window. The window began at `start`. `None`:
+    /// it is not over yet, although the clock may say so.
     fn end_window(&mut self, scene: &mut Scene<'_>, start: Time) -> Option<Ended>;
 
     /// Step 13d: splits regions. The window took `window_ns`.

@@ -1,7 +1,7 @@
 //! The monitoring loop, as a state machine without I/O (R§2).
 //!
-//! [`Context::poll`] says what has to happen next; whoever drives it (see [`crate::driver`]) does that,
-//! leaves the results in the context, and polls again. One turn of the loop is
+//! [`Context::poll`] says what has to happen next; whoever drives it (see [`crate::driver`]) does
+//! that, leaves the results in the context, and polls again. One turn of the loop is
 //!
 //! ```text
 //! [Measure -> watermarks] -> Prepare -> Sleep -> Check -> [window over: merge, age, Snapshot]
@@ -30,9 +30,10 @@
 //! | pages that cannot be made old give no evidence | read as accessed | 9.5.3 |
 //! | gaps from 64 KiB on are left out | the two largest | 3.1 |
 //!
-//! The wait for watermarks is the one defect of the kernel's that `strict` does not have. The kernel
-//! remembers the shortest interval of all looks of one wait. If all schemes are removed during the
-//! wait, it waits for ever, and it keeps to a shorter interval after a longer one was committed.
+//! The wait for watermarks is the one defect of the kernel's that `strict` does not have. The
+//! kernel remembers the shortest interval of all looks of one wait. If all schemes are removed
+//! during the wait, it waits for ever, and it keeps to a shorter interval after a longer one was
+//! committed.
 //!
 //! [`scheme`](crate::scheme) has the table of what differs in the schemes.
 
@@ -77,8 +78,8 @@ pub enum Wish {
     Sleep(Time),
     /// Look at the pages of [`Context::batch_mut`].
     Check,
-    /// Tell [`Context::begin_observed`] if the set has another window, and [`Context::observed`] its
-    /// regions. [`Method::Observed`](crate::Method::Observed) only.
+    /// Tell [`Context::begin_observed`] if the set has another window, and [`Context::observed`]
+    /// its regions. [`Method::Observed`](crate::Method::Observed) only.
     Observe,
     /// A window is over: [`Context::snapshot`] has it.
     Snapshot,

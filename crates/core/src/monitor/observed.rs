@@ -1,12 +1,14 @@
-//! `observed`: somebody else samples, merges and ages (the kernel's own DAMON), and the context takes over
-//! the regions of each of its windows.
+//! `observed`: somebody else samples, merges and ages (the kernel's own DAMON), and the context
+//! takes over the regions of each of its windows.
 //!
-//! No page is made old or looked at here. A window ends when the set has one ([`Wish::Observe`]); asked is
-//! first when it is due, then in every sample interval until it comes, so that the context keeps step with a
-//! clock that it does not own. Everything after that (schemes, walks, snapshots) is as ever.
+//! No page is made old or looked at here. A window ends when the set has one ([`Wish::Observe`]);
+//! asked is first when it is due, then in every sample interval until it comes, so that the context
+//! keeps step with a clock that it does not own. Everything after that (schemes, walks, snapshots)
+//! is as ever.
 //!
-//! The regions are the set's, window by window. What stays is the time since a scheme of ours acted: the set
-//! does not know of it, so it is carried over from the old regions to the new ones that lie on them.
+//! The regions are the set's, window by window. What stays is the time since a scheme of ours
+//! acted: the set does not know of it, so it is carried over from the old regions to the new ones
+//! that lie on them.
 //!
 //! Absent: merging, splitting, the least number of regions, and tuning; all of that is done by
 //! whoever samples.
@@ -57,8 +59,8 @@ impl Sampler for Observer {
 
     fn checked(&mut self, _: &mut Scene<'_>) {}
 
-    /// The window's regions are there. Its times are the set's, but no window begins before the last one
-    /// ended.
+    /// The window's regions are there. Its times are the set's, but no window begins before the
+    /// last one ended.
     fn end_window(&mut self, scene: &mut Scene<'_>, start: Time) -> Option<Ended> {
         let window = self.window?;
         let end = window.end.min(scene.now).max(start);
@@ -87,8 +89,8 @@ impl Context {
     /// The answer to [`Wish::Observe`]: there is a window. Its regions follow, target by target, by
     /// [`Context::observed`]. Ignored if the method is another one.
     ///
-    /// Intervals that differ from the attributes (whoever samples tunes them) are taken over, as a commit
-    /// would.
+    /// Intervals that differ from the attributes (whoever samples tunes them) are taken over, as a
+    /// commit would.
     pub fn begin_observed(&mut self, window: Observation) {
         let InForce::Observed(observer) = &mut self.method else { return };
         observer.window = Some(window);
@@ -146,8 +148,8 @@ fn take(target: &mut Target, observed: &[Observed], max_nr: u32) {
     });
 }
 
-/// Windows since an action: the mean over the bytes, where those that were not acted on count with the age.
-/// `None` if nothing was, or that is no less than the age.
+/// Windows since an action: the mean over the bytes, where those that were not acted on count with
+/// the age. `None` if nothing was, or that is no less than the age.
 fn since_action(o: &Observed, old: &[Region]) -> Option<u32> {
     let mut acted = false;
     let (mut mean, mut bytes) = (0, 0);

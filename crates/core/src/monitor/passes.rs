@@ -46,8 +46,8 @@ pub fn enforce_min_regions(targets: &mut [Target], attrs: &Attrs) -> u64 {
     limit
 }
 
-/// Ages and merges the regions of all targets; merges harder, by doubling the threshold, until no more
-/// than the largest wanted number of regions are left or nothing more can be done
+/// Ages and merges the regions of all targets; merges harder, by doubling the threshold, until no
+/// more than the largest wanted number of regions are left or nothing more can be done
 /// (`kdamond_merge_regions()`).
 pub fn merge_all(targets: &mut [Target], attrs: &Attrs, threshold: u32, sz_limit: u64) {
     let max_threshold = attrs.max_nr_accesses();
@@ -70,8 +70,8 @@ pub fn merge_all(targets: &mut [Target], attrs: &Attrs, threshold: u32, sz_limit
 }
 
 /// Splits every region at random in two; in three if the last split led to nothing
-/// (`kdamond_split_regions()`). `last_nr_regions` is the context's own memory: the kernel shares one
-/// between all contexts (R§9.1.5), which a single context cannot tell apart.
+/// (`kdamond_split_regions()`). `last_nr_regions` is the context's own memory: the kernel shares
+/// one between all contexts (R§9.1.5), which a single context cannot tell apart.
 pub fn split_all(targets: &mut [Target], attrs: &Attrs, last_nr_regions: &mut u64, rng: &mut Rng) {
     let n = nr_regions(targets);
     if n > attrs.max_nr_regions / 2 {

@@ -68,8 +68,8 @@ pub struct Conversion {
 impl Conversion {
     /// The conversion between two sets of attributes.
     ///
-    /// The kernel converts nothing if an interval is 0 in either, which leaves counts beyond the largest
-    /// that is possible; so does `strict`.
+    /// The kernel converts nothing if an interval is 0 in either, which leaves counts beyond the
+    /// largest that is possible; so does `strict`.
     #[must_use]
     pub fn between(old: &Attrs, new: &Attrs) -> Option<Self> {
         let intervals = [old.sample_us, old.aggr_us, new.sample_us, new.aggr_us];

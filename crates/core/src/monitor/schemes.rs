@@ -1,5 +1,5 @@
-//! The context's side of schemes: when they are looked at, and what they need to know (R§2.2 steps 1 and
-//! 11, R§2.5).
+//! The context's side of schemes: when they are looked at, and what they need to know (R§2.2 steps
+//! 1 and 11, R§2.5).
 
 use super::{Context, Phase, Wish};
 use crate::ops::{Applied, Eligible, Measure, Request};
@@ -16,9 +16,9 @@ impl Context {
         &self.schemes.installed
     }
 
-    /// Replaces the schemes at the next turn of the loop (`damon_commit_schemes()`): by index, what was
-    /// counted and charged stays; new ones are appended, those too many go. Identical schemes change
-    /// nothing.
+    /// Replaces the schemes at the next turn of the loop (`damon_commit_schemes()`): by index, what
+    /// was counted and charged stays; new ones are appended, those too many go. Identical schemes
+    /// change nothing.
     pub fn commit_schemes(&mut self, schemes: impl Into<alloc::vec::Vec<Scheme>>) {
         self.change(super::Change::Schemes(schemes.into()));
     }

@@ -6,9 +6,9 @@ use crate::attrs::Attrs;
 use crate::math::mult_frac;
 use crate::region::Region;
 
-/// One step of the feedback loop (`damon_feed_loop_next_input()`): 10,000 is a score that is exactly
-/// met; below it the input grows, above it the input shrinks, at most by a factor of 2, never
-/// below 10,000.
+/// One step of the feedback loop (`damon_feed_loop_next_input()`): 10,000 is a score that is
+/// exactly met; below it the input grows, above it the input shrinks, at most by a factor of 2,
+/// never below 10,000.
 #[must_use]
 pub fn feed(last: u64, score: u64) -> u64 {
     const GOAL: u64 = 10_000;

@@ -2,16 +2,18 @@
 //!
 //! Not in the kernel. Two parts work together.
 //!
-//! *Per window*: the cap begins at the most that a window did lately. When the refault rate of the last seconds is above
-//! the limit it is cut by as much as that, to between a half and a sixteenth; then it waits until what was done
-//! before can no longer count. With every window below the limit it grows by a quarter, until it limits nothing.
+//! *Per window*: the cap begins at the most that a window did lately. When the refault rate of the
+//! last seconds is above the limit it is cut by as much as that, to between a half and a sixteenth;
+//! then it waits until what was done before can no longer count. With every window below the limit
+//! it grows by a quarter, until it limits nothing.
 //!
-//! *Over the run* ([`Debt`]): a program whose phases last some seconds looks good in most windows, and loses all that was
-//! taken when the phase ends. So from the first time on that the share of the whole run is above the limit, what is
-//! *at risk* (done so short ago that it may still come back) must be paid for in advance: if all of it came back,
-//! the share would still be within the limit. What is above the limit at that first time could not be known
-//! and is forgiven, once. Where nothing is left to pay with, a *probe* of a little memory is
-//! taken now and then, and after each probe that came back the next one waits twice as long.
+//! *Over the run* ([`Debt`]): a program whose phases last some seconds looks good in most windows,
+//! and loses all that was taken when the phase ends. So from the first time on that the share of
+//! the whole run is above the limit, what is *at risk* (done so short ago that it may still come
+//! back) must be paid for in advance: if all of it came back, the share would still be within the
+//! limit. What is above the limit at that first time could not be known and is forgiven, once.
+//! Where nothing is left to pay with, a *probe* of a little memory is taken now and then, and after
+//! each probe that came back the next one waits twice as long.
 //!
 //! ```text
 //! at risk + refaulted - forgiven  <=  limit x done   (+ one probe at a time)
@@ -25,10 +27,11 @@ use crate::time::Time;
 pub struct Brake {
     /// The largest tolerated share of acted-on memory that is touched again soon, in basis points.
     pub max_refault_bp: u32,
-    /// How long what was done counts in that share, in ms: so long after the cap was cut it is not cut
-    /// again, and so long it is at risk.
+    /// How long what was done counts in that share, in ms: so long after the cap was cut it is not
+    /// cut again, and so long it is at risk.
     pub settle_ms: u64,
-    /// The least that a window may always do, in bytes; while nothing may be lost over the run any more, the size of a probe.
+    /// The least that a window may always do, in bytes; while nothing may be lost over the run any
+    /// more, the size of a probe.
     pub floor: u64,
 }
 
@@ -119,11 +122,12 @@ const PARTS: usize = 8;
 /// A probe waits for at most two to this power of settling times: by default for 43 minutes.
 const MAX_DOUBLINGS: u32 = 8;
 
-/// What may still be lost over the run. Its time is that of the windows: between two of them nothing is done.
+/// What may still be lost over the run. Its time is that of the windows: between two of them
+/// nothing is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Debt {
-    /// Refaulted bytes that do not count: above the limit when that was first seen, and what came back of
-    /// what was at risk then. `None`: the run has always been within the limit.
+    /// Refaulted bytes that do not count: above the limit when that was first seen, and what came
+    /// back of what was at risk then. `None`: the run has always been within the limit.
     forgiven: Option<u64>,
     /// Until when more is forgiven.
     forgiving_until: Time,
@@ -233,7 +237,8 @@ mod tests {
     const WINDOW_MS: u64 = 100;
     const BRAKE: Brake = Brake { max_refault_bp: 200, settle_ms: 10_000, floor: MIB };
 
-    /// How a program uses its memory: it leaves all of it alone for the length of a phase, then touches a share of it.
+    /// How a program uses its memory: it leaves all of it alone for the length of a phase, then
+    /// touches a share of it.
     #[derive(Debug, Clone, Copy)]
     struct Phases {
         /// Lengths of phases, in seconds: the least and the most.

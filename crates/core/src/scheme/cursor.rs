@@ -24,7 +24,8 @@ pub enum Skip {
 }
 
 impl Cursor {
-    /// Whether a region of `target` had its turn in an earlier window (`damos_skip_charged_region()`).
+    /// Whether a region of `target` had its turn in an earlier window
+    /// (`damos_skip_charged_region()`).
     #[must_use]
     pub fn skip(&self, target: TargetId, region: AddrRange, min_sz: u64) -> Skip {
         if target != self.target {

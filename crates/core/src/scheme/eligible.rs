@@ -1,8 +1,9 @@
 //! How much of each region a scheme can act on: that which is on the node it takes from.
 //!
-//! A quota lets regions in by their score, from the best down, until their bytes fill it. Of a scheme that takes from one node only
-//! the bytes there count. Else hot memory that is on the fast node already would fill the quota of promotion, and
-//! what is a little less hot, but on the slow node, would never have its turn.
+//! A quota lets regions in by their score, from the best down, until their bytes fill it. Of a
+//! scheme that takes from one node only the bytes there count. Else hot memory that is on the fast
+//! node already would fill the quota of promotion, and what is a little less hot, but on the slow
+//! node, would never have its turn.
 //!
 //! Invariant: regions may be cut after this was asked, but not joined.
 
@@ -25,7 +26,8 @@ impl EligibleBytes {
         self.0.iter().fold(0, |sum, (.., bytes)| sum.saturating_add(*bytes))
     }
 
-    /// Whether there is something in the region that lies at `addr`, which may have been cut off from another.
+    /// Whether there is something in the region that lies at `addr`, which may have been cut off
+    /// from another.
     fn has_some(&self, target: TargetId, addr: u64) -> bool {
         let behind = self.0.partition_point(|(id, start, _)| (*id, *start) <= (target, addr));
         let at = behind.checked_sub(1).and_then(|at| self.0.get(at));

@@ -1,10 +1,10 @@
 //! Filters: which part of the matching memory a scheme leaves alone (R§4.9).
 //!
-//! Two layers, each an ordered list. *Core* filters decide about whole regions, cutting them where needed;
-//! *ops* filters are evaluated by the operations set, page by page, after the region counted as tried.
-//! In both, the first filter that applies decides. If none does, the layer's default decides: memory is
-//! refused iff the last filter was one that lets memory in. A region that a core filter lets in skips the
-//! ops filters.
+//! Two layers, each an ordered list. *Core* filters decide about whole regions, cutting them where
+//! needed; *ops* filters are evaluated by the operations set, page by page, after the region
+//! counted as tried. In both, the first filter that applies decides. If none does, the layer's
+//! default decides: memory is refused iff the last filter was one that lets memory in. A region
+//! that a core filter lets in skips the ops filters.
 
 use alloc::vec::Vec;
 
@@ -34,7 +34,8 @@ pub enum FilterKind {
     File,
     /// Shared mappings. Not in the kernel.
     Shared,
-    /// Mappings whose name matches a pattern, named by whoever drives the context. Not in the kernel.
+    /// Mappings whose name matches a pattern, named by whoever drives the context. Not in the
+    /// kernel.
     Mapping(u32),
 }
 

@@ -1,16 +1,18 @@
-//! Targets that follow what a node says of itself: the part of a [`Goal`](super::Goal) that is measured rather than
-//! given. Not in the kernel.
+//! Targets that follow what a node says of itself: the part of a [`Goal`](super::Goal) that is
+//! measured rather than given. Not in the kernel.
 //!
-//! A goal on a node's memory is given as a share of the node. Three things can make that share impossible, or too little:
+//! A goal on a node's memory is given as a share of the node. Three things can make that share
+//! impossible, or too little:
 //!
-//! * The kernel keeps the high watermark of the node free. Promotion cannot use it, and demotion must keep more than that
-//!   free, or promotion never has room ([`Follow::watermark_bp`]).
+//! * The kernel keeps the high watermark of the node free. Promotion cannot use it, and demotion
+//!   must keep more than that free, or promotion never has room ([`Follow::watermark_bp`]).
 //! * Pages that a CPU has just freed stay on its list for some seconds, and are not free yet
 //!   ([`Follow::counts_coming`]).
-//! * While another scheme's memory waits for room, the node is kept a little emptier than the goal says
-//!   ([`Room`]), so that both schemes go on at the same pace.
+//! * While another scheme's memory waits for room, the node is kept a little emptier than the goal
+//!   says ([`Room`]), so that both schemes go on at the same pace.
 //!
-//! Everything is computed in bytes. Basis points are for what is shown: one of them is 100 MiB on a node of 1 TiB.
+//! Everything is computed in bytes. Basis points are for what is shown: one of them is 100 MiB on a
+//! node of 1 TiB.
 
 use super::goal::Metric;
 
@@ -30,8 +32,9 @@ pub struct NodeLevel {
 /// What moves a goal's target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Follow {
-    /// The target leaves the node's high watermark free, and so many basis points of the node more: a goal on used memory is
-    /// at most what is left then, a goal on free memory at least that much. None: the watermark is not looked at.
+    /// The target leaves the node's high watermark free, and so many basis points of the node more:
+    /// a goal on used memory is at most what is left then, a goal on free memory at least that
+    /// much. None: the watermark is not looked at.
     pub watermark_bp: Option<u32>,
     /// Whether memory that CPUs will give back soon counts as free.
     pub counts_coming: bool,
@@ -46,8 +49,8 @@ pub struct Room {
     pub scheme: usize,
     /// The target grows by what waits, but by no more than so many basis points of the node.
     pub most_bp: u32,
-    /// While more than this waits, in basis points of the node, room is needed at once, and what CPUs give back later does not
-    /// count.
+    /// While more than this waits, in basis points of the node, room is needed at once, and what
+    /// CPUs give back later does not count.
     pub urgent_bp: u32,
 }
 
@@ -73,8 +76,8 @@ pub struct Stand {
 }
 
 impl Stand {
-    /// How a goal on `metric` stands. `waiting`: bytes that wait for room. None if the goal is not on a node's memory, or the node has
-    /// none.
+    /// How a goal on `metric` stands. `waiting`: bytes that wait for room. None if the goal is not
+    /// on a node's memory, or the node has none.
     #[must_use]
     pub fn of(
         metric: Metric,
@@ -113,7 +116,8 @@ impl Stand {
         self.target.saturating_sub(self.current)
     }
 
-    /// Bytes in basis points of the node, to the nearest, so that a share that was asked for is seen again.
+    /// Bytes in basis points of the node, to the nearest, so that a share that was asked for is
+    /// seen again.
     #[must_use]
     pub fn in_bp(&self, bytes: u64) -> u64 {
         let (bytes, total) = (u128::from(bytes), u128::from(self.total.max(1)));

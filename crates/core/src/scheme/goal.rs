@@ -25,8 +25,8 @@ pub enum Metric {
     ActiveMemBp,
     /// The inactive part of the LRU lists, in basis points.
     InactiveMemBp,
-    /// The part of the memory that matches the scheme's pattern on this node, in basis points. Physical
-    /// address space only.
+    /// The part of the memory that matches the scheme's pattern on this node, in basis points.
+    /// Physical address space only.
     NodeEligibleMemBp(i32),
     /// As [`Metric::SomeMemPsiUs`], all tasks at once. Not in the kernel.
     FullMemPsiUs,
@@ -34,9 +34,11 @@ pub enum Metric {
     CgroupSomeMemPsiUs(CgroupId),
     /// As [`Metric::FullMemPsiUs`], of one cgroup. Not in the kernel.
     CgroupFullMemPsiUs(CgroupId),
-    /// The share of what the scheme acted on that was touched soon after, in basis points. Not in the kernel.
+    /// The share of what the scheme acted on that was touched soon after, in basis points. Not in
+    /// the kernel.
     RefaultBp,
-    /// Bytes that the scheme's action was done to since some start. For the brake; not a goal. Not in the kernel.
+    /// Bytes that the scheme's action was done to since some start. For the brake; not a goal. Not
+    /// in the kernel.
     DoneBytes,
     /// Those of them that were touched soon after. For the brake; not a goal. Not in the kernel.
     RefaultedBytes,
@@ -68,8 +70,8 @@ impl Metric {
         }
     }
 
-    /// Whether the kernel's goal of this metric still has its pressure total when it is given another
-    /// metric. What is not in the kernel does not.
+    /// Whether the kernel's goal of this metric still has its pressure total when it is given
+    /// another metric. What is not in the kernel does not.
     const fn leaves_total_to(self, other: Self) -> bool {
         const fn uses_no_room(metric: Metric) -> bool {
             matches!(
@@ -84,7 +86,8 @@ impl Metric {
         uses_no_room(self) && uses_no_room(other)
     }
 
-    /// Whether the source counts up from some start, and the metric is how far it came since the last look.
+    /// Whether the source counts up from some start, and the metric is how far it came since the
+    /// last look.
     #[must_use]
     pub const fn is_total(&self) -> bool {
         matches!(
@@ -110,7 +113,8 @@ pub struct Goal {
     pub last_total: Option<u64>,
     /// What moves the target while the scheme runs. Not in the kernel.
     pub follow: Follow,
-    /// How it stands in bytes, of a goal on a node's memory whose level is known. Not in the kernel.
+    /// How it stands in bytes, of a goal on a node's memory whose level is known. Not in the
+    /// kernel.
     pub stand: Option<Stand>,
 }
 
@@ -124,9 +128,9 @@ impl Goal {
 
     /// Takes over what the user can change (`damos_commit_quota_goal()`); what was measured stays.
     ///
-    /// A total that is not looked at any more is forgotten, so that the next one counts from its first
-    /// look. The kernel, and so `strict`, keeps the total of a pressure goal until it needs the room
-    /// for a node's number, and counts from there when the goal comes back.
+    /// A total that is not looked at any more is forgotten, so that the next one counts from its
+    /// first look. The kernel, and so `strict`, keeps the total of a pressure goal until it needs
+    /// the room for a node's number, and counts from there when the goal comes back.
     pub fn commit(&mut self, src: &Self, strict: bool) {
         let keeps_total =
             self.metric == src.metric || (strict && self.metric.leaves_total_to(src.metric));
@@ -144,8 +148,9 @@ impl Goal {
         }
     }
 
-    /// Takes in a measured value; `None` if it could not be measured, which changes nothing. `strict`: the
-    /// first look at a total counts from 0, as in the kernel (R§9.2.14), else from now.
+    /// Takes in a measured value; `None` if it could not be measured, which changes nothing.
+    /// `strict`: the first look at a total counts from 0, as in the kernel (R§9.2.14), else from
+    /// now.
     pub fn measured(&mut self, value: Option<u64>, strict: bool) {
         let Some(value) = value else { return };
         if self.metric == Metric::UserInput {
@@ -160,8 +165,8 @@ impl Goal {
         }
     }
 
-    /// Takes in how full the node is that the metric is about; `None` if that is not known. `waiting`: bytes that wait for
-    /// room on it, for [`Follow::room`].
+    /// Takes in how full the node is that the metric is about; `None` if that is not known.
+    /// `waiting`: bytes that wait for room on it, for [`Follow::room`].
     pub fn measured_level(&mut self, level: Option<NodeLevel>, waiting: u64) {
         let stand = |level| Stand::of(self.metric, self.target, self.follow, level, waiting);
         self.stand = level.and_then(stand);
@@ -205,8 +210,8 @@ pub enum Tuner {
     Consist,
     /// All until the goal is met, then nothing.
     Temporal,
-    /// What the goal lacks in bytes and no more, measured anew at every application; nothing while that is not known. For
-    /// goals on the memory of a node. Not in the kernel.
+    /// What the goal lacks in bytes and no more, measured anew at every application; nothing while
+    /// that is not known. For goals on the memory of a node. Not in the kernel.
     Exact,
 }
 

@@ -71,8 +71,8 @@ impl Installed {
         &self.quota
     }
 
-    /// Bytes of the regions that match, and are on the node that the scheme takes from, as of its last pass; 0 for a scheme that takes
-    /// from everywhere.
+    /// Bytes of the regions that match, and are on the node that the scheme takes from, as of its
+    /// last pass; 0 for a scheme that takes from everywhere.
     #[must_use]
     pub fn eligible_bytes(&self) -> u64 {
         self.eligible.sum()
@@ -163,7 +163,8 @@ impl Installed {
         self.active
     }
 
-    /// Begins a new window of the quota if it is time. Returns whether the window that ended was full.
+    /// Begins a new window of the quota if it is time. Returns whether the window that ended was
+    /// full.
     pub(crate) fn adjust_quota(&mut self, attrs: &Attrs, now: Time) -> bool {
         let first = self.quota.charged_from.is_none();
         let (min_region_sz, strict) = (attrs.min_region_sz, attrs.strict);
@@ -213,7 +214,8 @@ impl Installed {
     }
 }
 
-/// Samples per window as schemes see it: of the last window, moving on with the samples of this one.
+/// Samples per window as schemes see it: of the last window, moving on with the samples of this
+/// one.
 pub(crate) const fn frequency(region: &Region) -> u32 {
     region.nr_accesses_bp / 10_000
 }

@@ -1,11 +1,12 @@
 //! Schemes: what to do with the memory that matches a pattern (DAMOS; R§4).
 //!
-//! [`Scheme`] is what the user says; [`Installed`] is a scheme at work in a context, with its state. The
-//! pass over all regions is `pass`; the parts that a scheme is made of have a file each, and are plain
-//! functions of their inputs: `pattern`, `quota`, `goal`, `score`, `watermark`, `filter`, `cursor`.
+//! [`Scheme`] is what the user says; [`Installed`] is a scheme at work in a context, with its
+//! state. The pass over all regions is `pass`; the parts that a scheme is made of have a file each,
+//! and are plain functions of their inputs: `pattern`, `quota`, `goal`, `score`, `watermark`,
+//! `filter`, `cursor`.
 //!
-//! Acting is a wish like any other: the context says [`Wish::Apply`](crate::Wish::Apply), and whoever drives
-//! it does what [`Request`](crate::ops::Request) asks and says what came of it.
+//! Acting is a wish like any other: the context says [`Wish::Apply`](crate::Wish::Apply), and
+//! whoever drives it does what [`Request`](crate::ops::Request) asks and says what came of it.
 //!
 //! # What differs from the kernel, unless `strict`
 //!
@@ -34,8 +35,8 @@
 //! | a region about which nothing is known is never acted on | reads as accessed | 9.5.3 |
 //! | watermarks are looked at once per aggregation window | every sample | 2.5 |
 //!
-//! Kept as they are: the last score class may be larger than the quota and is cut in address order, the cursor
-//! makes that fair (9.2.8); ages below a second are alike in the score (9.2.9).
+//! Kept as they are: the last score class may be larger than the quota and is cut in address order,
+//! the cursor makes that fair (9.2.8); ages below a second are alike in the score (9.2.9).
 
 pub mod action;
 mod brake;
@@ -101,9 +102,11 @@ pub struct Scheme {
     pub watermarks: Watermarks,
     /// What to leave alone.
     pub filters: Filters,
-    /// Act on memory of this node only; none: of all. Not in the kernel, where filters by address say it.
+    /// Act on memory of this node only; none: of all. Not in the kernel, where filters by address
+    /// say it.
     pub source_nid: Option<u32>,
-    /// How long to do nothing when the destination has no room; none: it is tried again at once. Not in the kernel.
+    /// How long to do nothing when the destination has no room; none: it is tried again at once.
+    /// Not in the kernel.
     pub rest: Option<Rest>,
     /// Node to migrate to, unless there are destinations; none: nothing is migrated.
     pub target_nid: Option<u32>,
@@ -114,8 +117,8 @@ pub struct Scheme {
 }
 
 impl Scheme {
-    /// Whether carrying it out needs a look at single pages: all but a count of whole regions, which is `stat` without
-    /// page filters.
+    /// Whether carrying it out needs a look at single pages: all but a count of whole regions,
+    /// which is `stat` without page filters.
     #[must_use]
     pub fn looks_at_pages(&self) -> bool {
         self.action != Action::Stat || !self.filters.ops.is_empty()

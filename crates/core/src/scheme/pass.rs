@@ -1,8 +1,9 @@
-//! One pass of all schemes over all regions (`kdamond_apply_schemes()`; R§4.2, R§4.3), as a state machine
-//! that stops at every region that has to be acted on.
+//! One pass of all schemes over all regions (`kdamond_apply_schemes()`; R§4.2, R§4.3), as a state
+//! machine that stops at every region that has to be acted on.
 //!
-//! Invariants: regions stay sorted and none is empty; every byte of a region is charged at most once per
-//! scheme and pass; a pass visits each region once, and the pieces that it cuts off right after it.
+//! Invariants: regions stay sorted and none is empty; every byte of a region is charged at most
+//! once per scheme and pass; a pass visits each region once, and the pieces that it cuts off right
+//! after it.
 
 use alloc::vec::Vec;
 use core::num::NonZeroU64;
@@ -103,8 +104,8 @@ impl Schemes {
             }
             let full = scheme.adjust_quota(attrs, now);
             scheme.stats.qt_exceeds += u64::from(full);
-            // The kernel has asked before it adjusts. So it sorts the regions once more, and cuts them
-            // for the filters, when the last window of a removed quota is over.
+            // The kernel has asked before it adjusts. So it sorts the regions once more, and cuts
+            // them for the filters, when the last window of a removed quota is over.
             if scheme.is_limited() || (attrs.strict && was_limited) {
                 scheme.quota.min_score = lowest_score(scheme, targets, attrs);
             }
@@ -236,7 +237,8 @@ impl Schemes {
         if !scheme.wants(region, attrs) || scheme.is_elsewhere(target.id, region.range.start) {
             return Try::Pass(true);
         }
-        // The kernel cuts for the quota first and for the filters later, and charges the first size.
+        // The kernel cuts for the quota first and for the filters later, and charges the first
+        // size.
         let mut charged = region.len();
         if attrs.strict && scheme.is_limited() {
             let left = scheme.quota.left(attrs.min_region_sz);
@@ -338,8 +340,9 @@ impl Schemes {
     }
 }
 
-/// With [`Tuner::Exact`](super::Tuner::Exact), cold memory is let in for so many times as much as is lacking, and for so many bytes
-/// at least: what has to be proven idle takes many applications, and some of it turns out not to be.
+/// With [`Tuner::Exact`](super::Tuner::Exact), cold memory is let in for so many times as much as
+/// is lacking, and for so many bytes at least: what has to be proven idle takes many applications,
+/// and some of it turns out not to be.
 const AHEAD: u64 = 16;
 const AHEAD_LEAST: u64 = 64 << 20;
 
@@ -363,8 +366,8 @@ impl Installed {
         self.scheme.max_nr_snapshots != 0 && self.scheme.max_nr_snapshots <= self.stats.nr_snapshots
     }
 
-    /// If the quota is used up, the next window goes on behind the region. Unless `strict`, that is the
-    /// next target if the region is the last of its own.
+    /// If the quota is used up, the next window goes on behind the region. Unless `strict`, that is
+    /// the next target if the region is the last of its own.
     fn stop_if_full(
         &mut self,
         target: &Target,
@@ -389,8 +392,9 @@ impl Installed {
     }
 }
 
-/// Cuts a region where whoever acts stopped. Between two aggregations, which merge, many passes can come: in
-/// a target that has twice as many regions as wanted, what was left out waits for another pass instead.
+/// Cuts a region where whoever acts stopped. Between two aggregations, which merge, many passes can
+/// come: in a target that has twice as many regions as wanted, what was left out waits for another
+/// pass instead.
 fn cut_part(target: &mut Target, at: &mut Position, left: u64, attrs: &Attrs) {
     if (target.regions.len() as u64) < attrs.max_nr_regions.saturating_mul(2) {
         at.cut(target, round_up(left, attrs.min_region_sz));
@@ -415,8 +419,8 @@ fn skip_charged(
     skip != Skip::No
 }
 
-/// The lowest score that the quota has room for. The kernel, and so `strict`, cuts regions for the filters here
-/// already.
+/// The lowest score that the quota has room for. The kernel, and so `strict`, cuts regions for the
+/// filters here already.
 fn lowest_score(scheme: &Installed, targets: &mut [Target], attrs: &Attrs) -> u32 {
     let mut histogram: Histogram = [0; MAX_SCORE as usize + 1];
     let filters = &scheme.scheme.filters;
@@ -443,8 +447,8 @@ fn lowest_score(scheme: &Installed, targets: &mut [Target], attrs: &Attrs) -> u3
     min_score(&histogram, scheme.wanted())
 }
 
-/// Asks the core filters about a region (target's and region's index), cutting it until the answer is one for
-/// all of it.
+/// Asks the core filters about a region (target's and region's index), cutting it until the answer
+/// is one for all of it.
 fn cut_for_filters(
     scheme: &Installed,
     target: &mut Target,

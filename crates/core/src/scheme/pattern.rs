@@ -1,8 +1,8 @@
 //! Which regions a scheme matches: closed ranges of size, access frequency and age (R§4.1).
 //!
-//! The kernel counts frequency in samples per window and age in windows, and does not rescale them when
-//! the intervals change, so that tuned intervals stretch "10 seconds" to minutes (R§9.1.4). Here both can
-//! also be given in basis points and in microseconds; those follow the intervals.
+//! The kernel counts frequency in samples per window and age in windows, and does not rescale them
+//! when the intervals change, so that tuned intervals stretch "10 seconds" to minutes (R§9.1.4).
+//! Here both can also be given in basis points and in microseconds; those follow the intervals.
 
 use crate::attrs::Attrs;
 use crate::math::mult_frac;

@@ -1,17 +1,19 @@
-//! Where in a target a pass is, and what becomes of regions that it cuts (`damos_apply_target()`; R§4.2).
+//! Where in a target a pass is, and what becomes of regions that it cuts (`damos_apply_target()`;
+//! R§4.2).
 //!
-//! The kernel has a linked list. A cut inserts behind the region, and when the schemes are through with
-//! a region, it is joined with the one in front of it if the pass left them alike. Otherwise what filters
-//! refuse would stay in pieces of the quota: two million of 4 KiB in 8 GiB.
+//! The kernel has a linked list. A cut inserts behind the region, and when the schemes are through
+//! with a region, it is joined with the one in front of it if the pass left them alike. Otherwise
+//! what filters refuse would stay in pieces of the quota: two million of 4 KiB in 8 GiB.
 //!
-//! Here regions are in a vector, where a cut and a join each move all regions behind it. So what was cut
-//! off waits beside the vector until it is its turn, and takes the place that a join has freed. And
-//! joins wait until there are many of them. The order in which regions are joined, and so the result, is
-//! the kernel's: whatever schemes do to a region is done before the next one is looked at.
+//! Here regions are in a vector, where a cut and a join each move all regions behind it. So what
+//! was cut off waits beside the vector until it is its turn, and takes the place that a join has
+//! freed. And joins wait until there are many of them. The order in which regions are joined, and
+//! so the result, is the kernel's: whatever schemes do to a region is done before the next one is
+//! looked at.
 //!
-//! Invariants: when somebody has to act, nothing waits beside the vector, so that the regions are all
-//! there and in order. A pass never holds more than twice the regions that the kernel would, plus
-//! [`FEW`].
+//! Invariants: when somebody has to act, nothing waits beside the vector, so that the regions are
+//! all there and in order. A pass never holds more than twice the regions that the kernel would,
+//! plus [`FEW`].
 
 use alloc::vec::Vec;
 
@@ -50,7 +52,8 @@ impl Position {
         self.cut_off.is_empty() && self.region + 1 >= target.regions.len()
     }
 
-    /// Cuts the region behind its first `left` bytes, if there is anything behind; the rest comes next.
+    /// Cuts the region behind its first `left` bytes, if there is anything behind; the rest comes
+    /// next.
     pub(super) fn cut(&mut self, target: &mut Target, left: u64) {
         let this = &mut target.regions[self.region];
         if 0 < left && left < this.len() {
@@ -92,8 +95,8 @@ impl Position {
         self.region = self.joined;
     }
 
-    /// Joins the regions in front of index `end` that wait for it. What is between `joined` and `end`
-    /// then is left over.
+    /// Joins the regions in front of index `end` that wait for it. What is between `joined` and
+    /// `end` then is left over.
     fn join(&mut self, target: &mut Target, end: usize, max_region: u64) {
         for i in self.joined..end {
             let (front, back) = target.regions.split_at_mut(i);

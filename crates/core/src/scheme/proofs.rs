@@ -1,7 +1,8 @@
-//! Harnesses for the model checker Kani: what `tests/arith.rs` tries out, for all values of a domain.
+//! Harnesses for the model checker Kani: what `tests/arith.rs` tries out, for all values of a
+//! domain.
 //!
-//! `ci/kani` runs them where Kani is installed; it brings a compiler of its own. They are built under
-//! `cfg(kani)` only. The domains are small where a division would otherwise take hours.
+//! `ci/kani` runs them where Kani is installed; it brings a compiler of its own. They are built
+//! under `cfg(kani)` only. The domains are small where a division would otherwise take hours.
 
 use super::quota::{FailCharge, Quota, QuotaState};
 use crate::monitor::feed;

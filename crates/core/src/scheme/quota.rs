@@ -1,12 +1,13 @@
 //! Quotas: how much a scheme may do per window of wall-clock time (R§4.4).
 //!
-//! The *effective size* is what is left of a size limit, a time limit (through the measured throughput)
-//! and what the goals ask for. It is computed when a window begins; within the window, bytes are charged
-//! against it.
+//! The *effective size* is what is left of a size limit, a time limit (through the measured
+//! throughput) and what the goals ask for. It is computed when a window begins; within the window,
+//! bytes are charged against it.
 //!
-//! Unless `strict`, the defects R§9.2.4 to R§9.2.7 are not reproduced: nothing is charged while there is
-//! no quota, the throughput follows the last windows, the tuner's memory is bounded by the limits and starts
-//! at one region, and the time used is a limit by itself, whatever the throughput promised.
+//! Unless `strict`, the defects R§9.2.4 to R§9.2.7 are not reproduced: nothing is charged while
+//! there is no quota, the throughput follows the last windows, the tuner's memory is bounded by the
+//! limits and starts at one region, and the time used is a limit by itself, whatever the throughput
+//! promised.
 
 use alloc::vec::Vec;
 
@@ -163,11 +164,11 @@ impl QuotaState {
         }
     }
 
-    /// Begins the first window, or a new one if it is time. Returns whether the window that ended was
-    /// full (`damos_adjust_quota()`, its first half).
+    /// Begins the first window, or a new one if it is time. Returns whether the window that ended
+    /// was full (`damos_adjust_quota()`, its first half).
     ///
-    /// The kernel goes on after it began the first window: without an interval that is over at once.
-    /// Here that takes a second call.
+    /// The kernel goes on after it began the first window: without an interval that is over at
+    /// once. Here that takes a second call.
     pub fn adjust(&mut self, quota: &Quota, now: Time, min_region_sz: u64, strict: bool) -> bool {
         if self.charged_from.is_none() {
             self.charged_from = Some(now);
@@ -256,7 +257,8 @@ impl QuotaState {
             return;
         }
         if quota.tuner == Tuner::Consist && !quota.goals.is_empty() {
-            // No more is remembered than can be used, or coming down would take many windows (R§9.2.6).
+            // No more is remembered than can be used, or coming down would take many windows
+            // (R§9.2.6).
             self.esz_bp = self.esz_bp.min(self.esz.saturating_mul(10_000));
         }
         if let Some(cap) = self.braked.cap {
@@ -264,8 +266,9 @@ impl QuotaState {
         }
     }
 
-    /// With [`Tuner::Exact`]: what was charged in this window, and what is lacking now. Time is a limit by itself; what it would
-    /// come to in bytes is not estimated, since most of it is spent on looking.
+    /// With [`Tuner::Exact`]: what was charged in this window, and what is lacking now. Time is a
+    /// limit by itself; what it would come to in bytes is not estimated, since most of it is spent
+    /// on looking.
     fn follow_lack(&mut self, quota: &Quota) {
         let most = if quota.sz == 0 { u64::MAX } else { quota.sz };
         let most = most.min(self.braked.cap.unwrap_or(u64::MAX));

@@ -38,8 +38,8 @@ pub fn hot(facts: Facts, weights: Weights, attrs: &Attrs) -> u32 {
     u32::try_from(score * u64::from(MAX_SCORE) / 100).unwrap_or(MAX_SCORE).min(MAX_SCORE)
 }
 
-/// Size on a scale of 0 to 100, by powers of two; turned round for cold regions, whose score is what is
-/// left to the maximum.
+/// Size on a scale of 0 to 100, by powers of two; turned round for cold regions, whose score is
+/// what is left to the maximum.
 fn size_part(sz: u64, cold: bool) -> u64 {
     let part = u64::from(u64::BITS - sz.leading_zeros()) * 100 / u64::from(u64::BITS);
     if cold { 100 - part } else { part }
@@ -58,7 +58,8 @@ pub fn score(order: Order, facts: Facts, weights: Weights, attrs: &Attrs) -> u32
 /// Bytes per score.
 pub(crate) type Histogram = [u64; MAX_SCORE as usize + 1];
 
-/// The lowest score that is let in: from the highest score of any region down, until `esz` bytes are.
+/// The lowest score that is let in: from the highest score of any region down, until `esz` bytes
+/// are.
 #[must_use]
 pub fn min_score(histogram: &[u64], esz: u64) -> u32 {
     let mut sum = 0_u64;

@@ -10,8 +10,8 @@ pub enum WatermarkMetric {
     FreeMemRate,
 }
 
-/// Watermarks (`struct damos_watermarks`, Linux 7.2). With `high >= mid >= low`, a scheme starts to work
-/// below `mid` and stops above `high` or below `low`.
+/// Watermarks (`struct damos_watermarks`, Linux 7.2). With `high >= mid >= low`, a scheme starts to
+/// work below `mid` and stops above `high` or below `low`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Watermarks {
     /// What is measured.

@@ -88,8 +88,8 @@ fn still(targets: usize, scheme: Scheme, strict: bool) -> Context {
 proptest! {
     #![proptest_config(crate::config(150))]
 
-    /// Committing the schemes that are in force again and again changes nothing, bit for bit. The kernel
-    /// switches schemes on that watermarks stopped (R§9.2.13), and so does `strict`.
+    /// Committing the schemes that are in force again and again changes nothing, bit for bit. The
+    /// kernel switches schemes on that watermarks stopped (R§9.2.13), and so does `strict`.
     #[test]
     fn commit_noop(strict: bool, mut attrs in attrs(), mut facts in facts()) {
         attrs.strict = strict;
@@ -124,7 +124,8 @@ proptest! {
         };
         let mut ctx = still(targets.len(), scheme, strict);
         let mut turns = Turns::new(&targets);
-        // A window serves a unit at least, but for those that `strict` wastes at the end of a target.
+        // A window serves a unit at least, but for those that `strict` wastes at the end of a
+        // target.
         let enough = 4 * (turns.0.iter().map(Vec::len).sum::<usize>() + targets.len());
         let (mut now, mut sleeps) = (Time(0), 0);
         while sleeps < enough {

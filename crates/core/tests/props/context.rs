@@ -60,8 +60,8 @@ fn keep_strict(attrs: &mut Attrs, strict: bool) {
 proptest! {
     #![proptest_config(crate::config(300))]
 
-    /// Whatever happens, the regions are sound, the intervals hold their estimates, and the same seed
-    /// with the same facts gives the same snapshots.
+    /// Whatever happens, the regions are sound, the intervals hold their estimates, and the same
+    /// seed with the same facts gives the same snapshots.
     #[test]
     fn survives_and_replays(
         strict: bool,
@@ -80,8 +80,8 @@ proptest! {
         prop_assert_eq!(first, second);
     }
 
-    /// Mappings that grow and shrink over hot and cold blocks, for long enough that pages at the edges
-    /// of regions end up anywhere.
+    /// Mappings that grow and shrink over hot and cold blocks, for long enough that pages at the
+    /// edges of regions end up anywhere.
     #[test]
     fn survives_resizing(
         seed: u64,

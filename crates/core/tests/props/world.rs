@@ -1,5 +1,5 @@
-//! A world that lies, hangs and changes its mind: whatever an operations set may answer and whatever a
-//! user may ask for, at any time. All of it is drawn from one seed.
+//! A world that lies, hangs and changes its mind: whatever an operations set may answer and
+//! whatever a user may ask for, at any time. All of it is drawn from one seed.
 
 use isotherm_core::attrs::IntervalsGoal;
 use isotherm_core::scheme::{FailCharge, NodeLevel};
@@ -143,9 +143,9 @@ pub(crate) fn facts() -> impl Strategy<Value = Vec<Fact>> {
     prop::collection::vec(fact, 1..30)
 }
 
-/// The kernel, and so `strict`, cuts for the quota before it asks the filters, and charges nothing for what is
-/// refused, or for failures if the user says so: it cuts a target into pieces of what is left of the quota, of
-/// a byte if that is the smallest region.
+/// The kernel, and so `strict`, cuts for the quota before it asks the filters, and charges nothing
+/// for what is refused, or for failures if the user says so: it cuts a target into pieces of what
+/// is left of the quota, of a byte if that is the smallest region.
 fn spare_strict(scheme: &mut Scheme) {
     scheme.quota.fail_charge = FailCharge::default();
     if scheme.quota.is_set() || scheme.quota.brake.is_some() {

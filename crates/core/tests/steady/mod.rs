@@ -22,9 +22,9 @@ pub(crate) struct Steady {
 }
 
 impl Steady {
-    /// Starts. With `gaps` there are as many areas as regions may be, each apart from the next, so that so many
-    /// regions stay whatever is merged; each tenth is hot. Without, there are half as many and every second
-    /// is hot: what a window's end splits the next one merges.
+    /// Starts. With `gaps` there are as many areas as regions may be, each apart from the next, so
+    /// that so many regions stay whatever is merged; each tenth is hot. Without, there are half as
+    /// many and every second is hot: what a window's end splits the next one merges.
     pub(crate) fn new(attrs: Attrs, gaps: bool, schemes: Vec<Scheme>) -> Self {
         let world = World { gaps };
         let nr_areas = if gaps { attrs.max_nr_regions } else { attrs.max_nr_regions / 2 };
@@ -148,8 +148,8 @@ impl World {
         AddrRange::new(start, start + AREA)
     }
 
-    /// Whether a page is touched in every sample interval. Only divisions by constants: this is part of what is
-    /// measured.
+    /// Whether a page is touched in every sample interval. Only divisions by constants: this is
+    /// part of what is measured.
     const fn is_hot(self, addr: u64) -> bool {
         let area = (addr - START) / AREA;
         if self.gaps { (area / 2).is_multiple_of(10) } else { area.is_multiple_of(2) }

@@ -1,5 +1,5 @@
-//! Setup C's schemes (§8.5), commits of schemes (§2.9), walks (§2.7), waiting for watermarks (§2.5), and
-//! schemes that a tuning starves (§9.1.1).
+//! Setup C's schemes (§8.5), commits of schemes (§2.9), walks (§2.7), waiting for watermarks
+//! (§2.5), and schemes that a tuning starves (§9.1.1).
 
 use isotherm_core::attrs::IntervalsGoal;
 use isotherm_core::scheme::{Action, Goal, Metric, Quota, Scheme, Walk};
@@ -23,7 +23,8 @@ fn setup_c(scheme: Scheme, strict: bool) -> Acting {
     run
 }
 
-/// A new limit counts from the next quota window on; a scheme that is new has a whole interval before it.
+/// A new limit counts from the next quota window on; a scheme that is new has a whole interval
+/// before it.
 #[test]
 fn c_identical_attributes() {
     for strict in [true, false] {
@@ -104,8 +105,8 @@ fn commit_noop() {
     }
 }
 
-/// Schemes that are no longer there go, and what they did with them; a target that goes takes the cursor
-/// along.
+/// Schemes that are no longer there go, and what they did with them; a target that goes takes the
+/// cursor along.
 #[test]
 fn commit_fewer() {
     let mut run = Acting::new(attrs_q(), &[&[(0, 1024)], &[(0, 1024)]], vec![scheme_c(); 3]);
@@ -180,7 +181,8 @@ fn walk_cancelled() {
     assert_eq!(*stopped.ctx.walk(), Walk::Cancelled, "stopped");
 }
 
-/// While no scheme may work, nothing is sampled and no sample interval passes, but wall-clock time does.
+/// While no scheme may work, nothing is sampled and no sample interval passes, but wall-clock time
+/// does.
 #[test]
 fn watermarks_wait() {
     for strict in [true, false] {
@@ -231,8 +233,8 @@ fn watermarks_wait_takes_changes() {
     assert!(run.ctx.schedule().passed > 0, "nothing to wait for any more");
 }
 
-/// Shorter windows, asked for during the wait, end when they should: not a sample late, with more counts than
-/// samples.
+/// Shorter windows, asked for during the wait, end when they should: not a sample late, with more
+/// counts than samples.
 #[test]
 fn watermarks_wait_takes_attributes() {
     let waits = Scheme { watermarks: marks(), ..match_all(Action::Stat) };
@@ -267,8 +269,8 @@ fn watermarks_of_one() {
     assert_eq!(run.ctx.schemes()[0].quota().charged_from, None, "no window has begun");
 }
 
-/// Number of passes in ten seconds: all is hot, tuned every 300 ms within bounds that forbid a change,
-/// applied every second.
+/// Number of passes in ten seconds: all is hot, tuned every 300 ms within bounds that forbid a
+/// change, applied every second.
 fn nr_passes(strict: bool, goal: IntervalsGoal) -> u64 {
     let attrs = Attrs { intervals_goal: goal, strict, ..Attrs::reference() };
     let scheme = Scheme { apply_interval_us: 1_000_000, ..match_all(Action::Stat) };
@@ -288,7 +290,8 @@ fn starvation() {
     assert_eq!(nr_passes(false, goal), 10, "by default");
 }
 
-/// §8.3, size quota: no window does more than the limit, and the windows that were full are counted.
+/// §8.3, size quota: no window does more than the limit, and the windows that were full are
+/// counted.
 #[test]
 fn selftest_size_quota() {
     let quota = Quota { sz: 1 << 20, reset_interval_ms: 100, ..Quota::default() };

@@ -1,13 +1,13 @@
-//! Setup C (§8.5) as far as it is about monitoring, commits (§2.9), pause (§2.10), and the defects of
-//! scheduling (§9.1) with and without `strict`.
+//! Setup C (§8.5) as far as it is about monitoring, commits (§2.9), pause (§2.10), and the defects
+//! of scheduling (§9.1) with and without `strict`.
 
 use isotherm_core::attrs::IntervalsGoal;
 use isotherm_core::{Attrs, AttrsError, Context, Method, Snapshot, TargetId, Wish};
 
 use crate::run::{Run, T0, bounds, ranges};
 
-/// Windows of 5 samples over [0, 1024), of which [256, 512) is always accessed. Four regions are more
-/// than half of seven: none is split.
+/// Windows of 5 samples over [0, 1024), of which [256, 512) is always accessed. Four regions are
+/// more than half of seven: none is split.
 fn setup_c(strict: bool) -> Run {
     let attrs = Attrs {
         sample_us: 5000,

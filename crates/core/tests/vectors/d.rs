@@ -1,5 +1,6 @@
-//! Defects of schemes (§9.2, and 9.1.4, 9.5.3, 2.5): what `strict` reproduces, and what is done by default.
-//! The tests are named after the reference; those that the table of `isotherm_core::scheme` has.
+//! Defects of schemes (§9.2, and 9.1.4, 9.5.3, 2.5): what `strict` reproduces, and what is done by
+//! default. The tests are named after the reference; those that the table of
+//! `isotherm_core::scheme` has.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -229,7 +230,8 @@ fn d9_2_13_commit_activates() {
         let mut run = Acting::new(attrs, &[TARGET], schemes.to_vec());
         run.measure = free_rate(600);
         run.until_sis(10);
-        // Between mid and high: a scheme that has stopped does not start, one at work does not stop.
+        // Between mid and high: a scheme that has stopped does not start, one at work does not
+        // stop.
         run.measure = free_rate(450);
         run.until_sis(20);
         assert!(!run.ctx.schemes()[0].is_active());
@@ -412,7 +414,8 @@ fn cursor_at_an_empty_target() {
     assert_eq!(order, [2, 0, 2, 0]);
 }
 
-/// A region that uses up the time although nothing comes of it loses its turn, not the others theirs.
+/// A region that uses up the time although nothing comes of it loses its turn, not the others
+/// theirs.
 #[test]
 fn deferred_out_of_time() {
     let mut run = large(false, with_ms());

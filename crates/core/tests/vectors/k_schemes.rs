@@ -217,7 +217,8 @@ fn k23_addr_filter() {
     let mut filters = Filters::default();
     let range = AddrRange::new(2, 6);
     filters.push(Filter { kind: FilterKind::Addr(range), matching: true, allow: false });
-    // A filter that matches refuses here; where it ends is a cut, and the left part is asked about again.
+    // A filter that matches refuses here; where it ends is a cut, and the left part is asked about
+    // again.
     let cases = [
         ((3, 5), None, Verdict::Refused),
         ((1, 2), None, Verdict::Undecided),

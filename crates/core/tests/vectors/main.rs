@@ -6,12 +6,13 @@
 //! * [`v`]: V-*, numbers from the real code; [`v_loop`]: those of them that need a whole context;
 //! * [`commit`]: setup C, pause, and the scheduling defects with and without `strict`.
 //!
-//! * [`k_schemes`], [`v_schemes`], [`c_schemes`]: the same about schemes; the last also has walks, waiting for
-//!   watermarks, and what of the kernel's selftests (§8.3) can be run on a simulation;
+//! * [`k_schemes`], [`v_schemes`], [`c_schemes`]: the same about schemes; the last also has walks,
+//!   waiting for watermarks, and what of the kernel's selftests (§8.3) can be run on a simulation;
 //! * [`q`], [`f`]: setups Q (quotas) and F (filters), every range that a scheme asks for.
 //! * [`brake`], [`observed`]: what only Isotherm has;
 //! * [`rare`]: rare paths that were found by comparing with the kernel's code;
-//! * [`d`]: what the kernel does and `strict` reproduces, and what is done instead by default (§9.2).
+//! * [`d`]: what the kernel does and `strict` reproduces, and what is done instead by default
+//!   (§9.2).
 //!
 //! L1 and L2 are in `traces.rs`.
 #![expect(clippy::unwrap_used, reason = "in a test it is the assertion")]

@@ -1,4 +1,5 @@
-//! Windows that somebody else observed: the clock that follows, the regions, and the time since an action.
+//! Windows that somebody else observed: the clock that follows, the regions, and the time since an
+//! action.
 
 use isotherm_core::scheme::{Action, Age, Bounds, Pattern};
 use isotherm_core::{
@@ -29,7 +30,8 @@ fn context(schemes: Vec<Scheme>) -> Context {
     context
 }
 
-/// Polls on from `now`, and acts in full, until something other than a sleep is wished for; the time then.
+/// Polls on from `now`, and acts in full, until something other than a sleep is wished for; the
+/// time then.
 fn next(context: &mut Context, now: &mut Time, acted: &mut Vec<AddrRange>) -> Wish {
     loop {
         match context.poll(*now) {
@@ -51,7 +53,8 @@ fn next(context: &mut Context, now: &mut Time, acted: &mut Vec<AddrRange>) -> Wi
     }
 }
 
-/// The context asks when a window is due and then in every sample interval; a window's times are the set's.
+/// The context asks when a window is due and then in every sample interval; a window's times are
+/// the set's.
 #[test]
 fn the_clock_follows() {
     let mut context = context(Vec::new());

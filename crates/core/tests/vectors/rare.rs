@@ -1,5 +1,6 @@
-//! Rare paths in which `strict` once differed from the kernel. They were found by running `core.c` of
-//! Linux 7.2.13 beside the core on random cases; a test's letter is that of the path in that comparison.
+//! Rare paths in which `strict` once differed from the kernel. They were found by running `core.c`
+//! of Linux 7.2.13 beside the core on random cases; a test's letter is that of the path in that
+//! comparison.
 //!
 //! Path (c), the cost of what an address filter refuses, is in `allocs.rs`: it is about memory.
 
@@ -125,8 +126,8 @@ fn d_intervals_committed_during_a_wait() {
     }
 }
 
-/// (e) In the window in which a removed quota's size becomes 0 the kernel still fills its histogram, and
-/// core filters cut regions for it.
+/// (e) In the window in which a removed quota's size becomes 0 the kernel still fills its
+/// histogram, and core filters cut regions for it.
 #[test]
 fn e_quota_removed() {
     let mut limited = match_all(Action::Stat);
@@ -147,8 +148,8 @@ fn e_quota_removed() {
     assert_eq!(sz_tried(&run), 1936 + 968 + 128);
 }
 
-/// (f) What is committed during a wait counts, in `strict` too. The kernel remembers the shortest wait of
-/// all looks: it would wait for ever here, and keep a shorter interval for a longer one.
+/// (f) What is committed during a wait counts, in `strict` too. The kernel remembers the shortest
+/// wait of all looks: it would wait for ever here, and keep a shorter interval for a longer one.
 #[test]
 fn f_commit_during_a_wait() {
     for strict in [true, false] {
@@ -175,7 +176,8 @@ fn with_goal(goal: Goal, reset_interval_ms: u64) -> Scheme {
     Scheme { quota, ..match_all(Action::Stat) }
 }
 
-/// (g) Without a reset interval the kernel looks twice when it begins: nothing has waited in between.
+/// (g) Without a reset interval the kernel looks twice when it begins: nothing has waited in
+/// between.
 #[test]
 fn g_pressure_goal_without_interval() {
     let goal = Goal::new(Metric::SomeMemPsiUs, 10_000);
@@ -216,8 +218,9 @@ fn h_pressure_goal_comes_back() {
     }
 }
 
-/// (i) The kernel gives up a walk after the first sleep of a wait, whether or not the wait goes on. By
-/// default it is given up at once, and one that comes during the wait is kept if that was the last sleep.
+/// (i) The kernel gives up a walk after the first sleep of a wait, whether or not the wait goes on.
+/// By default it is given up at once, and one that comes during the wait is kept if that was the
+/// last sleep.
 #[test]
 fn i_walk_around_a_wait() {
     let waiting = |strict| {

@@ -17,13 +17,11 @@ pub mod addr;
 pub mod areas;
 pub mod attrs;
 pub mod driver;
-pub mod interval;
 pub mod mapping;
 pub mod math;
 pub mod monitor;
 pub mod ops;
 pub mod region;
-pub mod rng;
 pub mod scheme;
 pub mod snapshot;
 pub mod target;
@@ -34,13 +32,14 @@ pub use addr::AddrRange;
 pub use attrs::{Attrs, AttrsError, Method};
 pub use driver::{Clock, Driver, Event};
 pub use mapping::MappingKind;
+pub use math::rng::Rng;
+pub use math::{interval, rng};
 pub use monitor::{Context, Wish};
 pub use ops::{
     Applied, Check, Eligible, Measure, Observation, Observed, Operations, PageState, Request,
     TargetId,
 };
 pub use region::Region;
-pub use rng::Rng;
 pub use scheme::Scheme;
 pub use snapshot::{Cost, RegionInfo, Snapshot, TargetInfo};
 pub use target::Target;

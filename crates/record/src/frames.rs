@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::varint::{self, Cursor};
+use crate::encoding::varint::{self, Cursor};
 
 /// Ranges of physical addresses that belong to one node, in bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

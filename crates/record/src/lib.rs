@@ -30,8 +30,7 @@
 //! second), rewriting in place, and any knowledge of processes or the kernel.
 #![forbid(unsafe_code)]
 
-mod bound;
-mod columns;
+mod encoding;
 mod error;
 mod event;
 pub mod export;
@@ -41,7 +40,6 @@ mod mapping;
 mod place;
 mod reader;
 mod source;
-mod varint;
 mod writer;
 
 pub use error::Error;

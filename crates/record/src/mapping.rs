@@ -3,7 +3,7 @@
 use isotherm_core::MappingKind;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::varint::{self, Cursor};
+use crate::encoding::varint::{self, Cursor};
 
 /// One mapping.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -7,7 +7,7 @@ use std::io::Read;
 
 use isotherm_core::Snapshot;
 
-use crate::columns::Decoder;
+use crate::encoding::columns::Decoder;
 use crate::error::Error;
 use crate::event::{Event, Header};
 use crate::frame::{Damage, Kind, Scanner};

@@ -18,7 +18,7 @@ use std::path::Path;
 use isotherm_core::{Snapshot, TargetId, Time};
 use serde::Serialize;
 
-use crate::columns::Encoder;
+use crate::encoding::columns::Encoder;
 use crate::error::Error;
 use crate::event::{End, Exec, Exit, Header, Note, Target};
 use crate::frame::{self, Kind};

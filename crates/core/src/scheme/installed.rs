@@ -1,12 +1,11 @@
 //! A scheme at work in a context: what the user said, and its state.
 
 use super::counters::Counters;
-use super::cursor::Cursor;
-use super::eligible::EligibleBytes;
-use super::goal::Goal;
+use super::pass::{Cursor, EligibleBytes};
 use super::pattern::Resolved;
 use super::quota::QuotaState;
-use super::rest::Resting;
+use super::quota::goal::Goal;
+use super::quota::rest::Resting;
 use super::score::{Facts, score};
 use super::{Scheme, WatermarkMetric};
 use crate::attrs::Attrs;

@@ -39,43 +39,33 @@
 //! the cursor makes that fair (9.2.8); ages below a second are alike in the score (9.2.9).
 
 pub mod action;
-mod brake;
 mod counters;
-mod cursor;
-mod eligible;
 pub mod filter;
-pub mod follow;
-pub mod goal;
 mod installed;
 mod ledger;
 mod pass;
 pub mod pattern;
-mod position;
 #[cfg(kani)]
 mod proofs;
 pub mod quota;
-pub mod rest;
 pub mod score;
-mod walk;
 mod watermark;
 
 use alloc::vec::Vec;
 
 pub use action::{Action, Order};
-pub use brake::Brake;
-pub(crate) use brake::Totals;
 pub use counters::Counters;
-pub use cursor::{Cursor, Skip};
 pub use filter::{Filter, FilterKind, Filters, Verdict};
 pub use follow::{Follow, NodeLevel, Room, Stand};
 pub use goal::{CgroupId, Goal, Metric, Tuner};
 pub use installed::Installed;
 pub use ledger::{Entry, Ledger};
+pub use pass::{Cursor, Skip, Tried, Walk, WalkBusy};
 pub(crate) use pass::{Schemes, Step};
 pub use pattern::{Age, Bounds, Frequency, Pattern, Resolved};
-pub use quota::{FailCharge, Quota, QuotaState, Weights};
+pub(crate) use quota::Totals;
+pub use quota::{Brake, FailCharge, Quota, QuotaState, Weights, follow, goal, rest};
 pub use rest::Rest;
-pub use walk::{Tried, Walk, WalkBusy};
 pub use watermark::{WatermarkMetric, Watermarks};
 
 /// A destination of a migration, with its share.

@@ -1,7 +1,7 @@
 //! K1 to K28: the kernel's unit tests of its core (§8.1).
 //!
 //! Absent: K7 (registry of operations sets: the driver is given one set), K8 (is `s.rs`), and those
-//! about schemes, K13 to K20, K23 and K25 (are `k_schemes.rs`).
+//! about schemes, K13 to K20, K23 and K25 (are `schemes/k.rs`).
 
 use isotherm_core::math::moving_sum;
 use isotherm_core::monitor::{Conversion, enforce_min_regions, feed};

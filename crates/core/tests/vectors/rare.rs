@@ -12,9 +12,9 @@ use isotherm_core::scheme::{
 };
 use isotherm_core::{AddrRange, Attrs, Method, Time};
 
-use crate::acting::{Acting, Answer, attrs_q, free_rate, match_all};
 use crate::run::Run;
-use crate::v_schemes::marks;
+use crate::schemes::acting::{Acting, Answer, attrs_q, free_rate, match_all};
+use crate::schemes::v::marks;
 
 const TARGET: &[(u64, u64)] = &[(0, 1024)];
 

@@ -4,8 +4,8 @@
 use isotherm_core::scheme::{Action, Cursor, FailCharge, Quota, Scheme, Weights};
 use isotherm_core::{Applied, Attrs, Request, TargetId};
 
-use crate::acting::{Acting, all_of, attrs_q, match_all};
 use crate::run::T0;
+use crate::schemes::acting::{Acting, all_of, attrs_q, match_all};
 
 type Ranges = &'static [(u64, u64)];
 

@@ -12,9 +12,9 @@ use isotherm_core::scheme::{
 };
 use isotherm_core::{AddrRange, Applied, Attrs, PageState, Wish};
 
-use crate::acting::{Acting, all_of, attrs_q, free_rate, match_all, pattern};
 use crate::run::bounds;
-use crate::v_schemes::marks;
+use crate::schemes::acting::{Acting, all_of, attrs_q, free_rate, match_all, pattern};
+use crate::schemes::v::marks;
 
 type Ranges = &'static [(u64, u64)];
 

@@ -3,7 +3,7 @@
 use isotherm_core::scheme::{Action, Filter, FilterKind, Scheme};
 use isotherm_core::{AddrRange, Request};
 
-use crate::acting::{Acting, attrs_q, match_all};
+use crate::schemes::acting::{Acting, attrs_q, match_all};
 
 type Ranges = &'static [(u64, u64)];
 

@@ -6,7 +6,7 @@ use isotherm_core::scheme::{
 };
 use isotherm_core::{AddrRange, Attrs, Context, TargetId, Time, Wish};
 
-use crate::acting::match_all;
+use crate::schemes::acting::match_all;
 
 /// What a context with `dst` has after a commit of `src` while it runs.
 fn committed(dst: &Scheme, src: &Scheme) -> Scheme {
@@ -203,9 +203,12 @@ fn k20_scheme_commit_migrate() {
 
 /// As [`committed`], with watermarks that let the scheme work.
 fn taken_in(dst: &Scheme, src: &Scheme) -> Scheme {
-    let mut run =
-        crate::acting::Acting::new(Attrs::reference(), &[&[(0, 1 << 20)]], vec![dst.clone()]);
-    run.measure = crate::acting::free_rate(20);
+    let mut run = crate::schemes::acting::Acting::new(
+        Attrs::reference(),
+        &[&[(0, 1 << 20)]],
+        vec![dst.clone()],
+    );
+    run.measure = crate::schemes::acting::free_rate(20);
     run.until_sis(2);
     run.ctx.commit_schemes([src.clone()]);
     run.until_sis(4);

@@ -5,25 +5,32 @@
 //! once per scheme and pass; a pass visits each region once, and the pieces that it cuts off right
 //! after it.
 
+mod cursor;
+mod eligible;
+mod position;
+mod walk;
+
 use alloc::vec::Vec;
 use core::num::NonZeroU64;
 
-use super::Scheme;
-use super::counters::Counters;
-use super::cursor::{Cursor, Skip};
-use super::filter::{Verdict, allowed_bytes};
-use super::installed::{Installed, frequency};
-use super::position::Position;
-use super::score::{Histogram, MAX_SCORE, min_score};
-use super::walk::{Tried, Walk};
-use super::{Action, Order, WatermarkMetric};
 use crate::addr::round_up;
 use crate::attrs::{Attrs, Method};
 use crate::monitor::{before, region_size_limit};
 use crate::ops::{Applied, Request, TargetId};
 use crate::region::Region;
+use crate::scheme::Scheme;
+use crate::scheme::counters::Counters;
+use crate::scheme::filter::{Verdict, allowed_bytes};
+use crate::scheme::installed::{Installed, frequency};
+use crate::scheme::score::{Histogram, MAX_SCORE, min_score};
+use crate::scheme::{Action, Order, WatermarkMetric};
 use crate::target::Target;
 use crate::time::Time;
+
+pub use cursor::{Cursor, Skip};
+pub(crate) use eligible::EligibleBytes;
+use position::Position;
+pub use walk::{Tried, Walk, WalkBusy};
 
 /// All schemes of a context, and how far the pass under way has come.
 #[derive(Debug, Default)]
@@ -340,7 +347,7 @@ impl Schemes {
     }
 }
 
-/// With [`Tuner::Exact`](super::Tuner::Exact), cold memory is let in for so many times as much as
+/// With [`Tuner::Exact`](crate::scheme::Tuner::Exact), cold memory is let in for so many times as much as
 /// is lacking, and for so many bytes at least: what has to be proven idle takes many applications,
 /// and some of it turns out not to be.
 const AHEAD: u64 = 16;

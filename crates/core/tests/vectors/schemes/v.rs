@@ -7,8 +7,8 @@ use isotherm_core::scheme::{
 };
 use isotherm_core::{AddrRange, Attrs, TargetId};
 
-use crate::acting::{Acting, match_all};
 use crate::run::T0;
+use crate::schemes::acting::{Acting, match_all};
 
 fn weights(nr_accesses: u32, age: u32) -> Weights {
     Weights { sz: 0, nr_accesses, age }

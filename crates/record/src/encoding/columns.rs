@@ -8,7 +8,7 @@
 //! * the *place* is one byte: "starts where expected, ends where the k-th old region ended". Only a
 //!   new boundary is written as a distance in pages;
 //! * `nr_accesses` is the difference, `age` is 0 for "one older" and 1 for "reset";
-//! * `lo`, `hi` are steps of 1/255 of the maximum (see [`crate::bound`]), as differences.
+//! * `lo`, `hi` are steps of 1/255 of the maximum (see [`crate::encoding::bound`]), as differences.
 //!
 //! Each of these is a separate column, because LZ4 compresses runs and not probabilities. The first
 //! snapshot of a frame is not written against another one, so a frame can be read without other
@@ -16,8 +16,8 @@
 
 use isotherm_core::{AddrRange, Cost, RegionInfo, Snapshot, TargetId, TargetInfo, Time};
 
-use crate::bound;
-use crate::varint::{self, Cursor, unzigzag, zigzag};
+use crate::encoding::bound;
+use crate::encoding::varint::{self, Cursor, unzigzag, zigzag};
 
 /// Number of columns; each is preceded by its length.
 const COLUMNS: usize = 8;

@@ -1,4 +1,9 @@
-//! Integer arithmetic as the reference does it: truncating, in the type that it uses.
+//! Integer arithmetic as the kernel does it: it truncates, in the type that the kernel uses.
+//!
+//! The modules inside have the random numbers and the confidence intervals.
+
+pub mod interval;
+pub mod rng;
 
 use crate::addr::AddrRange;
 

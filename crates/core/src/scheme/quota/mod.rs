@@ -9,13 +9,21 @@
 //! limits and starts at one region, and the time used is a limit by itself, whatever the throughput
 //! promised.
 
+mod brake;
+pub mod follow;
+pub mod goal;
+pub mod rest;
+
 use alloc::vec::Vec;
 
-use super::brake::{Brake, Braked};
-use super::goal::{Goal, Tuner};
 use crate::addr::round_down;
 use crate::math::mult_frac;
 use crate::time::Time;
+
+pub use brake::Brake;
+use brake::Braked;
+pub(crate) use brake::Totals;
+use goal::{Goal, Tuner};
 
 /// What counts how much in a region's priority. Only their ratio matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

@@ -5,9 +5,9 @@ use isotherm_core::attrs::IntervalsGoal;
 use isotherm_core::scheme::{Action, Goal, Metric, Quota, Scheme, Walk};
 use isotherm_core::{Attrs, TargetId};
 
-use crate::acting::{Acting, attrs_q, free_rate, match_all, pattern};
 use crate::run::{T0, bounds, ranges};
-use crate::v_schemes::marks;
+use crate::schemes::acting::{Acting, attrs_q, free_rate, match_all, pattern};
+use crate::schemes::v::marks;
 
 /// A scheme with a quota of 600 bytes per second.
 fn scheme_c() -> Scheme {

@@ -9,11 +9,11 @@
 
 use alloc::vec::Vec;
 
-use super::installed::Installed;
-use super::pass::Schemes;
+use super::Schemes;
 use crate::attrs::Attrs;
 use crate::ops::{Eligible, TargetId};
 use crate::region::Region;
+use crate::scheme::installed::Installed;
 use crate::target::Target;
 
 /// Bytes on the scheme's node, region by region, in the order of targets and addresses.

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use isotherm_core::Attrs;
 use isotherm_core::scheme::{Action, Brake, Metric, Quota, Scheme};
 
-use crate::acting::{Acting, attrs_q, match_all};
+use crate::schemes::acting::{Acting, attrs_q, match_all};
 
 /// The effective size of each window, 0 if it has none, while these refault rates are measured, one
 /// per window, in basis points.

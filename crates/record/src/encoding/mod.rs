@@ -1,0 +1,5 @@
+//! How values become bytes: integers, error bars, and snapshots in columns.
+
+pub(crate) mod bound;
+pub(crate) mod columns;
+pub(crate) mod varint;

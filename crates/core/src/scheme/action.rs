@@ -1,9 +1,9 @@
-//! What a scheme does to memory, and how it ranks it (R§3.6).
+//! What a scheme does to memory, and in which order it takes regions (R§3.6).
 
 /// What to do with the memory that a scheme matches (`enum damos_action`, Linux 7.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Action {
-    /// Bring it in: it will be needed.
+    /// Bring the memory in, because it will be needed.
     Willneed,
     /// Make it the first to be reclaimed.
     Cold,
@@ -31,7 +31,7 @@ pub enum Action {
 /// Which memory an action takes first when its quota is too small for all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// All alike.
+    /// No region comes before another.
     Any,
     /// The hottest.
     HotFirst,
@@ -79,7 +79,7 @@ impl Action {
         Self::ALL.into_iter().find(|action| action.name() == name)
     }
 
-    /// What it takes first.
+    /// Which memory the action takes first.
     #[must_use]
     pub const fn order(self) -> Order {
         match self {

@@ -1,7 +1,8 @@
-//! What a scheme did so far (R§4.10): the one type that everybody counts in.
+//! Counters of what a scheme did (R§4.10), in one type for all who count.
 //!
-//! The core fills what it decides, `linux::apply` what became of that, and the kernel's DAMON its
-//! own counters. Each field is filled by one of them, so adding the three up counts nothing twice.
+//! The core counts its decisions, the applier counts their results, and the kernel's DAMON has
+//! counters of its own. Each field is filled by one of them, so adding the three up counts nothing
+//! twice.
 
 use alloc::collections::BTreeMap;
 
@@ -11,9 +12,9 @@ use alloc::collections::BTreeMap;
 /// in the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Counters {
-    /// Regions that the action was tried on.
+    /// Regions on which the action was tried.
     pub nr_tried: u64,
-    /// Their bytes.
+    /// Bytes of these regions.
     pub sz_tried: u64,
     /// Regions of which some part was acted on.
     pub nr_applied: u64,
@@ -23,58 +24,60 @@ pub struct Counters {
     pub sz_ops_filter_passed: u64,
     /// Windows in which the quota was used up.
     pub qt_exceeds: u64,
-    /// Passes over all regions; with `strict`, over a target's.
+    /// Passes over all regions. With `strict`, passes over the regions of one target.
     pub nr_snapshots: u64,
-    /// Times that a region matched and nothing was done yet, for lack of evidence.
+    /// How often a region matched and nothing was done yet, for lack of evidence.
     pub nr_deferred: u64,
     /// The most bytes charged in one quota window.
     pub max_window_sz: u64,
     /// The most time used in one quota window, in ns.
     pub max_window_ns: u64,
-    /// Bytes that the kernel was asked to act on; in a dry run: would have been.
+    /// Bytes that the kernel was asked to act on. In a dry run: bytes that it would have been asked
+    /// for.
     pub asked_bytes: u64,
-    /// Bytes for which a look afterwards showed that it had; in a dry run: that would have been
-    /// asked for.
+    /// Bytes for which a look afterwards showed that the kernel had acted. In a dry run: the same
+    /// as `asked_bytes`.
     pub done_bytes: u64,
-    /// Bytes done that were touched again within the refault window.
+    /// Bytes of `done_bytes` that were touched again within the refault window.
     pub refaulted_bytes: u64,
-    /// Bytes that the kernel refused: locked, shared, holes and so on.
+    /// Bytes that the kernel refused, because they were locked, shared or not there.
     pub refused_bytes: u64,
-    /// The same by the kernel's answer (errno); the sum can be less, because only some are kept per
-    /// call.
+    /// `refused_bytes` by the kernel's answer (errno). The sum can be less, because only some
+    /// answers are kept per call.
     pub refused: BTreeMap<i32, u64>,
     /// Bytes that stayed untouched for the confirm time.
     pub confirmed_bytes: u64,
-    /// Bytes that were armed and then touched before the confirm time was over.
+    /// Bytes that were made old and then touched before the confirm time was over.
     pub refuted_bytes: u64,
-    /// Bytes confirmed idle that the scheme's filters kept.
+    /// Bytes that were confirmed idle and that the scheme's filters refused.
     pub filtered_bytes: u64,
-    /// Bytes of physical memory that could not be reached through a process that has them alone.
+    /// Bytes of physical memory that no single process maps alone, so they could not be reached.
     pub unreached_bytes: u64,
-    /// The same by reason: `unmapped` (page cache that no process maps; its evidence is not
-    /// gathered), `shared` (several do), `own` (Isotherm's), `gone` (moved or given back since it
-    /// was looked at).
+    /// `unreached_bytes` by reason: `unmapped` (page cache that no process maps; its evidence is
+    /// not gathered), `shared` (several do), `own` (Isotherm's), `gone` (moved or given back since
+    /// it was looked at).
     pub unreached: BTreeMap<&'static str, u64>,
-    /// Bytes moved to where they came from within the last minute; only of schemes that take from
-    /// one node.
+    /// Bytes that were moved back to the node they had left within the last minute. Only for
+    /// schemes with a source node.
     pub ping_pong_bytes: u64,
     /// Bytes made old to gather evidence.
     pub armed_bytes: u64,
     /// Time spent on acting and on gathering evidence, in ns.
     pub action_ns: u64,
-    /// CPU time of that, in ns; without the looks.
+    /// CPU time of `action_ns`, in ns, without that of the looks at pages.
     pub action_cpu_ns: u64,
 }
 
 impl Counters {
-    /// Adds what was counted elsewhere, or before. Of the largest windows the larger one stays.
+    /// Adds what was counted elsewhere or before. The larger one of the largest windows stays.
     pub fn add(&mut self, more: &Self) {
         self.combine(more, u64::saturating_add);
         self.max_window_sz = self.max_window_sz.max(more.max_window_sz);
         self.max_window_ns = self.max_window_ns.max(more.max_window_ns);
     }
 
-    /// Takes away what was counted before. The largest windows stay: nobody knows whose they were.
+    /// Subtracts what was counted before. The largest windows stay, because it is not known when
+    /// they were.
     pub fn subtract(&mut self, less: &Self) {
         self.combine(less, u64::saturating_sub);
         self.refused.retain(|_, bytes| *bytes > 0);

@@ -1,10 +1,10 @@
 //! Filters: which part of the matching memory a scheme leaves alone (R§4.9).
 //!
-//! Two layers, each an ordered list. *Core* filters decide about whole regions, cutting them where
-//! needed; *ops* filters are evaluated by the operations set, page by page, after the region
-//! counted as tried. In both, the first filter that applies decides. If none does, the layer's
-//! default decides: memory is refused iff the last filter was one that lets memory in. A region
-//! that a core filter lets in skips the ops filters.
+//! There are two layers, each an ordered list. *Core* filters decide about whole regions and cut
+//! them where needed. *Ops* filters are evaluated by the operations set, page by page, after the
+//! region counted as tried. In both layers, the first filter that applies decides. If no filter
+//! applies, memory is refused if the last filter of the layer lets memory in, and let in otherwise.
+//! A region that a core filter lets in skips the ops filters.
 
 use alloc::vec::Vec;
 
@@ -44,9 +44,9 @@ pub enum FilterKind {
 pub struct Filter {
     /// What it looks at.
     pub kind: FilterKind,
-    /// Whether it applies to memory of that kind, or to all other.
+    /// Whether the filter applies to memory of that kind, or to all other memory.
     pub matching: bool,
-    /// Whether the memory that it applies to is let in, or refused.
+    /// Whether the memory that the filter applies to is let in, or refused.
     pub allow: bool,
 }
 
@@ -57,7 +57,8 @@ impl Filter {
         matches!(self.kind, FilterKind::Addr(_) | FilterKind::Target(_))
     }
 
-    /// What it says about memory that is, or is not, of its kind; nothing if it does not apply.
+    /// Whether memory that is, or is not, of the filter's kind is let in. None if the filter does
+    /// not apply.
     #[must_use]
     pub const fn decide(&self, is_of_kind: bool) -> Option<bool> {
         if is_of_kind == self.matching { Some(self.allow) } else { None }
@@ -79,13 +80,13 @@ impl Filters {
         if filter.is_core() { self.core.push(filter) } else { self.ops.push(filter) }
     }
 
-    /// Whether a region is refused that no core filter applies to.
+    /// Whether a region to which no core filter applies is refused.
     #[must_use]
     pub fn core_default_reject(&self) -> bool {
         self.ops.is_empty() && self.core.last().is_some_and(|filter| filter.allow)
     }
 
-    /// Whether a page is refused that no ops filter applies to.
+    /// Whether a page to which no ops filter applies is refused.
     #[must_use]
     pub fn ops_default_reject(&self) -> bool {
         self.ops.last().is_some_and(|filter| filter.allow)
@@ -123,13 +124,13 @@ impl Filters {
 /// What the core filters say about a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Let in by a filter: ops filters are skipped.
+    /// A filter lets the region in, and the ops filters are skipped.
     LetIn,
-    /// No filter applies, and that lets it in.
+    /// No filter applies, and the default lets the region in.
     Undecided,
     /// Refused.
     Refused,
-    /// One part is inside of a filter's range and one is not: cut here and ask again.
+    /// One part is inside of a filter's range and one is not. The caller cuts here and asks again.
     CutAt(u64),
 }
 
@@ -139,7 +140,8 @@ enum Place {
     CutAt(u64),
 }
 
-/// Where a region lies to the range of an address filter, whose bounds are rounded down.
+/// Where a region lies relative to the range of an address filter. The bounds of the range are
+/// rounded down.
 const fn place(range: AddrRange, region: AddrRange, min_sz: u64) -> Place {
     let (start, end) = (round_down(range.start, min_sz), round_down(range.end, min_sz));
     if region.end <= start || end <= region.start {
@@ -157,7 +159,7 @@ const fn place(range: AddrRange, region: AddrRange, min_sz: u64) -> Place {
 pub(crate) fn allowed_bytes(filters: &Filters, target: usize, region: &Region, min_sz: u64) -> u64 {
     let (mut rest, mut bytes) = (region.range, 0);
     while !rest.is_empty() {
-        // A cut can need another cut: the piece is asked about until it is all one thing.
+        // A piece may need another cut, so it is cut until one verdict holds for all of it.
         let mut piece = rest;
         let verdict = loop {
             match filters.core_verdict(target, piece, min_sz) {

@@ -1,4 +1,4 @@
-//! A scheme at work in a context: what the user said, and its state.
+//! A scheme at work in a context: what the user asked for, and the state.
 
 use super::counters::Counters;
 use super::pass::{Cursor, EligibleBytes};
@@ -15,20 +15,20 @@ use crate::time::Time;
 /// A scheme with its state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Installed {
-    /// What the user said. The goals hold what was measured last.
+    /// What the user asked for. The goals hold the last measured values.
     pub(crate) scheme: Scheme,
     pub(crate) stats: Counters,
     pub(crate) quota: QuotaState,
     pub(crate) pattern: Resolved,
     pub(crate) cursor: Option<Cursor>,
-    /// What the watermarks say.
+    /// Whether the watermarks let the scheme work.
     pub(crate) active: bool,
     pub(crate) next_apply: u64,
-    /// Whether it is due in the pass under way.
+    /// Whether the scheme is due in the pass under way.
     pub(crate) due: bool,
-    /// Up to which address of the target under way the pass is through with it.
+    /// The scheme has handled the current target up to this address in the pass under way.
     pub(crate) through: u64,
-    /// How much of each region is on its node, as of the last pass.
+    /// Bytes of each region on the source node, as of the last pass.
     pub(crate) eligible: EligibleBytes,
     pub(crate) resting: Resting,
 }
@@ -52,32 +52,32 @@ impl Installed {
         this
     }
 
-    /// What the user said; its goals hold what was measured last.
+    /// What the user asked for. The goals hold the last measured values.
     #[must_use]
     pub const fn scheme(&self) -> &Scheme {
         &self.scheme
     }
 
-    /// What it did so far.
+    /// What the scheme did so far.
     #[must_use]
     pub const fn stats(&self) -> &Counters {
         &self.stats
     }
 
-    /// How its quota stands.
+    /// The state of the quota.
     #[must_use]
     pub const fn quota(&self) -> &QuotaState {
         &self.quota
     }
 
-    /// Bytes of the regions that match, and are on the node that the scheme takes from, as of its
-    /// last pass; 0 for a scheme that takes from everywhere.
+    /// Bytes of the matching regions that are on the scheme's source node, as of its last pass. 0
+    /// for a scheme without a source node.
     #[must_use]
     pub fn eligible_bytes(&self) -> u64 {
         self.eligible.sum()
     }
 
-    /// How often it rested because its destination had no room.
+    /// How often the scheme rested because its destination had no room.
     #[must_use]
     pub const fn nr_rests(&self) -> u64 {
         self.resting.nr
@@ -89,19 +89,19 @@ impl Installed {
         &self.pattern
     }
 
-    /// Where the next window goes on.
+    /// Where the next quota window goes on.
     #[must_use]
     pub const fn cursor(&self) -> Option<Cursor> {
         self.cursor
     }
 
-    /// Whether the watermarks let it work.
+    /// Whether the watermarks let the scheme work.
     #[must_use]
     pub const fn is_active(&self) -> bool {
         self.active
     }
 
-    /// The sample interval at which it is applied next.
+    /// The sample interval at which the scheme is applied next.
     #[must_use]
     pub const fn next_apply(&self) -> u64 {
         self.next_apply
@@ -120,7 +120,7 @@ impl Installed {
         us / attrs.sample_us.max(1)
     }
 
-    /// New attributes are in force.
+    /// Plans the next application and converts the pattern for new attributes.
     pub(crate) fn set_attrs(&mut self, attrs: &Attrs, passed: u64) {
         let planned = self.next_apply;
         self.plan(attrs, passed);
@@ -130,7 +130,7 @@ impl Installed {
         self.pattern = self.scheme.pattern.resolve(attrs);
     }
 
-    /// Takes over what the user can change (`damos_commit()`); state stays.
+    /// Takes over what the user can change and keeps the state (`damos_commit()`).
     pub(crate) fn commit(&mut self, src: &Scheme, attrs: &Attrs) {
         let was_set = self.scheme.quota.is_set();
         let old = core::mem::replace(&mut self.scheme, src.clone());
@@ -148,7 +148,7 @@ impl Installed {
         }
     }
 
-    /// Whether the watermarks let it work at this free memory rate; remembers the answer.
+    /// Whether the watermarks let the scheme work at this free memory rate. Remembers the answer.
     pub(crate) fn check_watermarks(&mut self, free_permil: Option<u64>) -> bool {
         let marks = &self.scheme.watermarks;
         match (marks.metric, free_permil) {
@@ -156,14 +156,13 @@ impl Installed {
             (WatermarkMetric::FreeMemRate, Some(value)) => {
                 self.active = marks.is_active(self.active, value);
             }
-            // Not measured this time: as before.
+            // The rate was not measured this time, so the state stays.
             (WatermarkMetric::FreeMemRate, None) => {}
         }
         self.active
     }
 
-    /// Begins a new window of the quota if it is time. Returns whether the window that ended was
-    /// full.
+    /// Begins a new window of the quota if the last one is over. Returns whether that one was full.
     pub(crate) fn adjust_quota(&mut self, attrs: &Attrs, now: Time) -> bool {
         let first = self.quota.charged_from.is_none();
         let (min_region_sz, strict) = (attrs.min_region_sz, attrs.strict);
@@ -171,8 +170,9 @@ impl Installed {
         if !(first && strict && self.quota.wants_window(&self.scheme.quota, now)) {
             return full;
         }
-        // The kernel's first window without an interval is over at once, and it measures its goals
-        // again: a total has not moved on since.
+        // In the kernel, the first window of a quota without an interval is over at once. The
+        // kernel then measures the goals a second time, and totals have not increased since the
+        // first time.
         for goal in self.scheme.quota.goals.iter_mut().filter(|goal| goal.metric.is_total()) {
             goal.measured(goal.last_total, strict);
         }
@@ -199,7 +199,7 @@ impl Installed {
         score(self.scheme.action.order(), facts, self.scheme.quota.weights, attrs)
     }
 
-    /// Whether the region is for this scheme, now.
+    /// Whether the scheme acts on the region now: it matches, and its score is high enough.
     pub(crate) fn wants(&self, region: &Region, attrs: &Attrs) -> bool {
         self.matches(region, attrs.strict)
             && (!self.is_limited() || self.score(region, attrs) >= self.quota.min_score)
@@ -213,8 +213,7 @@ impl Installed {
     }
 }
 
-/// Samples per window as schemes see it: of the last window, moving on with the samples of this
-/// one.
+/// Samples per window as schemes see them: the moving sum over the last window and this one.
 pub(crate) const fn frequency(region: &Region) -> u32 {
     region.nr_accesses_bp / 10_000
 }

@@ -1,17 +1,17 @@
-//! The ledger: what every scheme did, by its name, over all commits.
+//! The ledger: what every scheme did over all commits, by its name.
 //!
-//! Counters go on by index when schemes are committed, as in the kernel (`damon_commit_schemes()`),
-//! but people know schemes by their names. So when another scheme takes over an index, the ledger
-//! closes the account of the one that was there, and remembers what the index had counted until
-//! then:
+//! When schemes are committed, the counters of each index go on, as in the kernel
+//! (`damon_commit_schemes()`). People know schemes by their names. So when another scheme takes
+//! over an index, the ledger closes the account of the scheme that was there. It remembers what the
+//! index had counted until then:
 //!
 //! ```text
 //! index 0:  a .. a | b .. b     a did what was counted up to the commit,
 //! counted   0   40 | 40  55     b what was counted since: 15
 //! ```
 //!
-//! Invariant: what is counted at an index is some one scheme's, so the sum over all names is the
-//! sum over all that was ever counted.
+//! Invariant: everything that is counted at an index belongs to exactly one scheme. So the sum over
+//! all names is the sum of all that was ever counted.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -21,19 +21,18 @@ use super::counters::Counters;
 /// A scheme's name, and counters.
 pub type Entry = (String, Counters);
 
-/// What schemes did at indexes that they have left, and what is not theirs at those that they took
-/// over.
+/// What schemes did at indexes that they have left, and what the indexes in use had counted before.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Ledger {
     /// What schemes did at indexes that they have left.
     closed: Vec<Entry>,
-    /// By index: what had been counted when the scheme that is there now took it over.
+    /// By index: what had been counted when the present scheme took the index over.
     base: Vec<Counters>,
 }
 
 impl Ledger {
-    /// Other schemes take over. `counted`: those until now and what was counted at their indexes;
-    /// `names`: those from now on. Indexes beyond either list begin at 0.
+    /// Notes that other schemes take over. `counted` has the schemes until now and the counters of
+    /// their indexes. `names` has the schemes from now on. Indexes beyond either list begin at 0.
     pub fn commit(&mut self, counted: &[Entry], names: &[String]) {
         for (i, (name, counters)) in counted.iter().enumerate() {
             if names.get(i) == Some(name) {
@@ -49,8 +48,8 @@ impl Ledger {
         self.base.truncate(names.len().min(counted.len()));
     }
 
-    /// What each scheme did at all times, in the order of the indexes, behind those that are no
-    /// more.
+    /// What each scheme did at all times. Schemes that are gone come first, then the present ones
+    /// in the order of their indexes.
     #[must_use]
     pub fn all(&self, counted: &[Entry]) -> Vec<Entry> {
         let is_there = |name: &String| counted.iter().any(|(there, _)| there == name);
@@ -65,7 +64,7 @@ impl Ledger {
         gone.chain(there).collect()
     }
 
-    /// What the scheme that is at an index did there.
+    /// What the present scheme of an index did at that index.
     fn own(&self, index: usize, counted: &Counters) -> Counters {
         let mut own = counted.clone();
         if let Some(base) = self.base.get(index) {

@@ -1,12 +1,12 @@
 //! Schemes: what to do with the memory that matches a pattern (DAMOS; R§4).
 //!
-//! [`Scheme`] is what the user says; [`Installed`] is a scheme at work in a context, with its
-//! state. The pass over all regions is `pass`; the parts that a scheme is made of have a file each,
-//! and are plain functions of their inputs: `pattern`, `quota`, `goal`, `score`, `watermark`,
-//! `filter`, `cursor`.
+//! [`Scheme`] is what the user asks for. [`Installed`] is a scheme at work in a context, with its
+//! state. `pass` has the pass over all regions. Each part of a scheme has a module: `pattern`,
+//! `quota`, `goal`, `score`, `watermark`, `filter`, `cursor`. These are plain functions of their
+//! inputs.
 //!
-//! Acting is a wish like any other: the context says [`Wish::Apply`](crate::Wish::Apply), and
-//! whoever drives it does what [`Request`](crate::ops::Request) asks and says what came of it.
+//! To act, the context returns [`Wish::Apply`](crate::Wish::Apply). The driver carries out the
+//! [`Request`](crate::ops::Request) and reports the result.
 //!
 //! # What differs from the kernel, unless `strict`
 //!
@@ -35,8 +35,9 @@
 //! | a region about which nothing is known is never acted on | reads as accessed | 9.5.3 |
 //! | watermarks are looked at once per aggregation window | every sample | 2.5 |
 //!
-//! Kept as they are: the last score class may be larger than the quota and is cut in address order,
-//! the cursor makes that fair (9.2.8); ages below a second are alike in the score (9.2.9).
+//! Two properties are kept as in the kernel. The last score class may be larger than the quota. It
+//! is then cut in address order, which the cursor makes fair (9.2.8). Ages below a second are alike
+//! in the score (9.2.9).
 
 pub mod action;
 mod counters;
@@ -77,38 +78,38 @@ pub struct Destination {
     pub weight: u32,
 }
 
-/// A scheme (`struct damos`, Linux 7.2): what the user says.
+/// A scheme as the user asks for it (`struct damos`, Linux 7.2).
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Scheme {
-    /// Which regions.
+    /// The regions that the scheme matches.
     pub pattern: Pattern,
-    /// What to do with them.
+    /// What to do with the memory.
     pub action: Action,
-    /// Time between applications, in µs; 0: the aggregation interval.
+    /// Time between applications, in µs. 0: the aggregation interval.
     pub apply_interval_us: u64,
-    /// How much at most.
+    /// How much the scheme may do.
     pub quota: Quota,
-    /// When at all.
+    /// When the scheme is at work.
     pub watermarks: Watermarks,
-    /// What to leave alone.
+    /// Which memory the scheme leaves alone.
     pub filters: Filters,
-    /// Act on memory of this node only; none: of all. Not in the kernel, where filters by address
-    /// say it.
+    /// Act on memory of this node only. None: of all nodes. Not in the kernel, where address
+    /// filters are used for this.
     pub source_nid: Option<u32>,
-    /// How long to do nothing when the destination has no room; none: it is tried again at once.
-    /// Not in the kernel.
+    /// How long to do nothing when the destination has no room. None: the scheme tries again at
+    /// once. Not in the kernel.
     pub rest: Option<Rest>,
-    /// Node to migrate to, unless there are destinations; none: nothing is migrated.
+    /// Node to migrate to, unless there are destinations. None: nothing is migrated.
     pub target_nid: Option<u32>,
     /// Nodes to migrate to, by weight.
     pub dests: Vec<Destination>,
-    /// Stop after so many snapshots; 0: never.
+    /// Stop after this many snapshots. 0: never.
     pub max_nr_snapshots: u64,
 }
 
 impl Scheme {
-    /// Whether carrying it out needs a look at single pages: all but a count of whole regions,
-    /// which is `stat` without page filters.
+    /// Whether the scheme has to look at single pages. Only `stat` without page filters does not,
+    /// because it counts whole regions.
     #[must_use]
     pub fn looks_at_pages(&self) -> bool {
         self.action != Action::Stat || !self.filters.ops.is_empty()

@@ -1,8 +1,9 @@
 //! Which regions a scheme matches: closed ranges of size, access frequency and age (R§4.1).
 //!
-//! The kernel counts frequency in samples per window and age in windows, and does not rescale them
-//! when the intervals change, so that tuned intervals stretch "10 seconds" to minutes (R§9.1.4).
-//! Here both can also be given in basis points and in microseconds; those follow the intervals.
+//! The kernel counts frequency in samples per window and age in windows. It does not rescale them
+//! when the intervals change, so tuned intervals stretch "10 seconds" to minutes (R§9.1.4). Here
+//! frequency can also be given in basis points, and age in microseconds. These follow the
+//! intervals.
 
 use crate::attrs::Attrs;
 use crate::math::mult_frac;
@@ -29,7 +30,7 @@ impl<T: Ord + Copy> Bounds<T> {
         self.min <= value && value <= self.max
     }
 
-    /// Whether nothing can be inside.
+    /// Whether the bounds are in the wrong order, so that nothing is inside.
     #[must_use]
     pub fn is_upside_down(&self) -> bool {
         self.max < self.min
@@ -66,7 +67,7 @@ pub struct Pattern {
 }
 
 impl Default for Pattern {
-    /// The kernel's: all bounds 0, which no region matches.
+    /// The kernel's default: all bounds are 0, which no region matches.
     fn default() -> Self {
         Self {
             sz: Bounds::default(),
@@ -94,7 +95,8 @@ impl Pattern {
         }
     }
 
-    /// The same in the units of `attrs`; fractions are cut off, as in the kernel's tools.
+    /// The pattern in samples and windows of `attrs`. Fractions are cut off, as in the kernel's
+    /// tools.
     #[must_use]
     pub fn resolve(&self, attrs: &Attrs) -> Resolved {
         let max_nr = u64::from(attrs.max_nr_accesses());
@@ -116,7 +118,7 @@ impl Pattern {
         }
     }
 
-    /// Whether one of the ranges is upside down, and so matches nothing.
+    /// Whether one of the ranges is upside down, so that no region matches.
     #[must_use]
     pub fn is_upside_down(&self) -> bool {
         self.sz.is_upside_down()

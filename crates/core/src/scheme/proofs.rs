@@ -1,8 +1,8 @@
-//! Harnesses for the model checker Kani: what `tests/arith.rs` tries out, for all values of a
-//! domain.
+//! Harnesses for the model checker Kani. They prove for all values of a domain what
+//! `tests/arith.rs` tests.
 //!
-//! `ci/kani` runs them where Kani is installed; it brings a compiler of its own. They are built
-//! under `cfg(kani)` only. The domains are small where a division would otherwise take hours.
+//! `ci/kani` runs them where Kani is installed, with Kani's own compiler. They are built under
+//! `cfg(kani)` only. A domain is small where a division would otherwise take the solver hours.
 
 use super::quota::{FailCharge, Quota, QuotaState};
 use crate::monitor::feed;

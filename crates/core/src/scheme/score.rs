@@ -20,7 +20,8 @@ pub struct Facts {
 }
 
 /// How hot a region is, 0 to 99 (`damon_hot_score()`). The kernel ignores the weight of the size
-/// (R§9.2.9), and so does `strict`; else larger regions come first by it.
+/// (R§9.2.9), and so does `strict`. Otherwise the weight of the size lets larger regions come
+/// first.
 #[must_use]
 pub fn hot(facts: Facts, weights: Weights, attrs: &Attrs) -> u32 {
     let max_nr = u64::from(attrs.max_nr_accesses());
@@ -38,14 +39,14 @@ pub fn hot(facts: Facts, weights: Weights, attrs: &Attrs) -> u32 {
     u32::try_from(score * u64::from(MAX_SCORE) / 100).unwrap_or(MAX_SCORE).min(MAX_SCORE)
 }
 
-/// Size on a scale of 0 to 100, by powers of two; turned round for cold regions, whose score is
-/// what is left to the maximum.
+/// Size on a scale of 0 to 100, by powers of two. For cold regions the scale is turned round,
+/// because their score is the maximum minus the hot score.
 fn size_part(sz: u64, cold: bool) -> u64 {
     let part = u64::from(u64::BITS - sz.leading_zeros()) * 100 / u64::from(u64::BITS);
     if cold { 100 - part } else { part }
 }
 
-/// The score that decides for an action of this order.
+/// The priority score of a region for an action of this order.
 #[must_use]
 pub fn score(order: Order, facts: Facts, weights: Weights, attrs: &Attrs) -> u32 {
     match order {
@@ -58,8 +59,8 @@ pub fn score(order: Order, facts: Facts, weights: Weights, attrs: &Attrs) -> u32
 /// Bytes per score.
 pub(crate) type Histogram = [u64; MAX_SCORE as usize + 1];
 
-/// The lowest score that is let in: from the highest score of any region down, until `esz` bytes
-/// are.
+/// The lowest score that is let in. Scores are let in from the highest one down, until they have
+/// `esz` bytes.
 #[must_use]
 pub fn min_score(histogram: &[u64], esz: u64) -> u32 {
     let mut sum = 0_u64;

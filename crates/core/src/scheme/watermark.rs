@@ -1,6 +1,6 @@
-//! Watermarks: when a scheme is at work at all (R§4.8).
+//! Watermarks: whether a scheme is at work (R§4.8).
 
-/// What the watermarks are held against.
+/// What the watermarks are compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum WatermarkMetric {
     /// Nothing: the scheme is always at work.
@@ -16,13 +16,13 @@ pub enum WatermarkMetric {
 pub struct Watermarks {
     /// What is measured.
     pub metric: WatermarkMetric,
-    /// Time between looks while no scheme is at work, in µs.
+    /// Time between measurements while no scheme is at work, in µs.
     pub interval_us: u64,
-    /// Above this the scheme stops: there is enough.
+    /// Above this the scheme stops, because there is enough free memory.
     pub high: u64,
     /// Below this the scheme starts.
     pub mid: u64,
-    /// Below this the scheme stops: there is so little that others have to act, at once.
+    /// Below this the scheme stops, because the kernel's own reclaim has to act at once.
     pub low: u64,
 }
 

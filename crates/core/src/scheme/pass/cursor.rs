@@ -1,4 +1,5 @@
-//! Where a scheme goes on after its quota was used up, so that every region gets its turn (R§4.5).
+//! Cursors: where a scheme goes on after its quota was used up, so that every region gets its turn
+//! (R§4.5).
 
 use crate::addr::{AddrRange, round_down};
 use crate::ops::TargetId;
@@ -8,18 +9,18 @@ use crate::ops::TargetId;
 pub struct Cursor {
     /// The target.
     pub target: TargetId,
-    /// The address to go on at; 0: the target's start.
+    /// The address to go on at. 0 means the target's start.
     pub addr: u64,
 }
 
 /// What a cursor says about a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Skip {
-    /// It has its turn.
+    /// The region has its turn now.
     No,
-    /// It had its turn.
+    /// All of the region had its turn in an earlier window.
     All,
-    /// So many bytes at its start had their turn: cut there and skip the left part.
+    /// This many bytes at its start had their turn. The pass cuts there and skips the left part.
     Left(u64),
 }
 

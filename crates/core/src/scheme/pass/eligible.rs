@@ -1,11 +1,11 @@
-//! How much of each region a scheme can act on: that which is on the node it takes from.
+//! How much of each region a scheme can act on: the bytes on the node that the scheme takes from.
 //!
-//! A quota lets regions in by their score, from the best down, until their bytes fill it. Of a
-//! scheme that takes from one node only the bytes there count. Else hot memory that is on the fast
-//! node already would fill the quota of promotion, and what is a little less hot, but on the slow
-//! node, would never have its turn.
+//! A quota lets regions in by their score, from the best down, until their bytes fill it. For a
+//! scheme that takes from one node, only the bytes on that node count. Otherwise hot memory that is
+//! on the fast node already would fill the quota of promotion. Memory on the slow node that is a
+//! little less hot would then never have its turn.
 //!
-//! Invariant: regions may be cut after this was asked, but not joined.
+//! Invariant: after the driver was asked, regions may be cut but not joined.
 
 use alloc::vec::Vec;
 
@@ -26,8 +26,8 @@ impl EligibleBytes {
         self.0.iter().fold(0, |sum, (.., bytes)| sum.saturating_add(*bytes))
     }
 
-    /// Whether there is something in the region that lies at `addr`, which may have been cut off
-    /// from another.
+    /// Whether the region at `addr` has bytes on the node. The region may have been cut off another
+    /// one since the driver was asked; then the answer for the whole region counts.
     fn has_some(&self, target: TargetId, addr: u64) -> bool {
         let behind = self.0.partition_point(|(id, start, _)| (*id, *start) <= (target, addr));
         let at = behind.checked_sub(1).and_then(|at| self.0.get(at));
@@ -36,7 +36,7 @@ impl EligibleBytes {
 }
 
 impl Installed {
-    /// Bytes of a region that count for the quota.
+    /// Bytes of a region that count when regions are let in for the quota.
     pub(crate) fn countable(&self, target: TargetId, region: &Region) -> u64 {
         if self.scheme.source_nid.is_none() {
             return region.len();
@@ -47,14 +47,14 @@ impl Installed {
         entry.map_or(0, |(.., bytes)| *bytes)
     }
 
-    /// Whether nothing of the region at `addr` is on the node that the scheme takes from.
+    /// Whether no byte of the region at `addr` is on the node that the scheme takes from.
     pub(crate) fn is_elsewhere(&self, target: TargetId, addr: u64) -> bool {
         self.scheme.source_nid.is_some() && !self.eligible.has_some(target, addr)
     }
 }
 
 impl Schemes {
-    /// Asks, for the schemes that are due and take from one node, about all regions that match.
+    /// Fills `out` with a question for each region that matches a due scheme with a source node.
     pub(crate) fn ask_eligible(&self, targets: &[Target], attrs: &Attrs, out: &mut Vec<Eligible>) {
         out.clear();
         for (nr, scheme) in self.installed.iter().enumerate() {
@@ -75,14 +75,15 @@ impl Schemes {
         }
     }
 
-    /// Bytes that wait for the room that a goal of a scheme keeps.
+    /// Bytes of another scheme that wait for the room that this goal keeps free
+    /// ([`Room`](crate::scheme::Room)).
     pub(crate) fn waiting_for(&self, scheme: usize, goal: usize) -> u64 {
         let goal = self.installed.get(scheme).and_then(|s| s.scheme.quota.goals.get(goal));
         let waits = goal.and_then(|goal| goal.follow.room).map(|room| room.scheme);
         waits.and_then(|nr| self.installed.get(nr)).map_or(0, Installed::eligible_bytes)
     }
 
-    /// Takes in the answers.
+    /// Takes in the answers to [`Schemes::ask_eligible`].
     pub(crate) fn take_eligible(&mut self, answers: &[Eligible]) {
         for scheme in self.installed.iter_mut().filter(|s| s.due && s.active) {
             scheme.eligible.0.clear();
@@ -94,7 +95,8 @@ impl Schemes {
             }
         }
         for scheme in &mut self.installed {
-            // Targets stand in the order in which they came, which need not be that of their names.
+            // The answers come in the order in which targets were added, which may differ from that
+            // of their ids.
             scheme.eligible.0.sort_unstable();
         }
     }

@@ -1,9 +1,9 @@
 //! One pass of all schemes over all regions (`kdamond_apply_schemes()`; R§4.2, R§4.3), as a state
 //! machine that stops at every region that has to be acted on.
 //!
-//! Invariants: regions stay sorted and none is empty; every byte of a region is charged at most
-//! once per scheme and pass; a pass visits each region once, and the pieces that it cuts off right
-//! after it.
+//! Invariants: regions stay sorted and none is empty. Every byte of a region is charged at most
+//! once per scheme and pass. A pass visits each region once. It visits the pieces that it cuts off
+//! a region right after that region.
 
 mod cursor;
 mod eligible;
@@ -32,7 +32,7 @@ pub(crate) use eligible::EligibleBytes;
 use position::Position;
 pub use walk::{Tried, Walk, WalkBusy};
 
-/// All schemes of a context, and how far the pass under way has come.
+/// All schemes of a context, and the progress of the pass under way.
 #[derive(Debug, Default)]
 pub(crate) struct Schemes {
     pub(crate) installed: Vec<Installed>,
@@ -41,7 +41,8 @@ pub(crate) struct Schemes {
     /// What the schemes had counted when the last commit took effect, by index.
     pub(crate) stats_before: Vec<Counters>,
     pub(crate) walk: Walk,
-    /// What to do next, from [`Step::Apply`] on until somebody says what came of it.
+    /// The request that waits for its answer: set by [`Step::Apply`], taken by
+    /// [`Schemes::applied`].
     pub(crate) request: Option<Request>,
     /// Index of the target whose turn it is.
     target: usize,
@@ -57,7 +58,7 @@ pub(crate) struct Schemes {
 /// What a pass needs next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Somebody has to act, see [`Schemes::request`]; then [`Schemes::applied`].
+    /// The driver has to carry out [`Schemes::request`] and then call [`Schemes::applied`].
     Apply,
     /// The pass is over.
     Done,
@@ -65,7 +66,7 @@ pub(crate) enum Step {
 
 /// What becomes of a region under one scheme.
 enum Try {
-    /// Not for this scheme now; whether the region counts as looked at.
+    /// The scheme does not act on the region in this pass. True: the region counts as looked at.
     Pass(bool),
     Apply,
 }
@@ -77,11 +78,11 @@ impl Schemes {
         self.installed.iter().any(|s| metric(s) == WatermarkMetric::FreeMemRate)
     }
 
-    /// Checks all watermarks; the time to wait, in µs, if no scheme may work (R§2.5,
+    /// Checks all watermarks. Returns the time to wait, in µs, if no scheme may work (R§2.5,
     /// `kdamond_wait_activation()`).
     ///
-    /// The shortest wait counts, and a scheme at work does not wait. An interval of 0 is no wait
-    /// either: pages are sampled while the scheme stays inactive.
+    /// The shortest wait counts. A scheme at work does not wait. An interval of 0 is no wait
+    /// either: sampling goes on while that scheme stays inactive.
     pub(crate) fn check_watermarks(&mut self, free_permil: Option<u64>) -> Option<NonZeroU64> {
         let mut wait = None;
         for scheme in &mut self.installed {
@@ -92,7 +93,7 @@ impl Schemes {
         wait.and_then(NonZeroU64::new)
     }
 
-    /// Notes which schemes are due. Whether one of them may work (R§4.2 step 1).
+    /// Notes which schemes are due. Returns whether one of them may work (R§4.2 step 1).
     pub(crate) fn note_due(&mut self, passed: u64) -> bool {
         let mut work = false;
         for scheme in &mut self.installed {
@@ -111,8 +112,9 @@ impl Schemes {
             }
             let full = scheme.adjust_quota(attrs, now);
             scheme.stats.qt_exceeds += u64::from(full);
-            // The kernel has asked before it adjusts. So it sorts the regions once more, and cuts
-            // them for the filters, when the last window of a removed quota is over.
+            // The kernel checks for a limit before it adjusts the quota. So it computes scores once
+            // more, and cuts regions for the filters, when the last window of a removed quota is
+            // over.
             if scheme.is_limited() || (attrs.strict && was_limited) {
                 scheme.quota.min_score = lowest_score(scheme, targets, attrs);
             }
@@ -152,7 +154,7 @@ impl Schemes {
         }
     }
 
-    /// Takes in what came of the request. Returns whether there was one.
+    /// Takes in the result of the request. Returns whether a request was waiting.
     pub(crate) fn applied(
         &mut self,
         targets: &mut [Target],
@@ -178,7 +180,8 @@ impl Schemes {
         }
     }
 
-    /// Ends a due turn in which no scheme may work: the inactive ones stay due.
+    /// Ends a turn in which schemes are due but none may work. Their deadlines stay, so they are
+    /// due again in the next turn.
     pub(crate) fn end_idle(&mut self) {
         for scheme in &mut self.installed {
             scheme.due = false;
@@ -199,7 +202,7 @@ impl Schemes {
         }
     }
 
-    /// A target is gone: no cursor may point at it.
+    /// Drops every cursor that points at a target that was removed.
     pub(crate) fn forget(&mut self, target: TargetId) {
         for scheme in &mut self.installed {
             if scheme.cursor.is_some_and(|c| c.target == target) {
@@ -217,7 +220,8 @@ impl Schemes {
         }
     }
 
-    /// A target has no region: a cursor that waits for its last one would wait for ever.
+    /// Moves cursors from a target without regions to the next target. A cursor is otherwise
+    /// cleared at the last region of its target, and here there is none.
     fn pass_on(&mut self, empty: TargetId, next: Option<TargetId>) {
         for scheme in &mut self.installed {
             if scheme.cursor.is_some_and(|c| c.target == empty) {
@@ -233,7 +237,8 @@ impl Schemes {
         if !scheme.due || !scheme.active || rests || scheme.is_full(attrs) {
             return Try::Pass(false);
         }
-        // A later scheme cut what this one is through with. The kernel does it again.
+        // A later scheme cut a region that this scheme has handled already. The kernel handles the
+        // piece that was cut off again.
         if !attrs.strict && target.regions[at.region].range.start < scheme.through {
             return Try::Pass(false);
         }
@@ -244,8 +249,8 @@ impl Schemes {
         if !scheme.wants(region, attrs) || scheme.is_elsewhere(target.id, region.range.start) {
             return Try::Pass(true);
         }
-        // The kernel cuts for the quota first and for the filters later, and charges the first
-        // size.
+        // The kernel cuts the region for the quota first and for the filters later. It charges the
+        // size from before the filters' cut.
         let mut charged = region.len();
         if attrs.strict && scheme.is_limited() {
             let left = scheme.quota.left(attrs.min_region_sz);
@@ -335,7 +340,8 @@ impl Schemes {
         scheme.stop_if_full(target, at, next_target, attrs);
     }
 
-    /// The scheme is through with the region; `seen`: not for want of quota.
+    /// Goes on to the next scheme. `seen`: this scheme looked at the region, that is, it was not
+    /// skipped.
     fn next_scheme(&mut self, targets: &[Target], seen: bool, attrs: &Attrs) {
         let target = &targets[self.target];
         let scheme = &mut self.installed[self.scheme];
@@ -347,14 +353,15 @@ impl Schemes {
     }
 }
 
-/// With [`Tuner::Exact`](crate::scheme::Tuner::Exact), cold memory is let in for so many times as much as
-/// is lacking, and for so many bytes at least: what has to be proven idle takes many applications,
-/// and some of it turns out not to be.
+/// With [`Tuner::Exact`](crate::scheme::Tuner::Exact), cold regions are let in for this many times
+/// the bytes that the goal lacks. Proving that memory is idle takes many applications, and some of
+/// the memory turns out to be in use.
 const AHEAD: u64 = 16;
+/// The least number of bytes that cold regions are let in for, as for [`AHEAD`].
 const AHEAD_LEAST: u64 = 64 << 20;
 
 impl Installed {
-    /// Bytes that regions are let in for.
+    /// Bytes of regions that the lowest score has to let in.
     fn wanted(&self) -> u64 {
         let quota = &self.scheme.quota;
         if !quota.is_exact() {
@@ -368,13 +375,13 @@ impl Installed {
         }
     }
 
-    /// Whether it has done all the snapshots that it may.
+    /// Whether the scheme has reached its limit of snapshots.
     fn is_done(&self) -> bool {
         self.scheme.max_nr_snapshots != 0 && self.scheme.max_nr_snapshots <= self.stats.nr_snapshots
     }
 
-    /// If the quota is used up, the next window goes on behind the region. Unless `strict`, that is
-    /// the next target if the region is the last of its own.
+    /// If the quota is used up, sets the cursor behind the region, where the next window goes on.
+    /// Behind the last region of a target this is the start of the next target, unless `strict`.
     fn stop_if_full(
         &mut self,
         target: &Target,
@@ -399,16 +406,17 @@ impl Installed {
     }
 }
 
-/// Cuts a region where whoever acts stopped. Between two aggregations, which merge, many passes can
-/// come: in a target that has twice as many regions as wanted, what was left out waits for another
-/// pass instead.
+/// Cuts a region where the operations set stopped. Many passes can come between two aggregations,
+/// and only an aggregation merges regions. So a target that already has twice the wanted number of
+/// regions is not cut; the rest of the region waits for another pass.
 fn cut_part(target: &mut Target, at: &mut Position, left: u64, attrs: &Attrs) {
     if (target.regions.len() as u64) < attrs.max_nr_regions.saturating_mul(2) {
         at.cut(target, round_up(left, attrs.min_region_sz));
     }
 }
 
-/// Whether the region had its turn already; cuts it where the last window stopped (R§4.5).
+/// Whether the region had its turn in an earlier window. Cuts the region where the last window
+/// stopped (R§4.5).
 fn skip_charged(
     scheme: &mut Installed,
     target: &mut Target,
@@ -426,8 +434,8 @@ fn skip_charged(
     skip != Skip::No
 }
 
-/// The lowest score that the quota has room for. The kernel, and so `strict`, cuts regions for the
-/// filters here already.
+/// The lowest score that the quota has room for. The kernel, and so `strict`, already cuts regions
+/// for the filters here.
 fn lowest_score(scheme: &Installed, targets: &mut [Target], attrs: &Attrs) -> u32 {
     let mut histogram: Histogram = [0; MAX_SCORE as usize + 1];
     let filters = &scheme.scheme.filters;
@@ -454,8 +462,8 @@ fn lowest_score(scheme: &Installed, targets: &mut [Target], attrs: &Attrs) -> u3
     min_score(&histogram, scheme.wanted())
 }
 
-/// Asks the core filters about a region (target's and region's index), cutting it until the answer
-/// is one for all of it.
+/// Asks the core filters about a region, given by the indexes of its target and of itself. Cuts the
+/// region until one answer holds for all of it.
 fn cut_for_filters(
     scheme: &Installed,
     target: &mut Target,
@@ -471,9 +479,10 @@ fn cut_for_filters(
     }
 }
 
-/// What a pass needs of a region.
+/// What a pass needs to know about a region.
 impl Region {
-    /// The age as schemes count it: since the last action, if that is less (R§9.2.20).
+    /// The age as schemes count it: the windows since the last action, if those are fewer than the
+    /// age (R§9.2.20).
     #[must_use]
     pub fn quiet_age(&self) -> u32 {
         self.since_action.map_or(self.age, |since| since.min(self.age))

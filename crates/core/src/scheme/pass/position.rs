@@ -1,26 +1,27 @@
-//! Where in a target a pass is, and what becomes of regions that it cuts (`damos_apply_target()`;
-//! R§4.2).
+//! The position of a pass within a target, and the handling of regions that the pass cuts
+//! (`damos_apply_target()`; R§4.2).
 //!
-//! The kernel has a linked list. A cut inserts behind the region, and when the schemes are through
-//! with a region, it is joined with the one in front of it if the pass left them alike. Otherwise
-//! what filters refuse would stay in pieces of the quota: two million of 4 KiB in 8 GiB.
+//! The kernel keeps regions in a linked list. A cut inserts the second part behind the region. When
+//! all schemes have handled a region, the kernel joins it with the one in front of it if the pass
+//! left the two alike. Without that join, memory that filters refuse would stay cut into pieces the
+//! size of the quota: two million pieces of 4 KiB in 8 GiB.
 //!
-//! Here regions are in a vector, where a cut and a join each move all regions behind it. So what
-//! was cut off waits beside the vector until it is its turn, and takes the place that a join has
-//! freed. And joins wait until there are many of them. The order in which regions are joined, and
-//! so the result, is the kernel's: whatever schemes do to a region is done before the next one is
-//! looked at.
+//! Here regions are in a vector, where each cut and each join moves all regions behind it. So a
+//! part that was cut off waits beside the vector until its turn comes, and then takes a place that
+//! a join has freed. Joins are collected and done many at a time. The result is the kernel's,
+//! because regions are joined in the kernel's order: schemes finish with a region before the pass
+//! looks at the next one.
 //!
-//! Invariants: when somebody has to act, nothing waits beside the vector, so that the regions are
-//! all there and in order. A pass never holds more than twice the regions that the kernel would,
-//! plus [`FEW`].
+//! Invariants: while a request waits for its answer, no part waits beside the vector, so all
+//! regions are in the vector and in order. A pass never holds more than twice the regions that the
+//! kernel would hold, plus [`FEW`].
 
 use alloc::vec::Vec;
 
 use crate::region::Region;
 use crate::target::{Target, absorb, split_off};
 
-/// So many joins may wait, however few regions there are.
+/// The number of joins that may wait even if the target has few regions.
 const FEW: usize = 64;
 
 /// A place among the regions of a target.
@@ -28,14 +29,14 @@ const FEW: usize = 64;
 pub(super) struct Position {
     /// Index of the region whose turn it is.
     pub(super) region: usize,
-    /// Regions in front of this index are joined; those from here to `region` wait for it.
+    /// Regions in front of this index are joined. Regions from here to `region` wait to be joined.
     joined: usize,
-    /// What was cut off behind the region, the nearest last.
+    /// The parts that were cut off behind the region. The nearest part is last.
     cut_off: Vec<Region>,
 }
 
 impl Position {
-    /// At the first region.
+    /// Moves to the first region.
     pub(super) fn start(&mut self) {
         self.region = 0;
         self.joined = 0;
@@ -52,8 +53,7 @@ impl Position {
         self.cut_off.is_empty() && self.region + 1 >= target.regions.len()
     }
 
-    /// Cuts the region behind its first `left` bytes, if there is anything behind; the rest comes
-    /// next.
+    /// Cuts the region behind its first `left` bytes, if it is longer. The rest has its turn next.
     pub(super) fn cut(&mut self, target: &mut Target, left: u64) {
         let this = &mut target.regions[self.region];
         if 0 < left && left < this.len() {
@@ -61,7 +61,7 @@ impl Position {
         }
     }
 
-    /// Puts what was cut off in its place, as somebody may look now.
+    /// Puts all parts that were cut off into the vector, so that the driver sees every region.
     pub(super) fn put_back(&mut self, target: &mut Target) {
         for (i, region) in (self.region + 1..).zip(self.cut_off.drain(..).rev()) {
             target.regions.insert(i, region);
@@ -88,15 +88,15 @@ impl Position {
         self.region = self.joined;
     }
 
-    /// Joins what still waits, behind the last region.
+    /// Joins the regions that still wait, after the last region had its turn.
     pub(super) fn finish(&mut self, target: &mut Target, max_region: u64) {
         self.join(target, target.regions.len(), max_region);
         target.regions.truncate(self.joined);
         self.region = self.joined;
     }
 
-    /// Joins the regions in front of index `end` that wait for it. What is between `joined` and
-    /// `end` then is left over.
+    /// Joins the waiting regions in front of index `end`. The places between `joined` and `end` are
+    /// free afterwards.
     fn join(&mut self, target: &mut Target, end: usize, max_region: u64) {
         for i in self.joined..end {
             let (front, back) = target.regions.split_at_mut(i);
@@ -114,7 +114,7 @@ impl Position {
     }
 }
 
-/// Whether a pass may join a region with the one that follows.
+/// Whether a pass may join two neighbours.
 fn is_like(region: &Region, next: &Region) -> bool {
     region.range.end == next.range.start
         && region.age == next.age
@@ -132,7 +132,8 @@ mod tests {
     use crate::ops::TargetId;
     use crate::rng::Rng;
 
-    /// What has to be the same in both lists. Which number a watch has is the store's affair.
+    /// What has to be the same in both lists. The number of a watch may differ, because the store
+    /// assigns it.
     type Facts = (AddrRange, u32, bool);
 
     fn facts(regions: &[Region]) -> Vec<Facts> {
@@ -156,7 +157,7 @@ mod tests {
         target
     }
 
-    /// The same as a pass goes through a plain list: a cut inserts, a join removes, each at once.
+    /// A pass through a plain list, for comparison: each cut inserts and each join removes at once.
     struct Naive {
         target: Target,
         at: usize,
@@ -178,7 +179,7 @@ mod tests {
         }
     }
 
-    /// One pass over a random target: what happens to a region is drawn, and happens in both lists.
+    /// One pass over a random target. Random cuts and ages are applied to both lists.
     fn check_pass(position: &mut Position, seed: u64) {
         let mut rng = Rng::seeded(seed);
         let mut target = target(&mut rng);
@@ -216,7 +217,7 @@ mod tests {
         target.watches.verify(&target.regions);
     }
 
-    /// One position for all passes, as in a context.
+    /// All passes use one position, as in a context.
     #[test]
     fn as_a_plain_list() {
         let mut position = Position::default();

@@ -1,4 +1,4 @@
-//! Walks: a look at what every scheme does, region by region, for one apply interval (R§2.7).
+//! Walks: a record of what every scheme does to each region during one apply interval (R§2.7).
 
 use alloc::vec::Vec;
 
@@ -12,23 +12,23 @@ pub struct Tried {
     pub scheme: usize,
     /// Whose memory.
     pub target: TargetId,
-    /// Where; after cutting for quota and filters.
+    /// Where: the range after the cuts for quota and filters.
     pub range: AddrRange,
     /// Samples per window.
     pub nr_accesses: u32,
-    /// Windows; before the action resets it.
+    /// Age in windows, before the action resets it.
     pub age: u32,
     /// Bytes that the ops filters let in.
     pub passed: u64,
 }
 
-/// How a walk stands.
+/// The state of a walk.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Walk {
-    /// None was asked for.
+    /// No walk was asked for.
     #[default]
     None,
-    /// Under way: a scheme still has to complete an apply interval.
+    /// The walk is under way: some scheme has not completed its apply interval.
     Running {
         /// What was seen so far.
         tried: Vec<Tried>,
@@ -37,7 +37,8 @@ pub enum Walk {
     },
     /// Complete.
     Done(Vec<Tried>),
-    /// Given up: no scheme, none active, paused, or stopped.
+    /// The walk was given up: there is no scheme, no scheme is active, or the context is paused or
+    /// stopped.
     Cancelled,
 }
 
@@ -50,7 +51,7 @@ impl Walk {
     ///
     /// # Errors
     ///
-    /// If one is under way.
+    /// If a walk is under way.
     pub fn begin(&mut self) -> Result<(), WalkBusy> {
         if matches!(self, Self::Running { .. }) {
             return Err(WalkBusy);

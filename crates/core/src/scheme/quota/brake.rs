@@ -2,18 +2,20 @@
 //!
 //! Not in the kernel. Two parts work together.
 //!
-//! *Per window*: the cap begins at the most that a window did lately. When the refault rate of the
-//! last seconds is above the limit it is cut by as much as that, to between a half and a sixteenth;
-//! then it waits until what was done before can no longer count. With every window below the limit
-//! it grows by a quarter, until it limits nothing.
+//! *Per window*: the brake caps the bytes of a window. The cap begins at the most that a window did
+//! lately. When the refault rate of the last seconds is above the limit, the cap is cut by the
+//! ratio of the two, to between a half and a sixteenth. It is not cut again until the memory acted
+//! on before has left the refault rate. With every window below the limit the cap grows by a
+//! quarter, until it limits nothing.
 //!
-//! *Over the run* ([`Debt`]): a program whose phases last some seconds looks good in most windows,
-//! and loses all that was taken when the phase ends. So from the first time on that the share of
-//! the whole run is above the limit, what is *at risk* (done so short ago that it may still come
-//! back) must be paid for in advance: if all of it came back, the share would still be within the
-//! limit. What is above the limit at that first time could not be known and is forgiven, once.
-//! Where nothing is left to pay with, a *probe* of a little memory is taken now and then, and after
-//! each probe that came back the next one waits twice as long.
+//! *Over the run* ([`Debt`]): a program whose phases last some seconds has a low refault rate in
+//! most windows. When a phase ends, all memory that was taken comes back. So once the refaulted
+//! share of the whole run has been above the limit, memory *at risk* is bounded. Memory is at risk
+//! while it was acted on so recently that a touch still counts as a refault. The scheme may act
+//! only as long as the share would stay within the limit if all memory at risk came back. The
+//! excess at the first time could not be foreseen, and is forgiven once. While the bound leaves
+//! nothing, the scheme acts on a *probe* of a little memory now and then. After each probe that
+//! came back, the next one waits twice as long.
 //!
 //! ```text
 //! at risk + refaulted - forgiven  <=  limit x done   (+ one probe at a time)
@@ -22,16 +24,16 @@
 use crate::math::mult_frac;
 use crate::time::Time;
 
-/// When to brake.
+/// The settings of a brake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Brake {
     /// The largest tolerated share of acted-on memory that is touched again soon, in basis points.
     pub max_refault_bp: u32,
-    /// How long what was done counts in that share, in ms: so long after the cap was cut it is not
-    /// cut again, and so long it is at risk.
+    /// How long memory counts in that share after it was acted on, in ms. Memory is at risk for
+    /// this time, and the cap is not cut twice within it.
     pub settle_ms: u64,
-    /// The least that a window may always do, in bytes; while nothing may be lost over the run any
-    /// more, the size of a probe.
+    /// The least that the cap by the refault rate allows a window, in bytes. It is also the size of
+    /// a probe.
     pub floor: u64,
 }
 
@@ -42,7 +44,7 @@ impl Default for Brake {
     }
 }
 
-/// What a scheme did and what of it came back, in bytes since some start.
+/// Bytes that a scheme acted on and bytes of these that came back, since some start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Totals {
     /// Acted on.
@@ -56,15 +58,15 @@ pub(crate) struct Totals {
 pub(crate) struct Braked {
     /// Bytes per window, while braking.
     pub(crate) cap: Option<u64>,
-    /// The last measured rate, not used yet.
+    /// The last measured refault rate, in basis points, until the next window uses it.
     pub(crate) refault_bp: Option<u64>,
-    /// The last measured totals; `None`: nobody counts them, and only the rate brakes.
+    /// The last measured totals. `None`: the totals are not measured, and the rate alone brakes.
     pub(crate) totals: Option<Totals>,
-    /// The most that a window did, forgotten by a sixteenth per window.
+    /// The most bytes that a window did lately. It decays by a sixteenth per window.
     peak: u64,
-    /// When it was cut last.
+    /// When the cap was cut last.
     cut: Option<Time>,
-    /// The cap by the rate.
+    /// The cap that follows from the refault rate.
     by_rate: Option<u64>,
     debt: Debt,
 }
@@ -109,7 +111,7 @@ impl Braked {
             return;
         }
         self.by_rate = match self.by_rate {
-            // Growing beyond what the scheme makes use of means that it is free again.
+            // A cap far above what the scheme uses limits nothing, so it is dropped.
             Some(cap) if cap / 4 > self.peak.max(16 * least) => None,
             Some(cap) => Some(cap + (cap / 4).max(least)),
             None => None,
@@ -122,24 +124,25 @@ const PARTS: usize = 8;
 /// A probe waits for at most two to this power of settling times: by default for 43 minutes.
 const MAX_DOUBLINGS: u32 = 8;
 
-/// What may still be lost over the run. Its time is that of the windows: between two of them
-/// nothing is done.
+/// What may still come back over the run. Times are those of windows, because the scheme is charged
+/// window by window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Debt {
-    /// Refaulted bytes that do not count: above the limit when that was first seen, and what came
-    /// back of what was at risk then. `None`: the run has always been within the limit.
+    /// Refaulted bytes that are forgiven: those above the limit when the run first exceeded it, and
+    /// those of the memory at risk then that came back later. `None`: the run has always been
+    /// within the limit.
     forgiven: Option<u64>,
-    /// Until when more is forgiven.
+    /// Until when `forgiven` may grow.
     forgiving_until: Time,
-    /// Bytes done in the last parts of the settling time; the one that goes on comes first.
+    /// Bytes done in each of the last parts of the settling time. The current part comes first.
     recent: [u64; PARTS],
-    /// When the part that goes on began.
+    /// When the current part began.
     part_from: Option<Time>,
-    /// The last probe: when, and what had come back until then.
+    /// The last probe: its time, and the refaulted bytes until then.
     probe: Option<(Time, u64)>,
-    /// No probe before this.
+    /// The earliest time of the next probe.
     next_probe: Time,
-    /// After the next probe that comes back, the wait is two to this power of settling times.
+    /// The wait after a probe that came back is two to this power of settling times.
     doublings: u32,
 }
 
@@ -154,13 +157,13 @@ impl Debt {
         doublings: 0,
     };
 
-    /// Takes in what a window did, and what is known of the run now.
+    /// Takes in the bytes that a window did and the totals of the run.
     fn take_in(&mut self, brake: Brake, done: u64, totals: Totals, now: Time) {
         self.age(brake, now);
         self.recent[0] = self.recent[0].saturating_add(done);
         let excess = totals.refaulted.saturating_sub(allowed(brake, totals));
         match &mut self.forgiven {
-            // Less than a probe is never worth stopping for.
+            // An excess of less than a probe does not stop the scheme.
             None if excess > brake.floor => {
                 self.forgiven = Some(excess);
                 self.forgiving_until = now.plus_us(settle_us(brake));
@@ -170,7 +173,7 @@ impl Debt {
         }
     }
 
-    /// What the next window may do; `None`: what it likes.
+    /// Bytes that the next window may do. `None`: no limit.
     fn cap(&mut self, brake: Brake, least: u64, totals: Totals, now: Time) -> Option<u64> {
         let forgiven = self.forgiven?;
         let at_risk = self.recent.iter().fold(0, |sum: u64, part| sum.saturating_add(*part));
@@ -179,7 +182,7 @@ impl Debt {
         let probe = brake.floor.max(least);
         if left >= probe {
             if self.probe.take().is_some() {
-                // Probes have earned as much as one of them can lose.
+                // The memory that stayed away since outweighs what one probe can lose.
                 self.doublings = self.doublings.saturating_sub(1);
             }
             return Some(left);
@@ -187,7 +190,7 @@ impl Debt {
         if at_risk > 0 || now < self.forgiving_until {
             return Some(0);
         }
-        // The last probe has settled.
+        // Nothing is at risk any more, so the result of the last probe is known.
         if let Some((at, refaulted)) = self.probe.take() {
             let lost = totals.refaulted.saturating_sub(refaulted);
             if lost > mult_frac(probe, brake.max_refault_bp.into(), 10_000) {
@@ -202,7 +205,7 @@ impl Debt {
         Some(probe)
     }
 
-    /// Moves on to the part of the settling time that `now` is in.
+    /// Begins a new part of the settling time if `now` is past the current one.
     fn age(&mut self, brake: Brake, now: Time) {
         let part_ns = (brake.settle_ms.saturating_mul(1_000_000) / (PARTS as u64 - 1)).max(1);
         let from = *self.part_from.get_or_insert(now);
@@ -217,7 +220,7 @@ impl Debt {
     }
 }
 
-/// What may come back of all that was done, in bytes.
+/// Bytes that may come back of all that was done.
 fn allowed(brake: Brake, totals: Totals) -> u64 {
     mult_frac(totals.done, brake.max_refault_bp.into(), 10_000)
 }
@@ -251,23 +254,23 @@ mod tests {
     #[derive(Debug, Clone, Copy, Default)]
     struct Ran {
         totals: Totals,
-        /// What came back of that which was done until the run was first seen above the limit.
+        /// Bytes that came back of the memory acted on before the run was first above the limit.
         unavoidable: u64,
     }
 
     impl Ran {
-        /// What came back beyond that, and the limit for it.
+        /// Bytes that came back beyond `unavoidable`, and the limit for them.
         fn avoidable(&self) -> (u64, u64) {
             (self.totals.refaulted - self.unavoidable, allowed(BRAKE, self.totals))
         }
     }
 
-    /// Takes all of 1 GiB that is in memory, as fast as the brake lets it, for so many windows.
+    /// Acts on all resident memory of 1 GiB, as fast as the brake allows, for `windows` windows.
     fn run(phases: Phases, seed: u64, windows: u64, by_totals: bool) -> Ran {
         let mut rng = Rng::seeded(seed);
         let mut between = |(least, most): (u64, u64)| rng.range(least, most + 1);
         let (mut braked, mut ran) = (Braked::NEW, Ran::default());
-        // What is out, by when it was taken, in windows.
+        // Bytes taken and not yet touched again, by the window that took them.
         let (mut out, mut resident) = (VecDeque::<(u64, u64)>::new(), 1024 * MIB);
         let mut long_out = 0;
         let mut phase_end = between(phases.seconds) * 1000 / WINDOW_MS;

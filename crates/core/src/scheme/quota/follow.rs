@@ -1,5 +1,5 @@
-//! Targets that follow what a node says of itself: the part of a [`Goal`](super::Goal) that is
-//! measured rather than given. Not in the kernel.
+//! Goals whose target follows the state of a node: the part of a target that is measured rather
+//! than given by the user. Not in the kernel.
 //!
 //! A goal on a node's memory is given as a share of the node. Three things can make that share
 //! impossible, or too little:
@@ -19,26 +19,27 @@ use super::goal::Metric;
 /// How full a node is, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct NodeLevel {
-    /// Memory in no use at all.
+    /// Memory that is not in use.
     pub free: u64,
     /// All of the node's memory.
     pub total: u64,
-    /// What the kernel keeps free: the sum of the high watermarks of the node's zones.
+    /// Memory that the kernel keeps free: the sum of the high watermarks of the node's zones.
     pub high: u64,
-    /// What CPUs will give back from their lists within some seconds; it is not in `free` yet.
+    /// Memory that CPUs will give back from their lists within some seconds. `free` does not
+    /// include it.
     pub coming: u64,
 }
 
 /// What moves a goal's target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Follow {
-    /// The target leaves the node's high watermark free, and so many basis points of the node more:
-    /// a goal on used memory is at most what is left then, a goal on free memory at least that
-    /// much. None: the watermark is not looked at.
+    /// The target keeps the node's high watermark free, and this many basis points of the node
+    /// more. This is an upper bound for a goal on used memory and a lower bound for one on free
+    /// memory. None: the watermark is ignored.
     pub watermark_bp: Option<u32>,
     /// Whether memory that CPUs will give back soon counts as free.
     pub counts_coming: bool,
-    /// More room while another scheme waits for it.
+    /// Keeps more room while another scheme waits for it.
     pub room: Option<Room>,
 }
 
@@ -47,10 +48,11 @@ pub struct Follow {
 pub struct Room {
     /// The scheme that waits, by its index in the context.
     pub scheme: usize,
-    /// The target grows by what waits, but by no more than so many basis points of the node.
+    /// The target grows by the bytes that wait, but by no more than this many basis points of the
+    /// node.
     pub most_bp: u32,
-    /// While more than this waits, in basis points of the node, room is needed at once, and what
-    /// CPUs give back later does not count.
+    /// If more than this waits, in basis points of the node, room is needed at once. Memory that
+    /// CPUs give back later does not count as free then.
     pub urgent_bp: u32,
 }
 
@@ -62,12 +64,12 @@ impl Follow {
     }
 }
 
-/// A goal on a node's memory as it stands: what there is and what is wanted, in bytes.
+/// The current value and the target of a goal on a node's memory, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Stand {
-    /// What there is of what the goal measures.
+    /// The current value of what the goal measures.
     pub current: u64,
-    /// What is wanted now.
+    /// The target now.
     pub target: u64,
     /// All of the node's memory.
     pub total: u64,
@@ -76,8 +78,8 @@ pub struct Stand {
 }
 
 impl Stand {
-    /// How a goal on `metric` stands. `waiting`: bytes that wait for room. None if the goal is not
-    /// on a node's memory, or the node has none.
+    /// Computes value and target of a goal on `metric`. `waiting` is the number of bytes that wait
+    /// for room. None if the metric is not about a node's memory, or the node has no memory.
     #[must_use]
     pub fn of(
         metric: Metric,
@@ -116,8 +118,8 @@ impl Stand {
         self.target.saturating_sub(self.current)
     }
 
-    /// Bytes in basis points of the node, to the nearest, so that a share that was asked for is
-    /// seen again.
+    /// Converts bytes to basis points of the node, rounded to the nearest. A share that the user
+    /// gave is shown as the same number.
     #[must_use]
     pub fn in_bp(&self, bytes: u64) -> u64 {
         let (bytes, total) = (u128::from(bytes), u128::from(self.total.max(1)));
@@ -125,12 +127,12 @@ impl Stand {
     }
 }
 
-/// So many basis points of all.
+/// The bytes of `bp` basis points of `total`.
 fn bp(total: u64, bp: u32) -> u64 {
     part(total, u64::from(bp))
 }
 
-/// The same, of a number that a user gave.
+/// As [`bp`], for a number that a user gave and that may be larger.
 fn part(total: u64, bp: u64) -> u64 {
     let part = u128::from(total) * u128::from(bp) / 10_000;
     u64::try_from(part).unwrap_or(u64::MAX)

@@ -11,7 +11,7 @@ pub struct CgroupId(pub u32);
 pub enum Metric {
     /// Given by the user.
     UserInput,
-    /// Time in which some task waited for memory since the last look, in µs: the whole machine.
+    /// Time in which some task of the machine waited for memory, since the last measurement, in µs.
     SomeMemPsiUs,
     /// Used memory of a node, in basis points of all of it.
     NodeMemUsedBp(i32),
@@ -19,7 +19,7 @@ pub enum Metric {
     NodeMemFreeBp(i32),
     /// A cgroup's memory on a node, in basis points of the node's.
     NodeMemcgUsedBp(i32, CgroupId),
-    /// What a cgroup leaves of a node, in basis points of the node's memory.
+    /// The memory of a node that a cgroup does not use, in basis points of the node's memory.
     NodeMemcgFreeBp(i32, CgroupId),
     /// The active part of the LRU lists, in basis points.
     ActiveMemBp,
@@ -28,26 +28,27 @@ pub enum Metric {
     /// The part of the memory that matches the scheme's pattern on this node, in basis points.
     /// Physical address space only.
     NodeEligibleMemBp(i32),
-    /// As [`Metric::SomeMemPsiUs`], all tasks at once. Not in the kernel.
+    /// As [`Metric::SomeMemPsiUs`], but time in which all tasks waited at once. Not in the kernel.
     FullMemPsiUs,
-    /// As [`Metric::SomeMemPsiUs`], of one cgroup. Not in the kernel.
+    /// As [`Metric::SomeMemPsiUs`], for the tasks of one cgroup. Not in the kernel.
     CgroupSomeMemPsiUs(CgroupId),
-    /// As [`Metric::FullMemPsiUs`], of one cgroup. Not in the kernel.
+    /// As [`Metric::FullMemPsiUs`], for the tasks of one cgroup. Not in the kernel.
     CgroupFullMemPsiUs(CgroupId),
-    /// The share of what the scheme acted on that was touched soon after, in basis points. Not in
-    /// the kernel.
+    /// The share of the memory that the scheme acted on that was touched soon after, in basis
+    /// points. Not in the kernel.
     RefaultBp,
-    /// Bytes that the scheme's action was done to since some start. For the brake; not a goal. Not
-    /// in the kernel.
+    /// Bytes that the scheme acted on since some start. Only the brake asks for this; it is no
+    /// goal. Not in the kernel.
     DoneBytes,
-    /// Those of them that were touched soon after. For the brake; not a goal. Not in the kernel.
+    /// Bytes of [`Metric::DoneBytes`] that were touched soon after. Only the brake asks for this;
+    /// it is no goal. Not in the kernel.
     RefaultedBytes,
     /// Free memory of the machine, in permil: the watermarks' metric.
     FreeMemRate,
 }
 
 impl Metric {
-    /// Its name: the kernel's keyword, and for what the kernel does not have one of the same kind.
+    /// The kernel's keyword. A metric that the kernel does not have has a name in the same style.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -70,8 +71,9 @@ impl Metric {
         }
     }
 
-    /// Whether the kernel's goal of this metric still has its pressure total when it is given
-    /// another metric. What is not in the kernel does not.
+    /// Whether a goal keeps its pressure total in the kernel when its metric changes from this one
+    /// to `other`. The kernel stores the total in the same place as a node's number. Metrics that
+    /// are not in the kernel never keep it.
     const fn leaves_total_to(self, other: Self) -> bool {
         const fn uses_no_room(metric: Metric) -> bool {
             matches!(
@@ -86,8 +88,8 @@ impl Metric {
         uses_no_room(self) && uses_no_room(other)
     }
 
-    /// Whether the source counts up from some start, and the metric is how far it came since the
-    /// last look.
+    /// Whether the source is a total that counts up. The metric is then its increase since the last
+    /// measurement.
     #[must_use]
     pub const fn is_total(&self) -> bool {
         matches!(
@@ -105,32 +107,34 @@ impl Metric {
 pub struct Goal {
     /// What is measured.
     pub metric: Metric,
-    /// The value to reach, in the metric's unit; at 0 the goal is not looked at.
+    /// The value to reach, in the metric's unit. A goal with target 0 is ignored.
     pub target: u64,
-    /// The value now. For [`Metric::UserInput`] the user's; else the last measured.
+    /// The value now: the user's for [`Metric::UserInput`], otherwise the last measured.
     pub current: u64,
-    /// The source's total at the last look, for metrics that count up.
+    /// The source's total at the last measurement, for metrics that count up.
     pub last_total: Option<u64>,
     /// What moves the target while the scheme runs. Not in the kernel.
     pub follow: Follow,
-    /// How it stands in bytes, of a goal on a node's memory whose level is known. Not in the
+    /// Value and target in bytes, for a goal on a node's memory whose level is known. Not in the
     /// kernel.
     pub stand: Option<Stand>,
 }
 
 impl Goal {
-    /// A goal not measured yet.
+    /// A goal that was not measured yet.
     #[must_use]
     pub const fn new(metric: Metric, target: u64) -> Self {
         let follow = Follow { watermark_bp: None, counts_coming: false, room: None };
         Self { metric, target, current: 0, last_total: None, follow, stand: None }
     }
 
-    /// Takes over what the user can change (`damos_commit_quota_goal()`); what was measured stays.
+    /// Takes over what the user can change and keeps what was measured
+    /// (`damos_commit_quota_goal()`).
     ///
-    /// A total that is not looked at any more is forgotten, so that the next one counts from its
-    /// first look. The kernel, and so `strict`, keeps the total of a pressure goal until it needs
-    /// the room for a node's number, and counts from there when the goal comes back.
+    /// When the metric changes, the last total is forgotten, so the next total counts from its
+    /// first measurement. The kernel, and so `strict`, keeps the total of a pressure goal until a
+    /// node's number overwrites it. When the pressure metric comes back, it counts from the total
+    /// that was kept.
     pub fn commit(&mut self, src: &Self, strict: bool) {
         let keeps_total =
             self.metric == src.metric || (strict && self.metric.leaves_total_to(src.metric));
@@ -148,9 +152,9 @@ impl Goal {
         }
     }
 
-    /// Takes in a measured value; `None` if it could not be measured, which changes nothing.
-    /// `strict`: the first look at a total counts from 0, as in the kernel (R§9.2.14), else from
-    /// now.
+    /// Takes in a measured value. `None`: it could not be measured, and nothing changes. With
+    /// `strict` the first measurement of a total counts from 0, as in the kernel (R§9.2.14),
+    /// otherwise from now.
     pub fn measured(&mut self, value: Option<u64>, strict: bool) {
         let Some(value) = value else { return };
         if self.metric == Metric::UserInput {
@@ -165,8 +169,8 @@ impl Goal {
         }
     }
 
-    /// Takes in how full the node is that the metric is about; `None` if that is not known.
-    /// `waiting`: bytes that wait for room on it, for [`Follow::room`].
+    /// Takes in the level of the metric's node. `None`: the level is not known. `waiting` is the
+    /// number of bytes that wait for room on the node, for [`Follow::room`].
     pub fn measured_level(&mut self, level: Option<NodeLevel>, waiting: u64) {
         let stand = |level| Stand::of(self.metric, self.target, self.follow, level, waiting);
         self.stand = level.and_then(stand);
@@ -184,19 +188,20 @@ impl Goal {
         }
     }
 
-    /// Bytes that are missing to the target; `None` if that is not known.
+    /// Bytes that are missing to the target. `None`: the node's level is not known.
     #[must_use]
     pub fn lack(&self) -> Option<u64> {
         self.stand.map(|stand| stand.lack())
     }
 
-    /// How far it is reached, in basis points: 10,000 is exactly.
+    /// How far the goal is reached, in basis points. At 10,000 it is exactly met.
     #[must_use]
     pub fn score(&self) -> Option<u64> {
         if self.target == 0 {
             return None;
         }
-        // At least one: what follows a level of nothing is reached.
+        // A target that follows the node's level can be 0. It counts as 1, so that the division is
+        // possible and the goal is met.
         let target = self.target_now().max(1);
         Some(crate::math::mult_frac(self.current, 10_000, target))
     }
@@ -205,13 +210,13 @@ impl Goal {
 /// How a quota follows its goals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Tuner {
-    /// Step by step, and stays where the goal is met.
+    /// The quota changes step by step and stays where the goal is met.
     #[default]
     Consist,
-    /// All until the goal is met, then nothing.
+    /// The quota is its full size until the goal is met, then nothing.
     Temporal,
-    /// What the goal lacks in bytes and no more, measured anew at every application; nothing while
-    /// that is not known. For goals on the memory of a node. Not in the kernel.
+    /// The quota is the number of bytes that the goal lacks, measured anew at every application. It
+    /// is 0 while that is not known. For goals on the memory of a node. Not in the kernel.
     Exact,
 }
 
@@ -224,7 +229,7 @@ impl Tuner {
             Self::Temporal if score >= 10_000 => 0,
             Self::Temporal if sz != 0 => sz.saturating_mul(10_000),
             Self::Temporal => u64::MAX,
-            // Not tuned: see `QuotaState`.
+            // `QuotaState` computes this quota from the lack, without a tuner.
             Self::Exact => 0,
         }
     }

@@ -1,13 +1,13 @@
 //! Quotas: how much a scheme may do per window of wall-clock time (R§4.4).
 //!
-//! The *effective size* is what is left of a size limit, a time limit (through the measured
-//! throughput) and what the goals ask for. It is computed when a window begins; within the window,
-//! bytes are charged against it.
+//! The *effective size* is the least of three numbers of bytes: the size limit, the time limit
+//! times the measured throughput, and what the tuner computes from the goals. It is computed when a
+//! window begins. Within the window, bytes are charged against it.
 //!
-//! Unless `strict`, the defects R§9.2.4 to R§9.2.7 are not reproduced: nothing is charged while
-//! there is no quota, the throughput follows the last windows, the tuner's memory is bounded by the
-//! limits and starts at one region, and the time used is a limit by itself, whatever the throughput
-//! promised.
+//! Unless `strict`, the defects R§9.2.4 to R§9.2.7 are not reproduced. A new quota does not count
+//! what was charged before it was set. The throughput follows the last windows. The tuner's memory
+//! is bounded by the limits and starts at one region. The time used is a limit by itself, whatever
+//! the throughput predicted.
 
 mod brake;
 pub mod follow;
@@ -25,7 +25,7 @@ use brake::Braked;
 pub(crate) use brake::Totals;
 use goal::{Goal, Tuner};
 
-/// What counts how much in a region's priority. Only their ratio matters.
+/// The weights of the parts of a region's priority. Only their ratio matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Weights {
     /// Size; ignored by the kernel.
@@ -41,12 +41,12 @@ pub struct Weights {
 pub struct FailCharge {
     /// Numerator.
     pub num: u32,
-    /// Denominator; 0: failed bytes count like others.
+    /// Denominator. 0: failed bytes are charged in full.
     pub denom: u32,
 }
 
 impl FailCharge {
-    /// What to charge for `applied` of `tried` bytes.
+    /// Bytes to charge when `applied` of `tried` bytes succeeded.
     #[must_use]
     pub fn charge(self, tried: u64, applied: u64) -> u64 {
         if self.denom == 0 || applied > tried {
@@ -59,21 +59,21 @@ impl FailCharge {
 /// A quota (`struct damos_quota`, Linux 7.2).
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Quota {
-    /// Length of a window, in ms; 0: a window per application.
+    /// Length of a window, in ms. 0: each application has its own window.
     pub reset_interval_ms: u64,
-    /// Time to use per window, in ms; 0: no limit.
+    /// The most time to use per window, in ms. 0: no limit.
     pub ms: u64,
-    /// Bytes per window; 0: no limit.
+    /// The most bytes per window. 0: no limit.
     pub sz: u64,
-    /// What to tune for.
+    /// The goals that the quota is tuned for.
     pub goals: Vec<Goal>,
-    /// How.
+    /// How the quota follows its goals.
     pub tuner: Tuner,
-    /// What failed bytes cost.
+    /// The share of failed bytes that is charged.
     pub fail_charge: FailCharge,
-    /// What comes first.
+    /// The weights of the priority score.
     pub weights: Weights,
-    /// When to slow down by itself. Not in the kernel.
+    /// When the scheme slows down by itself. Not in the kernel.
     pub brake: Option<Brake>,
 }
 
@@ -84,26 +84,27 @@ impl Quota {
         self.ms != 0 || self.sz != 0 || !self.goals.is_empty()
     }
 
-    /// The score of the goals: of that which is reached best. Goals without a target do not count.
+    /// The score of the goals, in basis points: that of the goal that is reached best. Goals
+    /// without a target do not count.
     #[must_use]
     pub fn score(&self) -> Option<u64> {
         self.goals.iter().filter_map(Goal::score).max()
     }
 
-    /// Whether what may be done follows what the goals lack, from application to application.
+    /// Whether the quota follows what the goals lack, at every application ([`Tuner::Exact`]).
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.tuner == Tuner::Exact && !self.goals.is_empty()
     }
 
-    /// Bytes that the goal lacks that is reached best; nothing while that of one is not known.
+    /// Bytes that are missing to the nearest goal. 0 while the level of any goal is not known.
     #[must_use]
     pub fn lack(&self) -> u64 {
         self.goals.iter().map(|goal| goal.lack().unwrap_or(0)).min().unwrap_or(0)
     }
 }
 
-/// Bytes per millisecond before anything was measured.
+/// The throughput that is assumed before any was measured, in bytes per ms.
 const FIRST_THROUGHPUT: u64 = 4 << 20;
 
 /// The running state of a scheme's quota.
@@ -117,27 +118,28 @@ pub struct QuotaState {
     pub charged_sz: u64,
     /// When this window began.
     pub charged_from: Option<Time>,
-    /// Bytes charged in the windows before.
+    /// Bytes charged in all windows before this one.
     pub total_charged_sz: u64,
-    /// Time used, in ns; includes this window.
+    /// Time used in all windows, this one included, in ns.
     pub total_charged_ns: u64,
     /// Time used in this window, in ns.
     pub window_ns: u64,
-    /// The lowest score that is let in.
+    /// The lowest score of a region that the scheme acts on.
     pub min_score: u32,
-    /// Bytes per ms in the last windows that measured any; 0 before. Not `strict`.
+    /// Throughput of the last windows that measured one, in bytes per ms. 0: none was measured. Not
+    /// `strict`.
     throughput: u64,
     pub(crate) braked: Braked,
 }
 
 impl QuotaState {
-    /// Whether bytes are limited at all, by the user or by the brake.
+    /// Whether the user or the brake limits bytes at all.
     #[must_use]
     pub const fn is_limited(&self, quota: &Quota) -> bool {
         self.esz != 0 || quota.is_set() || self.braked.cap.is_some()
     }
 
-    /// Whether this window may do nothing more.
+    /// Whether the quota of this window is used up.
     #[must_use]
     pub const fn is_full(&self, quota: &Quota, min_region_sz: u64, strict: bool) -> bool {
         if !self.is_limited(quota) {
@@ -172,11 +174,11 @@ impl QuotaState {
         }
     }
 
-    /// Begins the first window, or a new one if it is time. Returns whether the window that ended
-    /// was full (`damos_adjust_quota()`, its first half).
+    /// Begins the first window, or a new window if the last one is over. Returns whether the window
+    /// that ended was full (`damos_adjust_quota()`, its first half).
     ///
-    /// The kernel goes on after it began the first window: without an interval that is over at
-    /// once. Here that takes a second call.
+    /// The kernel does not return after it began the first window. Without a reset interval that
+    /// window is over at once, and a second one begins. Here that takes a second call.
     pub fn adjust(&mut self, quota: &Quota, now: Time, min_region_sz: u64, strict: bool) -> bool {
         if self.charged_from.is_none() {
             self.charged_from = Some(now);
@@ -225,7 +227,7 @@ impl QuotaState {
     };
 
     const fn learn_throughput(&mut self) {
-        // Less than 10 µs says little; zero says nothing.
+        // A throughput from less than 10 µs is mostly noise, and one from no bytes is unknown.
         if self.window_ns < 10_000 || self.charged_sz == 0 {
             return;
         }
@@ -244,7 +246,7 @@ impl QuotaState {
             let mut esz = u64::MAX;
             if let Some(score) = quota.score() {
                 if !strict && quota.tuner == Tuner::Consist {
-                    // One region is the least that can be done (R§9.2.7).
+                    // The tuner starts at one region, because less cannot be acted on (R§9.2.7).
                     self.esz_bp = self.esz_bp.max(min_region_sz.saturating_mul(10_000) / 2);
                 }
                 self.esz_bp = quota.tuner.next(self.esz_bp, score, quota.sz);
@@ -265,8 +267,8 @@ impl QuotaState {
             return;
         }
         if quota.tuner == Tuner::Consist && !quota.goals.is_empty() {
-            // No more is remembered than can be used, or coming down would take many windows
-            // (R§9.2.6).
+            // The tuner remembers no more than the scheme can use. Otherwise coming down would take
+            // many windows (R§9.2.6).
             self.esz_bp = self.esz_bp.min(self.esz.saturating_mul(10_000));
         }
         if let Some(cap) = self.braked.cap {
@@ -274,16 +276,16 @@ impl QuotaState {
         }
     }
 
-    /// With [`Tuner::Exact`]: what was charged in this window, and what is lacking now. Time is a
-    /// limit by itself; what it would come to in bytes is not estimated, since most of it is spent
-    /// on looking.
+    /// With [`Tuner::Exact`], sets the effective size to what was charged in this window plus what
+    /// the goals lack now. A time limit is not converted to bytes here, because most of the time is
+    /// spent on looking at pages. It still ends the window by itself.
     fn follow_lack(&mut self, quota: &Quota) {
         let most = if quota.sz == 0 { u64::MAX } else { quota.sz };
         let most = most.min(self.braked.cap.unwrap_or(u64::MAX));
         self.esz = self.charged_sz.saturating_add(quota.lack()).min(most);
     }
 
-    /// Bytes per millisecond.
+    /// The throughput that a time limit is converted with, in bytes per ms.
     const fn throughput(&self, strict: bool) -> u64 {
         if !strict {
             return if self.throughput == 0 { FIRST_THROUGHPUT } else { self.throughput };

@@ -1,8 +1,8 @@
 //! Rests: a scheme whose destination has no room does nothing for a while. Not in the kernel.
 //!
 //! A migration to a node that is full fails page by page, and each failure costs as much as a
-//! success. The first rest is short; while the node stays full each one is twice as long as the one
-//! before, up to a limit. A pass that moved something, without being refused, ends the series.
+//! success. The first rest is short. While the node stays full, each rest is twice as long as the
+//! one before, up to a limit. An application that moves memory and is not refused ends the series.
 //!
 //! Only a lack of room begins a rest ([`Applied::no_room`](crate::ops::Applied::no_room)). Pages
 //! that are pinned or mapped by others are refused as well, but the pages next to them may move.
@@ -23,7 +23,7 @@ pub struct Rest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Resting {
     until: Option<Time>,
-    /// How long the last rest of this series was, in ms; 0: there was none.
+    /// Length of the last rest of this series, in ms. 0: there was none.
     last_ms: u64,
     /// Number of rests so far.
     pub(crate) nr: u64,
@@ -35,8 +35,8 @@ impl Resting {
         self.until.is_some_and(|until| now < until)
     }
 
-    /// Takes in what an application at `now` came to. A rest begins if less than half of what was
-    /// asked for was done, and some of it was refused for lack of room.
+    /// Takes in the result of an application at `now`. A rest begins if less than half of the bytes
+    /// asked for were moved and some were refused for lack of room.
     pub(crate) fn note(&mut self, rest: Option<Rest>, applied: &Applied, now: Time) {
         let Some(rest) = rest else { return };
         let is_full = applied.no_room > 0 && applied.applied < applied.asked.div_ceil(2);

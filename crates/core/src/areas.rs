@@ -1,9 +1,9 @@
 //! Which parts of an address space to watch: the mappings without their largest gaps.
 //!
-//! The kernel leaves out the two largest gaps, which are nearly always those between heap, mmap
-//! area and stack (`__damon_va_three_regions()`): three areas. The default here leaves out more
-//! gaps, because a gap holds no page, yet a region over it dilutes every estimate and hides the
-//! edge of what is mapped; [`Areas::THREE`] is the kernel's rule.
+//! The kernel leaves out the two largest gaps, so three areas are left
+//! (`__damon_va_three_regions()`). These gaps are nearly always those between heap, mmap area and
+//! stack. The default here leaves out more gaps. A gap holds no page, and a region over it dilutes
+//! every estimate and hides the edges of mappings. [`Areas::THREE`] is the kernel's rule.
 
 use alloc::vec::Vec;
 
@@ -24,20 +24,20 @@ impl Areas {
     /// The kernel's three areas.
     pub const THREE: Self = Self { max_gaps: 2, min_gap: 1, exact: true };
 
-    /// The default for at most `max_nr_regions` regions: every gap from 64 KiB on may be left out,
-    /// as long as the areas alone take no more than an eighth of the regions.
+    /// The default for at most `max_nr_regions` regions. Gaps of at least 64 KiB are left out,
+    /// largest first, while the areas are no more than an eighth of the regions.
     #[must_use]
     pub fn for_regions(max_nr_regions: u64) -> Self {
         let max_gaps = usize::try_from(max_nr_regions / 8).unwrap_or(usize::MAX).clamp(2, 128);
         Self { max_gaps, min_gap: 64 << 10, exact: false }
     }
 
-    /// Writes the areas of the mappings `maps` (sorted) into `areas`, replacing what was there;
-    /// their ends are rounded up to `min_region_sz`. Of two gaps of one size the lower one counts
-    /// as larger.
+    /// Writes the areas of the mappings `maps` (sorted) into `areas`, replacing what was there; The
+    /// ends of the areas are rounded up to `min_region_sz`. Of two gaps of equal size the lower one
+    /// counts as larger.
     ///
-    /// Returns whether there are any: no if nothing is mapped, or, with `exact`, if there are too
-    /// few gaps; `areas` is empty then.
+    /// Returns whether there is any area. There is none if nothing is mapped or, with `exact`, if
+    /// there are too few gaps.
     pub fn find(self, maps: &[AddrRange], min_region_sz: u64, areas: &mut Vec<AddrRange>) -> bool {
         areas.clear();
         let (Some(first), Some(last)) = (maps.first(), maps.last()) else { return false };
@@ -46,7 +46,7 @@ impl Areas {
             if gap.len() < self.min_gap.max(1) {
                 continue;
             }
-            // Kept sorted by size, largest first; a tie goes behind.
+            // Gaps are kept sorted by size, largest first. A gap goes behind others of its size.
             let at = areas.iter().position(|g| g.len() < gap.len()).unwrap_or(areas.len());
             if at < self.max_gaps {
                 areas.truncate(self.max_gaps - 1);
@@ -71,7 +71,7 @@ impl Areas {
     }
 }
 
-/// An area with both bounds rounded up, as the kernel does; a no-op for page-aligned mappings.
+/// An area with both bounds rounded up, as in the kernel. Page-aligned mappings do not change.
 const fn rounded(start: u64, end: u64, min_region_sz: u64) -> AddrRange {
     AddrRange::new(round_up(start, min_region_sz), round_up(end, min_region_sz))
 }

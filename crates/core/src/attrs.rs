@@ -1,15 +1,17 @@
-//! Monitoring attributes: intervals, bounds, method; defaults and validation of the reference.
+//! Monitoring attributes: intervals, bounds and method, with the kernel's defaults and validation.
 
 /// How accesses are sampled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Method {
-    /// DAMON's: a new random page per region and sample interval, made old, then looked at.
+    /// DAMON's method. In each sample interval a random page of each region is made old and then
+    /// looked at.
     Resample,
-    /// A few watched pages per region, armed once and then only looked at; see
+    /// A few watched pages per region are made old once and then only looked at. See
     /// `monitor::first_touch`.
     #[default]
     FirstTouch,
-    /// None: the operations set has whole regions, window by window; see `monitor::observed`.
+    /// The core does not sample. The operations set has the regions of each window. See
+    /// `monitor::observed`.
     Observed,
 }
 
@@ -18,7 +20,7 @@ pub enum Method {
 pub struct IntervalsGoal {
     /// Wanted share of positive samples, in basis points.
     pub access_bp: u64,
-    /// Tune every so many aggregations; 0 switches the tuning off.
+    /// Number of aggregations between two tunings. 0 switches the tuning off.
     pub aggrs: u64,
     /// Lower bound of the sample interval, in µs.
     pub min_sample_us: u64,
@@ -29,7 +31,7 @@ pub struct IntervalsGoal {
 /// Monitoring attributes (`struct damon_attrs`, Linux 7.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attrs {
-    /// Sample interval, in µs. 0 counts as 1 where it divides.
+    /// Sample interval, in µs. 0 counts as 1 where it is a divisor.
     pub sample_us: u64,
     /// Aggregation interval, in µs.
     pub aggr_us: u64,
@@ -41,7 +43,7 @@ pub struct Attrs {
     pub max_nr_regions: u64,
     /// Auto-tuning of the intervals.
     pub intervals_goal: IntervalsGoal,
-    /// Samples per aggregation: computed when the attributes are set, and kept by the tuner.
+    /// Samples per aggregation. Computed when the attributes are set, and kept by the tuner.
     pub aggr_samples: u64,
     /// Smallest region, in bytes. A power of two.
     pub min_region_sz: u64,
@@ -49,16 +51,16 @@ pub struct Attrs {
     pub method: Method,
     /// Reproduce the kernel's defects (DAMON-REFERENCE §9), for parity tests.
     pub strict: bool,
-    /// `first_touch` only: most accessed bits to clear per second.
+    /// The most accessed bits to clear per second. `first_touch` only.
     pub clears_per_sec: u32,
 }
 
 impl Default for Attrs {
     /// 5 ms, 100 ms, 1 s; 10 to 1000 regions; `first_touch`; not strict.
     ///
-    /// The update interval of the kernel's `struct damon_attrs` is 60 s; user space reads mappings
-    /// for a few microseconds, and a user expects a new mapping to show up, so it is 1 s here.
-    /// [`Attrs::reference`] has the kernel's.
+    /// The kernel's update interval is 60 s. Here it is 1 s, because reading the mappings takes a
+    /// few microseconds and a user expects a new mapping to show up soon. [`Attrs::reference`] has
+    /// the kernel's.
     fn default() -> Self {
         Self {
             sample_us: 5_000,
@@ -95,8 +97,8 @@ impl Attrs {
     /// Whether a commit of `new` restarts deadlines and drops the window under way
     /// (`damon_attrs_equals()`).
     ///
-    /// The kernel compares nine values. Here the method is a tenth: what one method has learned of
-    /// a window is of no use to another.
+    /// The kernel compares nine values. Here the method is a tenth, because one method cannot use
+    /// what another one found in a window.
     pub(crate) fn restarts(&self, new: &Self) -> bool {
         let compared = |a: &Self| {
             let intervals = (a.sample_us, a.aggr_us, a.update_us, a.intervals_goal);

@@ -1,5 +1,5 @@
-//! The loop that joins a context, an operations set and a clock: the same lines over a simulated
-//! world and over a real process.
+//! The loop that joins a context, an operations set and a clock. The same code runs over a
+//! simulated world and over a real process.
 
 use alloc::vec::Vec;
 
@@ -8,13 +8,13 @@ use crate::monitor::{Context, Wish};
 use crate::ops::{Observed, Operations, TargetId};
 use crate::time::Time;
 
-/// A clock to run by.
+/// The clock of a driver.
 pub trait Clock {
     /// The time now.
     fn now(&mut self) -> Time;
 
-    /// Sleeps until `deadline`; returns at once if that has passed. Returns whether the sleep was
-    /// cut short because somebody wants the driver's caller to look up.
+    /// Sleeps until `deadline`, or returns at once if that has passed. Returns whether the sleep
+    /// was cut short because the caller of [`Driver::run`] is wanted.
     fn sleep_until(&mut self, deadline: Time) -> bool;
 }
 
@@ -23,7 +23,7 @@ pub trait Clock {
 pub enum Event {
     /// A window is over: see [`Context::snapshot`].
     Snapshot,
-    /// The clock's sleep was cut short. Running on loses nothing.
+    /// The clock's sleep was cut short. The caller can run the driver again, and nothing is lost.
     Interrupted,
     /// There is no target left.
     Stopped,
@@ -41,12 +41,12 @@ pub struct Driver<O, C> {
     ids: Vec<TargetId>,
     maps: Vec<AddrRange>,
     regions: Vec<Observed>,
-    /// Commits of schemes that the operations set was told of.
+    /// Number of commits of schemes of which the operations set was told.
     nr_scheme_commits: u64,
 }
 
 impl<O: Operations, C: Clock> Driver<O, C> {
-    /// Joins the three.
+    /// A driver of these three.
     pub const fn new(context: Context, ops: O, clock: C) -> Self {
         Self {
             context,
@@ -59,9 +59,9 @@ impl<O: Operations, C: Clock> Driver<O, C> {
         }
     }
 
-    /// Tells the operations set when a commit of schemes has taken effect. [`Driver::run`] does
-    /// that before it asks for anything else; a commit before the first run takes effect at once,
-    /// and nobody else would tell.
+    /// Tells the operations set when a commit of schemes has taken effect. [`Driver::run`] does so
+    /// before it asks for anything else. The caller does so for a commit before the first run,
+    /// which takes effect at once.
     pub fn announce_schemes(&mut self) {
         let nr = self.context.nr_scheme_commits();
         if nr != self.nr_scheme_commits {
@@ -70,7 +70,7 @@ impl<O: Operations, C: Clock> Driver<O, C> {
         }
     }
 
-    /// Runs until something is there for the caller.
+    /// Runs until there is an event for the caller.
     pub fn run(&mut self) -> Event {
         loop {
             let now = self.clock.now();

@@ -1,12 +1,12 @@
-//! Isotherm's core: contexts, targets, regions, and the two ways to sample them.
+//! Isotherm's core: contexts, targets, regions and schemes, and the methods that sample accesses.
 //!
-//! Facts in, wishes out. The core knows no pid, path, errno, thread or clock and draws no unseeded
-//! randomness: time, access results and address ranges are inputs ([`Context::poll`] says what it
-//! wants next), so that the same lines run under a virtual clock in `isotherm-sim` and over a real
-//! process in `isotherm-ops`. The crate is `no_std` and forbids unsafe code; CI builds it for a
-//! target without an operating system.
+//! The core has no I/O. It knows no pid, path, errno, thread or clock, and every random number
+//! follows from a seed. Time, access results and address ranges are inputs, and [`Context::poll`]
+//! says which input comes next. So the same code runs under a virtual clock in `isotherm-sim` and
+//! over a real process in `isotherm-ops`. The crate is `no_std` and forbids unsafe code; CI builds
+//! it for a target without an operating system.
 //!
-//! Names and rounding are DAMON's (Linux 7.2, `mm/damon/core.c`); where the default differs from
+//! Names and rounding are DAMON's (Linux 7.2, `mm/damon/core.c`). Where the default differs from
 //! the kernel, [`Attrs::strict`](attrs::Attrs::strict) brings the kernel's behaviour back.
 #![no_std]
 #![forbid(unsafe_code)]

@@ -1,9 +1,9 @@
-//! What a mapping holds, told from its line in `/proc/PID/maps`.
+//! What a mapping holds, as its line in `/proc/PID/maps` shows.
 //!
-//! This is the only place that tells. The kind follows from what backs the mapping, that is from
-//! its name and from whether it is shared, and never from what may be done with it: the parts of
-//! one file differ in their permissions (a program has a part to execute, one to read and one to
-//! write) and are one kind.
+//! Nothing else in the tree decides this. The kind follows from what backs the mapping, that is,
+//! from its name and from whether it is shared. It does not follow from the permissions. A program
+//! has one part to execute, one to read and one to write, and all parts of one file are of one
+//! kind.
 
 /// What a mapping holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -65,9 +65,10 @@ impl MappingKind {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// The kind of a mapping of this name, as the last column of `maps` has it.
+    /// The kind of a mapping with the name `name`, which is the last column of `maps`.
     ///
-    /// `shared`: writes go to the mapped object (`s` in the permissions), not to a private copy.
+    /// `shared` says that writes go to the mapped object (`s` in the permissions) and not to a
+    /// private copy.
     #[must_use]
     pub fn of(shared: bool, name: &[u8]) -> Self {
         if let Some(rest) = name.strip_prefix(b"[") {

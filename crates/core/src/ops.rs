@@ -1,8 +1,8 @@
-//! The seam between the core and whatever can look at memory: the operations set.
+//! The operations set: the interface between the core and the code that looks at memory.
 //!
 //! A set answers two questions about single pages, in batches: *make it old*
-//! ([`Operations::prepare`]) and *was it touched since* ([`Operations::check`]). It keeps no
-//! policy: which pages, when, and how often is the core's business, so every set is scored on the
+//! ([`Operations::prepare`]) and *was it touched since* ([`Operations::check`]). It has no policy.
+//! The core decides which pages to ask about, when, and how often. So every set is measured on the
 //! same decisions.
 
 use alloc::vec::Vec;
@@ -11,26 +11,28 @@ use crate::addr::AddrRange;
 use crate::scheme::{Action, Counters, Metric, NodeLevel, Scheme};
 use crate::time::Time;
 
-/// A target's name inside one context. The driver gives them out and never uses one twice, so that
-/// a reused pid can never be taken for its predecessor.
+/// The id of a target in one context. Whoever adds targets never uses an id twice, so a reused pid
+/// is never taken for the process before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct TargetId(pub u32);
 
 /// What an operations set found out about one page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PageState {
-    /// Not answered: the set could not look (a failing check). Counts as no evidence.
+    /// The set gave no answer, for example because the check failed. Counts as no evidence.
     #[default]
     Unknown,
     /// No page is mapped there. Counts as not accessed.
     Absent,
     /// Mapped, and not touched since it was last made old.
     Old,
-    /// Mapped and touched. From `prepare`: touched, and still young (nothing was cleared).
+    /// Mapped and touched. From `prepare`: touched, and still young, because nothing was cleared.
     Young,
-    /// From `prepare` only: it was young and is old now. This is what costs.
+    /// From `prepare` only: the page was young and is old now. Clearing the accessed bit is the
+    /// expensive case.
     Cleared,
-    /// Touched, but this set cannot make it old (shared, locked): no evidence from here.
+    /// Touched, but this set cannot make it old, for example because it is shared or locked. Counts
+    /// as no evidence.
     Unresolved,
 }
 
@@ -41,12 +43,12 @@ pub struct Check {
     pub target: TargetId,
     /// Any address inside the page.
     pub addr: u64,
-    /// In: how the caller last saw it. Out: what was found.
+    /// In: the state that the caller last saw. Out: what was found.
     pub state: PageState,
     /// Out: log2 of the size in bytes of the page-table leaf that maps it: 12, 21 or 30.
     pub leaf_shift: u8,
-    /// A number of the caller's own, to find the page again in its tables. Whoever answers leaves
-    /// it as it is. The core has no use for it, and its checks have 0.
+    /// A number by which the caller finds the page again in its tables. The operations set does not
+    /// change it. The core does not use it, and its checks have 0.
     pub tag: u32,
 }
 
@@ -58,12 +60,13 @@ impl Check {
     }
 }
 
-/// What a target's address space looks like now.
+/// Why the mappings of a target could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UpdateError {
     /// The target is gone for good.
     Gone,
-    /// It is there but could not be read this time, or maps nothing yet; ask again later.
+    /// The target is there, but could not be read this time or maps nothing yet. The core asks
+    /// again later.
     NotNow,
 }
 
@@ -80,29 +83,29 @@ pub struct Request {
     pub range: AddrRange,
     /// The region's samples per window.
     pub nr_accesses: u32,
-    /// The region's windows since it looks like this, or since the last action if that is less.
+    /// The region's age in windows, or the windows since the last action if those are fewer.
     pub age: u32,
-    /// Whether a core filter let it in, so that the ops filters are not asked.
+    /// Whether a core filter let the region in, so that the ops filters are skipped.
     pub bypass_filters: bool,
     /// What the quota is charged, in bytes. `strict` only.
     pub charged: u64,
-    /// Ask the kernel for no more than so many bytes. Not `strict`: there the range is short
+    /// The most bytes to ask the kernel for. No limit with `strict`, where the range is short
     /// enough.
     pub max_bytes: u64,
-    /// Stop between two batches after so much time, in ns.
+    /// The time after which to stop between two batches, in ns.
     pub max_ns: u64,
 }
 
-/// What came of a [`Request`].
+/// The result of a [`Request`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Applied {
-    /// Bytes from the start of the range that are settled. 0: nothing was done, ask again in the
-    /// next pass (there is no evidence yet, or no time was left). Not `strict`.
+    /// Bytes from the start of the range that are settled. 0: nothing was done, because there is no
+    /// evidence yet or no time was left, and the next pass asks again. Not `strict`.
     pub covered: u64,
-    /// With `covered` 0: so many bytes at the start are to be left alone for now; what follows, if
-    /// anything does, is asked about in the same pass. Not `strict`.
+    /// With `covered` 0: bytes at the start to leave alone for now. The same pass asks about the
+    /// bytes behind them, if there are any. Not `strict`.
     pub skip: u64,
-    /// Bytes that the kernel was asked to act on: what the quota is charged. Not `strict`.
+    /// Bytes that the kernel was asked to act on. The quota is charged for these. Not `strict`.
     pub asked: u64,
     /// Bytes acted on.
     pub applied: u64,
@@ -110,7 +113,7 @@ pub struct Applied {
     pub passed: u64,
     /// Bytes that were refused because the destination had no room.
     pub no_room: u64,
-    /// Time that it took, in ns.
+    /// Time that the request took, in ns.
     pub ns: u64,
 }
 
@@ -119,12 +122,12 @@ pub struct Applied {
 pub struct Measure {
     /// Index of the scheme that wants it.
     pub scheme: usize,
-    /// What; totals are asked for as they are, since any start.
+    /// What to measure. A total may count from any start.
     pub metric: Metric,
-    /// The answer; `None`: not known now.
+    /// The answer. `None`: the value is not known now.
     pub value: Option<u64>,
-    /// Of a metric on all of a node's memory, also how full that node is; `None`: not known, or not
-    /// of a node.
+    /// For a metric on all of a node's memory, the level of that node. `None`: it is not known, or
+    /// the metric is not about a node.
     pub level: Option<NodeLevel>,
 }
 
@@ -148,53 +151,54 @@ pub struct Eligible {
     pub range: AddrRange,
     /// The node.
     pub nid: u32,
-    /// The answer, an estimate, in bytes. Comes as all of the range.
+    /// The answer: an estimate, in bytes. It is preset to the size of the range.
     pub bytes: u64,
 }
 
-/// One region that the operations set made out itself, at the end of a window.
+/// One region of a window that the operations set observed itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Observed {
     /// Where, in bytes of the target's address space.
     pub range: AddrRange,
     /// Positive samples of the window.
     pub nr_accesses: u32,
-    /// For how many windows it has looked like this.
+    /// Number of windows for which the region has looked like this.
     pub age: u32,
 }
 
 /// A window that the operations set observed itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Observation {
-    /// When it began; as far as the set knows.
+    /// When the window began, as far as the set knows.
     pub start: Time,
-    /// When it ended.
+    /// When the window ended.
     pub end: Time,
-    /// Windows between this one and the one before that nobody saw.
+    /// Number of windows that were lost between the one before and this one.
     pub lost: u64,
-    /// Whether the next one is there already.
+    /// Whether the next window is there already.
     pub more: bool,
-    /// Its sample interval, in µs.
+    /// The window's sample interval, in µs.
     pub sample_us: u64,
-    /// Its length by the attributes, in µs.
+    /// The window's length by the set's attributes, in µs.
     pub aggr_us: u64,
 }
 
-/// An operations set: the only thing that touches the memory (or the simulation) that is watched.
+/// An operations set: the only code that touches the watched memory, or the simulation of it.
 ///
 /// Errors never stop a batch: a page that could not be looked at stays [`PageState::Unknown`].
 pub trait Operations {
-    /// Makes every page of the batch old, and says in `state` how it was found: [`PageState::Old`]
+    /// Makes every page of the batch old, and sets `state` to how it was found: [`PageState::Old`]
     /// (nothing was done), [`PageState::Cleared`], [`PageState::Absent`] or
     /// [`PageState::Unresolved`].
     fn prepare(&mut self, batch: &mut [Check]);
 
-    /// Looks at every page of the batch and changes nothing: [`PageState::Old`],
-    /// [`PageState::Young`], [`PageState::Absent`] or [`PageState::Unresolved`].
+    /// Looks at every page of the batch without changing it, and sets `state` to what was found:
+    /// [`PageState::Old`], [`PageState::Young`], [`PageState::Absent`] or
+    /// [`PageState::Unresolved`].
     fn check(&mut self, batch: &mut [Check]);
 
-    /// Writes the target's mappings (sorted, not overlapping, page-aligned) into `maps`, which
-    /// comes empty. The core decides which gaps to leave out.
+    /// Writes the target's mappings (sorted, not overlapping, page-aligned) into `maps`, which is
+    /// empty at the call. The core decides which gaps to leave out.
     ///
     /// # Errors
     ///
@@ -210,32 +214,32 @@ pub trait Operations {
         None
     }
 
-    /// Writes the target's regions of that window, in address order, into `regions`, which comes
-    /// empty. Nothing: nothing is known of the target.
+    /// Writes the target's regions of that window, in address order, into `regions`, which is empty
+    /// at the call. No region means that nothing is known of the target.
     fn observe(&mut self, target: TargetId, regions: &mut Vec<Observed>) {
         let _ = (target, regions);
     }
 
-    /// Does what a scheme wants. A set that cannot act does nothing, and settles all of the range:
-    /// as in the kernel, where an action that a set does not know costs quota and has no effect.
+    /// Carries out a request of a scheme. A set that cannot act does nothing and settles all of the
+    /// range. In the kernel, too, an action that a set does not know costs quota and has no effect.
     fn apply(&mut self, request: &Request, scheme: &Scheme) -> Applied {
         let _ = scheme;
         Applied { covered: request.range.len(), ..Applied::default() }
     }
 
-    /// Hears that the schemes which were committed last are in force from now on, before it is
-    /// asked to apply one of them. `before` is what those before them had counted, by index.
+    /// Is called when the schemes committed last take effect, before the first request of one of
+    /// them. `before` has the counters of the schemes until then, by index.
     fn schemes_committed(&mut self, before: &[Counters]) {
         let _ = before;
     }
 
-    /// Says of each range how many bytes are on the node that is asked about; what it does not know
-    /// stays.
+    /// Sets for each range how many bytes are on the node asked about. An answer that is not known
+    /// stays as it is.
     fn eligible(&mut self, ranges: &mut [Eligible]) {
         let _ = ranges;
     }
 
-    /// Answers what it can of `measures`; the rest stays `None`.
+    /// Answers those of `measures` that it can. The others stay `None`.
     fn measure(&mut self, measures: &mut [Measure]) {
         let _ = measures;
     }

@@ -1,17 +1,19 @@
-//! A region: neighbours in an address space that are believed to be accessed alike.
+//! A region: a range of an address space whose pages are believed to be accessed alike.
 
 use crate::addr::AddrRange;
 use crate::math::{moving_sum, weighted};
 use crate::monitor::first_touch::WatchId;
 
-/// One region (`struct damon_region`, Linux 7.2), in 64 bytes as there.
+/// One region (`struct damon_region`, Linux 7.2). It has 64 bytes, as in the kernel.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Region {
-    /// Where. Never empty.
+    /// The region's addresses. Never empty.
     pub range: AddrRange,
-    /// `resample`: the address chosen for the current sample interval; undefined before `prepare`.
+    /// The address chosen for the current sample interval, undefined before `prepare`. `resample`
+    /// only.
     pub sampling_addr: u64,
-    /// Positive samples so far in the current window (`resample`), or the estimate of that number.
+    /// Positive samples so far in the current window (`resample`), or the estimate of their number
+    /// (other methods).
     pub nr_accesses: u32,
     /// Pseudo moving sum of `nr_accesses`, times 10,000.
     pub nr_accesses_bp: u32,
@@ -21,19 +23,19 @@ pub struct Region {
     pub last_nr_accesses: u32,
     /// Samples of this window that gave no evidence, because the page could not be made old.
     pub nr_unresolved: u32,
-    /// Whether the window gave too little evidence to say anything. Such a region is merged with
-    /// its like only.
+    /// Whether the window gave too little evidence to estimate the count. Such regions are merged
+    /// with each other only.
     pub unresolved: bool,
-    /// Windows since a scheme acted on it, while that is less than its age. Not `strict`: there the
-    /// age itself starts again.
+    /// Windows since a scheme acted on the region, while they are fewer than its age. Not used with
+    /// `strict`, where an action resets the age.
     pub since_action: Option<u32>,
     /// Whether the current sample can give evidence at all.
     pub(crate) blind: bool,
-    /// Its watched pages, in the store of its target. Method `first_touch` only.
+    /// The index of its watched pages in the store of its target. `first_touch` only.
     pub(crate) watch: WatchId,
 }
 
-// A cache line: the passes over all regions are bound by memory.
+// A region fills one cache line, because passes over all regions are bound by memory.
 const _: () = assert!(size_of::<Region>() == 64);
 
 impl Region {
@@ -49,15 +51,15 @@ impl Region {
         self.range.len()
     }
 
-    /// Whether the region holds no address; a region of a target never is.
+    /// Whether the region is empty. Regions of a target never are.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.range.is_empty()
     }
 
-    /// Cuts the region `at` bytes behind its start; keeps the left part and returns the right one,
-    /// which copies the counts and the history (`damon_split_region_at()`). Watched pages stay with
-    /// the left part: [`Target`](crate::target::Target) divides them.
+    /// Cuts the region `at` bytes behind its start, keeps the left part and returns the right one.
+    /// The right part has the same counts and history (`damon_split_region_at()`). The watched
+    /// pages stay with the left part until [`Target`](crate::target::Target) divides them.
     ///
     /// # Panics
     ///
@@ -76,8 +78,8 @@ impl Region {
         right
     }
 
-    /// Takes in the region that follows immediately: counts and age become means weighted by size,
-    /// the own `last_nr_accesses` stays (`damon_merge_two_regions()`).
+    /// Takes in the region that follows immediately. Counts and age become means weighted by size,
+    /// and the left `last_nr_accesses` stays (`damon_merge_two_regions()`).
     pub fn merge(&mut self, right: &Self) {
         let (l, r) = (self.len(), right.len());
         self.nr_accesses = weighted(self.nr_accesses, l, right.nr_accesses, r);
@@ -107,8 +109,8 @@ impl Region {
         self.nr_unresolved = 0;
     }
 
-    /// Ages the region by one window: it gets older while its count stays within `threshold` of the
-    /// last window's, and young again when it moves further or crosses zero.
+    /// Ages the region by one window. It gets older if its count is within `threshold` of the last
+    /// window's. Its age becomes 0 if the count changed more, or changed from or to 0.
     pub fn count_age(&mut self, threshold: u32) {
         let moved = self.nr_accesses.abs_diff(self.last_nr_accesses) > threshold;
         let crossed_zero = (self.nr_accesses == 0) != (self.last_nr_accesses == 0);

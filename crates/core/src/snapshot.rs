@@ -1,4 +1,4 @@
-//! The one value that everything shares: what a context knows at the end of an aggregation window.
+//! Snapshots: what a context knows at the end of an aggregation window.
 
 use alloc::vec::Vec;
 
@@ -12,8 +12,8 @@ use crate::time::Time;
 pub struct RegionInfo {
     /// Where, in bytes of the target's address space.
     pub range: AddrRange,
-    /// Estimated number of sample intervals of the window in which a page of this region was
-    /// touched: 0 to [`Snapshot::max_nr_accesses`].
+    /// Estimated number of the window's sample intervals in which a page of this region was
+    /// touched, from 0 to [`Snapshot::max_nr_accesses`].
     pub nr_accesses: u32,
     /// For how many windows the region has looked like this.
     pub age: u32,
@@ -21,13 +21,13 @@ pub struct RegionInfo {
     pub lo: f32,
     /// Upper end of that interval.
     pub hi: f32,
-    /// Whether the set could look at this region. If not, the numbers say nothing (`lo` is 0 and
-    /// `hi` the maximum).
+    /// Whether the operations set could look at this region. If not, nothing is known: `lo` is 0
+    /// and `hi` is the maximum.
     pub resolved: bool,
 }
 
 impl RegionInfo {
-    /// What is known of a region, with the ends of its interval; nothing if not `resolved`.
+    /// The region with the ends of its interval. Its count is 0 if it is not `resolved`.
     pub(crate) const fn of(region: &Region, (lo, hi, resolved): (f32, f32, bool)) -> Self {
         let nr_accesses = if resolved { region.nr_accesses } else { 0 };
         Self { range: region.range, nr_accesses, age: region.age, lo, hi, resolved }
@@ -37,13 +37,13 @@ impl RegionInfo {
 /// One target of a snapshot.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct TargetInfo {
-    /// Who.
+    /// The target's id.
     pub id: TargetId,
-    /// Its regions: sorted, not overlapping, not empty; gaps are possible.
+    /// Its regions: sorted, not overlapping, not empty. Gaps are possible.
     pub regions: Vec<RegionInfo>,
 }
 
-/// What a window of monitoring cost, filled by the context (counts) and the driver (time).
+/// What the monitoring of a window cost. The context fills the counts and the driver the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cost {
     /// Pages looked at.
@@ -61,7 +61,7 @@ pub struct Snapshot {
     pub seq: u64,
     /// When the window began.
     pub start: Time,
-    /// When the window ended: the last look was before this.
+    /// When the window ended. All looks of the window were before this.
     pub end: Time,
     /// Length of one sample interval, in microseconds.
     pub sample_us: u64,

@@ -13,20 +13,21 @@ use crate::rng::Rng;
 /// Invariant: regions are sorted, do not overlap, and none is empty. Gaps are possible.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Target {
-    /// Its name in the context.
+    /// Its id in the context.
     pub id: TargetId,
     /// Its regions.
     pub regions: Vec<Region>,
-    /// Whether what is watched is given, rather than an address space: no gap is looked for in it.
+    /// Whether the user gave the ranges. Then they are watched as they are, and no gaps are left
+    /// out.
     pub given: bool,
     /// The watched pages of its regions; empty unless the method is `first_touch`.
     pub(crate) watches: Watches,
-    /// Where passes that change the number of regions build the new list: kept, so that a steady
-    /// state allocates nothing.
+    /// The list in which passes build the new regions. It is kept, so that a steady state allocates
+    /// nothing.
     scratch: Vec<Region>,
 }
 
-/// Why ranges were refused; the target was not changed.
+/// Why ranges were refused. The target was not changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RangesError {
     /// A range is empty after rounding.
@@ -57,13 +58,13 @@ impl Target {
     /// Fits the regions to new `ranges` (sorted), whose bounds are rounded outward to the power of
     /// two `min_region_sz` (`damon_set_regions()`).
     ///
-    /// Regions outside of every range go; the first and last region that meet a range are cut or
-    /// stretched to it; holes between them get new regions. Those that stay keep their history. A
-    /// region over two ranges is cut to the first.
+    /// Regions outside of every range are removed. The first and last region that meet a range are
+    /// cut or stretched to it, and holes between them get new regions. Regions that stay keep their
+    /// history. A region over two ranges is cut to the first.
     ///
     /// # Errors
     ///
-    /// If a rounded range is empty or starts before its predecessor ends; nothing is changed then.
+    /// If a rounded range is empty or starts before its predecessor ends. Then nothing is changed.
     pub fn set_ranges(
         &mut self,
         ranges: &[AddrRange],
@@ -102,7 +103,8 @@ impl Target {
         let mut old = self.regions.drain(..).peekable();
         for range in ranges {
             let fitted = round(range);
-            // What lies before this range was met by an earlier one, or it would be gone.
+            // A region in front of this range was met by an earlier range. Otherwise it would have
+            // been removed.
             while let Some(r) = old.next_if(|r| r.range.end <= range.start) {
                 self.scratch.push(r);
             }
@@ -135,8 +137,8 @@ impl Target {
         Ok(())
     }
 
-    /// Cuts every region larger than `limit` bytes into pieces of `limit`; the last piece of a
-    /// region is what is left (`damon_apply_min_nr_regions()`).
+    /// Cuts every region larger than `limit` bytes into pieces of `limit` bytes. The last piece may
+    /// be smaller (`damon_apply_min_nr_regions()`).
     pub fn limit_size(&mut self, limit: u64) {
         if self.regions.iter().all(|r| r.len() <= limit) {
             return;
@@ -204,8 +206,8 @@ impl Target {
         });
     }
 
-    /// Cuts region `i` at `at` bytes behind its start. If either part would be empty it stays
-    /// whole.
+    /// Cuts region `i` at `at` bytes behind its start. If either part would be empty, the region
+    /// stays whole.
     pub(crate) fn cut(&mut self, i: usize, at: u64) {
         let region = &mut self.regions[i];
         if 0 < at && at < region.len() {
@@ -214,7 +216,7 @@ impl Target {
         }
     }
 
-    /// Forgets all watched pages: another method takes over.
+    /// Forgets all watched pages, because another method takes over.
     pub(crate) fn drop_watches(&mut self) {
         self.watches = Watches::default();
         for region in &mut self.regions {
@@ -256,14 +258,14 @@ pub(crate) fn split_off(region: &mut Region, at: u64, watches: &mut Watches) -> 
     right
 }
 
-/// Takes in the region that follows and is like this one: the counts stay, watched pages are
+/// Joins two neighbours with equal counts into the left one. The counts stay, and watched pages are
 /// joined.
 pub(crate) fn absorb(left: &mut Region, right: &Region, watches: &mut Watches) {
     merge_watches(left, right, watches);
     left.range.end = right.range.end;
 }
 
-/// The watched pages of a region that is about to take in its neighbour `right`.
+/// Joins the watched pages of a region that is about to take in its neighbour `right`.
 fn merge_watches(left: &mut Region, right: &Region, watches: &mut Watches) {
     if left.watch != WatchId::NONE || right.watch != WatchId::NONE {
         left.watch = watches.merge(left.watch, left.len(), right.watch, right.len());

@@ -4,8 +4,8 @@ use core::ops::{Add, Sub};
 
 /// An instant: nanoseconds since the clock's own zero.
 ///
-/// On a real machine the zero is that of `CLOCK_MONOTONIC`, so that a record, a workload's truth
-/// and the kernel's own time stamps can be laid over each other; in a simulation it is the start.
+/// On a real machine this is the zero of `CLOCK_MONOTONIC`, so that a record, a workload's log and
+/// the kernel's time stamps can be compared. In a simulation it is the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(pub u64);
 

@@ -7,11 +7,11 @@ pub const Z90: f32 = 1.644_854;
 
 /// The Wilson score interval, at 90 %, of a share estimated as `p` from `n` independent
 /// observations (E. B. Wilson, "Probable Inference, the Law of Succession, and Statistical
-/// Inference", JASA 22, 1927), widened by half an observation on either side: pages and samples
-/// come in whole numbers, so 19 of 20 does not rule out all (R. G. Newcombe, Statistics in Medicine
-/// 17, 1998, method 4, in its simplest form). `n` may be fractional (an effective number). Unlike
-/// the normal interval it stays inside `[0, 1]` and is honest at both ends: 0 of 4 gives
-/// `(0, 0.53)`.
+/// Inference", JASA 22, 1927), widened by half an observation on either side (R. G. Newcombe,
+/// Statistics in Medicine 17, 1998, method 4, in its simplest form). The widening accounts for
+/// whole numbers of pages and samples: 19 of 20 does not rule out a share of 1. `n` may be
+/// fractional (an effective number). Unlike the normal interval it stays inside `[0, 1]` and has a
+/// width at both ends: 0 of 4 gives `(0, 0.53)`.
 ///
 /// Nothing observed gives `(0, 1)`.
 #[must_use]
@@ -39,7 +39,7 @@ impl CountIntervals {
     /// Longest window, in samples, that has a table.
     const LONGEST: u32 = 1024;
 
-    /// Makes the table for windows of so many samples.
+    /// Makes the table for windows of `nr_samples` samples.
     pub(crate) fn prepare(&mut self, nr_samples: u32) {
         if self.nr_samples == nr_samples {
             return;
@@ -52,7 +52,7 @@ impl CountIntervals {
         }
     }
 
-    /// The ends of the interval of a count to which so many samples gave evidence, in counts.
+    /// The ends of the interval of a count, in counts. `nr_evidence` samples gave evidence for it.
     pub(crate) fn of(&self, nr_accesses: u32, nr_evidence: u32) -> (f32, f32) {
         let known = self.of_count.get(nr_accesses as usize);
         match known.filter(|_| nr_evidence == self.nr_samples) {

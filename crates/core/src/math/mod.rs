@@ -7,7 +7,8 @@ pub mod rng;
 
 use crate::addr::AddrRange;
 
-/// `floor(x * n / d)` that overflows later than the plain product (the kernel's `mult_frac()`).
+/// `floor(x * n / d)`, which overflows only for larger numbers than the plain product does (the
+/// kernel's `mult_frac()`).
 ///
 /// # Panics
 ///
@@ -17,8 +18,8 @@ pub const fn mult_frac(x: u64, n: u64, d: u64) -> u64 {
     (x / d).wrapping_mul(n).wrapping_add((x % d).wrapping_mul(n) / d)
 }
 
-/// One step of the pseudo moving sum (`damon_moving_sum()`): the previous window's total is taken
-/// as evenly spread over `len` samples; one share leaves, `new` comes in.
+/// One step of the pseudo moving sum (`damon_moving_sum()`): the previous window's total counts as
+/// evenly spread over `len` samples. One sample's share is subtracted, and `new` is added.
 #[must_use]
 pub const fn moving_sum(sum: u32, last_total: u32, len: u32, new: u32) -> u32 {
     sum.wrapping_sub(last_total / len).wrapping_add(new)
@@ -27,7 +28,7 @@ pub const fn moving_sum(sum: u32, last_total: u32, len: u32, new: u32) -> u32 {
 /// Mean of `a` and `b`, weighted by two sizes, truncated.
 #[must_use]
 pub fn weighted(a: u32, sz_a: u64, b: u32, sz_b: u64) -> u32 {
-    // Neighbours that are merged are mostly equal, or small enough for a division in 64 bits.
+    // Fast paths: merged neighbours are mostly equal, or small enough for a division in 64 bits.
     if a == b && (sz_a | sz_b) != 0 {
         return a;
     }

@@ -1,4 +1,4 @@
-//! The reference's random numbers: the kernel's generator and its mapping to a range.
+//! Random numbers as in the kernel: its generator, and its mapping to a range.
 //!
 //! A run is replayed bit for bit by its seed. [`Rng::constant`] is the source under which the
 //! golden traces of the reference were taken (`DAMON-REFERENCE` §8.5).

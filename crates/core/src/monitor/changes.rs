@@ -1,4 +1,4 @@
-//! Changes from outside: attributes, schemes and targets, which wait for the point of the loop at
+//! Changes of attributes, schemes and targets from outside. They wait for the point of the loop at
 //! which they are safe (R§2.2 step 8).
 
 use alloc::vec::Vec;
@@ -23,15 +23,15 @@ pub(super) enum Change {
 }
 
 impl Context {
-    /// Adds a target; it is watched from the next turn of the loop on. A name that is already there
+    /// Adds a target. It is watched from the next turn of the loop on. An id that is already there
     /// is ignored.
     pub fn add_target(&mut self, id: TargetId) {
         self.change(Change::Add(id, false));
     }
 
-    /// As [`Context::add_target`], for a target whose mappings are watched exactly as they are
-    /// told, such as ranges of physical memory: the rule of the largest gaps (three areas) is for
-    /// address spaces.
+    /// As [`Context::add_target`], for a target whose ranges are watched exactly as they are given,
+    /// such as ranges of physical memory. Leaving out the largest gaps makes sense for address
+    /// spaces only.
     pub fn add_ranges(&mut self, id: TargetId) {
         self.change(Change::Add(id, true));
     }
@@ -49,13 +49,13 @@ impl Context {
     /// Replaces the attributes at the next turn of the loop, and keeps what was learned: counts and
     /// ages are converted. Identical attributes change nothing.
     ///
-    /// Other intervals, numbers of regions, another intervals goal or method begin a new window,
-    /// and the window under way is dropped. The smallest region and the budget of clears change in
-    /// its middle.
+    /// A change of an interval, of a number of regions, of the intervals goal or of the method
+    /// drops the window under way and begins a new one. The smallest region and the budget of
+    /// clears change without that.
     ///
     /// # Errors
     ///
-    /// If they are not valid; then nothing changes, now or later.
+    /// If the attributes are not valid. Then nothing changes, now or later.
     pub fn commit(&mut self, mut attrs: Attrs) -> Result<(), AttrsError> {
         attrs.validate()?;
         fill_aggr_samples(&mut attrs);
@@ -63,7 +63,8 @@ impl Context {
         Ok(())
     }
 
-    /// Pauses or resumes at the next turn of the loop: no sampling, no windows, no time passes.
+    /// Pauses or resumes at the next turn of the loop. While paused, nothing is sampled, no window
+    /// ends, and the context's clock stands still.
     pub fn pause(&mut self, pause: bool) {
         self.change(Change::Pause(pause));
     }
@@ -101,8 +102,8 @@ impl Context {
         self.reserve();
     }
 
-    /// Starts the method of the attributes. What another one knew of single pages is void: nobody
-    /// looked at them since, or will.
+    /// Starts the method of the attributes. What the method before knew of single pages is dropped,
+    /// because nothing watches these pages any more.
     fn switch_method(&mut self) {
         self.targets.iter_mut().for_each(Target::drop_watches);
         self.method = InForce::new(self.attrs.method);
@@ -152,7 +153,8 @@ impl Context {
     }
 }
 
-/// Computes the number of samples per aggregation, which only the tuner carries over.
+/// Computes the number of samples per aggregation from the intervals. The tuner keeps that number
+/// instead.
 pub(super) const fn fill_aggr_samples(attrs: &mut Attrs) {
     let sample = if attrs.sample_us == 0 { 1 } else { attrs.sample_us };
     attrs.aggr_samples = attrs.aggr_us / sample;

@@ -1,9 +1,9 @@
-//! The seam between the loop and the ways to learn of accesses.
+//! The interface between the loop and the methods that find accesses.
 //!
-//! The loop knows when something happens, a [`Sampler`] what: which pages are made old, which are
-//! looked at, what a region's count becomes at the end of a window, and where regions are split.
-//! Merging, ageing, schemes, watermarks and snapshots are the loop's, and the same for every
-//! method.
+//! The loop decides when something happens, and a [`Sampler`] decides what: which pages are made
+//! old, which are looked at, what a region's count becomes at the end of a window, and where
+//! regions are split. The loop does the merging, ageing, schemes, watermarks and snapshots, in the
+//! same way for every method.
 
 use alloc::vec::Vec;
 
@@ -38,7 +38,7 @@ pub(crate) struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    /// Whether the window's last sample is here, by the clock.
+    /// Whether the window is over by the clock.
     pub(crate) const fn window_over(&self) -> bool {
         self.passed >= self.turn.next_aggregation
     }
@@ -47,46 +47,48 @@ impl Scene<'_> {
 /// The end of a window, as a method sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ended {
-    /// The largest count of any region, from which the threshold for merging follows. `None`: the
-    /// regions are to stay as they are.
+    /// The largest count of any region, from which the threshold for merging follows. `None`:
+    /// regions are not merged.
     pub(crate) max_nr: Option<u32>,
     /// When the window began.
     pub(crate) start: Time,
     /// When it ended.
     pub(crate) end: Time,
-    /// Windows before this one that nobody saw.
+    /// Number of windows before this one that were lost.
     pub(crate) lost: u64,
 }
 
-/// One way to learn of accesses, in the order in which the loop asks.
+/// A method that finds accesses. The functions are in the order in which the loop calls them.
 pub(crate) trait Sampler: core::fmt::Debug {
-    /// The first regions are there, or a commit made this the method.
+    /// Starts the method: after the first update, or when a commit has chosen it.
     fn start(&mut self, scene: &mut Scene<'_>);
 
-    /// The sample interval was `old_us` before; the attributes have the new one.
+    /// Adapts to a new sample interval. It was `old_us`, in µs, and the attributes have the new
+    /// one.
     fn rescale(&mut self, scene: &mut Scene<'_>, old_us: u64);
 
     /// Step 2: fills the batch with the pages to make old.
     fn prepare(&mut self, scene: &mut Scene<'_>);
 
-    /// The batch says what came of that. The number of accessed bits that were cleared.
+    /// Takes in the results of the batch. Returns the number of accessed bits that were cleared.
     fn prepared(&mut self, scene: &mut Scene<'_>) -> u64;
 
-    /// Step 3: the sample at which there is something to do next; no later than the window's end.
+    /// Step 3: the sample at which the method has something to do next. It is no later than the
+    /// window's end.
     fn next_due(&self, scene: &Scene<'_>) -> u64;
 
-    /// Steps 4 and 5: fills the batch with the pages to look at, and says what to do with it, if
-    /// anything.
+    /// Steps 4 and 5: fills the batch with the pages to look at. Returns the wish that answers it,
+    /// if there is any.
     fn check(&mut self, scene: &mut Scene<'_>) -> Option<Wish>;
 
-    /// The batch says what was found.
+    /// Takes in what was found about the pages of the batch.
     fn checked(&mut self, scene: &mut Scene<'_>);
 
-    /// Step 7: makes each region's count that of the window. The window began at `start`. `None`:
-    /// it is not over yet, although the clock may say so.
+    /// Step 7: sets each region's count to that of the window, which began at `start`. `None`: the
+    /// window is not over yet, even if it is by the clock.
     fn end_window(&mut self, scene: &mut Scene<'_>, start: Time) -> Option<Ended>;
 
-    /// Step 13d: splits regions. The window took `window_ns`.
+    /// Step 13d: splits regions. The window took `window_ns`, in ns.
     fn split(&mut self, scene: &mut Scene<'_>, window_ns: u64);
 
     /// Step 13b: the sample at which the next window ends.
@@ -117,7 +119,7 @@ impl InForce {
         }
     }
 
-    /// The method, whichever it is.
+    /// The method behind its interface.
     pub(super) fn sampler(&mut self) -> &mut dyn Sampler {
         match self {
             Self::Resample(method) => method,

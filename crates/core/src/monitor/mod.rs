@@ -1,7 +1,7 @@
 //! The monitoring loop, as a state machine without I/O (R§2).
 //!
-//! [`Context::poll`] says what has to happen next; whoever drives it (see [`crate::driver`]) does
-//! that, leaves the results in the context, and polls again. One turn of the loop is
+//! [`Context::poll`] returns what has to happen next. The driver (see [`crate::driver`]) does that,
+//! leaves the results in the context, and polls again. One turn of the loop is
 //!
 //! ```text
 //! [Measure -> watermarks] -> Prepare -> Sleep -> Check -> [window over: merge, age, Snapshot]
@@ -78,8 +78,8 @@ pub enum Wish {
     Sleep(Time),
     /// Look at the pages of [`Context::batch_mut`].
     Check,
-    /// Tell [`Context::begin_observed`] if the set has another window, and [`Context::observed`]
-    /// its regions. [`Method::Observed`](crate::Method::Observed) only.
+    /// If the operations set has another window, tell [`Context::begin_observed`] of it and
+    /// [`Context::observed`] of its regions. [`Method::Observed`](crate::Method::Observed) only.
     Observe,
     /// A window is over: [`Context::snapshot`] has it.
     Snapshot,
@@ -87,20 +87,20 @@ pub enum Wish {
     Eligible,
     /// Answer [`Context::measures_mut`].
     Measure,
-    /// Do what [`Context::request`] says and tell [`Context::applied`] what came of it.
+    /// Do what [`Context::request`] says and give the result to [`Context::applied`].
     Apply,
     /// There is no target left.
     Stop,
 }
 
-/// Where in the loop a context is: what the last wish was, or what comes next.
+/// Where in the loop a context is: which wish waits for its answer, or which step comes next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Start,
     Begin,
-    /// A turn begins: watermarks.
+    /// A turn begins, with the watermarks.
     Turn,
-    /// The free memory rate is there.
+    /// The free memory rate was measured.
     Marks,
     Prepare,
     Prepared,
@@ -108,9 +108,9 @@ enum Phase {
     Checked,
     Calls,
     Paused,
-    /// Which schemes are due.
+    /// The schemes that are due are to be found.
     Schemes,
-    /// What is on the nodes that schemes take from is known.
+    /// The bytes on the source nodes of schemes are known.
     Goals,
     /// The goals are measured.
     Quotas,
@@ -129,11 +129,12 @@ pub struct Context {
     phase: Phase,
     paused: bool,
     changes: Vec<Change>,
-    /// How accesses are learned of: the method of the attributes.
+    /// The method by which accesses are found, as set by the attributes.
     method: InForce,
-    /// Largest size of a merged region; computed at the end of the window before.
+    /// Largest size of a merged region, in bytes. It was computed at the end of the last window.
     sz_limit: u64,
-    /// Deadlines as they were when this turn began: a commit in its middle moves only later ones.
+    /// The deadlines when this turn began. A commit in the middle of the turn moves later deadlines
+    /// only.
     turn: Schedule,
     /// The sample interval of this turn, in µs.
     turn_sample_us: u64,
@@ -149,20 +150,20 @@ pub struct Context {
     /// What the running window has cost so far.
     cost: Cost,
     window_start: Time,
-    /// Sample intervals that the sleep under way lasts.
+    /// Length of the sleep under way, in sample intervals.
     ticks: u64,
     schemes: Schemes,
     measures: Vec<Measure>,
     /// What [`Wish::Eligible`] asks.
     eligible: Vec<Eligible>,
-    /// When the watermarks are looked at next. Not `strict`.
+    /// When the watermarks are checked next. Not `strict`.
     next_marks: Time,
-    /// Whether the watermarks let no scheme work, and nothing is sampled.
+    /// Whether the context waits, without sampling, because the watermarks let no scheme work.
     waiting: bool,
 }
 
 impl Context {
-    /// A context without targets. `seed` determines all that is drawn at random.
+    /// A context without targets. `seed` determines all random numbers.
     ///
     /// # Errors
     ///
@@ -220,13 +221,13 @@ impl Context {
         &self.targets
     }
 
-    /// The integer clock.
+    /// The clock of the context, in sample intervals, with its deadlines.
     #[must_use]
     pub const fn schedule(&self) -> &Schedule {
         &self.schedule
     }
 
-    /// The pages that [`Wish::Prepare`] and [`Wish::Check`] speak of.
+    /// The pages that [`Wish::Prepare`] and [`Wish::Check`] are about.
     pub fn batch_mut(&mut self) -> &mut [Check] {
         &mut self.batch
     }
@@ -237,13 +238,13 @@ impl Context {
         &self.snapshot
     }
 
-    /// The last finished window, for the driver to add what it knows: the CPU time.
+    /// The last finished window. The driver adds the CPU time to it.
     pub const fn snapshot_mut(&mut self) -> &mut Snapshot {
         &mut self.snapshot
     }
 
-    /// Tells what is mapped in a target (sorted, not overlapping): the answer to [`Wish::Update`].
-    /// Returns whether there was anything to watch; if not, the regions stay as they were.
+    /// Takes the mappings of a target (sorted, not overlapping), as the answer to [`Wish::Update`].
+    /// Returns whether there was anything to watch. If not, the regions stay as they were.
     pub fn update_target(&mut self, id: TargetId, maps: &[AddrRange]) -> bool {
         if self.observes() {
             return !maps.is_empty();
@@ -267,7 +268,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// If they are empty or overlap; the target is as before.
+    /// If a range is empty or two overlap. The target then stays as it was.
     pub fn set_ranges(&mut self, id: TargetId, ranges: &[AddrRange]) -> Result<(), RangesError> {
         let min_region_sz = self.attrs.min_region_sz;
         match self.targets.iter_mut().find(|t| t.id == id) {
@@ -276,7 +277,7 @@ impl Context {
         }
     }
 
-    /// Goes on to the next thing that somebody else has to do.
+    /// Runs the loop until the driver has something to do, and returns what that is.
     pub fn poll(&mut self, now: Time) -> Wish {
         self.now = now;
         loop {
@@ -303,7 +304,7 @@ impl Context {
         }
     }
 
-    /// The method in force, and what it sees.
+    /// The method in force, and what it sees of the context.
     fn scene(&mut self) -> (&mut dyn Sampler, Scene<'_>) {
         let scene = Scene {
             targets: &mut self.targets,

@@ -1,17 +1,17 @@
-//! `observed`: somebody else samples, merges and ages (the kernel's own DAMON), and the context
-//! takes over the regions of each of its windows.
+//! `observed`: the operations set samples, merges and ages by itself, for example through the
+//! kernel's own DAMON. The context takes over the regions of each of its windows.
 //!
-//! No page is made old or looked at here. A window ends when the set has one ([`Wish::Observe`]);
-//! asked is first when it is due, then in every sample interval until it comes, so that the context
-//! keeps step with a clock that it does not own. Everything after that (schemes, walks, snapshots)
-//! is as ever.
+//! No page is made old or looked at here. A window ends when the set has one ([`Wish::Observe`]).
+//! The context asks when the window is due, and then in every sample interval until it comes. So
+//! the context follows a clock that it does not own. Schemes, walks and snapshots work as with
+//! other methods.
 //!
-//! The regions are the set's, window by window. What stays is the time since a scheme of ours
-//! acted: the set does not know of it, so it is carried over from the old regions to the new ones
-//! that lie on them.
+//! Each window replaces all regions. The set does not know when a scheme of this context acted. So
+//! the time since the last action is carried over from the old regions to the new ones that overlap
+//! them.
 //!
-//! Absent: merging, splitting, the least number of regions, and tuning; all of that is done by
-//! whoever samples.
+//! Absent: merging, splitting, the least number of regions, and tuning. The operations set does all
+//! of that.
 
 use alloc::vec::Vec;
 
@@ -30,7 +30,7 @@ use crate::time::Time;
 /// The state of the method in one context.
 #[derive(Debug, Default)]
 pub(crate) struct Observer {
-    /// The window that the regions belong to, from the answer on until the turn ends.
+    /// The window of the regions, from the set's answer until the turn ends.
     window: Option<Observation>,
     intervals: CountIntervals,
 }
@@ -59,8 +59,8 @@ impl Sampler for Observer {
 
     fn checked(&mut self, _: &mut Scene<'_>) {}
 
-    /// The window's regions are there. Its times are the set's, but no window begins before the
-    /// last one ended.
+    /// Ends the window if the set has answered. The times are the set's, but no window begins
+    /// before the last one ended.
     fn end_window(&mut self, scene: &mut Scene<'_>, start: Time) -> Option<Ended> {
         let window = self.window?;
         let end = window.end.min(scene.now).max(start);
@@ -72,7 +72,7 @@ impl Sampler for Observer {
         self.window = None;
     }
 
-    /// A sample before the next window can be there, as two clocks never agree.
+    /// One sample before the next window is expected, because the two clocks differ.
     fn next_aggregation(&self, scene: &Scene<'_>) -> u64 {
         let samples = scene.attrs.aggr_us / scene.attrs.sample_us.max(1);
         let more = self.window.is_some_and(|w| w.more);
@@ -86,11 +86,11 @@ impl Sampler for Observer {
 }
 
 impl Context {
-    /// The answer to [`Wish::Observe`]: there is a window. Its regions follow, target by target, by
-    /// [`Context::observed`]. Ignored if the method is another one.
+    /// Begins a window, as the answer to [`Wish::Observe`]. Its regions follow by
+    /// [`Context::observed`], target by target. The call is ignored if the method is another one.
     ///
-    /// Intervals that differ from the attributes (whoever samples tunes them) are taken over, as a
-    /// commit would.
+    /// The operations set may have tuned the intervals. Intervals that differ from the attributes
+    /// are taken over as by a commit.
     pub fn begin_observed(&mut self, window: Observation) {
         let InForce::Observed(observer) = &mut self.method else { return };
         observer.window = Some(window);
@@ -101,14 +101,14 @@ impl Context {
         if differs && free.validate().is_ok() {
             self.set_attrs(attrs);
         }
-        // Of a target that is not reported nothing is known.
+        // Nothing is known of a target that the set does not report.
         for region in self.targets.iter_mut().flat_map(|t| t.regions.iter_mut()) {
             region.unresolved = true;
         }
     }
 
-    /// The regions of a target in that window, in address order. What is empty or starts before its
-    /// predecessor ends is dropped, and a count larger than possible is cut.
+    /// Takes the regions of a target in that window, in address order. A region that is empty or
+    /// starts before its predecessor ends is dropped. A count above the maximum is lowered to it.
     pub fn observed(&mut self, id: TargetId, regions: &[Observed]) {
         let max_nr = self.attrs.max_nr_accesses();
         if !self.observes() {
@@ -148,8 +148,8 @@ fn take(target: &mut Target, observed: &[Observed], max_nr: u32) {
     });
 }
 
-/// Windows since an action: the mean over the bytes, where those that were not acted on count with
-/// the age. `None` if nothing was, or that is no less than the age.
+/// Windows since an action, as the mean over the bytes of the region. Bytes that were not acted on
+/// count with the age. `None` if no byte was acted on, or if the mean is not below the age.
 fn since_action(o: &Observed, old: &[Region]) -> Option<u32> {
     let mut acted = false;
     let (mut mean, mut bytes) = (0, 0);

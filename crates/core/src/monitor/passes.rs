@@ -24,13 +24,13 @@ pub fn region_size_limit(targets: &[Target], attrs: &Attrs) -> u64 {
     size_limit(targets.iter().map(Target::len).sum(), attrs)
 }
 
-/// The same for regions of so many bytes in all.
+/// The same limit, for regions of `total` bytes in all.
 fn size_limit(total: u64, attrs: &Attrs) -> u64 {
     (total / attrs.min_nr_regions.max(1)).max(attrs.min_region_sz)
 }
 
-/// Cuts what is larger than the limit, so that there are about as many regions as wanted at least;
-/// returns the limit.
+/// Cuts regions larger than the limit, so that about the least wanted number of regions is there.
+/// Returns the limit, in bytes.
 pub fn enforce_min_regions(targets: &mut [Target], attrs: &Attrs) -> u64 {
     let (mut total, mut largest) = (0, 0);
     for target in targets.iter() {
@@ -46,8 +46,8 @@ pub fn enforce_min_regions(targets: &mut [Target], attrs: &Attrs) -> u64 {
     limit
 }
 
-/// Ages and merges the regions of all targets; merges harder, by doubling the threshold, until no
-/// more than the largest wanted number of regions are left or nothing more can be done
+/// Ages and merges the regions of all targets. Doubles the threshold and merges again until at most
+/// the largest wanted number of regions is left, or the threshold is at its maximum
 /// (`kdamond_merge_regions()`).
 pub fn merge_all(targets: &mut [Target], attrs: &Attrs, threshold: u32, sz_limit: u64) {
     let max_threshold = attrs.max_nr_accesses();
@@ -69,9 +69,9 @@ pub fn merge_all(targets: &mut [Target], attrs: &Attrs, threshold: u32, sz_limit
     }
 }
 
-/// Splits every region at random in two; in three if the last split led to nothing
-/// (`kdamond_split_regions()`). `last_nr_regions` is the context's own memory: the kernel shares
-/// one between all contexts (R§9.1.5), which a single context cannot tell apart.
+/// Splits every region at random in two, or in three if the number of regions is the same as at the
+/// last split (`kdamond_split_regions()`). `last_nr_regions` belongs to the context. The kernel
+/// shares one between all contexts (R§9.1.5), which makes no difference to a single context.
 pub fn split_all(targets: &mut [Target], attrs: &Attrs, last_nr_regions: &mut u64, rng: &mut Rng) {
     let n = nr_regions(targets);
     if n > attrs.max_nr_regions / 2 {

@@ -3,20 +3,20 @@
 use crate::attrs::Attrs;
 use crate::math::mult_frac;
 
-/// Whether instant `a` is before `b`; both wrap.
+/// Whether instant `a` is before `b`. Both may wrap around.
 #[must_use]
 pub const fn before(a: u64, b: u64) -> bool {
     a.wrapping_sub(b).cast_signed() < 0
 }
 
-/// The integer clock of a context.
+/// The clock of a context, in sample intervals, with its deadlines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Schedule {
     /// Completed sample intervals.
     pub passed: u64,
     /// When the current aggregation window ends.
     pub next_aggregation: u64,
-    /// When the mappings are looked at again.
+    /// When the mappings are read again.
     pub next_update: u64,
     /// When the intervals are tuned next.
     pub next_tune: u64,
@@ -44,8 +44,8 @@ impl Schedule {
 
     /// Sets the deadlines for new attributes (`damon_set_attrs()`).
     ///
-    /// The kernel restarts both; a tuning period shorter than the update interval then starves the
-    /// updates (R§9.1.1). Unless `strict`, an update deadline that is already nearer stays.
+    /// The kernel restarts both deadlines. A tuning period shorter than the update interval then
+    /// starves the updates (R§9.1.1). Unless `strict`, an update deadline that is nearer stays.
     pub fn restart(&mut self, attrs: &Attrs) {
         let sample = attrs.sample_us.max(1);
         self.next_aggregation = self.passed.wrapping_add(attrs.aggr_us / sample);
@@ -68,8 +68,8 @@ pub struct Conversion {
 impl Conversion {
     /// The conversion between two sets of attributes.
     ///
-    /// The kernel converts nothing if an interval is 0 in either, which leaves counts beyond the
-    /// largest that is possible; so does `strict`.
+    /// The kernel, and so `strict`, converts nothing if an interval is 0 in either set. That can
+    /// leave counts above the maximum.
     #[must_use]
     pub fn between(old: &Attrs, new: &Attrs) -> Option<Self> {
         let intervals = [old.sample_us, old.aggr_us, new.sample_us, new.aggr_us];
@@ -81,8 +81,8 @@ impl Conversion {
         })
     }
 
-    /// The same access frequency under the new attributes. The kernel works in basis points and in
-    /// 32 bits; only the overflow is not reproduced.
+    /// The same access frequency under the new attributes. The kernel computes in basis points with
+    /// 32 bits. The rounding to basis points is reproduced, and the overflow is not.
     #[must_use]
     pub fn count(&self, nr: u32) -> u32 {
         let bp = mult_frac(u64::from(nr), 10_000, u64::from(self.old_max));
@@ -97,8 +97,8 @@ impl Conversion {
         u32::try_from(age).unwrap_or(u32::MAX)
     }
 
-    /// Converts one region. In the middle of a window (`aggregating`) the part seen so far is
-    /// dropped, and the last window's count is what is kept.
+    /// Converts one region. In the middle of a window (`aggregating`) the samples so far are
+    /// dropped, and the count of the last window is kept.
     pub fn region(&self, region: &mut crate::region::Region, aggregating: bool) {
         if aggregating {
             region.last_nr_accesses = self.count(region.last_nr_accesses);

@@ -1,12 +1,12 @@
-//! The context's side of schemes: when they are looked at, and what they need to know (R§2.2 steps
-//! 1 and 11, R§2.5).
+//! The context's part in schemes: when they are due, and which questions they have for the driver
+//! (R§2.2 steps 1 and 11, R§2.5).
 
 use super::{Context, Phase, Wish};
 use crate::ops::{Applied, Eligible, Measure, Request};
 use crate::scheme::{Counters, Installed, Metric, Scheme, Step, Totals, Walk, WalkBusy};
 use crate::time::Time;
 
-/// What a brake needs to know, in the order in which it is asked for.
+/// The metrics that a brake needs, in the order of the questions.
 const BRAKE_METRICS: [Metric; 3] = [Metric::RefaultBp, Metric::DoneBytes, Metric::RefaultedBytes];
 
 impl Context {
@@ -16,9 +16,9 @@ impl Context {
         &self.schemes.installed
     }
 
-    /// Replaces the schemes at the next turn of the loop (`damon_commit_schemes()`): by index, what
-    /// was counted and charged stays; new ones are appended, those too many go. Identical schemes
-    /// change nothing.
+    /// Replaces the schemes at the next turn of the loop (`damon_commit_schemes()`): An index keeps
+    /// what it has counted and charged. New schemes are appended, and surplus ones are removed.
+    /// Identical schemes change nothing.
     pub fn commit_schemes(&mut self, schemes: impl Into<alloc::vec::Vec<Scheme>>) {
         self.change(super::Change::Schemes(schemes.into()));
     }
@@ -29,13 +29,14 @@ impl Context {
         self.schemes.nr_commits
     }
 
-    /// What the schemes before the last commit had counted when it took effect, by index.
+    /// The counters of the schemes before the last commit, at the time when it took effect, by
+    /// index.
     #[must_use]
     pub fn stats_before_commit(&self) -> &[Counters] {
         &self.schemes.stats_before
     }
 
-    /// What [`Wish::Apply`] wants done, and for which scheme.
+    /// The request of [`Wish::Apply`], and its scheme.
     ///
     /// # Panics
     ///
@@ -46,7 +47,7 @@ impl Context {
         (request, &self.schemes.installed[request.scheme].scheme)
     }
 
-    /// Takes in what came of [`Context::request`]: the answer to [`Wish::Apply`], once.
+    /// Takes in the result of [`Context::request`], as the one answer to [`Wish::Apply`].
     ///
     /// # Panics
     ///
@@ -56,32 +57,34 @@ impl Context {
         assert!(asked, "nothing is to be applied");
     }
 
-    /// What [`Wish::Eligible`] wants to know.
+    /// The questions of [`Wish::Eligible`], to be answered in place.
     pub fn eligible_mut(&mut self) -> &mut [Eligible] {
         &mut self.eligible
     }
 
-    /// What [`Wish::Measure`] wants to know.
+    /// The questions of [`Wish::Measure`], to be answered in place.
     pub fn measures_mut(&mut self) -> &mut [Measure] {
         &mut self.measures
     }
 
-    /// Starts a walk: what each scheme does during its next apply interval; see [`Context::walk`].
+    /// Starts a walk, which records what each scheme does during its next apply interval. See
+    /// [`Context::walk`].
     ///
     /// # Errors
     ///
-    /// If one is under way.
+    /// If a walk is under way.
     pub fn begin_walk(&mut self) -> Result<(), WalkBusy> {
         self.schemes.walk.begin()
     }
 
-    /// How the last walk stands.
+    /// The state of the last walk.
     #[must_use]
     pub const fn walk(&self) -> &Walk {
         &self.schemes.walk
     }
 
-    /// Step 1: watermarks. A wait that is cut short looks at them again.
+    /// Step 1: asks for what the watermarks need. After a wait that was cut short, they are checked
+    /// again.
     pub(super) fn turn(&mut self, now: Time) -> Option<Wish> {
         if self.waiting {
             self.run_changes();
@@ -92,8 +95,8 @@ impl Context {
                 // The kernel gives up a walk after every sleep of a wait, the last one included.
                 self.schemes.walk.cancel();
             } else {
-                // The kernel takes the next sample by the old attributes, and ends the window by
-                // them, one sample late.
+                // The kernel takes the next sample by the old attributes. It also ends the window
+                // by them, one sample late.
                 self.turn.next_aggregation = self.schedule.next_aggregation;
                 self.turn_sample_us = self.attrs.sample_us;
             }
@@ -115,7 +118,7 @@ impl Context {
     pub(super) fn marks(&mut self, now: Time) -> Option<Wish> {
         let free = self.measures.first().and_then(|m| m.value);
         let Some(wait_us) = self.schemes.check_watermarks(free) else {
-            // After a wait the samples are due from now on; the window goes on where it stopped.
+            // After a wait, samples are due from now on, and the window goes on where it stopped.
             self.due = self.due.max(now);
             self.waiting = false;
             return self.step(Phase::Prepare, None);
@@ -127,7 +130,8 @@ impl Context {
         self.step(Phase::Turn, Some(Wish::Sleep(now.plus_us(wait_us.get()))))
     }
 
-    /// Step 11: whether a scheme is due, and what it needs to know first.
+    /// Step 11: finds the schemes that are due, and asks how much of their regions is on their
+    /// source nodes.
     pub(super) fn due_schemes(&mut self) -> Option<Wish> {
         if self.schemes.installed.is_empty() {
             self.schemes.walk.cancel();
@@ -142,7 +146,7 @@ impl Context {
         self.step(Phase::Goals, wish)
     }
 
-    /// Step 11.1: what the schemes that are due need to know of the machine.
+    /// Step 11.1: asks for the measurements that the due schemes need.
     pub(super) fn goals(&mut self, now: Time) -> Option<Wish> {
         self.schemes.take_eligible(&self.eligible);
         self.measures.clear();
@@ -160,7 +164,7 @@ impl Context {
         self.step(Phase::Quotas, wish)
     }
 
-    /// Step 11.2: the quotas.
+    /// Step 11.2: takes in the measurements, adjusts the quotas, and begins the pass.
     pub(super) fn quotas(&mut self, now: Time) -> Option<Wish> {
         let mut answers = self.measures.iter();
         let strict = self.attrs.strict;
@@ -187,7 +191,7 @@ impl Context {
         self.step(Phase::Pass, None)
     }
 
-    /// Steps 11.3 and 11.4: region by region.
+    /// Steps 11.3 and 11.4: goes on with the pass, region by region.
     pub(super) fn pass(&mut self) -> Option<Wish> {
         match self.schemes.step(&mut self.targets, &self.attrs) {
             Step::Apply => Some(Wish::Apply),

@@ -1,14 +1,15 @@
-//! Auto-tuning of the intervals (R§2.8; `kdamond_tune_intervals()`, Linux 7.2): keep the share of
-//! positive samples near a goal by making the intervals longer or shorter, never their ratio.
+//! Auto-tuning of the intervals (R§2.8; `kdamond_tune_intervals()`, Linux 7.2): keeps the share of
+//! positive samples near a goal. It makes the intervals longer or shorter, and never changes their
+//! ratio.
 
 use super::{Context, before};
 use crate::attrs::Attrs;
 use crate::math::mult_frac;
 use crate::region::Region;
 
-/// One step of the feedback loop (`damon_feed_loop_next_input()`): 10,000 is a score that is
-/// exactly met; below it the input grows, above it the input shrinks, at most by a factor of 2,
-/// never below 10,000.
+/// One step of the feedback loop (`damon_feed_loop_next_input()`): At a score of 10,000 the goal is
+/// exactly met. Below that score the result is larger than `last`, at most twice as large. Above it
+/// the result is smaller, but never below 10,000.
 #[must_use]
 pub fn feed(last: u64, score: u64) -> u64 {
     const GOAL: u64 = 10_000;
@@ -25,7 +26,7 @@ pub fn feed(last: u64, score: u64) -> u64 {
     if score > GOAL { last.saturating_sub(step).max(LEAST) } else { last.saturating_add(step) }
 }
 
-/// How far the last window is from the goal, in basis points of the goal.
+/// The share of positive samples in the last window, in basis points of the goal.
 #[must_use]
 pub fn score<'a>(attrs: &Attrs, regions: impl Iterator<Item = &'a Region>) -> u64 {
     let (mut events, mut max_events) = (0_u64, 0_u64);
@@ -44,10 +45,10 @@ pub fn adaptation(score: u64) -> u64 {
     if fed > 10_000 { fed } else { 5_000 + fed / 2 }
 }
 
-/// The tuned attributes; none if they stay as they are.
+/// The tuned attributes. None if they stay as they are.
 ///
 /// The kernel sets the attributes again even if the bounds leave the interval as it was, which
-/// restarts every deadline (R§9.1.1); only `strict` does so here.
+/// restarts every deadline (R§9.1.1). Here only `strict` does so.
 #[must_use]
 pub fn tuned(attrs: &Attrs, score: u64) -> Option<Attrs> {
     let factor = adaptation(score);
@@ -64,7 +65,7 @@ pub fn tuned(attrs: &Attrs, score: u64) -> Option<Attrs> {
 }
 
 impl Context {
-    /// Step 13a: fits the intervals to the goal, if it is time.
+    /// Step 13a: fits the intervals to the goal, if the tuning is due.
     pub(super) fn tune(&mut self) {
         let goal = self.attrs.intervals_goal;
         let due = !before(self.schedule.passed, self.schedule.next_tune);

@@ -15,7 +15,7 @@ impl Context {
         wish
     }
 
-    /// The regions of the first update are there.
+    /// Starts the method, with the regions of the first update.
     pub(super) fn begin(&mut self, now: Time) -> Option<Wish> {
         self.sz_limit = enforce_min_regions(&mut self.targets, &self.attrs);
         self.window_start = now;
@@ -26,7 +26,7 @@ impl Context {
         self.step(if self.targets.is_empty() { Phase::Calls } else { Phase::Turn }, None)
     }
 
-    /// Step 2: which pages to make old.
+    /// Step 2: asks for pages to be made old.
     pub(super) fn prepare(&mut self) -> Option<Wish> {
         self.batch.clear();
         let (method, mut scene) = self.scene();
@@ -35,7 +35,7 @@ impl Context {
         self.step(Phase::Prepared, wish)
     }
 
-    /// Step 3: sleep until something is due, at least one sample interval.
+    /// Step 3: sleeps until something is due, for at least one sample interval.
     pub(super) fn prepared(&mut self, now: Time) -> Option<Wish> {
         let (method, mut scene) = self.scene();
         let nr_cleared = method.prepared(&mut scene);
@@ -47,7 +47,8 @@ impl Context {
         let us = self.turn_sample_us.saturating_mul(self.ticks);
         let on_time = self.due.plus_us(us);
         self.due = if self.observes() {
-            // The clock is another's: one sample after a late wake-up, its window may be there.
+            // The window's clock belongs to the operations set. After a late wake-up the context
+            // asks again one sample later, as the window may be there by then.
             if on_time < now { now.plus_us(self.turn_sample_us) } else { on_time }
         } else if self.attrs.strict || on_time < now {
             now.plus_us(us)
@@ -57,7 +58,7 @@ impl Context {
         self.step(Phase::Asleep, Some(Wish::Sleep(self.due)))
     }
 
-    /// Steps 4 and 5: which pages to look at.
+    /// Steps 4 and 5: asks for pages to be looked at.
     pub(super) fn woke(&mut self, now: Time) -> Option<Wish> {
         if now < self.due {
             return Some(Wish::Sleep(self.due));
@@ -69,7 +70,7 @@ impl Context {
         self.step(Phase::Checked, wish)
     }
 
-    /// Steps 5 and 7: count; at the end of a window merge and age.
+    /// Steps 5 and 7: counts accesses. At the end of a window merges and ages the regions.
     pub(super) fn checked(&mut self) -> Option<Wish> {
         let window_start = self.window_start;
         let (method, mut scene) = self.scene();
@@ -89,7 +90,7 @@ impl Context {
         self.step(Phase::Calls, Some(Wish::Snapshot))
     }
 
-    /// Steps 8 to 11: what others asked for.
+    /// Steps 8 to 11: carries out changes from outside, and pauses.
     pub(super) fn calls(&mut self, now: Time) -> Option<Wish> {
         self.run_changes();
         if self.targets.is_empty() {
@@ -104,7 +105,7 @@ impl Context {
         self.step(Phase::Schemes, None)
     }
 
-    /// Steps 12 to 14: the second half of the end of a window, and the update.
+    /// Steps 12 to 14: tunes, resets and splits at the end of a window, and asks for an update.
     pub(super) fn finish(&mut self) -> Option<Wish> {
         let mut updating = self.schedule.passed >= self.turn.next_update;
         if self.window_over {
@@ -118,7 +119,7 @@ impl Context {
             method.split(&mut scene, window_ns);
             self.schedule.next_aggregation = next_aggregation;
         }
-        // Whatever ended it: a commit of another method comes between the end and here.
+        // This holds whichever method ended the window. A commit may have changed the method since.
         self.window_start = self.window_start.max(self.snapshot.end);
         if updating {
             let sample = self.attrs.sample_us.max(1);

@@ -51,7 +51,7 @@ pub struct Counters {
     pub refuted_bytes: u64,
     /// Bytes that were confirmed idle and that the scheme's filters refused.
     pub filtered_bytes: u64,
-    /// Bytes of physical memory that no single process maps alone, so they could not be reached.
+    /// Bytes of physical memory that could not be reached through a process that maps them alone.
     pub unreached_bytes: u64,
     /// `unreached_bytes` by reason: `unmapped` (page cache that no process maps; its evidence is
     /// not gathered), `shared` (several do), `own` (Isotherm's), `gone` (moved or given back since
@@ -76,8 +76,8 @@ impl Counters {
         self.max_window_ns = self.max_window_ns.max(more.max_window_ns);
     }
 
-    /// Subtracts what was counted before. The largest windows stay, because it is not known when
-    /// they were.
+    /// Subtracts what was counted before. The largest windows stay, because it is not known which
+    /// scheme they belong to.
     pub fn subtract(&mut self, less: &Self) {
         self.combine(less, u64::saturating_sub);
         self.refused.retain(|_, bytes| *bytes > 0);

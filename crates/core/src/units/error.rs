@@ -15,24 +15,24 @@ pub enum UnitError {
     Unknown {
         /// What stands there.
         unit: String,
-        /// What could.
+        /// The units that are known.
         known: &'static str,
     },
     /// A unit is missing where the number alone could mean several things.
     Missing {
         /// The number.
         number: String,
-        /// What could follow.
+        /// The units that could follow.
         known: &'static str,
     },
-    /// Too large to be meant.
+    /// The number is too large to be meant.
     TooLarge,
-    /// Finer than what can be told apart.
+    /// The number is finer than the smallest unit that counts.
     TooFine {
-        /// The finest.
+        /// The smallest unit that counts.
         least: &'static str,
     },
-    /// Not of the form that the text has to have.
+    /// The text does not have the required form.
     Form {
         /// The form, with an example.
         expected: &'static str,

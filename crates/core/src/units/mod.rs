@@ -11,17 +11,17 @@
 //! bounds   := digits ".." digits
 //! ```
 //!
-//! What a time without a unit means is the caller's choice, since it differs between the texts that
-//! people know: microseconds in DAMON's own files ([`interval_us`]), seconds on a command line
-//! ([`duration`], [`span_ns`]), and in a policy it is refused ([`interval_us_with_unit`]).
+//! The caller chooses what a time without a unit means. It means microseconds in DAMON's own files
+//! ([`interval_us`]) and seconds on a command line ([`duration`], [`span_ns`]). In a policy it is
+//! refused ([`interval_us_with_unit`]).
 //!
-//! All reading is exact: a decimal fraction is scaled in integers and rounded to the nearest unit,
-//! or refused where rounding would hide something.
+//! Reading is exact. A decimal fraction is scaled in integers and rounded to the nearest unit, or
+//! refused where rounding would lose something that matters.
 //!
 //! There are two ways to write a number. [`show_size`], [`show_interval`] and [`show_share`] are
 //! exact and short, for texts that are read again. [`bytes`], [`mib`], [`span`] and [`percent`]
-//! round, for people. What either writes, the grammar reads: the same number, or one within the
-//! digits shown.
+//! round, for people. The grammar reads both. It reads an exact text as the same number, and a
+//! rounded one as a number within the digits shown.
 //!
 //! ```
 //! use isotherm_core::units::{bytes, show_size, size};

@@ -15,7 +15,8 @@ pub const SIZE: &str = "B, K, M, G, T or P (powers of 1024)";
 /// The units of a share, for messages.
 pub const SHARE: &str = "%, permil or bp";
 
-/// Digits behind the point that are read. No unit is so large that more could count.
+/// The number of digits behind the point that are read. No unit is so large that more digits would
+/// matter.
 const MOST_DECIMALS: usize = 12;
 
 /// A decimal number: `digits` divided by ten to the power of `scale`.

@@ -9,7 +9,7 @@ pub const fn round_down(x: u64, m: u64) -> u64 {
     x & !(m.wrapping_sub(1))
 }
 
-/// Rounds `x` up to a multiple of the power of two `m`; Wraps around at the top, as in the kernel.
+/// Rounds `x` up to a multiple of the power of two `m`. Wraps around at the top, as in the kernel.
 #[must_use]
 pub const fn round_up(x: u64, m: u64) -> u64 {
     x.wrapping_add(m.wrapping_sub(1)) & !(m.wrapping_sub(1))

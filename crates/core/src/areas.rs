@@ -32,7 +32,7 @@ impl Areas {
         Self { max_gaps, min_gap: 64 << 10, exact: false }
     }
 
-    /// Writes the areas of the mappings `maps` (sorted) into `areas`, replacing what was there; The
+    /// Writes the areas of the mappings `maps` (sorted) into `areas`, replacing what was there. The
     /// ends of the areas are rounded up to `min_region_sz`. Of two gaps of equal size the lower one
     /// counts as larger.
     ///

@@ -1,7 +1,7 @@
 //! The arithmetic of quotas and goals, tried out over all of a small domain, and around all powers
 //! of two.
 //!
-//! Debug builds panic on overflow, so that running through is a statement by itself.
+//! Debug builds panic on overflow, so a run without a panic shows that nothing overflows.
 //! `scheme/proofs.rs` has the same as harnesses for a model checker.
 
 use isotherm_core::monitor::feed;
@@ -47,11 +47,11 @@ fn feed_is_monotonic() {
                 std::cmp::Ordering::Greater => assert!(*next <= last.max(ONE)),
             }
         }
-        // Who is closer to the goal gets no more. Below one byte there is no such order.
+        // A score closer to the goal gets no larger size. Below one byte there is no such order.
         if last >= ONE {
             assert!(nexts.is_sorted_by(|a, b| a >= b), "of {last}");
         }
-        // Who had more gets no less, but for a byte where the product would overflow.
+        // A larger size stays larger, except for a byte where the product would overflow.
         if let Some(before) = before {
             for (a, b) in before.iter().zip(&nexts) {
                 assert!(*a <= b.saturating_add(ONE), "{a} then {b} of {last}");
@@ -130,8 +130,8 @@ fn esz_is_below_every_limit() {
     }
 }
 
-/// A plant whose metric grows with what the scheme does: where the goal is met, in bytes per
-/// window.
+/// A model whose metric grows with the bytes that the scheme does. It has the bytes per window at
+/// which the goal is met.
 #[derive(Clone, Copy)]
 struct Plant {
     ideal: u64,

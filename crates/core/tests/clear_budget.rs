@@ -1,5 +1,5 @@
-//! The budget of clears: what `first_touch` may do per second, whatever the number, and from when
-//! on.
+//! The budget of clears: how many `first_touch` may do per second, for any budget, and from when on
+//! it holds.
 
 use isotherm_core::{AddrRange, Attrs, Context, Method, PageState, TargetId, Time, Wish};
 
@@ -73,8 +73,8 @@ fn more_clears_per_second_than_65535() {
     assert!((90_000..=122_000).contains(&more), "{more} clears per second");
 }
 
-/// Another method's windows lie between: pages are drawn anew, and what was seen of the old ones is
-/// not evidence any more.
+/// Another method runs in between. Pages are then drawn anew, and what was seen of the old pages is
+/// no evidence any more.
 #[test]
 fn back_to_first_touch_with_fresh_pages() {
     let attrs = Attrs { method: Method::FirstTouch, ..Attrs::default() };
@@ -83,7 +83,7 @@ fn back_to_first_touch_with_fresh_pages() {
     run.hot = AddrRange::new(0, 0);
     run.until_sis(1000);
     run.context.commit(resample).expect("valid attributes");
-    // Now everything is hot. The pages that were watched say cold, and for a long time.
+    // Now all memory is hot. The pages watched before were cold for a long time.
     run.hot = AddrRange::new(0, 64 * MIB);
     run.until_sis(3000);
     run.context.commit(attrs).expect("valid attributes");

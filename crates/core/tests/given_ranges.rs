@@ -6,7 +6,7 @@ use isotherm_core::{AddrRange, Attrs, Context, TargetId, Time};
 
 const MIB: u64 = 1 << 20;
 
-/// RAM as a PC has it: a hole below 1 MiB, one for devices, and a third above.
+/// RAM as in a PC, with three holes: a small one near the start, one for devices, and one above.
 fn ram() -> Vec<AddrRange> {
     [(0, 1), (2, 1024), (4096, 5120), (6144, 8192)]
         .map(|(start, end)| AddrRange::new(start * MIB, end * MIB))

@@ -1,5 +1,5 @@
-//! Pages that share a huge leaf share one accessed bit: making one old hides a touch from the
-//! others. The estimates have to stand it.
+//! Pages that share a huge leaf share one accessed bit, so making one page old hides touches of the
+//! others. The estimates must stay correct all the same.
 
 use isotherm_core::{
     AddrRange, Attrs, Check, Clock, Context, Driver, Event, Operations, PageState, TargetId, Time,

@@ -16,7 +16,7 @@ impl Context {
         &self.schemes.installed
     }
 
-    /// Replaces the schemes at the next turn of the loop (`damon_commit_schemes()`): An index keeps
+    /// Replaces the schemes at the next turn of the loop (`damon_commit_schemes()`). An index keeps
     /// what it has counted and charged. New schemes are appended, and surplus ones are removed.
     /// Identical schemes change nothing.
     pub fn commit_schemes(&mut self, schemes: impl Into<alloc::vec::Vec<Scheme>>) {

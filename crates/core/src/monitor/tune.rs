@@ -7,7 +7,7 @@ use crate::attrs::Attrs;
 use crate::math::mult_frac;
 use crate::region::Region;
 
-/// One step of the feedback loop (`damon_feed_loop_next_input()`): At a score of 10,000 the goal is
+/// One step of the feedback loop (`damon_feed_loop_next_input()`). At a score of 10,000 the goal is
 /// exactly met. Below that score the result is larger than `last`, at most twice as large. Above it
 /// the result is smaller, but never below 10,000.
 #[must_use]

@@ -1,4 +1,4 @@
-//! Properties of schemes at work; what must hold of each single request is in [`crate::ledger`].
+//! Properties of schemes at work. [`crate::ledger`] has what must hold for each single request.
 
 use isotherm_core::scheme::{Action, Installed, Pattern, Quota, Scheme, WatermarkMetric};
 use isotherm_core::{
@@ -149,7 +149,7 @@ proptest! {
         prop_assert!(turns.least() >= 3, "{} turns in {} windows", turns.least(), enough);
     }
 
-    /// A scheme alone, for long: the ledger's rules with nothing else happening.
+    /// A single scheme runs for long while nothing else happens, and the ledger's rules hold.
     #[test]
     fn one_scheme(scheme in scheme(), attrs in attrs(), late in 0_u64..20_000) {
         let facts = [Fact::Schemes(vec![scheme]), Fact::Pattern(3, 3), Fact::Ticks(200, late)];

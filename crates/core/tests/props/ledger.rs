@@ -1,4 +1,4 @@
-//! What has to hold of every request of a pass, and of what is charged for it.
+//! Checks that must hold for every request of a pass and for its charges.
 
 use isotherm_core::{Applied, Context, Request, TargetId, Time};
 
@@ -24,7 +24,7 @@ fn bytes(ctx: &Context) -> Vec<(TargetId, u64)> {
 }
 
 impl Ledger {
-    /// Something is to be done.
+    /// Checks a request before it is carried out.
     pub(crate) fn asked(&mut self, ctx: &Context) {
         let (request, scheme) = ctx.request();
         if self.bytes.is_none() {
@@ -56,17 +56,17 @@ impl Ledger {
         assert!(limit == 0 || installed.stats().nr_snapshots < limit);
     }
 
-    /// It was done.
+    /// Checks the result of a request.
     pub(crate) fn answered(&mut self, ctx: &Context, request: &Request, applied: &Applied) {
         let installed = &ctx.schemes()[request.scheme];
         let (quota, state) = (&installed.scheme().quota, installed.quota());
         let settled = if applied.covered == 0 { applied.skip } else { applied.covered };
         if !ctx.attrs().strict && 0 < settled && settled < request.range.len() {
             self.nr_cuts += 1;
-            // What is left of it is asked about next.
+            // The rest of the region is asked about next.
             self.reached[request.scheme].1 = request.range.start + settled;
         }
-        // What failed leaves room for another cut.
+        // Bytes that failed leave quota for another cut.
         self.nr_cuts += u64::from(ctx.attrs().strict && quota.fail_charge.denom != 0);
         let nr = self.windows.len().max(ctx.schemes().len());
         self.windows.resize(nr, ((None, 0), 0));
@@ -82,14 +82,14 @@ impl Ledger {
         }
         *sum += if ctx.attrs().strict { request.range.len() } else { applied.asked };
         if quota.fail_charge.denom != 0 {
-            // Failures are free.
+            // Failed bytes are not charged.
             *sum = state.charged_sz;
         }
         assert!(*sum <= state.esz, "{sum} of {}", state.esz);
         assert!(state.charged_sz <= state.esz, "{} of {}", state.charged_sz, state.esz);
     }
 
-    /// The next wish is another.
+    /// Notes that the next wish is no request.
     pub(crate) fn pass_over(&mut self, ctx: &Context) {
         let Some(before) = self.bytes.take() else { return };
         assert_eq!(bytes(ctx), before, "a pass only cuts and joins");

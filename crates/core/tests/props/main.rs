@@ -1,12 +1,12 @@
-//! What must hold whatever happens.
+//! Properties that must hold in every run.
 //!
 //! * [`passes`]: splitting, merging and fitting keep order, bytes and bounds;
 //! * [`context`]: a whole context under arbitrary facts, see [`world`]; [`ledger`] has what must
 //!   hold of all that [`schemes`] ask for;
 //! * [`acts`]: commits that change nothing, and turns that are fair.
 //!
-//! Every run draws the same cases, so that a failure in CI is one at home. Other cases, more of
-//! them, or those of a failure that was printed: `PROPTEST_RNG_SEED=7 PROPTEST_CASES=5000 cargo
+//! Every run draws the same cases, so a failure in CI can be repeated anywhere. Other cases, more
+//! of them, or those of a failure that was printed: `PROPTEST_RNG_SEED=7 PROPTEST_CASES=5000 cargo
 //! test -p isotherm-core --test props`. A case that failed is kept in `*.regressions` beside its
 //! test, and tried first from then on: check that file in.
 #![expect(clippy::unwrap_used, reason = "in a test it is the assertion")]

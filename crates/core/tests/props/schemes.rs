@@ -1,4 +1,4 @@
-//! Schemes, sensible or not, and whoever applies them.
+//! Random schemes, sensible or not, and random results of their requests.
 
 use isotherm_core::scheme::{
     Action, Age, Bounds, Brake, FailCharge, Filter, FilterKind, Frequency, Goal, Metric, Pattern,
@@ -104,7 +104,7 @@ pub(crate) fn scheme() -> impl Strategy<Value = Scheme> {
         })
 }
 
-/// Whatever may come of a request.
+/// Any possible result of a request.
 pub(crate) fn any_answer(request: &Request, strict: bool, rng: &mut Rng) -> Applied {
     let len = request.range.len();
     let ns = [0, 0, 1000, 200_000, 5_000_000][usize::try_from(rng.range(0, 5)).unwrap()];

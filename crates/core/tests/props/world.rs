@@ -1,5 +1,5 @@
-//! A world that lies, hangs and changes its mind: whatever an operations set may answer and
-//! whatever a user may ask for, at any time. All of it is drawn from one seed.
+//! A random world: any answer that an operations set may give and any change that a user may ask
+//! for, at any time. One seed determines all of it.
 
 use isotherm_core::attrs::IntervalsGoal;
 use isotherm_core::scheme::{FailCharge, NodeLevel};
@@ -194,7 +194,7 @@ impl World {
         }
     }
 
-    /// Lets it happen.
+    /// Applies an event to the world.
     pub(crate) fn happen(&mut self, fact: &Fact) {
         if self.repeat_schemes {
             self.ctx.commit_schemes(self.schemes.clone());
@@ -270,7 +270,7 @@ impl World {
         self.ledger.answered(&self.ctx, &request, &applied);
     }
 
-    /// Nothing, a part, or more than there can be.
+    /// The result of a request: nothing, a part, or more than the range holds.
     fn eligible(&mut self) {
         for region in self.ctx.eligible_mut() {
             region.bytes = match self.rng.range(0, 3) {
@@ -298,7 +298,7 @@ impl World {
         }
     }
 
-    /// A window, or none; of its regions some are empty, overlap, or count more than there is.
+    /// A window, or none. Some of its regions are empty, overlap, or have counts above the maximum.
     fn observe(&mut self) {
         if self.rng.range(0, 3) == 0 {
             return;

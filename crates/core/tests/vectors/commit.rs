@@ -6,8 +6,8 @@ use isotherm_core::{Attrs, AttrsError, Context, Method, Snapshot, TargetId, Wish
 
 use crate::run::{Run, T0, bounds, ranges};
 
-/// Windows of 5 samples over [0, 1024), of which [256, 512) is always accessed. Four regions are
-/// more than half of seven: none is split.
+/// Windows of 5 samples over [0, 1024), of which [256, 512) is always accessed. None of the four
+/// regions is split, because four is more than half of the largest number, seven.
 fn setup_c(strict: bool) -> Run {
     let attrs = Attrs {
         sample_us: 5000,
@@ -21,7 +21,7 @@ fn setup_c(strict: bool) -> Run {
     Run::new(attrs, &[(0, 1024)], (256, 512))
 }
 
-/// Counts as they are seen while the loop sleeps: the window's end has passed by then.
+/// Counts while the loop sleeps, after the end of the window.
 #[test]
 fn c_counts() {
     let mut run = setup_c(true);
@@ -79,11 +79,11 @@ fn c_at_window_end() {
     run.ctx.commit(attrs).unwrap();
     run.until_sis(5);
     assert_eq!(run.ctx.schedule().next_aggregation, 15);
-    // 5 of 5 are 10 of 10, and that is the last count now.
+    // A count of 5 of 5 becomes 10 of 10, and is the last window's count now.
     assert_eq!((run.regions()[1].nr_accesses, run.regions()[1].last_nr_accesses), (0, 10));
 }
 
-/// All or nothing.
+/// A commit that is not valid changes nothing.
 #[test]
 fn commit_refused() {
     let mut run = setup_c(true);
@@ -134,7 +134,7 @@ fn pause_freezes() {
         assert_eq!(run.snapshots.len(), 1);
         run.ctx.pause(false);
         run.until_sis(10);
-        // The window that the pause was in the middle of is whole.
+        // The window that the pause interrupted has all its samples.
         assert_eq!(run.snapshots.len(), 2);
         let nrs: Vec<_> =
             run.snapshots[1].targets[0].regions.iter().map(|r| r.nr_accesses).collect();
@@ -159,7 +159,8 @@ fn pause_at_window_end() {
     assert_eq!((run.snapshots.len(), run.ctx.schedule().next_aggregation), (1, 10));
 }
 
-/// Commits and new targets are taken in while paused; the last target's end ends it.
+/// Commits and new targets take effect during a pause. The pause ends when the last target is
+/// removed.
 #[test]
 fn pause_takes_changes() {
     let mut run = setup_c(false);
@@ -179,7 +180,8 @@ fn pause_takes_changes() {
     assert_eq!(run.go_to_sleep(), Wish::Stop);
 }
 
-/// Number of updates behind the first in ten seconds, everything being hot, updates due every two.
+/// Number of updates after the first within ten seconds. All memory is hot, and an update is due
+/// every two seconds.
 fn nr_updates(strict: bool, goal: IntervalsGoal) -> u32 {
     let attrs = Attrs {
         update_us: 2_000_000,
@@ -306,7 +308,7 @@ fn pause_does_not_cool() {
     }
 }
 
-/// Whoever switches to `first_touch` starts anew, at the sample at which the switch comes.
+/// A switch to `first_touch` begins a new window at the sample of the switch.
 #[test]
 fn a_switch_to_first_touch_starts_without_old_evidence() {
     let attrs = Attrs { method: Method::FirstTouch, ..Attrs::default() };

@@ -1,7 +1,7 @@
 //! K1 to K28: the kernel's unit tests of its core (§8.1).
 //!
-//! Absent: K7 (registry of operations sets: the driver is given one set), K8 (is `s.rs`), and those
-//! about schemes, K13 to K20, K23 and K25 (are `schemes/k.rs`).
+//! Absent: K7 (the registry of operations sets; here the driver is given one set). K8 is in `s.rs`.
+//! K13 to K20, K23 and K25, which are about schemes, are in `schemes/k.rs`.
 
 use isotherm_core::math::moving_sum;
 use isotherm_core::monitor::{Conversion, enforce_min_regions, feed};
@@ -109,7 +109,7 @@ fn k6_split_pass() {
 fn k9_nr_to_bp() {
     let huge = attrs(10, 10 << 32);
     assert_eq!(huge.max_nr_accesses(), u32::MAX);
-    // 123 of 2^32 - 1 is 0 bp, so it is 0 of anything.
+    // A count of 123 of 2^32 - 1 is 0 bp, so it is converted to 0 for any maximum.
     let to = attrs(10, 10 * 10_000);
     assert_eq!(Conversion::between(&huge, &to).unwrap().count(123), 0);
 }
@@ -159,7 +159,7 @@ fn k21_commit_target_regions() {
     t.set_ranges(&ranges(&[(4, 6)]), 1).unwrap();
     assert_eq!(bounds(&t), [(4, 6)]);
 
-    // The kernel's "no regions given" is here "nothing mapped": what there is stays.
+    // The kernel's case of no given regions is here a target without mappings. The regions stay.
     let attrs = Attrs { min_region_sz: 1, min_nr_regions: 3, ..Attrs::reference() };
     let mut run = Run::new(attrs, &[(3, 8), (8, 10)], (0, 0));
     run.go_to_sleep();

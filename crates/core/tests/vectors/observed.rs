@@ -1,5 +1,5 @@
-//! Windows that somebody else observed: the clock that follows, the regions, and the time since an
-//! action.
+//! Windows that the operations set observed: the context's clock, the regions, and the time since
+//! an action.
 
 use isotherm_core::scheme::{Action, Age, Bounds, Pattern};
 use isotherm_core::{
@@ -30,8 +30,8 @@ fn context(schemes: Vec<Scheme>) -> Context {
     context
 }
 
-/// Polls on from `now`, and acts in full, until something other than a sleep is wished for; the
-/// time then.
+/// Polls from `now` on, and acts on every request in full, until a wish is no sleep. Returns the
+/// time.
 fn next(context: &mut Context, now: &mut Time, acted: &mut Vec<AddrRange>) -> Wish {
     loop {
         match context.poll(*now) {
@@ -76,19 +76,19 @@ fn the_clock_follows() {
     assert_eq!((regions[0].nr_accesses, regions[0].age), (20, 3));
     assert_eq!((regions[1].nr_accesses, regions[1].age), (0, 9));
     assert!(regions[0].lo > 15.0 && regions[1].hi < 5.0);
-    // A sample before the next one can be there.
+    // The context asks one sample before the next window is expected.
     assert_eq!(next(&mut context, &mut now, &mut acted), Wish::Observe);
     assert_eq!(now, Time(210_000_000));
-    // Another waits behind this one.
+    // Another window is there already.
     context.begin_observed(Observation { more: true, ..window(205_000) });
     assert_eq!(next(&mut context, &mut now, &mut acted), Wish::Snapshot);
-    // Nothing was said of the target, which is not to say that it is cold.
+    // The set did not report the target. That does not mean that the target is cold.
     assert!(context.snapshot().targets[0].regions.iter().all(|r| !r.resolved));
     assert_eq!(next(&mut context, &mut now, &mut acted), Wish::Observe);
     assert_eq!(now, Time(215_000_000));
 }
 
-/// Whoever samples may tune the intervals.
+/// The operations set may tune the intervals.
 #[test]
 fn intervals_are_taken_over() {
     let mut context = context(Vec::new());
@@ -103,7 +103,7 @@ fn intervals_are_taken_over() {
     assert_eq!(snapshot.targets[0].regions[0].nr_accesses, 20, "no more than there are");
     assert_eq!(next(&mut context, &mut now, &mut acted), Wish::Observe);
     assert_eq!(now, Time(290_000_000));
-    // Intervals that cannot be are not.
+    // Intervals that are not valid are ignored.
     context.begin_observed(Observation { sample_us: 10_000, aggr_us: 1, ..window(290_000) });
     assert_eq!(next(&mut context, &mut now, &mut acted), Wish::Snapshot);
     assert_eq!(context.snapshot().aggr_us, 200_000);
@@ -133,9 +133,10 @@ fn the_time_since_an_action_stays() {
             acted.clone()
         };
         assert_eq!(step(&[observed(0, 8, 0, 10)]), [AddrRange::new(0, 8 * MIB)], "{strict}");
-        // All of it was acted on one window ago, however it is cut.
+        // All of the memory was acted on one window ago, however the regions are cut.
         assert_eq!(step(&[observed(0, 2, 0, 11), observed(2, 8, 0, 11)]), [], "{strict}");
-        // Of this a quarter was: the mean of 2 and 12 windows is 9.
+        // A quarter of this region was acted on. The mean of 2 and 12 windows, weighted by size, is
+        // 9.
         let wider = observed(6, 14, 0, 12);
         assert_eq!(step(&[observed(0, 6, 0, 12), wider]), [wider.range], "{strict}");
     }

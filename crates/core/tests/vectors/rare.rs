@@ -23,7 +23,7 @@ fn waits(watermarks: Watermarks) -> Scheme {
     Scheme { watermarks, ..match_all(Action::Stat) }
 }
 
-/// A pressure total that the test moves on.
+/// A pressure total that the test increases.
 fn total(us: &Rc<Cell<u64>>) -> Answer {
     let us = Rc::clone(us);
     Box::new(move |measure| (measure.metric == Metric::SomeMemPsiUs).then_some(us.get()))
@@ -93,7 +93,7 @@ fn b_commit_of_other_attributes() {
     }
 }
 
-/// (b) What is learned of watched pages stays, too.
+/// (b) The state of watched pages stays, too.
 #[test]
 fn b_more_clears_for_first_touch() {
     let attrs = Attrs { method: Method::FirstTouch, ..Attrs::default() };
@@ -120,7 +120,7 @@ fn d_intervals_committed_during_a_wait() {
         run.now = woken;
         run.tick();
         assert_eq!((run.ctx.schedule().passed, run.now), (1, Time(expected_us * 1000)));
-        // From then on it is the new one.
+        // The next samples use the new interval.
         run.tick();
         assert_eq!(run.now, Time((expected_us + 1238) * 1000));
     }
@@ -176,8 +176,8 @@ fn with_goal(goal: Goal, reset_interval_ms: u64) -> Scheme {
     Scheme { quota, ..match_all(Action::Stat) }
 }
 
-/// (g) Without a reset interval the kernel looks twice when it begins: nothing has waited in
-/// between.
+/// (g) Without a reset interval the kernel measures twice at the beginning, and no task has waited
+/// in between.
 #[test]
 fn g_pressure_goal_without_interval() {
     let goal = Goal::new(Metric::SomeMemPsiUs, 10_000);
@@ -188,7 +188,7 @@ fn g_pressure_goal_without_interval() {
     assert_eq!(scheme.quota().esz_bp, 37_728);
     let goal = scheme.scheme().quota.goals[0];
     assert_eq!((goal.current, goal.last_total), (0, Some(1136)));
-    // With an interval it is one look.
+    // With a reset interval it measures once.
     let goal = Goal::new(Metric::SomeMemPsiUs, 10_000);
     let mut run = Acting::new(attrs_q(), &[TARGET], vec![with_goal(goal, 25)]);
     run.measure = Box::new(|_| Some(1136));

@@ -36,7 +36,7 @@ fn nothing_touched_is_few_wake_ups_and_as_many_windows() {
 
 #[test]
 fn a_machine_that_is_late_lengthens_windows_less() {
-    // A wake-up comes so many microseconds late; how long 40 windows of 100 ms may take then.
+    // How many microseconds each wake-up is late, and how long 40 windows of 100 ms may take then.
     for (method, late_us, expected_ms) in [
         (Method::FirstTouch, 0, 3950..=4100),
         (Method::FirstTouch, 7_000, 4000..=7500),

@@ -40,7 +40,7 @@ fn v_rand() {
     for (x, expected) in golden {
         assert_eq!(Rng::constant(x).range(1, 10), expected, "of {x:#x}");
     }
-    // Two numbers, the high half first, from a span of 2^32 on; nothing to choose from gives `l`.
+    // A span from 2^32 on takes two numbers, the high half first. An empty span gives `l`.
     let mut two = Rng::seeded(42);
     let x = (3_053_367_555_u128 << 32) | 794_645_456;
     let span = 1_u128 << 40;
@@ -181,7 +181,7 @@ fn v_age() {
 
 #[test]
 fn v_merge() {
-    // The running mean breaks the chain.
+    // The mean of the regions merged so far differs too much from the next region.
     let nrs = [0, 5, 8, 13, 18];
     let mut t =
         target((0..).zip(nrs).map(|(i, nr)| region(i * 10, i * 10 + 10, nr, nr, 0)).collect());

@@ -1,4 +1,4 @@
-//! A context with schemes, driven by an oracle that also acts: what was asked of it is kept.
+//! A context with schemes, driven by an oracle that also acts and keeps every request.
 
 use isotherm_core::scheme::{Action, Bounds, Metric, Pattern, Scheme};
 use isotherm_core::{
@@ -31,16 +31,16 @@ pub(crate) fn pattern(nr: (u32, u32), age: (u32, u32)) -> Pattern {
     }
 }
 
-/// All of the range, at no cost.
+/// Acts on all of the range, in no time.
 pub(crate) fn all_of(request: &Request) -> Applied {
     let len = request.range.len();
-    // Unless `strict`, the quota is for the one who acts to keep.
+    // Unless `strict`, the operations set has to keep the limit of the request.
     let done = len.min(request.max_bytes);
     Applied { covered: done, asked: done, applied: done, passed: done, ..Applied::default() }
 }
 
 type Apply = Box<dyn FnMut(&Request) -> Applied>;
-/// What a measure is answered with.
+/// The function that answers measurements.
 pub(crate) type Answer = Box<dyn FnMut(&Measure) -> Option<u64>>;
 
 /// The context, its clock, and what it asked for.
@@ -53,7 +53,7 @@ pub(crate) struct Acting {
     pub(crate) hot: AddrRange,
     pub(crate) apply: Apply,
     pub(crate) measure: Answer,
-    /// What was asked for since the last look.
+    /// The requests since the test looked last.
     pub(crate) requests: Vec<Request>,
     /// Number of pages that were looked at.
     pub(crate) nr_checks: usize,
@@ -87,7 +87,7 @@ impl Acting {
         Self::new(attrs_q(), &[&[(0, 1024)]], vec![scheme])
     }
 
-    /// The next wish; the regions are sound.
+    /// The next wish. Checks that the regions are sound.
     pub(crate) fn poll(&mut self) -> Wish {
         let wish = self.ctx.poll(self.now);
         self.ctx.verify();
@@ -102,7 +102,7 @@ impl Acting {
         self.ctx.applied(applied);
     }
 
-    /// Goes on to where the loop sleeps next; returns until when.
+    /// Runs until the loop sleeps next. Returns the end of that sleep.
     pub(crate) fn go_to_sleep(&mut self) -> Option<Time> {
         loop {
             match self.poll() {
@@ -152,14 +152,14 @@ impl Acting {
         }
     }
 
-    /// What is asked for in the next window of five samples.
+    /// The requests of the next window of five samples.
     pub(crate) fn window(&mut self) -> Vec<Request> {
         self.requests.clear();
         self.until_sis((self.ctx.schedule().passed / 5 + 1) * 5);
         std::mem::take(&mut self.requests)
     }
 
-    /// As [`Acting::window`], as the ranges.
+    /// As [`Acting::window`], but only the ranges.
     pub(crate) fn window_ranges(&mut self) -> Vec<(u64, u64)> {
         self.window().iter().map(|r| (r.range.start, r.range.end)).collect()
     }

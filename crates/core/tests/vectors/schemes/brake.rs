@@ -9,8 +9,8 @@ use isotherm_core::scheme::{Action, Brake, Metric, Quota, Scheme};
 
 use crate::schemes::acting::{Acting, attrs_q, match_all};
 
-/// The effective size of each window, 0 if it has none, while these refault rates are measured, one
-/// per window, in basis points.
+/// The effective size of each window while these refault rates are measured, one per window, in
+/// basis points. 0 if the window has no limit.
 fn windows(quota: Quota, rates: &[Option<u64>]) -> Vec<u64> {
     let quota =
         Quota { brake: Some(Brake { max_refault_bp: 200, settle_ms: 0, floor: 0 }), ..quota };
@@ -34,9 +34,10 @@ fn windows(quota: Quota, rates: &[Option<u64>]) -> Vec<u64> {
 
 #[test]
 fn brake_halves_and_lets_go() {
-    // The first window has nothing to look back to. Then half of it, half of that, a quarter where
-    // the rate is four times the limit, and so on, down to the smallest region; and from there a
-    // quarter more at a time, or a region if that is more.
+    // The first window has no limit. The second has half of what the first did, and the third half
+    // of that. Where the rate is four times the limit, a quarter is left, and so on down to the
+    // smallest region. From there the size grows by a quarter at a time, or by a region if that is
+    // more.
     let bad = [Some(0), Some(201), Some(201), Some(800), Some(201)];
     assert_eq!(windows(Quota::default(), &bad), [0, 512, 256, 64, 32]);
     let good: Vec<_> =

@@ -23,8 +23,8 @@ fn setup_c(scheme: Scheme, strict: bool) -> Acting {
     run
 }
 
-/// A new limit counts from the next quota window on; a scheme that is new has a whole interval
-/// before it.
+/// A new limit counts from the next quota window on. A new scheme is applied after a whole
+/// interval.
 #[test]
 fn c_identical_attributes() {
     for strict in [true, false] {
@@ -61,7 +61,8 @@ fn c_identical_attributes() {
 fn c_longer_windows() {
     let mut run = setup_c(scheme_c(), true);
     run.until_sis(6);
-    // The kernel takes in schemes first, so that new attributes plan them anew.
+    // The kernel commits the schemes before the attributes, so new attributes plan the schemes
+    // anew.
     let first = Scheme { apply_interval_us: 10_000, ..scheme_c() };
     run.ctx.commit_schemes([first, match_all(Action::Stat)]);
     let attrs = Attrs { aggr_us: 50_000, ..*run.ctx.attrs() };
@@ -105,8 +106,8 @@ fn commit_noop() {
     }
 }
 
-/// Schemes that are no longer there go, and what they did with them; a target that goes takes the
-/// cursor along.
+/// Schemes that are missing in a commit are removed with their counters. The cursor is removed with
+/// its target.
 #[test]
 fn commit_fewer() {
     let mut run = Acting::new(attrs_q(), &[&[(0, 1024)], &[(0, 1024)]], vec![scheme_c(); 3]);
@@ -124,7 +125,7 @@ fn commit_fewer() {
     assert_eq!((run.ctx.schemes().len(), run.requests.len()), (0, 0));
 }
 
-/// Each scheme is seen during its next interval, once; ages are those before the action.
+/// A walk sees each scheme during its next interval, once. Its ages are those before the action.
 #[test]
 fn walk() {
     let quick = Scheme { apply_interval_us: 15_000, ..match_all(Action::Stat) };
@@ -192,7 +193,7 @@ fn watermarks_wait() {
         run.measure = free_rate(399);
         run.until_sis(7);
         run.measure = free_rate(501);
-        // Looked at in every sample, or once per window.
+        // The watermarks are checked in every sample with `strict`, otherwise once per window.
         while run.ctx.schemes()[0].is_active() {
             run.tick();
         }
@@ -206,7 +207,7 @@ fn watermarks_wait() {
         assert_eq!((run.ctx.schedule().passed, run.nr_checks), (passed, nr_checks));
         assert_eq!(run.requests, []);
         assert!(run.now.since(from) >= 9_000_000_000, "{:?}", run.now);
-        // Woken before its time it waits on.
+        // A context that is woken too early goes on waiting.
         let until = run.go_to_sleep().unwrap();
         run.now = isotherm_core::Time(run.now.0 + 1000);
         assert!(run.go_to_sleep().unwrap() > until);
@@ -219,7 +220,8 @@ fn watermarks_wait() {
     }
 }
 
-/// What is asked for during the wait is taken in at its end, before the watermarks are looked at.
+/// Changes that are asked for during the wait take effect at its end, before the watermarks are
+/// checked.
 #[test]
 fn watermarks_wait_takes_changes() {
     let waits = Scheme { watermarks: marks(), ..match_all(Action::Stat) };
@@ -233,8 +235,8 @@ fn watermarks_wait_takes_changes() {
     assert!(run.ctx.schedule().passed > 0, "nothing to wait for any more");
 }
 
-/// Shorter windows, asked for during the wait, end when they should: not a sample late, with more
-/// counts than samples.
+/// Shorter windows that are committed during the wait end on time. They once ended a sample late,
+/// with more counts than samples.
 #[test]
 fn watermarks_wait_takes_attributes() {
     let waits = Scheme { watermarks: marks(), ..match_all(Action::Stat) };
@@ -257,7 +259,7 @@ fn watermarks_wait_takes_attributes() {
     }
 }
 
-/// One of two schemes is at work: the loop goes on, and only that one is applied.
+/// If one of two schemes is at work, the loop goes on and applies only that one.
 #[test]
 fn watermarks_of_one() {
     let waits = Scheme { watermarks: marks(), ..scheme_c() };
@@ -332,7 +334,8 @@ fn selftest_quota_goal() {
     }
 }
 
-/// §8.3, apply interval: ten times as often is at least nine times as many.
+/// §8.3, apply interval: a scheme that is applied ten times as often tries at least nine times as
+/// many regions.
 #[test]
 fn selftest_apply_interval() {
     let hot = |apply_interval_us| Scheme {

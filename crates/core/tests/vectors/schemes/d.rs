@@ -1,6 +1,6 @@
 //! Defects of schemes (§9.2, and 9.1.4, 9.5.3, 2.5): what `strict` reproduces, and what is done by
-//! default. The tests are named after the reference; those that the table of
-//! `isotherm_core::scheme` has.
+//! default. The tests are named after the reference. They cover the table in
+//! `isotherm_core::scheme`.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -25,7 +25,7 @@ fn run(strict: bool, scheme: Scheme) -> Acting {
     Acting::new(Attrs { strict, ..attrs_q() }, &[TARGET], vec![scheme])
 }
 
-/// Counts all regions, so many bytes per aggregation window.
+/// A scheme that counts all regions, with a limit of bytes per aggregation window.
 fn with_sz(sz: u64) -> Scheme {
     let quota = Quota { sz, reset_interval_ms: 25, ..Quota::default() };
     Scheme { quota, ..match_all(Action::Stat) }
@@ -38,7 +38,7 @@ fn refuse_addr(mut scheme: Scheme) -> Scheme {
     scheme
 }
 
-/// A quota that follows what the user says, from 0 to 10,000 where it is met.
+/// A quota whose goal is the user's input: 10,000 meets the goal.
 fn with_goal(current: u64, quota: Quota) -> Quota {
     Quota { goals: vec![Goal { current, ..Goal::new(Metric::UserInput, 10_000) }], ..quota }
 }
@@ -71,7 +71,7 @@ fn d9_2_2_window_wasted_at_the_end() {
     }
 }
 
-/// With another target behind the one that filled the quota, that one is next.
+/// If another target follows the one that filled the quota, the next window begins with it.
 #[test]
 fn d9_2_2_next_target() {
     let attrs = Attrs { min_region_sz: 128, strict: false, ..attrs_q() };
@@ -84,7 +84,7 @@ fn d9_2_2_next_target() {
 
 #[test]
 fn d9_2_3_snapshots() {
-    // A quota that is used up before the last region: a pass all the same.
+    // A pass counts even if the quota is used up before the last region.
     for (strict, sz, expected) in
         [(true, 0, 20), (false, 0, 10), (true, 10, 0), (false, 10, 10), (true, 300, 2)]
     {
@@ -128,7 +128,7 @@ fn large(strict: bool, scheme: Scheme) -> Acting {
     Acting::new(attrs, &[&[(0, 64 << 20)]], vec![scheme])
 }
 
-/// What a page costs, in ns.
+/// The time that acting on a page takes, in ns.
 fn at_cost(ns: &Rc<Cell<u64>>) -> Box<dyn FnMut(&isotherm_core::Request) -> Applied> {
     let ns = Rc::clone(ns);
     Box::new(move |r| {
@@ -146,7 +146,7 @@ fn d9_2_5_lifetime_throughput() {
         run.until_sis(5 * 400);
         let slow = run.ctx.schemes()[0].quota().esz;
         assert!(300 << 10 < slow && slow < 500 << 10, "{slow} bytes in a millisecond");
-        // A hundred times as fast: 20 windows should do to see it.
+        // Acting is now a hundred times as fast. 20 windows should be enough to notice it.
         cost.set(100);
         run.until_sis(5 * 420);
         let fast = run.ctx.schemes()[0].quota().esz;
@@ -158,13 +158,14 @@ fn d9_2_5_lifetime_throughput() {
     }
 }
 
-/// The first window goes by a guess; only by default does it end when its time is used up.
+/// The throughput of the first window is a guess. Unless `strict`, the window also ends when its
+/// time is used up.
 #[test]
 fn d9_2_5_time_is_a_limit() {
     for strict in [true, false] {
         let mut run = large(strict, with_ms());
         run.apply = Box::new(move |r| {
-            // A page in 100 µs, and by default stopped when the time is over.
+            // A page takes 100 µs. By default the operations set stops when the time is over.
             let in_time = if strict { u64::MAX } else { r.max_ns.div_ceil(100_000) };
             let done = (r.range.len() / 4096).min(in_time);
             let ns = done * 100_000;
@@ -238,7 +239,7 @@ fn d9_2_13_commit_activates() {
         run.ctx.commit_schemes(schemes);
         run.until_sis(30);
         assert_eq!(run.ctx.schemes()[0].is_active(), strict);
-        // With other marks it begins anew.
+        // A commit of other watermarks switches the scheme on again.
         let mut others = run.ctx.schemes().iter().map(|s| s.scheme().clone()).collect::<Vec<_>>();
         others[0].watermarks.high += 1;
         run.ctx.commit_schemes(others);
@@ -302,11 +303,11 @@ fn d9_2_18_filters_cut_twice() {
 #[test]
 fn d9_2_20_age() {
     for strict in [true, false] {
-        // What looks the same for three windows, and was not acted on for as long.
+        // Memory that has looked the same for three windows and was not acted on for three windows.
         let scheme =
             Scheme { pattern: pattern((0, 0), (3, u32::MAX)), ..match_all(Action::Pageout) };
         let mut run = run(strict, scheme);
-        // All of it fails.
+        // Every action fails.
         run.apply = Box::new(|r| Applied { applied: 0, ..all_of(r) });
         let applied: Vec<_> = (0..9).map(|_| !run.window().is_empty()).collect();
         let every_third = [false, false, true, false, false, true, false, false, true];
@@ -338,7 +339,7 @@ fn d9_1_4_units() {
     assert_eq!(seen(1).age, Bounds::new(25, u32::MAX));
 }
 
-/// Pages that cannot be made old read as accessed; by default nothing is done about them.
+/// Pages that cannot be made old read as accessed; by default no scheme acts on them.
 #[test]
 fn d9_5_3_no_evidence() {
     for strict in [true, false] {
@@ -367,7 +368,8 @@ fn d2_5_watermark_looks() {
     }
 }
 
-/// What a later scheme cuts off is a region of its own, and the kernel asks earlier schemes again.
+/// A part that a later scheme cuts off is a new region, and the kernel asks earlier schemes about
+/// it again.
 #[test]
 fn d4_2_asked_again() {
     for (strict, expected) in [(true, 1024 + 224), (false, 1024)] {
@@ -386,7 +388,7 @@ fn d4_3_refused_cut() {
         let mut scheme = with_sz(64);
         let kind = FilterKind::Target(0);
         scheme.filters.push(Filter { kind, matching: true, allow: false });
-        // Another one acts, so that the regions can be looked at behind the first.
+        // A second scheme acts, so that the test sees the regions after the first scheme.
         let attrs = Attrs { strict, ..attrs_q() };
         let mut run = Acting::new(attrs, &[TARGET], vec![scheme, match_all(Action::Stat)]);
         let requests = run.window();
@@ -395,7 +397,7 @@ fn d4_3_refused_cut() {
     }
 }
 
-/// A cursor at a target of which nothing is mapped any more does not stall the scheme.
+/// A cursor at a target without mappings does not stall the scheme.
 #[test]
 fn cursor_at_an_empty_target() {
     let attrs = Attrs { min_region_sz: 128, strict: false, ..attrs_q() };
@@ -414,8 +416,7 @@ fn cursor_at_an_empty_target() {
     assert_eq!(order, [2, 0, 2, 0]);
 }
 
-/// A region that uses up the time although nothing comes of it loses its turn, not the others
-/// theirs.
+/// A region that uses up the time without result loses its own turn. The other regions keep theirs.
 #[test]
 fn deferred_out_of_time() {
     let mut run = large(false, with_ms());

@@ -8,7 +8,7 @@ use isotherm_core::{AddrRange, Attrs, Context, TargetId, Time, Wish};
 
 use crate::schemes::acting::match_all;
 
-/// What a context with `dst` has after a commit of `src` while it runs.
+/// The schemes of a context with `dst` after a commit of `src` while it runs.
 fn committed(dst: &Scheme, src: &Scheme) -> Scheme {
     let mut ctx = Context::new(Attrs::reference(), 0).unwrap();
     ctx.add_target(TargetId(0));
@@ -191,7 +191,7 @@ fn k19_scheme_commit() {
         },
         ..pageout()
     };
-    // While the first has stopped, so that the commit comes during the wait.
+    // The commit comes during the wait, while the watermarks have stopped the first scheme.
     assert_eq!(taken_in(&pageout(), &src), src);
 }
 
@@ -220,8 +220,8 @@ fn k23_addr_filter() {
     let mut filters = Filters::default();
     let range = AddrRange::new(2, 6);
     filters.push(Filter { kind: FilterKind::Addr(range), matching: true, allow: false });
-    // A filter that matches refuses here; where it ends is a cut, and the left part is asked about
-    // again.
+    // A matching filter refuses memory here. The region is cut at the filter's end, and the left
+    // part is asked about again.
     let cases = [
         ((3, 5), None, Verdict::Refused),
         ((1, 2), None, Verdict::Undecided),

@@ -36,7 +36,7 @@ const Q1: [Ranges; 6] = [
     &[(288, 512), (512, 576)],
 ];
 
-/// Q1's ranges, and what is charged, counted, and kept of them.
+/// Q1's ranges, and the charges, counters and cursors that follow from them.
 fn check_q1(mut run: Acting) {
     let charged = [288, 288, 288, 160, 288, 288];
     let cursors = [Some(288), Some(576), Some(864), None, Some(288), Some(576)];

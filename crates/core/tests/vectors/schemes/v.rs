@@ -22,8 +22,8 @@ fn v_score() {
     type Row = [u32; 5];
     let golden: [(&[u32], Row, Row, Row); 8] = [
         (&[0, 1, 5, 9], [24, 26, 36, 49, 74], [49, 49, 49, 49, 49], [11, 15, 30, 49, 86]),
-        // 74 is 75 in the reference's table, against its own formula, which gives all the others:
-        // (100 + 51) / 2 * 99 / 100.
+        // The reference's table has 75 instead of 74. Its own formula, (100 + 51) / 2 * 99 / 100,
+        // gives 74, and it gives all other entries.
         (&[10], [23, 27, 37, 49, 74], [47, 50, 50, 50, 50], [11, 15, 30, 49, 86]),
         (&[20], [22, 28, 38, 50, 75], [45, 52, 52, 52, 52], [10, 16, 31, 49, 87]),
         (&[40], [21, 28, 38, 51, 76], [44, 53, 53, 53, 53], [10, 16, 31, 50, 87]),
@@ -200,7 +200,7 @@ fn v_esz() {
     let quota = |ms, sz| Quota { ms, sz, ..Quota::default() };
     let second = 1_000_000_000;
     let quick = (104_857_600, second);
-    // Charged before, in so many ns, and the tuner's memory.
+    // The bytes charged before, the time for these in ns, and the tuner's memory.
     let golden = [
         (quota(0, 1000), (0, 0), 0, 1000),
         (quota(10, 0), (0, 0), 0, 41_943_040),

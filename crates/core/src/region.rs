@@ -2,7 +2,31 @@
 
 use crate::addr::AddrRange;
 use crate::math::{moving_sum, weighted};
-use crate::monitor::first_touch::WatchId;
+
+/// The index of a region's watched pages in the store of its target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct WatchId(u32);
+
+impl WatchId {
+    /// The region has no watched pages.
+    pub(crate) const NONE: Self = Self(u32::MAX);
+
+    /// The id of a place in the store.
+    pub(crate) fn from_index(index: usize) -> Self {
+        Self(u32::try_from(index).unwrap_or(u32::MAX - 1))
+    }
+
+    /// The place in the store.
+    pub(crate) const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl Default for WatchId {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
 
 /// One region (`struct damon_region`, Linux 7.2). It has 64 bytes, as in the kernel.
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -3,9 +3,9 @@
 use alloc::vec::Vec;
 
 use crate::addr::{AddrRange, round_down, round_up};
-use crate::monitor::first_touch::{WatchId, Watches};
+use crate::monitor::first_touch::Watches;
 use crate::ops::TargetId;
-use crate::region::Region;
+use crate::region::{Region, WatchId};
 use crate::rng::Rng;
 
 /// One target (`struct damon_target`).

@@ -29,7 +29,7 @@ mod watches;
 
 use alloc::vec::Vec;
 
-pub(crate) use watches::{WatchId, Watches};
+pub(crate) use watches::Watches;
 
 use super::Wish;
 use super::method::{Ended, Sampler, Scene};

@@ -15,26 +15,7 @@ use alloc::vec::Vec;
 
 use super::slot::{NEVER, State};
 use super::watch::{Estimate, Watch};
-use crate::region::Region;
-
-/// Where in its target's store the watch of a region is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct WatchId(u32);
-
-impl WatchId {
-    /// The region has no watch.
-    pub(crate) const NONE: Self = Self(u32::MAX);
-
-    const fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-impl Default for WatchId {
-    fn default() -> Self {
-        Self::NONE
-    }
-}
+use crate::region::{Region, WatchId};
 
 /// What the passes over all regions ask of a watch.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -257,7 +238,7 @@ impl Watches {
         self.store.push(Watch::default());
         self.briefs.push(Brief::EMPTY);
         // More regions than a u32 counts do not fit into memory.
-        WatchId(u32::try_from(self.store.len() - 1).unwrap_or(u32::MAX - 1))
+        WatchId::from_index(self.store.len() - 1)
     }
 
     /// A region was due at one sample, and is at another.

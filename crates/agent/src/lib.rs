@@ -1,8 +1,8 @@
 //! Isotherm's agent: what a user wants done to which memory.
 //!
-//! [`policy`] says it: contexts, each with targets, monitoring attributes and schemes. It comes from a file
-//! ([`policy::parse`]), from the knobs of a ready-made one ([`ready`]), or from DAMON's historic formats
-//! ([`damos`]); [`run`] does what it says.
+//! [`policy`] says it: contexts, each with targets, monitoring attributes and schemes. It comes
+//! from a file ([`policy::parse`]), from the knobs of a ready-made one ([`ready`]), or from DAMON's
+//! historic formats ([`damos`]); [`run`] does what it says.
 //!
 //! [`recorder`] writes what a monitor sees into a file.
 //!

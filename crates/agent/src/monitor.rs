@@ -231,8 +231,8 @@ impl Monitor {
         &mut self.driver.ops.actor
     }
 
-    /// Counts the young pages of all targets, for [`isotherm_ops::guard::Guard::control`]; none if the set does not
-    /// see pages.
+    /// Counts the young pages of all targets, for [`isotherm_ops::guard::Guard::control`]; none if
+    /// the set does not see pages.
     ///
     /// # Errors
     ///

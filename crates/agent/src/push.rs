@@ -1,7 +1,9 @@
-//! Pushing schemes down: what of a scheme of ours the kernel's DAMON can do itself, and what it lacks.
+//! Pushing schemes down: what of a scheme of ours the kernel's DAMON can do itself, and what it
+//! lacks.
 //!
-//! A scheme is pushed down whole or not at all. What the kernel would take and then ignore (filters on madvise
-//! actions, actions that its operations set does not know) is a lack, too: it would look as if it worked.
+//! A scheme is pushed down whole or not at all. What the kernel would take and then ignore (filters
+//! on madvise actions, actions that its operations set does not know) is a lack, too: it would look
+//! as if it worked.
 //!
 //! Absent: whether it *should* be pushed down; see `run::place`.
 
@@ -44,8 +46,8 @@ const fn is_advice(action: Action) -> bool {
 
 /// Translates a scheme for the kernel.
 ///
-/// The default brake is left out, since without evidence and proof there is nothing to brake by; one that somebody chose
-/// is a reason not to push down.
+/// The default brake is left out, since without evidence and proof there is nothing to brake by;
+/// one that somebody chose is a reason not to push down.
 ///
 /// # Errors
 ///

@@ -1,4 +1,5 @@
-//! What is wrong in a text that a user wrote: where, why, and what to do; shown with the line itself.
+//! What is wrong in a text that a user wrote: where, why, and what to do; shown with the line
+//! itself.
 
 use std::fmt;
 use std::ops::Range;

@@ -93,7 +93,8 @@ fn a_size_quota_and_a_time_quota_hold() {
         let settings = Settings { dry_run, ..settings };
         let mut run = Run::start(128, "small", vec![(scheme, settings)]);
         run.touch_for(7.0, 0, 4 * MIB);
-        // Arming is paid from the time quota, too, and comes first: on an emulated machine it takes many windows.
+        // Arming is paid from the time quota, too, and comes first: on an emulated machine it takes
+        // many windows.
         for _ in 0..60 {
             if run.account().0.done_bytes > 0 {
                 break;
@@ -108,7 +109,8 @@ fn a_size_quota_and_a_time_quota_hold() {
             assert!(stats.qt_exceeds > 0, "{name}: the quota was never used up");
         }
         if ms > 0 {
-            // One batch more at most; what a batch takes is the machine's affair, so bytes are checked.
+            // One batch more at most; what a batch takes is the machine's affair, so bytes are
+            // checked.
             assert!(account.done_bytes < 120 * MIB, "{name}: all of it went at once");
         }
     }

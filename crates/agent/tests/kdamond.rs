@@ -1,7 +1,8 @@
-//! The operations set `kdamond` over the kernel's own DAMON: in the lab only, since it starts kdamonds.
+//! The operations set `kdamond` over the kernel's own DAMON: in the lab only, since it starts
+//! kdamonds.
 //!
-//! `ISOTHERM_LAB=1` says that the machine is a VM of the lab. The set's logic over a made-up kernel is tested beside the
-//! set.
+//! `ISOTHERM_LAB=1` says that the machine is a VM of the lab. The set's logic over a made-up kernel
+//! is tested beside the set.
 #![expect(clippy::unwrap_used, clippy::print_stderr, reason = "in a test")]
 
 use std::io::Read;

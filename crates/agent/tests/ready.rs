@@ -406,7 +406,8 @@ fn snapshot(regions: &[(u64, u32, u32, bool)]) -> Snapshot {
 
 #[test]
 fn idle_memory_by_percent() {
-    // A tenth is hot for 3 windows, four tenths are idle for 10, half for 100; what is not known is left out.
+    // A tenth is hot for 3 windows, four tenths are idle for 10, half for 100; what is not known is
+    // left out.
     let seen =
         snapshot(&[(40, 0, 9, true), (50, 0, 99, true), (10, 5, 2, true), (500, 20, 0, false)]);
     let percentiles = idle_percentiles(&seen);

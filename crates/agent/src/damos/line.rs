@@ -1,8 +1,8 @@
 //! One line of the two formats that people wrote.
 //!
-//! Numbers with units are read by the grammar of [`isotherm_core::units`]. What stands beside it is theirs
-//! and stays as it was, since such files are around: `null`, `min` and `max` for an open end, percent
-//! without a sign for frequencies, and µs without a unit for ages.
+//! Numbers with units are read by the grammar of [`isotherm_core::units`]. What stands beside it is
+//! theirs and stays as it was, since such files are around: `null`, `min` and `max` for an open
+//! end, percent without a sign for frequencies, and µs without a unit for ages.
 
 use std::ops::Range;
 

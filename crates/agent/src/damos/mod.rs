@@ -6,13 +6,14 @@
 //! | `damo schemes` | the same 7, then a quota (9), weights (12), watermarks (17); with a time quota 18 | `min`, `max` |
 //! | debugfs | 7 whole numbers as in RFC v6, or 18, with 5 more for the statistics as they are read | 0 in the 7, else the type's bounds |
 //!
-//! Sizes have a unit (B, K, M, G, T), ages too (us, ms, s, m, h, d), frequencies are in percent. All become
-//! samples and windows of the given attributes, cut off, as DAMON's tools did. A file is in one format: a
-//! line without `null`, `min` and `max` is in that of the others, or else in that of `damo schemes`.
+//! Sizes have a unit (B, K, M, G, T), ages too (us, ms, s, m, h, d), frequencies are in percent.
+//! All become samples and windows of the given attributes, cut off, as DAMON's tools did. A file is
+//! in one format: a line without `null`, `min` and `max` is in that of the others, or else in that
+//! of `damo schemes`.
 //!
-//! Unless `strict`, two defects of the tools are not reproduced. `max` is no bound on the age (there: 2^32 - 1
-//! µs, 71.6 minutes). And in RFC v6 a bound of less than one sample or window stays one (there: it is cut to
-//! 0, which means no bound).
+//! Unless `strict`, two defects of the tools are not reproduced. `max` is no bound on the age
+//! (there: 2^32 - 1 µs, 71.6 minutes). And in RFC v6 a bound of less than one sample or window
+//! stays one (there: it is cut to 0, which means no bound).
 
 mod line;
 mod raw;
@@ -55,8 +56,8 @@ pub fn parse_damos(text: &str, name: &str, attrs: &Attrs) -> Result<Vec<Scheme>,
     if errors.is_empty() { Ok(schemes) } else { Err(TextErrors::new(name, text, errors)) }
 }
 
-/// Makes schemes of a text ready to be carried out: each gets a name (its action, with a number if there
-/// are several), evidence, and a brake where the action takes memory away.
+/// Makes schemes of a text ready to be carried out: each gets a name (its action, with a number if
+/// there are several), evidence, and a brake where the action takes memory away.
 #[must_use]
 pub fn with_settings(
     schemes: Vec<Scheme>,

@@ -1,7 +1,7 @@
 //! One line of whole numbers, as debugfs had them.
 //!
-//! 7 numbers are of the RFC, where a maximum of 0 is no bound. 18 are of Linux 5.16 to 6.13, where all is as
-//! it stands; 5 more are the statistics, which are left out.
+//! 7 numbers are of the RFC, where a maximum of 0 is no bound. 18 are of Linux 5.16 to 6.13, where
+//! all is as it stands; 5 more are the statistics, which are left out.
 
 use isotherm_core::Scheme;
 use isotherm_core::scheme::{

@@ -6,8 +6,8 @@ use isotherm_core::scheme::Action;
 
 use crate::text::{TextError, unknown};
 
-/// Reads an action that can be carried out. `by_kernel`: on physical memory, by the kernel's DAMON, which can
-/// do what nobody else can.
+/// Reads an action that can be carried out. `by_kernel`: on physical memory, by the kernel's DAMON,
+/// which can do what nobody else can.
 pub(crate) fn available(
     name: &str,
     span: Range<usize>,

@@ -1,7 +1,7 @@
 //! Checks a policy against the machine: what a file cannot say by itself.
 //!
-//! The machine is a trait, so that this can be tried without one. Policies that were not read from a file are
-//! checked for what the reader would have refused, where it would do harm.
+//! The machine is a trait, so that this can be tried without one. Policies that were not read from
+//! a file are checked for what the reader would have refused, where it would do harm.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -22,7 +22,8 @@ pub struct Lack {
     pub hint: String,
 }
 
-/// What a machine says about itself. Each question is asked once per policy, context or scheme that needs it.
+/// What a machine says about itself. Each question is asked once per policy, context or scheme that
+/// needs it.
 pub trait Machine {
     /// Whether a process can be a target.
     ///

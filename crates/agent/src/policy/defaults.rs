@@ -13,7 +13,8 @@ pub const fn takes_away(action: Action) -> bool {
     matches!(action, Action::Pageout | Action::Cold | Action::MigrateCold)
 }
 
-/// Whether an action moves or writes memory: such schemes are never without a quota unless that is said.
+/// Whether an action moves or writes memory: such schemes are never without a quota unless that is
+/// said.
 const fn moves(action: Action) -> bool {
     matches!(action, Action::Pageout | Action::MigrateCold | Action::MigrateHot)
 }
@@ -24,8 +25,8 @@ pub const fn uses_evidence(action: Action) -> bool {
     takes_away(action) || matches!(action, Action::Collapse)
 }
 
-/// The quota of a scheme that has none: for actions that move memory, 128 MiB and 10 ms per second, as
-/// `DAMON_RECLAIM` has them.
+/// The quota of a scheme that has none: for actions that move memory, 128 MiB and 10 ms per second,
+/// as `DAMON_RECLAIM` has them.
 #[must_use]
 pub fn quota(action: Action) -> Quota {
     if !moves(action) {
@@ -52,7 +53,8 @@ pub fn brake(action: Action) -> Option<Brake> {
     takes_away(action).then(Brake::default)
 }
 
-/// The evidence of a scheme: confirmed for as long as the least age that it asks for, between 1 s and 60 s.
+/// The evidence of a scheme: confirmed for as long as the least age that it asks for, between 1 s
+/// and 60 s.
 #[must_use]
 pub fn evidence(pattern: &Pattern, attrs: &Attrs) -> Evidence {
     let us = match pattern.age {

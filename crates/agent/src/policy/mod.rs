@@ -1,8 +1,9 @@
 //! Policies: what a user wants done to which memory, as one value.
 //!
-//! A policy has contexts; a context has targets, monitoring attributes and schemes. Names are unique among
-//! the contexts, and among the schemes of a context; a policy that was read has at least one context, and
-//! each of its contexts has at least one target unless the command line brings it.
+//! A policy has contexts; a context has targets, monitoring attributes and schemes. Names are
+//! unique among the contexts, and among the schemes of a context; a policy that was read has at
+//! least one context, and each of its contexts has at least one target unless the command line
+//! brings it.
 
 pub(crate) mod action;
 mod check;
@@ -69,12 +70,14 @@ impl Default for ContextPolicy {
 pub enum TargetSpec {
     /// The process with this pid.
     Pid(u32),
-    /// Every process whose command name (`/proc/PID/comm`, at most 15 bytes) matches this pattern: `*` and
-    /// `?` as in a shell.
+    /// Every process whose command name (`/proc/PID/comm`, at most 15 bytes) matches this pattern:
+    /// `*` and `?` as in a shell.
     Name(String),
-    /// Every process of this cgroup (v2) and of those below it: a path from the root of the hierarchy.
+    /// Every process of this cgroup (v2) and of those below it: a path from the root of the
+    /// hierarchy.
     Cgroup(String),
-    /// Every process that has, or had since it was looked for, at least so much memory resident, in bytes.
+    /// Every process that has, or had since it was looked for, at least so much memory resident, in
+    /// bytes.
     Rss(u64),
     /// Physical memory; alone in its context.
     Memory(Memory),
@@ -96,7 +99,8 @@ impl ContextPolicy {
 /// One scheme: what the core decides by, and how its action is carried out.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SchemePolicy {
-    /// Which memory, what to do, how much, when. Numbers of cgroups and mappings point into the settings.
+    /// Which memory, what to do, how much, when. Numbers of cgroups and mappings point into the
+    /// settings.
     pub scheme: Scheme,
     /// Name, evidence, and what else carrying it out needs.
     pub settings: Settings,

@@ -2,8 +2,8 @@
 //!
 //! What has a plain default is left out; limits, brakes and evidence are always said.
 //!
-//! A target that is a command has no place in a file, and becomes a comment. What no file can say is written
-//! as what means the same: a failed share divided by 0, and watermarks of no metric.
+//! A target that is a command has no place in a file, and becomes a comment. What no file can say
+//! is written as what means the same: a failed share divided by 0, and watermarks of no metric.
 
 use std::fmt::{Display, Write as _};
 

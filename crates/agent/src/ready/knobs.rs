@@ -1,4 +1,5 @@
-//! Small texts of the command line: `200M/s`, `10ms/s`, `psi=0.5ms/s`, `free=0.5%@0`, `50%,40%,20%`.
+//! Small texts of the command line: `200M/s`, `10ms/s`, `psi=0.5ms/s`, `free=0.5%@0`,
+//! `50%,40%,20%`.
 
 use isotherm_act::apply::Settings;
 use isotherm_core::scheme::{CgroupId, Goal, Metric, WatermarkMetric, Watermarks};
@@ -105,8 +106,8 @@ pub struct GoalKnob {
 }
 
 impl GoalKnob {
-    /// A goal that the user gives the value of; 10,000 is where it is met (the feedback parameter of the
-    /// kernel's modules).
+    /// A goal that the user gives the value of; 10,000 is where it is met (the feedback parameter
+    /// of the kernel's modules).
     pub const FEEDBACK_TARGET: u64 = 10_000;
 
     /// The goal, for a quota window of this length.
@@ -133,9 +134,10 @@ impl GoalKnob {
 const GOAL: &str = "NAME=VALUE[@WHERE]: psi=0.5ms/s, psi-full=1ms/s@/app, free=5%, free=0.5%@0, used=99.7%@0, \
     used=30%@0/app, active=50%, inactive=50%, refaults=1%, user=CURRENT/TARGET";
 
-/// Reads a goal: `psi=0.5ms/s` (all of `psi`, `psi-full` with `@/CGROUP`), `free=0.5%@0` and `used=99.7%@0`
-/// of a node (with `@0/CGROUP`: of a cgroup on it), `free=5%` of the machine, `active=`, `inactive=` of the
-/// LRU lists, `refaults=1%` of what the scheme acted on, `user=5000/10000`.
+/// Reads a goal: `psi=0.5ms/s` (all of `psi`, `psi-full` with `@/CGROUP`), `free=0.5%@0` and
+/// `used=99.7%@0` of a node (with `@0/CGROUP`: of a cgroup on it), `free=5%` of the machine,
+/// `active=`, `inactive=` of the LRU lists, `refaults=1%` of what the scheme acted on,
+/// `user=5000/10000`.
 ///
 /// # Errors
 ///
@@ -212,8 +214,8 @@ fn permil(text: &str) -> Result<u64, UnitError> {
     }
 }
 
-/// Reads watermarks on free memory: `50%,40%,20%` or `500,400,200` (high, mid, low), looked at every 5 s;
-/// `none` is none.
+/// Reads watermarks on free memory: `50%,40%,20%` or `500,400,200` (high, mid, low), looked at
+/// every 5 s; `none` is none.
 ///
 /// # Errors
 ///

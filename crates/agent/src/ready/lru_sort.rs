@@ -1,11 +1,11 @@
 //! `lru-sort`: cold memory becomes the first to be reclaimed (R§6.3).
 //!
-//! The kernel's module moves hot pages to the head of the active list and cold ones to the tail of the
-//! inactive one. From outside a process only the second has an equal: `MADV_COLD` deactivates pages. Nothing
-//! activates them: `MADV_WILLNEED` leaves pages that are in memory where they are, and only brings back what
-//! was swapped out. So the hot half is off unless asked for, and then it does just that: hot regions get
-//! their swapped pages back before they are missed. With the cold pages behind them, hot pages are ahead in
-//! any case.
+//! The kernel's module moves hot pages to the head of the active list and cold ones to the tail of
+//! the inactive one. From outside a process only the second has an equal: `MADV_COLD` deactivates
+//! pages. Nothing activates them: `MADV_WILLNEED` leaves pages that are in memory where they are,
+//! and only brings back what was swapped out. So the hot half is off unless asked for, and then it
+//! does just that: hot regions get their swapped pages back before they are missed. With the cold
+//! pages behind them, hot pages are ahead in any case.
 
 use isotherm_act::apply::Settings;
 use isotherm_core::Scheme;
@@ -43,8 +43,8 @@ pub struct LruSort {
 }
 
 impl Default for LruSort {
-    /// 120 s; 10 ms per second, frequency and age counting alike; below 15 % of free memory, until above
-    /// 20 % or below 5 %; cold only.
+    /// 120 s; 10 ms per second, frequency and age counting alike; below 15 % of free memory, until
+    /// above 20 % or below 5 %; cold only.
     fn default() -> Self {
         Self {
             whose: Whose::default(),

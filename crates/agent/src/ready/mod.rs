@@ -1,8 +1,10 @@
 //! Ready-made policies: safe starting points, made from a few knobs.
 //!
-//! The defaults are those of the kernel's modules ([`Reclaim`]: `DAMON_RECLAIM`, [`LruSort`]: `DAMON_LRU_SORT`,
+//! The defaults are those of the kernel's modules ([`Reclaim`]: `DAMON_RECLAIM`, [`LruSort`]:
+//! `DAMON_LRU_SORT`,
 //! [`Stat`]: `DAMON_STAT`; [`Thp`] is `ethp` of the evaluations), with what Isotherm has beyond them: evidence
-//! before memory is taken away, and a brake. The kernel's modules look at physical memory, these at processes.
+//! before memory is taken away, and a brake. The kernel's modules look at physical memory, these at
+//! processes.
 //!
 //! Each knob that is a small text on the command line has its reader in [`knobs`].
 
@@ -90,7 +92,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The quota, with a window as long as that of the limit in bytes, or else in time, or else 1 s.
+    /// The quota, with a window as long as that of the limit in bytes, or else in time, or else 1
+    /// s.
     fn quota(&self, settings: &mut Settings) -> Quota {
         let windows = [self.size, self.time].into_iter().flatten();
         let window_ms =

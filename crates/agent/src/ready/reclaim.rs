@@ -32,8 +32,8 @@ pub struct Reclaim {
 }
 
 impl Default for Reclaim {
-    /// 120 s; 128 MiB and 10 ms per second, oldest first; below 40 % of free memory, until above 50 % or
-    /// below 20 %; confirmed, with a brake at 2 % of refaults.
+    /// 120 s; 128 MiB and 10 ms per second, oldest first; below 40 % of free memory, until above 50
+    /// % or below 20 %; confirmed, with a brake at 2 % of refaults.
     fn default() -> Self {
         Self {
             whose: Whose::default(),

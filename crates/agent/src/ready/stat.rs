@@ -51,11 +51,12 @@ impl Stat {
     }
 }
 
-/// For how long each percent of the memory is idle, in ms, hottest first: entry `n` is about the byte at
-/// `n` % of all. Negative: it is accessed, and has been for so long.
+/// For how long each percent of the memory is idle, in ms, hottest first: entry `n` is about the
+/// byte at `n` % of all. Negative: it is accessed, and has been for so long.
 ///
-/// The kernel refreshes these at any sample, with counts of a window that has only begun (R§9.2.17); a
-/// snapshot is a whole window. Regions about which nothing is known are left out. All 0 without memory.
+/// The kernel refreshes these at any sample, with counts of a window that has only begun
+/// (R§9.2.17); a snapshot is a whole window. Regions about which nothing is known are left out. All
+/// 0 without memory.
 #[must_use]
 pub fn idle_percentiles(snapshot: &Snapshot) -> [i64; 101] {
     let regions = snapshot.targets.iter().flat_map(|target| &target.regions);
@@ -84,8 +85,8 @@ pub fn idle_percentiles(snapshot: &Snapshot) -> [i64; 101] {
     percentiles
 }
 
-/// An estimate of the memory bandwidth in a snapshot's window, in bytes per second, as the kernel makes it:
-/// every byte of a region counts once for each sample in which the region was accessed.
+/// An estimate of the memory bandwidth in a snapshot's window, in bytes per second, as the kernel
+/// makes it: every byte of a region counts once for each sample in which the region was accessed.
 #[must_use]
 pub fn bandwidth(snapshot: &Snapshot) -> u64 {
     let regions = snapshot.targets.iter().flat_map(|target| &target.regions);

@@ -1,8 +1,9 @@
-//! `thp`: huge pages where memory is hot, and none where it is cold (`ethp` of the evaluations, R§10).
+//! `thp`: huge pages where memory is hot, and none where it is cold (`ethp` of the evaluations,
+//! R§10).
 //!
-//! Hot regions are collapsed into huge pages, those that have enough touched pages only: what is hardly
-//! touched would grow without a use. With `inject`, regions that are idle for long are also told to stay with
-//! small pages; that keeps new huge pages away, and splits none that are there.
+//! Hot regions are collapsed into huge pages, those that have enough touched pages only: what is
+//! hardly touched would grow without a use. With `inject`, regions that are idle for long are also
+//! told to stay with small pages; that keeps new huge pages away, and splits none that are there.
 
 use isotherm_act::apply::Settings;
 use isotherm_core::Scheme;
@@ -35,7 +36,8 @@ pub struct Thp {
 }
 
 impl Default for Thp {
-    /// Hot from 5 %, at least 2 MiB, half of the pages touched; cold after 7 s; without limit, as `ethp`.
+    /// Hot from 5 %, at least 2 MiB, half of the pages touched; cold after 7 s; without limit, as
+    /// `ethp`.
     fn default() -> Self {
         Self {
             whose: Whose::default(),

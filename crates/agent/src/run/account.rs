@@ -114,7 +114,8 @@ pub struct Standing {
     pub charged_bytes: u64,
     /// The goals: metric, wanted, measured last.
     pub goals: Vec<GoalStanding>,
-    /// Bytes that match the pattern on the node that the scheme takes from; 0 if it takes from everywhere.
+    /// Bytes that match the pattern on the node that the scheme takes from; 0 if it takes from
+    /// everywhere.
     pub eligible_bytes: u64,
     /// How often it rested because its destination had no room.
     pub rests: u64,

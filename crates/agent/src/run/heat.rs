@@ -94,8 +94,8 @@ pub struct HeatTable {
     pub nodes: Vec<u32>,
     /// Per class, hottest first: bytes per node.
     pub bytes: [Vec<u64>; 5],
-    /// Of all accesses (by the regions' frequencies), the share that each node serves, in basis points; none if
-    /// there was none.
+    /// Of all accesses (by the regions' frequencies), the share that each node serves, in basis
+    /// points; none if there was none.
     pub accesses_bp: Vec<Option<u64>>,
 }
 

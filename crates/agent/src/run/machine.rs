@@ -28,8 +28,8 @@ pub struct Problem {
     pub text: String,
 }
 
-/// Asks whether the machine can do what a policy says. Whether an operations set works is not tested here;
-/// that takes its self-test, which [`Runner::start`](super::Runner::start) waits for.
+/// Asks whether the machine can do what a policy says. Whether an operations set works is not
+/// tested here; that takes its self-test, which [`Runner::start`](super::Runner::start) waits for.
 #[must_use]
 pub fn check(policy: &Policy) -> Vec<Problem> {
     let mut problems = Vec::new();
@@ -129,7 +129,8 @@ fn no_frames(context: &ContextPolicy, scheme: &SchemePolicy) -> Option<Problem> 
             "{head} over physical memory\n  why:   {why}\n  hint:  {hint}"
         )));
     }
-    // Marks of idle pages clear the accessed bits that the evidence before a demotion stands on: hot pages would look proven idle.
+    // Marks of idle pages clear the accessed bits that the evidence before a demotion stands on:
+    // hot pages would look proven idle.
     if context.ops == Some(SetName::Idle) {
         let why = "its marks clear the accessed bits that tell hot pages from cold ones";
         return Some(fatal(format!(

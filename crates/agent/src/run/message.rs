@@ -86,7 +86,8 @@ pub struct Summary {
     pub sample_us: u64,
     /// The aggregation interval, in µs.
     pub aggr_us: u64,
-    /// For how long each percent of the memory is idle, in ms; see [`crate::ready::idle_percentiles`].
+    /// For how long each percent of the memory is idle, in ms; see
+    /// [`crate::ready::idle_percentiles`].
     pub idle_ms: Vec<i64>,
     /// An estimate of the memory bandwidth, in bytes per second.
     pub bandwidth: u64,

@@ -6,10 +6,10 @@
 //!            commit, stop ->
 //! ```
 //!
-//! Invariants: no context begins before every context is ready, so a policy starts as a whole or not at
-//! all. However a context ends (asked to, without targets, by a failure, by a panic), the order is the same:
-//! actions stop, what was set is undone if that was asked for, the command is ended, targets are let go, and
-//! then the last account is told.
+//! Invariants: no context begins before every context is ready, so a policy starts as a whole or
+//! not at all. However a context ends (asked to, without targets, by a failure, by a panic), the
+//! order is the same: actions stop, what was set is undone if that was asked for, the command is
+//! ended, targets are let go, and then the last account is told.
 //!
 //! Absent: printing, signals, files. Whoever owns the process has those.
 

@@ -23,7 +23,8 @@ impl Place {
     }
 }
 
-/// Decides where the schemes of a context run; says it in a line for people if there was anything to decide.
+/// Decides where the schemes of a context run; says it in a line for people if there was anything
+/// to decide.
 ///
 /// # Errors
 ///

@@ -5,8 +5,8 @@ use isotherm_ops::doctor::{Choice, NoSet, choose, choose_physical};
 use isotherm_ops::set::OpsSet;
 use isotherm_ops::support::SetName;
 
-/// Opens a set, or the best that passes its self-test, and fits the attributes to what it can do. Also says
-/// which it is and why, in lines for people.
+/// Opens a set, or the best that passes its self-test, and fits the attributes to what it can do.
+/// Also says which it is and why, in lines for people.
 ///
 /// # Errors
 ///

@@ -1,15 +1,15 @@
 //! Which node promotes to which, and which demotes to which.
 //!
-//! A hierarchy is a set of links from an upper to a lower node. Given by hand it is any set of pairs that is one
-//! (`--fast 0 --slow 1 --fast 1 --slow 2`: three tiers); else it is found: by the kernel's memory tiers where these
-//! differ, and where they do not by which nodes have CPUs. A node demotes to the nearest node of the next
-//! tier, and promotes to the nearest of the tier above.
+//! A hierarchy is a set of links from an upper to a lower node. Given by hand it is any set of
+//! pairs that is one (`--fast 0 --slow 1 --fast 1 --slow 2`: three tiers); else it is found: by the
+//! kernel's memory tiers where these differ, and where they do not by which nodes have CPUs. A node
+//! demotes to the nearest node of the next tier, and promotes to the nearest of the tier above.
 //!
-//! Invariants: nodes of a hierarchy have memory; each has at most one node to promote to and at most one to
-//! demote to; there is no way round in a circle.
+//! Invariants: nodes of a hierarchy have memory; each has at most one node to promote to and at
+//! most one to demote to; there is no way round in a circle.
 //!
-//! Absent: several nodes with CPUs whose programs would each have another order: an access does not say from
-//! which CPU it came (as for the kernel's own DAMON).
+//! Absent: several nodes with CPUs whose programs would each have another order: an access does not
+//! say from which CPU it came (as for the kernel's own DAMON).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -41,7 +41,8 @@ pub struct Hierarchy {
 /// Why there is no such hierarchy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoHierarchy {
-    /// The exit code that a program should end with: 2 for what was asked for, 3 for what the machine lacks.
+    /// The exit code that a program should end with: 2 for what was asked for, 3 for what the
+    /// machine lacks.
     pub code: u8,
     /// What, why, and what to do; for people.
     pub text: String,

@@ -27,8 +27,9 @@ pub struct Knobs {
 }
 
 impl Default for Knobs {
-    /// 99.7 % used, 0.5 % free; 200 MiB per second, ten times per second; half a minute of rest for a page that was
-    /// moved; a second of watching. Intervals tuned for 4 % of positive samples, from 5 ms to 10 s.
+    /// 99.7 % used, 0.5 % free; 200 MiB per second, ten times per second; half a minute of rest for
+    /// a page that was moved; a second of watching. Intervals tuned for 4 % of positive samples,
+    /// from 5 ms to 10 s.
     fn default() -> Self {
         let goal = IntervalsGoal {
             access_bp: 400,
@@ -43,7 +44,8 @@ impl Default for Knobs {
             step_us: 100_000,
             hold_us: 30_000_000,
             confirm_us: 1_000_000,
-            // A hundred regions at least: the hot parts of a large mapping are rarely in ten pieces.
+            // A hundred regions at least: the hot parts of a large mapping are rarely in ten
+            // pieces.
             attrs: Attrs { intervals_goal: goal, min_nr_regions: 100, ..Attrs::default() },
             dry_run: false,
         }
@@ -51,8 +53,8 @@ impl Default for Knobs {
 }
 
 impl Knobs {
-    /// What the two goals overlap by, in basis points: while hot memory waits, demotion makes so much more room than promotion
-    /// may fill. It is kept where watermarks move the goals.
+    /// What the two goals overlap by, in basis points: while hot memory waits, demotion makes so
+    /// much more room than promotion may fill. It is kept where watermarks move the goals.
     #[must_use]
     pub fn overlap_bp(&self) -> u32 {
         u32::try_from((self.used_bp + self.free_bp).saturating_sub(10_000)).unwrap_or(0)

@@ -1,4 +1,5 @@
-//! Self-tuned memory tiering: hot memory on fast nodes, cold memory on slow ones (R§6.5 `mtier`, R§10.5).
+//! Self-tuned memory tiering: hot memory on fast nodes, cold memory on slow ones (R§6.5 `mtier`,
+//! R§10.5).
 //!
 //! ```text
 //! nodes of the machine -> Hierarchy: links of an upper and a lower node
@@ -7,9 +8,10 @@
 //!   -> Policy, which the runner runs as any other
 //! ```
 //!
-//! The two goals overlap by 0.2 %: demotion makes a little more room than promotion may take, so both go on, slowly,
-//! and every page ends where its heat belongs. The policy is either over processes, for Isotherm's engine, which looks at every page
-//! before it moves, or over physical memory, for the kernel's DAMON.
+//! The two goals overlap by 0.2 %: demotion makes a little more room than promotion may take, so
+//! both go on, slowly, and every page ends where its heat belongs. The policy is either over
+//! processes, for Isotherm's engine, which looks at every page before it moves, or over physical
+//! memory, for the kernel's DAMON.
 //!
 //! Absent: a loop of its own, printing, signals; moving pages and reading page tables
 //! (`isotherm-act`, `isotherm-pages`).

@@ -1,11 +1,13 @@
 //! Tiering as a policy: what `isotherm tier` runs, and prints with `--print-policy`.
 //!
-//! Isotherm's engine: one context over processes, with both schemes of each link. The kernel's: one context over physical memory,
-//! whose schemes run in one kdamond; filters by address keep the memory of other nodes out.
+//! Isotherm's engine: one context over processes, with both schemes of each link. The kernel's: one
+//! context over physical memory, whose schemes run in one kdamond; filters by address keep the
+//! memory of other nodes out.
 //!
-//! `mtier` has a kdamond per node. As soon as a lower node's hot memory has been promoted, such a kdamond sees hardly any accesses
-//! there, so the tuning of intervals makes its windows longer and longer, and the next hot memory is found late or never. Accesses
-//! to all nodes together stay what they were, whatever is moved.
+//! `mtier` has a kdamond per node. As soon as a lower node's hot memory has been promoted, such a
+//! kdamond sees hardly any accesses there, so the tuning of intervals makes its windows longer and
+//! longer, and the next hot memory is found late or never. Accesses to all nodes together stay what
+//! they were, whatever is moved.
 
 use isotherm_core::scheme::{Filter, FilterKind};
 use isotherm_core::{AddrRange, Attrs};
@@ -28,8 +30,8 @@ const NEEDED: [Feature; 6] = [
 ];
 /// The name of the context.
 pub(super) const NAME: &str = "tier";
-/// Regions of the kernel's engine per node, at least and at most: what a program uses together lies all over a node, and a region
-/// that is hot in one part is hot as a whole.
+/// Regions of the kernel's engine per node, at least and at most: what a program uses together lies
+/// all over a node, and a region that is hot in one part is hot as a whole.
 const REGIONS: (u64, u64) = (500, 1000);
 /// Physical memory does not change often, in µs.
 const UPDATE_US: u64 = 60_000_000;
@@ -118,8 +120,8 @@ pub fn lacks(features: &Features) -> Option<String> {
     (!has_paddr).then(|| "its DAMON has no `paddr` operations set (CONFIG_DAMON_PADDR)".to_owned())
 }
 
-/// Filters that keep the memory of all nodes but one out. Not one that lets this node's in: what a filter of the core lets in,
-/// later filters are not asked about (`damos_core_filter_out()`).
+/// Filters that keep the memory of all nodes but one out. Not one that lets this node's in: what a
+/// filter of the core lets in, later filters are not asked about (`damos_core_filter_out()`).
 fn only_from(node: u32, physical: &Physical) -> Vec<Filter> {
     let others = physical.nodes.iter().filter(|(other, ..)| *other != node);
     let ranges = others.flat_map(|(.., ranges)| ranges);

@@ -6,9 +6,10 @@
 //! | pages | young ones only | no young ones |
 //! | goal | so much of the upper node used | so much of it free |
 //!
-//! These are those of the kernel's sample module `mtier` (R§6.5). Isotherm's engine adds what the kernel has no word for: goals in
-//! bytes that are followed at every step (`exact`), room that is kept while hot memory waits, room that the lower node must
-//! have, rests when the upper node is full, and a hold for pages that were moved.
+//! These are those of the kernel's sample module `mtier` (R§6.5). Isotherm's engine adds what the
+//! kernel has no word for: goals in bytes that are followed at every step (`exact`), room that is
+//! kept while hot memory waits, room that the lower node must have, rests when the upper node is
+//! full, and a hold for pages that were moved.
 
 use isotherm_act::apply::{Evidence, Settings};
 use isotherm_core::Scheme;
@@ -23,19 +24,19 @@ use crate::policy::SchemePolicy;
 
 /// Frequency and age count alike, size does not (R§6.5).
 const WEIGHTS: Weights = Weights { sz: 0, nr_accesses: 100, age: 100 };
-/// What demotion keeps free beyond its goal while hot memory waits, at most, in basis points of the upper node. Some of it is left
-/// when nothing waits any more.
+/// What demotion keeps free beyond its goal while hot memory waits, at most, in basis points of the
+/// upper node. Some of it is left when nothing waits any more.
 const ROOM_BP: u32 = 25;
-/// While more than this waits, in basis points of the upper node, promotion needs room now, and what CPUs will give back from their
-/// lists is no room yet.
+/// While more than this waits, in basis points of the upper node, promotion needs room now, and
+/// what CPUs will give back from their lists is no room yet.
 const URGENT_BP: u32 = 100;
 /// The rests of promotion when the upper node is full.
 const REST: Rest = Rest { first_ms: 1000, most_ms: 16_000 };
-/// CPU time for making memory old before it is demoted, in µs per second. It is used only while there is something to
-/// exchange.
+/// CPU time for making memory old before it is demoted, in µs per second. It is used only while
+/// there is something to exchange.
 const EVIDENCE_US_PER_S: u64 = 50_000;
-/// With the tuner `temporal` a scheme of the kernel may move all of its quota in a window, or nothing, by the goal as it stands
-/// when the window begins. So windows are short, in ms.
+/// With the tuner `temporal` a scheme of the kernel may move all of its quota in a window, or
+/// nothing, by the goal as it stands when the window begins. So windows are short, in ms.
 const WINDOW_MS: u64 = 100;
 /// What the kernel moves in such a window at the least, in bytes.
 const LEAST: u64 = 64 << 10;
@@ -71,7 +72,8 @@ impl Way {
 }
 
 impl Knobs {
-    /// The schemes of a link for Isotherm's engine. `first`: the number of schemes before them in their context.
+    /// The schemes of a link for Isotherm's engine. `first`: the number of schemes before them in
+    /// their context.
     pub(super) fn own(&self, link: Link, first: usize) -> Vec<SchemePolicy> {
         let room = Room { scheme: first, most_bp: ROOM_BP, urgent_bp: URGENT_BP };
         let one = |way: Way| {
@@ -97,7 +99,8 @@ impl Knobs {
                 evidence,
                 evidence_us_per_s,
                 hold_us: self.hold_us,
-                // A page of the slow node that is touched costs little, so what is touched every few minutes may go.
+                // A page of the slow node that is touched costs little, so what is touched every
+                // few minutes may go.
                 refault_window_us: 1_000_000,
                 ..self.settings(link, way)
             };
@@ -106,8 +109,9 @@ impl Knobs {
         Way::of(link).map(one).collect()
     }
 
-    /// The schemes of a link for the kernel's engine. `prompt`: goals are followed at once (`temporal`); `total`: bytes of the upper
-    /// node; `kept_out`: filters for the memory that is not a scheme's.
+    /// The schemes of a link for the kernel's engine. `prompt`: goals are followed at once
+    /// (`temporal`); `total`: bytes of the upper node; `kept_out`: filters for the memory that is
+    /// not a scheme's.
     pub(super) fn pushed(
         &self,
         link: Link,
@@ -122,7 +126,8 @@ impl Knobs {
             }
             scheme.apply_interval_us = 1_000_000;
             if prompt {
-                // What the goals overlap by is what one may overshoot by, and the other still have something to do.
+                // What the goals overlap by is what one may overshoot by, and the other still have
+                // something to do.
                 let overlap = total / 10_000 * u64::from(self.overlap_bp());
                 let quota = &mut scheme.quota;
                 quota.tuner = Tuner::Temporal;

@@ -36,7 +36,8 @@ pub struct LinkStanding {
     pub rests: u64,
 }
 
-/// How the links of a hierarchy stand; `levels`: of its nodes, in their order; `by_kernel`: whose schemes these are.
+/// How the links of a hierarchy stand; `levels`: of its nodes, in their order; `by_kernel`: whose
+/// schemes these are.
 #[must_use]
 pub fn links(
     hierarchy: &Hierarchy,
@@ -91,7 +92,8 @@ pub fn links(
     hierarchy.links.iter().map(one).collect()
 }
 
-/// The first goal of a scheme as its node's watermarks leave it, in basis points, and whether they moved it.
+/// The first goal of a scheme as its node's watermarks leave it, in basis points, and whether they
+/// moved it.
 fn goal(scheme: Option<&SchemePolicy>, level: NodeLevel) -> (u64, bool) {
     let goal = scheme.and_then(|s| s.scheme.quota.goals.first());
     let stand = goal.and_then(|g| Stand::of(g.metric, g.target, g.follow, level, 0));
@@ -133,7 +135,8 @@ mod tests {
                 used_goal_bp,
                 free_goal_bp,
                 by_watermarks: true,
-                // The kernel proves nothing, so what it says it applied counts; here that is nothing.
+                // The kernel proves nothing, so what it says it applied counts; here that is
+                // nothing.
                 promoted: if by_kernel { 0 } else { 70 },
                 demoted: if by_kernel { 0 } else { 90 },
                 waiting: 500,

@@ -1,7 +1,8 @@
-//! The policy at work in a context over made-up memory: two or three nodes, areas of 1 MiB that are hot or not.
+//! The policy at work in a context over made-up memory: two or three nodes, areas of 1 MiB that are
+//! hot or not.
 //!
-//! The world does what the actor does with real pages: it proves areas idle for a second before it demotes them, and holds what
-//! it moved.
+//! The world does what the actor does with real pages: it proves areas idle for a second before it
+//! demotes them, and holds what it moved.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -106,7 +107,8 @@ impl World {
 }
 
 impl World {
-    /// Free memory of a node as goals see it: what a dry run pretends to have moved counts as moved.
+    /// Free memory of a node as goals see it: what a dry run pretends to have moved counts as
+    /// moved.
     fn level(&self, node: usize) -> NodeLevel {
         let moves = if self.dry_run { &self.moves[..] } else { &[] };
         let pretended = moves.iter().zip(&self.at).filter(|(moves, _)| !moves.is_empty());
@@ -338,7 +340,8 @@ fn goals_are_held(lists: u64) {
 
 #[test]
 fn hot_and_cold_memory_change_places() {
-    // Both nodes are full but for what the goals keep: nothing moves up before something has moved down.
+    // Both nodes are full but for what the goals keep: nothing moves up before something has moved
+    // down.
     let mut world = World::new(&[1024, 1024], 2000, 5);
     world.heat(1030, 1, 500);
     let mut tiering = Tiering::new(2, world);
@@ -372,7 +375,8 @@ fn nothing_is_moved_without_need() {
 
 #[test]
 fn hot_memory_on_the_fast_node_does_not_hide_what_is_less_hot_on_the_slow_one() {
-    // A quota lets in the best scores: 900 MiB on the fast node score higher than all that could be promoted.
+    // A quota lets in the best scores: 900 MiB on the fast node score higher than all that could be
+    // promoted.
     let mut world = World::new(&[1024, 1024], 1500, 40);
     world.heat(0, 1, 900);
     world.warm = 1400..1420;

@@ -20,8 +20,9 @@ pub(crate) const fn mib(from: u64, len: u64) -> AddrRange {
     AddrRange::new(BASE + from * MIB, BASE + (from + len) * MIB)
 }
 
-/// How many bytes others may have done something to, in a range as large as a control range of which they did it to
-/// `in_control` bytes. Their work is random: four times as much, and 16 pages, are within its spread.
+/// How many bytes others may have done something to, in a range as large as a control range of
+/// which they did it to `in_control` bytes. Their work is random: four times as much, and 16 pages,
+/// are within its spread.
 pub(crate) const fn others(in_control: u64) -> u64 {
     4 * in_control + (64 << 10)
 }
@@ -89,7 +90,8 @@ impl Direct {
         applied
     }
 
-    /// Requests for all of a range, piece by piece, as the core does it in one pass; returns the sum.
+    /// Requests for all of a range, piece by piece, as the core does it in one pass; returns the
+    /// sum.
     pub(crate) fn pass(&mut self, range: AddrRange) -> Applied {
         let (mut at, mut sum) = (range.start, Applied::default());
         while at < range.end {

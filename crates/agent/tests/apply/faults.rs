@@ -1,5 +1,5 @@
-//! What goes wrong between evidence and action, on real processes: nothing wrong is counted, and nothing else
-//! fails for it.
+//! What goes wrong between evidence and action, on real processes: nothing wrong is counted, and
+//! nothing else fails for it.
 
 use isotherm_act::apply::Evidence;
 use isotherm_core::AddrRange;
@@ -60,7 +60,8 @@ fn odd_parts_of_a_range_are_left_alone_and_the_rest_goes() {
     direct.odd.tell("lock", locked, "");
     direct.arm(mib(0, 32), MS);
     direct.odd.tell("unmap", hole, "");
-    // A pass has so much time and no more, and what was looked at is not looked at again at once: a slow machine needs several.
+    // A pass has so much time and no more, and what was looked at is not looked at again at once: a
+    // slow machine needs several.
     let (mut applied, mut swapped) = (0, 0);
     for _ in 0..100 {
         applied += direct.pass(mib(0, 32)).applied;
@@ -283,8 +284,8 @@ fn memory_that_must_not_be_huge_is_refused_and_the_rest_collapses() {
 
 /// A dry run changes nothing but accessed bits, and those only where it gathers evidence.
 ///
-/// The machine clears accessed bits, too (its own DAMON, reclaim), and may swap. How much shows in a control range of the same
-/// target, which no scheme is asked about.
+/// The machine clears accessed bits, too (its own DAMON, reclaim), and may swap. How much shows in
+/// a control range of the same target, which no scheme is asked about.
 #[test]
 fn a_dry_run_does_nothing_but_arm() {
     let Some(_swap) = swap(64) else { return };

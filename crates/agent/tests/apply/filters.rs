@@ -96,8 +96,8 @@ fn sizes_of_folios_are_true() {
     direct.odd.tell("huge", huge, "");
     direct.odd.tell("fill", huge, "");
     let made = direct.odd.smaps(huge, "AnonHugePages:");
-    // The lower half of the first huge page is unmapped: what is left of it is still mapped, page by page,
-    // and still one folio.
+    // The lower half of the first huge page is unmapped: what is left of it is still mapped, page
+    // by page, and still one folio.
     let whole = FilterKind::HugepageSize(2 << 20, 2 << 20);
     let small = FilterKind::HugepageSize(4096, 4096);
     for (name, range, kind, expected) in [
@@ -206,7 +206,8 @@ fn memory_is_told_by_the_cgroup_that_it_is_charged_to() {
         assert_eq!(direct.pass(mib(0, 32)).passed, expected, "{name}: {:?}", direct.events);
     }
     assert!(direct.events.is_empty(), "{:?}", direct.events);
-    // Refusing what is charged to one that is not there would let all in, if it were taken for "is not".
+    // Refusing what is charged to one that is not there would let all in, if it were taken for "is
+    // not".
     direct.filter(&[(FilterKind::Memcg(2), true, false)]);
     for _ in 0..3 {
         assert_eq!(direct.pass(mib(0, 32)).passed, 0);

@@ -28,8 +28,8 @@ impl Run {
         Self { target, monitor, events: Vec::new() }
     }
 
-    /// Runs for so many seconds, in which the target touches `len` bytes from `from` on about 20 times per
-    /// second.
+    /// Runs for so many seconds, in which the target touches `len` bytes from `from` on about 20
+    /// times per second.
     pub(crate) fn touch_for(&mut self, seconds: f64, from: u64, len: u64) {
         let end = Instant::now() + Duration::from_secs_f64(seconds);
         let mut next = Instant::now();

@@ -24,8 +24,9 @@ use crate::record::TargetArgs;
 /// Arguments of `isotherm tier`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A fast node; goes with the --slow at the same place. May be repeated: --fast 0 --slow 1 --fast 1 --slow 2 is
-    /// a chain of three. Without any the nodes are found: by the kernel's memory tiers, else by which have CPUs.
+    /// A fast node; goes with the --slow at the same place. May be repeated: --fast 0 --slow 1
+    /// --fast 1 --slow 2 is a chain of three. Without any the nodes are found: by the kernel's
+    /// memory tiers, else by which have CPUs.
     #[arg(long, value_name = "NODE")]
     fast: Vec<u32>,
     /// The slow node below it.
@@ -52,22 +53,26 @@ pub(crate) struct Args {
     /// Without any target: every process with at least so much resident memory.
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size)]
     min_rss: u64,
-    /// Take every process whose command name matches: `*` and `?` as in a shell; also those that come later.
+    /// Take every process whose command name matches: `*` and `?` as in a shell; also those that
+    /// come later.
     #[arg(long = "name", value_name = "GLOB")]
     names: Vec<String>,
-    /// Take every process of this cgroup (v2), also those that come later: a path from the root of the hierarchy.
+    /// Take every process of this cgroup (v2), also those that come later: a path from the root of
+    /// the hierarchy.
     #[arg(long = "cgroup", value_name = "PATH")]
     cgroups: Vec<String>,
     /// Most accessed bits to clear per second.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     clears: u32,
-    /// Stop after this time (without a unit seconds). A command that was started here gets a SIGTERM then.
+    /// Stop after this time (without a unit seconds). A command that was started here gets a
+    /// SIGTERM then.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) duration: Option<Duration>,
     /// Decide and count, but move nothing; at the end, say what would have been moved.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Print the policy that these options come to, and do nothing: `isotherm run` of it does the same.
+    /// Print the policy that these options come to, and do nothing: `isotherm run` of it does the
+    /// same.
     #[arg(long)]
     print_policy: bool,
     /// Print JSON: an object per table, and the account as the last line.

@@ -68,7 +68,8 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// Passes on what the runner tells, until its context has ended. Also says why it was asked to end, if it was.
+    /// Passes on what the runner tells, until its context has ended. Also says why it was asked to
+    /// end, if it was.
     fn until_the_end(&mut self) -> anyhow::Result<(Option<Ended>, Option<Stopped>)> {
         let mut stopped = None;
         let mut ended = None;

@@ -1,4 +1,5 @@
-//! Filters: `"reject anon"`, `"allow addr 0x1000..0x2000"`, `"reject not young"`, `"allow memcg /app"`.
+//! Filters: `"reject anon"`, `"allow addr 0x1000..0x2000"`, `"reject not young"`,
+//! `"allow memcg /app"`.
 
 use isotherm_act::apply::Settings;
 use isotherm_core::AddrRange;

@@ -1,7 +1,8 @@
-//! Ranges of size, frequency and age: `"4K.."`, `"5%..20%"`, `"1..20 samples"`, `{ min = "10s", max = "max" }`.
+//! Ranges of size, frequency and age: `"4K.."`, `"5%..20%"`, `"1..20 samples"`,
+//! `{ min = "10s", max = "max" }`.
 //!
-//! Both ends are inside. An end that is missing, or called `min` or `max`, is open; an end without a unit
-//! takes the other's.
+//! Both ends are inside. An end that is missing, or called `min` or `max`, is open; an end without
+//! a unit takes the other's.
 
 use std::borrow::Cow;
 

@@ -175,8 +175,8 @@ fn goal(
     Some(goal)
 }
 
-/// What moves a goal's target while it runs. Which scheme has memory waiting for room is resolved when all are read
-/// ([`waits`]).
+/// What moves a goal's target while it runs. Which scheme has memory waiting for room is resolved
+/// when all are read ([`waits`]).
 fn follow(fields: &Fields<'_>, metric: Metric, errors: &mut Errors) -> Follow {
     let mut follow = Follow::default();
     let given = fields.present(&["above_watermark", "coming", "room"]);
@@ -208,7 +208,8 @@ fn follow(fields: &Fields<'_>, metric: Metric, errors: &mut Errors) -> Follow {
     follow
 }
 
-/// The names of the schemes that the goals of a scheme keep room for, goal by goal; none where a goal keeps none.
+/// The names of the schemes that the goals of a scheme keep room for, goal by goal; none where a
+/// goal keeps none.
 pub(super) fn waits<'a>(fields: &Fields<'a>) -> Vec<Option<Entry<'a>>> {
     let mut unread = Errors::default();
     // All of it was read before, and what is wrong was told then.

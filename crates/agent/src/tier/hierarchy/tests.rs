@@ -156,7 +156,8 @@ fn three_tiers_are_read_from_a_machine() {
     assert_eq!(mib, [(256, 1024, 1), (512, 2048, 1), (1024, 4096, 1)]);
     assert_eq!(Places::read(&roots).unwrap().node_of(2 * 0x8000), Some(2));
 
-    // The middle one is unplugged: what is left is a hierarchy of its own, and the old one cannot be read.
+    // The middle one is unplugged: what is left is a hierarchy of its own, and the old one cannot
+    // be read.
     std::fs::remove_dir_all(dir.path().join("devices/system/node/node1")).unwrap();
     put("devices/system/node/has_memory", "0,2\n");
     put("devices/system/node/online", "0,2-3\n");

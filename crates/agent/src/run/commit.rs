@@ -153,7 +153,7 @@ impl Work {
         self.policy = policy;
         self.note_actions();
         self.follow();
-        self.post.tell(Event::Committed);
+        self.events.send(Event::Committed);
     }
 
     /// Gives the kernel the schemes that it is to apply; none if they run in Isotherm's engine.

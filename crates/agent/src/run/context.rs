@@ -12,14 +12,13 @@ use isotherm_ops::support::SetName;
 use isotherm_ops::targets::{Target, TargetEvent, Tracker};
 use isotherm_sys::clock;
 
+use super::account::KernelAccounts;
 use super::commit::Between;
 use super::ending::end_command;
 use super::guard_watch::{Actions, GuardWatch};
 use super::heat::{HeatTable, Warmth, memory_of};
-use super::kernel_accounts::KernelAccounts;
-use super::message::{Ended, Event, Ready, Reason, Summary};
+use super::message::{Ended, Event, EventSender, Ready, Reason, Summary};
 use super::place::{Place, place};
-use super::post::Post;
 use super::rules::Rules;
 use super::runner::{Options, Refused};
 use super::set::{open_physical_set, open_set};
@@ -49,22 +48,22 @@ pub(super) enum Order {
 }
 
 /// A context's life, from its start to its last account.
-pub(super) fn live(
+pub(super) fn run_context(
     policy: ContextPolicy,
     options: Options,
     orders: Receiver<Order>,
-    mut post: Post,
+    mut events: EventSender,
 ) {
-    let prepared = guarded(|| Work::prepare(policy, options, post.clone()));
+    let prepared = guarded(|| Work::prepare(policy, options, events.clone()));
     let (mut work, ready) = match prepared.and_then(|done| done) {
         Ok(prepared) => prepared,
         Err(Refused { code, text }) => {
             let reason = Reason::Failed { code, text };
-            post.tell(Event::Ended(Ended { reason, accounts: Vec::new(), child: None }));
+            events.send(Event::Ended(Ended { reason, accounts: Vec::new(), child: None }));
             return;
         }
     };
-    post.tell(Event::Ready(ready));
+    events.send(Event::Ready(ready));
     let reason = match orders.recv() {
         Ok(Order::Begin) => guarded(|| work.run(&orders)).and_then(|done| done),
         Ok(_) | Err(_) => Ok(Reason::Stopped),
@@ -77,7 +76,7 @@ pub(super) fn live(
     let ended = ended.unwrap_or(Ended { reason: failed, accounts: Vec::new(), child: None });
     // Lets go of the targets.
     drop(work);
-    post.tell(Event::Ended(ended));
+    events.send(Event::Ended(ended));
 }
 
 /// Runs something, and turns a panic into an error.
@@ -95,7 +94,7 @@ fn guarded<T>(f: impl FnOnce() -> T) -> Result<T, Refused> {
 pub(super) struct Work {
     pub(super) policy: ContextPolicy,
     options: Options,
-    pub(super) post: Post,
+    pub(super) events: EventSender,
     pub(super) monitor: Monitor,
     targets: Vec<Target>,
     /// Those of them that the set cannot look at.
@@ -118,7 +117,7 @@ impl Work {
     fn prepare(
         policy: ContextPolicy,
         options: Options,
-        post: Post,
+        events: EventSender,
     ) -> Result<(Self, Ready), Refused> {
         let tracker = tracker(&policy)?;
         let mut attrs = policy.attrs;
@@ -146,7 +145,7 @@ impl Work {
             node_memory: None,
             policy,
             options,
-            post,
+            events,
             monitor,
             targets: Vec::new(),
             unwatched: BTreeSet::new(),
@@ -235,7 +234,7 @@ impl Work {
         }
         self.pass_on();
         let child = end_command(&mut self.monitor);
-        self.post.tell_lost();
+        self.events.send_lost();
         Ended { reason, accounts, child }
     }
 
@@ -246,7 +245,7 @@ impl Work {
             self.left_out(0, &format!("advice could not be taken back: {error}"));
         }
         if bytes > 0 || !errors.is_empty() {
-            self.post.tell(Event::Undone { bytes, failures: errors.len() });
+            self.events.send(Event::Undone { bytes, failures: errors.len() });
         }
     }
 
@@ -263,7 +262,7 @@ impl Work {
                 if let Some(at) = self.targets.iter().position(|t| t.id == id) {
                     let Target { pid, name, .. } = self.targets.remove(at);
                     self.rules.ended(pid);
-                    self.post.tell(Event::Gone { pid, name });
+                    self.events.send(Event::Gone { pid, name });
                 }
             }
             TargetEvent::Refused(err) => self.left_out(0, &err.to_string()),
@@ -277,12 +276,12 @@ impl Work {
     }
 
     fn added(&mut self, target: Target) {
-        self.post.tell(Event::Added(target.clone()));
+        self.events.send(Event::Added(target.clone()));
         self.targets.push(target);
     }
 
     pub(super) fn left_out(&mut self, pid: u32, text: &str) {
-        self.post.tell(Event::LeftOut { pid, text: text.to_owned() });
+        self.events.send(Event::LeftOut { pid, text: text.to_owned() });
     }
 
     /// Whether targets may come that are not there yet.
@@ -302,7 +301,7 @@ impl Work {
         let watched = self.targets.iter().filter(|t| !self.unwatched.contains(&t.id));
         let targets = watched.map(|t| (t.id, t.pid));
         if self.guard.window(&mut self.monitor, targets) == Actions::Unblocked {
-            self.post.tell(Event::Unblocked);
+            self.events.send(Event::Unblocked);
         }
     }
 
@@ -317,10 +316,10 @@ impl Work {
     fn pass_on(&mut self) {
         for event in self.monitor.actor().take_events() {
             match &event {
-                ActEvent::Lost { events, .. } => self.post.lose(*events),
+                ActEvent::Lost { events, .. } => self.events.lose(*events),
                 ActEvent::Acted { at, .. }
                 | ActEvent::Trouble { at, .. }
-                | ActEvent::Blocked { at, .. } => self.post.tell_at(*at, Event::Act(event)),
+                | ActEvent::Blocked { at, .. } => self.events.send_at(*at, Event::Act(event)),
             }
         }
     }
@@ -335,7 +334,7 @@ impl Work {
             self.follow();
         }
         let summary = self.summary();
-        self.post.tell_at(now, Event::Summary(Box::new(summary)));
+        self.events.send_at(now, Event::Summary(Box::new(summary)));
     }
 
     fn summary(&mut self) -> Summary {

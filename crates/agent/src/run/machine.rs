@@ -42,7 +42,7 @@ pub fn check(policy: &Policy) -> Vec<Problem> {
             problems.extend(no_frames(context, scheme));
         }
     }
-    if let Err(unmet) = policy::check(policy, &mut Here(Metrics::new(Roots::default()))) {
+    if let Err(unmet) = policy::check(policy, &mut ThisMachine(Metrics::new(Roots::default()))) {
         problems.extend(unmet.iter().map(|unmet| fatal(unmet.to_string())));
     }
     problems
@@ -191,9 +191,9 @@ fn no_pagewalk(context: &ContextPolicy, scheme: &SchemePolicy) -> Option<Problem
 
 /// The machine that this runs on.
 #[derive(Debug)]
-struct Here(Metrics);
+struct ThisMachine(Metrics);
 
-impl Machine for Here {
+impl Machine for ThisMachine {
     /// Asked apart, since the answer has an exit code of its own.
     fn process(&mut self, _: u32) -> Result<(), Lack> {
         Ok(())

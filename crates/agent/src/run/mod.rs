@@ -14,17 +14,14 @@
 //! Absent: printing, signals, files. Whoever owns the process has those.
 
 mod account;
-mod accounts;
 mod commit;
 mod context;
 mod ending;
 mod guard_watch;
 mod heat;
-mod kernel_accounts;
 mod machine;
 mod message;
 mod place;
-mod post;
 mod rules;
 mod runner;
 mod set;

@@ -18,7 +18,7 @@ pub(crate) struct Rules {
     found: BTreeSet<u32>,
     /// Those that could not be taken in, and were told, with their start times: a pid can become
     /// another's.
-    told: BTreeMap<u32, u64>,
+    reported: BTreeMap<u32, u64>,
     proc: Proc,
     buf: Vec<u8>,
     /// Those that were large enough once. They stay: what was paged out or moved away does not make
@@ -41,7 +41,7 @@ impl Rules {
         }
         let mut refused = Vec::new();
         self.found.clear();
-        self.told.retain(|pid, _| meant.contains(pid));
+        self.reported.retain(|pid, _| meant.contains(pid));
         for pid in meant {
             match tracker.add(pid) {
                 Ok(_) => {
@@ -52,7 +52,7 @@ impl Rules {
                 Err(err) => {
                     // One without a start time has just ended.
                     let Ok(stat) = self.proc.stat(pid, &mut self.buf) else { continue };
-                    if self.told.insert(pid, stat.starttime) != Some(stat.starttime) {
+                    if self.reported.insert(pid, stat.starttime) != Some(stat.starttime) {
                         refused.push(err);
                     }
                 }
@@ -70,7 +70,7 @@ impl Rules {
     pub(crate) fn ended(&mut self, pid: u32) {
         self.found.remove(&pid);
         self.large.remove(&pid);
-        self.told.remove(&pid);
+        self.reported.remove(&pid);
     }
 
     fn look_for_large(&mut self, specs: &[TargetSpec]) {
@@ -148,19 +148,19 @@ mod tests {
         fs::write(root.join("loadavg"), "0.00 0.02 0.00 1/86 1\n").unwrap();
         let mut tracker = Tracker::new(Proc::new(root), true);
         let mut rules = Rules { proc: Proc::new(root), ..Rules::default() };
-        let mut told = |rules: &mut Rules| {
+        let mut refused = |rules: &mut Rules| {
             rules.follow(&[TargetSpec::Name("worker".into())], &mut tracker).len()
         };
         put(root, 100, 500);
-        assert_eq!((told(&mut rules), told(&mut rules)), (1, 0));
+        assert_eq!((refused(&mut rules), refused(&mut rules)), (1, 0));
         // Same number, another process.
         put(root, 100, 900);
-        assert_eq!((told(&mut rules), told(&mut rules)), (1, 0));
+        assert_eq!((refused(&mut rules), refused(&mut rules)), (1, 0));
         for pid in 101..200 {
             fs::remove_dir_all(root.join((pid - 1).to_string())).unwrap();
             put(root, pid, 1000);
-            assert_eq!((told(&mut rules), told(&mut rules)), (1, 0), "{pid}");
+            assert_eq!((refused(&mut rules), refused(&mut rules)), (1, 0), "{pid}");
         }
-        assert_eq!(rules.told.len(), 1, "those that have ended are forgotten");
+        assert_eq!(rules.reported.len(), 1, "those that have ended are forgotten");
     }
 }

@@ -10,10 +10,9 @@ use isotherm_host::error::{Error, Kind};
 use isotherm_ops::doctor::NoSet;
 use isotherm_ops::support::SetName;
 
-use super::context::{Order, acts, live};
+use super::context::{Order, acts, run_context};
 use super::machine::check;
-use super::message::{Event, Message, Reason};
-use super::post::{Envelope, Post};
+use super::message::{Envelope, Event, EventSender, Message, Reason};
 use crate::policy::{ContextPolicy, Policy, TargetSpec};
 
 /// How a policy is run.
@@ -335,11 +334,11 @@ fn spawn(
     sender: Sender<Envelope>,
 ) -> Result<Handle, Refused> {
     let (orders, receiver) = channel();
-    let post = Post::new(id, &policy.name, sender);
+    let events = EventSender::new(id, &policy.name, sender);
     let own = policy.clone();
     let thread = std::thread::Builder::new()
         .name(format!("context {}", policy.name.replace('\0', "")))
-        .spawn(move || live(own, options, receiver, post))
+        .spawn(move || run_context(own, options, receiver, events))
         .map_err(|e| Refused { code: 1, text: format!("cannot start a thread: {e}") })?;
     Ok(Handle { id, policy, ended: false, ops: "", orders, thread: Some(thread) })
 }

@@ -26,5 +26,5 @@ mod tests;
 
 pub use hierarchy::{Hierarchy, Link, NoHierarchy};
 pub use knobs::Knobs;
-pub use policy::{Physical, Whom, lacks};
+pub use policy::{Physical, Processes, lacks};
 pub use standing::{LinkStanding, links};

@@ -38,7 +38,7 @@ const UPDATE_US: u64 = 60_000_000;
 
 /// Whose memory is tiered.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Whom {
+pub struct Processes {
     /// Targets.
     pub targets: Vec<TargetSpec>,
     /// Whether their children are targets too.
@@ -57,15 +57,15 @@ pub struct Physical {
 impl Knobs {
     /// The policy for Isotherm's engine: over processes.
     #[must_use]
-    pub fn policy_of_processes(&self, hierarchy: &Hierarchy, whom: &Whom) -> Policy {
+    pub fn policy_of_processes(&self, hierarchy: &Hierarchy, processes: &Processes) -> Policy {
         let mut schemes = Vec::new();
         for link in &hierarchy.links {
             schemes.extend(self.own(*link, schemes.len()));
         }
         let context = ContextPolicy {
             name: NAME.to_owned(),
-            targets: whom.targets.clone(),
-            children: whom.children,
+            targets: processes.targets.clone(),
+            children: processes.children,
             ops: Some(SetName::PageWalk),
             attrs: self.attrs,
             schemes,
@@ -155,16 +155,16 @@ mod tests {
 
     #[test]
     fn what_is_printed_is_read_as_the_same() {
-        let whom = |targets| Whom { targets, children: true };
+        let processes = |targets| Processes { targets, children: true };
         let dry = Knobs { dry_run: true, ..Knobs::default() };
         let knobs = Knobs::default();
-        let pid = whom(vec![TargetSpec::Pid(4711)]);
+        let pid = processes(vec![TargetSpec::Pid(4711)]);
         let slow = Physical { prompt: false, ..physical() };
         for (name, policy) in [
             ("a process", knobs.policy_of_processes(&chain(), &pid)),
             (
                 "large ones",
-                dry.policy_of_processes(&chain(), &whom(vec![TargetSpec::Rss(64 << 20)])),
+                dry.policy_of_processes(&chain(), &processes(vec![TargetSpec::Rss(64 << 20)])),
             ),
             ("memory", knobs.policy_of_memory(&chain(), &physical())),
             ("memory, 6.16", knobs.policy_of_memory(&chain(), &slow)),

@@ -103,7 +103,7 @@ fn goal(scheme: Option<&SchemePolicy>, level: NodeLevel) -> (u64, bool) {
 #[cfg(test)]
 mod tests {
     use super::super::knobs::Knobs;
-    use super::super::policy::Whom;
+    use super::super::policy::Processes;
     use super::*;
     use crate::run::Account;
 
@@ -111,8 +111,9 @@ mod tests {
     fn a_link_shows_its_node_its_goals_and_what_was_moved() {
         let link = Link { upper: 0, lower: 1, promotes: true, demotes: true };
         let hierarchy = Hierarchy { links: vec![link], why: Vec::new() };
-        let whom = Whom { targets: Vec::new(), children: true };
-        let policy = Knobs::default().policy_of_processes(&hierarchy, &whom).contexts.remove(0);
+        let processes = Processes { targets: Vec::new(), children: true };
+        let policy =
+            Knobs::default().policy_of_processes(&hierarchy, &processes).contexts.remove(0);
         let standing = |name: &str, done_bytes, eligible_bytes, rests| Standing {
             account: Account { name: name.to_owned(), done_bytes, ..Account::default() },
             active: true,

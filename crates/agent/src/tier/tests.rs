@@ -257,8 +257,8 @@ struct Tiering {
 impl Tiering {
     fn new(nodes: u32, world: World) -> Self {
         let knobs = Knobs { dry_run: world.dry_run, ..Knobs::default() };
-        let whom = Whom { targets: vec![TargetSpec::Pid(1)], children: false };
-        let policy = knobs.policy_of_processes(&hierarchy(nodes), &whom);
+        let processes = Processes { targets: vec![TargetSpec::Pid(1)], children: false };
+        let policy = knobs.policy_of_processes(&hierarchy(nodes), &processes);
         let attrs = Attrs {
             sample_us: ATTRS.0,
             aggr_us: ATTRS.1,

@@ -1,7 +1,7 @@
 //! `isotherm tier`: hot memory on fast nodes, cold memory on slow ones.
 
+mod output;
 mod report;
-mod told;
 mod watch;
 
 use std::io::Write;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use isotherm::raw::agent::policy::{Policy, TargetSpec, print};
 use isotherm::raw::agent::ready::knobs::{self, Rate};
-use isotherm::raw::agent::tier::{Hierarchy, Knobs, Physical, Whom, lacks};
+use isotherm::raw::agent::tier::{Hierarchy, Knobs, Physical, Processes, lacks};
 use isotherm::raw::core::units::{UnitError, duration, interval_us_with_unit, share_bp, size};
 use isotherm::raw::damon::{Feature, Features, Root};
 use isotherm::raw::host::Roots;
@@ -130,14 +130,14 @@ impl Args {
         knobs
     }
 
-    fn whom(&self) -> anyhow::Result<Whom> {
+    fn processes(&self) -> anyhow::Result<Processes> {
         let mut targets = self.targets.specs()?;
         targets.extend(self.names.iter().cloned().map(TargetSpec::Name));
         targets.extend(self.cgroups.iter().cloned().map(TargetSpec::Cgroup));
         if targets.is_empty() {
             targets.push(TargetSpec::Rss(self.min_rss));
         }
-        Ok(Whom { targets, children: self.targets.follow() })
+        Ok(Processes { targets, children: self.targets.follow() })
     }
 }
 
@@ -167,29 +167,29 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
                 .to_owned(),
         );
     }
-    let whom = args.whom()?;
-    let all = matches!(whom.targets[..], [TargetSpec::Rss(_)]);
+    let processes = args.processes()?;
+    let all = matches!(processes.targets[..], [TargetSpec::Rss(_)]);
     let by_kernel = match choose(&args, all)? {
         Ok(features) => Ok(knobs.policy_of_memory(&hierarchy, &physical(&facts, &features)?)),
         Err(why) => Err(why),
     };
-    let own = || knobs.policy_of_processes(&hierarchy, &whom);
+    let own = || knobs.policy_of_processes(&hierarchy, &processes);
     if args.print_policy {
         return print_policy(&by_kernel.unwrap_or_else(|_| own()));
     }
     match by_kernel {
-        Ok(policy) => watch::run(&args, &hierarchy, policy, Who::Kernel),
+        Ok(policy) => watch::run(&args, &hierarchy, policy, Engine::Kernel),
         Err(why) => {
             let own = own();
             hierarchy.why.push(why);
-            watch::run(&args, &hierarchy, own, Who::Isotherm)
+            watch::run(&args, &hierarchy, own, Engine::Isotherm)
         }
     }
 }
 
 /// Who applies the schemes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Who {
+pub(crate) enum Engine {
     /// Isotherm's engine, over processes.
     Isotherm,
     /// The kernel's DAMON, over physical memory.

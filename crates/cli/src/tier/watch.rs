@@ -11,57 +11,69 @@ use isotherm::raw::host::Roots;
 use isotherm::raw::host::nodes::Gauge;
 use isotherm::raw::sys::signals;
 
+use super::output::Output;
 use super::report::TierSummary;
-use super::told::Told;
-use super::{Args, Who};
+use super::{Args, Engine};
 use crate::exit;
 use crate::stopped::Stopped;
 
 /// How long to wait for the runner before signals and the time are looked at.
 const PATIENCE: Duration = Duration::from_millis(50);
 /// Nodes that cannot be read for so many seconds in a row are gone.
-const BLIND: u32 = 10;
+const UNREADABLE_S: u32 = 10;
 
 /// Tiers until it is time to stop.
 pub(super) fn run(
     args: &Args,
     hierarchy: &Hierarchy,
     policy: Policy,
-    who: Who,
+    engine: Engine,
 ) -> anyhow::Result<ExitCode> {
     signals::install()?;
     let refused = |r: Refused| exit::with(r.code, r.text);
     let options = Options { seed: args.seed, ..Options::default() };
     let context = policy.contexts.first().cloned().unwrap_or_default();
     let runner = Runner::start(policy, options).map_err(refused)?;
-    let mut told = Told::new(args, who);
+    let mut output = Output::new(args, engine);
     for line in &hierarchy.why {
-        told.say(line);
+        output.say(line);
     }
-    told.say(match who {
-        Who::Kernel => {
+    output.say(match engine {
+        Engine::Kernel => {
             "engine `kernel`: DAMON over the physical memory of the machine, one kdamond"
         }
-        Who::Isotherm => "engine `isotherm`: page tables of processes, pages moved by move_pages",
+        Engine::Isotherm => {
+            "engine `isotherm`: page tables of processes, pages moved by move_pages"
+        }
     });
     let gauge = Gauge::new(&hierarchy.nodes());
     let last = TierSummary::default();
-    let mut watch =
-        Watch { args, who, hierarchy, context, runner, told, gauge, blind: 0, last, broken: None };
+    let mut watch = Watch {
+        args,
+        engine,
+        hierarchy,
+        context,
+        runner,
+        output,
+        gauge,
+        unreadable_s: 0,
+        last,
+        broken: None,
+    };
     let (ended, stopped) = watch.until_the_end()?;
     watch.end(ended, stopped)
 }
 
 struct Watch<'a> {
     args: &'a Args,
-    who: Who,
+    engine: Engine,
     hierarchy: &'a Hierarchy,
     context: ContextPolicy,
     runner: Runner,
-    told: Told<'a>,
+    output: Output<'a>,
     gauge: Gauge,
     /// Seconds in a row in which the nodes could not be read.
-    blind: u32,
+    unreadable_s: u32,
     last: TierSummary,
     /// Why going on makes no sense.
     broken: Option<String>,
@@ -74,8 +86,8 @@ impl Watch<'_> {
         let mut stopped = None;
         let mut ended = None;
         while !self.runner.is_over() {
-            if let Some(told) = self.runner.next(PATIENCE) {
-                match told.event {
+            if let Some(message) = self.runner.next(PATIENCE) {
+                match message.event {
                     Event::Ended(end) => ended = Some(end),
                     event => self.event(event)?,
                 }
@@ -92,19 +104,19 @@ impl Watch<'_> {
 
     fn event(&mut self, event: Event) -> anyhow::Result<()> {
         match event {
-            Event::Ready(ready) => ready.why.iter().for_each(|line| self.told.say(line)),
-            Event::LeftOut { text, .. } => self.told.warn(&text),
+            Event::Ready(ready) => ready.why.iter().for_each(|line| self.output.say(line)),
+            Event::LeftOut { text, .. } => self.output.warn(&text),
             Event::Act(ActEvent::Trouble { pid, text, .. }) => {
-                let whom = if pid == 0 { String::new() } else { format!("process {pid}: ") };
-                self.told.warn(&format!("{whom}{text}"));
+                let prefix = if pid == 0 { String::new() } else { format!("process {pid}: ") };
+                self.output.warn(&format!("{prefix}{text}"));
             }
             Event::Act(ActEvent::Blocked { text, .. }) => {
-                self.told.warn(&format!("nothing is moved any more: {text}"));
+                self.output.warn(&format!("nothing is moved any more: {text}"));
             }
             Event::Lost { events } | Event::Act(ActEvent::Lost { events, .. }) => {
-                self.told.warn(&format!("{events} events were dropped: they came too fast"));
+                self.output.warn(&format!("{events} events were dropped: they came too fast"));
             }
-            Event::Unblocked => self.told.say("pages are moved again"),
+            Event::Unblocked => self.output.say("pages are moved again"),
             Event::Summary(summary) => self.summary(*summary)?,
             Event::Added(_)
             | Event::Gone { .. }
@@ -124,20 +136,20 @@ impl Watch<'_> {
                 return Ok(());
             }
         };
-        self.blind = 0;
-        let by_kernel = self.who == Who::Kernel;
+        self.unreadable_s = 0;
+        let by_kernel = self.engine == Engine::Kernel;
         let links = links(self.hierarchy, &self.context, &summary, &levels, by_kernel);
         self.last = TierSummary { links, of: summary };
-        self.told.summary(&self.last)
+        self.output.summary(&self.last)
     }
 
     /// The nodes could not be read: schemes do nothing meanwhile, since their goals are not known.
     fn not_read(&mut self, text: &str) {
-        self.blind += 1;
-        if self.blind == 1 {
-            self.told.warn(&format!("nothing is moved now: {text}"));
+        self.unreadable_s += 1;
+        if self.unreadable_s == 1 {
+            self.output.warn(&format!("nothing is moved now: {text}"));
         }
-        if self.blind == BLIND {
+        if self.unreadable_s == UNREADABLE_S {
             self.broken = Some(format!(
                 "the hierarchy is broken\n  why:   {text}\n  hint:  was a node unplugged? start again with those \
                  that are left"
@@ -152,14 +164,14 @@ impl Watch<'_> {
         if signals::stop_requested().is_some() {
             return Some(Stopped::Signal);
         }
-        let over = self.args.duration.is_some_and(|d| self.told.started.elapsed() >= d);
+        let over = self.args.duration.is_some_and(|d| self.output.started.elapsed() >= d);
         over.then_some(Stopped::Duration)
     }
 
     /// Tells the last account, with what the context counted until its end.
     fn end(mut self, ended: Option<Ended>, stopped: Option<Stopped>) -> anyhow::Result<ExitCode> {
         let Some(Ended { reason, accounts, child }) = ended else {
-            return Err(exit::with(exit::UNEXPECTED, "the context told no end"));
+            return Err(exit::with(exit::UNEXPECTED, "the context ended without a report"));
         };
         for account in accounts {
             let same =
@@ -173,7 +185,7 @@ impl Watch<'_> {
             Reason::TargetsGone => Stopped::TargetsGone,
             Reason::Stopped => stopped.unwrap_or(Stopped::Signal),
         };
-        self.told.account(stopped, &self.last)?;
+        self.output.account(stopped, &self.last)?;
         if let Some(text) = self.broken {
             return Err(exit::with(exit::NOT_SUPPORTED, text));
         }

@@ -13,17 +13,17 @@ use isotherm_act::apply::ActEvent;
 use isotherm_core::Time;
 use isotherm_sys::clock;
 
-use super::message::{Event, Message};
+use super::{Event, Message};
 
 /// At most so many events about single actions wait to be read, per context.
 const MAX_UNREAD: usize = 4096;
 
 /// A message under way.
 #[derive(Debug)]
-pub(super) struct Envelope {
+pub(in crate::run) struct Envelope {
     /// The number of the context's handle: a name can be that of another context later.
-    pub(super) from: u64,
-    pub(super) message: Message,
+    pub(in crate::run) from: u64,
+    pub(in crate::run) message: Message,
     /// Held until the message is read, if it takes one of the places for events.
     _place: Option<Unread>,
 }
@@ -52,7 +52,7 @@ impl Drop for Unread {
 
 /// Where a context tells what happens.
 #[derive(Debug, Clone)]
-pub(super) struct Post {
+pub(in crate::run) struct EventSender {
     from: u64,
     context: String,
     sender: Sender<Envelope>,
@@ -61,16 +61,16 @@ pub(super) struct Post {
     lost: u64,
 }
 
-impl Post {
-    pub(super) fn new(from: u64, context: &str, sender: Sender<Envelope>) -> Self {
+impl EventSender {
+    pub(in crate::run) fn new(from: u64, context: &str, sender: Sender<Envelope>) -> Self {
         Self { from, context: context.to_owned(), sender, unread: Arc::default(), lost: 0 }
     }
 
-    pub(super) fn tell(&mut self, event: Event) {
-        self.tell_at(clock::now(), event);
+    pub(in crate::run) fn send(&mut self, event: Event) {
+        self.send_at(clock::now(), event);
     }
 
-    pub(super) fn tell_at(&mut self, at: Time, event: Event) {
+    pub(in crate::run) fn send_at(&mut self, at: Time, event: Event) {
         let mut place = None;
         if matches!(event, Event::Act(ActEvent::Acted { .. })) {
             place = Unread::take(&self.unread);
@@ -79,24 +79,24 @@ impl Post {
                 return;
             }
         }
-        self.tell_lost();
-        self.send(at, event, place);
+        self.send_lost();
+        self.send_message(at, event, place);
     }
 
     /// Counts events that were dropped before they came here.
-    pub(super) const fn lose(&mut self, events: u64) {
+    pub(in crate::run) const fn lose(&mut self, events: u64) {
         self.lost += events;
     }
 
     /// Tells of events that were dropped, if there were any since this was done last.
-    pub(super) fn tell_lost(&mut self) {
+    pub(in crate::run) fn send_lost(&mut self) {
         if self.lost > 0 {
             let events = std::mem::take(&mut self.lost);
-            self.send(clock::now(), Event::Lost { events }, None);
+            self.send_message(clock::now(), Event::Lost { events }, None);
         }
     }
 
-    fn send(&self, at: Time, event: Event, place: Option<Unread>) {
+    fn send_message(&self, at: Time, event: Event, place: Option<Unread>) {
         let message = Message { context: self.context.clone(), at, event };
         // It fails when the runner is gone: then nobody is left to be told.
         self.sender.send(Envelope { from: self.from, message, _place: place }).ok();
@@ -128,19 +128,19 @@ mod tests {
     #[test]
     fn events_are_bounded_and_losses_are_told() {
         let (sender, messages) = channel();
-        let mut post = Post::new(0, "a", sender);
+        let mut events = EventSender::new(0, "a", sender);
         let beyond = 1000;
         for _ in 0..MAX_UNREAD + beyond {
-            post.tell(acted());
+            events.send(acted());
         }
         // What is not about single actions always comes through, with the loss in front.
-        post.tell(Event::Summary(Box::default()));
-        post.tell(Event::Committed);
-        post.tell(acted());
+        events.send(Event::Summary(Box::default()));
+        events.send(Event::Committed);
+        events.send(acted());
         let unread: Vec<Envelope> = messages.try_iter().collect();
-        let (events, others): (Vec<_>, Vec<_>) =
+        let (acts, others): (Vec<_>, Vec<_>) =
             unread.iter().partition(|e| matches!(e.message.event, Event::Act(_)));
-        assert_eq!(events.len(), MAX_UNREAD);
+        assert_eq!(acts.len(), MAX_UNREAD);
         let others: Vec<_> = others.iter().map(|e| &e.message.event).collect();
         let [Event::Lost { events: lost }, Event::Summary(_), Event::Committed] = others[..] else {
             panic!("{others:?}")
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(*lost, beyond as u64);
         // They were read, so there is room; one was lost meanwhile.
         drop(unread);
-        post.tell(acted());
+        events.send(acted());
         let rest: Vec<_> = messages.try_iter().map(|e| e.message.event).collect();
         assert!(matches!(rest[..], [Event::Lost { events: 1 }, Event::Act(_)]), "{rest:?}");
     }

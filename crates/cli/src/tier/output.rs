@@ -7,13 +7,13 @@ use isotherm::raw::host::proc::own_cost;
 use isotherm::raw::sys::clock;
 
 use super::report::{Account, TierSummary, status};
-use super::{Args, Who};
+use super::{Args, Engine};
 use crate::stopped::Stopped;
 use crate::terminal::warn;
 
 /// What is told while it runs.
-pub(super) struct Told<'a> {
-    who: Who,
+pub(super) struct Output<'a> {
+    engine: Engine,
     args: &'a Args,
     pub(super) started: Instant,
     cpu_ns: u64,
@@ -23,10 +23,10 @@ pub(super) struct Told<'a> {
     line_open: bool,
 }
 
-impl<'a> Told<'a> {
-    pub(super) fn new(args: &'a Args, who: Who) -> Self {
+impl<'a> Output<'a> {
+    pub(super) fn new(args: &'a Args, engine: Engine) -> Self {
         Self {
-            who,
+            engine,
             args,
             started: Instant::now(),
             cpu_ns: clock::process_cpu_ns(),
@@ -84,7 +84,7 @@ impl<'a> Told<'a> {
     fn make(&mut self, stopped: Option<Stopped>, summary: &TierSummary) -> Account {
         let own = own_cost(&mut self.text);
         Account {
-            engine: if self.who == Who::Kernel { "kernel" } else { "isotherm" },
+            engine: if self.engine == Engine::Kernel { "kernel" } else { "isotherm" },
             elapsed_ns: u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX),
             own_cpu_ns: own.cpu_ns.saturating_sub(self.cpu_ns),
             own_rss_bytes: own.rss_bytes,

@@ -4,14 +4,14 @@
 use isotherm_core::scheme::{Counters, Entry};
 use isotherm_ops::kdamond::Kdamond;
 
-use super::account::{Account, Standing};
-use super::context::Work;
-use super::place::Place;
+use super::{Account, Standing};
+use crate::run::context::Work;
+use crate::run::place::Place;
 
 impl Work {
     /// How the schemes stand that are in force: a commit's take effect at the next turn of the
     /// monitor's loop.
-    pub(super) fn standings(&mut self) -> Vec<Standing> {
+    pub(in crate::run) fn standings(&mut self) -> Vec<Standing> {
         let accounts = self.accounts();
         let of = |name: &String| accounts.iter().find(|a| a.name == *name).cloned();
         if self.place.is_kernel() {
@@ -31,7 +31,7 @@ impl Work {
 
     /// What all schemes that there ever were did: those of the policy in order, behind those that
     /// are no more.
-    pub(super) fn accounts(&mut self) -> Vec<Account> {
+    pub(in crate::run) fn accounts(&mut self) -> Vec<Account> {
         let counted = self.monitor.kdamond().map(Kdamond::counted).unwrap_or_default();
         let mut entries = self.kernel.all(&counted);
         for (name, counters) in self.monitor.accounts() {
@@ -64,7 +64,7 @@ impl Work {
     }
 
     /// Remembers what the schemes of the policy do, for accounts of those that are no more.
-    pub(super) fn note_actions(&mut self) {
+    pub(in crate::run) fn note_actions(&mut self) {
         for scheme in &self.policy.schemes {
             self.actions.insert(scheme.settings.name.clone(), scheme.scheme.action.name());
         }

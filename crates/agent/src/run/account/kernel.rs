@@ -5,7 +5,7 @@ use isotherm_ops::kdamond::Counted;
 
 /// The schemes that run in the kernel now, and the ledger of all that ever did.
 #[derive(Debug, Default)]
-pub(super) struct KernelAccounts {
+pub(in crate::run) struct KernelAccounts {
     names: Vec<String>,
     ledger: Ledger,
 }
@@ -17,7 +17,7 @@ impl KernelAccounts {
     /// # Errors
     ///
     /// If `push` fails: then the kernel still has those until now, and nothing changes here.
-    pub(super) fn push<E>(
+    pub(in crate::run) fn push<E>(
         &mut self,
         counted: &[Counted],
         names: Vec<String>,
@@ -30,7 +30,7 @@ impl KernelAccounts {
     }
 
     /// What all of them did; `counted`: what those that run there now have counted.
-    pub(super) fn all(&self, counted: &[Counted]) -> Vec<Entry> {
+    pub(in crate::run) fn all(&self, counted: &[Counted]) -> Vec<Entry> {
         self.ledger.all(&self.entries(counted))
     }
 

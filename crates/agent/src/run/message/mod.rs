@@ -1,11 +1,15 @@
 //! What contexts tell while they run.
 
+mod sender;
+
 use isotherm_act::apply::ActEvent;
 use isotherm_core::Time;
 use isotherm_ops::targets::{ChildExit, Target};
 
 use super::account::{Account, Standing};
 use super::heat::HeatTable;
+
+pub(super) use sender::{Envelope, EventSender};
 
 /// Something that happened in a context.
 #[derive(Debug)]

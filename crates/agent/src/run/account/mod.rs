@@ -1,11 +1,16 @@
 //! What a scheme did, and how it stands.
 
+mod context;
+mod kernel;
+
 use std::collections::BTreeMap;
 
 use isotherm_core::Scheme;
 use isotherm_core::scheme::{Counters, Installed};
 use isotherm_ops::kdamond::Counted;
 use serde::Serialize;
+
+pub(super) use kernel::KernelAccounts;
 
 /// What a scheme did over its life. The keys are documented in docs/EVENTS.md.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]

@@ -1,12 +1,13 @@
-//! Isotherm's agent: what a user wants done to which memory.
+//! Isotherm's agent: what a user wants to be done to which memory, and the loop that does it.
 //!
-//! [`policy`] says it: contexts, each with targets, monitoring attributes and schemes. It comes
-//! from a file ([`policy::parse`]), from the knobs of a ready-made one ([`ready`]), or from DAMON's
-//! historic formats ([`damos`]); [`run`] does what it says.
+//! A [`policy`] has contexts, each with targets, monitoring attributes and schemes. A policy comes
+//! from a file ([`policy::parse`]), from the options of a ready-made policy ([`ready`]), or from
+//! DAMON's historic text formats ([`damos`]). The runner ([`run`]) carries a policy out.
 //!
 //! [`recorder`] writes what a monitor sees into a file.
 //!
-//! Nothing here prints. All but [`run`], [`tier`] and [`recorder`] are values and plain functions.
+//! Nothing in this crate prints. All modules but [`run`], [`tier`] and [`recorder`] are values and
+//! plain functions.
 
 pub mod damos;
 pub mod monitor;

@@ -1,9 +1,9 @@
-//! A commit in a context: prepared first, so that it can be refused with nothing changed, then put
-//! in force.
+//! Commits another policy to a context that runs. A commit is prepared first, so that it can be
+//! refused with nothing changed, and then put in force.
 //!
-//! Only the kernel can say whether the kernel takes something. So with the set `kdamond` its part
-//! is put in force while the commit is prepared, and taken back if another context refuses.
-//! Everything else is only checked then, and cannot fail later.
+//! Whether the kernel accepts its part is known only when it was written. So with the set `kdamond`
+//! that part is put in force while the commit is prepared, and taken back if another context
+//! refuses. Everything else is only checked in the preparation, and cannot fail later.
 
 use isotherm_core::Attrs;
 use isotherm_host::Roots;
@@ -16,7 +16,7 @@ use super::runner::Refused;
 use super::set::fit;
 use crate::policy::{ContextPolicy, SchemePolicy, TargetSpec};
 
-/// A policy that a context can have.
+/// A policy that was checked and can be put in force.
 #[derive(Debug)]
 pub(super) struct Prepared {
     policy: ContextPolicy,
@@ -25,7 +25,7 @@ pub(super) struct Prepared {
     between: Between,
     /// Where the schemes run, for people.
     line: Option<String>,
-    /// What the kernel had before, if it has something else already.
+    /// The kernel's schemes before, if the preparation has changed them.
     kernel_before: Option<Place>,
     attrs_before: Option<Attrs>,
 }
@@ -33,14 +33,14 @@ pub(super) struct Prepared {
 /// The nodes between which the schemes of a context move memory.
 #[derive(Debug, Default)]
 pub(super) struct Between {
-    /// Ascending; none if no scheme takes from one node.
+    /// Ascending; empty if no scheme has a source node.
     nodes: Vec<u32>,
     /// Which frame is on which node.
     places: Places,
 }
 
 impl Between {
-    /// Those of a policy.
+    /// The nodes of a policy's schemes, and which frame is on which of them.
     ///
     /// # Errors
     ///
@@ -65,11 +65,11 @@ impl Between {
 }
 
 impl Work {
-    /// Checks whether a policy can be had.
+    /// Checks whether a policy can be put in force.
     ///
     /// # Errors
     ///
-    /// If it cannot; nothing has changed then.
+    /// If it cannot. Nothing has changed then.
     pub(super) fn prepare_commit(&mut self, policy: ContextPolicy) -> Result<Prepared, Refused> {
         let (place, line) = place(&policy, self.monitor.kdamond())?;
         let mut attrs = policy.attrs;
@@ -100,7 +100,7 @@ impl Work {
             committed.map_err(|e| format!("the attributes are refused: {e}"))?;
             prepared.attrs_before = Some(before);
         }
-        // What changes only a name is told too: the kernel's counters go on under the new one.
+        // A change of a scheme's name counts too: the kernel's counters go on under the new name.
         let changes =
             prepared.place != self.place || prepared.policy.schemes != self.policy.schemes;
         if changes && (prepared.place.is_kernel() || self.place.is_kernel()) {
@@ -111,7 +111,7 @@ impl Work {
         Ok(())
     }
 
-    /// Takes back what was prepared.
+    /// Takes a prepared commit back.
     pub(super) fn abort(&mut self, prepared: Prepared) {
         let mut failed = Vec::new();
         if let Some(before) = prepared.kernel_before {
@@ -122,18 +122,22 @@ impl Work {
             failed.extend(self.monitor.commit_attrs(before).err().map(|e| e.to_string()));
         }
         for text in failed {
-            self.left_out(0, &format!("what the kernel had before could not be put back: {text}"));
+            self.left_out(
+                0,
+                &format!("the kernel's former schemes or attributes could not be restored: {text}"),
+            );
         }
     }
 
-    /// Puts a policy in force that was prepared.
+    /// Puts a prepared policy in force.
     pub(super) fn commit(&mut self, prepared: Prepared) {
         let Prepared { policy, attrs, place, between, line, .. } = prepared;
         if policy.attrs != self.policy.attrs
             && self.monitor.kdamond().is_none()
             && let Err(err) = self.monitor.commit_attrs(attrs)
         {
-            // They were checked, so this is a defect; the schemes are right with those before, too.
+            // The attributes were checked, so a refusal is a defect of Isotherm. The schemes work
+            // with the former attributes too.
             self.left_out(0, &format!("the attributes stay as they are: {err}"));
         }
         let moves = place.is_kernel() != self.place.is_kernel();
@@ -156,11 +160,11 @@ impl Work {
         self.events.send(Event::Committed);
     }
 
-    /// Gives the kernel the schemes that it is to apply; none if they run in Isotherm's engine.
+    /// Gives the kernel the schemes that it has to apply; none if Isotherm's engine applies them.
     ///
     /// # Errors
     ///
-    /// If the kernel refuses them; it keeps those before then.
+    /// If the kernel refuses them. It then keeps the former schemes.
     pub(super) fn push(&mut self, place: &Place, policy: &ContextPolicy) -> Result<(), String> {
         let Some(kdamond) = self.monitor.kdamond() else { return Ok(()) };
         let (pushed, names) = match place {
@@ -174,7 +178,7 @@ impl Work {
         done.map_err(|e| e.to_string())
     }
 
-    /// Gives Isotherm's engine the schemes that it is to apply; none if they run in the kernel.
+    /// Gives Isotherm's engine the schemes that it has to apply; none if the kernel applies them.
     pub(super) fn install(&mut self, place: Place, policy: &ContextPolicy, between: Between) {
         self.monitor.actor().set_places(between.places, between.nodes);
         let own = if place.is_kernel() { Vec::new() } else { schemes(policy) };

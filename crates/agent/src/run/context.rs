@@ -1,4 +1,4 @@
-//! One context at work, on a thread of its own.
+//! Runs one context, on its own thread.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -26,28 +26,28 @@ use crate::monitor::{Happened, Monitor};
 use crate::policy::{ContextPolicy, SchemePolicy, TargetSpec};
 use crate::ready::{bandwidth, idle_percentiles};
 
-/// How often a summary is told, and targets by name are looked for.
+/// How often a summary is sent, and targets by name, cgroup or size are looked for, in µs.
 const SECOND_US: u64 = 1_000_000;
-/// How long to wait for targets that may come, in µs.
+/// How long to sleep while there is no target and more may come, in µs.
 const WAIT_US: u64 = 100_000;
 
-/// What a context is told to do.
+/// What the runner asks a context to do.
 #[derive(Debug)]
 pub(super) enum Order {
-    /// Begin; everybody is ready.
+    /// Begin: all contexts are ready.
     Begin,
-    /// Say whether this policy could be in force, and wait for [`Order::Commit`] or
+    /// Answer whether this policy can be put in force, and wait for [`Order::Commit`] or
     /// [`Order::Abort`].
     Prepare(Box<ContextPolicy>, Sender<Result<(), Refused>>),
-    /// The policy that was prepared is in force from now on.
+    /// Put the prepared policy in force.
     Commit,
-    /// The policy that was prepared is not; all stays as it was.
+    /// Drop the prepared policy; the former one stays in force.
     Abort,
     /// End.
     Stop,
 }
 
-/// A context's life, from its start to its last account.
+/// Runs a context from its start to its last account.
 pub(super) fn run_context(
     policy: ContextPolicy,
     options: Options,
@@ -68,13 +68,13 @@ pub(super) fn run_context(
         Ok(Order::Begin) => guarded(|| work.run(&orders)).and_then(|done| done),
         Ok(_) | Err(_) => Ok(Reason::Stopped),
     };
-    // Who orders something from now on sees that nobody is there.
+    // From now on sending an order fails, so the runner sees that the context has ended.
     drop(orders);
     let reason = reason.unwrap_or_else(|Refused { code, text }| Reason::Failed { code, text });
     let failed = reason.clone();
     let ended = guarded(|| work.end(reason));
     let ended = ended.unwrap_or(Ended { reason: failed, accounts: Vec::new(), child: None });
-    // Lets go of the targets.
+    // This releases the targets.
     drop(work);
     events.send(Event::Ended(ended));
 }
@@ -89,7 +89,7 @@ fn guarded<T>(f: impl FnOnce() -> T) -> Result<T, Refused> {
     })
 }
 
-/// A context at work.
+/// A context that runs.
 #[derive(Debug)]
 pub(super) struct Work {
     pub(super) policy: ContextPolicy,
@@ -97,23 +97,24 @@ pub(super) struct Work {
     pub(super) events: EventSender,
     pub(super) monitor: Monitor,
     targets: Vec<Target>,
-    /// Those of them that the set cannot look at.
+    /// The targets that the operations set cannot look at.
     unwatched: BTreeSet<TargetId>,
     pub(super) rules: Rules,
     guard: GuardWatch,
-    /// The actions of all schemes that there ever were, by name.
+    /// The actions of all schemes since the start, by the schemes' names.
     pub(super) actions: BTreeMap<String, &'static str>,
     next_second: Time,
     /// Where the schemes run.
     pub(super) place: Place,
-    /// What schemes did that run in the kernel, or ran there.
+    /// What the schemes that run or ran in the kernel did.
     pub(super) kernel: KernelAccounts,
-    /// The physical memory of the nodes that schemes migrate to, once it was asked for.
+    /// The physical memory of the nodes that schemes migrate to, read when it is first needed.
     node_memory: Option<Vec<Vec<AddrRange>>>,
 }
 
 impl Work {
-    /// Opens all that is needed; the command is held in front of its first instruction.
+    /// Opens all that the context needs. A command is started, but held before its first
+    /// instruction.
     fn prepare(
         policy: ContextPolicy,
         options: Options,
@@ -124,7 +125,7 @@ impl Work {
         let opened = if policy.memory().is_some() {
             open_physical_set(policy.ops, &mut attrs)
         } else {
-            // What acts has to see single pages; nothing less will do in its stead.
+            // Schemes that act need a set that sees single pages, so no other set may be chosen.
             let ops = policy.ops.or_else(|| acts(&policy).then_some(SetName::PageWalk));
             open_set(ops, &mut attrs)
         };
@@ -186,16 +187,16 @@ impl Work {
                         return Ok(Reason::Stopped);
                     }
                 }
-                // A commit that nobody prepared means nothing.
+                // A commit without a preparation has no effect.
                 Ok(Order::Begin | Order::Commit | Order::Abort) | Err(TryRecvError::Empty) => {}
                 Ok(Order::Stop) | Err(TryRecvError::Disconnected) => return Ok(Reason::Stopped),
             }
         }
     }
 
-    /// Prepares a commit, says whether it can be done, and waits for what the other contexts said:
-    /// the context stands still meanwhile, so that what was prepared stays right. Each of them
-    /// answers within a turn of its loop. Breaks off if the context is to end.
+    /// Prepares a commit, answers whether it can be done, and waits until all contexts have
+    /// answered. The context does nothing else meanwhile, so that the preparation stays valid. Each
+    /// context answers within a turn of its loop. Breaks if the context has to end.
     fn answer(
         &mut self,
         policy: ContextPolicy,
@@ -219,8 +220,8 @@ impl Work {
         ControlFlow::Continue(())
     }
 
-    /// Ends in good order, whatever happened: no action any more, then what was set is undone, then
-    /// the command ends.
+    /// Ends the context, whatever happened before: actions stop, then advice is taken back if that
+    /// was asked for, then the command is ended.
     fn end(&mut self, reason: Reason) -> Ended {
         if self.place.is_kernel()
             && let Some(kdamond) = self.monitor.kdamond()
@@ -238,7 +239,7 @@ impl Work {
         Ended { reason, accounts, child }
     }
 
-    /// Takes back what was set in the targets.
+    /// Takes back the advice that was set in the targets.
     fn undo(&mut self) {
         let (bytes, errors) = self.monitor.actor().undo();
         for error in &errors {
@@ -284,7 +285,7 @@ impl Work {
         self.events.send(Event::LeftOut { pid, text: text.to_owned() });
     }
 
-    /// Whether targets may come that are not there yet.
+    /// Whether processes that do not exist yet can become targets.
     fn more_may_come(&self) -> bool {
         let by_rule = |t: &TargetSpec| {
             matches!(t, TargetSpec::Name(_) | TargetSpec::Cgroup(_) | TargetSpec::Rss(_))
@@ -292,9 +293,9 @@ impl Work {
         self.policy.targets.iter().any(by_rule)
     }
 
-    /// Asks the guard about the last window, if anything is done at all.
+    /// Lets the guard check the last window, if any scheme acts or counts pages.
     fn ask_guard(&mut self) {
-        // The guard counts reads and clears of page tables, which physical memory needs none of.
+        // The guard checks what page tables say, and watching physical memory uses none.
         if !acts(&self.policy) || self.place.is_kernel() || self.policy.memory().is_some() {
             return;
         }
@@ -305,14 +306,14 @@ impl Work {
         }
     }
 
-    /// Takes in who is meant by now.
+    /// Adds and removes targets by what the policy's target specifications match now.
     pub(super) fn follow(&mut self) {
         for err in self.rules.follow(&self.policy.targets, self.monitor.tracker()) {
             self.left_out(0, &err.to_string());
         }
     }
 
-    /// Tells what the actor did.
+    /// Sends the actor's events.
     fn pass_on(&mut self) {
         for event in self.monitor.actor().take_events() {
             match &event {
@@ -358,8 +359,8 @@ impl Work {
         }
     }
 
-    /// How hot memory is on each node: of processes from where their pages are, of physical memory
-    /// from its addresses.
+    /// How hot the memory of each node is. For processes the actor knows the nodes of their pages;
+    /// for physical memory the addresses say the node.
     fn heat(&mut self, attrs: &Attrs) -> Option<HeatTable> {
         let max_nr = attrs.max_nr_accesses();
         if let Some(placement) = self.monitor.actor().placement() {
@@ -394,7 +395,8 @@ fn pids(policy: &ContextPolicy) -> impl Iterator<Item = u32> {
     })
 }
 
-/// The targets that a policy names, with the command held.
+/// A tracker of the targets that a policy names. A command is started, but held before its first
+/// instruction.
 pub(crate) fn tracker(policy: &ContextPolicy) -> Result<Tracker, Refused> {
     if let Some(memory) = policy.memory() {
         return Ok(Tracker::memory(memory.clone())?);
@@ -407,8 +409,8 @@ pub(crate) fn tracker(policy: &ContextPolicy) -> Result<Tracker, Refused> {
         {
             let args: Vec<_> = args.iter().map(Into::into).collect();
             tracker.spawn_into(program, &args)?;
-            // A daemon that forks twice at once would be lost otherwise; the command is our only
-            // child.
+            // A daemon that forks twice at once would get another parent and be lost. No process
+            // but the command is our child, so only its descendants are adopted.
             let adopted = tracker.adopt_orphans();
             adopted.map_err(|e| Refused { code: 1, text: format!("cannot adopt orphans: {e}") })?;
         }
@@ -422,7 +424,7 @@ pub(super) fn schemes(
     policy.schemes.iter().map(|s| (s.scheme.clone(), s.settings.clone())).collect()
 }
 
-/// Whether a context does anything to memory, or counts single pages of it.
+/// Whether a scheme of the context acts on memory, or counts single pages.
 pub(super) fn acts(policy: &ContextPolicy) -> bool {
     policy.schemes.iter().any(|s| s.scheme.looks_at_pages())
 }

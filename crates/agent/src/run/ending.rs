@@ -1,4 +1,4 @@
-//! Ending a command that was started for a run.
+//! Ends a command that was started for a run.
 
 use isotherm_ops::targets::{ChildExit, Tracker};
 use isotherm_sys::clock;
@@ -9,14 +9,14 @@ use crate::monitor::Monitor;
 /// How long a command may take to end after a SIGTERM, in µs.
 const PATIENCE_US: u64 = 2_000_000;
 
-/// Ends the command that a monitor started, if it still runs, and tells how it ended.
+/// Ends the command that a monitor started, if it still runs, and returns how it ended.
 pub fn end_command(monitor: &mut Monitor) -> Option<ChildExit> {
     end_child(monitor.tracker())
 }
 
 fn end_child(tracker: &mut Tracker) -> Option<ChildExit> {
     let deadline = clock::now().plus_us(PATIENCE_US);
-    // It may have just ended by itself.
+    // The signal fails if the command has just ended by itself.
     tracker.signal_child(Signal::TERM).ok();
     while tracker.child_is_running() && clock::now() < deadline {
         tracker.poll(clock::now());

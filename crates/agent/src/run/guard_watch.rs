@@ -1,8 +1,8 @@
-//! Watching the set with the guard: no action by a set whose answers cannot be true.
+//! Watches the operations set with the guard: no action is taken on answers that cannot be true.
 //!
-//! Once the guard says so, the actor is blocked until the set has passed its self-test anew. The
-//! test takes up to a second and runs on a thread of its own, so that sampling goes on meanwhile;
-//! acting stays blocked.
+//! When the guard finds such an answer, the actor is blocked until the set has passed its self-test
+//! again. The test takes up to a second. It runs on its own thread, so that sampling goes on;
+//! actions stay blocked meanwhile.
 
 use std::thread::JoinHandle;
 
@@ -15,35 +15,35 @@ use isotherm_sys::clock;
 
 use crate::monitor::Monitor;
 
-/// How often a set that went silent is tested anew, in µs.
+/// How often a set that went silent is tested again, in µs.
 const TEST_US: u64 = 10_000_000;
 
-/// Whether actions may be taken, after a window.
+/// What a window changed about actions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Actions {
-    /// As before.
+    /// Nothing: they are allowed or blocked as before.
     Same,
     /// Actions go on after a block.
     Unblocked,
 }
 
-/// Whether the set is believed.
+/// Whether the set's answers are used.
 #[derive(Debug)]
 enum Belief {
     Believed,
-    /// Not before it has passed a test; the next one is at this time.
+    /// The set has to pass a test first. The next test is at this time.
     TestAt(Time),
-    /// Not yet: a test is under way, which says whether it was passed.
+    /// A test is running. Its thread returns whether the set passed.
     Testing(JoinHandle<bool>),
 }
 
-/// A guard, with what it needs to know.
+/// A guard, with the facts that it needs.
 #[derive(Debug)]
 pub(crate) struct GuardWatch {
     guard: Guard,
     facts: Facts,
     belief: Belief,
-    /// Tests the set; whether it passed.
+    /// Tests the set, and returns whether it passed.
     self_test: fn() -> bool,
 }
 
@@ -57,8 +57,8 @@ impl GuardWatch {
         }
     }
 
-    /// Looks at a finished window; blocks the actor if the set cannot be believed, and lets it go
-    /// on when the set has passed its self-test.
+    /// Checks a finished window. Blocks the actor if the set's answers cannot be true, and unblocks
+    /// it when the set has passed its self-test.
     pub(crate) fn window(
         &mut self,
         monitor: &mut Monitor,
@@ -72,11 +72,10 @@ impl GuardWatch {
         if verdict == Verdict::Suspicious {
             verdict = match monitor.young_pages() {
                 Some(Ok(young)) => self.guard.control(young),
-                // A target that ends just now is not there to be looked at; the next window
-                // decides.
+                // A target that is just ending cannot be read. The next window decides.
                 Some(Err(err)) if proc::is_gone(&err) => Verdict::Fine,
                 Some(Err(_)) => self.guard.control(0),
-                // A set without pages has no actions to block.
+                // With a set that does not see pages there are no actions to block.
                 None => Verdict::Fine,
             };
         }
@@ -87,15 +86,15 @@ impl GuardWatch {
         Actions::Same
     }
 
-    /// Starts a test if it is time, and takes in its answer when it is there. If what the set says
-    /// is still not true after a test that it passed, the guard will notice as it did before.
+    /// Starts a test when it is time, and reads its answer when there is one. If the set passes and
+    /// still gives wrong answers, the guard notices it as before.
     fn test(&mut self, monitor: &mut Monitor) -> Actions {
         let now = clock::now();
         match std::mem::replace(&mut self.belief, Belief::TestAt(now.plus_us(TEST_US))) {
             Belief::TestAt(at) if now < at => self.belief = Belief::TestAt(at),
             Belief::TestAt(_) => {
                 let thread = std::thread::Builder::new().name("self-test".into());
-                // Without a thread now there will be one at the next try.
+                // If no thread can be started now, the next turn tries again.
                 if let Ok(thread) = thread.spawn(self.self_test) {
                     self.belief = Belief::Testing(thread);
                 }
@@ -103,7 +102,7 @@ impl GuardWatch {
             Belief::Testing(thread) if !thread.is_finished() => {
                 self.belief = Belief::Testing(thread);
             }
-            // A test that panicked was not passed.
+            // A test that panicked counts as not passed.
             Belief::Testing(thread) => {
                 if thread.join().unwrap_or(false) {
                     self.belief = Belief::Believed;
@@ -131,7 +130,7 @@ mod tests {
 
     use super::*;
 
-    /// Held while the test of the set is not to end.
+    /// Held while the test of the set must not end.
     static GATE: Mutex<()> = Mutex::new(());
     static PASSES: AtomicBool = AtomicBool::new(false);
 
@@ -151,8 +150,8 @@ mod tests {
             PASSES.store(passes, Ordering::SeqCst);
             let gate = GATE.lock().unwrap();
             watch.belief = Belief::TestAt(clock::now());
-            // The first starts the test, which cannot end yet: a window that waited for it would
-            // hang here.
+            // The first window starts the test, which cannot end yet. A window that waited for it
+            // would hang here.
             for _ in 0..3 {
                 assert_eq!(watch.window(&mut monitor, std::iter::empty()), Actions::Same);
                 assert!(monitor.actor().blocked().is_some(), "nothing is done meanwhile");

@@ -27,7 +27,7 @@ impl Heat {
     /// All, hottest first.
     pub const ALL: [Self; 5] = [Self::Hot, Self::Warm, Self::Cool, Self::Cold, Self::Unknown];
 
-    /// What it means, in a few words.
+    /// The label of the class in the table.
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
@@ -54,7 +54,7 @@ impl Heat {
 /// A region as the table needs it.
 #[derive(Debug, Clone)]
 pub(super) struct Warmth {
-    /// Whether anything was seen of it.
+    /// Whether the region has been looked at.
     known: bool,
     nr_accesses: u32,
     age: u32,
@@ -63,13 +63,14 @@ pub(super) struct Warmth {
 }
 
 impl Warmth {
-    /// Of a region of a process whose pages were looked up.
+    /// From a region of a process whose pages' nodes are known.
     pub(super) fn of(region: &Placed) -> Self {
         let Placed { known, nr_accesses, age, .. } = *region;
         Self { known, nr_accesses, age, on: region.on.clone() }
     }
 
-    /// Of a region of physical memory. Regions of two nodes that touch can have become one.
+    /// From a region of physical memory. A region can span two adjacent nodes, since regions are
+    /// merged.
     pub(super) fn on(region: &RegionInfo, memory: &[Vec<AddrRange>]) -> Self {
         let here = |range: &AddrRange| range.overlap(&region.range);
         Self {
@@ -81,7 +82,7 @@ impl Warmth {
     }
 }
 
-/// The physical memory of nodes; nothing of a node that is gone.
+/// The physical memory of each node; empty for a node that does not exist any more.
 pub(super) fn memory_of(nodes: &[u32]) -> Vec<Vec<AddrRange>> {
     let of = |node: &u32| Memory::Node(*node).ranges(&Proc::default()).unwrap_or_default();
     nodes.iter().map(of).collect()
@@ -94,8 +95,8 @@ pub struct HeatTable {
     pub nodes: Vec<u32>,
     /// Per class, hottest first: bytes per node.
     pub bytes: [Vec<u64>; 5],
-    /// Of all accesses (by the regions' frequencies), the share that each node serves, in basis
-    /// points; none if there was none.
+    /// The share of all accesses (by the regions' frequencies) that each node serves, in basis
+    /// points; none if there was no access.
     pub accesses_bp: Vec<Option<u64>>,
 }
 
@@ -124,7 +125,7 @@ impl HeatTable {
         Self { nodes: nodes.to_vec(), bytes, accesses_bp }
     }
 
-    /// Of all that was accessed in the last window, the bytes on these nodes and everywhere.
+    /// The bytes that were accessed in the last window: on these nodes, and on all.
     #[must_use]
     pub fn accessed(&self, on: &[u32]) -> (u64, u64) {
         let (mut there, mut all) = (0, 0);
@@ -165,7 +166,7 @@ mod tests {
         assert_eq!(table.accessed(&[0]), (310, 480));
         let empty = HeatTable::new(&[0], std::iter::empty(), 20, 100_000);
         assert_eq!(empty.accesses_bp, [None]);
-        // A region of physical memory that reaches over from one node to the next counts on both.
+        // A region of physical memory that spans two nodes counts on both.
         let range = |start: u64, end: u64| AddrRange::new(start, end);
         let over = RegionInfo { range: range(4, 6), ..RegionInfo::default() };
         let memory = [vec![range(0, 3), range(4, 5)], vec![range(5, 8)]];

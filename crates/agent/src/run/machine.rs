@@ -1,4 +1,4 @@
-//! What of a policy this machine cannot do, before anything is done.
+//! Finds what of a policy this machine cannot do, before the policy starts.
 
 use isotherm_act::apply::{Evidence, refuse_anon};
 use isotherm_core::scheme::{Action, Metric};
@@ -17,7 +17,7 @@ pub(super) const NOT_SUPPORTED: u8 = Class::NotSupported.exit_code();
 /// Exit code: a privilege is missing.
 const PERMISSION: u8 = Class::Permission.exit_code();
 
-/// Something that stands between a policy and this machine.
+/// A reason why this machine cannot run a policy, or not all of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// Whether the policy cannot be run.
@@ -28,8 +28,9 @@ pub struct Problem {
     pub text: String,
 }
 
-/// Asks whether the machine can do what a policy says. Whether an operations set works is not
-/// tested here; that takes its self-test, which [`Runner::start`](super::Runner::start) waits for.
+/// Checks whether the machine can do what a policy says. Whether an operations set works is not
+/// tested here, since that takes its self-test; [`Runner::start`](super::Runner::start) waits for
+/// it.
 #[must_use]
 pub fn check(policy: &Policy) -> Vec<Problem> {
     let mut problems = Vec::new();
@@ -81,7 +82,7 @@ fn no_swap(context: &ContextPolicy, scheme: &SchemePolicy) -> Option<Problem> {
     Some(Problem { fatal: !settings.dry_run, code: NOT_SUPPORTED, text })
 }
 
-/// Swap of the machine, in KiB; none: not known.
+/// The machine's swap, in KiB; none if it is not known.
 fn swap_total() -> Option<u64> {
     let mut text = Vec::new();
     Proc::default().read_system("meminfo", &mut text).ok()?;
@@ -117,22 +118,22 @@ fn no_pages(context: &ContextPolicy, scheme: &SchemePolicy) -> Option<Problem> {
     )))
 }
 
-/// What takes from one node has to see on which node a page is.
+/// A scheme with a source node needs to know on which node a page is.
 fn no_frames(context: &ContextPolicy, scheme: &SchemePolicy) -> Option<Problem> {
     scheme.scheme.source_nid?;
     let SchemePolicy { settings, .. } = scheme;
     let head = format!("context `{}`, scheme `{}`: `source_node`", context.name, settings.name);
     if context.memory().is_some() {
-        let why = "physical memory is told apart by addresses";
+        let why = "the node of physical memory is known by its address";
         let hint = "filters = [\"reject addr A..B\"] for the memory of other nodes";
         return Some(fatal(format!(
             "{head} over physical memory\n  why:   {why}\n  hint:  {hint}"
         )));
     }
-    // Marks of idle pages clear the accessed bits that the evidence before a demotion stands on:
-    // hot pages would look proven idle.
+    // Marking pages idle clears the accessed bits that the evidence before a demotion relies on.
+    // Hot pages would look proven idle.
     if context.ops == Some(SetName::Idle) {
-        let why = "its marks clear the accessed bits that tell hot pages from cold ones";
+        let why = "marking pages idle clears the accessed bits that tell hot pages from cold ones";
         return Some(fatal(format!(
             "{head} with operations set `idle`\n  why:   {why}\n  hint:  use `pagewalk`"
         )));
@@ -144,7 +145,7 @@ fn no_frames(context: &ContextPolicy, scheme: &SchemePolicy) -> Option<Problem> 
     )))
 }
 
-/// Marks are of folios: they cannot tell how much of a huge page to come would be in use.
+/// Idle marks are per folio, so they cannot tell how much of a future huge page would be in use.
 fn no_marks(context: &ContextPolicy, scheme: &SchemePolicy) -> Option<Problem> {
     let (action, settings) = (scheme.scheme.action, &scheme.settings);
     let asks = matches!(action, Action::Collapse | Action::Hugepage);
@@ -160,7 +161,7 @@ fn no_marks(context: &ContextPolicy, scheme: &SchemePolicy) -> Option<Problem> {
     )))
 }
 
-/// A set that sees only processes is told with the words for its reason.
+/// Refuses physical memory with a set that sees only processes.
 fn no_physical_pages(context: &ContextPolicy, scheme: &SchemePolicy) -> Option<Problem> {
     let ops = context.ops.filter(|ops| !ops.sees_physical())?;
     Some(fatal(format!(
@@ -172,7 +173,7 @@ fn no_physical_pages(context: &ContextPolicy, scheme: &SchemePolicy) -> Option<P
     )))
 }
 
-/// What is known without a test: a kernel that is too old, a privilege that is missing.
+/// Finds what is known without a test: a kernel that is too old, or a missing privilege.
 fn no_pagewalk(context: &ContextPolicy, scheme: &SchemePolicy) -> Option<Problem> {
     let roots = Roots::default();
     let support = detect(SetName::PageWalk, &isotherm_host::Machine::read(&roots), &roots);
@@ -189,7 +190,7 @@ fn no_pagewalk(context: &ContextPolicy, scheme: &SchemePolicy) -> Option<Problem
     Some(Problem { fatal: true, code, text })
 }
 
-/// The machine that this runs on.
+/// The machine that this process runs on.
 #[derive(Debug)]
 struct ThisMachine(Metrics);
 

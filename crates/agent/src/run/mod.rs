@@ -6,12 +6,13 @@
 //!            commit, stop ->
 //! ```
 //!
-//! Invariants: no context begins before every context is ready, so a policy starts as a whole or
-//! not at all. However a context ends (asked to, without targets, by a failure, by a panic), the
-//! order is the same: actions stop, what was set is undone if that was asked for, the command is
-//! ended, targets are let go, and then the last account is told.
+//! Invariants. No context begins before every context is ready, so a policy starts as a whole or
+//! not at all. A context can end because it was asked to, because it has no targets left, by a
+//! failure or by a panic. The order is always the same: actions stop, advice is taken back if that
+//! was asked for, the command is ended, targets are released, and then the context sends its last
+//! account.
 //!
-//! Absent: printing, signals, files. Whoever owns the process has those.
+//! Not here: printing, signals and files. They belong to the program that uses the runner.
 
 mod account;
 mod commit;

@@ -7,13 +7,13 @@ use super::runner::Refused;
 use crate::policy::{ContextPolicy, Engine};
 use crate::push::{NotPushed, push_down};
 
-/// Where, and the schemes as the kernel gets them.
+/// Where the schemes of a context run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) enum Place {
     /// In Isotherm's engine.
     #[default]
     Isotherm,
-    /// In the kernel.
+    /// In the kernel, with the schemes in the form that the kernel gets.
     Kernel(Vec<Pushed>),
 }
 
@@ -23,12 +23,12 @@ impl Place {
     }
 }
 
-/// Decides where the schemes of a context run; says it in a line for people if there was anything
-/// to decide.
+/// Decides where the schemes of a context run. The second value is a line for people, if there was
+/// a choice.
 ///
 /// # Errors
 ///
-/// If the policy wants the kernel, and the kernel cannot do a scheme.
+/// If the policy wants the kernel, and the kernel cannot apply a scheme.
 pub(super) fn place(
     policy: &ContextPolicy,
     kdamond: Option<&mut Kdamond>,
@@ -68,11 +68,13 @@ pub(super) fn place(
         (Ok(pushed), engine) => {
             let why = match engine {
                 Engine::Kernel => "the policy says so",
-                _ => "it can do all that is asked for, and no evidence or proof is",
+                _ => "it can apply every scheme, and no scheme asks for evidence or proof",
             };
             let mut line = format!("schemes run in the kernel's DAMON: {why}");
             if policy.schemes.iter().any(|s| s.scheme.quota.brake.is_some()) {
-                line.push_str("; there is no brake on refaults, since the kernel counts none");
+                line.push_str(
+                    "; the brake has no effect, since the kernel does not count refaults",
+                );
             }
             Ok((Place::Kernel(pushed), Some(line)))
         }
@@ -88,7 +90,7 @@ pub(super) fn place(
     }
 }
 
-/// Whether there is a scheme that nobody but the kernel can apply.
+/// Whether the policy has a scheme that only the kernel can apply.
 fn only_the_kernel(policy: &ContextPolicy) -> bool {
     policy.schemes.iter().any(|s| matches!(s.scheme.action, Action::LruPrio | Action::LruDeprio))
 }

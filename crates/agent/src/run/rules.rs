@@ -1,8 +1,8 @@
-//! Targets by rule: which processes a context's target specifications mean now.
+//! Targets by rule: which processes a context's target specifications match now.
 //!
-//! Pids are meant once, when the policy takes effect: later the same number may be another process.
-//! Names and cgroups are looked up again and again: who comes later is taken in, who does not fit
-//! any more is let go.
+//! A pid is looked up once, when the policy takes effect, since later the same number can be
+//! another process. Names, cgroups and sizes are looked up again and again: processes that match
+//! later are added, and processes that do not match any more are removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,24 +11,24 @@ use isotherm_ops::targets::{TargetError, Tracker, find};
 
 use crate::policy::TargetSpec;
 
-/// The processes that the specifications of a context mean.
+/// The processes that the specifications of a context match.
 #[derive(Debug, Default)]
 pub(crate) struct Rules {
-    /// Those that are targets because of a specification.
+    /// The processes that are targets because of a specification.
     found: BTreeSet<u32>,
-    /// Those that could not be taken in, and were told, with their start times: a pid can become
-    /// another's.
+    /// The processes that could not be added and were reported, with their start times, as a pid
+    /// can be used again by another process.
     reported: BTreeMap<u32, u64>,
     proc: Proc,
     buf: Vec<u8>,
-    /// Those that were large enough once. They stay: what was paged out or moved away does not make
-    /// a process another.
+    /// The processes that were large enough once. They stay targets: a process whose memory was
+    /// paged out is smaller because of us.
     large: BTreeSet<u32>,
 }
 
 impl Rules {
-    /// Takes in who is meant by `specs` and lets go who is not any more. Returns whom it could not
-    /// take in, each once.
+    /// Adds the processes that `specs` match, and removes those that they do not match any more.
+    /// Returns the errors for processes that could not be added, once for each process.
     pub(crate) fn follow(
         &mut self,
         specs: &[TargetSpec],
@@ -47,10 +47,10 @@ impl Rules {
                 Ok(_) => {
                     self.found.insert(pid);
                 }
-                // It has just ended.
+                // The process has just ended.
                 Err(err) if err.is_gone() => {}
                 Err(err) => {
-                    // One without a start time has just ended.
+                    // A process without a start time has just ended.
                     let Ok(stat) = self.proc.stat(pid, &mut self.buf) else { continue };
                     if self.reported.insert(pid, stat.starttime) != Some(stat.starttime) {
                         refused.push(err);
@@ -61,12 +61,12 @@ impl Rules {
         refused
     }
 
-    /// A pid is a target by specification from the start.
+    /// Notes a pid that a specification names.
     pub(crate) fn note(&mut self, pid: u32) {
         self.found.insert(pid);
     }
 
-    /// Forgets a process that has ended: its pid may become another's.
+    /// Forgets a process that has ended, since its pid can be used again.
     pub(crate) fn ended(&mut self, pid: u32) {
         self.found.remove(&pid);
         self.large.remove(&pid);
@@ -93,7 +93,7 @@ impl Rules {
         for spec in specs {
             match spec {
                 TargetSpec::Pid(pid) => meant.extend(self.found.get(pid)),
-                // What cannot be listed now has no processes now.
+                // A name or cgroup that cannot be listed now matches no process now.
                 TargetSpec::Name(name) => {
                     meant.extend(find::by_name(proc, name).unwrap_or_default());
                 }
@@ -108,7 +108,7 @@ impl Rules {
     }
 }
 
-/// Lets a process go, and those of its descendants that are targets because of it.
+/// Removes a process, and its descendants that are targets because of it.
 fn remove(tracker: &mut Tracker, pid: u32) {
     let all: BTreeMap<u32, _> = tracker.targets().map(|t| (t.pid, (t.id, t.ppid))).collect();
     let mut gone = vec![pid];
@@ -127,7 +127,7 @@ mod tests {
 
     use super::*;
 
-    /// Puts a process into a made-up `/proc` that cannot be a target: its mappings cannot be read.
+    /// Adds a process to a made-up `/proc` whose mappings cannot be read, so it cannot be a target.
     fn put(root: &Path, pid: u32, start: u64) {
         let dir = root.join(pid.to_string());
         fs::create_dir_all(&dir).unwrap();
@@ -153,7 +153,7 @@ mod tests {
         };
         put(root, 100, 500);
         assert_eq!((refused(&mut rules), refused(&mut rules)), (1, 0));
-        // Same number, another process.
+        // The same pid, but another process.
         put(root, 100, 900);
         assert_eq!((refused(&mut rules), refused(&mut rules)), (1, 0));
         for pid in 101..200 {

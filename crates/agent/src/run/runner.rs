@@ -1,4 +1,4 @@
-//! All contexts of a policy, from the outside.
+//! The runner: starts, commits to and stops all contexts of a policy.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -18,15 +18,15 @@ use crate::policy::{ContextPolicy, Policy, TargetSpec};
 /// How a policy is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Options {
-    /// Decide and count, but do nothing, whatever the schemes say.
+    /// Decide and count, but change nothing, whatever the schemes say.
     pub dry_run: bool,
-    /// Take back what was set in the targets when a context ends.
+    /// Take back the advice that was set in the targets when a context ends.
     pub undo_on_exit: bool,
-    /// Which pages are drawn; none: others each time.
+    /// Seed for the random choice of pages; none: a different one for each run.
     pub seed: Option<u64>,
 }
 
-/// A policy was refused, with nothing changed.
+/// The refusal of a policy. Nothing has changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
     /// The exit code that a program should end with.
@@ -62,7 +62,7 @@ pub struct Runner {
     options: Options,
     messages: Receiver<Envelope>,
     sender: Sender<Envelope>,
-    /// What came while contexts were started, to be told next.
+    /// Messages that arrived while contexts were started; they are returned next.
     early: VecDeque<Envelope>,
     /// The number of the next handle.
     next_id: u64,
@@ -70,31 +70,31 @@ pub struct Runner {
 
 #[derive(Debug)]
 struct Handle {
-    /// Tells its messages from those of a context that had the same name.
+    /// Distinguishes its messages from those of an earlier context with the same name.
     id: u64,
     policy: ContextPolicy,
-    /// Whether it has ended and its end was not told yet.
+    /// Whether the context has ended, while its last message was not read yet.
     ended: bool,
-    /// The operations set, when it is ready.
+    /// The name of the operations set, once the context is ready.
     ops: &'static str,
     orders: Sender<Order>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Handle {
-    /// Orders something that a context which has ended needs not.
+    /// Sends an order. A context that has ended does not need it, so a failure is ignored.
     fn order(&self, order: Order) {
         self.orders.send(order).ok();
     }
 
-    /// Asks a context to prepare a commit. The answer never comes if it has ended.
+    /// Asks a context to prepare a commit. If the context has ended, receiving the answer fails.
     fn prepare(&self, policy: &ContextPolicy) -> Receiver<Result<(), Refused>> {
         let (sender, answer) = channel();
         self.order(Order::Prepare(Box::new(policy.clone()), sender));
         answer
     }
 
-    /// Waits for the end of the thread. It cannot panic, or has told so.
+    /// Waits for the end of the thread. Panics of a context were caught and sent as its end.
     fn join(&mut self) {
         if let Some(thread) = self.thread.take() {
             thread.join().ok();
@@ -103,12 +103,12 @@ impl Handle {
 }
 
 impl Runner {
-    /// Starts a policy, when all its contexts are ready for it.
+    /// Starts a policy as soon as all its contexts are ready.
     ///
     /// # Errors
     ///
-    /// If the machine cannot do what it says ([`check`]), or a context cannot start; nothing runs
-    /// then.
+    /// If the machine cannot do what the policy says ([`check`]), or a context cannot start.
+    /// Nothing runs then.
     pub fn start(policy: Policy, options: Options) -> Result<Self, Refused> {
         let policy = dry(policy, options);
         refuse_if_impossible(&policy)?;
@@ -126,13 +126,13 @@ impl Runner {
         Ok(this)
     }
 
-    /// Waits for something to happen, at most so long.
+    /// Waits for the next message, at most for `patience`.
     pub fn next(&mut self, patience: Duration) -> Option<Message> {
         let Envelope { from, message, .. } = match self.early.pop_front() {
             Some(envelope) => envelope,
             None => match self.messages.recv_timeout(patience) {
                 Ok(envelope) => envelope,
-                // We hold a sender ourselves, so somebody can always speak.
+                // `self` holds a sender, so the channel is never disconnected.
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return None,
             },
         };
@@ -144,31 +144,32 @@ impl Runner {
         Some(message)
     }
 
-    /// Whether all contexts have ended, and all was told.
+    /// Whether all contexts have ended and all their messages were returned.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.contexts.is_empty() && self.early.is_empty()
     }
 
-    /// Asks all contexts to end; each tells its last account.
+    /// Asks all contexts to end. Each sends its last account.
     pub fn stop(&self) {
         for context in &self.contexts {
             context.order(Order::Stop);
         }
     }
 
-    /// Puts another policy in force, as a whole or not at all. Contexts are matched by their names:
-    /// what is in both goes on with all that it has learned and counted; what is new, or has ended,
-    /// starts; what is gone ends.
+    /// Puts another policy in force, as a whole or not at all. Contexts are matched by their names.
+    /// A context that is in both policies goes on with all that it has learned and counted. A
+    /// context that is new, or has ended, starts. A context that is not in the new policy ends.
     ///
     /// # Errors
     ///
-    /// If the machine cannot do what it says, a context cannot start, a context that runs cannot
-    /// have it, or something changed that cannot while a context runs. Everything stays as it was
-    /// then.
+    /// If the machine cannot do what the policy says, a context cannot start, a running context
+    /// refuses its part, or a setting differs that cannot change while a context runs. Everything
+    /// stays as it was then.
     pub fn commit(&mut self, policy: Policy) -> Result<(), Refused> {
         let policy = dry(policy, self.options);
-        // Each time round without an answer one more context is known to have ended.
+        // Every turn without an answer means that one more context has ended, so the loop is
+        // finite.
         loop {
             if let Some(done) = self.try_commit(policy.clone()) {
                 return done;
@@ -176,9 +177,9 @@ impl Runner {
         }
     }
 
-    /// Commits in two phases: every context that stays says whether it can have the new policy;
-    /// then all have it, or none. `None`: one of them has ended, so what was to be committed to it
-    /// has to be started anew.
+    /// Commits in two phases. First every context that stays answers whether it can have its new
+    /// policy. Then all get it, or none. Returns `None` if one of them has ended, so that its part
+    /// has to be started as a new context.
     fn try_commit(&mut self, mut policy: Policy) -> Option<Result<(), Refused>> {
         for context in &mut policy.contexts {
             if let Some(old) = self.running(&context.name) {
@@ -214,12 +215,12 @@ impl Runner {
         Some(Ok(()))
     }
 
-    /// The first phase: whether all contexts that stay can have their new policies. If one cannot,
-    /// none has changed.
+    /// The first phase: asks all contexts that stay whether they can have their new policies. If
+    /// one cannot, none has changed.
     ///
     /// # Errors
     ///
-    /// The first refusal; none: a context has ended.
+    /// The first refusal, or `None` if a context has ended.
     fn ask(&mut self, kept: &[ContextPolicy]) -> Result<(), Option<Refused>> {
         let mut asked = Vec::new();
         for policy in kept {
@@ -245,13 +246,13 @@ impl Runner {
         Err(refusal)
     }
 
-    /// A context that runs.
+    /// The running context of this name.
     fn running(&self, name: &str) -> Option<&Handle> {
         self.contexts.iter().find(|c| !c.ended && c.policy.name == name)
     }
 
-    /// The policy as it has to be asked for: a process that was a target and has ended since is no
-    /// error.
+    /// The part of the policy that the machine has to be asked about. A process that is a target
+    /// already is left out, since it is no error if it has ended.
     fn what_is_new(&self, policy: &Policy) -> Policy {
         let mut policy = policy.clone();
         for context in &mut policy.contexts {
@@ -264,7 +265,7 @@ impl Runner {
         policy
     }
 
-    /// Starts threads for contexts, and waits until all are ready.
+    /// Starts a thread for each context, and waits until all are ready.
     fn prepare(&mut self, contexts: Vec<ContextPolicy>) -> Result<Vec<Handle>, Refused> {
         let mut handles = Vec::new();
         for policy in contexts {
@@ -279,7 +280,7 @@ impl Runner {
         }
         let mut ready = 0;
         while ready < handles.len() {
-            // We hold a sender ourselves, so this waits until one of them speaks.
+            // `self` holds a sender, so this waits for a message and cannot fail.
             let Ok(envelope) = self.messages.recv() else { break };
             let ours = handles.iter_mut().find(|h| h.id == envelope.from);
             match (&envelope.message.event, ours) {
@@ -300,11 +301,11 @@ impl Runner {
         Ok(handles)
     }
 
-    /// Ends contexts that have not begun, as if they had never been.
+    /// Ends contexts that have not begun, and drops their messages.
     fn discard(&mut self, handles: Vec<Handle>) {
         let ids: Vec<u64> = handles.iter().map(|h| h.id).collect();
         for Handle { orders, thread, .. } in handles {
-            // Without orders they end.
+            // A context ends when its channel of orders is closed.
             drop(orders);
             thread.map(JoinHandle::join);
         }
@@ -343,7 +344,7 @@ fn spawn(
     Ok(Handle { id, policy, ended: false, ops: "", orders, thread: Some(thread) })
 }
 
-/// The policy as it is run.
+/// The policy with `dry_run` of the options applied to every scheme.
 fn dry(mut policy: Policy, options: Options) -> Policy {
     for scheme in policy.contexts.iter_mut().flat_map(|c| &mut c.schemes) {
         scheme.settings.dry_run |= options.dry_run;
@@ -358,7 +359,7 @@ fn refuse_if_impossible(policy: &Policy) -> Result<(), Refused> {
     }
 }
 
-/// A command comes from the command line, so a file that is read again cannot name it.
+/// A command comes from the command line. A file that is read again cannot name it, so it is kept.
 fn keep_command(old: &ContextPolicy, new: &mut ContextPolicy) {
     let command = old.targets.iter().find(|t| matches!(t, TargetSpec::Command(_)));
     new.targets.extend(command.cloned());

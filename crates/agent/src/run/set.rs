@@ -1,16 +1,16 @@
-//! Which operations set a context uses, and what it makes of the attributes.
+//! Opens the operations set of a context, and fits the attributes to it.
 
 use isotherm_core::Attrs;
 use isotherm_ops::doctor::{Choice, NoSet, choose, choose_physical};
 use isotherm_ops::set::OpsSet;
 use isotherm_ops::support::SetName;
 
-/// Opens a set, or the best that passes its self-test, and fits the attributes to what it can do.
-/// Also says which it is and why, in lines for people.
+/// Opens the wanted set, or else the best one that passes its self-test, and fits the attributes to
+/// what it can do. Also returns lines for people that say which set it is and why.
 ///
 /// # Errors
 ///
-/// If none works, or not the wanted one.
+/// If no set works, or the wanted one does not.
 pub fn open_set(
     wanted: Option<SetName>,
     attrs: &mut Attrs,
@@ -18,7 +18,7 @@ pub fn open_set(
     take(choose(wanted)?, attrs)
 }
 
-/// As [`open_set`], of the sets that can watch physical memory.
+/// As [`open_set`], but chooses among the sets that can watch physical memory.
 ///
 /// # Errors
 ///
@@ -34,7 +34,7 @@ fn take(choice: Choice, attrs: &mut Attrs) -> Result<(OpsSet, Vec<String>), NoSe
     let mut why: Vec<_> = choice.refused.iter().map(ToString::to_string).collect();
     why.push(format!("operations set `{}` passed its self-test", choice.name.name()));
     if choice.name == SetName::Smaps {
-        why.push("`smaps` sees whole mappings only: a mapping is hot or cold as one".into());
+        why.push("`smaps` sees only whole mappings, so a mapping is hot or cold as a whole".into());
     }
     why.extend(fit(&choice.ops, attrs));
     let mut ops = choice.ops;
@@ -44,7 +44,7 @@ fn take(choice: Choice, attrs: &mut Attrs) -> Result<(OpsSet, Vec<String>), NoSe
     Ok((ops, why))
 }
 
-/// Fits attributes to a set; a line for people if that changed the intervals.
+/// Fits attributes to a set. Returns a line for people if that changed the intervals.
 pub(super) fn fit(set: &OpsSet, attrs: &mut Attrs) -> Option<String> {
     attrs.method = set.method(attrs.method);
     let least = set.least_sample_us();

@@ -1,5 +1,5 @@
-//! What the schemes of a context did, wherever they ran: the kernel's part and Isotherm's, added up
-//! by name.
+//! What the schemes of a context did. The kernel's counters and those of Isotherm's engine are
+//! added up by name, since a scheme can have run in both.
 
 use isotherm_core::scheme::{Counters, Entry};
 use isotherm_ops::kdamond::Kdamond;
@@ -9,8 +9,8 @@ use crate::run::context::Work;
 use crate::run::place::Place;
 
 impl Work {
-    /// How the schemes stand that are in force: a commit's take effect at the next turn of the
-    /// monitor's loop.
+    /// The state of the schemes that are in force. Schemes of a commit are in force from the next
+    /// turn of the monitor's loop.
     pub(in crate::run) fn standings(&mut self) -> Vec<Standing> {
         let accounts = self.accounts();
         let of = |name: &String| accounts.iter().find(|a| a.name == *name).cloned();
@@ -29,8 +29,8 @@ impl Work {
         installed.filter_map(|(name, scheme)| Some(Standing::new(of(name)?, scheme))).collect()
     }
 
-    /// What all schemes that there ever were did: those of the policy in order, behind those that
-    /// are no more.
+    /// What every scheme of this context did since its start. Schemes that a commit removed come
+    /// first; the schemes of the policy follow, in its order.
     pub(in crate::run) fn accounts(&mut self) -> Vec<Account> {
         let counted = self.monitor.kdamond().map(Kdamond::counted).unwrap_or_default();
         let mut entries = self.kernel.all(&counted);
@@ -43,13 +43,13 @@ impl Work {
         let now: Vec<&String> = self.policy.schemes.iter().map(|s| &s.settings.name).collect();
         let place = |name: &String| now.iter().position(|n| *n == name);
         for name in &now {
-            // One that was committed and is not in force yet did nothing.
+            // A scheme that was committed and is not in force yet has done nothing.
             if !entries.iter().any(|(other, _)| other == *name) {
                 entries.push(((*name).clone(), Counters::default()));
             }
         }
-        // Stable, and `None` comes first: those that are no more stay in the order in which they
-        // went.
+        // The sort is stable and `None` comes first, so removed schemes stay in the order in which
+        // they were removed.
         entries.sort_by_key(|(name, _)| place(name));
         let blocked = match self.place {
             Place::Kernel(_) => None,
@@ -63,7 +63,8 @@ impl Work {
         entries.into_iter().filter_map(account).collect()
     }
 
-    /// Remembers what the schemes of the policy do, for accounts of those that are no more.
+    /// Remembers the actions of the policy's schemes, for the accounts of schemes that a later
+    /// commit removes.
     pub(in crate::run) fn note_actions(&mut self) {
         for scheme in &self.policy.schemes {
             self.actions.insert(scheme.settings.name.clone(), scheme.scheme.action.name());

@@ -1,9 +1,9 @@
-//! What schemes did that the kernel's DAMON applies, by name.
+//! What the schemes that the kernel's DAMON applies did, by name.
 
 use isotherm_core::scheme::{Entry, Ledger};
 use isotherm_ops::kdamond::Counted;
 
-/// The schemes that run in the kernel now, and the ledger of all that ever did.
+/// The schemes that run in the kernel now, and the ledger of all that ever ran there.
 #[derive(Debug, Default)]
 pub(in crate::run) struct KernelAccounts {
     names: Vec<String>,
@@ -11,12 +11,12 @@ pub(in crate::run) struct KernelAccounts {
 }
 
 impl KernelAccounts {
-    /// Lets `push` give other schemes to the kernel. `counted`: what those until now had counted
-    /// before.
+    /// Calls `push`, which gives other schemes to the kernel. `counted`: the counters of the
+    /// present schemes, read before.
     ///
     /// # Errors
     ///
-    /// If `push` fails: then the kernel still has those until now, and nothing changes here.
+    /// If `push` fails. The kernel then still has the present schemes, and nothing changes here.
     pub(in crate::run) fn push<E>(
         &mut self,
         counted: &[Counted],
@@ -29,7 +29,7 @@ impl KernelAccounts {
         Ok(())
     }
 
-    /// What all of them did; `counted`: what those that run there now have counted.
+    /// What all of them did. `counted`: the counters of the schemes that run in the kernel now.
     pub(in crate::run) fn all(&self, counted: &[Counted]) -> Vec<Entry> {
         self.ledger.all(&self.entries(counted))
     }
@@ -67,7 +67,7 @@ mod tests {
             accounts.push(&counted(&[40]), vec!["b".into()], || Err(())).unwrap_err();
         }
         assert_eq!(tried(&accounts, &[41]), [("a".into(), 41)]);
-        // And one that it takes moves all that was counted, once.
+        // A push that the kernel accepts moves all that was counted into the ledger, once.
         accounts.push(&counted(&[41]), Vec::new(), || Ok::<_, ()>(())).unwrap();
         assert_eq!(tried(&accounts, &[]), [("a".into(), 41)]);
         accounts.push(&[], vec!["a".into()], || Ok::<_, ()>(())).unwrap();

@@ -1,4 +1,4 @@
-//! What a scheme did, and how it stands.
+//! What a scheme did so far (its account), and its present state (its standing).
 
 mod context;
 mod kernel;
@@ -12,7 +12,7 @@ use serde::Serialize;
 
 pub(super) use kernel::KernelAccounts;
 
-/// What a scheme did over its life. The keys are documented in docs/EVENTS.md.
+/// What a scheme did from its start until now. docs/EVENTS.md documents the keys.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Account {
     /// The context.
@@ -21,37 +21,40 @@ pub struct Account {
     pub name: String,
     /// Its action.
     pub action: &'static str,
-    /// Bytes of the regions that it was tried on.
+    /// Bytes of the regions that the scheme was tried on.
     pub tried_bytes: u64,
-    /// Bytes of these that the page filters let in, as the scheme's own statistics have it.
+    /// Bytes of these that passed the page filters, from the scheme's own statistics.
     pub passed_bytes: u64,
-    /// Bytes that the kernel was asked to act on; in a dry run: would have been.
+    /// Bytes that the kernel was asked to act on. In a dry run: bytes that it would have been asked
+    /// for.
     pub asked_bytes: u64,
-    /// Bytes for which a look afterwards showed that it had.
+    /// Bytes of these for which a look afterwards showed that the kernel did act.
     pub done_bytes: u64,
     /// Bytes done that were touched again within the refault window.
     pub refaulted_bytes: u64,
-    /// Bytes acted on, as the scheme's own statistics have it.
+    /// Bytes acted on, from the scheme's own statistics (`sz_applied` of DAMON).
     pub applied_bytes: u64,
-    /// Bytes that came back to the node that they were moved away from within a minute.
+    /// Bytes that were moved back, within a minute, to the node that they had been moved away from.
     pub ping_pong_bytes: u64,
     /// Bytes that the kernel refused.
     pub refused_bytes: u64,
-    /// The same by the kernel's answer (errno); the sum can be less.
+    /// The refused bytes by error code (errno). The sum can be smaller, since only some codes are
+    /// kept.
     pub refused_errno: BTreeMap<i32, u64>,
     /// Bytes that stayed untouched for the confirm time.
     pub confirmed_bytes: u64,
-    /// Bytes that were armed and touched before the confirm time was over.
+    /// Bytes that were armed (made old), and touched before the confirm time was over.
     pub refuted_bytes: u64,
-    /// Bytes confirmed that the filters kept.
+    /// Confirmed bytes that the filters kept from the action.
     pub filtered_bytes: u64,
-    /// Bytes of physical memory that no process alone maps, so that they could not be reached.
+    /// Bytes of physical memory that could not be acted on, because not exactly one process maps
+    /// them.
     pub unreached_bytes: u64,
-    /// The same by reason: `unmapped`, `shared`, `own`, `gone`.
+    /// The unreached bytes by reason: `unmapped`, `shared`, `own`, `gone`.
     pub unreached: BTreeMap<&'static str, u64>,
     /// Bytes made old to gather evidence.
     pub armed_bytes: u64,
-    /// Times that a region matched and nothing was done yet, for lack of evidence.
+    /// How many times a region matched, but evidence was still lacking.
     pub deferred: u64,
     /// Windows in which the quota was used up.
     pub quota_exceeds: u64,
@@ -63,12 +66,12 @@ pub struct Account {
     pub max_window_bytes: u64,
     /// The most time used in one quota window, in ns.
     pub max_window_ns: u64,
-    /// Why nothing is done, if so.
+    /// Why actions are blocked; none if they are not.
     pub blocked: Option<String>,
 }
 
 impl Account {
-    /// The counters of a scheme in the words of docs/EVENTS.md.
+    /// Makes an account from a scheme's counters, with the names of docs/EVENTS.md.
     pub(super) fn new(
         context: &str,
         name: String,
@@ -105,40 +108,39 @@ impl Account {
     }
 }
 
-/// How a scheme stands now.
+/// The present state of a scheme.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Standing {
-    /// What it did.
+    /// What the scheme did so far.
     #[serde(flatten)]
     pub account: Account,
     /// Whether the watermarks let it work.
     pub active: bool,
-    /// Bytes that this quota window may use; none: no limit.
+    /// Bytes that the scheme may use in this quota window; none if there is no limit.
     pub esz_bytes: Option<u64>,
     /// Bytes charged in this quota window.
     pub charged_bytes: u64,
-    /// The goals: metric, wanted, measured last.
+    /// The goals, each with its metric, its target and the last measured value.
     pub goals: Vec<GoalStanding>,
-    /// Bytes that match the pattern on the node that the scheme takes from; 0 if it takes from
-    /// everywhere.
+    /// Bytes that match the pattern on the scheme's source node; 0 if the scheme has none.
     pub eligible_bytes: u64,
-    /// How often it rested because its destination had no room.
+    /// How often the scheme rested because its destination had no room.
     pub rests: u64,
 }
 
-/// How a goal stands.
+/// The present state of a goal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct GoalStanding {
     /// The metric.
     pub metric: &'static str,
-    /// What is wanted, in the metric's unit.
+    /// The target that is in force, in the metric's unit.
     pub target: u64,
-    /// What was measured last.
+    /// The last measured value, in the metric's unit.
     pub current: u64,
 }
 
 impl Standing {
-    /// How a scheme that was pushed down stands.
+    /// The state of a scheme that the kernel applies.
     pub(super) fn of_kernel(account: Account, scheme: &Scheme, counted: &Counted) -> Self {
         let goals = scheme.quota.goals.iter().map(|goal| GoalStanding {
             metric: goal.metric.name(),
@@ -156,7 +158,7 @@ impl Standing {
         }
     }
 
-    /// How a scheme of a context stands.
+    /// The state of a scheme that Isotherm's engine applies.
     pub(super) fn new(account: Account, installed: &Installed) -> Self {
         let (quota, state) = (&installed.scheme().quota, installed.quota());
         let goals = quota.goals.iter().map(|goal| GoalStanding {

@@ -1,4 +1,4 @@
-//! What contexts tell while they run.
+//! The messages that contexts send while they run.
 
 mod sender;
 
@@ -14,11 +14,11 @@ pub(super) use sender::{Envelope, EventSender};
 /// Something that happened in a context.
 #[derive(Debug)]
 pub struct Message {
-    /// Which context.
+    /// The name of the context.
     pub context: String,
-    /// When.
+    /// When it happened.
     pub at: Time,
-    /// What.
+    /// What happened.
     pub event: Event,
 }
 
@@ -29,42 +29,42 @@ pub enum Event {
     Ready(Ready),
     /// A process is watched from now on.
     Added(Target),
-    /// A process is not watched any more: it has ended, or was taken out.
+    /// A process is not watched any more, because it ended or is no target any more.
     Gone {
         /// Its pid.
         pid: u32,
         /// Its command name.
         name: String,
     },
-    /// A process is not watched, or not acted on, and why.
+    /// A process is not watched, or not acted on.
     LeftOut {
-        /// Its pid; 0 if the text names it.
+        /// Its pid; 0 if only the text says what it is about.
         pid: u32,
         /// Why, for people.
         text: String,
     },
-    /// A scheme did something, could not do it, or nothing is done any more.
+    /// A scheme acted, could not act, or all actions are blocked.
     Act(ActEvent),
-    /// So many events about single actions were dropped, since nobody read them. Their numbers are
-    /// in the accounts.
+    /// Events about single actions were dropped because they were not read in time. The accounts
+    /// contain their bytes.
     Lost {
         /// How many.
         events: u64,
     },
-    /// The operations set is believed again, and actions go on.
+    /// The operations set passed its self-test again, and actions go on.
     Unblocked,
-    /// How everything stands; about once per second.
+    /// The present state of the context; about once per second.
     Summary(Box<Summary>),
-    /// What was set in the targets was taken back.
+    /// Advice that was set in the targets was taken back.
     Undone {
-        /// Bytes for which that worked.
+        /// Bytes for which that succeeded.
         bytes: u64,
-        /// Times that it failed.
+        /// How many times it failed.
         failures: usize,
     },
     /// A new policy is in force.
     Committed,
-    /// The context is over; nothing follows.
+    /// The context ended. It sends nothing more.
     Ended(Ended),
 }
 
@@ -73,11 +73,11 @@ pub enum Event {
 pub struct Ready {
     /// The operations set.
     pub ops: &'static str,
-    /// Which sets were not taken, and what follows from that; for people.
+    /// Which operations sets were not taken and why, and what that means; for people.
     pub why: Vec<String>,
 }
 
-/// How a context stands.
+/// The present state of a context.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Summary {
     /// Number of targets.
@@ -97,20 +97,21 @@ pub struct Summary {
     pub bandwidth: u64,
     /// Each scheme, in order.
     pub schemes: Vec<Standing>,
-    /// Why nothing is done, if so.
+    /// Why actions are blocked; none if they are not.
     pub blocked: Option<String>,
-    /// How hot memory is on each node, of a context with schemes that move memory between nodes.
+    /// How hot the memory of each node is, if the context has schemes that move memory between
+    /// nodes.
     pub heat: Option<HeatTable>,
 }
 
 /// Why a context ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reason {
-    /// Somebody asked for it.
+    /// The runner asked for it.
     Stopped,
     /// No target is left, and none can come.
     TargetsGone,
-    /// Something that makes going on impossible.
+    /// A failure after which the context cannot go on.
     Failed {
         /// The exit code that a program should end with.
         code: u8,
@@ -124,7 +125,7 @@ pub enum Reason {
 pub struct Ended {
     /// Why.
     pub reason: Reason,
-    /// What each scheme did, in order; those that a commit took away come first.
+    /// What each scheme did, in order. Schemes that a commit removed come first.
     pub accounts: Vec<Account>,
     /// How the command ended, if there was one.
     pub child: Option<ChildExit>,

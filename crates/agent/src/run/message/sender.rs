@@ -1,9 +1,10 @@
-//! The way of messages from a context to whoever reads the runner.
+//! The queue of messages from a context to the reader of the runner.
 //!
-//! Memory can be acted on faster than anybody reads about it. So at most [`MAX_UNREAD`] such events
-//! of a context are under way; those beyond are dropped, counted, and the count is told before the
-//! next message. All other messages (ready, summaries, targets, troubles, the end) are few and
-//! never dropped. A context never waits for its reader: the monitor would sample nothing meanwhile.
+//! A context can act on memory faster than the reader takes events. So at most [`MAX_UNREAD`]
+//! events about single actions of a context are in the queue. Further ones are dropped and counted,
+//! and the count is sent before the next message. All other messages (ready, summaries, targets,
+//! troubles, the end) are few and never dropped. A context never waits for its reader, because the
+//! monitor would not sample meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,26 +16,27 @@ use isotherm_sys::clock;
 
 use super::{Event, Message};
 
-/// At most so many events about single actions wait to be read, per context.
+/// The most events about single actions that wait to be read, per context.
 const MAX_UNREAD: usize = 4096;
 
-/// A message under way.
+/// A message in the queue.
 #[derive(Debug)]
 pub(in crate::run) struct Envelope {
-    /// The number of the context's handle: a name can be that of another context later.
+    /// The number of the context's handle. A name is not enough, as a later context can have the
+    /// same.
     pub(in crate::run) from: u64,
     pub(in crate::run) message: Message,
-    /// Held until the message is read, if it takes one of the places for events.
+    /// For an event about a single action: its place among the unread ones, held until it is read.
     _place: Option<Unread>,
 }
 
-/// One of the places for unread events.
+/// One of the [`MAX_UNREAD`] places for unread events.
 #[derive(Debug)]
 struct Unread(Arc<AtomicUsize>);
 
 impl Unread {
-    /// A place, if one is free. Only one thread takes places, so none is taken between the look and
-    /// the step.
+    /// Takes a place if one is free. Only one thread takes places, so the count cannot grow between
+    /// the load and the add.
     fn take(unread: &Arc<AtomicUsize>) -> Option<Self> {
         if unread.load(Ordering::Relaxed) >= MAX_UNREAD {
             return None;
@@ -50,14 +52,14 @@ impl Drop for Unread {
     }
 }
 
-/// Where a context tells what happens.
+/// The sending end of a context's messages.
 #[derive(Debug, Clone)]
 pub(in crate::run) struct EventSender {
     from: u64,
     context: String,
     sender: Sender<Envelope>,
     unread: Arc<AtomicUsize>,
-    /// Events that were dropped since this was told last.
+    /// Events that were dropped since a loss was reported last.
     lost: u64,
 }
 
@@ -83,12 +85,12 @@ impl EventSender {
         self.send_message(at, event, place);
     }
 
-    /// Counts events that were dropped before they came here.
+    /// Counts events that the actor dropped before they came here.
     pub(in crate::run) const fn lose(&mut self, events: u64) {
         self.lost += events;
     }
 
-    /// Tells of events that were dropped, if there were any since this was done last.
+    /// Reports how many events were dropped since the last report, if any were.
     pub(in crate::run) fn send_lost(&mut self) {
         if self.lost > 0 {
             let events = std::mem::take(&mut self.lost);
@@ -98,7 +100,8 @@ impl EventSender {
 
     fn send_message(&self, at: Time, event: Event, place: Option<Unread>) {
         let message = Message { context: self.context.clone(), at, event };
-        // It fails when the runner is gone: then nobody is left to be told.
+        // Sending fails only when the runner is gone. The message then has no reader, and is
+        // dropped.
         self.sender.send(Envelope { from: self.from, message, _place: place }).ok();
     }
 }
@@ -133,7 +136,7 @@ mod tests {
         for _ in 0..MAX_UNREAD + beyond {
             events.send(acted());
         }
-        // What is not about single actions always comes through, with the loss in front.
+        // Other messages are never dropped, and the report of the loss comes before them.
         events.send(Event::Summary(Box::default()));
         events.send(Event::Committed);
         events.send(acted());
@@ -146,7 +149,7 @@ mod tests {
             panic!("{others:?}")
         };
         assert_eq!(*lost, beyond as u64);
-        // They were read, so there is room; one was lost meanwhile.
+        // The messages were read, so there is room again. One event was lost meanwhile.
         drop(unread);
         events.send(acted());
         let rest: Vec<_> = messages.try_iter().map(|e| e.message.event).collect();

@@ -29,62 +29,61 @@ pub(crate) struct Args {
     /// memory tiers, else by which have CPUs.
     #[arg(long, value_name = "NODE")]
     fast: Vec<u32>,
-    /// The slow node below it.
+    /// The slow node below the --fast at the same position.
     #[arg(long, value_name = "NODE")]
     slow: Vec<u32>,
-    /// Who does it.
+    /// Who applies the schemes.
     #[arg(long, value_enum, default_value_t = EngineArg::Auto)]
     engine: EngineArg,
-    /// Promote until so much of a fast node is used.
+    /// Promote until this share of a fast node is used.
     #[arg(long, value_name = "SHARE", default_value = "99.7%", value_parser = share)]
     used: u64,
-    /// Demote until so much of a fast node is free.
+    /// Demote until this share of a fast node is free.
     #[arg(long, value_name = "SHARE", default_value = "0.5%", value_parser = share)]
     free: u64,
-    /// Each scheme moves at most so much.
+    /// Move at most this many bytes per time with each scheme.
     #[arg(long, value_name = "SIZE/TIME", default_value = "200M/s", value_parser = rate)]
     quota: Rate,
-    /// Leave a page where it is for so long after it was moved.
+    /// After a page was moved, do not move it again for this long.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = interval_us_with_unit)]
     hold: u64,
-    /// Watch memory for so long before it is demoted.
+    /// Demote pages only after they stayed untouched for this long.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval_us_with_unit)]
     confirm: u64,
-    /// Without any target: every process with at least so much resident memory.
+    /// Without a target, watch every process with at least this much resident memory.
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size)]
     min_rss: u64,
-    /// Take every process whose command name matches: `*` and `?` as in a shell; also those that
-    /// come later.
+    /// Watch every process whose command name matches this pattern (`*` and `?` as in a shell),
+    /// including processes that start later.
     #[arg(long = "name", value_name = "GLOB")]
     names: Vec<String>,
-    /// Take every process of this cgroup (v2), also those that come later: a path from the root of
-    /// the hierarchy.
+    /// Watch every process of this cgroup (v2), including processes that join later. The path
+    /// starts at the root of the hierarchy.
     #[arg(long = "cgroup", value_name = "PATH")]
     cgroups: Vec<String>,
-    /// Most accessed bits to clear per second.
+    /// The most accessed bits to clear per second.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     clears: u32,
-    /// Stop after this time (without a unit seconds). A command that was started here gets a
-    /// SIGTERM then.
+    /// Stop after this time (seconds if no unit is given). A command started with `-- CMD` then
+    /// gets SIGTERM.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) duration: Option<Duration>,
-    /// Decide and count, but move nothing; at the end, say what would have been moved.
+    /// Decide and count, but move nothing. The account at the end says what would have been moved.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Print the policy that these options come to, and do nothing: `isotherm run` of it does the
-    /// same.
+    /// Print these options as a policy file for `isotherm run`, and exit.
     #[arg(long)]
     print_policy: bool,
-    /// Print JSON: an object per table, and the account as the last line.
+    /// Print each report as one JSON object per line. The last line is the account.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print how hot memory is, node by node, this often; without it only at the end.
+    /// Print a report this often (seconds if no unit is given). Without it only at the end.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) every: Option<Duration>,
-    /// Say nothing but warnings, errors and the account.
+    /// Print only warnings, errors and the account.
     #[arg(long, short)]
     pub(crate) quiet: bool,
-    /// Seed of the random choices of pages.
+    /// Seed for the random choice of pages.
     #[arg(long)]
     seed: Option<u64>,
     #[command(flatten)]
@@ -94,18 +93,18 @@ pub(crate) struct Args {
 /// `--engine`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum EngineArg {
-    /// The kernel's DAMON if it can (Linux 6.16) and no target is given; else our own.
+    /// The kernel, if its DAMON can (Linux 6.16) and no target is given. Otherwise Isotherm.
     Auto,
-    /// The kernel's DAMON, over physical memory: all of the machine.
+    /// The kernel's DAMON, over the physical memory of the whole machine.
     Kernel,
-    /// Our own, over page tables of processes.
+    /// Isotherm, over the page tables of processes.
     Isotherm,
 }
 
 fn share(text: &str) -> Result<u64, UnitError> {
     let bp = share_bp(text)?;
     if bp == 0 || bp >= 10_000 {
-        return Err(UnitError::Form { expected: "more than nothing and less than all, as 99.7%" });
+        return Err(UnitError::Form { expected: "more than 0% and less than 100%, as 99.7%" });
     }
     Ok(bp)
 }
@@ -201,16 +200,16 @@ fn print_policy(policy: &Policy) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-const TARGETS: &str =
-    "it watches physical memory, which belongs to all processes, and targets are given";
+const TARGETS: &str = "targets are given, and it watches the physical memory of all processes";
 
 fn obstructed(why: &str) -> anyhow::Error {
     exit::usage(format!(
-        "--engine kernel\n  why:   {why}\n  hint:  leave out what does not go with it, or use --engine isotherm"
+        "--engine kernel\n  why:   {why}\n  hint:  leave that out, or use --engine isotherm"
     ))
 }
 
-/// Whether the kernel's engine is taken; else why Isotherm's is. `all`: no target is given.
+/// The kernel's features if its engine is taken, or else why Isotherm's engine is. `all`: no target
+/// is given.
 fn choose(args: &Args, all: bool) -> anyhow::Result<Result<Features, String>> {
     let asked = args.engine == EngineArg::Kernel;
     let not = |why: &str| format!("the kernel's DAMON is not used: {why}");
@@ -218,9 +217,7 @@ fn choose(args: &Args, all: bool) -> anyhow::Result<Result<Features, String>> {
         return Ok(Err(not("`--engine isotherm`")));
     }
     let obstacle = if args.dry_run {
-        Some(
-            "in a dry run nothing may be moved, and a scheme in the kernel acts as soon as it runs",
-        )
+        Some("a dry run may move nothing, and a scheme in the kernel acts as soon as it runs")
     } else if !all {
         Some(TARGETS)
     } else {
@@ -233,7 +230,7 @@ fn choose(args: &Args, all: bool) -> anyhow::Result<Result<Features, String>> {
     match lacks(&features) {
         None => Ok(Ok(features)),
         Some(why) if asked => {
-            let hint = "`--engine isotherm` needs nothing of it";
+            let hint = "`--engine isotherm` does not need the kernel's DAMON";
             let text = format!("cannot push the schemes down\n  why:   {why}\n  hint:  {hint}");
             Err(exit::with(exit::NOT_SUPPORTED, text))
         }
@@ -241,7 +238,7 @@ fn choose(args: &Args, all: bool) -> anyhow::Result<Result<Features, String>> {
     }
 }
 
-/// What the kernel's engine has to know of the machine.
+/// What the policy for the kernel's engine has to know about the machine.
 fn physical(facts: &Facts, features: &Features) -> anyhow::Result<Physical> {
     let with_memory = facts.nodes.iter().filter(|n| n.has_memory).map(|n| n.node);
     let nodes: Vec<u32> = with_memory.collect();

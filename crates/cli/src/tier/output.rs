@@ -1,4 +1,4 @@
-//! What is told while tiering runs, and at its end.
+//! Prints lines, reports and the account of `isotherm tier`.
 
 use std::io::{IsTerminal, Write};
 use std::time::Instant;
@@ -11,7 +11,7 @@ use super::{Args, Engine};
 use crate::stopped::Stopped;
 use crate::terminal::warn;
 
-/// What is told while it runs.
+/// What has to be known to print: the options, when it started, and what is on the terminal.
 pub(super) struct Output<'a> {
     engine: Engine,
     args: &'a Args,

@@ -1,4 +1,4 @@
-//! What tiering did, for people and as JSON; docs/TIER.md documents the keys.
+//! The report of `isotherm tier`, for people and as JSON. docs/TIER.md documents the keys.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,21 +11,21 @@ use serde::Serialize;
 use super::percent;
 use crate::stopped::Stopped;
 
-/// What the runner tells of the context, and how its links stand.
+/// A summary of the context, and the state of the hierarchy's links.
 #[derive(Debug, Default)]
 pub(super) struct TierSummary {
     pub(super) of: Summary,
     pub(super) links: Vec<LinkStanding>,
 }
 
-/// How it stands, or stood at the end.
+/// A report: the present state, or the state at the end.
 #[derive(Debug, Serialize)]
 pub(super) struct Account {
     pub(super) engine: &'static str,
     pub(super) elapsed_ns: u64,
     pub(super) own_cpu_ns: u64,
     pub(super) own_rss_bytes: u64,
-    /// Not there while it runs.
+    /// Only in the last report.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) stopped: Option<Stopped>,
     pub(super) dry_run: bool,
@@ -53,11 +53,11 @@ pub(super) struct Scheme {
 }
 
 impl Account {
-    /// What a summary says; the rest is for the caller to fill in.
+    /// Makes a report from a summary. The caller fills in the other fields.
     pub(super) fn of(TierSummary { of, links }: &TierSummary) -> Self {
         let schemes = of.schemes.iter().map(|standing| {
             let a = &standing.account;
-            // The kernel proves nothing: what it says that it did is all there is.
+            // The kernel gives no proof of what it did, so its own counters are used.
             let is_proven = a.done_bytes > 0 || a.applied_bytes == 0;
             let done_bytes = if is_proven { a.done_bytes } else { a.applied_bytes };
             let asked_bytes = if is_proven { a.asked_bytes } else { a.passed_bytes };
@@ -90,7 +90,7 @@ impl Account {
         }
     }
 
-    /// For people: a table, the goals, what was moved.
+    /// The report for people: a table, the goals, and what was moved.
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
         #[expect(clippy::cast_precision_loss, reason = "shown with a few digits")]
@@ -126,7 +126,7 @@ impl Account {
     }
 }
 
-/// Heat by node.
+/// The table of bytes by heat and node.
 fn table(heat: &HeatTable) -> String {
     if heat.nodes.is_empty() {
         return String::new();
@@ -167,7 +167,7 @@ fn goals(link: &LinkStanding) -> String {
     )
 }
 
-/// What a dry run expects.
+/// What a dry run expects of the real run.
 fn expected(link: &LinkStanding, heat: &HeatTable) -> String {
     let (there, all) = heat.accessed(&[link.upper]);
     if all == 0 {
@@ -205,7 +205,7 @@ fn moved(scheme: &Scheme, dry_run: bool) -> String {
     text
 }
 
-/// One line on a terminal.
+/// The status line on a terminal.
 pub(super) fn status(elapsed_s: f64, TierSummary { of, links }: &TierSummary) -> String {
     let s = if of.nr_targets == 1 { "" } else { "s" };
     let mut text = format!("{elapsed_s:6.1} s  {} target{s}", of.nr_targets);

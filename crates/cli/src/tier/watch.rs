@@ -1,4 +1,4 @@
-//! Runs a tiering policy to its end, and tells how it goes.
+//! Runs a tiering policy to its end, and prints its messages.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -17,12 +17,12 @@ use super::{Args, Engine};
 use crate::exit;
 use crate::stopped::Stopped;
 
-/// How long to wait for the runner before signals and the time are looked at.
+/// How long to wait for a message before signals and the duration are checked.
 const PATIENCE: Duration = Duration::from_millis(50);
-/// Nodes that cannot be read for so many seconds in a row are gone.
+/// After this many seconds in a row in which the nodes cannot be read, tiering ends.
 const UNREADABLE_S: u32 = 10;
 
-/// Tiers until it is time to stop.
+/// Runs the policy until it ends, or has to stop.
 pub(super) fn run(
     args: &Args,
     hierarchy: &Hierarchy,
@@ -75,13 +75,13 @@ struct Watch<'a> {
     /// Seconds in a row in which the nodes could not be read.
     unreadable_s: u32,
     last: TierSummary,
-    /// Why going on makes no sense.
+    /// Why tiering cannot go on, if it cannot.
     broken: Option<String>,
 }
 
 impl Watch<'_> {
-    /// Passes on what the runner tells, until its context has ended. Also says why it was asked to
-    /// end, if it was.
+    /// Prints the runner's messages until its context has ended. Also returns why the context was
+    /// asked to end, if it was.
     fn until_the_end(&mut self) -> anyhow::Result<(Option<Ended>, Option<Stopped>)> {
         let mut stopped = None;
         let mut ended = None;
@@ -143,7 +143,8 @@ impl Watch<'_> {
         self.output.summary(&self.last)
     }
 
-    /// The nodes could not be read: schemes do nothing meanwhile, since their goals are not known.
+    /// Counts a second in which the nodes could not be read. Schemes do nothing in it, since the
+    /// values of their goals are not known.
     fn not_read(&mut self, text: &str) {
         self.unreadable_s += 1;
         if self.unreadable_s == 1 {
@@ -168,7 +169,7 @@ impl Watch<'_> {
         over.then_some(Stopped::Duration)
     }
 
-    /// Tells the last account, with what the context counted until its end.
+    /// Prints the last account, with what the context counted until its end.
     fn end(mut self, ended: Option<Ended>, stopped: Option<Stopped>) -> anyhow::Result<ExitCode> {
         let Some(Ended { reason, accounts, child }) = ended else {
             return Err(exit::with(exit::UNEXPECTED, "the context ended without a report"));
@@ -193,7 +194,7 @@ impl Watch<'_> {
             return Err(exit::with(code, text));
         }
         Ok(match child {
-            // Our own SIGTERM is no failure of the command's.
+            // A command that ended by our SIGTERM has not failed.
             Some(child) if child.shell_code() != 128 + 15 => {
                 ExitCode::from(u8::try_from(child.shell_code()).unwrap_or(exit::UNEXPECTED))
             }

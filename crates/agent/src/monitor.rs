@@ -1,4 +1,4 @@
-//! A monitor over real processes: tracker, operations set, context and clock, joined.
+//! A monitor over real processes. It joins a tracker, an operations set, a context and the clock.
 //!
 //! ```no_run
 //! use isotherm_core::Attrs;
@@ -11,9 +11,9 @@
 //! # Ok::<(), isotherm_agent::monitor::MonitorError>(())
 //! ```
 //!
-//! Invariants: a target is taken in by the set before the context asks about it, and the context is
-//! told to drop it before its pid can mean anybody else. Absent: printing, files, and any decision
-//! of when to stop.
+//! Invariants. The operations set knows a target before the context asks about it. The context
+//! drops a target before its pid can belong to another process. Not here: printing, files, and the
+//! decision when to stop.
 
 use std::collections::VecDeque;
 use std::{fmt, io};
@@ -34,10 +34,10 @@ use isotherm_sys::clock::{self, Wake};
 /// How often the tracker looks for forks, execs and exits, in ns.
 const TRACK_EVERY_NS: u64 = 100_000_000;
 
-/// Most targets that are asked for their size at once.
+/// The most targets whose size is read at once.
 const SIZES_PER_LOOK: usize = 16;
 
-/// The monotonic clock, with an alarm so that long sleeps do not keep the tracker waiting.
+/// The monotonic clock, with an alarm that ends long sleeps when the tracker has to be polled.
 #[derive(Debug, Default)]
 struct MonotonicClock {
     alarm: Time,
@@ -59,17 +59,17 @@ impl Clock for MonotonicClock {
 pub enum Happened {
     /// A window is over: see [`Monitor::snapshot`].
     Snapshot,
-    /// A target came, went, or replaced its program. The set and the context know already.
+    /// A target was added, ended, or replaced its program. The set and the context know it already.
     Target(TargetEvent),
     /// The set cannot look at this target; it is left out.
     NotWatched(Target, SetError),
     /// This target is watched, but no scheme may act on it.
     NotActedOn(Target, ActError),
-    /// The set had a problem and dealt with it; worth telling.
+    /// The set had a problem and solved it. The text is for people.
     Trouble(String),
     /// The set cannot go on, and why.
     Failed(String),
-    /// Nothing yet; a good time to look at signals and deadlines. Comes at least every 100 ms.
+    /// Nothing happened. The caller can check signals and deadlines. Comes at least every 100 ms.
     Idle,
     /// No target is left, and none can come.
     Stopped,
@@ -85,8 +85,8 @@ pub enum MonitorError {
     Attrs(AttrsError),
     /// No operations set works here.
     NoSet(NoSet),
-    /// There are targets, and the operations set can look at none of them. This is the first, and
-    /// why.
+    /// There are targets, and the operations set can look at none of them. This is the error for
+    /// the first one.
     NotWatched(Target, SetError),
     /// The operations set cannot go on, and why.
     Failed(String),
@@ -122,11 +122,11 @@ pub struct Monitor {
     track_at: Time,
     events: VecDeque<Happened>,
     watched: Vec<Watched>,
-    /// Whether there is a scheme that acts.
+    /// Whether a scheme acts.
     acts: bool,
-    /// Schemes that the context was not given yet.
+    /// Schemes that the context does not have yet.
     commits: VecDeque<Vec<(Scheme, Settings)>>,
-    /// Which watched target is next to be asked for its size.
+    /// The index of the watched target whose size is read next.
     next_size: usize,
     text: Vec<u8>,
     cpu_ns: u64,
@@ -137,12 +137,12 @@ pub struct Monitor {
 struct Watched {
     id: TargetId,
     pid: u32,
-    /// Mapped pages when last seen, as `/proc/PID/statm` has it.
+    /// The number of mapped pages when it was last read, from `/proc/PID/statm`.
     pages: u64,
 }
 
 impl Monitor {
-    /// Monitors what `tracker` tracks, by `ops`. `seed` determines which pages are drawn.
+    /// Monitors the targets of `tracker` with `ops`. `seed` determines the random choice of pages.
     ///
     /// # Errors
     ///
@@ -173,7 +173,7 @@ impl Monitor {
         })
     }
 
-    /// Monitors one process and its children by the best set that works here.
+    /// Monitors one process and its children with the best set that works on this machine.
     ///
     /// # Errors
     ///
@@ -210,7 +210,7 @@ impl Monitor {
         self.driver.context.commit(attrs).map_err(impossible)
     }
 
-    /// The set, if it is the one that runs in the kernel.
+    /// The operations set, if it is the kernel's DAMON (`kdamond`).
     pub const fn kdamond(&mut self) -> Option<&mut Kdamond> {
         self.driver.ops.set.kdamond()
     }
@@ -221,12 +221,12 @@ impl Monitor {
         &self.driver.ops.set
     }
 
-    /// The operations set, for looks beside the context's own.
+    /// The operations set, to look at memory independently of the context.
     pub const fn set(&mut self) -> &mut OpsSet {
         &mut self.driver.ops.set
     }
 
-    /// What acts on the targets.
+    /// The actor, which acts on the targets.
     pub const fn actor(&mut self) -> &mut Actor {
         &mut self.driver.ops.actor
     }
@@ -236,15 +236,15 @@ impl Monitor {
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// The error of the kernel.
     pub fn young_pages(&mut self) -> Option<io::Result<u64>> {
         let ids: Vec<TargetId> = self.watched.iter().map(|w| w.id).collect();
         self.driver.ops.set.pages().map(|pages| guard::young_pages(pages.tables(), &ids))
     }
 
     /// Replaces the schemes at the next turn of the loop, by index; see
-    /// [`Context::commit_schemes`]. How they are carried out changes at the same point. Another
-    /// commit before that takes effect one turn later.
+    /// [`Context::commit_schemes`]. Their settings change at the same point. If this is called
+    /// again before that, the second commit takes effect one turn later.
     pub fn commit_schemes(&mut self, mut schemes: Vec<(Scheme, Settings)>) {
         for (scheme, settings) in &mut schemes {
             settings.only_on = scheme.source_nid;
@@ -258,7 +258,7 @@ impl Monitor {
         }
     }
 
-    /// Hands the next schemes to the context, if those before are in force.
+    /// Gives the next schemes to the context, if the ones before are in force.
     fn commit_next(&mut self) {
         if self.driver.ops.is_committing() {
             return;
@@ -270,14 +270,14 @@ impl Monitor {
         self.driver.announce_schemes();
     }
 
-    /// What all schemes did that there ever were, by name: those in force, in their order, behind
-    /// those that are no more. The names are those of [`Settings::name`].
+    /// What every scheme of this monitor did, by name. Removed schemes come first; the schemes in
+    /// force follow in their order. The names are those of [`Settings::name`].
     #[must_use]
     pub fn accounts(&self) -> Vec<Entry> {
         self.driver.ops.accounts(self.driver.context.schemes().iter().map(Installed::stats))
     }
 
-    /// Takes hold of all targets that there are.
+    /// Attaches to all present targets.
     fn begin_acting(&mut self) {
         self.driver.ops.keep_evidence();
         let targets: Vec<_> = self.tracker.targets().cloned().collect();
@@ -293,9 +293,9 @@ impl Monitor {
         &mut self.tracker
     }
 
-    /// Runs to the end of the next window; `None` when no target is left and none can come. Targets
-    /// that come and go are taken in on the way. One that cannot be watched is left out while
-    /// others can.
+    /// Runs to the end of the next window. Returns `None` when no target is left and none can come.
+    /// Targets are added and removed meanwhile. A target that cannot be watched is left out as long
+    /// as others can.
     ///
     /// # Errors
     ///
@@ -317,7 +317,7 @@ impl Monitor {
         }
     }
 
-    /// Tries once more to watch the targets, none of which is watched.
+    /// Tries again to watch the targets, when none is watched.
     fn watch_any(&mut self) -> Result<(), MonitorError> {
         let targets: Vec<Target> = self.tracker.targets().cloned().collect();
         let mut first = None;
@@ -355,7 +355,8 @@ impl Monitor {
                 if self.tracker.all_gone() {
                     return Happened::Stopped;
                 }
-                // Nothing to watch yet: a command between fork and exec, or a child to come.
+                // There is nothing to watch yet: the command is between fork and exec, or a child
+                // may still come.
                 self.driver.clock.sleep_until(self.track_at);
                 return Happened::Idle;
             }
@@ -380,7 +381,7 @@ impl Monitor {
         }
     }
 
-    /// Passes on what went wrong in the kernel.
+    /// Reports what went wrong in the kernel.
     fn ask_kdamond(&mut self) {
         let Some(kdamond) = self.driver.ops.set.kdamond() else { return };
         kdamond.follow_marks();
@@ -390,7 +391,7 @@ impl Monitor {
         }
     }
 
-    /// Asks the tracker what changed, and passes it on.
+    /// Polls the tracker, and gives the set and the context its changes.
     fn track(&mut self, now: Time) {
         for event in self.tracker.poll(now) {
             match &event {
@@ -410,14 +411,14 @@ impl Monitor {
     }
 
     /// Whether a target maps more or less than before. Mappings are read once per update interval,
-    /// but new memory should not have to wait for that; the size is one number and costs some µs.
+    /// which is late for new memory. The size is one number, and reading it costs a few µs.
     fn has_resized(&mut self) -> bool {
         let mut resized = false;
         for _ in 0..self.watched.len().min(SIZES_PER_LOOK) {
             self.next_size = (self.next_size + 1) % self.watched.len();
             let watched = &mut self.watched[self.next_size];
             if self.proc.read(watched.pid, "statm", &mut self.text).is_err() {
-                continue; // It has just ended; the tracker will say so.
+                continue; // The process has just ended; the tracker will report it.
             }
             let digits = self.text.split(|b| *b == b' ').next().unwrap_or_default();
             let pages = digits.iter().fold(0_u64, |n, d| n * 10 + u64::from(d & 15));

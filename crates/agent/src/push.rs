@@ -1,11 +1,10 @@
-//! Pushing schemes down: what of a scheme of ours the kernel's DAMON can do itself, and what it
-//! lacks.
+//! Pushes schemes down to the kernel's DAMON, and says what the kernel lacks for a scheme.
 //!
-//! A scheme is pushed down whole or not at all. What the kernel would take and then ignore (filters
-//! on madvise actions, actions that its operations set does not know) is a lack, too: it would look
-//! as if it worked.
+//! A scheme is pushed down as a whole or not at all. Some parts the kernel would accept and then
+//! ignore: filters on madvise actions, and actions that its operations set does not know. They
+//! count as lacking, because the scheme would only seem to work.
 //!
-//! Absent: whether it *should* be pushed down; see `run::place`.
+//! Not here: whether a scheme *should* be pushed down; see `run::place`.
 
 use isotherm_act::apply::{Evidence, Settings};
 use isotherm_core::Scheme;
@@ -14,12 +13,12 @@ use isotherm_damon::model::Operations;
 use isotherm_damon::{Feature, Features};
 use isotherm_ops::kdamond::Pushed;
 
-/// Why a scheme is not for the kernel.
+/// Why a scheme cannot be pushed down.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotPushed {
     /// The scheme's name.
     pub scheme: String,
-    /// What the kernel lacks, or what only Isotherm does.
+    /// What the kernel lacks, or what only Isotherm can do.
     pub why: String,
 }
 
@@ -31,7 +30,7 @@ impl std::fmt::Display for NotPushed {
 
 impl std::error::Error for NotPushed {}
 
-/// Whether an action is done by `madvise`, which looks at no filter.
+/// Whether the kernel does an action by `madvise`, which ignores page filters.
 const fn is_advice(action: Action) -> bool {
     matches!(
         action,
@@ -46,8 +45,8 @@ const fn is_advice(action: Action) -> bool {
 
 /// Translates a scheme for the kernel.
 ///
-/// The default brake is left out, since without evidence and proof there is nothing to brake by;
-/// one that somebody chose is a reason not to push down.
+/// The default brake is left out, since the kernel counts no refaults. A brake that the user chose
+/// is a reason not to push down.
 ///
 /// # Errors
 ///
@@ -82,7 +81,7 @@ impl Check<'_> {
             .or_else(|| self.rest())
     }
 
-    /// What is asked for that only Isotherm does.
+    /// What the scheme asks for that only Isotherm can do.
     fn of_isotherm(&self) -> Option<String> {
         let Settings { dry_run, evidence, memory_reclaim, .. } = self.settings;
         let quota = &self.scheme.quota;
@@ -140,7 +139,7 @@ impl Check<'_> {
         }
         match action {
             Action::LruPrio | Action::LruDeprio => self.needs(name, Feature::LruActions),
-            // On processes it came with the weighted destinations.
+            // For processes the kernel got it together with the weighted destinations.
             Action::MigrateHot | Action::MigrateCold if !physical => {
                 self.needs(&format!("`{name}` on processes"), Feature::Dests)
             }

@@ -1,8 +1,8 @@
-//! A monitor that also follows its targets by name and cgroup, and that stops acting when the
-//! operations set cannot be believed: what a program needs that watches one context by itself.
+//! A monitor for programs that watch one context by themselves. It also follows its targets by name
+//! and cgroup, and it stops acting when the operations set's answers cannot be true.
 //!
-//! Invariants: while a scheme acts, every window is shown to the guard before the next one begins.
-//! A target that was found by a rule is let go when the rule does not mean it any more. Absent:
+//! Invariants. While a scheme acts, the guard checks every window before the next one begins. A
+//! target that was found by a rule is removed when the rule does not match it any more. Not here:
 //! threads, commits of whole policies, and accounts over several contexts; [`crate::run`] has
 //! those.
 
@@ -17,15 +17,15 @@ use crate::run::{Actions, GuardWatch, Rules};
 
 /// How often processes are looked for by name and cgroup, in µs.
 const FOLLOW_US: u64 = 1_000_000;
-/// How long to wait when there is no target and some may come, in µs.
+/// How long to sleep while there is no target and more may come, in µs.
 const WAIT_US: u64 = 100_000;
 
 /// What happened in a session.
 #[derive(Debug)]
 pub enum Step {
-    /// As the monitor says.
+    /// An event of the monitor.
     Monitor(Happened),
-    /// A process that a rule means cannot be a target.
+    /// A process that a rule matches cannot be a target.
     Refused(TargetError),
     /// Actions go on: the operations set has passed its self-test again.
     Unblocked,
@@ -47,7 +47,7 @@ pub struct Session {
 
 impl Session {
     /// Joins a monitor with the names and cgroups among `specs`. The monitor's tracker has the
-    /// others.
+    /// other targets already.
     #[must_use]
     pub fn new(monitor: Monitor, specs: Vec<TargetSpec>) -> Self {
         let mut rules = Rules::default();
@@ -80,7 +80,7 @@ impl Session {
         &mut self.monitor
     }
 
-    /// The targets that there are, watched or not.
+    /// The present targets, watched or not.
     #[must_use]
     pub fn targets(&self) -> &[Target] {
         &self.targets
@@ -92,7 +92,7 @@ impl Session {
         !self.targets.is_empty() && self.targets.iter().all(|t| self.unwatched.contains(&t.id))
     }
 
-    /// Whether targets may come that are not there yet: those that a name or a cgroup means.
+    /// Whether processes that do not exist yet can become targets, by a name or a cgroup.
     #[must_use]
     pub fn more_may_come(&self) -> bool {
         let by_rule = |t: &TargetSpec| matches!(t, TargetSpec::Name(_) | TargetSpec::Cgroup(_));
@@ -149,7 +149,7 @@ impl Session {
         Some(self.targets.remove(at).pid)
     }
 
-    /// Takes in who is meant by now.
+    /// Adds and removes targets by what the rules match now.
     fn follow(&mut self) {
         let now = clock::now();
         if now < self.follow_at || !self.more_may_come() {
@@ -160,9 +160,9 @@ impl Session {
         self.steps.extend(refused.into_iter().map(Step::Refused));
     }
 
-    /// Asks the guard about the window that has just ended, if anything is done at all.
+    /// Lets the guard check the window that has just ended, if any scheme acts or counts pages.
     fn guard(&mut self) {
-        // The guard counts reads and clears of page tables, which physical memory needs none of.
+        // The guard checks what page tables say, and watching physical memory uses none.
         if !self.acts || self.targets.iter().any(|t| t.memory.is_some()) {
             return;
         }

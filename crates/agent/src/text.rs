@@ -1,5 +1,5 @@
-//! What is wrong in a text that a user wrote: where, why, and what to do; shown with the line
-//! itself.
+//! Errors in a text that a user wrote. Each says where, what, why and what to do, and shows the
+//! line.
 
 use std::fmt;
 use std::ops::Range;
@@ -8,7 +8,7 @@ use annotate_snippets::{
     AnnotationKind, Level, Message, Renderer, Snippet, normalize_untrusted_str,
 };
 
-/// One thing wrong in a text.
+/// One error in a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TextError {
     /// Where, in bytes of the text.
@@ -22,7 +22,7 @@ pub struct TextError {
 }
 
 impl TextError {
-    /// Something wrong at a place.
+    /// An error at a place.
     #[must_use]
     pub fn new(span: Range<usize>, what: impl Into<String>) -> Self {
         Self { span, what: what.into(), why: None, hint: None }
@@ -41,10 +41,10 @@ impl TextError {
     }
 }
 
-/// All that is wrong in a text, in its order; at least one thing.
+/// All errors in a text, in its order; at least one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TextErrors {
-    /// What the text is called: a file's path.
+    /// The name of the text: a file's path.
     pub name: String,
     /// The text.
     pub text: String,
@@ -53,7 +53,7 @@ pub struct TextErrors {
 }
 
 impl TextErrors {
-    /// What is wrong, by its order in the text.
+    /// The errors, in the order of the text.
     pub(crate) fn new(name: &str, text: &str, mut errors: Vec<TextError>) -> Self {
         errors.sort_by_key(|error| error.span.start);
         Self { name: name.to_owned(), text: text.to_owned(), errors }
@@ -95,15 +95,15 @@ impl fmt::Display for TextErrors {
 
 impl std::error::Error for TextErrors {}
 
-/// The word that was probably meant, if one is near enough.
+/// The known word that was probably meant, if one is similar enough.
 pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_ascii_lowercase();
     let near = known.into_iter().map(|k| (strsim::damerau_levenshtein(&word, k), k));
-    // A third of the letters may be wrong: more is another word.
+    // At most a third of the letters may be wrong. With more it is probably another word.
     near.filter(|(distance, k)| distance * 3 <= k.len().max(word.len())).min().map(|(_, k)| k)
 }
 
-/// An error about a word that is not one of those that are known.
+/// An error about an unknown word.
 pub(crate) fn unknown(span: Range<usize>, what: &str, word: &str, known: &[&str]) -> TextError {
     let error = TextError::new(span, format!("unknown {what} `{word}`"));
     match nearest(word, known.iter().copied()) {

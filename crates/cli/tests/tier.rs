@@ -51,7 +51,7 @@ fn options_that_cannot_work_are_refused_before_anything_else() {
     for (args, part) in [
         (&["--used", "99%", "--free", "0.5%"][..], "leave a gap"),
         (&["--used", "100%"], "less than all"),
-        (&["--free", "0%"], "more than nothing"),
+        (&["--free", "0%"], "more than 0%"),
         (&["--quota", "fast"], "SIZE/TIME"),
         (&["--hold", "30"], "30"),
         (&["--engine", "magic"], "magic"),

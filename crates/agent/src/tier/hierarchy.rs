@@ -1,15 +1,15 @@
 //! Which node promotes to which, and which demotes to which.
 //!
-//! A hierarchy is a set of links from an upper to a lower node. Given by hand it is any set of
-//! pairs that is one (`--fast 0 --slow 1 --fast 1 --slow 2`: three tiers); else it is found: by the
-//! kernel's memory tiers where these differ, and where they do not by which nodes have CPUs. A node
-//! demotes to the nearest node of the next tier, and promotes to the nearest of the tier above.
+//! A hierarchy is a set of links from an upper to a lower node. It can be given as pairs of nodes
+//! (`--fast 0 --slow 1 --fast 1 --slow 2` is three tiers). Otherwise it is found by the kernel's
+//! memory tiers, or by which nodes have CPUs if the memory tiers do not differ. A node demotes to
+//! the nearest node of the next tier, and promotes to the nearest node of the tier above.
 //!
-//! Invariants: nodes of a hierarchy have memory; each has at most one node to promote to and at
-//! most one to demote to; there is no way round in a circle.
+//! Invariants. All nodes of a hierarchy have memory. Each has at most one node to promote to and at
+//! most one to demote to. There are no circles.
 //!
-//! Absent: several nodes with CPUs whose programs would each have another order: an access does not
-//! say from which CPU it came (as for the kernel's own DAMON).
+//! Not here: a different order for the programs of each node with CPUs. The CPU that made an access
+//! cannot be seen, by the kernel's DAMON neither.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -34,7 +34,7 @@ pub struct Link {
 pub struct Hierarchy {
     /// The links, fastest first.
     pub links: Vec<Link>,
-    /// How it was found, and what is remarkable about it; for people.
+    /// How the hierarchy was found, and warnings about it; for people.
     pub why: Vec<String>,
 }
 
@@ -65,7 +65,7 @@ impl Hierarchy {
     ///
     /// # Errors
     ///
-    /// If the pairs are no hierarchy of nodes of this machine with memory; says which and why.
+    /// If the pairs do not form a hierarchy of this machine's nodes with memory.
     pub fn of_pairs(facts: &Facts, fast: &[u32], slow: &[u32]) -> Result<Self, NoHierarchy> {
         one_node(facts)?;
         if fast.len() != slow.len() {
@@ -108,7 +108,8 @@ impl Hierarchy {
             let is_top = links.iter().all(|l| l.lower != link.upper);
             if is_top && facts.of(link.upper).is_some_and(|n| !n.has_cpu) {
                 let what = format!("--fast {}", link.upper);
-                let cause = "that node has no CPUs, so to no program its memory is the nearest";
+                let cause =
+                    "that node has no CPUs, so its memory is not the nearest for any program";
                 let hint = format!("nodes with CPUs: {}", those(facts, |n| n.has_cpu));
                 return Err(refuse(2, &what, cause, &hint));
             }
@@ -131,7 +132,7 @@ impl Hierarchy {
         Ok(Self { links, why })
     }
 
-    /// What the machine says of itself.
+    /// From the machine's memory tiers, or from which nodes have CPUs.
     ///
     /// # Errors
     ///
@@ -179,14 +180,13 @@ impl Hierarchy {
         }
         let mut why = vec![format!("found by {by}: {}", chain(&tiers))];
         if tiers[0].iter().filter(has_cpu).count() > 1 {
-            let cpus =
-                "several nodes have CPUs: from which of them memory is accessed cannot be seen";
+            let cpus = "several nodes have CPUs, and the CPU that accesses memory cannot be seen";
             why.push(cpus.to_owned());
         }
         Ok(Self { links, why })
     }
 
-    /// All nodes of it, ascending.
+    /// All nodes of the hierarchy, ascending.
     #[must_use]
     pub fn nodes(&self) -> Vec<u32> {
         let mut all: Vec<u32> = self.links.iter().flat_map(|l| [l.upper, l.lower]).collect();
@@ -195,7 +195,7 @@ impl Hierarchy {
         all
     }
 
-    /// The nodes that nothing is above.
+    /// The nodes with no node above them.
     #[must_use]
     pub fn top(&self) -> Vec<u32> {
         let mut all = self.nodes();
@@ -230,7 +230,7 @@ fn those(facts: &Facts, is: fn(&NodeFacts) -> bool) -> String {
     if all.is_empty() { "none".to_owned() } else { all.join(", ") }
 }
 
-/// The nearest of `others` to a node, the one with the lowest number of several.
+/// The nearest of `others` to a node. Of several equally near ones, the one with the lowest number.
 fn nearest(facts: &Facts, node: u32, others: &[u32]) -> Option<u32> {
     let far = |other: &u32| facts.distance(node, *other).unwrap_or(u32::MAX);
     others.iter().copied().min_by_key(|other| (far(other), *other))
@@ -242,7 +242,7 @@ fn chain(tiers: &[Vec<u32>]) -> String {
     all.join(" above ")
 }
 
-/// The pairs, each behind those above it; none if they go round in a circle.
+/// The pairs, sorted so that each follows the ones above it; none if they form a circle.
 fn sorted(pairs: &[(u32, u32)]) -> Option<Vec<(u32, u32)>> {
     let (mut left, mut out) = (pairs.to_vec(), Vec::new());
     while !left.is_empty() {

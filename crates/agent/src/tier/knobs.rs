@@ -1,4 +1,4 @@
-//! What the user can turn.
+//! The options of `tier`, as numbers.
 
 use isotherm_core::Attrs;
 use isotherm_core::attrs::IntervalsGoal;
@@ -10,17 +10,17 @@ use crate::ready::knobs::Rate;
 pub struct Knobs {
     /// How full promotion makes an upper node, in basis points.
     pub used_bp: u64,
-    /// How much of it demotion keeps free, in basis points.
+    /// How much of an upper node demotion keeps free, in basis points.
     pub free_bp: u64,
-    /// What each scheme may move.
+    /// The most that each scheme may move.
     pub rate: Rate,
     /// How often the schemes of Isotherm's engine look for something to do, in µs.
     pub step_us: u64,
-    /// A page that was moved stays for so long, in µs.
+    /// How long a page that was moved is not moved again, in µs.
     pub hold_us: u64,
-    /// Memory is watched for so long before it is demoted, in µs.
+    /// How long memory has to stay untouched before it is demoted, in µs.
     pub confirm_us: u64,
-    /// How to look.
+    /// The monitoring attributes.
     pub attrs: Attrs,
     /// Decide and count, but move nothing.
     pub dry_run: bool,
@@ -53,8 +53,8 @@ impl Default for Knobs {
 }
 
 impl Knobs {
-    /// What the two goals overlap by, in basis points: while hot memory waits, demotion makes so
-    /// much more room than promotion may fill. It is kept where watermarks move the goals.
+    /// The overlap of the two goals, in basis points: while hot memory waits, demotion makes this
+    /// much more room than promotion may fill. It stays the same where watermarks move the goals.
     #[must_use]
     pub fn overlap_bp(&self) -> u32 {
         u32::try_from((self.used_bp + self.free_bp).saturating_sub(10_000)).unwrap_or(0)

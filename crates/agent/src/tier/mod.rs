@@ -8,13 +8,13 @@
 //!   -> Policy, which the runner runs as any other
 //! ```
 //!
-//! The two goals overlap by 0.2 %: demotion makes a little more room than promotion may take, so
-//! both go on, slowly, and every page ends where its heat belongs. The policy is either over
-//! processes, for Isotherm's engine, which looks at every page before it moves, or over physical
-//! memory, for the kernel's DAMON.
+//! The two goals overlap by 0.2 %: demotion makes a little more room than promotion may take. So
+//! both go on slowly, until hot pages are on the upper node and cold ones below. The policy is
+//! either over processes, for Isotherm's engine, which looks at every page before it moves it, or
+//! over physical memory, for the kernel's DAMON.
 //!
-//! Absent: a loop of its own, printing, signals; moving pages and reading page tables
-//! (`isotherm-act`, `isotherm-pages`).
+//! Not here: a loop (the runner has it), printing, signals, moving pages (`isotherm-act`) and
+//! reading page tables (`isotherm-pages`).
 
 mod hierarchy;
 mod knobs;

@@ -1,13 +1,13 @@
 //! Tiering as a policy: what `isotherm tier` runs, and prints with `--print-policy`.
 //!
-//! Isotherm's engine: one context over processes, with both schemes of each link. The kernel's: one
-//! context over physical memory, whose schemes run in one kdamond; filters by address keep the
-//! memory of other nodes out.
+//! For Isotherm's engine the policy is one context over processes, with both schemes of each link.
+//! For the kernel's engine it is one context over physical memory. Its schemes run in one kdamond,
+//! and filters by address keep the memory of other nodes out.
 //!
-//! `mtier` has a kdamond per node. As soon as a lower node's hot memory has been promoted, such a
-//! kdamond sees hardly any accesses there, so the tuning of intervals makes its windows longer and
-//! longer, and the next hot memory is found late or never. Accesses to all nodes together stay what
-//! they were, whatever is moved.
+//! The kernel's `mtier` has a kdamond per node. As soon as a lower node's hot memory has been
+//! promoted, its kdamond sees hardly any accesses. The tuning of intervals then makes its windows
+//! longer and longer, and memory that becomes hot next is found late or never. The sum of accesses
+//! to all nodes does not change by moving memory, so one kdamond for all nodes avoids this.
 
 use isotherm_core::scheme::{Filter, FilterKind};
 use isotherm_core::{AddrRange, Attrs};
@@ -19,7 +19,7 @@ use super::hierarchy::Hierarchy;
 use super::knobs::Knobs;
 use crate::policy::{ContextPolicy, Engine, Policy, TargetSpec};
 
-/// What the schemes cannot do without in the kernel.
+/// The features of the kernel that the schemes need.
 const NEEDED: [Feature; 6] = [
     Feature::ApplyInterval,
     Feature::YoungFilter,
@@ -30,16 +30,17 @@ const NEEDED: [Feature; 6] = [
 ];
 /// The name of the context.
 pub(super) const NAME: &str = "tier";
-/// Regions of the kernel's engine per node, at least and at most: what a program uses together lies
-/// all over a node, and a region that is hot in one part is hot as a whole.
+/// The least and the most regions per node, for the kernel's engine. Pages that a program uses
+/// together are spread over a node, and a region that is hot in one part counts as hot as a whole,
+/// so many regions are needed.
 const REGIONS: (u64, u64) = (500, 1000);
-/// Physical memory does not change often, in µs.
+/// The update interval, in µs. It is long because physical memory rarely changes.
 const UPDATE_US: u64 = 60_000_000;
 
-/// Whose memory is tiered.
+/// The processes whose memory is tiered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Processes {
-    /// Targets.
+    /// The targets.
     pub targets: Vec<TargetSpec>,
     /// Whether their children are targets too.
     pub children: bool,
@@ -104,11 +105,13 @@ impl Knobs {
     }
 }
 
-/// What the kernel's DAMON lacks for this, with the kernel that has it; none: nothing.
+/// What the kernel's DAMON lacks for tiering, and which Linux has it; none if nothing is lacking.
 #[must_use]
 pub fn lacks(features: &Features) -> Option<String> {
     if !features.present {
-        return Some("this kernel has no DAMON, or shows none (/sys/kernel/mm/damon)".to_owned());
+        return Some(
+            "this kernel has no DAMON, or no interface to it (/sys/kernel/mm/damon)".to_owned(),
+        );
     }
     let missing = NEEDED.iter().filter(|feature| features.has(**feature) == Has::No);
     let missing: Vec<_> =
@@ -120,8 +123,9 @@ pub fn lacks(features: &Features) -> Option<String> {
     (!has_paddr).then(|| "its DAMON has no `paddr` operations set (CONFIG_DAMON_PADDR)".to_owned())
 }
 
-/// Filters that keep the memory of all nodes but one out. Not one that lets this node's in: what a
-/// filter of the core lets in, later filters are not asked about (`damos_core_filter_out()`).
+/// Filters that reject the memory of all nodes but one. A filter that allows this node's memory
+/// would not do: memory that a core filter allows skips all later filters
+/// (`damos_core_filter_out()`).
 fn only_from(node: u32, physical: &Physical) -> Vec<Filter> {
     let others = physical.nodes.iter().filter(|(other, ..)| *other != node);
     let ranges = others.flat_map(|(.., ranges)| ranges);

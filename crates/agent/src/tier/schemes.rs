@@ -6,10 +6,10 @@
 //! | pages | young ones only | no young ones |
 //! | goal | so much of the upper node used | so much of it free |
 //!
-//! These are those of the kernel's sample module `mtier` (R§6.5). Isotherm's engine adds what the
-//! kernel has no word for: goals in bytes that are followed at every step (`exact`), room that is
-//! kept while hot memory waits, room that the lower node must have, rests when the upper node is
-//! full, and a hold for pages that were moved.
+//! These are the schemes of the kernel's sample module `mtier` (R§6.5). Isotherm's engine adds what
+//! the kernel does not have: goals in bytes that are followed at every application (`exact`), room
+//! that is kept while hot memory waits, room that the lower node must have, rests when the upper
+//! node is full, and a hold for pages that were moved.
 
 use isotherm_act::apply::{Evidence, Settings};
 use isotherm_core::Scheme;
@@ -24,24 +24,25 @@ use crate::policy::SchemePolicy;
 
 /// Frequency and age count alike, size does not (R§6.5).
 const WEIGHTS: Weights = Weights { sz: 0, nr_accesses: 100, age: 100 };
-/// What demotion keeps free beyond its goal while hot memory waits, at most, in basis points of the
-/// upper node. Some of it is left when nothing waits any more.
+/// The most that demotion keeps free beyond its goal while hot memory waits, in basis points of the
+/// upper node. A part of it stays free when nothing waits any more.
 const ROOM_BP: u32 = 25;
-/// While more than this waits, in basis points of the upper node, promotion needs room now, and
-/// what CPUs will give back from their lists is no room yet.
+/// While more than this waits, in basis points of the upper node, promotion needs room at once.
+/// Pages that CPUs will give back from their lists do not count as room then.
 const URGENT_BP: u32 = 100;
-/// The rests of promotion when the upper node is full.
+/// How long promotion rests when the upper node is full.
 const REST: Rest = Rest { first_ms: 1000, most_ms: 16_000 };
-/// CPU time for making memory old before it is demoted, in µs per second. It is used only while
+/// CPU time for making memory old before it is demoted, in µs per second. It is spent only while
 /// there is something to exchange.
 const EVIDENCE_US_PER_S: u64 = 50_000;
-/// With the tuner `temporal` a scheme of the kernel may move all of its quota in a window, or
-/// nothing, by the goal as it stands when the window begins. So windows are short, in ms.
+/// The quota window of the kernel's schemes, in ms. With the tuner `temporal` a scheme may use all
+/// of its quota in a window or nothing, depending on the goal when the window begins. So windows
+/// are short.
 const WINDOW_MS: u64 = 100;
-/// What the kernel moves in such a window at the least, in bytes.
+/// The least quota of such a window, in bytes.
 const LEAST: u64 = 64 << 10;
 
-/// Which way a scheme moves memory.
+/// The direction in which a scheme moves memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     Promote,
@@ -49,7 +50,7 @@ pub(super) enum Way {
 }
 
 impl Way {
-    /// From which node, and to which.
+    /// The source node and the destination node.
     pub(super) const fn nodes(self, link: Link) -> (u32, u32) {
         match self {
             Self::Promote => (link.lower, link.upper),
@@ -64,7 +65,7 @@ impl Way {
         format!("{way} {from}->{to}")
     }
 
-    /// The ways of a link, in the order of their schemes.
+    /// The directions of a link, in the order of their schemes.
     pub(super) fn of(link: Link) -> impl Iterator<Item = Self> {
         let promote = link.promotes.then_some(Self::Promote);
         promote.into_iter().chain(link.demotes.then_some(Self::Demote))
@@ -89,7 +90,7 @@ impl Knobs {
             } else {
                 quota.goals[0].follow.counts_coming = true;
                 quota.goals[0].follow.room = link.promotes.then_some(room);
-                // A node that is full itself takes nothing.
+                // Nothing is demoted to a node that is itself full.
                 let follow = Follow { watermark_bp: Some(0), ..Follow::default() };
                 let below = Goal::new(Metric::NodeMemUsedBp(nid(link.lower)), 10_000);
                 quota.goals.push(Goal { follow, ..below });
@@ -99,8 +100,8 @@ impl Knobs {
                 evidence,
                 evidence_us_per_s,
                 hold_us: self.hold_us,
-                // A page of the slow node that is touched costs little, so what is touched every
-                // few minutes may go.
+                // Touching a page on the slow node costs little, so pages that are touched every
+                // few minutes may be demoted.
                 refault_window_us: 1_000_000,
                 ..self.settings(link, way)
             };
@@ -109,9 +110,9 @@ impl Knobs {
         Way::of(link).map(one).collect()
     }
 
-    /// The schemes of a link for the kernel's engine. `prompt`: goals are followed at once
-    /// (`temporal`); `total`: bytes of the upper node; `kept_out`: filters for the memory that is
-    /// not a scheme's.
+    /// The schemes of a link for the kernel's engine. `prompt`: the kernel has the tuner
+    /// `temporal`, which follows goals at once. `total`: bytes of the upper node. `kept_out`:
+    /// filters that reject the memory of other nodes than the given one.
     pub(super) fn pushed(
         &self,
         link: Link,
@@ -126,8 +127,8 @@ impl Knobs {
             }
             scheme.apply_interval_us = 1_000_000;
             if prompt {
-                // What the goals overlap by is what one may overshoot by, and the other still have
-                // something to do.
+                // A scheme may overshoot its goal by at most the overlap. Beyond it the other
+                // scheme would have nothing to do.
                 let overlap = total / 10_000 * u64::from(self.overlap_bp());
                 let quota = &mut scheme.quota;
                 quota.tuner = Tuner::Temporal;

@@ -1,4 +1,4 @@
-//! How the links of a hierarchy stand, from what the runner tells and the nodes' levels.
+//! The present state of a hierarchy's links, from the runner's summary and the nodes' free memory.
 
 use isotherm_core::scheme::{NodeLevel, Stand};
 use isotherm_host::nodes::Level;
@@ -9,20 +9,21 @@ use super::schemes::Way;
 use crate::policy::{ContextPolicy, SchemePolicy};
 use crate::run::{Standing, Summary};
 
-/// How a link stands.
+/// The present state of a link.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct LinkStanding {
     /// The faster node.
     pub upper: u32,
     /// The slower node.
     pub lower: u32,
-    /// What of the faster node is used, in basis points.
+    /// The used share of the faster node, in basis points.
     pub used_bp: u64,
-    /// What of it is free, in basis points.
+    /// The free share of the faster node, in basis points.
     pub free_bp: u64,
     /// The goal of promotion, in basis points used.
     pub used_goal_bp: u64,
-    /// The goal of demotion, in basis points free, without what is kept for memory that waits.
+    /// The goal of demotion, in basis points free, without the room that is kept for waiting
+    /// memory.
     pub free_goal_bp: u64,
     /// Whether watermarks moved the goals.
     pub by_watermarks: bool,
@@ -30,14 +31,14 @@ pub struct LinkStanding {
     pub promoted: u64,
     /// Bytes demoted so far.
     pub demoted: u64,
-    /// Bytes that wait to be promoted.
+    /// Bytes on the slower node that wait to be promoted.
     pub waiting: u64,
     /// How often promotion rested because the node had no room.
     pub rests: u64,
 }
 
-/// How the links of a hierarchy stand; `levels`: of its nodes, in their order; `by_kernel`: whose
-/// schemes these are.
+/// The state of a hierarchy's links. `levels`: the memory levels of its nodes, in their order.
+/// `by_kernel`: whether the kernel's engine applies the schemes.
 #[must_use]
 pub fn links(
     hierarchy: &Hierarchy,
@@ -92,8 +93,8 @@ pub fn links(
     hierarchy.links.iter().map(one).collect()
 }
 
-/// The first goal of a scheme as its node's watermarks leave it, in basis points, and whether they
-/// moved it.
+/// The first goal of a scheme after its node's watermarks are applied, in basis points, and whether
+/// they moved it.
 fn goal(scheme: Option<&SchemePolicy>, level: NodeLevel) -> (u64, bool) {
     let goal = scheme.and_then(|s| s.scheme.quota.goals.first());
     let stand = goal.and_then(|g| Stand::of(g.metric, g.target, g.follow, level, 0));

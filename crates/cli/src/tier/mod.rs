@@ -24,9 +24,9 @@ use crate::record::TargetArgs;
 /// Arguments of `isotherm tier`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A fast node; goes with the --slow at the same place. May be repeated: --fast 0 --slow 1
-    /// --fast 1 --slow 2 is a chain of three. Without any the nodes are found: by the kernel's
-    /// memory tiers, else by which have CPUs.
+    /// A fast node. It belongs to the --slow at the same position. May be given more than once:
+    /// --fast 0 --slow 1 --fast 1 --slow 2 is a chain of three tiers. Without it the nodes are
+    /// found by the kernel's memory tiers, or else by which nodes have CPUs.
     #[arg(long, value_name = "NODE")]
     fast: Vec<u32>,
     /// The slow node below the --fast at the same position.

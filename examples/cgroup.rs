@@ -10,7 +10,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = args.next().ok_or("usage: cgroup PATH [SECONDS]")?;
     let length = args.next().map(|text| text.parse().map(Duration::from_secs)).transpose()?;
 
-    // A window of a second is enough here, and costs less.
+    // A window of one second is enough for this example, and costs less.
     let second = Duration::from_secs(1);
     let builder = Monitor::builder().cgroup(path).sample(second / 20).aggregation(second);
     let mut monitor = builder.build()?;

@@ -1,10 +1,10 @@
-//! Watches memory of one's own making: a cache of 4096 blocks that notes itself which were used.
-//! `cargo run --release --example own_set`. It needs no privilege.
+//! Watches memory with an operations set of its own: a cache of 4096 blocks that keeps a "used" bit
+//! for each. Run it with `cargo run --release --example own_set`. It needs no privilege.
 use isotherm::operations::{AddrRange, Check, Operations, PageState, TargetId, UpdateError};
 use isotherm::{Bytes, Monitor};
 
-/// A "used" bit per block of 4 KiB. In a program, whoever uses a block sets its bit; here the first
-/// hundred blocks are used all the time.
+/// A "used" bit per block of 4 KiB. In a real program, the code that uses a block sets its bit. In
+/// this example the first hundred blocks are always in use.
 struct Cache {
     used: Vec<bool>,
 }

@@ -1,6 +1,6 @@
 //! Pages out what a process has not touched for 3 s: `cargo run --release --example prcl -- PID`.
-//! The working-set example plus one statement. It needs swap; `-- PID dry` only counts, and needs
-//! none.
+//! It is the working-set example (`wss`) plus one statement. It needs swap. With `-- PID dry` it
+//! only counts, and needs no swap.
 use std::time::Duration;
 
 use isotherm::{Monitor, Scheme};

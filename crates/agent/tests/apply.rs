@@ -1,4 +1,4 @@
-//! Schemes on real processes: what is asked, what is done, and what is left alone.
+//! Schemes on real processes: which bytes are asked for, which are done, and which are left alone.
 #![expect(
     clippy::print_stderr,
     clippy::unwrap_used,

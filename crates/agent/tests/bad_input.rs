@@ -1,4 +1,4 @@
-//! Policies that have to be refused, one wrong thing each: what is said, and where.
+//! Policies with one error each have to be refused, with the right message at the right place.
 
 use isotherm_agent::policy::parse;
 

@@ -224,7 +224,7 @@ fn wrong_lines() {
             3 | min max min max min max lru_prio
               |                         ^^^^^^^^
               |
-              = why: the kernel lets nobody move the pages of a process to the head or tail of an LRU list
+              = why: the kernel has no call to move the pages of a process to the head or tail of an LRU list
               = hint: `cold` on what is idle leaves the hot pages ahead of it; or let the kernel's DAMON do it, on physical memory: ops = "kdamond", targets = [{ paddr = "all" }]"#]],
     );
     refused(

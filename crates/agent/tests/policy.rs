@@ -1,4 +1,4 @@
-//! Policies, read and refused.
+//! Policies that are read, and policies that are refused.
 
 use expect_test::{Expect, expect};
 use isotherm_act::apply::Evidence;
@@ -309,7 +309,7 @@ action = "lru_deprio"
             21 | action = "lru_deprio"
                |          ^^^^^^^^^^^^
                |
-               = why: the kernel lets nobody move the pages of a process to the head or tail of an LRU list
+               = why: the kernel has no call to move the pages of a process to the head or tail of an LRU list
                = hint: `cold` moves pages to the inactive list, which is nearly the same; or let the kernel's DAMON do it, on physical memory: ops = "kdamond", targets = [{ paddr = "all" }]"#]],
     );
 }

@@ -1,4 +1,4 @@
-//! Ready-made policies: what they say, and that a file can say the same.
+//! Ready-made policies: their values, and that a file can have the same.
 
 use expect_test::{Expect, expect};
 use isotherm_act::apply::Evidence;

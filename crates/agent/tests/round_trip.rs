@@ -1,4 +1,4 @@
-//! Whatever policy there is, a file can say it: reading what was printed gives the same.
+//! Every policy can be written as a file: reading a printed policy gives the same policy.
 
 use isotherm_act::apply::{Evidence, Settings};
 use isotherm_agent::damos::parse_damos;
@@ -303,7 +303,7 @@ fn contexts() -> impl Strategy<Value = ContextPolicy> {
     )
 }
 
-/// Frames have no mappings; page cache that nobody maps is only among them.
+/// Frames have no mappings. Unmapped page cache exists only in physical memory.
 fn over_memory(SchemePolicy { scheme, settings }: &mut SchemePolicy) {
     settings.mappings.clear();
     for filter in &mut scheme.filters.ops {

@@ -1,8 +1,8 @@
-//! One line of the two formats that people wrote.
+//! Reads one line of the two formats that were written by hand (RFC v6 and `damo schemes`).
 //!
-//! Numbers with units are read by the grammar of [`isotherm_core::units`]. What stands beside it is
-//! theirs and stays as it was, since such files are around: `null`, `min` and `max` for an open
-//! end, percent without a sign for frequencies, and µs without a unit for ages.
+//! Numbers with units are read by the grammar of [`isotherm_core::units`]. The rest of the formats
+//! is kept as it was, since such files still exist: `null`, `min` and `max` for an open end,
+//! percent without a sign for frequencies, and µs without a unit for ages.
 
 use std::ops::Range;
 
@@ -141,7 +141,7 @@ impl<'a> Line<'a> {
 }
 
 impl Dialect {
-    /// The format of these lines: the one that the first telling word is of.
+    /// The format of these lines. The first word that only one format has decides.
     pub(super) fn of(lines: &[Line<'_>]) -> Result<Self, TextError> {
         let words = || lines.iter().flat_map(|line| &line.words);
         let Some(first) = words().find_map(Word::dialect) else { return Ok(Self::Damo) };
@@ -155,7 +155,7 @@ impl Dialect {
     }
 }
 
-/// Reads words; what is wrong is kept.
+/// Reads words, and collects the errors.
 struct Reader<'a> {
     dialect: Dialect,
     attrs: &'a Attrs,
@@ -183,7 +183,8 @@ impl Reader<'_> {
         let before = self.errors.len();
         let [min, max] = words.map(|word| self.of(word, &read));
         let max = match self.dialect {
-            // Zero is no bound, and what was cut to zero was meant as a bound.
+            // In this format 0 means no bound. A bound that was rounded down to 0 has to stay a
+            // bound.
             Dialect::Rfc if max == 0 && (self.attrs.strict || is_zero(words[1].text)) => most,
             _ => max,
         };
@@ -215,7 +216,7 @@ impl Reader<'_> {
         if !matches!(unit, "" | "%") {
             return Err(UnitError::Unknown { unit: unit.to_owned(), known: "%" });
         }
-        // Millionths of a percent: finer than anybody wrote.
+        // Millionths of a percent are finer than any number in such files.
         let millionths = number.times(1_000_000)?;
         if millionths > 100_000_000 {
             return Err(UnitError::TooLarge);

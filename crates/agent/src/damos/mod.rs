@@ -6,10 +6,10 @@
 //! | `damo schemes` | the same 7, then a quota (9), weights (12), watermarks (17); with a time quota 18 | `min`, `max` |
 //! | debugfs | 7 whole numbers as in RFC v6, or 18, with 5 more for the statistics as they are read | 0 in the 7, else the type's bounds |
 //!
-//! Sizes have a unit (B, K, M, G, T), ages too (us, ms, s, m, h, d), frequencies are in percent.
-//! All become samples and windows of the given attributes, cut off, as DAMON's tools did. A file is
-//! in one format: a line without `null`, `min` and `max` is in that of the others, or else in that
-//! of `damo schemes`.
+//! Sizes have a unit (B, K, M, G, T), and so have ages (us, ms, s, m, h, d). Frequencies are in
+//! percent. Frequencies and ages are converted to samples and windows of the given attributes and
+//! rounded down, as DAMON's tools did. All lines of a file have the same format. If no line has
+//! `null`, `min` or `max`, it is that of `damo schemes`.
 //!
 //! Unless `strict`, two defects of the tools are not reproduced. `max` is no bound on the age
 //! (there: 2^32 - 1 µs, 71.6 minutes). And in RFC v6 a bound of less than one sample or window
@@ -32,7 +32,7 @@ use crate::text::{TextError, TextErrors};
 ///
 /// # Errors
 ///
-/// All that is wrong in it, with line and column.
+/// All errors in the text, with line and column.
 pub fn parse_damos(text: &str, name: &str, attrs: &Attrs) -> Result<Vec<Scheme>, TextErrors> {
     let lines: Vec<Line<'_>> = Line::all(text).collect();
     let mut errors = Vec::new();
@@ -41,7 +41,7 @@ pub fn parse_damos(text: &str, name: &str, attrs: &Attrs) -> Result<Vec<Scheme>,
         Dialect::Damo
     });
     let mut schemes = Vec::new();
-    // If the format is not clear, all else would follow from that.
+    // If the format is not clear, further errors would only follow from that.
     if errors.is_empty() {
         for line in &lines {
             match line.scheme(dialect, attrs) {
@@ -56,8 +56,8 @@ pub fn parse_damos(text: &str, name: &str, attrs: &Attrs) -> Result<Vec<Scheme>,
     if errors.is_empty() { Ok(schemes) } else { Err(TextErrors::new(name, text, errors)) }
 }
 
-/// Makes schemes of a text ready to be carried out: each gets a name (its action, with a number if
-/// there are several), evidence, and a brake where the action takes memory away.
+/// Adds to schemes what is needed to carry them out. Each gets a name (its action, with a number if
+/// there are several), evidence, and a brake if the action takes memory away.
 #[must_use]
 pub fn with_settings(
     schemes: Vec<Scheme>,

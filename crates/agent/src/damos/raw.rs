@@ -1,7 +1,8 @@
-//! One line of whole numbers, as debugfs had them.
+//! Reads one line of whole numbers, as DAMON's debugfs had them.
 //!
-//! 7 numbers are of the RFC, where a maximum of 0 is no bound. 18 are of Linux 5.16 to 6.13, where
-//! all is as it stands; 5 more are the statistics, which are left out.
+//! A line of 7 numbers is of the RFC, where a maximum of 0 means no bound. A line of 18 numbers is
+//! of Linux 5.16 to 6.13, where 0 is a bound as any other. 5 more numbers are statistics, which are
+//! left out.
 
 use isotherm_core::Scheme;
 use isotherm_core::scheme::{
@@ -15,7 +16,7 @@ use crate::text::TextError;
 /// The longest window of a quota, in ms: what still fits into nanoseconds.
 pub(super) const LONGEST_MS: u64 = u64::MAX / 1_000_000;
 
-/// The actions by debugfs's numbers, which are not those of today.
+/// The actions by the numbers of debugfs, which differ from those of present kernels.
 const ACTIONS: [Action; 8] = [
     Action::Willneed,
     Action::Cold,

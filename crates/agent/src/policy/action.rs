@@ -6,8 +6,8 @@ use isotherm_core::scheme::Action;
 
 use crate::text::{TextError, unknown};
 
-/// Reads an action that can be carried out. `by_kernel`: on physical memory, by the kernel's DAMON,
-/// which can do what nobody else can.
+/// Reads an action that can be carried out. `by_kernel`: the kernel's DAMON applies it to physical
+/// memory, so actions that only the kernel has are allowed.
 pub(crate) fn available(
     name: &str,
     span: Range<usize>,
@@ -15,7 +15,7 @@ pub(crate) fn available(
 ) -> Result<Action, TextError> {
     let not_here = |hint: &str| {
         Err(TextError::new(span.clone(), format!("action `{name}` is not available"))
-            .why("the kernel lets nobody move the pages of a process to the head or tail of an LRU list")
+            .why("the kernel has no call to move the pages of a process to the head or tail of an LRU list")
             .hint(hint))
     };
     match Action::from_name(name) {

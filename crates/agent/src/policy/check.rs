@@ -1,7 +1,7 @@
-//! Checks a policy against the machine: what a file cannot say by itself.
+//! Checks a policy against the machine, for errors that cannot be seen in the file alone.
 //!
-//! The machine is a trait, so that this can be tried without one. Policies that were not read from
-//! a file are checked for what the reader would have refused, where it would do harm.
+//! The machine is a trait, so that this can be tested without a real one. A policy that did not
+//! come from a file is also checked for harmful values that the reader would have refused.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,20 +16,19 @@ use super::{ContextPolicy, Engine, Policy, SchemePolicy, TargetSpec};
 /// Why the machine cannot do something, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lack {
-    /// Why not.
+    /// The cause.
     pub why: String,
     /// What to do; can be empty.
     pub hint: String,
 }
 
-/// What a machine says about itself. Each question is asked once per policy, context or scheme that
-/// needs it.
+/// The questions to a machine. Each is asked once for each policy, context or scheme that needs it.
 pub trait Machine {
     /// Whether a process can be a target.
     ///
     /// # Errors
     ///
-    /// If there is none, or it cannot be one.
+    /// If there is no such process, or it cannot be a target.
     fn process(&mut self, pid: u32) -> Result<(), Lack>;
 
     /// Whether there is a cgroup (v2) with this path.
@@ -46,7 +45,7 @@ pub trait Machine {
     /// If there is none.
     fn memory(&mut self, memory: &Memory) -> Result<(), Lack>;
 
-    /// Whether there is a node with memory of this number.
+    /// Whether there is a node of this number that has memory.
     ///
     /// # Errors
     ///
@@ -98,7 +97,7 @@ impl std::error::Error for Unmet {}
 ///
 /// # Errors
 ///
-/// All that it asks for and cannot have.
+/// Everything that the policy asks for and the machine does not have.
 pub fn check(policy: &Policy, machine: &mut dyn Machine) -> Result<(), Vec<Unmet>> {
     let mut check =
         Check { machine, context: "", scheme: None, in_kernel: false, unmet: Vec::new() };
@@ -112,7 +111,8 @@ struct Check<'a> {
     machine: &'a mut dyn Machine,
     context: &'a str,
     scheme: Option<&'a str>,
-    /// Whether the schemes may run in the kernel, which needs no help from the targets.
+    /// Whether the schemes may run in the kernel, which does not need the targets to call
+    /// `madvise`.
     in_kernel: bool,
     unmet: Vec<Unmet>,
 }
@@ -153,7 +153,7 @@ impl<'a> Check<'a> {
                     let answer = self.machine.memory(memory);
                     self.need(answer, || format!("target paddr {memory}"));
                 }
-                // Who has this name now says nothing about later.
+                // Processes with this name may start later, so there is nothing to check.
                 TargetSpec::Name(_) | TargetSpec::Rss(_) | TargetSpec::Command(_) => {}
             }
         }
@@ -190,7 +190,7 @@ impl<'a> Check<'a> {
             }
         }
         for goal in &scheme.quota.goals {
-            // Those are ours, whatever the machine.
+            // Isotherm measures these itself on any machine.
             if !matches!(goal.metric, Metric::UserInput | Metric::RefaultBp) {
                 let answer = self.machine.metric(goal.metric, &settings.cgroups);
                 self.need(answer, || format!("metric `{}`", goal.metric.name()));
@@ -203,7 +203,8 @@ impl<'a> Check<'a> {
     }
 }
 
-/// The nodes that a scheme moves memory to and from; those of goals are the metrics' own.
+/// The nodes that a scheme moves memory to and from. The nodes of goals are checked with their
+/// metrics.
 fn nodes(scheme: &Scheme) -> BTreeSet<u32> {
     let weighted = scheme.dests.iter().filter(|dest| dest.weight > 0).map(|dest| dest.nid);
     let alone = if scheme.dests.is_empty() { scheme.target_nid } else { None };

@@ -1,4 +1,5 @@
-//! What a policy means where it says nothing: finite, and careful with other people's memory.
+//! The values of fields that a policy leaves out. They limit what a scheme can do, and avoid harm
+//! to the targets.
 
 use isotherm_act::apply::Evidence;
 use isotherm_core::Attrs;
@@ -7,14 +8,14 @@ use isotherm_core::scheme::{Action, Age, Brake, Pattern, Quota, Weights};
 /// Length of a quota window, in ms.
 pub(crate) const QUOTA_INTERVAL_MS: u64 = 1000;
 
-/// Whether an action takes memory away, so that its owner may miss it.
+/// Whether an action takes memory away from its process.
 #[must_use]
 pub const fn takes_away(action: Action) -> bool {
     matches!(action, Action::Pageout | Action::Cold | Action::MigrateCold)
 }
 
-/// Whether an action moves or writes memory: such schemes are never without a quota unless that is
-/// said.
+/// Whether an action moves or writes memory. Such schemes have a quota unless the policy says
+/// `none`.
 const fn moves(action: Action) -> bool {
     matches!(action, Action::Pageout | Action::MigrateCold | Action::MigrateHot)
 }
@@ -41,7 +42,8 @@ pub fn quota(action: Action) -> Quota {
     }
 }
 
-/// What comes first: cold memory by age alone, since its frequency is all the same; else by both.
+/// The weights of regions. Cold memory is ordered by age alone, since its frequency is the same;
+/// other memory by frequency and age.
 #[must_use]
 pub const fn weights(action: Action) -> Weights {
     Weights { sz: 0, nr_accesses: if takes_away(action) { 0 } else { 1 }, age: 1 }
@@ -53,8 +55,8 @@ pub fn brake(action: Action) -> Option<Brake> {
     takes_away(action).then(Brake::default)
 }
 
-/// The evidence of a scheme: confirmed for as long as the least age that it asks for, between 1 s
-/// and 60 s.
+/// The evidence of a scheme. Pages are confirmed for as long as the scheme's least age, but at
+/// least 1 s and at most 60 s.
 #[must_use]
 pub fn evidence(pattern: &Pattern, attrs: &Attrs) -> Evidence {
     let us = match pattern.age {

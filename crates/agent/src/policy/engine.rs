@@ -3,10 +3,10 @@
 /// Who applies the schemes of a context over the kernel's DAMON (`ops = "kdamond"`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Engine {
-    /// The kernel, if it can do all of them as they are asked for; else Isotherm.
+    /// The kernel, if it can apply all schemes as the policy says; otherwise Isotherm.
     #[default]
     Auto,
-    /// The kernel; what it cannot do is refused.
+    /// The kernel. A policy with a scheme that it cannot apply is refused.
     Kernel,
     /// Isotherm, over the kernel's snapshots.
     Isotherm,

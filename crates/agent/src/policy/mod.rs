@@ -1,9 +1,9 @@
-//! Policies: what a user wants done to which memory, as one value.
+//! Policies: what a user wants to be done to which memory, as one value.
 //!
-//! A policy has contexts; a context has targets, monitoring attributes and schemes. Names are
-//! unique among the contexts, and among the schemes of a context; a policy that was read has at
-//! least one context, and each of its contexts has at least one target unless the command line
-//! brings it.
+//! A policy has contexts. A context has targets, monitoring attributes and schemes. Names are
+//! unique among the contexts, and among the schemes of a context. A policy from a file has at least
+//! one context. Each of its contexts has at least one target, unless the command line gives the
+//! targets.
 
 pub(crate) mod action;
 mod check;
@@ -31,12 +31,12 @@ pub struct Policy {
     pub contexts: Vec<ContextPolicy>,
 }
 
-/// One context: whose memory is looked at, how, and what is done to it.
+/// One context: whose memory is watched, how, and what is done to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContextPolicy {
-    /// For events and accounts; unique in the policy.
+    /// The name in events and accounts; unique in the policy.
     pub name: String,
-    /// Whose memory. None: the command line has to say it.
+    /// Whose memory is watched. If empty, the command line has to give the targets.
     pub targets: Vec<TargetSpec>,
     /// Whether the children of the targets are targets too.
     pub children: bool,
@@ -44,7 +44,7 @@ pub struct ContextPolicy {
     pub ops: Option<SetName>,
     /// Who applies the schemes.
     pub engine: Engine,
-    /// How to look; valid.
+    /// The monitoring attributes; always valid.
     pub attrs: Attrs,
     /// What to do.
     pub schemes: Vec<SchemePolicy>,
@@ -65,7 +65,7 @@ impl Default for ContextPolicy {
     }
 }
 
-/// Who a target is.
+/// Which processes or memory a target is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum TargetSpec {
     /// The process with this pid.
@@ -76,12 +76,13 @@ pub enum TargetSpec {
     /// Every process of this cgroup (v2) and of those below it: a path from the root of the
     /// hierarchy.
     Cgroup(String),
-    /// Every process that has, or had since it was looked for, at least so much memory resident, in
-    /// bytes.
+    /// Every process with at least this much resident memory, in bytes. A process that was large
+    /// enough once stays a target.
     Rss(u64),
-    /// Physical memory; alone in its context.
+    /// Physical memory. It is the only target of its context.
     Memory(Memory),
-    /// A command to be started, with its arguments. Comes from the command line, never from a file.
+    /// A command to be started, with its arguments. It comes from the command line, never from a
+    /// file.
     Command(Vec<String>),
 }
 
@@ -96,17 +97,17 @@ impl ContextPolicy {
     }
 }
 
-/// One scheme: what the core decides by, and how its action is carried out.
+/// One scheme: what the core decides with, and how the action is carried out.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SchemePolicy {
-    /// Which memory, what to do, how much, when. Numbers of cgroups and mappings point into the
-    /// settings.
+    /// Which memory, which action, how much and when. The numbers of cgroups and mappings are
+    /// indices into the settings.
     pub scheme: Scheme,
-    /// Name, evidence, and what else carrying it out needs.
+    /// The name, the evidence, and what else is needed to carry the action out.
     pub settings: Settings,
 }
 
-/// The number of `text` in a list, at whose end it is put if it is not there.
+/// The index of `text` in a list. It is added at the end if the list does not have it.
 pub(crate) fn number_of(list: &mut Vec<String>, text: &str) -> u32 {
     let at = list.iter().position(|known| known == text).unwrap_or_else(|| {
         list.push(text.to_owned());

@@ -1,9 +1,10 @@
 //! Writes a policy as a file that [`parse`](super::parse) reads as the same policy.
 //!
-//! What has a plain default is left out; limits, brakes and evidence are always said.
+//! Fields with their default value are left out. Limits, brakes and evidence are always written.
 //!
-//! A target that is a command has no place in a file, and becomes a comment. What no file can say
-//! is written as what means the same: a failed share divided by 0, and watermarks of no metric.
+//! A target that is a command cannot be in a file, so it becomes a comment. Two values cannot be
+//! written in a file, a failed share divided by 0 and watermarks without a metric. They are written
+//! as equivalent ones.
 
 use std::fmt::{Display, Write as _};
 
@@ -115,7 +116,7 @@ impl Lines {
         let usual = Attrs::default();
         match attrs.method {
             Method::Resample => self.field("method", quoted("resample")),
-            // The set's, not the user's.
+            // The operations set chooses this method, not the user.
             Method::FirstTouch | Method::Observed => {}
         }
         if attrs.strict {
@@ -266,7 +267,7 @@ impl Lines {
     }
 }
 
-/// A range; the open end is left out, and the unit stands once.
+/// A range. An open end is left out, and the unit is written once.
 fn range<T: Copy + PartialEq>(
     b: Bounds<T>,
     most: T,
@@ -301,7 +302,7 @@ fn quota_table(quota: &Quota, settings: &Settings, names: &[&str]) -> String {
         put("time", quoted(show_interval(quota.ms.saturating_mul(1000))));
     }
     if quota.sz == 0 && quota.ms == 0 {
-        // Without this the reader would put in what is safe.
+        // Without this field the reader would use the safe default.
         put("size", quoted("none"));
     }
     put("interval", quoted(show_interval(quota.reset_interval_ms.saturating_mul(1000))));

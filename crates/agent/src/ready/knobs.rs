@@ -1,4 +1,4 @@
-//! Small texts of the command line: `200M/s`, `10ms/s`, `psi=0.5ms/s`, `free=0.5%@0`,
+//! Readers of short texts on the command line: `200M/s`, `10ms/s`, `psi=0.5ms/s`, `free=0.5%@0`,
 //! `50%,40%,20%`.
 
 use isotherm_act::apply::Settings;
@@ -11,7 +11,7 @@ use crate::policy::{cgroup_path, number_of};
 /// Longest window of a rate, in ms: a day.
 const LONGEST_MS: u64 = 86_400_000;
 
-/// So much per so long.
+/// An amount per time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
     /// How much: bytes, or µs.
@@ -41,7 +41,7 @@ impl Rate {
         let (value, per) = text.split_once('/').ok_or_else(|| form.clone())?;
         let amount = amount(value)?;
         let per_ms = per_ms(per)?;
-        // A limit of nothing would stop the scheme: whoever wants that can leave it out.
+        // A limit of 0 would stop the scheme, which can be had by leaving the scheme out.
         if amount == 0 || per_ms == 0 {
             return Err(form);
         }
@@ -80,7 +80,7 @@ pub fn size_rate(text: &str) -> Result<Option<Rate>, UnitError> {
 ///
 /// # Errors
 ///
-/// If it is not of that form, less than 1 ms, or more time than there is.
+/// If it is not of that form, less than 1 ms, or longer than its window.
 pub fn time_rate(text: &str) -> Result<Option<Rate>, UnitError> {
     let expected = "TIME/TIME, at least 1 ms and at most all, as 10ms/s, or `none`";
     let rate = Rate::read(text, expected, units::interval_us_with_unit)?;
@@ -106,8 +106,8 @@ pub struct GoalKnob {
 }
 
 impl GoalKnob {
-    /// A goal that the user gives the value of; 10,000 is where it is met (the feedback parameter
-    /// of the kernel's modules).
+    /// A goal whose present value the user gives. 10,000 means that it is met (the feedback
+    /// parameter of the kernel's modules).
     pub const FEEDBACK_TARGET: u64 = 10_000;
 
     /// The goal, for a quota window of this length.

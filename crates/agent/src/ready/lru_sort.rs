@@ -1,11 +1,11 @@
 //! `lru-sort`: cold memory becomes the first to be reclaimed (R§6.3).
 //!
-//! The kernel's module moves hot pages to the head of the active list and cold ones to the tail of
-//! the inactive one. From outside a process only the second has an equal: `MADV_COLD` deactivates
-//! pages. Nothing activates them: `MADV_WILLNEED` leaves pages that are in memory where they are,
-//! and only brings back what was swapped out. So the hot half is off unless asked for, and then it
-//! does just that: hot regions get their swapped pages back before they are missed. With the cold
-//! pages behind them, hot pages are ahead in any case.
+//! The kernel's module moves hot pages to the head of the active list and cold pages to the tail of
+//! the inactive list. From outside a process only the second is possible: `MADV_COLD` deactivates
+//! pages. No call activates pages. `MADV_WILLNEED` does not move pages that are in memory; it only
+//! reads swapped pages back. So the hot half is off by default. If it is on, hot regions get their
+//! swapped pages back before they are accessed. Hot pages are ahead of the deactivated cold pages
+//! in any case.
 
 use isotherm_act::apply::Settings;
 use isotherm_core::Scheme;
@@ -43,8 +43,9 @@ pub struct LruSort {
 }
 
 impl Default for LruSort {
-    /// 120 s; 10 ms per second, frequency and age counting alike; below 15 % of free memory, until
-    /// above 20 % or below 5 %; cold only.
+    /// Memory that is idle for 120 s; at most 10 ms per second, with equal weights of frequency and
+    /// age. It starts below 15 % of free memory and stops above 20 % or below 5 %. The hot half is
+    /// off.
     fn default() -> Self {
         Self {
             whose: Whose::default(),
@@ -86,7 +87,8 @@ impl LruSort {
             schemes.push(self.half("hot", Action::Willneed, frequency, 0, &limits));
         }
         let mut limits = self.limits.clone();
-        // The kernel's overlap of 2 basis points, so that the two goals do not fight.
+        // The two goals overlap by 2 basis points, as in the kernel, so that they do not work
+        // against each other.
         let inactive =
             self.active_mem_bp.map(|active| (10_000 - active.min(10_000) + 2).min(10_000));
         let inactive =

@@ -1,4 +1,4 @@
-//! Ready-made policies: safe starting points, made from a few knobs.
+//! Ready-made policies: safe starting points, made from a few options.
 //!
 //! The defaults are those of the kernel's modules ([`Reclaim`]: `DAMON_RECLAIM`, [`LruSort`]:
 //! `DAMON_LRU_SORT`,
@@ -6,7 +6,7 @@
 //! before memory is taken away, and a brake. The kernel's modules look at physical memory, these at
 //! processes.
 //!
-//! Each knob that is a small text on the command line has its reader in [`knobs`].
+//! [`knobs`] reads the options that are short texts on the command line.
 
 pub mod knobs;
 mod lru_sort;
@@ -28,7 +28,7 @@ pub use thp::Thp;
 use self::knobs::{GoalKnob, Rate};
 use crate::policy::{ContextPolicy, Engine, Policy, SchemePolicy, TargetSpec, defaults};
 
-/// Whose memory, and how it is looked at.
+/// Whose memory is watched, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Whose {
     /// The targets.
@@ -44,7 +44,7 @@ pub struct Whose {
 }
 
 impl Default for Whose {
-    /// Nobody yet; with children; default attributes.
+    /// No target yet; children are targets too; default attributes.
     fn default() -> Self {
         Self {
             targets: Vec::new(),
@@ -83,17 +83,17 @@ pub struct Limits {
     pub time: Option<Rate>,
     /// What the quota is tuned for.
     pub goals: Vec<GoalKnob>,
-    /// What comes first; all 0: nothing does.
+    /// The weights that order regions. If all are 0, no region is preferred.
     pub weights: Weights,
-    /// When to work at all.
+    /// The watermarks, outside of which the scheme does nothing.
     pub watermarks: Watermarks,
-    /// When to slow down by itself; for actions that take memory away.
+    /// The brake on refaults, for actions that take memory away.
     pub brake: Option<Brake>,
 }
 
 impl Limits {
-    /// The quota, with a window as long as that of the limit in bytes, or else in time, or else 1
-    /// s.
+    /// The quota. Its window is that of the limit in bytes, or else that of the limit in time, or
+    /// else one second.
     fn quota(&self, settings: &mut Settings) -> Quota {
         let windows = [self.size, self.time].into_iter().flatten();
         let window_ms =
@@ -117,7 +117,7 @@ const fn from_age(us: u64) -> Age {
     if us == 0 { Pattern::ALL.age } else { Age::Micros(Bounds::new(us, u64::MAX)) }
 }
 
-/// How sure to be that memory is cold before it is taken away.
+/// The evidence that memory is cold, before it is taken away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Confirm {
     /// DAMON's way: the region's numbers are enough.

@@ -1,4 +1,4 @@
-//! `reclaim`: what was idle for long goes to swap, while memory is short (R§6.2).
+//! `reclaim`: memory that was idle for long is paged out while free memory is short (R§6.2).
 
 use isotherm_act::apply::Settings;
 use isotherm_core::Scheme;
@@ -32,8 +32,9 @@ pub struct Reclaim {
 }
 
 impl Default for Reclaim {
-    /// 120 s; 128 MiB and 10 ms per second, oldest first; below 40 % of free memory, until above 50
-    /// % or below 20 %; confirmed, with a brake at 2 % of refaults.
+    /// Memory that is idle for 120 s; at most 128 MiB and 10 ms per second, oldest first. It works
+    /// while free memory is short: it starts below 40 % and stops above 50 % or below 20 %. Pages
+    /// are confirmed, and the brake is at 2 % of refaults.
     fn default() -> Self {
         Self {
             whose: Whose::default(),

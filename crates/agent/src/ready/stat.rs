@@ -51,12 +51,13 @@ impl Stat {
     }
 }
 
-/// For how long each percent of the memory is idle, in ms, hottest first: entry `n` is about the
-/// byte at `n` % of all. Negative: it is accessed, and has been for so long.
+/// For how long each percent of the memory is idle, in ms, hottest first. Entry `n` is about the
+/// byte at `n` % of all. A negative number means that the byte is being accessed, and has been for
+/// that long.
 ///
-/// The kernel refreshes these at any sample, with counts of a window that has only begun
-/// (R§9.2.17); a snapshot is a whole window. Regions about which nothing is known are left out. All
-/// 0 without memory.
+/// The kernel refreshes these numbers at any sample, with counts of an unfinished window
+/// (R§9.2.17). Here they are of a finished window. Regions that were not looked at yet are left
+/// out. Without any memory all numbers are 0.
 #[must_use]
 pub fn idle_percentiles(snapshot: &Snapshot) -> [i64; 101] {
     let regions = snapshot.targets.iter().flat_map(|target| &target.regions);

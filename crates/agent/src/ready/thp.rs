@@ -1,9 +1,9 @@
 //! `thp`: huge pages where memory is hot, and none where it is cold (`ethp` of the evaluations,
 //! R§10).
 //!
-//! Hot regions are collapsed into huge pages, those that have enough touched pages only: what is
-//! hardly touched would grow without a use. With `inject`, regions that are idle for long are also
-//! told to stay with small pages; that keeps new huge pages away, and splits none that are there.
+//! Hot regions are collapsed into huge pages, but only where enough pages were touched: otherwise
+//! memory would grow without use. With `inject`, regions that are idle for long also get the advice
+//! to use small pages only. That prevents new huge pages, and does not split existing ones.
 
 use isotherm_act::apply::Settings;
 use isotherm_core::Scheme;

@@ -1,4 +1,4 @@
-//! What a recorder tells its user.
+//! The events of a recorder.
 
 use std::fmt;
 
@@ -24,8 +24,8 @@ pub enum Event {
     SetFailed(String),
     /// From now on the record does not say whose memory is hot, or it never did.
     NoOwners(String),
-    /// A write failed, and what it held is lost. Told for the first failed write; the others are
-    /// counted in [`Summary`](super::Summary).
+    /// A write failed, and its data is lost. Only the first failed write is an event;
+    /// [`Summary`](super::Summary) counts all.
     Lost(isotherm_record::Error),
 }
 

@@ -18,12 +18,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Two things are promised. A failed write never stops the monitor: recording goes on, since the
-//! next write may go through (a disk that was full for a moment), the first failure is an [`Event`]
-//! and all are counted in the [`Summary`]. And an old record is not lost to a new one that does not
-//! come about: it stays in its place until [`Recorder::keep`], which makes it `FILE.old`.
+//! The recorder promises two things. First, a failed write never stops the monitor. Recording goes
+//! on, since the next write may succeed (the disk may be full only for a moment). The first failure
+//! is an [`Event`], and all are counted in the [`Summary`]. Second, an old record is not lost if
+//! the new one fails to start. It stays in its place until [`Recorder::keep`], which renames it to
+//! `FILE.old`.
 //!
-//! Absent: printing, signals, and any decision of when to stop.
+//! Not here: printing, signals, and the decision when to stop.
 
 mod event;
 mod sampler;
@@ -66,7 +67,7 @@ impl Builder {
         self
     }
 
-    /// Creates the record and writes who records where and how.
+    /// Creates the record, and writes its origin: the command line, the machine and the attributes.
     ///
     /// # Errors
     ///
@@ -91,7 +92,7 @@ impl Builder {
     }
 }
 
-/// A record under way. Dropping it before [`Recorder::keep`] removes it.
+/// A record that is being written. Dropping it before [`Recorder::keep`] removes it.
 #[derive(Debug)]
 pub struct Recorder {
     writer: Writer<File>,
@@ -132,7 +133,7 @@ pub struct Summary {
     pub failed_writes: u64,
     /// How many of the kernel's windows were seen, if the kernel's DAMON looked, and by what.
     pub kernel_windows: Option<(Share, &'static str)>,
-    /// What has been worth telling since the last call of [`Recorder::take_events`].
+    /// The events since the last call of [`Recorder::take_events`].
     pub events: Vec<Event>,
 }
 
@@ -176,13 +177,13 @@ impl Recorder {
                 self.tell(Event::SetFailed(text));
                 return Step::Failed;
             }
-            // A record has no schemes, so nobody is acted on.
+            // A record has no schemes, so no target is acted on.
             Happened::Idle | Happened::NotActedOn(..) => self.writer.tick(now),
             Happened::Target(event) => self.target(event, now),
             Happened::NotWatched(target, err) => {
                 let event = Event::NotWatched { target, why: err.to_string() };
                 if err.is_gone() {
-                    // Many a process is too short-lived to be watched: worth a note, not an event.
+                    // Many processes are too short-lived to be watched: only a note.
                     self.note(&event.to_string());
                 } else {
                     self.tell(event);
@@ -194,7 +195,7 @@ impl Recorder {
         Step::Quiet
     }
 
-    /// What has been worth telling since the last call.
+    /// Takes the events since the last call.
     pub fn take_events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
     }
@@ -205,8 +206,7 @@ impl Recorder {
         self.count(written);
     }
 
-    /// Takes what can still be learnt, and ends the record in good order. `reason` is for its
-    /// readers.
+    /// Writes what can still be read, and finishes the record. `reason` is written for its readers.
     ///
     /// # Errors
     ///
@@ -299,7 +299,7 @@ impl Recorder {
             let (id, pid) = (self.targets[i].id, self.targets[i].pid);
             // Physical memory has no mappings.
             if pid == 0 || Proc::default().read(pid, "maps", &mut self.text).is_err() {
-                continue; // It has just ended; the tracker will say so.
+                continue; // The process has just ended; the tracker will report it.
             }
             let mappings: Vec<Mapping> = parse_maps(&self.text).map(|m| mapping(&m)).collect();
             if !mappings.is_empty() {
@@ -315,7 +315,7 @@ impl Recorder {
         self.events.push(event);
     }
 
-    /// Counts a failed write; the first one is told.
+    /// Counts a failed write. Only the first one becomes an event.
     fn count(&mut self, written: Result<(), Error>) {
         if let Err(err) = written {
             if self.failed_writes == 0 {

@@ -19,9 +19,9 @@ use isotherm_sys::clock;
 
 /// Frames of the sample: a share of a tenth of memory is known to 0.8 percentage points.
 const FRAMES: u64 = 4096;
-/// Least time between looks, in ns.
+/// The least time between two looks, in ns.
 const EVERY_NS: u64 = 5_000_000_000;
-/// Looks take at most one part in so many of our time.
+/// Looks take at most one part in this many of our time.
 const PATIENCE: u64 = 200;
 
 /// Looks at a sample of frames.

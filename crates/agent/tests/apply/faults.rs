@@ -1,5 +1,5 @@
-//! What goes wrong between evidence and action, on real processes: nothing wrong is counted, and
-//! nothing else fails for it.
+//! Faults between evidence and action, on real processes: the counters stay right, and nothing else
+//! fails.
 
 use isotherm_act::apply::Evidence;
 use isotherm_core::AddrRange;
@@ -13,7 +13,7 @@ use crate::swap;
 /// Confirm time, in ms.
 const MS: u64 = 500;
 
-/// A target with so many MiB of filled single pages, and somebody to page it out.
+/// A target with this many MiB of filled single pages, and an actor to page it out.
 fn pageout(len: u64) -> Option<Direct> {
     let mut direct = Direct::start(Action::Pageout)?;
     direct.odd.tell("anon", mib(0, len), "");

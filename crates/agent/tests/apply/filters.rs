@@ -1,4 +1,4 @@
-//! What the ops filters let in, by `stat` on memory of known kind.
+//! Which memory the ops filters allow, by `stat` on memory of a known kind.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -132,7 +132,7 @@ fn sizes_of_folios_are_true() {
     assert_eq!(sum, 2 * MIB);
 }
 
-/// A memory cgroup below our own, with whoever was put in; they go back when it is dropped.
+/// A memory cgroup below our own. Processes that were put in go back when it is dropped.
 struct Memcg {
     above: PathBuf,
     dir: PathBuf,

@@ -1,4 +1,4 @@
-//! Access to a parsed TOML tree that says precisely what is wrong, and goes on.
+//! Access to a parsed TOML tree. It collects errors with their places, and goes on after an error.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use crate::text::{TextError, unknown};
 
 type Result<T> = std::result::Result<T, TextError>;
 
-/// What was found wrong so far.
+/// The errors so far.
 #[derive(Debug, Default)]
 pub(super) struct Errors(pub(super) Vec<TextError>);
 
@@ -167,7 +167,7 @@ impl<'a> Fields<'a> {
         self.get(key).ok_or_else(|| self.error(format!("{what} without `{key}`")))
     }
 
-    /// What `read` makes of a field, if it is there and right.
+    /// The value that `read` makes of a field; none if the field is missing or wrong.
     pub(super) fn maybe<T>(
         &self,
         key: &str,

@@ -1,6 +1,6 @@
 //! Reads a policy file (TOML).
 //!
-//! All errors that do not follow from one another are reported at once, each at its place.
+//! All independent errors are reported at once, each at its place.
 
 mod context;
 mod fields;
@@ -26,7 +26,7 @@ pub type PolicyErrors = TextErrors;
 ///
 /// # Errors
 ///
-/// All that is wrong in it; nothing of the policy is used then.
+/// All errors in the text. Nothing of the policy is used then.
 pub fn parse(text: &str, name: &str) -> Result<Policy, PolicyErrors> {
     let (root, broken) = DeTable::parse_recoverable(text);
     let mut errors = Errors::default();
@@ -36,7 +36,7 @@ pub fn parse(text: &str, name: &str) -> Result<Policy, PolicyErrors> {
             return Ok(policy);
         }
     } else {
-        // What a broken text seems to say is not worth complaining about.
+        // If the TOML itself is broken, further errors would only follow from that.
         errors.0 = broken.iter().map(|e| not_toml(e, text.len())).collect();
     }
     Err(TextErrors::new(name, text, errors.0))
@@ -84,7 +84,7 @@ fn shown(target: &TargetSpec) -> String {
     }
 }
 
-/// What may be there once.
+/// Names that may be used only once.
 struct Seen<'a> {
     text: &'a str,
     what: &'static str,

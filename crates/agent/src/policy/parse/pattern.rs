@@ -1,8 +1,8 @@
 //! Ranges of size, frequency and age: `"4K.."`, `"5%..20%"`, `"1..20 samples"`,
 //! `{ min = "10s", max = "max" }`.
 //!
-//! Both ends are inside. An end that is missing, or called `min` or `max`, is open; an end without
-//! a unit takes the other's.
+//! Both ends belong to the range. An end that is missing, or is `min` or `max`, is open. An end
+//! without a unit has the unit of the other end.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ use crate::text::TextError;
 enum End<'a> {
     Least,
     Most,
-    /// A number, its unit, and both as they stand there.
+    /// A number, its unit, and the text of both.
     At(Decimal, &'a str, &'a str),
 }
 
@@ -38,7 +38,7 @@ impl<'a> End<'a> {
         }
     }
 
-    /// An error for a number that could mean several things.
+    /// An error for a number without a unit, which could mean several things.
     fn without_unit(self, known: &'static str) -> UnitError {
         let number = match self {
             Self::At(_, _, text) => text,
@@ -84,7 +84,7 @@ fn ends<'a>(entry: Entry<'a>, errors: &mut Errors) -> Option<(Cow<'a, str>, Opti
     Some((min?, Some(max?)))
 }
 
-/// The pattern of a scheme; what is not said is any.
+/// The pattern of a scheme. A field that is left out matches any value.
 pub(super) fn pattern(fields: &Fields<'_>, errors: &mut Errors) -> Pattern {
     let mut pattern = Pattern::ALL;
     let range = |key, errors: &mut Errors, read: Read<'_>| {
@@ -115,7 +115,7 @@ fn to_u32(x: u64) -> u32 {
     u32::try_from(x).unwrap_or(u32::MAX)
 }
 
-/// Whether a bound is in units of its own, or counted as the kernel counts.
+/// Whether a bound has a unit, or is a count of samples or windows as in the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Measured,

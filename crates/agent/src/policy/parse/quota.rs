@@ -14,7 +14,7 @@ use crate::text::{TextError, unknown};
 
 const NOTHING: &str = "it means that nothing could be done";
 
-/// The quota of a scheme, with what is safe where nothing is said.
+/// The quota of a scheme, with safe defaults for fields that are left out.
 pub(super) fn quota(
     fields: &Fields<'_>,
     action: Action,
@@ -175,8 +175,8 @@ fn goal(
     Some(goal)
 }
 
-/// What moves a goal's target while it runs. Which scheme has memory waiting for room is resolved
-/// when all are read ([`waits`]).
+/// Reads what moves a goal's target while it runs. The scheme whose memory waits for room is looked
+/// up when all schemes are read ([`waits`]).
 fn follow(fields: &Fields<'_>, metric: Metric, errors: &mut Errors) -> Follow {
     let mut follow = Follow::default();
     let given = fields.present(&["above_watermark", "coming", "room"]);
@@ -208,11 +208,11 @@ fn follow(fields: &Fields<'_>, metric: Metric, errors: &mut Errors) -> Follow {
     follow
 }
 
-/// The names of the schemes that the goals of a scheme keep room for, goal by goal; none where a
-/// goal keeps none.
+/// For each goal of a scheme, the name of the scheme that the goal keeps room for; none if it keeps
+/// no room.
 pub(super) fn waits<'a>(fields: &Fields<'a>) -> Vec<Option<Entry<'a>>> {
     let mut unread = Errors::default();
-    // All of it was read before, and what is wrong was told then.
+    // The goals were read before, and their errors were reported then.
     let goals = fields.get("quota").filter(Entry::is_table).and_then(|quota| {
         let fields = quota.fields(QUOTA, &mut unread)?;
         fields.get("goals")?.list("tables").ok()
@@ -289,7 +289,7 @@ fn target_value(entry: Entry<'_>, unit: Unit, interval_ms: u64) -> Result<u64, T
         Unit::Stall => match entry.interval("0.5ms")? {
             us if interval_ms != 0 && us > interval_ms * 1000 => {
                 return Err(entry.error("a goal that cannot be reached").why(format!(
-                    "a quota window is {interval_ms} ms: nobody waits longer in it"
+                    "a quota window is {interval_ms} ms: no wait in it can be longer"
                 )));
             }
             us => us,

@@ -1,17 +1,17 @@
 //! Advice on another process's memory, by `process_madvise(2)`, in batches.
 //!
-//! * A batch is one call of at most 512 ranges and `batch_bytes` bytes; between two batches `stop`
-//!   is asked, so an action ends soon after it should, and a quota is exceeded by one batch at
-//!   most.
+//! * A batch is one call of at most 512 ranges and `batch_bytes` bytes; `stop` is asked between two
+//!   batches. So an action ends soon after it should, and exceeds a quota by one batch at most.
 //! * Ranges are cut at multiples of 2 MiB: a cut inside of a huge page would make the kernel split
 //!   it.
 //! * Single calls are made by [`isotherm_pages::advice`]; a range that fails is recorded.
-//! * A range over several mappings fails as a whole for one of them. Then `/proc/PID/maps` is read,
-//!   and its mappings are asked for one by one: only the locked one and the holes count as refused.
+//! * A range over several mappings fails as a whole if one of them is refused. Then
+//!   `/proc/PID/maps` is read and the call is made again for each mapping, so that only the refused
+//!   mapping (for example a locked one) and the holes count as refused.
 //!
-//! What the kernel accepts it need not do: pages that are shared, busy, dirty, or so new that they
-//! wait on another CPU for their LRU list, it skips silently. See [`Process::page_runs`] for what
-//! really became of them.
+//! The kernel may accept a range and still skip pages of it silently: pages that are shared, busy
+//! or dirty, and pages so new that they still wait on another CPU to be put on their LRU list.
+//! [`Process::page_runs`] tells what really became of the pages.
 
 use std::io;
 
@@ -68,8 +68,8 @@ impl Process {
     /// Gives advice on these ranges, in batches of at most `batch_bytes` bytes; `stop` is asked
     /// before each batch. Ranges are widened to whole pages.
     ///
-    /// Fails for no reason: what the kernel refuses, and whether the process has gone, is in the
-    /// outcome.
+    /// This method returns no error. The outcome says what the kernel refused and whether the
+    /// process has ended.
     pub fn advise(
         &self,
         advice: Advice,
@@ -143,7 +143,8 @@ struct Calls<'p> {
 }
 
 impl Calls<'_> {
-    /// Asks for all of these; `split` tells whether a range that fails is tried again in parts.
+    /// Makes the calls for all of these ranges. `split` tells whether a range that fails is tried
+    /// again, mapping by mapping.
     fn batch(&mut self, batch: &[AddrRange], split: bool) {
         let (process, advice) = (self.process, self.advice.remote());
         let mut iovecs = std::mem::take(&mut self.iovecs);

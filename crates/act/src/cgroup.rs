@@ -1,7 +1,8 @@
 //! Reclaim from a whole cgroup, by version 2's `memory.reclaim` (Linux 5.19), in steps.
 //!
-//! The kernel chooses the pages, the least used first. What it reclaimed is told by
-//! `memory.current` before and after, in which the group's own allocations of that time are hidden.
+//! The kernel chooses the pages, the least used first. The difference of `memory.current` before
+//! and after tells how much was reclaimed. Memory that the group allocated in the meantime makes
+//! this difference smaller.
 
 use std::fs;
 use std::io;
@@ -25,11 +26,12 @@ pub struct Reclaimed {
     pub accepted_bytes: u64,
     /// By how much the group's memory shrank, in bytes; 0 if it grew.
     pub shrunk_bytes: u64,
-    /// The kernel gave up on a step (`EAGAIN`): there is not so much to reclaim.
+    /// The kernel gave up on a step (`EAGAIN`), because there was less to reclaim than the step
+    /// asked for.
     pub exhausted: bool,
-    /// `stop` said so between two steps.
+    /// `stop` ended the reclaim between two steps.
     pub stopped: bool,
-    /// The group was removed meanwhile.
+    /// The group was removed during the reclaim.
     pub gone: bool,
     /// Time from begin to end, in nanoseconds of `CLOCK_MONOTONIC`.
     pub elapsed_ns: u64,
@@ -42,7 +44,8 @@ impl Cgroup {
     ///
     /// # Errors
     ///
-    /// It is of version 1, has no memory controller, or the kernel is older than 5.19; says which.
+    /// The cgroup is of version 1, it has no memory controller, or the kernel is older than 5.19.
+    /// The error says which.
     pub fn open(dir: impl Into<PathBuf>) -> Result<Self, ActError> {
         let group = Self { dir: dir.into() };
         let has = |file: &str| group.dir.join(file).exists();

@@ -1,8 +1,9 @@
 //! What is done to other processes' memory: the layer below the schemes.
 //!
-//! [`Process`] holds one target. Its methods each do one thing to ranges of it, in batches between
-//! which the caller can stop them, and say what the kernel accepted. Nothing here decides anything:
-//! which pages, when, and how much is the caller's policy.
+//! [`Process`] holds one target. Each of its methods does one thing to ranges of that process's
+//! memory and reports what the kernel accepted. A method works in batches, and the caller can stop
+//! it between two batches. This crate makes no policy: the caller decides which pages are acted on,
+//! when, and how much.
 //!
 //! | action | how |
 //! |---|---|

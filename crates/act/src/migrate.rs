@@ -1,12 +1,12 @@
 //! Moving pages to another NUMA node, by `move_pages(2)`, in batches.
 //!
-//! Three calls per batch: where the pages are, move those that are elsewhere, and where they are
-//! now. Only the last one is believed: of a large page, the kernel moves all and reports some as
-//! busy.
+//! Each batch makes three calls. The first asks where the pages are, the second moves those that
+//! are elsewhere, and the third asks where they are now. Only the third call counts as proof,
+//! because the kernel moves a large page as a whole and yet reports some of its parts as busy.
 //!
-//! `move_pages` takes a pid. Before each batch it is made sure that the process is still there;
-//! should its number be given anew in between, at most one batch of another process's pages would
-//! change place, and none its content.
+//! `move_pages` takes a pid. Each batch therefore begins with a check that the process still
+//! exists. If the pid is given to a new process right after that check, at most one batch of that
+//! process's pages is moved to another node; their content does not change.
 
 mod marked;
 
@@ -21,17 +21,17 @@ use super::error::{self, ActError};
 use super::outcome::{Outcome, Stopwatch};
 use super::process::Process;
 
-/// Pages per batch: 8 MiB. Every call that moves waits until all CPUs have emptied their lists of
-/// pages (`lru_cache_disable()`: an RCU grace period and a work item per CPU), however few pages it
-/// is for, so few large calls cost much less than many small ones.
+/// Pages per batch: 8 MiB. Every call that moves pages, however few, waits until all CPUs have
+/// emptied their lists of pages (`lru_cache_disable()`: an RCU grace period and a work item per
+/// CPU). So a few large calls cost much less than many small ones.
 pub(crate) const BATCH: usize = 2048;
 
 /// What became of a migration.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Migrated {
-    /// As for other actions. Accepted are the bytes that were moved, proven; pages that are absent
-    /// or need not be moved were not asked for; one run of pages that were refused for the same
-    /// reason is one refused range.
+    /// The numbers that all actions have. Accepted bytes are those that a look afterwards shows to
+    /// have moved. Pages that are absent, or already on their node, do not count as asked for. A
+    /// run of pages that were refused for the same reason is one refused range.
     pub outcome: Outcome,
     /// Bytes that were on their node already.
     pub already_bytes: u64,

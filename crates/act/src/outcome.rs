@@ -4,7 +4,7 @@ use isotherm_core::{AddrRange, Time};
 use isotherm_sys::clock;
 use rustix::time::{ClockId, clock_gettime};
 
-/// At most so many refused ranges are kept; all are counted.
+/// The number of refused ranges that are kept. All refused bytes are counted.
 pub const MAX_REFUSED: usize = 64;
 
 /// A range that the kernel refused.
@@ -22,17 +22,18 @@ pub struct Refused {
 pub struct Outcome {
     /// Bytes that the kernel was asked for; less than given if it was stopped.
     pub asked_bytes: u64,
-    /// Bytes of the ranges for which it said yes. That is no proof: it skips pages silently.
+    /// Bytes of the ranges that the kernel accepted. This proves nothing about single pages,
+    /// because the kernel skips some silently.
     pub accepted_bytes: u64,
-    /// Bytes of the ranges for which it said no.
+    /// Bytes of the ranges that the kernel refused.
     pub refused_bytes: u64,
-    /// Ranges for which it said no: the first [`MAX_REFUSED`].
+    /// The first [`MAX_REFUSED`] ranges that the kernel refused.
     pub refused: Vec<Refused>,
-    /// `stop` said so between two batches.
+    /// `stop` ended the action between two batches.
     pub stopped: bool,
-    /// The process ended or replaced its program meanwhile.
+    /// The process ended or replaced its program (exec) during the action.
     pub gone: bool,
-    /// The right to do it was lost meanwhile (`EPERM`, `EACCES`).
+    /// The caller lost the right to do it during the action (`EPERM`, `EACCES`).
     pub denied: bool,
     /// Time from begin to end, in nanoseconds of `CLOCK_MONOTONIC`.
     pub elapsed_ns: u64,

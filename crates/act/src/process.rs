@@ -1,7 +1,8 @@
-//! One target, held so that nobody else can take its place.
+//! One target process, held in a way that no other process can be mistaken for it.
 //!
-//! The pidfd stays this process's, whoever gets its number later. The open `pagemap` belongs to the
-//! address space: after an exec it reads as empty, which is how a replaced program is noticed.
+//! The pidfd refers to this process even if another one gets the pid later. The open `pagemap`
+//! belongs to the address space. After an exec it reads as empty, which shows that the program was
+//! replaced.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -32,7 +33,8 @@ impl Process {
     ///
     /// # Errors
     ///
-    /// It has ended, is this process, a thread or the kernel's, or may not be looked at.
+    /// The process has ended, is the calling process itself, is a thread or a kernel thread, or may
+    /// not be inspected by the caller.
     pub fn open(pid: u32) -> Result<Self, ActError> {
         let proc = Proc::default();
         let tried = "open it";
@@ -79,7 +81,7 @@ impl Process {
         }
     }
 
-    /// Its pid. Only as long as it has not exited the number is its own.
+    /// The pid. After the process has exited, another process may get this number.
     #[must_use]
     pub const fn pid(&self) -> u32 {
         self.pid
@@ -92,11 +94,12 @@ impl Process {
         matches!(poll(&mut fds, Some(&Timespec::default())), Ok(n) if n > 0)
     }
 
-    /// Whether the address space that was opened is no more: the process has ended, or has replaced
-    /// its program (exec). One system call.
+    /// Whether the opened address space is gone, because the process has ended or has replaced its
+    /// program (exec). Costs one system call.
     #[must_use]
     pub fn is_gone(&self) -> bool {
-        // Any address will do: one without memory reads as zeros, a space without users as nothing.
+        // Any address will do: an address without memory reads as zeros, while an address space
+        // without users reads as end of file.
         !matches!(self.pagemap.read_at(&mut [0; 8], 0), Ok(8))
     }
 

@@ -1,8 +1,9 @@
-//! Sharing pages out between nodes, by weights.
+//! Distribution of pages over nodes by weight.
 
 use isotherm_host::proc::Mapping;
 
-/// Destinations with weights: of so many neighbouring pages in a row each node gets its weight.
+/// Destination nodes with weights. Of as many neighbouring pages as the weights add up to, each
+/// node gets as many as its weight.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WeightedNodes {
     all: Vec<(u32, u32)>,
@@ -35,8 +36,9 @@ impl WeightedNodes {
 /// interleaving, `(vm_pgoff >> order) + ((addr - start) >> (12 + order))`. A large page of
 /// 2^`order` pages has one.
 ///
-/// The kernel does not show the offset of anonymous mappings. It is that of their address, unless
-/// they were moved (mremap); then the nodes alternate all the same, from another begin on.
+/// The kernel does not show `vm_pgoff` of anonymous mappings. It follows from their address unless
+/// they were moved (mremap). Pages of a moved mapping alternate between the nodes all the same, but
+/// the sequence begins elsewhere.
 #[must_use]
 pub fn interleave_index(mapping: &Mapping<'_>, addr: u64, order: u32) -> u64 {
     let anonymous = mapping.inode == 0;

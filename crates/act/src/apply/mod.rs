@@ -7,10 +7,10 @@
 //!                                                                    '-> later: touched again?
 //! ```
 //!
-//! Invariants: nothing is counted as done that a look afterwards does not show; an actor that is
-//! blocked (the set's reads went silent) does nothing at all; of a huge page either all is acted on
-//! or nothing. Absent: deciding which region is for which scheme, and how much may be done (the
-//! core's).
+//! Invariants: bytes count as done only if a look afterwards shows it. A blocked actor (one whose
+//! operations set stopped seeing accesses) does nothing at all. A huge page is acted on as a whole
+//! or not at all. This module does not decide which region a scheme applies to, nor how much may be
+//! done: the core does.
 
 mod acting;
 mod actions;
@@ -59,19 +59,21 @@ use crate::{ActError, Outcome, Process};
 
 /// CPU time that gathering evidence may take, in ns per second: half of the default budget of 1 %.
 const ARM_NS_PER_S: u64 = 5_000_000;
-/// What of that may be saved up, in ns: enough to arm a few GiB at once when they turn cold
-/// together.
+/// How much unused time may be saved up, in ns. It is enough to arm a few GiB at once when they
+/// turn cold together.
 const ARM_MOST_NS: u64 = 100_000_000;
-/// How long one pass over the regions may take, in ns: the monitor samples nothing meanwhile.
+/// How long one pass over the regions may take, in ns. The monitor takes no samples during a pass.
 const PASS_NS: u64 = 50_000_000;
-/// Requests within so long of each other belong to one pass, in ns: less than the shortest useful
-/// sample interval, and far more than what lies between two regions.
+/// Requests that are no further apart than this, in ns, belong to one pass. It is less than the
+/// shortest useful sample interval, and far more than the time between two regions of a pass.
 const SAME_PASS_NS: u64 = 1_000_000;
 /// How often acted-on memory is looked at again, in ns.
 const SWEEP_NS: u64 = 1_000_000_000;
-/// At most so many events are kept until somebody takes them; those beyond are counted.
+/// The most events that are kept until [`Actor`]'s caller takes them. Further events are only
+/// counted.
 const MAX_EVENTS: usize = 4096;
-/// At most so many troubles are remembered as reported; then all of them may be reported once more.
+/// The most troubles that are remembered as reported. Beyond that the memory is emptied, and all of
+/// them may be reported once more.
 const MAX_REPORTED: usize = 4096;
 
 /// Acts on the targets of one context.
@@ -103,10 +105,11 @@ pub struct Actor {
     arm_ns_per_s: u64,
     /// What arming a MiB takes, in ns.
     arm_ns_per_mib: u64,
-    /// The same by marks of idle pages, which have a budget of their own.
+    /// What arming a MiB by marks of idle pages takes, in ns. Marks have a budget of their own.
     marking: Budget,
     mark_ns_per_mib: u64,
-    /// Time that evidence by marks took in the request under way, in ns: not the scheme's.
+    /// Time that evidence by marks took in the request under way, in ns. It is not charged to the
+    /// scheme.
     evidence_ns: u64,
     swept: Time,
     /// When the last request was over.
@@ -115,7 +118,8 @@ pub struct Actor {
     pass_ns: u64,
     /// The same, scheme by scheme.
     pass_ns_of: Vec<u64>,
-    /// Time that what a dry run left undone would have taken, not charged yet, in ns.
+    /// Estimated time of the actions that a dry run only pretended, in ns, as far as it is not
+    /// charged yet.
     pretended_ns: u64,
 }
 
@@ -200,7 +204,7 @@ impl Actor {
         &self.settings
     }
 
-    /// What became of each scheme's wishes.
+    /// The account of each scheme: what became of its requests.
     #[must_use]
     pub fn accounts(&self) -> &[Account] {
         &self.accounts
@@ -210,7 +214,7 @@ impl Actor {
     ///
     /// # Errors
     ///
-    /// If it may not be acted on, by us or at all; it is left alone then.
+    /// The target may not be acted on, by this process or at all. It is left alone then.
     pub fn add_target(&mut self, id: TargetId, pid: u32) -> Result<(), ActError> {
         let process = Process::open(pid)?;
         process.may_advise()?;
@@ -232,8 +236,8 @@ impl Actor {
         self.reported.retain(|(_, pid, _)| !gone.contains(pid));
     }
 
-    /// What happened since this was asked last. If there was more than could be kept, the last
-    /// event says how much.
+    /// Takes the events since the last call. If there were more than could be kept, the last event
+    /// says how many were dropped.
     pub fn take_events(&mut self) -> Vec<ActEvent> {
         let mut events = std::mem::take(&mut self.events);
         if self.lost_events > 0 {
@@ -243,7 +247,7 @@ impl Actor {
         events
     }
 
-    /// Does nothing any more, and says why.
+    /// Blocks the actor: it does nothing any more, and reports the reason.
     pub fn block(&mut self, why: &str) {
         if self.blocked.is_none() {
             self.blocked = Some(why.to_owned());
@@ -251,13 +255,13 @@ impl Actor {
         }
     }
 
-    /// Why nothing is done, if so.
+    /// Why the actor is blocked; none if it is not.
     #[must_use]
     pub fn blocked(&self) -> Option<&str> {
         self.blocked.as_deref()
     }
 
-    /// Acts again. All evidence is dropped: it stems from before.
+    /// Ends the block. All evidence is dropped, because it was gathered before the block.
     pub fn unblock(&mut self) {
         self.blocked = None;
         self.physical.values_mut().for_each(memory::Physical::clear_evidence);
@@ -266,7 +270,7 @@ impl Actor {
         }
     }
 
-    /// Does what a scheme wishes.
+    /// Carries out a scheme's request.
     pub fn apply(
         &mut self,
         pages: Option<&mut dyn Pages>,
@@ -325,16 +329,18 @@ impl Actor {
         if let Some(account) = self.accounts.get_mut(request.scheme) {
             account.counters.action_ns += applied.ns;
         }
-        // Evidence by marks has a budget of its own: charged here, it would use up the quota, which
-        // moves on to other memory then, and never finish.
+        // Evidence by marks has a budget of its own. If its time were charged to the scheme, it
+        // would use up the quota; the quota would then move on to other memory, and no evidence
+        // would ever be complete.
         applied.ns = applied.ns.saturating_sub(std::mem::take(&mut self.evidence_ns));
-        // A time quota must let a dry run do no more than the run that it stands for.
+        // A dry run is charged the time that the real run would take, so that a time quota limits
+        // both alike.
         applied.ns += std::mem::take(&mut self.pretended_ns);
         applied
     }
 
-    /// What is left of a pass for a scheme, in ns. Each has its share, so that none that looks for
-    /// something and finds nothing keeps the others from what there is to do.
+    /// What is left of a pass for a scheme, in ns. Each scheme has its share, so that a scheme that
+    /// looks at much memory and finds nothing does not keep the others from their work.
     fn left_in_pass(&mut self, scheme: usize) -> u64 {
         let nr = self.settings.len().max(scheme + 1);
         self.pass_ns_of.resize(nr, 0);
@@ -388,7 +394,7 @@ impl Actor {
         }
     }
 
-    /// What keeps the machine from doing it at all, now.
+    /// The reason, if any, why this machine cannot carry out the action at present.
     fn why_not(&mut self, dry_run: bool, job: Job<'_>) -> Option<String> {
         let needs_swap =
             job.request.action == Action::Pageout && !dry_run && !refuse_anon(&job.scheme.filters);
@@ -425,8 +431,8 @@ impl Actor {
         }
     }
 
-    /// After marking: makes processors forget translations, from when on marks tell of all
-    /// accesses.
+    /// After marking: makes all processors drop their TLB entries. From then on marks show every
+    /// access.
     fn begin_evidence(&mut self) {
         if !std::mem::replace(&mut self.unflushed, false) {
             return;
@@ -445,7 +451,7 @@ impl Actor {
         }
     }
 
-    /// The monitor made a page old that it had found young.
+    /// Records that the monitor made a page old that it had found young.
     pub fn note_touched(&mut self, target: TargetId, addr: u64, leaf_shift: u8) {
         if let Some(physical) = self.physical.get_mut(&target) {
             return physical.touched(addr & !((1 << leaf_shift) - 1), 1 << leaf_shift);
@@ -489,7 +495,8 @@ impl Actor {
         }
     }
 
-    /// Keeps in mind what an application came to, until the memory is looked up again.
+    /// Remembers what applying a scheme has changed about where memory is, until that memory is
+    /// looked up again.
     fn note_placed(&mut self, request: &Request, scheme: &Scheme, applied: &Applied) {
         let (Some(from), Some(placement)) = (scheme.source_nid, &mut self.placement) else {
             return;
@@ -515,7 +522,8 @@ impl Actor {
         }
     }
 
-    /// A value that the machine gives; what it lacks is told once, and is none.
+    /// A value read from the machine. If the machine lacks it, that is reported once, and the value
+    /// is none.
     fn machine_metric(&mut self, scheme: usize, metric: Metric) -> Option<u64> {
         let cgroups = self.settings.get(scheme).map_or(&[][..], |s| s.cgroups.as_slice());
         match self.metrics.read(metric, cgroups) {
@@ -527,8 +535,8 @@ impl Actor {
         }
     }
 
-    /// What a scheme sees of `range`, granule by granule: of one that takes from a single node, the
-    /// pages there that were not moved not long ago.
+    /// What a scheme sees of `range`, granule by granule. A scheme that takes from one node sees
+    /// only the pages on that node that were not moved a short time ago.
     fn see(
         &self,
         look: &mut dyn Look,
@@ -541,7 +549,7 @@ impl Actor {
             return state.see(look, range);
         };
         let (mut all, now) = (BTreeMap::new(), now());
-        // What cannot be looked at has gone: nothing is there.
+        // A process that cannot be looked at has ended, so it has no memory there.
         look.on_node(state.id, range, &self.places, node, &mut |start, mut seen, pages| {
             let pages = pages.minus(state.moved.held(start, hold_us.saturating_mul(1000), now));
             (seen.present, seen.young) = (seen.present.and(pages), seen.young.and(pages));
@@ -564,7 +572,7 @@ impl Actor {
         &mut self.account(scheme).counters
     }
 
-    /// Notes what an outcome says beside its numbers.
+    /// Reacts to what an outcome says besides its numbers.
     fn note_outcome(&mut self, job: Job<'_>, state: &TargetState, outcome: &Outcome) {
         self.account(job.request.scheme).acted(outcome);
         if outcome.denied {
@@ -619,12 +627,12 @@ fn sweep_one(
     });
 }
 
-/// Nothing is done, and nothing will be: all of the region is settled.
+/// The answer when nothing is done, now or later: the whole region is settled.
 fn all_of(request: &Request) -> Applied {
     Applied { covered: request.range.len(), ..Applied::default() }
 }
 
-/// Nothing is done with the first `bytes` bytes now.
+/// The answer when nothing is done to the first `bytes` bytes for now.
 fn later(bytes: u64) -> Applied {
     Applied { skip: bytes, ..Applied::default() }
 }
@@ -635,8 +643,8 @@ fn until(job: Job<'_>) -> impl FnMut() -> bool {
     move || now().since(begin) >= most
 }
 
-/// The same, but not before the first batch: where the look alone takes all of the time nothing
-/// would ever be done, however often it is looked.
+/// As above, but never before the first batch. Otherwise nothing would ever be done where the look
+/// alone uses up all of the time.
 fn until_after_one(job: Job<'_>) -> impl FnMut() -> bool {
     let (mut is_over, mut first) = (until(job), true);
     move || !std::mem::take(&mut first) && is_over()
@@ -677,7 +685,7 @@ mod tests {
         assert_eq!(events.len(), MAX_EVENTS + 1);
         assert!(matches!(events.last(), Some(ActEvent::Lost { events: 10, .. })));
         assert_eq!(actor.take_events(), []);
-        // What is remembered of reports is bounded, too.
+        // The memory of what was reported is bounded, too.
         assert!(actor.reported.len() <= MAX_REPORTED);
     }
 }

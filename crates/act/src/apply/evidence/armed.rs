@@ -1,23 +1,28 @@
 //! Evidence before action: arm, confirm, act (DESIGN §5).
 //!
-//! A region that matches a scheme is *armed*: all of its pages are made old. Then it waits. A page
-//! that is still old after the confirm time was not touched in it; all others are out. That alone
-//! is not enough where pages are touched at random: of pages touched every ten seconds a third
-//! looks idle for ten seconds, and nearly all of those come back. So the wait is cut into two
-//! halves. Of the pages quiet in the first, those that woke up in the second tell how many of the
-//! rest will: while more are expected to come back within the refault window than may, the granule
-//! waits on, half a confirm time at a time.
+//! A region that matches a scheme is *armed*: all of its pages are made old. Then the region waits
+//! for the confirm time. A page that is still old after it was not touched during it. Every other
+//! page is dropped from the quiet set.
 //!
-//! *Others* clear accessed bits, too: kernel reclaim, the kernel's own DAMON, another monitor. A
-//! touch that they wipe out between two looks is lost, and the page looks idle. How much of that
-//! happens shows on the same memory: a page that woke up and is old again at the next look,
-//! although none of us made it old, was cleared by others. (A page that is touched all the time
-//! does not tell: it is young again at once.) Of the pages that were touched since the last look
-//! the same share is hidden among the quiet ones, and counts as mistakes. Where most bits do not
-//! last from one look to the next, nothing is known of any page, and the wait begins anew.
+//! This alone is not enough where pages are touched at random. Of pages that are touched every ten
+//! seconds on average, a third looks idle for ten seconds, and nearly all of those are touched
+//! again soon. So the wait has two halves. Of the pages that were quiet in the first half, some are
+//! touched in the second. Their share predicts how many of the remaining pages will be touched
+//! within the refault window. While that prediction exceeds the permitted share of mistakes, the
+//! granule waits on, half a confirm time at a time.
 //!
-//! Invariants: a page leaves the quiet set for good when it is seen young, or when one of us made
-//! it old again after a touch; pages that cannot be made old never enter it. Absent: I/O.
+//! *Others* clear accessed bits, too: kernel reclaim, the kernel's own DAMON, another monitor. If
+//! they clear the bit of a touched page between two looks, the touch is lost and the page looks
+//! idle. The same memory shows how often that happens. A page that was seen young and is old at the
+//! next look, although nothing in this process made it old, was cleared by others. (A page that is
+//! touched all the time shows nothing, because it is young again at once.) The same share of the
+//! pages that were touched since the last look is hidden among the quiet pages, and counts as
+//! mistakes. Where most bits do not last from one look to the next, nothing is known of any page,
+//! and the wait begins anew.
+//!
+//! Invariants: a page leaves the quiet set for good when it is seen young, or when the monitor or
+//! another scheme made it old after a touch. Pages that cannot be made old never enter the quiet
+//! set. This module does no I/O.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +31,7 @@ use isotherm_core::{AddrRange, Time};
 use crate::apply::evidence::look::Seen;
 use crate::apply::pages::{Bits, GRANULE, granules};
 
-/// Evidence that was not used for so many confirm times is too old.
+/// Evidence that was not used for this many confirm times is too old and is dropped.
 const STALE: u64 = 16;
 
 /// What is known of a granule since it was armed.
@@ -39,18 +44,20 @@ struct Armed {
     asked: Bits,
     /// Pages untouched from `since` to `at`.
     quiet: Bits,
-    /// How long before `at` the look before was, in ns.
+    /// Time between the look before the last one and `at`, in ns.
     interval: u64,
-    /// Pages quiet at that look.
+    /// Pages that were quiet at the look before the last one.
     were_quiet: u64,
-    /// Pages that had woken up at `at`, and that none of us has made old since.
+    /// Pages that were seen young at `at` and that neither the monitor nor a scheme has made old
+    /// since.
     woken: Bits,
-    /// Pages whose touches others have probably hidden, in thousandths: before the last look, and
-    /// before the one before. Two looks span the confirm time; what was hidden earlier has been
-    /// idle for that long since.
+    /// Estimated number of pages whose touches others have hidden, in thousandths of a page: before
+    /// the last look, and before the look before it. Older estimates are not needed: two looks span
+    /// the confirm time, so a page whose touch was hidden earlier has been idle for that long
+    /// since.
     hidden: [u64; 2],
-    /// Whether the time counts: not until processors have dropped the translations that hide
-    /// accesses.
+    /// Whether the waiting time counts already. It does not until the processors have dropped the
+    /// TLB entries that hide accesses.
     begun: bool,
 }
 
@@ -70,13 +77,14 @@ pub(in crate::apply) enum Next {
 pub(in crate::apply) struct Rules {
     /// Confirm time, in ns.
     pub(in crate::apply) confirm_ns: u64,
-    /// Memory touched within so long is a mistake, in ns.
+    /// The refault window, in ns: acting on memory that is touched within it was a mistake.
     pub(in crate::apply) window_ns: u64,
-    /// Share of mistakes that may be expected, in basis points.
+    /// The largest share of mistakes that may be expected, in basis points.
     pub(in crate::apply) max_mistakes_bp: u64,
 }
 
-/// What others do to accessed bits, learned from pages that woke up and that none of us cleared.
+/// How often others clear accessed bits, learned from pages that were seen young and that neither
+/// the monitor nor a scheme has made old since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Others {
     /// Pages that had woken up and were looked at again.
@@ -86,10 +94,11 @@ struct Others {
 }
 
 impl Others {
-    /// Fewer cleared pages say nothing: single pages are cleared everywhere.
+    /// The least number of cleared pages that counts as a sign of others: single pages are cleared
+    /// on every machine.
     const LEAST: u64 = 16;
-    /// What was learned is halved when it is from so many pages, so that it follows what others do
-    /// now.
+    /// The counts are halved when they reach this many pages, so that they follow what others do at
+    /// present.
     const MOST: u64 = 1 << 16;
 
     const fn learn(&mut self, watched: u64, cleared: u64) {
@@ -117,8 +126,8 @@ pub(in crate::apply) struct Evidence {
 }
 
 impl Evidence {
-    /// What to do with the first part of `range`: as long as all granules of it stand alike, and at
-    /// most `most` bytes.
+    /// What to do with the first part of `range`. The part ends where the granules' states differ,
+    /// and after `most` bytes at the latest.
     pub(in crate::apply) fn next(
         &self,
         range: AddrRange,
@@ -165,7 +174,7 @@ impl Evidence {
         let (since, at) = (now, now);
         let fresh = Armed { since, at, asked, quiet, interval, were_quiet, woken, hidden, begun };
         match self.granules.get_mut(&start) {
-            // Another part of it is armed already: the later time is good for both.
+            // Another part of the granule is armed already. The later time is safe for both parts.
             Some(armed) if armed.asked.and(asked).is_empty() => {
                 let (asked, quiet) = (armed.asked.or(asked), armed.quiet.or(quiet));
                 let (woken, hidden) = (armed.woken, armed.hidden);
@@ -177,15 +186,16 @@ impl Evidence {
         }
     }
 
-    /// The granule at `start` was armed in a way that leaves translations in processors, which hide
-    /// accesses: its time begins with [`Evidence::begin`].
+    /// Records that the granule at `start` was armed in a way that leaves TLB entries in the
+    /// processors, which hide accesses. Its waiting time begins with [`Evidence::begin`].
     pub(in crate::apply) fn hold(&mut self, start: u64) {
         if let Some(armed) = self.granules.get_mut(&start) {
             armed.begun = false;
         }
     }
 
-    /// All translations from before `now` are gone: the time of what was held begins.
+    /// Records that all TLB entries from before `now` are gone, so that the waiting time of the
+    /// held granules begins.
     pub(in crate::apply) fn begin(&mut self, now: Time) {
         for armed in self.granules.values_mut().filter(|armed| !armed.begun) {
             (armed.since, armed.at, armed.begun) = (now, now, true);
@@ -221,8 +231,8 @@ impl Evidence {
     /// Takes in a look at a granule, and says which pages in `range` are proven idle; `None`: not
     /// known yet.
     ///
-    /// Evidence from before a busy time, in which nobody asked, is dropped: the granule is armed
-    /// again at once, rather than found busy now that it is idle.
+    /// If nobody asked for long, the evidence is dropped and the granule is armed again at once. A
+    /// touch during that time would otherwise make the granule look busy although it is idle now.
     pub(in crate::apply) fn confirm(
         &mut self,
         start: u64,
@@ -259,7 +269,7 @@ impl Evidence {
         {
             return None;
         }
-        // Seen once more, so that nothing that woke up since then goes.
+        // The granule is looked at once more, so that pages touched since then are left out.
         Some(armed.quiet.and(seen.inside(start, range)).minus(seen.young))
     }
 
@@ -292,7 +302,7 @@ impl Evidence {
         }
     }
 
-    /// Drops what nobody asked about for long.
+    /// Drops evidence that nobody asked about for long.
     pub(in crate::apply) fn sweep(&mut self, rules: Rules, now: Time) {
         let old = rules.confirm_ns.saturating_mul(STALE);
         self.granules.retain(|_, armed| now.since(armed.at) <= old);
@@ -300,9 +310,10 @@ impl Evidence {
 }
 
 impl Armed {
-    /// The share of the quiet pages that will be touched within the window, in basis points, if
-    /// they wake up as those did that were quiet before them. They are the quieter ones, so it is
-    /// rather less. Those whose touch others have hidden are mistakes already.
+    /// The expected share of the quiet pages that will be touched within the refault window, in
+    /// basis points. It assumes that the pages still quiet are touched at the rate of the pages
+    /// that were quiet at the look before. The pages still quiet are the less used ones, so the
+    /// true share is rather lower. Pages whose touch others have hidden count as mistakes already.
     fn mistakes_bp(&self, rules: Rules) -> u64 {
         let woke = self.were_quiet - self.quiet.count().min(self.were_quiet);
         let bp = woke.saturating_mul(10_000) / self.were_quiet.max(1);
@@ -312,8 +323,8 @@ impl Armed {
     }
 }
 
-/// From this share of cleared bits on nothing can be known, in thousandths: as many touches are
-/// hidden as are seen.
+/// From this share of cleared bits on, in thousandths, nothing can be known, because as many
+/// touches are hidden as are seen.
 const BLIND_PERMILLE: u64 = 500;
 
 /// The largest piece that is armed or looked at at once.

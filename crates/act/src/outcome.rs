@@ -12,8 +12,8 @@ pub const MAX_REFUSED: usize = 64;
 pub struct Refused {
     /// Which.
     pub range: AddrRange,
-    /// Its answer (`EINVAL`: locked, hugetlb, device, huge pages forbidden; `ENOMEM`: a hole, no
-    /// memory for a huge page; `EAGAIN`, `EBUSY`: not now).
+    /// The kernel's answer (`EINVAL`: locked, hugetlb, device, huge pages forbidden; `ENOMEM`: a
+    /// hole, no memory for a huge page; `EAGAIN`, `EBUSY`: not now).
     pub errno: i32,
 }
 

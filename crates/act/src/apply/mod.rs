@@ -69,8 +69,7 @@ const PASS_NS: u64 = 50_000_000;
 const SAME_PASS_NS: u64 = 1_000_000;
 /// How often acted-on memory is looked at again, in ns.
 const SWEEP_NS: u64 = 1_000_000_000;
-/// The most events that are kept until [`Actor`]'s caller takes them. Further events are only
-/// counted.
+/// The most events that are kept until the caller takes them. Further events are only counted.
 const MAX_EVENTS: usize = 4096;
 /// The most troubles that are remembered as reported. Beyond that the memory is emptied, and all of
 /// them may be reported once more.

@@ -1,18 +1,20 @@
-//! Clearing all accessed bits of a process at once, by `/proc/PID/clear_refs`: for pages that
-//! nothing else can clear (mapped by several processes, locked, hugetlb, large folios of files).
+//! Clears all accessed bits of a process at once, by `/proc/PID/clear_refs`. This is for pages that
+//! nothing else can clear: pages mapped by several processes, locked, of hugetlb, or in large
+//! folios of files.
 //!
-//! It is a known hazard on large processes: it holds the process's mmap lock for writing while it
-//! walks all of it (8 to 16 ms per GiB), and afterwards the process pays half a microsecond for
-//! every page that it touches again. So it is bounded twice: only processes with at most
-//! [`MAX_RSS`] of memory, and so rarely that both costs together stay below 0.5 % of the time.
+//! `clear_refs` is a known hazard on large processes. The kernel holds the mmap lock for writing
+//! while it walks the whole process (8 to 16 ms per GiB). Afterwards the process pays half a
+//! microsecond for every page that it touches again. So its use is bounded twice: it is used only
+//! on processes with at most [`MAX_RSS`] of resident memory, and so rarely that both costs together
+//! stay below 0.5 % of the time.
 //!
-//! It also clears pages that somebody is watching. What was young before is therefore read first
-//! and kept: such a page still counts as young until it is prepared itself. (A first access in the
-//! moment between reading and clearing is lost.) The TLB is not flushed: a page in constant use can
-//! look old for a few milliseconds longer.
+//! `clear_refs` also clears pages that the monitor is watching. So the set of young pages is read
+//! first and kept: such a page still counts as young until it is prepared itself. (A first access
+//! in the moment between reading and clearing is lost.) The TLB is not flushed: a page in constant
+//! use can look old for a few milliseconds longer.
 //!
-//! The same holds for pages that somebody else of this program makes old ([`Fallback::keep`]): who
-//! arms memory for evidence must not hide its touches from who watches it.
+//! The same holds for pages that other parts of this program make old ([`Fallback::keep`]). An
+//! actor that arms memory for evidence must not hide touches from the monitor.
 
 use std::fs::File;
 use std::io;
@@ -28,13 +30,13 @@ pub(super) const MAX_RSS: u64 = 256 << 20;
 const SET_AGAIN_NS: u64 = 500;
 /// Least time between two clears, as a multiple of what one costs: 0.5 %.
 const REST: u64 = 200;
-/// And not more often than this, in ns: one aggregation window by default.
+/// Least time between two clears, in ns, whatever one costs: one aggregation window by default.
 const MIN_REST_NS: u64 = 100_000_000;
 /// After a refusal (no permission, too large) or without effect, try again so much later, in ns.
 const RETRY_NS: u64 = 10_000_000_000;
 
-/// At most so many leaves are kept; beyond that all are dropped, and count as touched when they are
-/// touched again.
+/// The most leaves that are kept. Beyond that all are dropped, and count as touched only when they
+/// are touched again.
 const MAX_KEPT: usize = 1 << 18;
 
 /// One address space's state.
@@ -51,7 +53,7 @@ impl Fallback {
         now >= self.next
     }
 
-    /// Not now, and not soon.
+    /// Puts off the next try, after a refusal.
     pub(super) fn put_off(&mut self, now: Time) {
         self.next = now + RETRY_NS;
     }
@@ -72,7 +74,8 @@ impl Fallback {
         Ok(())
     }
 
-    /// These leaves, by their first page, are young, and are made old by somebody else.
+    /// Records that these leaves, given by their first page, are young and are made old by other
+    /// code.
     pub(super) fn keep(&mut self, young: &mut Vec<PageKey>) {
         if young.is_empty() {
             return;
@@ -85,12 +88,12 @@ impl Fallback {
         }
     }
 
-    /// Whether the leaf that begins at this page was young when it was cleared by somebody else.
+    /// Whether the leaf that begins at this page was young when other code cleared it.
     pub(super) fn has(&self, leaf: PageKey) -> bool {
         !self.kept.is_empty() && self.kept.binary_search(&leaf).is_ok()
     }
 
-    /// The leaf is made old on purpose. Whether it was kept.
+    /// Forgets the leaf, because the monitor makes it old itself. Returns whether it was kept.
     pub(super) fn take(&mut self, leaf: PageKey) -> bool {
         if self.kept.is_empty() {
             return false;

@@ -1,10 +1,10 @@
-//! A way to make single pages old that clearing by address cannot: because several processes map
-//! them, or they are locked.
+//! A way to make single pages old that cannot be cleared by address, because several processes map
+//! them or because they are locked.
 //!
-//! Idle page tracking does it by frame ([`SharedMarks`](super::SharedMarks)), where the kernel has
-//! it. The set itself does not need it: it is given one, or goes without. The bits are taken from
-//! all processes that map the frame, so of a page that is watched in two targets at once one can
-//! miss a touch.
+//! Where the kernel has idle page tracking, [`SharedMarks`](super::SharedMarks) does it by frame.
+//! The operations set works with or without a [`Marker`]. A marker takes the accessed bits out of
+//! the page tables of all processes that map the frame. So if a page is watched in two targets at
+//! once, one of them can miss a touch.
 
 use std::collections::HashSet;
 use std::fmt::Debug;
@@ -24,7 +24,7 @@ pub trait Marker: Debug + Send {
     ///
     /// # Errors
     ///
-    /// If none could be reached now, such as because somebody else uses the means.
+    /// No frame could be reached now, for example because another program holds the machine's lock.
     fn mark(&mut self, frames: &[(u64, u32)], done: &mut dyn FnMut(u64, u32)) -> io::Result<()>;
 }
 
@@ -49,7 +49,8 @@ impl PageWalk {
             return;
         }
         stuck.retain(|query| {
-            // A page that was moved meanwhile was not reached: another's frame was.
+            // If the page was moved in the meantime, the mark went to a frame that is no longer its
+            // own.
             if !query.entry.is_present() || !reached.contains(&frame(query)) {
                 return true;
             }

@@ -1,21 +1,21 @@
 //! Operations set `pagewalk`: monitors processes by the accessed bits of their page tables.
 //!
-//! Reading ([`Operations::check`]) is done by [`PageTables`] with BPF. Clearing
-//! ([`Operations::prepare`]) is done by `process_madvise(MADV_COLD)`, on exactly those pages that
-//! are young.
+//! [`Operations::check`] reads accessed bits with [`PageTables`], by BPF. [`Operations::prepare`]
+//! clears them with `process_madvise(MADV_COLD)`, on exactly those pages that are young.
 //!
 //! ```text
 //! batch -> PageTables -> Entry -> Old | Young | Absent
 //!                            '-> clear -> look again -> Cleared | Unresolved
 //! ```
 //!
-//! Invariants: a page is never called `Cleared` or `Old` by `prepare` on the word of a call alone,
-//! only by its entry or by the kernel's flags for it. Clearing allocates for pages that have to be
-//! cleared twice, for those that can only be cleared with all of their process, and once a second
-//! for the sizes of folios.
+//! Invariants: `prepare` never calls a page `Cleared` or `Old` because a system call succeeded. It
+//! does so only by the page's entry or by the kernel's flags for the page. Clearing allocates
+//! memory in three cases: for pages that have to be cleared twice, for pages that can only be
+//! cleared together with all others of their process, and once a second to read the sizes of
+//! folios.
 //!
-//! Absent on purpose: which pages, when, how often (the core's), and who the targets are
-//! (`targets`').
+//! Absent on purpose: the core decides which pages are looked at, when and how often, and `targets`
+//! who the targets are.
 
 mod fallback;
 mod marker;
@@ -50,7 +50,7 @@ pub struct Counters {
     pub flushes: u64,
     /// Times that a page was found to be impossible to clear.
     pub unresolved: u64,
-    /// Pages that a [`Marker`] made old, as the set itself could not.
+    /// Pages that a [`Marker`] made old because the set itself could not.
     pub marks: u64,
     /// Times that all bits of a process were cleared at once, as the last resort.
     pub whole_clears: u64,
@@ -99,7 +99,7 @@ impl PageWalk {
         })
     }
 
-    /// What reads the page tables, for whoever wants only to look.
+    /// The reader of the page tables, for callers that only want to look.
     pub const fn tables(&mut self) -> &mut PageTables {
         &mut self.tables
     }
@@ -118,10 +118,10 @@ impl PageWalk {
         self.max_clears = pages;
     }
 
-    /// Clears pages that cannot be cleared singly together with all others of the process, if it
-    /// has at most so much resident memory, in bytes; 0 switches that off. Default 256 MiB. It is
-    /// done so rarely that it costs the target less than 0.5 %; above the limit such pages are
-    /// `Unresolved`.
+    /// Sets the limit of resident memory, in bytes, up to which all pages of a process are cleared
+    /// at once when some cannot be cleared singly. 0 switches this off; the default is 256 MiB. It
+    /// is done so rarely that it costs the target less than 0.5 % of its time. In a process above
+    /// the limit such pages are `Unresolved`.
     pub fn set_fallback_limit(&mut self, bytes: u64) {
         self.fallback_limit = bytes;
     }
@@ -130,7 +130,7 @@ impl PageWalk {
     ///
     /// # Errors
     ///
-    /// [`SetError`]: it is gone, we may not look, or too many targets.
+    /// [`SetError`]: the process is gone, it may not be inspected, or there are too many targets.
     pub fn add_target(&mut self, id: TargetId, pid: u32) -> Result<(), SetError> {
         self.remove_target(id);
         self.tables.add_target(id, pid)
@@ -155,9 +155,9 @@ impl PageWalk {
         Ok(changed)
     }
 
-    /// The leaves that begin at these addresses are young, and are about to be made old by somebody
-    /// else. They still count as touched in [`Operations::check`], until [`Operations::prepare`] is
-    /// asked to make them old. Unknown targets are ignored.
+    /// Tells the set that the leaves at these addresses are young, and that other code is about to
+    /// make them old. [`Operations::check`] still reports them as touched, until
+    /// [`Operations::prepare`] is asked to make them old. Unknown targets are ignored.
     pub fn keep_young(&mut self, id: TargetId, leaves: &mut dyn Iterator<Item = u64>) {
         let Some(slot) = self.tables.slot(id) else { return };
         let mut young = leaves.map(|addr| PageKey::new(slot, addr)).collect();
@@ -185,7 +185,7 @@ impl PageWalk {
         &mut self.fallbacks[slot]
     }
 
-    /// What a look alone says about a page.
+    /// The state of a page as far as a look alone can tell.
     fn seen(&self, query: &Query, at: Time) -> PageState {
         let entry = query.entry;
         let kept = || {

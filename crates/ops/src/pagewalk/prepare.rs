@@ -9,8 +9,8 @@ use isotherm_sys::lru::drain_lru_batches;
 use super::PageWalk;
 use super::fallback::resident;
 
-/// Making the kernel put pages on their LRU lists costs all CPUs a little, so not more often than
-/// this.
+/// Least time between two requests that the kernel put pages on their LRU lists. Each costs all
+/// CPUs a little.
 const DRAIN_EVERY_NS: u64 = 5_000_000_000;
 
 impl PageWalk {
@@ -106,10 +106,10 @@ impl PageWalk {
 
     /// What became of one page that was young and then advised cold.
     ///
-    /// Young again can mean two things: it was not cleared, or it was and has been touched in the
-    /// microseconds since. The kernel's flags tell: it clears anonymous pages that one process
-    /// maps, and skips those that several map. Pages of files it may skip (large folios), so there
-    /// a number of failures in a row decides.
+    /// A page that is still young either was not cleared, or was cleared and touched again in the
+    /// microseconds since. For anonymous pages the kernel's flags tell which: the kernel clears
+    /// those that one process maps, and skips those that several map. It may skip pages of files
+    /// (large folios), so there a number of failures in a row decides.
     fn after_clear(&mut self, query: &Query, at: Time) -> PageState {
         let leaf = query.leaf();
         if !query.entry.is_present() {
@@ -138,8 +138,8 @@ impl PageWalk {
         }
     }
 
-    /// Pages that could not be cleared are made old by their frames, if that can be done; else by
-    /// clearing all bits of their processes, where that is allowed now.
+    /// Makes old what could not be cleared: by the pages' frames if that is possible, else by
+    /// clearing all bits of their processes where that is allowed now.
     fn resort_to_fallback(&mut self, batch: &mut [Check], at: Time) {
         let mut stuck = std::mem::take(&mut self.stuck);
         self.mark_stuck(&mut stuck, batch);
@@ -210,7 +210,7 @@ fn note_young(slot: u16, start: u64, found: &Dense<'_>, young: &mut Vec<PageKey>
     }
 }
 
-/// Leaves `max` of the queries, evenly spread, so that low addresses are not preferred.
+/// Keeps `max` of the queries, evenly spread, so that low addresses are not preferred.
 fn thin_out(queries: &mut Vec<Query>, max: usize) {
     let (nr, mut at) = (queries.len(), 0);
     if nr > max {

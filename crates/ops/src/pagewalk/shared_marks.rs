@@ -1,9 +1,9 @@
-//! Marks of idle page tracking: they make pages old that several processes map, which `MADV_COLD`
-//! cannot.
+//! Marks of idle page tracking. They make pages old that several processes map, which `MADV_COLD`
+//! cannot do.
 //!
-//! The bitmap is opened, and the machine's lock for it taken, when the first such page comes; a set
-//! that meets none needs no lock. Where another program holds the lock, it is asked for again
-//! later.
+//! When the first such page comes, the bitmap is opened and the machine's lock for it is taken. A
+//! set that meets no such page needs no lock. If another program holds the lock, the set tries
+//! again later.
 
 use std::io;
 
@@ -13,7 +13,7 @@ use isotherm_sys::clock::now;
 
 use super::Marker;
 
-/// After a refusal it is asked again so much later, in ns.
+/// Time until the next try after a refusal, in ns.
 const RETRY_NS: u64 = 10_000_000_000;
 
 /// The bitmap as a [`Marker`].
@@ -36,7 +36,7 @@ impl Marker for SharedMarks {
         }
         let Some((folios, _)) = &mut self.opened else { return Ok(()) };
         self.asks.clear();
-        // Accessed, or nobody would ask.
+        // The page was accessed, else it would not be here.
         let ask = |(frame, nr): &(u64, u32)| Ask { accessed: Some(true), ..Ask::new(*frame, *nr) };
         self.asks.extend(frames.iter().map(ask));
         folios.mark(&mut self.asks, at)?;

@@ -1,9 +1,9 @@
-//! Pages whose accessed bit could not be cleared: remembered for a while, so that nobody pays for
-//! trying again at once, and nobody takes their bit for evidence.
+//! Pages whose accessed bit could not be cleared. They are remembered for a while, so that no time
+//! is spent on trying again at once, and so that their bit is not taken for evidence of an access.
 //!
-//! Bounded: the list holds [`MAX`] pages at most; when it is full, new ones are not remembered (and
-//! so tried again, which costs time but tells no lie). An entry ends after [`KEEP_NS`], because
-//! sharing and locking end too.
+//! Bounded: the list holds [`MAX`] pages at most. When it is full, further pages are not
+//! remembered. They are tried again, which costs time but gives no wrong answer. An entry ends
+//! after [`KEEP_NS`], because sharing and locking end too.
 
 use isotherm_core::Time;
 
@@ -44,8 +44,8 @@ impl Unresolved {
         self.note(page, now, TRIES);
     }
 
-    /// A try has left the page young, which may have been a new access. Whether that has happened
-    /// too often.
+    /// Counts a try that left the page young, which may be due to a new access. Returns whether
+    /// that has happened too often.
     pub(super) fn failed(&mut self, page: PageKey, now: Time) -> bool {
         self.note(page, now, 1)
     }
@@ -71,7 +71,7 @@ impl Unresolved {
         match self.find(page) {
             Ok(at) => {
                 let spot = &mut self.spots[at];
-                // What was known has ended; this is the first failure of a new life.
+                // The old entry has expired, so this counts as the first failure.
                 let before = if now < spot.until { spot.fails } else { 0 };
                 *spot = Spot { page, until, fails: before.saturating_add(fails) };
                 spot.fails >= TRIES

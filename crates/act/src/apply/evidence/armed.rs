@@ -231,8 +231,9 @@ impl Evidence {
     /// Takes in a look at a granule, and says which pages in `range` are proven idle; `None`: not
     /// known yet.
     ///
-    /// If nobody asked for long, the evidence is dropped and the granule is armed again at once. A
-    /// touch during that time would otherwise make the granule look busy although it is idle now.
+    /// If nobody asked for long, and most pages were touched in that time, the evidence is dropped
+    /// and the granule is armed again at once. Otherwise the granule would look busy although it
+    /// may be idle now.
     pub(in crate::apply) fn confirm(
         &mut self,
         start: u64,

@@ -1,11 +1,12 @@
-//! Evidence of frames: marked idle, translations dropped, waited for, looked at.
+//! Evidence about frames: they are marked idle, TLB entries are dropped, and after a wait the marks
+//! are read.
 //!
-//! Only what can be acted on is marked: first frames of folios that some process maps. Marks take
-//! CPU time that the kernel spends in the page tables of whoever maps the frames, so a budget
-//! bounds it, and a *hand* goes round memory: what was marked last time is looked at first, and
-//! marking goes on where it stopped. Without the hand, memory with low addresses would be marked
-//! again and again, and what lies behind would never be asked about; and evidence that is gathered
-//! faster than it can be looked at would grow stale.
+//! Only memory that can be acted on is marked: the first frames of folios that some process maps.
+//! To set a mark the kernel walks the page tables of all processes that map the frame, which takes
+//! CPU time. So a budget bounds the marking, and a *hand* goes round memory: memory that was marked
+//! in the last round is looked at first, and marking goes on where it stopped. Without the hand,
+//! memory at low addresses would be marked again and again, and memory at higher addresses never.
+//! Evidence that is gathered faster than it can be looked at would also grow stale.
 
 use std::collections::BTreeMap;
 
@@ -24,9 +25,9 @@ use crate::apply::{Actor, Job, later};
 /// Where marking goes on, for one scheme.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Hand {
-    /// Memory before this had its turn in this round.
+    /// All memory before this address had its turn in this round.
     at: u64,
-    /// Where the last request began: a lower one begins a new pass.
+    /// Where the last request began. A request at a lower address begins a new pass.
     last: u64,
     /// Whether something was left for want of time since the pass began.
     left: bool,
@@ -50,7 +51,7 @@ impl Hand {
         (!part.is_empty()).then_some(part)
     }
 
-    /// Memory before `end` had its turn.
+    /// Records that all memory before `end` had its turn.
     const fn done(&mut self, end: u64) {
         self.at = end;
     }
@@ -83,8 +84,8 @@ impl Actor {
         let begin = now();
         let frames = part.start / PAGE_SIZE..part.end / PAGE_SIZE;
         if physical.is_wanted_by_others(scheme) {
-            // What was touched since another scheme marked it would be lost to that by marking it
-            // again.
+            // Another scheme may have marked this memory, and it may have been touched since.
+            // Marking it again would hide that touch, so the other scheme's evidence is told first.
             let young = granules_of(&physical.see(idle, part)?);
             physical.others(scheme, |evidence| touched(evidence, &young));
         }
@@ -110,8 +111,8 @@ impl Actor {
         physical.hand(scheme).left |= part.end < range.end;
         let took = at.since(begin);
         physical.marking.spend(took);
-        // Follows what it really takes, slowly. Memory without anything to mark takes less than
-        // that with.
+        // The estimate follows the measured cost slowly, because memory with nothing to mark costs
+        // less than memory with much to mark.
         if let Some(per_mib) = took.checked_div(armed >> 20) {
             physical.mark_ns_per_mib = (physical.mark_ns_per_mib * 3 + per_mib) / 4;
         }

@@ -1,4 +1,5 @@
-//! Acting on frames: who maps them, the action there, and what cannot be reached.
+//! Acting on frames: finds the processes that map them, acts there, and counts what cannot be
+//! reached.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,8 +20,8 @@ use crate::apply::{Actor, Job, later};
 use crate::{ActKind, Process};
 
 impl Actor {
-    /// Acts on the frames of a range: with rules on those that stayed idle, else on all that are
-    /// let in.
+    /// Acts on the frames of a range. With evidence rules it acts on the frames that stayed idle,
+    /// without them on all frames that the filters let in.
     pub(super) fn frames(
         &mut self,
         idle: &mut IdleOps,
@@ -37,7 +38,7 @@ impl Actor {
                 .all(|(start, part)| evidence.quiet(start).and(Bits::of(start, part)).is_empty())
         };
         if rules.is_some() && is_hopeless(physical) {
-            // Nothing there, or all of it in use: no look is needed.
+            // There is nothing there, or all of it is in use: no closer look is needed.
             physical.evidence(scheme).forget(range);
             return Ok(Applied { covered: range.len(), ..Applied::default() });
         }
@@ -88,10 +89,11 @@ impl Actor {
         physical.marking.spend(now().since(begin));
         if !frames.is_empty() {
             match self.find_owners(physical, job, &frames)? {
-                // Not now: it costs too much to do it so often.
+                // Not now: a reverse map costs too much to be made so often.
                 None => return Ok(later(range.len())),
                 Some(true) if rules.is_some() => {
-                    // That took its time: whoever woke up meanwhile stays.
+                    // Reading the page tables took a while: frames that were touched in that time
+                    // are left alone.
                     let again = physical.see(idle, range)?;
                     let awake: Vec<u64> =
                         again.iter().filter(|f| !f.idle).map(|f| f.head).collect();
@@ -135,8 +137,8 @@ impl Actor {
         })
     }
 
-    /// Sees to it that the owners of `frames` are known. `None`: not yet; else whether all page
-    /// tables were read for it just now.
+    /// Makes the owners of `frames` known. Returns `None` if that has to wait, else whether all
+    /// page tables were read for it just now.
     fn find_owners(
         &mut self,
         physical: &mut Physical,
@@ -151,7 +153,8 @@ impl Actor {
         if job.now < physical.next_map {
             return Ok(None);
         }
-        // Those that will be asked about soon, too: one pass over all page tables for many frames.
+        // Frames that will be asked about soon are included, so that one pass over all page tables
+        // serves many frames.
         let mut wanted = frames.to_vec();
         let first = frames.first().map_or(0, |frame| frame * PAGE_SIZE);
         for (start, quiet) in physical.evidence(job.request.scheme).quiet_from(first) {
@@ -171,7 +174,7 @@ impl Actor {
     }
 
     /// Acts on frames through the processes that map them. Returns the bytes asked for and done,
-    /// the time that took, and the lowest address of a frame that was not come to.
+    /// the time that it took, and the lowest address of a frame that was not reached in that time.
     fn through_owners(
         &mut self,
         idle: &mut IdleOps,
@@ -228,7 +231,7 @@ impl Actor {
         }
     }
 
-    /// Page cache that no process maps was found.
+    /// Records that page cache which no process maps was found.
     pub(super) fn note_unmapped(&mut self, job: Job<'_>, bytes: u64) {
         let scheme = job.request.scheme;
         self.note_unreached(scheme, "unmapped", bytes);

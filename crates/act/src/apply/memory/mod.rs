@@ -1,24 +1,26 @@
-//! Acting on physical memory: evidence at the frame, the action through the process that maps it,
-//! proof there.
+//! Acting on physical memory. Evidence is gathered at the frame. The action goes through the
+//! process that maps the frame, and so does the proof.
 //!
 //! ```text
 //! Request (frames) -> marks set, translations dropped, wait, marks read -> filters on flags, mark and charge
 //!         -> reverse map -> per process: pages that are still there and nobody else's -> act -> look again: done? came back?
 //! ```
 //!
-//! The evidence is that of processes ([`Evidence`]), over physical addresses and the bitmap of idle
-//! pages instead of page tables: a folio is idle or not as a whole, whoever touched it. Marking for
-//! evidence takes accessed bits from the monitor, too: a page that it watches and that was touched
-//! since its last look reads idle once. That errs by one sample per page and confirm time.
+//! The evidence has the same rules as for processes ([`Evidence`]), but over physical addresses,
+//! and from the bitmap of idle pages instead of page tables. A folio is idle or not as a whole,
+//! whichever process touched it. Marking for evidence also clears accessed bits that the monitor
+//! has not read yet: a page that it watches, and that was touched since its last look, reads idle
+//! once. The error is one sample per page and confirm time.
 //!
-//! What no process maps (page cache) or several do cannot be acted on from user space; it is
-//! counted, and told once: `memory.reclaim` or the kernel's DAMON reach it. `lru_prio` and
-//! `lru_deprio` only the kernel can do.
+//! Memory that no process maps (page cache), or that several processes map, cannot be acted on from
+//! user space. It is counted, and reported once; `memory.reclaim` or the kernel's DAMON can reach
+//! it. Only the kernel can carry out `lru_prio` and `lru_deprio`.
 //!
-//! Gathering evidence has a budget of its own and is not charged to the scheme's quota: a quota
-//! that is used up moves on to other memory, and what was begun would never be finished. The
-//! reverse map costs a pass over the page tables of all processes, so one map serves many frames,
-//! and it is made at most so often that it takes one part in [`PATIENCE`] of the time.
+//! Gathering evidence has a budget of its own and is not charged to the scheme's quota: when a
+//! quota is used up, the scheme moves on to other memory, and evidence that was begun would never
+//! be completed. The reverse map costs a pass over the page tables of all processes, so one map
+//! serves many frames, and it is made at most so often that it takes one part in [`PATIENCE`] of
+//! the time.
 
 mod evidence;
 mod filter;
@@ -52,14 +54,13 @@ use crate::apply::{Actor, Evidence, Job, SAME_PASS_NS, all_of, later};
 
 /// Bytes that are marked or looked at in one request.
 const STEP: u64 = 64 << 20;
-/// How long one pass may gather evidence, in ns: the monitor samples nothing meanwhile.
+/// How long one pass may gather evidence, in ns. The monitor takes no samples during a pass.
 const PASS_NS: u64 = 100_000_000;
 /// Frames that one reverse map is made for beside those that are needed at once: 512 MiB.
 const MAP_FRAMES: usize = 128 << 10;
-/// A reverse map is used for so long, in ns. Each page is looked up once more before it is acted
-/// on.
+/// How long a reverse map is used, in ns. Each page is looked up once more before it is acted on.
 const MAP_NS: u64 = 10_000_000_000;
-/// The reverse map takes at most one part in so many of the time.
+/// Making reverse maps takes at most one part in this many of the time.
 const PATIENCE: u64 = 10;
 
 /// One target in physical memory.
@@ -67,7 +68,7 @@ const PATIENCE: u64 = 10;
 pub(super) struct Physical {
     /// By scheme, over physical addresses.
     evidence: Vec<Armed>,
-    /// Processes that were acted on, by pid: what was done may come back.
+    /// Processes that were acted on, by pid. They are watched for refaults.
     pub(super) owners: BTreeMap<u32, TargetState>,
     flags: Option<FrameFile>,
     charges: Option<FrameFile>,
@@ -126,12 +127,13 @@ impl Physical {
         self.hands.clear();
     }
 
-    /// Translations were dropped: the time of what was marked before begins.
+    /// Records that all TLB entries were dropped: the waiting time of everything marked before
+    /// begins.
     pub(super) fn begin(&mut self, now: Time) {
         self.evidence.iter_mut().for_each(|evidence| evidence.begin(now));
     }
 
-    /// The monitor marked a page that had been touched.
+    /// Records that the monitor marked a page that had been touched.
     pub(super) fn touched(&mut self, addr: u64, len: u64) {
         self.evidence.iter_mut().for_each(|evidence| evidence.touched(addr, len));
     }
@@ -177,7 +179,7 @@ impl Actor {
         self.physical.contains_key(&id)
     }
 
-    /// Does what a scheme wishes with physical memory.
+    /// Carries out a scheme's request on physical memory.
     pub fn apply_to_memory(
         &mut self,
         idle: Option<&mut IdleOps>,
@@ -277,7 +279,7 @@ impl Actor {
         }
     }
 
-    /// Those of the folios that the filters let in.
+    /// Selects the folios that the filters let in.
     fn pass(
         &mut self,
         physical: &mut Physical,

@@ -1,8 +1,8 @@
 //! From frames to the processes that have them, so that these can be acted on.
 //!
-//! Only a page that exactly one process maps is taken: advice from outside skips shared pages, and
-//! to take a page from one of its users only would free nothing. Each page is looked up once more
-//! in its process before it counts.
+//! Only pages that exactly one process maps are used. The kernel skips shared pages when the advice
+//! comes from another process, and taking a page from only one of its users would free nothing.
+//! Each page is looked up once more in its process before it counts.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,13 +20,13 @@ use crate::{PageEntry, Process};
 /// Bytes that cannot be reached through a process, by reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Unreached {
-    /// Nobody maps them, or nobody that can be read: page cache, swap cache.
+    /// No process maps them, or none whose page tables can be read: page cache, swap cache.
     pub(super) unmapped: u64,
-    /// Several mappings.
+    /// Several mappings share them.
     pub(super) shared: u64,
-    /// Isotherm's own.
+    /// They are Isotherm's own.
     pub(super) own: u64,
-    /// It moved meanwhile, or its process cannot be acted on.
+    /// They moved in the meantime, or their process cannot be acted on.
     pub(super) gone: u64,
 }
 
@@ -83,8 +83,8 @@ impl OwnerMap {
     }
 }
 
-/// Those of the pages that are still where they were and that nobody else maps, as what is to be
-/// acted on.
+/// Selects the pages to act on: those that are still where they were and that no other process
+/// maps.
 pub(super) fn chosen(process: &Process, mut pages: Vec<(u64, u64)>, out: &mut Unreached) -> Chosen {
     pages.sort_unstable();
     let mut granules: BTreeMap<u64, Bits> = BTreeMap::new();

@@ -26,7 +26,7 @@ pub(super) struct Seg {
 }
 
 impl Seg {
-    /// Whether somebody's data is in it that the kernel could take away or move.
+    /// Whether it holds data that the kernel could reclaim or move.
     pub(super) const fn is_movable(&self) -> bool {
         let kind = FrameKind::of(self.flags);
         let data = matches!(
@@ -69,8 +69,8 @@ pub(super) fn view<B: idle::Words, F: Words>(
     Ok(folios)
 }
 
-/// The same by flags alone, which cost a fraction: a mark that stands there may have been refuted
-/// since.
+/// As above, but by the flags alone, which cost a fraction. A mark that the flags show may be out
+/// of date, because the page may have been touched since.
 pub(super) fn flags_view<F: Words>(
     flags: &mut FrameFile<F>,
     frames: Range<u64>,
@@ -97,8 +97,8 @@ pub(super) fn flags_view<F: Words>(
     Ok(folios)
 }
 
-/// The folios as granules of physical addresses: what can be acted on, and what of that was
-/// touched.
+/// The folios as granules of physical addresses: which pages can be acted on, and which of those
+/// were touched.
 pub(super) fn granules_of(folios: &[Seg]) -> Vec<(u64, Seen)> {
     let mut out: Vec<(u64, Seen)> = Vec::new();
     for folio in folios.iter().filter(|f| f.is_reachable()) {

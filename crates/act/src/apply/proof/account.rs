@@ -8,10 +8,10 @@ use isotherm_core::scheme::Counters;
 
 use crate::Outcome;
 
-/// Refaults of less than this, in bytes, are no reason to slow down.
+/// Refaults of fewer bytes than this are no reason to slow down.
 const LEAST: u64 = 1 << 20;
 
-/// What became of a scheme's wishes so far.
+/// What became of a scheme's requests so far.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Account {
     /// The counters, of which this crate fills those of acting.
@@ -38,8 +38,8 @@ impl Account {
         counters.action_cpu_ns += outcome.cpu_ns;
     }
 
-    /// Takes in what a look afterwards shows, and returns what of it counts: what was asked for and
-    /// not refused. A range that the kernel refused, and that is gone all the same, went for
+    /// Adds what a look afterwards shows, and returns the part that counts: pages that were asked
+    /// for and not refused. Pages that the kernel refused and that are gone all the same went for
     /// another reason.
     pub(in crate::apply) fn done(&mut self, bytes: u64, now: Time) -> u64 {
         let counters = &mut self.counters;
@@ -74,7 +74,8 @@ impl Account {
         }
         let sum = |f: fn(&Second) -> u64| self.seconds.iter().map(f).sum::<u64>();
         let (done, refaulted) = (sum(|s| s.done), sum(|s| s.refaulted));
-        // Memory that comes back when nothing more is taken is as bad: all of it.
+        // If memory comes back while none was taken, all of the work was in vain: 10 000 basis
+        // points.
         match (done, refaulted) {
             (0, 0) => None,
             (_, refaulted) if refaulted < LEAST => Some(0),

@@ -1,12 +1,11 @@
-//! What was moved between nodes, and when: so that no page goes back and forth.
+//! Remembers which pages were moved between nodes, and when, so that no page goes back and forth.
 //!
-//! A page that was moved is left where it is for a while, by every scheme: with a hold of half a
-//! minute none can be moved more than twice in a minute. A page that comes back to where it was
-//! within a minute is a ping-pong page; how many there are says whether the schemes work against
-//! each other.
+//! Every scheme leaves a moved page where it is for a while. With a hold of half a minute, no page
+//! can be moved more than twice in a minute. A page that comes back to where it was within a minute
+//! is a ping-pong page; their number shows whether the schemes work against each other.
 //!
-//! Pages that the kernel would not move are held for a shorter while: most are mapped by others or
-//! pinned, and will be so at the next try.
+//! Pages that the kernel would not move are held for a shorter while: most of them are mapped by
+//! other processes or pinned, and will still be at the next try.
 
 use std::collections::VecDeque;
 
@@ -14,11 +13,11 @@ use isotherm_core::{AddrRange, Time};
 
 use crate::apply::pages::{Bits, PageSet, granules};
 
-/// Moves within so long of each other share one set of pages, in ns.
+/// Moves that are no further apart than this, in ns, share one set of pages.
 const TOGETHER_NS: u64 = 1_000_000_000;
-/// Back within so long is ping-pong, in ns.
+/// A page that comes back within this time, in ns, is a ping-pong page.
 const PING_PONG_NS: u64 = 60_000_000_000;
-/// A refused page is not asked for again for so long, in ns.
+/// How long a refused page is not asked for again, in ns.
 const REFUSED_NS: u64 = 10_000_000_000;
 
 /// Pages that were moved at about the same time.
@@ -45,7 +44,8 @@ impl Moved {
         held.fold(Bits::default(), |bits, b| bits.or(b.pages.get(start)))
     }
 
-    /// These pages were moved to a node. Returns how many of them came from there within a minute.
+    /// Records that these pages were moved to a node. Returns how many of them had left that node
+    /// within the last minute.
     pub(in crate::apply) fn moved(&mut self, ranges: &[AddrRange], to: u32, now: Time) -> u64 {
         self.sweep(now);
         let mut back = 0;
@@ -59,7 +59,7 @@ impl Moved {
         back
     }
 
-    /// The kernel would not move these pages.
+    /// Records that the kernel refused to move these pages.
     pub(in crate::apply) fn refused(&mut self, start: u64, pages: Bits, now: Time) {
         self.add(start, pages, None, now);
     }

@@ -1,11 +1,11 @@
-//! Proof after action: what was done is looked at again, and what is touched within the refault
-//! window is counted against the scheme.
+//! Proof after action: pages that were acted on are looked at again, and those touched within the
+//! refault window count against the scheme.
 //!
-//! A dry run has to know for ever what it pretends to have taken, or it would take the same again
-//! and again. These pages are looked at only to learn which of them are in use again, so after the
-//! refault window they get a budget of bytes per sweep, and a cursor goes round them: a scheme that
-//! pretends to have taken 100 GiB knows within two minutes what is back, at half a millisecond per
-//! second.
+//! A dry run has to remember without limit which pages it pretended to take, or it would take the
+//! same pages again and again. After the refault window these pages are looked at only to learn
+//! which of them are in use again. So each sweep looks at a limited number of bytes, and a cursor
+//! goes round all of them. A scheme that pretends to have taken 100 GiB knows within two minutes
+//! which pages are back, at half a millisecond per second.
 
 use std::collections::VecDeque;
 
@@ -14,12 +14,13 @@ use isotherm_core::{AddrRange, TargetId, Time};
 use crate::apply::evidence::look::{Look, Seen};
 use crate::apply::pages::{Bits, PageSet};
 
-/// Actions within so long of each other share one set of pages, in ns.
+/// Actions that are no further apart than this, in ns, share one set of pages.
 const TOGETHER_NS: u64 = 1_000_000_000;
 /// Bytes per look.
 const SPAN: u64 = 128 << 20;
-/// Pages of a batch are up to a second younger than it, and looks are a second apart: what came
-/// back between the last look and the end of the window is counted within so long after it, in ns.
+/// How long after the refault window a page that came back still counts, in ns. Pages of a batch
+/// are up to a second younger than the batch, and looks are a second apart, so a page that came
+/// back just before the end of the window is seen only after it.
 const LATE_NS: u64 = 2_000_000_000;
 /// Bytes per sweep of what is only remembered for a dry run: reading page tables takes 0.3 to 0.7
 /// ms per GiB.
@@ -28,13 +29,14 @@ const KEPT_PER_SWEEP: u64 = 1 << 30;
 /// How a page shows that it came back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::apply) enum Back {
-    /// It is mapped again: it had been taken away.
+    /// It is mapped again, after it had been taken away.
     Present,
-    /// It is young: it was there all the time (cold, migration).
+    /// It is young. It was mapped all the time (cold, migration).
     Young,
-    /// It is young, and nothing was really done to it (dry run).
+    /// It is young. Nothing was really done to it (dry run).
     Pretended,
-    /// As above, but it was young already: only who makes it old can tell.
+    /// As above, but it was young at the action already. Only the next party that makes it old can
+    /// tell whether it was touched again.
     PretendedYoung,
 }
 
@@ -47,9 +49,9 @@ impl Back {
 /// What the proof has to know of a scheme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(in crate::apply) struct Terms {
-    /// What is touched within so long counts, in ns.
+    /// The refault window, in ns: a page that is touched within it counts.
     pub(in crate::apply) window_ns: u64,
-    /// It is a dry run, which has to know for ever what it pretends to have done.
+    /// Whether it is a dry run, which has to remember without limit what it pretended to do.
     pub(in crate::apply) dry_run: bool,
 }
 
@@ -72,7 +74,7 @@ struct Kept {
     cursor: u64,
 }
 
-/// What was done to one target and may still come back.
+/// Pages of one target that were acted on and may still come back.
 #[derive(Debug, Default)]
 pub(in crate::apply) struct Proof {
     batches: VecDeque<Batch>,
@@ -80,7 +82,7 @@ pub(in crate::apply) struct Proof {
 }
 
 impl Proof {
-    /// These pages of the granule at `start` were acted on at `now`.
+    /// Records that these pages of the granule at `start` were acted on at `now`.
     pub(in crate::apply) fn add(
         &mut self,
         scheme: usize,
@@ -109,8 +111,9 @@ impl Proof {
         self.batches.is_empty() && self.kept.is_empty()
     }
 
-    /// Pages of the granule at `start` that `scheme` need not act on: it did, not long ago; and in
-    /// a dry run, those that are as good as gone. What is only pretended keeps no real action back.
+    /// Pages of the granule at `start` that `scheme` need not act on, because it did so a short
+    /// time ago; for a dry run, also those that it pretended to take. What a dry run pretended
+    /// never prevents a real action.
     pub(in crate::apply) fn settled(&self, start: u64, scheme: usize, dry_run: bool) -> Bits {
         let counts = |b: &&Batch| {
             if b.back.is_pretended() {
@@ -124,8 +127,8 @@ impl Proof {
         settled.chain(kept).fold(Bits::default(), |bits, pages| bits.or(pages.get(start)))
     }
 
-    /// Looks which pages came back; calls `came_back` with the scheme and the bytes. Those acted on
-    /// longer ago than the scheme's window are looked at a last time.
+    /// Looks which pages came back, and calls `came_back` with the scheme and the bytes. Pages that
+    /// were acted on longer ago than the scheme's refault window are looked at a last time.
     pub(in crate::apply) fn sweep(
         &mut self,
         look: &mut dyn Look,
@@ -170,7 +173,8 @@ impl Proof {
         });
     }
 
-    /// Looks at the next part of what is only remembered, and forgets what is in use again.
+    /// Looks at the next part of the pages that a dry run only remembers, and forgets those in use
+    /// again.
     fn sweep_kept(
         &mut self,
         look: &mut dyn Look,
@@ -192,8 +196,8 @@ impl Proof {
         }
     }
 
-    /// Somebody else made the leaf of `len` bytes at `addr` old after it was touched. Calls
-    /// `came_back`.
+    /// Records that the monitor or another scheme made the leaf of `len` bytes at `addr` old after
+    /// it was touched. Calls `came_back`.
     pub(in crate::apply) fn touched(
         &mut self,
         addr: u64,
@@ -221,7 +225,7 @@ impl Proof {
     }
 }
 
-/// Takes over what a batch is left with.
+/// Takes over the pages that are left of a batch.
 fn keep_in_mind(kept: &mut Vec<Kept>, batch: &mut Batch) {
     let pages = std::mem::take(&mut batch.pages);
     let (scheme, back) = (batch.scheme, batch.back);
@@ -232,7 +236,8 @@ fn keep_in_mind(kept: &mut Vec<Kept>, batch: &mut Batch) {
 }
 
 impl Batch {
-    /// Whether what is found to have come back now did so within the window, as far as can be told.
+    /// Whether a page that is found to be back now came back within the refault window, as far as
+    /// can be told.
     fn counts(&self, terms: Terms, now: Time) -> bool {
         now.since(self.at) <= terms.window_ns.saturating_add(LATE_NS)
     }

@@ -29,8 +29,9 @@ impl Acting {
         Self { set, actor, next_settings: None, ledger: Ledger::default() }
     }
 
-    /// How the schemes that are committed next are to be carried out. It takes effect when they do,
-    /// so that no scheme is ever carried out, or accounted for, as another.
+    /// Sets how the schemes that are committed next are carried out. The settings take effect
+    /// together with the schemes, so that no scheme is ever carried out, or accounted for, with the
+    /// settings of another.
     pub fn commit_settings(&mut self, settings: Vec<Settings>) {
         self.next_settings = Some(settings);
     }
@@ -41,8 +42,9 @@ impl Acting {
         self.next_settings.is_some()
     }
 
-    /// What all schemes did that there ever were, by name: those that are in force, by index,
-    /// behind those that are no more. `stats`: what the context counted of those in force.
+    /// What all schemes have done, by name, including schemes that were removed. Removed schemes
+    /// come first, then those in force by index. `stats` is what the context counted for the
+    /// schemes in force.
     #[must_use]
     pub fn accounts<'a>(&self, stats: impl Iterator<Item = &'a Counters>) -> Vec<Entry> {
         self.ledger.all(&self.counted(stats))
@@ -59,10 +61,11 @@ impl Acting {
         both.collect()
     }
 
-    /// Keeps the set from clearing accessed bits of pages that it was not asked about, as it does
-    /// with pages that cannot be cleared singly (those of their process, or of others that map
-    /// them): what was touched before would look idle after. The regions of such pages stay
-    /// unresolved then, and nothing is done to them.
+    /// Keeps the operations set from clearing accessed bits of pages that it was not asked about.
+    /// To clear a page that cannot be cleared singly, it would clear all pages of the process, or
+    /// the page in all processes that map it, and memory that was touched before would look idle
+    /// afterwards. With this setting the regions of such pages stay unresolved, and nothing is done
+    /// to them.
     pub fn keep_evidence(&mut self) {
         match &mut self.set {
             OpsSet::PageWalk(walk) => {
@@ -74,8 +77,8 @@ impl Acting {
         }
     }
 
-    /// A window is over: where its regions are is looked up from now on, if a scheme takes from one
-    /// node.
+    /// Takes in the regions of a window that is over. If a scheme takes from one node, the places
+    /// of these regions are looked up from now on.
     pub fn place(&mut self, snapshot: &Snapshot) {
         if let Some(placement) = self.actor.placement_mut() {
             placement.window(snapshot);

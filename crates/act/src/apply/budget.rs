@@ -1,4 +1,4 @@
-//! A budget of time: so much per second, and what is not used is saved up, to a limit.
+//! A budget of time: a fixed amount per second. Unused time is saved up to a limit.
 
 use isotherm_core::Time;
 
@@ -20,7 +20,7 @@ impl Budget {
 
     /// What is there now, in ns.
     pub(super) fn left(&mut self, now: Time) -> u64 {
-        // Longer than it takes to fill up does not count, so nothing overflows.
+        // Time beyond what fills the budget does not count, so nothing overflows.
         let us = (now.since(self.at) / 1000).min(1_000_000_000);
         let earned = us * self.ns_per_s / 1_000_000;
         self.left_ns = (self.left_ns + signed(earned)).min(signed(self.most_ns));
@@ -28,7 +28,7 @@ impl Budget {
         u64::try_from(self.left_ns).unwrap_or(0)
     }
 
-    /// Uses some; what is used beyond it is owed.
+    /// Uses some time. Time used beyond the budget is owed.
     pub(super) fn spend(&mut self, ns: u64) {
         self.left_ns = self.left_ns.saturating_sub(signed(ns));
     }

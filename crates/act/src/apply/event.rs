@@ -20,30 +20,30 @@ pub enum ActEvent {
         range: AddrRange,
         /// Bytes that the kernel was asked for.
         asked: u64,
-        /// Bytes for which it did.
+        /// Bytes for which the action was done.
         done: u64,
         /// Time that it took, in ns.
         ns: u64,
     },
-    /// A scheme cannot do what it should; told once per process and reason.
+    /// A scheme cannot do what it should. Reported once per process and reason.
     Trouble {
         /// When it was noticed.
         at: Time,
         /// Index of the scheme.
         scheme: usize,
-        /// Whose memory; 0: the machine's affair.
+        /// The process whose memory it is; 0 if the reason lies with the machine.
         pid: u32,
         /// What and why, for people.
         text: String,
     },
-    /// Nobody took events for so long that some were dropped.
+    /// Some events were dropped, because they were not taken for too long.
     Lost {
         /// When the others were taken.
         at: Time,
         /// How many.
         events: u64,
     },
-    /// Nothing is done any more, until [`Actor::unblock`](crate::apply::Actor::unblock).
+    /// The actor does nothing any more, until [`Actor::unblock`](crate::apply::Actor::unblock).
     Blocked {
         /// When it was noticed.
         at: Time,

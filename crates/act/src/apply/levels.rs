@@ -1,7 +1,8 @@
 //! How full the nodes are that schemes move memory between, as their goals see it.
 //!
-//! A dry run moves nothing, so what it pretends to have moved is counted here: else promotion would
-//! find a full node full for ever, and never say what it would do.
+//! A dry run moves nothing, so the bytes that it pretends to have moved are counted here. Otherwise
+//! promotion would find a full node full without end, and a dry run would never show what promotion
+//! would do.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +28,7 @@ impl Levels {
     ///
     /// # Errors
     ///
-    /// Which file could not be read, for people; nothing is known then.
+    /// Says which file could not be read. No level is known then.
     pub(super) fn read(&mut self, metrics: impl Iterator<Item = Metric>) -> Result<(), String> {
         let mut nodes: Vec<u32> = metrics.filter_map(node).collect();
         nodes.sort_unstable();
@@ -54,7 +55,7 @@ impl Levels {
         Some(NodeLevel { free, total, high, coming })
     }
 
-    /// A dry run would have moved so many bytes.
+    /// Records how many bytes a dry run would have moved.
     pub(super) fn pretend(&mut self, from: u32, to: u32, bytes: u64) {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         for (node, more) in [(from, bytes.saturating_neg()), (to, bytes)] {

@@ -1,13 +1,14 @@
-//! Where the memory of the regions is, node by node: estimated, kept, and looked up again.
+//! Where the memory of the regions is, node by node. The places are estimated, kept, and looked up
+//! again.
 //!
-//! How hot memory is comes new with every window and costs nothing here; where it is takes looks at
-//! page tables. So the two are kept apart: a window's regions take over what was known of the same
-//! addresses before, and lookups go on all the time within a small share of it. Memory of which
-//! nothing is known comes first; what was accessed in the last window is looked up more often than
-//! the rest, as there a change of place matters.
+//! Every window brings new access rates, which cost nothing here. To find where memory is, page
+//! tables must be read. So the two are kept apart: the regions of a new window take over what was
+//! known of the same addresses, and lookups go on continuously within a small share of the time.
+//! Memory of which nothing is known comes first. Memory that was accessed in the last window is
+//! looked up more often than the rest, because there a change of place matters.
 //!
-//! Invariants: a new window is in force at once, however long lookups take; a region costs the same
-//! whatever its size; memory of which nothing is known is never waited for.
+//! Invariants: a new window is in force at once, however long lookups take. A lookup costs the same
+//! for a region of any size. Nothing waits for memory whose place is unknown.
 
 use isotherm_core::{AddrRange, Eligible, Snapshot, TargetId, Time};
 
@@ -15,16 +16,16 @@ use isotherm_pages::places::Places;
 use isotherm_pages::tables::{Dense, PageTables};
 use isotherm_sys::clock;
 
-/// Of the time, the share that lookups may take: one part of so many.
+/// Lookups may take one part in this many of the time.
 const SHARE: u64 = 50;
 /// What of that may be saved up, in ns.
 const MOST_NS: i64 = 20_000_000;
-/// New memory may take as much more at once, in ns; what it takes beyond that is not counted.
+/// How much more time new memory may take at once, in ns. Time beyond that is not counted.
 const ADVANCE_NS: i64 = -100_000_000;
-/// What is known of a region is good for so long, in ns: of one that was accessed in the last
-/// window, and of others.
+/// How long the known place of a region stays valid, in ns: for a region that was accessed in the
+/// last window, and for others.
 const GOOD_NS: [u64; 2] = [500_000_000, 5_000_000_000];
-/// A large region is looked up by so many pieces of it.
+/// The number of pieces by which a large region is looked up.
 const SAMPLES: u64 = 8;
 /// The size of a piece, in bytes: 64 pages.
 const PIECE: u64 = 256 << 10;
@@ -44,7 +45,7 @@ pub struct Placed {
     pub age: u32,
     /// Bytes on each node of the placement.
     pub on: Vec<u64>,
-    /// When that was looked up, or the oldest part of it; none: of some of it nothing is known.
+    /// When the place of its oldest part was looked up. None if the place of some part is unknown.
     looked: Option<Time>,
 }
 
@@ -65,7 +66,7 @@ pub struct Placement {
     nodes: Vec<u32>,
     /// Counts estimates.
     turn: u64,
-    /// Time that lookups may take, in ns; less than 0: taken in advance.
+    /// Time that lookups may still take, in ns. Below 0 the time was used in advance.
     left_ns: i64,
     earned: Option<Time>,
 }
@@ -88,8 +89,8 @@ impl Placement {
         &self.regions
     }
 
-    /// Answers how much of regions is on the nodes that are asked about. Of memory that is in no
-    /// region of the last window nothing is known, and nothing is said.
+    /// Answers how much of the regions is on the nodes that are asked about. There is no answer for
+    /// memory that is in no region of the last window.
     pub(super) fn answer(&self, ranges: &mut [Eligible]) {
         for asked in ranges {
             let Some(at) = self.nodes.iter().position(|node| *node == asked.nid) else { continue };
@@ -99,8 +100,8 @@ impl Placement {
     }
 
     /// Takes in what a scheme did to the first `covered` bytes of a range: `moved` bytes went from
-    /// one node to another, or, if nothing was asked for, there was nothing to move there, until it
-    /// is looked up again.
+    /// one node to another. If nothing was asked for, that memory counts as having nothing to move
+    /// until it is looked up again.
     pub(super) fn acted(&mut self, target: TargetId, covered: AddrRange, moved: &Moved) {
         let at = |node: Option<u32>| self.nodes.iter().position(|n| Some(*n) == node);
         let (Some(from), to) = (at(Some(moved.from)), at(moved.to)) else { return };
@@ -174,8 +175,8 @@ impl Placement {
         let mut now = lookup.now();
         let earned = self.earned.replace(now).map_or(0, |at| now.since(at) / SHARE);
         self.left_ns = (self.left_ns + i64::try_from(earned).unwrap_or(MOST_NS)).min(MOST_NS);
-        // By how many times over what is known is too old: if there is not time for all, each kind
-        // has its share.
+        // By what factor the known place has passed its validity. If there is not time for all
+        // regions, each kind thus has its share.
         let mut due: Vec<(u64, usize)> = Vec::new();
         for (nr, region) in self.regions.iter().enumerate() {
             let good_ns = GOOD_NS[usize::from(region.nr_accesses == 0)];
@@ -207,8 +208,8 @@ impl Placement {
         }
     }
 
-    /// How many bytes of a region are on each node: of a large one by some pieces of it, other ones
-    /// each time.
+    /// How many bytes of a region are on each node. A large region is estimated from some pieces of
+    /// it, which differ from lookup to lookup.
     fn estimate(
         &mut self,
         lookup: &mut dyn Lookup,

@@ -8,7 +8,7 @@ pub enum Evidence {
     /// Nothing more than the region's numbers: DAMON's behaviour, for comparison.
     Off,
     /// For pageout, cold and migration of cold memory: every page of the region is armed, and those
-    /// that stay untouched for so long, in µs, are acted on.
+    /// that stay untouched for this time, in µs, are acted on.
     Confirm(u64),
 }
 
@@ -24,22 +24,23 @@ pub struct Settings {
     pub min_touched_bp: u32,
     /// Decide and count, but do nothing.
     pub dry_run: bool,
-    /// Whether a target may be stopped for a moment to let it call `madvise` itself, which is the
-    /// only way to hugepage and nohugepage.
+    /// Whether a target may be stopped for a moment to make it call `madvise` itself. The actions
+    /// hugepage and nohugepage are possible in no other way.
     pub inject: bool,
     /// Pageout only: the cgroup (v2) whose `memory.reclaim` is asked to reclaim as many bytes as
     /// were found idle, a path from the root of the hierarchy. The kernel chooses the pages then,
     /// by its own lists, and also takes page cache that no process maps.
     pub memory_reclaim: Option<String>,
-    /// Memory that is touched within so long after an action counts as refaulted, in µs.
+    /// The refault window, in µs: memory that is touched within it after an action counts as
+    /// refaulted.
     pub refault_window_us: u64,
     /// CPU time that gathering evidence may take, in µs per second. Schemes of a context share it:
     /// the largest counts.
     pub evidence_us_per_s: u64,
-    /// Act on pages on this node only. The monitor puts the scheme's `source_nid` here; what stands
-    /// here before is not looked at.
+    /// Act on pages on this node only. The monitor sets this from the scheme's `source_nid` and
+    /// ignores any earlier value.
     pub only_on: Option<u32>,
-    /// Of a scheme that takes from one node: leave a page alone for so long after it was moved, in
+    /// For a scheme that takes from one node: how long a page is left alone after it was moved, in
     /// µs.
     pub hold_us: u64,
     /// Paths of the cgroups that filters and goals name, by their number.

@@ -14,9 +14,10 @@ use crate::apply::proof::moved::Moved;
 use crate::apply::proof::taken::Proof;
 use crate::{Injector, Outcome, Process};
 
-/// Huge page advice is read again after so long, in ns: it takes some milliseconds per GiB.
+/// How long the advice that was read stays valid, in ns. Reading it takes some milliseconds per
+/// GiB.
 const ADVICE_NS: u64 = 10_000_000_000;
-/// A huge page that could not be made is tried again after so long, in ns.
+/// Time until a huge page that could not be made is tried again, in ns.
 const AGAIN_NS: u64 = 30_000_000_000;
 
 #[derive(Debug)]
@@ -64,8 +65,8 @@ impl TargetState {
         &mut self.evidence[scheme]
     }
 
-    /// Before young pages are made old for a scheme: tells everybody else who watches them, the
-    /// monitor and the evidence of all other schemes, that they were touched.
+    /// Must be called before young pages are made old for a scheme. Tells the monitor and the
+    /// evidence of all other schemes that these pages were touched.
     pub(super) fn tell_touched(
         &mut self,
         look: &mut dyn Look,
@@ -92,7 +93,7 @@ impl TargetState {
     /// What is seen of `range`, granule by granule; those without any page do not come.
     pub(super) fn see(&self, look: &mut dyn Look, range: AddrRange) -> BTreeMap<u64, Seen> {
         let mut seen = BTreeMap::new();
-        // What cannot be looked at has gone: nothing is there.
+        // A process that cannot be looked at has ended, so it has no memory there.
         look.look(self.id, range, &mut |start, found| {
             seen.insert(start, found);
         })
@@ -170,16 +171,16 @@ pub(super) struct Chosen {
     pub(super) granules: Vec<(u64, Bits)>,
     pub(super) ranges: Vec<AddrRange>,
     pub(super) bytes: u64,
-    /// Whether a huge page is among them: whoever stops in between has to do so at the end of one.
+    /// Whether a huge page is among them. An action may then stop only at the end of a huge page.
     pub(super) huge: bool,
     /// Where the limit cut it; what follows was not looked at.
     pub(super) cut_at: Option<u64>,
 }
 
 impl Chosen {
-    /// Takes in pages of the granule at `start`, up to `most` bytes in all. A huge page comes as a
-    /// whole or not at all, but the first one always comes: a limit below its size would never let
-    /// it through.
+    /// Takes in pages of the granule at `start`, up to `most` bytes in all. A huge page is taken as
+    /// a whole or not at all. The first one is always taken, because a limit below its size would
+    /// never admit it.
     pub(super) fn push(&mut self, start: u64, mut pages: Bits, huge: bool, most: u64) {
         if self.cut_at.is_some() || pages.is_empty() {
             return;
@@ -199,7 +200,8 @@ impl Chosen {
         }
     }
 
-    /// The address behind what was asked for, if only the first `asked` bytes were.
+    /// The address behind the first `asked` bytes of the chosen pages, where a stopped action
+    /// ended.
     pub(super) fn end_of(&self, mut asked: u64) -> u64 {
         for range in &self.ranges {
             if asked < range.len() {
@@ -210,7 +212,7 @@ impl Chosen {
         self.ranges.last().map_or(0, |range| range.end)
     }
 
-    /// What an action on these pages was, that may have been stopped.
+    /// The record of an action on these pages, which may have been stopped early.
     pub(super) fn did(&self, outcome: Outcome) -> Did {
         let stopped_at = outcome.is_cut_short().then(|| self.end_of(outcome.asked_bytes));
         Did { stopped_at, outcome, ..Did::default() }

@@ -1,4 +1,4 @@
-//! Acting on chosen pages, seeing what became of them, and taking that into the account.
+//! Acts on chosen pages, looks what became of them, and adds that to the account.
 
 use isotherm_core::scheme::Action;
 use isotherm_core::{AddrRange, Time};
@@ -79,8 +79,9 @@ impl Actor {
         (did, done)
     }
 
-    /// Remembers what went from one node to the other, so that it stays there for a while; what was
-    /// demoted is watched for being touched again. Hot memory will be, wherever it is.
+    /// Remembers the pages that moved between nodes, so that they stay there for a while. Demoted
+    /// pages are watched for being touched again. Promoted pages are not, because hot memory is
+    /// touched wherever it is.
     fn note_moved(
         &mut self,
         state: &mut TargetState,
@@ -135,7 +136,8 @@ impl Actor {
         self.note_outcome(job, state, &outcome);
         let did = chosen.did(outcome);
         let (Advice::Pageout | Advice::Cold) = advice else {
-            // What was read ahead does not show in page tables; the kernel's word is what there is.
+            // Memory that was read ahead does not show in page tables, so the kernel's answer has
+            // to do.
             let done = did.outcome.accepted_bytes;
             return (did, done);
         };
@@ -162,7 +164,7 @@ impl Actor {
         (did, done)
     }
 
-    /// Takes into the account what was done, and tells it.
+    /// Adds what was done to the account, and reports it as an event.
     pub(in crate::apply) fn done(
         &mut self,
         state: &TargetState,
@@ -189,8 +191,8 @@ fn refused(outcome: &Outcome, start: u64) -> Bits {
     ranges.fold(Bits::default(), Bits::or)
 }
 
-/// Leaves of pages that are no longer mapped those that were paged out. Others are gone because the
-/// process unmapped or dropped them, or has ended.
+/// Of pages that are no longer mapped, keeps those that were paged out. The others are gone because
+/// the process unmapped or dropped them, or has ended.
 ///
 /// Anonymous memory that was paged out has an entry that says so. Memory of files and shared memory
 /// has none; it is believed as long as its mapping is there.
@@ -243,8 +245,8 @@ fn watch(state: &mut TargetState, scheme: usize, back: Back, chosen: &Chosen, en
 fn watch_pretended(look: &mut dyn Look, state: &mut TargetState, scheme: usize, chosen: &Chosen) {
     let (seen, at) = (state.see_chosen(look, chosen), now());
     for (start, pages) in chosen.before(u64::MAX) {
-        // Pages that are young still were not made old for this: being young says nothing of what
-        // is to come.
+        // Pages that are still young were not made old for this action, so their being young does
+        // not show a later touch.
         let young = pages.and(seen.get(&start).copied().unwrap_or_default().young);
         state.proof.add(scheme, Back::PretendedYoung, start, young, at);
         state.proof.add(scheme, Back::Pretended, start, pages.minus(young), at);

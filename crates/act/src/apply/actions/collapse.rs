@@ -1,5 +1,5 @@
-//! Huge pages from what is used: a huge page is made where enough of its 512 pages are touched, so
-//! that it brings no memory in that nobody wants.
+//! Makes huge pages of memory in use. A huge page is made only where enough of its 512 pages are
+//! touched, so that it brings in little memory that is not used.
 
 use isotherm_core::addr::round_up;
 use isotherm_core::scheme::Action;
@@ -22,8 +22,8 @@ impl Actor {
     ) -> Applied {
         let scheme = job.request.scheme;
         let whole = job.request.range;
-        // Regions end anywhere: what begins in this one is its affair, up to the end of the huge
-        // page.
+        // Regions end anywhere. A huge page that begins in this region belongs to it, up to the end
+        // of the huge page.
         let (first, last) = (round_up(whole.start, GRANULE), round_up(whole.end, GRANULE));
         let mut range = AddrRange::new(first, last.min(first + MOST));
         if range.is_empty() {

@@ -1,10 +1,11 @@
-//! Huge page advice that only a process itself can give: it is made to, if the policy allows that.
+//! Huge page advice, which only the process itself can give. The process is made to call `madvise`,
+//! if the policy allows that.
 //!
-//! Advice stays with the memory after we have gone. What was advised is remembered, so that it is
-//! not given twice and can be taken back. There is no way back to no advice, only to the opposite;
-//! so what is taken back is advice that has an effect under the machine's setting: `hugepage` under
-//! `madvise` and `never`, where the opposite is the same as none, and `nohugepage` under `always`.
-//! Memory that the program itself gave that advice about is left alone.
+//! Advice stays with the memory after Isotherm has ended. Given advice is remembered, so that it is
+//! not given twice and can be taken back. The kernel cannot remove advice; it can only be replaced
+//! by its opposite. So only advice that has an effect under the machine's setting is taken back:
+//! `hugepage` under `madvise` and `never`, where the opposite is the same as none, and `nohugepage`
+//! under `always`. Memory that the program itself gave that advice about is left alone.
 
 use std::fs;
 
@@ -39,7 +40,7 @@ impl Actor {
             return all_of(job.request);
         }
         let whole = job.request.range;
-        // As with collapse: what begins in the region is its affair.
+        // As with collapse, a huge page that begins in the region belongs to it.
         let (first, last) = (round_up(whole.start, GRANULE), round_up(whole.end, GRANULE));
         let range = AddrRange::new(first, last.min(first + MOST));
         let mut chosen = Chosen::default();

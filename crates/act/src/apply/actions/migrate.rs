@@ -72,8 +72,8 @@ impl Actor {
     }
 }
 
-/// The ranges, cut and put together so that a batch is one call: memory with a page in use here and
-/// there is in many short ranges, and a call's price hardly depends on how many pages it is for.
+/// The ranges, cut and grouped so that a batch is one call. Memory with scattered pages in use
+/// consists of many short ranges, and the cost of a call hardly depends on the number of its pages.
 fn batches(ranges: &[AddrRange]) -> Vec<Vec<AddrRange>> {
     const MOST: u64 = BATCH as u64 * PAGE_SIZE;
     let (mut all, mut last, mut bytes) = (Vec::new(), Vec::new(), 0);

@@ -14,8 +14,8 @@ use crate::apply::{Actor, Job, until};
 const STEP: u64 = 4 << 20;
 
 impl Actor {
-    /// Reclaims the size of what was chosen from the cgroup at `path`. Done is by how much the
-    /// group shrank: which pages went is the kernel's affair.
+    /// Reclaims the size of what was chosen from the cgroup at `path`. The bytes by which the group
+    /// shrank count as done, because the kernel chooses the pages.
     pub(in crate::apply) fn reclaim(
         &mut self,
         state: &TargetState,

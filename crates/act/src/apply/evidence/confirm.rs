@@ -1,9 +1,10 @@
 //! Arm, confirm, act: the way of pageout, cold and demotion.
 //!
-//! Page tables of another process are made old by `MADV_COLD`, the only way, so for the action
-//! `cold` arming a young page is half of the action already: it is put on the inactive list.
-//! Touched again, it comes back from there. By marks of idle page frames (set `idle`) nothing is
-//! moved, but translations have to be dropped before the wait begins.
+//! `MADV_COLD` is the only way to make pages of another process old by address, and it also puts
+//! young pages on the inactive list. So for the action `cold`, arming a young page is half of the
+//! action already. A page that is touched again comes back from that list. Marks of idle page
+//! frames (operations set `idle`) move nothing, but TLB entries have to be dropped before the wait
+//! begins.
 
 use std::collections::BTreeMap;
 
@@ -18,8 +19,8 @@ use crate::apply::target::{Chosen, TargetState};
 use crate::apply::{Actor, Job, PASS_NS, Settings, later};
 use crate::{Advice, Outcome};
 
-/// Young pages with no more than so many others between them are made old by one range: each range
-/// costs a flush of the target's TLB.
+/// Young pages with no more than this many other pages between them are made old by one range. Each
+/// range costs a flush of the target's TLB.
 const GAP: u64 = 16;
 /// The share of mistakes that evidence lets pass, in basis points.
 const MAX_MISTAKES_BP: u64 = 100;
@@ -105,7 +106,7 @@ impl Actor {
         let batch = Advice::Cold.default_batch_bytes();
         let outcome = state.process.advise(Advice::Cold, &young, batch, &mut || false);
         self.note_arming(job, state, &outcome);
-        // What could not be made old is seen as young now, and never becomes evidence.
+        // Pages that could not be made old are seen as young now, and never become evidence.
         let (seen, at) = (self.see(look, state, scheme, range), now());
         for (start, part) in granules(range) {
             let seen = seen.get(&start).copied().unwrap_or_default();
@@ -160,7 +161,7 @@ impl Actor {
         }
     }
 
-    /// Looks at a range that was armed long enough ago, and acts on what is proven idle.
+    /// Looks at a range that was armed long enough ago, and acts on the pages that are proven idle.
     fn look_and_act(
         &mut self,
         look: &mut dyn Look,
@@ -184,7 +185,7 @@ impl Actor {
                 None => {
                     undecided.get_or_insert(part.start);
                 }
-                // Behind the limit nothing is taken now, and it will be looked at again.
+                // Nothing behind the limit is taken now. That part will be looked at again.
                 Some(_) if chosen.cut_at.is_some() => {}
                 Some(all) => {
                     let idle = passes.of(&state.process, start, all, seen);
@@ -216,7 +217,7 @@ impl Actor {
         };
         let (did, done) = self.carry_out(look, state, job, &chosen);
         let acted_to = did.stopped_at.or(chosen.cut_at);
-        // What was acted on is settled even behind a part that is not.
+        // Pages that were acted on are settled, even behind a part that is not.
         let evidence = state.evidence(scheme);
         for (start, _) in chosen.before(acted_to.unwrap_or(u64::MAX)) {
             let end = (start + GRANULE).min(acted_to.unwrap_or(u64::MAX)).min(range.end);
@@ -237,9 +238,9 @@ impl Actor {
     }
 }
 
-/// How much is made old in this time. As long as there is any, a granule is, however long that took
-/// before: a rate that was measured while the machine was busy is only corrected by trying again,
-/// and what takes longer is owed.
+/// How many bytes are made old in this time. While any time is left it is at least one granule,
+/// however long one took before: a rate that was measured while the machine was busy is only
+/// corrected by trying again. Time used beyond the budget is owed.
 const fn armable(left_ns: u64, ns_per_mib: u64) -> u64 {
     if left_ns == 0 {
         return 0;

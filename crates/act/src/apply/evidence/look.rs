@@ -1,4 +1,4 @@
-//! Looking at every page of a range: what evidence and proof stand on.
+//! Looking at every page of a range. Evidence and proof rest on this.
 
 use std::io;
 
@@ -21,8 +21,8 @@ pub(in crate::apply) struct Seen {
 }
 
 impl Seen {
-    /// What of it can be acted on within `range`: a huge page only as a whole, or it would be
-    /// split.
+    /// The pages of it that can be acted on within `range`. A huge page counts only as a whole, or
+    /// it would be split.
     pub(in crate::apply) fn inside(self, start: u64, range: AddrRange) -> Bits {
         let bits = Bits::of(start, range);
         if self.huge && bits != Bits::ALL { Bits::default() } else { bits.and(self.present) }
@@ -45,9 +45,10 @@ pub(in crate::apply) trait Look {
         false
     }
 
-    /// Makes all pages of `range` old by marks, which count only after translations were dropped,
-    /// and calls `f` as [`Look::look`] does, with what is seen now and which pages had been
-    /// touched, as far as is known. `None`: this cannot, and advice has to do it.
+    /// Makes all pages of `range` old by marks, which count only after TLB entries were dropped.
+    /// Calls `f` as [`Look::look`] does, with what is seen now and with the pages that are known to
+    /// have been touched before. Returns `None` if this looker sets no marks; then advice has to
+    /// make the pages old.
     fn mark(
         &mut self,
         _target: TargetId,
@@ -57,13 +58,13 @@ pub(in crate::apply) trait Look {
         None
     }
 
-    /// The leaves that begin at these addresses were young, and were then made old by advice,
-    /// outside of the operations set. The set goes on saying that they were touched, to whoever
-    /// watches them, until it is asked to make them old itself.
+    /// Tells the operations set that the leaves at these addresses were young, and were then made
+    /// old by advice from outside of the set. The set goes on reporting them as touched until it is
+    /// asked to make them old itself.
     fn made_old(&mut self, _target: TargetId, _leaves: &mut dyn Iterator<Item = u64>) {}
 
-    /// As [`Look::look`], in one go with which of a granule's pages are on `node`. What does not
-    /// see frames cannot tell.
+    /// As [`Look::look`], and also tells which pages of each granule are on `node`. A looker that
+    /// does not see frames cannot tell.
     fn on_node(
         &mut self,
         _target: TargetId,

@@ -1,12 +1,12 @@
-//! Looking at pages of processes by marks of idle page frames, and making them old so: evidence for
-//! kernels where page tables cannot be read.
+//! Looks at pages of processes by marks of idle page frames, and makes pages old by setting marks.
+//! This gives evidence on kernels where page tables cannot be read.
 //!
-//! A page is young unless its folio's mark stands, so what nobody marked is young. A mark speaks
-//! for all processes that map the folio. Pages that several of them map are always young here: no
-//! advice would take them. Marking flushes no TLB, so what is armed this way is held until
-//! [`Translations`](crate::apply::evidence::translations) were dropped.
+//! A page is young unless its folio's mark is set, so a page that was never marked is young. A mark
+//! covers all processes that map the folio. Pages that several processes map always count as young
+//! here, because no advice would take them. Marking flushes no TLB, so memory that is armed this
+//! way is held until [`Translations`](crate::apply::evidence::translations) were dropped.
 //!
-//! Absent: how much of a huge page is touched. A folio has one mark.
+//! Marks do not tell how much of a huge page is touched, because a folio has one mark.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -27,8 +27,8 @@ use crate::apply::pages::{Bits, GRANULE, granules};
 /// monitor samples nothing meanwhile.
 pub(in crate::apply) const MARK_NS_PER_S: u64 = 20_000_000;
 pub(in crate::apply) const MARK_MOST_NS: u64 = 1_000_000_000;
-/// What marking a MiB takes, in ns, before it is known: so much that the first piece is small and
-/// shows it.
+/// Assumed time to mark a MiB, in ns, before it is measured. It is high, so that the first piece is
+/// small.
 pub(in crate::apply) const MARK_NS_PER_MIB: u64 = 5_000_000;
 /// Pages that are asked about at once.
 const PIECE: usize = 8192;

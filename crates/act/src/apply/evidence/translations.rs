@@ -1,9 +1,9 @@
-//! Makes processors forget translations, so that marks of idle pages can be believed.
+//! Makes processors drop their TLB entries, so that marks of idle pages can be believed.
 //!
 //! A mark is set without a flush (`mm/page_idle.c`), so a page in constant use sets no accessed bit
-//! for as long as its translation stays in a TLB: a small hot set can look idle for seconds. What
-//! acts on marks therefore flushes after marking, once for all that was marked, and only then
-//! begins to wait.
+//! for as long as its translation stays in a TLB: a small hot set can look idle for seconds. An
+//! actor that relies on marks therefore flushes after marking, once for all marked pages, and only
+//! then begins to wait.
 
 use std::path::Path;
 

@@ -1,11 +1,11 @@
 //! The ops filters, page by page (R§4.9).
 //!
-//! Filters are evaluated one after the other on sets of 512 pages. What a filter has to know is
-//! asked of the kernel when the first page gets as far as that filter, and only for such pages.
+//! Filters are evaluated one after the other on sets of 512 pages. The kernel is asked for what a
+//! filter has to know when the first page reaches that filter, and only for pages that do.
 //!
-//! Invariants: what cannot be known is refused, and that is told; a huge page passes as a whole or
-//! not at all. Absent: making pages old again, as the kernel's `young` does: other schemes count on
-//! what they see.
+//! Invariants: a page of which the answer cannot be known is refused, and the reason is reported. A
+//! huge page passes as a whole or not at all. Unlike the kernel's `young` filter, a filter here
+//! does not make pages old, because other schemes rely on the accessed bits.
 
 mod frames;
 mod mapping;

@@ -1,8 +1,8 @@
-//! What became of pages: present, swapped, or absent, by the page tables themselves.
+//! What became of pages: whether they are present, swapped or absent, according to the page tables.
 //!
 //! [`Process::page_runs`] asks for runs of like pages, by `PAGEMAP_SCAN` where there is one (Linux
 //! 6.7), else from `pagemap`'s 8 bytes per page. [`Process::page_entries`] reads these 8 bytes,
-//! which say more: mapped once only, and the page frame.
+//! which also tell whether a page is mapped only once, and its page frame.
 //!
 //! Memory of files and shared memory that was paged out has no entry left and reads as absent. A
 //! page on the move to another frame reads as swapped for a moment.
@@ -21,8 +21,8 @@ use super::process::Process;
 const NR_RUNS: usize = 512;
 /// Entries per read of `pagemap`.
 const NR_ENTRIES: usize = 2048;
-/// One above the last address of user memory that page tables of four levels reach; of five, there
-/// is more, but no program gets it unasked.
+/// The end of the user memory that page tables of four levels reach. Page tables of five levels
+/// reach further, but a program gets such memory only if it asks for it.
 const USER_END: u64 = 0x7fff_ffff_f000;
 
 /// What is known of a run of pages.
@@ -204,8 +204,8 @@ impl Process {
         Ok(any)
     }
 
-    /// Reads entries only where something is mapped: the holes between are nearly all of an address
-    /// space.
+    /// Reads entries only where something is mapped, because an address space consists almost
+    /// entirely of holes.
     fn runs_of_entries(
         &self,
         range: AddrRange,

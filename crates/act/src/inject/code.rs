@@ -1,4 +1,4 @@
-//! The two pieces of a target's own code that an injected call runs on. Nothing is written to code.
+//! Finds the two pieces of a target's own code that an injected call runs on. No code is written.
 
 use std::io;
 

@@ -1,10 +1,11 @@
 //! The safety net: a signal frame that leads back to where the thread was.
 //!
-//! While a thread carries out an injected call its registers are not its own. Should we be killed
-//! then, the kernel lets it go as it is. So the injected call is a `syscall; ret` of the program's
-//! own code, run on a stack of ours: `ret` finds there the address of a `rt_sigreturn`, and that
-//! finds what a returning signal handler would find: all registers, vector state and the blocked
-//! signals as they were. The thread is as it was after having made one more `madvise`.
+//! While a thread carries out an injected call, its registers are not its own. If Isotherm is
+//! killed then, the kernel lets the thread go on with these registers. So the injected call is a
+//! `syscall; ret` of the program's own code, run on a stack that the injector prepared. `ret` takes
+//! the address of a `rt_sigreturn` from that stack. `rt_sigreturn` then finds the frame that a
+//! returning signal handler would find, with all registers, the vector state and the blocked
+//! signals as they were. So the thread goes on as it was, having made one more `madvise`.
 //!
 //! The layout is the kernel's `struct rt_sigframe` for x86-64 (arch/x86/include/asm/sigframe.h and
 //! uapi/asm/sigcontext.h), which is fixed.

@@ -1,21 +1,24 @@
 //! Advice that a process can only give itself: `MADV_HUGEPAGE` and `MADV_NOHUGEPAGE`, by making one
 //! of its threads call `madvise(2)`.
 //!
-//! One thread is stopped with ptrace for some 100 µs, calls, and goes on as if nothing had been:
-//! the system call that it waited in is restarted by the kernel, signals that came meanwhile are
-//! delivered, once each, and its vector registers, signal mask and code are untouched. The others
-//! run on. It must stop within [`InjectOptions::stop_within_us`], else nothing happens.
+//! One thread is stopped with ptrace for some 100 µs, makes the call, and goes on as before. The
+//! kernel restarts the system call that the thread waited in. Signals that came in the meantime are
+//! delivered, once each. The thread's vector registers, signal mask and code are unchanged. All
+//! other threads run on. If the thread does not stop within [`InjectOptions::stop_within_us`], no
+//! call is made.
 //!
-//! Should we be killed at any point, the thread finishes the call by itself and returns to where it
-//! was: see `frame`. The one difference then: a time limit of an interrupted sleep begins anew.
+//! If Isotherm is killed at any point, the thread finishes the call by itself and returns to where
+//! it was: see `frame`. The one difference is that the time limit of an interrupted sleep begins
+//! anew.
 //!
-//! What is left behind: up to five pages at the low end of the main thread's stack mapping.
+//! An injection leaves up to five pages behind, at the low end of the main thread's stack mapping.
 //!
-//! It refuses, and says why, where it could do harm: a process that is being debugged, stopped, has
-//! a seccomp policy, runs 32-bit code or has a shadow stack. On x86-64 only.
+//! An injection that could do harm is refused with the reason: into a process that is being
+//! debugged or is stopped, that has a seccomp policy or a shadow stack, or that runs 32-bit code.
+//! Injection works on x86-64 only.
 //!
-//! While it works, no thread of *this* process should wait for the target as for a child: `waitpid`
-//! would report the stop.
+//! During an injection, no thread of the *calling* process should wait for the target with
+//! `waitpid`, which would report the stop.
 
 mod code;
 mod frame;
@@ -37,10 +40,10 @@ use code::Code;
 use session::{Session, Site};
 use thread::Threads;
 
-/// What to do with memory that only its owner can ask for.
+/// Advice that a process can only give for its own memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HugePageAdvice {
-    /// Huge pages, also where they are only given to who asks (`MADV_HUGEPAGE`).
+    /// Huge pages, also under the setting that gives them only on request (`MADV_HUGEPAGE`).
     Huge,
     /// No new huge pages (`MADV_NOHUGEPAGE`).
     NoHuge,
@@ -52,11 +55,12 @@ pub struct InjectOptions {
     /// How long the thread may take to stop, in µs. One that takes longer is left alone, but waited
     /// for up to a second more, so that a system call that it waits in does not end with `EINTR`.
     pub stop_within_us: u64,
-    /// Calls of one stop begin up to so many µs after its begin.
+    /// For how long after the begin of a stop further calls may begin, in µs.
     pub calls_within_us: u64,
     /// How long a call may take, in µs. Then the thread is left alone, and ends it by itself.
     pub run_within_us: u64,
-    /// Go on although the process has a seccomp filter. A filter that kills for `madvise` does so.
+    /// Inject although the process has a seccomp filter. A filter that kills on `madvise` then
+    /// kills the process.
     pub despite_seccomp_filter: bool,
 }
 
@@ -82,7 +86,7 @@ pub struct Injected {
     pub longest_stop_ns: u64,
 }
 
-/// A target whose threads can be made to call; keeps what was found out about its code.
+/// A target whose threads can be made to call `madvise`. Keeps what was found out about its code.
 #[derive(Debug)]
 pub struct Injector {
     pid: u32,
@@ -95,7 +99,7 @@ impl Injector {
     ///
     /// # Errors
     ///
-    /// They cannot; says why.
+    /// Calls cannot be injected. The error says why.
     pub fn new(process: &Process, options: InjectOptions) -> Result<Self, ActError> {
         let pid = process.pid();
         if !cfg!(target_arch = "x86_64") {

@@ -2,7 +2,7 @@
 //!
 //! The order of the steps is what makes it safe to be killed at any point:
 //!
-//! 1. the frame of the safety net is written below the stack: nobody sees it;
+//! 1. the frame of the safety net is written below the stack, where no code looks;
 //! 2. all registers are set at once; from here on the net catches;
 //! 3. signals are blocked, so that none is taken out of its queue while the registers are not the
 //!    thread's own: they wait, in order, and none is lost or doubled;
@@ -11,8 +11,8 @@
 //!    goes on, whether a system call was interrupted that it has to restart;
 //! 6. the blocked signals are put back, then all registers at once, and the thread let go.
 //!
-//! When something unforeseen comes between (a stopping signal, a fault in the injected code), the
-//! thread is put back at once and let go with that signal.
+//! If something unforeseen happens in between (a stopping signal, a fault in the injected code),
+//! the thread's registers are restored at once and it is let go with that signal.
 
 use std::io;
 
@@ -31,12 +31,13 @@ const CODE_64: u64 = 0x33;
 /// blocked.
 const FAULTS: [i32; 6] =
     [libc::SIGILL, libc::SIGTRAP, libc::SIGBUS, libc::SIGFPE, libc::SIGSEGV, libc::SIGSYS];
-/// Below the stack pointer, a function may use so much (the red zone).
+/// How many bytes below the stack pointer a function may use (the red zone).
 const RED_ZONE: u64 = 128;
 /// Free stack between a thread and the net.
 const MARGIN: u64 = 16 << 10;
-/// How long a thread is waited for that did not stop in time, in µs. Being asked to stop cannot be
-/// taken back, and without us some system calls would end with `EINTR` for it.
+/// How long the session still waits for a thread that did not stop in time, in µs. A request to
+/// stop cannot be taken back. If the session left, some system calls would end with `EINTR` because
+/// of it.
 const PATIENCE_US: u64 = 1_000_000;
 /// `ERESTARTNOHAND`: make the call again, unless a signal handler runs; then it ends with `EINTR`.
 const RESTART_NO_HANDLER: u64 = 514_u64.wrapping_neg();
@@ -151,7 +152,7 @@ impl<'s> Session<'s> {
         write_memory(site.pid, at, &bytes).map_err(|e| site.said("write below its stack", e))?;
         self.call =
             Registers { rip: site.code.call, rsp: at, orig_rax: u64::MAX, ..self.registers };
-        // Nothing is called yet; but if we were killed now, getpid would be.
+        // Nothing is called yet. If Isotherm were killed now, the thread would call getpid.
         self.call.rax = u64::try_from(libc::SYS_getpid).unwrap_or(0);
         let set = |r: &Registers| self.tracee.set_registers(r);
         set(&self.call).map_err(|e| site.said("set its registers", e))?;
@@ -160,7 +161,8 @@ impl<'s> Session<'s> {
         self.tracee.set_blocked(all).map_err(|e| site.said("block its signals", e))
     }
 
-    /// Lets the kernel restart a system call that ends with `EINTR` for our interruption alone.
+    /// Lets the kernel restart a system call that ends with `EINTR` only because of this
+    /// interruption.
     fn restart_if_interrupted(&mut self) {
         let r = &mut self.registers;
         let in_syscall = r.orig_rax.cast_signed() >= 0;
@@ -170,8 +172,8 @@ impl<'s> Session<'s> {
     }
 
     /// A thread that was stopped inside of a restartable sequence has to go on at its abort
-    /// handler. The kernel sees to that as it returns to the program; but with our registers it
-    /// would not know.
+    /// handler. The kernel does that when it returns to the program, but it cannot recognise the
+    /// sequence by the registers of an injected call.
     fn leave_critical_section(&mut self) {
         let word = |at: u64| {
             let mut bytes = [0; 8];

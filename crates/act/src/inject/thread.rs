@@ -1,9 +1,10 @@
-//! Which thread of a target is stopped for an injection.
+//! Chooses the thread of a target that is stopped for an injection.
 //!
-//! One that runs is best: nothing is interrupted. Next, one that waits in a system call which the
-//! kernel restarts by itself. Last, one in a call that ends with `EINTR` when it is interrupted,
-//! and that we make the kernel restart: see [`restarts_by_itself`]. The main thread wins a tie,
-//! since its stack is where the safety net is put.
+//! A running thread is best, because nothing is interrupted. Next comes a thread that waits in a
+//! system call which the kernel restarts by itself. Last comes a thread in a call that ends with
+//! `EINTR` when it is interrupted, and that the session makes the kernel restart: see
+//! [`restarts_by_itself`]. The main thread wins a tie, since its stack is where the safety net is
+//! put.
 //!
 //! Threads that cannot stop soon (uninterruptible, also a parent that waits for its vfork child) or
 //! are stopped already are left out.
@@ -42,8 +43,8 @@ pub(super) struct Threads {
 }
 
 /// System calls that end with `EINTR` rather than restart when a thread was interrupted and no
-/// signal handler ran. They have done nothing then, so that making them again is what a program
-/// expects that was not signalled. A time limit begins anew.
+/// signal handler ran. Such a call has done nothing yet, so a program that got no signal expects it
+/// to go on, and it can be made again. Its time limit begins anew.
 const EINTR_CALLS: [libc::c_long; 15] = [
     libc::SYS_epoll_wait,
     libc::SYS_epoll_pwait,
@@ -101,7 +102,7 @@ impl Threads {
     ///
     /// # Errors
     ///
-    /// None can be stopped; says why.
+    /// No thread can be stopped. The error says why.
     pub(super) fn candidates(&self) -> Result<Vec<u32>, ActError> {
         let mut ranked: Vec<_> =
             self.all.iter().filter_map(|t| Some((self.rank(t)?, t.tid))).collect();

@@ -111,9 +111,8 @@ impl PageWalk {
         Counters { looks: looks.pages, look_ns: looks.ns, ..self.counters }
     }
 
-    /// Clears at most this many pages in one [`Operations::prepare`]; the rest stay `Young`.
-    /// Default
-    /// 1024. A clear can cost 20 µs, so this bounds how late a tick can get.
+    /// Limits how many pages one [`Operations::prepare`] clears; the rest stay `Young`. The default
+    /// is 1024 pages. A clear can cost 20 µs, so this bounds how late a tick can get.
     pub fn set_max_clears(&mut self, pages: usize) {
         self.max_clears = pages;
     }

@@ -1,16 +1,16 @@
-//! Clearing accessed bits: the expensive half.
+//! Clears accessed bits, which is the expensive half of monitoring.
 //!
-//! `process_madvise(MADV_COLD)` on exactly the young pages: it clears their bits, flushes the TLB,
-//! so that the next access shows at once, and moves the pages to the inactive list. Old pages are
-//! left out: they need nothing, and would be disturbed for nothing.
+//! `process_madvise(MADV_COLD)` is called on exactly the young pages. It clears their bits, flushes
+//! the TLB, so that the next access shows at once, and moves the pages to the inactive list. Old
+//! pages are left out: their bits are clear already, and the call would move them for nothing.
 //!
 //! * Where a 2 MiB leaf maps the page, the range is the whole aligned 2 MiB: a part of it would
 //!   make the kernel split the huge page for good.
 //! * The same holds for smaller pieces that the kernel keeps together, where there are any: see
 //!   `folio`.
 //! * Neighbouring pages become one range: the TLB is flushed once per range.
-//! * It says nothing about pages that it skips (mapped twice, part of a large folio of a file, not
-//!   on an LRU list yet): the caller looks again afterwards.
+//! * The call does not report pages that it skips (mapped twice, part of a large folio of a file,
+//!   not on an LRU list yet). So the caller looks again afterwards.
 
 use std::io;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Dense reads: every page of a range, at the price of one copy per last-level table.
 //!
-//! One run of the program copies up to 64 tables (128 MiB of addresses) into the map. What follows
-//! is bound by how the caller takes the pages: as bits (512 at a time) or one by one.
+//! One run of the program copies up to 64 tables (128 MiB of addresses) into the map. The cost of
+//! the rest depends on how the caller takes the pages: as bits (512 at a time) or one by one.
 
 use std::io;
 

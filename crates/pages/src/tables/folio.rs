@@ -2,10 +2,10 @@
 //! Linux 6.8).
 //!
 //! Page tables show them as single pages, but advice on a part of one makes the kernel split it for
-//! good. An administrator must have enabled a size before there are any of anonymous memory; then a
-//! page that may be part of one is cleared together with the whole piece around it. Which it may be
-//! shows in its frame number: a piece lies at a multiple of its size both in memory and in
-//! addresses.
+//! good. Large folios of anonymous memory exist only after an administrator has enabled a size.
+//! From then on, a page that may be part of one is cleared together with the whole piece around it.
+//! The frame number tells which piece that may be, because a piece lies at a multiple of its size
+//! both in physical memory and in the address space.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ use super::look::Query;
 /// Where the sizes are set.
 pub(super) const SETTINGS: &str = "/sys/kernel/mm/transparent_hugepage";
 
-/// The settings are read again after so long, in ns: it is a dozen small files.
+/// Time until the settings are read again, in ns. They are a dozen small files.
 const READ_AGAIN_NS: u64 = 1_000_000_000;
 
 /// The largest size that is enabled, read now and then: an administrator can enable one at any

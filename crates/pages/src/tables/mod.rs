@@ -12,11 +12,11 @@
 //! `CAP_PERFMON` to read; `CAP_SYS_PTRACE`, `CAP_SYS_NICE` and `CAP_DAC_READ_SEARCH` for other
 //! users' processes.
 //!
-//! Invariants: only user addresses are walked. Buffers are kept: a look allocates nothing once it
-//! was asked about as many pages before.
+//! Invariants: only user addresses are walked. Buffers are kept, so a look at no more pages than an
+//! earlier one allocates nothing.
 //!
-//! Absent on purpose: what an accessed bit means for a monitor, and what is done about pages that
-//! cannot be made old. Both belong to the operations set `pagewalk`.
+//! This module does not decide what an accessed bit means for a monitor, nor what is done about
+//! pages that cannot be made old. Both belong to the operations set `pagewalk`.
 
 mod clear;
 mod dense;
@@ -74,7 +74,7 @@ pub struct PageTables {
     file_ops: u64,
     /// First address that no process has.
     user_end: u64,
-    /// By slot, which is a number that a program knows an address space by.
+    /// By slot, which is the number by which the BPF programs know an address space.
     spaces: Vec<Option<Space>>,
     /// Where each target's space is, sorted by target.
     slots: Vec<(TargetId, u16)>,
@@ -265,8 +265,9 @@ impl PageTables {
         look::look(&mut self.kernel, queries)
     }
 
-    /// Looks at every page of the batch, and tells the place in it and the entry of each that is
-    /// mapped; the states of others become `Unknown` or `Absent`. For a set that needs the frames.
+    /// Looks at every page of the batch. `each` gets the place in the batch and the entry of each
+    /// page that is mapped; the states of the others become `Unknown` or `Absent`. This is for
+    /// operations sets that need the frames.
     pub fn entries(&mut self, batch: &mut [Check], mut each: impl FnMut(&mut Check, u32, Entry)) {
         self.look_at(batch);
         for query in &self.queries {

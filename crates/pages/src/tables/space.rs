@@ -1,5 +1,5 @@
-//! The address space of one target: what is held open to read it, and to know that it is still the
-//! same one.
+//! The address space of one target: the files that are held open to read it, and to know that it is
+//! still the same one.
 //!
 //! An open `/proc/PID/mem` pins the address space's `mm_struct` and with it the top page table, so
 //! its address stays good for as long as we hold the file, whatever becomes of the process: after
@@ -93,7 +93,8 @@ impl Space {
         Ok(true)
     }
 
-    /// What pagemap says of the page at `addr`; `None` if it says nothing.
+    /// What pagemap says of the page at `addr`. `None` if the page is not mapped or pagemap cannot
+    /// be read.
     #[must_use]
     pub fn page_flags(&self, addr: u64) -> Option<PageFlags> {
         let mut bytes = [0; 8];

@@ -1,6 +1,6 @@
-//! The operations set `idle` on a kernel that has idle page tracking: what it says is held against
-//! what processes were told to do. Elsewhere each test says why it did not run; the lab's kernel
-//! `full` runs them all.
+//! The operations set `idle` on a kernel that has idle page tracking: its answers are compared with
+//! what processes were told to do. On other kernels each test says why it did not run. The lab's
+//! kernel `full` runs all of them.
 //!
 //! Every test runs twice: with frames from the page tables (BPF), and from `pagemap`.
 #![expect(clippy::print_stderr, clippy::unwrap_used, reason = "tests; a skipped one says why")]
@@ -36,7 +36,7 @@ const BASE: u64 = 0x2000_0000_0000;
 const ID: TargetId = TargetId(7);
 const PHYSICAL: TargetId = TargetId(8);
 
-/// One at a time: marks are the machine's.
+/// Tests run one at a time, because the whole machine shares one set of marks.
 static ONE: Mutex<()> = Mutex::new(());
 
 type Open = fn() -> IdleOps;
@@ -75,8 +75,9 @@ fn target(memory: AddrRange, kind: &str) -> Option<Odd> {
     Some(odd)
 }
 
-/// Touches pages of a process whose TLB was flushed: the set does not do that, and what is cached
-/// shows no access. Unmapping more pages than the kernel flushes one by one flushes all.
+/// Touches pages of a process after a flush of its TLB. The set does not flush, and an access
+/// through a cached TLB entry sets no accessed bit. Unmapping more pages than the kernel flushes
+/// one by one flushes the whole TLB.
 fn touch(odd: &mut Odd, pages: AddrRange) {
     let scratch = AddrRange::new(BASE - (1 << 30), BASE - (1 << 30) + 64 * PAGE);
     for word in ["anon", "fill", "unmap"] {
@@ -89,9 +90,9 @@ fn count(batch: &[Check], state: PageState) -> usize {
     batch.iter().filter(|c| c.state == state).count()
 }
 
-/// Makes all old; pages that are not on their LRU list yet get further chances: the set has the
-/// kernel put them there every five seconds at most. The few whose frames lie in the last word of
-/// memory are left out, if that is not whole.
+/// Makes all pages old. Pages that are not on their LRU list yet get further tries, because the set
+/// makes the kernel put them there every five seconds at most. The few whose frames lie in the last
+/// word of memory are left out, if that is not whole.
 fn make_old(set: &mut IdleOps, batch: &mut Vec<Check>) {
     for turn in 0.. {
         set.prepare(batch);
@@ -235,8 +236,8 @@ fn shared_locked_and_file_pages_are_seen_through_every_mapping() {
     }
 }
 
-/// By the bitmap `pagewalk` makes old what it cannot clear itself, and tells the two processes
-/// apart as before.
+/// With the bitmap, `pagewalk` makes pages old that it cannot clear itself, and still tells the two
+/// processes apart.
 #[test]
 fn pagewalk_makes_shared_and_locked_pages_old_by_marks() {
     let Some((_one, sets)) = sets() else { return };
@@ -265,7 +266,7 @@ fn pagewalk_makes_shared_and_locked_pages_old_by_marks() {
         count(batch, Cleared) + count(batch, Old)
     };
     assert_eq!(resolved(&mut walk, &mut batch), 0, "without marks");
-    // Somebody else has the bitmap: as without.
+    // While another program holds the bitmap, the set works as without it.
     let holder = sets[0]();
     walk.set_marker(Some(Box::new(SharedMarks::default())));
     assert_eq!(resolved(&mut walk, &mut batch), 0, "the lock is another's");
@@ -493,8 +494,8 @@ fn one_user_at_a_time() {
     eprintln!("{:?}", choice.self_test);
 }
 
-/// Not a test of right or wrong: what a page costs, neighbours and scattered, touched or not,
-/// beside `pagewalk`.
+/// A measurement rather than a test: the cost per page for neighbouring and scattered pages,
+/// touched or not, compared with `pagewalk`.
 #[test]
 #[ignore = "prints costs; run it by name, with --nocapture, on an idle machine"]
 fn costs() {

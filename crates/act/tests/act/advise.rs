@@ -1,4 +1,5 @@
-//! Advice on real memory, held against the page tables and the target's own view of its content.
+//! Advice on real memory. The result is compared with the page tables and with the content that the
+//! target sees.
 
 use isotherm_act::{Advice, Outcome, Process, Refused};
 use isotherm_core::AddrRange;
@@ -35,10 +36,11 @@ fn swapped(process: &Process, range: AddrRange) -> u64 {
     process.count_pages(range).unwrap().swapped_bytes
 }
 
-/// Pages that may wait on other CPUs for their LRU list, and that paging out skips as long.
+/// The most pages that may still wait on other CPUs to be put on their LRU list. Paging out skips
+/// them until then.
 const WAITING: u64 = 64 * 4096;
 
-/// Pages out until all of it is in swap, but for pages that wait.
+/// Pages out until all memory is in swap, except for pages that wait for their LRU list.
 fn all_out(process: &Process, range: AddrRange) {
     for _ in 0..100 {
         if swapped(process, range) + WAITING >= range.len() {

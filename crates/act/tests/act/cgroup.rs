@@ -14,7 +14,7 @@ use crate::zram::swap;
 
 const MIB: u64 = 1 << 20;
 
-/// A memory cgroup below our own. Who is in it when it is dropped goes back.
+/// A memory cgroup below the test's own. When it is dropped, the processes in it move back.
 struct Group {
     above: PathBuf,
     dir: PathBuf,
@@ -103,7 +103,7 @@ fn reclaim_takes_from_the_group_and_loses_nothing() {
     };
     let done = cgroup.reclaim(16 * MIB, None, 2 * MIB, &mut third).unwrap();
     assert!(done.stopped && done.asked_bytes == 4 * MIB, "{done:?}");
-    // All there is and more: the kernel gives up, and that is told.
+    // The test asks for more than there is, so the kernel gives up, and the result says so.
     let done = cgroup.reclaim(1 << 30, None, 64 * MIB, &mut || false).unwrap();
     assert!(done.exhausted, "{done:?}");
     assert_eq!(target.say("wrong"), "0", "pages with another content");

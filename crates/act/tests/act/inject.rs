@@ -72,8 +72,8 @@ fn advice_is_seen_in_the_mapping() {
 
 #[test]
 fn waits_go_on_as_if_nothing_had_been() {
-    // Each wait takes 200 ms, the calls come every 10 ms: if they made it begin anew, it would not
-    // end.
+    // Each wait takes 200 ms and a call comes every 10 ms. If a call made the wait begin anew, the
+    // wait would never end.
     for mode in ["nanosleep", "poll", "futex", "ppoll"] {
         let Some((mut waiter, process, injector)) = waiter(mode) else { return };
         many(&process, &injector, 60, Duration::from_millis(10));

@@ -1,4 +1,4 @@
-//! What became of pages, said in two ways that must agree.
+//! What became of pages, read in two ways that must agree.
 
 use isotherm_act::{Advice, Process};
 use isotherm_core::AddrRange;

@@ -1,4 +1,4 @@
-//! Swap for one test, and tests of that.
+//! Sets up swap for one test, and tests that setup.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};

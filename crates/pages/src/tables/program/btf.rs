@@ -114,7 +114,7 @@ impl Btf {
     ///
     /// # Errors
     ///
-    /// [`BtfError`], if it is not BTF or not all there.
+    /// [`BtfError`], if the data is not BTF or is cut short.
     pub fn parse(data: Vec<u8>) -> Result<Self, BtfError> {
         let word = |at| read_u32(&data, at);
         let (magic, version) = match data.first_chunk::<3>() {

@@ -1,12 +1,12 @@
 //! Finds where the kernel maps physical memory, and how many levels its page tables have.
 //!
-//! A page table names the next one by physical address; to read it, one needs the kernel address at
-//! which physical memory begins (the direct map). It is random (KASLR), and `/proc/kallsyms` need
-//! not show it. But the address of our own top page table is known and lies in the direct map, and
-//! the base is a multiple of 1 GiB: so every multiple below it is tried, and the right one is known
-//! by content. Through it, our own address space leads to a page of ours, and there stand the
-//! random words that we wrote. Two pages are checked; no privilege beyond reading with BPF is
-//! needed.
+//! A page table names the next one by physical address. To read that one, the kernel address at
+//! which physical memory begins is needed (the base of the direct map). The base is random (KASLR),
+//! and `/proc/kallsyms` need not show it. But the address of this process's own top page table is
+//! known and lies in the direct map, and the base is a multiple of 1 GiB. So every multiple below
+//! that address is tried. With the right base, the walk of this process's own page tables leads to
+//! a page with the random words that this process wrote there. Two pages are checked; no privilege
+//! beyond reading with BPF is needed.
 //!
 //! The same walk tells 4-level from 5-level tables, and proves that the pointers of `resolve` mean
 //! what they are taken for.
@@ -82,7 +82,7 @@ pub(crate) fn calibrate(kernel: &mut Kernel) -> Result<(Paging, Resolved), SetEr
     Err(failed(tried, None, "no candidate leads to our own memory"))
 }
 
-/// Whether these assumptions lead to all the words where they should stand.
+/// Whether a walk under these assumptions finds all the words.
 fn holds(kernel: &mut Kernel, pgd: u64, paging: &Paging, facts: &[(u64, u64)]) -> io::Result<bool> {
     for &(addr, content) in facts {
         if read_word(kernel, pgd, paging, addr)? != Some(content) {

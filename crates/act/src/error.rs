@@ -1,4 +1,4 @@
-//! Why nothing can be done to a process, in words that say what to do.
+//! Errors of acting on a process or a cgroup. The text says what the user can do about it.
 
 use std::io;
 
@@ -15,9 +15,9 @@ pub type ActError = Error<ActKind>;
 pub enum ActKind {
     /// The process has ended, or its program was replaced.
     Gone,
-    /// It is this very process.
+    /// The target is the calling process itself.
     Myself,
-    /// The number is that of a thread.
+    /// The number is the id of a thread, not of a process.
     IsThread,
     /// A thread of the kernel has no memory of its own.
     KernelThread,
@@ -73,7 +73,8 @@ pub(super) fn of(
     about(&format!("process {pid}"), kind, tried, why, hint)
 }
 
-/// From what a system call said about process `pid`; `needs` is what it asks for.
+/// The error for a failed system call on process `pid`. `needs` names the privilege that the call
+/// requires.
 pub(super) fn said(pid: u32, tried: &str, needs: &'static str, err: io::Error) -> ActError {
     let (kind, why, hint) = if is_gone(&err) {
         (ActKind::Gone, "it has ended".to_owned(), "")

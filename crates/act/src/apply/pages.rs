@@ -129,8 +129,8 @@ impl PageSet {
         self.spans_from(0, most, u64::MAX).0
     }
 
-    /// The granules from `first` on, as [`PageSet::spans`] gives them, but no more than `total`
-    /// bytes and at least one; and where the next ones begin, 0 at the end.
+    /// The granules from `first` on, as [`PageSet::spans`] gives them: at least one, and at most
+    /// `total` bytes. Also returns where the next ones begin, or 0 at the end.
     pub(super) fn spans_from(&self, first: u64, most: u64, total: u64) -> (Vec<AddrRange>, u64) {
         let mut out: Vec<AddrRange> = Vec::new();
         let mut sum = 0;

@@ -2,7 +2,7 @@
 
 use crate::apply::proof::taken::Terms;
 
-/// What has to be known about pages before they are acted on.
+/// What must be known about pages before they are acted on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Evidence {
     /// Nothing more than the region's numbers: DAMON's behaviour, for comparison.

@@ -36,8 +36,8 @@ fn swapped(process: &Process, range: AddrRange) -> u64 {
     process.count_pages(range).unwrap().swapped_bytes
 }
 
-/// The most pages that may still wait on other CPUs to be put on their LRU list. Paging out skips
-/// them until then.
+/// The most bytes whose pages may still wait on other CPUs to be put on their LRU list. Paging out
+/// skips such pages.
 const WAITING: u64 = 64 * 4096;
 
 /// Pages out until all memory is in swap, except for pages that wait for their LRU list.

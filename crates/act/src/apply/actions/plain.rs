@@ -10,7 +10,7 @@ use crate::apply::target::{Chosen, TargetState};
 use crate::apply::{Actor, Job, all_of};
 
 impl Actor {
-    /// Counts; with ops filters, what they let in.
+    /// Counts the region's bytes; with ops filters, only the bytes that they let in.
     pub(in crate::apply) fn stat(
         &mut self,
         look: &mut dyn Look,
@@ -61,7 +61,7 @@ impl Actor {
         let mut chosen = Chosen::default();
         let mut passes = self.page_filter(state, job);
         if job.request.action == Action::Willneed {
-            // What is wanted is what is not there: swapped out pages.
+            // The action is about pages that are not in memory: swapped out pages.
             let mut swapped = |run: AddrRange, kind: crate::PageKind| {
                 if kind.is_swapped() {
                     for (start, part) in crate::apply::pages::granules(run) {

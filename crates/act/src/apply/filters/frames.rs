@@ -36,8 +36,8 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    /// Pages of files and of shared memory; of the others in memory or in swap it is known that
-    /// they are not.
+    /// Pages of files and of shared memory. All other pages in memory or in swap are known to be
+    /// anonymous.
     pub(super) fn file(&mut self, here: &Granule<'_>) -> Result<Answer, String> {
         let entries = self.entries(here)?;
         Ok(Answer { is: entries.file, unknown: here.pages.minus(entries.there) })
@@ -75,7 +75,7 @@ impl Frames {
         let none: Vec<u64> =
             frames.iter().copied().filter(|f| charged.get(f) == Some(&0)).collect();
         if !none.is_empty() {
-            // Perhaps not the first of their folios.
+            // These frames may not be the first of their folios.
             let flags = opened(&mut self.flags, Which::Flags, name)?;
             let said = |e: io::Error| cannot(name, "read /proc/kpageflags", &e);
             let folios = folios_of(flags, &none, &|flags| flags.has(Flags::TAIL)).map_err(said)?;

@@ -12,7 +12,7 @@ use super::view::Seg;
 /// Decides about folios for one request.
 #[derive(Debug, Default)]
 pub(super) struct FrameFilter {
-    /// None: all are let in.
+    /// If there are none, all folios are let in.
     pub(super) filters: Option<Filters>,
     /// The inodes of the scheme's cgroups, by number; or why there is none.
     pub(super) memcgs: Vec<Result<u64, String>>,
@@ -31,7 +31,7 @@ impl FrameFilter {
     ///
     /// # Errors
     ///
-    /// Why that cannot be known; it is not let in then.
+    /// The reason why that cannot be known. The folio is not let in then.
     pub(super) fn lets_in(&self, folio: &Seg) -> Result<bool, String> {
         let Some(filters) = &self.filters else { return Ok(true) };
         for filter in &filters.ops {
@@ -68,7 +68,7 @@ impl FrameFilter {
                             filter by memcg, anon, unmapped, active, young or hugepage_size"
                     .to_owned());
             }
-            // The core's.
+            // The core evaluates these filters.
             FilterKind::Addr(_) | FilterKind::Target(_) => false,
         })
     }

@@ -1,5 +1,5 @@
-//! What became of memory that was acted on: what was taken or moved, what came back, and the
-//! accounts of it.
+//! What became of memory that was acted on: which pages were taken or moved, which came back, and
+//! the schemes' accounts.
 
 pub(in crate::apply) mod account;
 pub(in crate::apply) mod moved;

@@ -50,7 +50,7 @@ fn in_lab() -> bool {
 fn options_that_cannot_work_are_refused_before_anything_else() {
     for (args, part) in [
         (&["--used", "99%", "--free", "0.5%"][..], "leave a gap"),
-        (&["--used", "100%"], "less than all"),
+        (&["--used", "100%"], "less than 100%"),
         (&["--free", "0%"], "more than 0%"),
         (&["--quota", "fast"], "SIZE/TIME"),
         (&["--hold", "30"], "30"),

@@ -75,8 +75,13 @@ const FEW: usize = 16;
 
 /// All but [`FEW`] pages are in this state, and these are old.
 fn assert_all(batch: &[Check], state: PageState) {
+    assert_all_but(FEW, batch, state);
+}
+
+/// All but `few` pages are in this state, and these are old.
+fn assert_all_but(few: usize, batch: &[Check], state: PageState) {
     let (is, old) = (count(batch, state), count(batch, PageState::Old));
-    assert!(is + old == batch.len() && old <= FEW, "{is} {state:?}, {old} old of {}", batch.len());
+    assert!(is + old == batch.len() && old <= few, "{is} {state:?}, {old} old: {batch:?}");
 }
 
 /// Two looks at memory that nobody touches: the later one may have lost a few bits.
@@ -185,7 +190,8 @@ fn huge_pages_are_cleared_whole_and_never_split() {
     }
     let mut batch = checks((0..8).map(|nr| ARENA + nr * HUGE + (nr + 3) * PAGE));
     walk.prepare(&mut batch);
-    assert_eq!(count(&batch, PageState::Cleared), batch.len(), "{batch:?}");
+    // Others take one bit for a whole huge page.
+    assert_all_but(2, &batch, PageState::Cleared);
     let huge = batch.iter().filter(|c| c.leaf_shift == 21).count();
     assert_eq!(huge as u64, huge_kib >> 11);
     assert_eq!(target.smaps("AnonHugePages:"), huge_kib, "a huge page was split");
@@ -228,7 +234,7 @@ fn large_folios_are_not_split_either() {
     let before = stat("split");
     let mut batch = checks((0..64).map(|nr| ARENA + nr * (64 << 10) + 5 * PAGE));
     walk.prepare(&mut batch);
-    assert_eq!(count(&batch, PageState::Cleared), 64);
+    assert_all(&batch, PageState::Cleared);
     assert_eq!(stat("split"), before, "folios were split");
 }
 

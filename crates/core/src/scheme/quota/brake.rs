@@ -321,6 +321,7 @@ mod tests {
     ];
 
     #[test]
+    #[cfg_attr(miri, ignore = "hours of simulated time")]
     fn the_share_of_the_run_holds_whatever_the_phases() {
         for (nr, phases) in PHASES.into_iter().enumerate() {
             for seed in 0..20 {
@@ -333,6 +334,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "hours of simulated time")]
     fn the_rate_of_the_last_seconds_alone_does_not_hold_it() {
         let broken = PHASES.into_iter().filter(|phases| {
             let (back, limit) = run(*phases, 1, 36_000, false).avoidable();
@@ -342,6 +344,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "hours of simulated time")]
     fn memory_that_stays_cold_is_not_held_back() {
         let cold = Phases { seconds: (5, 5), touched: (0, 1) };
         let ran = run(cold, 1, 600, true);

@@ -219,10 +219,10 @@ mod tests {
 
     /// All passes use one position, as in a context.
     #[test]
+    #[cfg_attr(miri, ignore = "minutes")]
     fn as_a_plain_list() {
         let mut position = Position::default();
-        // Miri needs minutes for all of them.
-        for seed in 0..if cfg!(miri) { 20 } else { 2000 } {
+        for seed in 0..2000 {
             check_pass(&mut position, seed);
         }
     }

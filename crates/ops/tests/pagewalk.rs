@@ -93,6 +93,22 @@ fn assert_same(what: &str, before: &[(u64, bool)], after: &[(u64, bool)]) {
     assert!(both().filter(|(was, is)| was.1 && !is.1).count() <= FEW, "{what}: bits are lost");
 }
 
+/// Waits until a process and its child, if it has one, have slept for a while: both wait for input.
+fn until_waiting(pid: u32) {
+    let waits = |pid: u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        stat.rsplit_once(") ").unwrap().1.starts_with('S')
+    };
+    let children = format!("/proc/{pid}/task/{pid}/children");
+    let mut quiet = 0;
+    while quiet < 10 {
+        std::thread::sleep(Duration::from_millis(20));
+        let children = std::fs::read_to_string(&children).unwrap_or_default();
+        let all = children.split_whitespace().map(|pid| pid.parse().unwrap()).chain([pid]);
+        quiet = if all.into_iter().all(waits) { quiet + 1 } else { 0 };
+    }
+}
+
 fn pagemap(pid: u32, addr: u64) -> u64 {
     let file = std::fs::File::open(format!("/proc/{pid}/pagemap")).unwrap();
     let mut bytes = [0; 8];
@@ -111,16 +127,21 @@ fn touched_pages_are_young_after_a_clear_and_the_others_old() {
     walk.check(&mut batch);
     assert_eq!(count(&batch, PageState::Old), batch.len());
 
-    let before = batch.clone();
-    target.say(&format!("touch {} {} {}", PAGE, 5, 3 * PAGE));
+    target.say(&format!("touch {} {} {}", PAGE, 500, 3 * PAGE));
     walk.check(&mut batch);
-    for (nr, (was, is)) in before.iter().zip(&batch).enumerate() {
-        let touched = nr < 15 && nr % 3 == 1;
-        let expected = if touched { PageState::Young } else { was.state };
-        assert_eq!((is.state, is.leaf_shift), (expected, 12), "page {nr}");
-    }
+    assert!(batch.iter().all(|c| c.leaf_shift == 12), "{batch:?}");
+    let is_touched = |c: &&Check| {
+        let nr = (c.addr - ARENA) / PAGE;
+        nr < 1500 && nr % 3 == 1
+    };
+    let (touched, rest): (Vec<_>, Vec<_>) = batch.iter().partition(is_touched);
+    let [touched, rest] = [touched, rest].map(|part| part.into_iter().copied().collect::<Vec<_>>());
+    assert_all(&touched, PageState::Young);
+    assert_eq!(count(&rest, PageState::Old), rest.len());
     walk.prepare(&mut batch);
-    assert_eq!(count(&batch, PageState::Cleared), 5, "only the young are cleared");
+    let cleared: Vec<_> = batch.iter().filter(|c| c.state == PageState::Cleared).collect();
+    assert!(cleared.iter().all(is_touched), "only the young are cleared: {cleared:?}");
+    assert!((500 - FEW..=500).contains(&cleared.len()), "{} are cleared", cleared.len());
 }
 
 #[test]
@@ -159,8 +180,11 @@ fn agrees_with_pagemap_and_smaps_on_every_page() {
     walk.prepare(&mut batch);
     target.say(&format!("touch 0 100 {PAGE}"));
     walk.check(&mut batch);
-    assert_eq!(count(&batch, PageState::Young), 100);
-    assert_eq!(target.smaps("Referenced:"), 400);
+    assert_all(&batch[..100], PageState::Young);
+    assert_eq!(count(&batch[100..], PageState::Old), batch.len() - 100);
+    // The kernel counts those as well that its DAMON made old meanwhile.
+    let (young, kernel) = (count(&batch, PageState::Young), target.smaps("Referenced:") / 4);
+    assert!(kernel.abs_diff(young as u64) <= FEW as u64, "{young} are young, {kernel} by smaps");
 }
 
 #[test]
@@ -196,20 +220,24 @@ fn huge_pages_are_cleared_whole_and_never_split() {
     assert_eq!(huge as u64, huge_kib >> 11);
     assert_eq!(target.smaps("AnonHugePages:"), huge_kib, "a huge page was split");
 
-    target.say(&format!("touch {} 1 1", HUGE + 77 * PAGE));
-    walk.check(&mut batch);
-    let young: Vec<_> =
-        batch.iter().filter(|c| c.state == PageState::Young).map(|c| c.addr / HUGE).collect();
-    assert_eq!(young, [ARENA / HUGE + 1]);
-
-    let mut leaves = Vec::new();
-    let inside = AddrRange::new(ARENA + PAGE, ARENA + (16 << 20));
-    walk.tables()
-        .dense(ID, inside, &mut |addr, e| leaves.push((addr, e.leaf_shift(), e.is_young())))
-        .unwrap();
-    leaves.retain(|(_, shift, _)| *shift == 21);
-    assert_eq!(leaves.len() as u64, huge_kib >> 11, "each huge leaf comes once");
-    assert!(leaves.contains(&(ARENA + HUGE, 21, true)));
+    // The one bit of a huge page may be cleared by others before it is read: then it is touched
+    // again.
+    let seen = (0..10).any(|_| {
+        target.say(&format!("touch {} 1 1", HUGE + 77 * PAGE));
+        walk.check(&mut batch);
+        let mut leaves = Vec::new();
+        let inside = AddrRange::new(ARENA + PAGE, ARENA + (16 << 20));
+        walk.tables()
+            .dense(ID, inside, &mut |addr, e| leaves.push((addr, e.leaf_shift(), e.is_young())))
+            .unwrap();
+        leaves.retain(|(_, shift, _)| *shift == 21);
+        assert_eq!(leaves.len() as u64, huge_kib >> 11, "each huge leaf comes once");
+        let young = batch.iter().filter(|c| c.state == PageState::Young);
+        let young: Vec<_> = young.map(|c| c.addr / HUGE - ARENA / HUGE).collect();
+        assert!(young.is_empty() || young == [1], "{young:?} are young");
+        young == [1] && leaves.contains(&(ARENA + HUGE, 21, true))
+    });
+    assert!(seen, "a touched huge page was never young");
 }
 
 #[test]
@@ -225,17 +253,23 @@ fn large_folios_are_not_split_either() {
     let stat = |name: &str| -> u64 {
         std::fs::read_to_string(format!("{dir}/stats/{name}")).unwrap().trim().parse().unwrap()
     };
-    let before = stat("anon_fault_alloc");
     let Some(mut walk) = set() else { return };
-    let mut target = Target::spawn();
-    target.say(&format!("map {} unadvised", 4 << 20));
-    walk.add_target(ID, target.pid()).unwrap();
-    assert!(stat("anon_fault_alloc") >= before + 32, "the target got no large folios");
-    let before = stat("split");
-    let mut batch = checks((0..64).map(|nr| ARENA + nr * (64 << 10) + 5 * PAGE));
-    walk.prepare(&mut batch);
-    assert_all(&batch, PageState::Cleared);
-    assert_eq!(stat("split"), before, "folios were split");
+    // The counters are the whole machine's, and others may split folios, too. Clears that split
+    // folios would do so every time.
+    let whole = (0..10).any(|_| {
+        let before = stat("anon_fault_alloc");
+        let mut target = Target::spawn();
+        target.say(&format!("map {} unadvised", 4 << 20));
+        walk.add_target(ID, target.pid()).unwrap();
+        assert!(stat("anon_fault_alloc") >= before + 32, "the target got no large folios");
+        let before = stat("split");
+        let mut batch = checks((0..64).map(|nr| ARENA + nr * (64 << 10) + 5 * PAGE));
+        walk.prepare(&mut batch);
+        assert_all(&batch, PageState::Cleared);
+        walk.remove_target(ID);
+        stat("split") == before
+    });
+    assert!(whole, "folios were split each time");
 }
 
 #[test]
@@ -253,12 +287,11 @@ fn pages_that_two_processes_map_are_unresolved() {
     let mut shell = shell.spawn().unwrap();
     let mut line = String::new();
     BufReader::new(shell.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    // Until the child waits, too.
-    std::thread::sleep(Duration::from_millis(200));
+    until_waiting(shell.id());
     walk.add_target(ID, shell.id()).unwrap();
     let mut maps = Vec::new();
     walk.update(ID, &mut maps).unwrap();
-    let (mut shared, mut own) = (0_usize, 0_usize);
+    let (mut shared, mut own, mut others) = (0_usize, 0_usize, 0_usize);
     for &range in &maps {
         let mut batch = pages(range);
         walk.check(&mut batch);
@@ -274,6 +307,7 @@ fn pages_that_two_processes_map_are_unresolved() {
             }
             match (once(flags_before), once(flags(is))) {
                 (true, true) => own += 1,
+                (false, false) if is.state == PageState::Old => others += 1,
                 (false, false) => {
                     shared += 1;
                     assert_eq!(is.state, PageState::Unresolved, "{was:?} became {is:?}");
@@ -286,6 +320,7 @@ fn pages_that_two_processes_map_are_unresolved() {
         again.for_each(|(_, is)| assert_eq!(is.state, PageState::Old, "nobody touched {is:?}"));
     }
     assert!(shared > 0 && own > 0, "{shared} shared pages, {own} own ones");
+    assert!(others <= FEW, "{others} shared pages became old, and {shared} did not");
     shell.kill().unwrap();
     shell.wait().unwrap();
 }
@@ -305,7 +340,7 @@ fn nothing_is_called_cleared_that_is_not() {
         walk.add_target(ID, target.pid()).unwrap();
         let mut maps = Vec::new();
         walk.update(ID, &mut maps).unwrap();
-        let (mut cleared, mut unresolved) = (0, 0);
+        let (mut cleared, mut unresolved, mut others) = (0, 0, 0);
         for range in maps {
             let mut batch = pages(range);
             // Three failures in a row are needed to give a page of a file up.
@@ -318,9 +353,11 @@ fn nothing_is_called_cleared_that_is_not() {
             cleared += count(&batch, PageState::Old);
             for (was, is) in promised.iter().zip(&batch) {
                 let old = matches!(was.state, PageState::Old | PageState::Cleared);
-                assert_eq!(old, is.state == PageState::Old, "was {was:x?}, is {is:x?}");
+                assert!(!old || is.state == PageState::Old, "was {was:x?}, is {is:x?}");
+                others += usize::from(!old && is.state == PageState::Old);
             }
         }
+        assert!(others <= FEW, "{others} became old that were not");
         let whole = walk.counters().whole_clears;
         assert!(cleared > 50 && (unresolved > 0 || whole > 0), "{cleared}, {unresolved}, {whole}");
     }
@@ -350,7 +387,7 @@ fn the_fallback_clears_all_and_keeps_what_others_watch() {
     walk.prepare(&mut watched);
     walk.check(&mut watched);
     let before = watched.clone();
-    target.say(&format!("touch 0 10 {PAGE}"));
+    target.say(&format!("touch 0 100 {PAGE}"));
     target.say("lock");
     let mut rest = pages(AddrRange::new(ARENA + (2 << 20), ARENA + (4 << 20)));
     walk.prepare(&mut rest);
@@ -361,9 +398,9 @@ fn the_fallback_clears_all_and_keeps_what_others_watch() {
 
     // What was young and not asked for still is, and everything else is not.
     walk.check(&mut watched);
-    for (nr, (was, is)) in before.iter().zip(&watched).enumerate() {
-        let expected = if nr < 10 { PageState::Young } else { was.state };
-        assert_eq!(is.state, expected, "page {nr}");
+    assert_all(&watched[..100], PageState::Young);
+    for (was, is) in before.iter().zip(&watched).skip(100) {
+        assert_eq!(is.state, was.state, "{is:?}");
     }
     let flushes = walk.counters().flushes;
     walk.prepare(&mut watched);
@@ -411,11 +448,13 @@ fn the_limit_of_clears_holds_and_prefers_nobody() {
     walk.set_max_clears(64);
     let mut batch = pages(arena(4));
     walk.prepare(&mut batch);
-    assert_eq!(count(&batch, PageState::Cleared), 64);
+    // Others may take a few of the young pages, among them some that were chosen.
+    let cleared = count(&batch, PageState::Cleared);
+    assert!((64 - FEW..=64).contains(&cleared), "{cleared} of 64 are cleared");
     assert!(count(&batch, PageState::Young) >= batch.len() - 64 - FEW);
     for quarter in batch.chunks(256) {
-        // The limit is spread over the young pages, of which others may have taken a few.
-        assert!((15..=17).contains(&count(quarter, PageState::Cleared)));
+        let cleared = count(quarter, PageState::Cleared);
+        assert!((8..=24).contains(&cleared), "{cleared} of a quarter, where 16 are its share");
     }
 }
 
@@ -447,7 +486,7 @@ fn more_pages_than_the_map_holds_in_any_order() {
     walk.check(&mut batch);
     let (touched, untouched): (Vec<_>, Vec<_>) =
         batch.into_iter().partition(|c| (c.addr / PAGE).is_multiple_of(2));
-    assert_all(&touched, PageState::Young);
+    assert_all_but(4 * FEW, &touched, PageState::Young);
     assert_eq!(untouched.iter().find(|c| c.state != PageState::Old), None);
 }
 
@@ -467,16 +506,18 @@ fn several_targets_in_one_batch_do_not_mix() {
     walk.prepare(&mut batch);
     walk.check(&mut batch);
     assert_eq!(count(&batch, PageState::Young), 0);
-    first.say(&format!("touch 0 10 {PAGE}"));
-    second.say(&format!("touch {} 20 {PAGE}", 100 * PAGE));
+    first.say(&format!("touch 0 100 {PAGE}"));
+    second.say(&format!("touch {} 200 {PAGE}", 200 * PAGE));
     walk.check(&mut batch);
     let young = |id, from: u64, nr: u64| {
         let range = AddrRange::new(ARENA + from * PAGE, ARENA + (from + nr) * PAGE);
         let of = batch.iter().filter(|c| c.target == id && range.contains(c.addr));
         of.filter(|c| c.state == PageState::Young).count() as u64
     };
-    assert_eq!((young(ID, 0, 10), young(other, 0, 10)), (10, 0));
-    assert_eq!((young(ID, 100, 20), young(other, 100, 20)), (0, 20));
+    assert_eq!((young(other, 0, 200), young(ID, 200, 200)), (0, 0), "the other's accesses");
+    let (of_first, of_second) = (young(ID, 0, 100), young(other, 200, 200));
+    assert!((84..=100).contains(&of_first), "{of_first} of 100 are young");
+    assert!((184..=200).contains(&of_second), "{of_second} of 200 are young");
     assert_eq!(batch.last().unwrap().state, PageState::Unknown);
 }
 
@@ -490,7 +531,7 @@ fn a_busy_page_is_cleared_and_seen_young_again() {
         walk.prepare(&mut hot);
         assert!(matches!(hot[0].state, PageState::Cleared | PageState::Old), "{hot:?}");
         // On a crowded machine it may have to wait for its turn.
-        for _ in 0..100 {
+        for _ in 0..1500 {
             std::thread::sleep(Duration::from_millis(20));
             walk.check(&mut hot);
             if hot[0].state == PageState::Young {

@@ -21,15 +21,15 @@ fn runs_and_entries_agree() {
         let every_second: Vec<_> = (10..20).map(|nr| part(2 * nr, 2 * nr + 1)).collect();
         // New pages may wait for their LRU list, and are skipped; so some of them will do.
         let mut count = process.count_pages(whole).unwrap();
-        for _ in 0..100 {
+        for _ in 0..1000 {
             process.advise(Advice::Pageout, &every_second, 1 << 20, &mut || false);
             count = process.count_pages(whole).unwrap();
-            if count.swapped_bytes == 10 * PAGE {
+            if count.swapped_bytes >= 5 * PAGE {
                 break;
             }
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
-        assert!(count.swapped_bytes > 0 && count.swapped_bytes <= 10 * PAGE, "{count:?}");
+        assert!(count.swapped_bytes >= 5 * PAGE && count.swapped_bytes <= 10 * PAGE, "{count:?}");
         assert_eq!(count.present_bytes + count.swapped_bytes, 520 * PAGE);
         assert_eq!((count.file_bytes, count.huge_bytes), (0, 0));
     }

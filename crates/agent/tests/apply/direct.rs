@@ -9,6 +9,7 @@ use isotherm_host::error::SetKind;
 use isotherm_pages::tables::{Entry, PageTables};
 
 use crate::odd::Odd;
+use crate::run::LIMIT;
 
 pub(crate) const ID: TargetId = TargetId(3);
 pub(crate) const MIB: u64 = 1 << 20;
@@ -109,6 +110,12 @@ impl Direct {
     /// Arms a range, and has waited until it may be acted on.
     pub(crate) fn arm(&mut self, range: AddrRange, confirm_ms: u64) {
         self.settings.evidence = Evidence::Confirm(confirm_ms * 1000);
+        let (begin, confirm) = (Instant::now(), Duration::from_millis(confirm_ms));
+        // Nothing was armed before `begin`, so nothing may be acted on until the time is over.
+        let early = |direct: &Self, what: &str| {
+            let in_time = begin.elapsed() < confirm;
+            assert!(!in_time || direct.account().asked_bytes == 0, "acted {what}");
+        };
         // Arming has a budget: it may take several passes.
         for _ in 0..40 {
             let before = self.account().armed_bytes;
@@ -118,12 +125,12 @@ impl Direct {
             }
             std::thread::sleep(Duration::from_millis(confirm_ms / 40));
         }
-        assert_eq!(self.account().asked_bytes, 0, "acted without waiting");
+        early(self, "without waiting");
         assert!(self.account().armed_bytes > 0, "nothing was armed: {:?}", self.events);
-        std::thread::sleep(Duration::from_millis(confirm_ms * 6 / 10));
+        std::thread::sleep((confirm / 2).saturating_sub(begin.elapsed()));
         self.pass(range);
-        assert_eq!(self.account().asked_bytes, 0, "acted after half of the time");
-        std::thread::sleep(Duration::from_millis(confirm_ms * 6 / 10));
+        early(self, "after half of the time");
+        std::thread::sleep(confirm);
     }
 
     /// Passes, over and over, for so long.
@@ -133,6 +140,22 @@ impl Direct {
             self.pass(range);
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    /// Passes, over and over, until a condition holds, and at least one; returns the bytes applied.
+    /// After [`LIMIT`] it returns in any case, and the checks of the test say what is missing.
+    pub(crate) fn pass_until(
+        &mut self,
+        range: AddrRange,
+        mut holds: impl FnMut(&Self) -> bool,
+    ) -> u64 {
+        let begin = Instant::now();
+        let mut applied = self.pass(range).applied;
+        while !holds(self) && begin.elapsed() < LIMIT {
+            std::thread::sleep(Duration::from_millis(20));
+            applied += self.pass(range).applied;
+        }
+        applied
     }
 
     /// Bytes of young pages.

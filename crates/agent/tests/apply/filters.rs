@@ -2,11 +2,12 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use isotherm_core::AddrRange;
 use isotherm_core::scheme::{Action, FilterKind};
 
-use crate::direct::{Direct, MIB, mib};
+use crate::direct::{Direct, MIB, mib, others};
 
 const ANON: AddrRange = mib(0, 8);
 const SHARED: AddrRange = mib(16, 4);
@@ -68,8 +69,9 @@ fn young_pages_are_told_from_old_ones() {
     // Arming makes all old; then a quarter is touched.
     direct.scheme.action = Action::Cold;
     direct.settings.evidence = isotherm_act::apply::Evidence::Off;
-    // New pages wait on a list of their CPU's first, and cannot be made old there.
-    for _ in 0..20 {
+    // New pages wait on a list of their CPU's first, and cannot be made old there: a few may stay
+    // young for long.
+    for _ in 0..100 {
         direct.pass(ANON);
         direct.filter(&[(FilterKind::Young, true, true)]);
         direct.scheme.action = Action::Stat;
@@ -79,12 +81,15 @@ fn young_pages_are_told_from_old_ones() {
         if young == 0 {
             break;
         }
+        std::thread::sleep(Duration::from_millis(10));
     }
     direct.odd.tell("touch", mib(0, 2), "");
     direct.scheme.action = Action::Stat;
     for (allow, expected) in [(true, 2 * MIB), (false, 6 * MIB)] {
         direct.filter(&[(FilterKind::Young, true, allow)]);
-        assert_eq!(direct.pass(ANON).passed, expected, "allow {allow}");
+        let passed = direct.pass(ANON).passed;
+        // The machine's own DAMON may make a few of the touched pages old.
+        assert!(passed.abs_diff(expected) <= others(0), "allow {allow}: {passed} of {expected}");
     }
 }
 

@@ -10,6 +10,10 @@ use isotherm_core::{Attrs, Scheme};
 
 use crate::target::Target;
 
+/// How long a test waits for what must come. A machine that is busy with other things needs many
+/// times as long as a quiet one, so this limit only ends a test that would never pass.
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+
 /// A monitor with schemes over one target.
 #[derive(Debug)]
 pub(crate) struct Run {
@@ -49,6 +53,20 @@ impl Run {
         }
     }
 
+    /// Runs as [`touch_for`](Self::touch_for) until a condition holds. After [`LIMIT`] it returns in
+    /// any case, and the checks of the test say what is missing.
+    pub(crate) fn touch_until(
+        &mut self,
+        from: u64,
+        len: u64,
+        mut holds: impl FnMut(&mut Self) -> bool,
+    ) {
+        let begin = Instant::now();
+        while !holds(self) && begin.elapsed() < LIMIT {
+            self.touch_for(0.5, from, len);
+        }
+    }
+
     /// The target touches its first `len` bytes.
     pub(crate) fn touch_once(&mut self, len: u64) {
         self.target.say(&format!("touch 0 {}", len / 4096));
@@ -57,6 +75,11 @@ impl Run {
     pub(crate) fn account(&mut self) -> (Counters, Counters) {
         let account = self.monitor.actor().accounts()[0].counters.clone();
         (account, self.monitor.context().schemes()[0].stats().clone())
+    }
+
+    /// Bytes of the target's memory that are in swap.
+    pub(crate) fn swapped(&self) -> u64 {
+        self.target.smaps("Swap:") << 10
     }
 
     /// Takes back all advice.

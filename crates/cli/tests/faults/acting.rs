@@ -14,6 +14,16 @@ use crate::program::{ISOTHERM, Running, command, isotherm, scratch, wait_until};
 /// Half of the memory is written all the time, the other half once.
 const HALVES: &str = "hot, 16M\ncold, 32M, none, populate=yes\n\nboth\n60000\nhot, 0, 4096, 1\n";
 
+/// Bytes of a process that are resident, and in swap.
+fn memory_of(pid: u32) -> (u64, u64) {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let field = |name: &str| -> u64 {
+        let line = status.lines().find_map(|l| l.strip_prefix(name)).unwrap();
+        line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().unwrap()
+    };
+    (field("VmRSS") << 10, field("VmSwap") << 10)
+}
+
 /// Whether single pages can be looked at here; prints why not.
 fn sees_pages() -> bool {
     let dir = scratch();
@@ -37,14 +47,6 @@ fn a_dry_run_tells_and_does_nothing() {
     // The machine itself may page out idle memory. A process that is no target shows how much.
     let (target, control) = (start(), start());
     let pid = target.pid().to_string();
-    let memory_of = |pid: u32| {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-        let field = |name: &str| -> u64 {
-            let line = status.lines().find_map(|l| l.strip_prefix(name)).unwrap();
-            line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().unwrap()
-        };
-        (field("VmRSS") << 10, field("VmSwap") << 10)
-    };
     for pid in [target.pid(), control.pid()] {
         wait_until("the memory to be there", || memory_of(pid).0 >= 48 << 20);
     }
@@ -63,23 +65,30 @@ fn a_dry_run_tells_and_does_nothing() {
         "none",
         "--quota-time",
         "none",
-        "--duration",
-        "8s",
         "--json",
         "--events",
         "events",
     ];
-    let said = Running::start(command(ISOTHERM, dir.path(), &args)).finish();
+    let reclaim = Running::start(command(ISOTHERM, dir.path(), &args));
+    // Each `acted` tells the bytes of one range.
+    let acted = || -> u64 {
+        let acted = events(dir.path()).into_iter().filter(|e| e["event"] == "acted");
+        acted.map(|e| e["done_bytes"].as_u64().unwrap()).sum()
+    };
+    wait_until("most of the cold half to be taken", || acted() >= 24 << 20);
+    reclaim.signal("TERM");
+    let said = reclaim.finish();
     said.expect(0, &[]);
     let account = account(&said.out);
-    assert_eq!((&account["stopped"], &account["dry_run"]), (&"duration".into(), &true.into()));
+    assert_eq!((&account["stopped"], &account["dry_run"]), (&"signal".into(), &true.into()));
     let scheme = &account["schemes"][0];
     for key in ["tried_bytes", "asked_bytes", "done_bytes"] {
         assert!(scheme[key].as_u64().unwrap() >= 24 << 20, "{key} of {account}");
     }
-    assert!(events(dir.path()).iter().any(|e| e["event"] == "acted"));
     let (swapped, by_others) = (memory_of(target.pid()).1, memory_of(control.pid()).1);
-    assert!(swapped <= 4 * by_others, "{swapped} bytes were paged out, {by_others} of the control");
+    // What others do is random, and may be more here than there.
+    let may = 4 * by_others + (1 << 20);
+    assert!(swapped <= may, "{swapped} bytes were paged out, {by_others} of the control");
     target.assert_untouched();
     control.assert_untouched();
 }
@@ -94,6 +103,7 @@ fn stat_counts_what_page_filters_let_in() {
     let dir = scratch();
     fs::write(dir.path().join("halves"), HALVES).unwrap();
     let target = Running::start(command(ISOTHERM, dir.path(), &["workload", "halves", "-q"]));
+    wait_until("the memory to be there", || memory_of(target.pid()).0 >= 48 << 20);
     let scheme = |name: &str, filters: &str| {
         format!("[[context.scheme]]\nname = \"{name}\"\naction = \"stat\"\nfilters = [{filters}]\n")
     };
@@ -213,7 +223,8 @@ fn a_killed_isotherm_leaves_its_target_running_correctly() {
     rounds(2);
     let pid = target.pid().to_string();
     let mut acted = 0;
-    for ms in [30, 250, 610, 1200, 1500] {
+    // The last one is killed after it has acted, however long that takes.
+    for ms in [30, 250, 610, 1200, u64::MAX] {
         let args = [
             "reclaim",
             "-p",
@@ -238,7 +249,12 @@ fn a_killed_isotherm_leaves_its_target_running_correctly() {
             isotherm.child().try_wait().unwrap().is_some()
                 || events(dir.path()).iter().any(|e| e["event"] == "target_added")
         });
-        std::thread::sleep(Duration::from_millis(ms));
+        let acts = || events(dir.path()).iter().any(|e| e["event"] == "acted");
+        if ms < u64::MAX {
+            std::thread::sleep(Duration::from_millis(ms));
+        } else {
+            wait_until("an action", acts);
+        }
         isotherm.child().kill().unwrap();
         isotherm.finish();
         acted += events(dir.path()).iter().filter(|e| e["event"] == "acted").count();

@@ -27,7 +27,7 @@ use isotherm_host::proc::Proc;
 use isotherm_ops::doctor::{self, NoSet};
 use isotherm_ops::guard;
 use isotherm_ops::kdamond::Kdamond;
-use isotherm_ops::set::OpsSet;
+use isotherm_ops::set::{OpsSet, PageView, SchemeOps};
 use isotherm_ops::targets::{Target, TargetError, TargetEvent, Tracker};
 use isotherm_sys::clock::{self, Wake};
 
@@ -116,7 +116,7 @@ fn impossible(why: AttrsError) -> SetError {
 /// Monitors processes.
 #[derive(Debug)]
 pub struct Monitor {
-    driver: Driver<Acting, MonotonicClock>,
+    driver: Driver<Acting<OpsSet>, MonotonicClock>,
     tracker: Tracker,
     proc: Proc,
     track_at: Time,
@@ -239,7 +239,8 @@ impl Monitor {
     /// The error of the kernel.
     pub fn young_pages(&mut self) -> Option<io::Result<u64>> {
         let ids: Vec<TargetId> = self.watched.iter().map(|w| w.id).collect();
-        self.driver.ops.set.pages().map(|pages| guard::young_pages(pages.tables(), &ids))
+        let pages = self.driver.ops.set.page_view().and_then(PageView::tables)?;
+        Some(guard::young_pages(pages.tables(), &ids))
     }
 
     /// Replaces the schemes at the next turn of the loop, by index; see
@@ -279,7 +280,7 @@ impl Monitor {
 
     /// Attaches to all present targets.
     fn begin_acting(&mut self) {
-        self.driver.ops.keep_evidence();
+        self.driver.ops.set.keep_evidence();
         let targets: Vec<_> = self.tracker.targets().cloned().collect();
         for target in targets {
             if self.watched.iter().any(|w| w.id == target.id) {

@@ -4,6 +4,7 @@ use isotherm_core::ops::UpdateError;
 use isotherm_core::{AddrRange, Check, Method, Observation, Observed, Operations, TargetId};
 use isotherm_host::error::{Error, SetError, SetKind};
 use isotherm_host::proc::Proc;
+use isotherm_pages::idle::Folios;
 use isotherm_pages::tables::PageTables;
 
 use crate::idle::IdleOps;
@@ -33,6 +34,61 @@ pub trait Pages {
     /// These leaves are young and are about to be made old by somebody else; see
     /// [`PageWalk::keep_young`]. Where nobody monitors by these page tables, nothing is to be kept.
     fn keep_young(&mut self, _id: TargetId, _leaves: &mut dyn Iterator<Item = u64>) {}
+}
+
+/// What an operations set lends to who looks at single pages beside the set's own questions.
+pub enum PageView<'a> {
+    /// The page tables of its targets.
+    Tables(&'a mut dyn Pages),
+    /// The marks of idle page frames. They are those of the whole machine, and each is a folio's.
+    Marks(&'a mut Folios),
+}
+
+impl<'a> PageView<'a> {
+    /// The page tables, if it is by them that the set looks.
+    #[must_use]
+    pub fn tables(self) -> Option<&'a mut dyn Pages> {
+        match self {
+            Self::Tables(pages) => Some(pages),
+            Self::Marks(_) => None,
+        }
+    }
+
+    /// The marks, if it is by them that the set looks.
+    #[must_use]
+    pub fn marks(self) -> Option<&'a mut Folios> {
+        match self {
+            Self::Marks(folios) => Some(folios),
+            Self::Tables(_) => None,
+        }
+    }
+}
+
+impl std::fmt::Debug for PageView<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Tables(_) => "Tables",
+            Self::Marks(_) => "Marks",
+        })
+    }
+}
+
+/// An operations set with whose targets schemes can work.
+pub trait SchemeOps: Operations {
+    /// What looks at single pages: the set itself, or what stands beside one that cannot. None if
+    /// single pages cannot be seen.
+    fn page_view(&mut self) -> Option<PageView<'_>>;
+
+    /// log2 of the bytes, around the page of this check, that a clear of it made old.
+    fn cleared_shift(&self, check: &Check) -> u8 {
+        check.leaf_shift
+    }
+
+    /// Keeps the set from clearing accessed bits of pages that it was not asked about. To clear a
+    /// page that cannot be cleared singly, it would clear all pages of the process, or the page in
+    /// all processes that map it, and memory that was touched before would look idle afterwards.
+    /// From then on the regions of such pages stay unresolved.
+    fn keep_evidence(&mut self);
 }
 
 impl Pages for PageTables {
@@ -142,21 +198,42 @@ impl OpsSet {
         }
     }
 
-    /// What looks at single pages: the set itself, or what stands beside one that cannot.
-    pub fn pages(&mut self) -> Option<&mut dyn Pages> {
-        match self {
-            Self::PageWalk(walk) => Some(walk.as_mut()),
-            Self::Kdamond(set) => set.tables().map(|tables| tables as &mut dyn Pages),
-            Self::Idle(_) | Self::Smaps(_) => None,
-        }
-    }
-
     fn set(&mut self) -> &mut dyn Operations {
         match self {
             Self::PageWalk(set) => set.as_mut(),
             Self::Idle(set) => set.as_mut(),
             Self::Kdamond(set) => set.as_mut(),
             Self::Smaps(set) => set.as_mut(),
+        }
+    }
+}
+
+impl SchemeOps for OpsSet {
+    fn page_view(&mut self) -> Option<PageView<'_>> {
+        match self {
+            Self::PageWalk(walk) => Some(PageView::Tables(walk.as_mut())),
+            Self::Kdamond(set) => set.tables().map(|tables| PageView::Tables(tables)),
+            Self::Idle(idle) => Some(PageView::Marks(idle.folios())),
+            Self::Smaps(_) => None,
+        }
+    }
+
+    fn cleared_shift(&self, check: &Check) -> u8 {
+        match self {
+            // The folio may be larger than the leaf: the largest is a huge page.
+            Self::Idle(idle) if idle.is_large(check.target, check.addr) => check.leaf_shift.max(21),
+            _ => check.leaf_shift,
+        }
+    }
+
+    fn keep_evidence(&mut self) {
+        match self {
+            Self::PageWalk(walk) => {
+                walk.set_fallback_limit(0);
+                walk.set_marker(None);
+            }
+            Self::Kdamond(set) => set.look_at_pages(),
+            Self::Idle(_) | Self::Smaps(_) => {}
         }
     }
 }

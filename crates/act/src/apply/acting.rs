@@ -6,15 +6,15 @@ use isotherm_core::{
     AddrRange, Applied, Check, Eligible, Measure, Observation, Observed, Operations, PageState,
     Request, Snapshot, TargetId,
 };
-use isotherm_ops::set::OpsSet;
+use isotherm_ops::set::{PageView, SchemeOps};
 
 use crate::apply::{Actor, Settings};
 
 /// A set and an actor that share a context.
 #[derive(Debug)]
-pub struct Acting {
+pub struct Acting<S> {
     /// Looks.
-    pub set: OpsSet,
+    pub set: S,
     /// Acts.
     pub actor: Actor,
     /// How the schemes that were committed last are carried out, until they are in force.
@@ -22,10 +22,10 @@ pub struct Acting {
     ledger: Ledger,
 }
 
-impl Acting {
+impl<S: SchemeOps> Acting<S> {
     /// Joins the two.
     #[must_use]
-    pub fn new(set: OpsSet, actor: Actor) -> Self {
+    pub fn new(set: S, actor: Actor) -> Self {
         Self { set, actor, next_settings: None, ledger: Ledger::default() }
     }
 
@@ -61,22 +61,6 @@ impl Acting {
         both.collect()
     }
 
-    /// Keeps the operations set from clearing accessed bits of pages that it was not asked about.
-    /// To clear a page that cannot be cleared singly, it would clear all pages of the process, or
-    /// the page in all processes that map it, and memory that was touched before would look idle
-    /// afterwards. With this setting the regions of such pages stay unresolved, and nothing is done
-    /// to them.
-    pub fn keep_evidence(&mut self) {
-        match &mut self.set {
-            OpsSet::PageWalk(walk) => {
-                walk.set_fallback_limit(0);
-                walk.set_marker(None);
-            }
-            OpsSet::Kdamond(set) => set.look_at_pages(),
-            OpsSet::Idle(_) | OpsSet::Smaps(_) => {}
-        }
-    }
-
     /// Takes in the regions of a window that is over. If a scheme takes from one node, the places
     /// of these regions are looked up from now on.
     pub fn place(&mut self, snapshot: &Snapshot) {
@@ -87,31 +71,24 @@ impl Acting {
     }
 
     fn look_at_places(&mut self) {
-        if let Some(pages) = self.set.pages() {
+        if let Some(pages) = self.set.page_view().and_then(PageView::tables) {
             self.actor.look_at_places(pages.tables());
         }
     }
 
     /// Looks again at what was acted on, if it is time; call it once per window.
     pub fn sweep(&mut self) {
-        if let OpsSet::Idle(idle) = &mut self.set {
-            self.actor.sweep_by_marks(idle);
-        } else if let Some(walk) = self.set.pages() {
-            self.actor.sweep(walk);
+        if let Some(view) = self.set.page_view() {
+            self.actor.sweep(view);
         }
     }
 }
 
-impl Operations for Acting {
+impl<S: SchemeOps> Operations for Acting<S> {
     fn prepare(&mut self, batch: &mut [Check]) {
         self.set.prepare(batch);
         for check in batch.iter().filter(|c| c.state == PageState::Cleared) {
-            // A mark is a folio's, whatever maps it.
-            let is_large = match &self.set {
-                OpsSet::Idle(idle) => idle.is_large(check.target, check.addr),
-                _ => false,
-            };
-            let shift = if is_large { check.leaf_shift.max(21) } else { check.leaf_shift };
+            let shift = self.set.cleared_shift(check);
             self.actor.note_touched(check.target, check.addr, shift);
         }
     }
@@ -137,19 +114,7 @@ impl Operations for Acting {
     }
 
     fn apply(&mut self, request: &Request, scheme: &Scheme) -> Applied {
-        if self.actor.is_memory(request.target) {
-            let idle = match &mut self.set {
-                OpsSet::Idle(idle) => Some(idle.as_mut()),
-                _ => None,
-            };
-            return self.actor.apply_to_memory(idle, request, scheme);
-        }
-        if let OpsSet::Idle(idle) = &mut self.set {
-            return self.actor.apply_by_marks(idle, request, scheme);
-        }
-        let applied = self.actor.apply(self.set.pages(), request, scheme);
-        self.actor.note_placed(request, scheme, &applied);
-        applied
+        self.actor.apply(self.set.page_view(), request, scheme)
     }
 
     fn eligible(&mut self, ranges: &mut [Eligible]) {
@@ -185,5 +150,71 @@ impl Operations for Acting {
                 metric => self.actor.machine_metric(measure.scheme, metric),
             };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use isotherm_core::scheme::Action;
+
+    use super::*;
+    use crate::Process;
+    use crate::apply::ActEvent;
+    use crate::apply::target::TargetState;
+
+    /// A set that sees no single pages.
+    struct Blind;
+
+    impl Operations for Blind {
+        fn prepare(&mut self, _: &mut [Check]) {}
+
+        fn check(&mut self, _: &mut [Check]) {}
+
+        fn update(&mut self, _: TargetId, _: &mut Vec<AddrRange>) -> Result<(), UpdateError> {
+            Ok(())
+        }
+
+        fn target_valid(&mut self, _: TargetId) -> bool {
+            true
+        }
+    }
+
+    impl SchemeOps for Blind {
+        fn page_view(&mut self) -> Option<PageView<'_>> {
+            None
+        }
+
+        fn keep_evidence(&mut self) {}
+    }
+
+    #[test]
+    fn over_a_set_that_sees_no_pages_nothing_is_done_and_that_is_told() {
+        let id = TargetId(1);
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let mut acting = Acting::new(Blind, Actor::new());
+        let state = TargetState::new(id, Process::open(child.id()).unwrap());
+        acting.actor.targets.insert(id, state);
+        acting.commit_settings(vec![Settings::default()]);
+        acting.schemes_committed(&[]);
+        let request = Request {
+            scheme: 0,
+            action: Action::Cold,
+            target: id,
+            range: AddrRange::new(0, 1 << 20),
+            nr_accesses: 0,
+            age: 0,
+            bypass_filters: false,
+            charged: 1 << 20,
+            max_bytes: u64::MAX,
+            max_ns: u64::MAX,
+        };
+        let applied = acting.apply(&request, &Scheme::default());
+        acting.sweep();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!((applied.asked, applied.covered, applied.skip), (0, 0, 1 << 20));
+        let events = acting.actor.take_events();
+        let [ActEvent::Trouble { text, .. }] = &events[..] else { panic!("{events:?}") };
+        assert!(text.contains("cannot look at single pages"), "{text}");
     }
 }

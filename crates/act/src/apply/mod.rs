@@ -40,8 +40,7 @@ pub use placed::{Placed, Placement};
 pub use settings::{Evidence, Settings};
 
 use isotherm_host::metrics::Metrics;
-use isotherm_ops::idle::IdleOps;
-use isotherm_ops::set::Pages;
+use isotherm_ops::set::PageView;
 use isotherm_pages::places::Places;
 use isotherm_pages::tables::PageTables;
 use isotherm_sys::clock::now;
@@ -269,27 +268,29 @@ impl Actor {
         }
     }
 
-    /// Carries out a scheme's request.
+    /// Carries out a scheme's request, by what the operations set sees of single pages.
     pub fn apply(
         &mut self,
-        pages: Option<&mut dyn Pages>,
+        view: Option<PageView<'_>>,
         request: &Request,
         scheme: &Scheme,
     ) -> Applied {
-        let mut look = pages.map(ByTables);
-        self.apply_by(look.as_mut().map(|look| look as &mut dyn Look), request, scheme)
-    }
-
-    /// As [`Actor::apply`], with evidence by marks of idle page frames.
-    pub fn apply_by_marks(
-        &mut self,
-        idle: &mut IdleOps,
-        request: &Request,
-        scheme: &Scheme,
-    ) -> Applied {
+        if self.physical.contains_key(&request.target) {
+            return self.apply_to_memory(view.and_then(PageView::marks), request, scheme);
+        }
         let Some(state) = self.targets.get(&request.target) else { return all_of(request) };
-        let mut marks = Marks::new(idle, Arc::clone(&state.process));
-        self.apply_by(Some(&mut marks), request, scheme)
+        match view {
+            Some(PageView::Marks(folios)) => {
+                let mut marks = Marks::new(folios, Arc::clone(&state.process));
+                self.apply_by(Some(&mut marks), request, scheme)
+            }
+            Some(PageView::Tables(pages)) => {
+                let applied = self.apply_by(Some(&mut ByTables(pages)), request, scheme);
+                self.note_placed(request, scheme, &applied);
+                applied
+            }
+            None => self.apply_by(None, request, scheme),
+        }
     }
 
     fn apply_by(
@@ -401,32 +402,29 @@ impl Actor {
     }
 
     /// Looks again at what was acted on. Call it often; it does something once per second.
-    pub fn sweep(&mut self, pages: &mut dyn Pages) {
-        let now = now();
-        if now.since(self.swept) < SWEEP_NS {
-            return;
-        }
-        self.swept = now;
-        let (settings, accounts) = (&self.settings, &mut self.accounts);
-        let look = &mut ByTables(pages);
-        for state in self.targets.values_mut() {
-            sweep_one(state, look, settings, accounts, now);
-        }
-    }
-
-    /// As [`Actor::sweep`], for processes that are looked at by marks; and for physical memory.
-    pub fn sweep_by_marks(&mut self, idle: &mut IdleOps) {
+    pub fn sweep(&mut self, view: PageView<'_>) {
         self.begin_evidence();
         let now = now();
         if now.since(self.swept) < SWEEP_NS {
             return;
         }
         self.swept = now;
-        self.sweep_memory(idle, now);
-        let (settings, accounts) = (&self.settings, &mut self.accounts);
-        for state in self.targets.values_mut() {
-            let mut marks = Marks::new(idle, Arc::clone(&state.process));
-            sweep_one(state, &mut marks, settings, accounts, now);
+        match view {
+            PageView::Tables(pages) => {
+                let look = &mut ByTables(pages);
+                let (settings, accounts) = (&self.settings, &mut self.accounts);
+                for state in self.targets.values_mut() {
+                    sweep_one(state, look, settings, accounts, now);
+                }
+            }
+            PageView::Marks(folios) => {
+                self.sweep_memory(folios, now);
+                let (settings, accounts) = (&self.settings, &mut self.accounts);
+                for state in self.targets.values_mut() {
+                    let mut marks = Marks::new(folios, Arc::clone(&state.process));
+                    sweep_one(state, &mut marks, settings, accounts, now);
+                }
+            }
         }
     }
 

@@ -6,6 +6,7 @@ use isotherm_act::apply::{ActEvent, Actor, Evidence, Settings};
 use isotherm_core::scheme::{Action, Counters, Filter, FilterKind};
 use isotherm_core::{AddrRange, Applied, Request, Scheme, TargetId};
 use isotherm_host::error::SetKind;
+use isotherm_ops::set::PageView;
 use isotherm_pages::tables::{Entry, PageTables};
 
 use crate::odd::Odd;
@@ -84,7 +85,8 @@ impl Direct {
             max_bytes: u64::MAX,
             max_ns: u64::MAX,
         };
-        let applied = self.actor.apply(Some(&mut self.walk), &request, &self.scheme);
+        let applied =
+            self.actor.apply(Some(PageView::Tables(&mut self.walk)), &request, &self.scheme);
         self.events.extend(self.actor.take_events());
         // Requests next to each other would share the time of one pass.
         std::thread::sleep(Duration::from_millis(2));

@@ -13,8 +13,7 @@ use std::io;
 use std::sync::Arc;
 
 use isotherm_core::{AddrRange, PageState, TargetId};
-use isotherm_ops::idle::IdleOps;
-use isotherm_pages::idle::Ask;
+use isotherm_pages::idle::{Ask, Folios};
 use isotherm_pages::places::Places;
 use isotherm_sys::clock::now;
 
@@ -36,7 +35,7 @@ const PIECE: usize = 8192;
 /// Looks at one process.
 #[derive(Debug)]
 pub(in crate::apply) struct Marks<'a> {
-    idle: &'a mut IdleOps,
+    folios: &'a mut Folios,
     process: Arc<Process>,
 }
 
@@ -49,8 +48,8 @@ struct Page {
 }
 
 impl<'a> Marks<'a> {
-    pub(in crate::apply) const fn new(idle: &'a mut IdleOps, process: Arc<Process>) -> Self {
-        Self { idle, process }
+    pub(in crate::apply) const fn new(folios: &'a mut Folios, process: Arc<Process>) -> Self {
+        Self { folios, process }
     }
 
     /// The parts of a range where something is mapped. A range can span a whole address space.
@@ -103,9 +102,9 @@ impl<'a> Marks<'a> {
         let asks = (0_u32..).zip(pages).filter_map(|(nr, page)| Some(Ask::new(page.frame?, nr)));
         let mut asks: Vec<Ask> = asks.collect();
         if marking {
-            self.idle.folios().mark(&mut asks, now())?;
+            self.folios.mark(&mut asks, now())?;
         } else {
-            self.idle.folios().look(&mut asks)?;
+            self.folios.look(&mut asks)?;
         }
         answer(pages, &asks, f);
         Ok(())

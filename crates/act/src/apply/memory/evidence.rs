@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 
 use isotherm_core::addr::PAGE_SIZE;
 use isotherm_core::{AddrRange, Applied};
-use isotherm_ops::idle::IdleOps;
 use isotherm_pages::frames::Which;
+use isotherm_pages::idle::Folios;
 use isotherm_sys::clock::now;
 
 use super::view::{Seg, flags_view, granules_of};
@@ -61,7 +61,7 @@ impl Actor {
     /// Marks what can be acted on in a range, as much as the time allows.
     pub(super) fn mark(
         &mut self,
-        idle: &mut IdleOps,
+        marks: &mut Folios,
         physical: &mut Physical,
         job: Job<'_>,
         range: AddrRange,
@@ -86,14 +86,14 @@ impl Actor {
         if physical.is_wanted_by_others(scheme) {
             // Another scheme may have marked this memory, and it may have been touched since.
             // Marking it again would hide that touch, so the other scheme's evidence is told first.
-            let young = granules_of(&physical.see(idle, part)?);
+            let young = granules_of(&physical.see(marks, part)?);
             physical.others(scheme, |evidence| touched(evidence, &young));
         }
         let flags = opened(&mut physical.flags, Which::Flags)?;
         let view = |e| said("read flags of frames", &e);
         let folios = flags_view(flags, frames.clone()).map_err(view)?;
         let heads: Vec<&Seg> = folios.iter().filter(|f| f.is_reachable()).collect();
-        let bitmap = idle.folios().bitmap();
+        let bitmap = marks.bitmap();
         bitmap.mark(&heads, |f| f.head).map_err(|e| said("mark frames idle", &e))?;
         // What did not take the mark is seen as young now, and never becomes evidence.
         let marked = flags_view(flags, frames).map_err(view)?;

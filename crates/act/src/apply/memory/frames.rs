@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use isotherm_core::addr::PAGE_SIZE;
 use isotherm_core::{AddrRange, Applied, TargetId};
-use isotherm_ops::idle::IdleOps;
+use isotherm_pages::idle::Folios;
 use isotherm_sys::clock::now;
 
 use super::owners::{OwnerMap, Unreached, chosen};
@@ -24,7 +24,7 @@ impl Actor {
     /// without them on all frames that the filters let in.
     pub(super) fn frames(
         &mut self,
-        idle: &mut IdleOps,
+        marks: &mut Folios,
         physical: &mut Physical,
         job: Job<'_>,
         range: AddrRange,
@@ -42,7 +42,7 @@ impl Actor {
             physical.evidence(scheme).forget(range);
             return Ok(Applied { covered: range.len(), ..Applied::default() });
         }
-        let folios = physical.see(idle, range)?;
+        let folios = physical.see(marks, range)?;
         let mut undecided: Option<u64> = None;
         let mut quiet: BTreeMap<u64, Bits> = BTreeMap::new();
         for (start, seen) in granules_of(&folios) {
@@ -94,7 +94,7 @@ impl Actor {
                 Some(true) if rules.is_some() => {
                     // Reading the page tables took a while: frames that were touched in that time
                     // are left alone.
-                    let again = physical.see(idle, range)?;
+                    let again = physical.see(marks, range)?;
                     let awake: Vec<u64> =
                         again.iter().filter(|f| !f.idle).map(|f| f.head).collect();
                     let head_of = |frame: u64| {
@@ -106,7 +106,7 @@ impl Actor {
                 Some(_) => {}
             }
         }
-        let (asked, done, ns, stopped_at) = self.through_owners(idle, physical, job, &frames);
+        let (asked, done, ns, stopped_at) = self.through_owners(marks, physical, job, &frames);
         let cut_at = [cut_at, stopped_at].into_iter().flatten().min();
         let evidence = physical.evidence(scheme);
         let end = cut_at.unwrap_or(range.end);
@@ -177,7 +177,7 @@ impl Actor {
     /// the time that it took, and the lowest address of a frame that was not reached in that time.
     fn through_owners(
         &mut self,
-        idle: &mut IdleOps,
+        marks: &mut Folios,
         physical: &mut Physical,
         job: Job<'_>,
         frames: &[u64],
@@ -202,7 +202,7 @@ impl Actor {
                     continue;
                 }
             };
-            let mut look = Marks::new(idle, Arc::clone(&state.process));
+            let mut look = Marks::new(marks, Arc::clone(&state.process));
             let frame_of: BTreeMap<u64, u64> = pages.iter().copied().collect();
             let chosen = chosen(&state.process, pages, &mut unreached);
             let (did, done) = self.carry_out(&mut look, &mut state, job, &chosen);

@@ -36,8 +36,8 @@ use std::sync::Arc;
 use isotherm_core::addr::PAGE_SIZE;
 use isotherm_core::scheme::{Action, Scheme};
 use isotherm_core::{AddrRange, Applied, Request, TargetId, Time};
-use isotherm_ops::idle::IdleOps;
 use isotherm_pages::frames::{FrameFile, Which, by_frame};
+use isotherm_pages::idle::Folios;
 use isotherm_sys::clock::now;
 
 use self::evidence::Hand;
@@ -149,10 +149,10 @@ impl Physical {
         wanted
     }
 
-    fn see(&mut self, idle: &mut IdleOps, range: AddrRange) -> Result<Vec<Seg>, String> {
+    fn see(&mut self, marks: &mut Folios, range: AddrRange) -> Result<Vec<Seg>, String> {
         let flags = opened(&mut self.flags, Which::Flags)?;
         let frames = range.start / PAGE_SIZE..range.end / PAGE_SIZE;
-        view(idle.folios().bitmap(), flags, frames).map_err(|e| said("read marks and flags", &e))
+        view(marks.bitmap(), flags, frames).map_err(|e| said("read marks and flags", &e))
     }
 }
 
@@ -173,16 +173,10 @@ impl Actor {
         self.physical.insert(id, Physical::default());
     }
 
-    /// Whether a target is physical memory.
-    #[must_use]
-    pub fn is_memory(&self, id: TargetId) -> bool {
-        self.physical.contains_key(&id)
-    }
-
     /// Carries out a scheme's request on physical memory.
-    pub fn apply_to_memory(
+    pub(super) fn apply_to_memory(
         &mut self,
-        idle: Option<&mut IdleOps>,
+        marks: Option<&mut Folios>,
         request: &Request,
         scheme: &Scheme,
     ) -> Applied {
@@ -199,9 +193,9 @@ impl Actor {
                 if begin.since(physical.last_end) > SAME_PASS_NS {
                     physical.pass = begin;
                 }
-                let done = match idle {
+                let done = match marks {
                     _ if self.blocked.is_some() => Ok(later(request.range.len())),
-                    Some(idle) => self.on_memory(idle, &mut physical, job),
+                    Some(marks) => self.on_memory(marks, &mut physical, job),
                     None => Err("this operations set has no marks of single frames, so nothing is known of them: no \
                                  action is taken\n  hint:  use operations set `idle`, or let the kernel act (`kdamond`)"
                         .to_owned()),
@@ -227,7 +221,7 @@ impl Actor {
 
     fn on_memory(
         &mut self,
-        idle: &mut IdleOps,
+        marks: &mut Folios,
         physical: &mut Physical,
         job: Job<'_>,
     ) -> Result<Applied, String> {
@@ -242,7 +236,7 @@ impl Actor {
                 return Ok(Applied { asked: request.range.len(), ..all_of(request) });
             }
             Action::Stat => {
-                let mut folios = physical.see(idle, range)?;
+                let mut folios = physical.see(marks, range)?;
                 folios.retain(Seg::is_movable);
                 let passed = self.pass(physical, job, folios)?.iter().map(|f| f.len << 12).sum();
                 return Ok(Applied {
@@ -263,10 +257,10 @@ impl Actor {
             return Ok(later(request.range.len()));
         }
         let Evidence::Confirm(us) = evidence else {
-            return self.frames(idle, physical, job, range, None);
+            return self.frames(marks, physical, job, range, None);
         };
         if request.action == Action::MigrateHot {
-            return self.frames(idle, physical, job, range, None);
+            return self.frames(marks, physical, job, range, None);
         }
         if job.now.since(physical.pass) > PASS_NS {
             return Ok(later(request.range.len()));
@@ -274,8 +268,8 @@ impl Actor {
         let rules = rules(self.settings.get(request.scheme), us);
         match physical.evidence(request.scheme).next(range, STEP, rules, job.now) {
             Next::Wait(range) => Ok(later(range.len())),
-            Next::Arm(range) => self.mark(idle, physical, job, range),
-            Next::Look(range) => self.frames(idle, physical, job, range, Some(rules)),
+            Next::Arm(range) => self.mark(marks, physical, job, range),
+            Next::Look(range) => self.frames(marks, physical, job, range, Some(rules)),
         }
     }
 
@@ -314,7 +308,7 @@ impl Actor {
     }
 
     /// Looks again at what was acted on in physical memory.
-    pub(super) fn sweep_memory(&mut self, idle: &mut IdleOps, now: Time) {
+    pub(super) fn sweep_memory(&mut self, marks: &mut Folios, now: Time) {
         let (settings, accounts) = (&self.settings, &mut self.accounts);
         let mut gone = Vec::new();
         for physical in self.physical.values_mut() {
@@ -327,7 +321,7 @@ impl Actor {
                 if state.process.is_gone() {
                     gone.push(*pid);
                 }
-                let mut look = Marks::new(idle, Arc::clone(&state.process));
+                let mut look = Marks::new(marks, Arc::clone(&state.process));
                 crate::apply::sweep_one(state, &mut look, settings, accounts, now);
                 !state.proof.is_empty()
             });

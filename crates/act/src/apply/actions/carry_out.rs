@@ -70,9 +70,9 @@ impl Actor {
         let scheme = job.request.scheme;
         let did = self.migrate(state, job, chosen);
         let done = did.outcome.accepted_bytes;
-        let between_two = self.settings.get(scheme).is_some_and(|s| s.only_on.is_some());
-        if let (true, Some(to)) = (between_two, job.scheme.target_nid) {
-            self.note_moved(state, job, chosen, &did, to);
+        let from = self.settings.get(scheme).and_then(|s| s.only_on);
+        if let (Some(from), Some(to)) = (from, job.scheme.target_nid) {
+            self.note_moved(state, job, chosen, &did, (from, to));
         } else {
             watch(state, scheme, Back::Young, chosen, did.end(), now());
         }
@@ -88,7 +88,7 @@ impl Actor {
         job: Job<'_>,
         chosen: &Chosen,
         did: &Did,
-        to: u32,
+        (from, to): (u32, u32),
     ) {
         let (scheme, at) = (job.request.scheme, now());
         let mut moved = PageSet::default();
@@ -106,7 +106,7 @@ impl Actor {
                 state.moved.refused(start, pages.minus(moved), at);
             }
         }
-        let back = state.moved.moved(&did.moved, to, at);
+        let back = state.moved.moved(&did.moved, from, to, at);
         self.counters(scheme).ping_pong_bytes += back << 12;
     }
 

@@ -10,8 +10,9 @@ pub enum ActEvent {
     Acted {
         /// When it was over.
         at: Time,
-        /// Index of the scheme.
-        scheme: usize,
+        /// Name of the scheme, as it was then. An event is often read after a commit that gave its
+        /// index to another scheme.
+        scheme: String,
         /// Whose memory.
         pid: u32,
         /// What was done.
@@ -29,8 +30,8 @@ pub enum ActEvent {
     Trouble {
         /// When it was noticed.
         at: Time,
-        /// Index of the scheme.
-        scheme: usize,
+        /// Name of the scheme, as it was then.
+        scheme: String,
         /// The process whose memory it is; 0 if the reason lies with the machine.
         pid: u32,
         /// What and why, for people.

@@ -84,8 +84,8 @@ pub struct Actor {
     events: Vec<ActEvent>,
     /// Events that were dropped since events were taken.
     lost_events: u64,
-    /// Troubles that were reported: by scheme, process (0: the machine) and text.
-    reported: BTreeSet<(usize, u32, String)>,
+    /// Troubles that were reported: by name of the scheme, process (0: the machine) and text.
+    reported: BTreeSet<(String, u32, String)>,
     blocked: Option<String>,
     swap: Swap,
     metrics: Metrics,
@@ -583,9 +583,15 @@ impl Actor {
         if self.reported.len() >= MAX_REPORTED {
             self.reported.clear();
         }
-        if self.reported.insert((scheme, pid, text.to_owned())) {
+        let scheme = self.name(scheme);
+        if self.reported.insert((scheme.clone(), pid, text.to_owned())) {
             self.tell(ActEvent::Trouble { at: now(), scheme, pid, text: text.to_owned() });
         }
+    }
+
+    /// The name of the scheme that has this index now.
+    fn name(&self, scheme: usize) -> String {
+        self.settings.get(scheme).map(|s| s.name.clone()).unwrap_or_default()
     }
 
     fn tell(&mut self, event: ActEvent) {
@@ -672,11 +678,30 @@ mod tests {
         assert_eq!(actor.reported.len(), 1, "only the machine's is remembered");
     }
 
+    /// As when a policy is committed before the last window's events were taken.
+    #[test]
+    fn an_event_keeps_the_name_that_its_scheme_had() {
+        let named = |name: &str| Settings { name: name.to_owned(), ..Settings::default() };
+        let mut actor = Actor::new();
+        for names in [&["old", "second"][..], &["new", "old"]] {
+            actor.set_schemes(names.iter().map(|name| named(name)).collect());
+            actor.trouble(0, 0, "no swap");
+        }
+        // The same trouble of the same scheme, which has another index now.
+        actor.trouble(1, 0, "no swap");
+        let name = |event: ActEvent| match event {
+            ActEvent::Trouble { scheme, .. } => scheme,
+            event => panic!("{event:?}"),
+        };
+        let names: Vec<_> = actor.take_events().into_iter().map(name).collect();
+        assert_eq!(names, ["old", "new"]);
+    }
+
     #[test]
     fn events_that_nobody_takes_are_counted() {
         let mut actor = Actor::new();
         for nr in 0..MAX_EVENTS + 10 {
-            actor.trouble(nr, 0, "text");
+            actor.trouble(0, 0, &format!("text {nr}"));
         }
         let events = actor.take_events();
         assert_eq!(events.len(), MAX_EVENTS + 1);

@@ -1,7 +1,7 @@
 //! Runs a policy to its end and reports on it: warnings, a status line, the event log, and the
 //! account at the end.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -57,9 +57,8 @@ pub(super) fn drive(policy: Policy, args: &RunArgs, extra: Extra<'_>) -> anyhow:
     let log = Log::create(args.events.as_deref())?;
     let options =
         Options { dry_run: args.dry_run, undo_on_exit: args.undo_on_exit, seed: args.seed };
-    let schemes = names(&policy);
     let mut runner = Runner::start(policy, options).map_err(refused)?;
-    let mut run = Run::new(args, extra, log, schemes);
+    let mut run = Run::new(args, extra, log);
     let mut stopped = None;
     while !runner.is_over() {
         if let Some(told) = runner.next(PATIENCE) {
@@ -86,20 +85,11 @@ fn refused(refused: Refused) -> anyhow::Error {
     exit::with(refused.code, refused.text)
 }
 
-/// The schemes' names, by context.
-fn names(policy: &Policy) -> BTreeMap<String, Vec<String>> {
-    let schemes = |c: &isotherm::raw::agent::policy::ContextPolicy| {
-        c.schemes.iter().map(|s| s.settings.name.clone()).collect()
-    };
-    policy.contexts.iter().map(|c| (c.name.clone(), schemes(c))).collect()
-}
-
 /// A run in progress.
 struct Run<'a> {
     args: &'a RunArgs,
     extra: Extra<'a>,
     log: Log,
-    schemes: BTreeMap<String, Vec<String>>,
     status: Status,
     started: Instant,
     cpu_ns: u64,
@@ -114,17 +104,11 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(
-        args: &'a RunArgs,
-        extra: Extra<'a>,
-        log: Log,
-        schemes: BTreeMap<String, Vec<String>>,
-    ) -> Self {
+    fn new(args: &'a RunArgs, extra: Extra<'a>, log: Log) -> Self {
         Self {
             args,
             extra,
             log,
-            schemes,
             status: Status::new(args.quiet || extra.percentiles),
             started: Instant::now(),
             cpu_ns: clock::process_cpu_ns(),
@@ -140,15 +124,13 @@ impl<'a> Run<'a> {
 
     /// Takes in an event of a context.
     fn hear(&mut self, told: Message) -> std::io::Result<()> {
-        let none = Vec::new();
-        self.log.told(&told, self.schemes.get(&told.context).unwrap_or(&none));
+        self.log.told(&told);
         let context = told.context;
         match told.event {
             Event::Ready(ready) => ready.why.iter().for_each(|line| self.say(line)),
             Event::LeftOut { text, .. } => self.warn(&format!("{context}: {text}")),
             Event::Act(ActEvent::Trouble { scheme, pid, text, .. }) => {
-                let scheme = self.schemes.get(&context).and_then(|s| s.get(scheme));
-                let scheme = scheme.map_or_else(String::new, |s| format!(" / {s}"));
+                let scheme = if scheme.is_empty() { scheme } else { format!(" / {scheme}") };
                 let whom = if pid == 0 { String::new() } else { format!(", process {pid}") };
                 self.warn(&format!("{context}{scheme}{whom}: {text}"));
             }
@@ -223,22 +205,12 @@ impl<'a> Run<'a> {
 
     /// Reads the policy's file again, and commits it if all of it is valid.
     fn reload(&mut self, runner: &mut Runner, file: &Path) {
-        let done = super::run::load(file).and_then(|policy| {
-            let schemes = names(&policy);
-            runner.commit(policy).map_err(refused)?;
-            Ok(schemes)
-        });
-        match done {
-            Ok(schemes) => self.schemes.extend(schemes),
-            Err(err) => {
-                self.log.write(
-                    clock::now(),
-                    None,
-                    "commit_refused",
-                    json!({ "text": err.to_string() }),
-                );
-                self.warn(&format!("the old policy stays in force: {err}"));
-            }
+        let done = super::run::load(file)
+            .and_then(|policy| runner.commit(policy).map(drop).map_err(refused));
+        if let Err(err) = done {
+            let text = json!({ "text": err.to_string() });
+            self.log.write(clock::now(), None, "commit_refused", text);
+            self.warn(&format!("the old policy stays in force: {err}"));
         }
     }
 

@@ -45,15 +45,15 @@ impl Log {
     }
 
     /// Writes an event of a context.
-    pub(super) fn told(&mut self, told: &Message, schemes: &[String]) {
+    pub(super) fn told(&mut self, told: &Message) {
         if self.out.is_some() {
-            let (name, rest) = event(&told.event, schemes);
+            let (name, rest) = event(&told.event);
             self.write(told.at, Some(&told.context), name, rest);
         }
     }
 }
 
-fn event(event: &Event, schemes: &[String]) -> (&'static str, Value) {
+fn event(event: &Event) -> (&'static str, Value) {
     match event {
         Event::Ready(ready) => ("started", json!({ "ops": ready.ops, "why": ready.why })),
         Event::Added(t) => (
@@ -62,7 +62,7 @@ fn event(event: &Event, schemes: &[String]) -> (&'static str, Value) {
         ),
         Event::Gone { pid, name } => ("target_gone", json!({ "pid": pid, "name": name })),
         Event::LeftOut { pid, text } => ("left_out", json!({ "pid": pid, "text": text })),
-        Event::Act(act) => acted(act, schemes),
+        Event::Act(act) => acted(act),
         Event::Lost { events } => ("lost", json!({ "events": events })),
         Event::Unblocked => ("unblocked", json!({})),
         Event::Summary(summary) => ("summary", of_summary(summary)),
@@ -74,19 +74,18 @@ fn event(event: &Event, schemes: &[String]) -> (&'static str, Value) {
     }
 }
 
-fn acted(event: &ActEvent, schemes: &[String]) -> (&'static str, Value) {
-    let name = |scheme: &usize| schemes.get(*scheme);
+fn acted(event: &ActEvent) -> (&'static str, Value) {
     match event {
         ActEvent::Acted { scheme, pid, action, range, asked, done, ns, .. } => (
             "acted",
             json!({
-                "scheme": name(scheme), "pid": pid, "action": action.name(),
+                "scheme": scheme, "pid": pid, "action": action.name(),
                 "start": range.start, "end": range.end,
                 "asked_bytes": asked, "done_bytes": done, "ns": ns,
             }),
         ),
         ActEvent::Trouble { scheme, pid, text, .. } => {
-            ("trouble", json!({ "scheme": name(scheme), "pid": pid, "text": text }))
+            ("trouble", json!({ "scheme": scheme, "pid": pid, "text": text }))
         }
         ActEvent::Lost { events, .. } => ("lost", json!({ "events": events })),
         ActEvent::Blocked { text, .. } => ("blocked", json!({ "text": text })),

@@ -49,8 +49,6 @@ pub(super) struct Live {
     set: Option<SetName>,
     targets: Vec<Target>,
     queue: VecDeque<Event>,
-    /// Names of the schemes, by index.
-    schemes: Vec<String>,
     /// The first target that could not be watched since the last window, and why.
     not_watched: Option<(Target, SetError)>,
     /// How often in a row it was found that nothing is watched although there are targets.
@@ -89,7 +87,6 @@ impl Live {
             set: SetName::parse(name),
             targets: Vec::new(),
             queue: VecDeque::new(),
-            schemes: Vec::new(),
             not_watched: None,
             blind_looks: 0,
         };
@@ -173,7 +170,7 @@ impl Live {
         for event in self.session.monitor_mut().actor().take_events() {
             self.queue.push_back(match event {
                 ActEvent::Acted { scheme, pid, range, asked, done, ns, .. } => Event::Acted {
-                    scheme: self.schemes.get(scheme).cloned().unwrap_or_default(),
+                    scheme,
                     pid,
                     range,
                     asked: Bytes(asked),
@@ -223,7 +220,6 @@ impl Source for Live {
     }
 
     fn commit_schemes(&mut self, schemes: &[SchemePolicy]) {
-        self.schemes = schemes.iter().map(|s| s.settings.name.clone()).collect();
         let schemes = schemes.iter().map(|s| (s.scheme.clone(), s.settings.clone()));
         self.session.commit_schemes(schemes.collect());
     }

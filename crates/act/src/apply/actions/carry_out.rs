@@ -179,6 +179,7 @@ impl Actor {
         if let Some(range) = chosen.span() {
             let pid = state.process.pid();
             let (asked, ns) = (outcome.asked_bytes, outcome.elapsed_ns);
+            let scheme = self.name(scheme);
             self.tell(ActEvent::Acted { at, scheme, pid, action, range, asked, done, ns });
         }
     }

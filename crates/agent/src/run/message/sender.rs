@@ -118,7 +118,7 @@ mod tests {
     fn acted() -> Event {
         Event::Act(ActEvent::Acted {
             at: Time(0),
-            scheme: 0,
+            scheme: "s".to_owned(),
             pid: 1,
             action: Action::Pageout,
             range: AddrRange::new(0, 4096),

@@ -65,31 +65,6 @@ impl TargetState {
         &mut self.evidence[scheme]
     }
 
-    /// Must be called before young pages are made old for a scheme. Tells the monitor and the
-    /// evidence of all other schemes that these pages were touched.
-    pub(super) fn tell_touched(
-        &mut self,
-        look: &mut dyn Look,
-        scheme: usize,
-        young: &[(u64, Seen)],
-    ) {
-        let mut leaves = young.iter().flat_map(|(start, seen)| leaves(*start, *seen));
-        look.made_old(self.id, &mut leaves);
-        let mut ranges = Vec::new();
-        for (start, seen) in young {
-            seen.young.append_to(*start, 0, &mut ranges);
-        }
-        self.touched_for_others(scheme, &ranges);
-    }
-
-    /// Tells the evidence of all other schemes what is young, before that is lost.
-    pub(super) fn touched_for_others(&mut self, scheme: usize, young: &[AddrRange]) {
-        let others = self.evidence.iter_mut().enumerate().filter(|(nr, _)| *nr != scheme);
-        for (_, evidence) in others {
-            young.iter().for_each(|range| evidence.touched(range.start, range.len()));
-        }
-    }
-
     /// What is seen of `range`, granule by granule; those without any page do not come.
     pub(super) fn see(&self, look: &mut dyn Look, range: AddrRange) -> BTreeMap<u64, Seen> {
         let mut seen = BTreeMap::new();
@@ -134,16 +109,6 @@ impl TargetState {
         self.refused_collapses.retain(|_, at| now.since(*at) < AGAIN_NS);
         self.refused_collapses.insert(start, now);
     }
-}
-
-/// Where the young leaves of a granule begin.
-fn leaves(start: u64, seen: Seen) -> Vec<u64> {
-    if seen.huge {
-        return if seen.young.is_empty() { Vec::new() } else { vec![start] };
-    }
-    let mut leaves = Vec::new();
-    seen.young.runs(|first, behind| leaves.extend((first..behind).map(|nr| start + (nr << 12))));
-    leaves
 }
 
 /// What was done.

@@ -118,21 +118,19 @@ impl Actor {
         chosen: &Chosen,
         advice: Advice,
     ) -> (Did, u64) {
-        let batch = match advice {
-            Advice::Cold => advice.default_batch_bytes(),
-            _ if chosen.huge => BATCH.max(GRANULE),
-            _ => BATCH,
-        };
-        if advice == Advice::Cold {
+        let mut stop = until_after_one(job);
+        let outcome = if advice == Advice::Cold {
             let before = state.see_chosen(look, chosen);
             let touched = chosen.before(u64::MAX).map(|(start, pages)| {
                 let seen = before.get(&start).copied().unwrap_or_default();
                 (start, Seen { young: seen.young.and(pages), ..seen })
             });
-            state.tell_touched(look, job.request.scheme, &touched.collect::<Vec<_>>());
-        }
-        let outcome =
-            state.process.advise(advice, &chosen.ranges, batch, &mut until_after_one(job));
+            let touched: Vec<_> = touched.collect();
+            state.make_old(look, job.request.scheme, &touched, &chosen.ranges, &mut stop)
+        } else {
+            let batch = if chosen.huge { BATCH.max(GRANULE) } else { BATCH };
+            state.process.advise(advice, &chosen.ranges, batch, &mut stop)
+        };
         self.note_outcome(job, state, &outcome);
         let did = chosen.did(outcome);
         let (Advice::Pageout | Advice::Cold) = advice else {

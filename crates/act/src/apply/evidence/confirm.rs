@@ -12,12 +12,12 @@ use isotherm_core::addr::round_up;
 use isotherm_core::{AddrRange, Applied};
 use isotherm_sys::clock::now;
 
+use crate::Outcome;
 use crate::apply::evidence::armed::{MOST, Next, Rules};
 use crate::apply::evidence::look::{Look, Seen};
 use crate::apply::pages::{GRANULE, granules};
 use crate::apply::target::{Chosen, TargetState};
 use crate::apply::{Actor, Job, PASS_NS, Settings, later};
-use crate::{Advice, Outcome};
 
 /// Young pages with no more than this many other pages between them are made old by one range. Each
 /// range costs a flush of the target's TLB.
@@ -102,9 +102,7 @@ impl Actor {
             pages.append_to(start, GAP, &mut young);
             touched.push((start, Seen { young: pages, ..seen }));
         }
-        state.tell_touched(look, scheme, &touched);
-        let batch = Advice::Cold.default_batch_bytes();
-        let outcome = state.process.advise(Advice::Cold, &young, batch, &mut || false);
+        let outcome = state.make_old(look, scheme, &touched, &young, &mut || false);
         self.note_arming(job, state, &outcome);
         // Pages that could not be made old are seen as young now, and never become evidence.
         let (seen, at) = (self.see(look, state, scheme, range), now());
@@ -123,16 +121,14 @@ impl Actor {
         scheme: usize,
         range: AddrRange,
     ) -> Option<u64> {
-        let (mut seen, mut young) = (BTreeMap::new(), Vec::new());
-        let marked = look.mark(state.id, range, &mut |start, found, before| {
-            before.append_to(start, 0, &mut young);
+        let mut seen = BTreeMap::new();
+        let marked = state.mark_old(look, scheme, range, &mut |start, found| {
             seen.insert(start, found);
         })?;
         if marked.is_err() {
             // It has gone; nothing is known of what is left.
             seen.clear();
         }
-        state.touched_for_others(scheme, &young);
         let (at, mut bytes) = (now(), 0);
         let there = self.settings.get(scheme).is_some_and(|s| s.only_on.is_some());
         let there = there.then(|| self.see(look, state, scheme, range));

@@ -1,9 +1,11 @@
 //! Evidence that memory is idle: pages are made old, and looked at again before an action.
 //!
-//! `look` and `marks` see pages, `armed` remembers what was armed when, `confirm` goes from arming
-//! to action, `translations` drops what the processor keeps in its TLB.
+//! `look` and `marks` see pages, `clear` makes them old and tells who else watches them, `armed`
+//! remembers what was armed when, `confirm` goes from arming to action, `translations` drops what
+//! the processor keeps in its TLB.
 
 pub(in crate::apply) mod armed;
+pub(in crate::apply) mod clear;
 pub(in crate::apply) mod confirm;
 pub(in crate::apply) mod look;
 pub(in crate::apply) mod marks;

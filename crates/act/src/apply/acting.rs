@@ -1,7 +1,7 @@
 //! An operations set that also acts: what a context with schemes is driven over.
 
 use isotherm_core::ops::UpdateError;
-use isotherm_core::scheme::{Counters, Entry, Ledger, Metric, Scheme};
+use isotherm_core::scheme::{Counters, Entry, Ledger, Scheme};
 use isotherm_core::{
     AddrRange, Applied, Check, Eligible, Measure, Observation, Observed, Operations, PageState,
     Request, Snapshot, TargetId,
@@ -133,23 +133,7 @@ impl<S: SchemeOps> Operations for Acting<S> {
     }
 
     fn measure(&mut self, measures: &mut [Measure]) {
-        self.actor.read_levels(measures);
-        for measure in measures {
-            measure.value = match measure.metric {
-                Metric::RefaultBp => self.actor.refault_bp(measure.scheme),
-                Metric::DoneBytes | Metric::RefaultedBytes => {
-                    let account = self.actor.accounts().get(measure.scheme);
-                    let done = measure.metric == Metric::DoneBytes;
-                    account.map(|a| {
-                        let c = &a.counters;
-                        if done { c.done_bytes } else { c.refaulted_bytes }
-                    })
-                }
-                // The core has the user's value itself.
-                Metric::UserInput => None,
-                metric => self.actor.machine_metric(measure.scheme, metric),
-            };
-        }
+        self.actor.measure(measures);
     }
 }
 

@@ -19,6 +19,7 @@ mod event;
 mod evidence;
 mod filters;
 mod levels;
+mod measures;
 mod memory;
 mod pages;
 mod placed;
@@ -29,8 +30,8 @@ mod target;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use isotherm_core::scheme::{Action, Counters, Metric, Scheme};
-use isotherm_core::{AddrRange, Applied, Measure, Request, TargetId, Time};
+use isotherm_core::scheme::{Action, Counters, Scheme};
+use isotherm_core::{AddrRange, Applied, Request, TargetId, Time};
 
 pub use self::proof::account::Account;
 pub use acting::Acting;
@@ -468,12 +469,6 @@ impl Actor {
         });
     }
 
-    /// The refault rate of a scheme, in basis points; none while it did nothing.
-    pub fn refault_bp(&mut self, scheme: usize) -> Option<u64> {
-        let window = self.settings.get(scheme)?.refault_window_us;
-        self.accounts.get_mut(scheme)?.refault_bp(window, now())
-    }
-
     /// Where the targets' memory is; none if no scheme takes from one node.
     #[must_use]
     pub const fn placement(&self) -> Option<&Placement> {
@@ -506,30 +501,6 @@ impl Actor {
             covered,
             &Moved { from, to: scheme.target_nid, bytes, asked },
         );
-    }
-
-    /// Reads how full the nodes are that these measures are about, once for all of them.
-    fn read_levels(&mut self, measures: &mut [Measure]) {
-        if let Err(why) = self.levels.read(measures.iter().map(|m| m.metric)) {
-            let scheme = measures.first().map_or(0, |m| m.scheme);
-            self.trouble(scheme, 0, &why);
-        }
-        for measure in measures {
-            measure.level = self.levels.of(measure.metric);
-        }
-    }
-
-    /// A value read from the machine. If the machine lacks it, that is reported once, and the value
-    /// is none.
-    fn machine_metric(&mut self, scheme: usize, metric: Metric) -> Option<u64> {
-        let cgroups = self.settings.get(scheme).map_or(&[][..], |s| s.cgroups.as_slice());
-        match self.metrics.read(metric, cgroups) {
-            Ok(value) => Some(value),
-            Err(why) => {
-                self.trouble(scheme, 0, &why.to_string());
-                None
-            }
-        }
     }
 
     /// What a scheme sees of `range`, granule by granule. A scheme that takes from one node sees

@@ -53,8 +53,8 @@ impl Run {
         }
     }
 
-    /// Runs as [`touch_for`](Self::touch_for) until a condition holds. After [`LIMIT`] it returns in
-    /// any case, and the checks of the test say what is missing.
+    /// Runs as [`touch_for`](Self::touch_for) until a condition holds. After [`LIMIT`] it returns
+    /// in any case, and the checks of the test say what is missing.
     pub(crate) fn touch_until(
         &mut self,
         from: u64,

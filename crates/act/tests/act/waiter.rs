@@ -88,7 +88,7 @@ impl Waiter {
     pub(crate) fn until(&mut self, what: &str, mut is: impl FnMut(&mut Self) -> bool) {
         let begin = Instant::now();
         while !is(self) {
-            assert!(begin.elapsed() < Duration::from_secs(30), "waited in vain until {what}");
+            assert!(begin.elapsed() < Duration::from_secs(120), "waited in vain until {what}");
             let ended = self.child.try_wait().unwrap();
             assert!(ended.is_none(), "it ended: {ended:?}");
             std::thread::sleep(Duration::from_millis(1));

@@ -6,11 +6,14 @@
 //! | part | is |
 //! |---|---|
 //! | [`Config`] and the rest of `model` | everything that one kdamond can be told, as types |
-//! | [`Claim`] | a kdamond that is ours: set up beside others, changed while it runs, removed at the end |
+//! | [`Claim`] | a kdamond that is ours: set up beside others, changed, removed at the end |
 //! | [`Kdamond`] | one kdamond directory: write, command, read back |
 //! | [`Features`] | what the running kernel's DAMON knows |
 //! | [`modules`] | `DAMON_RECLAIM`, `DAMON_LRU_SORT`, `DAMON_STAT` |
 //! | [`Root`], [`Files`] | where all of that is; tests put a made-up kernel there |
+//!
+//! Inside, each part uses only those before it: `error`, `config`, `sysfs`, `kdamond`, `modules`,
+//! `owned`. `tracefs` stands alone.
 //!
 //! Invariants: this crate never writes below a kdamond directory that somebody else set up. It
 //! never writes `nr_kdamonds` while a foreign directory is configured, because the kernel then
@@ -22,6 +25,7 @@
 
 mod config;
 mod error;
+mod kdamond;
 pub mod modules;
 mod owned;
 mod sysfs;
@@ -29,17 +33,18 @@ mod sysfs;
 mod tests;
 pub mod tracefs;
 
-pub use config::{check, entries, features, model};
+pub use config::{check, entries, model};
 
 pub use config::entries::{Entry, FilterDirs};
-pub use config::features::{Feature, Features, Has};
+pub use config::feature::Feature;
 pub use config::model::{Config, Context, Operations, Scheme, Target};
 pub use error::{DamonError, Kind, cannot};
+pub use kdamond::results::{TriedRegion, TunedIntervals};
+pub use kdamond::write::Written;
+pub use kdamond::{Command, Kdamond};
 pub use owned::claim::Claim;
-pub use owned::kdamond::{Command, Kdamond};
 pub use owned::ledger::Settings;
 pub use owned::leftover::{Leftover, recover};
+pub use sysfs::features::{Features, Has};
 pub use sysfs::files::{Files, SystemFiles};
-pub use sysfs::results::{TriedRegion, TunedIntervals};
 pub use sysfs::root::Root;
-pub use sysfs::write::Written;

@@ -4,6 +4,8 @@
 use std::fmt;
 use std::io;
 
+use crate::format::{MAX_PAYLOAD, VERSION};
+
 /// Why a record could not be read, written or exported.
 #[derive(Debug)]
 pub enum Error {
@@ -89,15 +91,13 @@ impl fmt::Display for Error {
             ),
             Self::Newer { found } => write!(
                 f,
-                "the record is of format version {found}\n  why:   this isotherm reads versions up to {}\n  \
-                 hint:  read it with the isotherm that wrote it, or a newer one",
-                crate::frame::VERSION
+                "the record is of format version {found}\n  why:   this isotherm reads versions up to {VERSION}\n  \
+                 hint:  read it with the isotherm that wrote it, or a newer one"
             ),
             Self::TooLarge { sz } => write!(
                 f,
-                "{sz} bytes do not fit into one frame\n  why:   a frame holds at most {} bytes\n  \
-                 hint:  lower the maximum number of regions",
-                crate::frame::MAX_PAYLOAD
+                "{sz} bytes do not fit into one frame\n  why:   a frame holds at most {MAX_PAYLOAD} bytes\n  \
+                 hint:  lower the maximum number of regions"
             ),
             Self::Export(why) => write!(f, "export failed\n  why:   {why}"),
         }

@@ -24,11 +24,7 @@
 use std::io::{ErrorKind, Read};
 
 use crate::error::Error;
-
-/// Format version that this crate writes, and the newest that it reads.
-pub const VERSION: u32 = 1;
-/// The largest payload in bytes, compressed or not. This bounds the reader's memory.
-pub const MAX_PAYLOAD: usize = 64 << 20;
+use crate::format::{MAX_PAYLOAD, VERSION};
 
 const FILE_MAGIC: [u8; 8] = *b"\x93ISOTHM\n";
 const MAGIC: [u8; 4] = *b"\xf1Iso";

@@ -34,6 +34,7 @@ mod encoding;
 mod error;
 mod event;
 pub mod export;
+mod format;
 mod frame;
 mod frames;
 mod mapping;
@@ -44,7 +45,8 @@ mod writer;
 
 pub use error::Error;
 pub use event::{AttrsInfo, End, Event, Exec, Exit, Header, Note, Target};
-pub use frame::{Damage, MAX_PAYLOAD, VERSION};
+pub use format::{MAX_PAYLOAD, VERSION};
+pub use frame::Damage;
 pub use frames::{Frame, Frames, NodeRanges, Owner, Ram, Touch};
 pub use isotherm_core::MappingKind;
 pub use mapping::Mapping;

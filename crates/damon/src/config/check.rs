@@ -1,9 +1,9 @@
 //! Why a kernel refuses a whole configuration.
 //!
 //! `on` and `commit` answer EINVAL or ENOMEM for two dozen different reasons (R§5.3). This module
-//! finds the reasons that can be seen from outside. `reasons` explains a refusal of the kernel.
-//! [`problems`] runs before a commit, because older kernels do not report a refused one (see
-//! `commit`).
+//! finds the reasons that can be seen from outside. [`problems`] runs before a commit, because
+//! older kernels do not report a refused one (see `commit`), and explains a refusal of the kernel
+//! (see `kdamond::refusal`).
 
 use isotherm_core::AddrRange;
 use isotherm_host::metrics::Reason;
@@ -11,31 +11,6 @@ use isotherm_host::metrics::cgroup::Cgroups;
 use isotherm_host::proc::Proc;
 
 use crate::config::model::{Config, Context, Filter, FilterKind, GoalMetric, Operations, Scheme};
-use crate::owned::kdamond::Kdamond;
-
-/// The reasons that can be seen in the files for `errno`, as one phrase.
-pub(crate) fn reasons(kdamond: &Kdamond, errno: Option<i32>) -> String {
-    let found = match kdamond.read() {
-        Ok(Some(config)) => problems(&config, |pid| {
-            let mut buf = Vec::new();
-            kdamond.root().proc().stat(pid, &mut buf).is_ok()
-        }),
-        Ok(None) => vec!["there is no context".into()],
-        Err(_) => Vec::new(),
-    };
-    if !found.is_empty() {
-        return found.join("; ");
-    }
-    match errno {
-        // The kernel reports every error in building a scheme with this one (R§9.4.1).
-        Some(libc::ENOMEM) => {
-            "a scheme could not be built, such as for a cgroup that is not there, or there \
-                               was no memory for it"
-                .into()
-        }
-        _ => "for a reason that cannot be seen in the files; the kernel's log may have it".into(),
-    }
-}
 
 /// What is wrong with a configuration, as far as the kernel's rules are known
 /// (`damon_sysfs_apply_inputs()`, `damon_set_attrs()`, Linux 7.2). `lives` says whether there is a

@@ -6,7 +6,7 @@
 
 use isotherm_core::scheme::{Action, Tuner, WatermarkMetric};
 
-use crate::config::features::Feature;
+use crate::config::feature::Feature;
 use crate::config::model::{
     Config, Context, Filter, FilterKind, Goal, GoalMetric, Probe, ProbeKind, Quota, Scheme, Target,
 };

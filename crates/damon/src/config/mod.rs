@@ -3,5 +3,5 @@
 
 pub mod check;
 pub mod entries;
-pub mod features;
+pub(crate) mod feature;
 pub mod model;

@@ -6,6 +6,7 @@ use std::io;
 use super::parameter::{Parameter, Role, problems};
 use super::{Module, running};
 use crate::error::{self, DamonError, Kind};
+use crate::kdamond::Kdamond;
 use crate::sysfs::root::Root;
 
 /// A parameter's value.
@@ -107,7 +108,7 @@ impl Module {
             return Err(error::cannot(Kind::ModuleInTheWay, tried, why, other.how_to_stop()));
         }
         for index in root.indices().unwrap_or_default() {
-            let kdamond = root.handle(index);
+            let kdamond = Kdamond::new(root, index);
             if kdamond.is_on()? {
                 let pid = kdamond.pid()?.map_or_else(String::new, |pid| format!(" (thread {pid})"));
                 return Err(error::cannot(

@@ -19,13 +19,13 @@
 use crate::config::entries::{FilterDirs, entries};
 use crate::config::model::Config;
 use crate::error::{self, DamonError, Kind};
-use crate::modules;
-use crate::owned::kdamond::Kdamond;
+use crate::kdamond::Kdamond;
+use crate::kdamond::write::Written;
 use crate::owned::ledger::{Ledger, Settings};
 use crate::owned::leftover::{Leftover, recover_locked};
 use crate::owned::note::{Note, Phase, Who, file_list};
+use crate::sysfs::module;
 use crate::sysfs::root::Root;
-use crate::sysfs::write::Written;
 
 /// A kdamond that is ours until this value goes.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl Claim {
         root.require()?;
         let ledger = Ledger::lock(root, settings)?;
         let recovered = recover_locked(root, &ledger)?;
-        if let Some(module) = modules::running(root) {
+        if let Some(module) = module::running(root) {
             return Err(error::cannot(
                 Kind::ModuleInTheWay,
                 "start a kdamond",
@@ -63,7 +63,7 @@ impl Claim {
         let boot = root.proc().boot_id().unwrap_or_default();
         let me = std::process::id();
         let owner = Who::is_now(root.proc(), me).unwrap_or(Who { pid: me, start: 0 });
-        let kdamond = root.handle(find(root, &ledger, settings, &boot)?);
+        let kdamond = Kdamond::new(root, find(root, &ledger, settings, &boot)?);
         let note = Note {
             boot,
             owner,
@@ -269,7 +269,7 @@ fn find(root: &Root, ledger: &Ledger, settings: &Settings, boot: &str) -> Result
     let indices = root.indices()?;
     let mut running = Vec::new();
     for &index in &indices {
-        let kdamond = root.handle(index);
+        let kdamond = Kdamond::new(root, index);
         // An untouched directory with a note that could not be read is not ours to take.
         if kdamond.is_untouched()? && !Note::path(ledger.dir(), index).exists() {
             return Ok(index);
@@ -304,7 +304,7 @@ fn find(root: &Root, ledger: &Ledger, settings: &Settings, boot: &str) -> Result
 }
 
 fn said_of(root: &Root, running: &[u32]) -> String {
-    let one = |&index: &u32| match root.handle(index).pid() {
+    let one = |&index: &u32| match Kdamond::new(root, index).pid() {
         Ok(Some(pid)) => format!("kdamond {index} (thread {pid})"),
         _ => format!("kdamond {index}"),
     };

@@ -15,10 +15,10 @@ use crate::config::check::{missing_cgroups, problems};
 use crate::config::entries::{FilterDirs, entries};
 use crate::config::model::{Config, Target};
 use crate::error::{self, DamonError, Kind};
+use crate::kdamond::Command;
+use crate::kdamond::write::Written;
 use crate::owned::claim::Claim;
-use crate::owned::kdamond::Command;
 use crate::owned::note::{Phase, file_list};
-use crate::sysfs::write::Written;
 
 impl Claim {
     /// Tells the running kdamond to do `config` instead. What stays keeps its regions, counters and

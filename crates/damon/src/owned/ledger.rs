@@ -10,6 +10,7 @@ use std::time::Duration;
 use rustix::fs::FlockOperation;
 
 use crate::error::{self, DamonError, Kind};
+use crate::kdamond::Kdamond;
 use crate::owned::note::save_text;
 use crate::sysfs::files::patiently;
 use crate::sysfs::root::Root;
@@ -147,7 +148,7 @@ impl Ledger {
             return Ok(());
         }
         for index in root.indices()? {
-            if !root.handle(index).is_untouched()? {
+            if !Kdamond::new(root, index).is_untouched()? {
                 return Ok(());
             }
         }

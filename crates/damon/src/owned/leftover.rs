@@ -6,7 +6,7 @@
 
 use crate::config::entries::default_of;
 use crate::error::{self, DamonError};
-use crate::owned::kdamond::Kdamond;
+use crate::kdamond::Kdamond;
 use crate::owned::ledger::{Ledger, Settings};
 use crate::owned::note::{FileList, Note, Phase, Who, notes};
 use crate::sysfs::root::Root;
@@ -109,7 +109,7 @@ fn one(root: &Root, note: &Note, boot: &str) -> Result<Leftover, DamonError> {
     if note.owner.lives(root.proc()) {
         return Ok(Leftover::InUse { index, owner: note.owner.pid });
     }
-    let kdamond = root.handle(index);
+    let kdamond = Kdamond::new(root, index);
     if !kdamond.exists() || kdamond.is_untouched()? {
         return Ok(Leftover::Gone { index });
     }

@@ -3,7 +3,6 @@
 
 pub(crate) mod claim;
 pub(crate) mod commit;
-pub(crate) mod kdamond;
 pub(crate) mod ledger;
 pub(crate) mod leftover;
 pub(crate) mod note;

@@ -1,7 +1,7 @@
-//! The files below `/sys/kernel/mm/damon/admin`: where they are, writing and reading them.
+//! The kernel's files: where they are, how they are read and written, and what they show of the
+//! kernel's DAMON and its modules.
 
+pub(crate) mod features;
 pub(crate) mod files;
-pub(crate) mod read;
-pub(crate) mod results;
+pub(crate) mod module;
 pub(crate) mod root;
-pub(crate) mod write;

@@ -8,7 +8,6 @@ use std::time::Duration;
 use isotherm_host::proc::Proc;
 
 use crate::error::{self, DamonError, Kind};
-use crate::owned::kdamond::Kdamond;
 use crate::sysfs::files::{Files, SystemFiles, patiently};
 
 /// Where a kernel's DAMON is: the running kernel's, or a made-up one's for tests.
@@ -120,12 +119,6 @@ impl Root {
             Ok(()) => String::from_utf8_lossy(buf.trim_ascii()).into_owned(),
             Err(_) => "unknown".into(),
         }
-    }
-
-    /// A handle for the kdamond directory with this index, there or not.
-    #[must_use]
-    pub fn handle(&self, index: u32) -> Kdamond {
-        Kdamond::new(self.clone(), index)
     }
 
     /// Indices of the kdamond directories that are there.

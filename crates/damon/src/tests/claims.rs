@@ -7,7 +7,9 @@ use tempfile::TempDir;
 use super::fake::{BOOT, Fake};
 use super::simple;
 use crate::owned::note::{Note, Phase, Who, file_list, notes};
-use crate::{Claim, Command, DamonError, Kind, Leftover, Root, Settings, entries, recover};
+use crate::{
+    Claim, Command, DamonError, Kdamond, Kind, Leftover, Root, Settings, entries, recover,
+};
 
 struct World {
     dir: TempDir,
@@ -73,7 +75,7 @@ fn claims_make_directories_and_give_everything_back() {
     assert_eq!(first.recovered(), []);
     assert!(matches!(second.recovered(), [Leftover::InUse { index: 0, .. }]));
     first.release().unwrap();
-    assert!(w.root.handle(0).is_untouched().unwrap());
+    assert!(Kdamond::new(&w.root, 0).is_untouched().unwrap());
     assert_eq!(w.nr(), 3, "the second one is still there");
     drop(second);
     assert_eq!(w.nr(), 0);
@@ -120,9 +122,9 @@ fn a_directory_that_nobody_set_up_is_used_beside_a_running_one() {
     w.foreign(1, false);
     let foreign = || {
         (
-            w.root.handle(0).pid().unwrap(),
-            w.root.handle(0).read().unwrap(),
-            w.root.handle(1).read().unwrap(),
+            Kdamond::new(&w.root, 0).pid().unwrap(),
+            Kdamond::new(&w.root, 0).read().unwrap(),
+            Kdamond::new(&w.root, 1).read().unwrap(),
         )
     };
     let before = foreign();
@@ -144,7 +146,7 @@ fn directories_that_others_use_by_now_stay() {
     w.foreign(2, false);
     claim.release().unwrap();
     assert_eq!(w.nr(), 3);
-    assert!(!w.root.handle(2).is_untouched().unwrap());
+    assert!(!Kdamond::new(&w.root, 2).is_untouched().unwrap());
 }
 
 #[test]
@@ -201,17 +203,17 @@ fn after_a_kill_the_next_one_cleans_only_what_is_ours() {
     let mut claim = w.claim().unwrap();
     let worker = claim.on().unwrap();
     w.kill_owner(claim);
-    let foreign = w.root.handle(0).read().unwrap();
+    let foreign = Kdamond::new(&w.root, 0).read().unwrap();
     w.fake.writes();
     let next = w.claim().unwrap();
     assert_eq!(
         next.recovered(),
         [Leftover::Cleaned { index: 1, owner: 4242, worker: Some(worker) }]
     );
-    assert_eq!(w.root.handle(0).read().unwrap(), foreign);
+    assert_eq!(Kdamond::new(&w.root, 0).read().unwrap(), foreign);
     assert!(w.fake.writes().iter().all(|(path, _)| path.starts_with("1/")));
     drop(next);
-    assert!(w.root.handle(0).is_on().unwrap());
+    assert!(Kdamond::new(&w.root, 0).is_on().unwrap());
 }
 
 /// Kills the owner at every write that the kernel sees while a claim is set up, turned on and
@@ -246,7 +248,7 @@ fn killed_at_any_moment_nothing_is_left() {
                 if cut > writes.len() {
                     break;
                 }
-                let handle = w.root.handle(index);
+                let handle = Kdamond::new(&w.root, index);
                 let was = if stage == "writing" {
                     w.fake.echo("0", "0/contexts/nr_contexts");
                     note.phase = Phase::Writing;
@@ -294,12 +296,12 @@ fn what_cannot_be_proved_ours_stays_and_is_named() {
     let [Leftover::Left { index: 0, why }] = &found[..] else { panic!("{found:?}") };
     assert!(why.contains("aggr_us says `77777`"), "{why}");
     assert_eq!(w.fake.writes(), []);
-    assert!(w.root.handle(0).is_on().unwrap());
+    assert!(Kdamond::new(&w.root, 0).is_on().unwrap());
     // And the next claim takes another directory, without touching this one.
     let next = w.claim().unwrap();
     assert_eq!(next.kdamond().index(), 1);
     drop(next);
-    assert!(w.root.handle(0).is_on().unwrap());
+    assert!(Kdamond::new(&w.root, 0).is_on().unwrap());
 
     // Somebody started another thread there, or another thread has the same pid.
     for restart in [true, false] {

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use super::fake::Fake;
 use super::simple;
 use crate::config::model::{Config, Goal, Target};
-use crate::{Claim, Command, Kind, Settings};
+use crate::{Claim, Command, Kdamond, Kind, Settings};
 
 fn claimed(config: &Config) -> (TempDir, Arc<Fake>, Claim) {
     let dir = tempfile::tempdir().unwrap();
@@ -85,7 +85,7 @@ fn a_kdamond_that_ended_is_said_to_have_ended() {
 #[test]
 fn each_refusal_of_a_command_is_explained() {
     let (_dir, fake, claim) = claimed(&simple(7));
-    let kdamond = fake.impatient().handle(0);
+    let kdamond = Kdamond::new(&fake.impatient(), 0);
     let rows = [
         (Command::On, None, Kind::Running, "runs already"),
         (Command::UpdateStats, Some(libc::EBUSY), Kind::Busy, "another program"),

@@ -18,7 +18,7 @@ fn kernel() -> (TempDir, std::sync::Arc<Fake>, Kdamond) {
     let fake = Fake::new(dir.path());
     fake.echo("1", "nr_kdamonds");
     fake.writes();
-    let kdamond = fake.root().handle(0);
+    let kdamond = Kdamond::new(&fake.root(), 0);
     (dir, fake, kdamond)
 }
 
@@ -179,7 +179,7 @@ fn a_missing_file_is_named_with_the_kernel_that_has_it() {
         fake.release("6.1.0");
         fake.lacks(missing);
         fake.echo("1", "nr_kdamonds");
-        let kdamond = fake.root().handle(0);
+        let kdamond = Kdamond::new(&fake.root(), 0);
         let mut config = simple(7);
         change(&mut config);
         let err = kdamond.write(&config, None).unwrap_err();
@@ -226,7 +226,7 @@ fn busy_files_are_tried_again_for_a_while() {
     fake.is_busy(u32::MAX);
     let mut other = simple(8);
     other.context.addr_unit = 2;
-    let err = fake.impatient().handle(0).write(&other, None).unwrap_err();
+    let err = Kdamond::new(&fake.impatient(), 0).write(&other, None).unwrap_err();
     assert_eq!((err.kind(), err.errno()), (Kind::Busy, Some(libc::EBUSY)));
     assert!(err.to_string().contains("another program"), "{err}");
 }

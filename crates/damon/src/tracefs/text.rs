@@ -1,7 +1,9 @@
 //! Lines of `trace` and `trace_pipe` that were captured before (`cat trace_pipe`, a bug report, our
 //! committed traces).
 //!
-//! `kdamond.0-198     [000] .....     6.810079: damon_aggregated: target_id=0 nr_regions=11 4194304-104890368: 0 1`
+//! ```text
+//! kdamond.0-198 [000] ..... 6.810079: damon_aggregated: target_id=0 nr_regions=11 4096-8192: 0 1
+//! ```
 //!
 //! Live tracing does not use text: see [`super`] for why.
 

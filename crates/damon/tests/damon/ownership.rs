@@ -1,7 +1,7 @@
 //! Kdamonds of others, and of the dead.
 
 use isotherm_damon::modules::Module;
-use isotherm_damon::{Kind, Leftover, recover};
+use isotherm_damon::{Kdamond, Kind, Leftover, recover};
 
 use crate::world::{Role, World, wait_for, watch};
 
@@ -65,14 +65,14 @@ pub(crate) fn killed_is_cleaned_up(world: &World) {
         owner.child.kill().unwrap();
         owner.child.wait().unwrap();
         wait_for("its worker to be seen", || {
-            world.root.handle(index).pid().unwrap() == Some(worker)
+            Kdamond::new(&world.root, index).pid().unwrap() == Some(worker)
         });
         let found = recover(&world.root, &world.settings).unwrap();
         println!("  round {round}: {}", found[0]);
         let pid = owner.pid();
         let want = Leftover::Cleaned { index, owner: pid, worker: Some(worker) };
         assert_eq!(found, [want]);
-        assert!(world.root.handle(index).is_untouched().unwrap());
+        assert!(Kdamond::new(&world.root, index).is_untouched().unwrap());
         assert_eq!(recover(&world.root, &world.settings).unwrap(), []);
     }
     assert_eq!(world.dump(0), before);

@@ -10,7 +10,7 @@ use isotherm_core::scheme::{
 use isotherm_damon::model::{
     Config, Filter, FilterKind, Goal, GoalMetric, Operations, Probe, ProbeFilter, ProbeKind, Scheme,
 };
-use isotherm_damon::{Command, Feature, Features, Kind};
+use isotherm_damon::{Command, Feature, Features, Kdamond, Kind};
 
 use crate::world::{Role, World, wait_for, watch};
 
@@ -238,7 +238,7 @@ pub(crate) fn busy_is_waited_for(world: &World) {
     let hasty = world.root.clone().with_patience(Duration::from_millis(1));
     let mut met = 0;
     while !walker.is_finished() {
-        match hasty.handle(0).pid() {
+        match Kdamond::new(&hasty, 0).pid() {
             Ok(_) => {}
             Err(err) => {
                 assert_eq!(err.kind(), Kind::Busy, "{err}");

@@ -2,8 +2,8 @@
 
 use isotherm_core::Observed;
 use isotherm_damon::{
-    Claim, Command, Config, DamonError, Feature, Features, Kind, Root, Settings, TriedRegion,
-    TunedIntervals,
+    Claim, Command, Config, DamonError, Feature, Features, Kdamond, Kind, Root, Settings,
+    TriedRegion, TunedIntervals,
 };
 
 use super::kernel::{Counted, Kernel, Walked};
@@ -27,7 +27,7 @@ impl Sysfs {
     }
 
     fn claim(&self) -> Result<&Claim, DamonError> {
-        self.claim.as_ref().ok_or_else(|| self.root.handle(0).died("use"))
+        self.claim.as_ref().ok_or_else(|| Kdamond::new(&self.root, 0).died("use"))
     }
 }
 

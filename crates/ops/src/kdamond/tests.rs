@@ -53,7 +53,7 @@ impl Fake {
     }
 
     fn died() -> DamonError {
-        Root::at("/nonexistent").handle(0).died("use")
+        isotherm_damon::Kdamond::new(&Root::at("/nonexistent"), 0).died("use")
     }
 }
 

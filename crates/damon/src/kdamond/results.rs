@@ -7,7 +7,7 @@ use isotherm_core::AddrRange;
 use isotherm_core::scheme::Counters;
 
 use crate::error::{self, DamonError};
-use crate::owned::kdamond::{Command, Kdamond};
+use crate::kdamond::{Command, Kdamond};
 use crate::sysfs::root::unreadable;
 
 /// A region that a scheme was applied to (`tried_regions/N`).

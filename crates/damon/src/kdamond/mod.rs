@@ -2,12 +2,16 @@
 //!
 //! A handle is only a path: it claims nothing and cleans nothing up.
 
-use std::io;
+mod read;
+mod refusal;
+pub(crate) mod results;
+pub(crate) mod write;
+
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use crate::error::{self, DamonError, Kind};
-use crate::modules;
+use crate::error::{DamonError, Kind};
+use crate::sysfs::module;
 use crate::sysfs::root::Root;
 
 /// A handle for one kdamond directory.
@@ -95,8 +99,10 @@ impl Command {
 }
 
 impl Kdamond {
-    pub(crate) const fn new(root: Root, index: u32) -> Self {
-        Self { root, index }
+    /// A handle for the directory with this index, there or not.
+    #[must_use]
+    pub fn new(root: &Root, index: u32) -> Self {
+        Self { root: root.clone(), index }
     }
 
     /// Its number.
@@ -178,7 +184,7 @@ impl Kdamond {
     /// Whether EBUSY will not pass by waiting.
     fn is_for_good(&self, command: Command) -> bool {
         command == Command::On
-            && (self.is_on().unwrap_or(false) || modules::running(&self.root).is_some())
+            && (self.is_on().unwrap_or(false) || module::running(&self.root).is_some())
     }
 
     /// Starts the kdamond, and returns the pid of its thread.
@@ -205,84 +211,5 @@ impl Kdamond {
             Err(err) if err.kind() == Kind::NotRunning => Ok(()),
             done => done,
         }
-    }
-
-    /// The error for a kdamond that ended by itself.
-    #[must_use]
-    pub fn died(&self, tried: &str) -> DamonError {
-        error::cannot(
-            Kind::NotRunning,
-            format!("{tried} kdamond {}", self.index),
-            "it ended by itself: all of its targets are gone, or a commit failed half way",
-            "",
-        )
-    }
-
-    fn explain(&self, command: Command, said: io::Error) -> DamonError {
-        let tried = format!("write `{}` to {}", command.name(), self.path("state").display());
-        if !self.exists() {
-            return self.removed(tried).with(said);
-        }
-        let on = self.is_on().unwrap_or(false);
-        let error = |kind, why: &str, hint: &str| error::cannot(kind, &*tried, why, hint);
-        let error = match said.raw_os_error() {
-            Some(libc::EBUSY) if command == Command::On && on => {
-                error(Kind::Running, "it runs already", "turn it off first, or commit to it")
-            }
-            Some(libc::EBUSY) if command == Command::On => match modules::running(&self.root) {
-                Some(module) => error(
-                    Kind::ModuleInTheWay,
-                    &format!("{} is enabled, and it runs alone", module.title()),
-                    &module.how_to_stop(),
-                ),
-                None => return error::io(tried, said),
-            },
-            Some(libc::EINVAL | libc::EPERM | libc::ECANCELED) if command != Command::On && !on => {
-                error(
-                    Kind::NotRunning,
-                    "it does not run: it was never turned on, or ended by itself",
-                    "turn it on first",
-                )
-            }
-            Some(libc::ECANCELED) if command.walks() => error(
-                Kind::NothingToWalk,
-                "no scheme was applied: there is none, or the watermarks stopped all, or it is paused",
-                "",
-            ),
-            Some(libc::EINVAL | libc::ENOMEM)
-                if matches!(command, Command::On | Command::Commit | Command::CommitGoals) =>
-            {
-                let reasons = crate::config::check::reasons(self, said.raw_os_error());
-                error(
-                    Kind::Refused,
-                    &format!("the kernel refuses what the files say: {reasons}"),
-                    "",
-                )
-            }
-            Some(libc::EINVAL) => error(
-                Kind::OlderKernel,
-                &format!(
-                    "this kernel ({}) is older than {}, which brought this command",
-                    self.root.release(),
-                    command.since()
-                ),
-                "",
-            ),
-            _ => return error::io(tried, said),
-        };
-        error.with(said)
-    }
-
-    /// The error for a directory that somebody removed under us.
-    pub(crate) fn removed(&self, tried: String) -> DamonError {
-        error::cannot(
-            Kind::NotOurs,
-            tried,
-            format!(
-                "{} is gone: another program wrote nr_kdamonds, which removes all kdamonds",
-                self.dir().display()
-            ),
-            "let only one program drive DAMON at a time",
-        )
     }
 }

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::io;
 
 use crate::config::entries::{Entry, FilterDirs, default_of, entries};
-use crate::config::features::Feature;
+use crate::config::feature::Feature;
 use crate::config::model::Config;
 use crate::error::{self, DamonError, Kind};
-use crate::owned::kdamond::Kdamond;
-use crate::sysfs::results::TunedIntervals;
+use crate::kdamond::Kdamond;
+use crate::kdamond::results::TunedIntervals;
 
 /// What the files of one kdamond say, because we wrote it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -15,7 +15,7 @@ use crate::config::model::{
     ProbeFilter, ProbeKind, Quota, Scheme, Target,
 };
 use crate::error::DamonError;
-use crate::owned::kdamond::Kdamond;
+use crate::kdamond::Kdamond;
 use crate::sysfs::root::{Root, unreadable};
 
 impl Kdamond {

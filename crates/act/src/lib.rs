@@ -11,7 +11,8 @@
 //! | [`Process::migrate`] | `move_pages(2)`: to another node |
 //! | [`Cgroup::reclaim`] | `memory.reclaim` of a cgroup |
 //! | [`Injector::madvise`] | `madvise(2)` that the process is made to call: huge page advice |
-//! | [`Process::page_runs`], [`Process::page_entries`] | `PAGEMAP_SCAN`, `pagemap`: what became of pages |
+//! | [`Process::page_runs`] | `PAGEMAP_SCAN`: what became of pages, as ranges |
+//! | [`Process::page_entries`] | `pagemap`: what became of pages, one by one |
 
 mod advise;
 pub mod apply;

@@ -1,8 +1,8 @@
 //! `isotherm sim`: runs the same monitor over a simulated workload, hours in seconds.
 //!
 //! A simulation needs no privileges and no memory, because the workload's processes exist only as
-//! probabilities that a page is touched (see [`isotherm::raw::sim::world`]). It writes the same record
-//! and the same truth as a real run.
+//! probabilities that a page is touched (see [`isotherm::raw::sim::world`]). It writes the same
+//! record and the same truth as a real run.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};

@@ -3,8 +3,12 @@
 //! | format | fields | any bound is |
 //! |---|---|---|
 //! | RFC v6 (2020) | `min_size max_size min_freq max_freq min_age max_age action` | `null`, or 0 |
-//! | `damo schemes` | the same 7, then a quota (9), weights (12), watermarks (17); with a time quota 18 | `min`, `max` |
-//! | debugfs | 7 whole numbers as in RFC v6, or 18, with 5 more for the statistics as they are read | 0 in the 7, else the type's bounds |
+//! | `damo schemes` | the same 7, or 9, 12, 17 or 18: see below | `min`, `max` |
+//! | debugfs | 7 as in RFC v6, or 18, as whole numbers | 0 in the 7, else the type's bounds |
+//!
+//! In `damo schemes`, 9 fields include a quota, 12 its weights as well, 17 the watermarks as well;
+//! 18 are the same with a time quota. A debugfs line has 5 more fields if it was read back: the
+//! statistics.
 //!
 //! Sizes have a unit (B, K, M, G, T), and so have ages (us, ms, s, m, h, d). Frequencies are in
 //! percent. Frequencies and ages are converted to samples and windows of the given attributes and

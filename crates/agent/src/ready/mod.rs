@@ -1,10 +1,9 @@
 //! Ready-made policies: safe starting points, made from a few options.
 //!
-//! The defaults are those of the kernel's modules ([`Reclaim`]: `DAMON_RECLAIM`, [`LruSort`]:
-//! `DAMON_LRU_SORT`,
-//! [`Stat`]: `DAMON_STAT`; [`Thp`] is `ethp` of the evaluations), with what Isotherm has beyond them: evidence
-//! before memory is taken away, and a brake. The kernel's modules look at physical memory, these at
-//! processes.
+//! The defaults are those of the kernel's modules: [`Reclaim`] has them from `DAMON_RECLAIM`,
+//! [`LruSort`] from `DAMON_LRU_SORT`, [`Stat`] from `DAMON_STAT`. [`Thp`] is the scheme `ethp` of
+//! DAMON's evaluations. Isotherm adds evidence before memory is taken away, and a brake. The
+//! kernel's modules look at physical memory, these policies at processes.
 //!
 //! [`knobs`] reads the options that are short texts on the command line.
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Policy -> Runner -> thread "reclaim"  -> Monitor + Actor --.
-//!                  -> thread "thp"      -> Monitor + Actor --+-> Message: what happened, in one queue
+//!                  -> thread "thp"      -> Monitor + Actor --+-> Message (one queue for all)
 //!            commit, stop ->
 //! ```
 //!

@@ -2,7 +2,8 @@
 //!
 //! | | promote | demote |
 //! |---|---|---|
-//! | what | on the lower node, accessed in the last window | on the upper node, not accessed in the last window |
+//! | node | lower | upper |
+//! | last window | accessed | not accessed |
 //! | pages | young ones only | no young ones |
 //! | goal | so much of the upper node used | so much of it free |
 //!

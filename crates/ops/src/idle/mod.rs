@@ -8,7 +8,9 @@
 //! a page in constant use can look idle for a moment.
 //!
 //! ```text
-//! batch -> walker (address -> frame) -> records (same frame as when marked?) -> folios (first frame, marks)
+//! batch -> walker (address -> frame)
+//!       -> records (same frame as when marked?)
+//!       -> folios (first frame, marks)
 //! ```
 //!
 //! What a mark sees (R§3.2, 7.1, 9.5): accesses through page tables anywhere in the folio, which

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! Check, PageKey -> look (sorts) -> program::kernel (BPF program `walk`) -> Entry
-//! AddrRange      -> dense        -> program::kernel (BPF program `dense`) -> Table, or a huge Entry
+//! AddrRange      -> dense        -> program::kernel (BPF program `dense`) -> Table, huge Entry
 //! young queries  -> clear (`process_madvise(MADV_COLD)`)
 //! ```
 //!

@@ -2,8 +2,12 @@
 //! process that maps the frame, and so does the proof.
 //!
 //! ```text
-//! Request (frames) -> marks set, translations dropped, wait, marks read -> filters on flags, mark and charge
-//!         -> reverse map -> per process: pages that are still there and nobody else's -> act -> look again: done? came back?
+//! Request (frames)
+//!     -> marks set, translations dropped, wait, marks read
+//!     -> filters on flags, mark and charge
+//!     -> reverse map
+//!     -> per process: pages that are still there and nobody else's -> act
+//!     -> look again: done? came back?
 //! ```
 //!
 //! The evidence has the same rules as for processes ([`Evidence`]), but over physical addresses,

@@ -1,7 +1,8 @@
 //! The BPF programs that read page tables: how they are written, checked, loaded and set up.
 //!
 //! ```text
-//! btf (offsets of this kernel) -> code (programs, written with asm) -> kernel (loaded, run) <- calibrate
+//! btf (offsets of this kernel) -> code (programs, written with asm) -> kernel (loaded, run)
+//!                                                                      ^ calibrate
 //! ```
 
 mod asm;

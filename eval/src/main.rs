@@ -8,24 +8,18 @@
 //! The machine may be busy with other things: results are medians with intervals, and the load at
 //! the start and the end is kept beside them. No job asserts a time.
 
-mod child;
 mod cli;
 mod dir;
 mod job;
 mod jobs;
 mod measure;
-mod pages;
-mod periodic;
-mod procfs;
+mod processes;
 mod programs;
-mod recording;
+mod readings;
 mod requirement;
-mod sampling;
 mod stats;
 mod system;
 mod table;
-mod tool;
-mod workload;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -8,12 +8,12 @@ use isotherm_host::zram::Zram;
 use isotherm_sys::clock;
 use serde::{Deserialize, Serialize};
 
-use crate::child::sleep_until;
 use crate::dir::ResultDir;
-use crate::procfs;
+use crate::processes::child::sleep_until;
+use crate::processes::tool::{Account, Tool};
 use crate::programs::{Outcome, Running};
-use crate::sampling::{Sample, sampler, tree};
-use crate::tool::{Account, Tool};
+use crate::readings::procfs;
+use crate::readings::sampling::{Sample, sampler, tree};
 
 /// Between the start of the tool, or where there is none of nothing, and the load.
 const LEAD_US: u64 = 500_000;

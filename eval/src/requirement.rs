@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::procfs;
+use crate::readings::procfs;
 
 /// One requirement.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -20,9 +20,10 @@ use isotherm::raw::sim::world::Options;
 use isotherm::raw::sys::{clock, signals};
 
 use crate::files::{not_created, not_kept};
-use crate::sets::{OpsArg, open_set};
+use crate::options::sets::{OpsArg, open_set};
+use crate::reading::score;
 use crate::terminal::{When, style, warn, width};
-use crate::{exit, score, sim, workload};
+use crate::{exit, sim, workload};
 
 /// The workload, and how long all its phases take together.
 const WORKLOAD: &str = "stairs";

@@ -4,20 +4,16 @@
 //! Results go to standard output, messages about the run itself to standard error.
 
 mod act;
-mod attrs;
 mod demo;
 mod doctor;
 mod exit;
-mod export;
 mod files;
 mod idle;
 mod kernel_module;
+mod options;
+mod reading;
 mod record;
-mod report;
-mod score;
-mod sets;
 mod sim;
-mod stopped;
 mod terminal;
 mod tier;
 mod workload;
@@ -43,17 +39,17 @@ enum Command {
     /// Watch processes and write a record of their accesses to a file.
     Record(record::Args),
     /// Show a record: heatmap, working set, regions, mappings, ages.
-    Report(report::Args),
+    Report(reading::report::Args),
     /// Print the working set of running processes, live.
     Wss(wss::Args),
     /// Run a policy (contexts, targets and schemes) from a file until stopped.
     Run(act::run::Args),
     /// Page out memory that was idle for long.
-    Reclaim(act::reclaim::Args),
+    Reclaim(act::ready::reclaim::Args),
     /// Make huge pages where memory is hot.
-    Thp(act::thp::Args),
+    Thp(act::ready::thp::Args),
     /// Make cold memory the first to be reclaimed.
-    LruSort(act::lru_sort::Args),
+    LruSort(act::ready::lru_sort::Args),
     /// Keep hot memory on fast NUMA nodes and cold memory on slow ones.
     Tier(tier::Args),
     /// Show live for how long memory is idle, without acting on it.
@@ -67,9 +63,9 @@ enum Command {
     /// List, show, enable, disable or tune the kernel's own DAMON modules.
     KernelModule(kernel_module::Args),
     /// Convert a record to Parquet, JSON lines or CSV.
-    Export(export::Args),
+    Export(reading::export::Args),
     /// Compare a record with the truth of the workload that was recorded.
-    Score(score::Args),
+    Score(reading::score::Args),
     /// Run the monitor over a simulated workload: no privileges, hours in seconds.
     Sim(sim::Args),
     /// Run a process with a known access pattern, and write what it really accessed.
@@ -80,20 +76,20 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Demo(args) => demo::run(args),
         Command::Record(args) => record::run(args),
-        Command::Report(args) => report::run(args),
+        Command::Report(args) => reading::report::run(args),
         Command::Wss(args) => wss::run(args),
         Command::Run(args) => act::run::run(args),
-        Command::Reclaim(args) => act::reclaim::run(args),
-        Command::Thp(args) => act::thp::run(args),
-        Command::LruSort(args) => act::lru_sort::run(args),
+        Command::Reclaim(args) => act::ready::reclaim::run(args),
+        Command::Thp(args) => act::ready::thp::run(args),
+        Command::LruSort(args) => act::ready::lru_sort::run(args),
         Command::Tier(args) => tier::run(args),
         Command::Stat(args) => act::stat::run(args),
         Command::Schemes(args) => act::schemes::run(args),
         Command::Idle(args) => idle::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::KernelModule(args) => kernel_module::run(args),
-        Command::Export(args) => export::run(args),
-        Command::Score(args) => score::run(args),
+        Command::Export(args) => reading::export::run(args),
+        Command::Score(args) => reading::score::run(args),
         Command::Sim(args) => sim::run(args),
         Command::Workload(args) => workload::run(args),
     };

@@ -16,9 +16,9 @@ use isotherm::raw::record::{AttrsInfo, Exit, Header, Mapping, Target, Writer, Wr
 use isotherm::raw::sim::config::Config;
 use isotherm::raw::sim::world::{Faults, Options, Simulation};
 
-use crate::attrs::AttrsArgs;
 use crate::exit::usage;
 use crate::files::{cannot_create, not_created, not_kept};
+use crate::options::attrs::AttrsArgs;
 use crate::workload::{load, scale_factor};
 
 /// Arguments of `isotherm sim`.

@@ -10,10 +10,11 @@ use isotherm::raw::core::units::{bytes, duration};
 use isotherm::raw::report::wss::{WorkingSet, estimate};
 use isotherm::raw::sys::{clock, signals};
 
-use crate::attrs::AttrsArgs;
 use crate::exit;
-use crate::record::{TargetArgs, end_command};
-use crate::sets::open_set_for;
+use crate::options::attrs::AttrsArgs;
+use crate::options::sets::open_set_for;
+use crate::options::targets::TargetArgs;
+use crate::record::end_command;
 use crate::terminal::warn;
 
 /// Arguments of `isotherm wss`.

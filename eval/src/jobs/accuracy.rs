@@ -15,11 +15,11 @@ use super::METHODS;
 use crate::cli::say;
 use crate::dir::ResultDir;
 use crate::job::{Bench, Job, Spec};
-use crate::recording;
+use crate::processes::recording;
+use crate::processes::workload::Workload;
 use crate::requirement::{self, Requirement};
 use crate::stats::to_f64;
 use crate::table::{Table, mib, number};
-use crate::workload::Workload;
 
 const SETS: [&str; 2] = ["pagewalk", "smaps"];
 /// `smaps` clears whole processes at a time, so `isotherm record` takes `resample` there in any

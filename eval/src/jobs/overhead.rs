@@ -19,16 +19,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::METHODS;
-use crate::child::{Child, sleep_until};
 use crate::cli::say;
 use crate::dir::ResultDir;
 use crate::job::{Bench, Job, Spec};
-use crate::procfs;
-use crate::recording::{self, Cost};
+use crate::processes::child::{Child, sleep_until};
+use crate::processes::recording::{self, Cost};
+use crate::processes::workload::{Progress, Workload};
+use crate::readings::procfs;
 use crate::requirement::{self, Requirement};
 use crate::stats::{Middle, to_f64};
 use crate::table::{Table, mib, number};
-use crate::workload::{Progress, Workload};
 
 const TRUTH: &str = "hot10.truth";
 const SETTLE_US: u64 = 300_000;

@@ -19,11 +19,11 @@ use super::example;
 use crate::cli::say;
 use crate::dir::ResultDir;
 use crate::job::{Bench, Job, Spec};
-use crate::recording;
+use crate::processes::recording;
+use crate::processes::workload::Workload;
 use crate::requirement::{self, Requirement};
 use crate::stats::{Middle, to_f64};
 use crate::table::{Table, mib, number};
-use crate::workload::Workload;
 
 const WORKLOADS: [&str; 2] = ["hot10", "phase-change"];
 const REPORTS: [&str; 2] = ["heatmap", "wss"];

@@ -11,16 +11,16 @@ use serde_json::Value;
 
 use super::METHODS;
 use super::overhead::interval;
-use crate::child::sleep_until;
 use crate::cli::say;
 use crate::dir::ResultDir;
 use crate::job::{Bench, Job, Spec};
-use crate::procfs;
-use crate::recording::{self, Cost};
+use crate::processes::child::sleep_until;
+use crate::processes::recording::{self, Cost};
+use crate::processes::workload::Workload;
+use crate::readings::procfs;
 use crate::requirement::{self, Requirement};
 use crate::stats::to_f64;
 use crate::table::{Table, mib, number};
-use crate::workload::Workload;
 
 const SIZES: [&str; 5] = ["1", "2", "4", "8", "16"];
 /// Memory that stays free for others.

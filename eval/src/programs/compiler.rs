@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use isotherm_sys::clock;
 
 use super::{Outcome, Place, Program, Running, Size, not_installed};
-use crate::child::Child;
+use crate::processes::child::Child;
 
 /// Generated functions per second that g++ takes for them, about.
 const PER_SECOND: f64 = 4.6;

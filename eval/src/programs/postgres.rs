@@ -12,7 +12,7 @@ use anyhow::Context;
 use isotherm_sys::clock;
 
 use super::{Outcome, Place, Program, Running, Size, not_installed, output};
-use crate::child::{Child, sleep_until};
+use crate::processes::child::{Child, sleep_until};
 use crate::stats::percentile;
 
 /// Rows per unit of pgbench's scale.

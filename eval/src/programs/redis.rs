@@ -10,7 +10,7 @@ use isotherm_sys::clock;
 
 use super::resp::Client;
 use super::{Outcome, Place, Program, Running, Size, not_installed, zipf};
-use crate::child::{Child, sleep_until};
+use crate::processes::child::{Child, sleep_until};
 use crate::stats::{percentile, to_f64};
 
 const KEYS: u32 = 900_000;

@@ -11,7 +11,7 @@ use anyhow::Context;
 use isotherm_sys::clock;
 
 use super::{Outcome, Place};
-use crate::child::{Child, sleep_until};
+use crate::processes::child::{Child, sleep_until};
 
 const POLL_US: u64 = 5_000;
 

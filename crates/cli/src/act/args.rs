@@ -11,9 +11,9 @@ use isotherm::raw::agent::ready::{Confirm, Limits, Whose};
 use isotherm::raw::core::scheme::{Watermarks, Weights};
 use isotherm::raw::core::units::{UnitError, duration, interval_us_with_unit, share_bp};
 
-use crate::attrs::AttrsArgs;
 use crate::exit::usage;
-use crate::record::TargetArgs;
+use crate::options::attrs::AttrsArgs;
+use crate::options::targets::TargetArgs;
 
 /// Options that say how a policy is run.
 #[derive(Debug, Clone, clap::Args)]

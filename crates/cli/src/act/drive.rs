@@ -19,8 +19,8 @@ use super::account::Final;
 use super::args::{RunArgs, WhoseArgs};
 use super::events::Log;
 use super::status::Status;
+use crate::act::stopped::Stopped;
 use crate::exit;
-use crate::stopped::Stopped;
 use crate::terminal::warn;
 
 /// How long to wait for the next event before signals are checked.

@@ -11,7 +11,7 @@ use isotherm::raw::agent::run::check;
 use super::args::RunArgs;
 use super::drive::{Extra, drive};
 use crate::exit::{self, usage};
-use crate::record::words;
+use crate::options::targets::words;
 use crate::terminal::warn;
 
 /// Arguments of `isotherm run`.

@@ -19,7 +19,7 @@ use isotherm::raw::host::proc::Proc;
 use isotherm::raw::ops::targets::Memory;
 
 use crate::exit;
-use crate::record::TargetArgs;
+use crate::options::targets::TargetArgs;
 
 /// Arguments of `isotherm tier`.
 #[derive(Debug, clap::Args)]

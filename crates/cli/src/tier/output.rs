@@ -8,7 +8,7 @@ use isotherm::raw::sys::clock;
 
 use super::report::{Account, TierSummary, status};
 use super::{Args, Engine};
-use crate::stopped::Stopped;
+use crate::act::stopped::Stopped;
 use crate::terminal::warn;
 
 /// What has to be known to print: the options, when it started, and what is on the terminal.

@@ -9,7 +9,7 @@ use isotherm::raw::core::units::bytes;
 use serde::Serialize;
 
 use super::percent;
-use crate::stopped::Stopped;
+use crate::act::stopped::Stopped;
 
 /// A summary of the context, and the state of the hierarchy's links.
 #[derive(Debug, Default)]

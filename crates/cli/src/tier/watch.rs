@@ -14,8 +14,8 @@ use isotherm::raw::sys::signals;
 use super::output::Output;
 use super::report::TierSummary;
 use super::{Args, Engine};
+use crate::act::stopped::Stopped;
 use crate::exit;
-use crate::stopped::Stopped;
 
 /// How long to wait for a message before signals and the duration are checked.
 const PATIENCE: Duration = Duration::from_millis(50);

@@ -9,8 +9,8 @@ use isotherm_host::metrics::Cgroups;
 use isotherm_host::proc::Proc;
 use isotherm_sys::clock;
 
-use crate::child::{Child, sleep_until};
 use crate::job::Bench;
+use crate::processes::child::{Child, sleep_until};
 
 const SOURCE: &str = include_str!("plant.py");
 /// `FUSE_SUPER_MAGIC`.

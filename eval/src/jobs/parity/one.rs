@@ -8,11 +8,12 @@ use isotherm_sys::clock;
 use serde::{Deserialize, Serialize};
 
 use super::{CONTESTANTS, Case, KDAMOND, NONE, QUICK};
-use crate::child::{Child, sleep_until};
 use crate::job::{Bench, Spec};
+use crate::processes::child::{Child, sleep_until};
+use crate::processes::recording;
+use crate::processes::workload::{Progress, Workload};
+use crate::readings::procfs;
 use crate::stats::to_f64;
-use crate::workload::{Progress, Workload};
-use crate::{procfs, recording};
 
 /// No shipped workload is longer, not even in a VM without KVM.
 const PATIENCE_US: u64 = 600_000_000;

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::events::Acted;
 use super::gauge::Sample;
-use crate::tool::Account;
+use crate::processes::tool::Account;
 
 /// The list of all cases of a run.
 pub(super) const CASES: &str = "raw/cases.json";

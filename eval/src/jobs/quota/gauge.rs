@@ -7,9 +7,10 @@ use anyhow::Context;
 use isotherm_sys::clock;
 use serde::{Deserialize, Serialize};
 
-use crate::periodic::Periodic;
+use crate::measure;
+use crate::readings::periodic::Periodic;
+use crate::readings::procfs;
 use crate::stats::to_f64;
-use crate::{measure, procfs};
 
 const PERIOD: Duration = Duration::from_millis(20);
 

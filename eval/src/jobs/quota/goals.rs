@@ -14,9 +14,9 @@ use super::case::{Case, Given, Leg};
 use super::gauge::{Sample, gauge, psi_us};
 use super::plant::{self, Policy, Session};
 use super::{SWAP_BYTES, events, part};
-use crate::child::sleep_until;
 use crate::job::Bench;
 use crate::measure;
+use crate::processes::child::sleep_until;
 
 const AGGR_MS: u64 = 50;
 /// Between two looks at the machine's total, which disturb it.

@@ -6,9 +6,9 @@ use super::case::{Case, Leg};
 use super::gauge::gauge;
 use super::plant::{self, Policy, Session};
 use super::{SWAP_BYTES, part};
-use crate::child::sleep_until;
 use crate::job::Bench;
 use crate::measure;
+use crate::processes::child::sleep_until;
 
 /// Acts on regions by their numbers alone.
 const PLAIN: &str = "frequency = \"0%\"\nage = \"200ms..\"\nevidence = \"off\"";

@@ -9,10 +9,10 @@ use anyhow::Context;
 use isotherm_sys::clock;
 use rustix::process::Signal;
 
-use crate::child::{Child, sleep_until};
 use crate::job::Bench;
-use crate::tool::Account;
-use crate::workload::Workload;
+use crate::processes::child::{Child, sleep_until};
+use crate::processes::tool::Account;
+use crate::processes::workload::Workload;
 
 /// How long a target may take to fill its memory, and the tool to begin.
 const PATIENCE_US: u64 = 30_000_000;

@@ -8,9 +8,9 @@ use super::events::{self, Window};
 use super::gauge::{Sample, at};
 use super::part;
 use crate::jobs::overhead::interval;
+use crate::processes::tool::Account;
 use crate::stats::{Middle, to_f64};
 use crate::table::{Table, number};
-use crate::tool::Account;
 
 const MIB: f64 = 1024.0 * 1024.0;
 /// What a quota may be exceeded by: one batch.

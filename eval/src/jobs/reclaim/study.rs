@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::configs::ORIG;
 use crate::measure::Run;
-use crate::sampling::{Sample, mean};
+use crate::readings::sampling::{Sample, mean};
 use crate::stats::{Middle, to_f64};
 
 /// A program under a configuration.
@@ -125,7 +125,7 @@ fn row(program: &str, config: &str, of: &[&Run], pairs: &[Pair<'_>]) -> Row {
     let outcome = |f: fn(&crate::programs::Outcome) -> Option<f64>| {
         middle(of, |r| r.outcome.as_ref().and_then(f))
     };
-    let account = |f: fn(&crate::tool::Account) -> Option<f64>| {
+    let account = |f: fn(&crate::processes::tool::Account) -> Option<f64>| {
         middle(of, |r| r.account.as_ref().and_then(f))
     };
     let mut row = Row {
@@ -200,8 +200,8 @@ pub(super) fn failures(runs: &[Run]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::processes::tool::{Account, SchemeAccount};
     use crate::programs::Outcome;
-    use crate::tool::{Account, SchemeAccount};
 
     const GIB: u64 = 1 << 30;
 

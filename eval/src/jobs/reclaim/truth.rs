@@ -20,16 +20,16 @@ use serde::{Deserialize, Serialize};
 
 use super::SWAP_BYTES;
 use super::configs::{self, EVIDENCE, NO_BRAKE, ORIG, PLAIN_EARLY};
-use crate::child::sleep_until;
 use crate::cli::say;
 use crate::dir::ResultDir;
 use crate::job::Bench;
 use crate::measure;
-use crate::pages::{Change, PERIOD_US, Watch};
-use crate::sampling::{Sample, sampler};
+use crate::processes::child::sleep_until;
+use crate::processes::tool::{Account, Tool};
+use crate::processes::workload::Workload;
+use crate::readings::pages::{Change, PERIOD_US, Watch};
+use crate::readings::sampling::{Sample, sampler};
 use crate::stats::to_f64;
-use crate::tool::{Account, Tool};
-use crate::workload::Workload;
 
 /// The name of the part.
 const PART: &str = "truth";

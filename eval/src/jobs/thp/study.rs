@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::jobs::overhead::interval;
 use crate::measure::Run;
-use crate::sampling::mean;
+use crate::readings::sampling::mean;
 use crate::stats::Middle;
 use crate::table::{Table, mib, number};
 
@@ -157,7 +157,7 @@ pub(super) fn format(study: &Study) -> String {
 mod tests {
     use super::*;
     use crate::programs::Outcome;
-    use crate::sampling::Sample;
+    use crate::readings::sampling::Sample;
 
     fn run(program: &str, config: &str, per_second: f64, rss: u64) -> Run {
         Run {

@@ -16,9 +16,9 @@ use isotherm_sys::clock;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::child::{Child, sleep_until};
 use crate::job::Bench;
-use crate::workload::Workload;
+use crate::processes::child::{Child, sleep_until};
+use crate::processes::workload::Workload;
 
 /// Who moves the pages; `none`: nobody, for comparison.
 pub(super) const ENGINES: [&str; 3] = ["isotherm", "kernel", "none"];

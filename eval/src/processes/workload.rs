@@ -8,7 +8,7 @@ use isotherm_core::Time;
 use isotherm_sim::truth::Line;
 use isotherm_sys::clock;
 
-use crate::child::{Child, sleep_until};
+use crate::processes::child::{Child, sleep_until};
 use crate::stats::to_f64;
 
 /// Time to map and fill the memory; 16 GiB on a busy machine take a while.

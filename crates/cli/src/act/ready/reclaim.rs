@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use isotherm::raw::agent::ready::Reclaim;
 use isotherm::raw::core::units::interval_us_with_unit;
 
-use super::ready::ReadyArgs;
+use super::ReadyArgs;
 
 /// Arguments of `isotherm reclaim`.
 #[derive(Debug, clap::Args)]

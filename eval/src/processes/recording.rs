@@ -6,7 +6,7 @@ use anyhow::Context;
 use isotherm_record::{Event, Record};
 use serde::{Deserialize, Serialize};
 
-use crate::child::Child;
+use crate::processes::child::Child;
 use crate::stats::{Middle, to_f64};
 
 /// Starts to record a process.

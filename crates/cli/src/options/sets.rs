@@ -5,7 +5,7 @@ use isotherm::raw::ops::set::OpsSet;
 use isotherm::raw::ops::support::SetName;
 
 use crate::exit;
-use crate::record::TargetArgs;
+use crate::options::targets::TargetArgs;
 
 /// `--ops`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

@@ -13,8 +13,8 @@ use isotherm_host::proc::Proc;
 use isotherm_sys::clock;
 use serde::{Deserialize, Serialize};
 
-use crate::periodic::Periodic;
-use crate::procfs;
+use crate::readings::periodic::Periodic;
+use crate::readings::procfs;
 
 const PERIOD: Duration = Duration::from_millis(250);
 

@@ -1,13 +1,17 @@
-//! Options that the ready-made commands `reclaim`, `thp` and `lru-sort` share, and how their
-//! policies are run.
+//! The commands with a ready-made policy: `reclaim`, `thp` and `lru-sort`. Here are the options that
+//! they share, and how their policies are run.
+
+pub(crate) mod lru_sort;
+pub(crate) mod reclaim;
+pub(crate) mod thp;
 
 use std::process::ExitCode;
 
 use isotherm::raw::agent::policy::Policy;
 use isotherm::raw::core::units::interval_us_with_unit;
 
-use super::args::{ConfirmArgs, LimitArgs, RunArgs, WhoseArgs};
-use super::drive::{Extra, print_or_drive};
+use crate::act::args::{ConfirmArgs, LimitArgs, RunArgs, WhoseArgs};
+use crate::act::drive::{Extra, print_or_drive};
 
 /// Options of each ready-made command.
 #[derive(Debug, clap::Args)]

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use isotherm::raw::agent::ready::LruSort;
 use isotherm::raw::core::units::interval_us_with_unit;
 
-use super::args::share;
-use super::ready::ReadyArgs;
+use super::ReadyArgs;
+use crate::act::args::share;
 
 /// Arguments of `isotherm lru-sort`.
 #[derive(Debug, clap::Args)]

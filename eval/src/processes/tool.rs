@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
-use crate::child::Child;
-use crate::procfs;
+use crate::processes::child::Child;
+use crate::readings::procfs;
 use crate::stats::to_f64;
 
 /// What the last line of `--json` says. What it does not say stays zero.

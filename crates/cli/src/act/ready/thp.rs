@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use isotherm::raw::agent::ready::Thp;
 use isotherm::raw::core::units::{interval_us_with_unit, size};
 
-use super::args::share;
-use super::ready::ReadyArgs;
+use super::ReadyArgs;
+use crate::act::args::share;
 
 /// Arguments of `isotherm thp`.
 #[derive(Debug, clap::Args)]

@@ -1,0 +1,5 @@
+//! Options that several subcommands share.
+
+pub(crate) mod attrs;
+pub(crate) mod sets;
+pub(crate) mod targets;

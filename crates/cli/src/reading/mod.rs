@@ -1,0 +1,5 @@
+//! The subcommands that read a record: `report`, `score`, `export`.
+
+pub(crate) mod export;
+pub(crate) mod report;
+pub(crate) mod score;

@@ -280,7 +280,8 @@ mod tests {
             vec![0, KIND_PTR << 24, 0],                        // 2: void *
             vec![0, 10 << 24, 2],                              // 3: const of 2
             vec![0, KIND_UNION << 24 | 1, 8, name("q"), 2, 0], // 4: union { q }
-            [vec![0, members(2), 16], vec![name("p"), 3, 0, 0, 4, 64]].concat(), // 5: struct { p; 4 }
+            // 5: struct { p; 4 }
+            [vec![0, members(2), 16], vec![name("p"), 3, 0, 0, 4, 64]].concat(),
             // 6: outer; the kind flag makes the upper byte a bit field's size.
             [
                 vec![name("outer"), 1 << 31 | members(3), 40],

@@ -6,7 +6,7 @@ use isotherm::raw::agent::run::Account;
 use isotherm::raw::core::units::bytes;
 use serde::Serialize;
 
-use crate::act::stopped::Stopped;
+use super::stopped::Stopped;
 
 /// What a run did; docs/EVENTS.md documents the keys.
 #[derive(Debug, Serialize)]

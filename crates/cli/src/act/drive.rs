@@ -19,7 +19,7 @@ use super::account::Final;
 use super::args::{RunArgs, WhoseArgs};
 use super::events::Log;
 use super::status::Status;
-use crate::act::stopped::Stopped;
+use super::stopped::Stopped;
 use crate::exit;
 use crate::terminal::warn;
 

@@ -5,19 +5,78 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use isotherm_core::addr::PAGE_SIZE;
-use isotherm_core::{AddrRange, Applied, TargetId};
+use isotherm_core::{AddrRange, Applied, TargetId, Time};
 use isotherm_pages::idle::Folios;
 use isotherm_sys::clock::now;
 
 use super::owners::{OwnerMap, Unreached, chosen};
-use super::view::granules_of;
+use super::view::{Seg, granules_of};
 use super::{MAP_FRAMES, MAP_NS, PATIENCE, Physical, said};
-use crate::apply::evidence::armed::Rules;
+use crate::apply::evidence::armed::{Evidence as Armed, Rules};
 use crate::apply::evidence::marks::Marks;
 use crate::apply::pages::{Bits, granules};
 use crate::apply::target::TargetState;
 use crate::apply::{Actor, Job, later};
 use crate::{ActKind, Process};
+
+/// What the evidence says of a range: the quiet pages of each granule that was judged.
+struct Judged {
+    /// Pages to act on, by the granule's first address.
+    quiet: BTreeMap<u64, Bits>,
+    /// The lowest address whose evidence is still being gathered.
+    undecided: Option<u64>,
+}
+
+impl Judged {
+    /// Asks the evidence about every granule of `folios` in the range. Without rules, all pages
+    /// that are there count as quiet.
+    fn of(
+        evidence: &mut Armed,
+        folios: &[Seg],
+        range: AddrRange,
+        rules: Option<Rules>,
+        now: Time,
+    ) -> Self {
+        let mut this = Self { quiet: BTreeMap::new(), undecided: None };
+        for (start, seen) in granules_of(folios) {
+            let inside = AddrRange::new(start.max(range.start), range.end);
+            let Some((_, part)) = granules(inside).next() else { continue };
+            let pages = match rules {
+                None => Some(seen.present),
+                Some(rules) => evidence.confirm(start, part, seen, rules, now),
+            };
+            match pages {
+                None => this.undecided = this.undecided.or(Some(part.start)),
+                Some(pages) => {
+                    this.quiet.insert(start, pages);
+                }
+            }
+        }
+        this
+    }
+
+    /// Whether all pages of these addresses are quiet.
+    fn is_quiet(&self, whole: AddrRange) -> bool {
+        granules(whole).all(|(start, part)| {
+            let bits = Bits::of(start, part);
+            self.quiet.get(&start).is_some_and(|quiet| quiet.and(bits) == bits)
+        })
+    }
+
+    /// Forgets the evidence that was used, up to `end`, and returns up to where the range is
+    /// settled. Evidence that is still being gathered stays.
+    fn settle(&self, evidence: &mut Armed, range: AddrRange, end: u64) -> u64 {
+        for (start, part) in granules(AddrRange::new(range.start, end)) {
+            if self.quiet.contains_key(&start) {
+                evidence.forget(part);
+            }
+        }
+        let settled_to = self.undecided.unwrap_or(end).min(end).max(range.start);
+        // Also where nothing is left that could be seen.
+        evidence.forget(AddrRange::new(range.start, settled_to));
+        settled_to
+    }
+}
 
 impl Actor {
     /// Acts on the frames of a range. With evidence rules it acts on the frames that stayed idle,
@@ -32,97 +91,41 @@ impl Actor {
     ) -> Result<Applied, String> {
         let scheme = job.request.scheme;
         let begin = now();
-        let is_hopeless = |physical: &mut Physical| {
-            let evidence = physical.evidence(scheme);
-            granules(range)
-                .all(|(start, part)| evidence.quiet(start).and(Bits::of(start, part)).is_empty())
-        };
-        if rules.is_some() && is_hopeless(physical) {
+        if rules.is_some() && is_hopeless(physical.evidence(scheme), range) {
             // There is nothing there, or all of it is in use: no closer look is needed.
             physical.evidence(scheme).forget(range);
             return Ok(Applied { covered: range.len(), ..Applied::default() });
         }
-        let folios = physical.see(marks, range)?;
-        let mut undecided: Option<u64> = None;
-        let mut quiet: BTreeMap<u64, Bits> = BTreeMap::new();
-        for (start, seen) in granules_of(&folios) {
-            let Some((_, part)) =
-                granules(AddrRange::new(start.max(range.start), range.end)).next()
-            else {
-                continue;
-            };
-            let pages = match rules {
-                None => Some(seen.present),
-                Some(rules) => physical.evidence(scheme).confirm(start, part, seen, rules, job.now),
-            };
-            match pages {
-                None => {
-                    undecided.get_or_insert(part.start);
-                }
-                Some(pages) => {
-                    quiet.insert(start, pages);
-                }
-            }
-        }
-        self.counters(scheme).refuted_bytes += physical.evidence(scheme).take_refuted() * PAGE_SIZE;
-        let is_quiet = |whole: AddrRange| {
-            granules(whole).all(|(start, part)| {
-                let bits = Bits::of(start, part);
-                quiet.get(&start).is_some_and(|quiet| quiet.and(bits) == bits)
-            })
-        };
-        let mut idle_folios = folios;
-        idle_folios.retain(|folio| folio.is_reachable() && is_quiet(folio.range()));
-        let confirmed: u64 = idle_folios.iter().map(|folio| folio.len * PAGE_SIZE).sum();
-        let passed = self.pass(physical, job, idle_folios)?;
-        let passed_all: u64 = passed.iter().map(|folio| folio.len * PAGE_SIZE).sum();
-        let (mut frames, mut cut_at) = (Vec::new(), None);
-        for folio in &passed {
-            if (frames.len() as u64 + folio.len) * PAGE_SIZE > job.request.max_bytes
-                && !frames.is_empty()
-            {
-                cut_at = Some(folio.range().start);
-                break;
-            }
-            frames.extend(folio.head..folio.head + folio.len);
-        }
+        let mut folios = physical.see(marks, range)?;
+        let evidence = physical.evidence(scheme);
+        let judged = Judged::of(evidence, &folios, range, rules, job.now);
+        self.counters(scheme).refuted_bytes += evidence.take_refuted() * PAGE_SIZE;
+        folios.retain(|folio| folio.is_reachable() && judged.is_quiet(folio.range()));
+        let confirmed = bytes_of(&folios);
+        let passed = self.pass(physical, job, folios)?;
+        let passed_bytes = bytes_of(&passed);
+        let (mut frames, cut_at) = frames_within(&passed, job.request.max_bytes);
         physical.marking.spend(now().since(begin));
         if !frames.is_empty() {
             match self.find_owners(physical, job, &frames)? {
                 // Not now: a reverse map costs too much to be made so often.
                 None => return Ok(later(range.len())),
+                // Reading the page tables took a while: frames that were touched in that time are
+                // left alone.
                 Some(true) if rules.is_some() => {
-                    // Reading the page tables took a while: frames that were touched in that time
-                    // are left alone.
-                    let again = physical.see(marks, range)?;
-                    let awake: Vec<u64> =
-                        again.iter().filter(|f| !f.idle).map(|f| f.head).collect();
-                    let head_of = |frame: u64| {
-                        let behind = passed.partition_point(|folio| folio.head <= frame);
-                        behind.checked_sub(1).map_or(frame, |nr| passed[nr].head)
-                    };
-                    frames.retain(|frame| awake.binary_search(&head_of(*frame)).is_err());
+                    drop_awake(&mut frames, &passed, &physical.see(marks, range)?);
                 }
                 Some(_) => {}
             }
         }
         let (asked, done, ns, stopped_at) = self.through_owners(marks, physical, job, &frames);
         let cut_at = [cut_at, stopped_at].into_iter().flatten().min();
-        let evidence = physical.evidence(scheme);
         let end = cut_at.unwrap_or(range.end);
-        for (start, part) in granules(AddrRange::new(range.start, end)) {
-            if quiet.contains_key(&start) {
-                evidence.forget(part);
-            }
-        }
-        let settled_to = undecided.unwrap_or(end).min(end).max(range.start);
-        // Also where nothing is left that could be seen.
-        evidence.forget(AddrRange::new(range.start, settled_to));
-        let settled = settled_to - range.start;
+        let settled = judged.settle(physical.evidence(scheme), range, end) - range.start;
         if rules.is_some() && cut_at.is_none() {
             let counters = self.counters(scheme);
             counters.confirmed_bytes += confirmed;
-            counters.filtered_bytes += confirmed - passed_all;
+            counters.filtered_bytes += confirmed - passed_bytes;
         } else if rules.is_some() {
             self.counters(scheme).confirmed_bytes += asked;
         }
@@ -250,4 +253,37 @@ impl Actor {
             *counters.unreached.entry(why).or_default() += bytes;
         }
     }
+}
+
+/// Whether the evidence knows of no quiet page in the range.
+fn is_hopeless(evidence: &Armed, range: AddrRange) -> bool {
+    granules(range).all(|(start, part)| evidence.quiet(start).and(Bits::of(start, part)).is_empty())
+}
+
+/// Bytes of these folios.
+fn bytes_of(folios: &[Seg]) -> u64 {
+    folios.iter().map(|folio| folio.len * PAGE_SIZE).sum()
+}
+
+/// The frames of the first folios that together have at most `max_bytes`, and the address of the
+/// folio that did not fit. The first folio always fits, so that a small quota makes progress.
+fn frames_within(folios: &[Seg], max_bytes: u64) -> (Vec<u64>, Option<u64>) {
+    let mut frames = Vec::new();
+    for folio in folios {
+        if (frames.len() as u64 + folio.len) * PAGE_SIZE > max_bytes && !frames.is_empty() {
+            return (frames, Some(folio.range().start));
+        }
+        frames.extend(folio.head..folio.head + folio.len);
+    }
+    (frames, None)
+}
+
+/// Removes the frames of folios that a second look saw touched. `folios` holds the frames'.
+fn drop_awake(frames: &mut Vec<u64>, folios: &[Seg], again: &[Seg]) {
+    let awake: Vec<u64> = again.iter().filter(|f| !f.idle).map(|f| f.head).collect();
+    let head_of = |frame: u64| {
+        let behind = folios.partition_point(|folio| folio.head <= frame);
+        behind.checked_sub(1).map_or(frame, |nr| folios[nr].head)
+    };
+    frames.retain(|frame| awake.binary_search(&head_of(*frame)).is_err());
 }

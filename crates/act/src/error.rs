@@ -23,7 +23,7 @@ pub enum ActKind {
     KernelThread,
     /// A privilege is missing.
     Permission {
-        /// Which.
+        /// The capability or right, such as `CAP_SYS_NICE`.
         needs: &'static str,
     },
     /// This kernel, machine or process cannot do it.

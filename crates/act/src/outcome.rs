@@ -10,7 +10,7 @@ pub const MAX_REFUSED: usize = 64;
 /// A range that the kernel refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refused {
-    /// Which.
+    /// Its addresses.
     pub range: AddrRange,
     /// The kernel's answer (`EINVAL`: locked, hugetlb, device, huge pages forbidden; `ENOMEM`: a
     /// hole, no memory for a huge page; `EAGAIN`, `EBUSY`: not now).

@@ -34,7 +34,7 @@ impl Name {
 /// One cgroup's memory.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// Whose.
+    /// The cgroup.
     pub name: Name,
     /// Idle memory charged to it and to all below.
     pub all: Bytes,

@@ -18,14 +18,14 @@ pub enum Event {
     Gone(Target),
     /// The operations set cannot look at a target; it is left out.
     NotWatched {
-        /// Which.
+        /// The target.
         target: Target,
         /// Why, and what to do.
         why: String,
     },
     /// A target is watched, but no scheme may act on it.
     NotActedOn {
-        /// Which.
+        /// The target.
         target: Target,
         /// Why, and what to do.
         why: String,

@@ -95,7 +95,7 @@ pub struct Target {
     pub ppid: u32,
     /// Name of the command.
     pub name: String,
-    /// When.
+    /// When the target was added (`CLOCK_MONOTONIC`, in ns).
     pub t_ns: u64,
     /// The physical memory (`all`, `node:1`, or ranges) if the target is not a process. Its
     /// addresses are physical then.
@@ -111,7 +111,7 @@ pub struct Exec {
     pub id: u32,
     /// Its new name.
     pub name: String,
-    /// When.
+    /// When the recorder saw it (`CLOCK_MONOTONIC`, in ns).
     pub t_ns: u64,
 }
 
@@ -123,7 +123,7 @@ pub struct Exit {
     pub id: u32,
     /// Exit status as a shell would show it, if known.
     pub status: Option<i32>,
-    /// When.
+    /// When the recorder saw it (`CLOCK_MONOTONIC`, in ns).
     pub t_ns: u64,
 }
 
@@ -131,7 +131,7 @@ pub struct Exit {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Note {
-    /// When.
+    /// When it was written (`CLOCK_MONOTONIC`, in ns).
     pub t_ns: u64,
     /// The text, for example why a set was not used.
     pub text: String,
@@ -141,7 +141,7 @@ pub struct Note {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct End {
-    /// When.
+    /// When the record ended (`CLOCK_MONOTONIC`, in ns).
     pub t_ns: u64,
     /// Why, for example `interrupted` or `every target exited`.
     pub reason: String,
@@ -164,7 +164,7 @@ pub enum Event<'a> {
     Mappings {
         /// When they were read.
         t_ns: u64,
-        /// Whose.
+        /// The target that they belong to, by its number.
         target: u32,
         /// All of them, in address order.
         mappings: &'a [Mapping],

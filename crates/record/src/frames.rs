@@ -67,7 +67,7 @@ pub struct Frame {
 /// One look at a sample of frames.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Frames {
-    /// When.
+    /// When the frames were read (`CLOCK_MONOTONIC`, in ns).
     pub t_ns: u64,
     /// Of which target.
     pub target: u32,

@@ -75,7 +75,7 @@ pub struct Class {
 pub struct Report {
     /// Version of the JSON's format.
     pub schema_version: u32,
-    /// Whose.
+    /// What the report is about, such as `postgres (pid 4711)`.
     #[serde(rename = "target")]
     pub title: String,
     /// In order of idle time.

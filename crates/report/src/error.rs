@@ -9,7 +9,7 @@ pub enum Error {
     Record(isotherm_record::Error),
     /// There is nothing to report on.
     Nothing {
-        /// Why.
+        /// What is missing, for the user.
         why: String,
         /// What to do about it.
         hint: &'static str,

@@ -105,7 +105,7 @@ pub struct Line {
 /// The report.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
-    /// Whose.
+    /// What the report is about, such as `postgres (pid 4711)`.
     pub title: String,
     /// One line per mapping, sorted by bytes times rate, then by size.
     pub lines: Vec<Line>,

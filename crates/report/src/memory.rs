@@ -64,7 +64,7 @@ impl By {
 /// Mean bytes of one group.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Sums {
-    /// All.
+    /// Memory of the group, of every temperature.
     pub bytes: f64,
     /// Touched since the look before, or hot by the rate of the region around.
     pub hot: f64,

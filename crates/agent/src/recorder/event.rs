@@ -15,7 +15,7 @@ pub enum Event {
     NotWatched {
         /// The process.
         target: Target,
-        /// Why.
+        /// Why the set cannot look at it, for the user.
         why: String,
     },
     /// The operations set had a problem and dealt with it.

@@ -43,7 +43,7 @@ pub(super) enum Order {
     Commit,
     /// Drop the prepared policy; the former one stays in force.
     Abort,
-    /// End.
+    /// Stop acting and monitoring, and end the thread.
     Stop,
 }
 

@@ -1,8 +1,8 @@
-//! The policy at work in a context over made-up memory: two or three nodes, areas of 1 MiB that are
-//! hot or not.
+//! The tiering policy in a context over made-up memory: two or three nodes, and areas of 1 MiB, of
+//! which some are hot.
 //!
-//! The world does what the actor does with real pages: it proves areas idle for a second before it
-//! demotes them, and holds what it moved.
+//! The made-up world does what the actor does with real pages. It demotes an area only after it
+//! watched the area idle for a second, and does not move an area again for 30 seconds.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -22,31 +22,39 @@ const MIB: u64 = 1 << 20;
 const ID: TargetId = TargetId(1);
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Memory of 1 MiB areas.
+/// A machine whose memory is made of areas of 1 MiB.
 #[derive(Debug)]
 struct World {
     now: Time,
-    /// Node of each area.
+    /// The node that each area lies on.
     at: Vec<usize>,
+    /// Whether each area is accessed all the time.
     hot: Vec<bool>,
     /// Areas that are accessed a little.
     warm: std::ops::Range<usize>,
+    /// How many areas each node can hold.
     capacity: Vec<u64>,
-    /// Areas on each node.
+    /// How many areas lie on each node.
     used: Vec<u64>,
+    /// The high watermark of each node, in bytes.
     high: u64,
-    /// How many areas of the first node the lists of CPUs can hold, and hold now.
+    /// How many freed areas of the first node the free lists of the CPUs can keep from the node.
     lists: u64,
+    /// How many they keep now.
     listed: u64,
     /// Since when an area is watched for being idle.
     armed: BTreeMap<usize, Time>,
     /// When each area was moved.
     moves: Vec<Vec<Time>>,
-    /// Requests that the kernel will refuse, and whether it says that there is no room.
+    /// How many of the next requests the kernel refuses.
     refusals: usize,
+    /// Whether it refuses them for want of room, not because pages are pinned.
     no_room: bool,
+    /// Whether moves are only pretended.
     dry_run: bool,
+    /// Requests so far.
     acts: u64,
+    /// Whether the levels of the nodes cannot be read.
     lost: bool,
     /// When the last window ended.
     window: Time,
@@ -55,7 +63,8 @@ struct World {
 }
 
 impl World {
-    /// Filled from the first node on, with so many areas.
+    /// A world with this many areas, which fill the first node but for `free_of_first`, then the
+    /// next nodes.
     fn new(capacity: &[u64], areas: usize, free_of_first: u64) -> Self {
         let (mut at, mut left) = (Vec::new(), capacity.to_vec());
         left[0] -= free_of_first;
@@ -92,13 +101,13 @@ impl World {
         self.capacity[node] - self.used[node] - if node == 0 { self.listed } else { 0 }
     }
 
-    /// Makes every `nth` area hot from `first` on, `n` of them.
+    /// Makes `n` areas hot and all others cold: from `first` on, every `nth`.
     fn heat(&mut self, first: usize, nth: usize, n: usize) {
         self.hot.fill(false);
         (0..n).for_each(|i| self.hot[first + i * nth] = true);
     }
 
-    /// The share of the hot areas that is on the first node, in percent.
+    /// How many of the hot areas lie on the first node, in percent.
     fn hot_on_first(&self) -> usize {
         let hot = self.hot.iter().filter(|h| **h).count();
         let there = self.hot.iter().zip(&self.at).filter(|(hot, at)| **hot && **at == 0).count();
@@ -107,8 +116,8 @@ impl World {
 }
 
 impl World {
-    /// Free memory of a node as goals see it: what a dry run pretends to have moved counts as
-    /// moved.
+    /// Free memory of a node as goals see it. In a dry run, areas that the run pretends to have
+    /// moved count as moved.
     fn level(&self, node: usize) -> NodeLevel {
         let moves = if self.dry_run { &self.moves[..] } else { &[] };
         let pretended = moves.iter().zip(&self.at).filter(|(moves, _)| !moves.is_empty());
@@ -125,7 +134,7 @@ impl World {
         }
     }
 
-    /// Moves an area; `None`: it is not to be moved now.
+    /// Moves an area. Returns `None` while it is not yet known to be idle.
     fn act(&mut self, area: usize, request: &Request, scheme: &Scheme) -> Option<Applied> {
         let len = MIB;
         let to = usize::try_from(scheme.target_nid.unwrap()).unwrap();
@@ -135,7 +144,7 @@ impl World {
                 return None;
             }
         }
-        // What a dry run pretends to have moved is remembered for ever.
+        // A dry run never forgets which areas it pretends to have moved.
         let rests = |at: &Time| self.dry_run || self.now.since(*at) < 30 * SECOND_NS;
         let held = self.moves[area].last().is_some_and(rests);
         if held || request.max_bytes < MIB || self.at[area] == to {
@@ -160,7 +169,7 @@ impl World {
     }
 }
 
-/// A world that a context and a test share.
+/// The world, shared by the context that acts on it and the test that looks at it.
 #[derive(Debug, Clone)]
 struct Shared(Rc<RefCell<World>>);
 
@@ -308,12 +317,12 @@ fn hierarchy(nodes: u32) -> Hierarchy {
 #[test]
 fn hot_memory_comes_up_and_the_goals_are_held() {
     goals_are_held(0);
-    // Pages that demotion frees come back from the lists of CPUs later.
+    // Here the CPUs' free lists keep pages that demotion frees, and return them later.
     goals_are_held(8);
 }
 
 fn goals_are_held(lists: u64) {
-    // 1 GiB fast, full; 1.6 GiB in use, 13 % of it hot.
+    // The fast node of 1 GiB is full. Of the 1.6 GiB in use, 13 % are hot.
     let mut world = World::new(&[1024, 1024], 1638, 0);
     world.lists = lists;
     world.heat(1, 7, 205);
@@ -340,8 +349,8 @@ fn goals_are_held(lists: u64) {
 
 #[test]
 fn hot_and_cold_memory_change_places() {
-    // Both nodes are full but for what the goals keep: nothing moves up before something has moved
-    // down.
+    // Both nodes are full, apart from the memory that the goals keep free. So an area can move up
+    // only after another has moved down.
     let mut world = World::new(&[1024, 1024], 2000, 5);
     world.heat(1030, 1, 500);
     let mut tiering = Tiering::new(2, world);
@@ -363,7 +372,7 @@ fn nothing_is_moved_without_need() {
         let mut tiering = Tiering::new(2, world);
         tiering.run_for(30);
         assert_eq!(tiering.world().moves.iter().flatten().count(), 0, "{name}");
-        // Something hot on the slow node.
+        // An area on the slow node becomes hot, and moves up.
         let slow = tiering.world().at.iter().position(|node| *node == 1);
         if let Some(area) = slow {
             tiering.world().hot[area] = true;
@@ -375,8 +384,8 @@ fn nothing_is_moved_without_need() {
 
 #[test]
 fn hot_memory_on_the_fast_node_does_not_hide_what_is_less_hot_on_the_slow_one() {
-    // A quota lets in the best scores: 900 MiB on the fast node score higher than all that could be
-    // promoted.
+    // A quota admits the regions with the best scores. The 900 MiB of hot memory on the fast node
+    // score higher than the warm memory that could be promoted, and must not use up the quota.
     let mut world = World::new(&[1024, 1024], 1500, 40);
     world.heat(0, 1, 900);
     world.warm = 1400..1420;
@@ -394,9 +403,9 @@ fn a_quota_is_kept_and_room_is_left() {
     let mut tiering = Tiering::new(2, world);
     tiering.run_for(10);
     let promoted = tiering.moved(0) / MIB;
-    // The first second passes before anything is known to be hot.
+    // Nothing is known to be hot in the first second.
     assert!((1600..=2000).contains(&promoted), "{promoted} MiB in 10 s at 200 MiB/s");
-    // 66 MiB are needed by the watermarks, which is more than 0.3 %.
+    // The watermarks need 66 MiB free, which is more than the goal's own 0.3 %.
     let mut world = World::new(&[1024, 2048], 2000, 0);
     world.high = 66 * MIB;
     world.heat(1500, 1, 300);
@@ -407,14 +416,14 @@ fn a_quota_is_kept_and_room_is_left() {
         let goal = tiering.driver.context.schemes()[nr].scheme().quota.goals[0];
         (goal.target_now(), goal.stand.unwrap().by_watermark)
     };
-    // 6.445 % of 1 GiB, and 0.2 % more.
+    // 66 MiB are 6.445 % of 1 GiB. The goals keep 0.2 % more.
     assert_eq!((goals(&tiering, 0), goals(&tiering, 1)), ((9355, true), (665, true)));
     let free = tiering.world().free(0);
     assert!((66..=72).contains(&free), "{free} MiB free");
 }
 
 #[test]
-fn three_tiers_pass_it_on() {
+fn hot_memory_rises_through_three_tiers() {
     let mut world = World::new(&[1024, 1024, 2048], 3500, 0);
     // All hot memory is on the slowest node, and both above it are full.
     world.heat(2600, 2, 400);
@@ -443,7 +452,7 @@ fn a_full_node_is_left_alone_for_a_while() {
     let mut tiering = Tiering::new(2, world);
     tiering.run_for(31);
     let rests = tiering.driver.context.schemes()[0].nr_rests();
-    assert!((4..=6).contains(&rests), "1, 2, 4, 8, 16 s: {rests}");
+    assert!((4..=6).contains(&rests), "rests of 1, 2, 4, 8 and 16 s fit into 31 s, not {rests}");
     tiering.world().refusals = 0;
     tiering.run_for(60);
     assert_eq!(tiering.world().hot_on_first(), 100);
@@ -470,7 +479,7 @@ fn a_dry_run_moves_nothing_and_says_what_it_would() {
     tiering.run_for(60);
     assert_eq!(tiering.world().hot_on_first(), 0);
     let (up, down) = (tiering.moved(0) / MIB, tiering.moved(1) / MIB);
-    assert_eq!(up, 200, "each once, as if there were room");
+    assert_eq!(up, 200, "MiB: each hot area once, although the fast node is full");
     assert!(down >= 200, "{down} MiB");
 }
 
@@ -484,5 +493,5 @@ fn without_levels_nothing_is_moved() {
     assert_eq!(tiering.world().acts, 0);
     tiering.world().lost = false;
     tiering.run_for(60);
-    assert_eq!(tiering.world().hot_on_first(), 100, "and goes on when they are there again");
+    assert_eq!(tiering.world().hot_on_first(), 100, "goes on when the levels can be read again");
 }

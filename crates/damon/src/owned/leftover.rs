@@ -39,7 +39,7 @@ pub enum Leftover {
     Left {
         /// The kdamond.
         index: u32,
-        /// Why.
+        /// Why it may not be removed, for the user.
         why: String,
     },
 }

@@ -163,16 +163,16 @@ impl Event {
     }
 }
 
-/// An event with when, where and by whom.
+/// An event, with the time, the CPU and the thread that wrote it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record {
-    /// When, on the monotonic clock.
+    /// When it was written, on the monotonic clock.
     pub at: Time,
-    /// On which CPU.
+    /// The CPU that it was written on.
     pub cpu: u32,
-    /// The thread: which kdamond it is.
+    /// The kdamond's thread.
     pub pid: u32,
-    /// What.
+    /// The event itself.
     pub event: Event,
 }
 

@@ -22,10 +22,10 @@ const DELTA_BITS: u32 = 27;
 /// An absolute time stamp has 59 bits. The upper five bits are those of the time before.
 const STAMP_BITS: u32 = 59;
 
-/// One event's bytes and when it was, in ns of the trace's clock.
+/// The bytes of one event, and its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Payload<'p> {
-    /// When.
+    /// When the kernel wrote the event, in ns of the trace's clock.
     pub ns: u64,
     /// The event, from `common_type` on. It may be some bytes longer than the event's fields.
     pub bytes: &'p [u8],

@@ -32,7 +32,7 @@ impl Perms {
 /// One mapping; borrows its name from the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mapping<'t> {
-    /// Where.
+    /// Its addresses.
     pub range: AddrRange,
     /// Access rights.
     pub perms: Perms,

@@ -9,7 +9,7 @@ use super::status::kib;
 /// Resident and touched memory of one mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MappingUse {
-    /// Where.
+    /// The mapping's addresses.
     pub range: AddrRange,
     /// Resident bytes.
     pub rss_bytes: u64,

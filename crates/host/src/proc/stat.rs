@@ -23,7 +23,7 @@ pub struct Stat<'t> {
     pub pid: u32,
     /// The command's name: at most 15 bytes, any bytes.
     pub comm: &'t [u8],
-    /// State.
+    /// Whether it lives or has ended.
     pub state: TaskState,
     /// The parent's process ID; 0 for none that we can see.
     pub ppid: u32,

@@ -17,7 +17,7 @@ use crate::support::{SetName, Support};
 /// A set that works, open and tested.
 #[derive(Debug)]
 pub struct Choice {
-    /// Which.
+    /// The set.
     pub name: SetName,
     /// The set, without targets.
     pub ops: OpsSet,
@@ -30,9 +30,9 @@ pub struct Choice {
 /// A set that was not taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// Which.
+    /// The set.
     pub name: SetName,
-    /// Why.
+    /// Why it was not taken, for the user.
     pub why: String,
     /// What to do about it; may be empty.
     pub fix: String,

@@ -25,7 +25,7 @@ use crate::support::{SetName, Support};
 /// What was found out about one operations set.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SetReport {
-    /// Which.
+    /// The set.
     pub name: SetName,
     /// What it sees.
     pub sees: String,
@@ -46,7 +46,7 @@ pub struct SetReport {
 pub struct Report {
     /// Version of this form. It is raised when a field changes its meaning.
     pub schema: u32,
-    /// Facts.
+    /// The kernel and the machine that the report is about.
     pub machine: Machine,
     /// The sets, best first.
     pub sets: Vec<SetReport>,

@@ -6,7 +6,7 @@ use isotherm_host::proc::Proc;
 /// What a target did since the last look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TargetFacts {
-    /// Who.
+    /// The target.
     pub id: TargetId,
     /// CPU time of all its threads, in ns. The kernel counts in clock ticks, usually of 10 ms.
     pub cpu_ns: u64,

@@ -37,7 +37,7 @@ pub enum Order {
 /// The working set over a record.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
-    /// Whose.
+    /// What the report is about, such as `postgres (pid 4711)`.
     pub title: String,
     /// Start of the record, in ns of its clock.
     pub origin_ns: u64,

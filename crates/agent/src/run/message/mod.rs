@@ -123,7 +123,7 @@ pub enum Reason {
 /// The end of a context.
 #[derive(Debug, Clone)]
 pub struct Ended {
-    /// Why.
+    /// Why it ended.
     pub reason: Reason,
     /// What each scheme did, in order. Schemes that a commit removed come first.
     pub accounts: Vec<Account>,

@@ -6,12 +6,12 @@ use std::path::Path;
 use isotherm_host::error::{self, Class, Error};
 
 /// Why the kernel's DAMON could not do something.
-pub type DamonError = Error<Kind>;
+pub type DamonError = Error<DamonKind>;
 
 /// The kind of a [`DamonError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum DamonKind {
     /// The kernel was built without it.
     NotBuilt,
     /// A privilege is missing.
@@ -40,7 +40,7 @@ pub enum Kind {
     Io,
 }
 
-impl error::Kind for Kind {
+impl error::Kind for DamonKind {
     fn class(self) -> Class {
         match self {
             Self::NotBuilt | Self::OlderKernel | Self::NotInTheKernel => Class::NotSupported,
@@ -58,7 +58,7 @@ impl error::Kind for Kind {
 
 /// An error without an answer of the kernel; the reason and the hint may be empty.
 pub fn cannot(
-    kind: Kind,
+    kind: DamonKind,
     tried: impl Into<String>,
     why: impl Into<String>,
     hint: impl Into<String>,
@@ -75,20 +75,20 @@ pub(super) fn reading(path: &Path, said: io::Error) -> DamonError {
 pub(super) fn io(tried: String, said: io::Error) -> DamonError {
     let (kind, why, hint) = match said.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => {
-            (Kind::Permission, "these files are root's", "run as root")
+            (DamonKind::Permission, "these files are root's", "run as root")
         }
         Some(libc::EBUSY) => (
-            Kind::Busy,
+            DamonKind::Busy,
             "another program uses DAMON's files, or waits for one of its commands",
             "try again, or see who else drives DAMON: isotherm doctor",
         ),
         Some(libc::EROFS) => (
-            Kind::Permission,
+            DamonKind::Permission,
             "sysfs is mounted read-only here, as in a container",
             "run on the host",
         ),
-        _ if said.kind() == io::ErrorKind::InvalidData => (Kind::Unreadable, "", ""),
-        _ => (Kind::Io, "", ""),
+        _ if said.kind() == io::ErrorKind::InvalidData => (DamonKind::Unreadable, "", ""),
+        _ => (DamonKind::Io, "", ""),
     };
     cannot(kind, tried, why, hint).with(said)
 }

@@ -38,7 +38,7 @@ pub use config::{check, entries, model};
 pub use config::entries::{Entry, FilterDirs};
 pub use config::feature::Feature;
 pub use config::model::{Config, Context, Operations, Scheme, Target};
-pub use error::{DamonError, Kind, cannot};
+pub use error::{DamonError, DamonKind, cannot};
 pub use kdamond::results::{TriedRegion, TunedIntervals};
 pub use kdamond::write::Written;
 pub use kdamond::{Command, Kdamond};

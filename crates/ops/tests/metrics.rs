@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use isotherm_core::scheme::{CgroupId, Metric};
 use isotherm_host::Roots;
-use isotherm_host::metrics::{Metrics, Reason, Unavailable, cgroup};
+use isotherm_host::metrics::{MetricError, MetricKind, Metrics, cgroup};
 use isotherm_host::proc::Proc;
 use isotherm_ops::targets::find;
 
@@ -68,7 +68,7 @@ impl Machine {
         Roots { proc: Proc::new(self.path("proc")), sys: self.path("sys") }
     }
 
-    fn read(&self, metric: Metric, cgroup: &str) -> Result<u64, Unavailable> {
+    fn read(&self, metric: Metric, cgroup: &str) -> Result<u64, MetricError> {
         Metrics::new(self.roots()).read(metric, &[cgroup.to_owned()])
     }
 }
@@ -111,8 +111,8 @@ fn what_is_missing_is_an_error_that_says_so() {
     let on_node = Metric::NodeMemcgUsedBp(0, DB);
     type Break = fn(&Machine);
     let no_psi: Break = |m| m.remove("proc/pressure/memory");
-    let cases: &[(Break, Metric, &str, Reason, &[&str])] = &[
-        (no_psi, psi, "", Reason::NoPsi, &["No such file", "CONFIG_PSI", "boot with psi=1"]),
+    let cases: &[(Break, Metric, &str, MetricKind, &[&str])] = &[
+        (no_psi, psi, "", MetricKind::NoPsi, &["No such file", "CONFIG_PSI", "boot with psi=1"]),
         (
             |m| {
                 m.remove("proc/pressure/memory");
@@ -120,7 +120,7 @@ fn what_is_missing_is_an_error_that_says_so() {
             },
             psi,
             "",
-            Reason::PsiOff,
+            MetricKind::PsiOff,
             &["booted with psi=0", "boot without psi=0"],
         ),
         (
@@ -130,11 +130,17 @@ fn what_is_missing_is_an_error_that_says_so() {
             },
             psi,
             "",
-            Reason::NoPsi,
+            MetricKind::NoPsi,
             &["psi=1 and still has none"],
         ),
-        (|m| m.put("proc/pressure/memory", "\n"), psi, "", Reason::Unexpected, &["pressure"]),
-        (|m| m.remove("v2/db/memory.pressure"), cgroup_psi, "db", Reason::NoPsi, &["not for this"]),
+        (|m| m.put("proc/pressure/memory", "\n"), psi, "", MetricKind::Unexpected, &["pressure"]),
+        (
+            |m| m.remove("v2/db/memory.pressure"),
+            cgroup_psi,
+            "db",
+            MetricKind::NoPsi,
+            &["not for this"],
+        ),
         (
             |m| {
                 m.remove("v2/db/memory.pressure");
@@ -142,7 +148,7 @@ fn what_is_missing_is_an_error_that_says_so() {
             },
             cgroup_psi,
             "db",
-            Reason::PsiOff,
+            MetricKind::PsiOff,
             &["switched off for cgroup `db`", "echo 1 >"],
         ),
         (
@@ -152,11 +158,11 @@ fn what_is_missing_is_an_error_that_says_so() {
             },
             cgroup_psi,
             "db",
-            Reason::NoPsi,
+            MetricKind::NoPsi,
             &["boot with psi=1"],
         ),
-        (|_| {}, cgroup_psi, "dba", Reason::NoCgroup, &["no such cgroup", "there are: db"]),
-        (|_| {}, cgroup_psi, "../proc", Reason::NoCgroup, &["`..`"]),
+        (|_| {}, cgroup_psi, "dba", MetricKind::NoCgroup, &["no such cgroup", "there are: db"]),
+        (|_| {}, cgroup_psi, "../proc", MetricKind::NoCgroup, &["`..`"]),
         (
             |m| {
                 m.mount("cgroup", "v1/memory", "rw,memory");
@@ -164,7 +170,7 @@ fn what_is_missing_is_an_error_that_says_so() {
             },
             cgroup_psi,
             "web",
-            Reason::NoCgroup,
+            MetricKind::NoCgroup,
             &["v1's hierarchy memory"],
         ),
         (
@@ -174,14 +180,14 @@ fn what_is_missing_is_an_error_that_says_so() {
             },
             cgroup_psi,
             "db",
-            Reason::NoCgroup2,
+            MetricKind::NoCgroup2,
             &["only cgroup v1", "unified_cgroup_hierarchy"],
         ),
         (
             |m| m.put("proc/self/mountinfo", ""),
             cgroup_psi,
             "db",
-            Reason::NoCgroup2,
+            MetricKind::NoCgroup2,
             &["no cgroups are mounted"],
         ),
         (
@@ -192,7 +198,7 @@ fn what_is_missing_is_an_error_that_says_so() {
             },
             on_node,
             "db",
-            Reason::NoMemoryController,
+            MetricKind::NoMemoryController,
             &["is in cgroup v1", "cgroup_no_v1=memory"],
         ),
         (
@@ -202,7 +208,7 @@ fn what_is_missing_is_an_error_that_says_so() {
             },
             on_node,
             "db",
-            Reason::NoMemoryController,
+            MetricKind::NoMemoryController,
             &["CONFIG_MEMCG"],
         ),
         (
@@ -212,40 +218,40 @@ fn what_is_missing_is_an_error_that_says_so() {
             },
             on_node,
             "db",
-            Reason::NoMemoryController,
+            MetricKind::NoMemoryController,
             &["not enabled for cgroup `db`", "echo +memory >"],
         ),
         (
             |m| m.remove("v2/db/memory.numa_stat"),
             on_node,
             "db",
-            Reason::NoMemoryController,
+            MetricKind::NoMemoryController,
             &["5.10"],
         ),
-        (|_| {}, Metric::NodeMemUsedBp(7), "", Reason::NoNode, &["no node 7", "0, 1, 2"]),
-        (|_| {}, Metric::NodeMemFreeBp(-1), "", Reason::NoNode, &["no node -1"]),
+        (|_| {}, Metric::NodeMemUsedBp(7), "", MetricKind::NoNode, &["no node 7", "0, 1, 2"]),
+        (|_| {}, Metric::NodeMemFreeBp(-1), "", MetricKind::NoNode, &["no node -1"]),
         (
             |m| m.put("sys/devices/system/node/online", "0\n"),
             Metric::NodeMemFreeBp(7),
             "",
-            Reason::NoNode,
+            MetricKind::NoNode,
             &["one node only"],
         ),
         (
             |_| {},
             Metric::NodeMemUsedBp(2),
             "",
-            Reason::NodeWithoutMemory,
+            MetricKind::NodeWithoutMemory,
             &["node 2 has no memory", "nodes with memory: 0, 1"],
         ),
-        (|_| {}, Metric::UserInput, "", Reason::NotFromTheMachine, &["the user gives it"]),
-        (|_| {}, Metric::RefaultBp, "", Reason::NotFromTheMachine, &["the schemes count it"]),
-        (|_| {}, Metric::NodeEligibleMemBp(0), "", Reason::PhysicalOnly, &["physical"]),
+        (|_| {}, Metric::UserInput, "", MetricKind::NotFromTheMachine, &["the user gives it"]),
+        (|_| {}, Metric::RefaultBp, "", MetricKind::NotFromTheMachine, &["the schemes count it"]),
+        (|_| {}, Metric::NodeEligibleMemBp(0), "", MetricKind::PhysicalOnly, &["physical"]),
         (
             |_| {},
             Metric::CgroupSomeMemPsiUs(CgroupId(9)),
             "",
-            Reason::NoCgroup,
+            MetricKind::NoCgroup,
             &["names no cgroup"],
         ),
     ];
@@ -300,7 +306,7 @@ fn members_of_a_cgroup_with_those_below() {
     assert_eq!(cgroups.procs("db/one").unwrap(), [12, 20, 30]);
     assert_eq!(cgroups.procs("old").unwrap(), [99]);
     let err = cgroups.procs("nothing").unwrap_err();
-    assert_eq!(err.kind(), Reason::NoCgroup);
+    assert_eq!(err.kind(), MetricKind::NoCgroup);
     assert!(err.to_string().starts_with("cgroup `nothing` cannot be had\n"), "{err}");
 }
 
@@ -327,7 +333,7 @@ fn this_machine() {
         }
     }
     let err = metrics.read(Metric::NodeMemUsedBp(1000), &root).unwrap_err();
-    assert_eq!(err.kind(), Reason::NoNode, "{err}");
+    assert_eq!(err.kind(), MetricKind::NoNode, "{err}");
     let node = metrics.read(Metric::NodeMemUsedBp(0), &root);
     let has_nodes = fs::exists("/sys/devices/system/node/node0/meminfo").unwrap();
     assert_eq!(node.is_ok(), has_nodes, "{node:?}");

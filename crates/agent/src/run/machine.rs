@@ -224,7 +224,7 @@ impl Machine for ThisMachine {
     }
 }
 
-fn lack(why: &isotherm_host::metrics::Unavailable) -> Lack {
+fn lack(why: &isotherm_host::metrics::MetricError) -> Lack {
     let tried = why.attempt();
     let tried = if tried.is_empty() { String::new() } else { format!(" ({tried})") };
     Lack { why: format!("{}{tried}", why.why()), hint: why.hint().to_owned() }

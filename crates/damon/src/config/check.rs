@@ -6,7 +6,7 @@
 //! (see `kdamond::refusal`).
 
 use isotherm_core::AddrRange;
-use isotherm_host::metrics::Reason;
+use isotherm_host::metrics::MetricKind;
 use isotherm_host::metrics::cgroup::Cgroups;
 use isotherm_host::proc::Proc;
 
@@ -73,7 +73,7 @@ pub(crate) fn missing_cgroups(config: &Config, proc: &Proc) -> Vec<String> {
     let mounted = Cgroups::mounted(proc);
     let gone = |path: &String| {
         let found = mounted.memory_id(path);
-        matches!(found, Err(err) if err.kind() == Reason::NoCgroup)
+        matches!(found, Err(err) if err.kind() == MetricKind::NoCgroup)
     };
     named.into_iter().filter(gone).map(|path| format!("there is no cgroup {path}")).collect()
 }

@@ -10,7 +10,7 @@ pub(crate) mod write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use crate::error::{DamonError, Kind};
+use crate::error::{DamonError, DamonKind};
 use crate::sysfs::module;
 use crate::sysfs::root::Root;
 
@@ -208,7 +208,7 @@ impl Kdamond {
         }
         match self.command(Command::Off) {
             // It ended by itself in the meantime.
-            Err(err) if err.kind() == Kind::NotRunning => Ok(()),
+            Err(err) if err.kind() == DamonKind::NotRunning => Ok(()),
             done => done,
         }
     }

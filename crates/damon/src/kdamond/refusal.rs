@@ -4,7 +4,7 @@ use std::io;
 
 use super::{Command, Kdamond};
 use crate::config::check::problems;
-use crate::error::{self, DamonError, Kind};
+use crate::error::{self, DamonError, DamonKind};
 use crate::sysfs::module;
 
 impl Kdamond {
@@ -12,7 +12,7 @@ impl Kdamond {
     #[must_use]
     pub fn died(&self, tried: &str) -> DamonError {
         error::cannot(
-            Kind::NotRunning,
+            DamonKind::NotRunning,
             format!("{tried} kdamond {}", self.index),
             "it ended by itself: all of its targets are gone, or a commit failed half way",
             "",
@@ -29,11 +29,11 @@ impl Kdamond {
         let error = |kind, why: &str, hint: &str| error::cannot(kind, &*tried, why, hint);
         let error = match said.raw_os_error() {
             Some(libc::EBUSY) if command == Command::On && on => {
-                error(Kind::Running, "it runs already", "turn it off first, or commit to it")
+                error(DamonKind::Running, "it runs already", "turn it off first, or commit to it")
             }
             Some(libc::EBUSY) if command == Command::On => match module::running(&self.root) {
                 Some(module) => error(
-                    Kind::ModuleInTheWay,
+                    DamonKind::ModuleInTheWay,
                     &format!("{} is enabled, and it runs alone", module.title()),
                     &module.how_to_stop(),
                 ),
@@ -41,13 +41,13 @@ impl Kdamond {
             },
             Some(libc::EINVAL | libc::EPERM | libc::ECANCELED) if command != Command::On && !on => {
                 error(
-                    Kind::NotRunning,
+                    DamonKind::NotRunning,
                     "it does not run: it was never turned on, or ended by itself",
                     "turn it on first",
                 )
             }
             Some(libc::ECANCELED) if command.walks() => error(
-                Kind::NothingToWalk,
+                DamonKind::NothingToWalk,
                 "no scheme was applied: there is none, or the watermarks stopped all, or it is paused",
                 "",
             ),
@@ -56,13 +56,13 @@ impl Kdamond {
             {
                 let reasons = reasons(self, said.raw_os_error());
                 error(
-                    Kind::Refused,
+                    DamonKind::Refused,
                     &format!("the kernel refuses what the files say: {reasons}"),
                     "",
                 )
             }
             Some(libc::EINVAL) => error(
-                Kind::OlderKernel,
+                DamonKind::OlderKernel,
                 &format!(
                     "this kernel ({}) is older than {}, which brought this command",
                     self.root.release(),
@@ -78,7 +78,7 @@ impl Kdamond {
     /// The error for a directory that somebody removed under us.
     pub(crate) fn removed(&self, tried: String) -> DamonError {
         error::cannot(
-            Kind::NotOurs,
+            DamonKind::NotOurs,
             tried,
             format!(
                 "{} is gone: another program wrote nr_kdamonds, which removes all kdamonds",

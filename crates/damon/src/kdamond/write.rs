@@ -7,7 +7,7 @@ use std::io;
 use crate::config::entries::{Entry, FilterDirs, default_of, entries};
 use crate::config::feature::Feature;
 use crate::config::model::Config;
-use crate::error::{self, DamonError, Kind};
+use crate::error::{self, DamonError, DamonKind};
 use crate::kdamond::Kdamond;
 use crate::kdamond::results::TunedIntervals;
 
@@ -60,8 +60,8 @@ impl Kdamond {
     ///
     /// # Errors
     ///
-    /// The first file that could not be written: it is missing ([`Kind::OlderKernel`]), or its
-    /// value is refused ([`Kind::Refused`]). The files then have their old values again. If that
+    /// The first file that could not be written: it is missing ([`DamonKind::OlderKernel`]), or its
+    /// value is refused ([`DamonKind::Refused`]). The files then have their old values again. If that
     /// failed too, the error says so.
     pub fn write(&self, config: &Config, was: Option<&Written>) -> Result<Written, DamonError> {
         let before = was.cloned().unwrap_or_default();
@@ -134,7 +134,7 @@ impl Kdamond {
                     feature.what()
                 );
                 return (
-                    error::cannot(Kind::OlderKernel, tried, why, "").with(said),
+                    error::cannot(DamonKind::OlderKernel, tried, why, "").with(said),
                     Some(feature),
                 );
             }
@@ -145,19 +145,22 @@ impl Kdamond {
                     feature.since(),
                     feature.what()
                 );
-                error::cannot(Kind::OlderKernel, tried, why, "")
+                error::cannot(DamonKind::OlderKernel, tried, why, "")
             }
             (Some(libc::EINVAL), None) => error::cannot(
-                Kind::Refused,
+                DamonKind::Refused,
                 tried,
                 format!("the kernel refuses this value: {}", rule_of(&entry.path)),
                 "",
             ),
-            (Some(libc::ERANGE), _) => {
-                error::cannot(Kind::Refused, tried, "the number is too large for this file", "")
-            }
+            (Some(libc::ERANGE), _) => error::cannot(
+                DamonKind::Refused,
+                tried,
+                "the number is too large for this file",
+                "",
+            ),
             (Some(libc::ENOMEM), _) => {
-                error::cannot(Kind::Refused, tried, "no memory for so many directories", "")
+                error::cannot(DamonKind::Refused, tried, "no memory for so many directories", "")
             }
             _ => return (error::io(tried, said), None),
         };

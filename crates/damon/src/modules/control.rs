@@ -5,7 +5,7 @@ use std::io;
 
 use super::parameter::{Parameter, Role, problems};
 use super::{Module, running};
-use crate::error::{self, DamonError, Kind};
+use crate::error::{self, DamonError, DamonKind};
 use crate::kdamond::Kdamond;
 use crate::sysfs::root::Root;
 
@@ -57,7 +57,7 @@ impl Module {
             return Ok(());
         }
         Err(error::cannot(
-            Kind::NotBuilt,
+            DamonKind::NotBuilt,
             format!("use {}", self.title()),
             format!(
                 "kernel {} was built without it ({}; mainline has it since {})",
@@ -95,8 +95,8 @@ impl Module {
     ///
     /// # Errors
     ///
-    /// [`Kind::NotBuilt`], [`Kind::NotOurs`] if a kdamond runs, [`Kind::ModuleInTheWay`] if another
-    /// module does, [`Kind::Refused`] if the parameters do not go together.
+    /// [`DamonKind::NotBuilt`], [`DamonKind::NotOurs`] if a kdamond runs, [`DamonKind::ModuleInTheWay`] if another
+    /// module does, [`DamonKind::Refused`] if the parameters do not go together.
     pub fn enable(self, root: &Root) -> Result<(), DamonError> {
         self.require(root)?;
         if self.is_enabled(root) {
@@ -105,14 +105,14 @@ impl Module {
         let tried = format!("enable {}", self.title());
         if let Some(other) = running(root) {
             let why = format!("{} is enabled, and each of them runs alone", other.title());
-            return Err(error::cannot(Kind::ModuleInTheWay, tried, why, other.how_to_stop()));
+            return Err(error::cannot(DamonKind::ModuleInTheWay, tried, why, other.how_to_stop()));
         }
         for index in root.indices().unwrap_or_default() {
             let kdamond = Kdamond::new(root, index);
             if kdamond.is_on()? {
                 let pid = kdamond.pid()?.map_or_else(String::new, |pid| format!(" (thread {pid})"));
                 return Err(error::cannot(
-                    Kind::NotOurs,
+                    DamonKind::NotOurs,
                     tried,
                     format!("kdamond {index}{pid} runs, and the module runs alone"),
                     "end the program that runs it first",
@@ -126,14 +126,14 @@ impl Module {
             return Ok(());
         }
         let why = "the kernel took it, and no thread runs; its log may say why";
-        Err(error::cannot(Kind::NotRunning, tried, why, "dmesg | grep -i damon"))
+        Err(error::cannot(DamonKind::NotRunning, tried, why, "dmesg | grep -i damon"))
     }
 
     /// Switches the module off.
     ///
     /// # Errors
     ///
-    /// [`Kind::NotBuilt`], and what the kernel says.
+    /// [`DamonKind::NotBuilt`], and what the kernel says.
     pub fn disable(self, root: &Root) -> Result<(), DamonError> {
         self.require(root)?;
         if self.is_enabled(root) { self.switch(root, "enabled", "N") } else { Ok(()) }
@@ -145,7 +145,7 @@ impl Module {
     ///
     /// # Errors
     ///
-    /// [`Kind::Refused`] with every problem found, before anything is written. Else what the kernel
+    /// [`DamonKind::Refused`] with every problem found, before anything is written. Else what the kernel
     /// says.
     pub fn set(self, root: &Root, wanted: &[(String, String)]) -> Result<Vec<Changed>, DamonError> {
         self.require(root)?;
@@ -166,7 +166,7 @@ impl Module {
             }
         }
         if !wrong.is_empty() {
-            return Err(error::cannot(Kind::Refused, tried, wrong.join("; "), ""));
+            return Err(error::cannot(DamonKind::Refused, tried, wrong.join("; "), ""));
         }
         self.check(&tried, &values)?;
         changes.retain(|change| change.from != change.to);
@@ -185,7 +185,7 @@ impl Module {
             let err = self.put_back(root, &changes, err);
             if !self.is_enabled(root) {
                 return Err(err
-                    .map_kind(|_| Kind::NotRunning)
+                    .map_kind(|_| DamonKind::NotRunning)
                     .because("and the module ended by that"));
             }
             // What was taken over of it goes again.
@@ -228,7 +228,7 @@ impl Module {
         if found.is_empty() {
             return Ok(());
         }
-        Err(error::cannot(Kind::Refused, tried, found.join("; "), ""))
+        Err(error::cannot(DamonKind::Refused, tried, found.join("; "), ""))
     }
 
     fn write(self, root: &Root, name: &str, value: &str) -> io::Result<()> {
@@ -244,14 +244,14 @@ impl Module {
         let tried = format!("write `{value}` to {}", path.display());
         match said.raw_os_error() {
             Some(libc::EBUSY) => error::cannot(
-                Kind::NotOurs,
+                DamonKind::NotOurs,
                 tried,
                 "a kdamond runs, and the module runs alone",
                 "end the program that runs it first",
             ),
             Some(libc::EINVAL | libc::ERANGE | libc::ENOMEM) => {
                 let why = format!("{} refuses it", self.title());
-                error::cannot(Kind::Refused, tried, why, "")
+                error::cannot(DamonKind::Refused, tried, why, "")
             }
             _ => return error::io(tried, said),
         }

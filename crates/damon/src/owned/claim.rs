@@ -18,7 +18,7 @@
 
 use crate::config::entries::{FilterDirs, entries};
 use crate::config::model::Config;
-use crate::error::{self, DamonError, Kind};
+use crate::error::{self, DamonError, DamonKind};
 use crate::kdamond::Kdamond;
 use crate::kdamond::write::Written;
 use crate::owned::ledger::{Ledger, Settings};
@@ -45,7 +45,7 @@ impl Claim {
     ///
     /// # Errors
     ///
-    /// [`Kind::NotOurs`] if all directories are somebody else's. [`Kind::ModuleInTheWay`] if a
+    /// [`DamonKind::NotOurs`] if all directories are somebody else's. [`DamonKind::ModuleInTheWay`] if a
     /// running module would prevent the start. Else what [`Kdamond::write`] says. Nothing is left
     /// behind.
     pub fn set_up(root: &Root, config: &Config, settings: &Settings) -> Result<Self, DamonError> {
@@ -54,7 +54,7 @@ impl Claim {
         let recovered = recover_locked(root, &ledger)?;
         if let Some(module) = module::running(root) {
             return Err(error::cannot(
-                Kind::ModuleInTheWay,
+                DamonKind::ModuleInTheWay,
                 "start a kdamond",
                 format!("{} is enabled, and it runs alone", module.title()),
                 module.how_to_stop(),
@@ -188,7 +188,7 @@ impl Claim {
             // Between the start and the note of it.
             None if self.note.phase == Phase::Ready => Ok(()),
             _ => Err(error::cannot(
-                Kind::NotOurs,
+                DamonKind::NotOurs,
                 format!("use kdamond {}", self.kdamond.index()),
                 format!("thread {pid} runs there now, which another program started"),
                 "let only one program drive DAMON at a time",
@@ -215,7 +215,7 @@ impl Claim {
         let root = self.kdamond.root().clone();
         // What somebody else removed or took over is not ours to clean up, so the note must go.
         if let Err(err) = self.check_owner() {
-            if err.kind() == Kind::NotOurs {
+            if err.kind() == DamonKind::NotOurs {
                 Note::remove(ledger.dir(), self.note.index).ok();
             }
             return Err(err);
@@ -279,7 +279,12 @@ fn find(root: &Root, ledger: &Ledger, settings: &Settings, boot: &str) -> Result
         }
     }
     let refuse = |why: String, hint: &str| {
-        Err(error::cannot(Kind::NotOurs, "find a kdamond directory that is nobody's", why, hint))
+        Err(error::cannot(
+            DamonKind::NotOurs,
+            "find a kdamond directory that is nobody's",
+            why,
+            hint,
+        ))
     };
     if !running.is_empty() {
         return refuse(

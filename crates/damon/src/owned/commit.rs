@@ -14,7 +14,7 @@ use isotherm_host::Version;
 use crate::config::check::{missing_cgroups, problems};
 use crate::config::entries::{FilterDirs, entries};
 use crate::config::model::{Config, Target};
-use crate::error::{self, DamonError, Kind};
+use crate::error::{self, DamonError, DamonKind};
 use crate::kdamond::Command;
 use crate::kdamond::write::Written;
 use crate::owned::claim::Claim;
@@ -31,7 +31,7 @@ impl Claim {
     /// # Errors
     ///
     /// What the kernel refused. The files hold their old values again, and the kdamond goes on as
-    /// before. If the kdamond ended instead, the error is [`Kind::NotRunning`].
+    /// before. If the kdamond ended instead, the error is [`DamonKind::NotRunning`].
     pub fn commit(&mut self, config: &Config) -> Result<(), DamonError> {
         if !self.is_running()? {
             return Err(self.kdamond.died("change"));
@@ -47,7 +47,7 @@ impl Claim {
         let stops = |step: &Step| step.targets.is_empty() && !old.is_empty();
         if steps.iter().rev().skip(1).any(stops) {
             return Err(error::cannot(
-                Kind::NotInTheKernel,
+                DamonKind::NotInTheKernel,
                 format!("remove the first target of kdamond {}", self.kdamond.index()),
                 "this kernel can only do that by removing all, and a kdamond without targets ends",
                 "turn it off and on again with the new targets",
@@ -120,7 +120,7 @@ impl Claim {
             return Ok(());
         }
         let tried = format!("change kdamond {}", self.kdamond.index());
-        Err(error::cannot(Kind::Refused, tried, found.join("; "), ""))
+        Err(error::cannot(DamonKind::Refused, tried, found.join("; "), ""))
     }
 
     /// Gives a command that changes what runs, and checks that the kdamond still runs afterwards.
@@ -203,7 +203,7 @@ impl Claim {
 }
 
 fn ended(err: DamonError) -> DamonError {
-    err.map_kind(|_| Kind::NotRunning).because("and the kdamond ended by that")
+    err.map_kind(|_| DamonKind::NotRunning).because("and the kdamond ended by that")
 }
 
 /// Targets to write, and whether to commit them.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::fs::FlockOperation;
 
-use crate::error::{self, DamonError, Kind};
+use crate::error::{self, DamonError, DamonKind};
 use crate::kdamond::Kdamond;
 use crate::owned::note::save_text;
 use crate::sysfs::files::patiently;
@@ -86,7 +86,7 @@ impl Ledger {
         });
         locked.map_err(|said| {
             error::cannot(
-                Kind::Busy,
+                DamonKind::Busy,
                 format!("lock {}", path.display()),
                 "another Isotherm is setting up or ending a kdamond",
                 "try again",
@@ -119,7 +119,7 @@ impl Ledger {
                 return error::io(tried, said);
             }
             error::cannot(
-                Kind::NotOurs,
+                DamonKind::NotOurs,
                 tried,
                 "the kernel lets nobody add a kdamond while one runs, and one does",
                 "stop it, or have whoever runs it make one directory more",

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use isotherm_host::proc::Proc;
 
-use crate::error::{self, DamonError, Kind};
+use crate::error::{self, DamonError, DamonKind};
 use crate::sysfs::files::{Files, SystemFiles, patiently};
 
 /// Where a kernel's DAMON is: the running kernel's, or a made-up one's for tests.
@@ -74,7 +74,7 @@ impl Root {
         }
         let release = self.release();
         Err(error::cannot(
-            Kind::NotBuilt,
+            DamonKind::NotBuilt,
             format!("use {}", self.admin.display()),
             format!("kernel {release} has no DAMON sysfs interface (CONFIG_DAMON_SYSFS, 5.18)"),
             "boot a kernel that has it, or use another operations set, such as pagewalk",
@@ -197,7 +197,7 @@ impl Root {
 /// A file whose text is not what the kernel's documentation says.
 pub(crate) fn unreadable(path: &Path, text: &str) -> DamonError {
     error::cannot(
-        Kind::Unreadable,
+        DamonKind::Unreadable,
         format!("read {}", path.display()),
         format!("it says `{text}`, which is not what such a file says"),
         "",

@@ -8,7 +8,7 @@ use super::fake::{BOOT, Fake};
 use super::simple;
 use crate::owned::note::{Note, Phase, Who, file_list, notes};
 use crate::{
-    Claim, Command, DamonError, Kdamond, Kind, Leftover, Root, Settings, entries, recover,
+    Claim, Command, DamonError, DamonKind, Kdamond, Leftover, Root, Settings, entries, recover,
 };
 
 struct World {
@@ -90,7 +90,7 @@ fn what_others_set_up_is_never_touched() {
     w.foreign(0, false);
     w.fake.writes();
     let err = w.claim().unwrap_err();
-    assert_eq!(err.kind(), Kind::NotOurs);
+    assert_eq!(err.kind(), DamonKind::NotOurs);
     assert!(err.to_string().contains("--take-idle-kdamonds"), "{err}");
     assert_eq!(w.fake.writes(), []);
 
@@ -100,7 +100,7 @@ fn what_others_set_up_is_never_touched() {
     for take_idle in [false, true] {
         let settings = Settings { take_idle, ..w.settings.clone() };
         let err = Claim::set_up(&w.root, &simple(7), &settings).unwrap_err();
-        assert_eq!(err.kind(), Kind::NotOurs);
+        assert_eq!(err.kind(), DamonKind::NotOurs);
         assert!(err.to_string().contains("kdamond 0 (thread 1001) runs"), "{err}");
         assert_eq!(w.fake.writes(), []);
     }
@@ -157,9 +157,9 @@ fn a_kdamond_that_another_program_took_over_is_left_to_it() {
     w.fake.echo("off", "0/state");
     w.fake.echo("on", "0/state");
     w.fake.writes();
-    assert_eq!(claim.is_running().unwrap_err().kind(), Kind::NotOurs);
-    assert_eq!(claim.commit(&simple(8)).unwrap_err().kind(), Kind::NotOurs);
-    assert_eq!(claim.release().unwrap_err().kind(), Kind::NotOurs);
+    assert_eq!(claim.is_running().unwrap_err().kind(), DamonKind::NotOurs);
+    assert_eq!(claim.commit(&simple(8)).unwrap_err().kind(), DamonKind::NotOurs);
+    assert_eq!(claim.release().unwrap_err().kind(), DamonKind::NotOurs);
     assert_eq!(w.fake.writes(), []);
     assert_eq!(notes(&w.settings.run_dir).unwrap(), [], "it is not ours to clean later either");
 
@@ -178,7 +178,7 @@ fn a_module_that_runs_alone_is_named() {
     let w = world();
     w.fake.module("stat", "enabled=Y kdamond_pid=77");
     let err = w.claim().unwrap_err();
-    assert_eq!(err.kind(), Kind::ModuleInTheWay);
+    assert_eq!(err.kind(), DamonKind::ModuleInTheWay);
     assert!(err.to_string().contains("isotherm kernel-module disable stat"), "{err}");
     assert_eq!(w.nr(), 0);
 }
@@ -190,7 +190,7 @@ fn a_refused_configuration_leaves_nothing() {
     let mut config = simple(7);
     config.context.nr_regions.min = 5;
     let err = Claim::set_up(&w.root, &config, &w.settings).unwrap_err();
-    assert_eq!(err.kind(), Kind::Refused);
+    assert_eq!(err.kind(), DamonKind::Refused);
     assert_eq!(w.nr(), 0);
     assert_eq!(notes(&w.settings.run_dir).unwrap(), []);
 }

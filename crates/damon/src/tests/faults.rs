@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use super::fake::Fake;
 use super::simple;
 use crate::config::model::{Config, Goal, Target};
-use crate::{Claim, Command, Kdamond, Kind, Settings};
+use crate::{Claim, Command, DamonKind, Kdamond, Settings};
 
 fn claimed(config: &Config) -> (TempDir, Arc<Fake>, Claim) {
     let dir = tempfile::tempdir().unwrap();
@@ -47,7 +47,7 @@ fn a_refused_commit_puts_the_files_back_and_goes_on() {
     let mut config = with_aggr(3000);
     config.context.nr_regions.min = 2;
     let err = claim.commit(&config).unwrap_err();
-    assert_eq!(err.kind(), Kind::Refused, "{err}");
+    assert_eq!(err.kind(), DamonKind::Refused, "{err}");
     let text = err.to_string();
     assert!(text.contains("above the aggregation interval"), "{text}");
     assert!(text.contains("fewer than 3 regions"), "{text}");
@@ -55,7 +55,7 @@ fn a_refused_commit_puts_the_files_back_and_goes_on() {
     // What only the kernel knows is taken back.
     fake.refuses("0/state", "commit", libc::EINVAL);
     let err = claim.commit(&with_aggr(200_000)).unwrap_err();
-    assert_eq!(err.kind(), Kind::Refused, "{err}");
+    assert_eq!(err.kind(), DamonKind::Refused, "{err}");
     assert!(err.to_string().contains("cannot be seen in the files"), "{err}");
     assert_eq!(fake.cat(&format!("0/{AGGR}")), "100000");
     assert_eq!(claim.config(), &simple(7));
@@ -70,10 +70,10 @@ fn a_kdamond_that_ended_is_said_to_have_ended() {
     let (_dir, fake, mut claim) = claimed(&simple(7));
     fake.kdamond_dies(0);
     assert!(!claim.is_running().unwrap());
-    assert_eq!(claim.commit(&with_aggr(200_000)).unwrap_err().kind(), Kind::NotRunning);
+    assert_eq!(claim.commit(&with_aggr(200_000)).unwrap_err().kind(), DamonKind::NotRunning);
     for command in [Command::UpdateStats, Command::UpdateTriedRegions, Command::Off] {
         let err = claim.kdamond().command(command).unwrap_err();
-        assert_eq!(err.kind(), Kind::NotRunning, "{err}");
+        assert_eq!(err.kind(), DamonKind::NotRunning, "{err}");
     }
     // Turning off what does not run is no error, and it can be started again.
     claim.off().unwrap();
@@ -87,13 +87,23 @@ fn each_refusal_of_a_command_is_explained() {
     let (_dir, fake, claim) = claimed(&simple(7));
     let kdamond = Kdamond::new(&fake.impatient(), 0);
     let rows = [
-        (Command::On, None, Kind::Running, "runs already"),
-        (Command::UpdateStats, Some(libc::EBUSY), Kind::Busy, "another program"),
-        (Command::UpdateTriedRegions, Some(libc::ECANCELED), Kind::NothingToWalk, "watermarks"),
-        (Command::UpdateTunedIntervals, Some(libc::EINVAL), Kind::OlderKernel, "older than 6.15"),
-        (Command::UpdateTriedBytes, Some(libc::EINVAL), Kind::OlderKernel, "older than 6.6"),
-        (Command::Commit, Some(libc::ENOMEM), Kind::Refused, "a cgroup that is not there"),
-        (Command::Off, Some(libc::EACCES), Kind::Permission, "run as root"),
+        (Command::On, None, DamonKind::Running, "runs already"),
+        (Command::UpdateStats, Some(libc::EBUSY), DamonKind::Busy, "another program"),
+        (
+            Command::UpdateTriedRegions,
+            Some(libc::ECANCELED),
+            DamonKind::NothingToWalk,
+            "watermarks",
+        ),
+        (
+            Command::UpdateTunedIntervals,
+            Some(libc::EINVAL),
+            DamonKind::OlderKernel,
+            "older than 6.15",
+        ),
+        (Command::UpdateTriedBytes, Some(libc::EINVAL), DamonKind::OlderKernel, "older than 6.6"),
+        (Command::Commit, Some(libc::ENOMEM), DamonKind::Refused, "a cgroup that is not there"),
+        (Command::Off, Some(libc::EACCES), DamonKind::Permission, "run as root"),
     ];
     for (command, errno, kind, says) in rows {
         fake.relents();
@@ -154,7 +164,7 @@ fn on_an_older_kernel_the_targets_behind_begin_anew() {
     assert_eq!(commits, 2, "first without both, then with the last one again");
     // A kdamond without any target would end. So that is refused, and nothing changes.
     config.context.targets.remove(0);
-    assert_eq!(claim.commit(&config).unwrap_err().kind(), Kind::NotInTheKernel);
+    assert_eq!(claim.commit(&config).unwrap_err().kind(), DamonKind::NotInTheKernel);
     assert!(claim.is_running().unwrap());
 }
 
@@ -248,7 +258,7 @@ fn results_read_back() {
     assert_eq!((regions[2].nr_probes, &regions[2].probe_hits[..2]), (2, &[9, 9][..]));
     std::fs::write(scheme.join("tried_regions/9/age"), "old\n").unwrap();
     let err = kdamond.tried_regions(0, &mut regions).unwrap_err();
-    assert_eq!(err.kind(), Kind::Unreadable);
+    assert_eq!(err.kind(), DamonKind::Unreadable);
     assert!(err.to_string().contains("`old`"), "{err}");
     assert_eq!(fake.writes(), []);
 }
@@ -259,7 +269,7 @@ fn without_the_interface_it_says_so() {
     let root = crate::Root::at(dir.path());
     let settings = Settings { run_dir: dir.path().join("run"), spare: 0, take_idle: false };
     let err = Claim::set_up(&root, &simple(7), &settings).unwrap_err();
-    assert_eq!(err.kind(), Kind::NotBuilt);
+    assert_eq!(err.kind(), DamonKind::NotBuilt);
     assert!(err.to_string().contains("CONFIG_DAMON_SYSFS"), "{err}");
     assert!(!crate::Features::detect(&root).present);
 }

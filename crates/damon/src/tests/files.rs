@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use super::fake::Fake;
 use super::{everything, simple};
 use crate::config::model::{Config, Filter, FilterKind, Goal, GoalMetric, Scheme, Target};
-use crate::{Features, Kdamond, Kind, entries};
+use crate::{DamonKind, Features, Kdamond, entries};
 
 /// A kernel with one kdamond directory.
 fn kernel() -> (TempDir, std::sync::Arc<Fake>, Kdamond) {
@@ -183,7 +183,7 @@ fn a_missing_file_is_named_with_the_kernel_that_has_it() {
         let mut config = simple(7);
         change(&mut config);
         let err = kdamond.write(&config, None).unwrap_err();
-        assert_eq!(err.kind(), Kind::OlderKernel, "{missing}: {err}");
+        assert_eq!(err.kind(), DamonKind::OlderKernel, "{missing}: {err}");
         let text = err.to_string();
         assert!(text.contains(&format!("older than {since}")), "{missing}: {text}");
         assert!(text.contains("is missing (needed for"), "{missing}: {text}");
@@ -203,7 +203,7 @@ fn a_refused_value_says_which_and_why_and_changes_nothing() {
     fake.refuses("schemes/1/action", "collapse", libc::EINVAL);
     let err = kdamond.write(&other, Some(&written)).unwrap_err();
     let text = err.to_string();
-    assert_eq!(err.kind(), Kind::OlderKernel);
+    assert_eq!(err.kind(), DamonKind::OlderKernel);
     for part in ["`collapse`", "schemes/1/action", "Invalid argument", "since 7.2"] {
         assert!(text.contains(part), "{part} is not in: {text}");
     }
@@ -215,7 +215,7 @@ fn a_refused_value_says_which_and_why_and_changes_nothing() {
     let mut other = simple(7);
     other.context.nr_regions = Bounds::new(u64::MAX, u64::MAX);
     let err = kdamond.write(&other, Some(&written)).unwrap_err();
-    assert_eq!((err.kind(), err.errno()), (Kind::Refused, Some(libc::ERANGE)));
+    assert_eq!((err.kind(), err.errno()), (DamonKind::Refused, Some(libc::ERANGE)));
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn busy_files_are_tried_again_for_a_while() {
     let mut other = simple(8);
     other.context.addr_unit = 2;
     let err = Kdamond::new(&fake.impatient(), 0).write(&other, None).unwrap_err();
-    assert_eq!((err.kind(), err.errno()), (Kind::Busy, Some(libc::EBUSY)));
+    assert_eq!((err.kind(), err.errno()), (DamonKind::Busy, Some(libc::EBUSY)));
     assert!(err.to_string().contains("another program"), "{err}");
 }
 

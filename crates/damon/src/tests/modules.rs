@@ -6,7 +6,7 @@ use tempfile::TempDir;
 
 use super::fake::Fake;
 use crate::modules::{Module, Role, StatReport, running};
-use crate::{Kind, Root};
+use crate::{DamonKind, Root};
 
 /// A kernel with `DAMON_RECLAIM` as its documentation has it, and nothing else.
 fn kernel() -> (TempDir, Arc<Fake>, Root) {
@@ -37,7 +37,7 @@ fn values_are_shown_known_ones_first() {
     assert_eq!((last.name.as_str(), last.text.as_deref()), ("some_new_thing", Some("9")));
     assert!(last.parameter.is_none());
     let err = Module::Stat.values(&root).unwrap_err();
-    assert_eq!(err.kind(), Kind::NotBuilt);
+    assert_eq!(err.kind(), DamonKind::NotBuilt);
     for part in ["CONFIG_DAMON_STAT", "6.17", "7.2.13"] {
         assert!(err.to_string().contains(part), "{err}");
     }
@@ -52,7 +52,7 @@ fn enabling_looks_first() {
     reclaim.enable(&root).unwrap();
     fake.module("lru_sort", "enabled=N kdamond_pid=-1");
     let err = Module::LruSort.enable(&root).unwrap_err();
-    assert_eq!(err.kind(), Kind::ModuleInTheWay);
+    assert_eq!(err.kind(), DamonKind::ModuleInTheWay);
     assert!(err.to_string().contains("kernel-module disable reclaim"), "{err}");
     reclaim.disable(&root).unwrap();
     reclaim.disable(&root).unwrap();
@@ -63,7 +63,7 @@ fn enabling_looks_first() {
     fake.echo("on", "0/state");
     fake.writes();
     let err = reclaim.enable(&root).unwrap_err();
-    assert_eq!(err.kind(), Kind::NotOurs);
+    assert_eq!(err.kind(), DamonKind::NotOurs);
     assert!(err.to_string().contains("kdamond 0 (thread 1001) runs"), "{err}");
     assert_eq!(fake.writes(), []);
     fake.echo("off", "0/state");
@@ -72,7 +72,7 @@ fn enabling_looks_first() {
     std::fs::write(reclaim.dir(&root).join("aggr_interval"), "0").unwrap();
     fake.writes();
     let err = reclaim.enable(&root).unwrap_err();
-    assert_eq!(err.kind(), Kind::Refused);
+    assert_eq!(err.kind(), DamonKind::Refused);
     assert!(err.to_string().contains("aggr_interval is 0"), "{err}");
     assert_eq!(fake.writes(), []);
 }
@@ -92,7 +92,7 @@ fn settings_are_checked_before_any_is_written() {
     ];
     for (pairs, says) in rows {
         let err = Module::Reclaim.set(&root, &set(pairs)).unwrap_err();
-        assert_eq!(err.kind(), Kind::Refused, "{pairs:?}");
+        assert_eq!(err.kind(), DamonKind::Refused, "{pairs:?}");
         assert!(err.to_string().contains(says), "{says} is not in: {err}");
         assert_eq!(fake.writes(), [], "{pairs:?}");
     }
@@ -124,7 +124,7 @@ fn settings_are_written_and_committed_or_put_back() {
     for refused in ["parameters/quota_sz", "parameters/commit_inputs"] {
         fake.refuses(refused, "", libc::EINVAL);
         let err = reclaim.set(&root, &set(&[("min_age", "2m"), ("quota_sz", "1M")])).unwrap_err();
-        assert_eq!(err.kind(), Kind::Refused, "{err}");
+        assert_eq!(err.kind(), DamonKind::Refused, "{err}");
         assert!(err.to_string().contains(refused), "{err}");
         fake.relents();
         assert_eq!(fake.parameter("reclaim", "min_age"), "60000000");
@@ -152,5 +152,5 @@ fn what_stat_measured() {
     assert_eq!((report.idle_for(5000), report.idle_for(i64::MAX)), (41, 0));
     std::fs::write(Module::Stat.dir(&fake.root()).join("memory_idle_ms_percentiles"), "1,x")
         .unwrap();
-    assert_eq!(StatReport::read(&fake.root()).unwrap_err().kind(), Kind::Unreadable);
+    assert_eq!(StatReport::read(&fake.root()).unwrap_err().kind(), DamonKind::Unreadable);
 }

@@ -2,7 +2,7 @@
 
 use isotherm_core::scheme::Action;
 use isotherm_damon::model::{Filter, FilterKind, Goal, Scheme};
-use isotherm_damon::{Command, Feature, Kind};
+use isotherm_damon::{Command, DamonKind, Feature};
 use isotherm_host::Version;
 
 use crate::world::{Role, World, wait_for, watch};
@@ -60,7 +60,7 @@ pub(crate) fn refused_commit_changes_nothing(world: &World) {
     let mut wrong = config.clone();
     wrong.context.intervals.aggr_us = 1000;
     let err = claim.commit(&wrong).unwrap_err();
-    assert_eq!(err.kind(), Kind::Refused, "{err}");
+    assert_eq!(err.kind(), DamonKind::Refused, "{err}");
     assert_eq!(world.dump(index), before);
     assert!(claim.is_running().unwrap());
     // A cgroup that is not there: told by us if cgroups are mounted, else found out from what the
@@ -70,8 +70,8 @@ pub(crate) fn refused_commit_changes_nothing(world: &World) {
     wrong.context.schemes[0].ops_filters.push(filter);
     let err = claim.commit(&wrong).unwrap_err();
     println!("  cgroup: {:?}, errno {:?}", err.kind(), err.errno());
-    assert!(matches!(err.kind(), Kind::Refused | Kind::NotRunning), "{err}");
-    if err.kind() == Kind::NotRunning {
+    assert!(matches!(err.kind(), DamonKind::Refused | DamonKind::NotRunning), "{err}");
+    if err.kind() == DamonKind::NotRunning {
         claim.on().unwrap();
     }
     assert!(claim.is_running().unwrap());
@@ -115,7 +115,7 @@ pub(crate) fn target_in_the_middle_goes(world: &World) {
     let done = claim.commit(&watch(&[pids[2]]));
     assert_eq!(done.is_ok(), marks, "{done:?}");
     if let Err(err) = done {
-        assert_eq!(err.kind(), Kind::NotInTheKernel);
+        assert_eq!(err.kind(), DamonKind::NotInTheKernel);
     }
     assert!(claim.is_running().unwrap());
     claim.release().unwrap();
@@ -147,8 +147,8 @@ pub(crate) fn ends_with_its_last_target(world: &World) {
     drop(target);
     wait_for("the kdamond to end by itself", || !claim.is_running().unwrap());
     let err = claim.commit(&config).unwrap_err();
-    assert_eq!(err.kind(), Kind::NotRunning, "{err}");
+    assert_eq!(err.kind(), DamonKind::NotRunning, "{err}");
     let err = claim.kdamond().command(Command::UpdateTriedRegions).unwrap_err();
-    assert_eq!(err.kind(), Kind::NotRunning, "{err}");
+    assert_eq!(err.kind(), DamonKind::NotRunning, "{err}");
     claim.release().unwrap();
 }

@@ -1,7 +1,7 @@
 //! Kdamonds of others, and of the dead.
 
 use isotherm_damon::modules::Module;
-use isotherm_damon::{Kdamond, Kind, Leftover, recover};
+use isotherm_damon::{DamonKind, Kdamond, Leftover, recover};
 
 use crate::world::{Role, World, wait_for, watch};
 
@@ -32,7 +32,7 @@ pub(crate) fn foreign_stays_untouched(world: &World) {
     claim.commit(&other).unwrap();
     // Now all are in use, and the kernel lets nobody add one.
     let err = world.claim(&other).unwrap_err();
-    assert_eq!(err.kind(), Kind::NotOurs, "{err}");
+    assert_eq!(err.kind(), DamonKind::NotOurs, "{err}");
     println!("  {}", err.to_string().replace('\n', "\n  "));
     let said = std::fs::write(world.root.kdamonds().join("nr_kdamonds"), "3").unwrap_err();
     assert_eq!(said.raw_os_error(), Some(libc::EBUSY), "the kernel's own word on it");
@@ -43,7 +43,7 @@ pub(crate) fn foreign_stays_untouched(world: &World) {
     world.echo("off", "0/state");
     world.echo("1", "1/contexts/nr_contexts");
     let err = world.claim(&other).unwrap_err();
-    assert_eq!(err.kind(), Kind::NotOurs, "{err}");
+    assert_eq!(err.kind(), DamonKind::NotOurs, "{err}");
     assert_eq!(world.cat("0/contexts/0/monitoring_attrs/intervals/sample_us"), "7000");
     world.echo("0", "nr_kdamonds");
 }
@@ -97,7 +97,7 @@ pub(crate) fn module_in_the_way(world: &World) {
     let enabled = module.dir(&world.root).join("enabled");
     std::fs::write(&enabled, "Y").unwrap();
     let err = world.claim(&watch(&[target.pid()])).unwrap_err();
-    assert_eq!(err.kind(), Kind::ModuleInTheWay, "{err}");
+    assert_eq!(err.kind(), DamonKind::ModuleInTheWay, "{err}");
     assert!(err.to_string().contains(module.title()), "{err}");
     std::fs::write(&enabled, "N").unwrap();
     wait_for("the module to be off", || !module.is_enabled(&world.root));
@@ -105,7 +105,7 @@ pub(crate) fn module_in_the_way(world: &World) {
     let mut claim = world.claim(&watch(&[target.pid()])).unwrap();
     std::fs::write(&enabled, "Y").unwrap();
     let err = claim.on().unwrap_err();
-    assert_eq!(err.kind(), Kind::ModuleInTheWay, "{err}");
+    assert_eq!(err.kind(), DamonKind::ModuleInTheWay, "{err}");
     std::fs::write(&enabled, "N").unwrap();
     wait_for("the module to be off", || !module.is_enabled(&world.root));
     claim.on().unwrap();

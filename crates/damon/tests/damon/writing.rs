@@ -10,7 +10,7 @@ use isotherm_core::scheme::{
 use isotherm_damon::model::{
     Config, Filter, FilterKind, Goal, GoalMetric, Operations, Probe, ProbeFilter, ProbeKind, Scheme,
 };
-use isotherm_damon::{Command, Feature, Features, Kdamond, Kind};
+use isotherm_damon::{Command, DamonKind, Feature, Features, Kdamond};
 
 use crate::world::{Role, World, wait_for, watch};
 
@@ -172,7 +172,7 @@ pub(crate) fn refusals_are_explained(world: &World) {
         change(&mut config);
         let mut claim = world.claim(&config).unwrap();
         let err = claim.on().unwrap_err();
-        assert_eq!(err.kind(), Kind::Refused, "{name}: {err}");
+        assert_eq!(err.kind(), DamonKind::Refused, "{name}: {err}");
         assert!(err.to_string().contains(says), "{name}: {err}");
         println!("  {name}: errno {:?}", err.errno());
         claim.release().unwrap();
@@ -183,7 +183,7 @@ pub(crate) fn refusals_are_explained(world: &World) {
     config.context.targets[0].pid = -5;
     // A negative pid is taken by the file, and only found out when it starts.
     let mut claim = world.claim(&config).unwrap();
-    assert_eq!(claim.on().unwrap_err().kind(), Kind::Refused);
+    assert_eq!(claim.on().unwrap_err().kind(), DamonKind::Refused);
     claim.release().unwrap();
 }
 
@@ -222,7 +222,7 @@ pub(crate) fn vaddr_sees_what_is_hot(world: &World) {
     // What the statistics said stays, and asking for new ones is refused with the reason.
     assert_eq!(claim.kdamond().stats(0).unwrap(), stats);
     let err = claim.kdamond().command(Command::UpdateStats).unwrap_err();
-    assert_eq!(err.kind(), Kind::NotRunning, "{err}");
+    assert_eq!(err.kind(), DamonKind::NotRunning, "{err}");
     claim.on().unwrap();
     claim.release().unwrap();
 }
@@ -241,7 +241,7 @@ pub(crate) fn busy_is_waited_for(world: &World) {
         match Kdamond::new(&hasty, 0).pid() {
             Ok(_) => {}
             Err(err) => {
-                assert_eq!(err.kind(), Kind::Busy, "{err}");
+                assert_eq!(err.kind(), DamonKind::Busy, "{err}");
                 met += 1;
                 // With patience the same works.
                 claim.kdamond().pid().unwrap();

@@ -11,7 +11,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-use super::unavailable::{self, Reason, Unavailable, because};
+use super::error::{self, MetricError, MetricKind, because};
 use crate::proc::Proc;
 
 /// The hierarchies that are mounted.
@@ -28,7 +28,7 @@ pub struct Cgroups {
 /// # Errors
 ///
 /// See [`Cgroups::procs`].
-pub fn procs(path: &str) -> Result<Vec<u32>, Unavailable> {
+pub fn procs(path: &str) -> Result<Vec<u32>, MetricError> {
     Cgroups::mounted(&Proc::default()).procs(path)
 }
 
@@ -75,7 +75,7 @@ impl Cgroups {
     }
 
     /// The directory of a v2 cgroup.
-    pub(super) fn v2_dir(&self, path: &str) -> Result<PathBuf, Unavailable> {
+    pub(super) fn v2_dir(&self, path: &str) -> Result<PathBuf, MetricError> {
         let Some(mount) = &self.v2 else { return Err(self.no_v2()) };
         let Some(below) = below(mount, path) else { return Err(bad_path(path)) };
         let dir = mount.join(below);
@@ -89,11 +89,11 @@ impl Cgroups {
     /// # Errors
     ///
     /// If there is no such cgroup, or it cannot be read.
-    pub fn procs(&self, path: &str) -> Result<Vec<u32>, Unavailable> {
+    pub fn procs(&self, path: &str) -> Result<Vec<u32>, MetricError> {
         let dir = self.any_dir(path);
         let mut pids = Vec::new();
         let listed = dir.and_then(|dir| members(&dir, true, &mut pids));
-        listed.map_err(|why| unavailable::of(why, &format!("cgroup `{path}`")))?;
+        listed.map_err(|why| error::of(why, &format!("cgroup `{path}`")))?;
         pids.sort_unstable();
         pids.dedup();
         Ok(pids)
@@ -106,28 +106,28 @@ impl Cgroups {
     /// # Errors
     ///
     /// If there is no such cgroup, or none that memory is charged to.
-    pub fn memory_id(&self, path: &str) -> Result<u64, Unavailable> {
+    pub fn memory_id(&self, path: &str) -> Result<u64, MetricError> {
         let found = self.memory_dir(path).and_then(|dir| {
             let stat = dir.join("memory.stat");
             if !stat.exists() {
                 let why = "the memory controller is not enabled for it, so that no memory is charged to it";
                 let hint = "write `+memory` to cgroup.subtree_control of the cgroup above it";
                 let tried = format!("find {}", stat.display());
-                return Err(because(Reason::NoMemoryController, tried, why, hint));
+                return Err(because(MetricKind::NoMemoryController, tried, why, hint));
             }
             Ok(fs::metadata(&dir).map_err(|e| unreadable(&dir, e))?.ino())
         });
-        found.map_err(|why| unavailable::of(why, &format!("memory of cgroup `{path}`")))
+        found.map_err(|why| error::of(why, &format!("memory of cgroup `{path}`")))
     }
 
-    fn memory_dir(&self, path: &str) -> Result<PathBuf, Unavailable> {
+    fn memory_dir(&self, path: &str) -> Result<PathBuf, MetricError> {
         let Some(mount) = self.v1_of("memory") else { return self.v2_dir(path) };
         let Some(below) = below(mount, path) else { return Err(bad_path(path)) };
         let dir = mount.join(below);
         if dir.is_dir() { Ok(dir) } else { Err(self.no_cgroup(path, mount, &dir)) }
     }
 
-    fn any_dir(&self, path: &str) -> Result<PathBuf, Unavailable> {
+    fn any_dir(&self, path: &str) -> Result<PathBuf, MetricError> {
         let memory = self.v1_of("memory");
         let others = self.v1.iter().map(|(_, at)| at.as_path());
         for mount in self.v2.as_deref().into_iter().chain(memory).chain(others) {
@@ -143,13 +143,13 @@ impl Cgroups {
         }
     }
 
-    fn no_v2(&self) -> Unavailable {
+    fn no_v2(&self) -> MetricError {
         let why = match self.v1.as_slice() {
             [] => "no cgroups are mounted".to_owned(),
             [(_, at), ..] => format!("only cgroup v1 is mounted ({})", at.display()),
         };
         because(
-            Reason::NoCgroup2,
+            MetricKind::NoCgroup2,
             "find cgroup2 in /proc/self/mountinfo",
             why,
             "boot with systemd.unified_cgroup_hierarchy=1, or `mkdir /sys/fs/cgroup/unified && mount -t \
@@ -157,7 +157,7 @@ impl Cgroups {
         )
     }
 
-    fn no_cgroup(&self, path: &str, mount: &Path, dir: &Path) -> Unavailable {
+    fn no_cgroup(&self, path: &str, mount: &Path, dir: &Path) -> MetricError {
         let elsewhere = self.v1.iter().find_map(|(name, at)| {
             let dir = at.join(below(at, path)?);
             (dir != *at && dir.is_dir()).then(|| format!("{name} ({})", dir.display()))
@@ -175,7 +175,7 @@ impl Cgroups {
             mount.display(),
             near.display()
         );
-        because(Reason::NoCgroup, format!("open {}", dir.display()), why, hint)
+        because(MetricKind::NoCgroup, format!("open {}", dir.display()), why, hint)
     }
 }
 
@@ -195,9 +195,9 @@ fn below<'p>(mount: &Path, path: &'p str) -> Option<&'p Path> {
     names_only.then_some(path)
 }
 
-fn bad_path(path: &str) -> Unavailable {
+fn bad_path(path: &str) -> MetricError {
     because(
-        Reason::NoCgroup,
+        MetricKind::NoCgroup,
         format!("find `{path}`"),
         "a cgroup's path has no `..` in it",
         "give its path below the mount, as `0::/...` in /proc/PID/cgroup",
@@ -219,7 +219,7 @@ fn children(dir: &Path) -> Vec<String> {
 
 /// Adds the members of `dir` and below. Below `top`, cgroups that are gone again or that have only
 /// threads (their processes are counted above) are passed over.
-fn members(dir: &Path, top: bool, pids: &mut Vec<u32>) -> Result<(), Unavailable> {
+fn members(dir: &Path, top: bool, pids: &mut Vec<u32>) -> Result<(), MetricError> {
     let file = dir.join("cgroup.procs");
     match fs::read_to_string(&file) {
         // 0 stands for a process that cannot be seen from our pid namespace.
@@ -232,26 +232,26 @@ fn members(dir: &Path, top: bool, pids: &mut Vec<u32>) -> Result<(), Unavailable
     children(dir).iter().try_for_each(|name| members(&dir.join(name), false, pids))
 }
 
-fn unreadable(file: &Path, err: io::Error) -> Unavailable {
+fn unreadable(file: &Path, err: io::Error) -> MetricError {
     let tried = format!("read {}", file.display());
     let reason = match err.kind() {
         io::ErrorKind::PermissionDenied => {
-            because(Reason::Permission, tried, "the file is not for everybody", "run as root")
+            because(MetricKind::Permission, tried, "the file is not for everybody", "run as root")
         }
         io::ErrorKind::NotFound => because(
-            Reason::NoCgroup,
+            MetricKind::NoCgroup,
             tried,
             "this directory is no cgroup",
             "/proc/PID/cgroup names those of a process",
         ),
         _ if is_not_supported(&err) => because(
-            Reason::NoCgroup,
+            MetricKind::NoCgroup,
             tried,
             "this cgroup has threads, not processes",
             "give the cgroup above it that has the processes",
         ),
         _ => because(
-            Reason::Unexpected,
+            MetricKind::Unexpected,
             tried,
             "the kernel gave an answer that was not expected",
             "",

@@ -8,8 +8,8 @@ use isotherm_core::scheme::Metric;
 
 use super::Source;
 use super::cgroup::{Cgroups, is_not_supported};
+use super::error::{MetricError, MetricKind, because};
 use super::text::list;
-use super::unavailable::{Reason, Unavailable, because};
 use crate::Roots;
 
 /// Looks at what else the machine has.
@@ -38,16 +38,16 @@ impl<'r> Missing<'r> {
         cgroup: &str,
         path: &Path,
         err: io::Error,
-    ) -> Unavailable {
+    ) -> MetricError {
         self.reason(source, cgroup, path, &err).with(err)
     }
 
-    fn reason(&self, source: Source, cgroup: &str, path: &Path, err: &io::Error) -> Unavailable {
+    fn reason(&self, source: Source, cgroup: &str, path: &Path, err: &io::Error) -> MetricError {
         let tried = format!("read {}", path.display());
         if err.kind() == io::ErrorKind::PermissionDenied {
             let why = "the file is not for everybody, or a container hides it";
             let hint = "run as root, and in a container with the host's /proc and /sys";
-            return because(Reason::Permission, tried, why, hint);
+            return because(MetricKind::Permission, tried, why, hint);
         }
         let missing = err.kind() == io::ErrorKind::NotFound;
         match source {
@@ -62,17 +62,19 @@ impl<'r> Missing<'r> {
     }
 
     /// There is no pressure file: newer kernels make none if they are booted with PSI off.
-    fn no_psi(&self, tried: String) -> Unavailable {
+    fn no_psi(&self, tried: String) -> MetricError {
         let (reason, why, hint) = match self.psi_of_cmdline() {
-            Psi::Off => (Reason::PsiOff, "this kernel was booted with psi=0", "boot without psi=0"),
+            Psi::Off => {
+                (MetricKind::PsiOff, "this kernel was booted with psi=0", "boot without psi=0")
+            }
             Psi::On => (
-                Reason::NoPsi,
+                MetricKind::NoPsi,
                 "this kernel was booted with psi=1 and still has none: it was built without CONFIG_PSI, or \
                  a container hides it",
                 "use a kernel with CONFIG_PSI (4.20 or later), or give the goal another metric",
             ),
             Psi::Unsaid => (
-                Reason::NoPsi,
+                MetricKind::NoPsi,
                 "this kernel was built without CONFIG_PSI, or with PSI off by default \
                  (CONFIG_PSI_DEFAULT_DISABLED)",
                 "boot with psi=1; `zgrep PSI /proc/config.gz` or `grep PSI /boot/config-$(uname -r)` tells \
@@ -93,16 +95,16 @@ impl<'r> Missing<'r> {
         }
     }
 
-    fn no_cgroup_psi(&self, tried: String, cgroup: &str, path: &Path) -> Unavailable {
+    fn no_cgroup_psi(&self, tried: String, cgroup: &str, path: &Path) -> MetricError {
         let switch = path.with_file_name("cgroup.pressure");
         if fs::read_to_string(&switch).is_ok_and(|text| text.trim() == "0") {
             let why = format!("PSI is switched off for cgroup `{cgroup}`");
             let hint = format!("`echo 1 > {}`", switch.display());
-            return because(Reason::PsiOff, tried, why, hint);
+            return because(MetricKind::PsiOff, tried, why, hint);
         }
         match fs::read_to_string(self.roots.proc.root().join("pressure/memory")) {
             Ok(_) => because(
-                Reason::NoPsi,
+                MetricKind::NoPsi,
                 tried,
                 "this kernel has PSI, but not for this cgroup",
                 "give a cgroup below it, or use the metric of the whole machine (some_mem_psi_us)",
@@ -112,19 +114,19 @@ impl<'r> Missing<'r> {
         }
     }
 
-    fn no_cgroup_nodes(&self, tried: String, cgroup: &str, path: &Path) -> Unavailable {
+    fn no_cgroup_nodes(&self, tried: String, cgroup: &str, path: &Path) -> MetricError {
         let cgroups = Cgroups::mounted(&self.roots.proc);
         let has = |dir: &Path| has_memory_controller(&dir.join("cgroup.controllers"));
         let here = path.parent().unwrap_or(path);
         let (reason, why, hint) = if !cgroups.v2.as_deref().is_some_and(has) {
             match cgroups.v1_of("memory") {
                 Some(v1) => (
-                    Reason::NoMemoryController,
+                    MetricKind::NoMemoryController,
                     format!("the memory controller is in cgroup v1 ({}), not in v2", v1.display()),
                     "boot with cgroup_no_v1=memory, or with systemd.unified_cgroup_hierarchy=1".to_owned(),
                 ),
                 None => (
-                    Reason::NoMemoryController,
+                    MetricKind::NoMemoryController,
                     "cgroup v2 has no memory controller here: the kernel was built without CONFIG_MEMCG, or \
                      booted with cgroup_disable=memory"
                         .to_owned(),
@@ -133,7 +135,7 @@ impl<'r> Missing<'r> {
             }
         } else if !has(here) {
             (
-                Reason::NoMemoryController,
+                MetricKind::NoMemoryController,
                 format!("the memory controller is not enabled for cgroup `{cgroup}`"),
                 match here.parent() {
                     Some(above) => {
@@ -144,7 +146,7 @@ impl<'r> Missing<'r> {
             )
         } else {
             (
-                Reason::NoMemoryController,
+                MetricKind::NoMemoryController,
                 "this kernel does not tell a cgroup's memory by node".to_owned(),
                 "use Linux 5.10 or later, built with CONFIG_NUMA".to_owned(),
             )
@@ -152,7 +154,7 @@ impl<'r> Missing<'r> {
         because(reason, tried, why, hint)
     }
 
-    fn no_node(&self, tried: String, nr: i32) -> Unavailable {
+    fn no_node(&self, tried: String, nr: i32) -> MetricError {
         let online = self.nodes("online");
         let (why, hint) = match online.as_slice() {
             [] => (
@@ -165,16 +167,16 @@ impl<'r> Missing<'r> {
             ),
             nodes => (format!("there is no node {nr}"), format!("give one of: {}", joined(nodes))),
         };
-        because(Reason::NoNode, tried, why, hint)
+        because(MetricKind::NoNode, tried, why, hint)
     }
 
     /// A node of CPUs or devices alone.
-    pub(super) fn node_without_memory(&self, nr: i32) -> Unavailable {
+    pub(super) fn node_without_memory(&self, nr: i32) -> MetricError {
         let nodes = self.nodes("has_memory");
         let tried = format!("read MemTotal of node {nr}: 0");
         let why = format!("node {nr} has no memory");
         because(
-            Reason::NodeWithoutMemory,
+            MetricKind::NodeWithoutMemory,
             tried,
             why,
             format!("nodes with memory: {}", joined(&nodes)),
@@ -200,21 +202,21 @@ fn joined(nodes: &[u32]) -> String {
     nodes.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
 }
 
-fn psi_off(tried: String) -> Unavailable {
+fn psi_off(tried: String) -> MetricError {
     let why = "this kernel has PSI and was booted with it off";
-    because(Reason::PsiOff, tried, why, "boot with psi=1")
+    because(MetricKind::PsiOff, tried, why, "boot with psi=1")
 }
 
-fn unexpected(tried: String) -> Unavailable {
+fn unexpected(tried: String) -> MetricError {
     because(
-        Reason::Unexpected,
+        MetricKind::Unexpected,
         tried,
         "the kernel gave an answer that was not expected",
         "try again",
     )
 }
 
-pub(super) fn unexpected_text(source: Source, cgroup: &str) -> Unavailable {
+pub(super) fn unexpected_text(source: Source, cgroup: &str) -> MetricError {
     let file = match source {
         Source::Pressure => "/proc/pressure/memory".to_owned(),
         Source::MemInfo => "/proc/meminfo".to_owned(),
@@ -223,33 +225,33 @@ pub(super) fn unexpected_text(source: Source, cgroup: &str) -> Unavailable {
         Source::CgroupNodes => format!("memory.numa_stat of cgroup `{cgroup}`"),
     };
     because(
-        Reason::Unexpected,
+        MetricKind::Unexpected,
         format!("read {file}"),
         "the text does not have what it should",
         "report it with the file's text",
     )
 }
 
-pub(super) fn no_memory() -> Unavailable {
-    because(Reason::Unexpected, "read /proc/meminfo", "it says that there is no memory", "")
+pub(super) fn no_memory() -> MetricError {
+    because(MetricKind::Unexpected, "read /proc/meminfo", "it says that there is no memory", "")
 }
 
-pub(super) fn unnamed_cgroup() -> Unavailable {
-    because(Reason::NoCgroup, "", "the goal names no cgroup", "give the goal a cgroup's path")
+pub(super) fn unnamed_cgroup() -> MetricError {
+    because(MetricKind::NoCgroup, "", "the goal names no cgroup", "give the goal a cgroup's path")
 }
 
 /// Metrics that nobody can read here, whatever the machine.
-pub(super) fn not_here(metric: Metric) -> Unavailable {
+pub(super) fn not_here(metric: Metric) -> MetricError {
     let (reason, why, hint) = match metric {
         Metric::NodeEligibleMemBp(_) => (
-            Reason::PhysicalOnly,
+            MetricKind::PhysicalOnly,
             "it needs a set that monitors the physical address space; Isotherm's sets monitor processes",
             "use node_mem_used_bp or node_memcg_used_bp",
         ),
         Metric::RefaultBp | Metric::DoneBytes | Metric::RefaultedBytes => {
-            (Reason::NotFromTheMachine, "the schemes count it, not the machine", "")
+            (MetricKind::NotFromTheMachine, "the schemes count it, not the machine", "")
         }
-        _ => (Reason::NotFromTheMachine, "the user gives it", "set the goal's current value"),
+        _ => (MetricKind::NotFromTheMachine, "the user gives it", "set the goal's current value"),
     };
     because(reason, "", why, hint)
 }
@@ -266,12 +268,12 @@ mod tests {
         let roots = Roots { proc: Proc::new(dir.path()), sys: dir.path().into() };
         let path = dir.path().join("file");
         for (source, errno, reason) in [
-            (Source::Pressure, 95, Reason::PsiOff),
-            (Source::CgroupPressure, 95, Reason::PsiOff),
-            (Source::Pressure, 13, Reason::Permission),
-            (Source::CgroupNodes, 13, Reason::Permission),
-            (Source::MemInfo, 2, Reason::Unexpected),
-            (Source::Node(0), 5, Reason::Unexpected),
+            (Source::Pressure, 95, MetricKind::PsiOff),
+            (Source::CgroupPressure, 95, MetricKind::PsiOff),
+            (Source::Pressure, 13, MetricKind::Permission),
+            (Source::CgroupNodes, 13, MetricKind::Permission),
+            (Source::MemInfo, 2, MetricKind::Unexpected),
+            (Source::Node(0), 5, MetricKind::Unexpected),
         ] {
             let err = io::Error::from_raw_os_error(errno);
             let because = Missing::new(&roots).explain(source, "db", &path, err);

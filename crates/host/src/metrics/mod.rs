@@ -3,7 +3,7 @@
 //! [`Metrics::read`] answers a [`Metric`] with the reference's numbers (R§4.6): parts are
 //! `mult_frac(part, 10000, whole)` in basis points, the free memory rate is `free * 1000 / total`,
 //! and pressure is the total since boot in µs, of which the core takes differences. A number that
-//! this machine does not have is an [`Unavailable`], never a zero.
+//! this machine does not have is a [`MetricError`], never a zero.
 //!
 //! Files stay open and are read at offset 0 into one buffer, so that a reading that works costs one
 //! system call per file and allocates nothing. A file that fails is opened once more: a cgroup may
@@ -16,9 +16,9 @@
 //! which needs a physical address space.
 
 pub mod cgroup;
+mod error;
 mod missing;
 mod text;
-mod unavailable;
 
 use std::fs::File;
 use std::io;
@@ -33,7 +33,7 @@ use crate::proc::meminfo_kib;
 pub use cgroup::Cgroups;
 use missing::Missing;
 
-pub use unavailable::{Reason, Unavailable};
+pub use error::{MetricError, MetricKind};
 
 /// The metrics of a machine.
 #[derive(Debug)]
@@ -87,8 +87,8 @@ impl Metrics {
     /// # Errors
     ///
     /// If this machine does not have the number, or not now.
-    pub fn read(&mut self, metric: Metric, cgroups: &[String]) -> Result<u64, Unavailable> {
-        self.measure(metric, cgroups).map_err(|why| unavailable::of(why, &what(metric, cgroups)))
+    pub fn read(&mut self, metric: Metric, cgroups: &[String]) -> Result<u64, MetricError> {
+        self.measure(metric, cgroups).map_err(|why| error::of(why, &what(metric, cgroups)))
     }
 
     /// Whether [`Metrics::read`] works here; for checking a policy before it runs.
@@ -96,11 +96,11 @@ impl Metrics {
     /// # Errors
     ///
     /// As [`Metrics::read`].
-    pub fn check(&mut self, metric: Metric, cgroups: &[String]) -> Result<(), Unavailable> {
+    pub fn check(&mut self, metric: Metric, cgroups: &[String]) -> Result<(), MetricError> {
         self.read(metric, cgroups).map(drop)
     }
 
-    fn measure(&mut self, metric: Metric, cgroups: &[String]) -> Result<u64, Unavailable> {
+    fn measure(&mut self, metric: Metric, cgroups: &[String]) -> Result<u64, MetricError> {
         let cgroup = |CgroupId(nr): CgroupId| {
             let nr = usize::try_from(nr).unwrap_or(usize::MAX);
             cgroups.get(nr).map(String::as_str).ok_or_else(missing::unnamed_cgroup)
@@ -150,7 +150,7 @@ impl Metrics {
         }
     }
 
-    fn pressure(&mut self, source: Source, cgroup: &str, line: &str) -> Result<u64, Unavailable> {
+    fn pressure(&mut self, source: Source, cgroup: &str, line: &str) -> Result<u64, MetricError> {
         self.parse(source, cgroup, |text| text::pressure_total(text, line))
     }
 
@@ -158,7 +158,7 @@ impl Metrics {
         &mut self,
         source: Source,
         names: [&str; N],
-    ) -> Result<[u64; N], Unavailable> {
+    ) -> Result<[u64; N], MetricError> {
         self.parse(source, "", |text| {
             let mut out = [0; N];
             for (out, name) in out.iter_mut().zip(names) {
@@ -169,7 +169,7 @@ impl Metrics {
     }
 
     /// Free and total memory of a node, in KiB.
-    fn node(&mut self, node: i32) -> Result<[u64; 2], Unavailable> {
+    fn node(&mut self, node: i32) -> Result<[u64; 2], MetricError> {
         let found = self.fields(Source::Node(node), ["MemFree:", "MemTotal:"])?;
         if found[1] == 0 {
             return Err(Missing::new(&self.roots).node_without_memory(node));
@@ -178,7 +178,7 @@ impl Metrics {
     }
 
     /// A cgroup's memory on a node and all of the node's, in bytes.
-    fn node_of_cgroup(&mut self, node: i32, cgroup: &str) -> Result<(u64, u64), Unavailable> {
+    fn node_of_cgroup(&mut self, node: i32, cgroup: &str) -> Result<(u64, u64), MetricError> {
         let [_, total] = self.node(node)?;
         let used = self.parse(Source::CgroupNodes, cgroup, |text| {
             let mut used = 0_u64;
@@ -196,7 +196,7 @@ impl Metrics {
         source: Source,
         cgroup: &str,
         parse: impl Fn(&str) -> Option<T>,
-    ) -> Result<T, Unavailable> {
+    ) -> Result<T, MetricError> {
         let known = self.open.iter().position(|o| o.source == source && o.cgroup == cgroup);
         let from_known = known.and_then(|nr| {
             let len = read(&self.open.get(nr)?.file, &mut self.buf);
@@ -214,7 +214,7 @@ impl Metrics {
     }
 
     #[cold]
-    fn open_and_read(&mut self, source: Source, cgroup: &str) -> Result<usize, Unavailable> {
+    fn open_and_read(&mut self, source: Source, cgroup: &str) -> Result<usize, MetricError> {
         let path = self.path(source, cgroup)?;
         let read = File::open(&path).and_then(|file| Ok((read(&file, &mut self.buf)?, file)));
         let (len, file) =
@@ -226,7 +226,7 @@ impl Metrics {
         Ok(len)
     }
 
-    fn path(&self, source: Source, cgroup: &str) -> Result<PathBuf, Unavailable> {
+    fn path(&self, source: Source, cgroup: &str) -> Result<PathBuf, MetricError> {
         let in_cgroup = || Cgroups::mounted(&self.roots.proc).v2_dir(cgroup);
         Ok(match source {
             Source::Pressure => self.roots.proc.root().join("pressure/memory"),
@@ -241,7 +241,7 @@ impl Metrics {
 }
 
 /// A part in basis points of the whole.
-fn bp(part: u64, whole: u64) -> Result<u64, Unavailable> {
+fn bp(part: u64, whole: u64) -> Result<u64, MetricError> {
     if whole == 0 { Err(missing::no_memory()) } else { Ok(mult_frac(part, 10_000, whole)) }
 }
 

@@ -4,7 +4,7 @@ use isotherm_core::addr::PAGE_SIZE;
 use isotherm_core::areas::Areas;
 use isotherm_core::{AddrRange, TargetId};
 use isotherm_damon::model::Operations;
-use isotherm_damon::{DamonError, Feature, Kind};
+use isotherm_damon::{DamonError, DamonKind, Feature};
 use isotherm_host::error::SetError;
 use isotherm_host::proc::read_monitored_ranges;
 
@@ -186,7 +186,7 @@ impl Kdamond {
     /// anew.
     fn shrink_or_begin_anew(&mut self) -> Result<(), SetError> {
         match self.shrink() {
-            Err(err) if err.kind() == Kind::NotInTheKernel => {
+            Err(err) if err.kind() == DamonKind::NotInTheKernel => {
                 self.stop();
                 self.start()
             }

@@ -7,7 +7,7 @@ use isotherm_core::ops::UpdateError;
 use isotherm_core::{
     AddrRange, Check, Observation, Observed, Operations, PageState, TargetId, Time,
 };
-use isotherm_damon::{DamonError, Kind};
+use isotherm_damon::{DamonError, DamonKind};
 use isotherm_sys::clock::now;
 
 use super::{Kdamond, Source};
@@ -52,8 +52,8 @@ impl Kdamond {
 
     pub(super) fn walk_failed(&mut self, err: &DamonError) {
         match err.kind() {
-            Kind::NotRunning => self.last_news = Time::default(),
-            Kind::NotOurs => self.failure = Some(err.to_string()),
+            DamonKind::NotRunning => self.last_news = Time::default(),
+            DamonKind::NotOurs => self.failure = Some(err.to_string()),
             _ => {
                 self.trouble(err.to_string());
                 self.shared.walk(Some(self.plan()));

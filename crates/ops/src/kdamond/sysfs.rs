@@ -2,7 +2,7 @@
 
 use isotherm_core::Observed;
 use isotherm_damon::{
-    Claim, Command, Config, DamonError, Feature, Features, Kdamond, Kind, Root, Settings,
+    Claim, Command, Config, DamonError, DamonKind, Feature, Features, Kdamond, Root, Settings,
     TriedRegion, TunedIntervals,
 };
 
@@ -66,7 +66,7 @@ impl Kernel for Sysfs {
     fn is_running(&self) -> Result<bool, DamonError> {
         match self.claim()?.is_running() {
             // Somebody removed the directory, so none of ours is left.
-            Err(err) if err.kind() == Kind::NotOurs => Err(err),
+            Err(err) if err.kind() == DamonKind::NotOurs => Err(err),
             answer => answer,
         }
     }

@@ -8,7 +8,7 @@ use isotherm_core::{
     AddrRange, Attrs, Method, Observation, Observed, Operations, Scheme, TargetId,
 };
 use isotherm_damon::model::Config;
-use isotherm_damon::{Feature, Kind as NotThere, Operations as Kind_, TunedIntervals};
+use isotherm_damon::{DamonKind, Feature, Operations as AddressSpace, TunedIntervals};
 
 use super::kernel::Walked;
 use super::*;
@@ -82,7 +82,7 @@ impl Kernel for Fake {
         if state.keeps_the_first && state.config.as_ref().is_some_and(|c| first(c) != first(config))
         {
             return Err(isotherm_damon::cannot(
-                NotThere::NotInTheKernel,
+                DamonKind::NotInTheKernel,
                 "remove the first",
                 "",
                 "",
@@ -185,7 +185,7 @@ fn targets_come_and_go_and_windows_name_them() {
     assert_eq!(regions(&mut set, 6)[0].range.start, 0x20_0000, "the second target's");
     // Ranges of their own, and a stat scheme each that is for one of them alone.
     let config = state.lock().unwrap().config.clone().unwrap();
-    assert_eq!(config.context.operations, Kind_::Fvaddr);
+    assert_eq!(config.context.operations, AddressSpace::Fvaddr);
     assert!(config.context.targets.iter().all(|t| !t.regions.is_empty()));
     assert_eq!(config.context.schemes[1].core_filters[0].kind, model::FilterKind::Target(1));
     set.remove_target(TargetId(5));

@@ -17,7 +17,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use isotherm_core::{Observed, TargetId, Time};
-use isotherm_damon::{DamonError, Kind};
+use isotherm_damon::{DamonError, DamonKind};
 use isotherm_sys::clock::now;
 
 use super::kernel::Kernel;
@@ -159,7 +159,7 @@ fn walk_on(shared: &Shared) {
                 shared.push(Ok(Raw { end, lost, targets }));
             }
             // Until a target has regions there is nothing to walk.
-            Err(err) if matches!(err.kind(), Kind::NothingToWalk | Kind::Busy) => {
+            Err(err) if matches!(err.kind(), DamonKind::NothingToWalk | DamonKind::Busy) => {
                 std::thread::sleep(PAUSE);
             }
             Err(err) => {

@@ -6,7 +6,7 @@
 use std::io;
 
 use isotherm_host::glob::glob;
-use isotherm_host::metrics::Unavailable;
+use isotherm_host::metrics::MetricError;
 use isotherm_host::metrics::cgroup::Cgroups;
 use isotherm_host::proc::{Proc, Stat, TaskState};
 
@@ -63,7 +63,7 @@ fn resident(statm: &[u8]) -> u64 {
 /// # Errors
 ///
 /// If there is no such cgroup, or it cannot be read.
-pub fn in_cgroup(proc: &Proc, path: &str) -> Result<Vec<u32>, Unavailable> {
+pub fn in_cgroup(proc: &Proc, path: &str) -> Result<Vec<u32>, MetricError> {
     let mut found = Cgroups::mounted(proc).procs(path)?;
     let mut buf = Vec::new();
     found.retain(|&pid| proc.stat(pid, &mut buf).is_ok_and(|stat| can_be_target(proc, &stat)));

@@ -3,12 +3,12 @@
 use crate::error::{Class, Error, Kind};
 
 /// A number that cannot be had on this machine, and why.
-pub type Unavailable = Error<Reason>;
+pub type MetricError = Error<MetricKind>;
 
-/// The kind of an [`Unavailable`].
+/// The kind of an [`MetricError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Reason {
+pub enum MetricKind {
     /// It is not the machine's to tell: the user gives it, or the schemes count it.
     NotFromTheMachine,
     /// It needs an operations set over the physical address space.
@@ -33,7 +33,7 @@ pub enum Reason {
     Unexpected,
 }
 
-impl Kind for Reason {
+impl Kind for MetricKind {
     fn class(self) -> Class {
         match self {
             Self::Permission => Class::Permission,
@@ -45,15 +45,15 @@ impl Kind for Reason {
 
 /// A reason. [`of`] says later of which number.
 pub(super) fn because(
-    reason: Reason,
+    reason: MetricKind,
     tried: impl Into<String>,
     why: impl Into<String>,
     hint: impl Into<String>,
-) -> Unavailable {
+) -> MetricError {
     Error::new(reason, "a number cannot be had", tried, why, hint)
 }
 
 /// The same reason, with `what` cannot be had: a phrase such as ``metric `some_mem_psi_us` ``.
-pub(super) fn of(reason: Unavailable, what: &str) -> Unavailable {
+pub(super) fn of(reason: MetricError, what: &str) -> MetricError {
     reason.about(format!("{what} cannot be had"))
 }

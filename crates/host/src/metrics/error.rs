@@ -5,7 +5,7 @@ use crate::error::{Class, Error, Kind};
 /// A number that cannot be had on this machine, and why.
 pub type MetricError = Error<MetricKind>;
 
-/// The kind of an [`MetricError`].
+/// The kind of a [`MetricError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MetricKind {

@@ -12,7 +12,7 @@ use std::os::unix::fs::FileExt;
 use isotherm_core::{Check, PageState, TargetId};
 use isotherm_host::error::{SetError, SetKind};
 use isotherm_host::proc::{Proc, is_denied, is_gone};
-use isotherm_pages::idle::{SET, error};
+use isotherm_pages::idle::SET;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -83,7 +83,7 @@ impl Pagemaps {
     pub(super) fn reopen(&mut self, id: TargetId) -> Result<(), SetError> {
         let space = self.spaces.iter_mut().find(|space| space.id == id);
         let Some(space) = space else {
-            return Err(error(SetKind::Gone, "follow a target", None, "", ""));
+            return Err(SetError::of_set(SET, SetKind::Gone, "follow a target", "", ""));
         };
         space.pagemap = open(space.pid)?;
         if space.has_exited() {
@@ -153,5 +153,5 @@ fn refused(pid: u32, tried: &str, e: io::Error) -> SetError {
     } else {
         (SetKind::Io, "", "")
     };
-    error(kind, tried, Some(e), why, hint).of_process(SET, pid)
+    SetError::of_set(SET, kind, tried, why, hint).with(e).of_process(SET, pid)
 }

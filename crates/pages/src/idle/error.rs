@@ -7,21 +7,6 @@ use isotherm_host::error::{SetError, SetKind};
 /// The set's name in its errors.
 pub const SET: &str = "idle";
 
-/// A failure of idle page tracking; the reason and the hint may be empty.
-pub fn error(
-    kind: SetKind,
-    tried: impl Into<String>,
-    said: Option<io::Error>,
-    why: impl Into<String>,
-    hint: impl Into<String>,
-) -> SetError {
-    let error = SetError::of_set(SET, kind, tried, why, hint);
-    match said {
-        Some(said) => error.with(said),
-        None => error,
-    }
-}
-
 /// What the kernel said about a file that only root may open and only some kernels have.
 pub(super) fn of_file(path: &str, option: &str, said: io::Error) -> SetError {
     let (kind, why, hint) = match said.kind() {
@@ -37,7 +22,7 @@ pub(super) fn of_file(path: &str, option: &str, said: io::Error) -> SetError {
         ),
         _ => (SetKind::Io, String::new(), String::new()),
     };
-    error(kind, format!("open {path}"), Some(said), why, hint)
+    SetError::of_set(SET, kind, format!("open {path}"), why, hint).with(said)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use std::path::Path;
 use isotherm_host::error::{SetError, SetKind};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 
-use super::error::error;
+use super::SET;
 
 /// The lock file. Only root can use the directory, and it is empty after a boot.
 pub const LOCK: &str = "/run/isotherm-idle.lock";
@@ -36,7 +36,7 @@ impl Lock {
                 _ => SetKind::Io,
             };
             let tried = format!("lock {}", path.display());
-            error(kind, tried, Some(e.into()), "", "run as root")
+            SetError::of_set(SET, kind, tried, "", "run as root").with(e.into())
         };
         let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(failed)?;
@@ -60,10 +60,10 @@ fn busy(path: &Path, file: &mut File) -> SetError {
     let mut pid = String::new();
     let known = file.read_to_string(&mut pid).is_ok() && pid.bytes().all(|b| b.is_ascii_digit());
     let who = if known && !pid.is_empty() { format!("process {pid}") } else { "a process".into() };
-    error(
+    SetError::of_set(
+        SET,
         SetKind::Busy,
         format!("lock {}", path.display()),
-        None,
         format!(
             "{who} uses idle page tracking; its marks are the whole machine's, and with two users \
              touched pages would look idle"

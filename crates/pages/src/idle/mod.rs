@@ -18,7 +18,7 @@ use std::path::Path;
 use isotherm_host::error::SetError;
 
 pub use bitmap::{BITMAP, Bitmap, CALL_WORDS, WORD_FRAMES, Words};
-pub use error::{SET, error};
+pub use error::SET;
 pub use folios::{Ask, Folios, NOT_KNOWN};
 pub use lock::{LOCK, Lock};
 

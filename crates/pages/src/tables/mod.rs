@@ -42,7 +42,7 @@ pub use self::error::SETCAP;
 pub use self::look::{PageKey, Query};
 pub use self::space::{PageFlags, Space};
 
-use self::error::error;
+use self::error::SET;
 use self::program::calibrate::calibrate;
 use self::program::code::MAX_SLOTS;
 use self::program::kernel::{Kernel, Paging};
@@ -93,7 +93,7 @@ impl PageTables {
         if !cfg!(target_arch = "x86_64") {
             let why = "page tables of this machine's architecture are not known yet";
             let (kind, tried) = (SetKind::NotSupported, "read page tables");
-            return Err(error(kind, tried, None, why, "use another operations set"));
+            return Err(SetError::of_set(SET, kind, tried, why, "use another operations set"));
         }
         let (mut kernel, load) = Kernel::load()?;
         let (Paging { levels, .. }, own) = calibrate(&mut kernel)?;
@@ -132,8 +132,8 @@ impl PageTables {
         let free = self.spaces.iter().position(Option::is_none).unwrap_or(self.spaces.len());
         let Some(slot) = u16::try_from(free).ok().filter(|s| usize::from(*s) < MAX_SLOTS) else {
             let why = format!("{MAX_SLOTS} processes are the most that this set holds");
-            let full = error(SetKind::Busy, "add a target", None, why, "");
-            return Err(full.of_process(error::SET, pid));
+            let full = SetError::of_set(SET, SetKind::Busy, "add a target", why, "");
+            return Err(full.of_process(SET, pid));
         };
         let space = Space::open(&mut self.kernel, self.file_ops, pid)?;
         self.kernel.set_space(slot, space.resolved.pgd);
@@ -165,7 +165,7 @@ impl PageTables {
     pub fn reopen(&mut self, id: TargetId) -> Result<bool, SetError> {
         let unknown = || {
             let tried = format!("follow target {}", id.0);
-            error(SetKind::Gone, tried, None, "no such target", "")
+            SetError::of_set(SET, SetKind::Gone, tried, "no such target", "")
         };
         let slot = self.slot(id).ok_or_else(unknown)?;
         let space = self.spaces[usize::from(slot)].as_mut().ok_or_else(unknown)?;

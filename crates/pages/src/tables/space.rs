@@ -16,7 +16,7 @@ use isotherm_sys::madvise::process_madvise_cold;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::error::{self, SETCAP, error};
+use super::error::{SET, SETCAP};
 use super::program::kernel::{Kernel, Resolved};
 
 /// One target's address space.
@@ -128,7 +128,7 @@ fn open_mem(kernel: &mut Kernel, file_ops: u64, pid: u32) -> Result<(File, Resol
 
 fn gone(pid: u32) -> SetError {
     let why = "it has ended, or never had memory of its own";
-    error(SetKind::Gone, "find its memory", None, why, "").of_process(error::SET, pid)
+    SetError::of_set(SET, SetKind::Gone, "find its memory", why, "").of_process(SET, pid)
 }
 
 fn refused(pid: u32, tried: &str, needs: &str, e: io::Error) -> SetError {
@@ -140,5 +140,5 @@ fn refused(pid: u32, tried: &str, needs: &str, e: io::Error) -> SetError {
     } else {
         (SetKind::Io, String::new(), String::new())
     };
-    error(kind, tried, Some(e), why, hint).of_process(error::SET, pid)
+    SetError::of_set(SET, kind, tried, why, hint).with(e).of_process(SET, pid)
 }

@@ -19,7 +19,7 @@ use std::os::fd::AsFd;
 use isotherm_host::error::{SetError, SetKind};
 
 use super::kernel::{Kernel, Paging, Resolved};
-use crate::tables::error::error;
+use crate::tables::error::SET;
 
 const GIB: u64 = 1 << 30;
 /// Enough for 64 TiB of memory, below which the top table lies.
@@ -53,7 +53,12 @@ impl Proof {
 /// Sets the kernel's paging up. Returns it, with what our own address space resolves to.
 pub(crate) fn calibrate(kernel: &mut Kernel) -> Result<(Paging, Resolved), SetError> {
     let failed = |tried: &str, e: Option<io::Error>, why: &str| {
-        error(SetKind::NotSupported, tried, e, why, "please report this kernel")
+        let hint = "please report this kernel";
+        let error = SetError::of_set(SET, SetKind::NotSupported, tried, why, hint);
+        match e {
+            Some(e) => error.with(e),
+            None => error,
+        }
     };
     let mem =
         File::open("/proc/self/mem").map_err(|e| failed("open /proc/self/mem", Some(e), ""))?;

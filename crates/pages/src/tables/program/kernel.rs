@@ -15,7 +15,7 @@ use super::asm::Program;
 use super::btf::{self, Btf, BtfError};
 use super::code::{self as program, MAX_KEYS, MAX_SLOTS, MAX_TABLES, Offsets, at};
 use crate::tables::entry::Entry;
-use crate::tables::error::{SETCAP, error};
+use crate::tables::error::{SET, SETCAP};
 
 /// What an open `/proc/PID/mem` leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -159,12 +159,12 @@ fn offsets() -> Result<Offsets, SetError> {
     let data = std::fs::read(btf::VMLINUX).map_err(|e| {
         let why = "this kernel shows no types of its own (CONFIG_DEBUG_INFO_BTF)";
         let hint = "use a kernel with BTF, or another operations set";
-        error(SetKind::NotSupported, tried.clone(), Some(e), why, hint)
+        SetError::of_set(SET, SetKind::NotSupported, tried.clone(), why, hint).with(e)
     })?;
     let found = Btf::parse(data).and_then(|btf| Offsets::find(&btf));
     found.map_err(|e: BtfError| {
         let why = format!("{e}");
-        error(SetKind::NotSupported, tried, None, why, "please report this kernel")
+        SetError::of_set(SET, SetKind::NotSupported, tried, why, "please report this kernel")
     })
 }
 
@@ -212,7 +212,7 @@ fn rejected(name: &str, e: io::Error, log: &[u8]) -> SetError {
         format!("the verifier of {} says: {tail}", release())
     };
     let hint = "if this kernel is 6.1 or later, please report it";
-    error(SetKind::NotSupported, tried, Some(e), why, hint)
+    SetError::of_set(SET, SetKind::NotSupported, tried, why, hint).with(e)
 }
 
 /// Whether this process has what the programs need.
@@ -242,18 +242,18 @@ fn release() -> String {
 fn refused(tried: &str, e: io::Error) -> SetError {
     if e.raw_os_error() == Some(libc::ENOSYS) {
         let why = "this kernel was built without CONFIG_BPF_SYSCALL";
-        return error(SetKind::NotSupported, tried, Some(e), why, "");
+        return SetError::of_set(SET, SetKind::NotSupported, tried, why, "").with(e);
     }
     if is_locked_down() {
         let why = "the kernel is locked down (confidentiality): BPF may not read kernel memory";
         let hint = "boot with lockdown=integrity or lower, or use another operations set";
-        return error(SetKind::Permission, tried, Some(e), why, hint);
+        return SetError::of_set(SET, SetKind::Permission, tried, why, hint).with(e);
     }
     if !is_permission(&e) && has_capabilities() {
         let why = format!("kernel {}", release());
-        return error(SetKind::NotSupported, tried, Some(e), why, "");
+        return SetError::of_set(SET, SetKind::NotSupported, tried, why, "").with(e);
     }
     let why = "needs CAP_BPF and CAP_PERFMON (or CAP_SYS_ADMIN)";
     let hint = format!("run as root, or `{SETCAP} FILE`; `isotherm doctor` shows what is there");
-    error(SetKind::Permission, tried, Some(e), why, hint)
+    SetError::of_set(SET, SetKind::Permission, tried, why, hint).with(e)
 }

@@ -61,8 +61,8 @@ impl Kdamond {
     /// # Errors
     ///
     /// The first file that could not be written: it is missing ([`DamonKind::OlderKernel`]), or its
-    /// value is refused ([`DamonKind::Refused`]). The files then have their old values again. If that
-    /// failed too, the error says so.
+    /// value is refused ([`DamonKind::Refused`]). The files then have their old values again. If
+    /// that failed too, the error says so.
     pub fn write(&self, config: &Config, was: Option<&Written>) -> Result<Written, DamonError> {
         let before = was.cloned().unwrap_or_default();
         let mut live = Live::new();

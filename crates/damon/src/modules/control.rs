@@ -95,8 +95,9 @@ impl Module {
     ///
     /// # Errors
     ///
-    /// [`DamonKind::NotBuilt`], [`DamonKind::NotOurs`] if a kdamond runs, [`DamonKind::ModuleInTheWay`] if another
-    /// module does, [`DamonKind::Refused`] if the parameters do not go together.
+    /// [`DamonKind::NotBuilt`], [`DamonKind::NotOurs`] if a kdamond runs,
+    /// [`DamonKind::ModuleInTheWay`] if another module does, [`DamonKind::Refused`] if the
+    /// parameters do not go together.
     pub fn enable(self, root: &Root) -> Result<(), DamonError> {
         self.require(root)?;
         if self.is_enabled(root) {
@@ -145,8 +146,8 @@ impl Module {
     ///
     /// # Errors
     ///
-    /// [`DamonKind::Refused`] with every problem found, before anything is written. Else what the kernel
-    /// says.
+    /// [`DamonKind::Refused`] with every problem found, before anything is written. Else what the
+    /// kernel says.
     pub fn set(self, root: &Root, wanted: &[(String, String)]) -> Result<Vec<Changed>, DamonError> {
         self.require(root)?;
         let tried = format!("set parameters of {}", self.title());

@@ -45,9 +45,9 @@ impl Claim {
     ///
     /// # Errors
     ///
-    /// [`DamonKind::NotOurs`] if all directories are somebody else's. [`DamonKind::ModuleInTheWay`] if a
-    /// running module would prevent the start. Else what [`Kdamond::write`] says. Nothing is left
-    /// behind.
+    /// [`DamonKind::NotOurs`] if all directories are somebody else's.
+    /// [`DamonKind::ModuleInTheWay`] if a running module would prevent the start. Else what
+    /// [`Kdamond::write`] says. Nothing is left behind.
     pub fn set_up(root: &Root, config: &Config, settings: &Settings) -> Result<Self, DamonError> {
         root.require()?;
         let ledger = Ledger::lock(root, settings)?;

@@ -1,7 +1,7 @@
 //! A region: a range of an address space whose pages are believed to be accessed alike.
 
 use crate::addr::AddrRange;
-use crate::math::{moving_sum, weighted};
+use crate::math::{Divisor, moving_sum, weighted};
 
 /// The index of a region's watched pages in the store of its target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,9 +118,10 @@ impl Region {
 
     /// Counts one sample (`damon_update_region_access_rate()`). `window` is the number of samples
     /// per aggregation.
-    pub fn count_sample(&mut self, accessed: bool, window: u32) {
+    #[inline]
+    pub fn count_sample(&mut self, accessed: bool, window: Divisor) {
         let last = self.last_nr_accesses.wrapping_mul(10_000);
-        let new = if accessed { 10_000 } else { 0 };
+        let new = u32::from(accessed) * 10_000;
         self.nr_accesses_bp = moving_sum(self.nr_accesses_bp, last, window, new);
         self.nr_accesses += u32::from(accessed);
     }
@@ -138,8 +139,10 @@ impl Region {
     pub fn count_age(&mut self, threshold: u32) {
         let moved = self.nr_accesses.abs_diff(self.last_nr_accesses) > threshold;
         let crossed_zero = (self.nr_accesses == 0) != (self.last_nr_accesses == 0);
-        self.age = if moved || crossed_zero { 0 } else { self.age.saturating_add(1) };
-        let since = self.since_action.map(|since| since.saturating_add(1));
-        self.since_action = since.filter(|since| *since < self.age);
+        self.age = if moved | crossed_zero { 0 } else { self.age.saturating_add(1) };
+        if let Some(since) = self.since_action {
+            let since = since.saturating_add(1);
+            self.since_action = (since < self.age).then_some(since);
+        }
     }
 }

@@ -159,14 +159,12 @@ impl Target {
     pub fn merge(&mut self, threshold: u32, sz_limit: u64, count_age: bool) {
         let mut kept = 0;
         for i in 0..self.regions.len() {
-            if count_age {
-                self.regions[i].count_age(threshold);
-            }
-            if i == 0 {
-                continue;
-            }
             let (front, back) = self.regions.split_at_mut(i);
-            let (prev, region) = (&mut front[kept], &back[0]);
+            let region = &mut back[0];
+            if count_age {
+                region.count_age(threshold);
+            }
+            let Some(prev) = front.get_mut(kept) else { continue };
             let mergeable = prev.range.end == region.range.start
                 && prev.unresolved == region.unresolved
                 && prev.nr_accesses.abs_diff(region.nr_accesses) <= threshold
@@ -184,26 +182,33 @@ impl Target {
         self.regions.truncate(kept + 1);
     }
 
-    /// Cuts every region at random into up to `nr_pieces` pieces of at least `min_region_sz`
-    /// (`damon_split_regions_of()`): each cut takes 10 % to 90 % off the left piece.
+    /// Cuts every region at random into up to `nr_pieces` pieces, at most 3, of at least
+    /// `min_region_sz` (`damon_split_regions_of()`): each cut takes 10 % to 90 % off the left
+    /// piece.
     pub fn split_randomly(&mut self, nr_pieces: u32, min_region_sz: u64, rng: &mut Rng) {
-        self.rebuild(|region, out, watches| {
-            let first = out.len();
-            out.push(region.clone());
-            for _ in 1..nr_pieces {
-                let left = &mut out[first];
+        // A copy that no closure borrows, so that its state is in registers.
+        let mut draws = rng.clone();
+        self.scratch.clear();
+        for region in &self.regions {
+            // Each cut is left of the one before. A region that is not cut keeps its end here.
+            let mut cuts = [region.range.end; 2];
+            let mut left = region.range;
+            for _ in 1..nr_pieces.min(3) {
                 let size = left.len();
                 if size <= 2 * min_region_sz {
                     break;
                 }
-                let at = round_down(rng.range(1, 10) * size / 10, min_region_sz);
+                let at = round_down(draws.range(1, 10) * size / 10, min_region_sz);
                 if at == 0 || at >= size {
                     continue;
                 }
-                let right = split_off(left, at, watches);
-                out.insert(first + 1, right);
+                left.end = left.start + at;
+                cuts = [left.end, cuts[0]];
             }
-        });
+            push_pieces(region, cuts, &mut self.scratch, &mut self.watches);
+        }
+        *rng = draws;
+        core::mem::swap(&mut self.regions, &mut self.scratch);
     }
 
     /// Cuts region `i` at `at` bytes behind its start. If either part would be empty, the region
@@ -246,6 +251,23 @@ impl Target {
     pub(crate) fn reserve(&mut self, n: usize) {
         self.regions.reserve(n.saturating_sub(self.regions.len()));
         self.scratch.reserve(n.saturating_sub(self.scratch.len()));
+    }
+}
+
+/// Appends the pieces of a region between `cuts`, which are in address order. Where a cut is the
+/// region's end there is no piece.
+fn push_pieces(region: &Region, cuts: [u64; 2], out: &mut Vec<Region>, watches: &mut Watches) {
+    let [first, second] = cuts;
+    out.push(Region { range: AddrRange::new(region.range.start, first), ..*region });
+    for (start, end) in [(first, second), (second, region.range.end)] {
+        if start < end {
+            let mut right =
+                Region { range: AddrRange::new(start, end), sampling_addr: 0, ..*region };
+            if let Some(left) = out.last().filter(|left| left.watch != WatchId::NONE) {
+                right.watch = watches.split_off(left.watch, start);
+            }
+            out.push(right);
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! Debug builds panic on overflow, so a run without a panic shows that nothing overflows.
 //! `scheme/proofs.rs` has the same as harnesses for a model checker.
 
+use isotherm_core::math::Divisor;
 use isotherm_core::monitor::feed;
 use isotherm_core::scheme::{FailCharge, Goal, Metric, Quota, QuotaState, Tuner};
 
@@ -208,6 +209,21 @@ fn tuner_under_a_limit() {
             let near = Plant { ideal: limit / part, target: 1000 };
             let windows = near.settle(&mut state, &mut quota, false);
             assert!(windows <= enough(near.ideal, PAGE / 2), "{windows} to a {part}th");
+        }
+    }
+}
+
+#[test]
+fn a_divisor_divides_exactly() {
+    // The quotients that are hardest to get right are those of multiples and their neighbours.
+    let edges = || edges().into_iter().filter_map(|x| u32::try_from(x).ok());
+    let divisors = edges().chain(1..2000).chain((1..60).map(|k| u32::MAX / k)).filter(|d| *d > 0);
+    for d in divisors {
+        let divisor = Divisor::new(d);
+        let multiples = edges().filter_map(|k| k.checked_mul(d)).chain([u32::MAX / d * d]);
+        let near = multiples.flat_map(|n| [n.saturating_sub(1), n, n.saturating_add(1)]);
+        for n in near.chain(edges()).chain([u32::MAX]) {
+            assert_eq!(divisor.divide(n), n / d, "{n} / {d}");
         }
     }
 }

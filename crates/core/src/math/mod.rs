@@ -18,11 +18,40 @@ pub const fn mult_frac(x: u64, n: u64, d: u64) -> u64 {
     (x / d).wrapping_mul(n).wrapping_add((x % d).wrapping_mul(n) / d)
 }
 
+/// A divisor of many numbers. Dividing by it takes one multiplication, and the result is exact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Divisor {
+    /// The largest multiple of `1 / 2^64` that is below `1 / d`.
+    reciprocal: u64,
+}
+
+impl Divisor {
+    /// The divisor `d`.
+    ///
+    /// # Panics
+    ///
+    /// If `d` is 0.
+    #[must_use]
+    pub const fn new(d: u32) -> Self {
+        Self { reciprocal: u64::MAX / d as u64 }
+    }
+
+    /// `floor(n / d)`.
+    ///
+    /// The product is `(n + 1) / d`, less at most `2^-32`. For whole numbers of 32 bits `(n + 1) / d`
+    /// lies at least `1 / d` above `floor(n / d)`, which is more than that, and at most 1 above it.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "a quotient is not larger than `n`")]
+    pub const fn divide(self, n: u32) -> u32 {
+        (((n as u128 + 1) * self.reciprocal as u128) >> 64) as u32
+    }
+}
+
 /// One step of the pseudo moving sum (`damon_moving_sum()`): the previous window's total counts as
 /// evenly spread over `len` samples. One sample's share is subtracted, and `new` is added.
 #[must_use]
-pub const fn moving_sum(sum: u32, last_total: u32, len: u32, new: u32) -> u32 {
-    sum.wrapping_sub(last_total / len).wrapping_add(new)
+pub const fn moving_sum(sum: u32, last_total: u32, len: Divisor, new: u32) -> u32 {
+    sum.wrapping_sub(len.divide(last_total)).wrapping_add(new)
 }
 
 /// Mean of `a` and `b`, weighted by two sizes, truncated.

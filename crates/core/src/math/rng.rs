@@ -61,20 +61,18 @@ impl Rng {
     }
 
     /// A random number in `[l, r)`; `l` if the range is empty (`damon_rand()`).
+    ///
+    /// Nothing here takes the address of the generator, so that a loop can keep its state in
+    /// registers.
     #[inline]
     pub fn range(&mut self, l: u64, r: u64) -> u64 {
         let span = r.wrapping_sub(l);
+        let first = u64::from(self.next_u32());
         if span <= u64::from(u32::MAX) {
-            return l.wrapping_add((u64::from(self.next_u32()) * span) >> 32);
+            return l.wrapping_add((first * span) >> 32);
         }
-        l.wrapping_add(self.below(span))
-    }
-
-    /// A random number less than `span`, which takes two draws.
-    fn below(&mut self, span: u64) -> u64 {
-        let high = u64::from(self.next_u32());
-        let x = (high << 32) | u64::from(self.next_u32());
+        let x = (first << 32) | u64::from(self.next_u32());
         let product = u128::from(x) * u128::from(span);
-        u64::try_from(product >> 64).unwrap_or(u64::MAX)
+        l.wrapping_add(u64::try_from(product >> 64).unwrap_or(u64::MAX))
     }
 }

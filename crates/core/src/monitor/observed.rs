@@ -40,7 +40,9 @@ impl Sampler for Observer {
 
     fn rescale(&mut self, _: &mut Scene<'_>, _: u64) {}
 
-    fn prepare(&mut self, _: &mut Scene<'_>) {}
+    fn prepare(&mut self, scene: &mut Scene<'_>) {
+        scene.batch.clear();
+    }
 
     fn prepared(&mut self, _: &mut Scene<'_>) -> u64 {
         0
@@ -52,7 +54,6 @@ impl Sampler for Observer {
 
     /// Asks for the window if it is due.
     fn check(&mut self, scene: &mut Scene<'_>) -> Option<Wish> {
-        scene.batch.clear();
         self.window = None;
         scene.window_over().then_some(Wish::Observe)
     }

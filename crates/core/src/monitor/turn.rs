@@ -28,7 +28,6 @@ impl Context {
 
     /// Step 2: asks for pages to be made old.
     pub(super) fn prepare(&mut self) -> Option<Wish> {
-        self.batch.clear();
         let (method, mut scene) = self.scene();
         method.prepare(&mut scene);
         let wish = (!self.batch.is_empty()).then_some(Wish::Prepare);

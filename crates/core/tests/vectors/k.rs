@@ -3,7 +3,7 @@
 //! Absent: K7 (the registry of operations sets; here the driver is given one set). K8 is in `s.rs`.
 //! K13 to K20, K23 and K25, which are about schemes, are in `schemes/k.rs`.
 
-use isotherm_core::math::moving_sum;
+use isotherm_core::math::{Divisor, moving_sum};
 use isotherm_core::monitor::{Conversion, enforce_min_regions, feed};
 use isotherm_core::{AddrRange, Attrs, AttrsError, Context, Region, Rng, TargetId};
 
@@ -148,7 +148,7 @@ fn k12_moving_sum() {
     let expected = [55_000, 50_000, 55_000, 50_000, 45_000, 40_000, 45_000, 40_000, 35_000, 30_000];
     let mut sum = 50_000;
     for (new, expected) in new.into_iter().zip(expected) {
-        sum = moving_sum(sum, 50_000, 10, new);
+        sum = moving_sum(sum, 50_000, Divisor::new(10), new);
         assert_eq!(sum, expected);
     }
 }

@@ -1,6 +1,7 @@
 //! V-*: numbers from the real code (§8.4).
 
 use isotherm_core::attrs::IntervalsGoal;
+use isotherm_core::math::Divisor;
 use isotherm_core::monitor::{
     Conversion, Schedule, adaptation, enforce_min_regions, feed, merge_all, score, tuned,
 };
@@ -308,7 +309,7 @@ fn v_bp() {
     r.nr_accesses_bp = 100_000;
     let seen: Vec<_> = (0..20)
         .map(|i| {
-            r.count_sample(i < 8, 20);
+            r.count_sample(i < 8, Divisor::new(20));
             r.nr_accesses_bp
         })
         .collect();
@@ -321,7 +322,7 @@ fn v_bp() {
     let mut r = region(0, 1, 0, 2, 0);
     r.nr_accesses_bp = 20_000;
     let seen = [true, false, false].map(|accessed| {
-        r.count_sample(accessed, 3);
+        r.count_sample(accessed, Divisor::new(3));
         r.nr_accesses_bp
     });
     assert_eq!(seen, [23_334, 16_668, 10_002]);

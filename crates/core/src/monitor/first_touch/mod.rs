@@ -114,6 +114,7 @@ impl Sampler for FirstTouch {
     /// Which pages to arm now.
     fn prepare(&mut self, scene: &mut Scene<'_>) {
         let passed = scene.passed;
+        scene.batch.clear();
         self.collect(scene, passed, 0, |s| s.arm_at <= passed);
     }
 

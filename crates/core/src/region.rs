@@ -29,7 +29,7 @@ impl Default for WatchId {
 }
 
 /// One region (`struct damon_region`, Linux 7.2). It has 64 bytes, as in the kernel.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Region {
     /// The region's addresses. Never empty.
     pub range: AddrRange,
@@ -104,6 +104,7 @@ impl Region {
 
     /// Takes in the region that follows immediately. Counts and age become means weighted by size,
     /// and the left `last_nr_accesses` stays (`damon_merge_two_regions()`).
+    #[inline]
     pub fn merge(&mut self, right: &Self) {
         let (l, r) = (self.len(), right.len());
         self.nr_accesses = weighted(self.nr_accesses, l, right.nr_accesses, r);

@@ -144,7 +144,7 @@ impl Target {
             return;
         }
         self.rebuild(|region, out, watches| {
-            let mut rest = region.clone();
+            let mut rest = *region;
             while rest.len() > limit {
                 let right = split_off(&mut rest, limit, watches);
                 out.push(rest);
@@ -175,26 +175,27 @@ impl Target {
             } else {
                 kept += 1;
                 if kept < i {
-                    front[kept] = region.clone();
+                    front[kept] = *region;
                 }
             }
         }
         self.regions.truncate(kept + 1);
     }
 
-    /// Cuts every region at random into up to `nr_pieces` pieces, at most 3, of at least
-    /// `min_region_sz` (`damon_split_regions_of()`): each cut takes 10 % to 90 % off the left
-    /// piece.
+    /// Cuts every region at random into up to `nr_pieces` pieces of at least `min_region_sz`
+    /// (`damon_split_regions_of()`): each cut takes 10 % to 90 % off the left piece.
     pub fn split_randomly(&mut self, nr_pieces: u32, min_region_sz: u64, rng: &mut Rng) {
-        // A copy that no closure borrows, so that its state is in registers.
+        // A copy that nothing borrows, so that its state is in registers.
         let mut draws = rng.clone();
-        self.scratch.clear();
+        let out = &mut self.scratch;
+        out.clear();
         for region in &self.regions {
-            // Each cut is left of the one before. A region that is not cut keeps its end here.
-            let mut cuts = [region.range.end; 2];
-            let mut left = region.range;
-            for _ in 1..nr_pieces.min(3) {
-                let size = left.len();
+            let first = out.len();
+            out.push(*region);
+            for _ in 1..nr_pieces {
+                let left = &mut out[first];
+                let AddrRange { start, end } = left.range;
+                let size = end - start;
                 if size <= 2 * min_region_sz {
                     break;
                 }
@@ -202,10 +203,22 @@ impl Target {
                 if at == 0 || at >= size {
                     continue;
                 }
-                left.end = left.start + at;
-                cuts = [left.end, cuts[0]];
+                left.range.end = start + at;
+                let watch = match left.watch {
+                    WatchId::NONE => WatchId::NONE,
+                    watch => self.watches.split_off(watch, start + at),
+                };
+                out.push(*region);
+                let pieces = &mut out[first + 1..];
+                // The new piece lies in front of those that were cut off before.
+                if pieces.len() > 1 {
+                    pieces.rotate_right(1);
+                }
+                let right = &mut pieces[0];
+                right.range = AddrRange::new(start + at, end);
+                right.sampling_addr = 0;
+                right.watch = watch;
             }
-            push_pieces(region, cuts, &mut self.scratch, &mut self.watches);
         }
         *rng = draws;
         core::mem::swap(&mut self.regions, &mut self.scratch);
@@ -251,23 +264,6 @@ impl Target {
     pub(crate) fn reserve(&mut self, n: usize) {
         self.regions.reserve(n.saturating_sub(self.regions.len()));
         self.scratch.reserve(n.saturating_sub(self.scratch.len()));
-    }
-}
-
-/// Appends the pieces of a region between `cuts`, which are in address order. Where a cut is the
-/// region's end there is no piece.
-fn push_pieces(region: &Region, cuts: [u64; 2], out: &mut Vec<Region>, watches: &mut Watches) {
-    let [first, second] = cuts;
-    out.push(Region { range: AddrRange::new(region.range.start, first), ..*region });
-    for (start, end) in [(first, second), (second, region.range.end)] {
-        if start < end {
-            let mut right =
-                Region { range: AddrRange::new(start, end), sampling_addr: 0, ..*region };
-            if let Some(left) = out.last().filter(|left| left.watch != WatchId::NONE) {
-                right.watch = watches.split_off(left.watch, start);
-            }
-            out.push(right);
-        }
     }
 }
 

@@ -5,7 +5,8 @@ use alloc::vec::Vec;
 
 use crate::addr::AddrRange;
 use crate::monitor::{Context, Wish};
-use crate::ops::{Observed, Operations, TargetId};
+use crate::ops::{Observed, Operations};
+use crate::target::TargetId;
 use crate::time::Time;
 
 /// The clock of a driver.

@@ -27,6 +27,7 @@ pub mod snapshot;
 pub mod target;
 pub mod time;
 pub mod units;
+pub(crate) mod watches;
 
 pub use addr::AddrRange;
 pub use attrs::{Attrs, AttrsError, Method};
@@ -35,12 +36,9 @@ pub use mapping::MappingKind;
 pub use math::rng::Rng;
 pub use math::{interval, rng};
 pub use monitor::{Context, Wish};
-pub use ops::{
-    Applied, Check, Eligible, Measure, Observation, Observed, Operations, PageState, Request,
-    TargetId,
-};
+pub use ops::{Check, Observation, Observed, Operations, PageState};
 pub use region::Region;
-pub use scheme::Scheme;
+pub use scheme::{Applied, Eligible, Measure, Request, Scheme};
 pub use snapshot::{Cost, RegionInfo, Snapshot, TargetInfo};
-pub use target::Target;
+pub use target::{Target, TargetId};
 pub use time::Time;

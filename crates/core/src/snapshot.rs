@@ -3,8 +3,8 @@
 use alloc::vec::Vec;
 
 use crate::addr::AddrRange;
-use crate::ops::TargetId;
 use crate::region::Region;
+use crate::target::TargetId;
 use crate::time::Time;
 
 /// One region of a snapshot.

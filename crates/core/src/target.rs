@@ -3,10 +3,15 @@
 use alloc::vec::Vec;
 
 use crate::addr::{AddrRange, round_down, round_up};
-use crate::monitor::first_touch::Watches;
-use crate::ops::TargetId;
+use crate::attrs::Attrs;
 use crate::region::{Region, WatchId};
 use crate::rng::Rng;
+use crate::watches::Watches;
+
+/// The id of a target in one context. Whoever adds targets never uses an id twice, so a reused pid
+/// is never taken for the process before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct TargetId(pub u32);
 
 /// One target (`struct damon_target`).
 ///
@@ -265,6 +270,18 @@ impl Target {
         self.regions.reserve(n.saturating_sub(self.regions.len()));
         self.scratch.reserve(n.saturating_sub(self.scratch.len()));
     }
+}
+
+/// The largest size of a region that leaves room for the least wanted number of regions
+/// (`damon_region_sz_limit()`), not rounded.
+#[must_use]
+pub fn region_size_limit(targets: &[Target], attrs: &Attrs) -> u64 {
+    size_limit(targets.iter().map(Target::len).sum(), attrs)
+}
+
+/// The same limit, for regions of `total` bytes in all.
+pub(crate) fn size_limit(total: u64, attrs: &Attrs) -> u64 {
+    (total / attrs.min_nr_regions.max(1)).max(attrs.min_region_sz)
 }
 
 /// Cuts a region and divides its watched pages; see [`Region::split_off`].

@@ -43,3 +43,9 @@ impl Sub for Time {
         self.since(rhs)
     }
 }
+
+/// Whether sample interval `a` is before `b`, both counted since the start. Both may wrap around.
+#[must_use]
+pub const fn before(a: u64, b: u64) -> bool {
+    a.wrapping_sub(b).cast_signed() < 0
+}

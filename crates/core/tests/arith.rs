@@ -4,8 +4,7 @@
 //! Debug builds panic on overflow, so a run without a panic shows that nothing overflows.
 //! `scheme/proofs.rs` has the same as harnesses for a model checker.
 
-use isotherm_core::math::Divisor;
-use isotherm_core::monitor::feed;
+use isotherm_core::math::{Divisor, feed};
 use isotherm_core::scheme::{FailCharge, Goal, Metric, Quota, QuotaState, Tuner};
 
 /// 10,000: one byte in the tuner's memory, and a score that is exactly met.

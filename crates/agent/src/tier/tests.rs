@@ -8,7 +8,8 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use isotherm_core::ops::{Eligible, UpdateError};
+use isotherm_core::Eligible;
+use isotherm_core::ops::UpdateError;
 use isotherm_core::scheme::{Action, Metric, NodeLevel};
 use isotherm_core::{
     AddrRange, Applied, Attrs, Check, Clock, Context, Driver, Event, Measure, Method, Observation,

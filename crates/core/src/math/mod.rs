@@ -47,6 +47,25 @@ impl Divisor {
     }
 }
 
+/// One step of the feedback loop (`damon_feed_loop_next_input()`). At a score of 10,000 the goal is
+/// exactly met. Below that score the result is larger than `last`, at most twice as large. Above it
+/// the result is smaller, but never below 10,000.
+#[must_use]
+pub fn feed(last: u64, score: u64) -> u64 {
+    const GOAL: u64 = 10_000;
+    const LEAST: u64 = 10_000;
+    if score == GOAL {
+        return last;
+    }
+    if score >= 2 * GOAL {
+        return LEAST;
+    }
+    let diff = score.abs_diff(GOAL);
+    let step =
+        if last < u64::MAX / diff { last * diff / GOAL } else { (last / GOAL).wrapping_mul(diff) };
+    if score > GOAL { last.saturating_sub(step).max(LEAST) } else { last.saturating_add(step) }
+}
+
 /// One step of the pseudo moving sum (`damon_moving_sum()`): the previous window's total counts as
 /// evenly spread over `len` samples. One sample's share is subtracted, and `new` is added.
 #[must_use]

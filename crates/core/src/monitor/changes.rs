@@ -7,9 +7,9 @@ use core::mem;
 use super::method::InForce;
 use super::{Context, Conversion, Phase, Schedule};
 use crate::attrs::{Attrs, AttrsError};
-use crate::ops::TargetId;
 use crate::scheme::Scheme;
 use crate::target::Target;
+use crate::target::TargetId;
 
 /// A change that waits for the point of the loop where changes are safe.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -51,18 +51,18 @@ mod turn;
 use alloc::vec::Vec;
 use core::mem;
 
-pub use passes::{enforce_min_regions, merge_all, region_size_limit, split_all};
-pub use schedule::{Conversion, Schedule, before};
-pub use tune::{adaptation, feed, score, tuned};
+pub use passes::{enforce_min_regions, merge_all, split_all};
+pub use schedule::{Conversion, Schedule};
+pub use tune::{adaptation, score, tuned};
 
 use crate::addr::AddrRange;
 use crate::areas::Areas;
 use crate::attrs::{Attrs, AttrsError};
-use crate::ops::{Check, Eligible, Measure, TargetId};
+use crate::ops::Check;
 use crate::rng::Rng;
-use crate::scheme::Schemes;
+use crate::scheme::{Eligible, Measure, Schemes};
 use crate::snapshot::{Cost, Snapshot};
-use crate::target::{RangesError, Target};
+use crate::target::{RangesError, Target, TargetId};
 use crate::time::Time;
 use changes::{Change, fill_aggr_samples};
 use method::{InForce, Sampler, Scene};

@@ -21,10 +21,10 @@ use super::{Context, Wish};
 use crate::attrs::{Attrs, IntervalsGoal, Method};
 use crate::interval::CountIntervals;
 use crate::math::weighted;
-use crate::ops::{Observation, Observed, TargetId};
+use crate::ops::{Observation, Observed};
 use crate::region::Region;
 use crate::snapshot::RegionInfo;
-use crate::target::Target;
+use crate::target::{Target, TargetId};
 use crate::time::Time;
 
 /// The state of the method in one context.

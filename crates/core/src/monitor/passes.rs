@@ -5,7 +5,7 @@ use crate::addr::round_up;
 use crate::attrs::Attrs;
 use crate::region::Region;
 use crate::rng::Rng;
-use crate::target::Target;
+use crate::target::{Target, size_limit};
 
 /// Number of regions of all targets.
 pub(crate) fn nr_regions(targets: &[Target]) -> u64 {
@@ -15,18 +15,6 @@ pub(crate) fn nr_regions(targets: &[Target]) -> u64 {
 /// All regions of all targets.
 pub(crate) fn all(targets: &[Target]) -> impl Iterator<Item = &Region> {
     targets.iter().flat_map(|t| t.regions.iter())
-}
-
-/// The largest size of a region that leaves room for the least wanted number of regions
-/// (`damon_region_sz_limit()`), not rounded.
-#[must_use]
-pub fn region_size_limit(targets: &[Target], attrs: &Attrs) -> u64 {
-    size_limit(targets.iter().map(Target::len).sum(), attrs)
-}
-
-/// The same limit, for regions of `total` bytes in all.
-fn size_limit(total: u64, attrs: &Attrs) -> u64 {
-    (total / attrs.min_nr_regions.max(1)).max(attrs.min_region_sz)
 }
 
 /// Cuts regions larger than the limit, so that about the least wanted number of regions is there.

@@ -10,10 +10,10 @@ use super::method::{Ended, Sampler, Scene};
 use super::passes::split_all;
 use crate::interval::{CountIntervals, count};
 use crate::math::Divisor;
-use crate::ops::{Check, PageState, TargetId};
+use crate::ops::{Check, PageState};
 use crate::region::Region;
 use crate::snapshot::RegionInfo;
-use crate::target::Target;
+use crate::target::{Target, TargetId};
 use crate::time::Time;
 
 /// The state of the method in one context.

@@ -2,12 +2,7 @@
 
 use crate::attrs::Attrs;
 use crate::math::mult_frac;
-
-/// Whether instant `a` is before `b`. Both may wrap around.
-#[must_use]
-pub const fn before(a: u64, b: u64) -> bool {
-    a.wrapping_sub(b).cast_signed() < 0
-}
+use crate::time::before;
 
 /// The clock of a context, in sample intervals, with its deadlines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -2,8 +2,10 @@
 //! (R§2.2 steps 1 and 11, R§2.5).
 
 use super::{Context, Phase, Wish};
-use crate::ops::{Applied, Eligible, Measure, Request};
-use crate::scheme::{Counters, Installed, Metric, Scheme, Step, Totals, Walk, WalkBusy};
+use crate::scheme::{
+    Applied, Counters, Eligible, Installed, Measure, Metric, Request, Scheme, Step, Totals, Walk,
+    WalkBusy,
+};
 use crate::time::Time;
 
 /// The metrics that a brake needs, in the order of the questions.

@@ -124,7 +124,7 @@ impl Installed {
     pub(crate) fn set_attrs(&mut self, attrs: &Attrs, passed: u64) {
         let planned = self.next_apply;
         self.plan(attrs, passed);
-        if !attrs.strict && crate::monitor::before(planned, self.next_apply) {
+        if !attrs.strict && crate::time::before(planned, self.next_apply) {
             self.next_apply = planned;
         }
         self.pattern = self.scheme.pattern.resolve(attrs);

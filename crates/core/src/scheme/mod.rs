@@ -6,7 +6,7 @@
 //! inputs.
 //!
 //! To act, the context returns [`Wish::Apply`](crate::Wish::Apply). The driver carries out the
-//! [`Request`](crate::ops::Request) and reports the result.
+//! [`Request`] and reports the result.
 //!
 //! # What differs from the kernel, unless `strict`
 //!
@@ -49,6 +49,7 @@ pub mod pattern;
 #[cfg(kani)]
 mod proofs;
 pub mod quota;
+mod request;
 pub mod score;
 mod watermark;
 
@@ -66,6 +67,7 @@ pub(crate) use pass::{Schemes, Step};
 pub use pattern::{Age, Bounds, Frequency, Pattern, Resolved};
 pub(crate) use quota::Totals;
 pub use quota::{Brake, FailCharge, Quota, QuotaState, Weights, follow, goal, rest};
+pub use request::{Applied, Eligible, Measure, Request};
 pub use rest::Rest;
 pub use watermark::{WatermarkMetric, Watermarks};
 

@@ -5,7 +5,7 @@
 //! `cfg(kani)` only. A domain is small where a division would otherwise take the solver hours.
 
 use super::quota::{FailCharge, Quota, QuotaState};
-use crate::monitor::feed;
+use crate::math::feed;
 
 const ONE: u64 = 10_000;
 

@@ -3,8 +3,8 @@
 //! Absent: K7 (the registry of operations sets; here the driver is given one set). K8 is in `s.rs`.
 //! K13 to K20, K23 and K25, which are about schemes, are in `schemes/k.rs`.
 
-use isotherm_core::math::{Divisor, moving_sum};
-use isotherm_core::monitor::{Conversion, enforce_min_regions, feed};
+use isotherm_core::math::{Divisor, feed, moving_sum};
+use isotherm_core::monitor::{Conversion, enforce_min_regions};
 use isotherm_core::{AddrRange, Attrs, AttrsError, Context, Region, Rng, TargetId};
 
 use crate::run::{Run, T0, bounds, ranges, region, target};

@@ -1,9 +1,9 @@
 //! V-*: numbers from the real code (§8.4).
 
 use isotherm_core::attrs::IntervalsGoal;
-use isotherm_core::math::Divisor;
+use isotherm_core::math::{Divisor, feed};
 use isotherm_core::monitor::{
-    Conversion, Schedule, adaptation, enforce_min_regions, feed, merge_all, score, tuned,
+    Conversion, Schedule, adaptation, enforce_min_regions, merge_all, score, tuned,
 };
 use isotherm_core::{Attrs, AttrsError, Context, Rng};
 

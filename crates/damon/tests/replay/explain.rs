@@ -1,6 +1,7 @@
 //! Explains a trace, transition by transition: which cuts were possible, and then `search`.
 
-use isotherm_core::monitor::{enforce_min_regions, region_size_limit, split_all};
+use isotherm_core::monitor::{enforce_min_regions, split_all};
+use isotherm_core::target::region_size_limit;
 use isotherm_core::{AddrRange, Attrs, Region, Rng, Target, TargetId};
 
 use super::search::{self, Parent};

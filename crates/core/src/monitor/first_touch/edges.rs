@@ -13,11 +13,11 @@
 
 use super::Watched;
 use super::plan::leaf;
-use super::slot::{Slot, State};
 use crate::addr::{AddrRange, PAGE_SIZE, round_down, round_up};
 use crate::attrs::Attrs;
 use crate::rng::Rng;
 use crate::target::Target;
+use crate::watches::slot::{Slot, State};
 
 /// Log of the odds from which on a page is taken to be of the other region: 90 to 1.
 const DECIDED: f32 = 4.5;
@@ -231,11 +231,11 @@ fn place_edge(region: &mut Watched<'_>, side: Side, other: f32, rng: &mut Rng) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::watch::{Estimate, Watch};
     use super::*;
-    use crate::ops::TargetId;
     use crate::region::Region;
+    use crate::target::TargetId;
     use crate::time::Time;
+    use crate::watches::watch::{Estimate, Watch};
 
     const PAGES: u64 = 1024;
     const HOT: f32 = 0.9;

@@ -8,9 +8,7 @@
 //! something changed or nothing is known, last where all has been stable for long. Samples at which
 //! nothing is due are slept through: a wake-up costs more than many looks.
 //!
-//! * `slot`: one page, and what its runs say of its rate;
-//! * `watch`: a region's pages, its estimate and its 90 % interval;
-//! * `watches`: where the watches of a target's regions are kept;
+//! * [`watches`](crate::watches): the watches of a target's regions, with their pages and estimates;
 //! * `slices`: the looks for a window's end, in its last samples;
 //! * `plan`: once per window, which pages to arm, to draw anew, to add;
 //! * `split`: informed splits, where the pages of a region disagree, and at the edges.
@@ -22,14 +20,9 @@
 mod edges;
 mod plan;
 mod slices;
-mod slot;
 mod split;
-mod watch;
-mod watches;
 
 use alloc::vec::Vec;
-
-pub(crate) use watches::Watches;
 
 use super::Wish;
 use super::method::{Ended, Sampler, Scene};
@@ -41,10 +34,10 @@ use crate::region::Region;
 use crate::snapshot::RegionInfo;
 use crate::target::Target;
 use crate::time::Time;
+use crate::watches::slot::{Look, NEVER, Slot, State};
+use crate::watches::watch::{Estimate, Watch};
 use plan::Plan;
 use slices::Slices;
-use slot::{Look, NEVER, Slot, State};
-use watch::{Estimate, Watch};
 
 /// A region below this rate, one count in a window of 20 samples, is cold ...
 const COLD: f32 = 0.05;

@@ -14,12 +14,12 @@ use alloc::vec::Vec;
 use super::Watched;
 use super::edges::place_edges;
 use super::slices::cost;
-use super::slot::{Slot, State};
-use super::watch::{MAX_EVEN, Watch};
 use crate::addr::{AddrRange, PAGE_SIZE, round_down};
 use crate::attrs::Attrs;
 use crate::rng::Rng;
 use crate::target::Target;
+use crate::watches::slot::{Slot, State};
+use crate::watches::watch::{MAX_EVEN, Watch};
 
 /// Most pages to watch in all, beyond which regions get fewer each.
 const MAX_WATCHED: usize = 4096;

@@ -12,7 +12,7 @@
 
 use alloc::vec::Vec;
 
-use super::slot::NEVER;
+use crate::watches::slot::NEVER;
 
 /// Pages that the end of a window looks at in one tick. It has the passes over all regions to do as well.
 const AT_END: usize = 256;

@@ -7,12 +7,12 @@
 
 use super::edges::move_borders;
 use super::plan::leaf;
-use super::watch::{MAX_SLOTS, Watch};
-use super::watches::Watches;
 use crate::addr::round_down;
 use crate::attrs::Attrs;
 use crate::region::Region;
 use crate::target::{Target, split_off};
+use crate::watches::Watches;
+use crate::watches::watch::{MAX_SLOTS, Watch};
 
 /// Least difference of two rates that is worth a cut: about one count in a window of 20 samples.
 const LEAST_CONTRAST: f32 = 0.06;
@@ -200,10 +200,10 @@ impl Sums {
 
 #[cfg(test)]
 mod tests {
-    use super::super::slot::Slot;
     use super::*;
     use crate::addr::{AddrRange, PAGE_SIZE};
     use crate::time::Time;
+    use crate::watches::slot::Slot;
 
     /// A region of a page per character: `h` was touched in three intervals of three, `w` in two of four, `.` in none of twenty.
     fn region(pages: &str) -> (Region, Watch) {

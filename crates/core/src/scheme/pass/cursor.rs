@@ -2,7 +2,7 @@
 //! (R§4.5).
 
 use crate::addr::{AddrRange, round_down};
-use crate::ops::TargetId;
+use crate::target::TargetId;
 
 /// Where the last window stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

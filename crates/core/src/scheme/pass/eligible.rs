@@ -11,10 +11,10 @@ use alloc::vec::Vec;
 
 use super::Schemes;
 use crate::attrs::Attrs;
-use crate::ops::{Eligible, TargetId};
 use crate::region::Region;
+use crate::scheme::Eligible;
 use crate::scheme::installed::Installed;
-use crate::target::Target;
+use crate::target::{Target, TargetId};
 
 /// Bytes on the scheme's node, region by region, in the order of targets and addresses.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

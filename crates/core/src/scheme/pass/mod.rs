@@ -15,17 +15,15 @@ use core::num::NonZeroU64;
 
 use crate::addr::round_up;
 use crate::attrs::{Attrs, Method};
-use crate::monitor::{before, region_size_limit};
-use crate::ops::{Applied, Request, TargetId};
 use crate::region::Region;
 use crate::scheme::Scheme;
 use crate::scheme::counters::Counters;
 use crate::scheme::filter::{Verdict, allowed_bytes};
 use crate::scheme::installed::{Installed, frequency};
 use crate::scheme::score::{Histogram, MAX_SCORE, min_score};
-use crate::scheme::{Action, Order, WatermarkMetric};
-use crate::target::Target;
-use crate::time::Time;
+use crate::scheme::{Action, Applied, Order, Request, WatermarkMetric};
+use crate::target::{Target, TargetId, region_size_limit};
+use crate::time::{Time, before};
 
 pub use cursor::{Cursor, Skip};
 pub(crate) use eligible::EligibleBytes;

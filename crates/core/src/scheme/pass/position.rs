@@ -128,9 +128,9 @@ fn is_like(region: &Region, next: &Region) -> bool {
 mod tests {
     use super::*;
     use crate::addr::{AddrRange, PAGE_SIZE};
-    use crate::ops::TargetId;
     use crate::region::WatchId;
     use crate::rng::Rng;
+    use crate::target::TargetId;
 
     /// What has to be the same in both lists. The number of a watch may differ, because the store
     /// assigns it.

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::addr::AddrRange;
-use crate::ops::TargetId;
+use crate::target::TargetId;
 
 /// One application that a walk saw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

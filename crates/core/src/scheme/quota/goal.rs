@@ -225,7 +225,7 @@ impl Tuner {
     #[must_use]
     pub fn next(self, last_bp: u64, score: u64, sz: u64) -> u64 {
         match self {
-            Self::Consist => crate::monitor::feed(last_bp.max(10_000), score),
+            Self::Consist => crate::math::feed(last_bp.max(10_000), score),
             Self::Temporal if score >= 10_000 => 0,
             Self::Temporal if sz != 0 => sz.saturating_mul(10_000),
             Self::Temporal => u64::MAX,

@@ -4,10 +4,10 @@
 //! success. The first rest is short. While the node stays full, each rest is twice as long as the
 //! one before, up to a limit. An application that moves memory and is not refused ends the series.
 //!
-//! Only a lack of room begins a rest ([`Applied::no_room`](crate::ops::Applied::no_room)). Pages
+//! Only a lack of room begins a rest ([`Applied::no_room`](crate::scheme::Applied::no_room)). Pages
 //! that are pinned or mapped by others are refused as well, but the pages next to them may move.
 
-use crate::ops::Applied;
+use crate::scheme::Applied;
 use crate::time::Time;
 
 /// How long a scheme rests when its destination has no room.

@@ -11,11 +11,14 @@
 //! Invariant: no two regions of a target hold one index, and every index in use is held by a region.
 //! Whoever changes a watch calls [`Watches::note`] afterwards, so that its brief says what it is.
 
+pub(crate) mod slot;
+pub(crate) mod watch;
+
 use alloc::vec::Vec;
 
-use super::slot::{NEVER, State};
-use super::watch::{Estimate, Watch};
 use crate::region::{Region, WatchId};
+use slot::{NEVER, State};
+use watch::{Estimate, Watch};
 
 /// What the passes over all regions ask of a watch.
 #[derive(Debug, Clone, Copy, PartialEq)]

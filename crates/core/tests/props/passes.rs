@@ -168,7 +168,7 @@ proptest! {
     fn split_and_merge_are_inverse(len in 2_u64..1 << 40, at: u64, nr in 0_u32..100, age: u32) {
         let mut left = Region::new(AddrRange::new(1 << 41, (1 << 41) + len));
         (left.nr_accesses, left.nr_accesses_bp, left.age) = (nr, nr * 10_000, age);
-        let whole = left.clone();
+        let whole = left;
         let right = left.split_off(1 + at % (len - 1));
         prop_assert_eq!(left.len() + right.len(), len);
         left.merge(&right);

@@ -2,11 +2,12 @@
 //!
 //! There is one panic handler in a program, and `std` brings its own. This crate brings another. If
 //! the core, or anything that it depends on, linked `std`, the compiler would find two and refuse
-//! with "found duplicate lang item `panic_impl`". So `cargo check` here succeeds only while the whole
-//! graph under the core is `no_std`; it needs no target without an operating system to be installed.
+//! with "found duplicate lang item `panic_impl`". So `cargo check` here succeeds only while the
+//! whole graph under the core is `no_std`; it needs no target without an operating system to be
+//! installed.
 //!
-//! What this cannot see is a `no_std` crate that makes system calls by itself: that the core forbids
-//! unsafe code and depends on `libm` alone takes care of it. `check.sh` runs all three.
+//! What this cannot see is a `no_std` crate that makes system calls by itself: that the core
+//! forbids unsafe code and depends on `libm` alone takes care of it. `check.sh` runs all three.
 //!
 //! A library and not a program, because a program would need a global allocator, which cannot be
 //! written without unsafe code; the compiler looks for the second panic handler all the same.

@@ -38,8 +38,9 @@ impl Divisor {
 
     /// `floor(n / d)`.
     ///
-    /// The product is `(n + 1) / d`, less at most `2^-32`. For whole numbers of 32 bits `(n + 1) / d`
-    /// lies at least `1 / d` above `floor(n / d)`, which is more than that, and at most 1 above it.
+    /// The product is `(n + 1) / d`, less at most `2^-32`. For whole numbers of 32 bits
+    /// `(n + 1) / d` lies at least `1 / d` above `floor(n / d)`, which is more than that, and at
+    /// most 1 above it.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "a quotient is not larger than `n`")]
     pub const fn divide(self, n: u32) -> u32 {

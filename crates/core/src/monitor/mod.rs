@@ -16,15 +16,15 @@
 //!
 //! | here | the kernel | R§ |
 //! |---|---|---|
-//! | a tuning that changes nothing restarts no deadline; a nearer update deadline stays | both restart | 9.1.1 |
-//! | switching on the intervals goal starts its period | tunes at every window until it has caught up | 9.1.2 |
+//! | a tuning without effect restarts nothing; a nearer update stays | both restart | 9.1.1 |
+//! | switching on the intervals goal starts its period | tunes until it has caught up | 9.1.2 |
 //! | last number of regions (three-way split) per context | one for all contexts | 9.1.5 |
-//! | a target without regions is looked at again after the window | after the update interval | 9.1.9 |
-//! | a sample interval of 0 is 1 µs everywhere | the moving sum takes one sample for a window | 9.1.8 |
+//! | a target without regions is read again after the window | after the update interval | 9.1.9 |
+//! | a sample interval of 0 is 1 µs everywhere | one sample in the moving sum | 9.1.8 |
 //! | samples are due at fixed times | each sleep starts when the work before it ends | 9.1.12 |
 //! | what is committed while no scheme may work counts from the next sample on | one later | 2.5 |
-//! | a walk is given up when no scheme may work any more | after the first sleep of the wait | 2.7 |
-//! | a wait for watermarks follows what is committed during it; so it does in `strict` | does not | 2.5 |
+//! | a walk is given up when no scheme may work | after the first sleep of the wait | 2.7 |
+//! | a wait for watermarks follows commits, in `strict` too | does not | 2.5 |
 //! | `first_touch` sleeps through samples without anything due | has only `resample` | 2.1 |
 //! | snapshots only of finished windows | callers see partial ones too | 9.2.17 |
 //! | pages that cannot be made old give no evidence | read as accessed | 9.5.3 |

@@ -1,7 +1,8 @@
 //! `resample`: DAMON's method. In every sample interval every region has one page, drawn at random,
 //! made old at the start and looked at after the end (R§3.2).
 //!
-//! Unbiased whatever the program does, and memoryless: 20 clears per hot region and window.
+//! The estimate is unbiased whatever the program does. The method has no memory: a hot region costs
+//! 20 clears in each window.
 
 use alloc::vec::Vec;
 
@@ -129,7 +130,8 @@ impl Resample {
     fn count(&mut self, scene: &mut Scene<'_>, look: impl Fn(&Region, PageState) -> (bool, bool)) {
         let strict = scene.attrs.strict;
         let nr_samples = scene.attrs.max_nr_accesses();
-        // The kernel's moving sum takes a sample interval of 0 for a window of one sample (R§9.1.8).
+        // The kernel's moving sum takes a sample interval of 0 for a window of one sample
+        // (R§9.1.8).
         let summed = if strict && scene.attrs.sample_us == 0 { 1 } else { nr_samples };
         let summed = Divisor::new(summed);
         let most_unresolved = if strict { u32::MAX } else { nr_samples / 2 };
@@ -155,7 +157,7 @@ impl Resample {
     }
 }
 
-/// Appends a target's regions; the interval of a count is that of a share of the samples that gave evidence.
+/// Appends a target's regions. The interval of a count follows from the samples that gave evidence.
 pub(super) fn describe(
     target: &Target,
     max_nr_accesses: u32,

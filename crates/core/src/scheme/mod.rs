@@ -12,10 +12,10 @@
 //!
 //! | here | the kernel | R§ |
 //! |---|---|---|
-//! | a region is charged at the size it has after address filters cut it | at the size before | 9.2.1 |
+//! | a region is charged at its size after address filters cut it | at the size before | 9.2.1 |
 //! | what the filters refuse is not cut | cut into pieces of what is left of the quota | 4.3 |
 //! | a quota filled by the last region goes on with the next target | wastes one window | 9.2.2 |
-//! | `nr_snapshots` counts passes over all targets | one per target, and not if the quota was full | 9.2.3 |
+//! | `nr_snapshots` counts passes over all targets | per target, unless the quota is full | 9.2.3 |
 //! | a quota that is set later starts empty | starts full | 9.2.4 |
 //! | throughput of the last windows, and time is a limit by itself | lifetime mean | 9.2.5 |
 //! | the tuner remembers no more than can be used | winds up | 9.2.6 |
@@ -24,12 +24,12 @@
 //! | a commit leaves a scheme that the watermarks stopped as it is | switches it on | 9.2.13 |
 //! | the first look at a pressure total counts from now | from 0 | 9.2.14 |
 //! | so does the first look at one that comes back after another goal | from where it was | 2.9 |
-//! | the first quota window is as long as others | over at once without an interval: tuned twice | 4.4 |
+//! | the first quota window is as long as others | over at once, tuned twice | 4.4 |
 //! | without a quota regions are not sorted | once more when it was removed | 4.4 |
 //! | what was asked of the kernel is charged | the region's size, with holes | 9.2.15 |
 //! | filters cut regions once, when they are applied | in the histogram too | 9.2.18 |
-//! | a scheme is asked once about each byte of a pass | again about what a later scheme cut off | 4.2 |
-//! | the age stays true; time since the last action is kept apart | age restarts, even if all failed | 9.2.20 |
+//! | a scheme is asked once about each byte of a pass | again about what was cut off | 4.2 |
+//! | the age stays true; an action has its own clock | age restarts, even if all failed | 9.2.20 |
 //! | a nearer deadline of a scheme stays when attributes change | all restart | 9.1.1 |
 //! | age and frequency in time and percent follow the intervals | stretch with them | 9.1.4 |
 //! | a region about which nothing is known is never acted on | reads as accessed | 9.5.3 |

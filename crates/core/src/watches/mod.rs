@@ -1,15 +1,16 @@
-//! The store of watches: beside the regions of a target, so that a pass over the regions that does not ask
-//! for watched pages moves 64 bytes per region, whatever a [`Watch`] takes.
+//! The store of watches: beside the regions of a target, so that a pass over the regions that does
+//! not ask for watched pages moves 64 bytes per region, whatever a [`Watch`] takes.
 //!
-//! A region holds the index of its watch. A watch stays where it is while regions are moved; only a merge or
-//! a split of its own region touches it. Indices that became free are given out again, so a steady state
-//! allocates nothing.
+//! A region holds the index of its watch. A watch stays where it is while regions are moved; only a
+//! merge or a split of its own region touches it. Indices that became free are given out again, so
+//! a steady state allocates nothing.
 //!
-//! A watch takes 15 cache lines. What the passes over all regions ask is in a [`Brief`] of each, apart from
-//! them, so that a quiet region costs such a pass half a line.
+//! A watch takes 15 cache lines. What the passes over all regions ask is in a [`Brief`] of each,
+//! apart from them, so that a quiet region costs such a pass half a line.
 //!
-//! Invariant: no two regions of a target hold one index, and every index in use is held by a region.
-//! Whoever changes a watch calls [`Watches::note`] afterwards, so that its brief says what it is.
+//! Invariant: no two regions of a target hold one index, and every index in use is held by a
+//! region. Whoever changes a watch calls [`Watches::note`] afterwards, so that its brief says what
+//! it is.
 
 pub(crate) mod slot;
 pub(crate) mod watch;
@@ -125,8 +126,8 @@ impl Watches {
         self.soonest.unwrap_or_else(|| self.first_due())
     }
 
-    /// All regions were gone through: the pages of some are asked about, if `asked`, and the first page of the
-    /// others is due at sample `due`.
+    /// All regions were gone through: the pages of some are asked about, if `asked`, and the first
+    /// page of the others is due at sample `due`.
     pub(crate) const fn ask(&mut self, due: u64, asked: bool) {
         self.others = due;
         self.soonest = if asked { None } else { Some(due) };
@@ -203,8 +204,8 @@ impl Watches {
         a
     }
 
-    /// Checks that every watched page lies in its region, that briefs say what their watches are, and that no
-    /// watch is held twice or lost.
+    /// Checks that every watched page lies in its region, that briefs say what their watches are,
+    /// and that no watch is held twice or lost.
     ///
     /// # Panics
     ///

@@ -10,15 +10,15 @@
 //!                                    found between two looks counts at the middle of them)
 //! ```
 //!
-//! The first is the unbiased estimate of a geometric chance by inverse sampling (J. B. S. Haldane, "On
-//! a Method of Estimating Frequencies", Biometrika 33, 1945): as looking stops at a touch, the plain
-//! ratio is too large, by a factor of 3 at `p` = 0.05 and one run. Old runs fade by [`FADE`] with each
-//! new one, not with time: a hot page is armed rarely, and between two runs nothing new is known.
-//! Evidence that the page's past makes very unlikely does not wait to outweigh it: the past is
-//! dropped, and [`Look`] says so.
+//! The first is the unbiased estimate of a geometric chance by inverse sampling (J. B. S. Haldane,
+//! "On a Method of Estimating Frequencies", Biometrika 33, 1945): as looking stops at a touch, the
+//! plain ratio is too large, by a factor of 3 at `p` = 0.05 and one run. Old runs fade by [`FADE`]
+//! with each new one, not with time: a hot page is armed rarely, and between two runs nothing new
+//! is known. Evidence that the page's past makes very unlikely does not wait to outweigh it: the
+//! past is dropped, and [`Look`] says so.
 //!
-//! Example: a hot page, armed once per window, is found young after one interval each time: 1. A cold
-//! one stays armed for ever at no cost: 0/20 after one window, 0/40 after two.
+//! Example: a hot page, armed once per window, is found young after one interval each time: 1. A
+//! cold one stays armed for ever at no cost: 0/20 after one window, 0/40 after two.
 
 use crate::time::Time;
 
@@ -30,8 +30,9 @@ const LONGEST_RUN: f32 = 400.0;
 
 /// A touch that had less than this chance makes the page's past void.
 const UNLIKELY_TOUCH: f32 = 0.05;
-/// A silence that had less than this chance does so, too. Much less: it makes all pages of the region
-/// that were not looked at since doubtful, which costs clears.
+/// A silence that had less than this chance does so, too. The chance is much smaller, because such
+/// a silence makes all pages of the region doubtful that were not looked at since, and that costs
+/// clears.
 const UNLIKELY_SILENCE: f32 = 0.002;
 
 /// Where a watched page is in its life.
@@ -86,14 +87,14 @@ pub(crate) struct Slot {
     exposure: f32,
     /// Sample intervals of the current run.
     run: f32,
-    /// The only evidence is a touch at some time in a long wait: no longer cold, but hardly known how
-    /// hot. The next run replaces it.
+    /// The only evidence is a touch at some time in a long wait: no longer cold, but hardly known
+    /// how hot. The next run replaces it.
     provisional: bool,
     pub(crate) state: State,
     /// log2 of the size of the leaf that maps it.
     pub(crate) leaf_shift: u8,
-    /// Placed near a region's edge, to find where the next region really starts; not drawn evenly, so
-    /// not part of the region's mean.
+    /// Placed near a region's edge, to find where the next region really starts. The page was not
+    /// drawn evenly, so it is not part of the region's mean.
     pub(crate) edge: bool,
     /// An edge page that is waited for: where the border is, is hardly known.
     pub(crate) urgent: bool,
@@ -135,8 +136,8 @@ impl Slot {
         self.state == State::Touched && self.hits < 1.5
     }
 
-    /// Whether so few runs ended in a touch that its rate is little more than a guess. By their number alone: to ask again
-    /// by what the answer was would make the answers wrong.
+    /// Whether so few runs ended in a touch that its rate is little more than a guess. Only their
+    /// number counts: to ask again depending on the answers would bias the estimate.
     pub(crate) fn is_hardly_known(&self) -> bool {
         self.state == State::Touched && self.hits < 2.5
     }
@@ -168,8 +169,8 @@ impl Slot {
         self.arm_at = NEVER;
     }
 
-    /// Whether a look at sample `passed` is due, or so nearly that one for another page can take it along: a look is
-    /// nearly free, a wake-up for it is not.
+    /// Whether a look at sample `passed` is due, or so nearly that it is taken together with one at
+    /// another page. A look is nearly free, and a wake-up for it is not.
     pub(crate) fn may_be_looked_at(&self, passed: u64) -> bool {
         let early = self.next_look.saturating_sub(self.armed_at) / 4;
         self.state == State::Armed
@@ -199,8 +200,9 @@ impl Slot {
         let quiet = self.exposure + self.run;
         let before = chance(self.hits, quiet);
         let expected = 1.0 - libm::powf(1.0 - before, intervals);
-        // Whole intervals: a look is always a little late. After a longer wait it was in the middle; but
-        // of a page that is touched often, soon after the begin, however late the look.
+        // Whole intervals, because a look is always a little late. After a longer wait the touch is
+        // taken to be in the middle of it. A page that is touched often was touched soon after the
+        // begin, however late the look.
         let middle = f32::midpoint(libm::roundf(intervals).max(1.0), 1.0);
         let typical = if self.hits >= 1.0 { 1.0 / before } else { f32::MAX };
         let waited = middle.min(typical).max(1.0);

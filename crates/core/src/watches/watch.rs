@@ -1,7 +1,7 @@
 //! The watched pages of one region, and the region's estimate from them.
 //!
-//! The mean rate of a region is the mean over pages, each with its own rate: one rate for all would be
-//! wrong for a mixed region (two pages always touched and two never are 0.5, not 4 touches in 44
+//! The mean rate of a region is the mean over pages, each with its own rate: one rate for all would
+//! be wrong for a mixed region (two pages always touched and two never are 0.5, not 4 touches in 44
 //! intervals). Its uncertainty is that of a sample of pages: `n` pages that agree say little about
 //! the rest if `n` is small. Pages watched earlier and replaced since stay as a memory of up to
 //! [`MEMORY`] pages.
@@ -41,7 +41,8 @@ pub(crate) struct Watch {
     pub(crate) cooldown: u8,
     /// When a page was last seen to have changed its ways; older evidence of others is stale.
     pub(crate) changed: Option<Time>,
-    /// The ends of the pages nearest to the region's start and end that were found to be like the region.
+    /// The ends of the pages nearest to the region's start and end that were found to be like the
+    /// region.
     pub(crate) marks: [Option<u64>; 2],
     memory_mean: f32,
     memory_n: f32,
@@ -175,8 +176,8 @@ impl Watch {
         *self = Self { slots: self.slots, ..Self::default() };
     }
 
-    /// Cuts at `cut`: keeps the pages in front of it, and puts the others into `right`, which is empty, with
-    /// a copy of the memory.
+    /// Cuts at `cut`: keeps the pages in front of it, and puts the others into `right`, which is
+    /// empty, with a copy of the memory.
     pub(crate) fn split_off(&mut self, cut: u64, right: &mut Self) {
         // Half of the memory belongs to either side, as far as is known.
         self.memory_n *= 0.5;
@@ -200,8 +201,8 @@ impl Watch {
         self.len -= right.len;
     }
 
-    /// Takes in the pages of the region behind, in proportion to the sizes of both. `right` is of no use
-    /// afterwards.
+    /// Takes in the pages of the region behind, in proportion to the sizes of both. `right` is of
+    /// no use afterwards.
     pub(crate) fn merge(&mut self, sz: u64, right: &mut Self, sz_right: u64) {
         let share = ratio(sz, sz + sz_right);
         let (a, b) = (self.memory_n, right.memory_n);

@@ -1,5 +1,6 @@
 //! The golden vectors of the reference (`DAMON-REFERENCE` §8) that the core has to reproduce, and
-//! what the reference measured of the loop (§9.1, §2.9, §2.10). One test per vector, named after it.
+//! what the reference measured of the loop (§9.1, §2.9, §2.10). One test per vector, named after
+//! it.
 //!
 //! * [`k`]: K1 to K28, the kernel's own unit tests;
 //! * [`s`]: S1 to S19, fitting regions to ranges, and the three regions;

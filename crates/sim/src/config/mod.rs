@@ -4,11 +4,13 @@
 //!
 //! ```text
 //! # Lines that start with a hash are comments. A blank line ends a paragraph.
-//! # First paragraph, one region per line: name, size in bytes[, file with its first content | none]
+//! # First paragraph, one region per line:
+//! # name, size in bytes[, file with its first content | none]
 //! a, 104857600
 //! b, 104857600, none
 //!
-//! # Every further paragraph is a phase: its name, its length in ms, then one access pattern per line:
+//! # Every further paragraph is a phase:
+//! # its name, its length in ms, then one access pattern per line:
 //! # region, randomness (1 or 0), stride in bytes, probability[, ro | wo | rw]
 //! first phase
 //! 5000
@@ -37,15 +39,18 @@
 //! | region | `thp=on\|off\|default` | `MADV_HUGEPAGE`, `MADV_NOHUGEPAGE` or no advice (off) |
 //! | region | `populate=yes\|no` | write every page before the run starts (yes) |
 //! | region | `mapped=SIZE` | how much is mapped at the start (all) |
-//! | phase | `resize=NAME:SIZE` | map, grow, shrink or (0) unmap a region as the phase begins; may be repeated |
+//! | phase | `resize=NAME:SIZE` | as the phase begins, map, resize or (0) unmap a region |
 //! | pattern | `rate=X` | accesses per second, in total |
 //! | pattern | `hz=X` | accesses per second of each page that the pattern can touch |
 //! | pattern | `offset=SIZE`, `length=SIZE` | only this part of the region |
-//! | pattern | `zipf=X`, `block=SIZE` | random over blocks (4K or larger), the k-th with weight 1 / k^X, in address order |
+//! | pattern | `zipf=X`, `block=SIZE` | random blocks; the k-th by address has weight 1 / k^X |
 //! | pattern | `scatter=yes\|no` | the blocks' ranks are shuffled by the seed (no) |
 //! | pattern | `sparse=SIZE` | only the first 4 KiB of every SIZE bytes |
-//! | pattern | `step=SIZE`, `every=MS` | the part given by `offset` and `length` moves up by SIZE every MS, and around |
+//! | pattern | `step=SIZE`, `every=MS` | every MS the part touched moves up by SIZE, and around |
 //! | pattern | `process=N` | only process N of the fork tree does this |
+//!
+//! A phase may have several `resize`, each of which maps, grows or shrinks a region, or with 0
+//! unmaps it. A block has 4 KiB or more.
 //!
 //! Absent on purpose: this module opens no files. It only returns the name of a region's data file.
 

@@ -12,8 +12,9 @@
 //! An interval of length s that begins at any time meets a stretch of length f * P that comes back
 //! every P with probability min(1, (s + f P) / P) = min(1, v s + f), with v = 1 / P = sweeps per
 //! second. v is counted: accesses of the cell, divided by those that one sweep makes in it, and by
-//! T. If less than one sweep passed (v T < 1), f is scaled by v T: a granule is then visited at most
-//! once, with that chance. A stride larger than the granule touches only g / stride of the granules.
+//! T. If less than one sweep passed (v T < 1), f is scaled by v T: a granule is then visited at
+//! most once, with that chance. A stride larger than the granule touches only g / stride of the
+//! granules.
 //!
 //! Patterns are independent of each other, so the probability that none touches the page is the
 //! product of their probabilities not to.

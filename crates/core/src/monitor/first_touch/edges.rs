@@ -1,15 +1,17 @@
 //! Where two regions that differ really meet.
 //!
-//! A cut between two watched pages is off by up to half of their distance. So on either side of a border a page is watched,
-//! at a place drawn anew as soon as it is decided whose page it is: by the odds of what was seen of it under the rates of the two
-//! regions, which may be asked again after every look. A page of its own region is a mark: the true border lies between the
-//! marks of the two sides, and half of the next pages are drawn there. A page of the other region moves the
-//! border behind it, half way to the mark.
+//! A cut between two watched pages is off by up to half of their distance. So one page is watched
+//! on either side of a border. After each look, the odds are computed that the page is of the one
+//! region or of the other, from what was seen of it and the rates of the two regions. Once that is
+//! decided, another page is drawn.
 //!
-//! The other half of the pages are drawn on a log scale, from a quarter of the region down to its last page, for a border may have
-//! moved beyond the marks.
+//! A page of its own region is a mark. The true border lies between the marks of the two sides, and
+//! half of the next pages are drawn there. A page of the other region moves the border behind it,
+//! half way to the mark. The other half of the pages are drawn on a log scale, from a quarter of
+//! the region down to its last page, because a border may have moved beyond the marks.
 //!
-//! Invariant: only borders between regions without a gap move, and neither region gets smaller than it may.
+//! Invariant: only borders between regions without a gap move, and neither region gets smaller than
+//! the smallest size.
 
 use super::Watched;
 use super::plan::leaf;
@@ -23,11 +25,13 @@ use crate::watches::slot::{Slot, State};
 const DECIDED: f32 = 4.5;
 /// The same beyond the mark, where it would be a surprise: 400 to 1.
 const DECIDED_BEYOND: f32 = 6.0;
-/// A page is taken to be of its own region from the same odds on. No less: a mark that is wrong hides the border.
+/// Log of the odds down to which a page is taken to be of its own region. The odds are as strict,
+/// because a wrong mark hides the border.
 const ALIKE: f32 = -DECIDED;
 /// A border is hardly known while its mark is farther away than this part of the region.
 const FAR: u64 = 32;
-/// Windows in which it gets one turn before pages that are merely to be seen again: always would leave nothing for these where all is hot.
+/// In one of so many windows, such a border comes before pages that are only to be seen again. If
+/// it always did, nothing would be left for these pages where everything is hot.
 const TURN: u64 = 4;
 /// Rates are held to lie between this and 1 minus this.
 const LEAST_RATE: f32 = 0.005;
@@ -123,7 +127,8 @@ fn for_borders(
     }
 }
 
-/// Takes in what the edge page of a side says. If it is of the other region: the border that follows, and the page.
+/// Takes in what the edge page of a side says. If it is of the other region: the border that
+/// follows, and the page.
 fn judge(
     region: &mut Watched<'_>,
     side: Side,
@@ -165,7 +170,8 @@ fn judge(
     (region.range().start < cut && cut < region.range().end).then_some((cut, page))
 }
 
-/// How far inside of a side the nearest page is that was found to be of its own region, but for slot `except`.
+/// How far inside of a side the nearest page is that was found to be of its own region, but for
+/// slot `except`.
 fn mark(region: &Watched<'_>, side: Side, other: f32, except: Option<usize>) -> Option<u64> {
     let own = region.watch.estimate.rate;
     let alike = |s: &Slot| s.known() && !region.watch.stale(s) && odds(s, own, other) < ALIKE;
@@ -240,8 +246,8 @@ mod tests {
     const PAGES: u64 = 1024;
     const HOT: f32 = 0.9;
 
-    /// `PAGES` hot pages in front of `PAGES` cold ones, as far as the regions know; the border is at page
-    /// `PAGES`.
+    /// `PAGES` hot pages in front of `PAGES` cold ones, as far as the regions know; the border is
+    /// at page `PAGES`.
     fn target() -> Target {
         let mut target = Target::new(TargetId(0));
         for (first, rate, nr_accesses) in [(PAGES, HOT, 18), (2 * PAGES, 0.0, 0)] {
@@ -283,7 +289,8 @@ mod tests {
     fn a_page_of_the_other_region_moves_the_border_half_way_to_the_mark() {
         let attrs = Attrs::default();
         for (side, page, mark, expected) in [
-            // A cold page 100 pages inside of the hot region, hot ones from 200 on: the border is in between.
+            // A cold page 100 pages inside of the hot region, hot ones from 200 on: the border is
+            // in between.
             (Side::End, 2 * PAGES - 101, 2 * PAGES - 200, 2 * PAGES - 150),
             (Side::Start, 2 * PAGES + 99, 2 * PAGES + 199, 2 * PAGES + 149),
         ] {

@@ -1,20 +1,24 @@
 //! `first_touch`: cold is free, hot is budgeted (DESIGN §4).
 //!
-//! Clearing an accessed bit from user space costs up to 20 µs and the target pays again to set it;
-//! looking at one costs 0.05 µs and nobody notices. So every region *watches* a few pages: each is
-//! *armed* (made old) once and then only looked at, about 1, 2, 4, 8 and 16 samples later and at the end
-//! of every window, until it is touched. A page that stays old is never cleared again. A page found young
-//! is armed again within a budget of clears per second ([`Attrs::clears_per_sec`]), first where
-//! something changed or nothing is known, last where all has been stable for long. Samples at which
-//! nothing is due are slept through: a wake-up costs more than many looks.
+//! Clearing an accessed bit from user space costs up to 20 µs, and the target pays again to set it.
+//! Looking at one costs 0.05 µs, and the target does not notice. So every region *watches* a few
+//! pages. Each is *armed* (made old) once. Then it is only looked at, about 1, 2, 4, 8 and 16
+//! samples later and at the end of every window, until it is touched. A page that stays old is
+//! never cleared again.
 //!
-//! * [`watches`](crate::watches): the watches of a target's regions, with their pages and estimates;
+//! A page found young is armed again within a budget of clears per second
+//! ([`Attrs::clears_per_sec`]): first where something changed or nothing is known, and last where
+//! all has been stable for long. The monitor sleeps through samples at which nothing is due,
+//! because a wake-up costs more than many looks.
+//!
+//! * [`watches`](crate::watches): the watches of a target's regions, with their pages and
+//!   estimates;
 //! * `slices`: the looks for a window's end, in its last samples;
 //! * `plan`: once per window, which pages to arm, to draw anew, to add;
 //! * `split`: informed splits, where the pages of a region disagree, and at the edges.
 //!
-//! Invariant: a page is in its region, and the budget is never exceeded by more than the pages armed
-//! in one sample. Absent: any random split. Pages are drawn at random and redrawn, so hidden
+//! Invariant: a page is in its region, and the budget is never exceeded by more than the pages
+//! armed in one sample. Absent: any random split. Pages are drawn at random and redrawn, so hidden
 //! differences come up by themselves, and a cut that nothing suggests would only cost clears.
 
 mod edges;
@@ -93,7 +97,8 @@ impl Sampler for FirstTouch {
         self.begin_window(scene);
     }
 
-    /// Carries the evidence over to another sample interval: it is armed time, counted in intervals.
+    /// Carries the evidence over to another sample interval, because it is armed time, counted in
+    /// intervals.
     fn rescale(&mut self, scene: &mut Scene<'_>, old_us: u64) {
         let ratio = intervals_of(old_us.saturating_mul(1000), scene.attrs.sample_us);
         for target in scene.targets.iter_mut() {
@@ -132,8 +137,8 @@ impl Sampler for FirstTouch {
         nr_cleared
     }
 
-    /// When a page has to be armed or looked at, a slice or the mappings are due, or the window ends. `strict`
-    /// sleeps one interval as the kernel does.
+    /// When a page has to be armed or looked at, a slice or the mappings are due, or the window
+    /// ends. `strict` sleeps one interval as the kernel does.
     fn next_due(&self, scene: &Scene<'_>) -> u64 {
         if scene.attrs.strict {
             return scene.passed.wrapping_add(1);
@@ -170,9 +175,10 @@ impl Sampler for FirstTouch {
                 }
                 PageState::Unknown => Look::Steady,
             };
-            // One short run says "always touched", and one in 1/p of the runs of a cold page is as short.
-            // In a cold region it is looked into at once, before the region is judged by it. (Not in a
-            // warm one: to ask again only where an answer was high would make all answers low.)
+            // One short run says "always touched". But at a rate of p, a share of p of all runs is
+            // as short. In a cold region the page is asked again at once, before the region is
+            // judged by it. In a warm region it is not: to ask again only after high answers would
+            // make the estimate too low.
             let surprise = expected < COLD && slot.is_new() && slot.rate() > SURPRISE;
             match look {
                 Look::Steady if surprise && plan.may_arm_now() => slot.arm_at = passed,
@@ -244,9 +250,9 @@ impl FirstTouch {
         self.slices.begin(nr_pages, u64::from(scene.attrs.max_nr_accesses()));
     }
 
-    /// Fills the batch with the pages that are due in the regions that are due until sample `until`, and with
-    /// all armed pages of as many regions as `room` has place for and are not settled yet; notes whose
-    /// they are.
+    /// Fills the batch with the pages that are due in the regions that are due until sample
+    /// `until`, and with all armed pages of as many regions as `room` has place for and are not
+    /// settled yet; notes whose they are.
     fn collect(
         &mut self,
         scene: &mut Scene<'_>,
@@ -290,7 +296,8 @@ impl FirstTouch {
         }
     }
 
-    /// Computes the estimates of the regions whose armed pages were looked at for the end of the window.
+    /// Computes the estimates of the regions whose armed pages were looked at for the end of the
+    /// window.
     fn settle(&mut self, scene: &mut Scene<'_>) {
         let mut nr_pages = 0;
         for (target, region) in self.slices.settling.drain(..) {
@@ -316,7 +323,8 @@ fn interval(region: &Region, estimate: Estimate, max_nr_accesses: u32) -> (f32, 
     ((estimate.lo * max).min(nr), (estimate.hi * max).max(nr), true)
 }
 
-/// Takes the answers of the batch to the pages that they are about, and plans the next look at each region.
+/// Takes the answers of the batch to the pages that they are about, and plans the next look at each
+/// region.
 fn for_answers(
     origins: &[Origin],
     scene: &mut Scene<'_>,

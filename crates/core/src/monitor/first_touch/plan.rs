@@ -1,13 +1,19 @@
 //! The plan of a window: which pages to arm, within the budget of clears.
 //!
 //! The budget is a bucket: it fills by [`Attrs::clears_per_sec`] and holds one second's worth, so
-//! that a change can be met at once after a quiet time. A page that turns out to be old or absent when
-//! it is armed costs nothing.
+//! that a change can be met at once after a quiet time. A page that turns out to be old or absent
+//! when it is armed costs nothing.
 //!
-//! Who goes first: touched pages of a region that changed; pages of regions of which nothing is known
-//! yet; new pages; touched pages, the longest unseen first, one per region; pages at the edges; pages drawn anew, so
-//! that no pattern can hide between those that are watched; and with what is left, further touched pages of which
-//! a run or two is all that is known: where touches are rare, one page per region would take long to tell the rate.
+//! Pages are armed in this order:
+//!
+//! 1. touched pages of a region that changed;
+//! 2. pages of regions of which nothing is known yet;
+//! 3. new pages;
+//! 4. touched pages, the longest unseen first, one per region;
+//! 5. pages at the edges;
+//! 6. pages drawn anew, so that no pattern can hide between those that are watched;
+//! 7. further touched pages with only a run or two. Where touches are rare, one page per region
+//!    would take long to tell the rate.
 
 use alloc::vec::Vec;
 
@@ -85,7 +91,8 @@ pub(crate) struct Plan {
     /// Clears left.
     tokens: f64,
     candidates: Vec<Candidate>,
-    /// Target and region of those in which a page may be drawn anew; empty if the budget has none for it.
+    /// Target and region of those in which a page may be drawn anew; empty if the budget has none
+    /// for it.
     settled: Vec<(u32, u32)>,
 }
 
@@ -95,7 +102,8 @@ impl Plan {
         self.tokens = START_SECONDS * per_second(attrs);
     }
 
-    /// A window has passed, and took so long: on a machine that is late longer than it should, and the budget is per second.
+    /// A window has passed, which took so long. The budget is per second, and on a machine that is
+    /// late a window takes longer than its attributes say.
     pub(crate) fn earn(&mut self, attrs: &Attrs, window_ns: u64) {
         let full = per_second(attrs).max(per_second(attrs) * seconds(attrs.aggr_us));
         if self.tokens < full {
@@ -228,8 +236,8 @@ impl Plan {
             }
         }
         if let Some((seen, i)) = oldest {
-            // Mostly the same page again, which shows at once when a region stops being touched; now
-            // and then another one, for the region is more than its watched pages.
+            // Mostly the same page again, because it shows at once when a region stops being
+            // touched. Now and then another one, because most pages are not watched.
             let redraw = watch.changed.is_none() && rng.range(0, 4) == 0;
             add(Urgency::Touched, seen, i, redraw);
         }
@@ -270,7 +278,8 @@ impl Arming<'_> {
         target.watches.note(region.watch);
     }
 
-    /// A page that has been armed for long, to be drawn anew, of any of these regions; takes it out of them.
+    /// A page that has been armed for long, to be drawn anew, of any of these regions; takes it out
+    /// of them.
     fn draw(&mut self, settled: &mut Vec<(u32, u32)>) -> Option<Candidate> {
         while !settled.is_empty() {
             let i = usize::try_from(self.rng.range(0, settled.len() as u64)).unwrap_or(0);
@@ -289,11 +298,12 @@ impl Arming<'_> {
     }
 }
 
-/// The samples of a window at which pages are armed: one from each of a few equal parts of the window, at random.
+/// The samples of a window at which pages are armed: one from each of a few equal parts of the
+/// window, at random.
 ///
-/// Few, for every one costs a wake-up and system calls, and the looks after it more of them, however many
-/// pages there are. Drawn anew for each window, so that nothing the target does in step with it is missed:
-/// any sample is as likely as any other.
+/// There are few, because each costs a wake-up and system calls, and so do the looks after it,
+/// however many pages there are. They are drawn anew for each window, so that any sample is as
+/// likely as any other. A target that works in step with the windows is then not missed.
 #[derive(Debug, Clone, Copy)]
 struct Moments {
     after: [u64; MOST_MOMENTS],
@@ -330,16 +340,17 @@ impl Moments {
     }
 }
 
-/// Asks in every window for the pages that could not be made old: all at once, for a set's last resort
-/// clears many pages and is rare. Nothing is spent while the answer stays no.
+/// Asks in every window for the pages that could not be made old. It asks for all at once, because
+/// what a set does as its last resort clears many pages and is done rarely. While these pages
+/// cannot be made old, nothing is taken from the budget.
 fn ask_blind_again(watch: &mut Watch, passed: u64) {
     for slot in watch.slots_mut().iter_mut().filter(|s| s.state == State::Blind) {
         slot.arm_at = passed;
     }
 }
 
-/// Number of pages that are drawn evenly in a region of so many bytes, where no region has more than
-/// `nr_even`.
+/// Number of pages that are drawn evenly in a region of so many bytes, where no region has more
+/// than `nr_even`.
 fn nr_wanted(len: u64, nr_even: usize) -> usize {
     let nr_pages = usize::try_from(len / PAGE_SIZE).unwrap_or(usize::MAX).max(1);
     // A small region weighs little, and is soon known: 3 pages for 8, 12 from 4096 on.

@@ -1,22 +1,24 @@
 //! The looks for a window's end, spread over its last samples.
 //!
-//! At the end of a window every armed page is looked at. A thousand regions watch four thousand pages, and to
-//! look at all of them in one tick takes hundreds of microseconds. So the last quarter of the window
-//! takes them in slices: a region is *settled* when its armed pages were looked at and its estimate was
-//! computed. Rates are of real armed time, so a look that is a few samples early is as good. The last slice
-//! is the end's own.
+//! At the end of a window every armed page is looked at. A thousand regions watch four thousand
+//! pages, and to look at all of them in one tick takes hundreds of microseconds. So the last
+//! quarter of the window takes them in slices: a region is *settled* when its armed pages were
+//! looked at and its estimate was computed. Rates are of real armed time, so a look that is a few
+//! samples early is as good. The last slice is the end's own.
 //!
-//! A wake-up costs more than a slice. So a slice goes with a tick that is awake anyway, if there is one, and
-//! else wakes the loop as late as possible; and with no more pages than the end itself may look at,
-//! there are no slices.
+//! A wake-up costs more than a slice. So a slice goes with a tick that is awake anyway, if there is
+//! one, and else wakes the loop as late as possible; and with no more pages than the end itself may
+//! look at, there are no slices.
 
 use alloc::vec::Vec;
 
 use crate::watches::slot::NEVER;
 
-/// Pages that the end of a window looks at in one tick. It has the passes over all regions to do as well.
+/// Pages that the end of a window looks at in one tick. It has the passes over all regions to do as
+/// well.
 const AT_END: usize = 256;
-/// Pages that a tick before the end looks at, unless there are too many for the samples that are left.
+/// Pages that a tick before the end looks at, unless there are too many for the samples that are
+/// left.
 const SLICE: usize = 768;
 /// The last part of a window in which slices are taken: one in so many.
 const LAST_PART: u64 = 4;
@@ -24,7 +26,8 @@ const LAST_PART: u64 = 4;
 /// What of a window is settled.
 #[derive(Debug, Default)]
 pub(crate) struct Slices {
-    /// Pages of regions that are not settled yet, and one for each region. About: regions may change meanwhile.
+    /// Pages of regions that are not settled yet, and one for each region. About: regions may
+    /// change meanwhile.
     open: usize,
     /// How many of these one tick takes.
     size: usize,
@@ -43,7 +46,8 @@ impl Slices {
         self.size = SLICE.max(open.saturating_sub(AT_END).div_ceil(nr_slices));
     }
 
-    /// The sample from which on every tick has to take a slice, for the window that ends at sample `end`.
+    /// The sample from which on every tick has to take a slice, for the window that ends at sample
+    /// `end`.
     pub(crate) fn due(&self, end: u64) -> u64 {
         let before_end = self.open.saturating_sub(AT_END);
         if before_end == 0 {
@@ -75,8 +79,8 @@ pub(crate) const fn cost(nr_slots: u8) -> usize {
 mod tests {
     use super::*;
 
-    /// The samples of a window of 20 at which a slice is taken, if the loop wakes only for them, and what is
-    /// left for the end.
+    /// The samples of a window of 20 at which a slice is taken, if the loop wakes only for them,
+    /// and what is left for the end.
     fn taken(open: usize) -> (Vec<u64>, usize) {
         let mut slices = Slices::default();
         slices.begin(open, 20);

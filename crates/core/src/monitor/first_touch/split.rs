@@ -20,11 +20,12 @@ const LEAST_CONTRAST: f32 = 0.06;
 const LEAST_RELATIVE: f32 = 0.35;
 /// Least difference in standard errors.
 const LEAST_SIGNIFICANCE: f32 = 2.0;
-/// A piece of less than this part of an average region at the largest number of regions is not worth
-/// the clears that it takes to know it.
+/// A piece of less than this part of an average region at the largest number of regions is not
+/// worth the clears that it takes to know it.
 const LEAST_SHARE: u64 = 4;
-/// More of them where pages are touched in every second interval or more: there a run or two tell little of a page's rate, and a
-/// region cut by chance asks for clears at its new border.
+/// So many more standard errors where pages are touched in every second interval or more. There a
+/// run or two tell little of a page's rate, and a region that is cut by chance asks for clears at
+/// its new border.
 const HOT_SIGNIFICANCE: f32 = 1.0;
 /// The same for pages that differ from both sides: of a dozen pages there are fifty such groups.
 const ISLAND_SIGNIFICANCE: f32 = 3.0;
@@ -44,7 +45,7 @@ pub(crate) fn split_informed(targets: &mut [Target], attrs: &Attrs) {
             continue;
         }
         target.rebuild(|region, out, watches| {
-            let mut left = region.clone();
+            let mut left = *region;
             let room = nr_regions < attrs.max_nr_regions;
             let cut = cut_in(region, watches, attrs, least).filter(|_| room);
             let Some(cut) = cut else {
@@ -67,15 +68,15 @@ pub(crate) fn split_informed(targets: &mut [Target], attrs: &Attrs) {
     }
 }
 
-/// Where to cut a region, if anywhere. No two means differ by more than the pages do: most regions are left
-/// here, and their watches are not looked into.
+/// Where to cut a region, if anywhere. Two means never differ by more than the pages do. So most
+/// regions are decided here, without a look into their watches.
 fn cut_in(region: &Region, watches: &Watches, attrs: &Attrs, least: u64) -> Option<u64> {
     let alike = watches.brief(region.watch).estimate.contrast < LEAST_CONTRAST;
     if alike { None } else { cut_of(region, watches.get(region.watch), attrs, least) }
 }
 
-/// Where to cut a region, if anywhere: not into a piece of less than `least` bytes, and not while some of
-/// its pages are still believed to be what they were before a change.
+/// Where to cut a region, if anywhere: not into a piece of less than `least` bytes, and not while
+/// some of its pages are still believed to be what they were before a change.
 fn cut_of(region: &Region, watch: Option<&Watch>, attrs: &Attrs, least: u64) -> Option<u64> {
     let watch = watch?;
     if region.len() < 2 * least || watch.changed.is_some() || watch.cooldown > 0 {
@@ -86,7 +87,8 @@ fn cut_of(region: &Region, watch: Option<&Watch>, attrs: &Attrs, least: u64) -> 
     fits.then_some(cut)
 }
 
-/// The best cut between two evenly drawn pages; if no two sides differ, that in front of pages which differ from both sides.
+/// The best cut between two evenly drawn pages; if no two sides differ, that in front of pages
+/// which differ from both sides.
 fn inner_cut(watch: &Watch, attrs: &Attrs) -> Option<u64> {
     let mut sorted = [Page::default(); MAX_SLOTS];
     let mut n = 0;
@@ -116,8 +118,8 @@ fn inner_cut(watch: &Watch, attrs: &Attrs) -> Option<u64> {
     best.map(|(_, cut)| cut)
 }
 
-/// Takes a cut if it is better than the best, and what lies on its sides differs by so many standard errors, and up to
-/// [`HOT_SIGNIFICANCE`] more where it is hot.
+/// Takes a cut if it is better than the best, and what lies on its sides differs by so many
+/// standard errors, and up to [`HOT_SIGNIFICANCE`] more where it is hot.
 fn consider(
     best: &mut Option<(f32, u64)>,
     least: f32,
@@ -190,7 +192,8 @@ impl Sums {
         }
     }
 
-    /// Mean rate and its squared standard error, by the pages' own uncertainty and by how they differ.
+    /// Mean rate and its squared standard error, by the pages' own uncertainty and by how they
+    /// differ.
     fn mean_and_error(self) -> (f32, f32) {
         let mean = self.rates / self.n;
         let spread = (self.squares / self.n - mean * mean).max(0.0);
@@ -205,7 +208,8 @@ mod tests {
     use crate::time::Time;
     use crate::watches::slot::Slot;
 
-    /// A region of a page per character: `h` was touched in three intervals of three, `w` in two of four, `.` in none of twenty.
+    /// A region of a page per character: `h` was touched in three intervals of three, `w` in two of
+    /// four, `.` in none of twenty.
     fn region(pages: &str) -> (Region, Watch) {
         let end = (1 + pages.len() as u64) * PAGE_SIZE;
         let region = Region::new(AddrRange::new(PAGE_SIZE, end));

@@ -364,5 +364,8 @@ fn intervals_of(ns: u64, sample_us: u64) -> f32 {
     reason = "a small positive number"
 )]
 fn rounded(x: f32) -> u32 {
-    libm::roundf(x.max(0.0)) as u32
+    let x = x.max(0.0);
+    let whole = x as u32;
+    // The difference is exact, so a half is rounded up and what is less is not.
+    whole + u32::from(x - count(whole) >= 0.5)
 }

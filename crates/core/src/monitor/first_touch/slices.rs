@@ -6,17 +6,19 @@
 //! looked at and its estimate was computed. Rates are of real armed time, so a look that is a few
 //! samples early is as good. The last slice is the end's own.
 //!
-//! A wake-up costs more than a slice. So a slice goes with a tick that is awake anyway, if there is
-//! one, and else wakes the loop as late as possible; and with no more pages than the end itself may
-//! look at, there are no slices.
+//! A wake-up costs more than a slice. So a slice is taken in a tick that is awake anyway, if there
+//! is one. If there is none, it wakes the loop as late as possible. With few pages there are no
+//! slices, and the end looks at all of them.
 
 use alloc::vec::Vec;
 
 use crate::watches::slot::NEVER;
 
-/// Pages that the end of a window looks at in one tick. It has the passes over all regions to do as
-/// well.
-const AT_END: usize = 256;
+/// Pages up to which the end of a window looks at all of them.
+const UNSLICED: usize = 256;
+/// Pages that the end of a window looks at if there are slices. They are few, because the passes
+/// over all regions are in the same tick.
+const AT_END: usize = 64;
 /// Pages that a tick before the end looks at, unless there are too many for the samples that are
 /// left.
 const SLICE: usize = 768;
@@ -31,6 +33,8 @@ pub(crate) struct Slices {
     open: usize,
     /// How many of these one tick takes.
     size: usize,
+    /// How many of these the end takes.
+    at_end: usize,
     /// Number of samples before the end in which slices are taken.
     last: u64,
     /// Target and region of those that this tick settles.
@@ -41,15 +45,16 @@ impl Slices {
     /// A window of so many samples begins, at whose end so many pages and regions have to be seen.
     pub(crate) fn begin(&mut self, open: usize, window: u64) {
         self.open = open;
+        self.at_end = if open <= UNSLICED { UNSLICED } else { AT_END };
         self.last = (window / LAST_PART).max(1);
         let nr_slices = usize::try_from(self.last).unwrap_or(usize::MAX);
-        self.size = SLICE.max(open.saturating_sub(AT_END).div_ceil(nr_slices));
+        self.size = SLICE.max(open.saturating_sub(self.at_end).div_ceil(nr_slices));
     }
 
     /// The sample from which on every tick has to take a slice, for the window that ends at sample
     /// `end`.
     pub(crate) fn due(&self, end: u64) -> u64 {
-        let before_end = self.open.saturating_sub(AT_END);
+        let before_end = self.open.saturating_sub(self.at_end);
         if before_end == 0 {
             return NEVER;
         }
@@ -61,7 +66,7 @@ impl Slices {
         if passed >= end {
             return usize::MAX;
         }
-        if self.open <= AT_END || end - passed > self.last { 0 } else { self.size }
+        if self.open <= self.at_end || end - passed > self.last { 0 } else { self.size }
     }
 
     /// Regions with so many pages, and one for each region, are settled.
@@ -101,7 +106,7 @@ mod tests {
 
     #[test]
     fn few_pages_wake_nobody() {
-        assert_eq!(taken(AT_END), (Vec::new(), AT_END));
+        assert_eq!(taken(UNSLICED), (Vec::new(), UNSLICED));
         assert_eq!(taken(0), (Vec::new(), 0));
     }
 

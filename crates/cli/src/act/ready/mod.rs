@@ -1,5 +1,5 @@
-//! The commands with a ready-made policy: `reclaim`, `thp` and `lru-sort`. Here are the options that
-//! they share, and how their policies are run.
+//! The commands with a ready-made policy: `reclaim`, `thp` and `lru-sort`. Here are the options
+//! that they share, and how their policies are run.
 
 pub(crate) mod lru_sort;
 pub(crate) mod reclaim;

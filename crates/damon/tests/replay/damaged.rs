@@ -39,7 +39,7 @@ fn shifted(regions: &mut Vec<Region>, i: usize) -> Option<()> {
 
 /// Merged with the next region, although that is unlike.
 fn merged(regions: &mut Vec<Region>, i: usize) -> Option<()> {
-    let right = regions.get(i + 1)?.clone();
+    let right = *regions.get(i + 1)?;
     let unlike = regions[i].nr_accesses.abs_diff(right.nr_accesses) > 4;
     (unlike && regions[i].range.end == right.range.start).then(|| {
         regions[i].merge(&right);

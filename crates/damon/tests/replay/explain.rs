@@ -171,7 +171,7 @@ fn explain_split(
                 Split::Some { step, offset } if nr % step == offset => {
                     ways_in_two(region, attrs.min_region_sz)
                 }
-                Split::Some { .. } => vec![vec![region.clone()]],
+                Split::Some { .. } => vec![vec![*region]],
             };
             let all = ways.clone();
             ways.retain(|way| cuts.iter().all(|cut| way[1..].iter().any(|p| p.range.start == *cut)));
@@ -185,7 +185,7 @@ fn explain_split(
                     region.range
                 ));
             }
-            Ok(Parent { region: region.clone(), ways })
+            Ok(Parent { region: *region, ways })
         })
         .collect::<Result<_, _>>()?;
     search::search(&parents, next, attrs.max_nr_accesses(), limit, rules)
@@ -207,13 +207,13 @@ fn nr_pieces(reset: &[Region], attrs: &Attrs, last: &mut u64) -> u32 {
 /// All that the core's random split can make of one region.
 fn ways_to_cut(region: &Region, pieces: u32, min_region_sz: u64) -> Vec<Vec<Region>> {
     let mut draws: Vec<Rng> = match pieces {
-        1 => return vec![vec![region.clone()]],
+        1 => return vec![vec![*region]],
         2 => (1..10).map(draw).collect(),
         _ => pairs(),
     };
     let mut ways: Vec<Vec<Region>> = Vec::new();
     for rng in &mut draws {
-        let mut one = target(vec![region.clone()]);
+        let mut one = target(vec![*region]);
         one.split_randomly(pieces, min_region_sz, rng);
         if !ways.contains(&one.regions) {
             ways.push(one.regions);
@@ -227,9 +227,9 @@ fn ways_in_two(region: &Region, min_region_sz: u64) -> Vec<Vec<Region>> {
     if region.range.len() != 2 * min_region_sz {
         return ways_to_cut(region, 2, min_region_sz);
     }
-    let mut left = region.clone();
+    let mut left = *region;
     let right = left.split_off(min_region_sz);
-    vec![vec![region.clone()], vec![left, right]]
+    vec![vec![*region], vec![left, right]]
 }
 
 /// A source that makes every draw of 1 to 9 give `k`.

@@ -176,14 +176,14 @@ impl Search<'_> {
 
     /// The piece at the end of the window, older or young again.
     fn aged(&self, piece: &Region, count: u32) -> Region {
-        let mut piece = piece.clone();
+        let mut piece = *piece;
         piece.nr_accesses = count;
         if self.rules.zero_resets_age {
             piece.count_age(self.threshold);
             return piece;
         }
         // The rule of older kernels is the same one, far from zero.
-        let mut far = piece.clone();
+        let mut far = piece;
         far.nr_accesses += 1;
         far.last_nr_accesses += 1;
         far.count_age(self.threshold);
@@ -214,7 +214,7 @@ impl Search<'_> {
 
     /// What the core makes of two neighbours: one region, or none.
     fn merge(&self, left: &Region, right: &Region) -> Option<Region> {
-        let mut target = target(vec![left.clone(), right.clone()]);
+        let mut target = target(vec![*left, *right]);
         target.merge(self.threshold, self.limit, false);
         (target.regions.len() == 1).then(|| target.regions.remove(0))
     }

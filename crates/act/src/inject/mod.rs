@@ -217,20 +217,24 @@ impl Injector {
     }
 
     fn maps(&self) -> Result<Maps, ActError> {
-        let mut text = Vec::new();
-        let tried = "read /proc/PID/maps";
-        let read = Proc::default().read(self.pid, "maps", &mut text);
-        read.map_err(|e| error::said(self.pid, tried, "CAP_SYS_PTRACE", e))?;
-        let all: Vec<_> = parse_maps(&text).map(|m| m.range).collect();
-        if all.is_empty() {
-            return Err(error::gone(self.pid, tried));
+        // The file is read in pieces. If the process ends between two of them, the stack, which
+        // comes near the end, is missing, and a second reading is empty.
+        for _ in 0..2 {
+            let mut text = Vec::new();
+            let tried = "read /proc/PID/maps";
+            let read = Proc::default().read(self.pid, "maps", &mut text);
+            read.map_err(|e| error::said(self.pid, tried, "CAP_SYS_PTRACE", e))?;
+            let all: Vec<_> = parse_maps(&text).map(|m| m.range).collect();
+            if all.is_empty() {
+                return Err(error::gone(self.pid, tried));
+            }
+            let stack = parse_maps(&text).find(|m| m.kind() == MappingKind::Stack);
+            if let Some(stack) = stack.map(|m| m.range) {
+                return Ok(Maps { all, stack });
+            }
         }
-        let stack = parse_maps(&text).find(|m| m.kind() == MappingKind::Stack).map(|m| m.range);
-        let stack = stack.ok_or_else(|| {
-            let why = "it has no main stack: it has ended, or unmapped it";
-            error::of(self.pid, ActKind::NotSupported, "look for its stack", why, "")
-        })?;
-        Ok(Maps { all, stack })
+        let why = "it has no main stack: it has unmapped it";
+        Err(error::of(self.pid, ActKind::NotSupported, "look for its stack", why, ""))
     }
 }
 

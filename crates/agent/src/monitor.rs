@@ -52,6 +52,10 @@ impl Clock for MonotonicClock {
         let signal = clock::sleep_until(deadline.min(self.alarm)) == Wake::Signal;
         signal || self.alarm < deadline
     }
+
+    fn cpu_ns(&mut self) -> Option<u64> {
+        Some(clock::thread_cpu_ns())
+    }
 }
 
 /// What happened.

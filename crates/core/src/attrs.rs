@@ -10,6 +10,8 @@ pub enum Method {
     /// `monitor::first_touch`.
     #[default]
     FirstTouch,
+    /// Every page is looked at, 2 MiB at a time. See `monitor::census`.
+    Census,
     /// The core does not sample. The operations set has the regions of each window. See
     /// `monitor::observed`.
     Observed,
@@ -53,6 +55,9 @@ pub struct Attrs {
     pub strict: bool,
     /// The most accessed bits to clear per second. `first_touch` only.
     pub clears_per_sec: u32,
+    /// The share of one CPU, in basis points, that monitoring may use: its own time, and 0.5 µs of
+    /// the target's per page that has to set its accessed bit again. `census` only.
+    pub budget_bp: u32,
 }
 
 impl Default for Attrs {
@@ -74,6 +79,7 @@ impl Default for Attrs {
             method: Method::default(),
             strict: false,
             clears_per_sec: 200,
+            budget_bp: 100,
         }
     }
 }

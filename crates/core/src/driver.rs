@@ -8,6 +8,7 @@ use crate::monitor::{Context, Wish};
 use crate::ops::{Observed, Operations};
 use crate::target::TargetId;
 use crate::time::Time;
+use crate::unit::UnitCheck;
 
 /// The clock of a driver.
 pub trait Clock {
@@ -17,6 +18,12 @@ pub trait Clock {
     /// Sleeps until `deadline`, or returns at once if that has passed. Returns whether the sleep
     /// was cut short because the caller of [`Driver::run`] is wanted.
     fn sleep_until(&mut self, deadline: Time) -> bool;
+
+    /// CPU time that the calling thread has used so far, in ns. `None`: this clock does not know.
+    /// Methods with a budget of CPU time then take the time that has passed for it.
+    fn cpu_ns(&mut self) -> Option<u64> {
+        None
+    }
 }
 
 /// Why [`Driver::run`] returned.
@@ -81,6 +88,8 @@ impl<O: Operations, C: Clock> Driver<O, C> {
                 Wish::Update => self.update(),
                 Wish::Prepare => self.ops.prepare(self.context.batch_mut()),
                 Wish::Check => self.ops.check(self.context.batch_mut()),
+                Wish::PrepareUnits => self.units(O::prepare_units),
+                Wish::CheckUnits => self.units(O::check_units),
                 Wish::Observe => self.observe(),
                 Wish::Eligible => self.ops.eligible(self.context.eligible_mut()),
                 Wish::Measure => self.ops.measure(self.context.measures_mut()),
@@ -94,6 +103,14 @@ impl<O: Operations, C: Clock> Driver<O, C> {
                 }
             }
         }
+    }
+
+    /// Asks about units, and measures what that costs.
+    fn units(&mut self, ask: fn(&mut O, &mut [UnitCheck])) {
+        let before = self.clock.cpu_ns();
+        ask(&mut self.ops, self.context.units_mut());
+        let after = self.clock.cpu_ns();
+        self.context.set_units_cpu(before.zip(after));
     }
 
     fn apply(&mut self) {

@@ -26,6 +26,7 @@ pub mod scheme;
 pub mod snapshot;
 pub mod target;
 pub mod time;
+pub mod unit;
 pub mod units;
 pub(crate) mod watches;
 
@@ -42,3 +43,4 @@ pub use scheme::{Applied, Eligible, Measure, Request, Scheme};
 pub use snapshot::{Cost, RegionInfo, Snapshot, TargetInfo};
 pub use target::{Target, TargetId};
 pub use time::Time;
+pub use unit::{PageBits, UnitCheck};

@@ -11,6 +11,7 @@ use crate::addr::AddrRange;
 use crate::scheme::{Applied, Counters, Eligible, Measure, Request, Scheme};
 use crate::target::TargetId;
 use crate::time::Time;
+use crate::unit::UnitCheck;
 
 /// What an operations set found out about one page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -107,6 +108,24 @@ pub trait Operations {
     /// [`PageState::Old`], [`PageState::Young`], [`PageState::Absent`] or
     /// [`PageState::Unresolved`].
     fn check(&mut self, batch: &mut [Check]);
+
+    /// Whether the set answers about whole units, as [`Method::Census`](crate::Method::Census)
+    /// needs.
+    fn has_units(&self) -> bool {
+        false
+    }
+
+    /// Makes the pages of each unit old, and sets its answers. Units are sorted by target and
+    /// address.
+    fn prepare_units(&mut self, batch: &mut [UnitCheck]) {
+        let _ = batch;
+    }
+
+    /// Looks at every unit of the batch without changing it, and sets its answers. Units are sorted
+    /// by target and address.
+    fn check_units(&mut self, batch: &mut [UnitCheck]) {
+        let _ = batch;
+    }
 
     /// Writes the target's mappings (sorted, not overlapping, page-aligned) into `maps`, which is
     /// empty at the call. The core decides which gaps to leave out.

@@ -47,7 +47,9 @@ fn trace(
                     check.state = if hot { PageState::Young } else { PageState::Old };
                 }
             }
-            Wish::Observe | Wish::Eligible => unreachable!("pages are sampled, of no node"),
+            Wish::PrepareUnits | Wish::CheckUnits | Wish::Observe | Wish::Eligible => {
+                unreachable!("pages are sampled, of no node")
+            }
             Wish::Snapshot => {
                 let regions = &ctx.snapshot().targets[0].regions;
                 let line: Vec<_> = regions

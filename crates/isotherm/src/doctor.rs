@@ -57,6 +57,8 @@ pub enum Method {
     /// A few watched pages per region, made old once and then only looked at: few clears.
     #[default]
     FirstTouch,
+    /// Every page, 2 MiB at a time, within a budget of CPU time. Needs the set `pagewalk`.
+    Census,
     /// DAMON's: in each sample interval a new random page per region, made old and looked at again.
     Resample,
 }
@@ -65,6 +67,7 @@ impl Method {
     pub(crate) const fn to_core(self) -> isotherm_core::Method {
         match self {
             Self::FirstTouch => isotherm_core::Method::FirstTouch,
+            Self::Census => isotherm_core::Method::Census,
             Self::Resample => isotherm_core::Method::Resample,
         }
     }

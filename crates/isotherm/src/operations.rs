@@ -72,4 +72,8 @@ impl Clock for SystemClock {
     fn sleep_until(&mut self, deadline: Time) -> bool {
         clock::sleep_until(deadline) == Wake::Signal
     }
+
+    fn cpu_ns(&mut self) -> Option<u64> {
+        Some(clock::thread_cpu_ns())
+    }
 }

@@ -1,7 +1,9 @@
 //! The operations sets that this crate has, behind one type, for a monitor that takes any of them.
 
 use isotherm_core::ops::UpdateError;
-use isotherm_core::{AddrRange, Check, Method, Observation, Observed, Operations, TargetId};
+use isotherm_core::{
+    AddrRange, Check, Method, Observation, Observed, Operations, TargetId, UnitCheck,
+};
 use isotherm_host::error::{Error, SetError, SetKind};
 use isotherm_host::proc::Proc;
 use isotherm_pages::idle::Folios;
@@ -167,6 +169,7 @@ impl OpsSet {
             // A clear hits the whole process, so a page cannot be kept armed while another is
             // sampled.
             Self::Smaps(_) => Method::Resample,
+            Self::Idle(_) if matches!(wanted, Method::Census) => Method::FirstTouch,
             Self::PageWalk(_) | Self::Idle(_) => wanted,
         }
     }
@@ -245,6 +248,18 @@ impl Operations for OpsSet {
 
     fn check(&mut self, batch: &mut [Check]) {
         self.set().check(batch);
+    }
+
+    fn has_units(&self) -> bool {
+        matches!(self, Self::PageWalk(set) if set.has_units())
+    }
+
+    fn prepare_units(&mut self, batch: &mut [UnitCheck]) {
+        self.set().prepare_units(batch);
+    }
+
+    fn check_units(&mut self, batch: &mut [UnitCheck]) {
+        self.set().check_units(batch);
     }
 
     fn update(&mut self, target: TargetId, maps: &mut Vec<AddrRange>) -> Result<(), UpdateError> {

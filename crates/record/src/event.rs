@@ -52,10 +52,11 @@ pub struct AttrsInfo {
     pub min_nr_regions: u64,
     pub max_nr_regions: u64,
     pub min_region_sz: u64,
-    /// `resample`, `first_touch` or `observed`.
+    /// `resample`, `first_touch`, `census` or `observed`.
     pub method: String,
     pub strict: bool,
     pub clears_per_sec: u32,
+    pub budget_bp: u32,
     pub goal_access_bp: u64,
     pub goal_aggrs: u64,
 }
@@ -72,11 +73,13 @@ impl From<&Attrs> for AttrsInfo {
             method: match a.method {
                 Method::Resample => "resample",
                 Method::FirstTouch => "first_touch",
+                Method::Census => "census",
                 Method::Observed => "observed",
             }
             .into(),
             strict: a.strict,
             clears_per_sec: a.clears_per_sec,
+            budget_bp: a.budget_bp,
             goal_access_bp: a.intervals_goal.access_bp,
             goal_aggrs: a.intervals_goal.aggrs,
         }

@@ -19,6 +19,12 @@ pub fn process_cpu_ns() -> u64 {
     to_ns(rustix::time::clock_gettime(ClockId::ProcessCPUTime))
 }
 
+/// CPU time of the calling thread since it started, in nanoseconds.
+#[must_use]
+pub fn thread_cpu_ns() -> u64 {
+    to_ns(rustix::time::clock_gettime(ClockId::ThreadCPUTime))
+}
+
 /// Why a sleep ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wake {

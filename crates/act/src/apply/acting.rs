@@ -4,7 +4,7 @@ use isotherm_core::ops::UpdateError;
 use isotherm_core::scheme::{Counters, Entry, Ledger, Scheme};
 use isotherm_core::{
     AddrRange, Applied, Check, Eligible, Measure, Observation, Observed, Operations, PageState,
-    Request, Snapshot, TargetId,
+    Request, Snapshot, TargetId, UnitCheck,
 };
 use isotherm_ops::set::{PageView, SchemeOps};
 
@@ -95,6 +95,19 @@ impl<S: SchemeOps> Operations for Acting<S> {
 
     fn check(&mut self, batch: &mut [Check]) {
         self.set.check(batch);
+    }
+
+    fn has_units(&self) -> bool {
+        self.set.has_units()
+    }
+
+    fn prepare_units(&mut self, batch: &mut [UnitCheck]) {
+        self.set.prepare_units(batch);
+        batch.iter().for_each(|check| self.actor.note_unit_touched(check));
+    }
+
+    fn check_units(&mut self, batch: &mut [UnitCheck]) {
+        self.set.check_units(batch);
     }
 
     fn update(&mut self, target: TargetId, maps: &mut Vec<AddrRange>) -> Result<(), UpdateError> {

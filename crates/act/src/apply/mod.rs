@@ -30,8 +30,9 @@ mod target;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use isotherm_core::addr::PAGE_SIZE;
 use isotherm_core::scheme::{Action, Counters, Scheme};
-use isotherm_core::{AddrRange, Applied, Request, TargetId, Time};
+use isotherm_core::{AddrRange, Applied, Request, TargetId, Time, UnitCheck};
 
 pub use self::proof::account::Account;
 pub use acting::Acting;
@@ -449,14 +450,26 @@ impl Actor {
         }
     }
 
+    /// Records that the monitor made pages of a unit old that it had found young.
+    pub fn note_unit_touched(&mut self, check: &UnitCheck) {
+        let cleared = check.young.and(check.pages).minus(check.stuck);
+        cleared.runs(|first, behind| {
+            let start = check.start + first * PAGE_SIZE;
+            self.note_range_touched(check.target, start, (behind - first) * PAGE_SIZE);
+        });
+    }
+
     /// Records that the monitor made a page old that it had found young.
     pub fn note_touched(&mut self, target: TargetId, addr: u64, leaf_shift: u8) {
+        let len = 1 << leaf_shift;
+        self.note_range_touched(target, addr & !(len - 1), len);
+    }
+
+    fn note_range_touched(&mut self, target: TargetId, addr: u64, len: u64) {
         if let Some(physical) = self.physical.get_mut(&target) {
-            return physical.touched(addr & !((1 << leaf_shift) - 1), 1 << leaf_shift);
+            return physical.touched(addr, len);
         }
         let Some(state) = self.targets.get_mut(&target) else { return };
-        let len = 1 << leaf_shift;
-        let addr = addr & !(len - 1);
         for evidence in &mut state.evidence {
             evidence.touched(addr, len);
         }

@@ -116,6 +116,7 @@ impl Lines {
         let usual = Attrs::default();
         match attrs.method {
             Method::Resample => self.field("method", quoted("resample")),
+            Method::Census => self.field("method", quoted("census")),
             // The operations set chooses this method, not the user.
             Method::FirstTouch | Method::Observed => {}
         }
@@ -124,6 +125,9 @@ impl Lines {
         }
         if attrs.clears_per_sec != usual.clears_per_sec {
             self.field("clears", attrs.clears_per_sec);
+        }
+        if attrs.budget_bp != usual.budget_bp {
+            self.field("budget", quoted(show_share(u64::from(attrs.budget_bp))));
         }
         self.head("[context.intervals]");
         self.field("sample", interval(attrs.sample_us));

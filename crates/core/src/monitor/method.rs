@@ -5,8 +5,10 @@
 //! regions are split. The loop does the merging, ageing, schemes, watermarks and snapshots, in the
 //! same way for every method.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use super::census::Census;
 use super::first_touch::FirstTouch;
 use super::observed::Observer;
 use super::resample::Resample;
@@ -17,6 +19,7 @@ use crate::rng::Rng;
 use crate::snapshot::RegionInfo;
 use crate::target::Target;
 use crate::time::Time;
+use crate::unit::UnitCheck;
 
 /// What a method sees of its context.
 #[derive(Debug)]
@@ -29,6 +32,11 @@ pub(crate) struct Scene<'a> {
     pub(crate) rng: &'a mut Rng,
     /// The pages that are asked about.
     pub(crate) batch: &'a mut Vec<Check>,
+    /// The units that are asked about.
+    pub(crate) units: &'a mut Vec<UnitCheck>,
+    /// The CPU time of the driver's thread before and after the answer about them, in ns, if that
+    /// is known.
+    pub(crate) units_cpu: Option<(u64, u64)>,
     /// Sample intervals since the start.
     pub(crate) passed: u64,
     /// The deadlines of this turn.
@@ -106,6 +114,7 @@ pub(crate) trait Sampler: core::fmt::Debug {
 pub(super) enum InForce {
     Resample(Resample),
     FirstTouch(FirstTouch),
+    Census(Box<Census>),
     Observed(Observer),
 }
 
@@ -115,6 +124,7 @@ impl InForce {
         match method {
             Method::Resample => Self::Resample(Resample::default()),
             Method::FirstTouch => Self::FirstTouch(FirstTouch::default()),
+            Method::Census => Self::Census(Box::default()),
             Method::Observed => Self::Observed(Observer::default()),
         }
     }
@@ -124,6 +134,7 @@ impl InForce {
         match self {
             Self::Resample(method) => method,
             Self::FirstTouch(method) => method,
+            Self::Census(method) => &mut **method,
             Self::Observed(method) => method,
         }
     }

@@ -37,6 +37,7 @@
 //!
 //! [`scheme`](crate::scheme) has the table of what differs in the schemes.
 
+mod census;
 mod changes;
 pub(crate) mod first_touch;
 mod method;
@@ -64,6 +65,7 @@ use crate::scheme::{Eligible, Measure, Schemes};
 use crate::snapshot::{Cost, Snapshot};
 use crate::target::{RangesError, Target, TargetId};
 use crate::time::Time;
+use crate::unit::UnitCheck;
 use changes::{Change, fill_aggr_samples};
 use method::{InForce, Sampler, Scene};
 
@@ -78,6 +80,11 @@ pub enum Wish {
     Sleep(Time),
     /// Look at the pages of [`Context::batch_mut`].
     Check,
+    /// Make the units of [`Context::units_mut`] old. [`Method::Census`](crate::Method::Census)
+    /// only.
+    PrepareUnits,
+    /// Look at the units of [`Context::units_mut`]. [`Method::Census`](crate::Method::Census) only.
+    CheckUnits,
     /// If the operations set has another window, tell [`Context::begin_observed`] of it and
     /// [`Context::observed`] of its regions. [`Method::Observed`](crate::Method::Observed) only.
     Observe,
@@ -145,6 +152,9 @@ pub struct Context {
     /// Whether this turn ended a window.
     window_over: bool,
     batch: Vec<Check>,
+    units: Vec<UnitCheck>,
+    /// The CPU time of the driver's thread before and after the answer about units, in ns.
+    units_cpu: Option<(u64, u64)>,
     areas: Vec<AddrRange>,
     snapshot: Snapshot,
     /// What the running window has cost so far.
@@ -196,6 +206,8 @@ impl Context {
             now: Time::default(),
             window_over: false,
             batch: Vec::new(),
+            units: Vec::new(),
+            units_cpu: None,
             areas: Vec::new(),
             snapshot: Snapshot::default(),
             cost: Cost::default(),
@@ -230,6 +242,17 @@ impl Context {
     /// The pages that [`Wish::Prepare`] and [`Wish::Check`] are about.
     pub fn batch_mut(&mut self) -> &mut [Check] {
         &mut self.batch
+    }
+
+    /// The units that [`Wish::PrepareUnits`] and [`Wish::CheckUnits`] are about.
+    pub fn units_mut(&mut self) -> &mut [UnitCheck] {
+        &mut self.units
+    }
+
+    /// Says what CPU time, in ns, the driver's thread had used before and after the answer about
+    /// the units. `None`: that is not known.
+    pub const fn set_units_cpu(&mut self, cpu_ns: Option<(u64, u64)>) {
+        self.units_cpu = cpu_ns;
     }
 
     /// The last finished window. Meaningful from the first [`Wish::Snapshot`] on.
@@ -311,6 +334,8 @@ impl Context {
             attrs: &self.attrs,
             rng: &mut self.rng,
             batch: &mut self.batch,
+            units: &mut self.units,
+            units_cpu: self.units_cpu,
             passed: self.schedule.passed,
             turn: &self.turn,
             now: self.now,

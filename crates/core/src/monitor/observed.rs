@@ -127,7 +127,7 @@ impl Context {
 }
 
 /// Replaces a target's regions, and carries over the time since an action.
-fn take(target: &mut Target, observed: &[Observed], max_nr: u32) {
+pub(super) fn take(target: &mut Target, observed: &[Observed], max_nr: u32) {
     target.replace(|old, new| {
         let mut first = 0;
         let mut end = 0;

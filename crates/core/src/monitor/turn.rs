@@ -30,7 +30,13 @@ impl Context {
     pub(super) fn prepare(&mut self) -> Option<Wish> {
         let (method, mut scene) = self.scene();
         method.prepare(&mut scene);
-        let wish = (!self.batch.is_empty()).then_some(Wish::Prepare);
+        let wish = if !self.batch.is_empty() {
+            Some(Wish::Prepare)
+        } else if !self.units.is_empty() {
+            Some(Wish::PrepareUnits)
+        } else {
+            None
+        };
         self.step(Phase::Prepared, wish)
     }
 
@@ -65,7 +71,7 @@ impl Context {
         self.schedule.passed = self.schedule.passed.wrapping_add(self.ticks);
         let (method, mut scene) = self.scene();
         let wish = method.check(&mut scene);
-        self.cost.checks += self.batch.len() as u64;
+        self.cost.checks += self.batch.len() as u64 + 512 * self.units.len() as u64;
         self.step(Phase::Checked, wish)
     }
 

@@ -4,8 +4,8 @@
 use isotherm_core::attrs::IntervalsGoal;
 use isotherm_core::scheme::{FailCharge, NodeLevel};
 use isotherm_core::{
-    AddrRange, Attrs, Context, Method, Observation, Observed, PageState, Rng, Scheme, Snapshot,
-    TargetId, Time, Wish,
+    AddrRange, Attrs, Context, Method, Observation, Observed, PageBits, PageState, Rng, Scheme,
+    Snapshot, TargetId, Time, Wish,
 };
 use proptest::prelude::*;
 
@@ -85,7 +85,12 @@ pub(crate) fn attrs() -> impl Strategy<Value = Attrs> {
     let goal = (prop::sample::select(vec![0_u64, 1, 400, 10_000]), 0_u64..4);
     let rest = (
         prop::sample::select(vec![1_u64, 16, 4096, 65536, 2 << 20]),
-        prop::sample::select(vec![Method::Resample, Method::FirstTouch, Method::Observed]),
+        prop::sample::select(vec![
+            Method::Resample,
+            Method::FirstTouch,
+            Method::Census,
+            Method::Observed,
+        ]),
         any::<bool>(),
         prop::sample::select(vec![0, 1, 20, 200, 5000, u32::MAX]),
         prop::sample::select(vec![0_u64, 10_000, 100_000, 1_000_000]),
@@ -110,6 +115,7 @@ pub(crate) fn attrs() -> impl Strategy<Value = Attrs> {
             method,
             strict,
             clears_per_sec,
+            budget_bp: clears_per_sec,
         }
     })
 }
@@ -243,6 +249,7 @@ impl World {
                 Wish::Update => self.update(),
                 Wish::Prepare => self.answer(PageState::Cleared),
                 Wish::Check => self.answer(PageState::Young),
+                Wish::PrepareUnits | Wish::CheckUnits => self.answer_units(),
                 Wish::Observe => self.observe(),
                 Wish::Snapshot => self.snapshots.push(self.ctx.snapshot().clone()),
                 Wish::Sleep(until) => {
@@ -260,6 +267,26 @@ impl World {
             }
         }
         panic!("the context never sleeps");
+    }
+
+    /// Any answer: none, no page, some pages, pages that nobody asked about.
+    fn answer_units(&mut self) {
+        let bits = |rng: &mut Rng| {
+            let mut word = || match rng.range(0, 4) {
+                0 => 0,
+                1 => u64::MAX,
+                _ => rng.range(0, u64::MAX),
+            };
+            PageBits([0; 8].map(|_: u64| word()))
+        };
+        for unit in self.ctx.units_mut() {
+            unit.answered = self.rng.range(0, 8) > 0;
+            (unit.present, unit.young) = (bits(&mut self.rng), bits(&mut self.rng));
+            unit.stuck = if self.rng.range(0, 4) == 0 { bits(&mut self.rng) } else { unit.stuck };
+        }
+        let cpu_ns = (self.rng.range(0, 2) == 0)
+            .then(|| (self.rng.range(0, u64::MAX), self.rng.range(0, u64::MAX)));
+        self.ctx.set_units_cpu(cpu_ns);
     }
 
     fn act(&mut self) {

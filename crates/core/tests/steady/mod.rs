@@ -82,6 +82,7 @@ impl Steady {
                         };
                     }
                 }
+                Wish::PrepareUnits | Wish::CheckUnits => unreachable!("no unit is asked about"),
                 Wish::Observe => self.observe(),
                 Wish::Sleep(until) => self.now = until,
                 Wish::Snapshot => {}

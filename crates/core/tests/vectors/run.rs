@@ -78,7 +78,9 @@ impl Run {
                 }
                 Wish::Prepare => self.answer(PageState::Cleared),
                 Wish::Check => self.answer(PageState::Young),
-                Wish::Observe | Wish::Eligible => unreachable!("pages are sampled, of no node"),
+                Wish::PrepareUnits | Wish::CheckUnits | Wish::Observe | Wish::Eligible => {
+                    unreachable!("single pages are sampled, of no node")
+                }
                 Wish::Snapshot => self.snapshots.push(self.ctx.snapshot().clone()),
                 Wish::Sleep(_) | Wish::Stop => return wish,
                 Wish::Measure | Wish::Apply => unreachable!("there is no scheme"),

@@ -44,7 +44,13 @@ fn simulate(
                 let seen = seen.iter().map(|r| region(r.range, r.nr_accesses, r.age));
                 out.push(seen.collect::<Vec<Region>>());
             }
-            Wish::Observe | Wish::Eligible | Wish::Measure | Wish::Apply | Wish::Stop => {
+            Wish::PrepareUnits
+            | Wish::CheckUnits
+            | Wish::Observe
+            | Wish::Eligible
+            | Wish::Measure
+            | Wish::Apply
+            | Wish::Stop => {
                 unreachable!("no scheme, and a target")
             }
         }

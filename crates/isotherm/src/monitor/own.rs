@@ -7,7 +7,7 @@ use isotherm_core::ops::UpdateError;
 use isotherm_core::scheme::Counters;
 use isotherm_core::{
     AddrRange, Applied, Attrs, Check, Clock, Context, Driver, Event as Ran, Measure, Observation,
-    Observed, Operations, Request, TargetId, Time,
+    Observed, Operations, Request, TargetId, Time, UnitCheck,
 };
 use isotherm_record::Mapping;
 
@@ -53,6 +53,10 @@ impl Clock for AnyClock {
     fn sleep_until(&mut self, deadline: Time) -> bool {
         self.0.sleep_until(deadline)
     }
+
+    fn cpu_ns(&mut self) -> Option<u64> {
+        self.0.cpu_ns()
+    }
 }
 
 impl Operations for AnySet {
@@ -62,6 +66,18 @@ impl Operations for AnySet {
 
     fn check(&mut self, batch: &mut [Check]) {
         self.set.check(batch);
+    }
+
+    fn has_units(&self) -> bool {
+        self.set.has_units()
+    }
+
+    fn prepare_units(&mut self, batch: &mut [UnitCheck]) {
+        self.set.prepare_units(batch);
+    }
+
+    fn check_units(&mut self, batch: &mut [UnitCheck]) {
+        self.set.check_units(batch);
     }
 
     fn update(&mut self, target: TargetId, maps: &mut Vec<AddrRange>) -> Result<(), UpdateError> {

@@ -11,7 +11,9 @@ use isotherm_act::apply::{Evidence, Settings};
 use isotherm_core::addr::PAGE_SIZE;
 use isotherm_core::ops::UpdateError;
 use isotherm_core::scheme::{Action, Counters, FilterKind, Scheme};
-use isotherm_core::{AddrRange, Applied, Check, Operations, PageState, Request, TargetId, Time};
+use isotherm_core::{
+    AddrRange, Applied, Check, Operations, PageBits, PageState, Request, TargetId, Time, UnitCheck,
+};
 use isotherm_host::glob::glob;
 use isotherm_sim::world::World;
 
@@ -208,6 +210,23 @@ impl Operations for Acting {
 
     fn check(&mut self, batch: &mut [Check]) {
         self.world.check(batch);
+    }
+
+    fn has_units(&self) -> bool {
+        self.world.has_units()
+    }
+
+    fn prepare_units(&mut self, batch: &mut [UnitCheck]) {
+        self.world.prepare_units(batch);
+        for check in batch.iter() {
+            for nr in (0..512).filter(|nr| !PageBits::page(*nr).and(check.young).is_empty()) {
+                self.touched(check.target, check.start + u64::from(nr) * PAGE_SIZE);
+            }
+        }
+    }
+
+    fn check_units(&mut self, batch: &mut [UnitCheck]) {
+        self.world.check_units(batch);
     }
 
     fn update(&mut self, target: TargetId, maps: &mut Vec<AddrRange>) -> Result<(), UpdateError> {

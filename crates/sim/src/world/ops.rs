@@ -1,7 +1,7 @@
 //! The world as an operations set.
 
 use isotherm_core::ops::UpdateError;
-use isotherm_core::{AddrRange, Check, Operations, PageState, TargetId};
+use isotherm_core::{AddrRange, Check, Operations, PageBits, PageState, TargetId, UnitCheck};
 
 use super::World;
 use super::chance::unit;
@@ -62,6 +62,48 @@ impl World {
     }
 }
 
+impl World {
+    /// Answers about whole units, page by page. The clock moves by the time that a dense look, or
+    /// clearing a range, takes.
+    fn ask_units(&mut self, batch: &mut [UnitCheck], clear: bool) {
+        let before = self.counts;
+        let mut cleared = 0;
+        for unit in &mut *batch {
+            unit.answered = false;
+            let old = self.counts.clears;
+            for nr in 0..512_u16 {
+                let page = PageBits::page(nr);
+                if page.and(unit.pages).is_empty() {
+                    continue;
+                }
+                let addr = unit.start + u64::from(nr) * 4096;
+                let mut check = Check::new(unit.target, addr, 0);
+                self.ask(&mut check, clear);
+                unit.leaf_shift = check.leaf_shift;
+                unit.answered |= check.state != PageState::Unknown;
+                match check.state {
+                    PageState::Unknown | PageState::Absent => continue,
+                    PageState::Old => {}
+                    PageState::Young | PageState::Cleared => unit.young = unit.young.or(page),
+                    PageState::Unresolved => {
+                        unit.young = unit.young.or(page);
+                        unit.stuck = unit.stuck.or(page);
+                    }
+                }
+                unit.present = unit.present.or(page);
+            }
+            cleared += u64::from(self.counts.clears > old);
+        }
+        // A look at a table costs as much as 30 looks at pages. Clearing one costs twice as much as
+        // clearing a page.
+        let costs = self.options.costs;
+        let ns = batch.len() as u64 * costs.check_ns * 30 + cleared * costs.clear_ns * 2;
+        self.counts.checks = before.checks + 512 * batch.len() as u64;
+        self.counts.spent_ns += ns;
+        self.now.set(self.now.get() + ns);
+    }
+}
+
 impl Operations for World {
     fn prepare(&mut self, batch: &mut [Check]) {
         self.ask_all(batch, true);
@@ -69,6 +111,18 @@ impl Operations for World {
 
     fn check(&mut self, batch: &mut [Check]) {
         self.ask_all(batch, false);
+    }
+
+    fn has_units(&self) -> bool {
+        true
+    }
+
+    fn prepare_units(&mut self, batch: &mut [UnitCheck]) {
+        self.ask_units(batch, true);
+    }
+
+    fn check_units(&mut self, batch: &mut [UnitCheck]) {
+        self.ask_units(batch, false);
     }
 
     fn update(&mut self, target: TargetId, maps: &mut Vec<AddrRange>) -> Result<(), UpdateError> {

@@ -230,6 +230,9 @@ fn attrs(fields: &Fields<'_>, errors: &mut Errors) -> Attrs {
     if let Some(clears) = fields.maybe("clears", errors, |e| e.whole()) {
         attrs.clears_per_sec = clears;
     }
+    if let Some(bp) = fields.maybe("budget", errors, budget) {
+        attrs.budget_bp = bp;
+    }
     if let Some(method) = fields.maybe("method", errors, method) {
         attrs.method = method;
     }
@@ -293,11 +296,23 @@ fn min_size(entry: Entry<'_>) -> Result<u64, TextError> {
     }
 }
 
+fn budget(entry: Entry<'_>) -> Result<u32, TextError> {
+    match entry.share("1%")? {
+        0 => Err(entry
+            .error("a budget of 0, with which nothing can be seen")
+            .hint("the default is 1%")),
+        bp => Ok(bp),
+    }
+}
+
 fn method(entry: Entry<'_>) -> Result<Method, TextError> {
     match entry.text()? {
         "first_touch" | "first-touch" => Ok(Method::FirstTouch),
         "resample" => Ok(Method::Resample),
-        other => Err(unknown(entry.span(), "method", other, &["first_touch", "resample"])),
+        "census" => Ok(Method::Census),
+        other => {
+            Err(unknown(entry.span(), "method", other, &["first_touch", "census", "resample"]))
+        }
     }
 }
 

@@ -116,7 +116,9 @@ impl Acting {
                     self.nr_checks += self.ctx.batch_mut().len();
                     self.answer(PageState::Young);
                 }
-                Wish::Observe | Wish::Eligible => unreachable!("pages are sampled, of no node"),
+                Wish::PrepareUnits | Wish::CheckUnits | Wish::Observe | Wish::Eligible => {
+                    unreachable!("single pages are sampled, of no node")
+                }
                 Wish::Snapshot => {}
                 Wish::Measure => {
                     for measure in self.ctx.measures_mut() {

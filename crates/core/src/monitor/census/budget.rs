@@ -1,0 +1,216 @@
+//! CPU time that census may use: its own, and what the target pays to set accessed bits again.
+//!
+//! The driver says what CPU time an answer took. Where its clock does not know that, the time
+//! between question and answer stands for it. A busy machine makes that longer, so a late answer is
+//! counted as at most a few times the usual.
+
+use crate::time::Time;
+use crate::unit::UNIT;
+
+/// What the target pays for a page whose accessed bit has to be set again, in ns.
+const TOUCH_NS: u64 = 500;
+/// What may be spent at once for memory that is new, in ns per unit: 20 ms per GiB. It is paid
+/// back.
+const ADVANCE_NS: u64 = 40_000;
+/// What may be saved up, in ns of real time.
+const SAVED_NS: u64 = 1_000_000_000;
+/// What may be overdrawn for memory that has changed, in ns of real time.
+const OVERDRAFT_NS: u64 = 2_000_000_000;
+/// An answer that took this many times the usual is counted as this many times the usual.
+const MOST_TIMES: u64 = 4;
+/// Shares of the budget for looks in turn and for probes, in percent.
+const SHARES: (u64, u64) = (40, 20);
+/// The share for looks in turn while there is memory that was never armed.
+const FIRST_PASS_SHARE: u64 = 10;
+
+/// The budget of one context.
+#[derive(Debug)]
+pub(super) struct Budget {
+    /// The share of one CPU, in basis points.
+    bp: u64,
+    /// What may be spent, in ns. Below 0 it is overdrawn.
+    left_ns: i64,
+    /// What was spent in advance and is to be paid back, in ns.
+    debt_ns: u64,
+    earned: Time,
+    asked: Time,
+    /// What one unit costs to arm and to look at, in ns.
+    arm_ns: u64,
+    look_ns: u64,
+    /// Whether there is memory that was never armed.
+    is_first_pass: bool,
+    /// The CPU time of the thread up to which all was charged, in ns.
+    charged_to: Option<u64>,
+    /// Reserved for what is about to be armed, in ns.
+    reserved_ns: u64,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self {
+            bp: 0,
+            left_ns: 0,
+            debt_ns: 0,
+            earned: Time::default(),
+            asked: Time::default(),
+            arm_ns: 40_000,
+            look_ns: 1_500,
+            is_first_pass: false,
+            charged_to: None,
+            reserved_ns: 0,
+        }
+    }
+}
+
+fn signed(ns: u64) -> i64 {
+    i64::try_from(ns).unwrap_or(i64::MAX)
+}
+
+impl Budget {
+    pub(super) fn begin(&mut self, bp: u32, now: Time) {
+        (self.bp, self.earned) = (u64::from(bp), now);
+    }
+
+    /// The budget of a span of real time, in ns.
+    const fn of(&self, ns: u64) -> u64 {
+        ns.saturating_mul(self.bp) / 10_000
+    }
+
+    /// Time has passed. Half of what is earned pays back what was advanced, as soon as all memory
+    /// was armed once.
+    pub(super) fn earn(&mut self, bp: u32, now: Time) {
+        self.bp = u64::from(bp);
+        let earned = self.of(now.since(self.earned));
+        if earned == 0 {
+            return;
+        }
+        self.earned = now;
+        let back = if self.is_first_pass { 0 } else { (earned / 2).min(self.debt_ns) };
+        self.debt_ns -= back;
+        let most = signed(self.of(SAVED_NS)).max(self.left_ns);
+        self.left_ns = self.left_ns.saturating_add(signed(earned - back)).min(most);
+    }
+
+    /// Whether there is memory that was never armed.
+    pub(super) const fn set_first_pass(&mut self, is_first_pass: bool) {
+        self.is_first_pass = is_first_pass;
+    }
+
+    /// New memory, of so many bytes, is to be seen soon.
+    pub(super) fn advance(&mut self, bytes: u64) {
+        let ns = (bytes / UNIT).saturating_mul(ADVANCE_NS);
+        self.left_ns = self.left_ns.saturating_add(signed(ns));
+        self.debt_ns = self.debt_ns.saturating_add(ns);
+    }
+
+    /// Whether there is something left beyond what is reserved and `more` ns.
+    pub(super) fn allows(&self, more: u64) -> bool {
+        self.left_ns > signed(self.reserved_ns.saturating_add(more))
+    }
+
+    /// Whether memory that has changed may be armed.
+    pub(super) fn allows_overdraft(&self) -> bool {
+        let overdraft = signed(self.of(OVERDRAFT_NS));
+        self.left_ns.saturating_add(overdraft) > signed(self.reserved_ns)
+    }
+
+    /// A unit is about to be armed, and so many of its pages will be touched soon.
+    pub(super) fn reserve(&mut self, pages: u64) {
+        let ns = self.arm_ns + pages * TOUCH_NS;
+        self.reserved_ns = self.reserved_ns.saturating_add(ns);
+    }
+
+    pub(super) const fn ask(&mut self, now: Time) {
+        self.asked = now;
+    }
+
+    /// That many units were armed since the question.
+    pub(super) fn armed(&mut self, nr: usize, now: Time, cpu_ns: Option<(u64, u64)>) {
+        self.reserved_ns = 0;
+        let took_ns = took(cpu_ns).unwrap_or_else(|| now.since(self.asked));
+        let ns = answer(took_ns, nr, &mut self.arm_ns);
+        self.charge(ns, cpu_ns);
+    }
+
+    /// That many units were looked at since the question.
+    pub(super) fn looked(&mut self, nr: usize, now: Time, cpu_ns: Option<(u64, u64)>) {
+        let took_ns = took(cpu_ns).unwrap_or_else(|| now.since(self.asked));
+        let ns = answer(took_ns, nr, &mut self.look_ns);
+        self.charge(ns, cpu_ns);
+    }
+
+    /// Charges an answer. Where CPU time is known, all that the thread has used since the last
+    /// charge counts: drawing regions and writing them, too.
+    fn charge(&mut self, answer_ns: u64, cpu_ns: Option<(u64, u64)>) {
+        let ns = match cpu_ns {
+            None => answer_ns,
+            Some((before, after)) => {
+                let last = self.charged_to.replace(after).unwrap_or(before);
+                after.saturating_sub(last)
+            }
+        };
+        self.left_ns = self.left_ns.saturating_sub(signed(ns));
+    }
+
+    /// The target has set the accessed bit of so many pages again.
+    pub(super) fn touched(&mut self, pages: u64) {
+        self.left_ns = self.left_ns.saturating_sub(signed(pages * TOUCH_NS));
+    }
+
+    /// How many units may be looked at in turn, per `window_ns`.
+    pub(super) fn looks(&self, window_ns: u64) -> usize {
+        let share = if self.is_first_pass { FIRST_PASS_SHARE } else { SHARES.0 };
+        let ns = self.of(window_ns) * share / 100;
+        usize::try_from(ns / self.look_ns.max(1)).unwrap_or(usize::MAX).max(1)
+    }
+
+    /// How many pages may be armed alone, per `window_ns`.
+    pub(super) fn probes(&self, window_ns: u64) -> usize {
+        let ns = self.of(window_ns) * SHARES.1 / 100;
+        usize::try_from(ns / self.arm_ns.max(1)).unwrap_or(usize::MAX)
+    }
+}
+
+/// What an answer took, in ns of CPU time.
+fn took(cpu_ns: Option<(u64, u64)>) -> Option<u64> {
+    cpu_ns.map(|(before, after)| after.saturating_sub(before))
+}
+
+/// The time to be counted for an answer about `nr` units, from which the cost of one is learned.
+fn answer(ns: u64, nr: usize, each_ns: &mut u64) -> u64 {
+    let nr = nr.max(1) as u64;
+    let counted = (ns / nr).min(each_ns.saturating_mul(MOST_TIMES));
+    *each_ns = ((*each_ns * 7 + counted) / 8).max(100);
+    counted * nr
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_advanced_is_paid_back_by_half_of_what_is_earned() {
+        let mut budget = Budget::default();
+        budget.begin(100, Time(0));
+        assert!(!budget.allows(0));
+        budget.advance(1 << 30);
+        assert!(budget.allows(20_000_000) && !budget.allows(21_000_000));
+        budget.asked = Time(0);
+        budget.armed(512, Time(512 * 40_000), None);
+        assert!(!budget.allows(0) && budget.allows_overdraft());
+        // A second earns 10 ms, half of which pays back.
+        budget.earn(100, Time(1_000_000_000));
+        assert!(budget.allows(4_900_000) && !budget.allows(5_000_000));
+        budget.earn(100, Time(10_000_000_000));
+        assert!(!budget.allows(55_000_000), "what is saved up is bounded");
+    }
+
+    #[test]
+    fn one_late_answer_does_not_use_up_everything() {
+        let mut budget = Budget::default();
+        budget.begin(100, Time(0));
+        budget.advance(1 << 30);
+        budget.armed(1, Time(1_000_000_000), None);
+        assert!(budget.allows(20_000_000), "the caller had to wait for a CPU");
+    }
+}

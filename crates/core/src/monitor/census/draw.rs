@@ -1,0 +1,214 @@
+//! Regions from units: neighbours that are most alike are joined until few enough are left.
+//!
+//! The grain is the cell of 64 KiB. Runs of cells that look the same are joined at once. Of the
+//! rest, the pair whose joining adds least to the squared error is joined first (J. H. Ward,
+//! "Hierarchical Grouping to Optimize an Objective Function", JASA 58, 1963), among neighbours
+//! only.
+
+use alloc::collections::BinaryHeap;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+use super::map::Map;
+use super::unit::{CELLS, Unit};
+use crate::addr::AddrRange;
+use crate::time::Time;
+use crate::unit::UNIT;
+
+/// Bytes of a cell.
+const CELL: u64 = UNIT / CELLS as u64;
+/// Differences up to these make no difference: of shares of pages, beyond what chance explains, and
+/// of the binary logarithms of ages.
+const CLOSE: (f32, f32) = (0.02, 0.7);
+/// Standard deviations of a difference that chance explains.
+const CHANCE: f32 = 1.5;
+/// Cells that changed less than this long ago count as equally old, in ns.
+const YOUNG_NS: u64 = 400_000_000;
+
+/// A run of cells that are taken as one, in one target.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Run {
+    /// The index of the target.
+    pub(super) target: usize,
+    pub(super) range: AddrRange,
+    /// The share of its pages that were touched in one sample.
+    pub(super) rate: f32,
+    /// The share of its pages that were touched in a second.
+    warm: f32,
+    /// For how long it has looked like this, in ns.
+    pub(super) age_ns: u64,
+    /// Whether a set could look at it.
+    pub(super) known: bool,
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a weight")]
+const fn float(n: u64) -> f32 {
+    n as f32
+}
+
+impl Run {
+    fn is_like(&self, next: &Self) -> bool {
+        let pages = 4096.0 / float(self.range.len()) + 4096.0 / float(next.range.len());
+        let near = |a: f32, b: f32| {
+            let mean = f32::midpoint(a, b);
+            let chance = libm::sqrtf(mean * (1.0 - mean) * pages);
+            // Nothing touched is no small share of something touched.
+            (a == 0.0) == (b == 0.0) && (a - b).abs() <= CLOSE.0 + CHANCE * chance
+        };
+        self.known == next.known
+            && (!self.known
+                || near(self.rate, next.rate)
+                    && near(self.warm, next.warm)
+                    && (log_age(self.age_ns) - log_age(next.age_ns)).abs() <= CLOSE.1)
+    }
+
+    const fn touches(&self, next: &Self) -> bool {
+        self.target == next.target && self.range.end == next.range.start
+    }
+
+    /// The error that joining with the next run adds; `None` if they cannot be joined.
+    fn cost(&self, next: &Self) -> Option<u64> {
+        if !self.touches(next) || self.known != next.known {
+            return None;
+        }
+        let (a, b) = (float(self.range.len() / 4096), float(next.range.len() / 4096));
+        let rate = self.rate - next.rate;
+        let warm = (self.warm - next.warm) / 2.0;
+        let age = (log_age(self.age_ns) - log_age(next.age_ns)) / 40.0;
+        let error = a * b / (a + b) * (rate * rate + warm * warm + age * age);
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+        Some((error * 1e6) as u64)
+    }
+
+    fn join(&mut self, next: &Self) {
+        let (a, b) = (self.range.len(), next.range.len());
+        let part = float(b) / float(a + b);
+        self.rate += (next.rate - self.rate) * part;
+        self.warm += (next.warm - self.warm) * part;
+        let sum = u128::from(self.age_ns) * u128::from(a) + u128::from(next.age_ns) * u128::from(b);
+        self.age_ns = u64::try_from(sum / u128::from((a + b).max(1))).unwrap_or(u64::MAX);
+        self.range.end = next.range.end;
+    }
+}
+
+/// The binary logarithm of an age, in steps that matter.
+fn log_age(ns: u64) -> f32 {
+    libm::log2f(float(ns.max(YOUNG_NS)))
+}
+
+/// The runs of all targets, in order, at most about `most`.
+pub(super) fn draw(maps: &[Map], now: Time, most: usize, runs: &mut Vec<Run>) {
+    runs.clear();
+    for (target, map) in maps.iter().enumerate() {
+        let mut first = 0;
+        for area in &map.areas {
+            while map.units.get(first).is_some_and(|u| u.start + UNIT <= area.start) {
+                first += 1;
+            }
+            for unit in map.units[first..].iter().take_while(|u| u.start < area.end) {
+                add(runs, target, *area, unit, now);
+            }
+        }
+    }
+    join(runs, most);
+}
+
+/// Adds the cells of a unit that lie in an area.
+fn add(runs: &mut Vec<Run>, target: usize, area: AddrRange, unit: &Unit, now: Time) {
+    let second = unit.plane(2);
+    let known = unit.known && unit.armed;
+    let (cells, size) = if unit.is_uniform() { (1, UNIT) } else { (CELLS, CELL) };
+    for cell in 0..cells {
+        let start = unit.start + size * cell as u64;
+        let range = AddrRange::new(start.max(area.start), (start + size).min(area.end));
+        if range.is_empty() {
+            continue;
+        }
+        let there = unit.present.cell(cell).count_ones();
+        let run = Run {
+            target,
+            range,
+            rate: unit.rate(cell),
+            warm: float(u64::from(second.cell(cell).count_ones())) / float(u64::from(there.max(1))),
+            age_ns: unit.steady_ns(cell, now),
+            known: known && !unit.is_blind(cell),
+        };
+        match runs.last_mut() {
+            Some(last) if last.touches(&run) && last.is_like(&run) => last.join(&run),
+            _ => runs.push(run),
+        }
+    }
+}
+
+/// Joins until at most `most` runs are left, or none can be joined.
+fn join(runs: &mut Vec<Run>, most: usize) {
+    let len = runs.len();
+    if len <= most {
+        return;
+    }
+    let mut next: Vec<usize> = (1..=len).collect();
+    let mut prev: Vec<usize> = (0..len).map(|i| i.wrapping_sub(1)).collect();
+    // A pair in the heap is out of date if one of the two has changed since.
+    let mut stamp = alloc::vec![0_u32; len];
+    let mut gone = alloc::vec![false; len];
+    let pair = |runs: &[Run], stamp: &[u32], i: usize, j: usize| {
+        runs[i].cost(&runs[j]).map(|cost| Reverse((cost, i, stamp[i], stamp[j])))
+    };
+    let mut heap: BinaryHeap<_> = (1..len).filter_map(|j| pair(runs, &stamp, j - 1, j)).collect();
+    let mut left = len;
+    while left > most {
+        let Some(Reverse((_, i, stamp_i, stamp_j))) = heap.pop() else { break };
+        let j = next[i];
+        if gone[i] || j >= len || (stamp[i], stamp[j]) != (stamp_i, stamp_j) {
+            continue;
+        }
+        let right = runs[j];
+        runs[i].join(&right);
+        (gone[j], next[i]) = (true, next[j]);
+        stamp[i] += 1;
+        left -= 1;
+        if next[i] < len {
+            prev[next[i]] = i;
+            heap.extend(pair(runs, &stamp, i, next[i]));
+        }
+        if prev[i] < len {
+            heap.extend(pair(runs, &stamp, prev[i], i));
+        }
+    }
+    let mut nr = 0;
+    runs.retain(|_| {
+        nr += 1;
+        !gone[nr - 1]
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(nr: u64, rate: f32) -> Run {
+        let range = AddrRange::new(nr * CELL, (nr + 1) * CELL);
+        Run { target: 0, range, rate, warm: 0.0, age_ns: 0, known: true }
+    }
+
+    #[test]
+    fn what_differs_least_is_joined_first() {
+        let rates = [0.0, 0.05, 1.0, 0.9, 0.0, 0.0];
+        for (most, ends) in [(6, &[1, 2, 3, 4, 5, 6][..]), (3, &[2, 4, 6]), (1, &[6])] {
+            let mut runs: Vec<_> = (0..).zip(rates).map(|(nr, rate)| run(nr, rate)).collect();
+            join(&mut runs, most);
+            let found: Vec<_> = runs.iter().map(|r| r.range.end / CELL).collect();
+            assert_eq!(found, ends, "at most {most}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_stays_apart() {
+        let mut runs = alloc::vec![run(0, 0.0), Run { known: false, ..run(1, 0.0) }, run(2, 0.0)];
+        join(&mut runs, 1);
+        assert_eq!(runs.len(), 3);
+        let mut apart = alloc::vec![run(0, 0.0), run(2, 0.0)];
+        join(&mut apart, 1);
+        assert_eq!(apart.len(), 2, "there is a hole between them");
+    }
+}

@@ -1,0 +1,179 @@
+//! The units of a target, sorted, and the orders in which they take their turns.
+
+use alloc::vec::Vec;
+
+use super::unit::Unit;
+use crate::addr::{AddrRange, round_down};
+use crate::region::Region;
+use crate::rng::Rng;
+use crate::target::TargetId;
+use crate::time::Time;
+use crate::unit::{PageBits, UNIT};
+
+/// Units are visited in this many rounds, each over all of the target. So a part of a pass is an
+/// even sample of the target, whatever lies in it.
+const ROUNDS: usize = 16;
+
+/// The units of one target.
+#[derive(Debug, Default)]
+pub(super) struct Map {
+    pub(super) id: TargetId,
+    /// What is watched: the runs of adjacent regions.
+    pub(super) areas: Vec<AddrRange>,
+    /// Sorted by start. A unit that two areas share is there once.
+    pub(super) units: Vec<Unit>,
+    /// Where in the order the next unit to arm is.
+    arm_at: usize,
+    /// The round that comes first.
+    first_round: usize,
+    /// The next unit to look at in turn.
+    look_at: usize,
+}
+
+impl Map {
+    /// No unit yet, of a target.
+    pub(super) fn new(id: TargetId, rng: &mut Rng) -> Self {
+        let first_round = usize::try_from(rng.range(0, ROUNDS as u64)).unwrap_or(0);
+        Self { id, first_round, ..Self::default() }
+    }
+
+    /// Fits the units to a target's regions. Units that stay keep what is known of them. Returns
+    /// the bytes that are new.
+    pub(super) fn fit(&mut self, regions: &[Region], now: Time) -> u64 {
+        let mut runs = regions.iter().map(|r| r.range);
+        let mut same = self.areas.iter();
+        let mut run: Option<AddrRange> = None;
+        // Whether the runs of regions are the areas is found out without a list.
+        let is_same = loop {
+            match (runs.next(), &mut run) {
+                (Some(next), Some(run)) if run.end == next.start => run.end = next.end,
+                (next, open) => {
+                    if let Some(done) = open.take()
+                        && same.next() != Some(&done)
+                    {
+                        break false;
+                    }
+                    *open = next;
+                    if next.is_none() {
+                        break same.next().is_none();
+                    }
+                }
+            }
+        };
+        if is_same { 0 } else { self.rebuild(regions, now) }
+    }
+
+    fn rebuild(&mut self, regions: &[Region], now: Time) -> u64 {
+        self.areas.clear();
+        for r in regions {
+            match self.areas.last_mut() {
+                Some(last) if last.end == r.range.start => last.end = r.range.end,
+                _ => self.areas.push(r.range),
+            }
+        }
+        let mut fresh = 0;
+        let mut old = core::mem::take(&mut self.units).into_iter().peekable();
+        for area in &self.areas {
+            let mut start = round_down(area.start, UNIT);
+            while start < area.end {
+                let pages = PageBits::of(start, *area);
+                if let Some(last) = self.units.last_mut().filter(|u| u.start == start) {
+                    last.pages = last.pages.or(pages);
+                } else {
+                    while old.next_if(|u| u.start < start).is_some() {}
+                    let unit = match old.next_if(|u| u.start == start) {
+                        Some(mut unit) => {
+                            let more = pages.minus(unit.pages);
+                            unit.pages = pages;
+                            if !more.is_empty() {
+                                // Of the new pages nothing is known, so the unit begins anew.
+                                unit = Unit::new(start, pages, now);
+                            }
+                            unit
+                        }
+                        None => {
+                            fresh += UNIT;
+                            Unit::new(start, pages, now)
+                        }
+                    };
+                    self.units.push(unit);
+                }
+                start += UNIT;
+            }
+        }
+        fresh
+    }
+
+    /// The place of the unit at `start`.
+    pub(super) fn find(&self, start: u64) -> Option<usize> {
+        self.units.binary_search_by_key(&start, |u| u.start).ok()
+    }
+
+    /// Whether there is a unit that was never armed.
+    pub(super) fn has_unknown(&self) -> bool {
+        self.units.iter().any(|unit| !unit.armed)
+    }
+
+    /// The next unit in the order of arming.
+    pub(super) fn next_to_arm(&mut self) -> Option<usize> {
+        let per_round = self.units.len().div_ceil(ROUNDS);
+        for _ in 0..ROUNDS {
+            if per_round == 0 {
+                return None;
+            }
+            self.arm_at = (self.arm_at + 1) % (per_round * ROUNDS);
+            let (round, nr) = (self.arm_at / per_round, self.arm_at % per_round);
+            // Consecutive rounds are far apart: the bits of their numbers are reversed.
+            let residue = (round.reverse_bits() >> (usize::BITS - 4)) + self.first_round;
+            let at = nr * ROUNDS + residue % ROUNDS;
+            if at < self.units.len() {
+                return Some(at);
+            }
+        }
+        None
+    }
+
+    /// The next unit in the order of looking: by address, since neighbours cost less.
+    pub(super) fn next_to_look_at(&mut self) -> Option<usize> {
+        self.look_at = if self.look_at + 1 < self.units.len() { self.look_at + 1 } else { 0 };
+        (!self.units.is_empty()).then_some(self.look_at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn regions(ranges: &[(u64, u64)]) -> Vec<Region> {
+        ranges.iter().map(|(a, b)| Region::new(AddrRange::new(*a, *b))).collect()
+    }
+
+    #[test]
+    fn units_follow_the_areas_and_keep_what_is_known() {
+        let mut map = Map::new(TargetId(1), &mut Rng::seeded(1));
+        let all = regions(&[(4096, UNIT), (UNIT, 3 * UNIT), (3 * UNIT + 8192, 4 * UNIT)]);
+        assert_eq!(map.fit(&all, Time(0)), 4 * UNIT);
+        let pages: Vec<_> = map.units.iter().map(|u| u.pages.count()).collect();
+        assert_eq!(pages, [511, 512, 512, 510]);
+        map.units[1].known = true;
+        assert_eq!(map.fit(&all, Time(0)), 0, "nothing has changed");
+        // Regions are drawn anew all the time. Only the areas matter.
+        let same = regions(&[(4096, 3 * UNIT), (3 * UNIT + 8192, 4 * UNIT)]);
+        assert_eq!(map.fit(&same, Time(0)), 0);
+        assert_eq!(map.fit(&regions(&[(UNIT, 2 * UNIT), (8 * UNIT, 9 * UNIT)]), Time(0)), UNIT);
+        assert_eq!(map.units.iter().map(|u| u.start / UNIT).collect::<Vec<_>>(), [1, 8]);
+        assert!(map.units[0].known && !map.units[1].known);
+    }
+
+    #[test]
+    fn the_order_visits_every_unit_once() {
+        for nr in [1, 5, 16, 17, 100] {
+            let mut map = Map::new(TargetId(1), &mut Rng::seeded(nr));
+            map.fit(&regions(&[(0, nr * UNIT)]), Time(0));
+            let mut seen: Vec<_> = (0..nr).filter_map(|_| map.next_to_arm()).collect();
+            seen.sort_unstable();
+            let all: Vec<_> = (0..usize::try_from(nr).unwrap()).collect();
+            assert_eq!(seen, all, "{nr} units");
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! `census`: every page, a unit of 2 MiB at a time.
+//!
+//! To make one page old from user space costs up to 20 µs; to make 512 neighbours old costs hardly
+//! more, because a flush of the TLB is paid per call. To look at 512 pages costs 1.4 µs. So whole
+//! units are *armed* and looked at, and nothing is guessed: a region's count is the share of its
+//! pages that were touched within one sample, times the largest count. Regions are a summary that
+//! is drawn anew at the end of every window.
+//!
+//! ```text
+//! arm:   what was never armed, in rounds; what changed, out of turn; the rest, rarer if it stays
+//! look:  1 sample, 1 window, 1 s, 10 s, 1 min after arming; and all in turn, at windows' ends
+//! probe: one page of a hot unit, armed alone: shows at once when hot memory goes cold
+//! ```
+//!
+//! * `unit`: what is known of one unit;
+//! * `map`: the units of a target, and the orders in which they take their turns;
+//! * `budget`: CPU time that may be used;
+//! * `draw`: regions from units.
+//!
+//! Invariants: no page is called idle that no look has answered for. Real times of looks count, so
+//! a late look is used and not trusted for more. The budget is overdrawn only for memory that has
+//! changed, and that is paid back. Absent: merging and splitting by the loop.
+
+mod budget;
+mod draw;
+mod map;
+mod unit;
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use self::budget::Budget;
+use self::draw::{Run, draw};
+use self::map::Map;
+use self::unit::{News, PLANES};
+use super::Wish;
+use super::method::{Ended, Sampler, Scene};
+use super::observed::take;
+use crate::attrs::Attrs;
+use crate::interval::{count, wilson};
+use crate::ops::Observed;
+use crate::snapshot::RegionInfo;
+use crate::target::{Target, TargetId};
+use crate::time::Time;
+use crate::unit::UnitCheck;
+
+/// The most units that are armed before one sample: 16 MiB, so that a set needs one call, and the
+/// target's mmap lock is free between the calls.
+const MOST_ARMED: usize = 8;
+/// Units that are visited at most to find some to arm.
+const MOST_VISITED: usize = 512;
+/// Pages that wake up in a quiet unit and make it armed out of turn.
+const WOKEN: u64 = 32;
+/// How far around a changed unit others are suspected of having changed, in units.
+const NEAR: usize = 2;
+/// Hot units that are tried for a probe, per window.
+const PROBES_TRIED: usize = 64;
+/// Pages that count as independent evidence at most, for the interval of a rate.
+const EVIDENCE: u32 = 512;
+/// Times between arming and looks after the window, in ns.
+const LATER_NS: [u64; 3] = [1_000_000_000, 10_000_000_000, 60_000_000_000];
+
+/// A unit that is to be looked at.
+#[derive(Debug, Clone, Copy)]
+struct Due {
+    sample: u64,
+    target: TargetId,
+    start: u64,
+    /// When it was armed. If it was armed again since, another entry stands for it.
+    since: Time,
+}
+
+/// The state of the method in one context.
+#[derive(Debug, Default)]
+pub(crate) struct Census {
+    /// One per target, in the order of the targets.
+    maps: Vec<Map>,
+    /// Looks to come, per time between arming and look. Each list is in order of time.
+    due: [VecDeque<Due>; 2 + LATER_NS.len()],
+    /// Units to be armed out of turn.
+    urgent: VecDeque<(TargetId, u64)>,
+    budget: Budget,
+    runs: Vec<Run>,
+    observed: Vec<Observed>,
+    /// Whether there was nothing left to arm when it was tried last.
+    idle: bool,
+    /// Whether a window begins, so that probes are chosen.
+    window_begins: bool,
+}
+
+impl Sampler for Census {
+    fn start(&mut self, scene: &mut Scene<'_>) {
+        self.budget.begin(scene.attrs.budget_bp, scene.now);
+        self.fit(scene);
+        self.window_begins = true;
+    }
+
+    /// The looks to come are counted in samples, so they are counted anew.
+    fn rescale(&mut self, scene: &mut Scene<'_>, old_us: u64) {
+        let (passed, new_us) = (scene.passed, scene.attrs.sample_us.max(1));
+        for due in self.due.iter_mut().flatten() {
+            let us = due.sample.saturating_sub(passed).saturating_mul(old_us);
+            due.sample = passed.saturating_add(us / new_us).max(passed + 1);
+        }
+    }
+
+    /// Which units to arm now.
+    fn prepare(&mut self, scene: &mut Scene<'_>) {
+        scene.units.clear();
+        self.budget.earn(scene.attrs.budget_bp, scene.now);
+        self.budget.ask(scene.now);
+        self.choose_urgent(scene.units);
+        self.choose_in_turn(scene.units, scene.now);
+        if core::mem::take(&mut self.window_begins) {
+            self.choose_probes(scene);
+        }
+        scene.units.sort_unstable_by_key(|c| (c.target, c.start));
+    }
+
+    fn prepared(&mut self, scene: &mut Scene<'_>) -> u64 {
+        if scene.units.is_empty() {
+            return 0;
+        }
+        let (now, passed) = (scene.now, scene.passed);
+        let mut nr_cleared = 0;
+        self.budget.armed(scene.units.len(), now, scene.units_cpu);
+        for check in &*scene.units {
+            let Some(map) = self.maps.iter_mut().find(|m| m.id == check.target) else { continue };
+            let Some(at) = map.find(check.start) else { continue };
+            let unit = &mut map.units[at];
+            nr_cleared += unit.was_armed(check, now);
+            if unit.since != now {
+                continue;
+            }
+            for (list, wait) in self.due.iter_mut().zip(waits(scene.attrs)) {
+                let sample = passed.saturating_add(wait);
+                let (target, start) = (check.target, check.start);
+                list.push_back(Due { sample, target, start, since: now });
+            }
+        }
+        scene.units.clear();
+        nr_cleared
+    }
+
+    fn next_due(&self, scene: &Scene<'_>) -> u64 {
+        let looks = self.due.iter().filter_map(|list| list.front().map(|due| due.sample)).min();
+        let arms = !self.idle && self.budget.allows(0);
+        let arms = if arms { scene.passed.wrapping_add(1) } else { u64::MAX };
+        let end = scene.turn.next_aggregation;
+        looks.unwrap_or(u64::MAX).min(arms).min(end).min(scene.turn.next_update)
+    }
+
+    /// Which units to look at: those that are due, and at the end of a window some in turn.
+    fn check(&mut self, scene: &mut Scene<'_>) -> Option<Wish> {
+        scene.units.clear();
+        for list in &mut self.due {
+            while let Some(due) = list.front().copied().filter(|d| d.sample <= scene.passed) {
+                list.pop_front();
+                let map = self.maps.iter().find(|m| m.id == due.target);
+                let unit = map.and_then(|m| m.units.get(m.find(due.start)?));
+                if let Some(unit) = unit.filter(|u| u.since == due.since) {
+                    scene.units.push(UnitCheck::new(due.target, due.start, unit.pages));
+                }
+            }
+        }
+        self.budget.earn(scene.attrs.budget_bp, scene.now);
+        if scene.window_over() {
+            self.choose_looks(scene);
+        }
+        let units = &mut *scene.units;
+        units.sort_unstable_by_key(|c| (c.target, c.start));
+        units.dedup_by_key(|c| (c.target, c.start));
+        self.budget.ask(scene.now);
+        (!units.is_empty()).then_some(Wish::CheckUnits)
+    }
+
+    fn checked(&mut self, scene: &mut Scene<'_>) {
+        if scene.units.is_empty() {
+            return;
+        }
+        let now = scene.now;
+        self.budget.looked(scene.units.len(), now, scene.units_cpu);
+        let spans = spans(scene.attrs);
+        for check in &*scene.units {
+            let Some(map) = self.maps.iter_mut().find(|m| m.id == check.target) else { continue };
+            let Some(at) = map.find(check.start) else { continue };
+            let unit = &mut map.units[at];
+            let before = unit.young.count();
+            // Only what was made old has to be set again.
+            let is_ours = unit.armed;
+            let news = unit.was_looked_at(check, now, &spans);
+            if is_ours {
+                self.budget.touched(unit.young.count().saturating_sub(before));
+            }
+            take_news(map, at, news, &mut self.urgent);
+        }
+        scene.units.clear();
+    }
+
+    /// Draws the regions of the window.
+    fn end_window(&mut self, scene: &mut Scene<'_>, start: Time) -> Option<Ended> {
+        if !scene.window_over() {
+            return None;
+        }
+        let most = usize::try_from(scene.attrs.max_nr_regions).unwrap_or(usize::MAX);
+        draw(&self.maps, scene.now, most, &mut self.runs);
+        let max = count(scene.attrs.max_nr_accesses());
+        let window_ns = scene.attrs.aggr_us.max(1).saturating_mul(1000);
+        for (nr, target) in scene.targets.iter_mut().enumerate() {
+            self.observed.clear();
+            let runs = self.runs.iter().filter(|run| run.target == nr);
+            self.observed.extend(runs.map(|run| Observed {
+                range: run.range,
+                nr_accesses: rounded(run.rate * max),
+                age: u32::try_from(run.age_ns / window_ns).unwrap_or(u32::MAX),
+            }));
+            take(target, &self.observed, scene.attrs.max_nr_accesses());
+            let known = self.runs.iter().filter(|run| run.target == nr).map(|run| run.known);
+            target.regions.iter_mut().zip(known).for_each(|(r, known)| r.unresolved = !known);
+        }
+        Some(Ended { max_nr: None, start, end: scene.now, lost: 0 })
+    }
+
+    fn split(&mut self, scene: &mut Scene<'_>, _: u64) {
+        self.fit(scene);
+        (self.window_begins, self.idle) = (true, false);
+    }
+
+    fn interval(&mut self, target: &Target, max_nr_accesses: u32, out: &mut Vec<RegionInfo>) {
+        let nr = self.maps.iter().position(|m| m.id == target.id);
+        let mut runs = self.runs.iter().filter(|run| Some(run.target) == nr);
+        let max = count(max_nr_accesses);
+        out.extend(target.regions.iter().map(|r| {
+            let run = runs.next().filter(|run| run.range == r.range && run.known);
+            let of = run.map_or((0.0, max, false), |run| {
+                let pages = u32::try_from(r.len() / 4096).unwrap_or(u32::MAX);
+                let (lo, hi) = wilson(run.rate, count(pages.min(EVIDENCE)));
+                // The count is rounded. The interval holds it all the same.
+                let nr = count(r.nr_accesses);
+                ((lo * max).min(nr), (hi * max).max(nr), true)
+            });
+            RegionInfo::of(r, of)
+        }));
+    }
+}
+
+impl Census {
+    /// Follows the targets and their regions.
+    fn fit(&mut self, scene: &mut Scene<'_>) {
+        self.maps.retain(|m| scene.targets.iter().any(|t| t.id == m.id));
+        for (nr, target) in scene.targets.iter().enumerate() {
+            let at = self.maps.iter().position(|m| m.id == target.id);
+            match at {
+                Some(at) => self.maps.swap(at, nr),
+                None => self.maps.insert(nr, Map::new(target.id, scene.rng)),
+            }
+            let fresh = self.maps[nr].fit(&target.regions, scene.now);
+            self.budget.advance(fresh);
+        }
+    }
+
+    fn choose_urgent(&mut self, units: &mut Vec<UnitCheck>) {
+        while units.len() < MOST_ARMED && self.budget.allows_overdraft() {
+            let Some((target, start)) = self.urgent.pop_front() else { return };
+            let Some(map) = self.maps.iter_mut().find(|m| m.id == target) else { continue };
+            let Some(unit) = map.find(start).map(|at| &mut map.units[at]) else { continue };
+            if core::mem::take(&mut unit.urgent) {
+                self.budget.reserve(unit.plane(0).count());
+                units.push(UnitCheck::new(target, start, unit.pages));
+            }
+        }
+    }
+
+    /// Units in turn: those that were never armed, and those that have waited long enough.
+    fn choose_in_turn(&mut self, units: &mut Vec<UnitCheck>, now: Time) {
+        self.idle = true;
+        // What is known already has to wait while there is something unknown.
+        let is_first_pass = self.maps.iter().any(Map::has_unknown);
+        self.budget.set_first_pass(is_first_pass);
+        for map in &mut self.maps {
+            for _ in 0..MOST_VISITED.min(map.units.len()) {
+                let expected = units.len();
+                if expected >= MOST_ARMED || !self.budget.allows(0) {
+                    self.idle = false;
+                    break;
+                }
+                let Some(at) = map.next_to_arm() else { break };
+                let unit = &map.units[at];
+                let waited = !is_first_pass && now.since(unit.since) >= unit.interval_ns;
+                let is_due = !unit.armed || waited && !unit.young.is_empty();
+                if is_due && !unit.urgent {
+                    self.budget.reserve(unit.plane(0).count());
+                    units.push(UnitCheck::new(map.id, unit.start, unit.pages));
+                }
+            }
+            // A large target is gone through in several windows.
+            self.idle &= map.units.len() <= MOST_VISITED;
+        }
+    }
+
+    /// Single pages that are expected to be touched at once.
+    fn choose_probes(&mut self, scene: &mut Scene<'_>) {
+        let mut left = self.budget.probes(spans(scene.attrs)[1]);
+        for map in &mut self.maps {
+            let nr = map.units.len() as u64;
+            for _ in 0..PROBES_TRIED {
+                if left == 0 || nr == 0 {
+                    break;
+                }
+                let at = usize::try_from(scene.rng.range(0, nr)).unwrap_or(0);
+                let unit = &mut map.units[at];
+                if scene.units.iter().any(|c| (c.target, c.start) == (map.id, unit.start)) {
+                    continue;
+                }
+                if let Some(page) = unit.choose_probe(u64::from(scene.rng.next_u32())) {
+                    scene.units.push(UnitCheck::new(map.id, unit.start, page));
+                    left -= 1;
+                }
+            }
+        }
+    }
+
+    /// Units to look at for the end of a window: those with a probe, and others in turn.
+    fn choose_looks(&mut self, scene: &mut Scene<'_>) {
+        let mut left = self.budget.looks(spans(scene.attrs)[1]);
+        for map in &mut self.maps {
+            let all = map.units.len();
+            let probed = map.units.iter().filter(|u| u.is_probed());
+            let probed = probed.map(|u| UnitCheck::new(map.id, u.start, u.pages));
+            scene.units.extend(probed);
+            for _ in 0..all.min(left) {
+                let Some(at) = map.next_to_look_at() else { break };
+                let unit = &map.units[at];
+                scene.units.push(UnitCheck::new(map.id, unit.start, unit.pages));
+                left -= 1;
+            }
+        }
+    }
+}
+
+/// Suspects the neighbours of a unit that has changed.
+fn take_news(map: &mut Map, at: usize, news: News, urgent: &mut VecDeque<(TargetId, u64)>) {
+    let near = if news.calmed {
+        at.saturating_sub(NEAR)..(at + NEAR + 1).min(map.units.len())
+    } else if news.woken >= WOKEN {
+        at..at + 1
+    } else {
+        return;
+    };
+    let changed_at = map.units[at].looked;
+    for nr in near {
+        let unit = &mut map.units[nr];
+        let is_answer = nr == at && news.first_plane;
+        let is_fresh = changed_at.since(unit.since) < 2 * UNIT_REST_NS;
+        if !unit.urgent && !is_answer && !is_fresh && !unit.young.is_empty() {
+            unit.urgent = true;
+            urgent.push_back((map.id, unit.start));
+        }
+    }
+}
+
+/// A unit that was armed less than about this long ago is not armed out of turn, in ns.
+const UNIT_REST_NS: u64 = 100_000_000;
+
+/// The spans of the planes, in ns: a sample, a window, a second, ten seconds.
+fn spans(attrs: &Attrs) -> [u64; PLANES] {
+    let us = |us: u64| us.max(1).saturating_mul(1000);
+    [us(attrs.sample_us), us(attrs.aggr_us), LATER_NS[0], LATER_NS[1]]
+}
+
+/// Samples between arming and the looks.
+fn waits(attrs: &Attrs) -> [u64; 2 + LATER_NS.len()] {
+    let sample_ns = attrs.sample_us.max(1).saturating_mul(1000);
+    let later = LATER_NS.map(|ns| (ns / sample_ns).max(1));
+    [1, (attrs.aggr_us / attrs.sample_us.max(1)).max(1), later[0], later[1], later[2]]
+}
+
+/// The nearest count.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small number")]
+fn rounded(x: f32) -> u32 {
+    libm::roundf(x.max(0.0)) as u32
+}

@@ -1,0 +1,440 @@
+//! What is known of one unit.
+//!
+//! A unit is *armed*: its young pages are made old, at a time that is kept. From then on each look
+//! only adds touched pages, until it is armed again. A *plane* holds the pages that were touched
+//! within a span after arming. It is published when a look comes at the span's end, with the time
+//! that has really passed, and stays until a later arming replaces it.
+//!
+//! A unit without a young page need not be armed: its clock just runs on.
+//!
+//! Invariants: a page that no look has answered for is in no plane and is not known. A cell whose
+//! pages were touched since the arming is not idle, however long ago that was.
+
+use crate::time::Time;
+use crate::unit::{PageBits, UnitCheck};
+
+/// Cells of a unit: 64 KiB each, the grain in which regions are drawn.
+pub(super) const CELLS: usize = 32;
+/// Spans of the planes.
+pub(super) const PLANES: usize = 4;
+/// What stands for no page.
+const NO_PAGE: u16 = u16::MAX;
+/// A level that says: touched in every sample.
+const FULL: f32 = 255.0;
+/// A change of a cell's level that makes it another cell: a tenth of the scale, as where DAMON ages
+/// regions.
+const CHANGE: u8 = 26;
+/// Real times of less than this share of a span do not close its plane, in percent.
+const CLOSE_ENOUGH: u64 = 80;
+/// The shortest and the longest time between two armings of a unit that stays the same, in ns.
+const INTERVAL_NS: (u64, u64) = (1_200_000_000, 60_000_000_000);
+
+/// What a look has found out about a unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct News {
+    /// Pages that were touched after a quiet time.
+    pub(super) woken: u64,
+    /// Whether much that was touched all the time is not touched any more.
+    pub(super) calmed: bool,
+    /// Whether the first plane was published.
+    pub(super) first_plane: bool,
+}
+
+/// A unit.
+#[derive(Debug, Clone)]
+pub(super) struct Unit {
+    pub(super) start: u64,
+    /// Pages that the target has.
+    pub(super) pages: PageBits,
+    pub(super) present: PageBits,
+    /// Pages touched since the unit was armed.
+    pub(super) young: PageBits,
+    /// Pages that cannot be made old.
+    stuck: PageBits,
+    planes: [PageBits; PLANES],
+    /// One bit per plane: the current arming has yet to publish it.
+    open: u8,
+    /// When the unit was armed, and when it was looked at last.
+    pub(super) since: Time,
+    pub(super) looked: Time,
+    /// By cell: the share of its pages that were touched within one sample, of [`FULL`].
+    levels: [u8; CELLS],
+    /// By cell: since when it has looked like this, in [`TICK_NS`].
+    steady: [u32; CELLS],
+    /// A page that was armed alone, because it was expected to be touched at once.
+    probe: u16,
+    /// How long to wait until it is armed again, in ns.
+    pub(super) interval_ns: u64,
+    /// How often it was the same in a row.
+    same: u8,
+    /// Whether a look has ever answered.
+    pub(super) known: bool,
+    /// Whether it was ever armed, or found without a young page.
+    pub(super) armed: bool,
+    /// Whether it waits to be armed out of turn.
+    pub(super) urgent: bool,
+}
+
+/// The grain of the times kept per cell, in ns: 10 ms, so that 32 bits hold more than a year.
+const TICK_NS: u64 = 10_000_000;
+
+fn tick(at: Time) -> u32 {
+    u32::try_from(at.0 / TICK_NS).unwrap_or(u32::MAX)
+}
+
+/// The share `part / whole` of at most 512 pages.
+fn share(part: u32, whole: u32) -> f32 {
+    let float = |n: u32| f32::from(u16::try_from(n).unwrap_or(u16::MAX));
+    if whole == 0 { 0.0 } else { float(part) / float(whole) }
+}
+
+/// The share of pages touched in one sample, from that of a span `times` as long. Touches are
+/// assumed to come at random.
+fn per_sample(share: f32, times: f32) -> f32 {
+    if share >= 1.0 { 1.0 } else { 1.0 - libm::powf(1.0 - share, 1.0 / times.max(0.1)) }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a ratio of two times")]
+fn ratio(a: u64, b: u64) -> f32 {
+    a as f32 / b.max(1) as f32
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 255")]
+fn level(share: f32) -> u8 {
+    libm::roundf(share.clamp(0.0, 1.0) * FULL) as u8
+}
+
+/// A change of a level that is no chance: a tenth of the scale, beyond three standard deviations of
+/// the difference between two samples of this many pages.
+fn change(old: u8, pages: u32) -> u8 {
+    let share = f32::from(old) / FULL;
+    let pages = f32::from(u16::try_from(pages.max(1)).unwrap_or(u16::MAX));
+    CHANGE.saturating_add(level(3.0 * libm::sqrtf(2.0 * share * (1.0 - share) / pages)))
+}
+
+impl Unit {
+    /// A unit of which nothing is known.
+    pub(super) fn new(start: u64, pages: PageBits, now: Time) -> Self {
+        Self {
+            start,
+            pages,
+            present: PageBits::default(),
+            young: PageBits::default(),
+            stuck: PageBits::default(),
+            planes: [PageBits::default(); PLANES],
+            open: 0,
+            since: now,
+            looked: now,
+            levels: [0; CELLS],
+            steady: [tick(now); CELLS],
+            probe: NO_PAGE,
+            interval_ns: INTERVAL_NS.0,
+            same: 0,
+            known: false,
+            armed: false,
+            urgent: false,
+        }
+    }
+
+    /// Takes in that the unit, or a part of it, was made old at `now`. Returns how many pages the
+    /// target will have to set the bit of again.
+    pub(super) fn was_armed(&mut self, check: &UnitCheck, now: Time) -> u64 {
+        if !check.answered {
+            return 0;
+        }
+        let asked = check.pages.and(self.pages);
+        let found = check.young.and(asked);
+        self.present = self.present.minus(asked).or(check.present.and(asked));
+        self.stuck = self.stuck.minus(asked).or(check.stuck.and(asked));
+        self.known = true;
+        if asked != self.pages {
+            // A probe. It says nothing of the other pages.
+            self.young = self.young.minus(asked).or(check.stuck.and(asked));
+            return found.count();
+        }
+        let touched = self.young.or(found);
+        for cell in 0..CELLS {
+            if touched.cell(cell) != 0 && self.levels[cell] == 0 {
+                self.steady[cell] = tick(now);
+            }
+        }
+        self.young = PageBits::default();
+        (self.since, self.looked, self.armed, self.urgent) = (now, now, true, false);
+        (self.open, self.probe) = ((1 << PLANES) - 1, NO_PAGE);
+        found.minus(check.stuck).count()
+    }
+
+    /// Takes in a look. `spans`: of the planes, in ns, the first one sample long.
+    pub(super) fn was_looked_at(
+        &mut self,
+        check: &UnitCheck,
+        now: Time,
+        spans: &[u64; PLANES],
+    ) -> News {
+        let mut news = News::default();
+        if !check.answered {
+            return news;
+        }
+        self.present = check.present.and(self.pages);
+        // Others may have cleared bits that an earlier look saw.
+        let touched = self.young.or(check.young).and(self.present).minus(self.stuck);
+        let newly = touched.minus(self.young);
+        if !self.known && touched.is_empty() {
+            // Nothing has to be made old: the clock starts at this look.
+            (self.armed, self.since) = (true, now);
+        }
+        self.known = true;
+        self.young = touched;
+        if !self.armed {
+            self.looked = now;
+            return news;
+        }
+        if self.probe != NO_PAGE && now.since(self.looked) >= spans[0] {
+            news.calmed = PageBits::page(self.probe).and(touched).is_empty();
+            self.probe = NO_PAGE;
+        }
+        let elapsed = now.since(self.since);
+        for nr in 0..PLANES {
+            if self.open >> nr & 1 == 1 && elapsed * 100 >= spans[nr] * CLOSE_ENOUGH {
+                let before = core::mem::replace(&mut self.planes[nr], touched);
+                self.open &= !(1 << nr);
+                if nr == 0 {
+                    news.first_plane = true;
+                    news.calmed = self.judge(before, now, ratio(elapsed, spans[0]));
+                }
+            }
+        }
+        if self.open & 1 == 0 && !news.first_plane && !newly.is_empty() {
+            news.woken = newly.count();
+            self.wake(newly, now, ratio(now.since(self.looked), spans[0]));
+        }
+        self.looked = now;
+        news
+    }
+
+    /// Sets the levels from the first plane. `times`: how many samples it took. Returns whether
+    /// much of what was touched before is not touched any more.
+    fn judge(&mut self, before: PageBits, now: Time, times: f32) -> bool {
+        let plane = self.planes[0];
+        for cell in 0..CELLS {
+            let there = self.present.cell(cell).count_ones();
+            let touched = plane.cell(cell).count_ones();
+            let new = level(per_sample(share(touched, there), times));
+            let old = self.levels[cell];
+            if new.abs_diff(old) > change(old, there) || (new == 0) != (old == 0) {
+                self.steady[cell] = if new == 0 { tick(self.since) } else { tick(now) };
+            }
+            self.levels[cell] = new;
+        }
+        let (was, is) = (before.count(), plane.count());
+        let differs = before.minus(plane).count() + plane.minus(before).count();
+        if differs * 8 <= was + is + 64 {
+            self.same = self.same.saturating_add(1);
+            if self.same >= 2 {
+                self.interval_ns = (self.interval_ns * 2).min(INTERVAL_NS.1);
+            }
+        } else {
+            (self.same, self.interval_ns) = (0, INTERVAL_NS.0);
+        }
+        was >= 16 && is * 2 < was
+    }
+
+    /// Pages of a quiet unit were touched in the last `times` samples.
+    fn wake(&mut self, newly: PageBits, now: Time, times: f32) {
+        for cell in 0..CELLS {
+            let new = newly.cell(cell).count_ones();
+            if new == 0 {
+                continue;
+            }
+            let new = level(per_sample(share(new, self.present.cell(cell).count_ones()), times));
+            if self.levels[cell] == 0 {
+                self.steady[cell] = tick(now);
+            }
+            self.levels[cell] = self.levels[cell].max(new);
+        }
+        (self.same, self.interval_ns) = (0, INTERVAL_NS.0);
+    }
+
+    /// A page that is touched in every sample as far as is known, to be armed alone; `nr` says
+    /// which one of them.
+    pub(super) fn choose_probe(&mut self, nr: u64) -> Option<PageBits> {
+        let hot = self.planes[0].and(self.young).and(self.present);
+        if self.open & 1 == 1 || self.probe != NO_PAGE || hot.count() * 2 < self.present.count() {
+            return None;
+        }
+        self.probe = hot.nth(nr % hot.count().max(1))?;
+        Some(PageBits::page(self.probe))
+    }
+
+    /// Whether a page waits for the answer to its probe.
+    pub(super) const fn is_probed(&self) -> bool {
+        self.probe != NO_PAGE
+    }
+
+    /// The share of a cell's pages that were touched within one sample.
+    pub(super) fn rate(&self, cell: usize) -> f32 {
+        f32::from(self.levels[cell]) / FULL
+    }
+
+    /// Whether all of its cells look the same, so that one run can stand for them.
+    pub(super) fn is_uniform(&self) -> bool {
+        let all_or_none = |bits: PageBits| bits.is_empty() || bits == PageBits::ALL;
+        self.levels == [self.levels[0]; CELLS]
+            && self.steady == [self.steady[0]; CELLS]
+            && self.stuck.is_empty()
+            && all_or_none(self.present)
+            && all_or_none(self.young)
+            && all_or_none(self.planes[2])
+    }
+
+    /// Since when a cell has looked like this, in ns before `now`. A cell without accesses in a
+    /// sample, of which some pages were touched since the arming, may be in use now.
+    pub(super) fn steady_ns(&self, cell: usize, now: Time) -> u64 {
+        if self.levels[cell] == 0 && self.young.cell(cell) != 0 {
+            return 0;
+        }
+        u64::from(tick(now).saturating_sub(self.steady[cell])).saturating_mul(TICK_NS)
+    }
+
+    /// Whether nothing can be known of most pages of a cell.
+    pub(super) fn is_blind(&self, cell: usize) -> bool {
+        let there = self.present.cell(cell).count_ones();
+        there > 0 && self.stuck.cell(cell).count_ones() * 2 > there
+    }
+
+    /// Pages of a plane, and how many of the target's pages are mapped.
+    pub(super) fn plane(&self, nr: usize) -> PageBits {
+        self.planes[nr].and(self.present)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::TargetId;
+    use crate::unit::UNIT;
+
+    const MS: u64 = 1_000_000;
+    const SPANS: [u64; PLANES] = [5 * MS, 100 * MS, 1000 * MS, 10_000 * MS];
+
+    /// A look at `at` ms that finds all pages mapped and these young.
+    fn look(unit: &mut Unit, young: PageBits, at: u64) -> News {
+        let check = UnitCheck {
+            answered: true,
+            present: PageBits::ALL,
+            young,
+            ..UnitCheck::new(TargetId(1), UNIT, PageBits::ALL)
+        };
+        unit.was_looked_at(&check, Time(at * MS), &SPANS)
+    }
+
+    /// Made old at `at` ms, after these were young.
+    fn arm(unit: &mut Unit, young: PageBits, stuck: PageBits, at: u64) -> u64 {
+        let check = UnitCheck {
+            answered: true,
+            present: PageBits::ALL,
+            young,
+            stuck,
+            ..UnitCheck::new(TargetId(1), UNIT, PageBits::ALL)
+        };
+        unit.was_armed(&check, Time(at * MS))
+    }
+
+    fn cell(nr: u64) -> PageBits {
+        let start = nr * (64 << 10);
+        PageBits::of(0, crate::AddrRange::new(start, start + (64 << 10)))
+    }
+
+    fn unit() -> Unit {
+        Unit::new(UNIT, PageBits::ALL, Time(0))
+    }
+
+    #[test]
+    fn a_plane_is_published_when_its_span_is_over() {
+        let mut unit = unit();
+        assert_eq!(arm(&mut unit, PageBits::ALL, PageBits::default(), 1000), 512);
+        assert!(!look(&mut unit, PageBits::default(), 1002).first_plane, "too early");
+        assert!(look(&mut unit, cell(0), 1005).first_plane);
+        assert_eq!((unit.rate(0), unit.rate(1)), (1.0, 0.0));
+        look(&mut unit, cell(0).or(cell(3)), 1100);
+        assert_eq!((unit.plane(0), unit.plane(1)), (cell(0), cell(0).or(cell(3))));
+        // What was touched stays so, also if others clear its bit.
+        look(&mut unit, PageBits::default(), 2000);
+        assert_eq!(unit.plane(2), cell(0).or(cell(3)));
+    }
+
+    #[test]
+    fn a_late_look_counts_with_its_real_time() {
+        let mut unit = unit();
+        arm(&mut unit, PageBits::ALL, PageBits::default(), 1000);
+        let half = PageBits([0x0000_ffff_0000_ffff; 8]).and(PageBits([0x00ff_00ff_00ff_00ff; 8]));
+        look(&mut unit, half, 1010);
+        // Half of the pages in two samples: 29 % in one.
+        let rate = unit.rate(0);
+        assert!((rate - 0.29).abs() < 0.01, "{rate}");
+    }
+
+    #[test]
+    fn the_age_of_a_cell_begins_at_its_last_touch_as_far_as_is_known() {
+        let mut unit = unit();
+        arm(&mut unit, PageBits::ALL, PageBits::default(), 1000);
+        look(&mut unit, PageBits::default(), 1005);
+        assert_eq!(unit.steady_ns(0, Time(4000 * MS)), 3000 * MS, "idle since it was made old");
+        let news = look(&mut unit, cell(0), 4000);
+        assert_eq!(news.woken, 16);
+        // One touch: nobody knows when the next one was, until it is made old again.
+        assert_eq!(unit.steady_ns(1, Time(9000 * MS)), 8000 * MS);
+        arm(&mut unit, cell(0), PageBits::default(), 9000);
+        look(&mut unit, PageBits::default(), 9005);
+        assert_eq!(unit.steady_ns(0, Time(10_000 * MS)), 1000 * MS);
+        assert_eq!(unit.steady_ns(1, Time(10_000 * MS)), 9000 * MS);
+    }
+
+    #[test]
+    fn what_cannot_be_made_old_is_not_called_hot() {
+        let mut unit = unit();
+        arm(&mut unit, PageBits::ALL, cell(2), 1000);
+        look(&mut unit, cell(2), 1005);
+        assert!(unit.is_blind(2) && !unit.is_blind(3));
+        assert!(unit.plane(0).is_empty());
+    }
+
+    #[test]
+    fn a_probe_that_stays_old_shows_that_hot_memory_has_gone_cold() {
+        for (touched, calmed) in [(true, false), (false, true)] {
+            let mut unit = unit();
+            arm(&mut unit, PageBits::ALL, PageBits::default(), 1000);
+            look(&mut unit, PageBits::ALL, 1005);
+            let page = unit.choose_probe(77).unwrap();
+            assert_eq!(page, PageBits::page(77));
+            assert_eq!(unit.choose_probe(78), None, "one at a time");
+            let check = UnitCheck {
+                answered: true,
+                present: PageBits::ALL,
+                young: page,
+                ..UnitCheck::new(TargetId(1), UNIT, page)
+            };
+            unit.was_armed(&check, Time(1100 * MS));
+            assert_eq!(unit.young.count(), 511);
+            let young = if touched { PageBits::ALL } else { PageBits::ALL.minus(page) };
+            assert_eq!(look(&mut unit, young, 1200).calmed, calmed);
+        }
+    }
+
+    #[test]
+    fn no_answer_changes_nothing() {
+        let mut unit = unit();
+        arm(&mut unit, PageBits::ALL, PageBits::default(), 1000);
+        look(&mut unit, cell(0), 1005);
+        let before = alloc::format!("{unit:?}");
+        let check = UnitCheck::new(TargetId(1), UNIT, PageBits::ALL);
+        unit.was_looked_at(&check, Time(2000 * MS), &SPANS);
+        unit.was_armed(&check, Time(2000 * MS));
+        assert_eq!(before, alloc::format!("{unit:?}"));
+    }
+
+    #[test]
+    fn a_unit_takes_less_than_half_a_thousandth_of_its_memory() {
+        assert!(size_of::<Unit>() as u64 * 2000 <= UNIT, "{} bytes", size_of::<Unit>());
+    }
+}

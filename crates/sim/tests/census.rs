@@ -1,0 +1,138 @@
+//! Census over simulated worlds: scattered memory, changes, memory that nobody touches.
+//!
+//! Every test prints its seed. `ISOTHERM_SEED=N` runs with another one.
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "in a test")]
+
+use std::fmt::Write as _;
+
+use isotherm_core::{Attrs, Method, Snapshot};
+use isotherm_sim::config::Config;
+use isotherm_sim::world::{Options, Simulation};
+
+const MIB: u64 = 1 << 20;
+const KIB: u64 = 1 << 10;
+
+fn seed() -> u64 {
+    let seed = std::env::var("ISOTHERM_SEED").map_or(1, |s| s.parse().unwrap());
+    println!("ISOTHERM_SEED={seed}");
+    seed
+}
+
+/// `nr` blocks of `size` bytes in `total` bytes, scattered without a pattern.
+fn blocks(total: u64, size: u64, nr: u64, salt: u64) -> Vec<u64> {
+    let places = total / size;
+    let mut all: Vec<u64> = (0..nr)
+        .map(|i| (i * (places / nr) + (i * 7919 + salt * 104_729) % (places / nr)) * size)
+        .collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// One mapping, with these blocks touched 200 times a second per page, phase by phase of `ms`.
+fn config(total: u64, size: u64, ms: u64, phases: &[Vec<u64>]) -> Config {
+    let mut text = format!("m, {total}\n");
+    for (nr, phase) in phases.iter().enumerate() {
+        write!(text, "\nphase{nr}\n{ms}\n").unwrap();
+        for at in phase {
+            writeln!(text, "m, 1, 64, 1, rw, offset={at}, length={size}, hz=500").unwrap();
+        }
+    }
+    Config::parse(&text).unwrap()
+}
+
+/// Precision and recall of the bytes that a snapshot calls hot, from half of the largest count on.
+fn score(snapshot: &Snapshot, start: u64, hot: &[u64], size: u64) -> (f64, f64) {
+    let regions = snapshot.targets.iter().flat_map(|t| &t.regions);
+    let found = regions.filter(|r| r.nr_accesses * 2 >= snapshot.max_nr_accesses);
+    let (mut bytes, mut right) = (0, 0);
+    for region in found {
+        bytes += region.range.len();
+        for at in hot {
+            let block = isotherm_core::AddrRange::new(start + at, start + at + size);
+            right += block.overlap(&region.range);
+        }
+    }
+    let share = |a: u64, b: u64| if b == 0 { 1.0 } else { a as f64 / b as f64 };
+    (share(right, bytes), share(right, hot.len() as u64 * size))
+}
+
+#[test]
+fn scattered_blocks_are_found_within_seconds() {
+    let seed = seed();
+    // (size of a block, number)
+    for (size, nr) in [(2 * MIB, 10), (256 * KIB, 40), (64 * KIB, 100)] {
+        let total = 256 * MIB;
+        let hot = blocks(total, size, nr, seed);
+        let config = config(total, size, 6000, std::slice::from_ref(&hot));
+        let attrs = Attrs { method: Method::Census, ..Attrs::default() };
+        let options = Options { seed, ..Options::default() };
+        let mut simulation = Simulation::new(&config, &options, attrs).unwrap();
+        let mut last = (0.0, 0.0);
+        while simulation.next_snapshot().is_some() {
+            simulation.context().verify();
+            let snapshot = simulation.context().snapshot();
+            let start = snapshot.targets[0].regions[0].range.start;
+            last = score(snapshot, start, &hot, size);
+            let s = (snapshot.end.0 / 100_000_000) as f64 / 10.0;
+            println!("{} KiB {s} s: {last:?} {} regions", size / KIB, snapshot.nr_regions());
+        }
+        assert!(last.0 >= 0.95 && last.1 >= 0.95, "{size} bytes: {last:?}");
+    }
+}
+
+/// From one phase to the next, hot memory goes cold and other memory becomes hot.
+#[test]
+fn changes_are_seen_within_a_second() {
+    let seed = seed();
+    let (total, size) = (128 * MIB, 2 * MIB);
+    let phases: Vec<_> = (0..3).map(|i| blocks(total, size, 8, seed + i)).collect();
+    let config = config(total, size, 4000, &phases);
+    let attrs = Attrs { method: Method::Census, ..Attrs::default() };
+    let options = Options { seed, ..Options::default() };
+    let mut simulation = Simulation::new(&config, &options, attrs).unwrap();
+    let mut seen_after = [u64::MAX; 3];
+    while simulation.next_snapshot().is_some() {
+        let snapshot = simulation.context().snapshot();
+        let nr = usize::try_from(snapshot.end.0 / 4_000_000_000).unwrap().min(2);
+        let start = snapshot.targets[0].regions[0].range.start;
+        let (precision, recall) = score(snapshot, start, &phases[nr], size);
+        if precision >= 0.95 && recall >= 0.95 {
+            let ms = (snapshot.end.0 - nr as u64 * 4_000_000_000) / 1_000_000;
+            seen_after[nr] = seen_after[nr].min(ms);
+        }
+    }
+    println!("seen after {seen_after:?} ms");
+    assert!(seen_after.iter().all(|ms| *ms <= 1000), "{seen_after:?}");
+}
+
+/// The age of memory that nobody touches grows with the time, and its units are left alone.
+#[test]
+fn idle_memory_grows_old_and_costs_nothing() {
+    let seed = seed();
+    let total = 64 * MIB;
+    let config = config(total, 2 * MIB, 8000, &[vec![0]]);
+    let attrs = Attrs { method: Method::Census, ..Attrs::default() };
+    let options = Options { seed, ..Options::default() };
+    let mut simulation = Simulation::new(&config, &options, attrs).unwrap();
+    let (mut windows, mut late_clears) = (0, 0);
+    while simulation.next_snapshot().is_some() {
+        let snapshot = simulation.context().snapshot();
+        windows += 1;
+        if windows > 20 {
+            late_clears += snapshot.cost.clears;
+        }
+        let last = snapshot.targets[0].regions.last().unwrap();
+        let age = u64::from(last.age) * snapshot.aggr_us;
+        assert!(last.nr_accesses == 0 && last.resolved, "{last:?}");
+        assert!(
+            age <= snapshot.end.0 / 1000 + snapshot.aggr_us,
+            "older than its process: {last:?}"
+        );
+        if windows > 30 {
+            assert!(age + 1_000_000 >= snapshot.end.0 / 1000, "{last:?} at {:?}", snapshot.end);
+        }
+    }
+    // The one hot unit, armed again at most every 1.2 s, and its probes.
+    assert!(late_clears < 60 * 60, "{late_clears} bits of idle memory were cleared");
+}

@@ -93,6 +93,12 @@ impl Fallback {
         !self.kept.is_empty() && self.kept.binary_search(&leaf).is_ok()
     }
 
+    /// The kept leaves that begin in these pages: first, and behind the last.
+    pub(super) fn between(&self, first: PageKey, behind: PageKey) -> &[PageKey] {
+        let at = |page: PageKey| self.kept.partition_point(|kept| *kept < page);
+        &self.kept[at(first)..at(behind)]
+    }
+
     /// Forgets the leaf, because the monitor makes it old itself. Returns whether it was kept.
     pub(super) fn take(&mut self, leaf: PageKey) -> bool {
         if self.kept.is_empty() {

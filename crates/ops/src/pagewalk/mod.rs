@@ -21,10 +21,11 @@ mod fallback;
 mod marker;
 mod prepare;
 mod shared_marks;
+mod units;
 mod unresolved;
 
 use isotherm_core::ops::UpdateError;
-use isotherm_core::{AddrRange, Check, Operations, PageState, TargetId, Time};
+use isotherm_core::{AddrRange, Check, Operations, PageState, TargetId, Time, UnitCheck};
 use isotherm_host::error::SetError;
 use isotherm_pages::tables::{Clearer, PageKey, PageTables, Query};
 use isotherm_sys::clock::now;
@@ -42,6 +43,10 @@ pub struct Counters {
     pub looks: u64,
     /// Time that took, in ns.
     pub look_ns: u64,
+    /// Units looked at.
+    pub unit_looks: u64,
+    /// Time that took, in ns.
+    pub unit_look_ns: u64,
     /// Leaves whose accessed bit was cleared.
     pub clears: u64,
     /// Time that clearing took, in ns.
@@ -65,6 +70,8 @@ pub struct PageWalk {
     young: Vec<Query>,
     /// What the last `prepare` could not clear.
     stuck: Vec<Query>,
+    /// The units of the last `prepare_units`, as they were afterwards.
+    units_after: Vec<UnitCheck>,
     clearer: Clearer,
     unresolved: Unresolved,
     marker: Option<Box<dyn Marker>>,
@@ -88,6 +95,7 @@ impl PageWalk {
             fallbacks: Vec::new(),
             young: Vec::new(),
             stuck: Vec::new(),
+            units_after: Vec::new(),
             clearer: Clearer::of_machine(),
             unresolved: Unresolved::default(),
             marker: None,
@@ -219,6 +227,18 @@ impl Operations for PageWalk {
             check.state = self.seen(query, at);
             check.leaf_shift = query.entry.leaf_shift();
         }
+    }
+
+    fn has_units(&self) -> bool {
+        true
+    }
+
+    fn prepare_units(&mut self, batch: &mut [UnitCheck]) {
+        self.make_units_old(batch);
+    }
+
+    fn check_units(&mut self, batch: &mut [UnitCheck]) {
+        self.look_at_units(batch);
     }
 
     fn update(&mut self, target: TargetId, maps: &mut Vec<AddrRange>) -> Result<(), UpdateError> {

@@ -60,6 +60,23 @@ impl Clearer {
                 _ => self.ranges.push(range),
             }
         }
+        self.advise(space)
+    }
+
+    /// Clears all leaves of these ranges, sorted, of one address space. [`Clearer::refuses`] says
+    /// which ranges were refused.
+    ///
+    /// # Errors
+    ///
+    /// As [`Clearer::clear`].
+    pub fn clear_ranges(&mut self, space: &Space, ranges: &[AddrRange]) -> io::Result<()> {
+        self.ranges.clear();
+        self.refused.clear();
+        self.ranges.extend_from_slice(ranges);
+        self.advise(space).map(|_| ())
+    }
+
+    fn advise(&mut self, space: &Space) -> io::Result<usize> {
         let (refused, mut failed) = (&mut self.refused, None);
         let mut told = |answer| {
             match answer {
@@ -77,9 +94,15 @@ impl Clearer {
         Ok(self.ranges.len())
     }
 
+    /// Whether the last clearing was refused a part of this range (`EINVAL`).
+    #[must_use]
+    pub fn refuses(&self, range: &AddrRange) -> bool {
+        self.refused.iter().any(|refused| refused.intersects(range))
+    }
+
     /// Whether the last [`Clearer::clear`] was refused this leaf (`EINVAL`).
     #[must_use]
     pub fn has_refused(&self, query: &Query) -> bool {
-        self.refused.iter().any(|range| range.intersects(&query.leaf_range()))
+        self.refuses(&query.leaf_range())
     }
 }

@@ -1,6 +1,6 @@
 //! Options for the monitoring attributes, which `record`, `wss`, `demo` and `sim` share.
 
-use isotherm::raw::core::units::{bounds, interval_us};
+use isotherm::raw::core::units::{bounds, interval_us, share_bp};
 use isotherm::raw::core::{Attrs, Method};
 
 use crate::exit::usage;
@@ -26,6 +26,10 @@ pub(crate) struct AttrsArgs {
     /// Clear at most this many accessed bits per second (`first-touch`).
     #[arg(long, value_name = "N", default_value_t = Attrs::default().clears_per_sec)]
     clears: u32,
+    /// The share of one CPU that monitoring may use (`census`): its own time, and half a
+    /// microsecond of the target's for every page that it touches again.
+    #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = budget)]
+    budget: u32,
 }
 
 /// Sampling methods, as they are spelled on the command line.
@@ -35,8 +39,19 @@ pub(crate) enum MethodArg {
     /// is kept within `--clears`.
     #[value(alias = "first_touch")]
     FirstTouch,
+    /// Look at every page, 2 MiB at a time, within `--budget`. Finds scattered memory. Needs the
+    /// operations set `pagewalk`.
+    Census,
     /// DAMON's method: look at a new random page per region and sample.
     Resample,
+}
+
+/// A budget, in basis points of one CPU.
+fn budget(text: &str) -> Result<u32, String> {
+    match share_bp(text).map_err(|e| e.to_string())? {
+        0 => Err("a budget of 0, with which nothing can be seen".to_owned()),
+        bp => u32::try_from(bp).map_err(|e| e.to_string()),
+    }
 }
 
 impl AttrsArgs {
@@ -49,8 +64,10 @@ impl AttrsArgs {
             min_nr_regions: self.regions.0,
             max_nr_regions: self.regions.1,
             clears_per_sec: self.clears,
+            budget_bp: self.budget,
             method: match self.method {
                 MethodArg::FirstTouch => Method::FirstTouch,
+                MethodArg::Census => Method::Census,
                 MethodArg::Resample => Method::Resample,
             },
             ..Attrs::default()

@@ -136,3 +136,25 @@ fn idle_memory_grows_old_and_costs_nothing() {
     // The one hot unit, armed again at most every 1.2 s, and its probes.
     assert!(late_clears < 60 * 60, "{late_clears} bits of idle memory were cleared");
 }
+
+/// Memory that is mapped while the monitor runs is watched from the next update on.
+#[test]
+fn new_mappings_are_found() {
+    let seed = seed();
+    let config = Config::parse(
+        "m, 32M\nlate, 32M, mapped=64K\n\nfirst\n2000\nm, 1, 64, 1, rw, length=2M, hz=500\n\n\
+         second\n4000, resize=late:32M\nlate, 1, 64, 1, rw, offset=8M, length=4M, hz=500\n",
+    );
+    let config = config.unwrap();
+    let attrs = Attrs { method: Method::Census, ..Attrs::default() };
+    let options = Options { seed, ..Options::default() };
+    let mut simulation = Simulation::new(&config, &options, attrs).unwrap();
+    let mut hot = 0;
+    while simulation.next_snapshot().is_some() {
+        let snapshot = simulation.context().snapshot();
+        let regions = snapshot.targets.iter().flat_map(|t| &t.regions);
+        let found = regions.filter(|r| r.nr_accesses * 2 >= snapshot.max_nr_accesses);
+        hot = found.map(|r| r.range.len()).sum();
+    }
+    assert!((4 * MIB..=5 * MIB).contains(&hot), "{hot} bytes are hot");
+}

@@ -1,6 +1,6 @@
 //! Opens the operations set of a context, and fits the attributes to it.
 
-use isotherm_core::Attrs;
+use isotherm_core::{Attrs, Method};
 use isotherm_ops::doctor::{Choice, NoSet, choose, choose_physical};
 use isotherm_ops::set::OpsSet;
 use isotherm_ops::support::SetName;
@@ -36,7 +36,12 @@ fn take(choice: Choice, attrs: &mut Attrs) -> Result<(OpsSet, Vec<String>), NoSe
     if choice.name == SetName::Smaps {
         why.push("`smaps` sees only whole mappings, so a mapping is hot or cold as a whole".into());
     }
+    let wanted = attrs.method;
     why.extend(fit(&choice.ops, attrs));
+    if wanted == Method::Census && attrs.method != wanted {
+        let name = choice.name.name();
+        why.push(format!("method `census` needs `pagewalk`, so `{name}` samples in its usual way"));
+    }
     let mut ops = choice.ops;
     if let Some(kdamond) = ops.kdamond() {
         why.push(format!("the kernel's windows come by {}", kdamond.source()));

@@ -55,8 +55,9 @@ const WOKEN: u64 = 32;
 const NEAR: usize = 2;
 /// Hot units that are tried for a probe, per window.
 const PROBES_TRIED: usize = 64;
-/// Pages that count as independent evidence at most, for the interval of a rate.
-const EVIDENCE: u32 = 512;
+/// Pages that count as independent evidence at most, for the interval of a rate. More pages do not
+/// make it surer: a span is known to a few percent only, and one arming is one sample in time.
+const EVIDENCE: u32 = 64;
 /// Times between arming and looks after the window, in ns.
 const LATER_NS: [u64; 3] = [1_000_000_000, 10_000_000_000, 60_000_000_000];
 
@@ -107,6 +108,8 @@ impl Sampler for Census {
     /// Which units to arm now.
     fn prepare(&mut self, scene: &mut Scene<'_>) {
         scene.units.clear();
+        // The mappings may have been read since the last turn.
+        self.fit(scene);
         self.budget.earn(scene.attrs.budget_bp, scene.now);
         self.budget.ask(scene.now);
         self.choose_urgent(scene.units);
@@ -221,8 +224,7 @@ impl Sampler for Census {
         Some(Ended { max_nr: None, start, end: scene.now, lost: 0 })
     }
 
-    fn split(&mut self, scene: &mut Scene<'_>, _: u64) {
-        self.fit(scene);
+    fn split(&mut self, _: &mut Scene<'_>, _: u64) {
         (self.window_begins, self.idle) = (true, false);
     }
 

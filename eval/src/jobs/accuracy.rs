@@ -11,7 +11,6 @@ use isotherm_sys::clock;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::METHODS;
 use crate::cli::say;
 use crate::dir::ResultDir;
 use crate::job::{Bench, Job, Spec};
@@ -22,9 +21,10 @@ use crate::stats::to_f64;
 use crate::table::{Table, mib, number};
 
 const SETS: [&str; 2] = ["pagewalk", "smaps"];
+const METHODS: [&str; 3] = ["first-touch", "census", "resample"];
 /// `smaps` clears whole processes at a time, so `isotherm record` takes `resample` there in any
 /// case.
-const REFUSED: (&str, &str) = ("smaps", "first-touch");
+const REFUSED: [(&str, &str); 2] = [("smaps", "first-touch"), ("smaps", "census")];
 /// What a smoke run takes, and how long all phases together take there.
 const QUICK: ([&str; 2], &str) = (["phase-change", "mmap-churn"], "6s");
 /// No shipped workload is longer.
@@ -105,7 +105,7 @@ impl Job for Accuracy {
         for workload in &wanted {
             for set in SETS.into_iter().filter(|s| spec.wants(s, &SETS)) {
                 for method in METHODS.into_iter().filter(|m| spec.wants(m, &METHODS)) {
-                    if (set, method) == REFUSED {
+                    if REFUSED.contains(&(set, method)) {
                         continue;
                     }
                     let [workload, set, method] = [workload, set, method].map(str::to_owned);

@@ -22,6 +22,8 @@ pub(super) struct Map {
     pub(super) areas: Vec<AddrRange>,
     /// Sorted by start. A unit that two areas share is there once.
     pub(super) units: Vec<Unit>,
+    /// Units that were never armed.
+    pub(super) nr_unknown: usize,
     /// Where in the order the next unit to arm is.
     arm_at: usize,
     /// The round that comes first.
@@ -38,8 +40,8 @@ impl Map {
     }
 
     /// Fits the units to a target's regions. Units that stay keep what is known of them. Returns
-    /// the bytes that are new.
-    pub(super) fn fit(&mut self, regions: &[Region], now: Time) -> u64 {
+    /// the bytes that are new, or `None` if nothing has changed.
+    pub(super) fn fit(&mut self, regions: &[Region], now: Time) -> Option<u64> {
         let mut runs = regions.iter().map(|r| r.range);
         let mut same = self.areas.iter();
         let mut run: Option<AddrRange> = None;
@@ -60,7 +62,7 @@ impl Map {
                 }
             }
         };
-        if is_same { 0 } else { self.rebuild(regions, now) }
+        (!is_same).then(|| self.rebuild(regions, now))
     }
 
     fn rebuild(&mut self, regions: &[Region], now: Time) -> u64 {
@@ -101,17 +103,13 @@ impl Map {
                 start += UNIT;
             }
         }
+        self.nr_unknown = self.units.iter().filter(|unit| !unit.armed).count();
         fresh
     }
 
     /// The place of the unit at `start`.
     pub(super) fn find(&self, start: u64) -> Option<usize> {
         self.units.binary_search_by_key(&start, |u| u.start).ok()
-    }
-
-    /// Whether there is a unit that was never armed.
-    pub(super) fn has_unknown(&self) -> bool {
-        self.units.iter().any(|unit| !unit.armed)
     }
 
     /// The next unit in the order of arming.
@@ -152,15 +150,19 @@ mod tests {
     fn units_follow_the_areas_and_keep_what_is_known() {
         let mut map = Map::new(TargetId(1), &mut Rng::seeded(1));
         let all = regions(&[(4096, UNIT), (UNIT, 3 * UNIT), (3 * UNIT + 8192, 4 * UNIT)]);
-        assert_eq!(map.fit(&all, Time(0)), 4 * UNIT);
+        assert_eq!(map.fit(&all, Time(0)), Some(4 * UNIT));
+        assert_eq!(map.nr_unknown, 4);
         let pages: Vec<_> = map.units.iter().map(|u| u.pages.count()).collect();
         assert_eq!(pages, [511, 512, 512, 510]);
         map.units[1].known = true;
-        assert_eq!(map.fit(&all, Time(0)), 0, "nothing has changed");
+        assert_eq!(map.fit(&all, Time(0)), None, "nothing has changed");
         // Regions are drawn anew all the time. Only the areas matter.
         let same = regions(&[(4096, 3 * UNIT), (3 * UNIT + 8192, 4 * UNIT)]);
-        assert_eq!(map.fit(&same, Time(0)), 0);
-        assert_eq!(map.fit(&regions(&[(UNIT, 2 * UNIT), (8 * UNIT, 9 * UNIT)]), Time(0)), UNIT);
+        assert_eq!(map.fit(&same, Time(0)), None);
+        assert_eq!(
+            map.fit(&regions(&[(UNIT, 2 * UNIT), (8 * UNIT, 9 * UNIT)]), Time(0)),
+            Some(UNIT)
+        );
         assert_eq!(map.units.iter().map(|u| u.start / UNIT).collect::<Vec<_>>(), [1, 8]);
         assert!(map.units[0].known && !map.units[1].known);
     }

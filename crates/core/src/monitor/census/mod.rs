@@ -53,6 +53,10 @@ const MOST_VISITED: usize = 512;
 const WOKEN: u64 = 32;
 /// How far around a changed unit others are suspected of having changed, in units.
 const NEAR: usize = 2;
+/// A unit that was armed less than this long ago is not armed out of turn, in ns.
+const REST_NS: u64 = 200_000_000;
+/// Units for which regions are drawn in every window. Of more units they are drawn more rarely.
+const DRAWN_AT_ONCE: u64 = 1024;
 /// Hot units that are tried for a probe, per window.
 const PROBES_TRIED: usize = 64;
 /// Pages that count as independent evidence at most, for the interval of a rate. More pages do not
@@ -81,8 +85,12 @@ pub(crate) struct Census {
     /// Units to be armed out of turn.
     urgent: VecDeque<(TargetId, u64)>,
     budget: Budget,
+    /// Units of which a page was armed alone in this window.
+    probed: Vec<(TargetId, u64)>,
     runs: Vec<Run>,
     observed: Vec<Observed>,
+    /// Windows until regions are drawn anew. Something that has changed makes it 0.
+    draw_in: u64,
     /// Whether there was nothing left to arm when it was tried last.
     idle: bool,
     /// Whether a window begins, so that probes are chosen.
@@ -131,7 +139,9 @@ impl Sampler for Census {
             let Some(map) = self.maps.iter_mut().find(|m| m.id == check.target) else { continue };
             let Some(at) = map.find(check.start) else { continue };
             let unit = &mut map.units[at];
+            let was_unknown = !unit.armed;
             nr_cleared += unit.was_armed(check, now);
+            map.nr_unknown -= usize::from(was_unknown && unit.armed);
             if unit.since != now {
                 continue;
             }
@@ -192,6 +202,10 @@ impl Sampler for Census {
             // Only what was made old has to be set again.
             let is_ours = unit.armed;
             let news = unit.was_looked_at(check, now, &spans);
+            map.nr_unknown -= usize::from(!is_ours && unit.armed);
+            if news.calmed || news.woken >= WOKEN {
+                self.draw_in = 0;
+            }
             if is_ours {
                 self.budget.touched(unit.young.count().saturating_sub(before));
             }
@@ -205,6 +219,12 @@ impl Sampler for Census {
         if !scene.window_over() {
             return None;
         }
+        self.draw_in = self.draw_in.saturating_sub(1);
+        if self.draw_in > 0 {
+            keep_regions(scene.targets);
+            return Some(Ended { max_nr: None, start, end: scene.now, lost: 0 });
+        }
+        self.draw_in = self.maps.iter().map(|m| m.units.len() as u64).sum::<u64>() / DRAWN_AT_ONCE;
         let most = usize::try_from(scene.attrs.max_nr_regions).unwrap_or(usize::MAX);
         draw(&self.maps, scene.now, most, &mut self.runs);
         let max = count(scene.attrs.max_nr_accesses());
@@ -256,8 +276,10 @@ impl Census {
                 Some(at) => self.maps.swap(at, nr),
                 None => self.maps.insert(nr, Map::new(target.id, scene.rng)),
             }
-            let fresh = self.maps[nr].fit(&target.regions, scene.now);
-            self.budget.advance(fresh);
+            if let Some(fresh) = self.maps[nr].fit(&target.regions, scene.now) {
+                self.budget.advance(fresh);
+                self.draw_in = 0;
+            }
         }
     }
 
@@ -277,7 +299,7 @@ impl Census {
     fn choose_in_turn(&mut self, units: &mut Vec<UnitCheck>, now: Time) {
         self.idle = true;
         // What is known already has to wait while there is something unknown.
-        let is_first_pass = self.maps.iter().any(Map::has_unknown);
+        let is_first_pass = self.maps.iter().any(|map| map.nr_unknown > 0);
         self.budget.set_first_pass(is_first_pass);
         for map in &mut self.maps {
             for _ in 0..MOST_VISITED.min(map.units.len()) {
@@ -316,6 +338,7 @@ impl Census {
                 }
                 if let Some(page) = unit.choose_probe(u64::from(scene.rng.next_u32())) {
                     scene.units.push(UnitCheck::new(map.id, unit.start, page));
+                    self.probed.push((map.id, unit.start));
                     left -= 1;
                 }
             }
@@ -325,11 +348,13 @@ impl Census {
     /// Units to look at for the end of a window: those with a probe, and others in turn.
     fn choose_looks(&mut self, scene: &mut Scene<'_>) {
         let mut left = self.budget.looks(spans(scene.attrs)[1]);
+        for (target, start) in self.probed.drain(..) {
+            let map = self.maps.iter().find(|m| m.id == target);
+            let unit = map.and_then(|m| m.units.get(m.find(start)?));
+            scene.units.extend(unit.map(|u| UnitCheck::new(target, start, u.pages)));
+        }
         for map in &mut self.maps {
             let all = map.units.len();
-            let probed = map.units.iter().filter(|u| u.is_probed());
-            let probed = probed.map(|u| UnitCheck::new(map.id, u.start, u.pages));
-            scene.units.extend(probed);
             for _ in 0..all.min(left) {
                 let Some(at) = map.next_to_look_at() else { break };
                 let unit = &map.units[at];
@@ -337,6 +362,17 @@ impl Census {
                 left -= 1;
             }
         }
+    }
+}
+
+/// Keeps the regions of the window before, one window older.
+fn keep_regions(targets: &mut [Target]) {
+    for region in targets.iter_mut().flat_map(|target| &mut target.regions) {
+        region.nr_accesses = region.last_nr_accesses;
+        region.nr_accesses_bp = region.nr_accesses.wrapping_mul(10_000);
+        region.age = region.age.saturating_add(1);
+        let since = region.since_action.map(|since| since.saturating_add(1));
+        region.since_action = since.filter(|since| *since < region.age);
     }
 }
 
@@ -353,16 +389,13 @@ fn take_news(map: &mut Map, at: usize, news: News, urgent: &mut VecDeque<(Target
     for nr in near {
         let unit = &mut map.units[nr];
         let is_answer = nr == at && news.first_plane;
-        let is_fresh = changed_at.since(unit.since) < 2 * UNIT_REST_NS;
+        let is_fresh = changed_at.since(unit.since) < REST_NS;
         if !unit.urgent && !is_answer && !is_fresh && !unit.young.is_empty() {
             unit.urgent = true;
             urgent.push_back((map.id, unit.start));
         }
     }
 }
-
-/// A unit that was armed less than about this long ago is not armed out of turn, in ns.
-const UNIT_REST_NS: u64 = 100_000_000;
 
 /// The spans of the planes, in ns: a sample, a window, a second, ten seconds.
 fn spans(attrs: &Attrs) -> [u64; PLANES] {

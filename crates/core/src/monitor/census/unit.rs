@@ -266,11 +266,6 @@ impl Unit {
         Some(PageBits::page(self.probe))
     }
 
-    /// Whether a page waits for the answer to its probe.
-    pub(super) const fn is_probed(&self) -> bool {
-        self.probe != NO_PAGE
-    }
-
     /// The share of a cell's pages that were touched within one sample.
     pub(super) fn rate(&self, cell: usize) -> f32 {
         f32::from(self.levels[cell]) / FULL

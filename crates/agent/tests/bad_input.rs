@@ -45,6 +45,8 @@ fn contexts() {
         ("ops = 'written'", 7, "not available"),
         ("method = 'first'", 10, "unknown method"),
         ("clears = -1", 10, "does not fit"),
+        ("budget = '0%'", 10, "a budget of 0"),
+        ("budget = 1", 10, "must be a string"),
         ("intervals = { sample = 5000 }", 24, "must be a string such as \"5ms\""),
         ("intervals = { sample = '5000' }", 24, "needs a unit"),
         ("intervals = { sample = '0' }", 24, "`sample` is 0"),

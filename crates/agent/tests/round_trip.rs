@@ -249,9 +249,14 @@ fn attrs() -> impl Strategy<Value = Attrs> {
                 max_nr_regions: min + more_regions,
                 intervals_goal,
                 min_region_sz: 1 << bits,
-                method: if rest.0 { Method::Resample } else { Method::FirstTouch },
+                method: match (rest.0, rest.2 % 2) {
+                    (true, _) => Method::Resample,
+                    (false, 0) => Method::Census,
+                    (false, _) => Method::FirstTouch,
+                },
                 strict: rest.1,
                 clears_per_sec: rest.2,
+                budget_bp: 1 + rest.2 % 10_000,
                 ..Attrs::default()
             }
         },

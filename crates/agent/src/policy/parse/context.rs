@@ -23,6 +23,7 @@ pub(super) const KEYS: &[&str] = &[
     "method",
     "strict",
     "clears",
+    "budget",
     "intervals",
     "regions",
     "scheme",

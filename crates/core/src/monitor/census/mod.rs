@@ -31,7 +31,7 @@ use alloc::vec::Vec;
 
 use self::budget::Budget;
 use self::draw::{Run, draw};
-use self::map::Map;
+use self::map::{CHUNK, Map};
 use self::unit::{News, PLANES};
 use super::Wish;
 use super::method::{Ended, Sampler, Scene};
@@ -46,7 +46,7 @@ use crate::unit::UnitCheck;
 
 /// The most units that are armed before one sample: 16 MiB, so that a set needs one call, and the
 /// target's mmap lock is free between the calls.
-const MOST_ARMED: usize = 8;
+const MOST_ARMED: usize = CHUNK;
 /// Units that are visited at most to find some to arm.
 const MOST_VISITED: usize = 512;
 /// Pages that wake up in a quiet unit and make it armed out of turn.

@@ -40,7 +40,9 @@ pub use monitor::{Context, Wish};
 pub use ops::{Check, Observation, Observed, Operations, PageState};
 pub use region::Region;
 pub use scheme::{Applied, Eligible, Measure, Request, Scheme};
-pub use snapshot::{Cost, RegionInfo, Snapshot, TargetInfo};
+pub use snapshot::{
+    Cost, RegionInfo, SPANS, Snapshot, TargetInfo, Touched, TouchedBytes, UnitInfo,
+};
 pub use target::{Target, TargetId};
 pub use time::Time;
 pub use unit::{PageBits, UnitCheck};

@@ -6,6 +6,11 @@ use crate::addr::AddrRange;
 use crate::region::Region;
 use crate::target::TargetId;
 use crate::time::Time;
+use crate::unit::PageBits;
+
+/// Spans of time in which the method `census` counts touched pages: a sample interval, a window,
+/// 1 s, 10 s and 1 min, in this order.
+pub const SPANS: usize = 5;
 
 /// One region of a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -34,6 +39,48 @@ impl RegionInfo {
     }
 }
 
+/// The pages of one unit of 2 MiB, as the method `census` has seen them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct UnitInfo {
+    /// Where the unit starts: a multiple of [`UNIT`](crate::unit::UNIT).
+    pub start: u64,
+    /// When its pages were last made old. All spans begin at that time.
+    pub since: Time,
+    /// Pages that are mapped.
+    pub present: PageBits,
+    /// Mapped pages of which nothing can be known, since they cannot be made old.
+    pub unresolved: PageBits,
+    /// By span, see [`SPANS`]: the pages that were touched within it. `None`: no look has come at
+    /// the end of such a span yet. A span may have been measured after an earlier arming than the
+    /// shorter ones, so it need not hold all of their pages.
+    pub touched: [Option<PageBits>; SPANS],
+    /// The base-2 logarithm of the size in bytes of the page-table leaves: 12, 21 or 30.
+    pub leaf_shift: u8,
+}
+
+/// How much memory was touched within a span. All numbers are bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TouchedBytes {
+    /// The estimate. It counts pages that were seen, and for units of which nothing is known yet
+    /// the mean of those that were taken in turn.
+    pub bytes: u64,
+    /// Lower end of its 90 % interval.
+    pub lo: u64,
+    /// Upper end of that interval.
+    pub hi: u64,
+    /// The part of the address space for which the span was measured.
+    pub measured: u64,
+}
+
+/// The working set of one target, page by page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Touched {
+    /// By span, see [`SPANS`]. `None`: not measured anywhere yet.
+    pub spans: [Option<TouchedBytes>; SPANS],
+    /// Bytes of address space that are watched.
+    pub watched: u64,
+}
+
 /// One target of a snapshot.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct TargetInfo {
@@ -41,6 +88,11 @@ pub struct TargetInfo {
     pub id: TargetId,
     /// Its regions: sorted, not overlapping, not empty. Gaps are possible.
     pub regions: Vec<RegionInfo>,
+    /// How much of it was touched within spans. Only the method `census` tells.
+    pub touched: Option<Touched>,
+    /// The units of which something has changed since the last snapshot, sorted. Only the method
+    /// `census` tells.
+    pub units: Vec<UnitInfo>,
 }
 
 /// What the monitoring of a window cost. The context fills the counts and the driver the time.

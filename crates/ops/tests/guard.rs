@@ -22,7 +22,7 @@ fn suspects(guard: &mut Guard, facts: &mut Facts, pid: u32, windows: u64) -> Opt
     let mut start = clock::now();
     (1..=windows).find(|_| {
         std::thread::sleep(Duration::from_millis(100));
-        let targets = vec![TargetInfo { id: ID, regions: vec![region] }];
+        let targets = vec![TargetInfo { id: ID, regions: vec![region], ..TargetInfo::default() }];
         let end = clock::now();
         let snapshot = Snapshot { start, end, targets, ..Snapshot::default() };
         start = end;

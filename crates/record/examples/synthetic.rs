@@ -66,7 +66,11 @@ fn windows(seconds: u64, nr_regions: usize, mut f: impl FnMut(&Snapshot)) {
         sample_us: 5_000,
         aggr_us: 100_000,
         max_nr_accesses: MAX,
-        targets: vec![TargetInfo { id: TargetId(0), regions: maps.iter().map(fresh).collect() }],
+        targets: vec![TargetInfo {
+            id: TargetId(0),
+            regions: maps.iter().map(fresh).collect(),
+            ..TargetInfo::default()
+        }],
         ..Snapshot::default()
     };
     for seq in 0..seconds * 10 {

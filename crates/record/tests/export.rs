@@ -21,6 +21,7 @@ fn record() -> Record {
                 hi: 20.0,
                 resolved: nr_accesses > 0,
             }],
+            ..TargetInfo::default()
         }],
         ..Snapshot::default()
     };

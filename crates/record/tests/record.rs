@@ -100,7 +100,11 @@ fn window(seq: u64, n: u64) -> Snapshot {
         sample_us: 5_000,
         aggr_us: 100_000,
         max_nr_accesses: 20,
-        targets: vec![TargetInfo { id: TargetId(0), regions: regions.collect() }],
+        targets: vec![TargetInfo {
+            id: TargetId(0),
+            regions: regions.collect(),
+            ..TargetInfo::default()
+        }],
         ..Snapshot::default()
     }
 }

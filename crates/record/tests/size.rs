@@ -63,7 +63,7 @@ fn bytes_per_region(nr_regions: u64, moving: u64, changing: u64) -> f64 {
             sample_us: 5_000,
             aggr_us: 100_000,
             max_nr_accesses: 20,
-            targets: vec![TargetInfo { id: TargetId(0), regions }],
+            targets: vec![TargetInfo { id: TargetId(0), regions, ..TargetInfo::default() }],
             ..Snapshot::default()
         })
         .unwrap();

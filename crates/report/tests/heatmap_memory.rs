@@ -36,7 +36,11 @@ fn record(windows: u64) -> Record {
                 start,
                 end,
                 max_nr_accesses: 20,
-                targets: vec![TargetInfo { id: TargetId(0), regions: vec![resolved] }],
+                targets: vec![TargetInfo {
+                    id: TargetId(0),
+                    regions: vec![resolved],
+                    ..TargetInfo::default()
+                }],
                 ..Snapshot::default()
             })
             .unwrap();

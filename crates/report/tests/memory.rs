@@ -58,6 +58,7 @@ fn physical(touch: impl Fn(u64) -> Touch) -> Record {
         targets: vec![TargetInfo {
             id: TargetId(0),
             regions: vec![region(0, 2, 20, 3), region(2, 4, 5, 3), region(4, 10, 0, 300)],
+            ..TargetInfo::default()
         }],
         ..Snapshot::default()
     };

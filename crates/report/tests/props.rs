@@ -47,7 +47,11 @@ fn record(windows: &[(u64, Vec<RegionInfo>)], maps: &[(u64, u64)]) -> Record {
             end: Time(now),
             aggr_us: 100_000,
             max_nr_accesses: 20,
-            targets: vec![TargetInfo { id: TargetId(0), regions: regions.clone() }],
+            targets: vec![TargetInfo {
+                id: TargetId(0),
+                regions: regions.clone(),
+                ..TargetInfo::default()
+            }],
             ..Snapshot::default()
         })
         .unwrap();

@@ -355,7 +355,8 @@ mod tests {
             resolved: true,
             ..RegionInfo::default()
         });
-        let targets = vec![TargetInfo { id: ID, regions: regions.collect() }];
+        let targets =
+            vec![TargetInfo { id: ID, regions: regions.collect(), ..TargetInfo::default() }];
         Snapshot { max_nr_accesses: 20, targets, ..Snapshot::default() }
     }
 

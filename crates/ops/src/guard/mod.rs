@@ -201,7 +201,7 @@ mod tests {
         let region =
             |&nr_accesses: &u32| RegionInfo { nr_accesses, resolved, ..RegionInfo::default() };
         let regions = accesses.iter().map(region).collect();
-        let targets = vec![TargetInfo { id: TargetId(0), regions }];
+        let targets = vec![TargetInfo { id: TargetId(0), regions, ..TargetInfo::default() }];
         let (start, end) = (Time((end_ms - 100) * 1_000_000), Time(end_ms * 1_000_000));
         Snapshot { start, end, targets, ..Snapshot::default() }
     }

@@ -184,6 +184,7 @@ mod tests {
             targets: vec![TargetInfo {
                 id: TargetId(3),
                 regions: vec![region(0, 0), region(1, 9)],
+                ..TargetInfo::default()
             }],
             ..Snapshot::default()
         })

@@ -90,6 +90,7 @@ fn snapshot() -> impl Strategy<Value = Snapshot> {
                 .map(|(id, regions)| TargetInfo {
                     id: TargetId(id),
                     regions: regions.into_iter().map(|r| info(r, max)).collect(),
+                    ..TargetInfo::default()
                 })
                 .collect(),
         },

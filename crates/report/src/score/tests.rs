@@ -62,7 +62,7 @@ fn snapshot(k: u64, regions: &[R]) -> Snapshot {
         aggr_us: 100_000,
         max_nr_accesses: 20,
         cost: Cost { checks: 200, clears: 10, cpu_ns: MS },
-        targets: vec![TargetInfo { id: TargetId(4), regions }],
+        targets: vec![TargetInfo { id: TargetId(4), regions, ..TargetInfo::default() }],
     }
 }
 

@@ -37,9 +37,9 @@ pub(crate) fn snapshot(n: u32) -> Snapshot {
         locked,
     ];
     let second = vec![region(HEAP, 4, 5, n)];
-    let mut targets = vec![TargetInfo { id: TargetId(0), regions: first }];
+    let mut targets = vec![TargetInfo { id: TargetId(0), regions: first, ..TargetInfo::default() }];
     if n < 20 {
-        targets.push(TargetInfo { id: TargetId(1), regions: second });
+        targets.push(TargetInfo { id: TargetId(1), regions: second, ..TargetInfo::default() });
     }
     Snapshot {
         seq: u64::from(n),

@@ -160,7 +160,11 @@ impl Context {
         for (info, target) in snapshot.targets.iter_mut().zip(&self.targets) {
             info.id = target.id;
             info.regions.clear();
-            self.method.sampler().interval(target, max, &mut info.regions);
+            info.touched = None;
+            info.units.clear();
+            let sampler = self.method.sampler();
+            sampler.interval(target, max, &mut info.regions);
+            sampler.pages(target, info);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use super::touched::Sums;
 use super::unit::Unit;
 use crate::addr::{AddrRange, round_down};
 use crate::region::Region;
@@ -27,6 +28,12 @@ pub(super) struct Map {
     pub(super) units: Vec<Unit>,
     /// Units that were never armed.
     pub(super) nr_unknown: usize,
+    /// How much was touched, over all units.
+    pub(super) sums: Sums,
+    /// Starts of units of which the next snapshot tells.
+    pub(super) fresh: Vec<u64>,
+    /// Bytes of the areas.
+    pub(super) watched: u64,
     /// Where in the order the next unit to arm is.
     arm_at: usize,
     /// The round that comes first.
@@ -107,6 +114,9 @@ impl Map {
             }
         }
         self.nr_unknown = self.units.iter().filter(|unit| !unit.armed).count();
+        self.watched = self.areas.iter().map(AddrRange::len).sum();
+        self.sums = Sums::default();
+        self.units.iter().for_each(|unit| self.sums.add(unit));
         fresh
     }
 

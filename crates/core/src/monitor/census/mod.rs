@@ -15,6 +15,7 @@
 //! * `unit`: what is known of one unit;
 //! * `map`: the units of a target, and the orders in which they take their turns;
 //! * `budget`: CPU time that may be used;
+//! * `touched`: how much was touched within spans, over all units;
 //! * `draw`: regions from units.
 //!
 //! Invariants: no page is called idle that no look has answered for. Real times of looks count, so
@@ -24,6 +25,7 @@
 mod budget;
 mod draw;
 mod map;
+mod touched;
 mod unit;
 
 use alloc::collections::VecDeque;
@@ -32,14 +34,14 @@ use alloc::vec::Vec;
 use self::budget::Budget;
 use self::draw::{Run, draw};
 use self::map::{CHUNK, Map};
-use self::unit::{News, PLANES};
+use self::unit::News;
 use super::Wish;
 use super::method::{Ended, Sampler, Scene};
 use super::observed::take;
 use crate::attrs::Attrs;
 use crate::interval::{count, wilson};
 use crate::ops::Observed;
-use crate::snapshot::RegionInfo;
+use crate::snapshot::{RegionInfo, SPANS, TargetInfo};
 use crate::target::{Target, TargetId};
 use crate::time::Time;
 use crate::unit::UnitCheck;
@@ -121,7 +123,7 @@ impl Sampler for Census {
         self.budget.earn(scene.attrs.budget_bp, scene.now);
         self.budget.ask(scene.now);
         self.choose_urgent(scene.units);
-        self.choose_in_turn(scene.units, scene.now);
+        self.choose_in_turn(scene.units, scene.attrs, scene.now);
         if core::mem::take(&mut self.window_begins) {
             self.choose_probes(scene);
         }
@@ -201,7 +203,12 @@ impl Sampler for Census {
             let before = unit.young.count();
             // Only what was made old has to be set again.
             let is_ours = unit.armed;
+            map.sums.take_out(unit);
             let news = unit.was_looked_at(check, now, &spans);
+            map.sums.add(unit);
+            if news.published {
+                map.fresh.push(check.start);
+            }
             map.nr_unknown -= usize::from(!is_ours && unit.armed);
             if news.calmed || news.woken >= WOKEN {
                 self.draw_in = 0;
@@ -264,6 +271,18 @@ impl Sampler for Census {
             RegionInfo::of(r, of)
         }));
     }
+
+    fn pages(&mut self, target: &Target, info: &mut TargetInfo) {
+        let Some(map) = self.maps.iter_mut().find(|m| m.id == target.id) else { return };
+        info.touched = Some(map.sums.touched(map.units.len(), map.watched));
+        let mut fresh = core::mem::take(&mut map.fresh);
+        fresh.sort_unstable();
+        fresh.dedup();
+        info.units
+            .extend(fresh.iter().filter_map(|start| Some(map.units[map.find(*start)?].info())));
+        fresh.clear();
+        map.fresh = fresh;
+    }
 }
 
 impl Census {
@@ -289,6 +308,8 @@ impl Census {
             let Some(map) = self.maps.iter_mut().find(|m| m.id == target) else { continue };
             let Some(unit) = map.find(start).map(|at| &mut map.units[at]) else { continue };
             if core::mem::take(&mut unit.urgent) {
+                // A unit that is first armed out of turn is no part of an even sample.
+                unit.in_turn &= unit.armed;
                 self.budget.reserve(unit.plane(0).count());
                 units.push(UnitCheck::new(target, start, unit.pages));
             }
@@ -296,7 +317,8 @@ impl Census {
     }
 
     /// Units in turn: those that were never armed, and those that have waited long enough.
-    fn choose_in_turn(&mut self, units: &mut Vec<UnitCheck>, now: Time) {
+    fn choose_in_turn(&mut self, units: &mut Vec<UnitCheck>, attrs: &Attrs, now: Time) {
+        let spans = spans(attrs);
         self.idle = true;
         // What is known already has to wait while there is something unknown.
         let is_first_pass = self.maps.iter().any(|map| map.nr_unknown > 0);
@@ -310,7 +332,7 @@ impl Census {
                 }
                 let Some(at) = map.next_to_arm() else { break };
                 let unit = &map.units[at];
-                let waited = !is_first_pass && now.since(unit.since) >= unit.interval_ns;
+                let waited = !is_first_pass && now.since(unit.since) >= unit.rest_ns(&spans);
                 let is_due = !unit.armed || waited && !unit.young.is_empty();
                 if is_due && !unit.urgent {
                     self.budget.reserve(unit.plane(0).count());
@@ -388,7 +410,7 @@ fn take_news(map: &mut Map, at: usize, news: News, urgent: &mut VecDeque<(Target
     let changed_at = map.units[at].looked;
     for nr in near {
         let unit = &mut map.units[nr];
-        let is_answer = nr == at && news.first_plane;
+        let is_answer = nr == at && news.judged;
         let is_fresh = changed_at.since(unit.since) < REST_NS;
         if !unit.urgent && !is_answer && !is_fresh && !unit.young.is_empty() {
             unit.urgent = true;
@@ -397,10 +419,10 @@ fn take_news(map: &mut Map, at: usize, news: News, urgent: &mut VecDeque<(Target
     }
 }
 
-/// The spans of the planes, in ns: a sample, a window, a second, ten seconds.
-fn spans(attrs: &Attrs) -> [u64; PLANES] {
+/// The spans of the planes, in ns: a sample, a window, a second, ten seconds, a minute.
+fn spans(attrs: &Attrs) -> [u64; SPANS] {
     let us = |us: u64| us.max(1).saturating_mul(1000);
-    [us(attrs.sample_us), us(attrs.aggr_us), LATER_NS[0], LATER_NS[1]]
+    [us(attrs.sample_us), us(attrs.aggr_us), LATER_NS[0], LATER_NS[1], LATER_NS[2]]
 }
 
 /// Samples between arming and the looks.

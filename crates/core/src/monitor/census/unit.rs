@@ -2,21 +2,23 @@
 //!
 //! A unit is *armed*: its young pages are made old, at a time that is kept. From then on each look
 //! only adds touched pages, until it is armed again. A *plane* holds the pages that were touched
-//! within a span after arming. It is published when a look comes at the span's end, with the time
-//! that has really passed, and stays until a later arming replaces it.
+//! within a span after arming. It is published when a look comes at the span's end, and stays until
+//! a later arming replaces it. A look that comes late is published only if it saw nothing: what it
+//! saw may have happened after the span.
 //!
 //! A unit without a young page need not be armed: its clock just runs on.
 //!
 //! Invariants: a page that no look has answered for is in no plane and is not known. A cell whose
 //! pages were touched since the arming is not idle, however long ago that was.
 
+use crate::snapshot::{SPANS as PLANES, UnitInfo};
 use crate::time::Time;
 use crate::unit::{PageBits, UnitCheck};
 
 /// Cells of a unit: 64 KiB each, the grain in which regions are drawn.
 pub(super) const CELLS: usize = 32;
-/// Spans of the planes.
-pub(super) const PLANES: usize = 4;
+/// All planes are to be published.
+const ALL_OPEN: u8 = (1 << PLANES) - 1;
 /// What stands for no page.
 const NO_PAGE: u16 = u16::MAX;
 /// A level that says: touched in every sample.
@@ -26,6 +28,11 @@ const FULL: f32 = 255.0;
 const CHANGE: u8 = 26;
 /// Real times of less than this share of a span do not close its plane, in percent.
 const CLOSE_ENOUGH: u64 = 80;
+/// Looks after more than this share of a span are too late to say what was touched within it, in
+/// percent.
+const TOO_LATE: u64 = 150;
+/// Up to this many samples after arming, the rate in one sample is told from what was touched.
+const JUDGED: u64 = 4;
 /// The shortest and the longest time between two armings of a unit that stays the same, in ns.
 const INTERVAL_NS: (u64, u64) = (1_200_000_000, 60_000_000_000);
 
@@ -36,8 +43,10 @@ pub(super) struct News {
     pub(super) woken: u64,
     /// Whether much that was touched all the time is not touched any more.
     pub(super) calmed: bool,
-    /// Whether the first plane was published.
-    pub(super) first_plane: bool,
+    /// Whether the levels were set anew.
+    pub(super) judged: bool,
+    /// Whether a plane is not what it was.
+    pub(super) published: bool,
 }
 
 /// A unit.
@@ -54,6 +63,18 @@ pub(super) struct Unit {
     planes: [PageBits; PLANES],
     /// One bit per plane: the current arming has yet to publish it.
     open: u8,
+    /// One bit per plane: it was ever published; by two armings.
+    published: u8,
+    twice: u8,
+    /// By plane: its pages, and by how many that differs from what was published before.
+    counts: [u16; PLANES],
+    apart: [u16; PLANES],
+    /// The size of its leaves, as in [`UnitCheck`].
+    leaf_shift: u8,
+    /// How often it was armed.
+    turns: u8,
+    /// Whether it was first armed when it was its turn.
+    pub(super) in_turn: bool,
     /// When the unit was armed, and when it was looked at last.
     pub(super) since: Time,
     pub(super) looked: Time,
@@ -123,6 +144,13 @@ impl Unit {
             stuck: PageBits::default(),
             planes: [PageBits::default(); PLANES],
             open: 0,
+            published: 0,
+            twice: 0,
+            counts: [0; PLANES],
+            apart: [0; PLANES],
+            leaf_shift: 12,
+            turns: 0,
+            in_turn: true,
             since: now,
             looked: now,
             levels: [0; CELLS],
@@ -146,7 +174,7 @@ impl Unit {
         let found = check.young.and(asked);
         self.present = self.present.minus(asked).or(check.present.and(asked));
         self.stuck = self.stuck.minus(asked).or(check.stuck.and(asked));
-        self.known = true;
+        (self.known, self.leaf_shift) = (true, check.leaf_shift);
         if asked != self.pages {
             // A probe. It says nothing of the other pages.
             self.young = self.young.minus(asked).or(check.stuck.and(asked));
@@ -160,7 +188,8 @@ impl Unit {
         }
         self.young = PageBits::default();
         (self.since, self.looked, self.armed, self.urgent) = (now, now, true, false);
-        (self.open, self.probe) = ((1 << PLANES) - 1, NO_PAGE);
+        (self.open, self.probe) = (ALL_OPEN, NO_PAGE);
+        self.turns = self.turns.wrapping_add(1);
         found.minus(check.stuck).count()
     }
 
@@ -181,9 +210,9 @@ impl Unit {
         let newly = touched.minus(self.young);
         if !self.known && touched.is_empty() {
             // Nothing has to be made old: the clock starts at this look.
-            (self.armed, self.since) = (true, now);
+            (self.armed, self.since, self.open) = (true, now, ALL_OPEN);
         }
-        self.known = true;
+        (self.known, self.leaf_shift) = (true, check.leaf_shift);
         self.young = touched;
         if !self.armed {
             self.looked = now;
@@ -194,17 +223,23 @@ impl Unit {
             self.probe = NO_PAGE;
         }
         let elapsed = now.since(self.since);
-        for nr in 0..PLANES {
-            if self.open >> nr & 1 == 1 && elapsed * 100 >= spans[nr] * CLOSE_ENOUGH {
-                let before = core::mem::replace(&mut self.planes[nr], touched);
-                self.open &= !(1 << nr);
-                if nr == 0 {
-                    news.first_plane = true;
-                    news.calmed = self.judge(before, now, ratio(elapsed, spans[0]));
-                }
+        let is_over = |nr: usize| elapsed * 100 >= spans[nr] * CLOSE_ENOUGH;
+        for nr in (0..PLANES).filter(|nr| is_over(*nr)) {
+            if self.open >> nr & 1 == 0 {
+                continue;
+            }
+            self.open &= !(1 << nr);
+            let is_in_time = elapsed * 100 <= spans[nr] * TOO_LATE || touched.is_empty();
+            let before = self.planes[nr];
+            if is_in_time {
+                news.published |= self.publish(nr, touched);
+            }
+            if nr == 0 && (is_in_time || elapsed <= spans[0] * JUDGED) {
+                news.judged = true;
+                news.calmed = self.judge(before, touched, now, ratio(elapsed, spans[0]));
             }
         }
-        if self.open & 1 == 0 && !news.first_plane && !newly.is_empty() {
+        if self.open & 1 == 0 && !news.judged && !newly.is_empty() {
             news.woken = newly.count();
             self.wake(newly, now, ratio(now.since(self.looked), spans[0]));
         }
@@ -212,10 +247,23 @@ impl Unit {
         news
     }
 
-    /// Sets the levels from the first plane. `times`: how many samples it took. Returns whether
-    /// much of what was touched before is not touched any more.
-    fn judge(&mut self, before: PageBits, now: Time, times: f32) -> bool {
-        let plane = self.planes[0];
+    /// Puts these pages into a plane. Returns whether that tells anything new.
+    fn publish(&mut self, nr: usize, pages: PageBits) -> bool {
+        let (bit, count) = (1 << nr, u16::try_from(pages.count()).unwrap_or(u16::MAX));
+        let is_first = self.published & bit == 0;
+        let is_new = is_first || self.planes[nr] != pages;
+        if !is_first {
+            self.twice |= bit;
+            self.apart[nr] = self.counts[nr].abs_diff(count);
+        }
+        (self.planes[nr], self.counts[nr]) = (pages, count);
+        self.published |= bit;
+        is_new
+    }
+
+    /// Sets the levels from `plane`, which was touched in `times` samples. Returns whether much of
+    /// what was touched before is not touched any more.
+    fn judge(&mut self, before: PageBits, plane: PageBits, now: Time, times: f32) -> bool {
         for cell in 0..CELLS {
             let there = self.present.cell(cell).count_ones();
             let touched = plane.cell(cell).count_ones();
@@ -297,9 +345,46 @@ impl Unit {
         there > 0 && self.stuck.cell(cell).count_ones() * 2 > there
     }
 
-    /// Pages of a plane, and how many of the target's pages are mapped.
+    /// Pages of a plane that are still mapped.
     pub(super) fn plane(&self, nr: usize) -> PageBits {
         self.planes[nr].and(self.present)
+    }
+
+    /// The number of pages of a plane, if it was ever published.
+    pub(super) fn count(&self, nr: usize) -> Option<u64> {
+        let count = self.counts.get(nr).filter(|_| self.published >> nr & 1 == 1);
+        count.map(|count| u64::from(*count))
+    }
+
+    /// By how many pages two armings differ, if there were two.
+    pub(super) fn apart(&self, nr: usize) -> Option<u64> {
+        (self.twice >> nr & 1 == 1).then(|| u64::from(self.apart[nr]))
+    }
+
+    /// How long the unit is left alone after it was armed, in ns. Now and then the longer spans get
+    /// the time that they need, however much changes.
+    pub(super) fn rest_ns(&self, spans: &[u64; PLANES]) -> u64 {
+        let longest = if self.turns % 16 == 15 {
+            spans[4]
+        } else if self.turns == 1 || self.turns % 4 == 3 {
+            spans[3]
+        } else {
+            0
+        };
+        self.interval_ns.max(longest + longest / 32)
+    }
+
+    /// What a snapshot tells.
+    pub(super) fn info(&self) -> UnitInfo {
+        let plane = |nr| (self.published >> nr & 1 == 1).then(|| self.planes[nr]);
+        UnitInfo {
+            start: self.start,
+            since: self.since,
+            present: self.present,
+            unresolved: self.stuck.and(self.present),
+            touched: core::array::from_fn(plane),
+            leaf_shift: self.leaf_shift,
+        }
     }
 }
 
@@ -310,7 +395,7 @@ mod tests {
     use crate::unit::UNIT;
 
     const MS: u64 = 1_000_000;
-    const SPANS: [u64; PLANES] = [5 * MS, 100 * MS, 1000 * MS, 10_000 * MS];
+    const SPANS: [u64; PLANES] = [5 * MS, 100 * MS, 1000 * MS, 10_000 * MS, 60_000 * MS];
 
     /// A look at `at` ms that finds all pages mapped and these young.
     fn look(unit: &mut Unit, young: PageBits, at: u64) -> News {
@@ -348,8 +433,8 @@ mod tests {
     fn a_plane_is_published_when_its_span_is_over() {
         let mut unit = unit();
         assert_eq!(arm(&mut unit, PageBits::ALL, PageBits::default(), 1000), 512);
-        assert!(!look(&mut unit, PageBits::default(), 1002).first_plane, "too early");
-        assert!(look(&mut unit, cell(0), 1005).first_plane);
+        assert!(!look(&mut unit, PageBits::default(), 1002).judged, "too early");
+        assert!(look(&mut unit, cell(0), 1005).judged);
         assert_eq!((unit.rate(0), unit.rate(1)), (1.0, 0.0));
         look(&mut unit, cell(0).or(cell(3)), 1100);
         assert_eq!((unit.plane(0), unit.plane(1)), (cell(0), cell(0).or(cell(3))));

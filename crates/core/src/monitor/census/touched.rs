@@ -1,0 +1,152 @@
+//! How much of a target was touched within each span: sums over its units, with their doubt.
+//!
+//! A unit counts for a span when a look has come at the span's end. The pages seen then are added
+//! up, not extrapolated. Two things are not known, and make the interval:
+//!
+//! * *When in its cycle a unit was measured.* One arming is one sample in time. Where a unit was
+//!   measured twice, half of the squared difference is the variance of one measurement, whatever
+//!   the pattern is. Where it was measured once, what the next longer span adds tells how much of
+//!   it comes and goes: at most a quarter of its square.
+//! * *The units that were not measured yet.* Those that were armed in turn are an even sample of
+//!   the target, so their mean and variance stand for the rest. Units that were armed out of turn,
+//!   because something near them changed, are no such sample and do not count for that.
+//!
+//! Invariant: the sums are those of the units, so a unit is taken out before it changes and put
+//! back afterwards. Absent: a correction for looks that come late; such looks are not published.
+
+use super::unit::Unit;
+use crate::addr::PAGE_SIZE;
+use crate::snapshot::{SPANS, Touched, TouchedBytes};
+use crate::unit::UNIT;
+
+/// Standard deviations on each side of a 90 % interval.
+const SIGMAS: f64 = 1.645;
+
+/// The sums of one span.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Sum {
+    /// Units that were measured, and the pages that the target has in them.
+    units: u64,
+    watched: u64,
+    /// Pages that were touched.
+    pages: u64,
+    /// Four times the variances of the units' numbers of pages.
+    doubt: u64,
+    /// Of the units that were armed in turn: number, pages, squares of their numbers of pages.
+    in_turn: [u64; 3],
+}
+
+impl Sum {
+    /// Adds what `other` has, or takes it away.
+    fn change(&mut self, other: &Self, sign: i64) {
+        let change = |a: &mut u64, b: u64| *a = a.wrapping_add_signed(sign * b.cast_signed());
+        change(&mut self.units, other.units);
+        change(&mut self.watched, other.watched);
+        change(&mut self.pages, other.pages);
+        change(&mut self.doubt, other.doubt);
+        self.in_turn.iter_mut().zip(other.in_turn).for_each(|(a, b)| change(a, b));
+    }
+
+    /// The estimate for a target of `all` units.
+    fn estimate(&self, all: u64, watched: u64) -> Option<TouchedBytes> {
+        if self.units == 0 {
+            return None;
+        }
+        let rest = float(all.saturating_sub(self.units));
+        let nr = float(self.in_turn[0].max(1));
+        let mean = float(self.in_turn[1]) / nr;
+        let variance = (float(self.in_turn[2]) / nr - mean * mean).max(0.0);
+        let pages = float(self.pages) + rest * mean;
+        let doubt = float(self.doubt) / 4.0 + rest * variance * (1.0 + rest / nr);
+        // Of a sample without any unit, nothing follows for the rest.
+        let unseen = if self.in_turn[0] == 0 { rest * float(UNIT / PAGE_SIZE) } else { 0.0 };
+        let width = SIGMAS * libm::sqrt(doubt);
+        let bytes = |pages: f64| whole(pages * float(PAGE_SIZE)).min(watched);
+        Some(TouchedBytes {
+            bytes: bytes(pages),
+            lo: bytes(pages - width),
+            hi: bytes(pages + width + unseen),
+            measured: self.watched * PAGE_SIZE,
+        })
+    }
+}
+
+/// The sums over the units of one target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Sums([Sum; SPANS]);
+
+impl Sums {
+    pub(super) fn add(&mut self, unit: &Unit) {
+        self.change(unit, 1);
+    }
+
+    pub(super) fn take_out(&mut self, unit: &Unit) {
+        self.change(unit, -1);
+    }
+
+    fn change(&mut self, unit: &Unit, sign: i64) {
+        for (nr, sum) in self.0.iter_mut().enumerate() {
+            let Some(count) = unit.count(nr) else { continue };
+            let doubt = match (unit.apart(nr), unit.count(nr + 1)) {
+                (Some(apart), _) => 2 * apart * apart,
+                (None, Some(longer)) => longer.saturating_sub(count).pow(2),
+                (None, None) => 0,
+            };
+            let in_turn = if unit.in_turn { [1, count, count * count] } else { [0; 3] };
+            let watched = unit.pages.count();
+            sum.change(&Sum { units: 1, watched, pages: count, doubt, in_turn }, sign);
+        }
+    }
+
+    /// The working set of a target of `all` units, of which `watched` bytes are watched.
+    pub(super) fn touched(&self, all: usize, watched: u64) -> Touched {
+        Touched { spans: self.0.map(|sum| sum.estimate(all as u64, watched)), watched }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "sums of at most 2^40 pages, for an estimate")]
+const fn float(n: u64) -> f64 {
+    n as f64
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not below 0")]
+fn whole(x: f64) -> u64 {
+    libm::round(x.max(0.0)) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sum(units: u64, each: u64, doubt: u64) -> Sum {
+        let in_turn = [units, units * each, units * each * each];
+        Sum { units, watched: units * 512, pages: units * each, doubt, in_turn }
+    }
+
+    #[test]
+    fn what_is_measured_is_exact_and_what_is_not_is_estimated() {
+        for (name, sum, all, mib) in [
+            ("nothing measured", Sum::default(), 10, None),
+            ("all measured", sum(100, 256, 0), 100, Some((100.0, 100.0, 100.0))),
+            ("half measured, all alike", sum(50, 256, 0), 100, Some((100.0, 100.0, 100.0))),
+            // A standard deviation of 256 pages, 1 MiB.
+            ("doubt", sum(100, 256, 4 * 256 * 256), 100, Some((100.0, 98.355, 101.645))),
+            (
+                "out of turn",
+                Sum { in_turn: [0; 3], ..sum(10, 512, 0) },
+                20,
+                Some((20.0, 20.0, 40.0)),
+            ),
+        ] {
+            let got = sum.estimate(all, all * UNIT);
+            let got = got.map(|t| [t.bytes, t.lo, t.hi].map(|b| float(b) / 1024.0 / 1024.0));
+            let near = match (got, mib) {
+                (Some(got), Some((a, b, c))) => {
+                    got.iter().zip([a, b, c]).all(|(x, y)| (x - y).abs() < 0.01)
+                }
+                (got, mib) => got.is_none() && mib.is_none(),
+            };
+            assert!(near, "{name}: {got:?}");
+        }
+    }
+}

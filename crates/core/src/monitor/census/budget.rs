@@ -20,6 +20,8 @@ const OVERDRAFT_NS: u64 = 2_000_000_000;
 const MOST_TIMES: u64 = 4;
 /// Shares of the budget for looks in turn and for probes, in percent.
 const SHARES: (u64, u64) = (40, 20);
+/// The share for drawing regions, in percent.
+const DRAWING_SHARE: u64 = 15;
 /// The share for looks in turn while there is memory that was never armed.
 const FIRST_PASS_SHARE: u64 = 10;
 
@@ -162,6 +164,11 @@ impl Budget {
         let share = if self.is_first_pass { FIRST_PASS_SHARE } else { SHARES.0 };
         let ns = self.of(window_ns) * share / 100;
         usize::try_from(ns / self.look_ns.max(1)).unwrap_or(usize::MAX).max(1)
+    }
+
+    /// How long to rest after regions were drawn, which took about `work_ns`, in ns.
+    pub(super) fn rest_of_drawing(&self, work_ns: u64) -> u64 {
+        work_ns.saturating_mul(10_000 * 100) / (self.bp * DRAWING_SHARE).max(1)
     }
 
     /// How many pages may be armed alone, per `window_ns`.

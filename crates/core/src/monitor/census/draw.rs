@@ -25,6 +25,11 @@ const CHANCE: f32 = 1.5;
 /// Cells that changed less than this long ago count as equally old, in ns.
 const YOUNG_NS: u64 = 400_000_000;
 
+/// What a unit costs here, and a run that has to be joined with others, in ns (measured by the
+/// example `census_cost`).
+const UNIT_NS: u64 = 150;
+const RUN_NS: u64 = 200;
+
 /// A run of cells that are taken as one, in one target.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Run {
@@ -96,9 +101,11 @@ fn log_age(ns: u64) -> f32 {
     libm::log2f(float(ns.max(YOUNG_NS)))
 }
 
-/// The runs of all targets, in order, at most about `most`.
-pub(super) fn draw(maps: &[Map], now: Time, most: usize, runs: &mut Vec<Run>) {
+/// Writes the runs of all targets, in order, at most about `most`. Returns about how long that
+/// takes, in ns.
+pub(super) fn draw(maps: &[Map], now: Time, most: usize, runs: &mut Vec<Run>) -> u64 {
     runs.clear();
+    let nr_units: usize = maps.iter().map(|map| map.units.len()).sum();
     for (target, map) in maps.iter().enumerate() {
         let mut first = 0;
         for area in &map.areas {
@@ -110,7 +117,9 @@ pub(super) fn draw(maps: &[Map], now: Time, most: usize, runs: &mut Vec<Run>) {
             }
         }
     }
+    let nr_joined = runs.len();
     join(runs, most);
+    nr_units as u64 * UNIT_NS + nr_joined as u64 * RUN_NS
 }
 
 /// Adds the cells of a unit that lie in an area.

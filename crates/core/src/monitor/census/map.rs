@@ -18,6 +18,11 @@ const ROUNDS: usize = 16;
 /// cost two to three times as much.
 pub(super) const CHUNK: usize = 8;
 
+/// The span over which units that change are counted, in ns.
+const COUNTED_NS: u64 = 2_000_000_000;
+/// The longest time between two turns, in ns, if in that span every unit has changed.
+const REST_OF_ALL_NS: u64 = 60_000_000;
+
 /// The units of one target.
 #[derive(Debug, Default)]
 pub(super) struct Map {
@@ -34,6 +39,11 @@ pub(super) struct Map {
     pub(super) fresh: Vec<u64>,
     /// Bytes of the areas.
     pub(super) watched: u64,
+    /// Units that have changed since `counted_from`.
+    pub(super) nr_changed: u64,
+    counted_from: Time,
+    /// The longest time between two turns of a unit, in ns.
+    longest_rest_ns: u64,
     /// Where in the order the next unit to arm is.
     arm_at: usize,
     /// The round that comes first.
@@ -118,6 +128,18 @@ impl Map {
         self.sums = Sums::default();
         self.units.iter().for_each(|unit| self.sums.add(unit));
         fresh
+    }
+
+    /// The longest time between two turns of a unit, in ns. The more units change, the sooner all of
+    /// them are measured again: also those that seem to stay the same, or the sums of all units
+    /// would be no fair picture.
+    pub(super) fn longest_rest(&mut self, now: Time) -> u64 {
+        if now.since(self.counted_from) >= COUNTED_NS || self.longest_rest_ns == 0 {
+            let changed = core::mem::take(&mut self.nr_changed).max(1);
+            let ns = REST_OF_ALL_NS.saturating_mul(self.units.len() as u64) / changed;
+            (self.counted_from, self.longest_rest_ns) = (now, ns);
+        }
+        self.longest_rest_ns
     }
 
     /// The place of the unit at `start`.

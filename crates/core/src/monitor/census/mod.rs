@@ -12,7 +12,7 @@
 //! probe: one page of a hot unit, armed alone: shows at once when hot memory goes cold
 //! ```
 //!
-//! * `unit`: what is known of one unit;
+//! * `unit`: what is known of one unit; `planes`: its pages that were touched within spans;
 //! * `map`: the units of a target, and the orders in which they take their turns;
 //! * `budget`: CPU time that may be used;
 //! * `touched`: how much was touched within spans, over all units;
@@ -25,6 +25,7 @@
 mod budget;
 mod draw;
 mod map;
+mod planes;
 mod touched;
 mod unit;
 
@@ -57,8 +58,10 @@ const WOKEN: u64 = 32;
 const NEAR: usize = 2;
 /// A unit that was armed less than this long ago is not armed out of turn, in ns.
 const REST_NS: u64 = 200_000_000;
-/// Units for which regions are drawn in every window. Of more units they are drawn more rarely.
-const DRAWN_AT_ONCE: u64 = 1024;
+/// Regions are drawn this many times as often as usual while something changes.
+const HASTE: u64 = 4;
+/// The longest time between two drawings of regions, in ns.
+const LONGEST_KEPT_NS: u64 = 5_000_000_000;
 /// Hot units that are tried for a probe, per window.
 const PROBES_TRIED: usize = 64;
 /// Pages that count as independent evidence at most, for the interval of a rate. More pages do not
@@ -91,8 +94,11 @@ pub(crate) struct Census {
     probed: Vec<(TargetId, u64)>,
     runs: Vec<Run>,
     observed: Vec<Observed>,
-    /// Windows until regions are drawn anew. Something that has changed makes it 0.
-    draw_in: u64,
+    /// Windows since regions were drawn, and after how many that is to happen again.
+    drawn_ago: u64,
+    draw_after: u64,
+    /// Whether something has changed that regions should show soon.
+    changed: bool,
     /// Whether there was nothing left to arm when it was tried last.
     idle: bool,
     /// Whether a window begins, so that probes are chosen.
@@ -173,7 +179,7 @@ impl Sampler for Census {
                 list.pop_front();
                 let map = self.maps.iter().find(|m| m.id == due.target);
                 let unit = map.and_then(|m| m.units.get(m.find(due.start)?));
-                if let Some(unit) = unit.filter(|u| u.since == due.since) {
+                if let Some(unit) = unit.filter(|u| u.expects(due.since)) {
                     scene.units.push(UnitCheck::new(due.target, due.start, unit.pages));
                 }
             }
@@ -210,9 +216,7 @@ impl Sampler for Census {
                 map.fresh.push(check.start);
             }
             map.nr_unknown -= usize::from(!is_ours && unit.armed);
-            if news.calmed || news.woken >= WOKEN {
-                self.draw_in = 0;
-            }
+            self.changed |= news.calmed || news.woken >= WOKEN;
             if is_ours {
                 self.budget.touched(unit.young.count().saturating_sub(before));
             }
@@ -226,16 +230,19 @@ impl Sampler for Census {
         if !scene.window_over() {
             return None;
         }
-        self.draw_in = self.draw_in.saturating_sub(1);
-        if self.draw_in > 0 {
+        let window_ns = scene.attrs.aggr_us.max(1).saturating_mul(1000);
+        self.drawn_ago += 1;
+        let haste = if self.changed { HASTE } else { 1 };
+        if self.drawn_ago.saturating_mul(haste) < self.draw_after {
             keep_regions(scene.targets);
             return Some(Ended { max_nr: None, start, end: scene.now, lost: 0 });
         }
-        self.draw_in = self.maps.iter().map(|m| m.units.len() as u64).sum::<u64>() / DRAWN_AT_ONCE;
+        (self.drawn_ago, self.changed) = (0, false);
         let most = usize::try_from(scene.attrs.max_nr_regions).unwrap_or(usize::MAX);
-        draw(&self.maps, scene.now, most, &mut self.runs);
+        let work_ns = draw(&self.maps, scene.now, most, &mut self.runs);
+        let rest_ns = self.budget.rest_of_drawing(work_ns).min(LONGEST_KEPT_NS);
+        self.draw_after = rest_ns / window_ns;
         let max = count(scene.attrs.max_nr_accesses());
-        let window_ns = scene.attrs.aggr_us.max(1).saturating_mul(1000);
         for (nr, target) in scene.targets.iter_mut().enumerate() {
             self.observed.clear();
             let runs = self.runs.iter().filter(|run| run.target == nr);
@@ -297,7 +304,8 @@ impl Census {
             }
             if let Some(fresh) = self.maps[nr].fit(&target.regions, scene.now) {
                 self.budget.advance(fresh);
-                self.draw_in = 0;
+                // Regions have to fit the new areas at once.
+                self.draw_after = 0;
             }
         }
     }
@@ -310,6 +318,7 @@ impl Census {
             if core::mem::take(&mut unit.urgent) {
                 // A unit that is first armed out of turn is no part of an even sample.
                 unit.in_turn &= unit.armed;
+                unit.is_turn = false;
                 self.budget.reserve(unit.plane(0).count());
                 units.push(UnitCheck::new(target, start, unit.pages));
             }
@@ -324,6 +333,7 @@ impl Census {
         let is_first_pass = self.maps.iter().any(|map| map.nr_unknown > 0);
         self.budget.set_first_pass(is_first_pass);
         for map in &mut self.maps {
+            let most_ns = map.longest_rest(now);
             for _ in 0..MOST_VISITED.min(map.units.len()) {
                 let expected = units.len();
                 if expected >= MOST_ARMED || !self.budget.allows(0) {
@@ -331,10 +341,11 @@ impl Census {
                     break;
                 }
                 let Some(at) = map.next_to_arm() else { break };
-                let unit = &map.units[at];
-                let waited = !is_first_pass && now.since(unit.since) >= unit.rest_ns(&spans);
-                let is_due = !unit.armed || waited && !unit.young.is_empty();
-                if is_due && !unit.urgent {
+                let unit = &mut map.units[at];
+                let is_due = !is_first_pass && unit.has_waited(now, &spans, most_ns);
+                let is_asked = units.iter().any(|c| (c.target, c.start) == (map.id, unit.start));
+                if (!unit.armed || is_due) && !is_asked {
+                    unit.is_turn = true;
                     self.budget.reserve(unit.plane(0).count());
                     units.push(UnitCheck::new(map.id, unit.start, unit.pages));
                 }
@@ -408,6 +419,10 @@ fn take_news(map: &mut Map, at: usize, news: News, urgent: &mut VecDeque<(Target
         return;
     };
     let changed_at = map.units[at].looked;
+    map.nr_changed += 1;
+    if map.units[at].is_restless() {
+        return;
+    }
     for nr in near {
         let unit = &mut map.units[nr];
         let is_answer = nr == at && news.judged;

@@ -1,9 +1,9 @@
 //! How much of a target was touched within each span: sums over its units, with their doubt.
 //!
-//! A unit counts for a span when a look has come at the span's end. The pages seen then are added
-//! up, not extrapolated. Two things are not known, and make the interval:
+//! A unit counts for a span when it was its turn and a look has come at the span's end. The pages
+//! seen then are added up, not extrapolated. Two things are not known, and make the interval:
 //!
-//! * *When in its cycle a unit was measured.* One arming is one sample in time. Where a unit was
+//! * *When in its cycle a unit was measured.* One turn is one sample in time. Where a unit was
 //!   measured twice, half of the squared difference is the variance of one measurement, whatever
 //!   the pattern is. Where it was measured once, what the next longer span adds tells how much of
 //!   it comes and goes: at most a quarter of its square.
@@ -86,8 +86,9 @@ impl Sums {
 
     fn change(&mut self, unit: &Unit, sign: i64) {
         for (nr, sum) in self.0.iter_mut().enumerate() {
-            let Some(count) = unit.count(nr) else { continue };
-            let doubt = match (unit.apart(nr), unit.count(nr + 1)) {
+            let planes = unit.planes();
+            let Some(count) = planes.counted(nr) else { continue };
+            let doubt = match (planes.apart(nr), planes.counted(nr + 1)) {
                 (Some(apart), _) => 2 * apart * apart,
                 (None, Some(longer)) => longer.saturating_sub(count).pow(2),
                 (None, None) => 0,

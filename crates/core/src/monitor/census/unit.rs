@@ -1,24 +1,21 @@
 //! What is known of one unit.
 //!
 //! A unit is *armed*: its young pages are made old, at a time that is kept. From then on each look
-//! only adds touched pages, until it is armed again. A *plane* holds the pages that were touched
-//! within a span after arming. It is published when a look comes at the span's end, and stays until
-//! a later arming replaces it. A look that comes late is published only if it saw nothing: what it
-//! saw may have happened after the span.
+//! only adds touched pages, until it is armed again. What was touched within spans is in its
+//! planes; see `planes`.
 //!
-//! A unit without a young page need not be armed: its clock just runs on.
+//! A unit that was never armed and has no young page need not be: its clock begins at the look.
 //!
 //! Invariants: a page that no look has answered for is in no plane and is not known. A cell whose
 //! pages were touched since the arming is not idle, however long ago that was.
 
-use crate::snapshot::{SPANS as PLANES, UnitInfo};
+use super::planes::{Clock, Planes};
+use crate::snapshot::{SPANS, UnitInfo};
 use crate::time::Time;
 use crate::unit::{PageBits, UnitCheck};
 
 /// Cells of a unit: 64 KiB each, the grain in which regions are drawn.
 pub(super) const CELLS: usize = 32;
-/// All planes are to be published.
-const ALL_OPEN: u8 = (1 << PLANES) - 1;
 /// What stands for no page.
 const NO_PAGE: u16 = u16::MAX;
 /// A level that says: touched in every sample.
@@ -26,14 +23,13 @@ const FULL: f32 = 255.0;
 /// A change of a cell's level that makes it another cell: a tenth of the scale, as where DAMON ages
 /// regions.
 const CHANGE: u8 = 26;
-/// Real times of less than this share of a span do not close its plane, in percent.
-const CLOSE_ENOUGH: u64 = 80;
-/// Looks after more than this share of a span are too late to say what was touched within it, in
-/// percent.
-const TOO_LATE: u64 = 150;
 /// Up to this many samples after arming, the rate in one sample is told from what was touched.
 const JUDGED: u64 = 4;
-/// The shortest and the longest time between two armings of a unit that stays the same, in ns.
+/// Spans that are shown of a unit that was armed out of turn: up to a second.
+const OUT_OF_TURN: usize = 3;
+/// How often a unit may be armed out of turn for something that passes by at once.
+const FALSE_ALARMS: u8 = 2;
+/// The shortest and the longest time between two turns of a unit that stays the same, in ns.
 const INTERVAL_NS: (u64, u64) = (1_200_000_000, 60_000_000_000);
 
 /// What a look has found out about a unit.
@@ -60,19 +56,20 @@ pub(super) struct Unit {
     pub(super) young: PageBits,
     /// Pages that cannot be made old.
     stuck: PageBits,
-    planes: [PageBits; PLANES],
-    /// One bit per plane: the current arming has yet to publish it.
-    open: u8,
-    /// One bit per plane: it was ever published; by two armings.
-    published: u8,
-    twice: u8,
-    /// By plane: its pages, and by how many that differs from what was published before.
-    counts: [u16; PLANES],
-    apart: [u16; PLANES],
+    planes: Planes,
+    /// When it was its turn last, and the pages that were touched since then and made old again.
+    turn: Clock,
+    earlier: PageBits,
+    /// When it was armed out of turn, if that was later.
+    extra: Clock,
     /// The size of its leaves, as in [`UnitCheck`].
     leaf_shift: u8,
-    /// How often it was armed.
+    /// How many turns it had.
     turns: u8,
+    /// How often it was armed out of turn for something that had passed by when it was looked at.
+    false_alarms: u8,
+    /// Whether it is about to be armed because it is its turn.
+    pub(super) is_turn: bool,
     /// Whether it was first armed when it was its turn.
     pub(super) in_turn: bool,
     /// When the unit was armed, and when it was looked at last.
@@ -86,6 +83,8 @@ pub(super) struct Unit {
     probe: u16,
     /// How long to wait until it is armed again, in ns.
     pub(super) interval_ns: u64,
+    /// Pages that woke up last.
+    woken: u64,
     /// How often it was the same in a row.
     same: u8,
     /// Whether a look has ever answered.
@@ -142,14 +141,14 @@ impl Unit {
             present: PageBits::default(),
             young: PageBits::default(),
             stuck: PageBits::default(),
-            planes: [PageBits::default(); PLANES],
-            open: 0,
-            published: 0,
-            twice: 0,
-            counts: [0; PLANES],
-            apart: [0; PLANES],
+            planes: Planes::default(),
+            turn: Clock::default(),
+            earlier: PageBits::default(),
+            extra: Clock::default(),
             leaf_shift: 12,
             turns: 0,
+            false_alarms: 0,
+            is_turn: false,
             in_turn: true,
             since: now,
             looked: now,
@@ -157,6 +156,7 @@ impl Unit {
             steady: [tick(now); CELLS],
             probe: NO_PAGE,
             interval_ns: INTERVAL_NS.0,
+            woken: 0,
             same: 0,
             known: false,
             armed: false,
@@ -177,6 +177,7 @@ impl Unit {
         (self.known, self.leaf_shift) = (true, check.leaf_shift);
         if asked != self.pages {
             // A probe. It says nothing of the other pages.
+            self.earlier = self.earlier.or(self.young.and(asked));
             self.young = self.young.minus(asked).or(check.stuck.and(asked));
             return found.count();
         }
@@ -188,8 +189,16 @@ impl Unit {
         }
         self.young = PageBits::default();
         (self.since, self.looked, self.armed, self.urgent) = (now, now, true, false);
-        (self.open, self.probe) = (ALL_OPEN, NO_PAGE);
-        self.turns = self.turns.wrapping_add(1);
+        self.probe = NO_PAGE;
+        if core::mem::take(&mut self.is_turn) {
+            (self.turn, self.extra) = (Clock::begin(now, SPANS), Clock::default());
+            self.earlier = PageBits::default();
+            self.turns = self.turns.wrapping_add(1);
+            self.false_alarms = self.false_alarms.saturating_sub(1);
+        } else {
+            self.extra = Clock::begin(now, OUT_OF_TURN);
+            self.earlier = self.earlier.or(touched.minus(check.stuck));
+        }
         found.minus(check.stuck).count()
     }
 
@@ -198,7 +207,7 @@ impl Unit {
         &mut self,
         check: &UnitCheck,
         now: Time,
-        spans: &[u64; PLANES],
+        spans: &[u64; SPANS],
     ) -> News {
         let mut news = News::default();
         if !check.answered {
@@ -210,7 +219,7 @@ impl Unit {
         let newly = touched.minus(self.young);
         if !self.known && touched.is_empty() {
             // Nothing has to be made old: the clock starts at this look.
-            (self.armed, self.since, self.open) = (true, now, ALL_OPEN);
+            (self.armed, self.since, self.turn) = (true, now, Clock::begin(now, SPANS));
         }
         (self.known, self.leaf_shift) = (true, check.leaf_shift);
         self.young = touched;
@@ -222,24 +231,17 @@ impl Unit {
             news.calmed = PageBits::page(self.probe).and(touched).is_empty();
             self.probe = NO_PAGE;
         }
-        let elapsed = now.since(self.since);
-        let is_over = |nr: usize| elapsed * 100 >= spans[nr] * CLOSE_ENOUGH;
-        for nr in (0..PLANES).filter(|nr| is_over(*nr)) {
-            if self.open >> nr & 1 == 0 {
-                continue;
-            }
-            self.open &= !(1 << nr);
-            let is_in_time = elapsed * 100 <= spans[nr] * TOO_LATE || touched.is_empty();
-            let before = self.planes[nr];
-            if is_in_time {
-                news.published |= self.publish(nr, touched);
-            }
-            if nr == 0 && (is_in_time || elapsed <= spans[0] * JUDGED) {
-                news.judged = true;
-                news.calmed = self.judge(before, touched, now, ratio(elapsed, spans[0]));
-            }
-        }
-        if self.open & 1 == 0 && !news.judged && !newly.is_empty() {
+        let (elapsed, before) = (now.since(self.since), self.plane(0));
+        let was_open = self.is_first_open();
+        let is_newest = self.turn.since == self.since;
+        let since_turn = self.earlier.or(touched).and(self.present);
+        news.published |= self.planes.publish(&mut self.extra, now, spans, touched);
+        news.published |= self.planes.count(&mut self.turn, now, spans, since_turn, is_newest);
+        let first_ended = was_open && !self.is_first_open();
+        if first_ended && (elapsed <= spans[0] * JUDGED || touched.is_empty()) {
+            news.judged = true;
+            news.calmed = self.judge(before, touched, now, ratio(elapsed, spans[0]));
+        } else if !self.is_first_open() && !newly.is_empty() {
             news.woken = newly.count();
             self.wake(newly, now, ratio(now.since(self.looked), spans[0]));
         }
@@ -247,18 +249,13 @@ impl Unit {
         news
     }
 
-    /// Puts these pages into a plane. Returns whether that tells anything new.
-    fn publish(&mut self, nr: usize, pages: PageBits) -> bool {
-        let (bit, count) = (1 << nr, u16::try_from(pages.count()).unwrap_or(u16::MAX));
-        let is_first = self.published & bit == 0;
-        let is_new = is_first || self.planes[nr] != pages;
-        if !is_first {
-            self.twice |= bit;
-            self.apart[nr] = self.counts[nr].abs_diff(count);
+    /// Whether no look has come at the end of the first sample since it was armed.
+    const fn is_first_open(&self) -> bool {
+        if self.turn.since.0 == self.since.0 {
+            self.turn.is_first_open()
+        } else {
+            self.extra.is_first_open()
         }
-        (self.planes[nr], self.counts[nr]) = (pages, count);
-        self.published |= bit;
-        is_new
     }
 
     /// Sets the levels from `plane`, which was touched in `times` samples. Returns whether much of
@@ -276,7 +273,10 @@ impl Unit {
         }
         let (was, is) = (before.count(), plane.count());
         let differs = before.minus(plane).count() + plane.minus(before).count();
-        if differs * 8 <= was + is + 64 {
+        if self.turn.since != self.since {
+            // What woke up has passed by already.
+            self.false_alarms = self.false_alarms.saturating_add(u8::from(is * 4 < self.woken));
+        } else if differs * 8 <= was + is + 64 {
             self.same = self.same.saturating_add(1);
             if self.same >= 2 {
                 self.interval_ns = (self.interval_ns * 2).min(INTERVAL_NS.1);
@@ -289,9 +289,14 @@ impl Unit {
 
     /// Pages of a quiet unit were touched in the last `times` samples.
     fn wake(&mut self, newly: PageBits, now: Time, times: f32) {
+        self.woken = newly.count();
         for cell in 0..CELLS {
             let new = newly.cell(cell).count_ones();
             if new == 0 {
+                continue;
+            }
+            if self.is_restless() {
+                self.steady[cell] = tick(now);
                 continue;
             }
             let new = level(per_sample(share(new, self.present.cell(cell).count_ones()), times));
@@ -300,14 +305,19 @@ impl Unit {
             }
             self.levels[cell] = self.levels[cell].max(new);
         }
-        (self.same, self.interval_ns) = (0, INTERVAL_NS.0);
+    }
+
+    /// Whether what wakes up here passes by before anybody can look, again and again. Such a unit
+    /// is left alone until it is its turn: the turns tell how much of it is touched at a time.
+    pub(super) const fn is_restless(&self) -> bool {
+        self.false_alarms >= FALSE_ALARMS
     }
 
     /// A page that is touched in every sample as far as is known, to be armed alone; `nr` says
     /// which one of them.
     pub(super) fn choose_probe(&mut self, nr: u64) -> Option<PageBits> {
-        let hot = self.planes[0].and(self.young).and(self.present);
-        if self.open & 1 == 1 || self.probe != NO_PAGE || hot.count() * 2 < self.present.count() {
+        let hot = self.plane(0).and(self.young);
+        if self.is_first_open() || self.probe != NO_PAGE || hot.count() * 2 < self.present.count() {
             return None;
         }
         self.probe = hot.nth(nr % hot.count().max(1))?;
@@ -327,7 +337,7 @@ impl Unit {
             && self.stuck.is_empty()
             && all_or_none(self.present)
             && all_or_none(self.young)
-            && all_or_none(self.planes[2])
+            && all_or_none(self.plane(2))
     }
 
     /// Since when a cell has looked like this, in ns before `now`. A cell without accesses in a
@@ -345,25 +355,26 @@ impl Unit {
         there > 0 && self.stuck.cell(cell).count_ones() * 2 > there
     }
 
-    /// Pages of a plane that are still mapped.
+    /// Pages of a plane that are still mapped; none if it was never published.
     pub(super) fn plane(&self, nr: usize) -> PageBits {
-        self.planes[nr].and(self.present)
+        self.planes.get(nr).unwrap_or_default().and(self.present)
     }
 
-    /// The number of pages of a plane, if it was ever published.
-    pub(super) fn count(&self, nr: usize) -> Option<u64> {
-        let count = self.counts.get(nr).filter(|_| self.published >> nr & 1 == 1);
-        count.map(|count| u64::from(*count))
+    /// What was touched within spans.
+    pub(super) const fn planes(&self) -> &Planes {
+        &self.planes
     }
 
-    /// By how many pages two armings differ, if there were two.
-    pub(super) fn apart(&self, nr: usize) -> Option<u64> {
-        (self.twice >> nr & 1 == 1).then(|| u64::from(self.apart[nr]))
+    /// Whether looks that were planned when it was armed at `since` are still to be made.
+    pub(super) fn expects(&self, since: Time) -> bool {
+        self.since == since || self.turn.since == since
     }
 
-    /// How long the unit is left alone after it was armed, in ns. Now and then the longer spans get
-    /// the time that they need, however much changes.
-    pub(super) fn rest_ns(&self, spans: &[u64; PLANES]) -> u64 {
+    /// Whether it may be its turn again. Now and then the longer spans get the time that they need,
+    /// however much changes. `most_ns`: the longest time between two turns.
+    ///
+    /// What happens in the unit has no influence on this, or its turns were no fair sample.
+    pub(super) fn has_waited(&self, now: Time, spans: &[u64; SPANS], most_ns: u64) -> bool {
         let longest = if self.turns % 16 == 15 {
             spans[4]
         } else if self.turns == 1 || self.turns % 4 == 3 {
@@ -371,18 +382,18 @@ impl Unit {
         } else {
             0
         };
-        self.interval_ns.max(longest + longest / 32)
+        let rest = self.interval_ns.min(most_ns).max(longest + longest / 32);
+        now.since(self.turn.since) >= rest
     }
 
     /// What a snapshot tells.
     pub(super) fn info(&self) -> UnitInfo {
-        let plane = |nr| (self.published >> nr & 1 == 1).then(|| self.planes[nr]);
         UnitInfo {
             start: self.start,
             since: self.since,
             present: self.present,
             unresolved: self.stuck.and(self.present),
-            touched: core::array::from_fn(plane),
+            touched: core::array::from_fn(|nr| self.planes.get(nr)),
             leaf_shift: self.leaf_shift,
         }
     }
@@ -395,7 +406,7 @@ mod tests {
     use crate::unit::UNIT;
 
     const MS: u64 = 1_000_000;
-    const SPANS: [u64; PLANES] = [5 * MS, 100 * MS, 1000 * MS, 10_000 * MS, 60_000 * MS];
+    const SPANS_NS: [u64; SPANS] = [5 * MS, 100 * MS, 1000 * MS, 10_000 * MS, 60_000 * MS];
 
     /// A look at `at` ms that finds all pages mapped and these young.
     fn look(unit: &mut Unit, young: PageBits, at: u64) -> News {
@@ -405,7 +416,7 @@ mod tests {
             young,
             ..UnitCheck::new(TargetId(1), UNIT, PageBits::ALL)
         };
-        unit.was_looked_at(&check, Time(at * MS), &SPANS)
+        unit.was_looked_at(&check, Time(at * MS), &SPANS_NS)
     }
 
     /// Made old at `at` ms, after these were young.
@@ -418,6 +429,12 @@ mod tests {
             ..UnitCheck::new(TargetId(1), UNIT, PageBits::ALL)
         };
         unit.was_armed(&check, Time(at * MS))
+    }
+
+    /// The same when it is its turn.
+    fn arm_in_turn(unit: &mut Unit, young: PageBits, stuck: PageBits, at: u64) -> u64 {
+        unit.is_turn = true;
+        arm(unit, young, stuck, at)
     }
 
     fn cell(nr: u64) -> PageBits {
@@ -452,6 +469,35 @@ mod tests {
         // Half of the pages in two samples: 29 % in one.
         let rate = unit.rate(0);
         assert!((rate - 0.29).abs() < 0.01, "{rate}");
+    }
+
+    #[test]
+    fn a_unit_without_a_young_page_counts_as_untouched() {
+        let mut unit = unit();
+        look(&mut unit, PageBits::default(), 1000);
+        assert!(unit.armed && unit.planes().counted(0).is_none());
+        assert!(look(&mut unit, PageBits::default(), 1300).published);
+        assert_eq!([0, 1, 2].map(|nr| unit.planes().counted(nr)), [Some(0), Some(0), None]);
+        // What is touched much later is news, and no plane's.
+        assert_eq!(look(&mut unit, PageBits::ALL, 4000).woken, 512);
+        assert_eq!(unit.planes().counted(2), None);
+    }
+
+    #[test]
+    fn something_that_passes_by_is_not_chased() {
+        let mut unit = unit();
+        arm_in_turn(&mut unit, PageBits::ALL, PageBits::default(), 1000);
+        look(&mut unit, PageBits::default(), 1005);
+        for nr in 1..=3 {
+            assert_eq!(unit.is_restless(), nr == 3);
+            let at = 1000 + nr * 500;
+            assert_eq!(look(&mut unit, PageBits::ALL, at).woken, 512);
+            arm(&mut unit, PageBits::ALL, PageBits::default(), at + 5);
+            look(&mut unit, PageBits::default(), at + 10);
+        }
+        // It was its turn once, and nothing was touched for 5 ms. A second saw it all.
+        look(&mut unit, PageBits::default(), 2010);
+        assert_eq!([0, 2].map(|nr| unit.planes().counted(nr)), [Some(0), Some(512)]);
     }
 
     #[test]
@@ -508,7 +554,7 @@ mod tests {
         look(&mut unit, cell(0), 1005);
         let before = alloc::format!("{unit:?}");
         let check = UnitCheck::new(TargetId(1), UNIT, PageBits::ALL);
-        unit.was_looked_at(&check, Time(2000 * MS), &SPANS);
+        unit.was_looked_at(&check, Time(2000 * MS), &SPANS_NS);
         unit.was_armed(&check, Time(2000 * MS));
         assert_eq!(before, alloc::format!("{unit:?}"));
     }

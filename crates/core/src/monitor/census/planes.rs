@@ -1,0 +1,181 @@
+//! Planes: the pages of a unit that were touched within spans after it was made old.
+//!
+//! A unit may be made old for two reasons, and two clocks say what its spans are counted from. When
+//! it is its *turn*, the time has nothing to do with what happens in it. So what is touched then
+//! may be added up to a working set. *Out of turn* it is made old because it has just changed, and
+//! then it is touched more, or less, than usual: memory that something sweeps over would look hot.
+//! That shows in the planes, which say what is known of the pages, and is not counted.
+//!
+//! The clock of the turn goes on when the unit is made old in between. What had been touched by
+//! then is kept, so long spans are not cut short in just those units in which something happens.
+//!
+//! A look that comes late is published only if it saw nothing: what it saw may have happened after
+//! the span.
+
+use crate::snapshot::SPANS;
+use crate::time::Time;
+use crate::unit::PageBits;
+
+/// A span may be over this share of a sample earlier than it should, in percent: arming takes time,
+/// and looks come when samples end.
+const EARLY: u64 = 20;
+/// Looks after more than this share of a span are too late to say what was touched within it, in
+/// percent.
+const TOO_LATE: u64 = 150;
+
+/// When the spans began, and which are still to be published: one bit for each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Clock {
+    pub(super) since: Time,
+    open: u8,
+}
+
+impl Clock {
+    /// The first `spans` spans begin now.
+    pub(super) const fn begin(since: Time, spans: usize) -> Self {
+        Self { since, open: (1 << spans) - 1 }
+    }
+
+    /// Whether the end of the first span was not seen yet.
+    pub(super) const fn is_first_open(self) -> bool {
+        self.open & 1 == 1
+    }
+
+    /// Closes the spans that are over, and calls `f` with the number of each, and whether what was
+    /// touched may be published for it.
+    fn close(&mut self, now: Time, spans: &[u64; SPANS], nothing: bool, mut f: impl FnMut(usize)) {
+        let elapsed = now.since(self.since);
+        for (nr, span) in spans.iter().enumerate() {
+            if self.open >> nr & 1 == 1 && (elapsed + spans[0] * EARLY / 100) >= *span {
+                self.open &= !(1 << nr);
+                if nothing || elapsed * 100 <= span * TOO_LATE {
+                    f(nr);
+                }
+            }
+        }
+    }
+}
+
+/// The planes of a unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Planes {
+    bits: [PageBits; SPANS],
+    /// One bit per plane: whether it was ever published; counted; counted twice.
+    published: u8,
+    counted: u8,
+    twice: u8,
+    /// By plane: its number of pages when it was counted last, and by how many the count before
+    /// differed.
+    counts: [u16; SPANS],
+    apart: [u16; SPANS],
+}
+
+impl Planes {
+    /// A look at `now` has found these pages touched since `clock`. Returns whether that tells
+    /// anything new.
+    pub(super) fn publish(
+        &mut self,
+        clock: &mut Clock,
+        now: Time,
+        spans: &[u64; SPANS],
+        pages: PageBits,
+    ) -> bool {
+        let mut is_new = false;
+        clock.close(now, spans, pages.is_empty(), |nr| {
+            is_new |= self.published >> nr & 1 == 0 || self.bits[nr] != pages;
+            self.published |= 1 << nr;
+            self.bits[nr] = pages;
+        });
+        is_new
+    }
+
+    /// The same for the clock of the turn. The pages are counted, and published if no other clock
+    /// has published something newer.
+    pub(super) fn count(
+        &mut self,
+        clock: &mut Clock,
+        now: Time,
+        spans: &[u64; SPANS],
+        pages: PageBits,
+        is_newest: bool,
+    ) -> bool {
+        let mut both = *clock;
+        let is_new = is_newest && self.publish(&mut both, now, spans, pages);
+        clock.close(now, spans, pages.is_empty(), |nr| {
+            let (bit, count) = (1 << nr, u16::try_from(pages.count()).unwrap_or(u16::MAX));
+            if self.counted & bit != 0 {
+                self.twice |= bit;
+                self.apart[nr] = self.counts[nr].abs_diff(count);
+            }
+            self.counted |= bit;
+            self.counts[nr] = count;
+        });
+        is_new
+    }
+
+    /// A plane, if it was ever published.
+    pub(super) fn get(&self, nr: usize) -> Option<PageBits> {
+        let bits = self.bits.get(nr).filter(|_| self.published >> nr & 1 == 1);
+        bits.copied()
+    }
+
+    /// Number of pages touched within a span when it was the unit's turn.
+    pub(super) fn counted(&self, nr: usize) -> Option<u64> {
+        let count = self.counts.get(nr).filter(|_| self.counted >> nr & 1 == 1);
+        count.map(|count| u64::from(*count))
+    }
+
+    /// By how many pages two turns differ, if there were two.
+    pub(super) fn apart(&self, nr: usize) -> Option<u64> {
+        let apart = self.apart.get(nr).filter(|_| self.twice >> nr & 1 == 1);
+        apart.map(|apart| u64::from(*apart))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+    const SPANS_NS: [u64; SPANS] = [5 * MS, 100 * MS, 1000 * MS, 10_000 * MS, 60_000 * MS];
+
+    #[test]
+    fn a_late_look_that_saw_something_is_not_published() {
+        for (name, pages, at, planes) in [
+            ("too early", PageBits::ALL, 1003, [None, None]),
+            ("in time", PageBits::ALL, 1005, [Some(512), None]),
+            ("late", PageBits::ALL, 1008, [None, None]),
+            ("late, and saw nothing", PageBits::default(), 1030, [Some(0), None]),
+            ("late for one, in time for the other", PageBits::ALL, 1100, [None, Some(512)]),
+        ] {
+            let (mut planes_of, mut clock) =
+                (Planes::default(), Clock::begin(Time(1000 * MS), SPANS));
+            planes_of.count(&mut clock, Time(at * MS), &SPANS_NS, pages, true);
+            assert_eq!([0, 1].map(|nr| planes_of.counted(nr)), planes, "{name}");
+            assert_eq!([0, 1].map(|nr| planes_of.get(nr).map(PageBits::count)), planes, "{name}");
+            assert_eq!(clock.is_first_open(), at == 1003, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_seen_out_of_turn_is_shown_and_not_counted() {
+        let (mut planes, mut turn) = (Planes::default(), Clock::begin(Time(0), SPANS));
+        assert!(planes.count(&mut turn, Time(5 * MS), &SPANS_NS, PageBits::page(1), true));
+        let mut other = Clock::begin(Time(50 * MS), 3);
+        assert!(planes.publish(&mut other, Time(55 * MS), &SPANS_NS, PageBits::ALL));
+        assert_eq!((planes.get(0), planes.counted(0)), (Some(PageBits::ALL), Some(1)));
+        // The clock of the turn goes on, for the counts only.
+        assert!(!planes.count(&mut turn, Time(100 * MS), &SPANS_NS, PageBits::ALL, false));
+        assert_eq!((planes.get(1), planes.counted(1)), (None, Some(512)));
+    }
+
+    #[test]
+    fn two_turns_tell_how_much_one_is_to_be_doubted() {
+        let mut planes = Planes::default();
+        for (at, page, apart) in [(0, PageBits::page(1), None), (1, PageBits::ALL, Some(511))] {
+            let mut turn = Clock::begin(Time(at * 1000 * MS), SPANS);
+            planes.count(&mut turn, Time((at * 1000 + 5) * MS), &SPANS_NS, page, true);
+            assert_eq!(planes.apart(0), apart);
+        }
+    }
+}

@@ -81,6 +81,43 @@ pub struct Touched {
     pub watched: u64,
 }
 
+impl TouchedBytes {
+    /// Both together. Their errors are independent of each other.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        #[expect(clippy::cast_precision_loss, reason = "an error is known to a few digits")]
+        let both = |a: u64, b: u64| libm::hypot(a as f64, b as f64);
+        let bytes = self.bytes.saturating_add(other.bytes);
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not below 0")]
+        let [down, up] = [
+            both(self.bytes.saturating_sub(self.lo), other.bytes.saturating_sub(other.lo)),
+            both(self.hi.saturating_sub(self.bytes), other.hi.saturating_sub(other.bytes)),
+        ]
+        .map(|error| libm::round(error) as u64);
+        Self {
+            bytes,
+            lo: bytes.saturating_sub(down),
+            hi: bytes.saturating_add(up),
+            measured: self.measured.saturating_add(other.measured),
+        }
+    }
+}
+
+impl Touched {
+    /// The working set of both targets together.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        let mut spans = self.spans;
+        for (span, other) in spans.iter_mut().zip(other.spans) {
+            *span = match (*span, other) {
+                (Some(a), Some(b)) => Some(a.with(b)),
+                (a, b) => a.or(b),
+            };
+        }
+        Self { spans, watched: self.watched.saturating_add(other.watched) }
+    }
+}
+
 /// One target of a snapshot.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct TargetInfo {
@@ -135,9 +172,41 @@ impl Snapshot {
         regions.filter(|r| r.nr_accesses > 0).map(|r| r.range.len()).sum()
     }
 
+    /// How much of all targets together was touched within each span; `None` if the method does
+    /// not see single pages. Targets of which a span was not measured yet are in `watched` only.
+    #[must_use]
+    pub fn touched(&self) -> Option<Touched> {
+        self.targets.iter().filter_map(|t| t.touched).reduce(Touched::with)
+    }
+
+    /// The spans of [`Touched`] and [`UnitInfo`], in microseconds.
+    #[must_use]
+    pub const fn spans_us(&self) -> [u64; SPANS] {
+        [self.sample_us, self.aggr_us, 1_000_000, 10_000_000, 60_000_000]
+    }
+
     /// Number of regions of all targets.
     #[must_use]
     pub fn nr_regions(&self) -> usize {
         self.targets.iter().map(|t| t.regions.len()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn working_sets_of_targets_add_up_and_their_errors_in_quadrature() {
+        let of = |bytes, lo, hi| TouchedBytes { bytes, lo, hi, measured: 200 };
+        let (a, b) = (of(100, 97, 103), of(50, 46, 54));
+        assert_eq!(a.with(b), TouchedBytes { bytes: 150, lo: 145, hi: 155, measured: 400 });
+        let one = Touched { spans: [Some(a), None, None, None, None], watched: 300 };
+        let two = Touched { spans: [Some(b), Some(b), None, None, None], watched: 200 };
+        let target = |touched| TargetInfo { touched, ..TargetInfo::default() };
+        let targets = alloc::vec![target(Some(one)), target(None), target(Some(two))];
+        let both = Snapshot { targets, ..Snapshot::default() }.touched().unwrap();
+        assert_eq!(both.spans, [Some(a.with(b)), Some(b), None, None, None]);
+        assert_eq!((both.watched, Snapshot::default().touched()), (500, None));
     }
 }

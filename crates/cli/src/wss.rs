@@ -1,4 +1,7 @@
 //! `isotherm wss`: prints the working set of running processes live, one line per interval.
+//!
+//! Methods that see single pages tell how much was touched within several spans. The others tell
+//! the size of the regions with at least one access, which is DAMON's working set.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -6,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use isotherm::raw::agent::monitor::{Happened, Monitor};
 use isotherm::raw::core::Snapshot;
-use isotherm::raw::core::units::{bytes, duration};
+use isotherm::raw::core::units::{bytes, duration, span};
+use isotherm::raw::core::{Touched, TouchedBytes};
 use isotherm::raw::report::wss::{WorkingSet, estimate};
 use isotherm::raw::sys::{clock, signals};
 
@@ -51,11 +55,21 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let started = Instant::now();
     let mut next = started + args.interval;
     let mut out = std::io::stdout().lock();
+    let mut has_header = args.json;
     loop {
         match monitor.next() {
             Happened::Snapshot if Instant::now() >= next => {
                 next += args.interval;
-                print(&mut out, monitor.snapshot(), started.elapsed(), args.json)?;
+                let snapshot = monitor.snapshot();
+                match snapshot.touched() {
+                    Some(touched) if !args.json => {
+                        if !std::mem::replace(&mut has_header, true) {
+                            header(&mut out, snapshot)?;
+                        }
+                        row(&mut out, &touched, started.elapsed())?;
+                    }
+                    _ => print(&mut out, snapshot, started.elapsed(), args.json)?,
+                }
             }
             Happened::NotWatched(target, err) if !err.is_gone() => {
                 warn(&format!("process {} ({}) is not watched: {err}", target.pid, target.name));
@@ -86,11 +100,15 @@ fn print(
     let WorkingSet { bytes: wss, lo, hi, unresolved, .. } =
         estimate(regions, snapshot.max_nr_accesses);
     if json {
-        let line = serde_json::json!({
+        let mut line = serde_json::json!({
             "t_ns": snapshot.end.as_ns(), "wss_bytes": wss, "lo": lo, "hi": hi,
             "unresolved_bytes": unresolved, "regions": snapshot.nr_regions(),
             "targets": snapshot.targets.len(),
         });
+        if let Some(touched) = snapshot.touched() {
+            line["watched_bytes"] = touched.watched.into();
+            line["touched"] = spans(snapshot, &touched);
+        }
         return writeln!(out, "{line}").and_then(|()| out.flush());
     }
     write!(
@@ -105,4 +123,48 @@ fn print(
         write!(out, "  unresolved {}", bytes(unresolved))?;
     }
     writeln!(out).and_then(|()| out.flush())
+}
+
+/// The working set by span, for JSON. A span that was not measured yet is missing.
+fn spans(snapshot: &Snapshot, touched: &Touched) -> serde_json::Value {
+    let spans = snapshot.spans_us().into_iter().zip(touched.spans);
+    let spans = spans.filter_map(|(us, within)| {
+        let TouchedBytes { bytes, lo, hi, measured } = within?;
+        Some(serde_json::json!({
+            "span_us": us, "bytes": bytes, "lo": lo, "hi": hi, "measured_bytes": measured,
+        }))
+    });
+    spans.collect()
+}
+
+/// The names of the columns.
+fn header(out: &mut impl Write, snapshot: &Snapshot) -> std::io::Result<()> {
+    write!(out, "{:>10}", "touched in")?;
+    for us in snapshot.spans_us() {
+        #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
+        let name = if us == 60_000_000 { "1 min".into() } else { span(us as f64 * 1e3) };
+        write!(out, "  {name:>15}")?;
+    }
+    writeln!(out, "  measured")
+}
+
+/// The working set by span, each with half of its 90 % interval if that is a percent or more.
+fn row(out: &mut impl Write, touched: &Touched, elapsed: Duration) -> std::io::Result<()> {
+    write!(out, "{:8.1} s", elapsed.as_secs_f64())?;
+    for within in touched.spans {
+        let text = within.map_or_else(
+            || "-".to_owned(),
+            |within| {
+                let half = (within.hi - within.lo) / 2;
+                match half * 100 / within.bytes.max(1) {
+                    0 => format!("{}     ", bytes(within.bytes)),
+                    percent @ 1..100 => format!("{} ±{percent:>2}%", bytes(within.bytes)),
+                    _ => format!("{} ± ? ", bytes(within.bytes)),
+                }
+            },
+        );
+        write!(out, "  {text:>15}")?;
+    }
+    let measured = touched.spans[0].map_or(0, |within| within.measured);
+    writeln!(out, "  {:6} %", measured * 100 / touched.watched.max(1)).and_then(|()| out.flush())
 }

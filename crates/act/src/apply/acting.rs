@@ -103,11 +103,12 @@ impl<S: SchemeOps> Operations for Acting<S> {
 
     fn prepare_units(&mut self, batch: &mut [UnitCheck]) {
         self.set.prepare_units(batch);
-        batch.iter().for_each(|check| self.actor.note_unit_touched(check));
+        batch.iter().for_each(|check| self.actor.note_unit_made_old(check));
     }
 
     fn check_units(&mut self, batch: &mut [UnitCheck]) {
         self.set.check_units(batch);
+        batch.iter().for_each(|check| self.actor.note_unit_looked_at(check));
     }
 
     fn update(&mut self, target: TargetId, maps: &mut Vec<AddrRange>) -> Result<(), UpdateError> {

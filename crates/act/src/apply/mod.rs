@@ -450,13 +450,28 @@ impl Actor {
         }
     }
 
-    /// Records that the monitor made pages of a unit old that it had found young.
-    pub fn note_unit_touched(&mut self, check: &UnitCheck) {
+    /// Records that the monitor made a unit old, and what it had found young in it.
+    pub fn note_unit_made_old(&mut self, check: &UnitCheck) {
+        if !self.settings.is_empty()
+            && let Some(state) = self.targets.get_mut(&check.target)
+        {
+            state.monitored.made_old(check, now());
+        }
         let cleared = check.young.and(check.pages).minus(check.stuck);
         cleared.runs(|first, behind| {
             let start = check.start + first * PAGE_SIZE;
             self.note_range_touched(check.target, start, (behind - first) * PAGE_SIZE);
         });
+    }
+
+    /// Records what the monitor has seen of a unit.
+    pub fn note_unit_looked_at(&mut self, check: &UnitCheck) {
+        if check.answered
+            && !self.settings.is_empty()
+            && let Some(state) = self.targets.get_mut(&check.target)
+        {
+            state.monitored.looked(check, now());
+        }
     }
 
     /// Records that the monitor made a page old that it had found young.
@@ -606,6 +621,7 @@ fn sweep_one(
             evidence.sweep(evidence::confirm::rules(Some(settings), us), now);
         }
     }
+    state.monitored.sweep(now);
     let terms = |scheme: usize| settings.get(scheme).map(Settings::terms).unwrap_or_default();
     state.proof.sweep(look, state.id, now, terms, |scheme, bytes| {
         if let Some(account) = accounts.get_mut(scheme) {

@@ -7,8 +7,9 @@ use isotherm_core::scheme::Action;
 use isotherm_core::{AddrRange, TargetId, Time};
 use isotherm_host::proc::{Proc, parse_smaps};
 
-use crate::apply::evidence::armed::Evidence;
+use crate::apply::evidence::armed::{Evidence, Rules};
 use crate::apply::evidence::look::{Look, Seen};
+use crate::apply::evidence::monitored::Monitored;
 use crate::apply::pages::{Bits, GRANULE, granules};
 use crate::apply::proof::moved::Moved;
 use crate::apply::proof::taken::Proof;
@@ -26,6 +27,7 @@ pub(super) struct TargetState {
     pub(super) process: Arc<Process>,
     /// By scheme.
     pub(super) evidence: Vec<Evidence>,
+    pub(super) monitored: Monitored,
     pub(super) proof: Proof,
     pub(super) moved: Moved,
     /// Huge page advice that was given, by granule.
@@ -48,6 +50,7 @@ impl TargetState {
             id,
             process: Arc::new(process),
             evidence,
+            monitored: Monitored::default(),
             proof,
             moved,
             hinted,
@@ -63,6 +66,24 @@ impl TargetState {
             self.evidence.resize_with(scheme + 1, Evidence::default);
         }
         &mut self.evidence[scheme]
+    }
+
+    /// Takes over what the monitor knows of a range as a scheme's evidence. Returns whether there
+    /// was anything.
+    pub(super) fn adopt(
+        &mut self,
+        scheme: usize,
+        range: AddrRange,
+        rules: Rules,
+        now: Time,
+    ) -> bool {
+        let mut any = false;
+        for (start, part) in granules(range) {
+            if let Some(idle) = self.monitored.idle(start, rules.confirm_ns, now) {
+                any |= self.evidence(scheme).adopt(start, part, idle);
+            }
+        }
+        any
     }
 
     /// What is seen of `range`, granule by granule; those without any page do not come.

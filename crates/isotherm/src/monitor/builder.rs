@@ -175,6 +175,14 @@ impl Builder {
         self
     }
 
+    /// With [`Method::Census`]: the share of one CPU that monitoring may use, in hundredths of a
+    /// percent (100). It is for its own time, and for what the targets pay for pages that they
+    /// touch again: half a microsecond each.
+    pub const fn budget_bp(mut self, budget: u32) -> Self {
+        self.attrs.budget_bp = budget;
+        self
+    }
+
     /// All attributes at once, as the core has them.
     pub const fn attrs(mut self, attrs: Attrs) -> Self {
         self.attrs = attrs;

@@ -122,6 +122,37 @@ impl<'a> Snapshot<'a> {
         WorkingSet::of(regions, self.raw.max_nr_accesses)
     }
 
+    /// How much was touched within spans of time, the shortest first: a sample, a window, 1 s, 10 s
+    /// and 1 min, as far as they were measured. What was not measured yet counts as `unresolved`.
+    /// Only the method `census` tells; with others this is empty.
+    ///
+    /// ```
+    /// use isotherm::doctor::Method;
+    /// use isotherm::sim::Workload;
+    /// use isotherm::{Bytes, Monitor};
+    ///
+    /// // 2 GiB of which a tenth is hot, for 8 s of simulated time.
+    /// let workload = Workload::shipped("hot10")?.lasting(std::time::Duration::from_secs(8));
+    /// let mut monitor = Monitor::builder().sim(workload).method(Method::Census).build()?;
+    /// let mut last = Vec::new();
+    /// while let Some(snapshot) = monitor.next_snapshot()? {
+    ///     last = snapshot.touched_within();
+    /// }
+    /// let (span, set) = last[2];
+    /// assert_eq!(span.as_secs(), 1);
+    /// assert!(Bytes::mib(200) < set.size && set.size < Bytes::mib(210), "{set}");
+    /// # Ok::<(), isotherm::Error>(())
+    /// ```
+    #[must_use]
+    pub fn touched_within(&self) -> Vec<(Duration, WorkingSet)> {
+        let Some(touched) = self.raw.touched() else { return Vec::new() };
+        let spans = self.raw.spans_us().into_iter().zip(touched.spans);
+        let span = |(us, within): (u64, Option<_>)| {
+            Some((Duration::from_micros(us), WorkingSet::within(within?, touched.watched)))
+        };
+        spans.filter_map(span).collect()
+    }
+
     /// What the window cost.
     #[must_use]
     pub fn cost(&self) -> Cost {

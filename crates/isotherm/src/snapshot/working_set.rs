@@ -2,13 +2,14 @@
 
 use std::fmt;
 
-use isotherm_core::RegionInfo;
+use isotherm_core::{RegionInfo, TouchedBytes};
 use isotherm_report::wss;
 
 use crate::Bytes;
 
-/// A working set: the size of all regions that were accessed at all, as DAMON counts it, and how
-/// sure that is. How the interval comes about is told in `isotherm_report::wss::estimate`.
+/// A working set, and how sure it is: the size of all regions that were accessed at all, as DAMON
+/// counts it (how the interval comes about is told in `isotherm_report::wss::estimate`), or what
+/// was touched within a span, page by page.
 ///
 /// ```
 /// use isotherm::Bytes;
@@ -24,7 +25,7 @@ use crate::Bytes;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct WorkingSet {
-    /// Size of the regions with at least one access.
+    /// Size of the regions with at least one access, or of the touched pages.
     pub size: Bytes,
     /// Lower end of the 90 % interval.
     pub low: Bytes,
@@ -45,6 +46,17 @@ impl WorkingSet {
             high: Bytes(hi),
             unresolved: Bytes(unresolved),
             mapped: Bytes(mapped),
+        }
+    }
+
+    pub(super) const fn within(touched: TouchedBytes, watched: u64) -> Self {
+        let TouchedBytes { bytes, lo, hi, measured } = touched;
+        Self {
+            size: Bytes(bytes),
+            low: Bytes(lo),
+            high: Bytes(hi),
+            unresolved: Bytes(watched.saturating_sub(measured)),
+            mapped: Bytes(watched),
         }
     }
 }

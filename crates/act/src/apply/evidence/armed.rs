@@ -29,6 +29,7 @@ use std::collections::BTreeMap;
 use isotherm_core::{AddrRange, Time};
 
 use crate::apply::evidence::look::Seen;
+use crate::apply::evidence::monitored::Idle;
 use crate::apply::pages::{Bits, GRANULE, granules};
 
 /// Evidence that was not used for this many confirm times is too old and is dropped.
@@ -184,6 +185,23 @@ impl Evidence {
                 self.granules.insert(start, fresh);
             }
         }
+    }
+
+    /// Takes over that pages of a granule are idle, as if it had been armed for this scheme then and
+    /// been looked at when the monitor did. Returns `false` if these pages are armed already.
+    pub(in crate::apply) fn adopt(&mut self, start: u64, range: AddrRange, idle: Idle) -> bool {
+        let known = self.granules.get(&start);
+        if known.is_some_and(|armed| !armed.asked.and(Bits::of(start, range)).is_empty()) {
+            return false;
+        }
+        // For a part that is armed already, a later time is safe.
+        let since = known.map_or(idle.since, |armed| armed.since.max(idle.since));
+        let seen = Seen { present: idle.pages, ..Seen::default() };
+        self.arm(start, range, seen, since);
+        if let Some(armed) = self.granules.get_mut(&start) {
+            armed.at = idle.looked.max(since);
+        }
+        true
     }
 
     /// Records that the granule at `start` was armed in a way that leaves TLB entries in the

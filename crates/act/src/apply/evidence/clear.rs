@@ -58,8 +58,10 @@ impl TargetState {
         Some(marked)
     }
 
-    /// Tells the evidence of all other schemes what was young.
+    /// Tells the evidence of all other schemes, and what is noted of the monitor's looks, what was
+    /// young.
     fn tell_other_schemes(&mut self, scheme: usize, young: &[AddrRange]) {
+        young.iter().for_each(|range| self.monitored.touched(*range));
         let others = self.evidence.iter_mut().enumerate().filter(|(nr, _)| *nr != scheme);
         for (_, evidence) in others {
             young.iter().for_each(|range| evidence.touched(range.start, range.len()));

@@ -35,7 +35,13 @@ impl Actor {
     ) -> Applied {
         let scheme = job.request.scheme;
         let rules = rules(self.settings.get(scheme), confirm_us);
-        match state.evidence(scheme).next(job.request.range, MOST, rules, job.now) {
+        let mut next = state.evidence(scheme).next(job.request.range, MOST, rules, job.now);
+        if let Next::Arm(range) = next
+            && state.adopt(scheme, range, rules, job.now)
+        {
+            next = state.evidence(scheme).next(job.request.range, MOST, rules, job.now);
+        }
+        match next {
             Next::Wait(range) => later(range.len()),
             Next::Arm(range) => self.arm(look, state, job, range),
             Next::Look(range) => self.look_and_act(look, state, job, range, rules),

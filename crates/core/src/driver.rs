@@ -4,6 +4,7 @@
 use alloc::vec::Vec;
 
 use crate::addr::AddrRange;
+use crate::attrs::Method;
 use crate::monitor::{Context, Wish};
 use crate::ops::{Observed, Operations};
 use crate::target::TargetId;
@@ -139,6 +140,9 @@ impl<O: Operations, C: Clock> Driver<O, C> {
             match self.ops.update(*id, &mut self.maps) {
                 Ok(()) => {
                     self.context.update_target(*id, &self.maps);
+                    if self.context.attrs().method == Method::Census {
+                        self.context.set_reclaimed(*id, self.ops.is_reclaimed(*id));
+                    }
                 }
                 Err(crate::ops::UpdateError::Gone) => self.context.remove_target(*id),
                 Err(crate::ops::UpdateError::NotNow) => {}

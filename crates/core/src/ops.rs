@@ -135,6 +135,13 @@ pub trait Operations {
     /// See [`UpdateError`]; `maps` is ignored then.
     fn update(&mut self, target: TargetId, maps: &mut Vec<AddrRange>) -> Result<(), UpdateError>;
 
+    /// Whether the kernel is reclaiming memory of this target, so that it needs the accessed bits
+    /// itself. Asked after each update, for the method `census` only. A set that cannot know says
+    /// no.
+    fn is_reclaimed(&mut self, _target: TargetId) -> bool {
+        false
+    }
+
     /// Whether the target still exists.
     fn target_valid(&mut self, target: TargetId) -> bool;
 

@@ -13,6 +13,7 @@ pub mod metrics;
 pub mod nodes;
 pub mod proc;
 pub mod ram;
+pub mod reclaim;
 mod roots;
 mod version;
 pub mod zram;

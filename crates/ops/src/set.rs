@@ -262,6 +262,10 @@ impl Operations for OpsSet {
         self.set().check_units(batch);
     }
 
+    fn is_reclaimed(&mut self, target: TargetId) -> bool {
+        self.set().is_reclaimed(target)
+    }
+
     fn update(&mut self, target: TargetId, maps: &mut Vec<AddrRange>) -> Result<(), UpdateError> {
         self.set().update(target, maps)
     }

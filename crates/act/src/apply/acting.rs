@@ -111,6 +111,10 @@ impl<S: SchemeOps> Operations for Acting<S> {
         batch.iter().for_each(|check| self.actor.note_unit_looked_at(check));
     }
 
+    fn is_reclaimed(&mut self, target: TargetId) -> bool {
+        self.set.is_reclaimed(target)
+    }
+
     fn update(&mut self, target: TargetId, maps: &mut Vec<AddrRange>) -> Result<(), UpdateError> {
         self.set.update(target, maps)
     }

@@ -17,7 +17,7 @@ use crate::attrs::{Attrs, Method};
 use crate::ops::Check;
 use crate::rng::Rng;
 use crate::snapshot::{RegionInfo, TargetInfo};
-use crate::target::Target;
+use crate::target::{Target, TargetId};
 use crate::time::Time;
 use crate::unit::UnitCheck;
 
@@ -107,6 +107,9 @@ pub(crate) trait Sampler: core::fmt::Debug {
 
     /// Appends a target's regions with the 90 % intervals of their counts.
     fn interval(&mut self, target: &Target, max_nr_accesses: u32, out: &mut Vec<RegionInfo>);
+
+    /// The kernel is reclaiming memory of this target.
+    fn reclaimed(&mut self, _target: TargetId, _now: Time) {}
 
     /// Tells a snapshot what is known of a target's single pages, for methods that see them.
     fn pages(&mut self, _target: &Target, _info: &mut TargetInfo) {}

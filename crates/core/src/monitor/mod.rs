@@ -255,6 +255,14 @@ impl Context {
         self.units_cpu = cpu_ns;
     }
 
+    /// Says whether the kernel is reclaiming memory of this target now. The method `census` then
+    /// makes little of it old, for ten seconds from the last time on. Other methods take no notice.
+    pub fn set_reclaimed(&mut self, target: TargetId, is_reclaimed: bool) {
+        if is_reclaimed {
+            self.method.sampler().reclaimed(target, self.now);
+        }
+    }
+
     /// The last finished window. Meaningful from the first [`Wish::Snapshot`] on.
     #[must_use]
     pub const fn snapshot(&self) -> &Snapshot {

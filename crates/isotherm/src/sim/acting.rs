@@ -229,6 +229,10 @@ impl Operations for Acting {
         self.world.check_units(batch);
     }
 
+    fn is_reclaimed(&mut self, target: TargetId) -> bool {
+        self.world.is_reclaimed(target)
+    }
+
     fn update(&mut self, target: TargetId, maps: &mut Vec<AddrRange>) -> Result<(), UpdateError> {
         self.world.update(target, maps)
     }

@@ -20,6 +20,7 @@
 mod fallback;
 mod marker;
 mod prepare;
+mod pressure;
 mod shared_marks;
 mod units;
 mod unresolved;
@@ -34,6 +35,7 @@ pub use self::marker::Marker;
 pub use self::shared_marks::SharedMarks;
 
 use self::fallback::Fallback;
+use self::pressure::Pressure;
 use self::unresolved::Unresolved;
 
 /// What the set has done so far.
@@ -80,6 +82,7 @@ pub struct PageWalk {
     /// When the kernel may be made to put pages on their LRU lists.
     next_drain: Time,
     text: Vec<u8>,
+    pressure: Pressure,
     counters: Counters,
 }
 
@@ -103,6 +106,7 @@ impl PageWalk {
             fallback_limit: fallback::MAX_RSS,
             next_drain: Time(0),
             text: Vec::new(),
+            pressure: Pressure::default(),
             counters: Counters::default(),
         })
     }
@@ -145,6 +149,7 @@ impl PageWalk {
 
     /// Lets go of a target; unknown ones are ignored.
     pub fn remove_target(&mut self, id: TargetId) {
+        self.pressure.forget(id);
         if let Some(slot) = self.tables.remove_target(id) {
             self.forget_space(slot);
         }
@@ -239,6 +244,12 @@ impl Operations for PageWalk {
 
     fn check_units(&mut self, batch: &mut [UnitCheck]) {
         self.look_at_units(batch);
+    }
+
+    fn is_reclaimed(&mut self, target: TargetId) -> bool {
+        let slot = self.tables.slot(target);
+        let pid = slot.and_then(|slot| self.tables.space(slot)).map(|space| space.pid());
+        pid.is_some_and(|pid| self.pressure.is_on(target, pid))
     }
 
     fn update(&mut self, target: TargetId, maps: &mut Vec<AddrRange>) -> Result<(), UpdateError> {

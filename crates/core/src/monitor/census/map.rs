@@ -39,6 +39,8 @@ pub(super) struct Map {
     pub(super) fresh: Vec<u64>,
     /// Bytes of the areas.
     pub(super) watched: u64,
+    /// Until when the target is spared, since its memory is being reclaimed.
+    pub(super) reclaimed_until: Time,
     /// Units that have changed since `counted_from`.
     pub(super) nr_changed: u64,
     counted_from: Time,

@@ -62,6 +62,12 @@ const REST_NS: u64 = 200_000_000;
 const HASTE: u64 = 4;
 /// The longest time between two drawings of regions, in ns.
 const LONGEST_KEPT_NS: u64 = 5_000_000_000;
+/// For how long a target is spared after its memory was reclaimed, in ns.
+const RECLAIMED_NS: u64 = 10_000_000_000;
+/// Meanwhile one in this many units is made old, at most once in this time, in ns. Reclaim decides
+/// by the same accessed bits: where all of them are cleared every 3 s, memory that is touched once
+/// a second is paged out and comes back two to six times as often.
+const SPARED: (usize, u64) = (16, 12_000_000_000);
 /// Hot units that are tried for a probe, per window.
 const PROBES_TRIED: usize = 64;
 /// Pages that count as independent evidence at most, for the interval of a rate. More pages do not
@@ -128,7 +134,7 @@ impl Sampler for Census {
         self.fit(scene);
         self.budget.earn(scene.attrs.budget_bp, scene.now);
         self.budget.ask(scene.now);
-        self.choose_urgent(scene.units);
+        self.choose_urgent(scene.units, scene.now);
         self.choose_in_turn(scene.units, scene.attrs, scene.now);
         if core::mem::take(&mut self.window_begins) {
             self.choose_probes(scene);
@@ -279,6 +285,12 @@ impl Sampler for Census {
         }));
     }
 
+    fn reclaimed(&mut self, target: TargetId, now: Time) {
+        if let Some(map) = self.maps.iter_mut().find(|m| m.id == target) {
+            map.reclaimed_until = now + RECLAIMED_NS;
+        }
+    }
+
     fn pages(&mut self, target: &Target, info: &mut TargetInfo) {
         let Some(map) = self.maps.iter_mut().find(|m| m.id == target.id) else { return };
         info.touched = Some(map.sums.touched(map.units.len(), map.watched));
@@ -310,11 +322,15 @@ impl Census {
         }
     }
 
-    fn choose_urgent(&mut self, units: &mut Vec<UnitCheck>) {
+    fn choose_urgent(&mut self, units: &mut Vec<UnitCheck>, now: Time) {
         while units.len() < MOST_ARMED && self.budget.allows_overdraft() {
             let Some((target, start)) = self.urgent.pop_front() else { return };
             let Some(map) = self.maps.iter_mut().find(|m| m.id == target) else { continue };
+            let is_spared = now < map.reclaimed_until;
             let Some(unit) = map.find(start).map(|at| &mut map.units[at]) else { continue };
+            if is_spared {
+                unit.urgent = false;
+            }
             if core::mem::take(&mut unit.urgent) {
                 // A unit that is first armed out of turn is no part of an even sample.
                 unit.in_turn &= unit.armed;
@@ -330,7 +346,8 @@ impl Census {
         let spans = spans(attrs);
         self.idle = true;
         // What is known already has to wait while there is something unknown.
-        let is_first_pass = self.maps.iter().any(|map| map.nr_unknown > 0);
+        let has_unknown = |map: &Map| map.nr_unknown > 0 && now >= map.reclaimed_until;
+        let is_first_pass = self.maps.iter().any(has_unknown);
         self.budget.set_first_pass(is_first_pass);
         for map in &mut self.maps {
             let most_ns = map.longest_rest(now);
@@ -342,9 +359,15 @@ impl Census {
                 }
                 let Some(at) = map.next_to_arm() else { break };
                 let unit = &mut map.units[at];
-                let is_due = !is_first_pass && unit.has_waited(now, &spans, most_ns);
+                let is_due = if now < map.reclaimed_until {
+                    // Every unit has its time, one after the other.
+                    let slot = usize::try_from(now.0 / SPARED.1).unwrap_or(0);
+                    (at + slot).is_multiple_of(SPARED.0) && now.since(unit.since) >= SPARED.1
+                } else {
+                    !unit.armed || !is_first_pass && unit.has_waited(now, &spans, most_ns)
+                };
                 let is_asked = units.iter().any(|c| (c.target, c.start) == (map.id, unit.start));
-                if (!unit.armed || is_due) && !is_asked {
+                if is_due && !is_asked {
                     unit.is_turn = true;
                     self.budget.reserve(unit.plane(0).count());
                     units.push(UnitCheck::new(map.id, unit.start, unit.pages));
@@ -358,7 +381,8 @@ impl Census {
     /// Single pages that are expected to be touched at once.
     fn choose_probes(&mut self, scene: &mut Scene<'_>) {
         let mut left = self.budget.probes(spans(scene.attrs)[1]);
-        for map in &mut self.maps {
+        let now = scene.now;
+        for map in self.maps.iter_mut().filter(|map| now >= map.reclaimed_until) {
             let nr = map.units.len() as u64;
             for _ in 0..PROBES_TRIED {
                 if left == 0 || nr == 0 {

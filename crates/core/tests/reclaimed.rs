@@ -1,0 +1,54 @@
+//! While the kernel reclaims memory of a target, census makes little of it old.
+#![expect(clippy::unwrap_used, reason = "in a test")]
+
+use isotherm_core::unit::{PageBits, UNIT};
+use isotherm_core::{AddrRange, Attrs, Context, Method, TargetId, Time, Wish};
+
+const ID: TargetId = TargetId(7);
+const S: u64 = 1_000_000_000;
+const UNITS: u64 = 128;
+
+/// Memory that is touched all the time, and reclaimed in some seconds. Returns the whole units that
+/// were made old, by second.
+fn armed(is_reclaimed: impl Fn(u64) -> bool, seconds: usize) -> Vec<u64> {
+    let attrs = Attrs { method: Method::Census, budget_bp: 1000, ..Attrs::default() };
+    let mut context = Context::new(attrs, 1).unwrap();
+    context.add_target(ID);
+    let (mut now, mut cpu, mut armed) = (Time(0), 0, vec![0; seconds + 1]);
+    while now.0 < seconds as u64 * S {
+        match context.poll(now) {
+            Wish::Update => {
+                let area = AddrRange::new(UNIT, (UNITS + 1) * UNIT);
+                context.set_ranges(ID, &[area]).unwrap();
+                context.set_reclaimed(ID, is_reclaimed(now.0 / S));
+            }
+            wish @ (Wish::PrepareUnits | Wish::CheckUnits) => {
+                for unit in context.units_mut() {
+                    (unit.answered, unit.present, unit.young) =
+                        (true, PageBits::ALL, PageBits::ALL);
+                    let is_whole = wish == Wish::PrepareUnits && unit.pages.count() > 1;
+                    armed[usize::try_from(now.0 / S).unwrap()] += u64::from(is_whole);
+                }
+                context.set_units_cpu(Some((cpu, cpu + 50_000)));
+                cpu += 50_000;
+            }
+            Wish::Sleep(until) => now = until,
+            Wish::Snapshot => {}
+            wish => panic!("{wish:?}"),
+        }
+    }
+    armed
+}
+
+#[test]
+fn what_is_reclaimed_is_spared_and_seen_again_afterwards() {
+    let spared = armed(|s| (20..60).contains(&s), 90);
+    let count = |armed: &[u64], from: usize, to: usize| armed[from..to].iter().sum::<u64>();
+    assert!(count(&spared, 0, 5) >= UNITS, "{spared:?}: all of it is seen at first");
+    // A sixteenth every 12 s, and the first of them at once.
+    let in_time = count(&spared, 21, 60);
+    assert!((1..=UNITS * 5 / 16).contains(&in_time), "{spared:?}: {in_time} while it is reclaimed");
+    assert!(count(&spared, 70, 90) >= UNITS / 2, "{spared:?}: ten seconds later");
+    let free = armed(|_| false, 60);
+    assert!(count(&free, 21, 60) > 4 * in_time, "{free:?}: otherwise");
+}

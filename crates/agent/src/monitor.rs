@@ -21,6 +21,8 @@ use std::{fmt, io};
 use isotherm_act::ActError;
 use isotherm_act::apply::{Acting, Actor, Settings};
 use isotherm_core::scheme::{Entry, Installed, Scheme};
+use isotherm_core::unit::UNIT;
+use isotherm_core::units::{bytes, show_share};
 use isotherm_core::{Attrs, AttrsError, Clock, Context, Driver, Event, Snapshot, TargetId, Time};
 use isotherm_host::error::{SetError, SetKind};
 use isotherm_host::proc::Proc;
@@ -31,6 +33,9 @@ use isotherm_ops::set::{OpsSet, PageView, SchemeOps};
 use isotherm_ops::targets::{Target, TargetError, TargetEvent, Tracker};
 use isotherm_sys::clock::{self, Wake};
 
+/// What it costs to look at a unit, in ns, for the least budget (job `accuracy`: 1.4 µs).
+const LOOK_NS: u64 = 1_500;
+const MINUTE_NS: u64 = 60_000_000_000;
 /// How often the tracker looks for forks, execs and exits, in ns.
 const TRACK_EVERY_NS: u64 = 100_000_000;
 
@@ -128,6 +133,8 @@ pub struct Monitor {
     watched: Vec<Watched>,
     /// Whether a scheme acts.
     acts: bool,
+    /// Whether it was told that the budget is too small.
+    told_budget: bool,
     /// Schemes that the context does not have yet.
     commits: VecDeque<Vec<(Scheme, Settings)>>,
     /// The index of the watched target whose size is read next.
@@ -165,6 +172,7 @@ impl Monitor {
         Ok(Self {
             driver: Driver::new(context, Acting::new(ops, Actor::new()), MonotonicClock::default()),
             acts: false,
+            told_budget: false,
             commits: VecDeque::new(),
             tracker,
             proc: Proc::default(),
@@ -353,7 +361,7 @@ impl Monitor {
                 self.track_at = now + TRACK_EVERY_NS;
                 self.driver.clock.alarm = self.track_at;
                 self.track(now);
-                self.ask_kdamond();
+                self.ask_set();
                 continue;
             }
             if self.watched.is_empty() {
@@ -372,6 +380,7 @@ impl Monitor {
                     let cost = &mut self.driver.context.snapshot_mut().cost;
                     cost.cpu_ns = cpu_ns.saturating_sub(self.cpu_ns);
                     self.cpu_ns = cpu_ns;
+                    self.check_budget();
                     self.driver.ops.sweep();
                     self.driver.ops.place(self.driver.context.snapshot());
                     return Happened::Snapshot;
@@ -386,8 +395,29 @@ impl Monitor {
         }
     }
 
-    /// Reports what went wrong in the kernel.
-    fn ask_kdamond(&mut self) {
+    /// Tells once if the budget of the method `census` does not allow one look per minute.
+    fn check_budget(&mut self) {
+        let attrs = self.driver.context.attrs();
+        let touched = self.driver.context.snapshot().touched();
+        let Some(touched) = touched.filter(|_| !self.told_budget) else { return };
+        let looks_ns = touched.watched / UNIT * LOOK_NS;
+        let needed_bp = looks_ns.div_ceil(MINUTE_NS / 10_000);
+        if needed_bp > u64::from(attrs.budget_bp) {
+            self.told_budget = true;
+            self.events.push_back(Happened::Trouble(format!(
+                "a budget of {} is too small for {}: to look at every page once a minute takes {}",
+                show_share(attrs.budget_bp.into()),
+                bytes(touched.watched),
+                show_share(needed_bp),
+            )));
+        }
+    }
+
+    /// Reports problems of the set.
+    fn ask_set(&mut self) {
+        if let OpsSet::PageWalk(walk) = &mut self.driver.ops.set {
+            self.events.extend(walk.take_troubles().into_iter().map(Happened::Trouble));
+        }
         let Some(kdamond) = self.driver.ops.set.kdamond() else { return };
         kdamond.follow_marks();
         self.events.extend(kdamond.take_troubles().into_iter().map(Happened::Trouble));

@@ -15,4 +15,4 @@ pub(crate) mod tick;
 pub(crate) mod tier;
 
 /// Sampling methods as `isotherm record --method` spells them.
-const METHODS: [&str; 2] = ["first-touch", "resample"];
+const METHODS: [&str; 3] = ["first-touch", "census", "resample"];

@@ -200,8 +200,8 @@ impl Job for Overhead {
     }
 }
 
-fn modes() -> [&'static str; 3] {
-    [CONTROL, METHODS[0], METHODS[1]]
+fn modes() -> [&'static str; 4] {
+    [CONTROL, METHODS[0], METHODS[1], METHODS[2]]
 }
 
 /// An interval as text.

@@ -155,6 +155,11 @@ impl PageWalk {
         }
     }
 
+    /// Problems since this was asked last, for people.
+    pub fn take_troubles(&mut self) -> Vec<String> {
+        self.pressure.take_news()
+    }
+
     /// Takes hold of the address space that the target has now, after an exec. Returns whether it
     /// was a new one. [`Operations::update`] does the same.
     ///
@@ -249,7 +254,7 @@ impl Operations for PageWalk {
     fn is_reclaimed(&mut self, target: TargetId) -> bool {
         let slot = self.tables.slot(target);
         let pid = slot.and_then(|slot| self.tables.space(slot)).map(|space| space.pid());
-        pid.is_some_and(|pid| self.pressure.is_on(target, pid))
+        pid.is_some_and(|pid| self.pressure.is_on(target, pid, now()))
     }
 
     fn update(&mut self, target: TargetId, maps: &mut Vec<AddrRange>) -> Result<(), UpdateError> {

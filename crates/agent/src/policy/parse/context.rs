@@ -302,6 +302,7 @@ fn budget(entry: Entry<'_>) -> Result<u32, TextError> {
         0 => Err(entry
             .error("a budget of 0, with which nothing can be seen")
             .hint("the default is 1%")),
+        10_001.. => Err(entry.error("more than one CPU").hint("the default is 1%")),
         bp => Ok(bp),
     }
 }

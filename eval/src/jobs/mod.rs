@@ -6,6 +6,7 @@ pub(crate) mod frontier;
 pub(crate) mod idle;
 pub(crate) mod overhead;
 pub(crate) mod parity;
+pub(crate) mod pressure;
 pub(crate) mod quota;
 pub(crate) mod reclaim;
 pub(crate) mod record_size;

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use anyhow::Context;
 use isotherm_core::Time;
@@ -27,7 +28,14 @@ impl Workload {
     pub(crate) fn start(isotherm: &Path, args: &[&str], truth: &Path) -> anyhow::Result<Self> {
         let truth_arg = truth.to_str().context("a path that is no text")?;
         let args = ["workload", "-q", "--truth", truth_arg].into_iter().chain(args.iter().copied());
-        let child = Child::start(isotherm, args, &truth.with_extension("workload-log"))?;
+        let mut command = Command::new(isotherm);
+        command.args(args).stdin(Stdio::null()).stdout(Stdio::null());
+        Self::spawn(command, truth)
+    }
+
+    /// The same by a command that writes `truth`.
+    pub(crate) fn spawn(command: Command, truth: &Path) -> anyhow::Result<Self> {
+        let child = Child::spawn(command, &truth.with_extension("workload-log"))?;
         let mut workload = Self { child, truth: truth.to_owned() };
         let deadline = clock::now().plus_us(PATIENCE_US);
         while !workload.has_begun() {

@@ -29,6 +29,15 @@ pub(crate) fn cpu_and_childrens_ns(pid: u32) -> anyhow::Result<[u64; 2]> {
     Ok(ticks.map(|n| n * 10_000_000))
 }
 
+/// Major faults of a process so far: pages that had to be read from swap or a file.
+pub(crate) fn major_faults(pid: u32) -> anyhow::Result<u64> {
+    let path = format!("/proc/{pid}/stat");
+    let text = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
+    let (_, rest) = text.rsplit_once(')').with_context(|| format!("understand {path}"))?;
+    let field = rest.split_whitespace().nth(9).and_then(|n| n.parse().ok());
+    field.with_context(|| format!("understand {path}"))
+}
+
 /// Fields 14 and 15, 16 and 17. The name in front of them is whatever the process likes.
 fn ticks(stat: &str) -> Option<[u64; 2]> {
     let (_, rest) = stat.rsplit_once(')')?;

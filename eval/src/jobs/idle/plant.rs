@@ -2,15 +2,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use anyhow::Context;
-use isotherm_host::metrics::Cgroups;
-use isotherm_host::proc::Proc;
 use isotherm_sys::clock;
 
 use crate::job::Bench;
 use crate::processes::child::{Child, sleep_until};
+use crate::processes::group::Group;
 
 const SOURCE: &str = include_str!("plant.py");
 /// `FUSE_SUPER_MAGIC`.
@@ -77,35 +76,18 @@ impl Case {
 /// A process in its cgroup; both go with it.
 #[derive(Debug)]
 pub(super) struct Plant {
+    // Before the group, which can go only without it.
     child: Option<Child>,
-    dir: PathBuf,
+    group: Group,
     file: PathBuf,
-    path: String,
 }
 
 impl Plant {
     /// Starts it, and waits until its memory is written.
     pub(super) fn start(bench: &Bench<'_>, case: &Case) -> anyhow::Result<Self> {
-        let cgroups = Cgroups::mounted(&Proc::default());
-        let mount = match (cgroups.v1_of("memory"), &cgroups.v2) {
-            (Some(v1), _) => v1.to_owned(),
-            (None, Some(v2)) => {
-                // It may be on already; where it cannot be, the cgroup has no memory.stat.
-                fs::write(v2.join("cgroup.subtree_control"), "+memory").ok();
-                v2.clone()
-            }
-            (None, None) => anyhow::bail!("no cgroups of memory are mounted"),
-        };
-        let path = format!("/isotherm-eval-{}-{}", std::process::id(), case.name);
-        let dir = mount.join(path.trim_start_matches('/'));
-        fs::create_dir(&dir).with_context(|| format!("make {}", dir.display()))?;
+        let group = Group::new(case.name)?;
         let file = bench.dir.raw(&format!("{}.cache", case.name));
-        let mut plant = Self { child: None, dir, file, path };
-        anyhow::ensure!(
-            plant.dir.join("memory.stat").exists(),
-            "{} has no memory controller",
-            plant.dir.display()
-        );
+        let mut plant = Self { child: None, group, file };
         plant.begin(bench, case)?;
         Ok(plant)
     }
@@ -123,13 +105,8 @@ impl Plant {
         fs::write(&script, SOURCE).context("write plant.py")?;
         let said = bench.dir.raw(&format!("{}.out", case.name));
         let out = fs::File::create(&said).context("create its output")?;
-        // In the cgroup before it has any memory.
-        let mut command = Command::new("/bin/sh");
-        command.args(["-c", "echo $$ > \"$0\"/cgroup.procs && exec \"$@\""]).arg(&self.dir);
-        command
-            .args(["python3", "-I", "-S"])
-            .arg(script)
-            .args(case.sizes().map(|mib| mib.to_string()));
+        let mut command = self.group.command(Path::new("python3"));
+        command.args(["-I", "-S"]).arg(script).args(case.sizes().map(|mib| mib.to_string()));
         command.arg(u8::from(case.huge).to_string()).arg(&self.file);
         command.stdin(Stdio::null()).stdout(out);
         let log = bench.dir.raw(&format!("{}.err", case.name));
@@ -146,7 +123,7 @@ impl Plant {
 
     /// The cgroup's path below its mount.
     pub(super) fn path(&self) -> &str {
-        &self.path
+        self.group.path()
     }
 }
 
@@ -154,16 +131,5 @@ impl Drop for Plant {
     fn drop(&mut self) {
         drop(self.child.take());
         fs::remove_file(&self.file).ok();
-        remove(&self.dir);
-    }
-}
-
-/// The kernel needs a moment after the last process.
-fn remove(dir: &Path) {
-    for _ in 0..50 {
-        if fs::remove_dir(dir).is_ok() {
-            return;
-        }
-        clock::sleep_until(clock::now().plus_us(20_000));
     }
 }

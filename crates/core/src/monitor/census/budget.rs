@@ -12,6 +12,8 @@ const TOUCH_NS: u64 = 500;
 /// What may be spent at once for memory that is new, in ns per unit: 20 ms per GiB. It is paid
 /// back.
 const ADVANCE_NS: u64 = 40_000;
+/// What may be advanced at most, in ns of real time: of a terabyte, a first picture takes its time.
+const ADVANCED_NS: u64 = 60_000_000_000;
 /// What may be saved up, in ns of real time.
 const SAVED_NS: u64 = 1_000_000_000;
 /// What may be overdrawn for memory that has changed, in ns of real time.
@@ -100,7 +102,8 @@ impl Budget {
 
     /// New memory, of so many bytes, is to be seen soon.
     pub(super) fn advance(&mut self, bytes: u64) {
-        let ns = (bytes / UNIT).saturating_mul(ADVANCE_NS);
+        let most = self.of(ADVANCED_NS).saturating_sub(self.debt_ns);
+        let ns = (bytes / UNIT).saturating_mul(ADVANCE_NS).min(most);
         self.left_ns = self.left_ns.saturating_add(signed(ns));
         self.debt_ns = self.debt_ns.saturating_add(ns);
     }
@@ -210,6 +213,16 @@ mod tests {
         assert!(budget.allows(4_900_000) && !budget.allows(5_000_000));
         budget.earn(100, Time(10_000_000_000));
         assert!(!budget.allows(55_000_000), "what is saved up is bounded");
+    }
+
+    #[test]
+    fn of_a_large_target_no_more_than_a_minute_is_advanced() {
+        let mut budget = Budget::default();
+        budget.begin(100, Time(0));
+        for bytes in [1 << 40, 1 << 40] {
+            budget.advance(bytes);
+            assert!(budget.allows(599_000_000) && !budget.allows(600_000_000));
+        }
     }
 
     #[test]

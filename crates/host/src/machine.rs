@@ -39,6 +39,9 @@ pub struct Machine {
     pub swap_bytes: u64,
     /// Whether the kernel describes its types (BTF).
     pub btf: bool,
+    /// Who else clears accessed bits here, as far as it shows: the kernel's DAMON, the ageing of
+    /// MGLRU, other instances of Isotherm. Reclaim does so as well, whenever memory is short.
+    pub clearers: Vec<String>,
 }
 
 impl Machine {
@@ -67,6 +70,7 @@ impl Machine {
             thp: chosen(&roots.sys.join("kernel/mm/transparent_hugepage/enabled")),
             swap_bytes: bytes_of("SwapTotal:"),
             btf: roots.sys.join("kernel/btf/vmlinux").exists(),
+            clearers: clearers(roots),
         }
     }
 
@@ -95,6 +99,34 @@ fn chosen(path: &Path) -> Option<String> {
     rest.split_once(']').map(|(value, _)| value.to_owned())
 }
 
+/// Who else clears accessed bits.
+fn clearers(roots: &Roots) -> Vec<String> {
+    let (mut kdamonds, mut others) = (Vec::new(), Vec::new());
+    let listed = roots.proc.for_each_pid(|pid| {
+        let name = text(&roots.proc.path_of(pid, "comm"));
+        match name.trim_end() {
+            name if name.starts_with("kdamond.") => kdamonds.push(name.to_owned()),
+            "isotherm" if pid != std::process::id() => others.push(pid),
+            _ => {}
+        }
+    });
+    if listed.is_err() {
+        return Vec::new();
+    }
+    kdamonds.sort_unstable();
+    others.sort_unstable();
+    let kdamonds = kdamonds.iter().map(|name| format!("{name} (the kernel's DAMON)"));
+    let others = others.iter().map(|pid| format!("isotherm (process {pid})"));
+    let mut found: Vec<_> = kdamonds.chain(others).collect();
+    // Bit 0 says whether it is on at all.
+    let mglru = text(&roots.sys.join("kernel/mm/lru_gen/enabled"));
+    let mglru = u32::from_str_radix(mglru.trim().trim_start_matches("0x"), 16).unwrap_or(0);
+    if mglru & 1 == 1 {
+        found.push("ageing of MGLRU".to_owned());
+    }
+    found
+}
+
 /// The kernel takes the flag away if it does not use the fifth level.
 fn paging_levels(cpuinfo: &str) -> Option<u8> {
     let flags = cpuinfo.lines().find_map(|line| line.strip_prefix("flags"))?;
@@ -118,6 +150,27 @@ mod tests {
         assert_eq!(paging_levels("processor: 0\nflags\t\t: fpu la570\n"), Some(4));
         assert_eq!(paging_levels("processor: 0\n"), None);
         assert_eq!(capability_names(1 | 1 << 39 | 1 << 60), ["CAP_CHOWN", "CAP_BPF", "CAP_60"]);
+    }
+
+    #[test]
+    fn others_who_clear_accessed_bits() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = dir.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let sys = dir.path().join("sys");
+        let roots = Roots { proc: crate::proc::Proc::new(dir.path().join("proc")), sys };
+        assert!(clearers(&roots).is_empty(), "nothing can be read");
+        for (pid, comm) in [(7, "kdamond.0"), (8, "bash"), (9, "isotherm"), (10, "isotherm-eval")] {
+            write(&format!("proc/{pid}/comm"), &format!("{comm}\n"));
+        }
+        write("sys/kernel/mm/lru_gen/enabled", "0x0007\n");
+        let found = ["kdamond.0 (the kernel's DAMON)", "isotherm (process 9)", "ageing of MGLRU"];
+        assert_eq!(clearers(&roots), found);
+        write("sys/kernel/mm/lru_gen/enabled", "0x0000\n");
+        assert_eq!(clearers(&roots), found[..2]);
     }
 
     #[test]

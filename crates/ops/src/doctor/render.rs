@@ -30,6 +30,10 @@ fn machine(f: &mut fmt::Formatter<'_>, m: &Machine) -> fmt::Result {
     writeln!(f, "huge pages  {}", or(&m.thp, "not in this kernel"))?;
     writeln!(f, "BTF         {}", if m.btf { "yes" } else { "no" })?;
     writeln!(f, "lockdown    {}", or(&m.lockdown, "not to be seen (is securityfs mounted?)"))?;
+    if !m.clearers.is_empty() {
+        let who = m.clearers.join(", ");
+        writeln!(f, "others      clear accessed bits, too: {who}")?;
+    }
     writeln!(f, "privileges  uid {}, {}", m.uid, capabilities(m))
 }
 

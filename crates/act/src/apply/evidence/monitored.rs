@@ -149,7 +149,7 @@ mod tests {
         let shared = UnitCheck { stuck, ..check(Bits::ALL, Bits::ALL) };
         monitored.made_old(&shared, Time(S));
         assert_eq!(found(&monitored, 1, 5), Some((1, 510)));
-        // A probe makes one page old, which had been touched.
+        // A sentinel makes one page old, which had been touched.
         monitored.made_old(&check(Bits::page(9), Bits::page(9)), Time(2 * S));
         assert_eq!(found(&monitored, 1, 5), Some((1, 509)));
         let gone = UnitCheck { present: Bits::page(1), ..check(Bits::ALL, Bits::default()) };

@@ -20,7 +20,7 @@ const SAVED_NS: u64 = 1_000_000_000;
 const OVERDRAFT_NS: u64 = 2_000_000_000;
 /// An answer that took this many times the usual is counted as this many times the usual.
 const MOST_TIMES: u64 = 4;
-/// Shares of the budget for looks in turn and for probes, in percent.
+/// Shares of the budget for looks in turn and for sentinels, in percent.
 const SHARES: (u64, u64) = (40, 20);
 /// The share for drawing regions, in percent.
 const DRAWING_SHARE: u64 = 15;
@@ -175,7 +175,7 @@ impl Budget {
     }
 
     /// How many pages may be armed alone, per `window_ns`.
-    pub(super) fn probes(&self, window_ns: u64) -> usize {
+    pub(super) fn sentinels(&self, window_ns: u64) -> usize {
         let ns = self.of(window_ns) * SHARES.1 / 100;
         usize::try_from(ns / self.arm_ns.max(1)).unwrap_or(usize::MAX)
     }

@@ -9,7 +9,7 @@
 //! ```text
 //! arm:   what was never armed, in rounds; what changed, out of turn; the rest, rarer if it stays
 //! look:  1 sample, 1 window, 1 s, 10 s, 1 min after arming; and all in turn, at windows' ends
-//! probe: one page of a hot unit, armed alone: shows at once when hot memory goes cold
+//! sentinel: one page of a hot unit, armed alone: shows at once when hot memory goes cold
 //! ```
 //!
 //! * `unit`: what is known of one unit; `planes`: its pages that were touched within spans;
@@ -68,8 +68,8 @@ const RECLAIMED_NS: u64 = 10_000_000_000;
 /// by the same accessed bits: where all of them are cleared every 3 s, memory that is touched once
 /// a second is paged out and comes back two to six times as often.
 const SPARED: (usize, u64) = (16, 12_000_000_000);
-/// Hot units that are tried for a probe, per window.
-const PROBES_TRIED: usize = 64;
+/// Hot units that are tried for a sentinel, per window.
+const SENTINELS_TRIED: usize = 64;
 /// Pages that count as independent evidence at most, for the interval of a rate. More pages do not
 /// make it surer: a span is known to a few percent only, and one arming is one sample in time.
 const EVIDENCE: u32 = 64;
@@ -97,7 +97,7 @@ pub(crate) struct Census {
     urgent: VecDeque<(TargetId, u64)>,
     budget: Budget,
     /// Units of which a page was armed alone in this window.
-    probed: Vec<(TargetId, u64)>,
+    watched_alone: Vec<(TargetId, u64)>,
     runs: Vec<Run>,
     observed: Vec<Observed>,
     /// Windows since regions were drawn, and after how many that is to happen again.
@@ -107,7 +107,7 @@ pub(crate) struct Census {
     changed: bool,
     /// Whether there was nothing left to arm when it was tried last.
     idle: bool,
-    /// Whether a window begins, so that probes are chosen.
+    /// Whether a window begins, so that sentinels are chosen.
     window_begins: bool,
 }
 
@@ -137,7 +137,7 @@ impl Sampler for Census {
         self.choose_urgent(scene.units, scene.now);
         self.choose_in_turn(scene.units, scene.attrs, scene.now);
         if core::mem::take(&mut self.window_begins) {
-            self.choose_probes(scene);
+            self.choose_sentinels(scene);
         }
         scene.units.sort_unstable_by_key(|c| (c.target, c.start));
     }
@@ -379,12 +379,12 @@ impl Census {
     }
 
     /// Single pages that are expected to be touched at once.
-    fn choose_probes(&mut self, scene: &mut Scene<'_>) {
-        let mut left = self.budget.probes(spans(scene.attrs)[1]);
+    fn choose_sentinels(&mut self, scene: &mut Scene<'_>) {
+        let mut left = self.budget.sentinels(spans(scene.attrs)[1]);
         let now = scene.now;
         for map in self.maps.iter_mut().filter(|map| now >= map.reclaimed_until) {
             let nr = map.units.len() as u64;
-            for _ in 0..PROBES_TRIED {
+            for _ in 0..SENTINELS_TRIED {
                 if left == 0 || nr == 0 {
                     break;
                 }
@@ -393,19 +393,19 @@ impl Census {
                 if scene.units.iter().any(|c| (c.target, c.start) == (map.id, unit.start)) {
                     continue;
                 }
-                if let Some(page) = unit.choose_probe(u64::from(scene.rng.next_u32())) {
+                if let Some(page) = unit.choose_sentinel(u64::from(scene.rng.next_u32())) {
                     scene.units.push(UnitCheck::new(map.id, unit.start, page));
-                    self.probed.push((map.id, unit.start));
+                    self.watched_alone.push((map.id, unit.start));
                     left -= 1;
                 }
             }
         }
     }
 
-    /// Units to look at for the end of a window: those with a probe, and others in turn.
+    /// Units to look at for the end of a window: those with a sentinel, and others in turn.
     fn choose_looks(&mut self, scene: &mut Scene<'_>) {
         let mut left = self.budget.looks(spans(scene.attrs)[1]);
-        for (target, start) in self.probed.drain(..) {
+        for (target, start) in self.watched_alone.drain(..) {
             let map = self.maps.iter().find(|m| m.id == target);
             let unit = map.and_then(|m| m.units.get(m.find(start)?));
             scene.units.extend(unit.map(|u| UnitCheck::new(target, start, u.pages)));

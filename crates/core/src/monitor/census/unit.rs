@@ -80,7 +80,7 @@ pub(super) struct Unit {
     /// By cell: since when it has looked like this, in [`TICK_NS`].
     steady: [u32; CELLS],
     /// A page that was armed alone, because it was expected to be touched at once.
-    probe: u16,
+    sentinel: u16,
     /// How long to wait until it is armed again, in ns.
     pub(super) interval_ns: u64,
     /// Pages that woke up last.
@@ -154,7 +154,7 @@ impl Unit {
             looked: now,
             levels: [0; CELLS],
             steady: [tick(now); CELLS],
-            probe: NO_PAGE,
+            sentinel: NO_PAGE,
             interval_ns: INTERVAL_NS.0,
             woken: 0,
             same: 0,
@@ -176,7 +176,7 @@ impl Unit {
         self.stuck = self.stuck.minus(asked).or(check.stuck.and(asked));
         (self.known, self.leaf_shift) = (true, check.leaf_shift);
         if asked != self.pages {
-            // A probe. It says nothing of the other pages.
+            // A sentinel. It says nothing of the other pages.
             self.earlier = self.earlier.or(self.young.and(asked));
             self.young = self.young.minus(asked).or(check.stuck.and(asked));
             return found.count();
@@ -189,7 +189,7 @@ impl Unit {
         }
         self.young = PageBits::default();
         (self.since, self.looked, self.armed, self.urgent) = (now, now, true, false);
-        self.probe = NO_PAGE;
+        self.sentinel = NO_PAGE;
         if core::mem::take(&mut self.is_turn) {
             (self.turn, self.extra) = (Clock::begin(now, SPANS), Clock::default());
             self.earlier = PageBits::default();
@@ -227,9 +227,9 @@ impl Unit {
             self.looked = now;
             return news;
         }
-        if self.probe != NO_PAGE && now.since(self.looked) >= spans[0] {
-            news.calmed = PageBits::page(self.probe).and(touched).is_empty();
-            self.probe = NO_PAGE;
+        if self.sentinel != NO_PAGE && now.since(self.looked) >= spans[0] {
+            news.calmed = PageBits::page(self.sentinel).and(touched).is_empty();
+            self.sentinel = NO_PAGE;
         }
         let (elapsed, before) = (now.since(self.since), self.plane(0));
         let was_open = self.is_first_open();
@@ -315,13 +315,16 @@ impl Unit {
 
     /// A page that is touched in every sample as far as is known, to be armed alone; `nr` says
     /// which one of them.
-    pub(super) fn choose_probe(&mut self, nr: u64) -> Option<PageBits> {
+    pub(super) fn choose_sentinel(&mut self, nr: u64) -> Option<PageBits> {
         let hot = self.plane(0).and(self.young);
-        if self.is_first_open() || self.probe != NO_PAGE || hot.count() * 2 < self.present.count() {
+        if self.is_first_open()
+            || self.sentinel != NO_PAGE
+            || hot.count() * 2 < self.present.count()
+        {
             return None;
         }
-        self.probe = hot.nth(nr % hot.count().max(1))?;
-        Some(PageBits::page(self.probe))
+        self.sentinel = hot.nth(nr % hot.count().max(1))?;
+        Some(PageBits::page(self.sentinel))
     }
 
     /// The share of a cell's pages that were touched within one sample.
@@ -526,14 +529,14 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_that_stays_old_shows_that_hot_memory_has_gone_cold() {
+    fn a_sentinel_that_stays_old_shows_that_hot_memory_has_gone_cold() {
         for (touched, calmed) in [(true, false), (false, true)] {
             let mut unit = unit();
             arm(&mut unit, PageBits::ALL, PageBits::default(), 1000);
             look(&mut unit, PageBits::ALL, 1005);
-            let page = unit.choose_probe(77).unwrap();
+            let page = unit.choose_sentinel(77).unwrap();
             assert_eq!(page, PageBits::page(77));
-            assert_eq!(unit.choose_probe(78), None, "one at a time");
+            assert_eq!(unit.choose_sentinel(78), None, "one at a time");
             let check = UnitCheck {
                 answered: true,
                 present: PageBits::ALL,

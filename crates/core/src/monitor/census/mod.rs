@@ -93,6 +93,8 @@ pub(crate) struct Census {
     maps: Vec<Map>,
     /// Looks to come, per time between arming and look. Each list is in order of time.
     due: [VecDeque<Due>; 2 + LATER_NS.len()],
+    /// The target that comes first when units are armed in turn.
+    first_map: usize,
     /// Units to be armed out of turn.
     urgent: VecDeque<(TargetId, u64)>,
     budget: Budget,
@@ -349,7 +351,9 @@ impl Census {
         let has_unknown = |map: &Map| map.nr_unknown > 0 && now >= map.reclaimed_until;
         let is_first_pass = self.maps.iter().any(has_unknown);
         self.budget.set_first_pass(is_first_pass);
-        for map in &mut self.maps {
+        // Another target comes first each time, so that none is left out.
+        self.first_map = (self.first_map + 1) % self.maps.len().max(1);
+        for map in from(&mut self.maps, self.first_map) {
             let most_ns = map.longest_rest(now);
             for _ in 0..MOST_VISITED.min(map.units.len()) {
                 let expected = units.len();
@@ -382,7 +386,8 @@ impl Census {
     fn choose_sentinels(&mut self, scene: &mut Scene<'_>) {
         let mut left = self.budget.sentinels(spans(scene.attrs)[1]);
         let now = scene.now;
-        for map in self.maps.iter_mut().filter(|map| now >= map.reclaimed_until) {
+        let maps = from(&mut self.maps, self.first_map);
+        for map in maps.filter(|map| now >= map.reclaimed_until) {
             let nr = map.units.len() as u64;
             for _ in 0..SENTINELS_TRIED {
                 if left == 0 || nr == 0 {
@@ -404,22 +409,29 @@ impl Census {
 
     /// Units to look at for the end of a window: those with a sentinel, and others in turn.
     fn choose_looks(&mut self, scene: &mut Scene<'_>) {
-        let mut left = self.budget.looks(spans(scene.attrs)[1]);
+        let left = self.budget.looks(spans(scene.attrs)[1]);
         for (target, start) in self.watched_alone.drain(..) {
             let map = self.maps.iter().find(|m| m.id == target);
             let unit = map.and_then(|m| m.units.get(m.find(start)?));
             scene.units.extend(unit.map(|u| UnitCheck::new(target, start, u.pages)));
         }
+        // Each target has its share, so that none is left out.
+        let total: usize = self.maps.iter().map(|map| map.units.len()).sum();
         for map in &mut self.maps {
             let all = map.units.len();
-            for _ in 0..all.min(left) {
+            for _ in 0..all.min((left * all).div_ceil(total.max(1))) {
                 let Some(at) = map.next_to_look_at() else { break };
                 let unit = &map.units[at];
                 scene.units.push(UnitCheck::new(map.id, unit.start, unit.pages));
-                left -= 1;
             }
         }
     }
+}
+
+/// All maps, the one with this number first.
+fn from(maps: &mut [Map], first: usize) -> impl Iterator<Item = &mut Map> {
+    let (front, back) = maps.split_at_mut(first.min(maps.len()));
+    back.iter_mut().chain(front)
 }
 
 /// Keeps the regions of the window before, one window older.

@@ -9,8 +9,9 @@ use isotherm_sys::clock;
 use serde::{Deserialize, Serialize};
 
 const PAGE: u64 = 4096;
-/// Bit of a pagemap entry.
+/// Bits of a pagemap entry.
 const SWAPPED: u64 = 1 << 62;
+const PRESENT: u64 = 1 << 63;
 /// Entries per read.
 const CHUNK: u64 = 1 << 15;
 
@@ -69,7 +70,8 @@ fn compare(ns: u64, start: u64, entries: &[u8], states: &mut [bool], changes: &m
     let entries = entries.as_chunks::<8>().0.iter().map(|e| u64::from_ne_bytes(*e));
     for ((address, entry), state) in (start..).step_by(4096).zip(entries).zip(states) {
         let out = entry & SWAPPED != 0;
-        if out == *state {
+        // A page that is neither has not come back: its process has just ended.
+        if out == *state || !out && entry & PRESENT == 0 {
             continue;
         }
         *state = out;
@@ -88,7 +90,7 @@ mod tests {
 
     #[test]
     fn changes_are_joined() {
-        let entries: Vec<u8> = [0, SWAPPED, SWAPPED | 5, 1 << 63, SWAPPED]
+        let entries: Vec<u8> = [0, SWAPPED, SWAPPED | 5, PRESENT, 0]
             .iter()
             .flat_map(|e: &u64| e.to_ne_bytes())
             .collect();

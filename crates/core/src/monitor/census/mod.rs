@@ -214,8 +214,8 @@ impl Sampler for Census {
             let Some(map) = self.maps.iter_mut().find(|m| m.id == check.target) else { continue };
             let Some(at) = map.find(check.start) else { continue };
             let unit = &mut map.units[at];
-            let before = unit.young.count();
-            // Only what was made old has to be set again.
+            // Only what was made old has to be set again: not what is mapped for the first time.
+            let (before, present) = (unit.young, unit.present);
             let is_ours = unit.armed;
             map.sums.take_out(unit);
             let news = unit.was_looked_at(check, now, &spans);
@@ -226,7 +226,7 @@ impl Sampler for Census {
             map.nr_unknown -= usize::from(!is_ours && unit.armed);
             self.changed |= news.calmed || news.woken >= WOKEN;
             if is_ours {
-                self.budget.touched(unit.young.count().saturating_sub(before));
+                self.budget.touched(unit.young.minus(before).and(present).count());
             }
             take_news(map, at, news, &mut self.urgent);
         }

@@ -38,7 +38,12 @@ impl Clock {
 
     /// Whether the end of the first span was not seen yet.
     pub(super) const fn is_first_open(self) -> bool {
-        self.open & 1 == 1
+        self.is_open(0)
+    }
+
+    /// Whether the end of a span was not seen yet.
+    pub(super) const fn is_open(self, nr: usize) -> bool {
+        self.open >> nr & 1 == 1
     }
 
     /// Closes the spans that are over, and calls `f` with the number of each, and whether what was

@@ -10,6 +10,7 @@
 //! pages were touched since the arming is not idle, however long ago that was.
 
 use super::planes::{Clock, Planes};
+use crate::interval::count;
 use crate::snapshot::{SPANS, UnitInfo};
 use crate::time::Time;
 use crate::unit::{PageBits, UnitCheck};
@@ -23,6 +24,8 @@ const FULL: f32 = 255.0;
 /// A change of a cell's level that makes it another cell: a tenth of the scale, as where DAMON ages
 /// regions.
 const CHANGE: u8 = 26;
+/// A span of this many samples is more than one.
+const LONGER: f32 = 1.3;
 /// Up to this many samples after arming, the rate in one sample is told from what was touched.
 const JUDGED: u64 = 4;
 /// Spans that are shown of a unit that was armed out of turn: up to a second.
@@ -108,10 +111,16 @@ fn share(part: u32, whole: u32) -> f32 {
     if whole == 0 { 0.0 } else { float(part) / float(whole) }
 }
 
-/// The share of pages touched in one sample, from that of a span `times` as long. Touches are
-/// assumed to come at random.
-fn per_sample(share: f32, times: f32) -> f32 {
-    if share >= 1.0 { 1.0 } else { 1.0 - libm::powf(1.0 - share, 1.0 / times.max(0.1)) }
+/// The share of pages touched in one sample, if `touched` of `there` pages were touched in a span
+/// `times` as long. Touches are assumed to come at random. Of a longer span in which all pages were
+/// touched, half a page is assumed to have been missed.
+fn per_sample(touched: u32, there: u32, times: f32) -> f32 {
+    let share = share(touched, there);
+    if times < LONGER {
+        return share;
+    }
+    let missed = (1.0 - share).max(0.5 / count(there.max(1)));
+    1.0 - libm::powf(missed, 1.0 / times)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a ratio of two times")]
@@ -232,7 +241,7 @@ impl Unit {
             self.sentinel = NO_PAGE;
         }
         let (elapsed, before) = (now.since(self.since), self.plane(0));
-        let was_open = self.is_first_open();
+        let (was_open, window_was_open) = (self.is_first_open(), self.is_window_open());
         let is_newest = self.turn.since == self.since;
         let since_turn = self.earlier.or(touched).and(self.present);
         news.published |= self.planes.publish(&mut self.extra, now, spans, touched);
@@ -244,6 +253,9 @@ impl Unit {
         } else if !self.is_first_open() && !newly.is_empty() {
             news.woken = newly.count();
             self.wake(newly, now, ratio(now.since(self.looked), spans[0]));
+        }
+        if window_was_open && !self.is_window_open() && elapsed <= spans[1] * 2 {
+            self.take_window(touched, now, ratio(spans[0], spans[1]));
         }
         self.looked = now;
         news
@@ -258,13 +270,32 @@ impl Unit {
         }
     }
 
+    /// Whether no look has come at the end of the window since it was armed.
+    const fn is_window_open(&self) -> bool {
+        if self.turn.since.0 == self.since.0 { self.turn.is_open(1) } else { self.extra.is_open(1) }
+    }
+
+    /// These pages were touched within a window, so in one of its samples at least; `sample` is the
+    /// share of the window that a sample is. A target that was kept from running while the first
+    /// look came is not idle.
+    fn take_window(&mut self, touched: PageBits, now: Time, sample: f32) {
+        for cell in 0..CELLS {
+            let there = self.present.cell(cell).count_ones();
+            let least = level(share(touched.cell(cell).count_ones(), there) * sample);
+            if self.levels[cell] == 0 && least > 0 {
+                self.steady[cell] = tick(now);
+            }
+            self.levels[cell] = self.levels[cell].max(least);
+        }
+    }
+
     /// Sets the levels from `plane`, which was touched in `times` samples. Returns whether much of
     /// what was touched before is not touched any more.
     fn judge(&mut self, before: PageBits, plane: PageBits, now: Time, times: f32) -> bool {
         for cell in 0..CELLS {
             let there = self.present.cell(cell).count_ones();
             let touched = plane.cell(cell).count_ones();
-            let new = level(per_sample(share(touched, there), times));
+            let new = level(per_sample(touched, there, times));
             let old = self.levels[cell];
             if new.abs_diff(old) > change(old, there) || (new == 0) != (old == 0) {
                 self.steady[cell] = if new == 0 { tick(self.since) } else { tick(now) };
@@ -299,7 +330,7 @@ impl Unit {
                 self.steady[cell] = tick(now);
                 continue;
             }
-            let new = level(per_sample(share(new, self.present.cell(cell).count_ones()), times));
+            let new = level(per_sample(new, self.present.cell(cell).count_ones(), times));
             if self.levels[cell] == 0 {
                 self.steady[cell] = tick(now);
             }
@@ -484,6 +515,26 @@ mod tests {
         // What is touched much later is news, and no plane's.
         assert_eq!(look(&mut unit, PageBits::ALL, 4000).woken, 512);
         assert_eq!(unit.planes().counted(2), None);
+    }
+
+    #[test]
+    fn what_is_touched_in_a_window_is_touched_in_one_of_its_samples() {
+        let mut unit = unit();
+        arm_in_turn(&mut unit, PageBits::ALL, PageBits::default(), 1000);
+        look(&mut unit, PageBits::default(), 1005);
+        look(&mut unit, cell(3), 1100);
+        assert!(unit.rate(3) >= 0.04 && unit.rate(2) == 0.0, "{}", unit.rate(3));
+        assert_eq!(unit.steady_ns(3, Time(1200 * MS)), 100 * MS);
+    }
+
+    #[test]
+    fn all_pages_in_some_samples_are_not_all_in_one() {
+        for (touched, times, low, high) in
+            [(16, 1.0, 1.0, 1.0), (16, 4.0, 0.5, 0.7), (8, 2.0, 0.28, 0.3), (0, 3.0, 0.0, 0.0)]
+        {
+            let rate = per_sample(touched, 16, times);
+            assert!((low..=high).contains(&rate), "{touched} in {times} samples: {rate}");
+        }
     }
 
     #[test]

@@ -18,6 +18,8 @@ const ADVANCED_NS: u64 = 60_000_000_000;
 const SAVED_NS: u64 = 1_000_000_000;
 /// What may be overdrawn for memory that has changed, in ns of real time.
 const OVERDRAFT_NS: u64 = 2_000_000_000;
+/// After this time without any arming, in ns, a few units are armed all the same.
+const STARVED_NS: u64 = 500_000_000;
 /// An answer that took this many times the usual is counted as this many times the usual.
 const MOST_TIMES: u64 = 4;
 /// Shares of the budget for looks in turn and for sentinels, in percent.
@@ -47,6 +49,8 @@ pub(super) struct Budget {
     charged_to: Option<u64>,
     /// Reserved for what is about to be armed, in ns.
     reserved_ns: u64,
+    /// When units had their turn last.
+    turn_at: Time,
 }
 
 impl Default for Budget {
@@ -62,6 +66,7 @@ impl Default for Budget {
             is_first_pass: false,
             charged_to: None,
             reserved_ns: 0,
+            turn_at: Time::default(),
         }
     }
 }
@@ -111,6 +116,17 @@ impl Budget {
     /// Whether there is something left beyond what is reserved and `more` ns.
     pub(super) fn allows(&self, more: u64) -> bool {
         self.left_ns > signed(self.reserved_ns.saturating_add(more))
+    }
+
+    /// Units have their turn.
+    pub(super) const fn note_turn(&mut self, now: Time) {
+        self.turn_at = now;
+    }
+
+    /// Whether no unit had its turn for so long that a few units may be armed whatever is left. Where
+    /// the rest of the program uses up a small budget, memory is seen slowly, and not never.
+    pub(super) fn is_starved(&self, now: Time) -> bool {
+        now.since(self.turn_at) >= STARVED_NS
     }
 
     /// Whether memory that has changed may be armed.

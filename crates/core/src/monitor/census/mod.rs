@@ -347,6 +347,8 @@ impl Census {
     fn choose_in_turn(&mut self, units: &mut Vec<UnitCheck>, attrs: &Attrs, now: Time) {
         let spans = spans(attrs);
         self.idle = true;
+        let is_starved = self.budget.is_starved(now);
+        let nr_before = units.len();
         // What is known already has to wait while there is something unknown.
         let has_unknown = |map: &Map| map.nr_unknown > 0 && now >= map.reclaimed_until;
         let is_first_pass = self.maps.iter().any(has_unknown);
@@ -357,7 +359,7 @@ impl Census {
             let most_ns = map.longest_rest(now);
             for _ in 0..MOST_VISITED.min(map.units.len()) {
                 let expected = units.len();
-                if expected >= MOST_ARMED || !self.budget.allows(0) {
+                if expected >= MOST_ARMED || !(is_starved || self.budget.allows(0)) {
                     self.idle = false;
                     break;
                 }
@@ -379,6 +381,9 @@ impl Census {
             }
             // A large target is gone through in several windows.
             self.idle &= map.units.len() <= MOST_VISITED;
+        }
+        if units.len() > nr_before {
+            self.budget.note_turn(now);
         }
     }
 

@@ -1,4 +1,5 @@
-//! While the kernel reclaims memory of a target, census makes little of it old.
+//! What census makes old while the kernel reclaims memory of its target, and while the rest of the
+//! program uses up the budget.
 #![expect(clippy::unwrap_used, reason = "in a test")]
 
 use isotherm_core::unit::{PageBits, UNIT};
@@ -9,8 +10,8 @@ const S: u64 = 1_000_000_000;
 const UNITS: u64 = 128;
 
 /// Memory that is touched all the time, and reclaimed in some seconds. Returns the whole units that
-/// were made old, by second.
-fn armed(is_reclaimed: impl Fn(u64) -> bool, seconds: usize) -> Vec<u64> {
+/// were made old, by second. An answer takes so much CPU time.
+fn armed(is_reclaimed: impl Fn(u64) -> bool, seconds: usize, answer_ns: u64) -> Vec<u64> {
     let attrs = Attrs { method: Method::Census, budget_bp: 1000, ..Attrs::default() };
     let mut context = Context::new(attrs, 1).unwrap();
     context.add_target(ID);
@@ -29,8 +30,8 @@ fn armed(is_reclaimed: impl Fn(u64) -> bool, seconds: usize) -> Vec<u64> {
                     let is_whole = wish == Wish::PrepareUnits && unit.pages.count() > 1;
                     armed[usize::try_from(now.0 / S).unwrap()] += u64::from(is_whole);
                 }
-                context.set_units_cpu(Some((cpu, cpu + 50_000)));
-                cpu += 50_000;
+                context.set_units_cpu(Some((cpu, cpu + answer_ns)));
+                cpu += answer_ns;
             }
             Wish::Sleep(until) => now = until,
             Wish::Snapshot => {}
@@ -42,13 +43,21 @@ fn armed(is_reclaimed: impl Fn(u64) -> bool, seconds: usize) -> Vec<u64> {
 
 #[test]
 fn what_is_reclaimed_is_spared_and_seen_again_afterwards() {
-    let spared = armed(|s| (20..60).contains(&s), 90);
+    let spared = armed(|s| (20..60).contains(&s), 90, 50_000);
     let count = |armed: &[u64], from: usize, to: usize| armed[from..to].iter().sum::<u64>();
     assert!(count(&spared, 0, 5) >= UNITS, "{spared:?}: all of it is seen at first");
     // A sixteenth every 12 s, and the first of them at once.
     let in_time = count(&spared, 21, 60);
     assert!((1..=UNITS * 5 / 16).contains(&in_time), "{spared:?}: {in_time} while it is reclaimed");
     assert!(count(&spared, 70, 90) >= UNITS / 2, "{spared:?}: ten seconds later");
-    let free = armed(|_| false, 60);
+    let free = armed(|_| false, 60, 50_000);
     assert!(count(&free, 21, 60) > 4 * in_time, "{free:?}: otherwise");
+}
+
+#[test]
+fn a_budget_that_is_always_used_up_makes_the_first_picture_late_and_not_empty() {
+    // An answer costs all that a second earns.
+    let late = armed(|_| false, 60, 100_000_000);
+    assert!(late.iter().sum::<u64>() >= UNITS, "{late:?}");
+    assert!(late.iter().all(|nr| *nr <= 24), "{late:?}");
 }

@@ -60,8 +60,9 @@ impl Table<'_> {
     fn bits(&self, is: impl Fn(Entry) -> bool) -> [u64; 8] {
         let mut out = [0; 8];
         for (word, entries) in out.iter_mut().zip(self.entries.chunks_exact(64)) {
-            for (nr, &raw) in entries.iter().enumerate() {
-                *word |= u64::from(is(Self::entry(raw))) << nr;
+            // The last entry ends up in the highest bit.
+            for &raw in entries {
+                *word = *word >> 1 | u64::from(is(Self::entry(raw))) << 63;
             }
         }
         out

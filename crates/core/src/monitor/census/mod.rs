@@ -50,8 +50,8 @@ use crate::unit::UnitCheck;
 /// The most units that are armed before one sample: 16 MiB, so that a set needs one call, and the
 /// target's mmap lock is free between the calls.
 const MOST_ARMED: usize = CHUNK;
-/// Units that are visited at most to find some to arm.
-const MOST_VISITED: usize = 512;
+/// Units that are visited at most before one sample to find some to arm.
+const MOST_VISITED: usize = 64;
 /// Pages that wake up in a quiet unit and make it armed out of turn.
 const WOKEN: u64 = 32;
 /// How far around a changed unit others are suspected of having changed, in units.
@@ -372,8 +372,8 @@ impl Census {
                 } else {
                     !unit.armed || !is_first_pass && unit.has_waited(now, &spans, most_ns)
                 };
-                let is_asked = units.iter().any(|c| (c.target, c.start) == (map.id, unit.start));
-                if is_due && !is_asked {
+                let is_asked = |c: &UnitCheck| (c.target, c.start) == (map.id, unit.start);
+                if is_due && !units.iter().any(is_asked) {
                     unit.is_turn = true;
                     self.budget.reserve(unit.plane(0).count());
                     units.push(UnitCheck::new(map.id, unit.start, unit.pages));
@@ -461,7 +461,7 @@ fn take_news(map: &mut Map, at: usize, news: News, urgent: &mut VecDeque<(Target
     };
     let changed_at = map.units[at].looked;
     map.nr_changed += 1;
-    if map.units[at].is_restless() {
+    if map.units[at].is_restless() && !news.calmed {
         return;
     }
     for nr in near {

@@ -203,7 +203,7 @@ impl Unit {
             (self.turn, self.extra) = (Clock::begin(now, SPANS), Clock::default());
             self.earlier = PageBits::default();
             self.turns = self.turns.wrapping_add(1);
-            self.false_alarms = self.false_alarms.saturating_sub(1);
+            self.false_alarms = 0;
         } else {
             self.extra = Clock::begin(now, OUT_OF_TURN);
             self.earlier = self.earlier.or(touched.minus(check.stuck));
@@ -256,6 +256,10 @@ impl Unit {
         }
         if window_was_open && !self.is_window_open() && elapsed <= spans[1] * 2 {
             self.take_window(touched, now, ratio(spans[0], spans[1]));
+            if self.turn.since != self.since && touched.count() * 4 < self.woken {
+                // What woke up has passed by already.
+                self.false_alarms = self.false_alarms.saturating_add(1);
+            }
         }
         self.looked = now;
         news
@@ -305,8 +309,7 @@ impl Unit {
         let (was, is) = (before.count(), plane.count());
         let differs = before.minus(plane).count() + plane.minus(before).count();
         if self.turn.since != self.since {
-            // What woke up has passed by already.
-            self.false_alarms = self.false_alarms.saturating_add(u8::from(is * 4 < self.woken));
+            // Only turns say how often it has to have its turn.
         } else if differs * 8 <= was + is + 64 {
             self.same = self.same.saturating_add(1);
             if self.same >= 2 {
@@ -548,6 +551,7 @@ mod tests {
             assert_eq!(look(&mut unit, PageBits::ALL, at).woken, 512);
             arm(&mut unit, PageBits::ALL, PageBits::default(), at + 5);
             look(&mut unit, PageBits::default(), at + 10);
+            look(&mut unit, PageBits::default(), at + 105);
         }
         // It was its turn once, and nothing was touched for 5 ms. A second saw it all.
         look(&mut unit, PageBits::default(), 2010);

@@ -252,7 +252,8 @@ impl Unit {
             news.calmed = self.judge(before, touched, now, ratio(elapsed, spans[0]));
         } else if !self.is_first_open() && !newly.is_empty() {
             news.woken = newly.count();
-            self.wake(newly, now, ratio(now.since(self.looked), spans[0]));
+            let samples = ratio(spans[1], spans[0]);
+            self.wake(newly, now, ratio(now.since(self.looked), spans[0]), samples);
         }
         if window_was_open && !self.is_window_open() && elapsed <= spans[1] * 2 {
             self.take_window(touched, now, ratio(spans[0], spans[1]));
@@ -321,8 +322,9 @@ impl Unit {
         was >= 16 && is * 2 < was
     }
 
-    /// Pages of a quiet unit were touched in the last `times` samples.
-    fn wake(&mut self, newly: PageBits, now: Time, times: f32) {
+    /// Pages of a quiet unit were touched in the last `times` samples: at least in one of the
+    /// `samples` of a window.
+    fn wake(&mut self, newly: PageBits, now: Time, times: f32, samples: f32) {
         self.woken = newly.count();
         for cell in 0..CELLS {
             let new = newly.cell(cell).count_ones();
@@ -333,7 +335,9 @@ impl Unit {
                 self.steady[cell] = tick(now);
                 continue;
             }
-            let new = level(per_sample(new, self.present.cell(cell).count_ones(), times));
+            let there = self.present.cell(cell).count_ones();
+            let rate = per_sample(new, there, times).max(share(new, there) / samples);
+            let new = level(rate);
             if self.levels[cell] == 0 {
                 self.steady[cell] = tick(now);
             }
@@ -412,12 +416,11 @@ impl Unit {
     ///
     /// What happens in the unit has no influence on this, or its turns were no fair sample.
     pub(super) fn has_waited(&self, now: Time, spans: &[u64; SPANS], most_ns: u64) -> bool {
-        let longest = if self.turns % 16 == 15 {
-            spans[4]
-        } else if self.turns == 1 || self.turns % 4 == 3 {
-            spans[3]
-        } else {
-            0
+        // What was seen for the first time may have been the start of a program.
+        let longest = match self.turns % 16 {
+            15 => spans[4],
+            3 | 7 | 11 => spans[3],
+            _ => 0,
         };
         let rest = self.interval_ns.min(most_ns).max(longest + longest / 32);
         now.since(self.turn.since) >= rest

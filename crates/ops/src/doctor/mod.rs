@@ -52,6 +52,9 @@ pub struct Report {
     pub sets: Vec<SetReport>,
     /// The set that would be taken.
     pub best: Option<SetName>,
+    /// Whether calls that hold a lock of a target can be made at real-time priority. Without it a
+    /// busy machine can make a target wait for tens of ms.
+    pub raises_priority: bool,
     /// How long all of this took, in ms.
     pub elapsed_ms: u64,
 }
@@ -91,7 +94,8 @@ pub fn run_to(depth: Depth) -> Report {
     }
     let best = sets.iter().find(|set| set.usable && set.name.is_automatic()).map(|set| set.name);
     let elapsed_ms = isotherm_sys::clock::now().since(begin) / 1_000_000;
-    Report { schema: 1, machine, sets, best, elapsed_ms }
+    let raises_priority = isotherm_sys::priority::raise().is_ok();
+    Report { schema: 1, machine, sets, best, raises_priority, elapsed_ms }
 }
 
 /// What lies open to see of a set.

@@ -10,6 +10,10 @@ use crate::support::Support;
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         machine(f, &self.machine)?;
+        if !self.raises_priority {
+            let what = "calls that hold a target's lock have ordinary priority";
+            writeln!(f, "priority    {what} (needs CAP_SYS_NICE): it can wait longer")?;
+        }
         writeln!(f)?;
         for set in &self.sets {
             set_lines(f, set)?;

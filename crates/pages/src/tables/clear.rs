@@ -18,6 +18,7 @@ use std::path::Path;
 use isotherm_core::AddrRange;
 use isotherm_sys::clock::now;
 use isotherm_sys::madvise::{MAX_BYTES, Remote};
+use isotherm_sys::priority::raise;
 
 use super::folio::{Largest, SETTINGS, range_to_clear};
 use super::look::Query;
@@ -64,7 +65,8 @@ impl Clearer {
     }
 
     /// Clears all leaves of these ranges, sorted, of one address space. [`Clearer::refuses`] says
-    /// which ranges were refused.
+    /// which ranges were refused. Where that is allowed, the calling thread has a real-time
+    /// priority meanwhile: a caller that is preempted would hold the target's mmap lock.
     ///
     /// # Errors
     ///
@@ -73,6 +75,8 @@ impl Clearer {
         self.ranges.clear();
         self.refused.clear();
         self.ranges.extend_from_slice(ranges);
+        // Without the right to it, it goes without.
+        let _raised = raise();
         self.advise(space).map(|_| ())
     }
 

@@ -2,4 +2,5 @@
 
 pub mod flush;
 pub mod lru;
+pub mod priority;
 pub mod swap;

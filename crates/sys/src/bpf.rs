@@ -1,5 +1,5 @@
-//! The four commands of bpf(2) that the page walk needs: create a map, load types, load a program,
-//! run it.
+//! The commands of bpf(2) that the page walk needs: create a map, load types, load a program, run
+//! it, and open an iterator over a process's mappings.
 //!
 //! There is no ELF, no relocation and no pinning. A program is a slice of instructions that
 //! `pagewalk::program` made for the running kernel. The attribute structs are the leading part of
@@ -14,20 +14,37 @@ const MAP_CREATE: libc::c_int = 0;
 const PROG_LOAD: libc::c_int = 5;
 const PROG_TEST_RUN: libc::c_int = 10;
 const BTF_LOAD: libc::c_int = 18;
+const LINK_CREATE: libc::c_int = 28;
+const ITER_CREATE: libc::c_int = 33;
 
 const MAP_TYPE_ARRAY: u32 = 2;
 /// Linux 5.5: an array whose values can be mapped into the process.
 const MAP_MMAPABLE: u32 = 1 << 10;
 /// Linux 5.14: a program that runs once per `PROG_TEST_RUN`, in the caller's context.
 const PROG_TYPE_SYSCALL: u32 = 31;
-/// Programs of that type must be sleepable.
+/// A program that the kernel calls at a place that is known by its type information.
+const PROG_TYPE_TRACING: u32 = 26;
+/// Linux 5.8: the place is an iterator, which calls it for each of some objects.
+const TRACE_ITER: u32 = 28;
+/// Programs of the type `syscall` must be sleepable.
 const PROG_SLEEPABLE: u32 = 1 << 4;
+
+/// When a program runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// When [`prog_run`] is called.
+    Syscall,
+    /// For each object of the iterator whose function has this number in the kernel's types.
+    Iter(u32),
+}
 
 /// What `PROG_LOAD` gets: the program and what the verifier needs to know about it.
 #[derive(Debug)]
 pub struct Load<'a> {
     /// Shown by `bpftool prog`; at most 15 bytes count.
     pub name: &'a str,
+    /// When it runs.
+    pub kind: Kind,
     /// Encoded instructions.
     pub code: &'a [u64],
     /// Decides which helpers may be called.
@@ -81,7 +98,30 @@ struct ProgAttr {
     func_info_rec_size: u32,
     func_info: u64,
     func_info_cnt: u32,
+    line_info_rec_size: u32,
+    line_info: u64,
+    line_info_cnt: u32,
+    attach_btf_id: u32,
+}
+
+/// `link_create` for an iterator.
+#[repr(C)]
+#[derive(Default)]
+struct LinkAttr {
+    prog_fd: u32,
+    target_fd: u32,
+    attach_type: u32,
+    flags: u32,
+    iter_info: u64,
+    iter_info_len: u32,
     pad: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct IterAttr {
+    link_fd: u32,
+    flags: u32,
 }
 
 #[repr(C)]
@@ -112,7 +152,7 @@ fn bpf<T>(cmd: libc::c_int, attr: &mut T) -> io::Result<i32> {
 }
 
 fn owned(fd: i32) -> OwnedFd {
-    // SAFETY: the three commands that end here return a new descriptor that nobody else owns.
+    // SAFETY: the commands that end here return a new descriptor that nobody else owns.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
@@ -164,7 +204,7 @@ pub fn btf_load(btf: &[u8]) -> io::Result<OwnedFd> {
     bpf(BTF_LOAD, &mut attr).map(owned)
 }
 
-/// Loads a program of type `syscall`. With `log`, the verifier writes into it, zero-terminated.
+/// Loads a program. With `log`, the verifier writes into it, zero-terminated.
 ///
 /// # Errors
 ///
@@ -174,15 +214,21 @@ pub fn prog_load(load: &Load<'_>, log: Option<&mut [u8]>) -> io::Result<OwnedFd>
         Some(log) => (1, count(log)?, log.as_mut_ptr() as u64),
         None => (0, 0, 0),
     };
+    let (prog_type, prog_flags, attach_type, attach_btf_id) = match load.kind {
+        Kind::Syscall => (PROG_TYPE_SYSCALL, PROG_SLEEPABLE, 0, 0),
+        Kind::Iter(function) => (PROG_TYPE_TRACING, 0, TRACE_ITER, function),
+    };
     let mut attr = ProgAttr {
-        prog_type: PROG_TYPE_SYSCALL,
+        prog_type,
         insn_cnt: count(load.code)?,
         insns: addr(load.code),
         license: load.licence.as_ptr() as u64,
         log_level,
         log_size,
         log_buf,
-        prog_flags: PROG_SLEEPABLE,
+        prog_flags,
+        attach_type,
+        attach_btf_id,
         name: object_name(load.name),
         btf_fd: raw(load.btf),
         func_info_rec_size: 8,
@@ -202,4 +248,25 @@ pub fn prog_run(prog: &OwnedFd) -> io::Result<u32> {
     let mut attr = RunAttr { prog_fd: raw(prog.as_fd()), ..RunAttr::default() };
     bpf(PROG_TEST_RUN, &mut attr)?;
     Ok(attr.retval)
+}
+
+/// Opens an iterator over the objects of one task: reading the file runs the program for each of
+/// them, and gives what it wrote. Linux 6.1.
+///
+/// # Errors
+///
+/// What the kernel says. `ESRCH`: there is no such task.
+pub fn iter_of_task(prog: &OwnedFd, tid: u32) -> io::Result<OwnedFd> {
+    // `union bpf_iter_link_info`, of which `task.tid` is the first word.
+    let info = [tid, 0, 0, 0];
+    let mut attr = LinkAttr {
+        prog_fd: raw(prog.as_fd()),
+        attach_type: TRACE_ITER,
+        iter_info: addr(&info),
+        iter_info_len: count(&info)? * 4,
+        ..LinkAttr::default()
+    };
+    let link = owned(bpf(LINK_CREATE, &mut attr)?);
+    let mut attr = IterAttr { link_fd: raw(link.as_fd()), flags: 0 };
+    bpf(ITER_CREATE, &mut attr).map(owned)
 }

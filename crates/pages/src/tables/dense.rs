@@ -1,7 +1,7 @@
 //! Dense reads: every page of a range, at the price of one copy per last-level table.
 //!
-//! One run of the program copies up to 64 tables (128 MiB of addresses) into the map. The cost of
-//! the rest depends on how the caller takes the pages: as bits (512 at a time) or one by one.
+//! One run of the program copies up to 64 tables (128 MiB of addresses) into the map, of neighbours
+//! or of any list of places. The cost of the rest depends on how the caller takes the pages: as bits (512 at a time) or one by one.
 
 use std::io;
 
@@ -9,6 +9,7 @@ use isotherm_core::{AddrRange, TargetId};
 
 use super::PageTables;
 use super::entry::Entry;
+use super::look::PageKey;
 use super::program::code::MAX_TABLES;
 use super::program::kernel::Kernel;
 
@@ -32,6 +33,8 @@ pub enum Dense<'a> {
 #[derive(Debug)]
 pub struct Table<'a> {
     entries: &'a [u64],
+    /// Frame of the zero page.
+    zero: Option<u64>,
 }
 
 impl Table<'_> {
@@ -50,6 +53,15 @@ impl Table<'_> {
     #[must_use]
     pub fn young(&self) -> [u64; 8] {
         self.bits(Entry::is_young)
+    }
+
+    /// One bit per page, as in [`Table::present`]: was it only read so far, so that the kernel's own
+    /// page of zeros is mapped? Such a page is no memory of the process, and its accessed bit cannot
+    /// be cleared.
+    #[must_use]
+    pub fn zeros(&self) -> [u64; 8] {
+        let Some(zero) = self.zero else { return [0; 8] };
+        self.bits(|entry| entry.frame() == zero)
     }
 
     /// All entries, mapped or not.
@@ -125,16 +137,49 @@ impl PageTables {
         range: AddrRange,
         each: &mut dyn FnMut(u64, Dense<'_>),
     ) -> io::Result<()> {
-        let Some(pgd) = self.space(slot).map(|space| space.resolved.pgd) else { return Ok(()) };
+        if self.space(slot).is_none() {
+            return Ok(());
+        }
         let range = AddrRange::new(range.start, range.end.min(self.user_end));
-        read_tables(&mut self.kernel, pgd, range, each)
+        read_tables(&mut self.kernel, self.zero, slot, range, each)
+    }
+
+    /// Reads the tables of a list of places, in any order, of any address spaces: the 2 MiB around
+    /// each. `each` gets the number that stands beside the place. It is not called for holes. A huge
+    /// leaf is told for every place in it.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says about running the program. Some places may have been told then.
+    pub fn tables_at(
+        &mut self,
+        places: &[(PageKey, u32)],
+        each: &mut dyn FnMut(u32, Dense<'_>),
+    ) -> io::Result<()> {
+        for chunk in places.chunks(MAX_TABLES) {
+            let keys = chunk.iter().map(|(place, _)| Kernel::key(place.slot(), place.addr()));
+            let tables = self.kernel.dense(keys)?;
+            for ((place, nr), (mark, table)) in chunk.iter().zip(tables.slots()) {
+                match table {
+                    // The walk takes an address that no process has for another one.
+                    _ if place.addr() >= self.user_end => {}
+                    Some(entries) => {
+                        each(*nr, Dense::Table(Table { entries, zero: self.zero }));
+                    }
+                    None if mark.is_present() => each(*nr, Dense::Huge(mark)),
+                    None => {}
+                }
+            }
+        }
+        Ok(())
     }
 }
 
-/// Reads all tables of a range of user addresses below the top table `pgd`.
+/// Reads all tables of a range of user addresses of the address space in a slot.
 fn read_tables(
     kernel: &mut Kernel,
-    pgd: u64,
+    zero: Option<u64>,
+    space: u16,
     range: AddrRange,
     each: &mut dyn FnMut(u64, Dense<'_>),
 ) -> io::Result<()> {
@@ -145,12 +190,13 @@ fn read_tables(
     while start < end {
         let left = (end - start).div_ceil(TABLE);
         let nr = usize::try_from(left).unwrap_or(MAX_TABLES).min(MAX_TABLES);
-        let tables = kernel.dense(pgd, start, nr)?;
+        let keys = (start..).step_by(2 << 20).take(nr);
+        let tables = kernel.dense(keys.map(|addr| Kernel::key(space, addr)))?;
         let mut slot = start;
         for (mark, table) in tables.slots() {
             let size = 1_u64 << mark.shift().max(21);
             match table {
-                Some(entries) => each(slot, Dense::Table(Table { entries })),
+                Some(entries) => each(slot, Dense::Table(Table { entries, zero })),
                 None if mark.is_present() && slot >= told => {
                     let leaf = slot & !(size - 1);
                     each(leaf, Dense::Huge(mark));

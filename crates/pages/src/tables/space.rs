@@ -104,6 +104,22 @@ impl Space {
         present.then_some(PageFlags { exclusive: flags >> 56 & 1 == 1, file: flags >> 61 & 1 == 1 })
     }
 
+    /// One bit per page of the 2 MiB at `start`, the first in the lowest bit of the first word: is
+    /// one mapped that is mapped elsewhere, too? `None` if pagemap cannot be read.
+    #[must_use]
+    pub fn shared_pages(&self, start: u64) -> Option<[u64; 8]> {
+        let mut bytes = [0; 8 * 512];
+        self.pagemap.as_ref()?.read_exact_at(&mut bytes, (start >> 12) * 8).ok()?;
+        let mut shared = [0; 8];
+        for (word, entries) in shared.iter_mut().zip(bytes.as_chunks::<8>().0.chunks_exact(64)) {
+            for (nr, entry) in entries.iter().enumerate() {
+                let flags = u64::from_ne_bytes(*entry);
+                *word |= (flags >> 63 & !(flags >> 56) & 1) << nr;
+            }
+        }
+        Some(shared)
+    }
+
     /// A descriptor of the process, for calls on its memory.
     #[must_use]
     pub fn pidfd(&self) -> BorrowedFd<'_> {

@@ -32,6 +32,8 @@ pub(crate) enum Call {
     GetCurrentTask = 35,
     /// Copies kernel memory; a fault gives an error, not an oops (Linux 5.5).
     ProbeReadKernel = 113,
+    /// Writes to the file by which an iterator is read (Linux 5.8).
+    SeqWrite = 127,
     /// Calls a function so many times (Linux 5.17).
     Loop = 181,
 }

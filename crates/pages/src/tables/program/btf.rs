@@ -29,6 +29,7 @@ const MAX_MEMBERS: u32 = 10_000;
 const KIND_PTR: u32 = 2;
 const KIND_STRUCT: u32 = 4;
 const KIND_UNION: u32 = 5;
+const KIND_FUNC: u32 = 12;
 
 /// Why type information could not be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +45,8 @@ pub enum BtfError {
     NoMember(String),
     /// The member is there but is not a pointer at a whole byte offset inside the struct.
     NotAPointer(String),
+    /// There is no function of this name.
+    NoFunction(String),
 }
 
 impl fmt::Display for BtfError {
@@ -54,6 +57,7 @@ impl fmt::Display for BtfError {
             Self::UnknownKind(kind) => write!(f, "BTF has types of the unknown kind {kind}"),
             Self::NoMember(what) => write!(f, "BTF has no {what}"),
             Self::NotAPointer(what) => write!(f, "BTF says that {what} is not a pointer"),
+            Self::NoFunction(name) => write!(f, "BTF has no function {name}"),
         }
     }
 }
@@ -144,6 +148,45 @@ impl Btf {
     ///
     /// [`BtfError`], if there is no such pointer.
     pub fn pointer_offset(&self, name: &str, member: &str) -> Result<u32, BtfError> {
+        let (found, size) = self.find_member(name, member)?;
+        self.as_pointer(&found)?
+            .filter(|offset| offset.saturating_add(8) <= size)
+            .ok_or_else(|| BtfError::NotAPointer(format!("{name}.{member}")))
+    }
+
+    /// The byte offset of a member of 8 bytes in a struct, found as in [`Btf::pointer_offset`].
+    ///
+    /// # Errors
+    ///
+    /// [`BtfError`], if there is no such member, or not 8 whole bytes for it.
+    pub fn word_offset(&self, name: &str, member: &str) -> Result<u32, BtfError> {
+        let (found, size) = self.find_member(name, member)?;
+        let offset = u32::try_from(found.bit_offset / 8).unwrap_or(u32::MAX);
+        let is_whole = !found.bitfield && found.bit_offset.is_multiple_of(8);
+        let fits = is_whole && offset.saturating_add(8) <= size;
+        fits.then_some(offset).ok_or_else(|| BtfError::NoMember(format!("{name}.{member}")))
+    }
+
+    /// The number of a function's type.
+    ///
+    /// # Errors
+    ///
+    /// [`BtfError`], if there is no such function.
+    pub fn function(&self, name: &str) -> Result<u32, BtfError> {
+        let (mut at, mut id) = (self.types.0, 1);
+        while at < self.types.1 {
+            let ty = self.type_at(at)?;
+            if ty.kind() == KIND_FUNC && self.name_is(ty.name, name) {
+                return Ok(id);
+            }
+            at += TYPE_HEADER + ty.payload()?;
+            id += 1;
+        }
+        Err(BtfError::NoFunction(name.to_owned()))
+    }
+
+    /// A member of a struct, and the struct's size.
+    fn find_member(&self, name: &str, member: &str) -> Result<(Member, u32), BtfError> {
         let mut at = self.types.0;
         while at < self.types.1 {
             let ty = self.type_at(at)?;
@@ -151,10 +194,7 @@ impl Btf {
                 && self.name_is(ty.name, name)
                 && let Some(found) = self.member(ty, member, 0, &mut { MAX_MEMBERS })?
             {
-                return self
-                    .as_pointer(&found)?
-                    .filter(|offset| offset.saturating_add(8) <= ty.size_or_type)
-                    .ok_or_else(|| BtfError::NotAPointer(format!("{name}.{member}")));
+                return Ok((found, ty.size_or_type));
             }
             at += TYPE_HEADER + ty.payload()?;
         }
@@ -330,6 +370,10 @@ mod tests {
         assert!(btf.pointer_offset("file", "f_op").is_ok());
         let not = btf.pointer_offset("task_struct", "pid");
         assert_eq!(not, Err(BtfError::NotAPointer("task_struct.pid".into())));
+        let start = btf.word_offset("vm_area_struct", "vm_start").unwrap();
+        assert_eq!(btf.word_offset("vm_area_struct", "vm_end"), Ok(start + 8));
+        assert!(btf.function("bpf_iter_task_vma").unwrap() > 1);
+        assert_eq!(btf.function("no such"), Err(BtfError::NoFunction("no such".into())));
     }
 
     proptest! {
@@ -344,6 +388,8 @@ mod tests {
             if let Ok(btf) = Btf::parse(data) {
                 for (name, member) in [("outer", "p"), ("outer", "q"), ("outer", "m"), ("loop", "p"), ("", "")] {
                     let found = btf.pointer_offset(name, member);
+                    prop_assert!(found.map_or(true, |offset| offset <= u32::MAX - 8));
+                    let found = btf.word_offset(name, member);
                     prop_assert!(found.map_or(true, |offset| offset <= u32::MAX - 8));
                 }
             }

@@ -9,7 +9,7 @@
 //!
 //! * `resolve`: descriptor of `/proc/PID/mem` -> mm -> address of its top page table.
 //! * `walk`: for each of n addresses, the page-table entry that maps it.
-//! * `dense`: for each of n consecutive 2 MiB slots, the whole last-level table.
+//! * `dense`: for each of n addresses, the whole last-level table of the 2 MiB around it.
 //! * `peek`: n words of kernel memory; used once, to find the direct map (`calibrate`).
 //!
 //! A result is the hardware's entry with the level at which the walk ended in its top byte, see
@@ -30,7 +30,7 @@ pub(crate) const LICENCE: &CStr = c"Dual MIT/GPL";
 
 /// Addresses per run of `walk` and `peek`. A power of two.
 pub(crate) const MAX_KEYS: usize = 4096;
-/// 2 MiB slots per run of `dense`. A power of two.
+/// Addresses per run of `dense`. A power of two.
 pub(crate) const MAX_TABLES: usize = 64;
 /// Address spaces known at a time. A power of two, at most 4096: the number is kept in the low bits
 /// of a page address.
@@ -48,12 +48,8 @@ pub(crate) mod at {
     pub(crate) const LEVELS: usize = 2;
     /// In: a descriptor of this process.
     pub(crate) const FD: usize = 3;
-    /// In: number of keys or tables.
+    /// In: number of keys.
     pub(crate) const NR: usize = 4;
-    /// In, `dense`: first address; a multiple of 2 MiB.
-    pub(crate) const START: usize = 5;
-    /// In, `dense`: top table.
-    pub(crate) const TOP: usize = 6;
     /// Out, `resolve`: the file's operations, mm, top table.
     pub(crate) const FILE_OPS: usize = 7;
     pub(crate) const MM: usize = 8;
@@ -70,7 +66,7 @@ pub(crate) mod at {
     pub(crate) const KEYS: usize = TOPS + MAX_SLOTS;
     /// Out: entries, in the keys' order.
     pub(crate) const ENTRIES: usize = KEYS + MAX_KEYS;
-    /// Out, `dense`: how the walk of each slot ended.
+    /// Out, `dense`: how the walk for each key ended.
     pub(crate) const MARKS: usize = ENTRIES + MAX_KEYS;
     /// Out, `dense`: the tables themselves.
     pub(crate) const TABLES: usize = MARKS + 512;
@@ -249,15 +245,7 @@ pub(crate) fn walk(map_fd: i32) -> Program {
     a.alu(Op::Add, R8, R1);
     a.load(R7, R8, head(at::KEYS));
     a.alu_const(Op::Add, R8, byte(at::ENTRIES));
-    a.note("another address space than before? then no table is known");
-    a.mov(R1, R7);
-    a.alu_const(Op::And, R1, mask(MAX_SLOTS));
-    a.load(R2, R6, head(at::SEEN_SLOT));
-    a.jump_if_reg(R1, If::Eq, R2, "same_space");
-    a.store(R6, head(at::SEEN_SLOT), R1);
-    a.store_const(R6, head(at::SEEN_GIB), -1);
-    a.store_const(R6, head(at::SEEN_2MIB), -1);
-    a.label("same_space");
+    enter_space(&mut a);
     a.note("the same 2 MiB, or the same GiB, as before? then enter there");
     a.mov(R2, R7);
     a.alu_const(Op::Rsh, R2, 21);
@@ -268,12 +256,6 @@ pub(crate) fn walk(map_fd: i32) -> Program {
     a.load(R9, R6, head(at::SEEN_MIDDLE));
     a.load(R1, R6, head(at::SEEN_GIB));
     a.jump_if_reg(R1, If::Eq, R2, "middle");
-    a.note("r9 = top table of the address space");
-    a.mov(R1, R7);
-    a.alu_const(Op::And, R1, mask(MAX_SLOTS));
-    a.alu_const(Op::Lsh, R1, 3);
-    a.alu(Op::Add, R1, R6);
-    a.load(R9, R1, head(at::TOPS));
     upper_levels(&mut a);
     a.label("middle");
     read_entry(&mut a, 2, 21);
@@ -289,8 +271,28 @@ pub(crate) fn walk(map_fd: i32) -> Program {
     a.finish()
 }
 
-/// From the top table in r9 to the table of the GiB around r7 (in r9, and remembered).
+/// Forgets the tables seen if the address space of key r7 is not that of the key before.
+fn enter_space(a: &mut Asm) {
+    a.note("another address space than before? then no table is known");
+    a.mov(R1, R7);
+    a.alu_const(Op::And, R1, mask(MAX_SLOTS));
+    a.load(R2, R6, head(at::SEEN_SLOT));
+    a.jump_if_reg(R1, If::Eq, R2, "same_space");
+    a.store(R6, head(at::SEEN_SLOT), R1);
+    a.store_const(R6, head(at::SEEN_GIB), -1);
+    a.store_const(R6, head(at::SEEN_2MIB), -1);
+    a.label("same_space");
+}
+
+/// From the top table of r7's address space to the table of the GiB around r7 (in r9, and
+/// remembered).
 fn upper_levels(a: &mut Asm) {
+    a.note("r9 = top table of the address space");
+    a.mov(R1, R7);
+    a.alu_const(Op::And, R1, mask(MAX_SLOTS));
+    a.alu_const(Op::Lsh, R1, 3);
+    a.alu(Op::Add, R1, R6);
+    a.load(R9, R1, head(at::TOPS));
     a.load(R1, R6, head(at::LEVELS));
     a.jump_if(R1, If::Ne, 5, "four_levels");
     read_entry(a, 5, 48);
@@ -348,10 +350,10 @@ fn finish_result(a: &mut Asm) {
     a.jump("done");
 }
 
-/// `dense`: for each slot, `marks[i]` = the entry at which the walk ended; if that names a
+/// `dense`: for each key, `marks[i]` = the entry at which the walk ended; if that names a
 /// last-level table, `tables[i]` = all of it.
 ///
-/// In the callback r6 = map, r7 = address, r8 = where the mark goes, r9 = table.
+/// In the callback r6 = map, r7 = key, r8 = where the mark goes, r9 = table.
 pub(crate) fn dense(map_fd: i32) -> Program {
     let mut a = Asm::default();
     main_loop(&mut a, map_fd, "dense", "dense_one");
@@ -367,16 +369,15 @@ pub(crate) fn dense(map_fd: i32) -> Program {
     a.mov(R8, R1);
     a.alu_const(Op::Lsh, R8, 3);
     a.alu(Op::Add, R8, R6);
+    a.load(R7, R8, head(at::KEYS));
     a.alu_const(Op::Add, R8, byte(at::MARKS));
-    a.alu_const(Op::Lsh, R1, 21);
-    a.load(R7, R6, head(at::START));
-    a.alu(Op::Add, R7, R1);
+    enter_space(&mut a);
+    a.note("the same GiB as before? then enter there");
     a.mov(R2, R7);
     a.alu_const(Op::Rsh, R2, 30);
     a.load(R9, R6, head(at::SEEN_MIDDLE));
     a.load(R1, R6, head(at::SEEN_GIB));
     a.jump_if_reg(R1, If::Eq, R2, "middle");
-    a.load(R9, R6, head(at::TOP));
     upper_levels(&mut a);
     a.label("middle");
     read_entry(&mut a, 2, 21);

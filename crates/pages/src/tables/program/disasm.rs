@@ -87,6 +87,7 @@ fn helper(number: i32) -> String {
     match number {
         35 => "get_current_task".to_owned(),
         113 => "probe_read_kernel".to_owned(),
+        127 => "seq_write".to_owned(),
         181 => "loop".to_owned(),
         other => format!("helper {other}"),
     }
@@ -95,6 +96,7 @@ fn helper(number: i32) -> String {
 #[test]
 fn programs_are_what_was_reviewed() {
     use super::code::{self as program, Offsets};
+    use super::mappings::{self, NO_COLD, mappings};
     // Made-up offsets, so that the text is the same on every kernel.
     let offsets = Offsets {
         task_files: 3000,
@@ -104,8 +106,14 @@ fn programs_are_what_was_reviewed() {
         file_f_op: 176,
         mm_pgd: 72,
     };
-    let all =
-        [program::resolve(9, &offsets), program::peek(9), program::walk(9), program::dense(9)];
+    let of_mapping = mappings::Offsets { start: 0, end: 8, flags: 32 };
+    let all = [
+        program::resolve(9, &offsets),
+        program::peek(9),
+        program::walk(9),
+        program::dense(9),
+        mappings(of_mapping, NO_COLD),
+    ];
     let text = all.iter().map(disassemble).collect::<Vec<_>>().join("\n");
     assert!(!text.contains("??") && !text.contains("helper"), "an instruction has no name here");
     // `UPDATE_EXPECT=1 cargo test` writes the file anew.

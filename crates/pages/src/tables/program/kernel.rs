@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use isotherm_host::error::{SetError, SetKind};
 use isotherm_host::proc::Proc;
-use isotherm_sys::bpf;
+use isotherm_sys::bpf::{self, Kind};
 use isotherm_sys::map::MappedWords;
 
 use super::asm::Program;
 use super::btf::{self, Btf, BtfError};
 use super::code::{self as program, MAX_KEYS, MAX_SLOTS, MAX_TABLES, Offsets, at};
+use super::mappings::Mappings;
 use crate::tables::entry::Entry;
 use crate::tables::error::{SET, SETCAP};
 
@@ -44,13 +45,14 @@ pub(crate) struct Kernel {
     peek: OwnedFd,
     walk: OwnedFd,
     dense: OwnedFd,
+    mappings: Option<Mappings>,
 }
 
 impl Kernel {
     /// Makes the programs for the running kernel and loads them. Returns the time that took too.
     pub(crate) fn load() -> Result<(Self, Duration), SetError> {
         let begin = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        let offsets = offsets()?;
+        let (btf, offsets) = types()?;
         let bytes = u32::try_from(at::LEN * 8).unwrap_or(u32::MAX);
         let fd = bpf::map_create("isotherm", bytes).map_err(|e| refused("create a BPF map", e))?;
         let map_fd = fd.as_raw_fd();
@@ -60,6 +62,7 @@ impl Kernel {
             peek: load("isotherm_peek", &program::peek(map_fd))?,
             walk: load("isotherm_walk", &program::walk(map_fd))?,
             dense: load("isotherm_dense", &program::dense(map_fd))?,
+            mappings: Mappings::load(&btf),
             map,
         };
         let end = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
@@ -96,6 +99,11 @@ impl Kernel {
         Ok((words[at::KEYS] == 0).then_some(words[at::ENTRIES]))
     }
 
+    /// The reader of mappings, where the kernel has what it needs.
+    pub(crate) const fn mappings(&mut self) -> Option<&mut Mappings> {
+        self.mappings.as_mut()
+    }
+
     /// Gives address space number `slot` its top table; 0 makes all of it unreadable.
     pub(crate) fn set_space(&mut self, slot: u16, pgd: u64) {
         self.map.words_mut()[at::TOPS + usize::from(slot) % MAX_SLOTS] = pgd;
@@ -121,14 +129,19 @@ impl Kernel {
         Ok(&self.map.words()[at::ENTRIES..at::ENTRIES + nr])
     }
 
-    /// Reads the last-level tables of `nr` (at most [`MAX_TABLES`]) slots of 2 MiB from `start` on.
-    pub(crate) fn dense(&mut self, pgd: u64, start: u64, nr: usize) -> io::Result<Tables<'_>> {
-        let nr = nr.min(MAX_TABLES);
+    /// Reads the last-level tables of the 2 MiB around at most [`MAX_TABLES`] keys. Cheapest when
+    /// neighbours stand together.
+    pub(crate) fn dense(&mut self, keys: impl Iterator<Item = u64>) -> io::Result<Tables<'_>> {
         let words = self.map.words_mut();
-        words[at::TOP] = pgd;
-        words[at::START] = start;
+        let mut nr = 0;
+        for (to, key) in words[at::KEYS..at::KEYS + MAX_TABLES].iter_mut().zip(keys) {
+            *to = key;
+            nr += 1;
+        }
         words[at::NR] = nr as u64;
-        bpf::prog_run(&self.dense)?;
+        if nr > 0 {
+            bpf::prog_run(&self.dense)?;
+        }
         let words = self.map.words();
         Ok(Tables {
             marks: &words[at::MARKS..at::MARKS + nr],
@@ -154,14 +167,15 @@ impl<'a> Tables<'a> {
     }
 }
 
-fn offsets() -> Result<Offsets, SetError> {
+/// The kernel's types, and the offsets that the programs need.
+fn types() -> Result<(Btf, Offsets), SetError> {
     let tried = format!("read {}", btf::VMLINUX);
     let data = std::fs::read(btf::VMLINUX).map_err(|e| {
         let why = "this kernel shows no types of its own (CONFIG_DEBUG_INFO_BTF)";
         let hint = "use a kernel with BTF, or another operations set";
         SetError::of_set(SET, SetKind::NotSupported, tried.clone(), why, hint).with(e)
     })?;
-    let found = Btf::parse(data).and_then(|btf| Offsets::find(&btf));
+    let found = Btf::parse(data).and_then(|btf| Offsets::find(&btf).map(|found| (btf, found)));
     found.map_err(|e: BtfError| {
         let why = format!("{e}");
         SetError::of_set(SET, SetKind::NotSupported, tried, why, "please report this kernel")
@@ -169,10 +183,16 @@ fn offsets() -> Result<Offsets, SetError> {
 }
 
 fn load(name: &str, program: &Program) -> Result<OwnedFd, SetError> {
+    load_kind(name, program, Kind::Syscall)
+}
+
+/// Loads a program that runs at such times.
+pub(super) fn load_kind(name: &str, program: &Program, kind: Kind) -> Result<OwnedFd, SetError> {
     let (types, funcs) = program::function_types(program);
     let btf = bpf::btf_load(&types).map_err(|e| refused("load BPF type information", e))?;
     let load = bpf::Load {
         name,
+        kind,
         code: &program.code,
         licence: program::LICENCE,
         btf: btf.as_fd(),

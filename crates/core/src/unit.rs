@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 
 use crate::addr::{AddrRange, PAGE_SIZE};
 use crate::target::TargetId;
+use crate::time::Time;
 
 /// Bytes of a unit: 512 pages of 4 KiB.
 pub const UNIT: u64 = 2 << 20;
@@ -157,6 +158,13 @@ pub struct UnitCheck {
     /// Out of `prepare_units`: pages that this set cannot make old now, for example because they
     /// are shared or locked. Nothing can be known of them.
     pub stuck: PageBits,
+    /// Out of `prepare_units`: whether some pages can be made old only together with all memory of
+    /// the target. The set does that rarely, so such units are best asked about in one batch. If
+    /// such a unit is not `answered`, it is as it was found, in `present` and `young`, and may be
+    /// asked about again later.
+    pub together: bool,
+    /// Out of `prepare_units`: when the pages became old, if that was well before the answer.
+    pub made_old: Option<Time>,
     /// Out: log2 of the size in bytes of the page-table leaves: 12, 21 or 30.
     pub leaf_shift: u8,
 }
@@ -174,6 +182,8 @@ impl UnitCheck {
             present: NONE,
             young: NONE,
             stuck: NONE,
+            together: false,
+            made_old: None,
             leaf_shift: 12,
         }
     }

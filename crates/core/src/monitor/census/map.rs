@@ -33,6 +33,8 @@ pub(super) struct Map {
     pub(super) units: Vec<Unit>,
     /// Units that were never armed.
     pub(super) nr_unknown: usize,
+    /// When units that can only be made old together may be asked about again.
+    pub(super) next_together: Time,
     /// How much was touched, over all units.
     pub(super) sums: Sums,
     /// Starts of units of which the next snapshot tells.

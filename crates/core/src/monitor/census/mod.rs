@@ -58,6 +58,9 @@ const WOKEN: u64 = 32;
 const NEAR: usize = 2;
 /// A unit that was armed less than this long ago is not armed out of turn, in ns.
 const REST_NS: u64 = 200_000_000;
+/// Time until units that can only be made old together are asked about again, in ns. The set knows
+/// how often that may be done.
+const TOGETHER_REST_NS: u64 = 250_000_000;
 /// Regions are drawn this many times as often as usual while something changes.
 const HASTE: u64 = 4;
 /// The longest time between two drawings of regions, in ns.
@@ -155,16 +158,16 @@ impl Sampler for Census {
             let Some(map) = self.maps.iter_mut().find(|m| m.id == check.target) else { continue };
             let Some(at) = map.find(check.start) else { continue };
             let unit = &mut map.units[at];
-            let was_unknown = !unit.armed;
+            let (was_unknown, before) = (!unit.armed, unit.since);
             nr_cleared += unit.was_armed(check, now);
             map.nr_unknown -= usize::from(was_unknown && unit.armed);
-            if unit.since != now {
+            if unit.since == before {
                 continue;
             }
             for (list, wait) in self.due.iter_mut().zip(waits(scene.attrs)) {
                 let sample = passed.saturating_add(wait);
                 let (target, start) = (check.target, check.start);
-                list.push_back(Due { sample, target, start, since: now });
+                list.push_back(Due { sample, target, start, since: unit.since });
             }
         }
         scene.units.clear();
@@ -330,7 +333,7 @@ impl Census {
             let Some(map) = self.maps.iter_mut().find(|m| m.id == target) else { continue };
             let is_spared = now < map.reclaimed_until;
             let Some(unit) = map.find(start).map(|at| &mut map.units[at]) else { continue };
-            if is_spared {
+            if is_spared || unit.together {
                 unit.urgent = false;
             }
             if core::mem::take(&mut unit.urgent) {
@@ -370,10 +373,14 @@ impl Census {
                     let slot = usize::try_from(now.0 / SPARED.1).unwrap_or(0);
                     (at + slot).is_multiple_of(SPARED.0) && now.since(unit.since) >= SPARED.1
                 } else {
-                    !unit.armed || !is_first_pass && unit.has_waited(now, &spans, most_ns)
+                    let is_blind = unit.together && unit.has_stuck();
+                    let waited = !is_first_pass && unit.has_waited(now, &spans, most_ns);
+                    !unit.armed || is_blind || waited
                 };
                 let is_asked = |c: &UnitCheck| (c.target, c.start) == (map.id, unit.start);
-                if is_due && !units.iter().any(is_asked) {
+                if is_due && unit.together {
+                    choose_together(map, units, &mut self.budget, now);
+                } else if is_due && !units.iter().any(is_asked) {
                     unit.is_turn = true;
                     self.budget.reserve(unit.plane(0).count());
                     units.push(UnitCheck::new(map.id, unit.start, unit.pages));
@@ -437,6 +444,20 @@ impl Census {
 fn from(maps: &mut [Map], first: usize) -> impl Iterator<Item = &mut Map> {
     let (front, back) = maps.split_at_mut(first.min(maps.len()));
     back.iter_mut().chain(front)
+}
+
+/// Units of a target that can only be made old together: all of them, or none if they were asked
+/// about a short time ago.
+fn choose_together(map: &mut Map, units: &mut Vec<UnitCheck>, budget: &mut Budget, now: Time) {
+    if now < map.next_together {
+        return;
+    }
+    map.next_together = now + TOGETHER_REST_NS;
+    for unit in map.units.iter_mut().filter(|unit| unit.together) {
+        unit.is_turn = true;
+        budget.reserve(unit.plane(0).count());
+        units.push(UnitCheck::new(map.id, unit.start, unit.pages));
+    }
 }
 
 /// Keeps the regions of the window before, one window older.

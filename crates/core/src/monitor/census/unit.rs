@@ -34,6 +34,9 @@ const OUT_OF_TURN: usize = 3;
 const FALSE_ALARMS: u8 = 2;
 /// The shortest and the longest time between two turns of a unit that stays the same, in ns.
 const INTERVAL_NS: (u64, u64) = (1_200_000_000, 60_000_000_000);
+/// The longest such time for a unit that can be made old only together with all memory of its
+/// target, in ns. No sentinel shows when it goes cold.
+const TOGETHER_NS: u64 = 5_000_000_000;
 
 /// What a look has found out about a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -96,6 +99,8 @@ pub(super) struct Unit {
     pub(super) armed: bool,
     /// Whether it waits to be armed out of turn.
     pub(super) urgent: bool,
+    /// Whether it can be made old only together with all memory of the target.
+    pub(super) together: bool,
 }
 
 /// The grain of the times kept per cell, in ns: 10 ms, so that 32 bits hold more than a year.
@@ -170,13 +175,23 @@ impl Unit {
             known: false,
             armed: false,
             urgent: false,
+            together: false,
         }
     }
 
     /// Takes in that the unit, or a part of it, was made old at `now`. Returns how many pages the
     /// target will have to set the bit of again.
     pub(super) fn was_armed(&mut self, check: &UnitCheck, now: Time) -> u64 {
+        if check.pages == self.pages {
+            self.together = check.together;
+        }
         if !check.answered {
+            if check.together && !self.armed {
+                // Others need not wait for it. Until its time comes nothing is known.
+                self.present = check.present.and(self.pages);
+                self.stuck = self.present;
+                (self.since, self.looked, self.known, self.armed) = (now, now, true, true);
+            }
             return 0;
         }
         let asked = check.pages.and(self.pages);
@@ -197,15 +212,16 @@ impl Unit {
             }
         }
         self.young = PageBits::default();
-        (self.since, self.looked, self.armed, self.urgent) = (now, now, true, false);
+        let since = check.made_old.map_or(now, |at| at.min(now));
+        (self.since, self.looked, self.armed, self.urgent) = (since, since, true, false);
         self.sentinel = NO_PAGE;
         if core::mem::take(&mut self.is_turn) {
-            (self.turn, self.extra) = (Clock::begin(now, SPANS), Clock::default());
+            (self.turn, self.extra) = (Clock::begin(since, SPANS), Clock::default());
             self.earlier = PageBits::default();
             self.turns = self.turns.wrapping_add(1);
             self.false_alarms = 0;
         } else {
-            self.extra = Clock::begin(now, OUT_OF_TURN);
+            self.extra = Clock::begin(since, OUT_OF_TURN);
             self.earlier = self.earlier.or(touched.minus(check.stuck));
         }
         found.minus(check.stuck).count()
@@ -314,7 +330,8 @@ impl Unit {
         } else if differs * 8 <= was + is + 64 {
             self.same = self.same.saturating_add(1);
             if self.same >= 2 {
-                self.interval_ns = (self.interval_ns * 2).min(INTERVAL_NS.1);
+                let most = if self.together { TOGETHER_NS } else { INTERVAL_NS.1 };
+                self.interval_ns = (self.interval_ns * 2).min(most);
             }
         } else {
             (self.same, self.interval_ns) = (0, INTERVAL_NS.0);
@@ -356,6 +373,7 @@ impl Unit {
     pub(super) fn choose_sentinel(&mut self, nr: u64) -> Option<PageBits> {
         let hot = self.plane(0).and(self.young);
         if self.is_first_open()
+            || self.together
             || self.sentinel != NO_PAGE
             || hot.count() * 2 < self.present.count()
         {
@@ -388,6 +406,11 @@ impl Unit {
             return 0;
         }
         u64::from(tick(now).saturating_sub(self.steady[cell])).saturating_mul(TICK_NS)
+    }
+
+    /// Whether there are pages of which nothing can be known.
+    pub(super) fn has_stuck(&self) -> bool {
+        !self.stuck.is_empty()
     }
 
     /// Whether nothing can be known of most pages of a cell.
@@ -606,6 +629,49 @@ mod tests {
             let young = if touched { PageBits::ALL } else { PageBits::ALL.minus(page) };
             assert_eq!(look(&mut unit, young, 1200).calmed, calmed);
         }
+    }
+
+    #[test]
+    fn a_span_begins_when_the_pages_became_old() {
+        let mut unit = unit();
+        let check = UnitCheck {
+            answered: true,
+            present: PageBits::ALL,
+            young: PageBits::ALL,
+            made_old: Some(Time(1000 * MS)),
+            ..UnitCheck::new(TargetId(1), UNIT, PageBits::ALL)
+        };
+        unit.was_armed(&check, Time(1005 * MS));
+        let half = PageBits([0x0000_ffff_0000_ffff; 8]).and(PageBits([0x00ff_00ff_00ff_00ff; 8]));
+        look(&mut unit, half, 1010);
+        // Half of the pages in two samples: 29 % in one.
+        assert!((unit.rate(0) - 0.29).abs() < 0.01, "{}", unit.rate(0));
+    }
+
+    #[test]
+    fn what_waits_for_others_is_as_it_was() {
+        let mut unit = unit();
+        arm(&mut unit, PageBits::ALL, PageBits::default(), 1000);
+        look(&mut unit, PageBits::ALL, 1005);
+        let later = UnitCheck {
+            together: true,
+            present: PageBits::ALL,
+            young: PageBits::ALL,
+            ..UnitCheck::new(TargetId(1), UNIT, PageBits::ALL)
+        };
+        assert_eq!(unit.was_armed(&later, Time(2300 * MS)), 0);
+        assert!(unit.together && !unit.has_stuck());
+        assert_eq!((unit.since, unit.rate(0)), (Time(1000 * MS), 1.0));
+        assert_eq!(unit.choose_sentinel(3), None, "one page cannot be made old alone");
+        // It was never armed: nothing is known, and the first pass goes on without it.
+        let mut unit = self::unit();
+        unit.was_armed(&later, Time(2300 * MS));
+        look(&mut unit, PageBits::ALL, 2305);
+        assert!(unit.armed && unit.is_blind(0) && unit.has_stuck());
+        // When its time has come, it is known.
+        arm(&mut unit, PageBits::ALL, PageBits::default(), 3300);
+        look(&mut unit, PageBits::default(), 3305);
+        assert!(!unit.is_blind(0) && !unit.has_stuck() && unit.rate(0) == 0.0);
     }
 
     #[test]

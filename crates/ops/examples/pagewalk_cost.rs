@@ -8,7 +8,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use isotherm_core::{AddrRange, Check, Operations, PageState, TargetId};
+use isotherm_core::unit::UNIT;
+use isotherm_core::{AddrRange, Check, Operations, PageBits, PageState, TargetId, UnitCheck};
 use isotherm_ops::pagewalk::PageWalk;
 use isotherm_pages::tables::Dense;
 
@@ -67,6 +68,24 @@ impl Drop for Target {
     fn drop(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+    }
+}
+
+/// What a look at a unit costs, of neighbours and of others.
+fn looks_at_units(walk: &mut PageWalk, range: AddrRange) {
+    let (start, all) = (range.start.next_multiple_of(UNIT), range.len() / UNIT - 1);
+    for (name, step) in [("neighbours", 1), ("each seventh", 7)] {
+        for nr in [1, 8, 64, all / 7] {
+            let at = |i: u64| start + i * step * UNIT;
+            let unit = |i| UnitCheck::new(TargetId(0), at(i), PageBits::ALL);
+            let mut batch: Vec<_> = (0..nr).map(unit).collect();
+            let times = (0..99).map(|_| {
+                let begin = Instant::now();
+                walk.check_units(&mut batch);
+                begin.elapsed().as_nanos() as f64 / nr as f64
+            });
+            println!("{nr} units, {name}: {:.0} ns each", median(times.collect()));
+        }
     }
 }
 
@@ -141,6 +160,7 @@ fn main() {
         per_gib(begin)
     });
     println!("dense, not looked at: {:.2} ms/GiB", median(times.collect()));
+    looks_at_units(&mut walk, range);
     let busy = Target::spawn("busy");
     walk.add_target(TargetId(0), busy.child.id()).unwrap();
     for nr in [1, 10, 100] {

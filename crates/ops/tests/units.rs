@@ -122,6 +122,7 @@ fn huge_pages_are_one_answer_and_stay_whole() {
 #[test]
 fn locked_memory_is_stuck_and_its_neighbours_are_not() {
     let Some((mut walk, mut target)) = watch(4, false) else { return };
+    walk.set_fallback_limit(0);
     target.say("lock");
     let mut batch = units(2);
     walk.prepare_units(&mut batch);

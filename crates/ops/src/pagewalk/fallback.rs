@@ -6,12 +6,13 @@
 //! while it walks the whole process (8 to 16 ms per GiB). Afterwards the process pays half a
 //! microsecond for every page that it touches again. So its use is bounded twice: it is used only
 //! on processes with at most [`MAX_RSS`] of resident memory, and so rarely that both costs together
-//! stay below 0.5 % of the time.
+//! stay below 0.5 % of the time. It is used up to [`MOST_RARER`] times more rarely if only a small
+//! part of the memory needs it.
 //!
 //! `clear_refs` also clears pages that the monitor is watching. So the set of young pages is read
 //! first and kept: such a page still counts as young until it is prepared itself. (A first access
-//! in the moment between reading and clearing is lost.) The TLB is not flushed: a page in constant
-//! use can look old for a few milliseconds longer.
+//! in the moment between reading and clearing is lost.) On kernels that track soft-dirty pages the
+//! TLB is not flushed: a page in constant use can look old for a few milliseconds longer there.
 //!
 //! The same holds for pages that other parts of this program make old ([`Fallback::keep`]). An
 //! actor that arms memory for evidence must not hide touches from the monitor.
@@ -24,12 +25,22 @@ use isotherm_core::Time;
 use isotherm_pages::clear_refs::clear_accessed;
 use isotherm_pages::tables::PageKey;
 
-/// Processes with more resident memory are left alone by default, in bytes.
-pub(super) const MAX_RSS: u64 = 256 << 20;
+use super::barred::Barred;
+use super::stuck::StuckUnits;
+
+/// Processes with more resident memory are left alone by default, in bytes. At 16 ms per GiB the
+/// mmap lock of a process of this size is held for 10 ms.
+pub(super) const MAX_RSS: u64 = 640 << 20;
+/// How long the size of a process is believed, in ns.
+const SIZE_NS: u64 = 1_000_000_000;
 /// The process's time to set one bit again, in ns (measured: 470 to 800).
 const SET_AGAIN_NS: u64 = 500;
 /// Least time between two clears, as a multiple of what one costs: 0.5 %.
 const REST: u64 = 200;
+/// The part of the young leaves that has to need the clearing for it to be done as often as that.
+const FAIR_PART: u64 = 4;
+/// If fewer need it, it is done more rarely, by so many times at most.
+const MOST_RARER: u64 = 16;
 /// Least time between two clears, in ns, whatever one costs: one aggregation window by default.
 const MIN_REST_NS: u64 = 100_000_000;
 /// After a refusal (no permission, too large) or without effect, try again so much later, in ns.
@@ -44,11 +55,31 @@ const MAX_KEPT: usize = 1 << 18;
 pub(super) struct Fallback {
     /// Leaves that were young when all were cleared, by their first page; sorted.
     kept: Vec<PageKey>,
+    /// Units that advice does not make old.
+    pub(super) stuck: StuckUnits,
+    /// Where there must be no advice.
+    pub(super) barred: Barred,
     next: Time,
+    /// Until then it is not tried at all.
+    refused_until: Time,
+    /// Resident memory in bytes, and when that was read.
+    size: Option<(u64, Time)>,
 }
 
 impl Fallback {
-    /// Whether it may be used now.
+    /// Whether it may be used on process `pid` at all: the process has at most `limit` bytes, and it
+    /// was not refused a short time ago.
+    pub(super) fn is_allowed(&mut self, pid: u32, limit: u64, now: Time) -> bool {
+        if limit == 0 || now < self.refused_until {
+            return false;
+        }
+        let known = self.size.filter(|(_, read)| now.since(*read) < SIZE_NS);
+        let (bytes, _) = known.unwrap_or_else(|| (resident(pid).unwrap_or(u64::MAX), now));
+        self.size = known.or(Some((bytes, now)));
+        bytes <= limit
+    }
+
+    /// Whether enough time has passed since it was used last.
     pub(super) fn is_due(&self, now: Time) -> bool {
         now >= self.next
     }
@@ -56,22 +87,27 @@ impl Fallback {
     /// Puts off the next try, after a refusal.
     pub(super) fn put_off(&mut self, now: Time) {
         self.next = now + RETRY_NS;
+        self.refused_until = self.next;
     }
 
-    /// Clears everything. `young` are the leaves that are young now, sorted.
+    /// Clears everything. `young` are the leaves that are young now, sorted; for `needed` of them
+    /// it is done. Returns when they were cleared.
     pub(super) fn clear(
         &mut self,
         pid: u32,
         mut young: Vec<PageKey>,
+        needed: u64,
         begin: Time,
-    ) -> io::Result<()> {
-        let cost = young.len() as u64 * SET_AGAIN_NS;
+    ) -> io::Result<Time> {
+        let all = young.len() as u64;
         let mut file = File::options().write(true).open(format!("/proc/{pid}/clear_refs"))?;
-        clear_accessed(&mut file)?;
+        let cleared = clear_accessed(&mut file)?;
         self.keep(&mut young);
         let end = isotherm_sys::clock::now();
-        self.next = end + ((end.since(begin) + cost) * REST).max(MIN_REST_NS);
-        Ok(())
+        let cost = end.since(begin) + all * SET_AGAIN_NS;
+        let rarer = (all / needed.saturating_mul(FAIR_PART).max(1)).clamp(1, MOST_RARER);
+        self.next = end + (cost * REST * rarer).max(MIN_REST_NS);
+        Ok(cleared)
     }
 
     /// Records that these leaves, given by their first page, are young and are made old by other
@@ -81,7 +117,8 @@ impl Fallback {
             return;
         }
         self.kept.append(young);
-        self.kept.sort_unstable();
+        // Two sorted parts, which a stable sort joins.
+        self.kept.sort();
         self.kept.dedup();
         if self.kept.len() > MAX_KEPT {
             self.kept.clear();
@@ -99,6 +136,20 @@ impl Fallback {
         &self.kept[at(first)..at(behind)]
     }
 
+    /// Forgets the kept leaves that begin in these ranges of pages (first, and behind the last;
+    /// sorted), because the monitor makes them old itself.
+    pub(super) fn forget(&mut self, ranges: &[(PageKey, PageKey)]) {
+        let (Some((first, _)), Some((_, behind))) = (ranges.first(), ranges.last()) else { return };
+        if self.between(*first, *behind).is_empty() {
+            return;
+        }
+        let mut ranges = ranges.iter().peekable();
+        self.kept.retain(|page| {
+            while ranges.next_if(|(_, behind)| behind <= page).is_some() {}
+            ranges.peek().is_none_or(|(first, _)| page < first)
+        });
+    }
+
     /// Forgets the leaf, because the monitor makes it old itself. Returns whether it was kept.
     pub(super) fn take(&mut self, leaf: PageKey) -> bool {
         if self.kept.is_empty() {
@@ -110,8 +161,42 @@ impl Fallback {
 }
 
 /// Resident memory of a process, in bytes.
-pub(super) fn resident(pid: u32) -> io::Result<u64> {
+fn resident(pid: u32) -> io::Result<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/statm"))?;
     let pages = text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
     pages.map(|pages| pages * 4096).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(nr: u64) -> PageKey {
+        PageKey::new(0, nr << 12)
+    }
+
+    #[test]
+    fn forgets_the_leaves_of_some_ranges() {
+        let mut fallback = Fallback::default();
+        fallback.keep(&mut (0..20).map(page).collect());
+        fallback.forget(&[(page(30), page(40))]);
+        assert_eq!(fallback.kept.len(), 20);
+        fallback.forget(&[(page(2), page(4)), (page(4), page(5)), (page(18), page(30))]);
+        let left: Vec<_> = (0..20).filter(|nr| fallback.has(page(*nr))).collect();
+        assert_eq!(left, [0, 1, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17]);
+        assert!(fallback.between(page(2), page(5)).is_empty());
+    }
+
+    #[test]
+    fn is_not_used_on_large_processes_or_after_a_refusal() {
+        let own = std::process::id();
+        let mut fallback = Fallback::default();
+        let now = Time(5_000_000_000);
+        assert!(fallback.is_allowed(own, u64::MAX, now) && !fallback.is_allowed(own, 0, now));
+        assert!(!fallback.is_allowed(own, 4096, now));
+        assert!(!Fallback::default().is_allowed(u32::MAX, 1 << 40, now), "no such process");
+        fallback.put_off(now);
+        assert!(!fallback.is_allowed(own, u64::MAX, now + (RETRY_NS - 1)));
+        assert!(fallback.is_allowed(own, u64::MAX, now + RETRY_NS));
+    }
 }

@@ -2,12 +2,11 @@
 
 use isotherm_core::{Check, PageState, Time};
 use isotherm_host::proc::{Proc, read_monitored_ranges};
-use isotherm_pages::tables::{Dense, PageKey, Query};
+use isotherm_pages::tables::{Dense, PageKey, Query, Space};
 use isotherm_sys::clock::now;
 use isotherm_sys::lru::drain_lru_batches;
 
 use super::PageWalk;
-use super::fallback::resident;
 
 /// Least time between two requests that the kernel put pages on their LRU lists. Each costs all
 /// CPUs a little.
@@ -146,10 +145,11 @@ impl PageWalk {
         stuck.sort_unstable_by_key(|query| query.page);
         for of_space in stuck.chunk_by_mut(|a, b| a.page.slot() == b.page.slot()) {
             let slot = of_space.first().map_or(0, |query| query.page.slot());
-            if !self.clear_whole_space(slot, at) || self.tables.look_again(of_space).is_err() {
+            // The few pages that are asked about stand for many.
+            let done = self.clear_whole_space(slot, u64::MAX, at);
+            if done.is_none() || self.tables.look_again(of_space).is_err() {
                 continue;
             }
-            self.counters.whole_clears += 1;
             let mut of_use = false;
             for query in of_space {
                 self.fallback(slot).take(query.leaf());
@@ -168,19 +168,25 @@ impl PageWalk {
         self.stuck = stuck;
     }
 
-    /// Whether all bits of the address space were cleared; what was young is kept in mind.
-    fn clear_whole_space(&mut self, slot: u16, at: Time) -> bool {
-        if !self.fallback(slot).is_due(at) {
-            return false;
+    /// Whether all bits of an address space may be cleared at all, now or later.
+    pub(super) fn may_clear_whole_space(&mut self, slot: u16, at: Time) -> bool {
+        let limit = self.fallback_limit;
+        let Some(pid) = self.tables.space(slot).map(Space::pid) else { return false };
+        self.fallback(slot).is_allowed(pid, limit, at)
+    }
+
+    /// Clears all bits of an address space if that is allowed now, for the sake of so many leaves.
+    /// What was young is kept in mind. Returns when it was done; `None` if it was not.
+    pub(super) fn clear_whole_space(&mut self, slot: u16, needed: u64, at: Time) -> Option<Time> {
+        if !self.fallback(slot).is_due(at) || !self.may_clear_whole_space(slot, at) {
+            return None;
         }
-        let Some(space) = self.tables.space(slot) else { return false };
+        let space = self.tables.space(slot)?;
         let pid = space.pid();
-        let small = resident(pid).is_ok_and(|bytes| bytes <= self.fallback_limit);
         let begin = now();
         let mut ranges = Vec::new();
         let proc = Proc::default();
-        let known = small
-            && !space.has_exited()
+        let known = !space.has_exited()
             && read_monitored_ranges(&proc, pid, &mut self.text, &mut ranges).is_ok();
         let mut young = Vec::new();
         let mut note = |start, found: Dense<'_>| note_young(slot, start, &found, &mut young);
@@ -188,10 +194,13 @@ impl PageWalk {
             && ranges.iter().all(|range| self.tables.dense_space(slot, *range, &mut note).is_ok());
         // The file is opened by number, so the process must still be the same afterwards. If it is
         // not, the bits of another process were cleared, and nothing is called cleared.
-        let done = read
-            && self.fallback(slot).clear(pid, young, begin).is_ok()
-            && self.tables.space(slot).is_some_and(|space| !space.has_exited());
-        if !done {
+        let cleared =
+            if read { self.fallback(slot).clear(pid, young, needed, begin).ok() } else { None };
+        let same = self.tables.space(slot).is_some_and(|space| !space.has_exited());
+        let done = cleared.filter(|_| same);
+        if done.is_some() {
+            self.counters.whole_clears += 1;
+        } else {
             self.fallback(slot).put_off(at);
         }
         done

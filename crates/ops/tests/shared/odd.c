@@ -41,6 +41,7 @@ static int act(const char *word, unsigned long at, unsigned long len, const char
     if (!strcmp(word, "anon")) return map(at, len, MAP_PRIVATE, "");
     if (!strcmp(word, "shared")) return map(at, len, MAP_SHARED, rest);
     if (!strcmp(word, "private")) return map(at, len, MAP_PRIVATE, rest);
+    if (!strcmp(word, "hugetlb")) return map(at, len, MAP_PRIVATE | MAP_HUGETLB, "");
     if (!strcmp(word, "fill")) { fill(at, len); return 0; }
     if (!strcmp(word, "wrong")) { printf("%lu ", wrong(at, len)); return 0; }
     if (!strcmp(word, "touch")) {
@@ -51,6 +52,8 @@ static int act(const char *word, unsigned long at, unsigned long len, const char
     if (!strcmp(word, "lock")) return mlock((void *)at, len) ? bad("mlock") : 0;
     if (!strcmp(word, "huge")) return madvise((void *)at, len, MADV_HUGEPAGE) ? bad("madvise") : 0;
     if (!strcmp(word, "nohuge")) return madvise((void *)at, len, MADV_NOHUGEPAGE) ? bad("madvise") : 0;
+    if (!strcmp(word, "random")) return madvise((void *)at, len, MADV_RANDOM) ? bad("madvise") : 0;
+    if (!strcmp(word, "normal")) return madvise((void *)at, len, MADV_NORMAL) ? bad("madvise") : 0;
     // A child that shares all memory, until its parent dies.
     if (!strcmp(word, "fork")) {
         pid_t pid = fork();

@@ -1,0 +1,291 @@
+//! Makes the pages of whole units old.
+//!
+//! ```text
+//! look -> nothing young                         -> done
+//!      -> advice on ranges -> look -> old       -> done
+//!                                  -> stuck     -> remembered; all of the process, when due
+//!      -> known to be stuck -> all of the process if that is due, else not answered
+//! ```
+//!
+//! A flush of the TLB is paid per range. So neighbouring units become one range, of at most 16 MiB:
+//! the call holds the target's mmap lock from its first range to its last.
+//!
+//! Advice makes no page old that several processes map, or that is locked. Such a page is young
+//! directly afterwards. So is a page in use, and the kernel's flags tell the two apart. Where the
+//! process is small enough, all of its memory is cleared for such pages (`fallback`), rarely. So
+//! units that wait for that are cleared together, and those that it does not come to now are left
+//! as they were: their clock runs on.
+
+use isotherm_core::{AddrRange, Check, PageBits, PageState, Time, UnitCheck};
+use isotherm_pages::tables::PageKey;
+use isotherm_sys::clock::now;
+
+use super::PageWalk;
+use super::stuck::Stuck;
+
+/// The largest range that is cleared at once, in bytes.
+const MOST: u64 = 16 << 20;
+/// Pages of a unit of which the kernel's flags are read to find out whether any is shared.
+const ASKED: u64 = 3;
+
+impl PageWalk {
+    /// Makes the young pages of units old.
+    pub(super) fn make_units_old(&mut self, batch: &mut [UnitCheck]) {
+        self.look_at_units(batch);
+        let begin = now();
+        for unit in batch.iter_mut() {
+            (unit.stuck, unit.together, unit.made_old) = (PageBits::default(), false, None);
+        }
+        for of_target in batch.chunk_by_mut(|a, b| a.target == b.target) {
+            let target = of_target.first().map(|unit| unit.target);
+            if let Some(slot) = target.and_then(|target| self.tables.slot(target)) {
+                self.make_space_old(slot, of_target, begin);
+            }
+        }
+        self.counters.clear_ns += now().since(begin);
+    }
+
+    /// Makes the young pages of units of one address space old.
+    fn make_space_old(&mut self, slot: u16, units: &mut [UnitCheck], at: Time) {
+        let ranges = self.plan(slot, units, at);
+        self.forget_kept(slot, units.iter().filter(|unit| unit.answered));
+        self.clear_singles(slot, units);
+        if !ranges.is_empty() && !self.advise(slot, &ranges, units, at) {
+            // The process has just ended, or we lost the right: nothing is known.
+            units.iter_mut().for_each(|unit| unit.answered = false);
+            return;
+        }
+        if !ranges.is_empty() {
+            self.judge_units(slot, units, at);
+        }
+        if units.iter().any(|unit| unit.together) {
+            self.clear_together(slot, units, at);
+        }
+    }
+
+    /// Decides what is to be done about each unit, and returns the ranges that advice is to make
+    /// old. Units that wait for the clearing of all memory are not answered yet.
+    fn plan(&mut self, slot: u16, units: &mut [UnitCheck], at: Time) -> Vec<AddrRange> {
+        let may_clear_all = self.may_clear_whole_space(slot, at);
+        let mut ranges = Vec::new();
+        for unit in units.iter_mut().filter(|unit| !is_single(unit)) {
+            let known = self.known(slot, unit, at);
+            unit.stuck = unit.young.and(unit.pages).and(known.pages);
+            unit.together = may_clear_all && has_hope(unit, &known) && !unit.stuck.is_empty();
+            if unit.together {
+                unit.answered = false;
+            } else {
+                append_ranges(unit, &known, &mut ranges);
+            }
+        }
+        ranges
+    }
+
+    /// What is known of a unit before it is tried.
+    fn known(&mut self, slot: u16, unit: &UnitCheck, at: Time) -> Stuck {
+        let space = self.fallback(slot);
+        space.stuck.get(unit.start, at).barred(space.barred.pages(unit))
+    }
+
+    /// Gives the advice. Returns whether that was possible at all.
+    fn advise(
+        &mut self,
+        slot: u16,
+        ranges: &[AddrRange],
+        units: &mut [UnitCheck],
+        at: Time,
+    ) -> bool {
+        let Some(space) = self.tables.space(slot) else { return false };
+        self.counters.flushes += ranges.len() as u64;
+        if self.clearer.clear_ranges(space, ranges).is_err() {
+            return false;
+        }
+        let refused: Vec<_> = ranges.iter().copied().filter(|r| self.clearer.refuses(r)).collect();
+        if refused.is_empty() {
+            return true;
+        }
+        // Of several mappings in a range one was locked since they were read.
+        self.read_barred(slot, true);
+        let is_refused = |unit: &&mut UnitCheck| refused.iter().any(|r| r.intersects(&hull(unit)));
+        for unit in units.iter_mut().filter(|u| u.answered && !is_single(u)).filter(is_refused) {
+            self.advise_again(slot, unit, at);
+        }
+        true
+    }
+
+    /// Gives advice on a unit that was part of a refused range. What is refused again is stuck.
+    fn advise_again(&mut self, slot: u16, unit: &mut UnitCheck, at: Time) {
+        let known = self.known(slot, unit, at);
+        let young = unit.young.and(unit.pages);
+        unit.stuck = young.and(known.pages);
+        let mut ranges = Vec::new();
+        append_ranges(unit, &known, &mut ranges);
+        let Some(space) = self.tables.space(slot).filter(|_| !ranges.is_empty()) else { return };
+        self.counters.flushes += ranges.len() as u64;
+        let failed = self.clearer.clear_ranges(space, &ranges).is_err();
+        for range in ranges.iter().filter(|range| failed || self.clearer.refuses(range)) {
+            unit.stuck = unit.stuck.or(young.and(PageBits::of(unit.start, *range)));
+        }
+    }
+
+    /// Looks again, and finds out which pages advice did not make old.
+    fn judge_units(&mut self, slot: u16, units: &mut [UnitCheck], at: Time) {
+        let may_clear_all = self.may_clear_whole_space(slot, at);
+        let after = self.look_after(units);
+        for (unit, after) in units.iter_mut().zip(&after).filter(|(unit, _)| unit.answered) {
+            let was = unit.young.and(unit.pages);
+            let still = was.and(after.young);
+            if is_single(unit) {
+                unit.stuck = unit.stuck.and(still);
+                continue;
+            }
+            let known = self.known(slot, unit, at);
+            // What was refused is in `stuck` already, and was not found out before.
+            let refused = unit.stuck.minus(known.pages).or(known.cut).and(still);
+            let shared = self.shared_of(slot, unit, still);
+            unit.stuck = unit.stuck.or(shared).and(still);
+            let stuck = &mut self.fallback(slot).stuck;
+            stuck.tried(unit.start, unit.stuck, refused, at);
+            let known = stuck.get(unit.start, at);
+            unit.together = may_clear_all && has_hope(unit, &known) && !unit.stuck.is_empty();
+            self.counters.unresolved += unit.stuck.count();
+            self.counters.clears += was.minus(unit.stuck).count();
+        }
+        self.units_after = after;
+    }
+
+    /// How the units are now.
+    fn look_after(&mut self, units: &[UnitCheck]) -> Vec<UnitCheck> {
+        let mut after = std::mem::take(&mut self.units_after);
+        after.clear();
+        after.extend_from_slice(units);
+        self.look_at_units(&mut after);
+        after
+    }
+
+    /// Those of these pages that other processes map, too.
+    fn shared_of(&self, slot: u16, unit: &UnitCheck, pages: PageBits) -> PageBits {
+        let none = PageBits::default();
+        let Some(space) = self.tables.space(slot) else { return none };
+        let step = (pages.count() / ASKED).max(1);
+        let asked = (0..ASKED).filter_map(|i| pages.nth(i * step));
+        let mut flags = asked.filter_map(|nr| space.page_flags(unit.start + u64::from(nr) * 4096));
+        if !flags.any(|flags| !flags.exclusive) {
+            return none;
+        }
+        if unit.leaf_shift > 12 {
+            return pages;
+        }
+        // Some are. The flags of all are read at once.
+        space.shared_pages(unit.start).map_or(none, |shared| pages.and(PageBits(shared)))
+    }
+
+    /// Clears all memory of the process for units with pages that nothing else makes old.
+    fn clear_together(&mut self, slot: u16, units: &mut [UnitCheck], at: Time) {
+        let leaves = |unit: &UnitCheck| if unit.leaf_shift > 12 { 1 } else { unit.stuck.count() };
+        let needed = units.iter().filter(|unit| unit.together).map(leaves).sum();
+        let Some(made_old) = self.clear_whole_space(slot, needed, at) else { return };
+        for unit in units.iter_mut().filter(|unit| unit.together) {
+            // What was touched up to the clearing.
+            self.add_kept(slot, unit);
+            (unit.answered, unit.made_old) = (true, Some(made_old));
+        }
+        self.forget_kept(slot, units.iter().filter(|unit| unit.together));
+        let after = self.look_after(units);
+        for (unit, after) in units.iter_mut().zip(&after).filter(|(unit, _)| unit.together) {
+            // A page in use is young again at once. One that is old shows that it has worked.
+            let old = unit.stuck.minus(after.young);
+            let worked = !old.is_empty();
+            let stuck = &mut self.fallback(slot).stuck;
+            stuck.all_were_cleared(unit.start, unit.stuck, worked, at);
+            self.counters.clears += old.count();
+            unit.stuck = if worked { PageBits::default() } else { unit.stuck };
+        }
+        self.units_after = after;
+    }
+
+    /// The monitor makes these pages old itself.
+    fn forget_kept<'a>(&mut self, slot: u16, units: impl Iterator<Item = &'a UnitCheck>) {
+        let mut ranges: Vec<(PageKey, PageKey)> = Vec::new();
+        for unit in units.filter(|unit| !unit.young.is_empty()) {
+            let hull = hull(unit);
+            let (first, behind) = (PageKey::new(slot, hull.start), PageKey::new(slot, hull.end));
+            match ranges.last_mut() {
+                Some((_, last)) if *last == first => *last = behind,
+                _ => ranges.push((first, behind)),
+            }
+        }
+        self.fallback(slot).forget(&ranges);
+    }
+
+    /// Makes single pages old, each by its own unit's question.
+    fn clear_singles(&mut self, slot: u16, units: &mut [UnitCheck]) {
+        let mut singles = Vec::new();
+        for (nr, unit) in (0_u32..).zip(units.iter_mut()) {
+            if !is_single(unit) || unit.young.and(unit.pages).is_empty() {
+                continue;
+            }
+            if !self.fallback(slot).barred.pages(unit).and(unit.pages).is_empty() {
+                unit.stuck = unit.pages;
+            } else {
+                // A single page may be a part of a piece that has to stay whole.
+                let page = u64::from(unit.pages.nth(0).unwrap_or(0));
+                singles.push(Check::new(unit.target, unit.start + page * 4096, nr));
+            }
+        }
+        if singles.is_empty() {
+            return;
+        }
+        // What cannot be cleared stays as it is: all pages of the process are not worth one.
+        let limit = std::mem::replace(&mut self.fallback_limit, 0);
+        self.tables.look_at(&mut singles);
+        self.make_old(&mut singles);
+        self.fallback_limit = limit;
+        for check in singles {
+            let unit = &mut units[check.tag as usize];
+            match check.state {
+                PageState::Cleared | PageState::Old | PageState::Absent => {}
+                _ => unit.stuck = unit.pages,
+            }
+        }
+    }
+}
+
+/// Whether the clearing of all memory may help. Only hugetlb and devices have leaves of 1 GiB, and
+/// it leaves both out.
+fn has_hope(unit: &UnitCheck, known: &Stuck) -> bool {
+    known.has_hope() && unit.leaf_shift < 30
+}
+
+/// Whether only one page is asked about.
+fn is_single(unit: &UnitCheck) -> bool {
+    unit.pages.count() == 1
+}
+
+/// Appends the ranges that make a unit old by advice, joined with those before.
+fn append_ranges(unit: &UnitCheck, known: &Stuck, ranges: &mut Vec<AddrRange>) {
+    let young = unit.young.and(unit.pages);
+    if young.minus(known.pages).is_empty() {
+        return;
+    }
+    let mut push = |range: AddrRange| match ranges.last_mut() {
+        Some(last) if last.end == range.start && last.len() < MOST => last.end = range.end,
+        _ => ranges.push(range),
+    };
+    if known.cut.is_empty() || unit.leaf_shift > 12 {
+        return push(hull(unit));
+    }
+    let mut parts = Vec::new();
+    unit.pages.minus(known.cut).append_to(unit.start, 0, &mut parts);
+    parts.into_iter().for_each(push);
+}
+
+/// From the first to the last page that is asked about; all of a huge page.
+fn hull(unit: &UnitCheck) -> AddrRange {
+    if unit.leaf_shift > 12 {
+        return unit.range();
+    }
+    let last = unit.pages.count().checked_sub(1).and_then(|nr| unit.pages.nth(nr));
+    let at = |nr: Option<u16>| unit.start + u64::from(nr.unwrap_or(0)) * 4096;
+    AddrRange::new(at(unit.pages.nth(0)), at(last) + 4096)
+}

@@ -1,0 +1,72 @@
+//! Where units get no advice: in locked memory it is refused. And in mappings whose accessed bits
+//! reclaim ignores, a page that `MADV_COLD` has made old is the next to be reclaimed, also if it is
+//! in use. Measured: 4 to 6 times the faults under memory pressure.
+
+use isotherm_core::{AddrRange, PageBits, Time, UnitCheck};
+use isotherm_sys::clock::now;
+
+use super::PageWalk;
+
+/// Least time between two readings of the mappings, in ns.
+const EVERY_NS: u64 = 1_000_000_000;
+/// The same, as a multiple of what a reading costs: 0.1 %.
+const REST: u64 = 1000;
+
+/// The mappings of one address space that must get no advice, sorted.
+#[derive(Debug, Default)]
+pub(super) struct Barred {
+    ranges: Vec<AddrRange>,
+    next: Time,
+}
+
+impl Barred {
+    /// The pages of a unit that must get no advice; all of a huge page, if any.
+    pub(super) fn pages(&self, unit: &UnitCheck) -> PageBits {
+        let range = unit.range();
+        let first = self.ranges.partition_point(|r| r.end <= range.start);
+        let of_unit = self.ranges[first..].iter().take_while(|r| r.start < range.end);
+        let none = PageBits::default();
+        let pages = of_unit.fold(none, |pages, r| pages.or(PageBits::of(unit.start, *r)));
+        if pages.is_empty() || unit.leaf_shift == 12 { pages } else { PageBits::ALL }
+    }
+}
+
+impl PageWalk {
+    /// Reads the mappings of an address space again, if it is time to or if they must have changed.
+    pub(super) fn read_barred(&mut self, slot: u16, changed: bool) {
+        let begin = now();
+        let barred = &mut self.fallback(slot).barred;
+        if begin < barred.next && !changed {
+            return;
+        }
+        let mut ranges = std::mem::take(&mut barred.ranges);
+        ranges.clear();
+        self.tables.barred_from_cold(slot, &mut ranges);
+        let end = now();
+        let next = end + (end.since(begin) * REST).max(EVERY_NS);
+        self.fallback(slot).barred = Barred { ranges, next };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use isotherm_core::TargetId;
+    use isotherm_core::unit::UNIT;
+
+    use super::*;
+
+    #[test]
+    fn pages_of_a_unit_in_such_mappings() {
+        let range =
+            |first: u64, behind: u64| AddrRange::new(UNIT + first * 4096, UNIT + behind * 4096);
+        let ranges = vec![range(0, 3), range(10, 12), range(500, 1000), range(4000, 4001)];
+        let barred = Barred { ranges, next: Time(0) };
+        for (nr, shift, expected) in
+            [(1, 12, 17), (2, 12, 488), (3, 12, 0), (1, 21, 512), (0, 12, 0)]
+        {
+            let mut unit = UnitCheck::new(TargetId(1), nr * UNIT, PageBits::ALL);
+            unit.leaf_shift = shift;
+            assert_eq!(barred.pages(&unit).count(), expected, "unit {nr}, leaf 2^{shift}");
+        }
+    }
+}

@@ -35,6 +35,9 @@ enum Command {
         /// A result directory.
         dir: PathBuf,
     },
+    /// What the job `stalls` measures.
+    #[command(hide = true)]
+    StallTarget,
 }
 
 #[derive(Debug, clap::Args)]
@@ -80,6 +83,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<()> {
             let dir = ResultDir::open(&dir)?;
             format_result(job_of(&dir)?.as_ref(), &dir)
         }
+        Command::StallTarget => crate::jobs::stalls::target(),
     }
 }
 
@@ -161,7 +165,7 @@ pub(crate) fn say(text: &str) {
     writeln!(std::io::stderr(), "{text}").ok();
 }
 
-fn print(text: &str) -> anyhow::Result<()> {
+pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         other => other.context("write to standard output"),

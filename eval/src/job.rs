@@ -84,6 +84,7 @@ pub(crate) fn all() -> Vec<Box<dyn Job>> {
         Box::new(jobs::overhead::Overhead),
         Box::new(jobs::parity::Parity),
         Box::new(jobs::scale::Scale),
+        Box::new(jobs::stalls::Stalls),
         Box::new(jobs::tick::Tick),
         Box::new(jobs::record_size::RecordSize),
         Box::new(jobs::frontier::Frontier),

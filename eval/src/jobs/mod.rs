@@ -11,6 +11,7 @@ pub(crate) mod quota;
 pub(crate) mod reclaim;
 pub(crate) mod record_size;
 pub(crate) mod scale;
+pub(crate) mod stalls;
 pub(crate) mod thp;
 pub(crate) mod tick;
 pub(crate) mod tier;

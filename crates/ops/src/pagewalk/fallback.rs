@@ -24,6 +24,7 @@ use isotherm_core::Time;
 
 use isotherm_pages::clear_refs::clear_accessed;
 use isotherm_pages::tables::PageKey;
+use isotherm_sys::clock::{now, thread_cpu_ns};
 
 use super::barred::Barred;
 use super::stuck::StuckUnits;
@@ -59,7 +60,8 @@ pub(super) struct Fallback {
     pub(super) stuck: StuckUnits,
     /// Where there must be no advice.
     pub(super) barred: Barred,
-    next: Time,
+    /// When it was used last, what that cost the process in ns, and how many leaves were young.
+    last: Option<(Time, u64, u64)>,
     /// Until then it is not tried at all.
     refused_until: Time,
     /// Resident memory in bytes, and when that was read.
@@ -79,34 +81,36 @@ impl Fallback {
         bytes <= limit
     }
 
-    /// Whether enough time has passed since it was used last.
-    pub(super) fn is_due(&self, now: Time) -> bool {
-        now >= self.next
+    /// Whether enough time has passed since it was used last to do it for the sake of so many
+    /// leaves.
+    pub(super) fn is_due(&self, needed: u64, now: Time) -> bool {
+        self.last.is_none_or(|(end, cost, all)| {
+            let fair = needed.saturating_mul(FAIR_PART).max(1);
+            let rarer = (all / fair).clamp(1, MOST_RARER);
+            now.since(end) >= (cost * REST * rarer).max(MIN_REST_NS)
+        })
     }
 
     /// Puts off the next try, after a refusal.
     pub(super) fn put_off(&mut self, now: Time) {
-        self.next = now + RETRY_NS;
-        self.refused_until = self.next;
+        self.refused_until = now + RETRY_NS;
     }
 
-    /// Clears everything. `young` are the leaves that are young now, sorted; for `needed` of them
-    /// it is done. Returns when they were cleared.
+    /// Clears everything. `young` are the leaves that are young now, sorted; `begin` is the CPU time
+    /// of the thread, in ns, when it began to look for them. Returns when they were cleared.
     pub(super) fn clear(
         &mut self,
         pid: u32,
         mut young: Vec<PageKey>,
-        needed: u64,
-        begin: Time,
+        begin: u64,
     ) -> io::Result<Time> {
         let all = young.len() as u64;
         let mut file = File::options().write(true).open(format!("/proc/{pid}/clear_refs"))?;
         let cleared = clear_accessed(&mut file)?;
         self.keep(&mut young);
-        let end = isotherm_sys::clock::now();
-        let cost = end.since(begin) + all * SET_AGAIN_NS;
-        let rarer = (all / needed.saturating_mul(FAIR_PART).max(1)).clamp(1, MOST_RARER);
-        self.next = end + (cost * REST * rarer).max(MIN_REST_NS);
+        // Not real time: this thread may have waited for a CPU, without the lock.
+        let own = thread_cpu_ns().saturating_sub(begin);
+        self.last = Some((now(), own + all * SET_AGAIN_NS, all));
         Ok(cleared)
     }
 
@@ -185,6 +189,20 @@ mod tests {
         let left: Vec<_> = (0..20).filter(|nr| fallback.has(page(*nr))).collect();
         assert_eq!(left, [0, 1, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17]);
         assert!(fallback.between(page(2), page(5)).is_empty());
+    }
+
+    #[test]
+    fn is_used_more_rarely_for_few_pages_than_for_many() {
+        let mut fallback = Fallback::default();
+        let end = Time(1_000_000_000);
+        assert!(fallback.is_due(1, end), "the first time");
+        // 2 ms for 2000 young leaves.
+        fallback.last = Some((end, 2_000_000, 2000));
+        for (needed, wait_ms) in [(2000, 400), (500, 400), (250, 800), (1, 6400), (u64::MAX, 400)] {
+            let due = end + wait_ms * 1_000_000;
+            assert!(fallback.is_due(needed, due), "{needed}");
+            assert!(!fallback.is_due(needed, Time(due.0 - 1)), "{needed}");
+        }
     }
 
     #[test]

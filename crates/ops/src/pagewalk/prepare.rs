@@ -3,7 +3,7 @@
 use isotherm_core::{Check, PageState, Time};
 use isotherm_host::proc::{Proc, read_monitored_ranges};
 use isotherm_pages::tables::{Dense, PageKey, Query, Space};
-use isotherm_sys::clock::now;
+use isotherm_sys::clock::{now, thread_cpu_ns};
 use isotherm_sys::lru::drain_lru_batches;
 
 use super::PageWalk;
@@ -178,12 +178,12 @@ impl PageWalk {
     /// Clears all bits of an address space if that is allowed now, for the sake of so many leaves.
     /// What was young is kept in mind. Returns when it was done; `None` if it was not.
     pub(super) fn clear_whole_space(&mut self, slot: u16, needed: u64, at: Time) -> Option<Time> {
-        if !self.fallback(slot).is_due(at) || !self.may_clear_whole_space(slot, at) {
+        if !self.fallback(slot).is_due(needed, at) || !self.may_clear_whole_space(slot, at) {
             return None;
         }
         let space = self.tables.space(slot)?;
         let pid = space.pid();
-        let begin = now();
+        let begin = thread_cpu_ns();
         let mut ranges = Vec::new();
         let proc = Proc::default();
         let known = !space.has_exited()
@@ -194,8 +194,7 @@ impl PageWalk {
             && ranges.iter().all(|range| self.tables.dense_space(slot, *range, &mut note).is_ok());
         // The file is opened by number, so the process must still be the same afterwards. If it is
         // not, the bits of another process were cleared, and nothing is called cleared.
-        let cleared =
-            if read { self.fallback(slot).clear(pid, young, needed, begin).ok() } else { None };
+        let cleared = if read { self.fallback(slot).clear(pid, young, begin).ok() } else { None };
         let same = self.tables.space(slot).is_some_and(|space| !space.has_exited());
         let done = cleared.filter(|_| same);
         if done.is_some() {

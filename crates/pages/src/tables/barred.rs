@@ -1,9 +1,9 @@
 //! Mappings in which `MADV_COLD` does harm or is refused.
 //!
 //! * After `MADV_RANDOM` or `MADV_SEQUENTIAL` the kernel does not take an accessed bit for a reason
-//!   to keep a page (`vma_has_recency()`, include/linux/mm_inline.h, Linux 6.3). A page there that
+//!   to keep a page (`vma_has_recency()`, `mm_inline.h`, Linux 6.3). A page there that
 //!   `MADV_COLD` has moved to the inactive list is reclaimed even if it is in use.
-//! * Locked memory, hugetlb and devices are refused (`can_madv_lru_vma()`, mm/madvise.c).
+//! * Locked memory, hugetlb and devices are refused (`can_madv_lru_vma()`, `mm/madvise.c`).
 
 use isotherm_core::AddrRange;
 

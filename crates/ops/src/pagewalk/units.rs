@@ -34,9 +34,8 @@ impl PageWalk {
             let unit = &mut batch[nr as usize];
             match found {
                 Dense::Table(table) => {
-                    let zeros = PageBits(table.zeros());
-                    unit.present = PageBits(table.present()).minus(zeros);
-                    unit.young = PageBits(table.young()).minus(zeros);
+                    let (present, young) = table.present_and_young();
+                    (unit.present, unit.young) = (PageBits(present), PageBits(young));
                 }
                 Dense::Huge(entry) => {
                     unit.leaf_shift = entry.leaf_shift();

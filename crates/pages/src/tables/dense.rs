@@ -8,7 +8,7 @@ use std::io;
 use isotherm_core::{AddrRange, TargetId};
 
 use super::PageTables;
-use super::entry::Entry;
+use super::entry::{Entry, bit};
 use super::look::PageKey;
 use super::program::code::MAX_TABLES;
 use super::program::kernel::Kernel;
@@ -55,13 +55,23 @@ impl Table<'_> {
         self.bits(Entry::is_young)
     }
 
-    /// One bit per page, as in [`Table::present`]: was it only read so far, so that the kernel's own
-    /// page of zeros is mapped? Such a page is no memory of the process, and its accessed bit cannot
-    /// be cleared.
+    /// Both at once, in one pass: [`Table::present`] and [`Table::young`]. Pages that were only read
+    /// so far are left out: the kernel's own page of zeros is mapped there. It is no memory of the
+    /// process, and its accessed bit cannot be cleared.
     #[must_use]
-    pub fn zeros(&self) -> [u64; 8] {
-        let Some(zero) = self.zero else { return [0; 8] };
-        self.bits(|entry| entry.frame() == zero)
+    pub fn present_and_young(&self) -> ([u64; 8], [u64; 8]) {
+        // No frame has this address.
+        let zero = self.zero.unwrap_or(u64::MAX);
+        let (mut present, mut young) = ([0; 8], [0; 8]);
+        let words = present.iter_mut().zip(&mut young);
+        for ((present, young), entries) in words.zip(self.entries.chunks_exact(64)) {
+            for (nr, &raw) in entries.iter().enumerate() {
+                let is_there = raw & bit::MAPPED != 0 && raw & bit::FRAME != zero;
+                *present |= u64::from(is_there) << nr;
+                *young |= u64::from(is_there && raw & bit::ACCESSED != 0) << nr;
+            }
+        }
+        (present, young)
     }
 
     /// All entries, mapped or not.

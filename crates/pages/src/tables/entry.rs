@@ -7,9 +7,13 @@
 pub struct Entry(pub u64);
 
 /// Bits of an entry.
-mod bit {
+pub(super) mod bit {
     pub(super) const PRESENT: u64 = 1;
-    pub(super) const ACCESSED: u64 = 1 << 5;
+    /// Of a last-level entry: a page is mapped.
+    pub(in super::super) const MAPPED: u64 = PRESENT | PROT_NONE;
+    /// Of a last-level entry: the physical address.
+    pub(in super::super) const FRAME: u64 = (1 << 52) - 4096;
+    pub(in super::super) const ACCESSED: u64 = 1 << 5;
     pub(super) const DIRTY: u64 = 1 << 6;
     /// At levels 2 and 3: maps memory itself. Stays set while the kernel splits a huge page and has
     /// taken `PRESENT` away for a moment.

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::frames::{Frames, Ram};
 use crate::mapping::Mapping;
+use crate::pages::Pages;
 
 /// Facts about the whole record, written first.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -172,8 +173,10 @@ pub enum Event<'a> {
         /// All of them, in address order.
         mappings: &'a [Mapping],
     },
-    /// An aggregation window.
+    /// An aggregation window. What its targets say of single pages is in [`Event::Pages`] instead.
     Snapshot(&'a Snapshot),
+    /// Working sets by span and page maps of the snapshots that follow, about a second of them.
+    Pages(&'a Pages),
     /// Where the machine's RAM is.
     Ram(&'a Ram),
     /// A sample of page frames.

@@ -45,6 +45,8 @@ pub(crate) enum Kind {
     Snapshots,
     /// A sample of page frames. Older readers skip it and count it as unknown.
     Frames,
+    /// Working sets by span, and maps of single pages. Older readers skip it, too.
+    Pages,
 }
 
 impl Kind {
@@ -55,13 +57,20 @@ impl Kind {
             Self::Mappings => 3,
             Self::Snapshots => 4,
             Self::Frames => 5,
+            Self::Pages => 6,
         }
     }
 
     fn from_code(code: u8) -> Option<Self> {
-        [Self::Header, Self::Event, Self::Mappings, Self::Snapshots, Self::Frames]
-            .into_iter()
-            .find(|k| k.code() == code)
+        let all = [
+            Self::Header,
+            Self::Event,
+            Self::Mappings,
+            Self::Snapshots,
+            Self::Frames,
+            Self::Pages,
+        ];
+        all.into_iter().find(|k| k.code() == code)
     }
 }
 

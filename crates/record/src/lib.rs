@@ -24,7 +24,8 @@
 //! ```
 //!
 //! Invariants: a frame is read whole or not at all. Frames do not depend on each other. Everything
-//! but the error bars is stored exactly; error bars may grow by at most 1/255 of the maximum.
+//! but the error bars is stored exactly; error bars may grow by at most 1/255 of the maximum. Of a
+//! unit whose pages changed several times within a second, the last state is stored.
 //!
 //! Absent on purpose: an index (a record is read front to back at tens of millions of regions a
 //! second), rewriting in place, and any knowledge of processes or the kernel.
@@ -38,6 +39,7 @@ mod format;
 mod frame;
 mod frames;
 mod mapping;
+mod pages;
 mod place;
 mod reader;
 mod source;
@@ -50,6 +52,7 @@ pub use frame::Damage;
 pub use frames::{Frame, Frames, NodeRanges, Owner, Ram, Touch};
 pub use isotherm_core::MappingKind;
 pub use mapping::Mapping;
+pub use pages::{ChangedUnit, PageWindow, Pages};
 pub use place::Place;
 pub use reader::Reader;
 pub use source::{Input, Record};

@@ -8,11 +8,13 @@ use std::io::Read;
 use isotherm_core::Snapshot;
 
 use crate::encoding::columns::Decoder;
+use crate::encoding::pages;
 use crate::error::Error;
 use crate::event::{Event, Header};
 use crate::frame::{Damage, Kind, Scanner};
 use crate::frames::{self, Frames};
 use crate::mapping::{self, Mapping};
+use crate::pages::Pages;
 use crate::writer::Small;
 
 /// Reads one record from its beginning.
@@ -28,6 +30,7 @@ pub struct Reader<R> {
     mappings: Vec<Mapping>,
     small: Small,
     sample: Frames,
+    pages: Pages,
     ended: bool,
 }
 
@@ -60,6 +63,7 @@ impl<R: Read> Reader<R> {
             snapshot: Snapshot::default(),
             mappings: Vec::new(),
             sample: Frames::default(),
+            pages: Pages::default(),
             small: Small::Note(crate::event::Note::default()),
             ended: false,
         })
@@ -125,6 +129,12 @@ impl<R: Read> Reader<R> {
                 Kind::Frames => {
                     if frames::decode(&self.payload, &mut self.sample).is_some() {
                         return Ok(Some(Event::Frames(&self.sample)));
+                    }
+                    self.frames.count_unknown();
+                }
+                Kind::Pages => {
+                    if pages::decode(&self.payload, &mut self.pages).is_some() {
+                        return Ok(Some(Event::Pages(&self.pages)));
                     }
                     self.frames.count_unknown();
                 }

@@ -24,6 +24,7 @@ use crate::event::{End, Exec, Exit, Header, Note, Target};
 use crate::frame::{self, Kind};
 use crate::frames::{self, Frames, Ram};
 use crate::mapping::{self, Mapping};
+use crate::pages::Collector;
 use crate::place::Place;
 
 /// Snapshots are written at the latest when they span this many ns of monitoring.
@@ -65,6 +66,7 @@ pub struct Writer<W: Write> {
     pending: Encoder,
     pending_since: Time,
     pending_snapshots: u64,
+    pages: Collector,
     mappings: BTreeMap<TargetId, Vec<Mapping>>,
     payload: Vec<u8>,
     frame: Vec<u8>,
@@ -124,6 +126,7 @@ impl<W: Write> Writer<W> {
             pending: Encoder::default(),
             pending_since: Time(0),
             pending_snapshots: 0,
+            pages: Collector::default(),
             mappings: BTreeMap::new(),
             payload: Vec::new(),
             frame: Vec::new(),
@@ -140,7 +143,8 @@ impl<W: Write> Writer<W> {
         self.written
     }
 
-    /// Takes a snapshot. Writes the collected snapshots if they span a second.
+    /// Takes a snapshot. Writes the collected snapshots if they span a second. What they say of
+    /// single pages goes into a frame before theirs; where they say nothing, there is none.
     ///
     /// # Errors
     ///
@@ -150,10 +154,11 @@ impl<W: Write> Writer<W> {
             self.pending_since = s.start;
         }
         self.pending.push(s);
+        self.pages.push(s);
         self.pending_snapshots += 1;
         self.written.snapshots += 1;
         self.written.regions += s.nr_regions() as u64;
-        if self.pending.len() >= FLUSH_BYTES {
+        if self.pending.len() >= FLUSH_BYTES || self.pages.is_full() {
             return self.flush();
         }
         self.tick(s.end)
@@ -181,6 +186,10 @@ impl<W: Write> Writer<W> {
         if self.pending.is_empty() {
             return Ok(());
         }
+        let mut pages = Ok(());
+        for payload in self.pages.take() {
+            pages = pages.and(self.write_frame(Kind::Pages, &payload));
+        }
         let mut payload = std::mem::take(&mut self.payload);
         self.pending.take(&mut payload);
         let done = self.write_frame(Kind::Snapshots, &payload);
@@ -189,7 +198,7 @@ impl<W: Write> Writer<W> {
         if done.is_err() {
             self.written.lost_snapshots += snapshots;
         }
-        done
+        pages.and(done)
     }
 
     /// Writes that a target was added. Call this before the first snapshot that names it.

@@ -14,9 +14,10 @@ proptest! {
 
     #[test]
     fn arbitrary_events_round_trip(events in prop::collection::vec(event(), 0..24)) {
-        let (got, damage) = read(&write(&events)).unwrap();
+        let (mut got, damage) = read(&write(&events)).unwrap();
         let want = expected(&events);
         prop_assert!(damage.is_none(), "{damage}");
+        got.retain(|e| !matches!(e, Owned::Pages(_)));
         prop_assert_eq!(got.len(), want.len());
         for (g, w) in got.iter().zip(&want) {
             prop_assert!(same(g, w), "got {g:?}\nwant {w:?}");

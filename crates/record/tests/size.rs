@@ -1,7 +1,11 @@
 //! The size on disk, with more changes of borders than a monitor makes.
 #![expect(clippy::unwrap_used, reason = "a failing test says enough")]
 
-use isotherm_core::{AddrRange, RegionInfo, Snapshot, TargetId, TargetInfo, Time};
+use isotherm_core::unit::UNIT;
+use isotherm_core::{
+    AddrRange, PageBits, RegionInfo, SPANS, Snapshot, TargetId, TargetInfo, Time, Touched,
+    TouchedBytes, UnitInfo,
+};
 use isotherm_record::{Header, Writer};
 
 /// Xorshift with a fixed seed.
@@ -86,4 +90,81 @@ fn a_region_takes_at_most_eight_bytes() {
             "{nr_regions} regions, {moving} % moving, {changing} % changing: {got:.2}"
         );
     }
+}
+
+/// Pages that were touched within each span, each of which holds the pages of the shorter ones.
+/// `percent`: how many of the pages that are left each span adds.
+fn planes(random: &mut Random, percent: [u64; SPANS], at_once: u64) -> [Option<PageBits>; SPANS] {
+    let mut plane = PageBits::default();
+    percent.map(|percent| {
+        for first in (0..512).step_by(usize::try_from(at_once).unwrap()) {
+            if random.below(100) < percent {
+                let pages = first..first + u16::try_from(at_once).unwrap();
+                pages.for_each(|nr| plane = plane.or(PageBits::page(nr)));
+            }
+        }
+        Some(plane)
+    })
+}
+
+/// A unit of 16 GiB: a hash table under zipf keys in the first 4 GiB, of which each look sees
+/// different pages; blocks of 64 KiB that come and go in 2 GiB; single hot pages in 2 GiB; the rest
+/// is cold.
+fn unit(random: &mut Random, nr: u64) -> UnitInfo {
+    let touched = match nr {
+        0..2048 => planes(random, [8, 15, 20, 15, 10], 1),
+        2048..3072 => planes(random, [10, 0, 3, 3, 3], 16),
+        3072..4096 => planes(random, [3, 0, 0, 0, 1], 1),
+        _ => planes(random, [0; SPANS], 512),
+    };
+    UnitInfo {
+        start: 0x7f00_0000_0000 + nr * UNIT,
+        since: Time(random.below(1 << 42)),
+        present: PageBits::ALL,
+        unresolved: PageBits::default(),
+        touched,
+        leaf_shift: 12,
+    }
+}
+
+/// A snapshot in which the working set and these units have changed.
+fn with_units(seq: u64, random: &mut Random, units: Vec<UnitInfo>) -> Snapshot {
+    let spans = [(); SPANS].map(|()| {
+        let bytes = (1 << 30) + (random.below(1 << 12) << 12);
+        let (lo, hi, measured) = (bytes - (1 << 24), bytes + (1 << 24), 15 << 30);
+        Some(TouchedBytes { bytes, lo, hi, measured })
+    });
+    let touched = Some(Touched { spans, watched: 16 << 30 });
+    Snapshot {
+        seq,
+        start: Time(seq * 100_000_000),
+        end: Time((seq + 1) * 100_000_000),
+        targets: vec![TargetInfo { units, touched, ..TargetInfo::default() }],
+        ..Snapshot::default()
+    }
+}
+
+/// The promise is 100 MB per hour for 16 GiB: once a map of all of it, and then what changes. At 1 %
+/// of a CPU about 60 busy units are armed per second (each costs 40 us to arm and 0.5 us per
+/// touched page), and change twice: after a window, and after a second.
+#[test]
+fn an_hour_of_page_maps_of_16_gib_takes_at_most_100_mb() {
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let mut w = Writer::new(Vec::new(), &Header::default()).unwrap();
+    let all = (0..8192).map(|nr| unit(&mut random, nr)).collect();
+    w.push_snapshot(&with_units(0, &mut random, all)).unwrap();
+    w.flush().unwrap();
+    let once = w.written().bytes;
+    for seq in 1..=100 {
+        let mut changed: Vec<u64> = (0..12).map(|_| random.below(4096)).collect();
+        changed.sort_unstable();
+        changed.dedup();
+        let units = changed.iter().map(|nr| unit(&mut random, *nr)).collect();
+        w.push_snapshot(&with_units(seq, &mut random, units)).unwrap();
+    }
+    w.flush().unwrap();
+    let ten_seconds = w.written().bytes - once;
+    let hour = once + ten_seconds * 360;
+    eprintln!("{once} bytes once, {} per second", ten_seconds / 10);
+    assert!(hour <= 100_000_000, "{once} bytes once, {hour} in an hour");
 }

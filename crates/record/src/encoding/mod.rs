@@ -2,4 +2,6 @@
 
 pub(crate) mod bound;
 pub(crate) mod columns;
+pub(crate) mod pages;
+pub(crate) mod planes;
 pub(crate) mod varint;

@@ -1,8 +1,12 @@
 //! Arbitrary events, and a record as plain values to compare.
 
-use isotherm_core::{AddrRange, Cost, RegionInfo, Snapshot, TargetId, TargetInfo, Time};
+use isotherm_core::unit::UNIT;
+use isotherm_core::{
+    AddrRange, Cost, PageBits, RegionInfo, SPANS, Snapshot, TargetId, TargetInfo, Time, Touched,
+    TouchedBytes, UnitInfo,
+};
 use isotherm_record::{
-    Event, Exec, Exit, Frame, Frames, Header, Mapping, NodeRanges, Note, Owner, Ram, Reader,
+    Event, Exec, Exit, Frame, Frames, Header, Mapping, NodeRanges, Note, Owner, Pages, Ram, Reader,
     Target, Touch, Writer,
 };
 use proptest::prelude::*;
@@ -14,6 +18,7 @@ pub(crate) enum Owned {
     Exit(Exit),
     Mappings(u64, u32, Vec<Mapping>),
     Snapshot(Snapshot),
+    Pages(Pages),
     Ram(Ram),
     Frames(Frames),
     Note(Note),
@@ -30,6 +35,7 @@ impl From<Event<'_>> for Owned {
                 Self::Mappings(t_ns, target, mappings.to_vec())
             }
             Event::Snapshot(s) => Self::Snapshot(s.clone()),
+            Event::Pages(p) => Self::Pages(p.clone()),
             Event::Ram(r) => Self::Ram(r.clone()),
             Event::Frames(f) => Self::Frames(f.clone()),
             Event::Note(n) => Self::Note(n.clone()),
@@ -50,7 +56,8 @@ pub(crate) fn write(events: &[Owned]) -> Vec<u8> {
             Owned::Ram(r) => w.ram(r),
             Owned::Frames(f) => w.frames(f),
             Owned::Note(n) => w.note(Time(n.t_ns), n.text.clone()),
-            Owned::End(_) => Ok(()),
+            // These follow from the snapshots.
+            Owned::Pages(_) | Owned::End(_) => Ok(()),
         }
         .unwrap();
     }
@@ -74,7 +81,10 @@ pub(crate) fn region() -> impl Strategy<Value = (u64, u64, u32, u32, f32, f32, b
 }
 
 fn snapshot() -> impl Strategy<Value = Snapshot> {
-    let targets = prop::collection::vec((0u32..4, prop::collection::vec(region(), 0..8)), 0..4);
+    let regions = prop::collection::vec(region(), 0..8);
+    let units = prop::collection::vec(unit(), 0..4);
+    let target = (0u32..4, regions, prop::option::of(touched()), units);
+    let targets = prop::collection::vec(target, 0..4);
     let max = prop_oneof![Just(20u32), any::<u32>()];
     (any::<u64>(), 0u64..1 << 32, 0u64..1 << 31, max, any::<(u64, u64, u64)>(), targets).prop_map(
         |(seq, start, len, max, (checks, clears, cpu_ns), targets)| Snapshot {
@@ -87,14 +97,33 @@ fn snapshot() -> impl Strategy<Value = Snapshot> {
             cost: Cost { checks, clears, cpu_ns },
             targets: targets
                 .into_iter()
-                .map(|(id, regions)| TargetInfo {
+                .map(|(id, regions, touched, units)| TargetInfo {
                     id: TargetId(id),
                     regions: regions.into_iter().map(|r| info(r, max)).collect(),
-                    ..TargetInfo::default()
+                    touched,
+                    units,
                 })
                 .collect(),
         },
     )
+}
+
+fn touched() -> impl Strategy<Value = Touched> {
+    (any::<u64>(), any::<u64>(), 0..SPANS).prop_map(|(watched, bytes, nr)| {
+        let mut touched = Touched { watched, ..Touched::default() };
+        touched.spans[nr] = Some(TouchedBytes { bytes, lo: 1, hi: u64::MAX, measured: watched });
+        touched
+    })
+}
+
+fn unit() -> impl Strategy<Value = UnitInfo> {
+    (0u64..4, any::<u64>(), any::<[u64; 8]>(), 0..SPANS).prop_map(|(nr, since, bits, span)| {
+        let mut touched = [None; SPANS];
+        touched[span] = Some(PageBits(bits));
+        let (present, unresolved) = (PageBits::ALL, PageBits::page(7));
+        let since = Time(since);
+        UnitInfo { start: nr * UNIT, since, present, unresolved, touched, leaf_shift: 12 }
+    })
 }
 
 fn info(r: (u64, u64, u32, u32, f32, f32, bool), max: u32) -> RegionInfo {
@@ -145,7 +174,8 @@ pub(crate) fn event() -> impl Strategy<Value = Owned> {
     ]
 }
 
-/// What `events` must read back as: unchanged mappings are not repeated, bounds may have grown.
+/// What `events` must read back as, apart from [`Owned::Pages`]: unchanged mappings are not
+/// repeated, snapshots do not tell of pages, bounds may have grown.
 pub(crate) fn expected(events: &[Owned]) -> Vec<Owned> {
     let mut last: std::collections::BTreeMap<u32, Vec<Mapping>> = Default::default();
     let mut out = Vec::new();
@@ -160,7 +190,11 @@ pub(crate) fn expected(events: &[Owned]) -> Vec<Owned> {
             }
             _ => {}
         }
-        out.push(e.clone());
+        let mut e = e.clone();
+        if let Owned::Snapshot(s) = &mut e {
+            s.targets.iter_mut().for_each(|t| (t.touched, t.units) = (None, Vec::new()));
+        }
+        out.push(e);
     }
     out.push(Owned::End("over".into()));
     out

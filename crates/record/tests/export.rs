@@ -1,7 +1,9 @@
 //! The text exports: names are quoted where they must be, and follow the target.
 #![expect(clippy::unwrap_used, reason = "a failing test says enough")]
 
-use isotherm_core::{AddrRange, RegionInfo, Snapshot, TargetId, TargetInfo, Time};
+use isotherm_core::{
+    AddrRange, PageBits, RegionInfo, Snapshot, TargetId, TargetInfo, Time, UnitInfo,
+};
 use isotherm_record::{Exec, Header, Record, Target, Writer, export};
 
 fn record() -> Record {
@@ -52,4 +54,36 @@ fn jsonl() {
         {"host":"node-17","t_ns":200,"pid":12,"target":"sh","start":4096,"end":140737488351232,"nr_accesses":0,"max_nr_accesses":20,"age":7,"lo":0.0,"hi":20.0,"resolved":false}
     "#]]
     .assert_eq(&String::from_utf8(out).unwrap());
+}
+
+/// A unit of which two pages were touched within a window, and nothing else is known.
+fn record_of_pages() -> Record {
+    let mut w = Writer::new(Vec::new(), &Header { host: "h".into(), ..Header::default() }).unwrap();
+    w.target(&Target { id: 0, pid: 12, name: "a, b".into(), ..Target::default() }).unwrap();
+    let mut unit = UnitInfo {
+        start: 1 << 21,
+        since: Time(50),
+        present: PageBits([u64::MAX, 0, 0, 0, 0, 0, 0, 0]),
+        leaf_shift: 12,
+        ..UnitInfo::default()
+    };
+    unit.touched[1] = Some(PageBits([1 << 63, 0, 0, 0, 0, 0, 0, 1]));
+    let targets = vec![TargetInfo { units: vec![unit], ..TargetInfo::default() }];
+    w.push_snapshot(&Snapshot { end: Time(100), targets, ..Snapshot::default() }).unwrap();
+    Record::from_bytes(w.finish(Time(200), "over").unwrap().0).unwrap()
+}
+
+#[test]
+fn csv_of_pages() {
+    let mut out = Vec::new();
+    assert_eq!(export::pages::csv(&mut record_of_pages().reader().unwrap(), &mut out).unwrap(), 1);
+    expect_test::expect![[""]].assert_eq(&String::from_utf8(out).unwrap());
+}
+
+#[test]
+fn jsonl_of_pages() {
+    let mut out = Vec::new();
+    export::pages::jsonl(&mut record_of_pages().reader().unwrap(), &mut out).unwrap();
+    expect_test::expect![[""]].assert_eq(&String::from_utf8(out).unwrap());
+    assert_eq!(export::pages::csv(&mut record().reader().unwrap(), &mut Vec::new()).unwrap(), 0);
 }

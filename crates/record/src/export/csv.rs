@@ -16,8 +16,8 @@ pub fn csv<R: Read>(reader: &mut Reader<R>, out: impl Write) -> Result<(), Error
     let failed = || Error::io("write the export");
     writeln!(out, "host,t_ns,pid,target,start,end,nr_accesses,max_nr_accesses,age,lo,hi,resolved")
         .map_err(failed())?;
-    rows::each(reader, |row| {
-        let r = row.region;
+    rows::each_region(reader, |row| {
+        let r = row.item.info;
         writeln!(
             out,
             "{},{},{},{},{},{},{},{},{},{},{},{}",
@@ -28,7 +28,7 @@ pub fn csv<R: Read>(reader: &mut Reader<R>, out: impl Write) -> Result<(), Error
             r.range.start,
             r.range.end,
             r.nr_accesses,
-            row.max_nr_accesses,
+            row.item.max_nr_accesses,
             r.age,
             r.lo,
             r.hi,
@@ -39,7 +39,7 @@ pub fn csv<R: Read>(reader: &mut Reader<R>, out: impl Write) -> Result<(), Error
     out.flush().map_err(failed())
 }
 
-fn quoted(s: &str) -> std::borrow::Cow<'_, str> {
+pub(super) fn quoted(s: &str) -> std::borrow::Cow<'_, str> {
     if s.contains(['"', ',', '\n', '\r']) {
         format!("\"{}\"", s.replace('"', "\"\"")).into()
     } else {

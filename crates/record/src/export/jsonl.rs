@@ -32,8 +32,8 @@ struct Line<'a> {
 pub fn jsonl<R: Read>(reader: &mut Reader<R>, out: impl Write) -> Result<(), Error> {
     let mut out = BufWriter::new(out);
     let failed = || Error::io("write the export");
-    rows::each(reader, |row| {
-        let r = row.region;
+    rows::each_region(reader, |row| {
+        let r = row.item.info;
         let line = Line {
             host: row.host,
             t_ns: row.t_ns,
@@ -42,7 +42,7 @@ pub fn jsonl<R: Read>(reader: &mut Reader<R>, out: impl Write) -> Result<(), Err
             start: r.range.start,
             end: r.range.end,
             nr_accesses: r.nr_accesses,
-            max_nr_accesses: row.max_nr_accesses,
+            max_nr_accesses: row.item.max_nr_accesses,
             age: r.age,
             lo: r.lo,
             hi: r.hi,

@@ -1,4 +1,5 @@
-//! Converters into formats that other tools read: one row per region and snapshot.
+//! Converters into formats that other tools read: one row per region and snapshot. [`pages`] has the
+//! table of page maps.
 //!
 //! | column | type | meaning |
 //! |---|---|---|
@@ -14,6 +15,7 @@
 
 mod csv;
 mod jsonl;
+pub mod pages;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod rows;

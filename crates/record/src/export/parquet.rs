@@ -14,7 +14,7 @@ use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::ColumnPath;
 
-use super::rows::{self, Row};
+use super::rows::{self, Region, Row};
 use crate::error::Error;
 use crate::reader::Reader;
 
@@ -44,9 +44,10 @@ const SCHEMA: &str = "message isotherm {
 pub fn parquet<R: Read>(reader: &mut Reader<R>, out: impl Write + Send) -> Result<(), Error> {
     let schema = Arc::new(parse_message_type(SCHEMA).map_err(failed)?);
     let mut file =
-        SerializedFileWriter::new(out, schema, Arc::new(properties())).map_err(failed)?;
+        SerializedFileWriter::new(out, schema, Arc::new(properties(&["t_ns", "start", "end"])))
+            .map_err(failed)?;
     let mut group = Group::default();
-    rows::each(reader, |row| {
+    rows::each_region(reader, |row| {
         group.push(row);
         if group.t_ns.len() == GROUP { group.write(&mut file) } else { Ok(()) }
     })?;
@@ -57,12 +58,13 @@ pub fn parquet<R: Read>(reader: &mut Reader<R>, out: impl Write + Send) -> Resul
     Ok(())
 }
 
-fn properties() -> WriterProperties {
+/// The properties of a file; the `delta` columns rise slowly.
+pub(super) fn properties(delta: &[&str]) -> WriterProperties {
     let mut p = WriterProperties::builder()
         .set_compression(Compression::LZ4_RAW)
         .set_created_by(concat!("isotherm ", env!("CARGO_PKG_VERSION")).into());
-    for name in ["t_ns", "start", "end"] {
-        let column = ColumnPath::from(name);
+    for name in delta {
+        let column = ColumnPath::from(*name);
         p = p
             .set_column_dictionary_enabled(column.clone(), false)
             .set_column_encoding(column, Encoding::DELTA_BINARY_PACKED);
@@ -70,7 +72,7 @@ fn properties() -> WriterProperties {
     p.build()
 }
 
-fn failed(e: ParquetError) -> Error {
+pub(super) fn failed(e: ParquetError) -> Error {
     match e {
         ParquetError::External(e) => match e.downcast::<std::io::Error>() {
             Ok(e) => Error::io("write the export")(*e),
@@ -98,8 +100,8 @@ struct Group {
 }
 
 impl Group {
-    fn push(&mut self, row: &Row<'_>) {
-        let r = row.region;
+    fn push(&mut self, row: &Row<'_, Region<'_>>) {
+        let r = row.item.info;
         push_text(&mut self.host, row.host);
         self.t_ns.push(row.t_ns.cast_signed());
         self.pid.push(row.pid.cast_signed());
@@ -107,7 +109,7 @@ impl Group {
         self.start.push(r.range.start.cast_signed());
         self.end.push(r.range.end.cast_signed());
         self.nr_accesses.push(r.nr_accesses.cast_signed());
-        self.max_nr_accesses.push(row.max_nr_accesses.cast_signed());
+        self.max_nr_accesses.push(row.item.max_nr_accesses.cast_signed());
         self.age.push(r.age.cast_signed());
         self.lo.push(r.lo);
         self.hi.push(r.hi);
@@ -135,27 +137,34 @@ impl Group {
 }
 
 /// Makes a column of names. Equal names in a row share their bytes.
-fn push_text(column: &mut Vec<ByteArray>, s: &str) {
+pub(super) fn push_text(column: &mut Vec<ByteArray>, s: &str) {
     match column.last() {
         Some(last) if last.data() == s.as_bytes() => column.push(last.clone()),
         _ => column.push(ByteArray::from(s)),
     }
 }
 
-fn column<T: parquet::data_type::DataType, W: Write + Send>(
+/// Writes the next column and empties it.
+pub(super) fn column<T: parquet::data_type::DataType, W: Write + Send>(
     group: &mut SerializedRowGroupWriter<'_, W>,
     values: &mut Vec<T::T>,
-) -> Result<(), Error>
-where
-    T::T: Clone,
-{
+) -> Result<(), Error> {
+    write_column::<T, W>(group, values, None)?;
+    values.clear();
+    Ok(())
+}
+
+/// Writes the next column. `there`: for each row 1 if it has a value and 0 if not.
+pub(super) fn write_column<T: parquet::data_type::DataType, W: Write + Send>(
+    group: &mut SerializedRowGroupWriter<'_, W>,
+    values: &[T::T],
+    there: Option<&[i16]>,
+) -> Result<(), Error> {
     let Some(mut c) = group.next_column().map_err(failed)? else {
         return Err(Error::Export("the schema has fewer columns than the data".into()));
     };
-    c.typed::<T>().write_batch(values, None, None).map_err(failed)?;
-    c.close().map_err(failed)?;
-    values.clear();
-    Ok(())
+    c.typed::<T>().write_batch(values, there, None).map_err(failed)?;
+    c.close().map_err(failed)
 }
 
 #[cfg(test)]

@@ -16,6 +16,8 @@ pub mod heatmap;
 pub mod mappings;
 pub mod memory;
 mod numbers;
+pub mod page_maps;
+pub mod pages;
 pub mod regions;
 pub mod scan;
 pub mod score;

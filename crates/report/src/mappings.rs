@@ -178,7 +178,8 @@ impl Sums {
     }
 }
 
-fn name(m: &Mapping) -> String {
+/// The name of a line: path, bracketed name, or `[anon] 0x...`.
+pub(crate) fn name(m: &Mapping) -> String {
     if m.name.is_empty() { format!("[anon] {:#x}", m.start) } else { m.name.clone() }
 }
 
@@ -300,7 +301,8 @@ fn heat_line(out: &mut String, h: &Heat, name: &str) -> std::fmt::Result {
     )
 }
 
-fn kind_name(kind: Option<MappingKind>) -> &'static str {
+/// The name of a kind, in text and JSON.
+pub(crate) fn kind_name(kind: Option<MappingKind>) -> &'static str {
     kind.map_or("unknown", MappingKind::name)
 }
 

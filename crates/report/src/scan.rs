@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use isotherm_core::{Snapshot, TargetInfo};
+use isotherm_core::{Snapshot, TargetId, TargetInfo};
 use isotherm_record::{Damage, End, Event, Frames, Header, Mapping, Note, Ram, Record, Target};
 
 use crate::error::Error;
 use crate::filter::Filter;
+use crate::page_maps::PageMaps;
 
 /// A target at the present point of the pass.
 #[derive(Debug, Clone, Default)]
@@ -56,6 +57,10 @@ pub struct Scan {
     pub sample: Frames,
     /// Number of these looks so far.
     pub sample_version: u64,
+    /// Page maps as they were known in the last snapshot that is not behind the filter's time.
+    pub pages: PageMaps,
+    /// Whether the pass is behind the filter's time.
+    past: bool,
     /// Messages.
     pub notes: Vec<Note>,
     /// The end mark.
@@ -90,6 +95,9 @@ impl Scan {
                     let state = scan.targets.entry(e.id).or_default();
                     state.target.name.clone_from(&e.name);
                     state.wanted |= filter.has_target(&state.target);
+                    if !scan.past {
+                        scan.pages.forget(TargetId(e.id));
+                    }
                 }
                 Event::Exit(e) => {
                     scan.targets.entry(e.id).or_default().exited_ns = Some(e.t_ns);
@@ -102,6 +110,8 @@ impl Scan {
                     state.mappings.extend_from_slice(mappings);
                 }
                 Event::Snapshot(s) => scan.snapshot(s, filter, &mut f)?,
+                Event::Pages(pages) if !scan.past => scan.pages.learn(pages),
+                Event::Pages(_) => {}
                 Event::Ram(ram) => scan.ram = Some(ram.clone()),
                 Event::Frames(frames) => {
                     scan.sample.clone_from(frames);
@@ -137,6 +147,10 @@ impl Scan {
             });
         }
         let window = (self.since_start(s.start.0), self.since_start(s.end.0));
+        self.past |= filter.time.is_some_and(|(_, to)| window.0 >= to);
+        if !self.past {
+            self.pages.advance(s.end);
+        }
         if !filter.has_window(window.0, window.1) {
             return Ok(());
         }

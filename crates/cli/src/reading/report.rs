@@ -6,8 +6,9 @@ use std::process::ExitCode;
 
 use isotherm::raw::core::AddrRange;
 use isotherm::raw::record::Record;
-use isotherm::raw::report::{Filter, ages, heatmap, mappings, memory, regions, wss};
+use isotherm::raw::report::{Filter, ages, heatmap, mappings, memory, pages, regions, wss};
 
+use crate::exit::usage;
 use crate::files;
 use crate::terminal::warn;
 use crate::terminal::{When, style, width};
@@ -29,6 +30,9 @@ enum Kind {
     Regions(Common),
     /// Which mapping (heap, library, file, anonymous, stack) is hot and cold.
     Mappings(Common),
+    /// Which pages were touched within 5 ms to 1 min, by mapping or by 2 MiB (records of the method
+    /// census).
+    Pages(PagesArgs),
     /// For how long memory was not accessed.
     Ages(Common),
     /// Physical memory (`record --paddr`): how much of it is hot and cold, by node, cgroup, process
@@ -81,6 +85,27 @@ struct WssArgs {
     /// Order of the percentiles: by size or by time.
     #[arg(long, value_enum, default_value_t = SortBy::Size)]
     sort: SortBy,
+    /// What counts as touched. The default is pages if the record knows them and no --address is
+    /// given, else regions. JSON always has all that is known.
+    #[arg(long, value_enum)]
+    by: Option<CountBy>,
+}
+
+#[derive(Debug, clap::Args)]
+struct PagesArgs {
+    #[command(flatten)]
+    common: Common,
+    /// One line per 2 MiB, not per mapping. In JSON: also the units.
+    #[arg(long)]
+    units: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum CountBy {
+    /// Pages that were touched within a span, for spans from a sample interval to a minute.
+    Pages,
+    /// All of a region in which an access was seen within a window, as DAMON counts.
+    Regions,
 }
 
 #[derive(Debug, clap::Args)]
@@ -137,12 +162,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Kind::Wss(args) => {
             let (record, filter) = args.common.open()?;
             let report = wss::Report::build(&record, &filter)?;
-            let order = match args.sort {
-                SortBy::Size => wss::Order::Size,
-                SortBy::Time => wss::Order::Time,
-            };
-            let json = args.common.json;
-            let text = if json { report.to_json(order) } else { report.to_text(order) };
+            let text = working_set(&args, &report)?;
             writeln!(out, "{}", text.trim_end())?;
         }
         Kind::Regions(common) => {
@@ -161,6 +181,16 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             let (record, filter) = common.open()?;
             let report = mappings::Report::build(&record, &filter)?;
             let text = if common.json { report.to_json() } else { report.to_text() };
+            writeln!(out, "{}", text.trim_end())?;
+        }
+        Kind::Pages(args) => {
+            let (record, filter) = args.common.open()?;
+            let report = pages::Report::build(&record, &filter)?;
+            let text = match (args.common.json, args.units) {
+                (true, units) => report.to_json(units),
+                (false, true) => report.units_text(),
+                (false, false) => report.to_text(),
+            };
             writeln!(out, "{}", text.trim_end())?;
         }
         Kind::Memory(args) => {
@@ -184,6 +214,27 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn working_set(args: &WssArgs, report: &wss::Report) -> anyhow::Result<String> {
+    let order = match args.sort {
+        SortBy::Size => wss::Order::Size,
+        SortBy::Time => wss::Order::Time,
+    };
+    if args.common.json {
+        return Ok(report.to_json(order));
+    }
+    let profile = report.profile_text(order);
+    match args.by {
+        None => Ok(profile.unwrap_or_else(|| report.to_text(order))),
+        Some(CountBy::Regions) => Ok(report.to_text(order)),
+        Some(CountBy::Pages) => profile.ok_or_else(|| {
+            usage(
+                "the working set by pages is not known\n  why:   the record has none (only the method \
+                 census measures it), or --address names a part of a target\n  hint:  --by regions",
+            )
+        }),
+    }
 }
 
 fn heat(args: &HeatmapArgs, out: &mut impl Write) -> anyhow::Result<()> {

@@ -1,6 +1,11 @@
 //! `report wss`: the working set of every snapshot, with its distribution and error bars.
+//!
+//! There are two definitions. *By regions*, as DAMON has it: the bytes of all regions with an
+//! access, see [`estimate`](mod@estimate). *By pages*: the pages that were touched within a span, for
+//! several spans, see [`profile`]. Only the method census knows single pages.
 
 pub mod estimate;
+pub mod profile;
 
 use std::fmt::Write;
 
@@ -9,6 +14,7 @@ use isotherm_record::Record;
 use serde::Serialize;
 
 pub use estimate::{Estimate, WorkingSet, estimate};
+pub use profile::{Profile, SpanPoint, SpanSeries};
 
 use crate::error::Error;
 use crate::filter::Filter;
@@ -43,6 +49,8 @@ pub struct Report {
     pub origin_ns: u64,
     /// One per window, in order of time.
     pub points: Vec<Point>,
+    /// The working set by span, if the record knows it and the filter does not name addresses.
+    pub profile: Option<Profile>,
     /// What could not be read; empty if nothing.
     pub damage: String,
 }
@@ -59,18 +67,26 @@ impl Report {
     /// If the record cannot be read, or no snapshot passes the filter.
     pub fn build(record: &Record, filter: &Filter) -> Result<Self, Error> {
         let mut points = Vec::new();
+        let mut profile = Profile::default();
         let scan = Scan::run(record, filter, |scan, s| {
             let mut e = Estimate::default();
             for (_, t) in scan.wanted(s) {
                 filter.regions(&t.regions).for_each(|r| e.add(&r, s.max_nr_accesses));
             }
             points.push(Point { t_ns: s.end.0, wss: e.working_set() });
+            // A working set by span is that of the whole target.
+            if filter.address.is_none() {
+                let touched = |id| scan.pages.get(id).and_then(|map| map.touched);
+                let targets: Vec<_> = scan.wanted(s).map(|(_, t)| touched(t.id)).collect();
+                profile.push(s.end.0, scan.pages.spans_us(), &targets);
+            }
             Ok(())
         })?;
         Ok(Self {
             title: scan.title(),
             origin_ns: scan.origin_ns,
             points,
+            profile: (!profile.is_empty()).then_some(profile),
             damage: scan.damage.to_string(),
         })
     }
@@ -103,7 +119,20 @@ impl Report {
         }
     }
 
-    /// The report as text.
+    /// The working set by pages as text; `None` if it is not known.
+    #[must_use]
+    pub fn profile_text(&self, order: Order) -> Option<String> {
+        let profile = self.profile.as_ref()?;
+        let nr = self.points.len();
+        let mut out = format!("working set of {} by pages: {nr} snapshots\n", self.title);
+        profile.text(&mut out, order).unwrap_or_default();
+        if !self.damage.is_empty() {
+            writeln!(out, "note: {}", self.damage).unwrap_or_default();
+        }
+        Some(out)
+    }
+
+    /// The working set by regions as text.
     #[must_use]
     pub fn to_text(&self, order: Order) -> String {
         let mut out = String::new();
@@ -144,7 +173,7 @@ impl Report {
         Ok(())
     }
 
-    /// The same and the whole series, as one JSON object.
+    /// Both, with the whole series, as one JSON object.
     #[must_use]
     pub fn to_json(&self, order: Order) -> String {
         let points = self.sorted(order);
@@ -162,6 +191,7 @@ impl Report {
                 .collect(),
             mean: JsonPoint::of(Point { t_ns: 0, wss: self.mean() }),
             series: self.points.iter().map(|p| JsonPoint::of(*p)).collect(),
+            pages: self.profile.as_ref().map(|profile| profile.json(order)),
         };
         serde_json::to_string(&json).unwrap_or_default()
     }
@@ -209,6 +239,8 @@ struct Json<'a> {
     percentiles: Vec<JsonPercentile>,
     mean: JsonPoint,
     series: Vec<JsonPoint>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pages: Option<profile::JsonProfile>,
 }
 
 #[derive(Serialize)]

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 use std::io::{BufWriter, Read, Write};
 
 use isotherm_core::{PageBits, UnitInfo};
-use serde_json::{Map, Value};
+use serde::{Serialize, Serializer};
+use serde_json::Value;
 
 use super::super::csv::quoted;
 use super::super::rows::{self, Row};
@@ -48,12 +49,21 @@ pub fn jsonl<R: Read>(reader: &mut Reader<R>, out: impl Write) -> Result<u64, Er
     let mut out = BufWriter::new(out);
     let failed = || Error::io("write the export");
     let nr = rows::each_unit(reader, |row| {
-        let line: Map<String, Value> = columns(row).into_iter().collect();
+        let line = Line(columns(row));
         serde_json::to_writer(&mut out, &line).map_err(|e| failed()(e.into()))?;
         out.write_all(b"\n").map_err(failed())
     })?;
     out.flush().map_err(failed())?;
     Ok(nr)
+}
+
+/// One row as an object, with its keys in the order of the columns.
+struct Line(Vec<(String, Value)>);
+
+impl Serialize for Line {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        out.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+    }
 }
 
 /// The names and values of a row, in order.

@@ -1,0 +1,175 @@
+//! `report pages`: which pages were touched within spans of 5 ms to 1 min, by mapping and by unit
+//! of 2 MiB.
+//!
+//! The report is a map at one time: the last snapshot that passes the filter. Each span was measured
+//! when the unit's turn came, up to about a minute before. Parts of one file are one line. Each
+//! anonymous mapping without a name has its own line, with its address. Memory that nobody looked at
+//! is *not measured*; it is never counted as cold.
+
+mod json;
+mod sums;
+mod text;
+
+use std::collections::BTreeMap;
+
+use isotherm_core::unit::UNIT;
+use isotherm_core::{AddrRange, PageBits, SPANS, TargetId, UnitInfo};
+use isotherm_record::{Mapping, MappingKind, Record, Target};
+
+pub use sums::{PageSums, SpanSum};
+
+use crate::error::Error;
+use crate::filter::Filter;
+use crate::mappings;
+use crate::page_maps::PageMap;
+use crate::scan::Scan;
+
+/// One mapping of one target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    /// Name of the target.
+    pub target: String,
+    /// Its process.
+    pub pid: u32,
+    /// What the mapping holds; `None` where no mapping is known.
+    pub kind: Option<MappingKind>,
+    /// Path, bracketed name, or `[anon] 0x...`.
+    pub name: String,
+    /// Its pages.
+    pub sums: PageSums,
+}
+
+/// One unit of one target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnitLine {
+    /// Name of the target.
+    pub target: String,
+    /// Its process.
+    pub pid: u32,
+    /// Short name of the first mapping in the unit; empty if none is known.
+    pub mapping: String,
+    /// The unit, cut to what the filter names.
+    pub unit: UnitInfo,
+}
+
+/// The report.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// What the report is about, such as `postgres (pid 4711)`.
+    pub title: String,
+    /// When it was like this, in ns of the record's clock.
+    pub t_ns: u64,
+    /// Start of the record, in ns of its clock.
+    pub origin_ns: u64,
+    /// Lengths of the spans, in microseconds.
+    pub spans_us: [u64; SPANS],
+    /// One line per mapping: the one with the most touched pages first.
+    pub lines: Vec<Line>,
+    /// All lines together.
+    pub total: PageSums,
+    /// The units, by target and address.
+    pub units: Vec<UnitLine>,
+    /// What could not be read; empty if nothing.
+    pub damage: String,
+}
+
+/// The mappings of the targets, as they were in the last snapshot that passed the filter.
+type Known = BTreeMap<u32, (u64, Vec<Mapping>)>;
+
+impl Report {
+    /// Reads a record.
+    ///
+    /// # Errors
+    ///
+    /// If the record cannot be read, no snapshot passes the filter, or it has no page maps.
+    pub fn build(record: &Record, filter: &Filter) -> Result<Self, Error> {
+        let mut known = Known::new();
+        let scan = Scan::run(record, filter, |scan, s| {
+            for (state, t) in scan.wanted(s) {
+                let (version, mappings) = known.entry(t.id.0).or_default();
+                if *version != state.mappings_version {
+                    *version = state.mappings_version;
+                    mappings.clone_from(&state.mappings);
+                }
+            }
+            Ok(())
+        })?;
+        let mut report = Self {
+            title: scan.title(),
+            t_ns: scan.seen_ns.map_or(0, |(_, end)| end),
+            origin_ns: scan.origin_ns,
+            spans_us: scan.pages.spans_us(),
+            damage: scan.damage.to_string(),
+            ..Self::default()
+        };
+        let mut is_any = false;
+        for (id, (_, mappings)) in &known {
+            let target = scan.targets.get(id).map(|t| t.target.clone()).unwrap_or_default();
+            let map = scan.pages.get(TargetId(*id));
+            is_any |= map.is_some();
+            let none = PageMap::default();
+            report.add(&target, mappings, map.unwrap_or(&none), filter);
+        }
+        if !is_any {
+            return Err(Error::Nothing {
+                why: "the record has no page maps".into(),
+                hint: "`isotherm record --method census` makes them, with a set that can look at \
+                       single pages",
+            });
+        }
+        report.lines.sort_by_key(|l| {
+            let touched = l.sums.touched.map(|span| span.bytes);
+            std::cmp::Reverse((touched[1], touched[2], l.sums.present, l.sums.mapped))
+        });
+        Ok(report)
+    }
+
+    fn add(&mut self, target: &Target, mappings: &[Mapping], map: &PageMap, filter: &Filter) {
+        let keep = filter.address.unwrap_or(AddrRange::new(0, u64::MAX));
+        let cut = |r: AddrRange| AddrRange::new(r.start.max(keep.start), r.end.min(keep.end));
+        let mut lines: BTreeMap<(Option<MappingKind>, String), PageSums> = BTreeMap::new();
+        for m in mappings {
+            let range = cut(AddrRange::new(m.start, m.end));
+            if !range.is_empty() {
+                let line = lines.entry((Some(m.kind), mappings::name(m))).or_default();
+                line.plus(&PageSums::of(map, range));
+            }
+        }
+        for unit in map.units.values() {
+            let pages = PageBits::of(unit.start, keep);
+            let range = cut(AddrRange::new(unit.start, unit.start.saturating_add(UNIT)));
+            let first = mappings.partition_point(|m| m.end <= range.start);
+            let mapping = mappings.get(first).filter(|m| m.start < range.end);
+            // A unit outside of all mappings is what was unmapped since.
+            if pages.is_empty() || (mapping.is_none() && !mappings.is_empty()) {
+                continue;
+            }
+            if mappings.is_empty() {
+                let line = lines.entry((None, "(no mapping known)".into())).or_default();
+                line.mapped += unit.present.and(pages).count() * isotherm_core::addr::PAGE_SIZE;
+                line.add(unit, pages);
+            }
+            self.units.push(UnitLine {
+                target: target.name.clone(),
+                pid: target.pid,
+                mapping: mapping.map(|m| m.label().to_owned()).unwrap_or_default(),
+                unit: cut_unit(unit, pages),
+            });
+        }
+        for ((kind, name), sums) in lines {
+            self.total.plus(&sums);
+            let (target, pid) = (target.name.clone(), target.pid);
+            self.lines.push(Line { target, pid, kind, name, sums });
+        }
+    }
+}
+
+/// The unit with only these pages.
+fn cut_unit(unit: &UnitInfo, pages: PageBits) -> UnitInfo {
+    UnitInfo {
+        present: unit.present.and(pages),
+        unresolved: unit.unresolved.and(unit.present).and(pages),
+        touched: unit.touched.map(|plane| plane.map(|p| p.and(unit.present).and(pages))),
+        ..*unit
+    }
+}

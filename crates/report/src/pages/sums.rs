@@ -1,0 +1,140 @@
+//! Bytes of memory by what is known of its pages.
+
+use isotherm_core::addr::{PAGE_SIZE, round_down};
+use isotherm_core::unit::UNIT;
+use isotherm_core::{AddrRange, PageBits, SPANS, UnitInfo};
+
+use crate::page_maps::PageMap;
+
+/// The span of a window, among the spans.
+const WINDOW: usize = 1;
+/// The first span that is long enough to call a page cold: a second.
+const LONG: usize = 2;
+
+/// What was touched within one span, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SpanSum {
+    /// Pages that were touched.
+    pub bytes: u64,
+    /// Pages for which the span was measured.
+    pub measured: u64,
+}
+
+/// Some memory, in bytes. All numbers but the first count whole pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PageSums {
+    /// Address space.
+    pub mapped: u64,
+    /// Pages that are there.
+    pub present: u64,
+    /// Those of which nothing can be known.
+    pub unresolved: u64,
+    /// Address space of which nothing was told, and pages for which no span was measured.
+    pub not_measured: u64,
+    /// Pages that were not touched in the longest span that was measured, at least a second.
+    pub cold: u64,
+    /// By span, see [`SPANS`].
+    pub touched: [SpanSum; SPANS],
+}
+
+impl PageSums {
+    /// The pages of `range` in a page map.
+    #[must_use]
+    pub fn of(map: &PageMap, range: AddrRange) -> Self {
+        let mut sums = Self { mapped: range.len(), ..Self::default() };
+        let mut told = 0;
+        if !range.is_empty() {
+            for (start, unit) in map.units.range(round_down(range.start, UNIT)..range.end) {
+                let pages = PageBits::of(*start, range);
+                told += pages.count() * PAGE_SIZE;
+                sums.add(unit, pages);
+            }
+        }
+        sums.not_measured += sums.mapped.saturating_sub(told);
+        sums
+    }
+
+    /// Adds some pages of a unit, but not their address space.
+    pub(super) fn add(&mut self, unit: &UnitInfo, pages: PageBits) {
+        let bytes = |pages: PageBits| pages.count() * PAGE_SIZE;
+        let present = unit.present.and(pages);
+        let known = present.minus(unit.unresolved);
+        self.present += bytes(present);
+        self.unresolved += bytes(present) - bytes(known);
+        for (sum, plane) in self.touched.iter_mut().zip(unit.touched) {
+            if let Some(plane) = plane {
+                sum.bytes += bytes(plane.and(known));
+                sum.measured += bytes(known);
+            }
+        }
+        if unit.touched.iter().all(Option::is_none) {
+            self.not_measured += bytes(known);
+        }
+        if unit.touched[LONG..].iter().any(Option::is_some) {
+            let touched = unit.touched.iter().flatten();
+            let touched = touched.fold(PageBits::default(), |all, plane| all.or(*plane));
+            self.cold += bytes(known.minus(touched));
+        }
+    }
+
+    /// Adds other memory.
+    pub fn plus(&mut self, other: &Self) {
+        self.mapped += other.mapped;
+        self.present += other.present;
+        self.unresolved += other.unresolved;
+        self.not_measured += other.not_measured;
+        self.cold += other.cold;
+        for (sum, other) in self.touched.iter_mut().zip(other.touched) {
+            sum.bytes += other.bytes;
+            sum.measured += other.measured;
+        }
+    }
+
+    /// Bytes that were touched within a window.
+    #[must_use]
+    pub const fn hot(&self) -> u64 {
+        self.touched[WINDOW].bytes
+    }
+
+    /// Whether a span was measured for only a part of the pages that can be known.
+    pub(super) const fn is_partial(&self, span: usize) -> bool {
+        self.touched[span].measured < self.present - self.unresolved
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn first(nr: u64) -> PageBits {
+        PageBits::of(0, AddrRange::new(0, nr * PAGE_SIZE))
+    }
+
+    /// The first unit was measured up to 1 s, the second was seen only, of the third nothing was
+    /// told.
+    #[test]
+    fn what_nobody_looked_at_is_neither_hot_nor_cold() {
+        let mut map = PageMap::default();
+        let touched = [Some(first(10)), Some(first(20)), Some(first(40)), None, None];
+        let unresolved = PageBits::page(511);
+        let hot =
+            UnitInfo { present: PageBits::ALL, unresolved, touched, ..UnitInfo::default() };
+        map.units.insert(0, hot);
+        map.units.insert(UNIT, UnitInfo { start: UNIT, present: first(100), ..UnitInfo::default() });
+        let pages = |nr: u64| nr * PAGE_SIZE;
+        let sums = PageSums::of(&map, AddrRange::new(0, 3 * UNIT));
+        assert_eq!((sums.mapped, sums.present), (3 * UNIT, pages(612)));
+        assert_eq!((sums.hot(), sums.cold), (pages(20), pages(511 - 40)));
+        assert_eq!((sums.unresolved, sums.not_measured), (pages(1), pages(100) + UNIT));
+        assert_eq!(sums.touched[2], SpanSum { bytes: pages(40), measured: pages(511) });
+        assert_eq!(sums.touched[3], SpanSum::default());
+        assert!(sums.is_partial(0));
+
+        // Cut in the middle of the touched pages, and joined again.
+        let mut parts = PageSums::of(&map, AddrRange::new(0, pages(15)));
+        assert_eq!((parts.touched[0].bytes, parts.hot(), parts.cold), (pages(10), pages(15), 0));
+        parts.plus(&PageSums::of(&map, AddrRange::new(pages(15), 3 * UNIT)));
+        assert_eq!(parts, sums);
+        assert_eq!(PageSums::of(&map, AddrRange::new(5, 5)), PageSums::default());
+    }
+}

@@ -1,0 +1,105 @@
+//! The report on pages as text.
+
+use std::fmt::{Result, Write};
+
+use isotherm_core::units::{mib, show_interval, span};
+
+use super::{PageSums, Report};
+use crate::mappings::kind_name;
+
+/// Largest number of lines of mappings. The JSON has all.
+const MOST_LINES: usize = 40;
+
+impl Report {
+    /// The mappings as text.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let mut out = String::new();
+        self.mappings_text(&mut out).unwrap_or_default();
+        out
+    }
+
+    /// The units as text.
+    #[must_use]
+    pub fn units_text(&self) -> String {
+        let mut out = String::new();
+        self.units_table(&mut out).unwrap_or_default();
+        out
+    }
+
+    fn title_text(&self, out: &mut String) -> Result {
+        let at = span(float(self.t_ns.saturating_sub(self.origin_ns)));
+        write!(out, "pages of {} at {at}", self.title)
+    }
+
+    fn mappings_text(&self, out: &mut String) -> Result {
+        self.title_text(out)?;
+        writeln!(out, ": bytes that were touched within each span")?;
+        write!(out, "{:>12} {:>12}", "mapped", "present")?;
+        for us in self.spans_us {
+            write!(out, " {:>12} ", show_interval(us))?;
+        }
+        writeln!(out, " {:>12} {:>12}  mapping", "unresolved", "not measured")?;
+        let several = self.lines.iter().any(|l| l.pid != self.lines[0].pid);
+        for l in self.lines.iter().take(MOST_LINES) {
+            let whose =
+                if several { format!(" of {} ({})", l.target, l.pid) } else { String::new() };
+            sums_line(out, &l.sums, &format!("{} {}{whose}", kind_name(l.kind), l.name))?;
+        }
+        if self.lines.len() > MOST_LINES {
+            let mut rest = PageSums::default();
+            self.lines[MOST_LINES..].iter().for_each(|l| rest.plus(&l.sums));
+            sums_line(out, &rest, &format!("{} more", self.lines.len() - MOST_LINES))?;
+        }
+        sums_line(out, &self.total, "all")?;
+        let partial = |l: &PageSums| (0..l.touched.len()).any(|nr| is_at_least(l, nr));
+        if partial(&self.total) {
+            writeln!(out, "+: at least; some of these pages were not measured for so long")?;
+        }
+        self.note(out)
+    }
+
+    fn units_table(&self, out: &mut String) -> Result {
+        self.title_text(out)?;
+        writeln!(out, ": pages of each 2 MiB that were touched within each span")?;
+        write!(out, "{:>18} {:>8}", "start", "present")?;
+        self.spans_us.iter().try_for_each(|us| write!(out, " {:>8}", show_interval(*us)))?;
+        writeln!(out, " {:>10}  mapping", "unresolved")?;
+        let several = self.units.iter().any(|l| l.pid != self.units[0].pid);
+        for l in &self.units {
+            write!(out, "{:>#18x} {:>8}", l.unit.start, l.unit.present.count())?;
+            for plane in l.unit.touched {
+                let nr = plane.map_or("-".into(), |plane| plane.count().to_string());
+                write!(out, " {nr:>8}")?;
+            }
+            let whose =
+                if several { format!(" of {} ({})", l.target, l.pid) } else { String::new() };
+            writeln!(out, " {:>10}  {}{whose}", l.unit.unresolved.count(), l.mapping)?;
+        }
+        self.note(out)
+    }
+
+    fn note(&self, out: &mut String) -> Result {
+        if self.damage.is_empty() { Ok(()) } else { writeln!(out, "note: {}", self.damage) }
+    }
+}
+
+/// Whether the number of a span is only a lower bound.
+const fn is_at_least(sums: &PageSums, span: usize) -> bool {
+    sums.touched[span].measured > 0 && sums.is_partial(span)
+}
+
+fn sums_line(out: &mut String, sums: &PageSums, name: &str) -> Result {
+    let of = |bytes: u64| mib(float(bytes));
+    write!(out, "{:>12} {:>12}", of(sums.mapped), of(sums.present))?;
+    for (nr, touched) in sums.touched.iter().enumerate() {
+        let bytes = if touched.measured == 0 { "-".into() } else { of(touched.bytes) };
+        write!(out, " {bytes:>12}{}", if is_at_least(sums, nr) { '+' } else { ' ' })?;
+    }
+    writeln!(out, " {:>12} {:>12}  {name}", of(sums.unresolved), of(sums.not_measured))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "for people")]
+fn float(x: u64) -> f64 {
+    x as f64
+}

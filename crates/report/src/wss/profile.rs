@@ -1,0 +1,212 @@
+//! The working-set profile: how much memory was touched within spans of 5 ms to 1 min.
+//!
+//! The numbers are those of a method that sees single pages. A page counts whole, whatever part of
+//! it was touched. Several targets are added up, their intervals as well, because their errors may
+//! be alike. A target of which a span is not known yet adds nothing to the estimate and all of its
+//! memory to the upper end.
+
+use std::fmt::Write;
+
+use isotherm_core::units::{self, percent, show_interval};
+use isotherm_core::{SPANS, Touched, TouchedBytes};
+use serde::Serialize;
+
+use super::{Order, PERCENTILES};
+use crate::numbers::to_usize;
+
+/// How much was touched within a span, in one window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SpanPoint {
+    /// End of the window, in ns of the record's clock.
+    pub t_ns: u64,
+    /// The estimate.
+    pub touched: TouchedBytes,
+    /// Bytes of address space that were watched.
+    pub watched: u64,
+}
+
+/// One span over a record.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SpanSeries {
+    /// Length of the span, in microseconds.
+    pub span_us: u64,
+    /// One per window in which the span was known, in order of time.
+    pub points: Vec<SpanPoint>,
+}
+
+/// The working set by span.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Profile {
+    /// From the shortest to the longest.
+    pub spans: [SpanSeries; SPANS],
+}
+
+impl Profile {
+    /// Takes in the working sets of all targets in one window; `None` for a target without one.
+    pub(super) fn push(
+        &mut self,
+        t_ns: u64,
+        spans_us: [u64; SPANS],
+        targets: &[Option<Touched>],
+    ) {
+        for (nr, series) in self.spans.iter_mut().enumerate() {
+            let mut point = SpanPoint { t_ns, ..SpanPoint::default() };
+            let mut is_known = false;
+            for target in targets.iter().flatten() {
+                let watched = target.watched;
+                let unknown = TouchedBytes { hi: watched, ..TouchedBytes::default() };
+                let of = target.spans[nr].unwrap_or(unknown);
+                is_known |= target.spans[nr].is_some();
+                let sum = &mut point.touched;
+                sum.bytes = sum.bytes.saturating_add(of.bytes);
+                sum.lo = sum.lo.saturating_add(of.lo);
+                sum.hi = sum.hi.saturating_add(of.hi);
+                sum.measured = sum.measured.saturating_add(of.measured);
+                point.watched = point.watched.saturating_add(watched);
+            }
+            if is_known {
+                series.span_us = spans_us[nr];
+                series.points.push(point);
+            }
+        }
+    }
+
+    /// Whether nothing is known of any span.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.spans.iter().all(|series| series.points.is_empty())
+    }
+
+    pub(super) fn text(&self, out: &mut String, order: Order) -> std::fmt::Result {
+        let by = match order {
+            Order::Size => "by size",
+            Order::Time => "by time",
+        };
+        write!(out, "{:<16}", "touched within")?;
+        PERCENTILES.iter().try_for_each(|p| write!(out, " {:>12}", format!("p{p}")))?;
+        writeln!(out, " {:>12}   {:<26} {:>8}", "mean", "90 % interval of the mean", "measured")?;
+        for series in self.spans.iter().filter(|series| !series.points.is_empty()) {
+            let points = series.sorted(order);
+            write!(out, "{:<16}", show_interval(series.span_us))?;
+            for p in PERCENTILES {
+                write!(out, " {:>12}", mib(percentile(&points, p).touched.bytes))?;
+            }
+            let mean = series.mean();
+            let interval = format!("{} .. {}", mib(mean.touched.lo), mib(mean.touched.hi));
+            let mean_bytes = mib(mean.touched.bytes);
+            writeln!(out, " {mean_bytes:>12}   {interval:<26} {:>8}", percent(mean.measured()))?;
+        }
+        writeln!(
+            out,
+            "percentiles over windows, {by}; a page counts as touched within a span if it was \
+             accessed at least once in it"
+        )
+    }
+
+    pub(super) fn json(&self, order: Order) -> JsonProfile {
+        let spans = self.spans.iter().filter(|series| !series.points.is_empty());
+        let spans = spans.map(|series| {
+            let points = series.sorted(order);
+            let at = |p| JsonPercentile { p, at: JsonPoint::of(&percentile(&points, p)) };
+            JsonSpan {
+                span_us: series.span_us,
+                percentiles: PERCENTILES.into_iter().map(at).collect(),
+                mean: JsonPoint::of(&series.mean()),
+                series: series.points.iter().map(JsonPoint::of).collect(),
+            }
+        });
+        JsonProfile { spans: spans.collect() }
+    }
+}
+
+impl SpanSeries {
+    fn sorted(&self, order: Order) -> Vec<SpanPoint> {
+        let mut points = self.points.clone();
+        if order == Order::Size {
+            points.sort_by_key(|p| p.touched.bytes);
+        }
+        points
+    }
+
+    /// The mean of all points, of the ends of the intervals as well: the errors of neighbouring
+    /// windows are alike and do not cancel out. The time is 0.
+    #[must_use]
+    pub fn mean(&self) -> SpanPoint {
+        let n = self.points.len().max(1) as u128;
+        let mean = |f: fn(&SpanPoint) -> u64| {
+            let sum: u128 = self.points.iter().map(|p| u128::from(f(p))).sum();
+            u64::try_from(sum / n).unwrap_or(u64::MAX)
+        };
+        SpanPoint {
+            t_ns: 0,
+            touched: TouchedBytes {
+                bytes: mean(|p| p.touched.bytes),
+                lo: mean(|p| p.touched.lo),
+                hi: mean(|p| p.touched.hi),
+                measured: mean(|p| p.touched.measured),
+            },
+            watched: mean(|p| p.watched),
+        }
+    }
+}
+
+impl SpanPoint {
+    /// The share of the watched memory for which the span was measured.
+    #[must_use]
+    pub fn measured(&self) -> f64 {
+        float(self.touched.measured) / float(self.watched.max(1))
+    }
+}
+
+/// The point of nearest rank. `points` are in the order of the percentiles.
+fn percentile(points: &[SpanPoint], p: u32) -> SpanPoint {
+    let last = float(points.len().saturating_sub(1) as u64);
+    points.get(to_usize(last * f64::from(p) / 100.0)).copied().unwrap_or_default()
+}
+
+fn mib(bytes: u64) -> String {
+    units::mib(float(bytes))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "for people")]
+fn float(x: u64) -> f64 {
+    x as f64
+}
+
+/// The profile as JSON.
+#[derive(Serialize)]
+pub(super) struct JsonProfile {
+    spans: Vec<JsonSpan>,
+}
+
+#[derive(Serialize)]
+struct JsonSpan {
+    span_us: u64,
+    percentiles: Vec<JsonPercentile>,
+    mean: JsonPoint,
+    series: Vec<JsonPoint>,
+}
+
+#[derive(Serialize)]
+struct JsonPercentile {
+    p: u32,
+    #[serde(flatten)]
+    at: JsonPoint,
+}
+
+#[derive(Serialize)]
+struct JsonPoint {
+    t_ns: u64,
+    bytes: u64,
+    lo: u64,
+    hi: u64,
+    measured: u64,
+    watched: u64,
+}
+
+impl JsonPoint {
+    const fn of(p: &SpanPoint) -> Self {
+        let TouchedBytes { bytes, lo, hi, measured } = p.touched;
+        Self { t_ns: p.t_ns, bytes, lo, hi, measured, watched: p.watched }
+    }
+}

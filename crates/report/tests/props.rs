@@ -80,7 +80,7 @@ proptest! {
         let report = mappings::Report::build(&record, &all).unwrap();
         let by_mapping: f64 = report.lines.iter().map(|l| l.heat.bytes()).sum();
         prop_assert!(near(by_mapping), "{} {}", by_mapping, mean);
-        let by_kind: f64 = report.kinds.iter().map(|(_, h)| h.bytes()).sum();
+        let by_kind: f64 = report.kinds.iter().map(|(_, h, _)| h.bytes()).sum();
         prop_assert!(near(by_kind));
         let report = ages::Report::build(&record, &all).unwrap();
         let by_age: u64 = report.classes.iter().map(|c| c.mean_bytes).sum();

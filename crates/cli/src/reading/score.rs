@@ -96,6 +96,7 @@ fn score(
                 known |= truth.process(target.pid).is_some();
                 scorer.target(TargetId(target.id), target.pid);
             }
+            Event::Pages(pages) => scorer.pages(pages),
             Event::Snapshot(snapshot) => scorer.snapshot(snapshot),
             Event::Note(note) => {
                 if let Some(bytes) = peak_rss(&note.text) {

@@ -32,10 +32,14 @@
 //! and [`Options::to_ns`] take a part of the time, counted from the truth's start. So two records
 //! of equal runs can be judged by the same windows.
 //!
+//! If the record has page maps, `pages` has the same by page, and the error of the working set of
+//! several spans; see [`PageScore`].
+//!
 //! Example: half of a region of 8 pages is hot. A record that calls 6 pages hot, and among them the
 //! 4 hot ones, has precision 0.67, recall 1 and a working-set error of 0.5.
 
 mod change;
+mod pages;
 mod ranges;
 mod text;
 mod window;
@@ -43,10 +47,14 @@ mod window;
 use std::collections::BTreeMap;
 
 use isotherm_core::{Snapshot, TargetId, Time};
+use isotherm_record::Pages;
 use isotherm_sim::truth::{ProcessTruth, Truth};
 use serde::Serialize;
 
+pub use pages::{PageScore, SpanScore};
+
 use change::Change;
+use pages::{ByPage, Judged};
 use window::Tally;
 
 /// Time after an edge in which windows are not steady.
@@ -116,6 +124,8 @@ pub struct Score {
     pub clears_per_sec: Option<f64>,
     /// Looks at pages per second.
     pub checks_per_sec: Option<f64>,
+    /// The score by page, if the record has page maps.
+    pub pages: Option<PageScore>,
 }
 
 /// Collects snapshots, in the order of their times.
@@ -134,6 +144,7 @@ pub struct Scorer<'t> {
     cost: isotherm_core::Cost,
     span: Option<(Time, Time)>,
     rss_bytes: Option<u64>,
+    by_page: ByPage,
 }
 
 impl<'t> Scorer<'t> {
@@ -154,6 +165,7 @@ impl<'t> Scorer<'t> {
             cost: isotherm_core::Cost::default(),
             span: None,
             rss_bytes: None,
+            by_page: ByPage::default(),
         }
     }
 
@@ -167,6 +179,11 @@ impl<'t> Scorer<'t> {
         self.rss_bytes = Some(self.rss_bytes.unwrap_or(0).max(bytes));
     }
 
+    /// Takes in page maps. They precede the snapshots of their windows.
+    pub fn pages(&mut self, pages: &Pages) {
+        self.by_page.learn(pages);
+    }
+
     /// Judges one snapshot.
     pub fn snapshot(&mut self, s: &Snapshot) {
         let begin = self.span.map_or(s.start, |(begin, _)| begin);
@@ -176,6 +193,7 @@ impl<'t> Scorer<'t> {
         self.cost.checks += s.cost.checks;
         self.cost.clears += s.cost.clears;
         self.cost.cpu_ns += s.cost.cpu_ns;
+        self.by_page.begin(s);
         let mut wss: Option<(u64, u64)> = None;
         for target in &s.targets {
             let found = self.pids.get(&target.id).and_then(|pid| self.truth.process(*pid));
@@ -200,7 +218,11 @@ impl<'t> Scorer<'t> {
                 self.tally.window(&tiles, &target.regions, s.max_nr_accesses, hot);
             let (a, b) = wss.unwrap_or_default();
             wss = Some((a + truly, b + estimated));
+            let (truth, target, all) = (self.truth, target.id, self.options.all);
+            let judged = Judged { truth, process, target, tiles: &tiles, hot, all };
+            self.by_page.target(s, &judged);
         }
+        self.by_page.end(s);
         self.wss.extend(wss);
     }
 
@@ -246,6 +268,7 @@ impl<'t> Scorer<'t> {
             changes_missed: missed.len() as u64,
             clears_per_sec: per_second(self.cost.clears),
             checks_per_sec: per_second(self.cost.checks),
+            pages: self.by_page.finish(),
         }
     }
 }

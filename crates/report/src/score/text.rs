@@ -2,7 +2,9 @@
 
 use std::fmt::{Display, Formatter, Result};
 
-use super::Score;
+use isotherm_core::units::show_interval;
+
+use super::{PageScore, Score};
 
 impl Display for Score {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
@@ -38,6 +40,28 @@ impl Display for Score {
         for (what, value) in rows {
             writeln!(f, "{what:<31} {value}")?;
         }
-        Ok(())
+        self.pages.as_ref().map_or(Ok(()), |pages| by_page(f, pages))
     }
+}
+
+fn by_page(f: &mut Formatter<'_>, pages: &PageScore) -> Result {
+    let percent = |x: Option<f64>| x.map_or("-".into(), |x| format!("{:.1} %", x * 100.0));
+    let mib = |x: Option<f64>| x.map_or("-".into(), |x| format!("{:.1} MiB", x / 1_048_576.0));
+    let pair = |a, b| format!("{} / {}", percent(a), percent(b));
+    for (what, value) in [
+        ("precision / recall of hot pages", pair(pages.precision, pages.recall)),
+        ("  away from the limit", pair(pages.precision_clear, pages.recall_clear)),
+        ("  not measured", percent(pages.not_measured)),
+    ] {
+        writeln!(f, "{what:<31} {value}")?;
+    }
+    for span in pages.spans.iter().filter(|span| span.cases > 0) {
+        let what = format!("touched in {}, estimated / true", show_interval(span.span_us));
+        writeln!(f, "{what:<31} {} / {}", mib(span.estimated_bytes), mib(span.true_bytes))?;
+        let errors = pair(span.error_p50, span.error_p75);
+        writeln!(f, "{:<31} {errors}", "  error, p50 / p75")?;
+        let covered = format!("{} of {} cases", percent(span.coverage), span.cases);
+        writeln!(f, "{:<31} {covered}", "  truth inside the interval")?;
+    }
+    Ok(())
 }

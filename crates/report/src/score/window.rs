@@ -14,7 +14,7 @@ pub(super) struct Hot {
 }
 
 impl Hot {
-    fn add(&mut self, bytes: u64, truly: bool, estimated: bool) {
+    pub(super) fn add(&mut self, bytes: u64, truly: bool, estimated: bool) {
         match (truly, estimated) {
             (true, true) => self.both += bytes,
             (true, false) => self.truth_only += bytes,

@@ -4,15 +4,21 @@
 //! time in which the target was seen. A byte is *hot* if its region was touched in at least half of
 //! the samples of a window, *warm* if it was touched in fewer, and *cold* if in none. Parts of one
 //! file are one line. Each anonymous mapping without a name has its own line, with its address.
+//! Records with page maps also tell how many pages are hot and cold, see [`PageHeat`].
+
+mod by_page;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use isotherm_core::units::{mib, percent};
 use isotherm_core::{AddrRange, RegionInfo};
-use isotherm_record::{Mapping, MappingKind, Record};
+use isotherm_record::{Mapping, MappingKind, Record, Target};
 use serde::Serialize;
 
+pub use by_page::PageHeat;
+
+use self::by_page::{ByPage, JsonPages};
 use crate::error::Error;
 use crate::filter::Filter;
 use crate::numbers::to_u64;
@@ -100,6 +106,8 @@ pub struct Line {
     pub name: String,
     /// Its bytes.
     pub heat: Heat,
+    /// Its pages, if the record has page maps.
+    pub pages: Option<PageHeat>,
 }
 
 /// The report.
@@ -110,7 +118,7 @@ pub struct Report {
     /// One line per mapping, sorted by bytes times rate, then by size.
     pub lines: Vec<Line>,
     /// Per kind, all targets together.
-    pub kinds: Vec<(Option<MappingKind>, Heat)>,
+    pub kinds: Vec<(Option<MappingKind>, Heat, Option<PageHeat>)>,
     /// What could not be read; empty if nothing.
     pub damage: String,
 }
@@ -191,12 +199,16 @@ impl Report {
     /// If the record cannot be read, or no snapshot passes the filter.
     pub fn build(record: &Record, filter: &Filter) -> Result<Self, Error> {
         let mut sums = Sums::default();
+        let mut by_page = ByPage::default();
         let scan = Scan::run(record, filter, |scan, s| {
             let time = float(s.end.since(s.start).max(1));
             for (state, t) in scan.wanted(s) {
                 sums.learn(state);
                 if let Some(known) = sums.known.get_mut(&t.id.0) {
                     known.seen_ns += time;
+                    if let Some(map) = scan.pages.get(t.id) {
+                        by_page.look(t.id.0, s.end.0, map, &known.ranges, filter);
+                    }
                 }
                 let mut at = 0;
                 for r in filter.regions(&t.regions) {
@@ -205,23 +217,29 @@ impl Report {
             }
             Ok(())
         })?;
-        let mut kinds: BTreeMap<Option<MappingKind>, Heat> = BTreeMap::new();
+        let mut kinds: BTreeMap<_, (Heat, Option<PageHeat>)> = BTreeMap::new();
         let mut lines = Vec::new();
-        for ((id, kind, name), heat) in sums.lines {
+        for (nr, ((id, kind, name), heat)) in sums.lines.into_iter().enumerate() {
             let seen = sums.known.get(&id).map_or(1.0, |k| k.seen_ns.max(1.0));
             let heat = heat.scaled(1.0 / seen);
             if heat.bytes() == 0.0 {
                 continue;
             }
-            kinds.entry(kind).or_default().plus(&heat);
+            let pages = by_page.mean(id, nr);
+            let of_kind = kinds.entry(kind).or_default();
+            of_kind.0.plus(&heat);
+            if let Some(pages) = &pages {
+                of_kind.1.get_or_insert_default().plus(pages);
+            }
             let target = scan.targets.get(&id).map(|t| t.target.clone()).unwrap_or_default();
-            lines.push(Line { target: target.name, pid: target.pid, kind, name, heat });
+            let Target { name: target, pid, .. } = target;
+            lines.push(Line { target, pid, kind, name, heat, pages });
         }
         lines.sort_by(|a, b| {
             let by = |l: &Line| (l.heat.touched, l.heat.bytes());
             by(b).partial_cmp(&by(a)).unwrap_or(std::cmp::Ordering::Equal)
         });
-        let kinds = kinds.into_iter().collect();
+        let kinds = kinds.into_iter().map(|(kind, (heat, pages))| (kind, heat, pages)).collect();
         Ok(Self { title: scan.title(), lines, kinds, damage: scan.damage.to_string() })
     }
 
@@ -235,26 +253,34 @@ impl Report {
 
     fn text(&self, out: &mut String) -> std::fmt::Result {
         writeln!(out, "mappings of {}: means over time", self.title)?;
-        writeln!(
+        write!(
             out,
-            "{:>12} {:>12} {:>12} {:>12} {:>8}  mapping",
+            "{:>12} {:>12} {:>12} {:>12} {:>8}  ",
             "hot", "warm", "cold", "unresolved", "rate"
         )?;
+        let with_pages = self.lines.iter().any(|l| l.pages.is_some());
+        if with_pages {
+            write!(out, "{:>12} {:>12}  ", "hot pages", "cold pages")?;
+        }
+        writeln!(out, "mapping")?;
+        let pages_of = |pages: Option<PageHeat>| with_pages.then(|| pages.unwrap_or_default());
         let several = self.lines.iter().any(|l| l.pid != self.lines[0].pid);
         for l in self.lines.iter().take(MOST_LINES) {
             let whose =
                 if several { format!(" of {} ({})", l.target, l.pid) } else { String::new() };
-            heat_line(out, &l.heat, &format!("{} {}{whose}", kind_name(l.kind), l.name))?;
+            let name = format!("{} {}{whose}", kind_name(l.kind), l.name);
+            heat_line(out, &l.heat, pages_of(l.pages), &name)?;
         }
         if self.lines.len() > MOST_LINES {
             let rest = &self.lines[MOST_LINES..];
-            let mut heat = Heat::default();
+            let (mut heat, mut pages) = (Heat::default(), PageHeat::default());
             rest.iter().for_each(|l| heat.plus(&l.heat));
-            heat_line(out, &heat, &format!("{} more", rest.len()))?;
+            rest.iter().flat_map(|l| &l.pages).for_each(|p| pages.plus(p));
+            heat_line(out, &heat, pages_of(Some(pages)), &format!("{} more", rest.len()))?;
         }
         writeln!(out, "by kind:")?;
-        for (kind, heat) in &self.kinds {
-            heat_line(out, heat, kind_name(*kind))?;
+        for (kind, heat, pages) in &self.kinds {
+            heat_line(out, heat, pages_of(*pages), kind_name(*kind))?;
         }
         if !self.damage.is_empty() {
             writeln!(out, "note: {}", self.damage)?;
@@ -277,28 +303,42 @@ impl Report {
                     kind: kind_name(l.kind),
                     name: &l.name,
                     heat: JsonHeat::of(&l.heat),
+                    pages: l.pages.as_ref().map(JsonPages::of),
                 })
                 .collect(),
             kinds: self
                 .kinds
                 .iter()
-                .map(|(kind, heat)| JsonKind { kind: kind_name(*kind), heat: JsonHeat::of(heat) })
+                .map(|(kind, heat, pages)| JsonKind {
+                    kind: kind_name(*kind),
+                    heat: JsonHeat::of(heat),
+                    pages: pages.as_ref().map(JsonPages::of),
+                })
                 .collect(),
         };
         serde_json::to_string(&json).unwrap_or_default()
     }
 }
 
-fn heat_line(out: &mut String, h: &Heat, name: &str) -> std::fmt::Result {
-    writeln!(
+fn heat_line(
+    out: &mut String,
+    h: &Heat,
+    pages: Option<PageHeat>,
+    name: &str,
+) -> std::fmt::Result {
+    write!(
         out,
-        "{:>12} {:>12} {:>12} {:>12} {:>8}  {name}",
+        "{:>12} {:>12} {:>12} {:>12} {:>8}  ",
         mib(h.hot),
         mib(h.warm),
         mib(h.cold),
         mib(h.unresolved),
         percent(h.rate())
-    )
+    )?;
+    if let Some(pages) = pages {
+        write!(out, "{:>12} {:>12}  ", mib(pages.hot), mib(pages.cold))?;
+    }
+    writeln!(out, "{name}")
 }
 
 /// The name of a kind, in text and JSON.
@@ -327,6 +367,8 @@ struct JsonLine<'a> {
     name: &'a str,
     #[serde(flatten)]
     heat: JsonHeat,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pages: Option<JsonPages>,
 }
 
 #[derive(Serialize)]
@@ -334,6 +376,8 @@ struct JsonKind {
     kind: &'static str,
     #[serde(flatten)]
     heat: JsonHeat,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pages: Option<JsonPages>,
 }
 
 #[derive(Serialize)]

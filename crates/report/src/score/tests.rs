@@ -1,9 +1,13 @@
 //! The scorer on snapshots made by hand, whose scores are easy to compute.
 
-use isotherm_core::{AddrRange, Cost, RegionInfo, Snapshot, TargetId, TargetInfo, Time};
+use isotherm_core::{
+    AddrRange, Cost, PageBits, RegionInfo, Snapshot, TargetId, TargetInfo, Time, Touched,
+    TouchedBytes, UnitInfo,
+};
+use isotherm_record::{ChangedUnit, PageWindow, Pages};
 use isotherm_sim::truth::Truth;
 
-use super::{Options, Score, Scorer};
+use super::{Options, PageScore, Score, Scorer};
 
 const MS: u64 = 1_000_000;
 const PAGE: u64 = 4096;
@@ -176,4 +180,78 @@ fn the_json_object_has_the_promised_keys() {
     ] {
         assert!(json.get(key).is_some(), "{key}");
     }
+}
+
+/// Thirty windows whose working set within every span but the last two is `touched` pages (estimate,
+/// lower and upper end), and the pages of the first unit that were touched within each span; `None`:
+/// nothing was told of the unit.
+fn pages(touched: (u64, u64, u64), plane: Option<PageBits>) -> Pages {
+    let (bytes, lo, hi) = touched;
+    let (bytes, lo, hi) = (bytes * PAGE, lo * PAGE, hi * PAGE);
+    let span = Some(TouchedBytes { bytes, lo, hi, measured: 512 * PAGE });
+    let spans = [span, span, span, None, None];
+    let touched = vec![(TargetId(4), Touched { spans, watched: 512 * PAGE })];
+    let window = |k: u64| PageWindow {
+        end: Time((k + 1) * 100 * MS),
+        sample_us: 5000,
+        aggr_us: 100_000,
+        touched: touched.clone(),
+        ..PageWindow::default()
+    };
+    let unit = plane.map(|plane| UnitInfo {
+        present: PageBits::ALL,
+        touched: [Some(plane), Some(plane), Some(plane), None, None],
+        ..UnitInfo::default()
+    });
+    let units = unit.map(|unit| ChangedUnit { target: TargetId(4), window: 0, unit });
+    Pages { windows: (0..30).map(window).collect(), units: units.into_iter().collect() }
+}
+
+fn score_by_page(pages: &Pages) -> PageScore {
+    let truth = truth();
+    let mut scorer = Scorer::new(&truth, Options::default());
+    scorer.target(TargetId(4), PID);
+    scorer.pages(pages);
+    (0..30).for_each(|k| scorer.snapshot(&snapshot(k, &[(0, 8, 10, 10.0, 10.0)])));
+    scorer.finish().pages.unwrap()
+}
+
+#[test]
+fn by_page() {
+    // The workload's pages in the unit; the first four of them are hot.
+    let of = |first: u64, behind: u64| {
+        PageBits::of(0, AddrRange::new(BASE + first * PAGE, BASE + behind * PAGE))
+    };
+    let elsewhere = PageBits::of(0, AddrRange::new(0, 10 * PAGE));
+    // working set, pages touched, then precision, recall, working-set error, coverage, not measured
+    type Case = ((u64, u64, u64), Option<PageBits>, Option<f64>, f64, f64, f64, f64);
+    let cases: [Case; 5] = [
+        ((4, 4, 4), Some(of(0, 4)), Some(1.0), 1.0, 0.0, 1.0, 0.0),
+        // What is touched outside of the workload's memory is not judged.
+        ((14, 13, 15), Some(of(0, 4).or(elsewhere)), Some(1.0), 1.0, 0.0, 1.0, 0.0),
+        ((6, 5, 7), Some(of(0, 6)), Some(4.0 / 6.0), 1.0, 0.5, 0.0, 0.0),
+        ((3, 2, 4), Some(of(1, 4)), Some(1.0), 0.75, 0.25, 1.0, 0.0),
+        // Nobody looked: nothing is called hot.
+        ((0, 0, 512), None, None, 0.0, 1.0, 1.0, 1.0),
+    ];
+    for (touched, plane, precision, recall, error, coverage, not_measured) in cases {
+        let s = score_by_page(&pages(touched, plane));
+        assert_eq!(s.precision.is_some(), precision.is_some(), "{s:?}");
+        assert!(precision.is_none_or(|precision| close(s.precision, precision)), "{s:?}");
+        assert!(close(s.recall, recall) && close(s.not_measured, not_measured), "{s:?}");
+        assert_eq!((s.precision_clear, s.recall_clear), (s.precision, s.recall), "nothing near 1");
+        // The sample's and the window's span are judged in each steady window. A second is steady
+        // from 2 s on, and is judged four times per second: at 2.0, 2.3, 2.6 and 2.9 s.
+        for (span, cases) in [(0, 20), (1, 20), (2, 4)] {
+            let span = &s.spans[span];
+            assert_eq!(span.cases, cases, "{span:?}");
+            assert!(close(span.error_p50, error) && close(span.coverage, coverage), "{span:?}");
+        }
+        assert_eq!((s.spans[3].span_us, s.spans[3].cases), (10_000_000, 0), "{s:?}");
+    }
+}
+
+#[test]
+fn without_page_maps_nothing_is_judged_by_page() {
+    assert_eq!(score((0..30).map(|k| snapshot(k, &[]))).pages, None);
 }

@@ -8,6 +8,7 @@ use isotherm_core::{
     UnitInfo,
 };
 use isotherm_record::{Exec, Header, Mapping, Record, Target, Writer};
+use isotherm_report::heatmap::{Cell, Heatmap, Options};
 use isotherm_report::{Filter, mappings, pages, wss};
 
 const T0: u64 = 5_000_000_000;
@@ -187,4 +188,27 @@ fn a_record_without_page_maps_says_so() {
     let record = Record::from_bytes(w.finish(Time(T0), "over").unwrap().0).unwrap();
     let error = pages::Report::build(&record, &Filter::default()).unwrap_err().to_string();
     assert!(error.contains("no page maps") && error.contains("--method census"), "{error}");
+}
+
+#[test]
+fn a_zoomed_heatmap_shows_pages() {
+    let rates = |pages: u64, rows: usize| {
+        let address = Some(AddrRange::new(HEAP, HEAP + pages * PAGE));
+        let filter = Filter { time: Some((WINDOW, 20 * WINDOW)), address, ..Filter::default() };
+        let options = Options { columns: 1, rows, min_rows: 1, all_targets: false };
+        let map = Heatmap::build(&plain(), &filter, &options).unwrap();
+        let rate = |cell: &Cell| if let Cell::Rate(rate) = cell { *rate } else { -1.0 };
+        map.panels[0].rows.iter().map(|row| rate(&row.cells[0])).collect::<Vec<_>>()
+    };
+    let close = |got: &[f32], want: &[f32]| {
+        got.len() == want.len() && got.iter().zip(want).all(|(a, b)| (a - b).abs() < 1e-4)
+    };
+    // Ten pages are touched in every sample, and up to page 64 those touched once per window.
+    let once = 1.0 / 20.0;
+    let second = (2.0 + 6.0 * once) / 8.0;
+    let got = rates(64, 8);
+    assert!(close(&got, &[1.0, second, once, once, once, once, once, once]), "{got:?}");
+    // Rows of 2 MiB and more are those of the regions.
+    let got = rates(2 * 512, 2);
+    assert!(close(&got, &[once; 2]), "{got:?}");
 }

@@ -2,15 +2,18 @@
 
 use std::collections::BTreeMap;
 
+use isotherm_core::unit::UNIT;
 use isotherm_core::{AddrRange, RegionInfo, Snapshot, TargetInfo};
 use isotherm_record::{Mapping, NodeRanges, Ram, Record};
 
 use super::areas::{self, Stretch, Weights};
 use super::names::Names;
+use super::pages;
 use super::{Cell, Heatmap, Options, Panel, Row};
 use crate::error::Error;
 use crate::filter::Filter;
 use crate::numbers::{to_u64, to_usize};
+use crate::page_maps::PageMap;
 use crate::scan::Scan;
 
 /// Largest number of panels.
@@ -50,7 +53,9 @@ impl Heatmap {
             for (state, t) in scan.wanted(s) {
                 if let Some(grid) = grids.get_mut(&t.id.0) {
                     grid.names.learn(state.mappings_version, &state.mappings);
-                    grid.add(&axis, s, filter.regions(&t.regions));
+                    let is_fine = filter.address.is_some() && grid.is_finer_than_units();
+                    let map = scan.pages.get(t.id).filter(|_| is_fine);
+                    grid.add(&axis, s, filter.regions(&t.regions), map);
                 }
             }
             Ok(())
@@ -267,7 +272,18 @@ impl Grid {
         Self { names: Names::new(rows.iter().copied()), rows, columns, sums }
     }
 
-    fn add(&mut self, axis: &Axis, s: &Snapshot, regions: impl Iterator<Item = RegionInfo>) {
+    /// Whether no row holds a whole unit.
+    fn is_finer_than_units(&self) -> bool {
+        self.rows.iter().all(|row| row.len() < UNIT)
+    }
+
+    fn add(
+        &mut self,
+        axis: &Axis,
+        s: &Snapshot,
+        regions: impl Iterator<Item = RegionInfo>,
+        map: Option<&PageMap>,
+    ) {
         let columns = axis.columns(s.start.0, s.end.0);
         let time = float(s.end.since(s.start).max(1)) / 1e9;
         let scale = 1.0 / f64::from(s.max_nr_accesses.max(1));
@@ -280,14 +296,20 @@ impl Grid {
                 if row.start >= r.range.end {
                     break;
                 }
-                let weight = float(row.overlap(&r.range)) * time;
-                let rate = weight * f64::from(r.nr_accesses) * scale;
+                let part =
+                    AddrRange::new(row.start.max(r.range.start), row.end.min(r.range.end));
+                let known = map.map(|map| pages::known(map, part, s.max_nr_accesses));
+                let known = known.unwrap_or_default();
+                let rest = float(part.len().saturating_sub(known.bytes)) * time;
+                let rate = rest * f64::from(r.nr_accesses) * scale;
                 for sum in &mut self.sums[i * self.columns..][columns.clone()] {
+                    sum.rate += known.touched * time;
+                    sum.resolved += float(known.bytes) * time;
                     if r.resolved {
                         sum.rate += rate;
-                        sum.resolved += weight;
+                        sum.resolved += rest;
                     } else {
-                        sum.unresolved += weight;
+                        sum.unresolved += rest;
                     }
                 }
             }

@@ -4,13 +4,16 @@
 //! `areas`). The second fills a grid of cells with the mean rate of access, weighted by bytes and
 //! time, and names the rows (see `names`). The memory needed is that of the grid, however long the
 //! record is and however often mappings change. A cell says that nothing was mapped, that the
-//! operations set could not look, or gives a rate of 0 to 1 (1: touched in every sample).
+//! operations set could not look, or gives a rate of 0 to 1 (1: touched in every sample). Where the
+//! user names addresses and rows are finer than 2 MiB, page maps say the rates if the record has
+//! them (see `pages`), and regions only say the rest.
 
 mod areas;
 mod build;
 mod font;
 mod json;
 mod names;
+mod pages;
 mod palette;
 mod picture;
 mod png;

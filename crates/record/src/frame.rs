@@ -62,14 +62,8 @@ impl Kind {
     }
 
     fn from_code(code: u8) -> Option<Self> {
-        let all = [
-            Self::Header,
-            Self::Event,
-            Self::Mappings,
-            Self::Snapshots,
-            Self::Frames,
-            Self::Pages,
-        ];
+        let all =
+            [Self::Header, Self::Event, Self::Mappings, Self::Snapshots, Self::Frames, Self::Pages];
         all.into_iter().find(|k| k.code() == code)
     }
 }

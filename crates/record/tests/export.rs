@@ -77,13 +77,18 @@ fn record_of_pages() -> Record {
 fn csv_of_pages() {
     let mut out = Vec::new();
     assert_eq!(export::pages::csv(&mut record_of_pages().reader().unwrap(), &mut out).unwrap(), 1);
-    expect_test::expect![[""]].assert_eq(&String::from_utf8(out).unwrap());
+    expect_test::expect![[r#"
+        host,t_ns,pid,target,start,since_ns,leaf_sz,nr_present,nr_unresolved,nr_touched_sample,nr_touched_window,nr_touched_1s,nr_touched_10s,nr_touched_1min,present,unresolved,touched_sample,touched_window,touched_1s,touched_10s,touched_1min
+        h,100,12,"a, b",2097152,50,4096,64,0,,2,,,,ffffffffffffffff0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000,00000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000,,00000000000000800000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000100000000000000,,,
+    "#]].assert_eq(&String::from_utf8(out).unwrap());
 }
 
 #[test]
 fn jsonl_of_pages() {
     let mut out = Vec::new();
     export::pages::jsonl(&mut record_of_pages().reader().unwrap(), &mut out).unwrap();
-    expect_test::expect![[""]].assert_eq(&String::from_utf8(out).unwrap());
+    expect_test::expect![[r#"
+        {"host":"h","t_ns":100,"pid":12,"target":"a, b","start":2097152,"since_ns":50,"leaf_sz":4096,"nr_present":64,"nr_unresolved":0,"nr_touched_sample":null,"nr_touched_window":2,"nr_touched_1s":null,"nr_touched_10s":null,"nr_touched_1min":null,"present":"ffffffffffffffff0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000","unresolved":"00000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000","touched_sample":null,"touched_window":"00000000000000800000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000100000000000000","touched_1s":null,"touched_10s":null,"touched_1min":null}
+    "#]].assert_eq(&String::from_utf8(out).unwrap());
     assert_eq!(export::pages::csv(&mut record().reader().unwrap(), &mut Vec::new()).unwrap(), 0);
 }

@@ -6,14 +6,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use isotherm_core::{SPANS, TargetId, Time, Touched, UnitInfo};
+use isotherm_core::units::show_interval;
+use isotherm_core::{SPANS, Snapshot, TargetId, Time, Touched, UnitInfo};
 use isotherm_record::Pages;
 
 /// Windows that are kept back at most. A writer puts about ten into one frame; if the snapshots of
 /// more were lost, the oldest are taken in without them.
 const MOST_WAITING: usize = 1 << 15;
-/// The spans behind the sample and the window, in microseconds.
-const LONG_SPANS_US: [u64; SPANS - 2] = [1_000_000, 10_000_000, 60_000_000];
 
 /// The pages of one target.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -46,8 +45,8 @@ impl PageMaps {
     pub fn learn(&mut self, pages: &Pages) {
         let first = self.waiting.len();
         self.waiting.extend(pages.windows.iter().map(|window| {
-            let [second, ten, minute] = LONG_SPANS_US;
-            let spans_us = [window.sample_us, window.aggr_us, second, ten, minute];
+            let (sample_us, aggr_us) = (window.sample_us, window.aggr_us);
+            let spans_us = Snapshot { sample_us, aggr_us, ..Snapshot::default() }.spans_us();
             let touched = window.touched.clone();
             Waiting { end: window.end, spans_us, touched, units: Vec::new() }
         }));
@@ -94,11 +93,17 @@ impl PageMaps {
         self.targets.get(&target)
     }
 
-    /// The lengths of the spans, in microseconds; see [`isotherm_core::SPANS`].
+    /// The lengths of the spans, in microseconds; see [`SPANS`].
     #[must_use]
     pub const fn spans_us(&self) -> [u64; SPANS] {
         self.spans_us
     }
+}
+
+/// The name of a span: `5ms` to `1min`.
+pub(crate) fn span_name(us: u64) -> String {
+    // An interval is counted in seconds up to two minutes.
+    if us == 60_000_000 { "1min".into() } else { show_interval(us) }
 }
 
 #[cfg(test)]

@@ -177,12 +177,9 @@ mod tests {
 
     #[test]
     fn pages_beyond_the_unit_and_unknown_bases_are_refused() {
-        for (tag, bytes) in [
-            (SINGLE, &[1, 0x80, 4][..]),
-            (RUNS, &[1, 0, 0x80, 4]),
-            (RAW, &[0; 63]),
-            (1 << 2, &[]),
-        ] {
+        for (tag, bytes) in
+            [(SINGLE, &[1, 0x80, 4][..]), (RUNS, &[1, 0, 0x80, 4]), (RAW, &[0; 63]), (1 << 2, &[])]
+        {
             assert_eq!(get(tag, &mut Cursor::new(bytes), &[PageBits::default()]), None, "{tag}");
         }
     }

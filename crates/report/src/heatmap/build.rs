@@ -296,8 +296,7 @@ impl Grid {
                 if row.start >= r.range.end {
                     break;
                 }
-                let part =
-                    AddrRange::new(row.start.max(r.range.start), row.end.min(r.range.end));
+                let part = AddrRange::new(row.start.max(r.range.start), row.end.min(r.range.end));
                 let known = map.map(|map| pages::known(map, part, s.max_nr_accesses));
                 let known = known.unwrap_or_default();
                 let rest = float(part.len().saturating_sub(known.bytes)) * time;

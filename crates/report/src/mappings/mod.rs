@@ -320,12 +320,7 @@ impl Report {
     }
 }
 
-fn heat_line(
-    out: &mut String,
-    h: &Heat,
-    pages: Option<PageHeat>,
-    name: &str,
-) -> std::fmt::Result {
+fn heat_line(out: &mut String, h: &Heat, pages: Option<PageHeat>, name: &str) -> std::fmt::Result {
     write!(
         out,
         "{:>12} {:>12} {:>12} {:>12} {:>8}  ",

@@ -16,9 +16,8 @@ impl Report {
             t_ns: self.t_ns,
             mappings: self.lines.iter().map(|l| JsonLine::of(l, &self.spans_us)).collect(),
             total: JsonSums::of(&self.total, &self.spans_us),
-            units: with_units.then(|| {
-                self.units.iter().map(|l| JsonUnit::of(l, &self.spans_us)).collect()
-            }),
+            units: with_units
+                .then(|| self.units.iter().map(|l| JsonUnit::of(l, &self.spans_us)).collect()),
         };
         serde_json::to_string(&json).unwrap_or_default()
     }

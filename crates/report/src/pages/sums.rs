@@ -117,10 +117,10 @@ mod tests {
         let mut map = PageMap::default();
         let touched = [Some(first(10)), Some(first(20)), Some(first(40)), None, None];
         let unresolved = PageBits::page(511);
-        let hot =
-            UnitInfo { present: PageBits::ALL, unresolved, touched, ..UnitInfo::default() };
+        let hot = UnitInfo { present: PageBits::ALL, unresolved, touched, ..UnitInfo::default() };
         map.units.insert(0, hot);
-        map.units.insert(UNIT, UnitInfo { start: UNIT, present: first(100), ..UnitInfo::default() });
+        map.units
+            .insert(UNIT, UnitInfo { start: UNIT, present: first(100), ..UnitInfo::default() });
         let pages = |nr: u64| nr * PAGE_SIZE;
         let sums = PageSums::of(&map, AddrRange::new(0, 3 * UNIT));
         assert_eq!((sums.mapped, sums.present), (3 * UNIT, pages(612)));

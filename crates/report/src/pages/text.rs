@@ -2,10 +2,11 @@
 
 use std::fmt::{Result, Write};
 
-use isotherm_core::units::{mib, show_interval, span};
+use isotherm_core::units::{mib, span};
 
 use super::{PageSums, Report};
 use crate::mappings::kind_name;
+use crate::page_maps::span_name;
 
 /// Largest number of lines of mappings. The JSON has all.
 const MOST_LINES: usize = 40;
@@ -37,7 +38,7 @@ impl Report {
         writeln!(out, ": bytes that were touched within each span")?;
         write!(out, "{:>12} {:>12}", "mapped", "present")?;
         for us in self.spans_us {
-            write!(out, " {:>12} ", show_interval(us))?;
+            write!(out, " {:>12} ", span_name(us))?;
         }
         writeln!(out, " {:>12} {:>12}  mapping", "unresolved", "not measured")?;
         let several = self.lines.iter().any(|l| l.pid != self.lines[0].pid);
@@ -63,7 +64,7 @@ impl Report {
         self.title_text(out)?;
         writeln!(out, ": pages of each 2 MiB that were touched within each span")?;
         write!(out, "{:>18} {:>8}", "start", "present")?;
-        self.spans_us.iter().try_for_each(|us| write!(out, " {:>8}", show_interval(*us)))?;
+        self.spans_us.iter().try_for_each(|us| write!(out, " {:>8}", span_name(*us)))?;
         writeln!(out, " {:>10}  mapping", "unresolved")?;
         let several = self.units.iter().any(|l| l.pid != self.units[0].pid);
         for l in &self.units {

@@ -12,9 +12,7 @@
 
 use isotherm_core::addr::{PAGE_SIZE, round_down};
 use isotherm_core::unit::UNIT;
-use isotherm_core::{
-    AddrRange, PageBits, SPANS, Snapshot, TargetId, Time, TouchedBytes, UnitInfo,
-};
+use isotherm_core::{AddrRange, PageBits, SPANS, Snapshot, TargetId, Time, TouchedBytes, UnitInfo};
 use isotherm_record::Pages;
 use isotherm_sim::truth::{ProcessTruth, Tile, Truth};
 use serde::Serialize;
@@ -140,7 +138,8 @@ impl ByPage {
 
     /// All targets of a snapshot were judged.
     pub(super) fn end(&mut self, s: &Snapshot) {
-        for ((case, cases), judged) in self.case.iter_mut().zip(&mut self.cases).zip(&mut self.judged)
+        for ((case, cases), judged) in
+            self.case.iter_mut().zip(&mut self.cases).zip(&mut self.judged)
         {
             if let Some(case) = case.take() {
                 cases.push(case);
@@ -158,7 +157,8 @@ impl ByPage {
             let is_clear = truly >= hot * 2.0 || truly < hot / 2.0;
             each_unit(map, tile.range, |unit, pages| {
                 let plane = unit.and_then(|u| u.touched[span]);
-                let known = plane.map_or(PageBits::default(), |_| pages)
+                let known = plane
+                    .map_or(PageBits::default(), |_| pages)
                     .minus(unit.map_or(PageBits::default(), |u| u.unresolved));
                 let called_hot = plane.unwrap_or_default().and(known).count() * PAGE_SIZE;
                 let bytes = pages.count() * PAGE_SIZE;

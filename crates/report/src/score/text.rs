@@ -2,9 +2,8 @@
 
 use std::fmt::{Display, Formatter, Result};
 
-use isotherm_core::units::show_interval;
-
 use super::{PageScore, Score};
+use crate::page_maps::span_name;
 
 impl Display for Score {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
@@ -56,7 +55,7 @@ fn by_page(f: &mut Formatter<'_>, pages: &PageScore) -> Result {
         writeln!(f, "{what:<31} {value}")?;
     }
     for span in pages.spans.iter().filter(|span| span.cases > 0) {
-        let what = format!("touched in {}, estimated / true", show_interval(span.span_us));
+        let what = format!("touched in {}, estimated / true", span_name(span.span_us));
         writeln!(f, "{what:<31} {} / {}", mib(span.estimated_bytes), mib(span.true_bytes))?;
         let errors = pair(span.error_p50, span.error_p75);
         writeln!(f, "{:<31} {errors}", "  error, p50 / p75")?;

@@ -9,6 +9,7 @@ pub mod profile;
 
 use std::fmt::Write;
 
+use isotherm_core::Touched;
 use isotherm_core::units::{self, span};
 use isotherm_record::Record;
 use serde::Serialize;
@@ -77,8 +78,10 @@ impl Report {
             // A working set by span is that of the whole target.
             if filter.address.is_none() {
                 let touched = |id| scan.pages.get(id).and_then(|map| map.touched);
-                let targets: Vec<_> = scan.wanted(s).map(|(_, t)| touched(t.id)).collect();
-                profile.push(s.end.0, scan.pages.spans_us(), &targets);
+                let targets = scan.wanted(s).filter_map(|(_, t)| touched(t.id));
+                if let Some(all) = targets.reduce(Touched::with) {
+                    profile.push(s.end.0, scan.pages.spans_us(), &all);
+                }
             }
             Ok(())
         })?;

@@ -1,18 +1,17 @@
 //! The working-set profile: how much memory was touched within spans of 5 ms to 1 min.
 //!
 //! The numbers are those of a method that sees single pages. A page counts whole, whatever part of
-//! it was touched. Several targets are added up, their intervals as well, because their errors may
-//! be alike. A target of which a span is not known yet adds nothing to the estimate and all of its
-//! memory to the upper end.
+//! it was touched. Several targets are added up, see [`Touched::with`].
 
 use std::fmt::Write;
 
-use isotherm_core::units::{self, percent, show_interval};
+use isotherm_core::units::{self, percent};
 use isotherm_core::{SPANS, Touched, TouchedBytes};
 use serde::Serialize;
 
 use super::{Order, PERCENTILES};
 use crate::numbers::to_usize;
+use crate::page_maps::span_name;
 
 /// How much was touched within a span, in one window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -42,31 +41,12 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// Takes in the working sets of all targets in one window; `None` for a target without one.
-    pub(super) fn push(
-        &mut self,
-        t_ns: u64,
-        spans_us: [u64; SPANS],
-        targets: &[Option<Touched>],
-    ) {
-        for (nr, series) in self.spans.iter_mut().enumerate() {
-            let mut point = SpanPoint { t_ns, ..SpanPoint::default() };
-            let mut is_known = false;
-            for target in targets.iter().flatten() {
-                let watched = target.watched;
-                let unknown = TouchedBytes { hi: watched, ..TouchedBytes::default() };
-                let of = target.spans[nr].unwrap_or(unknown);
-                is_known |= target.spans[nr].is_some();
-                let sum = &mut point.touched;
-                sum.bytes = sum.bytes.saturating_add(of.bytes);
-                sum.lo = sum.lo.saturating_add(of.lo);
-                sum.hi = sum.hi.saturating_add(of.hi);
-                sum.measured = sum.measured.saturating_add(of.measured);
-                point.watched = point.watched.saturating_add(watched);
-            }
-            if is_known {
-                series.span_us = spans_us[nr];
-                series.points.push(point);
+    /// Takes in the working set of one window, all targets together.
+    pub(super) fn push(&mut self, t_ns: u64, spans_us: [u64; SPANS], all: &Touched) {
+        for ((series, touched), span_us) in self.spans.iter_mut().zip(all.spans).zip(spans_us) {
+            if let Some(touched) = touched {
+                series.span_us = span_us;
+                series.points.push(SpanPoint { t_ns, touched, watched: all.watched });
             }
         }
     }
@@ -87,7 +67,7 @@ impl Profile {
         writeln!(out, " {:>12}   {:<26} {:>8}", "mean", "90 % interval of the mean", "measured")?;
         for series in self.spans.iter().filter(|series| !series.points.is_empty()) {
             let points = series.sorted(order);
-            write!(out, "{:<16}", show_interval(series.span_us))?;
+            write!(out, "{:<16}", span_name(series.span_us))?;
             for p in PERCENTILES {
                 write!(out, " {:>12}", mib(percentile(&points, p).touched.bytes))?;
             }

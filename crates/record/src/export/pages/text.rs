@@ -21,16 +21,11 @@ use crate::reader::Reader;
 pub fn csv<R: Read>(reader: &mut Reader<R>, out: impl Write) -> Result<u64, Error> {
     let mut out = BufWriter::new(out);
     let failed = || Error::io("write the export");
-    let names: Vec<_> = columns(&Row {
-        host: "",
-        t_ns: 0,
-        pid: 0,
-        target: "",
-        item: &UnitInfo::default(),
-    })
-    .into_iter()
-    .map(|(name, _)| name)
-    .collect();
+    let names: Vec<_> =
+        columns(&Row { host: "", t_ns: 0, pid: 0, target: "", item: &UnitInfo::default() })
+            .into_iter()
+            .map(|(name, _)| name)
+            .collect();
     writeln!(out, "{}", names.join(",")).map_err(failed())?;
     let nr = rows::each_unit(reader, |row| {
         let cells: Vec<_> = columns(row).into_iter().map(|(_, value)| cell(&value)).collect();
@@ -84,12 +79,15 @@ fn columns(row: &Row<'_, UnitInfo>) -> Vec<(String, Value)> {
     .map(|(name, value)| (name.to_owned(), value))
     .collect();
     let touched = || NAMES.iter().zip(unit.touched);
-    all.extend(touched().map(|(name, plane)| {
-        (format!("nr_touched_{name}"), plane.map(PageBits::count).into())
-    }));
+    all.extend(
+        touched()
+            .map(|(name, plane)| (format!("nr_touched_{name}"), plane.map(PageBits::count).into())),
+    );
     all.push(("present".into(), digits(unit.present).into()));
     all.push(("unresolved".into(), digits(unit.unresolved).into()));
-    all.extend(touched().map(|(name, plane)| (format!("touched_{name}"), plane.map(digits).into())));
+    all.extend(
+        touched().map(|(name, plane)| (format!("touched_{name}"), plane.map(digits).into())),
+    );
     all
 }
 

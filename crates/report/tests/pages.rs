@@ -109,7 +109,14 @@ fn plain() -> Record {
 #[test]
 fn the_working_set_profile() {
     let report = wss::Report::build(&plain(), &Filter::default()).unwrap();
-    expect![[""]].assert_eq(&report.profile_text(wss::Order::Size).unwrap());
+    expect![[r#"
+        working set of blocks (pid 4711) by pages: 20 snapshots
+        touched within             p0          p25          p50          p75         p100         mean   90 % interval of the mean  measured
+        5ms                0.0391 MiB   0.0391 MiB   0.0391 MiB   0.0391 MiB   0.0391 MiB   0.0391 MiB   0.00781 MiB .. 0.0703 MiB    96.9 %
+        100ms               0.254 MiB    0.273 MiB    0.289 MiB    0.309 MiB    0.324 MiB    0.289 MiB   0.258 MiB .. 0.320 MiB       96.9 %
+        1s                  0.539 MiB    0.547 MiB    0.559 MiB    0.566 MiB    0.574 MiB    0.557 MiB   0.525 MiB .. 0.588 MiB       96.9 %
+        percentiles over windows, by size; a page counts as touched within a span if it was accessed at least once in it
+    "#]].assert_eq(&report.profile_text(wss::Order::Size).unwrap());
     let by_time = report.profile_text(wss::Order::Time).unwrap();
     assert!(by_time.contains("percentiles over windows, by time"), "{by_time}");
     let v: serde_json::Value = serde_json::from_str(&report.to_json(wss::Order::Size)).unwrap();
@@ -136,9 +143,21 @@ fn a_working_set_of_pages_is_that_of_whole_targets() {
 #[test]
 fn pages_by_mapping() {
     let report = pages::Report::build(&plain(), &Filter::default()).unwrap();
-    expect![[""]].assert_eq(&report.to_text());
-    expect![[""]].assert_eq(&report.units_text());
-    expect![[""]].assert_eq(&report.to_json(true));
+    expect![[r#"
+        pages of blocks (pid 4711) at 2.00 s: bytes that were touched within each span
+              mapped      present          5ms         100ms            1s           10s          1min    unresolved not measured  mapping
+            4.00 MiB     3.00 MiB   0.0391 MiB     0.250 MiB     0.500 MiB             -             -   0.00391 MiB        0 MiB  heap [heap]
+           0.129 MiB        0 MiB            -             -             -             -             -         0 MiB    0.129 MiB  stack [stack]
+            4.13 MiB     3.00 MiB   0.0391 MiB     0.250 MiB     0.500 MiB             -             -   0.00391 MiB    0.129 MiB  all
+    "#]].assert_eq(&report.to_text());
+    expect![[r#"
+        pages of blocks (pid 4711) at 2.00 s: pages of each 2 MiB that were touched within each span
+                     start  present      5ms    100ms       1s      10s     1min unresolved  mapping
+            0x555555400000      512       10       64      128        -        -          0  [heap]
+            0x555555600000      256        0        0        0        -        -          1  [heap]
+    "#]]
+    .assert_eq(&report.units_text());
+    expect![[r#"{"schema_version":1,"target":"blocks (pid 4711)","t_ns":7000000000,"mappings":[{"target":"blocks","pid":4711,"kind":"heap","name":"[heap]","mapped":4194304,"present":3145728,"unresolved":4096,"not_measured":0,"cold":2617344,"touched":[{"span_us":5000,"bytes":40960,"measured":3141632},{"span_us":100000,"bytes":262144,"measured":3141632},{"span_us":1000000,"bytes":524288,"measured":3141632},{"span_us":10000000,"bytes":0,"measured":0},{"span_us":60000000,"bytes":0,"measured":0}]},{"target":"blocks","pid":4711,"kind":"stack","name":"[stack]","mapped":135168,"present":0,"unresolved":0,"not_measured":135168,"cold":0,"touched":[{"span_us":5000,"bytes":0,"measured":0},{"span_us":100000,"bytes":0,"measured":0},{"span_us":1000000,"bytes":0,"measured":0},{"span_us":10000000,"bytes":0,"measured":0},{"span_us":60000000,"bytes":0,"measured":0}]}],"total":{"mapped":4329472,"present":3145728,"unresolved":4096,"not_measured":135168,"cold":2617344,"touched":[{"span_us":5000,"bytes":40960,"measured":3141632},{"span_us":100000,"bytes":262144,"measured":3141632},{"span_us":1000000,"bytes":524288,"measured":3141632},{"span_us":10000000,"bytes":0,"measured":0},{"span_us":60000000,"bytes":0,"measured":0}]},"units":[{"target":"blocks","pid":4711,"mapping":"[heap]","start":93824990838784,"since_ns":5000000000,"leaf_shift":12,"nr_present":512,"nr_unresolved":0,"touched":[{"span_us":5000,"nr_pages":10},{"span_us":100000,"nr_pages":64},{"span_us":1000000,"nr_pages":128},{"span_us":10000000,"nr_pages":null},{"span_us":60000000,"nr_pages":null}]},{"target":"blocks","pid":4711,"mapping":"[heap]","start":93824992935936,"since_ns":5000000000,"leaf_shift":12,"nr_present":256,"nr_unresolved":1,"touched":[{"span_us":5000,"nr_pages":0},{"span_us":100000,"nr_pages":0},{"span_us":1000000,"nr_pages":0},{"span_us":10000000,"nr_pages":null},{"span_us":60000000,"nr_pages":null}]}]}"#]].assert_eq(&report.to_json(true));
     assert!(!report.to_json(false).contains("units"));
 }
 
@@ -171,7 +190,15 @@ fn another_program_has_other_pages() {
 #[test]
 fn hot_and_cold_pages_of_mappings() {
     let report = mappings::Report::build(&plain(), &Filter::default()).unwrap();
-    expect![[""]].assert_eq(&report.to_text());
+    expect![[r#"
+        mappings of blocks (pid 4711): means over time
+                 hot         warm         cold   unresolved     rate     hot pages   cold pages  mapping
+               0 MiB     4.00 MiB        0 MiB        0 MiB    5.0 %     0.250 MiB     1.25 MiB  heap [heap]
+           0.129 MiB        0 MiB        0 MiB        0 MiB  100.0 %         0 MiB        0 MiB  stack [stack]
+        by kind:
+               0 MiB     4.00 MiB        0 MiB        0 MiB    5.0 %     0.250 MiB     1.25 MiB  heap
+           0.129 MiB        0 MiB        0 MiB        0 MiB  100.0 %         0 MiB        0 MiB  stack
+    "#]].assert_eq(&report.to_text());
     let v: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
     // Looks came in windows 1 and 11.
     let heap = v["mappings"].as_array().unwrap().iter().find(|m| m["name"] == "[heap]").unwrap();

@@ -58,8 +58,18 @@ fn unknown_words() {
     let dir = scratch();
     isotherm(dir.path(), "").expect(2, &["Usage"]);
     isotherm(dir.path(), "frobnicate").expect(2, &["frobnicate"]);
-    let all =
-        ["record", "report wss", "wss", "doctor", "idle", "export", "sim", "workload", "demo"];
+    let all = [
+        "record",
+        "report wss",
+        "report pages",
+        "wss",
+        "doctor",
+        "idle",
+        "export",
+        "sim",
+        "workload",
+        "demo",
+    ];
     let acting = ["run", "reclaim", "thp", "lru-sort", "stat", "schemes"];
     for what in all.iter().chain(&acting) {
         isotherm(dir.path(), &format!("{what} --frobnicate")).expect(2, &["--frobnicate", "Usage"]);
@@ -83,11 +93,12 @@ fn the_help_tells_units_and_defaults() {
         ("wss", &["seconds"]),
         ("sim", attrs),
         ("report heatmap", &["5s..1m", "0x7f0000000000", "[default: isotherm.data]"]),
-        ("report wss", &["[default: size]", "5s..1m"]),
+        ("report wss", &["[default: size]", "5s..1m", "--by"]),
+        ("report pages", &["--units", "--json", "census"]),
         ("report regions", &["--json", "[default: isotherm.data]"]),
         ("report mappings", &["--json"]),
         ("report ages", &["--json"]),
-        ("export", &["[default: parquet]", "[default: -]"]),
+        ("export", &["[default: parquet]", "[default: -]", "[default: regions]"]),
         ("score", &["[default: 1]", "per window"]),
         ("workload", &["0.1", "10s"]),
         ("doctor", &["--json"]),

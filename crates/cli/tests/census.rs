@@ -44,6 +44,28 @@ fn assert_right(score: &serde_json::Value) {
     let number = |name: &str| score[name].as_f64().unwrap();
     assert!(number("windows") >= 10.0, "{score}");
     assert!(number("precision") >= 0.9 && number("recall") >= 0.9, "{score}");
+    assert!(score["pages"]["recall"].as_f64().unwrap() >= 0.9, "{score}");
+    page_maps_are_reported(&record);
+}
+
+/// The record has the pages of the 40 blocks of 256 KiB.
+fn page_maps_are_reported(record: &str) {
+    let said = |args: &[&str]| {
+        let output = isotherm().args(args).arg(record).output().unwrap();
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let pages: serde_json::Value =
+        serde_json::from_str(&said(&["report", "pages", "--json"])).unwrap();
+    let most = &pages["mappings"][0];
+    let window = most["touched"][1]["bytes"].as_u64().unwrap();
+    assert!((9 << 20..=40 << 20).contains(&window), "{most}");
+    assert!(said(&["report", "pages", "--units"]).lines().count() > 128);
+    assert!(said(&["report", "mappings"]).contains("hot pages"));
+    let wss = said(&["report", "wss"]);
+    assert!(wss.contains("touched within") && wss.contains("\n100ms "), "{wss}");
+    assert!(said(&["report", "wss", "--by", "regions"]).contains("by size"));
+    assert!(said(&["export", "--table", "pages", "--format", "csv"]).lines().count() > 128);
 }
 
 #[test]

@@ -55,7 +55,7 @@ fn by_page(f: &mut Formatter<'_>, pages: &PageScore) -> Result {
         writeln!(f, "{what:<31} {value}")?;
     }
     for span in pages.spans.iter().filter(|span| span.cases > 0) {
-        let what = format!("touched in {}, estimated / true", span_name(span.span_us));
+        let what = format!("within {}, estimated / true", span_name(span.span_us));
         writeln!(f, "{what:<31} {} / {}", mib(span.estimated_bytes), mib(span.true_bytes))?;
         let errors = pair(span.error_p50, span.error_p75);
         writeln!(f, "{:<31} {errors}", "  error, p50 / p75")?;

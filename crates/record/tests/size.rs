@@ -144,8 +144,8 @@ fn with_units(seq: u64, random: &mut Random, units: Vec<UnitInfo>) -> Snapshot {
     }
 }
 
-/// The promise is 100 MB per hour for 16 GiB: once a map of all of it, and then what changes. At 1 %
-/// of a CPU about 60 busy units are armed per second (each costs 40 us to arm and 0.5 us per
+/// The promise is 100 MB per hour for 16 GiB: once a map of all of it, and then what changes. At
+/// 1 % of a CPU about 60 busy units are armed per second (each costs 40 us to arm and 0.5 us per
 /// touched page), and change twice: after a window, and after a second.
 #[test]
 fn an_hour_of_page_maps_of_16_gib_takes_at_most_100_mb() {

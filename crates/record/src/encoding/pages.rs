@@ -14,8 +14,8 @@
 //!
 //! Planes are mostly nested: what was touched within 5 ms was also touched within 100 ms. So each
 //! plane is written as its difference from no page, from all pages that are mapped, or from the
-//! plane of the next shorter span, whichever is smallest. Working sets are differences from those of
-//! the window before. LZ4 follows, for which each column is apart. Everything is exact.
+//! plane of the next shorter span, whichever is smallest. Working sets are differences from those
+//! of the window before. LZ4 follows, for which each column is apart. Everything is exact.
 
 use isotherm_core::unit::UNIT;
 use isotherm_core::{PageBits, SPANS, TargetId, Time, Touched, TouchedBytes, UnitInfo};

@@ -1,5 +1,5 @@
-//! Converters into formats that other tools read: one row per region and snapshot. [`pages`] has the
-//! table of page maps.
+//! Converters into formats that other tools read: one row per region and snapshot. [`pages`] has
+//! the table of page maps.
 //!
 //! | column | type | meaning |
 //! |---|---|---|

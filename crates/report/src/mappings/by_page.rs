@@ -1,8 +1,8 @@
 //! Hot and cold pages of mappings, where the record has page maps.
 //!
 //! A page is *hot* if it was touched within a window, and *cold* if it was not touched within the
-//! longest span that was measured, at least a second. Other pages are neither. The numbers are means
-//! over looks at the page maps, one per second of the record.
+//! longest span that was measured, at least a second. Other pages are neither. The numbers are
+//! means over looks at the page maps, one per second of the record.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,7 @@ use serde::Serialize;
 
 use crate::filter::Filter;
 use crate::numbers::to_u64;
-use crate::page_maps::PageMap;
-use crate::pages::PageSums;
+use crate::page_maps::{PageMap, PageSums};
 
 /// Time between two looks, in ns.
 const LOOK_NS: u64 = 1_000_000_000;

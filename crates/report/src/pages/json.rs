@@ -3,8 +3,9 @@
 use isotherm_core::{PageBits, SPANS};
 use serde::Serialize;
 
-use super::{Line, PageSums, Report, UnitLine};
+use super::{Line, Report, UnitLine};
 use crate::mappings::kind_name;
+use crate::page_maps::PageSums;
 
 impl Report {
     /// The report as one JSON object; with the units, if they are wanted.

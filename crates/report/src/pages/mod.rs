@@ -1,13 +1,12 @@
 //! `report pages`: which pages were touched within spans of 5 ms to 1 min, by mapping and by unit
 //! of 2 MiB.
 //!
-//! The report is a map at one time: the last snapshot that passes the filter. Each span was measured
-//! when the unit's turn came, up to about a minute before. Parts of one file are one line. Each
-//! anonymous mapping without a name has its own line, with its address. Memory that nobody looked at
-//! is *not measured*; it is never counted as cold.
+//! The report is a map at one time: the last snapshot that passes the filter. Each span was
+//! measured when the unit's turn came, up to about a minute before. Parts of one file are one line.
+//! Each anonymous mapping without a name has its own line, with its address. Memory that nobody
+//! looked at is *not measured*; it is never counted as cold.
 
 mod json;
-mod sums;
 mod text;
 
 use std::collections::BTreeMap;
@@ -16,12 +15,10 @@ use isotherm_core::unit::UNIT;
 use isotherm_core::{AddrRange, PageBits, SPANS, TargetId, UnitInfo};
 use isotherm_record::{Mapping, MappingKind, Record, Target};
 
-pub use sums::{PageSums, SpanSum};
-
 use crate::error::Error;
 use crate::filter::Filter;
 use crate::mappings;
-use crate::page_maps::PageMap;
+use crate::page_maps::{PageMap, PageSums};
 use crate::scan::Scan;
 
 /// One mapping of one target.

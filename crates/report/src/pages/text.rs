@@ -4,9 +4,9 @@ use std::fmt::{Result, Write};
 
 use isotherm_core::units::{mib, span};
 
-use super::{PageSums, Report};
+use super::Report;
 use crate::mappings::kind_name;
-use crate::page_maps::span_name;
+use crate::page_maps::{PageSums, span_name};
 
 /// Largest number of lines of mappings. The JSON has all.
 const MOST_LINES: usize = 40;

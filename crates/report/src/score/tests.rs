@@ -182,9 +182,9 @@ fn the_json_object_has_the_promised_keys() {
     }
 }
 
-/// Thirty windows whose working set within every span but the last two is `touched` pages (estimate,
-/// lower and upper end), and the pages of the first unit that were touched within each span; `None`:
-/// nothing was told of the unit.
+/// Thirty windows whose working set within every span but the last two is `touched` pages
+/// (estimate, lower and upper end), and the pages of the first unit that were touched within each
+/// span. `None`: nothing was told of the unit.
 fn pages(touched: (u64, u64, u64), plane: Option<PageBits>) -> Pages {
     let (bytes, lo, hi) = touched;
     let (bytes, lo, hi) = (bytes * PAGE, lo * PAGE, hi * PAGE);

@@ -1,8 +1,8 @@
 //! `report wss`: the working set of every snapshot, with its distribution and error bars.
 //!
 //! There are two definitions. *By regions*, as DAMON has it: the bytes of all regions with an
-//! access, see [`estimate`](mod@estimate). *By pages*: the pages that were touched within a span, for
-//! several spans, see [`profile`]. Only the method census knows single pages.
+//! access, see [`estimate`](mod@estimate). *By pages*: the pages that were touched within a span,
+//! for several spans, see [`profile`]. Only the method census knows single pages.
 
 pub mod estimate;
 pub mod profile;

@@ -10,6 +10,8 @@
 //! caller may go on. A reader skips the part of the frame that was written, and counts it as
 //! damage.
 
+mod collector;
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
@@ -18,13 +20,13 @@ use std::path::Path;
 use isotherm_core::{Snapshot, TargetId, Time};
 use serde::Serialize;
 
+use self::collector::Collector;
 use crate::encoding::columns::Encoder;
 use crate::error::Error;
 use crate::event::{End, Exec, Exit, Header, Note, Target};
 use crate::frame::{self, Kind};
 use crate::frames::{self, Frames, Ram};
 use crate::mapping::{self, Mapping};
-use crate::pages::Collector;
 use crate::place::Place;
 
 /// Snapshots are written at the latest when they span this many ns of monitoring.

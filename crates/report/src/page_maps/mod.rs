@@ -4,11 +4,15 @@
 //! back here until the snapshot of their window, so that a report sees what was known at its end.
 //! A unit that changed several times within such a second is up to a second behind.
 
+mod sums;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use isotherm_core::units::show_interval;
 use isotherm_core::{SPANS, Snapshot, TargetId, Time, Touched, UnitInfo};
 use isotherm_record::Pages;
+
+pub use sums::{PageSums, SpanSum};
 
 /// Windows that are kept back at most. A writer puts about ten into one frame; if the snapshots of
 /// more were lost, the oldest are taken in without them.

@@ -4,7 +4,7 @@ use isotherm_core::addr::{PAGE_SIZE, round_down};
 use isotherm_core::unit::UNIT;
 use isotherm_core::{AddrRange, PageBits, SPANS, UnitInfo};
 
-use crate::page_maps::PageMap;
+use super::PageMap;
 
 /// The span of a window, among the spans.
 const WINDOW: usize = 1;
@@ -55,7 +55,7 @@ impl PageSums {
     }
 
     /// Adds some pages of a unit, but not their address space.
-    pub(super) fn add(&mut self, unit: &UnitInfo, pages: PageBits) {
+    pub(crate) fn add(&mut self, unit: &UnitInfo, pages: PageBits) {
         let bytes = |pages: PageBits| pages.count() * PAGE_SIZE;
         let present = unit.present.and(pages);
         let known = present.minus(unit.unresolved);
@@ -97,7 +97,7 @@ impl PageSums {
     }
 
     /// Whether a span was measured for only a part of the pages that can be known.
-    pub(super) const fn is_partial(&self, span: usize) -> bool {
+    pub(crate) const fn is_partial(&self, span: usize) -> bool {
         self.touched[span].measured < self.present - self.unresolved
     }
 }

@@ -152,6 +152,27 @@ fn filters() {
 }
 
 #[test]
+fn only_the_method_census_has_page_maps() {
+    let dir = scratch();
+    for (method, found) in [("resample", false), ("census", true)] {
+        let sim = format!("sim stairs --scale 2s --method {method} -q -o {method}");
+        isotherm(dir.path(), &sim).expect(0, &[]);
+        let (code, none): (i32, &[&str]) = if found { (0, &[]) } else { (2, &["census"]) };
+        for what in ["pages", "pages --units", "pages --json", "wss --by pages"] {
+            isotherm(dir.path(), &format!("report {what} {method}")).expect(code, none);
+        }
+        let said = isotherm(dir.path(), &format!("report wss {method}"));
+        assert_eq!(said.expect(0, &[]).out.contains("touched within"), found, "{}", said.out);
+        let table = format!("export --table pages --format csv {method}");
+        let said = isotherm(dir.path(), &table);
+        assert_eq!(said.expect(0, &[]).out.lines().count() > 1, found, "{}", said.out);
+        assert_eq!(said.err.contains("no page maps"), !found, "{}", said.err);
+    }
+    let part = "report wss --by pages --address 0x1000-0x2000 census";
+    isotherm(dir.path(), part).expect(2, &["--address", "--by regions"]);
+}
+
+#[test]
 fn colours_only_where_they_are_wanted() {
     type Environment = &'static [(&'static str, &'static str)];
     let dir = scratch();

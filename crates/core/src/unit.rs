@@ -27,7 +27,8 @@ impl PageBits {
     #[must_use]
     pub fn of(start: u64, range: AddrRange) -> Self {
         let nr = |addr: u64| addr.saturating_sub(start).min(UNIT) / PAGE_SIZE;
-        let (from, to) = (nr(range.start.next_multiple_of(PAGE_SIZE)), nr(range.end));
+        let first = range.start.checked_next_multiple_of(PAGE_SIZE).unwrap_or(u64::MAX);
+        let (from, to) = (nr(first), nr(range.end));
         let mut bits = Self::default();
         for (word, first) in bits.0.iter_mut().zip((0..512).step_by(64)) {
             let (lo, hi) =
@@ -219,6 +220,12 @@ mod tests {
             assert_eq!(ranges.iter().map(AddrRange::len).sum::<u64>(), count * 4096, "{name}");
             assert!(ranges.iter().all(|r| range.start <= r.start && r.end <= range.end), "{name}");
         }
+    }
+
+    #[test]
+    fn the_last_bytes_of_the_address_space_are_no_whole_page() {
+        let last = u64::MAX - UNIT + 1;
+        assert!(PageBits::of(last, AddrRange::new(u64::MAX - 5, u64::MAX)).is_empty());
     }
 
     #[test]

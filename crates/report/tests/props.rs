@@ -1,10 +1,14 @@
 //! Whatever a record holds, the sums of reports agree and no report panics.
 #![expect(clippy::unwrap_used, reason = "a failing test says enough")]
 
-use isotherm_core::{AddrRange, RegionInfo, Snapshot, TargetId, TargetInfo, Time};
+use isotherm_core::unit::UNIT;
+use isotherm_core::{
+    AddrRange, PageBits, RegionInfo, SPANS, Snapshot, TargetId, TargetInfo, Time, Touched,
+    TouchedBytes, UnitInfo,
+};
 use isotherm_record::{Header, Mapping, Record, Target, Writer};
 use isotherm_report::heatmap::{Cell, Heatmap, Options, Style};
-use isotherm_report::{Filter, ages, mappings, wss};
+use isotherm_report::{Filter, ages, mappings, pages, wss};
 use proptest::prelude::*;
 
 /// Regions side by side with gaps: (gap in pages, length in pages, count, resolved).
@@ -59,6 +63,47 @@ fn record(windows: &[(u64, Vec<RegionInfo>)], maps: &[(u64, u64)]) -> Record {
     Record::from_bytes(w.finish(Time(now), "over").unwrap().0).unwrap()
 }
 
+/// An address as a forged record may have it.
+fn anywhere() -> impl Strategy<Value = u64> {
+    prop_oneof![any::<u64>(), (0u64..3 << 20).prop_map(|back| u64::MAX - back)]
+}
+
+/// A unit as a damaged or forged record may have it: anywhere, with any planes.
+fn unit() -> impl Strategy<Value = UnitInfo> {
+    let start = prop_oneof![(0u64..6).prop_map(|nr| nr * UNIT), anywhere()];
+    let plane = prop_oneof![Just(PageBits::ALL), any::<[u64; 8]>().prop_map(PageBits)];
+    let planes = prop::collection::vec(prop::option::of(plane.clone()), SPANS);
+    (start, plane.clone(), plane, planes).prop_map(|(start, present, unresolved, planes)| {
+        let touched = planes.try_into().unwrap();
+        UnitInfo { start, present, unresolved, touched, ..UnitInfo::default() }
+    })
+}
+
+fn any_touched() -> impl Strategy<Value = Touched> {
+    (any::<[u64; 4]>(), any::<u64>(), 0..SPANS).prop_map(|(numbers, watched, nr)| {
+        let [bytes, lo, hi, measured] = numbers;
+        let mut touched = Touched { watched, ..Touched::default() };
+        touched.spans[nr] = Some(TouchedBytes { bytes, lo, hi, measured });
+        touched
+    })
+}
+
+/// Two targets whose mappings and pages are anything.
+fn record_of_pages(units: &[UnitInfo], touched: Touched, maps: &[(u64, u64)]) -> Record {
+    let mut w = Writer::new(Vec::new(), &Header::default()).unwrap();
+    let maps: Vec<_> = maps.iter().map(|&(a, b)| Mapping::new(a, b, "rw-p", "")).collect();
+    w.mappings(Time(0), TargetId(0), &maps).unwrap();
+    let target = |id| TargetInfo {
+        id: TargetId(id),
+        touched: Some(touched),
+        units: units.to_vec(),
+        ..TargetInfo::default()
+    };
+    let targets = vec![target(0), target(1)];
+    w.push_snapshot(&Snapshot { end: Time(5), targets, ..Snapshot::default() }).unwrap();
+    Record::from_bytes(w.finish(Time(5), "over").unwrap().0).unwrap()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -105,6 +150,41 @@ proptest! {
         prop_assert!(map.to_text(&Style::default()).contains("x (pid 1)"));
         prop_assert!(map.to_svg().ends_with("</svg>\n"));
         prop_assert!(map.to_png().is_ok());
+    }
+
+    /// Whatever page maps say, no report panics, and parts are not more than the whole.
+    #[test]
+    fn pages_are_counted_once(
+        mut units in prop::collection::vec(unit(), 1..6),
+        touched in any_touched(),
+        maps in prop::collection::vec((anywhere(), anywhere()), 0..4),
+        pages_in in (0u64..3000, 0u64..3000),
+    ) {
+        units.sort_by_key(|unit| unit.start);
+        let (from, len) = pages_in;
+        let near = (from * 4096, (from + len) * 4096);
+        let maps: Vec<_> = maps.into_iter().chain([near]).collect();
+        let record = record_of_pages(&units, touched, &maps);
+        let all = Filter::default();
+        let report = pages::Report::build(&record, &all).unwrap();
+        for l in &report.lines {
+            let s = &l.sums;
+            prop_assert!(s.unresolved <= s.present && s.cold + s.hot() <= s.present, "{s:?}");
+            for span in s.touched {
+                prop_assert!(span.bytes <= span.measured, "{s:?}");
+                prop_assert!(span.measured <= s.present - s.unresolved, "{s:?}");
+            }
+        }
+        prop_assert!(report.to_text().contains("all") && !report.units_text().is_empty());
+        prop_assert!(serde_json::from_str::<serde_json::Value>(&report.to_json(true)).is_ok());
+        prop_assert!(mappings::Report::build(&record, &all).unwrap().to_text().contains("by kind"));
+        let profile = wss::Report::build(&record, &all).unwrap();
+        prop_assert!(profile.profile_text(wss::Order::Size).is_some());
+        let address = Some(AddrRange::new(near.0, near.1 + 4096));
+        let zoomed = Filter { address, ..Filter::default() };
+        let options = Options { columns: 3, rows: 9, min_rows: 1, all_targets: true };
+        Heatmap::build(&record, &zoomed, &options).unwrap();
+        pages::Report::build(&record, &zoomed).unwrap();
     }
 
     /// Regions that pass a filter lie inside it, and nothing inside is lost.

@@ -50,7 +50,8 @@ impl PageSums {
                 sums.add(unit, pages);
             }
         }
-        sums.not_measured += sums.mapped.saturating_sub(told);
+        let untold = sums.mapped.saturating_sub(told);
+        sums.not_measured = sums.not_measured.saturating_add(untold);
         sums
     }
 
@@ -77,16 +78,17 @@ impl PageSums {
         }
     }
 
-    /// Adds other memory.
+    /// Adds other memory. Sums saturate, as a forged record may have mappings of any size.
     pub fn plus(&mut self, other: &Self) {
-        self.mapped += other.mapped;
-        self.present += other.present;
-        self.unresolved += other.unresolved;
-        self.not_measured += other.not_measured;
-        self.cold += other.cold;
+        let add = |sum: &mut u64, other: u64| *sum = sum.saturating_add(other);
+        add(&mut self.mapped, other.mapped);
+        add(&mut self.present, other.present);
+        add(&mut self.unresolved, other.unresolved);
+        add(&mut self.not_measured, other.not_measured);
+        add(&mut self.cold, other.cold);
         for (sum, other) in self.touched.iter_mut().zip(other.touched) {
-            sum.bytes += other.bytes;
-            sum.measured += other.measured;
+            add(&mut sum.bytes, other.bytes);
+            add(&mut sum.measured, other.measured);
         }
     }
 
@@ -136,5 +138,10 @@ mod tests {
         parts.plus(&PageSums::of(&map, AddrRange::new(pages(15), 3 * UNIT)));
         assert_eq!(parts, sums);
         assert_eq!(PageSums::of(&map, AddrRange::new(5, 5)), PageSums::default());
+
+        // Mappings of a forged record may be larger than an address space together.
+        let mut huge = PageSums::of(&map, AddrRange::new(0, u64::MAX));
+        huge.plus(&PageSums::of(&map, AddrRange::new(0, u64::MAX)));
+        assert_eq!(huge.mapped, u64::MAX);
     }
 }

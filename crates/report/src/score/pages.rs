@@ -128,9 +128,10 @@ impl ByPage {
             if is_due && let Some(case) = case(s, judged, map, nr, spans_us) {
                 let sum = self.case[nr].get_or_insert_default();
                 sum.truly += case.truly;
-                sum.estimated.bytes += case.estimated.bytes;
-                sum.estimated.lo += case.estimated.lo;
-                sum.estimated.hi += case.estimated.hi;
+                let (estimated, other) = (&mut sum.estimated, case.estimated);
+                estimated.bytes = estimated.bytes.saturating_add(other.bytes);
+                estimated.lo = estimated.lo.saturating_add(other.lo);
+                estimated.hi = estimated.hi.saturating_add(other.hi);
             }
         }
         self.maps = maps;

@@ -2,7 +2,6 @@
 //! hot memory that stays shared after a fork.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::fmt::Write as _;
 use std::process::Command;
 use std::sync::Mutex;
 
@@ -48,7 +47,7 @@ fn assert_right(score: &serde_json::Value) {
     assert!(number("precision") >= 0.9 && number("recall") >= 0.9, "{score}");
 }
 
-/// The record has the pages of the 40 blocks of 256 KiB.
+/// The record has the pages of the hot pieces.
 fn page_maps_are_reported(record: &str) {
     let said = |args: &[&str]| {
         let output = isotherm().args(args).arg(record).output().unwrap();
@@ -70,13 +69,9 @@ fn page_maps_are_reported(record: &str) {
 
 #[test]
 fn scattered_blocks_are_found() {
-    // 40 blocks of 256 KiB, over 256 MiB without a pattern.
-    let mut config = "m, 256M\n\nsteady\n60000\n".to_owned();
-    for i in 0..40_u64 {
-        let at = i * 6400 + (i * 7919) % 24 * 256;
-        writeln!(config, "m, 1, 64, 1, rw, offset={at}K, length=256K, hz=200").unwrap();
-    }
-    let Some(score) = score(&config) else { return };
+    // 41 of 1024 pieces.
+    let config = "m, 256M\n\nsteady\n60000\nm, 1, 64, 1, rw, pieces=256K, share=4, hz=200\n";
+    let Some(score) = score(config) else { return };
     assert_right(&score);
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::BufReader;
+use std::io::{BufReader, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -155,6 +155,44 @@ fn mappings_that_change_are_told() {
     // The fourth phase is the first one again.
     assert_eq!(sizes, [1, 0, 4, 0, 0, 0, 1]);
     assert_eq!(process.edges.len(), 4);
+}
+
+/// Which pages of `[start, end)` a process has, from its page tables.
+fn present(pid: u32, start: u64, end: u64) -> Vec<bool> {
+    let mut pagemap = fs::File::open(format!("/proc/{pid}/pagemap")).unwrap();
+    pagemap.seek(SeekFrom::Start(start / 4096 * 8)).unwrap();
+    let mut entries = vec![0; usize::try_from((end - start) / 4096 * 8).unwrap()];
+    pagemap.read_exact(&mut entries).unwrap();
+    // The highest bit of an entry of eight bytes.
+    entries.chunks_exact(8).map(|entry| entry[7] & 0x80 != 0).collect()
+}
+
+/// Memory that nobody populates is there only where the process has touched it.
+#[test]
+fn the_pieces_of_the_truth_are_touched_and_no_others() {
+    let (config, file) = (path("pieces.cfg"), path("pieces.truth"));
+    let text = "m, 8M, none, populate=no\n\np\n9000\n\
+                m, 1, 64, 1, rw, pieces=64K, share=10, hz=500\n";
+    fs::write(&config, text).unwrap();
+    let child = start(config.to_str().unwrap(), &file, &[]);
+    let lines = lines_with(&file, |l| matches!(l, Line::Slot { k: 5.., .. }));
+    let extent = lines.iter().find_map(|l| match l {
+        Line::Map { start, end, .. } => Some((*start, *end)),
+        _ => None,
+    });
+    let (start, end) = extent.unwrap();
+    let present = present(child.id(), start, end);
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    finish(child);
+    let cells = &read(&file).header.phases[0].patterns[0].cells;
+    let mut expected = vec![false; 2048];
+    for (from, to) in cells.pieces_of(0) {
+        let pages = usize::try_from(from / 4096).unwrap()..usize::try_from(to / 4096).unwrap();
+        expected[pages].fill(true);
+    }
+    assert_eq!(expected.iter().filter(|e| **e).count(), 13 * 16, "a tenth of 128 pieces");
+    assert_eq!(present, expected);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The config parser: masim's files, our keys, and everything that is wrong.
 
-use isotherm_sim::config::{Config, Mode, Rate, SHIPPED, Thp};
+use isotherm_sim::config::{Config, Mode, Pieces, Rate, SHIPPED, Thp};
 use isotherm_sim::pattern::plans;
 use proptest::prelude::*;
 
@@ -34,7 +34,10 @@ fn our_keys() {
                 one\n100, resize=m:64M, resize=t:0\n\
                 m, 1, 64, 1, rw, zipf=0.99, block=1M, scatter=yes, rate=1000\n\
                 m, 1, 64, 1, offset=2M, length=4M, hz=2.5, process=2\n\
-                m, 1, 64, 1, ro, sparse=2M\nm, 1, 64, 1, length=4M, step=2M, every=50\n\nidle\n100\n";
+                m, 1, 64, 1, ro, sparse=2M\nm, 1, 64, 1, length=4M, step=2M, every=50\n\
+                m, 1, 64, 1, offset=2M, length=8M, pieces=64K, share=12.5, hz=2\n\
+                m, 1, 64, 1, pieces=1M, share=1, every=30, hz=1\n\
+                m, 1, 64, 1, zipf=1, block=4K, hz=1\n\nidle\n100\n";
     let config = Config::parse(text).unwrap();
     let settings = config.settings;
     assert_eq!((settings.seed, settings.processes, settings.gap), (9, 3, 8192));
@@ -47,11 +50,20 @@ fn our_keys() {
     assert_eq!((p[1].offset, p[1].length, p[1].process), (2 << 20, Some(4 << 20), Some(2)));
     assert_eq!(p[2].sparse, Some(2 << 20));
     assert_eq!(p[3].drift.map(|d| (d.step, d.every_ms)), Some((2 << 20, 50)));
+    assert_eq!(p[4].pieces, Some(Pieces { size: 64 << 10, share: 12.5, every_ms: None }));
+    assert_eq!(p[5].pieces, Some(Pieces { size: 1 << 20, share: 1.0, every_ms: Some(30) }));
+    assert!(p[4].drift.is_none() && p[5].drift.is_none());
     assert!(config.phases[1].patterns.is_empty());
     let plans = plans(&config);
     let cells: Vec<_> = plans[0].iter().map(|p| (p.cells.count(), p.cells.pages())).collect();
-    assert_eq!(cells, [(64, 16384), (1, 1024), (32, 32), (32, 16384)]);
-    assert_eq!(plans[0][1].rate, Some(2560.0));
+    // Four choices of pieces take turns in 100 ms, of one piece each. 16384 blocks are 168 sets.
+    let expected =
+        [(64, 16384), (1, 1024), (32, 32), (32, 16384), (1, 2048), (4, 16384), (168, 16384)];
+    assert_eq!(cells, expected);
+    // An eighth of 128 pieces of 16 pages; one piece of 256 pages; every page.
+    let rates: Vec<_> = plans[0].iter().map(|p| p.rate).collect();
+    assert_eq!(rates[1], Some(2560.0));
+    assert_eq!(rates[4..], [Some(512.0), Some(256.0), Some(16384.0)]);
 }
 
 /// (text, line of the error, part of what was expected, what was found)
@@ -100,6 +112,16 @@ const WRONG_PATTERNS: &[(&str, &str, &str)] = &[
     ("a, 1, 64, 1, block=4K", "zipf= with", "a, 1, 64, 1, block=4K"),
     ("a, 1, 64, 1, zipf=1, sparse=8K", "only one of", "a, 1, 64, 1, zipf=1, sparse=8K"),
     ("a, 1, 64, 1, step=8K", "together", "a, 1, 64, 1, step=8K"),
+    ("a, 1, 64, 1, every=5", "together", "a, 1, 64, 1, every=5"),
+    ("a, 1, 64, 1, pieces=8K", "share= together", "a, 1, 64, 1, pieces=8K"),
+    ("a, 1, 64, 1, share=8", "share= together", "a, 1, 64, 1, share=8"),
+    ("a, 1, 64, 1, pieces=8K, share=101", "up to 100", "101"),
+    ("a, 1, 64, 1, pieces=8K, share=0", "up to 100", "0"),
+    ("a, 1, 64, 1, pieces=5000, share=8", "multiple of 4096", "5000"),
+    ("a, 1, 64, 1, pieces=0, share=8", "whole pieces", "a, 1, 64, 1, pieces=0, share=8"),
+    ("a, 1, 64, 1, pieces=12K, share=8", "whole pieces", "a, 1, 64, 1, pieces=12K, share=8"),
+    ("a, 0, 64, 1, pieces=8K, share=8", "randomness 1", "a, 0, 64, 1, pieces=8K, share=8"),
+    ("a, 1, 64, 1, share=8, zipf=1", "only one of", "a, 1, 64, 1, share=8, zipf=1"),
     ("a, 1, 64, 1, step=12K, every=5", "multiples of step", "a, 1, 64, 1, step=12K, every=5"),
     ("a, 1, 64, 1, process=1", "below @processes", "a, 1, 64, 1, process=1"),
 ];
@@ -133,7 +155,7 @@ fn shipped_workloads_take_at_most_a_minute_and_read_back() {
 fn key() -> impl Strategy<Value = String> {
     let word = prop::sample::select(vec![
         "seed", "threads", "thp", "mapped", "resize", "rate", "hz", "offset", "length", "zipf",
-        "block", "sparse", "step", "every", "process", "",
+        "block", "pieces", "share", "sparse", "step", "every", "process", "",
     ]);
     let value =
         prop_oneof!["[0-9]{1,20}[KMG]?", Just("on".to_owned()), "[a-z]:[0-9]{1,6}", ".{0,5}"];
@@ -174,6 +196,9 @@ proptest! {
                 for plan in plans(&config).iter().flatten() {
                     prop_assert!(plan.cells.end <= config.regions[plan.region].size);
                     prop_assert!(plan.cells.count() <= 4096);
+                    let pieces = plan.cells.nr_pieces();
+                    let mut of_sets = plan.cells.sets.iter().flatten();
+                    prop_assert!(of_sets.all(|piece| u64::from(*piece) < pieces));
                 }
                 let again = Config::parse(&config.to_string());
                 prop_assert_eq!(again, Ok(config));

@@ -78,6 +78,51 @@ fn a_huge_leaf_is_as_hot_as_all_that_is_in_it() {
 }
 
 #[test]
+fn pieces_of_a_set_are_alike() {
+    let config = "m, 4M\n\np\n2000\nm, 1, 64, 1, wo, offset=1M, length=2M, pieces=256K, share=25\n\
+                  m, 1, 64, 1, wo, offset=1M, length=1M\n";
+    let mut header = header(config);
+    assert_eq!(header.phases[0].patterns[0].cells.sets[0].len(), 2);
+    // Two places whose truth is known by hand.
+    header.phases[0].patterns[0].cells.sets = vec![vec![1, 6]];
+    let mut lines = vec![Line::Header(header), Line::Process { p: 0, pid: 5, parent: None, ns: 0 }];
+    lines.push(map(0, 0, 4, 4096));
+    lines.extend((0..20).map(|k| Line::Slot { p: 0, k, c: vec![(0, 0, 64), (1, 0, 256)] }));
+    let truth = read(&lines);
+    // 640 accesses per second over 128 pages, and 2560 over 256.
+    let p = |per_s: f64| 1.0 - (-per_s * 0.005).exp();
+    let expected = [
+        (0, 1024, 0.0),
+        (1024, 256, p(10.0)),
+        (1280, 256, p(15.0)),
+        (1536, 512, p(10.0)),
+        (2048, 512, 0.0),
+        (2560, 256, p(5.0)),
+        (2816, 1280, 0.0),
+    ];
+    check(&tiles(&truth, 0, S), &expected);
+}
+
+/// Hundreds of thousands of pages are told in a few bytes each, and read back as they were.
+#[test]
+fn sets_are_small_in_a_file() {
+    let config = "m, 1G\n\np\n2000\nm, 1, 64, 1, wo, pieces=4K, share=10\n\
+                  m, 1, 64, 1, wo, zipf=1, block=4K, scatter=yes\n";
+    let header = header(config);
+    let mut file = Vec::new();
+    Line::Header(header.clone()).write(&mut file).unwrap();
+    let pages: usize =
+        header.phases[0].patterns.iter().flat_map(|p| &p.cells.sets).map(Vec::len).sum();
+    assert_eq!(pages, 26_214 + 262_144);
+    assert!(file.len() < 5 * pages, "{} bytes of {pages} pages", file.len());
+    assert_eq!(Truth::read(file.as_slice()).unwrap().header, header);
+    // A number that no piece has.
+    let text = String::from_utf8(file).unwrap();
+    let broken = text.replacen("\"sets\":[[", "\"sets\":[[4294967295,", 1);
+    assert!(matches!(Truth::read(broken.as_bytes()), Err(ReadError::NotTruth)));
+}
+
+#[test]
 fn only_what_was_mapped_throughout_is_known() {
     let config = "m, 4M\n\np\n2000\nm, 1, 64, 1\n";
     let gone = Line::Map { p: 0, r: 0, ns: S, start: 0, end: 0, leaf: 0 };
@@ -107,8 +152,10 @@ fn files_that_are_no_truth() {
     let read = |text: &str| Truth::read(text.as_bytes());
     assert!(matches!(read(""), Err(ReadError::NotTruth)));
     assert!(matches!(read("PAR1\n"), Err(ReadError::NotTruth)));
-    let newer = text.replacen("\"version\":1", "\"version\":2", 1);
-    assert!(matches!(read(&newer), Err(ReadError::Version(2))));
+    let of_version = |v| text.replacen("\"version\":2", &format!("\"version\":{v}"), 1);
+    assert!(matches!(read(&of_version(3)), Err(ReadError::Version(3))));
+    assert!(matches!(read(&of_version(0)), Err(ReadError::Version(0))));
+    assert_eq!(read(&of_version(1)).unwrap().header.version, 1, "no sets of pieces yet");
     for second in ["nonsense\n", text.as_str(), "{\"t\":\"phase\"}\n"] {
         let result = read(&format!("{text}{second}"));
         assert!(matches!(result, Err(ReadError::Line { line: 2, .. })), "{second}");

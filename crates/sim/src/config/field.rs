@@ -52,6 +52,13 @@ impl<'a> Field<'a> {
         if x.is_finite() && x > 0.0 { Ok(x) } else { Err(self.wrong(what)) }
     }
 
+    /// A number above 0, up to 100.
+    pub(super) fn percent(self, what: &str) -> Result<f64, ParseError> {
+        let what = format!("{what}, above 0 and up to 100");
+        let x = self.positive(&what)?;
+        if x <= 100.0 { Ok(x) } else { Err(self.wrong(what)) }
+    }
+
     pub(super) fn yes_no(self, what: &str) -> Result<bool, ParseError> {
         match self.text {
             "yes" => Ok(true),

@@ -43,6 +43,8 @@
 //! | pattern | `rate=X` | accesses per second, in total |
 //! | pattern | `hz=X` | accesses per second of each page that the pattern can touch |
 //! | pattern | `offset=SIZE`, `length=SIZE` | only this part of the region |
+//! | pattern | `pieces=SIZE`, `share=X` | X percent of the pieces of SIZE bytes, at random |
+//! | pattern | `pieces`, `share`, `every=MS` | every MS other pieces are chosen |
 //! | pattern | `zipf=X`, `block=SIZE` | random blocks; the k-th by address has weight 1 / k^X |
 //! | pattern | `scatter=yes\|no` | the blocks' ranks are shuffled by the seed (no) |
 //! | pattern | `sparse=SIZE` | only the first 4 KiB of every SIZE bytes |
@@ -50,12 +52,15 @@
 //! | pattern | `process=N` | only process N of the fork tree does this |
 //!
 //! A phase may have several `resize`, each of which maps, grows or shrinks a region, or with 0
-//! unmaps it. A block has 4 KiB or more.
+//! unmaps it. A block has 4 KiB or more. With more than 4096 blocks, neighbouring ranks have one
+//! common weight (their mean): those from rank k to 1.05 k. Each pattern with `pieces` chooses its
+//! own. With `every`, the first choice comes again after 64 others.
 //!
 //! Absent on purpose: this module opens no files. It only returns the name of a region's data file.
 
 mod error;
 mod field;
+mod keys;
 mod parse;
 mod print;
 mod shipped;
@@ -154,6 +159,34 @@ pub struct Drift {
     pub every_ms: u64,
 }
 
+/// Scattered pieces, of which some are hot.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Pieces {
+    /// Size of one, in bytes.
+    pub size: u64,
+    /// How many of them are touched, in percent.
+    pub share: f64,
+    /// How long these are touched until others are, in ms; `None` is for the whole phase.
+    pub every_ms: Option<u64>,
+}
+
+impl Pieces {
+    /// At most so many choices of pieces take turns.
+    pub const MAX_CHOICES: u64 = 64;
+
+    /// How many of `nr` pieces are touched: at least one.
+    #[must_use]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "a share of a number of pieces, far below 2^52"
+    )]
+    pub fn touched_of(&self, nr: u64) -> u64 {
+        ((nr as f64 * self.share / 100.0).round() as u64).clamp(1, nr.max(1))
+    }
+}
+
 /// One access pattern of a phase.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pattern {
@@ -175,6 +208,8 @@ pub struct Pattern {
     pub length: Option<u64>,
     /// Skewed choice.
     pub zipf: Option<Zipf>,
+    /// Only some pieces.
+    pub pieces: Option<Pieces>,
     /// Only the first 4 KiB of every so many bytes.
     pub sparse: Option<u64>,
     /// Movement.
@@ -197,6 +232,7 @@ impl Pattern {
             offset: 0,
             length: None,
             zipf: None,
+            pieces: None,
             sparse: None,
             drift: None,
             process: None,
@@ -259,8 +295,10 @@ impl Config {
         self.settings.fork_ms = scaled(self.settings.fork_ms);
         for phase in &mut self.phases {
             phase.time_ms = scaled(phase.time_ms);
-            for drift in phase.patterns.iter_mut().filter_map(|p| p.drift.as_mut()) {
-                drift.every_ms = scaled(drift.every_ms);
+            for pattern in &mut phase.patterns {
+                let drift = pattern.drift.as_mut().map(|d| &mut d.every_ms);
+                let pieces = pattern.pieces.as_mut().and_then(|p| p.every_ms.as_mut());
+                drift.into_iter().chain(pieces).for_each(|every| *every = scaled(*every));
             }
         }
     }

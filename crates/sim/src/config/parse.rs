@@ -1,10 +1,8 @@
 //! The parser: paragraphs of lines of comma-separated fields.
 
 use super::field::Field;
-use super::{Config, Drift, Mode, ParseError, Pattern, Phase, Rate, Region, Thp, Zipf};
-
-/// More cells than this would make the truth of one pattern too large (see `pattern::Cells`).
-const MAX_CELLS: u64 = 4096;
+use super::keys::Keys;
+use super::{Config, Mode, ParseError, Pattern, Phase, Region, Thp};
 
 #[derive(Debug, Clone, Copy)]
 struct Line<'a> {
@@ -204,105 +202,10 @@ fn pattern(config: &Config, mapped: &[u64], line: Line<'_>) -> Result<Pattern, P
             _ => return Err(mode.wrong("`ro`, `wo` or `rw`")),
         };
     }
-    let mut extra = Extra::default();
+    let mut keys = Keys::default();
     for field in fields {
-        extra.read(&mut p, field)?;
+        keys.read(&mut p, field)?;
     }
-    extra.finish(config.settings.processes, mapped[region], line, &mut p)?;
+    keys.finish(config.settings.processes, mapped[region], line.field(), &mut p)?;
     Ok(p)
-}
-
-/// Keys that only make sense together.
-#[derive(Debug, Default)]
-struct Extra {
-    exponent: Option<f64>,
-    block: Option<u64>,
-    scatter: Option<bool>,
-    step: Option<u64>,
-    every: Option<u64>,
-}
-
-impl Extra {
-    fn read(&mut self, p: &mut Pattern, field: Field<'_>) -> Result<(), ParseError> {
-        let keys = "the line's end, or one of rate=, hz=, offset=, length=, zipf=, block=, scatter=, \
-                    sparse=, step=, every=, process=";
-        let Some((key, v)) = field.key() else { return Err(field.wrong(keys)) };
-        match key {
-            "rate" => p.rate = Some(Rate::Total(v.positive("accesses per second (above 0)")?)),
-            "hz" => p.rate = Some(Rate::PerPage(v.positive("accesses per second and page")?)),
-            "offset" => p.offset = v.pages("an offset")?,
-            "length" => p.length = Some(v.pages("a length")?),
-            "zipf" => self.exponent = Some(v.positive("an exponent above 0")?),
-            "block" => self.block = Some(v.pages("a block")?),
-            "scatter" => self.scatter = Some(v.yes_no("scatter")?),
-            "sparse" => p.sparse = Some(v.pages("a distance")?),
-            "step" => self.step = Some(v.pages("a step")?),
-            "every" => self.every = Some(v.millis()?),
-            "process" => p.process = Some(v.number("a process number")?),
-            _ => return Err(field.wrong(keys)),
-        }
-        Ok(())
-    }
-
-    fn finish(
-        self,
-        processes: u32,
-        size: u64,
-        line: Line<'_>,
-        p: &mut Pattern,
-    ) -> Result<(), ParseError> {
-        let wrong = |what: &str| Err(line.field().wrong(what));
-        if p.offset >= size || p.length.is_some_and(|l| l == 0 || l > size - p.offset) {
-            return wrong("an offset and a length inside what is mapped of the region then");
-        }
-        let length = p.length.unwrap_or(size - p.offset);
-        if p.process.is_some_and(|n| n >= processes) {
-            return wrong("a process number below @processes (set before the regions)");
-        }
-        let kinds = [
-            self.exponent.is_some(),
-            p.sparse.is_some(),
-            self.step.is_some() || self.every.is_some(),
-        ];
-        if kinds.iter().filter(|k| **k).count() > 1 {
-            return wrong("only one of zipf=, sparse= and step=");
-        }
-        if kinds != [false; 3] && !p.random {
-            return wrong("randomness 1 with zipf=, sparse= and step=");
-        }
-        if self.exponent.is_none() && (self.block.is_some() || self.scatter.is_some()) {
-            return wrong("zipf= with block= and scatter=");
-        }
-        if let Some(exponent) = self.exponent {
-            let block = self.block.unwrap_or_else(|| default_block(length));
-            if block == 0 || length.div_ceil(block) > MAX_CELLS {
-                return wrong("a block that divides the part into at most 4096 blocks");
-            }
-            p.zipf = Some(Zipf { exponent, block, scatter: self.scatter.unwrap_or(false) });
-        }
-        if p.sparse.is_some_and(|s| s == 0 || length.div_ceil(s) > MAX_CELLS) {
-            return wrong("a distance that leaves at most 4096 places");
-        }
-        p.drift = match (self.step, self.every) {
-            (None, None) => None,
-            (Some(step), Some(every_ms)) => {
-                if step == 0 || size.div_ceil(step) > MAX_CELLS {
-                    return wrong("a step of which the region holds 1 to 4096");
-                }
-                if [p.offset, length, size].iter().any(|x| !x.is_multiple_of(step)) {
-                    return wrong(
-                        "an offset, a length and a region size that are multiples of step=",
-                    );
-                }
-                Some(Drift { step, every_ms })
-            }
-            _ => return wrong("step= and every= together"),
-        };
-        Ok(())
-    }
-}
-
-/// 256 blocks of whole pages.
-fn default_block(length: u64) -> u64 {
-    (length / 256).next_multiple_of(4096).max(4096)
 }

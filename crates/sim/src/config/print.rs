@@ -58,6 +58,12 @@ impl Display for Named<'_> {
             let scatter = if z.scatter { "yes" } else { "no" };
             write!(f, ", zipf={}, block={}, scatter={scatter}", z.exponent, z.block)?;
         }
+        if let Some(pieces) = p.pieces {
+            write!(f, ", pieces={}, share={}", pieces.size, pieces.share)?;
+            if let Some(every) = pieces.every_ms {
+                write!(f, ", every={every}")?;
+            }
+        }
         if let Some(distance) = p.sparse {
             write!(f, ", sparse={distance}")?;
         }

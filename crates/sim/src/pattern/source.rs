@@ -79,24 +79,27 @@ impl Source {
         mut cell: impl FnMut(&mut fastrand::Rng) -> usize,
     ) -> Batch<'_> {
         self.lines.clear();
-        let cells = plan.cells;
-        if cells.count() == 0 {
+        let cells = &plan.cells;
+        let Some(last) = cells.nr_pieces().checked_sub(1) else {
             return Batch::Lines(&self.lines);
-        }
-        let last = self.counts.len() - 1;
+        };
         let lines_of = |i: u64| -> (u32, u32) {
-            let (start, end) = cells.range(i);
+            let (start, end) = cells.piece(i);
             let to_line = |b: u64| u32::try_from(b / LINE).unwrap_or(u32::MAX);
             (to_line(start), to_line(end.saturating_sub(start).div_ceil(LINE) * LINE).max(1))
         };
         let (_, whole) = lines_of(0);
-        let (_, tail) = lines_of(last as u64);
+        let (_, tail) = lines_of(last);
         let (offset, pitch) = (cells.offset / LINE, cells.pitch / LINE);
         for _ in 0..n {
             let i = cell(&mut self.rng);
             self.counts[i] += 1;
-            let size = if i == last { tail } else { whole };
-            let start = offset + i as u64 * pitch;
+            let piece = match cells.sets.get(i) {
+                Some(set) => u64::from(set[self.rng.usize(..set.len())]),
+                None => i as u64,
+            };
+            let size = if piece == last { tail } else { whole };
+            let start = offset + piece * pitch;
             let line = start + u64::from(self.rng.u32(..size));
             self.lines.push(u32::try_from(line).unwrap_or(u32::MAX));
         }
@@ -104,7 +107,7 @@ impl Source {
     }
 
     fn sweep(&mut self, plan: &Plan, stride: u64, n: u64) -> Batch<'_> {
-        let cells = plan.cells;
+        let cells = &plan.cells;
         let touches = plan.touches_per_sweep();
         if touches == 0 {
             return Batch::Lines(&[]);

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::config::Config;
 use crate::pattern::{Cells, Choice, Plan};
 
-/// Version of the format.
-pub const VERSION: u32 = 1;
+/// Version of the format. Version 1 had no sets of pieces, and is read, too.
+pub const VERSION: u32 = 2;
 
 /// A region's name and largest size.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,7 +92,7 @@ impl Header {
                 Choice::Sweep { stride } => Kind::Sweep { stride },
                 _ => Kind::Random,
             },
-            cells: plan.cells,
+            cells: plan.cells.clone(),
         };
         let phases = config.phases.iter().zip(plans).map(|(phase, plans)| PhaseInfo {
             name: phase.name.clone(),

@@ -79,7 +79,7 @@ impl std::fmt::Display for ReadError {
             Self::Io(e) => write!(f, "read: {e}"),
             Self::NotTruth => f.write_str("no truth file: the first line is not a truth header"),
             Self::Version(v) => {
-                write!(f, "truth file of version {v}; this program reads {VERSION}")
+                write!(f, "truth file of version {v}; this program reads 1 to {VERSION}")
             }
             Self::Line { line, why } => write!(f, "line {line}: {why}"),
         }
@@ -107,7 +107,7 @@ impl Truth {
         let Ok(Line::Header(header)) = serde_json::from_slice(&text) else {
             return Err(ReadError::NotTruth);
         };
-        if header.version != VERSION {
+        if !(1..=VERSION).contains(&header.version) {
             return Err(ReadError::Version(header.version));
         }
         let mut truth = Self { header, processes: BTreeMap::new() };

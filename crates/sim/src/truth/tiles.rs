@@ -20,7 +20,7 @@ pub struct Tile {
     pub p: f64,
 }
 
-/// A cell with accesses, at its addresses (whole pages).
+/// A piece of a cell with accesses, at its addresses (whole pages).
 struct Touched {
     range: AddrRange,
     bytes: AddrRange,
@@ -91,10 +91,10 @@ impl Truth {
         for pattern in self.header.phases.iter().flat_map(|p| &p.patterns) {
             let Some(extent) = known.get(&pattern.region) else { continue };
             let cells = counts.range((pattern.id, 0)..=(pattern.id, u32::MAX));
-            touched
-                .entry(pattern.region)
-                .or_default()
-                .extend(cells.map(|(&(_, i), &c)| Touched::new(pattern, extent, i, c, seconds)));
+            let touched = touched.entry(pattern.region).or_default();
+            for (&(_, i), &count) in cells {
+                touched.extend(Touched::of_cell(pattern, extent, i, count, seconds));
+            }
         }
         let mut tiles = Vec::new();
         for (region, extent) in known {
@@ -107,19 +107,28 @@ impl Truth {
 }
 
 impl Touched {
-    fn new(pattern: &PatternInfo, extent: &Extent, cell: u32, count: f64, seconds: f64) -> Self {
-        let (start, end) = pattern.cells.range(u64::from(cell));
-        let base = extent.range.start;
-        let bytes = AddrRange::new(base + start, base + end);
+    /// All pieces of a cell with `count` accesses.
+    fn of_cell(
+        pattern: &PatternInfo,
+        extent: &Extent,
+        cell: u32,
+        count: f64,
+        seconds: f64,
+    ) -> impl Iterator<Item = Self> {
+        let pieces = || pattern.cells.pieces_of(u64::from(cell));
         let rate = CellRate {
             kind: pattern.kind,
-            cell_len: to_f64(end - start),
+            cell_len: to_f64(pieces().map(|(start, end)| end - start).sum()),
             part_len: to_f64(pattern.cells.end - pattern.cells.offset),
             count,
             seconds,
         };
-        let range = AddrRange::new(round_down(bytes.start, PAGE), round_up(bytes.end, PAGE));
-        Self { range, bytes, rate }
+        let base = extent.range.start;
+        pieces().map(move |(start, end)| {
+            let bytes = AddrRange::new(base + start, base + end);
+            let range = AddrRange::new(round_down(bytes.start, PAGE), round_up(bytes.end, PAGE));
+            Self { range, bytes, rate }
+        })
     }
 }
 

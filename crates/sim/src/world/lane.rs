@@ -15,6 +15,8 @@ pub(super) struct Lane {
     rate: f64,
     /// Chance of each cell, if the choice is weighted.
     shares: Vec<f64>,
+    /// Chance of each piece, if cells are sets of pieces that do not take turns.
+    of_pieces: Vec<f64>,
     threads: u32,
 }
 
@@ -24,7 +26,11 @@ impl Lane {
             Choice::Weighted(table) => table.shares(),
             _ => Vec::new(),
         };
-        Self { plan, rate, shares, threads: threads.max(1) }
+        let of_pieces = match plan.choice {
+            Choice::Drift { .. } => Vec::new(),
+            _ => of_pieces(&plan.cells, &shares),
+        };
+        Self { plan, rate, shares, of_pieces, threads: threads.max(1) }
     }
 
     /// Whether the bytes `[start, end)` of the region can be touched at all.
@@ -48,18 +54,21 @@ impl Lane {
                 }
             }
             Choice::Uniform | Choice::Weighted(_) => {
-                let density: f64 = cells_of(&self.plan.cells, bytes)
-                    .map(|i| self.share(i) * part(&self.plan.cells, i, bytes))
+                let density: f64 = pieces_in(&self.plan.cells, bytes)
+                    .map(|i| self.share_of_piece(i) * part(&self.plan.cells, i, bytes))
                     .sum();
                 self.rate * density * seconds(until.since(from))
             }
             Choice::Drift { first, cells, every_ns } => {
                 let drift = Drift { first, cells, every_ns, all: self.plan.cells.count() };
-                let mut sum = 0.0;
-                for i in cells_of(&self.plan.cells, bytes) {
-                    let ns = drift.hot_ns(i, begin, from, until);
-                    sum += part(&self.plan.cells, i, bytes) * seconds(ns);
-                }
+                let hot_s = |cell| seconds(drift.hot_ns(cell, begin, from, until));
+                let sum: f64 = if self.plan.cells.sets.is_empty() {
+                    let pieces = pieces_in(&self.plan.cells, bytes);
+                    pieces.map(|i| part(&self.plan.cells, i, bytes) * hot_s(i)).sum()
+                } else {
+                    let sets = (0..).zip(&self.plan.cells.sets);
+                    sets.map(|(cell, set)| self.share_in(set, bytes) * hot_s(cell)).sum()
+                };
                 self.rate * sum / to_f64(cells.max(1))
             }
         }
@@ -71,6 +80,22 @@ impl Lane {
             return 1.0 / to_f64(self.plan.cells.count().max(1));
         }
         usize::try_from(i).ok().and_then(|i| self.shares.get(i)).copied().unwrap_or(0.0)
+    }
+
+    /// Chance that a random access falls into piece `i`.
+    fn share_of_piece(&self, i: u64) -> f64 {
+        if self.of_pieces.is_empty() {
+            return self.share(i);
+        }
+        usize::try_from(i).ok().and_then(|i| self.of_pieces.get(i)).copied().unwrap_or(0.0)
+    }
+
+    /// The share of the pieces of `set` that lies in `bytes`.
+    fn share_in(&self, set: &[u32], bytes: AddrRange) -> f64 {
+        let cells = &self.plan.cells;
+        let is_in = |i: &u64| u32::try_from(*i).is_ok_and(|i| set.binary_search(&i).is_ok());
+        let parts = pieces_in(cells, bytes).filter(is_in).map(|i| part(cells, i, bytes));
+        parts.sum::<f64>() / to_f64(set.len() as u64)
     }
 
     /// Number of the first access of a thread's sweep at or after `at`.
@@ -111,7 +136,7 @@ impl Lane {
     /// without zeros. For random patterns these are the expected numbers, rounded so that sums over
     /// time stay exact.
     pub(super) fn counts(&self, begin: Time, from: Time, until: Time) -> Vec<(u32, u64)> {
-        let cells = self.plan.cells;
+        let cells = &self.plan.cells;
         let of_cell = |i: u64| -> u64 {
             match self.plan.choice {
                 Choice::Sweep { stride } => self.sweep_count(i, stride, begin, from, until),
@@ -177,19 +202,35 @@ impl Drift {
     }
 }
 
-/// The cells that have a byte of `bytes`.
-fn cells_of(cells: &Cells, bytes: AddrRange) -> std::ops::Range<u64> {
+/// Chance of each piece, if cells are sets. `shares` are the chances of the cells; none if they are
+/// equal.
+fn of_pieces(cells: &Cells, shares: &[f64]) -> Vec<f64> {
+    if cells.sets.is_empty() {
+        return Vec::new();
+    }
+    let mut all = vec![0.0; usize::try_from(cells.nr_pieces()).unwrap_or(0)];
+    for (i, set) in cells.sets.iter().enumerate() {
+        let share = shares.get(i).copied().unwrap_or(1.0 / to_f64(cells.count()));
+        for piece in set {
+            all[*piece as usize] += share / to_f64(set.len() as u64);
+        }
+    }
+    all
+}
+
+/// The pieces that have a byte of `bytes`.
+fn pieces_in(cells: &Cells, bytes: AddrRange) -> std::ops::Range<u64> {
     let pitch = cells.pitch.max(1);
     let first = bytes.start.saturating_sub(cells.offset) / pitch;
     let end = bytes.end.min(cells.end).saturating_sub(cells.offset).div_ceil(pitch);
     first..end.max(first)
 }
 
-/// The share of cell `i` that lies in `bytes`.
+/// The share of piece `i` that lies in `bytes`.
 fn part(cells: &Cells, i: u64, bytes: AddrRange) -> f64 {
-    let (start, end) = cells.range(i);
-    let cell = AddrRange::new(start, end);
-    to_f64(cell.overlap(&bytes)) / to_f64(cell.len().max(1))
+    let (start, end) = cells.piece(i);
+    let piece = AddrRange::new(start, end);
+    to_f64(piece.overlap(&bytes)) / to_f64(piece.len().max(1))
 }
 
 /// Nanoseconds as seconds.

@@ -307,10 +307,11 @@ fn stretches(truth: &Truth) -> Vec<Stretch> {
         let mut cells = Vec::new();
         for pattern in patterns.filter(|p| p.region == region) {
             for ((_, i), slots) in by_cell.range((pattern.id, 0)..=(pattern.id, u32::MAX)) {
-                let (start, end) = pattern.cells.range(u64::from(*i));
-                let start = extent.start + start / PAGE * PAGE;
-                let end = (extent.start + end.next_multiple_of(PAGE)).min(extent.end);
-                cells.push((AddrRange::new(start, end), slots));
+                for (start, end) in pattern.cells.pieces_of(u64::from(*i)) {
+                    let start = extent.start + start / PAGE * PAGE;
+                    let end = (extent.start + end.next_multiple_of(PAGE)).min(extent.end);
+                    cells.push((AddrRange::new(start, end), slots));
+                }
             }
         }
         let mut cuts = vec![extent.start, extent.end];

@@ -11,7 +11,7 @@ use isotherm_core::AddrRange;
 use isotherm_host::Roots;
 use isotherm_host::nodes::levels;
 use isotherm_pages::places::Places;
-use isotherm_sim::truth::Line;
+use isotherm_sim::truth::{Line, PatternInfo};
 use isotherm_sys::clock;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -191,7 +191,7 @@ fn memory(truth: &Path) -> anyhow::Result<(AddrRange, u64)> {
 /// How often each granule was accessed in each phase.
 fn phases(truth: &Path, range: AddrRange) -> anyhow::Result<Vec<Phase>> {
     let granules = usize::try_from(range.len() / GRANULE)?;
-    let mut cells = BTreeMap::new();
+    let mut parts = BTreeMap::new();
     let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
     let mut out: Vec<Phase> = Vec::new();
     let mut order = Vec::new();
@@ -200,7 +200,8 @@ fn phases(truth: &Path, range: AddrRange) -> anyhow::Result<Vec<Phase>> {
             Ok(Line::Header(header)) => {
                 for (i, phase) in header.phases.iter().enumerate() {
                     order.push(phase.patterns.iter().map(|p| p.id).collect::<Vec<_>>());
-                    cells.extend(phase.patterns.iter().map(|p| (p.id, (i, p.cells))));
+                    let of_pattern = |p: &PatternInfo| (p.id, (i, (p.cells.offset, p.cells.end)));
+                    parts.extend(phase.patterns.iter().map(of_pattern));
                 }
             }
             Ok(Line::Phase { ns, .. }) => {
@@ -215,9 +216,9 @@ fn phases(truth: &Path, range: AddrRange) -> anyhow::Result<Vec<Phase>> {
         }
     }
     for (id, count) in counts {
-        let Some((phase, cells)) = cells.get(&id) else { continue };
-        let Some(phase) = out.get_mut(*phase) else { continue };
-        let part = AddrRange::new(cells.offset, cells.end);
+        let Some(&(phase, (start, end))) = parts.get(&id) else { continue };
+        let Some(phase) = out.get_mut(phase) else { continue };
+        let part = AddrRange::new(start, end);
         for (nr, sum) in phase.accesses.iter_mut().enumerate() {
             let start = nr as u64 * GRANULE;
             let here = part.end.min(start + GRANULE).saturating_sub(part.start.max(start));

@@ -52,7 +52,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.list {
         for (name, text) in SHIPPED {
             let what = text.lines().next().unwrap_or("").trim_start_matches(['#', ' ']);
-            writeln!(out, "{name:<14} {what}")?;
+            writeln!(out, "{name:<17} {what}")?;
         }
         return Ok(ExitCode::SUCCESS);
     }

@@ -64,8 +64,8 @@ impl Workload {
         Ok(Self { config, options: Options::default() })
     }
 
-    /// One that comes with Isotherm: `stairs`, `zigzag`, `zipf`, `hot10`, `sparse-thp`,
-    /// `phase-change`, `fork-tree`, `mmap-churn` or `tier`.
+    /// One that comes with Isotherm, as `stairs`, `hot10` or `scattered-64k`. `isotherm workload
+    /// --list` names them all.
     ///
     /// # Errors
     ///

@@ -6,7 +6,8 @@ macro_rules! workloads {
     };
 }
 
-/// Name and text of every shipped workload.
+/// Name and text of every shipped workload. As a real process `large` needs 8.1 GiB, and each of the
+/// others at most 2.1 GiB.
 pub const SHIPPED: &[(&str, &str)] = workloads![
     "stairs",
     "zigzag",
@@ -17,6 +18,20 @@ pub const SHIPPED: &[(&str, &str)] = workloads![
     "fork-tree",
     "mmap-churn",
     "tier",
+    "scattered-2m",
+    "scattered-256k",
+    "scattered-256k-3",
+    "scattered-256k-30",
+    "scattered-64k",
+    "scattered-4k",
+    "moving",
+    "hash-table",
+    "sweep-fast",
+    "sweep",
+    "sweep-slow",
+    "sweep-blocks",
+    "shared",
+    "large",
 ];
 
 /// The text of a shipped workload.

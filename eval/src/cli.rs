@@ -47,14 +47,14 @@ struct RunArgs {
     /// Where results go: a new directory JOB-TIME is made below this one.
     #[arg(long, value_name = "DIR", default_value = "eval/results")]
     out: PathBuf,
-    /// A smoke run of less than a minute. Its numbers prove only that the job works.
+    /// A smoke run of about a minute. Its numbers prove only that the job works.
     #[arg(long)]
     quick: bool,
     /// The isotherm binary to measure [default: the one beside this program].
     #[arg(long, value_name = "PATH")]
     isotherm: Option<PathBuf>,
     /// Measures only what is named, where a job measures several things (workloads, methods, sets,
-    /// sizes).
+    /// sizes). `scattered` names a group of workloads.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
     /// How many runs of each kind (`reclaim`, `thp`).

@@ -1,5 +1,8 @@
 //! Job `accuracy`: every shipped workload x set x method, scored against the truth.
 //!
+//! The workloads whose memory lies scattered are a group of their own (`--only scattered`), which
+//! runs under `pagewalk` unless another set is named: `smaps` has one method and one granule.
+//!
 //! `run` starts the workload, waits until its accesses begin, and records it by pid (children too)
 //! until it exits. Records and truths are the raw files; `study` scores them with `isotherm score`.
 
@@ -11,6 +14,7 @@ use isotherm_sys::clock;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::{output, workloads};
 use crate::cli::say;
 use crate::dir::ResultDir;
 use crate::job::{Bench, Job, Spec};
@@ -20,13 +24,14 @@ use crate::requirement::{self, Requirement};
 use crate::stats::to_f64;
 use crate::table::{Table, mib, number};
 
-const SETS: [&str; 2] = ["pagewalk", "smaps"];
+const SETS: [&str; 2] = [PAGEWALK, "smaps"];
+const PAGEWALK: &str = "pagewalk";
 const METHODS: [&str; 3] = ["first-touch", "census", "resample"];
 /// `smaps` clears whole processes at a time, so `isotherm record` takes `resample` there in any
 /// case.
 const REFUSED: [(&str, &str); 2] = [("smaps", "first-touch"), ("smaps", "census")];
 /// What a smoke run takes, and how long all phases together take there.
-const QUICK: ([&str; 2], &str) = (["phase-change", "mmap-churn"], "6s");
+const QUICK: ([&str; 3], &str) = (["phase-change", "mmap-churn", "scattered-256k"], "6s");
 /// No shipped workload is longer.
 const PATIENCE_US: u64 = 300_000_000;
 
@@ -86,7 +91,7 @@ impl Job for Accuracy {
     fn sysreqs(&self, spec: &Spec) -> Vec<Requirement> {
         vec![
             requirement::cpus(2),
-            requirement::memory(4),
+            requirement::memory(workloads::memory_gib(spec, 4)),
             requirement::root(),
             requirement::quiet(),
             requirement::subcommand(&spec.isotherm, "score"),
@@ -95,24 +100,7 @@ impl Job for Accuracy {
 
     fn run(&self, bench: &Bench<'_>) -> anyhow::Result<()> {
         let spec = bench.spec;
-        let names = shipped(spec)?;
-        let all: Vec<&str> = names.iter().map(String::as_str).collect();
-        let mut wanted: Vec<&str> = all.iter().copied().filter(|n| spec.wants(n, &all)).collect();
-        if spec.quick && wanted.len() == all.len() {
-            wanted.retain(|n| QUICK.0.contains(n));
-        }
-        let mut cases = Vec::new();
-        for workload in &wanted {
-            for set in SETS.into_iter().filter(|s| spec.wants(s, &SETS)) {
-                for method in METHODS.into_iter().filter(|m| spec.wants(m, &METHODS)) {
-                    if REFUSED.contains(&(set, method)) {
-                        continue;
-                    }
-                    let [workload, set, method] = [workload, set, method].map(str::to_owned);
-                    cases.push(Case { workload, set, method, failed: None });
-                }
-            }
-        }
+        let mut cases = cases(spec, &workloads::shipped(&spec.isotherm)?);
         anyhow::ensure!(!cases.is_empty(), "nothing is left of the cases by --only");
         let n = cases.len();
         for i in 0..n {
@@ -209,7 +197,8 @@ impl Score {
             (above(self.wss_error_p75, 0.20), "wss p75"),
             (above(self.detection_delay_ms, 1000.0) || changes_missed, "delay"),
             (below(self.coverage, 0.85), "coverage"),
-            (self.precision.is_none() && self.recall.is_none(), "nothing judged"),
+            // Where nothing is hot, as under a sweep, there is neither of the first two.
+            (self.wss_error_p50.is_none() && self.precision.is_none(), "nothing judged"),
         ];
         checks.into_iter().filter(|(missed, _)| *missed).map(|(_, what)| what).collect()
     }
@@ -251,13 +240,25 @@ impl Score {
     }
 }
 
-/// Names of the shipped workloads.
-pub(super) fn shipped(spec: &Spec) -> anyhow::Result<Vec<String>> {
-    let list = output(Command::new(&spec.isotherm).args(["workload", "--list"]))?;
-    let names: Vec<String> =
-        list.lines().filter_map(|l| l.split_whitespace().next()).map(str::to_owned).collect();
-    anyhow::ensure!(!names.is_empty(), "`isotherm workload --list` names no workload");
-    Ok(names)
+/// All that is to be measured.
+fn cases(spec: &Spec, shipped: &[String]) -> Vec<Case> {
+    let usual = |name: &str| !spec.quick || QUICK.0.contains(&name);
+    let names_a_set = spec.only.iter().any(|o| SETS.contains(&o.as_str()));
+    let mut cases = Vec::new();
+    for workload in workloads::wanted(spec, shipped, usual) {
+        let has =
+            |set: &&str| names_a_set || *set == PAGEWALK || !workloads::is_scattered(&workload);
+        for set in SETS.into_iter().filter(|s| spec.wants(s, &SETS)).filter(has) {
+            for method in METHODS.into_iter().filter(|m| spec.wants(m, &METHODS)) {
+                if REFUSED.contains(&(set, method)) {
+                    continue;
+                }
+                let [set, method] = [set, method].map(str::to_owned);
+                cases.push(Case { workload: workload.clone(), set, method, failed: None });
+            }
+        }
+    }
+    cases
 }
 
 /// Runs and records one case.
@@ -300,14 +301,6 @@ pub(super) fn score_part(
     serde_json::from_str(&json).context("understand `isotherm score --json`")
 }
 
-fn output(command: &mut Command) -> anyhow::Result<String> {
-    let done = command.output().with_context(|| format!("start {command:?}"))?;
-    if !done.status.success() {
-        bail!("{command:?}: {}: {}", done.status, String::from_utf8_lossy(&done.stderr).trim());
-    }
-    String::from_utf8(done.stdout).context("an answer that is no text")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -324,8 +317,25 @@ mod tests {
             (r#"{"precision":1.0,"wss_error_p50":0.1,"wss_error_p75":0.21}"#, vec!["wss p75"]),
             (r#"{"precision":1.0,"detection_delay_ms":900.0,"changes_missed":1}"#, vec!["delay"]),
             (r#"{"coverage":0.5}"#, vec!["coverage", "nothing judged"]),
+            (r#"{"wss_error_p50":0.0,"coverage":0.9}"#, vec![]),
         ] {
             assert_eq!(missed(json), expected, "{json}");
         }
+    }
+
+    #[test]
+    fn scattered_workloads_run_under_pagewalk() {
+        let shipped = ["stairs", "sweep"].map(str::to_owned);
+        let listed = |only: &[&str]| -> Vec<String> {
+            let only = only.iter().map(|o| (*o).to_owned()).collect();
+            let spec = Spec { only, quick: false, ..Spec::of_test("accuracy") };
+            cases(&spec, &shipped).iter().map(|c| c.file("iso")).collect()
+        };
+        assert_eq!(listed(&[]).len(), 4 + 3);
+        assert_eq!(
+            listed(&["scattered", "first-touch", "census"]),
+            ["sweep-pagewalk-first-touch.iso", "sweep-pagewalk-census.iso"]
+        );
+        assert_eq!(listed(&["scattered", "smaps"]), ["sweep-smaps-resample.iso"]);
     }
 }

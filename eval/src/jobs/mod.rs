@@ -15,6 +15,20 @@ pub(crate) mod stalls;
 pub(crate) mod thp;
 pub(crate) mod tick;
 pub(crate) mod tier;
+mod workloads;
+
+use std::process::Command;
+
+use anyhow::{Context, bail};
 
 /// Sampling methods as `isotherm record --method` spells them.
 const METHODS: [&str; 3] = ["first-touch", "census", "resample"];
+
+/// What a command prints, if it succeeds.
+fn output(command: &mut Command) -> anyhow::Result<String> {
+    let done = command.output().with_context(|| format!("start {command:?}"))?;
+    if !done.status.success() {
+        bail!("{command:?}: {}: {}", done.status, String::from_utf8_lossy(&done.stderr).trim());
+    }
+    String::from_utf8(done.stdout).context("an answer that is no text")
+}

@@ -22,6 +22,8 @@
 //! that it executed. The host's load does not show, and nor do cache, TLB and the interrupts of
 //! another CPU.
 //!
+//! The scattered workloads are measured if they are named (`--only scattered`).
+//!
 //! A set that the kernel does not have is a row that says so. `kdamond` is taken in the lab's VMs
 //! only (`ISOTHERM_LAB=1`): elsewhere the kernel's DAMON may be in use.
 
@@ -35,7 +37,7 @@ use anyhow::bail;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::accuracy::shipped;
+use super::workloads;
 use crate::cli::say;
 use crate::dir::ResultDir;
 use crate::job::{Bench, Job, Spec};
@@ -106,7 +108,7 @@ impl Job for Parity {
 
     fn sysreqs(&self, spec: &Spec) -> Vec<Requirement> {
         let mut all = vec![
-            requirement::memory(3),
+            requirement::memory(workloads::memory_gib(spec, 3)),
             requirement::root(),
             requirement::quiet(),
             requirement::subcommand(&spec.isotherm, "score"),
@@ -121,14 +123,11 @@ impl Job for Parity {
 
     fn run(&self, bench: &Bench<'_>) -> anyhow::Result<()> {
         let spec = bench.spec;
-        let mut names = shipped(spec)?;
-        names.retain(|n| n != NOT_HERE);
-        let all: Vec<&str> = names.iter().map(String::as_str).collect();
-        let mut workloads: Vec<&str> =
-            all.iter().copied().filter(|n| spec.wants(n, &all)).collect();
-        if spec.quick && workloads.len() == all.len() {
-            workloads.retain(|n| QUICK.0.contains(n));
-        }
+        let mut shipped = workloads::shipped(&spec.isotherm)?;
+        shipped.retain(|n| n != NOT_HERE);
+        let usual =
+            |name: &str| !workloads::is_scattered(name) && (!spec.quick || QUICK.0.contains(&name));
+        let workloads = workloads::wanted(spec, &shipped, usual);
         let contestants = CONTESTANTS.map(|(name, ..)| name);
         let wanted = contestants.into_iter().filter(|c| spec.wants(c, &contestants));
         let order: Vec<&str> = std::iter::once(CONTROL).chain(wanted).collect();
@@ -141,7 +140,7 @@ impl Job for Parity {
                     say(&format!("parity: {}/{n} {workload} {contestant}", cases.len() + 1));
                     let mut case = Case {
                         round,
-                        workload: (*workload).into(),
+                        workload: workload.clone(),
                         contestant: (*contestant).into(),
                         measured: None,
                         failed: given_up(&cases, contestant),

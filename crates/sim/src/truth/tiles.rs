@@ -20,11 +20,20 @@ pub struct Tile {
     pub p: f64,
 }
 
-/// A piece of a cell with accesses, at its addresses (whole pages).
+/// A piece of a cell with accesses. There may be hundreds of thousands, so it is small.
 struct Touched {
-    range: AddrRange,
+    /// Its addresses.
     bytes: AddrRange,
+    /// Its cell, as an index.
+    cell: usize,
+}
+
+/// A cell with accesses.
+struct Cell {
     rate: CellRate,
+    sample_s: f64,
+    /// Chance that a whole page of it is touched within a sample interval.
+    page: f64,
 }
 
 impl ProcessTruth {
@@ -87,19 +96,25 @@ impl Truth {
         let counts = process.counts(self, start, end);
         let seconds = to_f64(end.since(start)) / 1e9;
         let sample_s = to_f64(sample_us) / 1e6;
+        let mut cells: Vec<Cell> = Vec::new();
         let mut touched: BTreeMap<usize, Vec<Touched>> = BTreeMap::new();
         for pattern in self.header.phases.iter().flat_map(|p| &p.patterns) {
             let Some(extent) = known.get(&pattern.region) else { continue };
-            let cells = counts.range((pattern.id, 0)..=(pattern.id, u32::MAX));
+            let base = extent.range.start;
             let touched = touched.entry(pattern.region).or_default();
-            for (&(_, i), &count) in cells {
-                touched.extend(Touched::of_cell(pattern, extent, i, count, seconds));
+            for (&(_, i), &count) in counts.range((pattern.id, 0)..=(pattern.id, u32::MAX)) {
+                let (i, cell) = (u64::from(i), cells.len());
+                cells.push(Cell::new(pattern, i, count, seconds, sample_s));
+                touched.extend(pattern.cells.pieces_of(i).map(|(start, end)| {
+                    let bytes = AddrRange::new(base + start, base + end);
+                    Touched { bytes, cell }
+                }));
             }
         }
         let mut tiles = Vec::new();
         for (region, extent) in known {
             let touched = touched.remove(&region).unwrap_or_default();
-            tile_extent(extent, touched, sample_s, &mut tiles);
+            tile_extent(extent, touched, &cells, &mut tiles);
         }
         tiles.sort_unstable_by_key(|t| t.range.start);
         tiles
@@ -107,36 +122,40 @@ impl Truth {
 }
 
 impl Touched {
-    /// All pieces of a cell with `count` accesses.
-    fn of_cell(
-        pattern: &PatternInfo,
-        extent: &Extent,
-        cell: u32,
-        count: f64,
-        seconds: f64,
-    ) -> impl Iterator<Item = Self> {
-        let pieces = || pattern.cells.pieces_of(u64::from(cell));
+    /// The pages that hold its bytes.
+    fn pages(&self) -> AddrRange {
+        AddrRange::new(round_down(self.bytes.start, PAGE), round_up(self.bytes.end, PAGE))
+    }
+}
+
+impl Cell {
+    /// Cell `i` of `pattern`, which had `count` accesses in `seconds`.
+    fn new(pattern: &PatternInfo, i: u64, count: f64, seconds: f64, sample_s: f64) -> Self {
         let rate = CellRate {
             kind: pattern.kind,
-            cell_len: to_f64(pieces().map(|(start, end)| end - start).sum()),
+            cell_len: to_f64(pattern.cells.pieces_of(i).map(|(start, end)| end - start).sum()),
             part_len: to_f64(pattern.cells.end - pattern.cells.offset),
             count,
             seconds,
         };
-        let base = extent.range.start;
-        pieces().map(move |(start, end)| {
-            let bytes = AddrRange::new(base + start, base + end);
-            let range = AddrRange::new(round_down(bytes.start, PAGE), round_up(bytes.end, PAGE));
-            Self { range, bytes, rate }
-        })
+        Self { rate, sample_s, page: rate.touched_within(to_f64(PAGE), sample_s) }
+    }
+
+    /// Chance that one of so many bytes of a granule is touched within a sample interval.
+    fn touched(&self, bytes: u64) -> f64 {
+        if bytes == PAGE {
+            return self.page;
+        }
+        self.rate.touched_within(to_f64(bytes), self.sample_s)
     }
 }
 
 /// Tiles one region. Each huge leaf is one tile; all other memory is cut where cells begin and end.
-fn tile_extent(extent: Extent, mut touched: Vec<Touched>, sample_s: f64, tiles: &mut Vec<Tile>) {
+fn tile_extent(extent: Extent, mut touched: Vec<Touched>, cells: &[Cell], tiles: &mut Vec<Tile>) {
     let range = extent.range;
-    touched.retain(|t| t.range.intersects(&range));
-    touched.sort_unstable_by_key(|t| t.range.start);
+    touched.retain(|t| t.pages().intersects(&range));
+    // Stable sorts are fast here, since the pieces of each cell are sorted already.
+    touched.sort_by_key(|t| t.bytes.start);
     let huge = if extent.leaf > PAGE {
         let start = round_up(range.start, extent.leaf).min(range.end);
         AddrRange::new(start, round_down(range.end, extent.leaf).max(start))
@@ -149,26 +168,21 @@ fn tile_extent(extent: Extent, mut touched: Vec<Touched>, sample_s: f64, tiles: 
         cuts.push(leaf);
         leaf += extent.leaf;
     }
-    let ends = touched.iter().flat_map(|t| [t.range.start, t.range.end]);
+    let ends = touched.iter().flat_map(|t| [t.pages().start, t.pages().end]);
     cuts.extend(ends.filter(|c| range.contains(*c) && !huge.contains(*c)));
-    cuts.sort_unstable();
+    cuts.sort();
     cuts.dedup();
     let mut next = touched.iter().peekable();
     let mut active: Vec<&Touched> = Vec::new();
     for pair in cuts.windows(2) {
         let tile = AddrRange::new(pair[0], pair[1]);
-        while let Some(t) = next.next_if(|t| t.range.start < tile.end) {
+        while let Some(t) = next.next_if(|t| t.pages().start < tile.end) {
             active.push(t);
         }
-        active.retain(|t| t.range.end > tile.start);
+        active.retain(|t| t.pages().end > tile.start);
         let granule = if huge.contains(tile.start) { tile } else { page_of(tile) };
-        let none: f64 = active
-            .iter()
-            .map(|t| {
-                let bytes = t.bytes.overlap(&granule);
-                1.0 - t.rate.touched_within(to_f64(bytes), sample_s)
-            })
-            .product();
+        let none: f64 =
+            active.iter().map(|t| 1.0 - cells[t.cell].touched(t.bytes.overlap(&granule))).product();
         tiles.push(Tile { range: tile, p: 1.0 - none });
     }
 }

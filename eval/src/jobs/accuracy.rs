@@ -14,7 +14,7 @@ use isotherm_sys::clock;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{output, workloads};
+use super::{METHODS, output, workloads};
 use crate::cli::say;
 use crate::dir::ResultDir;
 use crate::job::{Bench, Job, Spec};
@@ -26,7 +26,6 @@ use crate::table::{Table, mib, number};
 
 const SETS: [&str; 2] = [PAGEWALK, "smaps"];
 const PAGEWALK: &str = "pagewalk";
-const METHODS: [&str; 3] = ["first-touch", "census", "resample"];
 /// `smaps` clears whole processes at a time, so `isotherm record` takes `resample` there in any
 /// case.
 const REFUSED: [(&str, &str); 2] = [("smaps", "first-touch"), ("smaps", "census")];

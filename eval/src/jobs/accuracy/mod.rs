@@ -6,6 +6,8 @@
 //! `run` starts the workload, waits until its accesses begin, and records it by pid (children too)
 //! until it exits. Records and truths are the raw files; `study` scores them with `isotherm score`.
 
+mod pages;
+
 use std::path::Path;
 use std::process::Command;
 
@@ -74,6 +76,9 @@ pub(super) struct Score {
     pub(super) coverage: Option<f64>,
     pub(super) cpu_percent: Option<f64>,
     rss_bytes: Option<u64>,
+    /// By page, if the record has page maps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pages: Option<pages::ByPage>,
     #[serde(flatten)]
     more: serde_json::Map<String, Value>,
 }
@@ -178,7 +183,11 @@ impl Job for Accuracy {
         }
         let goals = "\nGoals: precision and recall >= 0.95, wss error <= 0.10 (p50) and <= 0.20 \
                      (p75), delay <= 1000 ms, coverage >= 0.85.\n";
-        Ok(table.text() + goals + &notes)
+        let with_pages = rows.iter().filter_map(|Row { case, score }| {
+            let names = [&case.workload, &case.set, &case.method].map(String::as_str);
+            Some((names, score.as_ref()?.pages.as_ref()?))
+        });
+        Ok(table.text() + goals + &pages::format(with_pages) + &notes)
     }
 }
 

@@ -302,6 +302,25 @@ fn fork_tree() {
     assert_eq!(at_fork(&mut world, ROOT), [PageState::Young; 2], "as populated at the start");
 }
 
+/// Hot parts move by the phase's clock, also in a process that was forked in the middle of it.
+#[test]
+fn a_forked_process_moves_with_its_parent() {
+    let keys = ["pieces=1M, share=25, every=100", "length=1M, step=1M, every=100"];
+    for keys in keys {
+        let config = format!(
+            "@processes=2\n@fork_ms=150\nm, 16M\n\np\n1000\nm, 1, 64, 1, rw, {keys}, hz=1000\n"
+        );
+        let (world, _) = world(&config);
+        let truth = world.read_truth("test").unwrap();
+        for (p, process) in &truth.processes {
+            for (k, counts) in process.slots.iter().filter(|(k, _)| **k >= 2) {
+                let cells: Vec<u64> = counts.iter().map(|c| u64::from(c.1)).collect();
+                assert_eq!(cells, [*k], "{keys}: process {p}, slot {k}");
+            }
+        }
+    }
+}
+
 #[test]
 fn faults_happen_as_often_as_asked() {
     let config = "m, 16M\n\np\n100000\n";

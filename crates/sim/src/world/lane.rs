@@ -39,8 +39,14 @@ impl Lane {
         bytes.start < cells.end && cells.offset < bytes.end
     }
 
-    /// The expected number of touches of `bytes` in `[from, until)` of the slice that began at
-    /// `begin`; infinite if a sweep passes there.
+    /// Since when the pattern counts its time, in a process that runs the phase from `begin` on. Hot
+    /// parts move by the phase's clock. A sweep starts anew with the process.
+    pub(super) fn counts_from(&self, phase: Time, begin: Time) -> Time {
+        if matches!(self.plan.choice, Choice::Drift { .. }) { phase } else { begin }
+    }
+
+    /// The expected number of touches of `bytes` in `[from, until)`, of a pattern that counts its
+    /// time from `begin` on; infinite if a sweep passes there.
     pub(super) fn touches(&self, bytes: AddrRange, begin: Time, from: Time, until: Time) -> f64 {
         if !self.reaches(bytes) || until <= from {
             return 0.0;
@@ -132,9 +138,9 @@ impl Lane {
         })
     }
 
-    /// The number of accesses by cell in `[from, until)` of the slice that began at `begin`,
-    /// without zeros. For random patterns these are the expected numbers, rounded so that sums over
-    /// time stay exact.
+    /// The number of accesses by cell in `[from, until)`, of a pattern that counts its time from
+    /// `begin` on, without zeros. For random patterns these are the expected numbers, rounded so
+    /// that sums over time stay exact.
     pub(super) fn counts(&self, begin: Time, from: Time, until: Time) -> Vec<(u32, u64)> {
         let cells = &self.plan.cells;
         let of_cell = |i: u64| -> u64 {

@@ -79,7 +79,8 @@ impl Process {
             let begin = self.begin_of(slice.from);
             for lane in &self.lanes[slice.phase][region] {
                 let (from, until) = (from.max(begin), until.min(slice.until));
-                touches += lane.touches(bytes, begin, from, until);
+                let since = lane.counts_from(slice.from, begin);
+                touches += lane.touches(bytes, since, from, until);
             }
         }
         -(-touches).exp_m1()

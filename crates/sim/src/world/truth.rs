@@ -77,7 +77,8 @@ impl World {
                 let begin = process.begin_of(slice.from);
                 for lane in process.lanes_of(slice.phase) {
                     let (from, until) = (from.max(begin), until.min(slice.until));
-                    for (cell, n) in lane.counts(begin, from, until) {
+                    let since = lane.counts_from(slice.from, begin);
+                    for (cell, n) in lane.counts(since, from, until) {
                         *counts.entry((lane.plan.id, cell)).or_default() += n;
                     }
                 }

@@ -6,8 +6,8 @@ macro_rules! workloads {
     };
 }
 
-/// Name and text of every shipped workload. As a real process `large` needs 8.1 GiB, and each of the
-/// others at most 2.1 GiB.
+/// Name and text of every shipped workload. As a real process `large` needs 8.1 GiB, and the others
+/// at most 2.1 GiB each.
 pub const SHIPPED: &[(&str, &str)] = workloads![
     "stairs",
     "zigzag",

@@ -2,8 +2,8 @@
 //! clock.
 //!
 //! A [`Plan`] says what one pattern of one phase touches. Its bytes are divided into [`Cells`], the
-//! units in which executed accesses are counted. All pages of a cell are accessed alike. A [`Source`]
-//! draws accesses, in batches, and counts them by cell as it draws.
+//! units in which executed accesses are counted. All pages of a cell are accessed alike. A
+//! [`Source`] draws accesses, in batches, and counts them by cell as it draws.
 //!
 //! Invariant: no access leaves the cells, and the cells lie inside the region's mapped part.
 

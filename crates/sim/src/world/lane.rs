@@ -39,8 +39,8 @@ impl Lane {
         bytes.start < cells.end && cells.offset < bytes.end
     }
 
-    /// Since when the pattern counts its time, in a process that runs the phase from `begin` on. Hot
-    /// parts move by the phase's clock. A sweep starts anew with the process.
+    /// Since when the pattern counts its time, in a process that runs the phase from `begin` on.
+    /// Hot parts move by the phase's clock. A sweep starts anew with the process.
     pub(super) fn counts_from(&self, phase: Time, begin: Time) -> Time {
         if matches!(self.plan.choice, Choice::Drift { .. }) { phase } else { begin }
     }

@@ -9,7 +9,7 @@ use crate::exit::usage;
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct AttrsArgs {
     /// How accesses are sampled.
-    #[arg(long, value_enum, default_value_t = MethodArg::Auto)]
+    #[arg(long, value_enum, default_value_t = MethodArg::FirstTouch)]
     method: MethodArg,
     /// Sample interval (us, ms, s; microseconds if no unit is given).
     #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = interval_us)]
@@ -35,8 +35,6 @@ pub(crate) struct AttrsArgs {
 /// Sampling methods, as they are spelled on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum MethodArg {
-    /// `census` where the operations set allows it, else `first-touch` or what suits the set.
-    Auto,
     /// Watch a few pages per region until they are touched. Cold memory costs nothing; hot memory
     /// is kept within `--clears`.
     #[value(alias = "first_touch")]
@@ -70,7 +68,7 @@ impl AttrsArgs {
             budget_bp: self.budget,
             method: match self.method {
                 MethodArg::FirstTouch => Method::FirstTouch,
-                MethodArg::Auto | MethodArg::Census => Method::Census,
+                MethodArg::Census => Method::Census,
                 MethodArg::Resample => Method::Resample,
             },
             ..Attrs::default()

@@ -71,6 +71,8 @@ const RECLAIMED_NS: u64 = 10_000_000_000;
 /// by the same accessed bits: where all of them are cleared every 3 s, memory that is touched once
 /// a second is paged out and comes back two to six times as often.
 const SPARED: (usize, u64) = (16, 12_000_000_000);
+/// Suspects that get a sentinel, per window, whatever is left of the budget.
+const MOST_SUSPECTS: usize = 16;
 /// Hot units that are tried for a sentinel, per window.
 const SENTINELS_TRIED: usize = 64;
 /// Pages that count as independent evidence at most, for the interval of a rate. More pages do not
@@ -98,6 +100,8 @@ pub(crate) struct Census {
     due: [VecDeque<Due>; 2 + LATER_NS.len()],
     /// The target that comes first when units are armed in turn.
     first_map: usize,
+    /// Units that get a sentinel first, since a neighbour has gone cold.
+    suspects: VecDeque<(TargetId, u64)>,
     /// Units to be armed out of turn.
     urgent: VecDeque<(TargetId, u64)>,
     budget: Budget,
@@ -231,7 +235,7 @@ impl Sampler for Census {
             if is_ours {
                 self.budget.touched(unit.young.minus(before).and(present).count());
             }
-            take_news(map, at, news, &mut self.urgent);
+            take_news(map, at, news, &mut self.urgent, &mut self.suspects);
         }
         scene.units.clear();
     }
@@ -398,6 +402,21 @@ impl Census {
     fn choose_sentinels(&mut self, scene: &mut Scene<'_>) {
         let mut left = self.budget.sentinels(spans(scene.attrs)[1]);
         let now = scene.now;
+        for _ in 0..MOST_SUSPECTS {
+            let Some((target, start)) = self.suspects.pop_front() else { break };
+            let Some(map) = self.maps.iter_mut().find(|m| m.id == target) else { continue };
+            let is_spared = now < map.reclaimed_until;
+            let Some(unit) = map.find(start).map(|at| &mut map.units[at]) else { continue };
+            unit.suspected = false;
+            let is_asked = scene.units.iter().any(|c| (c.target, c.start) == (target, start));
+            if !is_spared
+                && !is_asked
+                && let Some(page) = unit.choose_sentinel(u64::from(scene.rng.next_u32()))
+            {
+                scene.units.push(UnitCheck::new(target, start, page));
+                self.watched_alone.push((target, start));
+            }
+        }
         let maps = from(&mut self.maps, self.first_map);
         for map in maps.filter(|map| now >= map.reclaimed_until) {
             let nr = map.units.len() as u64;
@@ -472,7 +491,13 @@ fn keep_regions(targets: &mut [Target]) {
 }
 
 /// Suspects the neighbours of a unit that has changed.
-fn take_news(map: &mut Map, at: usize, news: News, urgent: &mut VecDeque<(TargetId, u64)>) {
+fn take_news(
+    map: &mut Map,
+    at: usize,
+    news: News,
+    urgent: &mut VecDeque<(TargetId, u64)>,
+    suspects: &mut VecDeque<(TargetId, u64)>,
+) {
     let near = if news.calmed {
         at.saturating_sub(NEAR)..(at + NEAR + 1).min(map.units.len())
     } else if news.woken >= WOKEN {
@@ -487,6 +512,11 @@ fn take_news(map: &mut Map, at: usize, news: News, urgent: &mut VecDeque<(Target
     }
     for nr in near {
         let unit = &mut map.units[nr];
+        if nr != at && unit.can_be_suspected() {
+            unit.suspected = true;
+            suspects.push_back((map.id, unit.start));
+            continue;
+        }
         let is_answer = nr == at && news.judged;
         let is_fresh = changed_at.since(unit.since) < REST_NS;
         if !unit.urgent && !is_answer && !is_fresh && !unit.young.is_empty() {

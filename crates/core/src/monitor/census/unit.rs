@@ -97,6 +97,8 @@ pub(super) struct Unit {
     pub(super) known: bool,
     /// Whether it was ever armed, or found without a young page.
     pub(super) armed: bool,
+    /// Whether it waits for a sentinel, because a neighbour has gone cold.
+    pub(super) suspected: bool,
     /// Whether it waits to be armed out of turn.
     pub(super) urgent: bool,
     /// Whether it can be made old only together with all memory of the target.
@@ -174,6 +176,7 @@ impl Unit {
             same: 0,
             known: false,
             armed: false,
+            suspected: false,
             urgent: false,
             together: false,
         }
@@ -255,6 +258,9 @@ impl Unit {
         if self.sentinel != NO_PAGE && now.since(self.looked) >= spans[0] {
             news.calmed = PageBits::page(self.sentinel).and(touched).is_empty();
             self.sentinel = NO_PAGE;
+            if news.calmed {
+                self.calm(now);
+            }
         }
         let (elapsed, before) = (now.since(self.since), self.plane(0));
         let (was_open, window_was_open) = (self.is_first_open(), self.is_window_open());
@@ -362,6 +368,16 @@ impl Unit {
         }
     }
 
+    /// A page that was touched in every sample was not touched for a window. The unit is taken for
+    /// cold until it is armed again, for which there may be no budget now.
+    fn calm(&mut self, now: Time) {
+        for (level, steady) in self.levels.iter_mut().zip(&mut self.steady) {
+            if *level > 0 {
+                (*level, *steady) = (0, tick(now));
+            }
+        }
+    }
+
     /// Whether what wakes up here passes by before anybody can look, again and again. Such a unit
     /// is left alone until it is its turn: the turns tell how much of it is touched at a time.
     pub(super) const fn is_restless(&self) -> bool {
@@ -375,12 +391,24 @@ impl Unit {
         if self.is_first_open()
             || self.together
             || self.sentinel != NO_PAGE
+            || self.levels == [0; CELLS]
             || hot.count() * 2 < self.present.count()
         {
             return None;
         }
         self.sentinel = hot.nth(nr % hot.count().max(1))?;
         Some(PageBits::page(self.sentinel))
+    }
+
+    /// Whether a sentinel would tell whether it has gone cold, too, and none is planned.
+    pub(super) fn can_be_suspected(&self) -> bool {
+        let hot = self.plane(0).and(self.young);
+        !self.suspected
+            && !self.together
+            && self.sentinel == NO_PAGE
+            && !self.is_first_open()
+            && self.levels != [0; CELLS]
+            && hot.count() * 2 >= self.present.count().max(1)
     }
 
     /// The share of a cell's pages that were touched within one sample.

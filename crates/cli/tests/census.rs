@@ -1,6 +1,6 @@
 //! `--method census` on real processes, held against their truth: hot memory that is scattered, and
 //! hot memory that stays shared after a fork.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, clippy::print_stderr, reason = "in a test")]
 
 use std::process::Command;
 use std::sync::Mutex;

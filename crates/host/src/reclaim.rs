@@ -3,7 +3,7 @@
 //!
 //! | kernel's counter | where | grows when |
 //! |---|---|---|
-//! | `pgscan` | `memory.stat` of the v2 cgroup | a page charged to it was looked at, whoever's limit was reached |
+//! | `pgscan` | `memory.stat` of the v2 cgroup | pages charged to it were looked at |
 //! | `memory.failcnt` | the v1 memory cgroup and those above it | a limit was reached |
 //! | `pgscan_kswapd`, `pgscan_direct` | `/proc/vmstat` | the machine runs short |
 //!

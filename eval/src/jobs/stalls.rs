@@ -1,10 +1,10 @@
 //! Job `stalls`: how long a target waits for its own mmap lock while it is monitored.
 //!
 //! To make pages old the monitor takes the target's mmap lock. The target has two threads: one
-//! touches a twelfth of the pages of 1 GiB, spread over all of it, and other ones every two seconds;
-//! the other maps 64 KiB, touches its 16 pages and unmaps it, all the time. The longest such round
-//! of every second is a value. On two CPUs the monitor has to share one with the target, so that it
-//! can be preempted with the lock in its hands.
+//! touches a twelfth of the pages of 1 GiB, spread over all of it, and other ones every two
+//! seconds; the other maps 64 KiB, touches its 16 pages and unmaps it, all the time. The longest
+//! such round of every second is a value. On two CPUs the monitor has to share one with the target,
+//! so that it can be preempted with the lock in its hands.
 //!
 //! The modes take turns, in slices, on one target. The monitor is started anew for each slice, so
 //! that its first sweep over all memory is in there, too.

@@ -69,8 +69,8 @@ pub(super) struct Fallback {
 }
 
 impl Fallback {
-    /// Whether it may be used on process `pid` at all: the process has at most `limit` bytes, and it
-    /// was not refused a short time ago.
+    /// Whether it may be used on process `pid` at all: the process has at most `limit` bytes, and
+    /// it was not refused a short time ago.
     pub(super) fn is_allowed(&mut self, pid: u32, limit: u64, now: Time) -> bool {
         if limit == 0 || now < self.refused_until {
             return false;
@@ -96,8 +96,8 @@ impl Fallback {
         self.refused_until = now + RETRY_NS;
     }
 
-    /// Clears everything. `young` are the leaves that are young now, sorted; `begin` is the CPU time
-    /// of the thread, in ns, when it began to look for them. Returns when they were cleared.
+    /// Clears everything. `young` are the leaves that are young now, sorted; `begin` is the CPU
+    /// time of the thread, in ns, when it began to look for them. Returns when they were cleared.
     pub(super) fn clear(
         &mut self,
         pid: u32,

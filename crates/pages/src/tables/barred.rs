@@ -12,8 +12,8 @@ use super::space::Space;
 
 impl PageTables {
     /// Appends the mappings of the address space in `slot` in which `MADV_COLD` does harm or is
-    /// refused, in address order. Returns whether they could be read, for which Linux 6.1 is needed.
-    /// The cost is some 10 µs, and well under 1 µs per mapping of the process.
+    /// refused, in address order. Returns whether they could be read, for which Linux 6.1 is
+    /// needed. The cost is some 10 µs, and well under 1 µs per mapping of the process.
     pub fn barred_from_cold(&mut self, slot: u16, ranges: &mut Vec<AddrRange>) -> bool {
         let Some(pid) = self.space(slot).map(Space::pid) else { return false };
         let before = ranges.len();

@@ -1,7 +1,8 @@
 //! Dense reads: every page of a range, at the price of one copy per last-level table.
 //!
 //! One run of the program copies up to 64 tables (128 MiB of addresses) into the map, of neighbours
-//! or of any list of places. The cost of the rest depends on how the caller takes the pages: as bits (512 at a time) or one by one.
+//! or of any list of places. The cost of the rest depends on how the caller takes the pages: as
+//! bits (512 at a time) or one by one.
 
 use std::io;
 
@@ -55,9 +56,9 @@ impl Table<'_> {
         self.bits(Entry::is_young)
     }
 
-    /// Both at once, in one pass: [`Table::present`] and [`Table::young`]. Pages that were only read
-    /// so far are left out: the kernel's own page of zeros is mapped there. It is no memory of the
-    /// process, and its accessed bit cannot be cleared.
+    /// Both at once, in one pass: [`Table::present`] and [`Table::young`]. Pages that were only
+    /// read so far are left out: the kernel's own page of zeros is mapped there. It is no memory of
+    /// the process, and its accessed bit cannot be cleared.
     #[must_use]
     pub fn present_and_young(&self) -> ([u64; 8], [u64; 8]) {
         // No frame has this address.
@@ -155,8 +156,8 @@ impl PageTables {
     }
 
     /// Reads the tables of a list of places, in any order, of any address spaces: the 2 MiB around
-    /// each. `each` gets the number that stands beside the place. It is not called for holes. A huge
-    /// leaf is told for every place in it.
+    /// each. `each` gets the number that stands beside the place. It is not called for holes. A
+    /// huge leaf is told for every place in it.
     ///
     /// # Errors
     ///

@@ -187,8 +187,8 @@ impl Evidence {
         }
     }
 
-    /// Takes over that pages of a granule are idle, as if it had been armed for this scheme then and
-    /// been looked at when the monitor did. Returns `false` if these pages are armed already.
+    /// Takes over that pages of a granule are idle, as if it had been armed for this scheme then
+    /// and been looked at when the monitor did. Returns `false` if these pages are armed already.
     pub(in crate::apply) fn adopt(&mut self, start: u64, range: AddrRange, idle: Idle) -> bool {
         let known = self.granules.get(&start);
         if known.is_some_and(|armed| !armed.asked.and(Bits::of(start, range)).is_empty()) {

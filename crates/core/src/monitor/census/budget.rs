@@ -124,8 +124,8 @@ impl Budget {
         self.turn_at = now;
     }
 
-    /// Whether no unit had its turn for so long that a few units may be armed whatever is left. Where
-    /// the rest of the program uses up a small budget, memory is seen slowly, and not never.
+    /// Whether no unit had its turn for so long that a few units may be armed whatever is left.
+    /// Where the rest of the program uses up a small budget, memory is seen slowly, and not never.
     pub(super) fn is_starved(&self, now: Time) -> bool {
         now.since(self.turn_at) >= STARVED_NS
     }

@@ -134,8 +134,8 @@ impl Map {
         fresh
     }
 
-    /// The longest time between two turns of a unit, in ns. The more units change, the sooner all of
-    /// them are measured again: also those that seem to stay the same, or the sums of all units
+    /// The longest time between two turns of a unit, in ns. The more units change, the sooner all
+    /// of them are measured again: also those that seem to stay the same, or the sums of all units
     /// would be no fair picture.
     pub(super) fn longest_rest(&mut self, now: Time) -> u64 {
         if now.since(self.counted_from) >= COUNTED_NS || self.longest_rest_ns == 0 {

@@ -1,7 +1,7 @@
 //! The BPF programs that read page tables: how they are written, checked, loaded and set up.
 //!
 //! ```text
-//! btf (offsets of this kernel) -> code, mappings (programs, written with asm) -> kernel (loaded, run)
+//! btf (offsets of this kernel) -> code, mappings (programs, by asm) -> kernel (loaded, run)
 //!                                                                      ^ calibrate
 //! ```
 

@@ -59,12 +59,12 @@ fn page_maps_are_reported(record: &str) {
     let most = &pages["mappings"][0];
     let window = most["touched"][1]["bytes"].as_u64().unwrap();
     assert!((9 << 20..=128 << 20).contains(&window), "{most}");
-    assert!(said(&["report", "pages", "--units"]).lines().count() > 128);
+    assert!(said(&["report", "pages", "--units"]).lines().count() > 32);
     assert!(said(&["report", "mappings"]).contains("hot pages"));
     let wss = said(&["report", "wss"]);
     assert!(wss.contains("touched within") && wss.contains("\n100ms "), "{wss}");
     assert!(said(&["report", "wss", "--by", "regions"]).contains("by size"));
-    assert!(said(&["export", "--table", "pages", "--format", "csv"]).lines().count() > 128);
+    assert!(said(&["export", "--table", "pages", "--format", "csv"]).lines().count() > 32);
 }
 
 #[test]

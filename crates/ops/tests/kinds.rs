@@ -39,6 +39,8 @@ fn watch(units: u64) -> Option<(PageWalk, Odd)> {
     target.tell("anon", all(units), "");
     target.tell("nohuge", all(units), "");
     target.tell("fill", all(units), "");
+    // Until then the kernel leaves the last few pages out.
+    isotherm_sys::lru::drain_lru_batches().unwrap();
     walk.add_target(ID, target.pid()).unwrap();
     Some((walk, target))
 }

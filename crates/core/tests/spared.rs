@@ -61,3 +61,33 @@ fn a_budget_that_is_always_used_up_makes_the_first_picture_late_and_not_empty() 
     assert!(late.iter().sum::<u64>() >= UNITS, "{late:?}");
     assert!(late.iter().all(|nr| *nr <= 24), "{late:?}");
 }
+
+#[test]
+fn a_large_target_in_which_nothing_is_due_wakes_nobody_up_for_every_sample() {
+    let attrs = Attrs { method: Method::Census, ..Attrs::default() };
+    let mut context = Context::new(attrs, 1).unwrap();
+    context.add_target(ID);
+    let (mut now, mut cpu, mut wakes) = (Time(0), 0, 0);
+    while now.0 < 60 * S {
+        match context.poll(now) {
+            Wish::Update => {
+                let area = AddrRange::new(UNIT, 1025 * UNIT);
+                context.set_ranges(ID, &[area]).unwrap();
+            }
+            Wish::PrepareUnits | Wish::CheckUnits => {
+                for unit in context.units_mut() {
+                    (unit.answered, unit.present) = (true, PageBits::ALL);
+                }
+                context.set_units_cpu(Some((cpu, cpu + 1000)));
+                cpu += 1000;
+            }
+            Wish::Sleep(until) => {
+                now = until;
+                wakes += u64::from(now.0 >= 50 * S);
+            }
+            _ => {}
+        }
+    }
+    // A window has 20 samples, and one of them ends it.
+    assert!(wakes < 10 * 100, "{wakes} in ten seconds");
+}

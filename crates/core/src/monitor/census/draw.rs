@@ -39,11 +39,13 @@ pub(super) struct Run {
     /// The share of its pages that were touched in one sample.
     pub(super) rate: f32,
     /// The share of its pages that were touched in a second.
-    warm: f32,
+    pub(super) warm: f32,
     /// For how long it has looked like this, in ns.
     pub(super) age_ns: u64,
     /// Whether a set could look at it.
     pub(super) known: bool,
+    /// Whether its rate was measured. If not, it may be anything.
+    pub(super) sure: bool,
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a weight")]
@@ -52,6 +54,12 @@ const fn float(n: u64) -> f32 {
 }
 
 impl Run {
+    /// One of the first target that was measured just now.
+    #[cfg(test)]
+    pub(super) const fn of_test(range: AddrRange, rate: f32) -> Self {
+        Self { target: 0, range, rate, warm: 0.0, age_ns: 0, known: true, sure: true }
+    }
+
     fn is_like(&self, next: &Self) -> bool {
         let pages = 4096.0 / float(self.range.len()) + 4096.0 / float(next.range.len());
         let near = |a: f32, b: f32| {
@@ -60,7 +68,7 @@ impl Run {
             // Nothing touched is no small share of something touched.
             (a == 0.0) == (b == 0.0) && (a - b).abs() <= CLOSE.0 + CHANCE * chance
         };
-        self.known == next.known
+        (self.known, self.sure) == (next.known, next.sure)
             && (!self.known
                 || near(self.rate, next.rate)
                     && near(self.warm, next.warm)
@@ -93,6 +101,7 @@ impl Run {
         let sum = u128::from(self.age_ns) * u128::from(a) + u128::from(next.age_ns) * u128::from(b);
         self.age_ns = u64::try_from(sum / u128::from((a + b).max(1))).unwrap_or(u64::MAX);
         self.range.end = next.range.end;
+        self.sure &= next.sure;
     }
 }
 
@@ -141,6 +150,7 @@ fn add(runs: &mut Vec<Run>, target: usize, area: AddrRange, unit: &Unit, now: Ti
             warm: float(u64::from(second.cell(cell).count_ones())) / float(u64::from(there.max(1))),
             age_ns: unit.steady_ns(cell, now),
             known: known && !unit.is_blind(cell),
+            sure: unit.is_sure(),
         };
         match runs.last_mut() {
             Some(last) if last.touches(&run) && last.is_like(&run) => last.join(&run),
@@ -196,8 +206,7 @@ mod tests {
     use super::*;
 
     fn run(nr: u64, rate: f32) -> Run {
-        let range = AddrRange::new(nr * CELL, (nr + 1) * CELL);
-        Run { target: 0, range, rate, warm: 0.0, age_ns: 0, known: true }
+        Run::of_test(AddrRange::new(nr * CELL, (nr + 1) * CELL), rate)
     }
 
     #[test]
@@ -209,6 +218,14 @@ mod tests {
             let found: Vec<_> = runs.iter().map(|r| r.range.end / CELL).collect();
             assert_eq!(found, ends, "at most {most}");
         }
+    }
+
+    #[test]
+    fn what_is_joined_is_as_sure_as_its_parts() {
+        let mut runs = alloc::vec![run(0, 0.5), Run { sure: false, ..run(1, 0.5) }];
+        assert!(!runs[0].is_like(&runs[1]));
+        join(&mut runs, 1);
+        assert!(runs.len() == 1 && !runs[0].sure);
     }
 
     #[test]

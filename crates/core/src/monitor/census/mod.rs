@@ -50,7 +50,9 @@ use crate::unit::UnitCheck;
 /// The most units that are armed before one sample: 16 MiB, so that a set needs one call, and the
 /// target's mmap lock is free between the calls.
 const MOST_ARMED: usize = CHUNK;
-/// Units that are visited at most before one sample to find some to arm.
+/// Units that are visited at most before one sample to find some to arm; when a window begins, an
+/// eighth of all if that is more. If none of them is due, that is all until the next window: to wake
+/// up for every sample costs more than a small budget has.
 const MOST_VISITED: usize = 64;
 /// Pages that wake up in a quiet unit and make it armed out of turn.
 const WOKEN: u64 = 32;
@@ -279,13 +281,18 @@ impl Sampler for Census {
 
     fn interval(&mut self, target: &Target, max_nr_accesses: u32, out: &mut Vec<RegionInfo>) {
         let nr = self.maps.iter().position(|m| m.id == target.id);
-        let mut runs = self.runs.iter().filter(|run| Some(run.target) == nr);
+        let mut runs = self.runs.iter().filter(|run| Some(run.target) == nr).peekable();
         let max = count(max_nr_accesses);
         out.extend(target.regions.iter().map(|r| {
-            let run = runs.next().filter(|run| run.range == r.range && run.known);
+            // Schemes may have split regions since they were drawn.
+            while runs.next_if(|run| run.range.end <= r.range.start).is_some() {}
+            let holds =
+                |run: &&&Run| run.range.start <= r.range.start && r.range.end <= run.range.end;
+            let run = runs.peek().filter(holds).filter(|run| run.known);
             let of = run.map_or((0.0, max, false), |run| {
                 let pages = u32::try_from(r.len() / 4096).unwrap_or(u32::MAX);
                 let (lo, hi) = wilson(run.rate, count(pages.min(EVIDENCE)));
+                let hi = if run.sure { hi } else { 1.0 };
                 // The count is rounded. The interval holds it all the same.
                 let nr = count(r.nr_accesses);
                 ((lo * max).min(nr), (hi * max).max(nr), true)
@@ -364,9 +371,9 @@ impl Census {
         self.first_map = (self.first_map + 1) % self.maps.len().max(1);
         for map in from(&mut self.maps, self.first_map) {
             let most_ns = map.longest_rest(now);
-            for _ in 0..MOST_VISITED.min(map.units.len()) {
-                let expected = units.len();
-                if expected >= MOST_ARMED || !(is_starved || self.budget.allows(0)) {
+            let share = if self.window_begins { map.units.len() / 8 } else { 0 };
+            for _ in 0..MOST_VISITED.max(share).min(map.units.len()) {
+                if units.len() >= MOST_ARMED || !(is_starved || self.budget.allows(0)) {
                     self.idle = false;
                     break;
                 }
@@ -390,10 +397,9 @@ impl Census {
                     units.push(UnitCheck::new(map.id, unit.start, unit.pages));
                 }
             }
-            // A large target is gone through in several windows.
-            self.idle &= map.units.len() <= MOST_VISITED;
         }
         if units.len() > nr_before {
+            self.idle = false;
             self.budget.note_turn(now);
         }
     }
@@ -512,7 +518,7 @@ fn take_news(
     }
     for nr in near {
         let unit = &mut map.units[nr];
-        if nr != at && unit.can_be_suspected() {
+        if nr != at && !unit.suspected && unit.can_have_sentinel() {
             unit.suspected = true;
             suspects.push_back((map.id, unit.start));
             continue;
@@ -543,4 +549,35 @@ fn waits(attrs: &Attrs) -> [u64; 2 + LATER_NS.len()] {
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small number")]
 fn rounded(x: f32) -> u32 {
     libm::roundf(x.max(0.0)) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::addr::AddrRange;
+    use crate::region::Region;
+    use crate::rng::Rng;
+
+    #[test]
+    fn regions_that_schemes_have_split_keep_their_intervals() {
+        let id = TargetId(1);
+        let map = Map::new(id, &mut Rng::seeded(1));
+        let run = |from: u64, to: u64, known, sure| {
+            let range = AddrRange::new(from << 20, to << 20);
+            Run { known, sure, ..Run::of_test(range, 0.5) }
+        };
+        let runs =
+            alloc::vec![run(0, 4, true, true), run(4, 6, false, true), run(6, 8, true, false)];
+        let mut census = Census { maps: alloc::vec![map], runs, ..Census::default() };
+        let mut target = Target::new(id);
+        for (from, to) in [(0, 1), (1, 4), (4, 6), (6, 7), (7, 8)] {
+            target.regions.push(Region::new(AddrRange::new(from << 20, to << 20)));
+        }
+        let mut out = Vec::new();
+        census.interval(&target, 20, &mut out);
+        let resolved: Vec<_> = out.iter().map(|r| r.resolved).collect();
+        assert_eq!(resolved, [true, true, false, true, true]);
+        assert!(out[1].hi < 20.0, "measured: {:?}", out[1]);
+        assert!(out[3].hi >= 20.0 && out[3].lo > 0.0, "a guess: {:?}", out[3]);
+    }
 }

@@ -83,10 +83,14 @@ pub(super) struct Unit {
     pub(super) looked: Time,
     /// By cell: the share of its pages that were touched within one sample, of [`FULL`].
     levels: [u8; CELLS],
+    /// Whether a level is only a guess: a bound, or what one page tells. It is, until a first look
+    /// comes in time.
+    guessed: bool,
     /// By cell: since when it has looked like this, in [`TICK_NS`].
     steady: [u32; CELLS],
-    /// A page that was armed alone, because it was expected to be touched at once.
+    /// A page that was armed alone, because it was expected to be touched at once; and when.
     sentinel: u16,
+    sentinel_since: Time,
     /// How long to wait until it is armed again, in ns.
     pub(super) interval_ns: u64,
     /// Pages that woke up last.
@@ -169,8 +173,10 @@ impl Unit {
             since: now,
             looked: now,
             levels: [0; CELLS],
+            guessed: false,
             steady: [tick(now); CELLS],
             sentinel: NO_PAGE,
+            sentinel_since: now,
             interval_ns: INTERVAL_NS.0,
             woken: 0,
             same: 0,
@@ -204,6 +210,7 @@ impl Unit {
         (self.known, self.leaf_shift) = (true, check.leaf_shift);
         if asked != self.pages {
             // A sentinel. It says nothing of the other pages.
+            self.sentinel_since = now;
             self.earlier = self.earlier.or(self.young.and(asked));
             self.young = self.young.minus(asked).or(check.stuck.and(asked));
             return found.count();
@@ -255,7 +262,9 @@ impl Unit {
             self.looked = now;
             return news;
         }
-        if self.sentinel != NO_PAGE && now.since(self.looked) >= spans[0] {
+        // A page that is touched in half of the samples is missed by ten of them once in a thousand
+        // times.
+        if self.sentinel != NO_PAGE && now.since(self.sentinel_since) * 2 >= spans[1] {
             news.calmed = PageBits::page(self.sentinel).and(touched).is_empty();
             self.sentinel = NO_PAGE;
             if news.calmed {
@@ -312,6 +321,9 @@ impl Unit {
             if self.levels[cell] == 0 && least > 0 {
                 self.steady[cell] = tick(now);
             }
+            // Few of the pages may be touched seldom. Most of them are not, if the look was right.
+            self.guessed |=
+                least > self.levels[cell] && touched.cell(cell).count_ones() * 2 > there;
             self.levels[cell] = self.levels[cell].max(least);
         }
     }
@@ -319,6 +331,7 @@ impl Unit {
     /// Sets the levels from `plane`, which was touched in `times` samples. Returns whether much of
     /// what was touched before is not touched any more.
     fn judge(&mut self, before: PageBits, plane: PageBits, now: Time, times: f32) -> bool {
+        self.guessed = false;
         for cell in 0..CELLS {
             let there = self.present.cell(cell).count_ones();
             let touched = plane.cell(cell).count_ones();
@@ -361,6 +374,7 @@ impl Unit {
             let there = self.present.cell(cell).count_ones();
             let rate = per_sample(new, there, times).max(share(new, there) / samples);
             let new = level(rate);
+            self.guessed |= new > self.levels[cell];
             if self.levels[cell] == 0 {
                 self.steady[cell] = tick(now);
             }
@@ -371,6 +385,7 @@ impl Unit {
     /// A page that was touched in every sample was not touched for a window. The unit is taken for
     /// cold until it is armed again, for which there may be no budget now.
     fn calm(&mut self, now: Time) {
+        self.guessed = true;
         for (level, steady) in self.levels.iter_mut().zip(&mut self.steady) {
             if *level > 0 {
                 (*level, *steady) = (0, tick(now));
@@ -387,24 +402,18 @@ impl Unit {
     /// A page that is touched in every sample as far as is known, to be armed alone; `nr` says
     /// which one of them.
     pub(super) fn choose_sentinel(&mut self, nr: u64) -> Option<PageBits> {
-        let hot = self.plane(0).and(self.young);
-        if self.is_first_open()
-            || self.together
-            || self.sentinel != NO_PAGE
-            || self.levels == [0; CELLS]
-            || hot.count() * 2 < self.present.count()
-        {
+        if !self.can_have_sentinel() {
             return None;
         }
+        let hot = self.plane(0).and(self.young);
         self.sentinel = hot.nth(nr % hot.count().max(1))?;
         Some(PageBits::page(self.sentinel))
     }
 
-    /// Whether a sentinel would tell whether it has gone cold, too, and none is planned.
-    pub(super) fn can_be_suspected(&self) -> bool {
+    /// Whether a sentinel would tell whether it has gone cold, and there is none yet.
+    pub(super) fn can_have_sentinel(&self) -> bool {
         let hot = self.plane(0).and(self.young);
-        !self.suspected
-            && !self.together
+        !self.together
             && self.sentinel == NO_PAGE
             && !self.is_first_open()
             && self.levels != [0; CELLS]
@@ -414,6 +423,11 @@ impl Unit {
     /// The share of a cell's pages that were touched within one sample.
     pub(super) fn rate(&self, cell: usize) -> f32 {
         f32::from(self.levels[cell]) / FULL
+    }
+
+    /// Whether its rates were measured.
+    pub(super) const fn is_sure(&self) -> bool {
+        !self.guessed
     }
 
     /// Whether all of its cells look the same, so that one run can stand for them.
@@ -700,6 +714,49 @@ mod tests {
         arm(&mut unit, PageBits::ALL, PageBits::default(), 3300);
         look(&mut unit, PageBits::default(), 3305);
         assert!(!unit.is_blind(0) && !unit.has_stuck() && unit.rate(0) == 0.0);
+    }
+
+    #[test]
+    fn a_sentinel_has_half_a_window_to_be_touched() {
+        let mut unit = unit();
+        arm_in_turn(&mut unit, PageBits::ALL, PageBits::default(), 1000);
+        look(&mut unit, PageBits::ALL, 1005);
+        let page = unit.choose_sentinel(77).unwrap();
+        let check = UnitCheck {
+            answered: true,
+            present: PageBits::ALL,
+            young: page,
+            ..UnitCheck::new(TargetId(1), UNIT, page)
+        };
+        unit.was_armed(&check, Time(1995 * MS));
+        // Another look is due just now.
+        let others = PageBits::ALL.minus(page);
+        assert!(!look(&mut unit, others, 2000).calmed, "after a sample");
+        assert!(unit.rate(0) > 0.9);
+        assert!(look(&mut unit, others, 2095).calmed, "after a window");
+        assert_eq!((unit.rate(0), unit.is_sure()), (0.0, false));
+    }
+
+    #[test]
+    fn a_level_is_sure_if_a_look_came_in_time() {
+        for (first, young, sure) in [
+            (1005, cell(0), true),
+            // The target, or the monitor, was kept from running.
+            (1060, PageBits::ALL, false),
+        ] {
+            let mut unit = unit();
+            arm_in_turn(&mut unit, PageBits::ALL, PageBits::default(), 1000);
+            look(&mut unit, young, first);
+            look(&mut unit, young, 1100);
+            assert_eq!(unit.is_sure(), sure, "first look at {first}");
+        }
+        // All is touched in a window, and nothing was in its first sample.
+        let mut unit = unit();
+        arm_in_turn(&mut unit, PageBits::ALL, PageBits::default(), 1000);
+        look(&mut unit, PageBits::default(), 1005);
+        assert!(unit.is_sure());
+        look(&mut unit, PageBits::ALL, 1100);
+        assert!(!unit.is_sure());
     }
 
     #[test]

@@ -571,7 +571,9 @@ mod tests {
         let mut census = Census { maps: alloc::vec![map], runs, ..Census::default() };
         let mut target = Target::new(id);
         for (from, to) in [(0, 1), (1, 4), (4, 6), (6, 7), (7, 8)] {
-            target.regions.push(Region::new(AddrRange::new(from << 20, to << 20)));
+            let mut region = Region::new(AddrRange::new(from << 20, to << 20));
+            region.nr_accesses = 10;
+            target.regions.push(region);
         }
         let mut out = Vec::new();
         census.interval(&target, 20, &mut out);

@@ -55,6 +55,12 @@ pub(crate) fn quiet() -> Requirement {
     }
 }
 
+/// What every job wants that measures a monitor beside its target: two CPUs, so much memory, root
+/// and nobody else at work.
+pub(crate) fn measuring(gib: u64) -> Vec<Requirement> {
+    vec![cpus(2), memory(gib), root(), quiet()]
+}
+
 /// Privileges of the operations set `pagewalk`, as `root` has them.
 pub(crate) fn root() -> Requirement {
     let root = rustix::process::geteuid().is_root();

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use isotherm::raw::agent::monitor::{Happened, Monitor};
 use isotherm::raw::core::Snapshot;
-use isotherm::raw::core::units::{bytes, duration, span};
+use isotherm::raw::core::units::{bytes, duration};
 use isotherm::raw::core::{Touched, TouchedBytes};
+use isotherm::raw::report::page_maps::span_name;
 use isotherm::raw::report::wss::{WorkingSet, estimate};
 use isotherm::raw::sys::{clock, signals};
 
@@ -141,9 +142,7 @@ fn spans(snapshot: &Snapshot, touched: &Touched) -> serde_json::Value {
 fn header(out: &mut impl Write, snapshot: &Snapshot) -> std::io::Result<()> {
     write!(out, "{:>10}", "touched in")?;
     for us in snapshot.spans_us() {
-        #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
-        let name = if us == 60_000_000 { "1 min".into() } else { span(us as f64 * 1e3) };
-        write!(out, "  {name:>15}")?;
+        write!(out, "  {:>15}", span_name(us))?;
     }
     writeln!(out, "  measured")
 }

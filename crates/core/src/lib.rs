@@ -41,7 +41,7 @@ pub use ops::{Check, Observation, Observed, Operations, PageState};
 pub use region::Region;
 pub use scheme::{Applied, Eligible, Measure, Request, Scheme};
 pub use snapshot::{
-    Cost, RegionInfo, SPANS, Snapshot, TargetInfo, Touched, TouchedBytes, UnitInfo,
+    Cost, RegionInfo, SPANS, Snapshot, TargetInfo, Touched, TouchedBytes, TouchedShare, UnitInfo,
 };
 pub use target::{Target, TargetId};
 pub use time::Time;

@@ -29,13 +29,28 @@ pub struct RegionInfo {
     /// Whether the operations set could look at this region. If not, nothing is known: `lo` is 0
     /// and `hi` is the maximum.
     pub resolved: bool,
+    /// How many of its pages were touched. Only the method `census` tells.
+    pub touched: Option<TouchedShare>,
+}
+
+/// Shares of a region's pages that were touched, from 0 to 1. Other than a rate of accesses, they
+/// hold pages that are touched now and then.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct TouchedShare {
+    /// Within a window. `None`: no look has come at the end of one yet.
+    pub window: Option<f32>,
+    /// Within a second.
+    pub second: Option<f32>,
+    /// The base-2 logarithm of the size in bytes of the page-table leaves that answered: 12, 21 or
+    /// 30. The smallest, where they differ.
+    pub leaf_shift: u8,
 }
 
 impl RegionInfo {
     /// The region with the ends of its interval. Its count is 0 if it is not `resolved`.
     pub(crate) const fn of(region: &Region, (lo, hi, resolved): (f32, f32, bool)) -> Self {
         let nr_accesses = if resolved { region.nr_accesses } else { 0 };
-        Self { range: region.range, nr_accesses, age: region.age, lo, hi, resolved }
+        Self { range: region.range, nr_accesses, age: region.age, lo, hi, resolved, touched: None }
     }
 }
 

@@ -22,6 +22,7 @@ fn record() -> Record {
                 lo: 0.0,
                 hi: 20.0,
                 resolved: nr_accesses > 0,
+                ..RegionInfo::default()
             }],
             ..TargetInfo::default()
         }],

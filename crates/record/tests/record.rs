@@ -146,6 +146,7 @@ fn window(seq: u64, n: u64) -> Snapshot {
         lo: 0.0,
         hi: 20.0,
         resolved: i != 3,
+        ..RegionInfo::default()
     });
     Snapshot {
         seq,

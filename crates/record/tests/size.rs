@@ -56,6 +56,7 @@ fn bytes_per_region(nr_regions: u64, moving: u64, changing: u64) -> f64 {
                     lo: (mid - 2.0 - jitter).max(0.0),
                     hi: (mid + 2.0 + jitter).min(20.0),
                     resolved: true,
+                    ..RegionInfo::default()
                 });
             }
             start = end;

@@ -22,7 +22,15 @@ fn regions() -> impl Strategy<Value = Vec<RegionInfo>> {
                     let start = at + gap * 4096;
                     at = start + len * 4096;
                     let range = AddrRange::new(start, at);
-                    RegionInfo { range, nr_accesses, age: 3, lo: 0.0, hi: 20.0, resolved }
+                    RegionInfo {
+                        range,
+                        nr_accesses,
+                        age: 3,
+                        lo: 0.0,
+                        hi: 20.0,
+                        resolved,
+                        touched: None,
+                    }
                 })
                 .collect()
         },

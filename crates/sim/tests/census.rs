@@ -78,7 +78,24 @@ fn scattered_blocks_are_found_within_seconds() {
             println!("{} KiB {s} s: {last:?} {} regions", size / KIB, snapshot.nr_regions());
         }
         assert!(last.0 >= 0.95 && last.1 >= 0.95, "{size} bytes: {last:?}");
+        let truth = (hot.len() as u64 * size) as f64;
+        for touched in touched(simulation.context().snapshot()) {
+            assert!((touched / truth - 1.0).abs() <= 0.05, "{touched} of {truth} bytes touched");
+        }
     }
+}
+
+/// The bytes touched within a window and within a second, as its regions tell.
+fn touched(snapshot: &Snapshot) -> [f64; 2] {
+    let mut sums = [0.0; 2];
+    for region in snapshot.targets.iter().flat_map(|t| &t.regions) {
+        let share = region.touched.unwrap();
+        assert_eq!(share.leaf_shift, 12);
+        for (sum, share) in sums.iter_mut().zip([share.window, share.second]) {
+            *sum += f64::from(share.unwrap()) * region.range.len() as f64;
+        }
+    }
+    sums
 }
 
 /// From one phase to the next, hot memory goes cold and other memory becomes hot.

@@ -73,12 +73,7 @@ impl Job for Pressure {
     }
 
     fn sysreqs(&self, _: &Spec) -> Vec<Requirement> {
-        vec![
-            requirement::cpus(2),
-            requirement::memory(3),
-            requirement::root(),
-            requirement::quiet(),
-        ]
+        requirement::measuring(3)
     }
 
     fn run(&self, bench: &Bench<'_>) -> anyhow::Result<()> {

@@ -57,12 +57,7 @@ impl Job for Scale {
 
     fn sysreqs(&self, spec: &Spec) -> Vec<Requirement> {
         let largest = sizes(spec).last().and_then(|s| s.parse().ok()).unwrap_or(0_u64);
-        vec![
-            requirement::cpus(2),
-            requirement::memory(largest + 1),
-            requirement::root(),
-            requirement::quiet(),
-        ]
+        requirement::measuring(largest + 1)
     }
 
     fn run(&self, bench: &Bench<'_>) -> anyhow::Result<()> {

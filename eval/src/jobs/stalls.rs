@@ -92,12 +92,7 @@ impl Job for Stalls {
     }
 
     fn sysreqs(&self, _: &Spec) -> Vec<Requirement> {
-        vec![
-            requirement::cpus(2),
-            requirement::memory(2),
-            requirement::root(),
-            requirement::quiet(),
-        ]
+        requirement::measuring(2)
     }
 
     fn run(&self, bench: &Bench<'_>) -> anyhow::Result<()> {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, RegionInfo};
+use isotherm_core::{AddrRange, RegionInfo, TouchedShare};
 
 use super::Scale;
 use crate::Bytes;
@@ -70,6 +70,13 @@ impl Region {
     #[must_use]
     pub const fn age(&self) -> Duration {
         self.age
+    }
+
+    /// How many of its pages were touched within a window and within a second. Only the method
+    /// `census` sees that.
+    #[must_use]
+    pub const fn touched(&self) -> Option<TouchedShare> {
+        self.info.touched
     }
 
     /// The same as the core has it.

@@ -396,6 +396,8 @@ fn region(r: &Row, max: u32) -> RegionInfo {
         lo: bound::decode(r.lo, max),
         hi: bound::decode(r.hi, max),
         resolved: true,
+        // A record keeps the pages themselves instead.
+        touched: None,
     }
 }
 

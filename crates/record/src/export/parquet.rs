@@ -186,6 +186,7 @@ mod tests {
             lo: 0.0,
             hi: 20.0,
             resolved: nr_accesses > 0,
+            ..RegionInfo::default()
         };
         w.push_snapshot(&Snapshot {
             end: Time(u64::MAX - 1),

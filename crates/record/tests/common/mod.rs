@@ -137,6 +137,7 @@ fn info(r: (u64, u64, u32, u32, f32, f32, bool), max: u32) -> RegionInfo {
         lo: a.min(b) * max,
         hi: a.max(b) * max,
         resolved,
+        touched: None,
     }
 }
 

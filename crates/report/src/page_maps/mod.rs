@@ -104,8 +104,9 @@ impl PageMaps {
     }
 }
 
-/// The name of a span: `5ms` to `1min`.
-pub(crate) fn span_name(us: u64) -> String {
+/// The name of a span of `us` microseconds, such as `5ms` or `1min`.
+#[must_use]
+pub fn span_name(us: u64) -> String {
     // An interval is counted in seconds up to two minutes.
     if us == 60_000_000 { "1min".into() } else { show_interval(us) }
 }

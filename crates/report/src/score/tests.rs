@@ -56,6 +56,7 @@ fn snapshot(k: u64, regions: &[R]) -> Snapshot {
         lo,
         hi,
         resolved: true,
+        ..RegionInfo::default()
     };
     let regions = regions.iter().map(region).collect();
     Snapshot {

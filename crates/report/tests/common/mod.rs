@@ -20,6 +20,7 @@ fn region(start: u64, mib: u64, nr: u32, age: u32) -> RegionInfo {
         lo: bar.0,
         hi: bar.1,
         resolved: true,
+        ..RegionInfo::default()
     }
 }
 

@@ -93,13 +93,9 @@ impl Job for Accuracy {
     }
 
     fn sysreqs(&self, spec: &Spec) -> Vec<Requirement> {
-        vec![
-            requirement::cpus(2),
-            requirement::memory(workloads::memory_gib(spec, 4)),
-            requirement::root(),
-            requirement::quiet(),
-            requirement::subcommand(&spec.isotherm, "score"),
-        ]
+        let mut all = requirement::measuring(workloads::memory_gib(spec, 4));
+        all.push(requirement::subcommand(&spec.isotherm, "score"));
+        all
     }
 
     fn run(&self, bench: &Bench<'_>) -> anyhow::Result<()> {

@@ -55,14 +55,10 @@ impl Job for Quota {
     }
 
     fn sysreqs(&self, spec: &Spec) -> Vec<Requirement> {
-        vec![
-            requirement::cpus(2),
-            requirement::memory(8),
-            requirement::root(),
-            requirement::quiet(),
-            requirement::subcommand(&spec.isotherm, "run"),
-            pressure(),
-        ]
+        let mut all = requirement::measuring(8);
+        all.push(requirement::subcommand(&spec.isotherm, "run"));
+        all.push(pressure());
+        all
     }
 
     fn run(&self, bench: &Bench<'_>) -> anyhow::Result<()> {

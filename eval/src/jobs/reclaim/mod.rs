@@ -68,13 +68,8 @@ impl Job for Reclaim {
     }
 
     fn sysreqs(&self, spec: &Spec) -> Vec<Requirement> {
-        let mut all = vec![
-            requirement::cpus(2),
-            requirement::memory(8),
-            requirement::root(),
-            requirement::quiet(),
-            requirement::subcommand(&spec.isotherm, "reclaim"),
-        ];
+        let mut all = requirement::measuring(8);
+        all.push(requirement::subcommand(&spec.isotherm, "reclaim"));
         all.extend(programs::all().iter().map(|p| requirement::program(p.as_ref())));
         all
     }

@@ -40,18 +40,13 @@ impl Job for Thp {
 
     fn sysreqs(&self, spec: &Spec) -> Vec<Requirement> {
         let found = setting::found();
-        let mut all = vec![
-            requirement::cpus(2),
-            requirement::memory(8),
-            requirement::root(),
-            requirement::quiet(),
-            requirement::subcommand(&spec.isotherm, "thp"),
-            Requirement {
-                what: "transparent huge pages".into(),
-                satisfied: found.is_some(),
-                found: found.unwrap_or_else(|| "none".into()),
-            },
-        ];
+        let mut all = requirement::measuring(8);
+        all.push(requirement::subcommand(&spec.isotherm, "thp"));
+        all.push(Requirement {
+            what: "transparent huge pages".into(),
+            satisfied: found.is_some(),
+            found: found.unwrap_or_else(|| "none".into()),
+        });
         all.extend(all_programs().iter().map(|p| requirement::program(p.as_ref())));
         all
     }

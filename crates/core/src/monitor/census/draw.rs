@@ -12,6 +12,7 @@ use core::cmp::Reverse;
 use super::map::Map;
 use super::unit::{CELLS, Unit};
 use crate::addr::AddrRange;
+use crate::snapshot::TouchedShare;
 use crate::time::Time;
 use crate::unit::UNIT;
 
@@ -38,8 +39,8 @@ pub(super) struct Run {
     pub(super) range: AddrRange,
     /// The share of its pages that were touched in one sample.
     pub(super) rate: f32,
-    /// The share of its pages that were touched in a second.
-    pub(super) warm: f32,
+    /// The shares of its pages that were touched within longer spans.
+    pub(super) touched: TouchedShare,
     /// For how long it has looked like this, in ns.
     pub(super) age_ns: u64,
     /// Whether a set could look at it.
@@ -56,8 +57,16 @@ const fn float(n: u64) -> f32 {
 impl Run {
     /// One of the first target that was measured just now.
     #[cfg(test)]
-    pub(super) const fn of_test(range: AddrRange, rate: f32) -> Self {
-        Self { target: 0, range, rate, warm: 0.0, age_ns: 0, known: true, sure: true }
+    pub(super) fn of_test(range: AddrRange, rate: f32) -> Self {
+        Self {
+            target: 0,
+            range,
+            rate,
+            touched: TouchedShare::default(),
+            age_ns: 0,
+            known: true,
+            sure: true,
+        }
     }
 
     fn is_like(&self, next: &Self) -> bool {
@@ -71,8 +80,13 @@ impl Run {
         (self.known, self.sure) == (next.known, next.sure)
             && (!self.known
                 || near(self.rate, next.rate)
-                    && near(self.warm, next.warm)
+                    && near(self.warm(), next.warm())
                     && (log_age(self.age_ns) - log_age(next.age_ns)).abs() <= CLOSE.1)
+    }
+
+    /// The share of its pages that were touched within a second, as far as is known.
+    fn warm(&self) -> f32 {
+        self.touched.second.unwrap_or(0.0)
     }
 
     const fn touches(&self, next: &Self) -> bool {
@@ -86,7 +100,7 @@ impl Run {
         }
         let (a, b) = (float(self.range.len() / 4096), float(next.range.len() / 4096));
         let rate = self.rate - next.rate;
-        let warm = (self.warm - next.warm) / 2.0;
+        let warm = (self.warm() - next.warm()) / 2.0;
         let age = (log_age(self.age_ns) - log_age(next.age_ns)) / 40.0;
         let error = a * b / (a + b) * (rate * rate + warm * warm + age * age);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
@@ -97,11 +111,26 @@ impl Run {
         let (a, b) = (self.range.len(), next.range.len());
         let part = float(b) / float(a + b);
         self.rate += (next.rate - self.rate) * part;
-        self.warm += (next.warm - self.warm) * part;
+        self.touched = self.touched.join(next.touched, part);
         let sum = u128::from(self.age_ns) * u128::from(a) + u128::from(next.age_ns) * u128::from(b);
         self.age_ns = u64::try_from(sum / u128::from((a + b).max(1))).unwrap_or(u64::MAX);
         self.range.end = next.range.end;
         self.sure &= next.sure;
+    }
+}
+
+impl TouchedShare {
+    /// Both together, if the next one has `part` of the pages.
+    fn join(self, next: Self, part: f32) -> Self {
+        let mean = |a: Option<f32>, b: Option<f32>| match (a, b) {
+            (Some(a), Some(b)) => Some(a + (b - a) * part),
+            _ => a.or(b),
+        };
+        Self {
+            window: mean(self.window, next.window),
+            second: mean(self.second, next.second),
+            leaf_shift: self.leaf_shift.min(next.leaf_shift),
+        }
     }
 }
 
@@ -133,7 +162,6 @@ pub(super) fn draw(maps: &[Map], now: Time, most: usize, runs: &mut Vec<Run>) ->
 
 /// Adds the cells of a unit that lie in an area.
 fn add(runs: &mut Vec<Run>, target: usize, area: AddrRange, unit: &Unit, now: Time) {
-    let second = unit.plane(2);
     let known = unit.known && unit.armed;
     let (cells, size) = if unit.is_uniform() { (1, UNIT) } else { (CELLS, CELL) };
     for cell in 0..cells {
@@ -142,12 +170,11 @@ fn add(runs: &mut Vec<Run>, target: usize, area: AddrRange, unit: &Unit, now: Ti
         if range.is_empty() {
             continue;
         }
-        let there = unit.present.cell(cell).count_ones();
         let run = Run {
             target,
             range,
             rate: unit.rate(cell),
-            warm: float(u64::from(second.cell(cell).count_ones())) / float(u64::from(there.max(1))),
+            touched: unit.touched(cell),
             age_ns: unit.steady_ns(cell, now),
             known: known && !unit.is_blind(cell),
             sure: unit.is_sure(),

@@ -297,7 +297,7 @@ impl Sampler for Census {
                 let nr = count(r.nr_accesses);
                 ((lo * max).min(nr), (hi * max).max(nr), true)
             });
-            RegionInfo::of(r, of)
+            RegionInfo { touched: run.map(|run| run.touched), ..RegionInfo::of(r, of) }
         }));
     }
 
@@ -581,5 +581,6 @@ mod tests {
         assert_eq!(resolved, [true, true, false, true, true]);
         assert!(out[1].hi < 20.0, "measured: {:?}", out[1]);
         assert!(out[3].hi >= 20.0 && out[3].lo > 0.0, "a guess: {:?}", out[3]);
+        assert!(out[0].touched.is_some() && out[2].touched.is_none());
     }
 }

@@ -11,7 +11,7 @@
 
 use super::planes::{Clock, Planes};
 use crate::interval::count;
-use crate::snapshot::{SPANS, UnitInfo};
+use crate::snapshot::{SPANS, TouchedShare, UnitInfo};
 use crate::time::Time;
 use crate::unit::{PageBits, UnitCheck};
 
@@ -425,6 +425,16 @@ impl Unit {
         f32::from(self.levels[cell]) / FULL
     }
 
+    /// The shares of a cell's mapped pages that were touched within a window and within a second.
+    pub(super) fn touched(&self, cell: usize) -> TouchedShare {
+        let there = self.present.cell(cell);
+        let within = |span| {
+            let plane: PageBits = self.planes.get(span)?;
+            Some(share((plane.cell(cell) & there).count_ones(), there.count_ones()))
+        };
+        TouchedShare { window: within(1), second: within(2), leaf_shift: self.leaf_shift }
+    }
+
     /// Whether its rates were measured.
     pub(super) const fn is_sure(&self) -> bool {
         !self.guessed
@@ -438,6 +448,7 @@ impl Unit {
             && self.stuck.is_empty()
             && all_or_none(self.present)
             && all_or_none(self.young)
+            && all_or_none(self.plane(1))
             && all_or_none(self.plane(2))
     }
 

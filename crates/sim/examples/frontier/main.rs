@@ -2,14 +2,15 @@
 //! simulation.
 //!
 //! `cargo run --release -p isotherm-sim --example frontier -- [--json] [--verbose] [--seconds N]
-//! [--seed N] [--workload NAME]... [--method resample|first_touch]... [--clears N]... [--sample
-//! US]... [--clear-us US]`
+//! [--seed N] [--workload NAME]... [--method resample|first_touch|census]... [--clears N]...
+//! [--sample US]... [--budget BP]... [--clear-us US]`
 //!
-//! Every workload is run by `resample` with several sample intervals and by `first_touch` with
-//! several budgets of clears, and compared with the exact truth. The last lines are means over the
-//! workloads. Operations take no time, unless `--clear-us` says how long a clear takes. `--verbose`
-//! prints the regions of the last window with their true rates, and how the error is spread over
-//! them.
+//! Every workload is run by `resample` with several sample intervals, by `first_touch` with several
+//! budgets of clears and by `census` with several budgets of CPU time, and compared with the exact
+//! truth. The last lines are means over the workloads. Operations take no time, unless `--clear-us`
+//! says how long a clear takes. Only `census` paces itself by what they cost, so under it they cost
+//! what was measured. `--verbose` prints the regions of the last window with their true rates, and
+//! how the error is spread over them.
 #![expect(clippy::print_stdout, reason = "an example prints its results")]
 
 mod score;
@@ -24,6 +25,10 @@ use isotherm_sim::world::{Costs, Options, Simulation};
 
 use score::{Score, Scorer, overlaps};
 
+/// What units cost under `census`: 1.5 µs to look at one, 30 µs to arm one (page by page 50 ns and
+/// 15 µs; measured, see docs/journal/2026-11-22-census.md).
+const CENSUS_COSTS: Costs = Costs { check_ns: 50, clear_ns: 15_000 };
+
 #[derive(Debug, Default)]
 struct Args {
     json: bool,
@@ -34,6 +39,7 @@ struct Args {
     methods: Vec<String>,
     clears: Vec<u32>,
     samples: Vec<u64>,
+    budgets: Vec<u32>,
     clear_us: u64,
 }
 
@@ -51,6 +57,7 @@ fn args() -> Result<Args, Box<dyn Error>> {
             "--method" => args.methods.push(value()?),
             "--clears" => args.clears.push(value()?.parse()?),
             "--sample" => args.samples.push(value()?.parse()?),
+            "--budget" => args.budgets.push(value()?.parse()?),
             "--clear-us" => args.clear_us = value()?.parse()?,
             _ => return Err(format!("unknown option {word}").into()),
         }
@@ -79,6 +86,14 @@ fn methods(args: &Args) -> Vec<(String, Attrs)> {
             all.push((format!("first_touch/{clears}"), attrs));
         }
     }
+    if wants("census") {
+        let given: Vec<u64> = args.budgets.iter().map(|bp| u64::from(*bp)).collect();
+        for bp in or(&given, &[50, 100, 200]) {
+            let budget_bp = u32::try_from(bp).unwrap_or(u32::MAX);
+            let attrs = Attrs { method: Method::Census, budget_bp, ..Attrs::default() };
+            all.push((format!("census/{bp}bp"), attrs));
+        }
+    }
     all
 }
 
@@ -86,7 +101,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let args = args()?;
     if !args.json {
         println!(
-            "{:<13}{:<17}{:>6}{:>8}{:>7}{:>7}{:>6}{:>7}{:>7}{:>6}{:>6}{:>5}{:>5}{:>7}{:>7}{:>6}",
+            "{:<13}{:<17}{:>6}{:>8}{:>7}{:>7}{:>6}{:>7}{:>7}{:>6}{:>6}{:>5}{:>5}{:>7}{:>7}{:>6}{:>6}",
             "workload",
             "method",
             "clr/s",
@@ -102,7 +117,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             "covB",
             "del50",
             "delmax",
-            "regs"
+            "regs",
+            "cpu%"
         );
     }
     let workloads = workloads::workloads(&args.workloads)?;
@@ -145,9 +161,11 @@ fn mean(scores: &[Score]) -> Score {
         delay_p50_ms: of(|s| s.delay_p50_ms),
         delay_max_ms: of(|s| s.delay_max_ms),
         regions: of(|s| s.regions),
+        cpu: of(|s| s.cpu),
     }
 }
 
+#[expect(clippy::cast_precision_loss, reason = "shown with two digits")]
 fn run(
     args: &Args,
     name: &str,
@@ -155,10 +173,14 @@ fn run(
     config: &Config,
     attrs: Attrs,
 ) -> Result<Score, Box<dyn Error>> {
+    let costs = match attrs.method {
+        Method::Census => CENSUS_COSTS,
+        _ => Costs { check_ns: 0, clear_ns: args.clear_us * 1000 },
+    };
     let options = Options {
         seed: args.seed.unwrap_or(1),
         duration_ms: args.seconds.map(|s| s * 1000),
-        costs: Costs { check_ns: 0, clear_ns: args.clear_us * 1000 },
+        costs,
         ..Options::default()
     };
     let mut simulation = Simulation::new(config, &options, attrs)?;
@@ -178,7 +200,13 @@ fn run(
         );
         show_regions(&snapshot, &scorer.tiles(&snapshot));
     }
-    Ok(scorer.finish())
+    let counts = simulation.world().counts();
+    let seconds = simulation.world().end().0 as f64 / 1e9;
+    let cpu = match costs.check_ns {
+        0 => f64::NAN,
+        _ => counts.spent_ns as f64 / 1e7 / seconds,
+    };
+    Ok(Score { cpu, ..scorer.finish() })
 }
 
 /// One line per region: offset in MiB, size in KiB, true mean, least and largest true rate inside,
@@ -238,6 +266,7 @@ fn print(args: &Args, name: &str, method: &str, s: &Score) -> Result<(), Box<dyn
         (s.delay_p50_ms, 7, 0),
         (s.delay_max_ms, 7, 0),
         (s.regions, 6, 0),
+        (s.cpu, 6, 2),
     ];
     let cell = |(x, width, digits): (f64, usize, usize)| match x.is_finite() {
         true => format!("{x:>width$.digits$}"),

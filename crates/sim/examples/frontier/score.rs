@@ -67,6 +67,8 @@ pub(crate) struct Score {
     pub(crate) delay_p50_ms: f64,
     pub(crate) delay_max_ms: f64,
     pub(crate) regions: f64,
+    /// CPU time of the operations, in percent of the virtual time. Only where they have a cost.
+    pub(crate) cpu: f64,
 }
 
 /// Hot bytes of one window.
@@ -213,6 +215,7 @@ impl<'a> Scorer<'a> {
             delay_p50_ms: quantile(&self.delays, 0.5),
             delay_max_ms: quantile(&self.delays, 1.0),
             regions: self.regions / f64::from(self.windows),
+            cpu: f64::NAN,
         }
     }
 }

@@ -3,7 +3,16 @@
 use isotherm_sim::config::{Config, ParseError, shipped};
 
 /// Names of the shipped workloads in the study.
-const SHIPPED: [&str; 5] = ["hot10", "stairs", "zipf", "phase-change", "mmap-churn"];
+const SHIPPED: [&str; 8] = [
+    "hot10",
+    "stairs",
+    "zipf",
+    "phase-change",
+    "mmap-churn",
+    "scattered-2m",
+    "scattered-256k",
+    "scattered-4k",
+];
 
 /// (name, config).
 const OWN: [(&str, &str); 7] = [

@@ -51,8 +51,8 @@ use crate::unit::UnitCheck;
 /// target's mmap lock is free between the calls.
 const MOST_ARMED: usize = CHUNK;
 /// Units that are visited at most before one sample to find some to arm; when a window begins, an
-/// eighth of all if that is more. If none of them is due, that is all until the next window: to wake
-/// up for every sample costs more than a small budget has.
+/// eighth of all if that is more. If none of them is due, that is all until the next window: to
+/// wake up for every sample costs more than a small budget has.
 const MOST_VISITED: usize = 64;
 /// Pages that wake up in a quiet unit and make it armed out of turn.
 const WOKEN: u64 = 32;

@@ -22,7 +22,7 @@ const CELL: u64 = UNIT / CELLS as u64;
 /// of the binary logarithms of ages.
 const CLOSE: (f32, f32) = (0.02, 0.7);
 /// Standard deviations of a difference that chance explains.
-const CHANCE: f32 = 1.5;
+const CHANCE: f32 = 3.0;
 /// Cells that changed less than this long ago count as equally old, in ns.
 const YOUNG_NS: u64 = 400_000_000;
 
@@ -74,10 +74,10 @@ impl Run {
         let near = |a: f32, b: f32| {
             let mean = f32::midpoint(a, b);
             let chance = libm::sqrtf(mean * (1.0 - mean) * pages);
-            // Nothing touched is no small share of something touched.
-            (a == 0.0) == (b == 0.0) && (a - b).abs() <= CLOSE.0 + CHANCE * chance
+            (a - b).abs() <= CLOSE.0 + CHANCE * chance
         };
-        (self.known, self.sure) == (next.known, next.sure)
+        // Nothing touched is no small share of something touched.
+        (self.known, self.sure, self.is_quiet()) == (next.known, next.sure, next.is_quiet())
             && (!self.known
                 || near(self.rate, next.rate)
                     && near(self.warm(), next.warm())
@@ -87,6 +87,12 @@ impl Run {
     /// The share of its pages that were touched within a second, as far as is known.
     fn warm(&self) -> f32 {
         self.touched.second.unwrap_or(0.0)
+    }
+
+    /// Whether none of its pages was touched within any span that is shown.
+    fn is_quiet(&self) -> bool {
+        let TouchedShare { window, second, .. } = self.touched;
+        [Some(self.rate), window, second].iter().all(|share| share.unwrap_or(0.0) == 0.0)
     }
 
     const fn touches(&self, next: &Self) -> bool {

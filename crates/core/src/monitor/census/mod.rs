@@ -237,6 +237,14 @@ impl Sampler for Census {
             if is_ours {
                 self.budget.touched(unit.young.minus(before).and(present).count());
             }
+            let unit = &mut map.units[at];
+            if news.missed && !unit.urgent {
+                unit.urgent = true;
+                self.urgent.push_back((map.id, check.start));
+            } else if news.risen && !unit.suspected && unit.can_have_sentinel() {
+                unit.suspected = true;
+                self.suspects.push_back((map.id, check.start));
+            }
             take_news(map, at, news, &mut self.urgent, &mut self.suspects);
         }
         scene.units.clear();
@@ -339,13 +347,20 @@ impl Census {
     }
 
     fn choose_urgent(&mut self, units: &mut Vec<UnitCheck>, now: Time) {
-        while units.len() < MOST_ARMED && self.budget.allows_overdraft() {
+        for _ in 0..self.urgent.len().min(MOST_VISITED) {
+            if units.len() >= MOST_ARMED || !self.budget.allows_overdraft() {
+                return;
+            }
             let Some((target, start)) = self.urgent.pop_front() else { return };
             let Some(map) = self.maps.iter_mut().find(|m| m.id == target) else { continue };
             let is_spared = now < map.reclaimed_until;
             let Some(unit) = map.find(start).map(|at| &mut map.units[at]) else { continue };
             if is_spared || unit.together {
                 unit.urgent = false;
+            }
+            if unit.urgent && now.since(unit.since) < REST_NS {
+                self.urgent.push_back((target, start));
+                continue;
             }
             if core::mem::take(&mut unit.urgent) {
                 // A unit that is first armed out of turn is no part of an even sample.
@@ -524,7 +539,8 @@ fn take_news(
             continue;
         }
         let is_answer = nr == at && news.judged;
-        let is_fresh = changed_at.since(unit.since) < REST_NS;
+        // What wakes up where as much is touched all the time was only missed by the first look.
+        let is_fresh = changed_at.since(unit.since) < REST_NS && unit.is_sure();
         if !unit.urgent && !is_answer && !is_fresh && !unit.young.is_empty() {
             unit.urgent = true;
             urgent.push_back((map.id, unit.start));

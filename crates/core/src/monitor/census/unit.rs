@@ -17,10 +17,19 @@ use crate::unit::{PageBits, UnitCheck};
 
 /// Cells of a unit: 64 KiB each, the grain in which regions are drawn.
 pub(super) const CELLS: usize = 32;
+/// Standard deviations that chance explains.
+const CHANCE: f32 = 3.0;
+/// The share of a cell's pages from which on nearly all of them are touched.
+const NEARLY_ALL: f32 = 0.9;
+/// Pages that are touched at once, and were not before, from which on a unit is measured again.
+const RISEN: u64 = 32;
 /// What stands for no page.
 const NO_PAGE: u16 = u16::MAX;
 /// A level that says: touched in every sample.
 const FULL: f32 = 255.0;
+/// A level from which on a page that was touched is missed in half a window once in a thousand
+/// times.
+const HOT: u8 = 128;
 /// A change of a cell's level that makes it another cell: a tenth of the scale, as where DAMON ages
 /// regions.
 const CHANGE: u8 = 26;
@@ -30,8 +39,11 @@ const LONGER: f32 = 1.3;
 const JUDGED: u64 = 4;
 /// Spans that are shown of a unit that was armed out of turn: up to a second.
 const OUT_OF_TURN: usize = 3;
-/// How often a unit may be armed out of turn for something that passes by at once.
-const FALSE_ALARMS: u8 = 2;
+/// What a false alarm counts: a unit was armed out of turn for something that had passed by at
+/// once. Each turn takes one off; after two alarms the unit is left alone.
+const ALARM: u8 = 2;
+/// The most that false alarms count.
+const MOST_ALARMS: u8 = 4 * ALARM;
 /// The shortest and the longest time between two turns of a unit that stays the same, in ns.
 const INTERVAL_NS: (u64, u64) = (1_200_000_000, 60_000_000_000);
 /// The longest such time for a unit that can be made old only together with all memory of its
@@ -47,6 +59,11 @@ pub(super) struct News {
     pub(super) calmed: bool,
     /// Whether the levels were set anew.
     pub(super) judged: bool,
+    /// Whether much was touched at once that was not before. It may pass by.
+    pub(super) risen: bool,
+    /// Whether a page that was touched all the time is not touched any more, in a unit of which
+    /// other pages may be.
+    pub(super) missed: bool,
     /// Whether a plane is not what it was.
     pub(super) published: bool,
 }
@@ -122,6 +139,11 @@ fn share(part: u32, whole: u32) -> f32 {
     if whole == 0 { 0.0 } else { float(part) / float(whole) }
 }
 
+/// The number of pages of a set.
+fn pages(bits: PageBits) -> u32 {
+    u32::try_from(bits.count()).unwrap_or(u32::MAX)
+}
+
 /// The share of pages touched in one sample, if `touched` of `there` pages were touched in a span
 /// `times` as long. Touches are assumed to come at random. Of a longer span in which all pages were
 /// touched, half a page is assumed to have been missed.
@@ -149,7 +171,7 @@ fn level(share: f32) -> u8 {
 fn change(old: u8, pages: u32) -> u8 {
     let share = f32::from(old) / FULL;
     let pages = f32::from(u16::try_from(pages.max(1)).unwrap_or(u16::MAX));
-    CHANGE.saturating_add(level(3.0 * libm::sqrtf(2.0 * share * (1.0 - share) / pages)))
+    CHANGE.saturating_add(level(CHANCE * libm::sqrtf(2.0 * share * (1.0 - share) / pages)))
 }
 
 impl Unit {
@@ -229,7 +251,7 @@ impl Unit {
             (self.turn, self.extra) = (Clock::begin(since, SPANS), Clock::default());
             self.earlier = PageBits::default();
             self.turns = self.turns.wrapping_add(1);
-            self.false_alarms = 0;
+            self.false_alarms = self.false_alarms.saturating_sub(1);
         } else {
             self.extra = Clock::begin(since, OUT_OF_TURN);
             self.earlier = self.earlier.or(touched.minus(check.stuck));
@@ -265,8 +287,11 @@ impl Unit {
         // A page that is touched in half of the samples is missed by ten of them once in a thousand
         // times.
         if self.sentinel != NO_PAGE && now.since(self.sentinel_since) * 2 >= spans[1] {
-            news.calmed = PageBits::page(self.sentinel).and(touched).is_empty();
+            let is_missed = PageBits::page(self.sentinel).and(touched).is_empty();
             self.sentinel = NO_PAGE;
+            // One page stands for a unit that was hot all over. Else all of it has to be seen.
+            news.calmed = is_missed && self.is_mostly_hot();
+            news.missed = is_missed && !news.calmed;
             if news.calmed {
                 self.calm(now);
             }
@@ -281,16 +306,22 @@ impl Unit {
         if first_ended && (elapsed <= spans[0] * JUDGED || touched.is_empty()) {
             news.judged = true;
             news.calmed = self.judge(before, touched, now, ratio(elapsed, spans[0]));
+            let is_first = self.turn.since == self.since && self.turns <= 1;
+            let more = touched.minus(before).count();
+            news.risen = !is_first && more >= RISEN.max(before.count());
         } else if !self.is_first_open() && !newly.is_empty() {
             news.woken = newly.count();
-            let samples = ratio(spans[1], spans[0]);
-            self.wake(newly, now, ratio(now.since(self.looked), spans[0]), samples);
+            let was_quiet = self.looked.since(self.since) * 4 >= spans[1] * 3;
+            if was_quiet {
+                let times = ratio(now.since(self.looked), spans[0]);
+                self.wake(newly, now, times, ratio(spans[1], spans[0]));
+            }
         }
         if window_was_open && !self.is_window_open() && elapsed <= spans[1] * 2 {
             self.take_window(touched, now, ratio(spans[0], spans[1]));
             if self.turn.since != self.since && touched.count() * 4 < self.woken {
                 // What woke up has passed by already.
-                self.false_alarms = self.false_alarms.saturating_add(1);
+                self.false_alarms = (self.false_alarms + ALARM).min(MOST_ALARMS);
             }
         }
         self.looked = now;
@@ -315,32 +346,56 @@ impl Unit {
     /// share of the window that a sample is. A target that was kept from running while the first
     /// look came is not idle.
     fn take_window(&mut self, touched: PageBits, now: Time, sample: f32) {
+        let least_of_all = share(pages(touched), pages(self.present)) * sample;
+        let mean = self.mean_level();
+        let chance = libm::sqrtf(least_of_all * (1.0 - least_of_all) / count(pages(self.present)));
+        // What is wrong of the whole unit was not just missed by one look at few pages.
+        let was_kept = least_of_all > mean + CHANCE * chance;
+        self.guessed |= was_kept;
         for cell in 0..CELLS {
             let there = self.present.cell(cell).count_ones();
-            let least = level(share(touched.cell(cell).count_ones(), there) * sample);
+            let within = share(touched.cell(cell).count_ones(), there);
+            if within == 0.0 && self.levels[cell] > 0 {
+                (self.levels[cell], self.steady[cell]) = (0, tick(self.since));
+            }
+            let has_woken = self.levels[cell] == 0 && within > NEARLY_ALL;
+            if !was_kept && !has_woken {
+                continue;
+            }
+            let least = level(within * sample);
             if self.levels[cell] == 0 && least > 0 {
                 self.steady[cell] = tick(now);
             }
-            // Few of the pages may be touched seldom. Most of them are not, if the look was right.
-            self.guessed |=
-                least > self.levels[cell] && touched.cell(cell).count_ones() * 2 > there;
             self.levels[cell] = self.levels[cell].max(least);
         }
+    }
+
+    /// The mean of its cells' levels over its pages, as a share.
+    fn mean_level(&self) -> f32 {
+        let there = (0..CELLS).map(|cell| self.present.cell(cell).count_ones());
+        let sum: u32 = there.zip(self.levels).map(|(n, level)| n * u32::from(level)).sum();
+        count(sum) / FULL / count(pages(self.present).max(1))
     }
 
     /// Sets the levels from `plane`, which was touched in `times` samples. Returns whether much of
     /// what was touched before is not touched any more.
     fn judge(&mut self, before: PageBits, plane: PageBits, now: Time, times: f32) -> bool {
-        self.guessed = false;
+        let was_guessed = core::mem::take(&mut self.guessed);
         for cell in 0..CELLS {
             let there = self.present.cell(cell).count_ones();
             let touched = plane.cell(cell).count_ones();
             let new = level(per_sample(touched, there, times));
             let old = self.levels[cell];
-            if new.abs_diff(old) > change(old, there) || (new == 0) != (old == 0) {
+            self.levels[cell] = if was_guessed || new.abs_diff(old) > change(old, there) {
                 self.steady[cell] = if new == 0 { tick(self.since) } else { tick(now) };
-            }
-            self.levels[cell] = new;
+                new
+            } else {
+                if old == 0 && new > 0 {
+                    self.steady[cell] = tick(now);
+                }
+                // One look is one sample. The mean of several is surer.
+                u8::midpoint(old, new)
+            };
         }
         let (was, is) = (before.count(), plane.count());
         let differs = before.minus(plane).count() + plane.minus(before).count();
@@ -358,16 +413,17 @@ impl Unit {
         was >= 16 && is * 2 < was
     }
 
-    /// Pages of a quiet unit were touched in the last `times` samples: at least in one of the
+    /// Pages of quiet cells were touched in the last `times` samples: at least in one of the
     /// `samples` of a window.
     fn wake(&mut self, newly: PageBits, now: Time, times: f32, samples: f32) {
         self.woken = newly.count();
         for cell in 0..CELLS {
             let new = newly.cell(cell).count_ones();
-            if new == 0 {
+            // Where others were touched before, more pages are no news.
+            if new == 0 || self.young.cell(cell) != newly.cell(cell) {
                 continue;
             }
-            if self.is_restless() {
+            if self.false_alarms > 0 {
                 self.steady[cell] = tick(now);
                 continue;
             }
@@ -396,7 +452,7 @@ impl Unit {
     /// Whether what wakes up here passes by before anybody can look, again and again. Such a unit
     /// is left alone until it is its turn: the turns tell how much of it is touched at a time.
     pub(super) const fn is_restless(&self) -> bool {
-        self.false_alarms >= FALSE_ALARMS
+        self.false_alarms >= 2 * ALARM
     }
 
     /// A page that is touched in every sample as far as is known, to be armed alone; `nr` says
@@ -405,19 +461,33 @@ impl Unit {
         if !self.can_have_sentinel() {
             return None;
         }
-        let hot = self.plane(0).and(self.young);
+        let hot = self.hot_pages();
         self.sentinel = hot.nth(nr % hot.count().max(1))?;
         Some(PageBits::page(self.sentinel))
     }
 
     /// Whether a sentinel would tell whether it has gone cold, and there is none yet.
     pub(super) fn can_have_sentinel(&self) -> bool {
-        let hot = self.plane(0).and(self.young);
         !self.together
             && self.sentinel == NO_PAGE
             && !self.is_first_open()
-            && self.levels != [0; CELLS]
-            && hot.count() * 2 >= self.present.count().max(1)
+            && self.levels.iter().any(|level| *level >= HOT)
+            && !self.hot_pages().is_empty()
+    }
+
+    /// Pages that were touched at once, in cells where nearly every window would see them again.
+    fn hot_pages(&self) -> PageBits {
+        let mut cells = PageBits::default();
+        for (nr, level) in self.levels.iter().enumerate() {
+            let bits = if *level >= HOT { 0xffff } else { 0 };
+            cells.0[nr / 4] |= bits << (nr % 4 * 16);
+        }
+        self.plane(0).and(self.young).and(cells)
+    }
+
+    /// Whether half of its pages or more were touched at once.
+    fn is_mostly_hot(&self) -> bool {
+        self.plane(0).and(self.young).count() * 2 >= self.present.count().max(1)
     }
 
     /// The share of a cell's pages that were touched within one sample.
@@ -624,6 +694,7 @@ mod tests {
         let mut unit = unit();
         arm_in_turn(&mut unit, PageBits::ALL, PageBits::default(), 1000);
         look(&mut unit, PageBits::default(), 1005);
+        look(&mut unit, PageBits::default(), 1105);
         for nr in 1..=3 {
             assert_eq!(unit.is_restless(), nr == 3);
             let at = 1000 + nr * 500;

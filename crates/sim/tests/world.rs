@@ -2,7 +2,9 @@
 #![expect(clippy::unwrap_used, reason = "helper functions of tests")]
 
 use isotherm_core::ops::UpdateError;
-use isotherm_core::{AddrRange, Check, Clock, Operations, PageState, TargetId, Time};
+use isotherm_core::{
+    AddrRange, Check, Clock, Operations, PageBits, PageState, TargetId, Time, UnitCheck,
+};
 use isotherm_sim::config::Config;
 use isotherm_sim::pattern::{Batch, LINE, Plan, Source, plans};
 use isotherm_sim::world::{Costs, Faults, Options, VirtualClock, World};
@@ -396,4 +398,83 @@ fn faults_are_read() {
     for text in ["", "late=0.1", "late=0.1:2", "fail=1.1", "blind=x", "notnow=-1", "rain=1"] {
         assert!(text.parse::<Faults>().is_err(), "{text}");
     }
+}
+
+/// A unit whose pages are alike is answered at once. The answers are those of the pages one by one,
+/// in whatever order the memory is touched, mapped and made old.
+#[test]
+fn units_are_answered_as_their_pages_one_by_one() {
+    let config = "m, 16M\nabsent, 4M, populate=no\ngrown, 8M, mapped=5M\n\n\
+                  random\n300, resize=grown:5M\n\
+                  m, 1, 64, 1, rw, pieces=2M, share=25, hz=300\n\
+                  absent, 1, 64, 1, rw, offset=2M, length=4K, hz=50\n\n\
+                  sweep\n300, resize=grown:8M\nm, 0, 4096, 1, rw, rate=3000\n\
+                  grown, 1, 64, 1, rw, offset=6M, length=64K, hz=100\n";
+    let options = Options { duration_ms: Some(1500), ..Options::default() };
+    let (mut by_page, mut page_clock) = world_with(config, &options);
+    let (mut by_unit, mut unit_clock) = world_with(config, &options);
+    let (mut alike, mut mixed) = (0, 0);
+    for (nr, ms) in [0, 5, 20, 100, 290, 310, 400, 610, 700, 905, 1400].into_iter().enumerate() {
+        page_clock.sleep_until(Time(ms * MS));
+        unit_clock.sleep_until(Time(ms * MS));
+        let maps: Vec<AddrRange> = by_unit.mappings(ROOT).map(|(range, _)| range).collect();
+        for start in maps.iter().flat_map(|map| (map.start..map.end).step_by(2 << 20)) {
+            let clear = !(start / HUGE + nr as u64).is_multiple_of(3);
+            let mut unit = [UnitCheck::new(ROOT, start, PageBits::ALL)];
+            let mut pages: Vec<_> =
+                (0..512).map(|page| Check::new(ROOT, start + page * 4096, 0)).collect();
+            if clear {
+                by_unit.prepare_units(&mut unit);
+                by_page.prepare(&mut pages);
+            } else {
+                by_unit.check_units(&mut unit);
+                by_page.check(&mut pages);
+            }
+            let [unit] = unit;
+            for (page, check) in (0..512).zip(&pages) {
+                let is = |bits: PageBits| !bits.and(PageBits::page(page)).is_empty();
+                let expected = match check.state {
+                    PageState::Absent => (false, false),
+                    PageState::Old => (true, false),
+                    _ => (true, true),
+                };
+                assert_eq!((is(unit.present), is(unit.young)), expected, "{start:x} {page} {ms}");
+            }
+            let all_or_none = |bits: PageBits| bits.is_empty() || bits == PageBits::ALL;
+            if all_or_none(unit.present) && all_or_none(unit.young) {
+                alike += 1;
+            } else {
+                mixed += 1;
+            }
+        }
+    }
+    assert_eq!(by_unit.counts().clears, by_page.counts().clears);
+    assert!(alike > 50 && mixed > 10, "{alike} alike, {mixed} mixed");
+}
+
+/// A terabyte of which little is touched takes little memory: nothing is kept by page.
+#[test]
+fn a_terabyte_takes_no_memory_by_page() {
+    let config = "m, 1T\n\np\n10000\nm, 1, 64, 1, rw, pieces=64M, share=0.1, hz=200\n";
+    let (mut world, mut clock) = world_with(config, &Options::default());
+    let before = resident();
+    for at_ms in [10, 20] {
+        clock.sleep_until(Time(at_ms * MS));
+        let mut young = 0;
+        for start in (BASE..BASE + (1 << 40)).step_by(2 << 20) {
+            let mut unit = [UnitCheck::new(ROOT, start, PageBits::ALL)];
+            world.prepare_units(&mut unit);
+            young += u64::from(!unit[0].young.is_empty());
+        }
+        // Of 16384 pieces 16 are touched, of 32 units each.
+        assert_eq!(young, if at_ms == 10 { 1 << 19 } else { 512 });
+    }
+    let grown = resident() - before;
+    assert!(grown < 64 << 20, "{grown} bytes");
+}
+
+/// Bytes of this process that are in memory.
+fn resident() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
 }

@@ -45,7 +45,15 @@ pub(super) struct Memory {
     huge: bool,
     pub(super) populate: bool,
     huge_bits: Vec<Bit>,
-    small_bits: Vec<Option<Box<[Bit; PAGES_PER_HUGE]>>>,
+    small_bits: Vec<Small>,
+}
+
+/// The bits of the 512 small leaves of 2 MiB. Terabytes are simulated, of which nearly all is never
+/// touched, so leaves that are alike are kept as one.
+#[derive(Debug, Clone)]
+enum Small {
+    Alike(Bit),
+    Each(Box<[Bit; PAGES_PER_HUGE]>),
 }
 
 /// A page-table leaf of a region.
@@ -72,7 +80,7 @@ impl Memory {
                 huge: region.thp == Thp::On,
                 populate: region.populate,
                 huge_bits: vec![Bit::Fresh; chunks],
-                small_bits: vec![None; chunks],
+                small_bits: vec![Small::Alike(Bit::Fresh); chunks],
             });
             base += region.size.next_multiple_of(HUGE) + config.settings.gap;
             base = base.next_multiple_of(HUGE);
@@ -144,7 +152,29 @@ impl Memory {
             return &mut self.huge_bits[chunk];
         }
         let page = usize::try_from(leaf.bytes.start % HUGE / PAGE_SIZE).unwrap_or(0);
-        let bits = self.small_bits[chunk].get_or_insert_with(|| Box::new([Bit::Fresh; 512]));
-        &mut bits[page]
+        let small = &mut self.small_bits[chunk];
+        if let Small::Alike(bit) = *small {
+            *small = Small::Each(Box::new([bit; PAGES_PER_HUGE]));
+        }
+        match small {
+            Small::Each(bits) => &mut bits[page],
+            Small::Alike(bit) => bit,
+        }
+    }
+
+    /// The accessed bit that all 512 small leaves of the 2 MiB at `addr` have, and what they have in
+    /// common: all of their bytes, and since when they have been mapped. `None` if they may differ.
+    pub(super) fn bit_of_all(&mut self, addr: u64, now: Time) -> Option<(&mut Bit, Leaf)> {
+        let offset = addr.checked_sub(self.base).filter(|at| at.is_multiple_of(HUGE))?;
+        let first = self.leaf(addr, now)?;
+        let last = self.leaf(addr + HUGE - PAGE_SIZE, now)?;
+        if first.shift != 12 || first.since != last.since {
+            return None;
+        }
+        let bytes = AddrRange::new(offset, offset + HUGE);
+        match self.small_bits.get_mut(usize::try_from(offset / HUGE).ok()?)? {
+            Small::Alike(bit) => Some((bit, Leaf { bytes, ..first })),
+            Small::Each(_) => None,
+        }
     }
 }

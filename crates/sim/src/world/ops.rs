@@ -63,34 +63,15 @@ impl World {
 }
 
 impl World {
-    /// Answers about whole units, page by page. The clock moves by the time that a dense look, or
-    /// clearing a range, takes.
+    /// Answers about whole units. The clock moves by the time that a dense look, or clearing a
+    /// range, takes.
     fn ask_units(&mut self, batch: &mut [UnitCheck], clear: bool) {
         let before = self.counts;
         let mut cleared = 0;
         for unit in &mut *batch {
-            unit.answered = false;
             let old = self.counts.clears;
-            for nr in 0..512_u16 {
-                let page = PageBits::page(nr);
-                if page.and(unit.pages).is_empty() {
-                    continue;
-                }
-                let addr = unit.start + u64::from(nr) * 4096;
-                let mut check = Check::new(unit.target, addr, 0);
-                self.ask(&mut check, clear);
-                unit.leaf_shift = check.leaf_shift;
-                unit.answered |= check.state != PageState::Unknown;
-                match check.state {
-                    PageState::Unknown | PageState::Absent => continue,
-                    PageState::Old => {}
-                    PageState::Young | PageState::Cleared => unit.young = unit.young.or(page),
-                    PageState::Unresolved => {
-                        unit.young = unit.young.or(page);
-                        unit.stuck = unit.stuck.or(page);
-                    }
-                }
-                unit.present = unit.present.or(page);
+            if self.ask_all_pages(unit, clear).is_none() {
+                self.ask_each_page(unit, clear);
             }
             cleared += u64::from(self.counts.clears > old);
         }
@@ -101,6 +82,52 @@ impl World {
         self.counts.checks = before.checks + 512 * batch.len() as u64;
         self.counts.spent_ns += ns;
         self.now.set(self.now.get() + ns);
+    }
+
+    /// Answers about a unit of which all pages are alike, at once. `None` if they may differ.
+    fn ask_all_pages(&mut self, unit: &mut UnitCheck, clear: bool) -> Option<()> {
+        let (now, faults) = (self.now(), self.options.faults);
+        if unit.pages != PageBits::ALL || faults.fail > 0.0 || faults.blind > 0.0 {
+            return None;
+        }
+        let process = self.processes.iter_mut().find(|p| p.number == unit.target.0);
+        let process = process.filter(|p| p.is_alive(now))?;
+        let bit = process.look_at_all(&self.schedule, unit.start, now)?;
+        (unit.present, unit.young) = match *bit {
+            Bit::Absent(_) | Bit::Fresh => Default::default(),
+            Bit::Old(_) => (PageBits::ALL, PageBits::default()),
+            Bit::Young(_) => (PageBits::ALL, PageBits::ALL),
+        };
+        if clear && matches!(bit, Bit::Young(_)) {
+            *bit = Bit::Old(now);
+            self.counts.clears += PageBits::ALL.count();
+        }
+        (unit.answered, unit.leaf_shift) = (true, 12);
+        Some(())
+    }
+
+    fn ask_each_page(&mut self, unit: &mut UnitCheck, clear: bool) {
+        unit.answered = false;
+        for nr in 0..512_u16 {
+            let page = PageBits::page(nr);
+            if page.and(unit.pages).is_empty() {
+                continue;
+            }
+            let mut check = Check::new(unit.target, unit.start + u64::from(nr) * 4096, 0);
+            self.ask(&mut check, clear);
+            unit.leaf_shift = check.leaf_shift;
+            unit.answered |= check.state != PageState::Unknown;
+            match check.state {
+                PageState::Unknown | PageState::Absent => continue,
+                PageState::Old => {}
+                PageState::Young | PageState::Cleared => unit.young = unit.young.or(page),
+                PageState::Unresolved => {
+                    unit.young = unit.young.or(page);
+                    unit.stuck = unit.stuck.or(page);
+                }
+            }
+            unit.present = unit.present.or(page);
+        }
     }
 }
 

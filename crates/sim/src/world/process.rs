@@ -118,6 +118,35 @@ impl Process {
         bit
     }
 
+    /// The accessed bit at `now` of all 512 small leaves of the 2 MiB at `addr`, as [`Self::look`]
+    /// finds it leaf by leaf. `None` if they may differ: then they have to be looked at one by one.
+    pub(super) fn look_at_all(
+        &mut self,
+        schedule: &Schedule,
+        addr: u64,
+        now: Time,
+    ) -> Option<&mut Bit> {
+        let after = self.memory.partition_point(|m| m.mapped(now).start <= addr);
+        let region = after.checked_sub(1)?;
+        let (before, leaves) = self.memory[region].bit_of_all(addr, now)?;
+        let before = *before;
+        let known = before.at().is_some_and(|at| at >= leaves.since);
+        let bit = match if known { before } else { self.first(region, &leaves) } {
+            // What cannot be touched in all of these bytes cannot be touched in any leaf.
+            Bit::Old(at) | Bit::Absent(at)
+                if at < now && self.chance(schedule, region, leaves.bytes, at, now) > 0.0 =>
+            {
+                return None;
+            }
+            Bit::Old(_) => Bit::Old(now),
+            Bit::Absent(_) => Bit::Absent(now),
+            other => other,
+        };
+        let (all, _) = self.memory[region].bit_of_all(addr, now)?;
+        *all = bit;
+        Some(all)
+    }
+
     /// The bit of a leaf as it was when it was mapped, or inherited by a fork (which copies page
     /// tables with the accessed bits cleared).
     fn first(&self, region: usize, leaf: &Leaf) -> Bit {

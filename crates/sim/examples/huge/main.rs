@@ -74,6 +74,7 @@ struct Line {
     longest_window_ms: f64,
     /// CPU time of the core for a window, in us: median, 99th percentile, most.
     window_us: [f64; 3],
+    regions: usize,
     /// What the core has allocated at the end, and at most, per watched byte.
     state: f64,
     peak: f64,
@@ -223,6 +224,7 @@ fn result(
         windows_kept: to_f64(windows.took_us.len() as u64) / (ns / window_ns).floor().max(1.0),
         longest_window_ms: to_f64(windows.longest_ns) / 1e6,
         window_us: [50, 99, 100].map(|percent| windows.percentile(percent)),
+        regions: snapshot.nr_regions(),
         state: 0.0,
         peak: 0.0,
     }

@@ -107,7 +107,8 @@ impl Score {
     pub(crate) fn of_regions(&self, snapshot: &Snapshot) -> (f64, f64) {
         let regions = snapshot.targets.iter().flat_map(|target| &target.regions);
         let (mut called, mut right) = (0, 0);
-        for region in regions.filter(|r| r.resolved && r.nr_accesses * 2 >= snapshot.max_nr_accesses)
+        for region in
+            regions.filter(|r| r.resolved && r.nr_accesses * 2 >= snapshot.max_nr_accesses)
         {
             called += region.range.len();
             for start in self.hot.iter().filter(|at| **at + UNIT > region.range.start) {
@@ -115,7 +116,10 @@ impl Score {
             }
         }
         let hot = (self.hot.len() as u64 * UNIT).max(1);
-        (if called == 0 { 1.0 } else { to_f64(right) / to_f64(called) }, to_f64(right) / to_f64(hot))
+        (
+            if called == 0 { 1.0 } else { to_f64(right) / to_f64(called) },
+            to_f64(right) / to_f64(hot),
+        )
     }
 }
 

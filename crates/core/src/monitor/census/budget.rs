@@ -27,7 +27,8 @@ const MOST_TIMES: u64 = 4;
 const SHARES: (u64, u64) = (40, 20);
 /// The share for drawing regions, in percent.
 const DRAWING_SHARE: u64 = 15;
-/// The share for looks in turn while there is memory that was never armed.
+/// The share for looks in turn while there is memory that was never armed, or the budget is
+/// overdrawn.
 const FIRST_PASS_SHARE: u64 = 10;
 
 /// The budget of one context.
@@ -181,7 +182,9 @@ impl Budget {
 
     /// How many units may be looked at in turn, per `window_ns`.
     pub(super) fn looks(&self, window_ns: u64) -> usize {
-        let share = if self.is_first_pass { FIRST_PASS_SHARE } else { SHARES.0 };
+        // What was overdrawn is paid back before anything is looked at for its own sake.
+        let is_short = self.is_first_pass || self.left_ns < 0;
+        let share = if is_short { FIRST_PASS_SHARE } else { SHARES.0 };
         let ns = self.of(window_ns) * share / 100;
         usize::try_from(ns / self.look_ns.max(1)).unwrap_or(usize::MAX).max(1)
     }

@@ -10,8 +10,8 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use super::map::Map;
-use super::unit::{CELLS, Unit};
-use crate::addr::AddrRange;
+use super::unit::{CELLS, Outline, Unit};
+use crate::addr::{AddrRange, round_down};
 use crate::snapshot::TouchedShare;
 use crate::time::Time;
 use crate::unit::UNIT;
@@ -26,10 +26,16 @@ const CHANCE: f32 = 3.0;
 /// Cells that changed less than this long ago count as equally old, in ns.
 const YOUNG_NS: u64 = 400_000_000;
 
-/// What a unit costs here, and a run that has to be joined with others, in ns (measured by the
-/// example `census_cost`).
+/// What a unit costs here, cell by cell or if its outline is like that of the unit before; a run;
+/// and a run that has to be joined with others, in ns (measured by the examples `census_cost` and
+/// `huge`).
 const UNIT_NS: u64 = 150;
+const OUTLINE_NS: u64 = 4;
 const RUN_NS: u64 = 200;
+const JOIN_NS: u64 = 500;
+/// Runs that are collected before some are joined, as a multiple of what is to be left. A terabyte
+/// of scattered pages would have millions of them, of more bytes than the units.
+const MOST_RUNS: usize = 16;
 
 /// A run of cells that are taken as one, in one target.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -99,9 +105,10 @@ impl Run {
         self.target == next.target && self.range.end == next.range.start
     }
 
-    /// The error that joining with the next run adds; `None` if they cannot be joined.
-    fn cost(&self, next: &Self) -> Option<u64> {
-        if !self.touches(next) || self.known != next.known {
+    /// The error that joining with the next run adds; `None` if they cannot be joined. What is
+    /// known is joined with what is not only if `across`.
+    fn cost(&self, next: &Self, across: bool) -> Option<u64> {
+        if !self.touches(next) || (self.known != next.known && !across) {
             return None;
         }
         let (a, b) = (float(self.range.len() / 4096), float(next.range.len() / 4096));
@@ -122,6 +129,7 @@ impl Run {
         self.age_ns = u64::try_from(sum / u128::from((a + b).max(1))).unwrap_or(u64::MAX);
         self.range.end = next.range.end;
         self.sure &= next.sure;
+        self.known &= next.known;
     }
 }
 
@@ -149,33 +157,51 @@ fn log_age(ns: u64) -> f32 {
 /// takes, in ns.
 pub(super) fn draw(maps: &[Map], now: Time, most: usize, runs: &mut Vec<Run>) -> u64 {
     runs.clear();
-    let nr_units: usize = maps.iter().map(|map| map.units.len()).sum();
+    let (mut nr_whole, mut nr_by_cell, mut nr_joined) = (0, 0, 0);
+    let limit = most.saturating_mul(MOST_RUNS).max(MOST_RUNS * 256);
     for (target, map) in maps.iter().enumerate() {
-        let mut first = 0;
         for area in &map.areas {
-            while map.units.get(first).is_some_and(|u| u.start + UNIT <= area.start) {
-                first += 1;
-            }
-            for unit in map.units[first..].iter().take_while(|u| u.start < area.end) {
-                add(runs, target, *area, unit, now);
+            let mut at = map.units.partition_point(|u| u.start + UNIT <= area.start);
+            let end = map.units.partition_point(|u| u.start < area.end);
+            // An area has all of its units. So where they start is known without reading them.
+            let mut start = round_down(area.start, UNIT);
+            while at < end {
+                let outlines = &map.outlines[at..end];
+                if let Some(outline) = outlines[0] {
+                    let same = outlines.iter().take_while(|other| **other == Some(outline)).count();
+                    let behind = start + UNIT * same as u64;
+                    let range = AddrRange::new(start.max(area.start), behind.min(area.end));
+                    push(runs, whole(target, range, outline, now));
+                    start = behind;
+                    at += same;
+                    nr_whole += same as u64;
+                } else {
+                    add(runs, target, *area, &map.units[at], now);
+                    start += UNIT;
+                    at += 1;
+                    nr_by_cell += 1;
+                }
+                if runs.len() > limit {
+                    let nr_runs = runs.len();
+                    join(runs, limit / 2);
+                    nr_joined += nr_runs.saturating_sub(runs.len()) as u64;
+                }
             }
         }
     }
-    let nr_joined = runs.len();
+    let nr_runs = runs.len();
     join(runs, most);
-    nr_units as u64 * UNIT_NS + nr_joined as u64 * RUN_NS
+    nr_joined += nr_runs.saturating_sub(runs.len()) as u64;
+    let runs_ns = nr_runs as u64 * RUN_NS + nr_joined * JOIN_NS;
+    nr_whole * OUTLINE_NS + nr_by_cell * UNIT_NS + runs_ns
 }
 
 /// Adds the cells of a unit that lie in an area.
 fn add(runs: &mut Vec<Run>, target: usize, area: AddrRange, unit: &Unit, now: Time) {
     let known = unit.known && unit.armed;
-    let (cells, size) = if unit.is_uniform() { (1, UNIT) } else { (CELLS, CELL) };
-    for cell in 0..cells {
-        let start = unit.start + size * cell as u64;
-        let range = AddrRange::new(start.max(area.start), (start + size).min(area.end));
-        if range.is_empty() {
-            continue;
-        }
+    for cell in 0..CELLS {
+        let start = unit.start + CELL * cell as u64;
+        let range = AddrRange::new(start.max(area.start), (start + CELL).min(area.end));
         let run = Run {
             target,
             range,
@@ -185,15 +211,43 @@ fn add(runs: &mut Vec<Run>, target: usize, area: AddrRange, unit: &Unit, now: Ti
             known: known && !unit.is_blind(cell),
             sure: unit.is_sure(),
         };
-        match runs.last_mut() {
-            Some(last) if last.touches(&run) && last.is_like(&run) => last.join(&run),
-            _ => runs.push(run),
-        }
+        push(runs, run);
     }
 }
 
-/// Joins until at most `most` runs are left, or none can be joined.
+/// A run of units of which all cells look the same.
+fn whole(target: usize, range: AddrRange, outline: Outline, now: Time) -> Run {
+    Run {
+        target,
+        range,
+        rate: outline.rate(),
+        touched: outline.touched(),
+        age_ns: outline.steady_ns(now),
+        known: outline.known,
+        sure: outline.sure,
+    }
+}
+
+/// Adds a run, or joins it with the last one.
+fn push(runs: &mut Vec<Run>, run: Run) {
+    match runs.last_mut() {
+        _ if run.range.is_empty() => {}
+        Some(last) if last.touches(&run) && last.is_like(&run) => last.join(&run),
+        _ => runs.push(run),
+    }
+}
+
+/// Joins until at most `most` runs are left, or none can be joined. While a first pass goes over
+/// terabytes there are more alternations of known and unknown memory than that. Then what is known
+/// and idle counts as unknown with its neighbours first, and what is hot last.
 fn join(runs: &mut Vec<Run>, most: usize) {
+    let alternates = |pair: &&[Run]| pair[0].known != pair[1].known;
+    let across = runs.windows(2).filter(alternates).count() >= most.div_ceil(2);
+    join_pairs(runs, most, across);
+    join_pairs(runs, most, true);
+}
+
+fn join_pairs(runs: &mut Vec<Run>, most: usize, across: bool) {
     let len = runs.len();
     if len <= most {
         return;
@@ -204,7 +258,7 @@ fn join(runs: &mut Vec<Run>, most: usize) {
     let mut stamp = alloc::vec![0_u32; len];
     let mut gone = alloc::vec![false; len];
     let pair = |runs: &[Run], stamp: &[u32], i: usize, j: usize| {
-        runs[i].cost(&runs[j]).map(|cost| Reverse((cost, i, stamp[i], stamp[j])))
+        runs[i].cost(&runs[j], across).map(|cost| Reverse((cost, i, stamp[i], stamp[j])))
     };
     let mut heap: BinaryHeap<_> = (1..len).filter_map(|j| pair(runs, &stamp, j - 1, j)).collect();
     let mut left = len;
@@ -261,11 +315,26 @@ mod tests {
         assert!(runs.len() == 1 && !runs[0].sure);
     }
 
+    /// A first pass over terabytes has seen every second stretch, one of them hot.
+    #[test]
+    fn what_is_hot_is_told_among_much_that_is_unknown() {
+        let of = |nr: u64| Run { known: nr % 2 == 1, ..run(nr, f32::from(u8::from(nr == 501))) };
+        let mut runs: Vec<_> = (0..2000).map(of).collect();
+        join(&mut runs, 20);
+        assert!(runs.len() <= 20, "{}", runs.len());
+        let hot: Vec<_> = runs.iter().filter(|run| run.known && run.rate > 0.5).collect();
+        assert!(hot.len() == 1 && hot[0].range == run(501, 1.0).range, "{hot:?}");
+        assert!(runs.iter().all(|run| !run.known || run.range.len() == CELL), "never seen");
+    }
+
     #[test]
     fn what_is_not_known_stays_apart() {
         let mut runs = alloc::vec![run(0, 0.0), Run { known: false, ..run(1, 0.0) }, run(2, 0.0)];
-        join(&mut runs, 1);
+        join(&mut runs, 3);
         assert_eq!(runs.len(), 3);
+        // There are too many: what is joined with the unknown is unknown.
+        join(&mut runs, 1);
+        assert!(runs.len() == 1 && !runs[0].known);
         let mut apart = alloc::vec![run(0, 0.0), run(2, 0.0)];
         join(&mut apart, 1);
         assert_eq!(apart.len(), 2, "there is a hole between them");

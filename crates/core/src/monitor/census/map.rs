@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::touched::Sums;
-use super::unit::Unit;
+use super::unit::{Outline, Unit};
 use crate::addr::{AddrRange, round_down};
 use crate::region::Region;
 use crate::rng::Rng;
@@ -31,6 +31,8 @@ pub(super) struct Map {
     pub(super) areas: Vec<AddrRange>,
     /// Sorted by start. A unit that two areas share is there once.
     pub(super) units: Vec<Unit>,
+    /// The outline of each unit, as it was when [`Map::outline`] was called last.
+    pub(super) outlines: Vec<Option<Outline>>,
     /// Units that were never armed.
     pub(super) nr_unknown: usize,
     /// When units that can only be made old together may be asked about again.
@@ -98,7 +100,11 @@ impl Map {
             }
         }
         let mut fresh = 0;
-        let mut old = core::mem::take(&mut self.units).into_iter().peekable();
+        // A list that grows by doubling would take twice of what it needs.
+        let most: u64 = self.areas.iter().map(|area| area.len() / UNIT + 2).sum();
+        let most = usize::try_from(most).unwrap_or(0);
+        let mut old =
+            core::mem::replace(&mut self.units, Vec::with_capacity(most)).into_iter().peekable();
         for area in &self.areas {
             let mut start = round_down(area.start, UNIT);
             while start < area.end {
@@ -127,6 +133,9 @@ impl Map {
                 start += UNIT;
             }
         }
+        self.outlines.clear();
+        self.outlines.reserve_exact(self.units.len());
+        self.outlines.extend(self.units.iter().map(Unit::outline));
         self.nr_unknown = self.units.iter().filter(|unit| !unit.armed).count();
         self.watched = self.areas.iter().map(AddrRange::len).sum();
         self.sums = Sums::default();
@@ -144,6 +153,11 @@ impl Map {
             (self.counted_from, self.longest_rest_ns) = (now, ns);
         }
         self.longest_rest_ns
+    }
+
+    /// The unit at this place has changed.
+    pub(super) fn outline(&mut self, at: usize) {
+        self.outlines[at] = self.units[at].outline();
     }
 
     /// The place of the unit at `start`.

@@ -35,6 +35,7 @@ use alloc::vec::Vec;
 use self::budget::Budget;
 use self::draw::{Run, draw};
 use self::map::{CHUNK, Map};
+use self::planes::is_over;
 use self::unit::News;
 use super::Wish;
 use super::method::{Ended, Sampler, Scene};
@@ -51,9 +52,10 @@ use crate::unit::UnitCheck;
 /// target's mmap lock is free between the calls.
 const MOST_ARMED: usize = CHUNK;
 /// Units that are visited at most before one sample to find some to arm; when a window begins, an
-/// eighth of all if that is more. If none of them is due, that is all until the next window: to
-/// wake up for every sample costs more than a small budget has.
-const MOST_VISITED: usize = 64;
+/// eighth of all if that is more, but no more than the second number: of a terabyte, to read an
+/// eighth takes longer than a budget of 1 % has. If none of them is due, that is all until the
+/// next window: to wake up for every sample costs more than a small budget has.
+const MOST_VISITED: (usize, usize) = (64, 1024);
 /// Pages that wake up in a quiet unit and make it armed out of turn.
 const WOKEN: u64 = 32;
 /// How far around a changed unit others are suspected of having changed, in units.
@@ -63,10 +65,11 @@ const REST_NS: u64 = 200_000_000;
 /// Time until units that can only be made old together are asked about again, in ns. The set knows
 /// how often that may be done.
 const TOGETHER_REST_NS: u64 = 250_000_000;
-/// Regions are drawn this many times as often as usual while something changes.
+/// When something changes, regions are drawn after one in this many parts of the time that the last
+/// drawing has to be paid for. What that is too early is made up for afterwards.
 const HASTE: u64 = 4;
-/// The longest time between two drawings of regions, in ns.
-const LONGEST_KEPT_NS: u64 = 5_000_000_000;
+/// The longest time for which a drawing has to be paid for, in ns.
+const LONGEST_KEPT_NS: u64 = 60_000_000_000;
 /// For how long a target is spared after its memory was reclaimed, in ns.
 const RECLAIMED_NS: u64 = 10_000_000_000;
 /// Meanwhile one in this many units is made old, at most once in this time, in ns. Reclaim decides
@@ -80,6 +83,8 @@ const SENTINELS_TRIED: usize = 64;
 /// Pages that count as independent evidence at most, for the interval of a rate. More pages do not
 /// make it surer: a span is known to a few percent only, and one arming is one sample in time.
 const EVIDENCE: u32 = 64;
+/// A list of looks to come is not shortened below this number.
+const LEAST_PRUNED: usize = 4096;
 /// Times between arming and looks after the window, in ns.
 const LATER_NS: [u64; 3] = [1_000_000_000, 10_000_000_000, 60_000_000_000];
 
@@ -100,6 +105,8 @@ pub(crate) struct Census {
     maps: Vec<Map>,
     /// Looks to come, per time between arming and look. Each list is in order of time.
     due: [VecDeque<Due>; 2 + LATER_NS.len()],
+    /// How long each of these lists may grow until what is out of date is taken out.
+    prune_at: [usize; 2 + LATER_NS.len()],
     /// The target that comes first when units are armed in turn.
     first_map: usize,
     /// Units that get a sentinel first, since a neighbour has gone cold.
@@ -111,9 +118,9 @@ pub(crate) struct Census {
     watched_alone: Vec<(TargetId, u64)>,
     runs: Vec<Run>,
     observed: Vec<Observed>,
-    /// Windows since regions were drawn, and after how many that is to happen again.
-    drawn_ago: u64,
+    /// In how many windows the drawings so far are paid for, and how many the last one cost.
     draw_after: u64,
+    draw_cost: u64,
     /// Whether something has changed that regions should show soon.
     changed: bool,
     /// Whether there was nothing left to arm when it was tried last.
@@ -166,17 +173,20 @@ impl Sampler for Census {
             let unit = &mut map.units[at];
             let (was_unknown, before) = (!unit.armed, unit.since);
             nr_cleared += unit.was_armed(check, now);
+            let since = unit.since;
             map.nr_unknown -= usize::from(was_unknown && unit.armed);
-            if unit.since == before {
+            map.outline(at);
+            if since == before {
                 continue;
             }
             for (list, wait) in self.due.iter_mut().zip(waits(scene.attrs)) {
                 let sample = passed.saturating_add(wait);
                 let (target, start) = (check.target, check.start);
-                list.push_back(Due { sample, target, start, since: unit.since });
+                list.push_back(Due { sample, target, start, since });
             }
         }
         scene.units.clear();
+        self.prune();
         nr_cleared
     }
 
@@ -191,8 +201,13 @@ impl Sampler for Census {
     /// Which units to look at: those that are due, and at the end of a window some in turn.
     fn check(&mut self, scene: &mut Scene<'_>) -> Option<Wish> {
         scene.units.clear();
-        for list in &mut self.due {
+        let spans = spans(scene.attrs);
+        for (list, span) in self.due.iter_mut().zip(spans) {
             while let Some(due) = list.front().copied().filter(|d| d.sample <= scene.passed) {
+                if !is_over(scene.now.since(due.since), span, &spans) {
+                    postpone(list, scene.passed);
+                    break;
+                }
                 list.pop_front();
                 let map = self.maps.iter().find(|m| m.id == due.target);
                 let unit = map.and_then(|m| m.units.get(m.find(due.start)?));
@@ -237,6 +252,7 @@ impl Sampler for Census {
             if is_ours {
                 self.budget.touched(unit.young.minus(before).and(present).count());
             }
+            map.outline(at);
             let unit = &mut map.units[at];
             if news.missed && !unit.urgent {
                 unit.urgent = true;
@@ -256,17 +272,18 @@ impl Sampler for Census {
             return None;
         }
         let window_ns = scene.attrs.aggr_us.max(1).saturating_mul(1000);
-        self.drawn_ago += 1;
-        let haste = if self.changed { HASTE } else { 1 };
-        if self.drawn_ago.saturating_mul(haste) < self.draw_after {
+        self.draw_after = self.draw_after.saturating_sub(1);
+        let ahead = if self.changed { self.draw_cost - self.draw_cost / HASTE } else { 0 };
+        if self.draw_after > ahead {
             keep_regions(scene.targets);
             return Some(Ended { max_nr: None, start, end: scene.now, lost: 0 });
         }
-        (self.drawn_ago, self.changed) = (0, false);
+        self.changed = false;
         let most = usize::try_from(scene.attrs.max_nr_regions).unwrap_or(usize::MAX);
         let work_ns = draw(&self.maps, scene.now, most, &mut self.runs);
         let rest_ns = self.budget.rest_of_drawing(work_ns).min(LONGEST_KEPT_NS);
-        self.draw_after = rest_ns / window_ns;
+        self.draw_cost = rest_ns / window_ns;
+        self.draw_after = self.draw_after.saturating_add(self.draw_cost);
         let max = count(scene.attrs.max_nr_accesses());
         for (nr, target) in scene.targets.iter_mut().enumerate() {
             self.observed.clear();
@@ -329,6 +346,22 @@ impl Sampler for Census {
 }
 
 impl Census {
+    /// Takes out looks at units that were armed again since. What is touched all the time is armed
+    /// every second or so, and the list for a minute would hold dozens of entries for it.
+    fn prune(&mut self) {
+        for (list, prune_at) in self.due.iter_mut().zip(&mut self.prune_at) {
+            if list.len() < (*prune_at).max(LEAST_PRUNED) {
+                continue;
+            }
+            list.retain(|due| {
+                let map = self.maps.iter().find(|m| m.id == due.target);
+                let unit = map.and_then(|m| m.units.get(m.find(due.start)?));
+                unit.is_some_and(|unit| unit.expects(due.since))
+            });
+            *prune_at = list.len() * 2;
+        }
+    }
+
     /// Follows the targets and their regions.
     fn fit(&mut self, scene: &mut Scene<'_>) {
         self.maps.retain(|m| scene.targets.iter().any(|t| t.id == m.id));
@@ -387,7 +420,7 @@ impl Census {
         for map in from(&mut self.maps, self.first_map) {
             let most_ns = map.longest_rest(now);
             let share = if self.window_begins { map.units.len() / 8 } else { 0 };
-            for _ in 0..MOST_VISITED.max(share).min(map.units.len()) {
+            for _ in 0..share.clamp(MOST_VISITED.0, MOST_VISITED.1).min(map.units.len()) {
                 if units.len() >= MOST_ARMED || !(is_starved || self.budget.allows(0)) {
                     self.idle = false;
                     break;
@@ -497,6 +530,14 @@ fn choose_together(map: &mut Map, units: &mut Vec<UnitCheck>, budget: &mut Budge
         unit.is_turn = true;
         budget.reserve(unit.plane(0).count());
         units.push(UnitCheck::new(map.id, unit.start, unit.pages));
+    }
+}
+
+/// These units were armed late in their sample, since the end of a window took long. A look now
+/// would come before the end of the span, and the next one long after it.
+fn postpone(list: &mut VecDeque<Due>, passed: u64) {
+    for due in list.iter_mut().take_while(|due| due.sample <= passed) {
+        due.sample = passed + 1;
     }
 }
 

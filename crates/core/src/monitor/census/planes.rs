@@ -23,6 +23,11 @@ const EARLY: u64 = 20;
 /// percent.
 const TOO_LATE: u64 = 150;
 
+/// Whether a look that comes so long after the arming says what was touched within `span`.
+pub(super) const fn is_over(elapsed_ns: u64, span: u64, spans: &[u64; SPANS]) -> bool {
+    elapsed_ns.saturating_add(spans[0] * EARLY / 100) >= span
+}
+
 /// When the spans began, and which are still to be published: one bit for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Clock {
@@ -51,7 +56,7 @@ impl Clock {
     fn close(&mut self, now: Time, spans: &[u64; SPANS], nothing: bool, mut f: impl FnMut(usize)) {
         let elapsed = now.since(self.since);
         for (nr, span) in spans.iter().enumerate() {
-            if self.open >> nr & 1 == 1 && (elapsed + spans[0] * EARLY / 100) >= *span {
+            if self.open >> nr & 1 == 1 && is_over(elapsed, *span, spans) {
                 self.open &= !(1 << nr);
                 if nothing || elapsed * 100 <= span * TOO_LATE {
                     f(nr);

@@ -9,6 +9,9 @@
 //! Invariants: a page that no look has answered for is in no plane and is not known. A cell whose
 //! pages were touched since the arming is not idle, however long ago that was.
 
+mod outline;
+
+pub(super) use self::outline::Outline;
 use super::planes::{Clock, Planes};
 use crate::interval::count;
 use crate::snapshot::{SPANS, TouchedShare, UnitInfo};
@@ -508,18 +511,6 @@ impl Unit {
     /// Whether its rates were measured.
     pub(super) const fn is_sure(&self) -> bool {
         !self.guessed
-    }
-
-    /// Whether all of its cells look the same, so that one run can stand for them.
-    pub(super) fn is_uniform(&self) -> bool {
-        let all_or_none = |bits: PageBits| bits.is_empty() || bits == PageBits::ALL;
-        self.levels == [self.levels[0]; CELLS]
-            && self.steady == [self.steady[0]; CELLS]
-            && self.stuck.is_empty()
-            && all_or_none(self.present)
-            && all_or_none(self.young)
-            && all_or_none(self.plane(1))
-            && all_or_none(self.plane(2))
     }
 
     /// Since when a cell has looked like this, in ns before `now`. A cell without accesses in a

@@ -88,6 +88,7 @@ pub(crate) fn all() -> Vec<Box<dyn Job>> {
         Box::new(jobs::tick::Tick),
         Box::new(jobs::record_size::RecordSize),
         Box::new(jobs::frontier::Frontier),
+        Box::new(jobs::huge::Huge),
         Box::new(jobs::pressure::Pressure),
         Box::new(jobs::reclaim::Reclaim),
         Box::new(jobs::thp::Thp),

@@ -3,6 +3,7 @@
 pub(crate) mod accuracy;
 pub(crate) mod example;
 pub(crate) mod frontier;
+pub(crate) mod huge;
 pub(crate) mod idle;
 pub(crate) mod overhead;
 pub(crate) mod parity;

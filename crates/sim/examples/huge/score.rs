@@ -48,7 +48,7 @@ impl Score {
         let mut hot = HashSet::new();
         for cells in plans.iter().flatten().map(|plan| &plan.cells) {
             for (from, to) in cells.sets.iter().flatten().map(|i| cells.piece(u64::from(*i))) {
-                hot.extend((base + from..base + to).step_by(UNIT as usize));
+                hot.extend((base + from..base + to).step_by(2 << 20));
             }
         }
         Self { hot, called: HashMap::new(), nr_called: 0, nr_right: 0, moments: Vec::new() }

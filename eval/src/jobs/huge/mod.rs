@@ -30,7 +30,7 @@ const PIECES: [u64; 2] = [2, 64];
 /// The size that the times are extrapolated to, in GiB.
 const FAR_GIB: u64 = 64 << 10;
 /// Real seconds that one run may take.
-const REAL_SECONDS: &str = "60";
+const REAL_SECONDS: &str = "45";
 /// The budget, in percent of a CPU: the default.
 const BUDGET_PERCENT: f64 = 1.0;
 const GIB: f64 = 1_073_741_824.0;

@@ -183,14 +183,14 @@ pub(super) fn draw(maps: &[Map], now: Time, most: usize, runs: &mut Vec<Run>) ->
                 }
                 if runs.len() > limit {
                     let nr_runs = runs.len();
-                    join(runs, limit / 2);
+                    join(runs, limit / 2, most);
                     nr_joined += nr_runs.saturating_sub(runs.len()) as u64;
                 }
             }
         }
     }
     let nr_runs = runs.len();
-    join(runs, most);
+    join(runs, most, most);
     nr_joined += nr_runs.saturating_sub(runs.len()) as u64;
     let runs_ns = nr_runs as u64 * RUN_NS + nr_joined * JOIN_NS;
     nr_whole * OUTLINE_NS + nr_by_cell * UNIT_NS + runs_ns
@@ -240,9 +240,10 @@ fn push(runs: &mut Vec<Run>, run: Run) {
 /// Joins until at most `most` runs are left, or none can be joined. While a first pass goes over
 /// terabytes there are more alternations of known and unknown memory than that. Then what is known
 /// and idle counts as unknown with its neighbours first, and what is hot last.
-fn join(runs: &mut Vec<Run>, most: usize) {
+/// `regions`: the most that are wanted in the end.
+fn join(runs: &mut Vec<Run>, most: usize, regions: usize) {
     let alternates = |pair: &&[Run]| pair[0].known != pair[1].known;
-    let across = runs.windows(2).filter(alternates).count() >= most.div_ceil(2);
+    let across = runs.windows(2).filter(alternates).count() >= regions.div_ceil(2);
     join_pairs(runs, most, across);
     join_pairs(runs, most, true);
 }
@@ -301,7 +302,7 @@ mod tests {
         let rates = [0.0, 0.05, 1.0, 0.9, 0.0, 0.0];
         for (most, ends) in [(6, &[1, 2, 3, 4, 5, 6][..]), (3, &[2, 4, 6]), (1, &[6])] {
             let mut runs: Vec<_> = (0..).zip(rates).map(|(nr, rate)| run(nr, rate)).collect();
-            join(&mut runs, most);
+            join(&mut runs, most, most);
             let found: Vec<_> = runs.iter().map(|r| r.range.end / CELL).collect();
             assert_eq!(found, ends, "at most {most}");
         }
@@ -311,32 +312,34 @@ mod tests {
     fn what_is_joined_is_as_sure_as_its_parts() {
         let mut runs = alloc::vec![run(0, 0.5), Run { sure: false, ..run(1, 0.5) }];
         assert!(!runs[0].is_like(&runs[1]));
-        join(&mut runs, 1);
+        join(&mut runs, 1, 1);
         assert!(runs.len() == 1 && !runs[0].sure);
     }
 
-    /// A first pass over terabytes has seen every second stretch, one of them hot.
+    /// A first pass over terabytes has seen every second stretch of four cells, one of them hot.
     #[test]
     fn what_is_hot_is_told_among_much_that_is_unknown() {
-        let of = |nr: u64| Run { known: nr % 2 == 1, ..run(nr, f32::from(u8::from(nr == 501))) };
+        let of =
+            |nr: u64| Run { known: nr / 4 % 2 == 1, ..run(nr, f32::from(u8::from(nr == 501))) };
         let mut runs: Vec<_> = (0..2000).map(of).collect();
-        join(&mut runs, 20);
+        // Some are joined as they are collected.
+        join(&mut runs, 500, 20);
+        join(&mut runs, 20, 20);
         assert!(runs.len() <= 20, "{}", runs.len());
         let hot: Vec<_> = runs.iter().filter(|run| run.known && run.rate > 0.5).collect();
         assert!(hot.len() == 1 && hot[0].range == run(501, 1.0).range, "{hot:?}");
-        assert!(runs.iter().all(|run| !run.known || run.range.len() == CELL), "never seen");
     }
 
     #[test]
     fn what_is_not_known_stays_apart() {
         let mut runs = alloc::vec![run(0, 0.0), Run { known: false, ..run(1, 0.0) }, run(2, 0.0)];
-        join(&mut runs, 3);
+        join(&mut runs, 3, 3);
         assert_eq!(runs.len(), 3);
         // There are too many: what is joined with the unknown is unknown.
-        join(&mut runs, 1);
+        join(&mut runs, 1, 1);
         assert!(runs.len() == 1 && !runs[0].known);
         let mut apart = alloc::vec![run(0, 0.0), run(2, 0.0)];
-        join(&mut apart, 1);
+        join(&mut apart, 1, 1);
         assert_eq!(apart.len(), 2, "there is a hole between them");
     }
 }

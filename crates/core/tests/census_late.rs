@@ -1,5 +1,4 @@
 //! Census when arming begins late in a sample, as after a window's end that took long.
-#![expect(clippy::unwrap_used, reason = "in a test")]
 
 use std::collections::BTreeMap;
 

@@ -16,7 +16,7 @@ mod score;
 use std::error::Error;
 use std::time::Instant;
 
-use isotherm_core::{Attrs, Context, Driver, Event, Method, Snapshot, TargetId};
+use isotherm_core::{Attrs, Clock as _, Context, Driver, Event, Method, Snapshot, TargetId, Time};
 use isotherm_sim::config::Config;
 use isotherm_sim::world::{Costs, Options, World};
 use serde::Serialize;
@@ -119,7 +119,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// forked at the start is watched: a fork copies page tables with the accessed bits cleared.
 fn config(gib: u64, piece_mib: u64, virtual_s: u64, clean: bool) -> String {
     let share = to_f64(HOT_MIB * 100) / to_f64(gib * 1024);
-    let processes = if clean { "@ processes=2\n@ fork_ms=0\n" } else { "" };
+    let processes = if clean { "@ processes=2\n@ fork_ms=1\n" } else { "" };
     format!(
         "{processes}m, {gib}G\n\nsteady\n{}\n\
          m, 1, 64, 1, rw, pieces={piece_mib}M, share={share}, hz={HZ}\n",
@@ -141,7 +141,10 @@ fn measure(args: &Args, gib: u64, piece_mib: u64) -> Result<Line, Box<dyn Error>
         let attrs = Attrs { method: Method::Census, ..Attrs::default() };
         let Ok(mut context) = Context::new(attrs, args.seed) else { return };
         context.add_target(id);
-        let clock = MeteredClock::new(world.clock(), meter.clone());
+        let mut clock = world.clock();
+        // After the fork, if there is one.
+        clock.sleep_until(Time(2_000_000));
+        let clock = MeteredClock::new(clock, meter.clone());
         let mut driver = Driver::new(context, MeteredWorld::new(world, meter.clone()), clock);
         let mut windows = Windows::default();
         meter.start();

@@ -114,7 +114,9 @@ impl Run {
         let (a, b) = (float(self.range.len() / 4096), float(next.range.len() / 4096));
         let rate = self.rate - next.rate;
         let warm = (self.warm() - next.warm()) / 2.0;
-        let age = (log_age(self.age_ns) - log_age(next.age_ns)) / 40.0;
+        // Of what is not known the age means nothing.
+        let both = if self.known == next.known { 1.0 } else { 0.0 };
+        let age = both * (log_age(self.age_ns) - log_age(next.age_ns)) / 40.0;
         let error = a * b / (a + b) * (rate * rate + warm * warm + age * age);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
         Some((error * 1e6) as u64)
@@ -319,8 +321,11 @@ mod tests {
     /// A first pass over terabytes has seen every second stretch of four cells, one of them hot.
     #[test]
     fn what_is_hot_is_told_among_much_that_is_unknown() {
-        let of =
-            |nr: u64| Run { known: nr / 4 % 2 == 1, ..run(nr, f32::from(u8::from(nr == 501))) };
+        let of = |nr: u64| Run {
+            known: nr / 4 % 2 == 1,
+            age_ns: nr << 30,
+            ..run(nr, f32::from(u8::from(nr == 501)))
+        };
         let mut runs: Vec<_> = (0..2000).map(of).collect();
         // Some are joined as they are collected.
         join(&mut runs, 500, 20);

@@ -162,8 +162,9 @@ impl Memory {
         }
     }
 
-    /// The accessed bit that all 512 small leaves of the 2 MiB at `addr` have, and what they have in
-    /// common: all of their bytes, and since when they have been mapped. `None` if they may differ.
+    /// The accessed bit that all 512 small leaves of the 2 MiB at `addr` have, and what they have
+    /// in common: all of their bytes, and since when they have been mapped. `None` if they may
+    /// differ.
     pub(super) fn bit_of_all(&mut self, addr: u64, now: Time) -> Option<(&mut Bit, Leaf)> {
         let offset = addr.checked_sub(self.base).filter(|at| at.is_multiple_of(HUGE))?;
         let first = self.leaf(addr, now)?;

@@ -167,8 +167,8 @@ fn found(lines: &[Line]) -> String {
         ]);
     }
     format!(
-        "Virtual seconds until shares of the hot gigabyte were known, by pages that snapshots tell, \
-         and the precision then. A dash: not within the time of the run.\n\n{}",
+        "Virtual seconds until shares of the hot gigabyte were known, by the page maps of \
+         snapshots, and the precision then. A dash: not within the time of the run.\n\n{}",
         table.text()
     )
 }

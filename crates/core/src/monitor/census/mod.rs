@@ -380,7 +380,7 @@ impl Census {
     }
 
     fn choose_urgent(&mut self, units: &mut Vec<UnitCheck>, now: Time) {
-        for _ in 0..self.urgent.len().min(MOST_VISITED) {
+        for _ in 0..self.urgent.len().min(MOST_VISITED.0) {
             if units.len() >= MOST_ARMED || !self.budget.allows_overdraft() {
                 return;
             }

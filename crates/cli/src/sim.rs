@@ -43,7 +43,8 @@ pub(crate) struct Args {
     seed: Option<u64>,
     /// Inject a fault: `late=CHANCE:TIME` (a tick is late), `fail=CHANCE` (a look at a page fails),
     /// `blind=SHARE` (pages cannot be made old), `notnow=CHANCE` (reading the mappings fails),
-    /// `vanish=PER_SECOND` (a process dies). May be given more than once.
+    /// `vanish=PER_SECOND` (a process dies), `clear=PER_SECOND` (somebody else clears the accessed
+    /// bit of a page). May be given more than once.
     #[arg(long = "fault", value_name = "FAULT")]
     faults: Vec<String>,
     /// Accesses per second of patterns without a rate, per thread.

@@ -148,5 +148,8 @@ impl<O: Operations, C: Clock> Driver<O, C> {
                 Err(crate::ops::UpdateError::NotNow) => {}
             }
         }
+        if self.context.attrs().method == Method::Census {
+            self.context.set_others_clear(self.ops.others_clear());
+        }
     }
 }

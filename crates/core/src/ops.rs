@@ -95,6 +95,18 @@ pub struct Observation {
     pub aggr_us: u64,
 }
 
+/// How often others clear the accessed bit of a page, in clears per page of 4 KiB and second: the
+/// kernel's reclaim and DAMON, or another monitor. All 0: nothing is known of such.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct ClearRate {
+    /// The estimate.
+    pub mean: f64,
+    /// Lower end of its 90 % interval.
+    pub lo: f64,
+    /// Upper end of that interval.
+    pub hi: f64,
+}
+
 /// An operations set: the only code that touches the watched memory, or the simulation of it.
 ///
 /// Errors never stop a batch: a page that could not be looked at stays [`PageState::Unknown`].
@@ -140,6 +152,12 @@ pub trait Operations {
     /// no.
     fn is_reclaimed(&mut self, _target: TargetId) -> bool {
         false
+    }
+
+    /// How often others clear accessed bits here, as far as the set can measure it. Asked after each
+    /// update, for the method `census` only.
+    fn others_clear(&mut self) -> ClearRate {
+        ClearRate::default()
     }
 
     /// Whether the target still exists.

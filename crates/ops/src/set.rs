@@ -2,7 +2,7 @@
 
 use isotherm_core::ops::UpdateError;
 use isotherm_core::{
-    AddrRange, Check, Method, Observation, Observed, Operations, TargetId, UnitCheck,
+    AddrRange, Check, ClearRate, Method, Observation, Observed, Operations, TargetId, UnitCheck,
 };
 use isotherm_host::error::{Error, SetError, SetKind};
 use isotherm_host::proc::Proc;
@@ -264,6 +264,10 @@ impl Operations for OpsSet {
 
     fn is_reclaimed(&mut self, target: TargetId) -> bool {
         self.set().is_reclaimed(target)
+    }
+
+    fn others_clear(&mut self) -> ClearRate {
+        self.set().others_clear()
     }
 
     fn update(&mut self, target: TargetId, maps: &mut Vec<AddrRange>) -> Result<(), UpdateError> {

@@ -3,8 +3,8 @@
 use isotherm_core::ops::UpdateError;
 use isotherm_core::scheme::{Counters, Entry, Ledger, Scheme};
 use isotherm_core::{
-    AddrRange, Applied, Check, Eligible, Measure, Observation, Observed, Operations, PageState,
-    Request, Snapshot, TargetId, UnitCheck,
+    AddrRange, Applied, Check, ClearRate, Eligible, Measure, Observation, Observed, Operations,
+    PageState, Request, Snapshot, TargetId, UnitCheck,
 };
 use isotherm_ops::set::{PageView, SchemeOps};
 
@@ -113,6 +113,10 @@ impl<S: SchemeOps> Operations for Acting<S> {
 
     fn is_reclaimed(&mut self, target: TargetId) -> bool {
         self.set.is_reclaimed(target)
+    }
+
+    fn others_clear(&mut self) -> ClearRate {
+        self.set.others_clear()
     }
 
     fn update(&mut self, target: TargetId, maps: &mut Vec<AddrRange>) -> Result<(), UpdateError> {

@@ -14,7 +14,7 @@ use super::observed::Observer;
 use super::resample::Resample;
 use super::{Schedule, Wish};
 use crate::attrs::{Attrs, Method};
-use crate::ops::Check;
+use crate::ops::{Check, ClearRate};
 use crate::rng::Rng;
 use crate::snapshot::{RegionInfo, TargetInfo};
 use crate::target::{Target, TargetId};
@@ -110,6 +110,15 @@ pub(crate) trait Sampler: core::fmt::Debug {
 
     /// The kernel is reclaiming memory of this target.
     fn reclaimed(&mut self, _target: TargetId, _now: Time) {}
+
+    /// Others clear accessed bits this often.
+    fn set_others_clear(&mut self, _rate: ClearRate) {}
+
+    /// The largest share of the touched pages, over all spans, that others may have hidden by
+    /// clearing their accessed bits before the look.
+    fn hidden(&self) -> f64 {
+        0.0
+    }
 
     /// Tells a snapshot what is known of a target's single pages, for methods that see them.
     fn pages(&mut self, _target: &Target, _info: &mut TargetInfo) {}

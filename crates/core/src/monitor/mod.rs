@@ -59,7 +59,7 @@ pub use tune::{adaptation, score, tuned};
 use crate::addr::AddrRange;
 use crate::areas::Areas;
 use crate::attrs::{Attrs, AttrsError};
-use crate::ops::Check;
+use crate::ops::{Check, ClearRate};
 use crate::rng::Rng;
 use crate::scheme::{Eligible, Measure, Schemes};
 use crate::snapshot::{Cost, Snapshot};
@@ -261,6 +261,19 @@ impl Context {
         if is_reclaimed {
             self.method.sampler().reclaimed(target, self.now);
         }
+    }
+
+    /// Says how often others clear accessed bits. The method `census` then widens its bars by what
+    /// is lost that way. Other methods take no notice.
+    pub fn set_others_clear(&mut self, rate: ClearRate) {
+        self.method.sampler().set_others_clear(rate);
+    }
+
+    /// The largest share of the touched pages, over the spans of the last window's working sets,
+    /// that others have probably hidden by clearing accessed bits before the look: from 0 to 1. The
+    /// bars hold what is hidden.
+    pub fn hidden(&mut self) -> f64 {
+        self.method.sampler().hidden()
     }
 
     /// The last finished window. Meaningful from the first [`Wish::Snapshot`] on.

@@ -6,8 +6,8 @@ use isotherm_agent::policy::SchemePolicy;
 use isotherm_core::ops::UpdateError;
 use isotherm_core::scheme::Counters;
 use isotherm_core::{
-    AddrRange, Applied, Attrs, Check, Clock, Context, Driver, Event as Ran, Measure, Observation,
-    Observed, Operations, Request, TargetId, Time, UnitCheck,
+    AddrRange, Applied, Attrs, Check, ClearRate, Clock, Context, Driver, Event as Ran, Measure,
+    Observation, Observed, Operations, Request, TargetId, Time, UnitCheck,
 };
 use isotherm_record::Mapping;
 
@@ -82,6 +82,10 @@ impl Operations for AnySet {
 
     fn is_reclaimed(&mut self, target: TargetId) -> bool {
         self.set.is_reclaimed(target)
+    }
+
+    fn others_clear(&mut self) -> ClearRate {
+        self.set.others_clear()
     }
 
     fn update(&mut self, target: TargetId, maps: &mut Vec<AddrRange>) -> Result<(), UpdateError> {

@@ -12,7 +12,8 @@ use isotherm_core::addr::PAGE_SIZE;
 use isotherm_core::ops::UpdateError;
 use isotherm_core::scheme::{Action, Counters, FilterKind, Scheme};
 use isotherm_core::{
-    AddrRange, Applied, Check, Operations, PageBits, PageState, Request, TargetId, Time, UnitCheck,
+    AddrRange, Applied, Check, ClearRate, Operations, PageBits, PageState, Request, TargetId, Time,
+    UnitCheck,
 };
 use isotherm_host::glob::glob;
 use isotherm_sim::world::World;
@@ -231,6 +232,10 @@ impl Operations for Acting {
 
     fn is_reclaimed(&mut self, target: TargetId) -> bool {
         self.world.is_reclaimed(target)
+    }
+
+    fn others_clear(&mut self) -> ClearRate {
+        self.world.others_clear()
     }
 
     fn update(&mut self, target: TargetId, maps: &mut Vec<AddrRange>) -> Result<(), UpdateError> {

@@ -19,11 +19,14 @@ pub struct Faults {
     pub not_now: f64,
     /// How often per second a process dies before its scheduled end.
     pub vanish: f64,
+    /// How often per second somebody else clears the accessed bit of a page of 4 KiB. That of a
+    /// huge page is cleared as often as those of all pages in it together.
+    pub clear: f64,
 }
 
 impl Faults {
-    /// Adds a fault, written as `late=0.01:2ms`, `fail=0.01`, `blind=0.1`, `notnow=0.2` or
-    /// `vanish=0.05` (per second).
+    /// Adds a fault, written as `late=0.01:2ms`, `fail=0.01`, `blind=0.1`, `notnow=0.2`,
+    /// `vanish=0.05` (per second) or `clear=0.001` (per page and second).
     ///
     /// # Errors
     ///
@@ -41,6 +44,7 @@ impl Faults {
             "blind" => self.blind = share(value)?,
             "notnow" => self.not_now = share(value)?,
             "vanish" => self.vanish = number(value)?,
+            "clear" => self.clear = number(value)?,
             _ => return Err(expected()),
         }
         Ok(())
@@ -59,7 +63,9 @@ impl FromStr for Faults {
 }
 
 fn expected() -> String {
-    "expected late=CHANCE:TIME, fail=CHANCE, blind=SHARE, notnow=CHANCE or vanish=PER_SECOND".into()
+    "expected late=CHANCE:TIME, fail=CHANCE, blind=SHARE, notnow=CHANCE, vanish=PER_SECOND or \
+     clear=PER_SECOND"
+        .into()
 }
 
 fn number(text: &str) -> Result<f64, String> {

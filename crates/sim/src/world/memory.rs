@@ -22,7 +22,7 @@ pub(super) enum Bit {
     Absent(Time),
     /// Not touched up to that time since it was made old.
     Old(Time),
-    /// Touched, and not made old since. This was first known at that time.
+    /// Touched, and not made old since. This was known at that time.
     Young(Time),
 }
 

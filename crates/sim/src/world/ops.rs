@@ -1,7 +1,9 @@
 //! The world as an operations set.
 
 use isotherm_core::ops::UpdateError;
-use isotherm_core::{AddrRange, Check, Operations, PageBits, PageState, TargetId, UnitCheck};
+use isotherm_core::{
+    AddrRange, Check, ClearRate, Operations, PageBits, PageState, TargetId, UnitCheck,
+};
 
 use super::World;
 use super::chance::unit;
@@ -30,7 +32,7 @@ impl World {
         let place = [seed, 5, u64::from(process.number), region as u64, leaf.bytes.start];
         let is_blind = faults.blind > 0.0 && unit(&place) < faults.blind;
         check.leaf_shift = leaf.shift;
-        check.state = match process.look(&self.schedule, region, &leaf, now, seed) {
+        check.state = match process.look(&self.schedule, region, &leaf, now, (seed, faults.clear)) {
             Bit::Absent(_) | Bit::Fresh => PageState::Absent,
             Bit::Old(_) => PageState::Old,
             Bit::Young(_) if is_blind => PageState::Unresolved,
@@ -87,7 +89,7 @@ impl World {
     /// Answers about a unit of which all pages are alike, at once. `None` if they may differ.
     fn ask_all_pages(&mut self, unit: &mut UnitCheck, clear: bool) -> Option<()> {
         let (now, faults) = (self.now(), self.options.faults);
-        if unit.pages != PageBits::ALL || faults.fail > 0.0 || faults.blind > 0.0 {
+        if unit.pages != PageBits::ALL || faults.fail + faults.blind + faults.clear > 0.0 {
             return None;
         }
         let process = self.processes.iter_mut().find(|p| p.number == unit.target.0);
@@ -163,6 +165,11 @@ impl Operations for World {
         }
         maps.extend(self.mappings(target).map(|(range, _)| range));
         if maps.is_empty() { Err(UpdateError::NotNow) } else { Ok(()) }
+    }
+
+    fn others_clear(&mut self) -> ClearRate {
+        let rate = self.options.faults.clear;
+        ClearRate { mean: rate, lo: rate, hi: rate }
     }
 
     fn target_valid(&mut self, target: TargetId) -> bool {

@@ -2,7 +2,7 @@
 
 use isotherm_core::{AddrRange, Time};
 
-use super::chance::unit;
+use super::chance::{exponential, unit};
 use super::lane::Lane;
 use super::memory::{Bit, Leaf, Memory};
 use super::schedule::Schedule;
@@ -87,18 +87,20 @@ impl Process {
     }
 
     /// The accessed bit of a leaf at `now`. Whether the leaf was touched since the last look is
-    /// drawn here, and remembered.
+    /// drawn here, and remembered. Others clear the bits of this process's pages `cleared` times a
+    /// second each.
     pub(super) fn look(
         &mut self,
         schedule: &Schedule,
         region: usize,
         leaf: &Leaf,
         now: Time,
-        seed: u64,
+        (seed, cleared): (u64, f64),
     ) -> Bit {
         let before = *self.memory[region].bit(leaf);
         let known = before.at().is_some_and(|at| at >= leaf.since);
         let bit = if known { before } else { self.first(region, leaf) };
+        let bit = self.after_others(region, leaf, bit, now, (seed, cleared));
         let bit = match bit {
             Bit::Old(at) | Bit::Absent(at) if at < now => {
                 let chance = self.chance(schedule, region, leaf.bytes, at, now);
@@ -145,6 +147,37 @@ impl Process {
         let (all, _) = self.memory[region].bit_of_all(addr, now)?;
         *all = bit;
         Some(all)
+    }
+
+    /// The bit as others have left it when they cleared it last before `now`. They do so at random
+    /// times, so the time since then is distributed exponentially. Touches up to that time do not
+    /// show any more.
+    fn after_others(
+        &self,
+        region: usize,
+        leaf: &Leaf,
+        bit: Bit,
+        now: Time,
+        (seed, cleared): (u64, f64),
+    ) -> Bit {
+        let (Bit::Old(at) | Bit::Young(at)) = bit else { return bit };
+        if cleared <= 0.0 || at >= now {
+            return bit;
+        }
+        let keys = [seed, 7, u64::from(self.number), region as u64, leaf.bytes.start, at.0, now.0];
+        let pages = f64::from(1_u32 << (leaf.shift - 12));
+        let ago_ns = exponential(&keys) / (cleared * pages) * 1e9;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a time from 0 on; `as` saturates"
+        )]
+        let last = Time(now.0.saturating_sub(ago_ns as u64));
+        match bit {
+            _ if last > at => Bit::Old(last),
+            Bit::Young(_) => Bit::Young(now),
+            bit => bit,
+        }
     }
 
     /// The bit of a leaf as it was when it was mapped, or inherited by a fork (which copies page

@@ -39,6 +39,8 @@ pub(super) struct Map {
     pub(super) next_together: Time,
     /// How much was touched, over all units.
     pub(super) sums: Sums,
+    /// The largest share of touched pages that others hide, over all spans.
+    pub(super) hidden: f64,
     /// Starts of units of which the next snapshot tells.
     pub(super) fresh: Vec<u64>,
     /// Bytes of the areas.

@@ -15,7 +15,7 @@
 //! * `unit`: what is known of one unit; `planes`: its pages that were touched within spans;
 //! * `map`: the units of a target, and the orders in which they take their turns;
 //! * `budget`: CPU time that may be used;
-//! * `touched`: how much was touched within spans, over all units;
+//! * `touched`: how much was touched within spans, over all units; `lost`: what others hide of it;
 //! * `draw`: regions from units.
 //!
 //! Invariants: no page is called idle that no look has answered for. Real times of looks count, so
@@ -24,6 +24,7 @@
 
 mod budget;
 mod draw;
+mod lost;
 mod map;
 mod planes;
 mod touched;
@@ -42,7 +43,7 @@ use super::method::{Ended, Sampler, Scene};
 use super::observed::take;
 use crate::attrs::Attrs;
 use crate::interval::{count, wilson};
-use crate::ops::Observed;
+use crate::ops::{ClearRate, Observed};
 use crate::snapshot::{RegionInfo, SPANS, TargetInfo};
 use crate::target::{Target, TargetId};
 use crate::time::Time;
@@ -118,6 +119,8 @@ pub(crate) struct Census {
     watched_alone: Vec<(TargetId, u64)>,
     runs: Vec<Run>,
     observed: Vec<Observed>,
+    /// How often others clear accessed bits.
+    others: ClearRate,
     /// In how many windows the drawings so far are paid for, and how many the last one cost.
     draw_after: u64,
     draw_cost: u64,
@@ -332,9 +335,18 @@ impl Sampler for Census {
         }
     }
 
+    fn set_others_clear(&mut self, rate: ClearRate) {
+        self.others = rate;
+    }
+
+    fn hidden(&self) -> f64 {
+        self.maps.iter().map(|map| map.hidden).fold(0.0, f64::max)
+    }
+
     fn pages(&mut self, target: &Target, info: &mut TargetInfo) {
         let Some(map) = self.maps.iter_mut().find(|m| m.id == target.id) else { return };
-        info.touched = Some(map.sums.touched(map.units.len(), map.watched));
+        info.touched = Some(map.sums.touched(map.units.len(), map.watched, &self.others));
+        map.hidden = map.sums.hidden(&self.others);
         let mut fresh = core::mem::take(&mut map.fresh);
         fresh.sort_unstable();
         fresh.dedup();

@@ -28,17 +28,29 @@ pub(super) const fn is_over(elapsed_ns: u64, span: u64, spans: &[u64; SPANS]) ->
     elapsed_ns.saturating_add(spans[0] * EARLY / 100) >= span
 }
 
+/// The grain of the times between looks, in ns.
+pub(super) const EXPOSED_NS: u64 = 10_000_000;
+
 /// When the spans began, and which are still to be published: one bit for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Clock {
     pub(super) since: Time,
     open: u8,
+    /// The sum over all pages that were found touched since, of the time between the look that
+    /// found them and the one before, in [`EXPOSED_NS`].
+    exposed: u32,
 }
 
 impl Clock {
     /// The first `spans` spans begin now.
     pub(super) const fn begin(since: Time, spans: usize) -> Self {
-        Self { since, open: (1 << spans) - 1 }
+        Self { since, open: (1 << spans) - 1, exposed: 0 }
+    }
+
+    /// A look has found so many pages, the first one for `gap_ns`.
+    pub(super) fn expose(&mut self, pages: u64, gap_ns: u64) {
+        let exposed = pages * ((gap_ns + EXPOSED_NS / 2) / EXPOSED_NS).min(1 << 20);
+        self.exposed = self.exposed.saturating_add(u32::try_from(exposed).unwrap_or(u32::MAX));
     }
 
     /// Whether the end of the first span was not seen yet.
@@ -78,6 +90,8 @@ pub(super) struct Planes {
     /// differed.
     counts: [u16; SPANS],
     apart: [u16; SPANS],
+    /// By plane: for how long its counted pages could lose their bits, see [`Clock`].
+    exposed: [u32; SPANS],
 }
 
 impl Planes {
@@ -111,6 +125,7 @@ impl Planes {
     ) -> bool {
         let mut both = *clock;
         let is_new = is_newest && self.publish(&mut both, now, spans, pages);
+        let exposed = clock.exposed;
         clock.close(now, spans, pages.is_empty(), |nr| {
             let (bit, count) = (1 << nr, u16::try_from(pages.count()).unwrap_or(u16::MAX));
             if self.counted & bit != 0 {
@@ -118,7 +133,7 @@ impl Planes {
                 self.apart[nr] = self.counts[nr].abs_diff(count);
             }
             self.counted |= bit;
-            self.counts[nr] = count;
+            (self.counts[nr], self.exposed[nr]) = (count, exposed);
         });
         is_new
     }
@@ -133,6 +148,12 @@ impl Planes {
     pub(super) fn counted(&self, nr: usize) -> Option<u64> {
         let count = self.counts.get(nr).filter(|_| self.counted >> nr & 1 == 1);
         count.map(|count| u64::from(*count))
+    }
+
+    /// Of the pages that [`Planes::counted`] counts, the sum of the times between the look that
+    /// found them and the one before, in [`EXPOSED_NS`].
+    pub(super) fn exposed(&self, nr: usize) -> u64 {
+        self.exposed.get(nr).map_or(0, |exposed| u64::from(*exposed))
     }
 
     /// By how many pages two turns differ, if there were two.

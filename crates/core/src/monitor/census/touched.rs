@@ -1,7 +1,7 @@
 //! How much of a target was touched within each span: sums over its units, with their doubt.
 //!
 //! A unit counts for a span when it was its turn and a look has come at the span's end. The pages
-//! seen then are added up, not extrapolated. Two things are not known, and make the interval:
+//! seen then are added up, not extrapolated. Three things are not known, and make the interval:
 //!
 //! * *When in its cycle a unit was measured.* One turn is one sample in time. Where a unit was
 //!   measured twice, half of the squared difference is the variance of one measurement, whatever
@@ -10,12 +10,16 @@
 //! * *The units that were not measured yet.* Those that were armed in turn are an even sample of
 //!   the target, so their mean and variance stand for the rest. Units that were armed out of turn,
 //!   because something near them changed, are no such sample and do not count for that.
+//! * *Touches that were lost* because others clear accessed bits, too; see `lost`. They widen the
+//!   upper end only.
 //!
 //! Invariant: the sums are those of the units, so a unit is taken out before it changes and put
 //! back afterwards. Absent: a correction for looks that come late; such looks are not published.
 
+use super::lost::Exposed;
 use super::unit::Unit;
 use crate::addr::PAGE_SIZE;
+use crate::ops::ClearRate;
 use crate::snapshot::{SPANS, Touched, TouchedBytes};
 use crate::unit::UNIT;
 
@@ -34,6 +38,8 @@ struct Sum {
     doubt: u64,
     /// Of the units that were armed in turn: number, pages, squares of their numbers of pages.
     in_turn: [u64; 3],
+    /// What others may have hidden.
+    exposed: Exposed,
 }
 
 impl Sum {
@@ -45,10 +51,11 @@ impl Sum {
         change(&mut self.pages, other.pages);
         change(&mut self.doubt, other.doubt);
         self.in_turn.iter_mut().zip(other.in_turn).for_each(|(a, b)| change(a, b));
+        self.exposed.pairs(&other.exposed).for_each(|(a, b)| change(a, b));
     }
 
-    /// The estimate for a target of `all` units.
-    fn estimate(&self, all: u64, watched: u64) -> Option<TouchedBytes> {
+    /// The estimate for a target of `all` units, if others clear bits so often.
+    fn estimate(&self, all: u64, watched: u64, others: &ClearRate) -> Option<TouchedBytes> {
         if self.units == 0 {
             return None;
         }
@@ -61,11 +68,14 @@ impl Sum {
         // Of a sample without any unit, nothing follows for the rest.
         let unseen = if self.in_turn[0] == 0 { rest * float(UNIT / PAGE_SIZE) } else { 0.0 };
         let width = SIGMAS * libm::sqrt(doubt);
+        // As much is lost in the rest as in what was measured.
+        let (lost, scale) = (self.exposed.most(others), float(all.max(1)) / float(self.units));
+        let above = lost.pages * scale + SIGMAS * libm::sqrt(doubt + lost.variance * scale);
         let bytes = |pages: f64| whole(pages * float(PAGE_SIZE)).min(watched);
         Some(TouchedBytes {
             bytes: bytes(pages),
             lo: bytes(pages - width),
-            hi: bytes(pages + width + unseen),
+            hi: bytes(pages + above + unseen),
             measured: self.watched * PAGE_SIZE,
         })
     }
@@ -94,14 +104,25 @@ impl Sums {
                 (None, None) => 0,
             };
             let in_turn = if unit.in_turn { [1, count, count * count] } else { [0; 3] };
-            let watched = unit.pages.count();
-            sum.change(&Sum { units: 1, watched, pages: count, doubt, in_turn }, sign);
+            let (watched, exposed) = (unit.pages.count(), Exposed::of(unit, nr, count));
+            let of_unit = Sum { units: 1, watched, pages: count, doubt, in_turn, exposed };
+            sum.change(&of_unit, sign);
         }
     }
 
-    /// The working set of a target of `all` units, of which `watched` bytes are watched.
-    pub(super) fn touched(&self, all: usize, watched: u64) -> Touched {
-        Touched { spans: self.0.map(|sum| sum.estimate(all as u64, watched)), watched }
+    /// The working set of a target of `all` units, of which `watched` bytes are watched, if others
+    /// clear accessed bits so often.
+    pub(super) fn touched(&self, all: usize, watched: u64, others: &ClearRate) -> Touched {
+        Touched { spans: self.0.map(|sum| sum.estimate(all as u64, watched, others)), watched }
+    }
+
+    /// The largest share of the touched pages, over all spans, that others probably hide.
+    pub(super) fn hidden(&self, others: &ClearRate) -> f64 {
+        let shares = self.0.iter().map(|sum| {
+            let lost = sum.exposed.mean(others).pages;
+            lost / (lost + float(sum.pages)).max(1.0)
+        });
+        shares.fold(0.0, f64::max)
     }
 }
 
@@ -121,7 +142,8 @@ mod tests {
 
     fn sum(units: u64, each: u64, doubt: u64) -> Sum {
         let in_turn = [units, units * each, units * each * each];
-        Sum { units, watched: units * 512, pages: units * each, doubt, in_turn }
+        let exposed = Exposed::default();
+        Sum { units, watched: units * 512, pages: units * each, doubt, in_turn, exposed }
     }
 
     #[test]
@@ -139,7 +161,7 @@ mod tests {
                 Some((20.0, 20.0, 40.0)),
             ),
         ] {
-            let got = sum.estimate(all, all * UNIT);
+            let got = sum.estimate(all, all * UNIT, &ClearRate::default());
             let got = got.map(|t| [t.bytes, t.lo, t.hi].map(|b| float(b) / 1024.0 / 1024.0));
             let near = match (got, mib) {
                 (Some(got), Some((a, b, c))) => {

@@ -246,9 +246,7 @@ impl Unit {
                 self.steady[cell] = tick(now);
             }
         }
-        self.young = PageBits::default();
         let since = check.made_old.map_or(now, |at| at.min(now));
-        (self.since, self.looked, self.armed, self.urgent) = (since, since, true, false);
         self.sentinel = NO_PAGE;
         if core::mem::take(&mut self.is_turn) {
             (self.turn, self.extra) = (Clock::begin(since, SPANS), Clock::default());
@@ -257,8 +255,12 @@ impl Unit {
             self.false_alarms = self.false_alarms.saturating_sub(1);
         } else {
             self.extra = Clock::begin(since, OUT_OF_TURN);
+            let newly = found.minus(self.young).minus(self.earlier).minus(check.stuck);
+            self.turn.expose(newly.count(), since.since(self.looked));
             self.earlier = self.earlier.or(touched.minus(check.stuck));
         }
+        self.young = PageBits::default();
+        (self.since, self.looked, self.armed, self.urgent) = (since, since, true, false);
         found.minus(check.stuck).count()
     }
 
@@ -303,6 +305,7 @@ impl Unit {
         let (was_open, window_was_open) = (self.is_first_open(), self.is_window_open());
         let is_newest = self.turn.since == self.since;
         let since_turn = self.earlier.or(touched).and(self.present);
+        self.turn.expose(newly.minus(self.earlier).count(), now.since(self.looked));
         news.published |= self.planes.publish(&mut self.extra, now, spans, touched);
         news.published |= self.planes.count(&mut self.turn, now, spans, since_turn, is_newest);
         let first_ended = was_open && !self.is_first_open();
@@ -541,6 +544,11 @@ impl Unit {
     /// What was touched within spans.
     pub(super) const fn planes(&self) -> &Planes {
         &self.planes
+    }
+
+    /// Whether its pages share one accessed bit.
+    pub(super) const fn is_huge(&self) -> bool {
+        self.leaf_shift > 12
     }
 
     /// Whether looks that were planned when it was armed at `since` are still to be made.

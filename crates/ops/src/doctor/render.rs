@@ -37,6 +37,10 @@ fn machine(f: &mut fmt::Formatter<'_>, m: &Machine) -> fmt::Result {
     if !m.clearers.is_empty() {
         let who = m.clearers.join(", ");
         writeln!(f, "others      clear accessed bits, too: {who}")?;
+        writeln!(
+            f,
+            "            (`isotherm wss` and `record` measure how many, and tell if it matters)"
+        )?;
     }
     writeln!(f, "privileges  uid {}, {}", m.uid, capabilities(m))
 }

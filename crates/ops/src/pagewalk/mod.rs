@@ -19,6 +19,7 @@
 
 mod arm;
 mod barred;
+mod canary;
 mod fallback;
 mod marker;
 mod prepare;
@@ -29,7 +30,9 @@ mod units;
 mod unresolved;
 
 use isotherm_core::ops::UpdateError;
-use isotherm_core::{AddrRange, Check, Operations, PageState, TargetId, Time, UnitCheck};
+use isotherm_core::{
+    AddrRange, Check, ClearRate, Operations, PageState, TargetId, Time, UnitCheck,
+};
 use isotherm_host::error::SetError;
 use isotherm_pages::tables::{Clearer, PageKey, PageTables, Query};
 use isotherm_sys::clock::now;
@@ -37,6 +40,7 @@ use isotherm_sys::clock::now;
 pub use self::marker::Marker;
 pub use self::shared_marks::SharedMarks;
 
+use self::canary::Canary;
 use self::fallback::Fallback;
 use self::pressure::Pressure;
 use self::unresolved::Unresolved;
@@ -88,6 +92,7 @@ pub struct PageWalk {
     next_drain: Time,
     text: Vec<u8>,
     pressure: Pressure,
+    canary: Canary,
     counters: Counters,
 }
 
@@ -113,6 +118,7 @@ impl PageWalk {
             next_drain: Time(0),
             text: Vec::new(),
             pressure: Pressure::default(),
+            canary: Canary::default(),
             counters: Counters::default(),
         })
     }
@@ -151,6 +157,9 @@ impl PageWalk {
     /// [`SetError`]: the process is gone, it may not be inspected, or there are too many targets.
     pub fn add_target(&mut self, id: TargetId, pid: u32) -> Result<(), SetError> {
         self.remove_target(id);
+        if pid == std::process::id() {
+            self.canary.switch_off(&mut self.tables);
+        }
         self.tables.add_target(id, pid)
     }
 
@@ -262,6 +271,10 @@ impl Operations for PageWalk {
         let slot = self.tables.slot(target);
         let pid = slot.and_then(|slot| self.tables.space(slot)).map(|space| space.pid());
         pid.is_some_and(|pid| self.pressure.is_on(target, pid, now()))
+    }
+
+    fn others_clear(&mut self) -> ClearRate {
+        self.canary.rate(&mut self.tables, now())
     }
 
     fn update(&mut self, target: TargetId, maps: &mut Vec<AddrRange>) -> Result<(), UpdateError> {

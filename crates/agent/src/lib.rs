@@ -11,6 +11,7 @@
 
 pub mod damos;
 pub mod monitor;
+pub mod others;
 pub mod policy;
 pub mod push;
 pub mod ready;

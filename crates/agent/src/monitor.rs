@@ -23,15 +23,20 @@ use isotherm_act::apply::{Acting, Actor, Settings};
 use isotherm_core::scheme::{Entry, Installed, Scheme};
 use isotherm_core::unit::UNIT;
 use isotherm_core::units::{bytes, show_share};
-use isotherm_core::{Attrs, AttrsError, Clock, Context, Driver, Event, Snapshot, TargetId, Time};
+use isotherm_core::{
+    Attrs, AttrsError, Clock, Context, Driver, Event, Operations, Snapshot, TargetId, Time,
+};
 use isotherm_host::error::{SetError, SetKind};
 use isotherm_host::proc::Proc;
+use isotherm_host::{Machine, Roots};
 use isotherm_ops::doctor::{self, NoSet};
 use isotherm_ops::guard;
 use isotherm_ops::kdamond::Kdamond;
 use isotherm_ops::set::{OpsSet, PageView, SchemeOps};
 use isotherm_ops::targets::{Target, TargetError, TargetEvent, Tracker};
 use isotherm_sys::clock::{self, Wake};
+
+use crate::others::Others;
 
 /// What it costs to look at a unit, in ns, for the least budget (job `accuracy`: 1.4 µs).
 const LOOK_NS: u64 = 1_500;
@@ -135,6 +140,8 @@ pub struct Monitor {
     acts: bool,
     /// Whether it was told that the budget is too small.
     told_budget: bool,
+    /// The share of touched pages that others hid, at the end of the last window with a target.
+    hidden: f64,
     /// Schemes that the context does not have yet.
     commits: VecDeque<Vec<(Scheme, Settings)>>,
     /// The index of the watched target whose size is read next.
@@ -173,6 +180,7 @@ impl Monitor {
             driver: Driver::new(context, Acting::new(ops, Actor::new()), MonotonicClock::default()),
             acts: false,
             told_budget: false,
+            hidden: 0.0,
             commits: VecDeque::new(),
             tracker,
             proc: Proc::default(),
@@ -381,6 +389,9 @@ impl Monitor {
                     cost.cpu_ns = cpu_ns.saturating_sub(self.cpu_ns);
                     self.cpu_ns = cpu_ns;
                     self.check_budget();
+                    if self.driver.context.snapshot().touched().is_some() {
+                        self.hidden = self.driver.context.hidden();
+                    }
                     self.driver.ops.sweep();
                     self.driver.ops.place(self.driver.context.snapshot());
                     return Happened::Snapshot;
@@ -411,6 +422,16 @@ impl Monitor {
                 show_share(needed_bp),
             )));
         }
+    }
+
+    /// What others hide by clearing accessed bits, if that is worth telling.
+    pub fn others(&mut self) -> Option<Others> {
+        let hidden = self.hidden;
+        Others::is_worth_telling(hidden).then(|| Others {
+            rate: self.driver.ops.others_clear(),
+            hidden,
+            who: Machine::read(&Roots::default()).clearers,
+        })
     }
 
     /// Reports problems of the set.

@@ -113,6 +113,9 @@ fn tell(summary: &Summary, reason: &str, args: &Args) {
         let all = seen + lost;
         say(args.quiet, &format!("{seen} of the kernel's {all} windows were seen, by {source}"));
     }
+    if let Some(others) = &summary.others {
+        say(args.quiet, &others.to_string());
+    }
     let Written { bytes: size, snapshots, regions, lost_snapshots } = summary.written;
     let (size, path) = (bytes(size), args.output.display());
     say(

@@ -88,6 +88,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             break;
         }
     }
+    if let Some(others) = monitor.others() {
+        writeln!(std::io::stderr(), "{others}")?;
+    }
     Ok(end_command(&mut monitor))
 }
 

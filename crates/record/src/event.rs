@@ -141,6 +141,12 @@ pub struct Note {
     pub text: String,
 }
 
+impl Note {
+    /// The beginning of a message that says how often others cleared accessed bits, and what that
+    /// may have hidden. A record has it only if that matters.
+    pub const OTHERS_CLEAR: &str = "others clear accessed bits here: ";
+}
+
 /// The end mark: the recorder stopped in an orderly way.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]

@@ -128,6 +128,13 @@ impl Scan {
         Ok(scan)
     }
 
+    /// What the recorder said about others who clear accessed bits; empty if nothing.
+    #[must_use]
+    pub fn others(&self) -> &str {
+        let mut texts = self.notes.iter().map(|note| note.text.as_str());
+        texts.rfind(|text| text.starts_with(Note::OTHERS_CLEAR)).unwrap_or_default()
+    }
+
     fn snapshot(
         &mut self,
         s: &Snapshot,

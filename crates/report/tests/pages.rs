@@ -132,6 +132,19 @@ fn the_working_set_profile() {
 }
 
 #[test]
+fn what_others_hide_is_told_with_the_working_set() {
+    let report = |text: &str| {
+        let record = record(3, |w| w.note(Time(T0), text).unwrap());
+        let report = wss::Report::build(&record, &Filter::default()).unwrap();
+        report.profile_text(wss::Order::Size).unwrap()
+    };
+    let told = report("others clear accessed bits here: 9 per GiB and second (reclaim?)");
+    let note = "note: others clear accessed bits here: 9 per GiB and second (reclaim?)\n";
+    assert!(told.ends_with(note), "{told}");
+    assert!(!report("peak rss 5 bytes").contains("note"));
+}
+
+#[test]
 fn a_working_set_of_pages_is_that_of_whole_targets() {
     let address = Some(AddrRange::new(HEAP, HEAP + UNIT));
     let filter = Filter { address, ..Filter::default() };

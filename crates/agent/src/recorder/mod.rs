@@ -33,6 +33,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use crate::monitor::{Happened, Monitor};
+use crate::others::Others;
 use isotherm_core::{Attrs, TargetId, Time};
 use isotherm_host::proc::{Proc, own_cost, parse_maps};
 use isotherm_ops::kdamond::Share;
@@ -133,6 +134,8 @@ pub struct Summary {
     pub failed_writes: u64,
     /// How many of the kernel's windows were seen, if the kernel's DAMON looked, and by what.
     pub kernel_windows: Option<(Share, &'static str)>,
+    /// What others hid by clearing accessed bits, if that is worth telling.
+    pub others: Option<Others>,
     /// The events since the last call of [`Recorder::take_events`].
     pub events: Vec<Event>,
 }
@@ -221,12 +224,16 @@ impl Recorder {
                 seen + lost
             ));
         }
+        let others = monitor.others();
+        if let Some(others) = &others {
+            self.note(&others.to_string());
+        }
         self.peak_rss_bytes = self.peak_rss_bytes.max(own_cost(&mut self.text).rss_bytes);
         let rss = self.peak_rss_bytes;
         self.note(&format!("peak rss {rss} bytes"));
         let Self { writer, failed_writes, events, .. } = self;
         let (_, written) = writer.finish(clock::now(), reason)?;
-        Ok(Summary { written, failed_writes, kernel_windows, events })
+        Ok(Summary { written, failed_writes, kernel_windows, others, events })
     }
 
     /// Looks at the sample of page frames, if there is one and it is time for it, or `last` is set.

@@ -54,6 +54,8 @@ pub struct Report {
     pub profile: Option<Profile>,
     /// What could not be read; empty if nothing.
     pub damage: String,
+    /// What others hid by clearing accessed bits; empty if that does not matter.
+    pub others: String,
 }
 
 /// The percentiles that are printed.
@@ -91,6 +93,7 @@ impl Report {
             points,
             profile: (!profile.is_empty()).then_some(profile),
             damage: scan.damage.to_string(),
+            others: scan.others().to_owned(),
         })
     }
 
@@ -129,6 +132,9 @@ impl Report {
         let nr = self.points.len();
         let mut out = format!("working set of {} by pages: {nr} snapshots\n", self.title);
         profile.text(&mut out, order).unwrap_or_default();
+        if !self.others.is_empty() {
+            writeln!(out, "note: {}", self.others).unwrap_or_default();
+        }
         if !self.damage.is_empty() {
             writeln!(out, "note: {}", self.damage).unwrap_or_default();
         }

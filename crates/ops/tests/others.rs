@@ -4,6 +4,7 @@
 //! happens to another process's memory meanwhile.
 #![expect(clippy::print_stderr, clippy::unwrap_used, reason = "tests; a skipped one says why")]
 
+#[expect(dead_code, reason = "not every test asks a target for everything")]
 #[path = "shared/target.rs"]
 mod target;
 

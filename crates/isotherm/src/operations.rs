@@ -54,8 +54,8 @@
 
 pub use isotherm_core::ops::UpdateError;
 pub use isotherm_core::{
-    AddrRange, Applied, Check, Clock, Measure, Observation, Observed, Operations, PageState,
-    Request, TargetId, Time,
+    AddrRange, Applied, Check, ClearRate, Clock, Measure, Observation, Observed, Operations,
+    PageState, Request, TargetId, Time,
 };
 use isotherm_sys::clock::{self, Wake};
 

@@ -14,7 +14,7 @@ use isotherm_core::unit::UNIT;
 use isotherm_core::{AddrRange, ClearRate, Operations, PageBits, TargetId, UnitCheck};
 use isotherm_host::error::SetKind;
 use isotherm_ops::pagewalk::PageWalk;
-use isotherm_sys::{lru, madvise};
+use isotherm_sys::{clock, lru, madvise};
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use std::os::fd::AsFd;
 
@@ -77,16 +77,20 @@ fn clears_by_others_raise_the_rate_and_nothing_else_does() {
     // Nobody clears on purpose. The same amount of another process's memory tells what happens
     // here by itself. Both see few clears, so that chance matters.
     let (mut beside, mut young) = (0, [PageBits::default(); 2]);
-    let mut quiet = ClearRate::default();
+    let (mut quiet, mut cpu_ns) = (ClearRate::default(), 0);
     for nr in 0..8 {
         target.say(&format!("touch 0 1024 {PAGE}"));
         std::thread::sleep(LOOK);
+        let before = clock::thread_cpu_ns();
         quiet = walk.others_clear();
+        cpu_ns += clock::thread_cpu_ns() - before;
         let lost = lost(&mut walk, &mut young);
         beside += if nr > 0 { lost } else { 0 };
     }
     // 7 looks at 1024 pages.
     let bound = (3.0 * beside as f64 + 12.0) / 7000.0;
+    eprintln!("a look costs {} µs", cpu_ns / 8000);
+    assert!(cpu_ns < 8_000_000, "more than 0.1 % of a CPU: {cpu_ns} ns for 8 looks");
     eprintln!("by itself {quiet:?}; {beside} pages beside it, so at most {bound:.5}");
     assert!(quiet.hi > 0.0 && quiet.hi < 0.01 + bound, "{quiet:?}");
     assert!(quiet.mean <= bound, "{quiet:?} and {beside} clears beside it");

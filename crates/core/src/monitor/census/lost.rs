@@ -19,9 +19,10 @@
 //! touches in 5 ms are lost, and 1.3 % in huge pages. The intervals of rates are wider than that.
 //!
 //! A huge page has one bit. Whoever samples physical memory, as the kernel's DAMON, clears it
-//! when any of its 512 pages comes up, so as often as those of 512 small pages together. Reclaim
-//! clears it no more often than that of a small page. The larger one is assumed of what was
-//! measured; what was not seen, and is only not excluded, counts once.
+//! when any of its 512 pages comes up, so as often as those of 512 small pages together (measured:
+//! 370 to 410 times as often as that of one). Reclaim clears it no more often than that of a small
+//! page. The larger one is assumed of what was measured; what was not seen, and is only not
+//! excluded, counts once.
 //!
 //! Absent: pages of which some are cleared far more often than others, and touches before a look
 //! that found nothing at all: no number of pages follows from none.

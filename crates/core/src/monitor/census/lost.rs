@@ -15,8 +15,8 @@
 //! known. So this widens the upper bar, and does not move the estimate.
 //!
 //! It is the time between looks that counts, not the span: what an earlier look has found stays
-//! found. Rates within one sample are not widened: at one clear per page and 100 s, 0.003 % of the
-//! touches in 5 ms are lost, and 1.3 % in huge pages. The intervals of rates are wider than that.
+//! found. For the rate of a region that is one sample: at one clear per page and 100 s, 0.003 % of
+//! the touches in 5 ms are lost, and 1.3 % in huge pages.
 //!
 //! A huge page has one bit. Whoever samples physical memory, as the kernel's DAMON, clears it
 //! when any of its 512 pages comes up, so as often as those of 512 small pages together (measured:
@@ -80,7 +80,7 @@ impl Exposed {
 
     /// What is lost at most if others clear at the upper end of `rate`.
     pub(super) fn most(&self, rate: &ClearRate) -> Lost {
-        self.at(rate.hi, rate.hi.max(rate.mean * HUGE_PAGES))
+        self.at(rate.hi, of_huge(rate))
     }
 
     /// What is lost if others clear as often as `rate` says.
@@ -100,6 +100,26 @@ impl Kind {
         let seconds = float(self.exposed) * float(EXPOSED_NS) / 1e9;
         float(self.pages) * more(rate * seconds / float(self.pages.max(1)))
     }
+}
+
+/// The upper end of the interval of a region's rate: the share of its pages that are touched within
+/// a sample of `sample_us`, of which `share` was found and `hi` was the end so far.
+pub(super) fn widened(
+    hi: f32,
+    share: f32,
+    sample_us: u64,
+    leaf_shift: u8,
+    rate: &ClearRate,
+) -> f32 {
+    let per_leaf = if leaf_shift > 12 { of_huge(rate) } else { rate.hi };
+    #[expect(clippy::cast_possible_truncation, reason = "a share")]
+    let more = more(per_leaf * float(sample_us) / 1e6) as f32;
+    (hi + share * more).min(1.0)
+}
+
+/// How often the bit of a huge page is cleared per second, at most.
+fn of_huge(rate: &ClearRate) -> f64 {
+    rate.hi.max(rate.mean * HUGE_PAGES)
 }
 
 /// How many times as many pages were lost as found, if `x` clears are expected between two looks.
@@ -140,5 +160,20 @@ mod tests {
         // Nothing was cleared yet, and the measurement is short.
         let unseen = ClearRate { mean: 0.0, lo: 0.0, hi: 0.001 };
         assert!((huge.most(&unseen).pages - 5.0).abs() < 0.1);
+    }
+
+    #[test]
+    fn rates_of_regions_are_widened_by_one_sample() {
+        let rate = ClearRate { mean: 0.001, lo: 0.0, hi: 0.002 };
+        for (name, sample_us, leaf_shift, expected) in [
+            ("small", 5_000, 12, 0.4),
+            ("huge", 5_000, 21, 0.4004),
+            ("huge, long samples", 1_000_000, 21, 0.4834),
+            ("an hour", 3_600_000_000, 12, 1.0),
+        ] {
+            let hi = widened(0.4, 0.3, sample_us, leaf_shift, &rate);
+            assert!((hi - expected).abs() < 1e-4, "{name}: {hi}");
+        }
+        assert_eq!(widened(0.4, 0.3, 1_000_000, 21, &ClearRate::default()), 0.4);
     }
 }

@@ -35,6 +35,7 @@ use alloc::vec::Vec;
 
 use self::budget::Budget;
 use self::draw::{Run, draw};
+use self::lost::widened;
 use self::map::{CHUNK, Map};
 use self::planes::is_over;
 use self::unit::News;
@@ -121,6 +122,8 @@ pub(crate) struct Census {
     observed: Vec<Observed>,
     /// How often others clear accessed bits.
     others: ClearRate,
+    /// The sample interval when regions were drawn.
+    sample_us: u64,
     /// In how many windows the drawings so far are paid for, and how many the last one cost.
     draw_after: u64,
     draw_cost: u64,
@@ -282,6 +285,7 @@ impl Sampler for Census {
             return Some(Ended { max_nr: None, start, end: scene.now, lost: 0 });
         }
         self.changed = false;
+        self.sample_us = scene.attrs.sample_us;
         let most = usize::try_from(scene.attrs.max_nr_regions).unwrap_or(usize::MAX);
         let work_ns = draw(&self.maps, scene.now, most, &mut self.runs);
         let rest_ns = self.budget.rest_of_drawing(work_ns).min(LONGEST_KEPT_NS);
@@ -320,7 +324,9 @@ impl Sampler for Census {
             let of = run.map_or((0.0, max, false), |run| {
                 let pages = u32::try_from(r.len() / 4096).unwrap_or(u32::MAX);
                 let (lo, hi) = wilson(run.rate, count(pages.min(EVIDENCE)));
-                let hi = if run.sure { hi } else { 1.0 };
+                let shift = run.touched.leaf_shift;
+                let widened = widened(hi, run.rate, self.sample_us, shift, &self.others);
+                let hi = if run.sure { widened } else { 1.0 };
                 // The count is rounded. The interval holds it all the same.
                 let nr = count(r.nr_accesses);
                 ((lo * max).min(nr), (hi * max).max(nr), true)

@@ -30,6 +30,9 @@ mod planes;
 mod touched;
 mod unit;
 
+#[cfg(test)]
+mod stuck;
+
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
@@ -178,7 +181,9 @@ impl Sampler for Census {
             let Some(at) = map.find(check.start) else { continue };
             let unit = &mut map.units[at];
             let (was_unknown, before) = (!unit.armed, unit.since);
+            map.sums.take_out(unit);
             nr_cleared += unit.was_armed(check, now);
+            map.sums.add(unit);
             let since = unit.since;
             map.nr_unknown -= usize::from(was_unknown && unit.armed);
             map.outline(at);

@@ -231,11 +231,19 @@ impl Unit {
         let asked = check.pages.and(self.pages);
         let found = check.young.and(asked);
         self.present = self.present.minus(asked).or(check.present.and(asked));
+        let was_stuck = self.stuck;
         self.stuck = self.stuck.minus(asked).or(check.stuck.and(asked));
+        if !was_stuck.minus(self.stuck).is_empty() {
+            // The planes left these pages out, which does not mean that they were idle.
+            (self.planes, self.guessed) = (Planes::default(), true);
+        }
         (self.known, self.leaf_shift) = (true, check.leaf_shift);
         if asked != self.pages {
             // A sentinel. It says nothing of the other pages.
             self.sentinel_since = now;
+            if !check.stuck.is_empty() {
+                self.sentinel = NO_PAGE;
+            }
             self.earlier = self.earlier.or(self.young.and(asked));
             self.young = self.young.minus(asked).or(check.stuck.and(asked));
             return found.count();

@@ -97,9 +97,11 @@ impl PageWalk {
     ) -> bool {
         let Some(space) = self.tables.space(slot) else { return false };
         self.counters.flushes += ranges.len() as u64;
-        if self.clearer.clear_ranges(space, ranges).is_err() {
+        if let Err(err) = self.clearer.clear_ranges(space, ranges) {
+            self.note_refusal(slot, &err);
             return false;
         }
+        self.fallback(slot).told_refusal = false;
         let refused: Vec<_> = ranges.iter().copied().filter(|r| self.clearer.refuses(r)).collect();
         if refused.is_empty() {
             return true;

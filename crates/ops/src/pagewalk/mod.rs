@@ -29,6 +29,8 @@ mod stuck;
 mod units;
 mod unresolved;
 
+use std::io;
+
 use isotherm_core::ops::UpdateError;
 use isotherm_core::{
     AddrRange, Check, ClearRate, Operations, PageState, TargetId, Time, UnitCheck,
@@ -93,6 +95,7 @@ pub struct PageWalk {
     text: Vec<u8>,
     pressure: Pressure,
     canary: Canary,
+    troubles: Vec<String>,
     counters: Counters,
 }
 
@@ -119,6 +122,7 @@ impl PageWalk {
             text: Vec::new(),
             pressure: Pressure::default(),
             canary: Canary::default(),
+            troubles: Vec::new(),
             counters: Counters::default(),
         })
     }
@@ -173,7 +177,9 @@ impl PageWalk {
 
     /// Problems since this was asked last, for people.
     pub fn take_troubles(&mut self) -> Vec<String> {
-        self.pressure.take_news()
+        let mut troubles = self.pressure.take_news();
+        troubles.append(&mut self.troubles);
+        troubles
     }
 
     /// Takes hold of the address space that the target has now, after an exec. Returns whether it
@@ -195,6 +201,21 @@ impl PageWalk {
         let Some(slot) = self.tables.slot(id) else { return };
         let mut young = leaves.map(|addr| PageKey::new(slot, addr)).collect();
         self.fallback(slot).keep(&mut young);
+    }
+
+    /// Notes that the kernel does not let us make a target's pages old, if that is so.
+    fn note_refusal(&mut self, slot: u16, err: &io::Error) {
+        let told = self.fallback(slot).told_refusal;
+        let Some(space) = self.tables.space(slot) else { return };
+        if err.kind() != io::ErrorKind::PermissionDenied || told {
+            return;
+        }
+        self.troubles.push(format!(
+            "memory of process {} cannot be made old any more: {err}; what is reported of it is \
+             what was known before (process_madvise needs CAP_SYS_NICE and the right to trace it)",
+            space.pid()
+        ));
+        self.fallback(slot).told_refusal = true;
     }
 
     fn note_change(&mut self, id: TargetId, changed: bool) {

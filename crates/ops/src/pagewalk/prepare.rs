@@ -54,8 +54,9 @@ impl PageWalk {
         }
         let Some(space) = self.tables.space(slot) else { return };
         let cleared = self.clearer.clear(space, young);
-        if let Ok(ranges) = &cleared {
-            self.counters.flushes += *ranges as u64;
+        match &cleared {
+            Ok(ranges) => self.counters.flushes += *ranges as u64,
+            Err(err) => self.note_refusal(slot, err),
         }
         if cleared.is_err() || self.tables.look_again(young).is_err() {
             // The process has just ended, or we lost the right: nothing is known.

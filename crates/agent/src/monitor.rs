@@ -33,7 +33,7 @@ use isotherm_ops::doctor::{self, NoSet};
 use isotherm_ops::guard;
 use isotherm_ops::kdamond::Kdamond;
 use isotherm_ops::set::{OpsSet, PageView, SchemeOps};
-use isotherm_ops::targets::{Target, TargetError, TargetEvent, Tracker};
+use isotherm_ops::targets::{Claim, Target, TargetError, TargetEvent, Tracker};
 use isotherm_sys::clock::{self, Wake};
 
 use crate::others::Others;
@@ -43,6 +43,9 @@ const LOOK_NS: u64 = 1_500;
 const MINUTE_NS: u64 = 60_000_000_000;
 /// How often the tracker looks for forks, execs and exits, in ns.
 const TRACK_EVERY_NS: u64 = 100_000_000;
+
+/// How often it is tried to watch a target that another program watches, in ns.
+const CLAIM_EVERY_NS: u64 = 1_000_000_000;
 
 /// The most targets whose size is read at once.
 const SIZES_PER_LOOK: usize = 16;
@@ -75,8 +78,11 @@ pub enum Happened {
     Snapshot,
     /// A target was added, ended, or replaced its program. The set and the context know it already.
     Target(TargetEvent),
-    /// The set cannot look at this target; it is left out.
+    /// The set cannot look at this target; it is left out. If that is because another program
+    /// watches it ([`SetKind::Busy`]), it is tried again.
     NotWatched(Target, SetError),
+    /// This target was left out for a while ([`SetKind::Busy`]), and is watched from now on.
+    Watched(Target),
     /// This target is watched, but no scheme may act on it.
     NotActedOn(Target, ActError),
     /// The set had a problem and solved it. The text is for people.
@@ -136,6 +142,9 @@ pub struct Monitor {
     track_at: Time,
     events: VecDeque<Happened>,
     watched: Vec<Watched>,
+    /// Targets that another program watches, and when that is looked at again.
+    claimed: Vec<Target>,
+    claim_at: Time,
     /// Whether a scheme acts.
     acts: bool,
     /// Whether it was told that the budget is too small.
@@ -155,6 +164,8 @@ pub struct Monitor {
 struct Watched {
     id: TargetId,
     pid: u32,
+    /// The right to make its pages old; none for physical memory.
+    _claim: Option<Claim>,
     /// The number of mapped pages when it was last read, from `/proc/PID/statm`.
     pages: u64,
 }
@@ -187,6 +198,8 @@ impl Monitor {
             track_at: Time::default(),
             events: VecDeque::new(),
             watched: Vec::new(),
+            claimed: Vec::new(),
+            claim_at: Time::default(),
             next_size: 0,
             text: Vec::new(),
             cpu_ns: clock::process_cpu_ns(),
@@ -331,6 +344,7 @@ impl Monitor {
                 Happened::Idle if self.watched.is_empty() => self.watch_any()?,
                 Happened::Target(_)
                 | Happened::NotWatched(..)
+                | Happened::Watched(_)
                 | Happened::NotActedOn(..)
                 | Happened::Trouble(_)
                 | Happened::Idle => {}
@@ -453,8 +467,11 @@ impl Monitor {
             match &event {
                 TargetEvent::Added(target) => self.watch(target.clone()),
                 TargetEvent::Execed { old, target } => {
+                    // The process stays claimed meanwhile.
+                    let claim = Claim::take(&self.proc, target.pid);
                     self.unwatch(*old);
                     self.watch(target.clone());
+                    drop(claim);
                 }
                 TargetEvent::Exited(id) => self.unwatch(*id),
                 TargetEvent::Refused(_) => {}
@@ -463,6 +480,21 @@ impl Monitor {
         }
         if self.has_resized() {
             self.driver.context.update_soon();
+        }
+        if now >= self.claim_at {
+            self.claim_at = now + CLAIM_EVERY_NS;
+            self.claim_again();
+        }
+    }
+
+    /// Watches the targets that other programs do not watch any more.
+    fn claim_again(&mut self) {
+        for target in std::mem::take(&mut self.claimed) {
+            match self.try_watch(&target) {
+                Ok(()) => self.events.push_back(Happened::Watched(target)),
+                Err(err) if err.kind() == SetKind::Busy => self.claimed.push(target),
+                Err(err) => self.events.push_back(Happened::NotWatched(target, err)),
+            }
         }
     }
 
@@ -486,18 +518,24 @@ impl Monitor {
 
     fn watch(&mut self, target: Target) {
         if let Err(err) = self.try_watch(&target) {
+            if err.kind() == SetKind::Busy {
+                self.claimed.push(target.clone());
+            }
             self.events.push_back(Happened::NotWatched(target, err));
         }
     }
 
     fn try_watch(&mut self, target: &Target) -> Result<(), SetError> {
+        let is_process = target.memory.is_none();
+        let claim = is_process.then(|| Claim::take(&self.proc, target.pid)).transpose()?;
         self.driver.ops.set.attach(target)?;
+        self.claimed.retain(|other| other.id != target.id);
         if target.memory.is_some() {
             self.driver.context.add_ranges(target.id);
         } else {
             self.driver.context.add_target(target.id);
         }
-        self.watched.push(Watched { id: target.id, pid: target.pid, pages: 0 });
+        self.watched.push(Watched { id: target.id, pid: target.pid, _claim: claim, pages: 0 });
         if self.acts {
             self.act_on(target.clone());
         }
@@ -519,6 +557,7 @@ impl Monitor {
         self.driver.ops.actor.remove_target(id);
         self.driver.context.remove_target(id);
         self.watched.retain(|w| w.id != id);
+        self.claimed.retain(|target| target.id != id);
     }
 }
 

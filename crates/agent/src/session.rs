@@ -117,6 +117,7 @@ impl Session {
         match &happened {
             Happened::Target(event) => self.note(event),
             Happened::NotWatched(target, _) => self.unwatched.push(target.id),
+            Happened::Watched(target) => self.unwatched.retain(|id| *id != target.id),
             Happened::Snapshot => self.guard(),
             Happened::Stopped if self.more_may_come() => {
                 clock::sleep_until(clock::now().plus_us(WAIT_US));

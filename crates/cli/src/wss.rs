@@ -75,6 +75,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             Happened::NotWatched(target, err) if !err.is_gone() => {
                 warn(&format!("process {} ({}) is not watched: {err}", target.pid, target.name));
             }
+            Happened::Watched(target) => {
+                warn(&format!("process {} ({}) is watched from now on", target.pid, target.name));
+            }
             Happened::Trouble(text) => warn(&text),
             Happened::Failed(text) => {
                 end_command(&mut monitor);

@@ -23,6 +23,8 @@ pub enum Event {
         /// Why, and what to do.
         why: String,
     },
+    /// A target was left out because another program watched it, and is watched from now on.
+    Watched(Target),
     /// A target is watched, but no scheme may act on it.
     NotActedOn {
         /// The target.
@@ -59,6 +61,7 @@ impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Added(target) => write!(f, "{target} is watched"),
+            Self::Watched(target) => write!(f, "{target} is watched from now on"),
             Self::Gone(target) => write!(f, "{target} is gone"),
             Self::NotWatched { target, why } => write!(f, "{target} is not watched: {why}"),
             Self::NotActedOn { target, why } => write!(f, "{target} is not acted on: {why}"),

@@ -18,6 +18,8 @@ pub enum Event {
         /// Why the set cannot look at it, for the user.
         why: String,
     },
+    /// This process was left out for a while, and is in the record from now on.
+    Watched(Target),
     /// The operations set had a problem and dealt with it.
     Trouble(String),
     /// The operations set cannot go on.
@@ -35,6 +37,9 @@ impl fmt::Display for Event {
             Self::Refused(text) | Self::Trouble(text) | Self::SetFailed(text) => f.write_str(text),
             Self::NotWatched { target, why } => {
                 write!(f, "process {} ({}) is not watched: {why}", target.pid, target.name)
+            }
+            Self::Watched(Target { pid, name, .. }) => {
+                write!(f, "process {pid} ({name}) is watched from now on")
             }
             Self::NoOwners(why) => {
                 write!(f, "the record cannot tell whose memory is hot: {why}")

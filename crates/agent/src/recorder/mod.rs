@@ -176,6 +176,10 @@ impl Recorder {
                 self.tell(Event::Trouble(text));
                 return Step::Quiet;
             }
+            Happened::Watched(target) => {
+                self.tell(Event::Watched(target));
+                return Step::Quiet;
+            }
             Happened::Failed(text) => {
                 self.tell(Event::SetFailed(text));
                 return Step::Failed;

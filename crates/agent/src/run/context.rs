@@ -9,7 +9,7 @@ use isotherm_act::apply::ActEvent;
 use isotherm_core::{AddrRange, Attrs, TargetId, Time};
 use isotherm_host::error::SetError;
 use isotherm_ops::support::SetName;
-use isotherm_ops::targets::{Target, TargetEvent, Tracker};
+use isotherm_ops::targets::{Claim, Target, TargetEvent, Tracker};
 use isotherm_sys::clock;
 
 use super::account::KernelAccounts;
@@ -169,6 +169,7 @@ impl Work {
             match self.monitor.next() {
                 Happened::Target(event) => self.target(event),
                 Happened::NotWatched(target, err) => self.not_watched(&target, &err),
+                Happened::Watched(target) => self.watched(&target),
                 Happened::NotActedOn(target, err) => self.left_out(target.pid, &err.to_string()),
                 Happened::Snapshot => self.ask_guard(),
                 Happened::Trouble(text) => self.left_out(0, &text),
@@ -274,6 +275,12 @@ impl Work {
         self.unwatched.insert(target.id);
         let Target { pid, name, .. } = target;
         self.left_out(*pid, &format!("process {pid} ({name}) is not watched: {err}"));
+    }
+
+    fn watched(&mut self, target: &Target) {
+        self.unwatched.remove(&target.id);
+        let Target { pid, name, .. } = target;
+        self.left_out(*pid, &format!("process {pid} ({name}) is watched from now on"));
     }
 
     fn added(&mut self, target: Target) {
@@ -403,6 +410,9 @@ pub(crate) fn tracker(policy: &ContextPolicy) -> Result<Tracker, Refused> {
     }
     let pids: Vec<u32> = pids(policy).collect();
     let mut tracker = Tracker::attach(&pids, policy.children)?;
+    for pid in pids {
+        Claim::check(pid)?;
+    }
     for target in &policy.targets {
         if let TargetSpec::Command(command) = target
             && let Some((program, args)) = command.split_first()

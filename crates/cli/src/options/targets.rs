@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use isotherm::raw::agent::policy::TargetSpec;
-use isotherm::raw::ops::targets::{Memory, Tracker};
+use isotherm::raw::ops::targets::{Claim, Memory, Tracker};
 
 use crate::exit::{self, usage};
 use crate::options::sets::OpsArg;
@@ -50,6 +50,9 @@ impl TargetArgs {
         }
         let follow = !self.no_children;
         let mut tracker = Tracker::attach(&self.pids, follow).map_err(exit::of)?;
+        for &pid in &self.pids {
+            Claim::check(pid).map_err(exit::of)?;
+        }
         if let Some((command, args)) = self.command.split_first() {
             tracker.spawn_into(command, args).map_err(exit::of)?;
             // Otherwise a daemon that forks twice right after its start would not be found. The

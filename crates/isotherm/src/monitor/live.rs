@@ -109,6 +109,7 @@ impl Live {
                 self.not_watched.get_or_insert((target.clone(), why));
                 Next::Event(Event::NotWatched { target, why: text })
             }
+            Happened::Watched(target) => Next::Event(Event::Watched(identity(&target))),
             Happened::NotActedOn(target, why) => {
                 Next::Event(Event::NotActedOn { target: identity(&target), why: why.to_string() })
             }

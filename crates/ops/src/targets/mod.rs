@@ -15,12 +15,15 @@
 //!   given pid in `/proc/loadavg` has changed, and then only new pids are looked at. All processes
 //!   are looked at every 2 s if the number has changed since, and every 20 s in any case.
 //!
+//! Only one program at a time may make a process's pages old: see [`Claim`].
+//!
 //! Physical memory can be a target too ([`Memory`], [`Tracker::memory`]). It has no process, and
 //! does not end unless its node is taken out of the machine.
 //!
 //! Not seen: a grandchild whose parent came and went between two polls. For our own command
 //! [`Tracker::adopt_orphans`] finds these as well.
 
+mod claim;
 mod entry;
 mod error;
 pub mod find;
@@ -28,6 +31,7 @@ mod memory;
 mod scan;
 mod tracker;
 
+pub use claim::Claim;
 pub use entry::{Target, TargetEvent};
 pub use error::{TargetError, TargetKind};
 pub use memory::{Memory, MemoryError, MemoryKind};

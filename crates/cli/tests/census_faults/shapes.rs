@@ -19,11 +19,20 @@ fn start() -> Option<(Target, AddrRange, Watch)> {
 
 #[test]
 fn a_hundred_thousand_mappings() {
+    many_mappings("mappings");
+}
+
+#[test]
+fn a_hundred_thousand_mappings_with_holes_between() {
+    many_mappings("holes");
+}
+
+fn many_mappings(word: &str) {
     let limit = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap();
     // Most machines allow 65530.
     let nr = (limit.trim().parse::<u64>().unwrap() - 200).min(100_000);
     let Some((mut target, hot, mut watch)) = start() else { return };
-    target.tell("mappings", nr, 0);
+    target.tell(word, nr, 0);
     watch.until_hot(hot);
     // Mappings that come and go besides cost no more.
     target.tell("churn", 0, 0);

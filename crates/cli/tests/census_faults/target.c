@@ -112,6 +112,14 @@ static int act(const char *word, ul a, ul b) {
         for (ul i = 1; i < a; i += 16) *(volatile char *)(WIDE + i * PAGE) = 1;
         return 0;
     }
+    // So many mappings, with a hole behind each.
+    if (!strcmp(word, "holes")) {
+        if (map(WIDE, 2 * a * PAGE) == MAP_FAILED) return bad("map");
+        for (ul i = 0; i < 2 * a; i += 2)
+            if (munmap(WIDE + i * PAGE, PAGE)) return bad("munmap");
+        for (ul i = 1; i < 2 * a; i += 32) *(volatile char *)(WIDE + i * PAGE) = 1;
+        return 0;
+    }
     if (!strcmp(word, "sparse")) {
         if (map(WIDE, a) == MAP_FAILED || madvise(WIDE, a, MADV_NOHUGEPAGE)) return bad("map");
         fill(WIDE, a, b);

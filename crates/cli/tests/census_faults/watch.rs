@@ -21,7 +21,7 @@ const SECOND: usize = 2;
 const BUDGET_BP: u32 = 500;
 /// A monitor may use so many times its budget: its least work, reading mappings, the tests' own
 /// checks.
-const GENEROUS: u64 = 5;
+const GENEROUS: u64 = 3;
 
 /// From this time on after memory has become hot, in ns, looks must have seen that.
 const SETTLED_NS: u64 = 500_000_000;

@@ -60,6 +60,8 @@ pub(super) struct Fallback {
     pub(super) stuck: StuckUnits,
     /// Where there must be no advice.
     pub(super) barred: Barred,
+    /// From when on its mappings may be read again.
+    pub(super) next_maps: Time,
     /// Whether people were told that no page can be made old any more.
     pub(super) told_refusal: bool,
     /// When it was used last, what that cost the process in ns, and how many leaves were young.

@@ -37,7 +37,7 @@ use isotherm_core::{
 };
 use isotherm_host::error::SetError;
 use isotherm_pages::tables::{Clearer, PageKey, PageTables, Query};
-use isotherm_sys::clock::now;
+use isotherm_sys::clock::{now, thread_cpu_ns};
 
 pub use self::marker::Marker;
 pub use self::shared_marks::SharedMarks;
@@ -46,6 +46,10 @@ use self::canary::Canary;
 use self::fallback::Fallback;
 use self::pressure::Pressure;
 use self::unresolved::Unresolved;
+
+/// Time between two readings of a target's mappings, as a multiple of what one costs: 1 %. To read
+/// 65,000 mappings takes some 50 ms, and a target may change them all the time.
+const MAPS_REST: u64 = 100;
 
 /// What the set has done so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -203,6 +207,12 @@ impl PageWalk {
         self.fallback(slot).keep(&mut young);
     }
 
+    /// Whether the mappings of a target may be read now. A new address space is read at once.
+    fn may_read_maps(&mut self, id: TargetId) -> bool {
+        let Some(slot) = self.tables.slot(id) else { return true };
+        now() >= self.fallback(slot).next_maps || self.reopen(id).is_ok_and(|is_new| is_new)
+    }
+
     /// Notes that the kernel does not let us make a target's pages old, if that is so.
     fn note_refusal(&mut self, slot: u16, err: &io::Error) {
         let told = self.fallback(slot).told_refusal;
@@ -299,9 +309,15 @@ impl Operations for PageWalk {
     }
 
     fn update(&mut self, target: TargetId, maps: &mut Vec<AddrRange>) -> Result<(), UpdateError> {
+        if !self.may_read_maps(target) {
+            return Err(UpdateError::NotNow);
+        }
+        let (begin, own) = (now(), thread_cpu_ns());
         let changed = self.tables.update(target, maps)?;
         self.note_change(target, changed);
         if let Some(slot) = self.tables.slot(target) {
+            let cost = thread_cpu_ns().saturating_sub(own);
+            self.fallback(slot).next_maps = begin + cost * MAPS_REST;
             self.read_barred(slot, false);
         }
         Ok(())

@@ -265,7 +265,7 @@ impl Sampler for Census {
             }
             map.outline(at);
             let unit = &mut map.units[at];
-            if news.missed && !unit.urgent {
+            if news.again && !unit.urgent {
                 unit.urgent = true;
                 self.urgent.push_back((map.id, check.start));
             } else if news.risen && !unit.suspected && unit.can_have_sentinel() {

@@ -7,7 +7,8 @@
 //!
 //! Invariant: equal outlines of neighbours mean that one run stands for both.
 
-use super::{FULL, TICK_NS, Unit, tick};
+use super::levels::FULL;
+use super::{TICK_NS, Unit, tick};
 use crate::snapshot::TouchedShare;
 use crate::time::Time;
 use crate::unit::PageBits;

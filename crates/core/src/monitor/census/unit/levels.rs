@@ -1,0 +1,185 @@
+//! How often a unit's pages are touched: a level per cell of 64 KiB.
+//!
+//! A level is the share of a cell's pages that were touched within one sample, as the first look
+//! after an arming finds it, and the mean of several such looks while nothing changes. Later looks
+//! can only say that a level is too low, or that nothing is touched at all.
+//!
+//! Invariant: a level that no first look in time has confirmed is a guess, and told as such.
+
+use super::{CELLS, INTERVAL_NS, TOGETHER_NS, Unit, share, tick};
+use crate::interval::count;
+use crate::time::Time;
+use crate::unit::PageBits;
+
+/// Standard deviations that chance explains.
+const CHANCE: f32 = 3.0;
+/// The share of a cell's pages from which on nearly all of them are touched.
+const NEARLY_ALL: f32 = 0.9;
+/// A level that says: touched in every sample.
+pub(super) const FULL: f32 = 255.0;
+/// A change of a cell's level that makes it another cell: a tenth of the scale, as where DAMON ages
+/// regions.
+const CHANGE: u8 = 26;
+/// A span of this many samples is more than one.
+const LONGER: f32 = 1.3;
+
+/// The number of pages of a set.
+fn pages(bits: PageBits) -> u32 {
+    u32::try_from(bits.count()).unwrap_or(u32::MAX)
+}
+
+/// The share of pages touched in one sample, if `touched` of `there` pages were touched in a span
+/// `times` as long. Touches are assumed to come at random. Of a longer span in which all pages were
+/// touched, half a page is assumed to have been missed.
+pub(super) fn per_sample(touched: u32, there: u32, times: f32) -> f32 {
+    let share = share(touched, there);
+    if times < LONGER {
+        return share;
+    }
+    let missed = (1.0 - share).max(0.5 / count(there.max(1)));
+    1.0 - libm::powf(missed, 1.0 / times)
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 255")]
+fn level(share: f32) -> u8 {
+    libm::roundf(share.clamp(0.0, 1.0) * FULL) as u8
+}
+
+/// A change of a level that is no chance: a tenth of the scale, beyond three standard deviations of
+/// the difference between two samples of this many pages.
+fn change(old: u8, pages: u32) -> u8 {
+    let share = f32::from(old) / FULL;
+    let pages = f32::from(u16::try_from(pages.max(1)).unwrap_or(u16::MAX));
+    CHANGE.saturating_add(level(CHANCE * libm::sqrtf(2.0 * share * (1.0 - share) / pages)))
+}
+
+impl Unit {
+    /// The share of a cell's pages that were touched within one sample.
+    pub(in super::super) fn rate(&self, cell: usize) -> f32 {
+        f32::from(self.levels[cell]) / FULL
+    }
+
+    /// Whether its rates were measured.
+    pub(in super::super) const fn is_sure(&self) -> bool {
+        !self.guessed
+    }
+
+    /// These pages were touched within a window, so in one of its samples at least; `sample` is the
+    /// share of the window that a sample is. A target that was kept from running while the first
+    /// look came is not idle.
+    pub(super) fn take_window(&mut self, touched: PageBits, now: Time, sample: f32) {
+        let least_of_all = share(pages(touched), pages(self.present)) * sample;
+        let mean = self.mean_level();
+        let chance = libm::sqrtf(least_of_all * (1.0 - least_of_all) / count(pages(self.present)));
+        // What is wrong of the whole unit was not just missed by one look at few pages.
+        let was_kept = least_of_all > mean + CHANCE * chance;
+        self.guessed |= was_kept;
+        for cell in 0..CELLS {
+            let there = self.present.cell(cell).count_ones();
+            let within = share(touched.cell(cell).count_ones(), there);
+            if within == 0.0 && self.levels[cell] > 0 {
+                (self.levels[cell], self.steady[cell]) = (0, tick(self.since));
+            }
+            let has_woken = self.levels[cell] == 0 && within > NEARLY_ALL;
+            if !was_kept && !has_woken {
+                continue;
+            }
+            let least = level(within * sample);
+            if self.levels[cell] == 0 && least > 0 {
+                self.steady[cell] = tick(now);
+            }
+            self.levels[cell] = self.levels[cell].max(least);
+        }
+    }
+
+    /// How many of these pages are in cells that are not touched as far as is known.
+    pub(super) fn touched_where_quiet(&self, touched: PageBits) -> u64 {
+        let cells = self.levels.iter().enumerate().filter(|(_, level)| **level == 0);
+        cells.map(|(cell, _)| u64::from(touched.cell(cell).count_ones())).sum()
+    }
+
+    /// The mean of its cells' levels over its pages, as a share.
+    pub(super) fn mean_level(&self) -> f32 {
+        let there = (0..CELLS).map(|cell| self.present.cell(cell).count_ones());
+        let sum: u32 = there.zip(self.levels).map(|(n, level)| n * u32::from(level)).sum();
+        count(sum) / FULL / count(pages(self.present).max(1))
+    }
+
+    /// Sets the levels from `plane`, which was touched in `times` samples. Returns whether much of
+    /// what was touched before is not touched any more.
+    pub(super) fn judge(
+        &mut self,
+        before: PageBits,
+        plane: PageBits,
+        now: Time,
+        times: f32,
+    ) -> bool {
+        let was_guessed = core::mem::take(&mut self.guessed);
+        for cell in 0..CELLS {
+            let there = self.present.cell(cell).count_ones();
+            let touched = plane.cell(cell).count_ones();
+            let new = level(per_sample(touched, there, times));
+            let old = self.levels[cell];
+            self.levels[cell] = if was_guessed || new.abs_diff(old) > change(old, there) {
+                self.steady[cell] = if new == 0 { tick(self.since) } else { tick(now) };
+                new
+            } else {
+                if old == 0 && new > 0 {
+                    self.steady[cell] = tick(now);
+                }
+                // One look is one sample. The mean of several is surer.
+                u8::midpoint(old, new)
+            };
+        }
+        let (was, is) = (before.count(), plane.count());
+        let differs = before.minus(plane).count() + plane.minus(before).count();
+        if self.turn.since != self.since {
+            // Only turns say how often it has to have its turn.
+        } else if differs * 8 <= was + is + 64 {
+            self.same = self.same.saturating_add(1);
+            if self.same >= 2 {
+                let most = if self.together { TOGETHER_NS } else { INTERVAL_NS.1 };
+                self.interval_ns = (self.interval_ns * 2).min(most);
+            }
+        } else {
+            (self.same, self.interval_ns) = (0, INTERVAL_NS.0);
+        }
+        was >= 16 && is * 2 < was
+    }
+
+    /// Pages of quiet cells were touched in the last `times` samples: at least in one of the
+    /// `samples` of a window.
+    pub(super) fn wake(&mut self, newly: PageBits, now: Time, times: f32, samples: f32) {
+        self.woken = newly.count();
+        for cell in 0..CELLS {
+            let new = newly.cell(cell).count_ones();
+            // Where others were touched before, more pages are no news.
+            if new == 0 || self.young.cell(cell) != newly.cell(cell) {
+                continue;
+            }
+            if self.false_alarms > 0 {
+                self.steady[cell] = tick(now);
+                continue;
+            }
+            let there = self.present.cell(cell).count_ones();
+            let rate = per_sample(new, there, times).max(share(new, there) / samples);
+            let new = level(rate);
+            self.guessed |= new > self.levels[cell];
+            if self.levels[cell] == 0 {
+                self.steady[cell] = tick(now);
+            }
+            self.levels[cell] = self.levels[cell].max(new);
+        }
+    }
+
+    /// A page that was touched in every sample was not touched for a window. The unit is taken for
+    /// cold until it is armed again, for which there may be no budget now.
+    pub(super) fn calm(&mut self, now: Time) {
+        self.guessed = true;
+        for (level, steady) in self.levels.iter_mut().zip(&mut self.steady) {
+            if *level > 0 {
+                (*level, *steady) = (0, tick(now));
+            }
+        }
+    }
+}

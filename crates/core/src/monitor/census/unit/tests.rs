@@ -1,0 +1,273 @@
+//! One unit, look by look.
+
+use super::levels::per_sample;
+use super::*;
+use crate::target::TargetId;
+use crate::unit::UNIT;
+
+const MS: u64 = 1_000_000;
+const SPANS_NS: [u64; SPANS] = [5 * MS, 100 * MS, 1000 * MS, 10_000 * MS, 60_000 * MS];
+
+/// A look at `at` ms that finds all pages mapped and these young.
+fn look(unit: &mut Unit, young: PageBits, at: u64) -> News {
+    let check = UnitCheck {
+        answered: true,
+        present: PageBits::ALL,
+        young,
+        ..UnitCheck::new(TargetId(1), UNIT, PageBits::ALL)
+    };
+    unit.was_looked_at(&check, Time(at * MS), &SPANS_NS)
+}
+
+/// Made old at `at` ms, after these were young.
+fn arm(unit: &mut Unit, young: PageBits, stuck: PageBits, at: u64) -> u64 {
+    let check = UnitCheck {
+        answered: true,
+        present: PageBits::ALL,
+        young,
+        stuck,
+        ..UnitCheck::new(TargetId(1), UNIT, PageBits::ALL)
+    };
+    unit.was_armed(&check, Time(at * MS))
+}
+
+/// The same when it is its turn.
+fn arm_in_turn(unit: &mut Unit, young: PageBits, stuck: PageBits, at: u64) -> u64 {
+    unit.is_turn = true;
+    arm(unit, young, stuck, at)
+}
+
+fn cell(nr: u64) -> PageBits {
+    let start = nr * (64 << 10);
+    PageBits::of(0, crate::AddrRange::new(start, start + (64 << 10)))
+}
+
+fn unit() -> Unit {
+    Unit::new(UNIT, PageBits::ALL, Time(0))
+}
+
+#[test]
+fn a_plane_is_published_when_its_span_is_over() {
+    let mut unit = unit();
+    assert_eq!(arm(&mut unit, PageBits::ALL, PageBits::default(), 1000), 512);
+    assert!(!look(&mut unit, PageBits::default(), 1002).judged, "too early");
+    assert!(look(&mut unit, cell(0), 1005).judged);
+    assert_eq!((unit.rate(0), unit.rate(1)), (1.0, 0.0));
+    look(&mut unit, cell(0).or(cell(3)), 1100);
+    assert_eq!((unit.plane(0), unit.plane(1)), (cell(0), cell(0).or(cell(3))));
+    // What was touched stays so, also if others clear its bit.
+    look(&mut unit, PageBits::default(), 2000);
+    assert_eq!(unit.plane(2), cell(0).or(cell(3)));
+}
+
+#[test]
+fn a_late_look_counts_with_its_real_time() {
+    let mut unit = unit();
+    arm(&mut unit, PageBits::ALL, PageBits::default(), 1000);
+    let half = PageBits([0x0000_ffff_0000_ffff; 8]).and(PageBits([0x00ff_00ff_00ff_00ff; 8]));
+    look(&mut unit, half, 1010);
+    // Half of the pages in two samples: 29 % in one.
+    let rate = unit.rate(0);
+    assert!((rate - 0.29).abs() < 0.01, "{rate}");
+}
+
+#[test]
+fn a_unit_without_a_young_page_counts_as_untouched() {
+    let mut unit = unit();
+    look(&mut unit, PageBits::default(), 1000);
+    assert!(unit.armed && unit.planes().counted(0).is_none());
+    assert!(look(&mut unit, PageBits::default(), 1300).published);
+    assert_eq!([0, 1, 2].map(|nr| unit.planes().counted(nr)), [Some(0), Some(0), None]);
+    // What is touched much later is news, and no plane's.
+    assert_eq!(look(&mut unit, PageBits::ALL, 4000).woken, 512);
+    assert_eq!(unit.planes().counted(2), None);
+}
+
+#[test]
+fn what_is_touched_in_a_window_is_touched_in_one_of_its_samples() {
+    let mut unit = unit();
+    arm_in_turn(&mut unit, PageBits::ALL, PageBits::default(), 1000);
+    look(&mut unit, PageBits::default(), 1005);
+    look(&mut unit, cell(3), 1100);
+    assert!(unit.rate(3) >= 0.04 && unit.rate(2) == 0.0, "{}", unit.rate(3));
+    assert_eq!(unit.steady_ns(3, Time(1200 * MS)), 100 * MS);
+}
+
+#[test]
+fn all_pages_in_some_samples_are_not_all_in_one() {
+    for (touched, times, low, high) in
+        [(16, 1.0, 1.0, 1.0), (16, 4.0, 0.5, 0.7), (8, 2.0, 0.28, 0.3), (0, 3.0, 0.0, 0.0)]
+    {
+        let rate = per_sample(touched, 16, times);
+        assert!((low..=high).contains(&rate), "{touched} in {times} samples: {rate}");
+    }
+}
+
+#[test]
+fn something_that_passes_by_is_not_chased() {
+    let mut unit = unit();
+    arm_in_turn(&mut unit, PageBits::ALL, PageBits::default(), 1000);
+    look(&mut unit, PageBits::default(), 1005);
+    look(&mut unit, PageBits::default(), 1105);
+    for nr in 1..=3 {
+        assert_eq!(unit.is_restless(), nr == 3);
+        let at = 1000 + nr * 500;
+        assert_eq!(look(&mut unit, PageBits::ALL, at).woken, 512);
+        arm(&mut unit, PageBits::ALL, PageBits::default(), at + 5);
+        look(&mut unit, PageBits::default(), at + 10);
+        look(&mut unit, PageBits::default(), at + 105);
+    }
+    // It was its turn once, and nothing was touched for 5 ms. A second saw it all.
+    look(&mut unit, PageBits::default(), 2010);
+    assert_eq!([0, 2].map(|nr| unit.planes().counted(nr)), [Some(0), Some(512)]);
+}
+
+#[test]
+fn the_age_of_a_cell_begins_at_its_last_touch_as_far_as_is_known() {
+    let mut unit = unit();
+    arm(&mut unit, PageBits::ALL, PageBits::default(), 1000);
+    look(&mut unit, PageBits::default(), 1005);
+    assert_eq!(unit.steady_ns(0, Time(4000 * MS)), 3000 * MS, "idle since it was made old");
+    let news = look(&mut unit, cell(0), 4000);
+    assert_eq!(news.woken, 16);
+    // One touch: nobody knows when the next one was, until it is made old again.
+    assert_eq!(unit.steady_ns(1, Time(9000 * MS)), 8000 * MS);
+    arm(&mut unit, cell(0), PageBits::default(), 9000);
+    look(&mut unit, PageBits::default(), 9005);
+    assert_eq!(unit.steady_ns(0, Time(10_000 * MS)), 1000 * MS);
+    assert_eq!(unit.steady_ns(1, Time(10_000 * MS)), 9000 * MS);
+}
+
+#[test]
+fn what_cannot_be_made_old_is_not_called_hot() {
+    let mut unit = unit();
+    arm(&mut unit, PageBits::ALL, cell(2), 1000);
+    look(&mut unit, cell(2), 1005);
+    assert!(unit.is_blind(2) && !unit.is_blind(3));
+    assert!(unit.plane(0).is_empty());
+}
+
+#[test]
+fn a_sentinel_that_stays_old_shows_that_hot_memory_has_gone_cold() {
+    for (touched, calmed) in [(true, false), (false, true)] {
+        let mut unit = unit();
+        arm(&mut unit, PageBits::ALL, PageBits::default(), 1000);
+        look(&mut unit, PageBits::ALL, 1005);
+        let page = unit.choose_sentinel(77).unwrap();
+        assert_eq!(page, PageBits::page(77));
+        assert_eq!(unit.choose_sentinel(78), None, "one at a time");
+        let check = UnitCheck {
+            answered: true,
+            present: PageBits::ALL,
+            young: page,
+            ..UnitCheck::new(TargetId(1), UNIT, page)
+        };
+        unit.was_armed(&check, Time(1100 * MS));
+        assert_eq!(unit.young.count(), 511);
+        let young = if touched { PageBits::ALL } else { PageBits::ALL.minus(page) };
+        assert_eq!(look(&mut unit, young, 1200).calmed, calmed);
+    }
+}
+
+#[test]
+fn a_span_begins_when_the_pages_became_old() {
+    let mut unit = unit();
+    let check = UnitCheck {
+        answered: true,
+        present: PageBits::ALL,
+        young: PageBits::ALL,
+        made_old: Some(Time(1000 * MS)),
+        ..UnitCheck::new(TargetId(1), UNIT, PageBits::ALL)
+    };
+    unit.was_armed(&check, Time(1005 * MS));
+    let half = PageBits([0x0000_ffff_0000_ffff; 8]).and(PageBits([0x00ff_00ff_00ff_00ff; 8]));
+    look(&mut unit, half, 1010);
+    // Half of the pages in two samples: 29 % in one.
+    assert!((unit.rate(0) - 0.29).abs() < 0.01, "{}", unit.rate(0));
+}
+
+#[test]
+fn what_waits_for_others_is_as_it_was() {
+    let mut unit = unit();
+    arm(&mut unit, PageBits::ALL, PageBits::default(), 1000);
+    look(&mut unit, PageBits::ALL, 1005);
+    let later = UnitCheck {
+        together: true,
+        present: PageBits::ALL,
+        young: PageBits::ALL,
+        ..UnitCheck::new(TargetId(1), UNIT, PageBits::ALL)
+    };
+    assert_eq!(unit.was_armed(&later, Time(2300 * MS)), 0);
+    assert!(unit.together && !unit.has_stuck());
+    assert_eq!((unit.since, unit.rate(0)), (Time(1000 * MS), 1.0));
+    assert_eq!(unit.choose_sentinel(3), None, "one page cannot be made old alone");
+    // It was never armed: nothing is known, and the first pass goes on without it.
+    let mut unit = self::unit();
+    unit.was_armed(&later, Time(2300 * MS));
+    look(&mut unit, PageBits::ALL, 2305);
+    assert!(unit.armed && unit.is_blind(0) && unit.has_stuck());
+    // When its time has come, it is known.
+    arm(&mut unit, PageBits::ALL, PageBits::default(), 3300);
+    look(&mut unit, PageBits::default(), 3305);
+    assert!(!unit.is_blind(0) && !unit.has_stuck() && unit.rate(0) == 0.0);
+}
+
+#[test]
+fn a_sentinel_has_half_a_window_to_be_touched() {
+    let mut unit = unit();
+    arm_in_turn(&mut unit, PageBits::ALL, PageBits::default(), 1000);
+    look(&mut unit, PageBits::ALL, 1005);
+    let page = unit.choose_sentinel(77).unwrap();
+    let check = UnitCheck {
+        answered: true,
+        present: PageBits::ALL,
+        young: page,
+        ..UnitCheck::new(TargetId(1), UNIT, page)
+    };
+    unit.was_armed(&check, Time(1995 * MS));
+    // Another look is due just now.
+    let others = PageBits::ALL.minus(page);
+    assert!(!look(&mut unit, others, 2000).calmed, "after a sample");
+    assert!(unit.rate(0) > 0.9);
+    assert!(look(&mut unit, others, 2095).calmed, "after a window");
+    assert_eq!((unit.rate(0), unit.is_sure()), (0.0, false));
+}
+
+#[test]
+fn a_level_is_sure_if_a_look_came_in_time() {
+    for (first, young, sure) in [
+        (1005, cell(0), true),
+        // The target, or the monitor, was kept from running.
+        (1060, PageBits::ALL, false),
+    ] {
+        let mut unit = unit();
+        arm_in_turn(&mut unit, PageBits::ALL, PageBits::default(), 1000);
+        look(&mut unit, young, first);
+        look(&mut unit, young, 1100);
+        assert_eq!(unit.is_sure(), sure, "first look at {first}");
+    }
+    // All is touched in a window, and nothing was in its first sample.
+    let mut unit = unit();
+    arm_in_turn(&mut unit, PageBits::ALL, PageBits::default(), 1000);
+    look(&mut unit, PageBits::default(), 1005);
+    assert!(unit.is_sure());
+    look(&mut unit, PageBits::ALL, 1100);
+    assert!(!unit.is_sure());
+}
+
+#[test]
+fn no_answer_changes_nothing() {
+    let mut unit = unit();
+    arm(&mut unit, PageBits::ALL, PageBits::default(), 1000);
+    look(&mut unit, cell(0), 1005);
+    let before = alloc::format!("{unit:?}");
+    let check = UnitCheck::new(TargetId(1), UNIT, PageBits::ALL);
+    unit.was_looked_at(&check, Time(2000 * MS), &SPANS_NS);
+    unit.was_armed(&check, Time(2000 * MS));
+    assert_eq!(before, alloc::format!("{unit:?}"));
+}
+
+#[test]
+fn a_unit_takes_less_than_half_a_thousandth_of_its_memory() {
+    assert!(size_of::<Unit>() as u64 * 2000 <= UNIT, "{} bytes", size_of::<Unit>());
+}

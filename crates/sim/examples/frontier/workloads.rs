@@ -3,7 +3,7 @@
 use isotherm_sim::config::{Config, ParseError, shipped};
 
 /// Names of the shipped workloads in the study.
-const SHIPPED: [&str; 8] = [
+const SHIPPED: [&str; 10] = [
     "hot10",
     "stairs",
     "zipf",
@@ -12,6 +12,8 @@ const SHIPPED: [&str; 8] = [
     "scattered-2m",
     "scattered-256k",
     "scattered-4k",
+    "moving",
+    "sweep",
 ];
 
 /// (name, config).

@@ -38,6 +38,9 @@ pub(super) struct Budget {
     bp: u64,
     /// What may be spent, in ns. Below 0 it is overdrawn.
     left_ns: i64,
+    /// Of what was earned: what the rest of the program may still use of it, in ns. It has half. A
+    /// program that costs more, on a slow machine, would else leave nothing to see memory by.
+    for_others_ns: u64,
     /// What was spent in advance and is to be paid back, in ns.
     debt_ns: u64,
     earned: Time,
@@ -60,6 +63,7 @@ impl Default for Budget {
         Self {
             bp: 0,
             left_ns: 0,
+            for_others_ns: 0,
             debt_ns: 0,
             earned: Time::default(),
             asked: Time::default(),
@@ -100,6 +104,8 @@ impl Budget {
         self.debt_ns -= back;
         let most = signed(self.of(SAVED_NS)).max(self.left_ns);
         self.left_ns = self.left_ns.saturating_add(signed(earned - back)).min(most);
+        let most = self.of(SAVED_NS) / 2;
+        self.for_others_ns = self.for_others_ns.saturating_add(earned / 2).min(most);
     }
 
     /// Whether there is memory that was never armed.
@@ -109,8 +115,15 @@ impl Budget {
 
     /// New memory, of so many bytes, is to be seen soon.
     pub(super) fn advance(&mut self, bytes: u64) {
+        // What was overdrawn before is lent, too, or nothing would be left for it.
+        self.lend(u64::try_from(-self.left_ns).unwrap_or(0));
+        self.lend((bytes / UNIT).saturating_mul(ADVANCE_NS));
+    }
+
+    /// Lends what is to be paid back.
+    fn lend(&mut self, ns: u64) {
         let most = self.of(ADVANCED_NS).saturating_sub(self.debt_ns);
-        let ns = (bytes / UNIT).saturating_mul(ADVANCE_NS).min(most);
+        let ns = ns.min(most);
         self.left_ns = self.left_ns.saturating_add(signed(ns));
         self.debt_ns = self.debt_ns.saturating_add(ns);
     }
@@ -118,6 +131,16 @@ impl Budget {
     /// Whether there is something left beyond what is reserved and `more` ns.
     pub(super) fn allows(&self, more: u64) -> bool {
         self.left_ns > signed(self.reserved_ns.saturating_add(more))
+    }
+
+    /// Whether units may have their turn. What was never seen counts like what has changed, and what
+    /// was seen before leaves something for changes.
+    pub(super) fn allows_turn(&self) -> bool {
+        if self.is_first_pass {
+            self.allows_overdraft()
+        } else {
+            self.allows(self.of(SAVED_NS) / 2)
+        }
     }
 
     /// Units have their turn.
@@ -152,6 +175,10 @@ impl Budget {
         self.reserved_ns = 0;
         let took_ns = took(cpu_ns).unwrap_or_else(|| now.since(self.asked));
         let ns = answer(took_ns, nr, &mut self.arm_ns);
+        if self.is_first_pass {
+            // On a slow machine new memory costs more than was advanced.
+            self.lend(ns.saturating_sub(nr as u64 * ADVANCE_NS));
+        }
         self.charge(ns, cpu_ns);
     }
 
@@ -162,22 +189,30 @@ impl Budget {
         self.charge(ns, cpu_ns);
     }
 
-    /// Charges an answer. Where CPU time is known, all that the thread has used since the last
-    /// charge counts: drawing regions and writing them, too.
+    /// Charges an answer. Where CPU time is known, what the thread has used since the last answer
+    /// counts, too: to draw regions and to write them. It counts up to half of what is earned.
     fn charge(&mut self, answer_ns: u64, cpu_ns: Option<(u64, u64)>) {
         let ns = match cpu_ns {
             None => answer_ns,
             Some((before, after)) => {
                 let last = self.charged_to.replace(after).unwrap_or(before);
-                after.saturating_sub(last)
+                let others_ns = before.saturating_sub(last).min(self.for_others_ns);
+                self.for_others_ns -= others_ns;
+                after.saturating_sub(before).saturating_add(others_ns)
             }
         };
         self.left_ns = self.left_ns.saturating_sub(signed(ns));
     }
 
-    /// The target has set the accessed bit of so many pages again.
-    pub(super) fn touched(&mut self, pages: u64) {
-        self.left_ns = self.left_ns.saturating_sub(signed(pages * TOUCH_NS));
+    /// The target has set the accessed bit of so many pages again. `is_new`: of a unit that was
+    /// armed for the first time. How much of new memory is hot cannot be known before, so that is
+    /// lent, too.
+    pub(super) fn touched(&mut self, pages: u64, is_new: bool) {
+        let ns = pages * TOUCH_NS;
+        if is_new {
+            self.lend(ns);
+        }
+        self.left_ns = self.left_ns.saturating_sub(signed(ns));
     }
 
     /// How many units may be looked at in turn, per `window_ns`.

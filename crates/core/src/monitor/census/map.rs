@@ -50,6 +50,8 @@ pub(super) struct Map {
     /// Units that have changed since `counted_from`.
     pub(super) nr_changed: u64,
     counted_from: Time,
+    /// The mean of the last alarms: 255 if all of them were false.
+    false_alarms: u8,
     /// The longest time between two turns of a unit, in ns.
     longest_rest_ns: u64,
     /// Where in the order the next unit to arm is.
@@ -160,6 +162,18 @@ impl Map {
     /// The unit at this place has changed.
     pub(super) fn outline(&mut self, at: usize) {
         self.outlines[at] = self.units[at].outline();
+    }
+
+    /// A unit was armed since something had woken up, which had passed by then, or not.
+    pub(super) fn take_alarm(&mut self, is_false: bool) {
+        let to = if is_false { u8::MAX } else { 0 };
+        self.false_alarms = u8::midpoint(self.false_alarms, u8::midpoint(self.false_alarms, to));
+    }
+
+    /// Whether what wakes up mostly passes by before a unit can be armed for it, as where all of
+    /// the memory is gone over.
+    pub(super) const fn is_passing(&self) -> bool {
+        self.false_alarms >= 128
     }
 
     /// The place of the unit at `start`.

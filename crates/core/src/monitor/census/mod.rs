@@ -203,7 +203,7 @@ impl Sampler for Census {
 
     fn next_due(&self, scene: &Scene<'_>) -> u64 {
         let looks = self.due.iter().filter_map(|list| list.front().map(|due| due.sample)).min();
-        let arms = !self.idle && self.budget.allows(0);
+        let arms = !self.idle && self.budget.allows_turn();
         let arms = if arms { scene.passed.wrapping_add(1) } else { u64::MAX };
         let end = scene.turn.next_aggregation;
         looks.unwrap_or(u64::MAX).min(arms).min(end).min(scene.turn.next_update)
@@ -248,12 +248,13 @@ impl Sampler for Census {
         for check in &*scene.units {
             let Some(map) = self.maps.iter_mut().find(|m| m.id == check.target) else { continue };
             let Some(at) = map.find(check.start) else { continue };
+            let is_passing = map.is_passing();
             let unit = &mut map.units[at];
             // Only what was made old has to be set again: not what is mapped for the first time.
             let (before, present) = (unit.young, unit.present);
             let is_ours = unit.armed;
             map.sums.take_out(unit);
-            let news = unit.was_looked_at(check, now, &spans);
+            let news = unit.was_looked_at(check, now, &spans, is_passing);
             map.sums.add(unit);
             if news.published {
                 map.fresh.push(check.start);
@@ -261,9 +262,13 @@ impl Sampler for Census {
             map.nr_unknown -= usize::from(!is_ours && unit.armed);
             self.changed |= news.calmed || news.woken >= WOKEN;
             if is_ours {
-                self.budget.touched(unit.young.minus(before).and(present).count());
+                let touched = unit.young.minus(before).and(present).count();
+                self.budget.touched(touched, unit.is_new());
             }
             map.outline(at);
+            if let Some(is_false) = news.alarm {
+                map.take_alarm(is_false);
+            }
             let unit = &mut map.units[at];
             if news.again && !unit.urgent {
                 unit.urgent = true;
@@ -403,8 +408,11 @@ impl Census {
     }
 
     fn choose_urgent(&mut self, units: &mut Vec<UnitCheck>, now: Time) {
+        // Memory that was never seen has half of the places.
+        let is_first_pass = self.maps.iter().any(|map| map.nr_unknown > 0);
+        let most = if is_first_pass { MOST_ARMED / 2 } else { MOST_ARMED };
         for _ in 0..self.urgent.len().min(MOST_VISITED.0) {
-            if units.len() >= MOST_ARMED || !self.budget.allows_overdraft() {
+            if units.len() >= most || !self.budget.allows_overdraft() {
                 return;
             }
             let Some((target, start)) = self.urgent.pop_front() else { return };
@@ -444,7 +452,7 @@ impl Census {
             let most_ns = map.longest_rest(now);
             let share = if self.window_begins { map.units.len() / 8 } else { 0 };
             for _ in 0..share.clamp(MOST_VISITED.0, MOST_VISITED.1).min(map.units.len()) {
-                if units.len() >= MOST_ARMED || !(is_starved || self.budget.allows(0)) {
+                if units.len() >= MOST_ARMED || !(is_starved || self.budget.allows_turn()) {
                     self.idle = false;
                     break;
                 }

@@ -22,7 +22,7 @@ fn hot(stuck: PageBits, until: u64) -> Unit {
     unit.is_turn = true;
     unit.was_armed(&UnitCheck { stuck, ..young(PageBits::ALL) }, Time(1000 * MS));
     for ms in [1005, 1100, 2000].into_iter().filter(|ms| *ms <= until) {
-        unit.was_looked_at(&young(PageBits::ALL), Time(ms * MS), &SPANS_NS);
+        unit.was_looked_at(&young(PageBits::ALL), Time(ms * MS), &SPANS_NS, false);
     }
     unit
 }
@@ -35,7 +35,7 @@ fn pages_that_were_stuck_were_not_idle() {
     assert_eq!(info.unresolved, PageBits::page(3));
     // Nothing is known of the page until a span has passed in which it was not stuck.
     unit.was_armed(&young(PageBits::ALL), Time(2500 * MS));
-    unit.was_looked_at(&young(PageBits::ALL), Time(2505 * MS), &SPANS_NS);
+    unit.was_looked_at(&young(PageBits::ALL), Time(2505 * MS), &SPANS_NS, false);
     let info = unit.info();
     assert_eq!((info.touched[0], info.unresolved), (Some(PageBits::ALL), PageBits::default()));
     assert_eq!(info.touched[2], None);
@@ -49,7 +49,7 @@ fn a_sentinel_that_cannot_be_made_old_tells_nothing() {
         let stuck = if stuck { page } else { PageBits::default() };
         unit.was_armed(&UnitCheck { stuck, ..young(page) }, Time(1200 * MS));
         let after = UnitCheck { young: PageBits::ALL.minus(page), ..young(PageBits::ALL) };
-        let news = unit.was_looked_at(&after, Time(1300 * MS), &SPANS_NS);
+        let news = unit.was_looked_at(&after, Time(1300 * MS), &SPANS_NS, false);
         assert_eq!(news.calmed, calmed);
         assert_eq!(unit.rate(0) > 0.0, !calmed);
     }

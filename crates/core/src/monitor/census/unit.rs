@@ -53,6 +53,8 @@ pub(super) struct News {
     /// Whether it has to be measured again: a page that was touched all the time is not touched any
     /// more, and others may be; or the first look came too late to tell anything.
     pub(super) again: bool,
+    /// Whether what woke up had passed by when the unit was armed for it; `None`: it was not.
+    pub(super) alarm: Option<bool>,
     /// Whether a plane is not what it was.
     pub(super) published: bool,
 }
@@ -228,12 +230,14 @@ impl Unit {
         found.minus(check.stuck).count()
     }
 
-    /// Takes in a look. `spans`: of the planes, in ns, the first one sample long.
+    /// Takes in a look. `spans`: of the planes, in ns, the first one sample long. `passing`: whether
+    /// what wakes up in this target mostly passes by.
     pub(super) fn was_looked_at(
         &mut self,
         check: &UnitCheck,
         now: Time,
         spans: &[u64; SPANS],
+        passing: bool,
     ) -> News {
         let mut news = News::default();
         if !check.answered {
@@ -285,15 +289,20 @@ impl Unit {
             news.woken = newly.count();
             let was_quiet = self.looked.since(self.since) * 4 >= spans[1] * 3;
             if was_quiet {
-                let times = ratio(now.since(self.looked), spans[0]);
-                self.wake(newly, now, times, ratio(spans[1], spans[0]));
+                let span = if passing || self.false_alarms > 0 { elapsed } else { spans[1] };
+                self.wake(newly, now, ratio(span.max(spans[1]), spans[0]));
             }
         }
         if window_was_open && !self.is_window_open() && elapsed <= spans[1] * 2 {
-            self.take_window(touched, now, ratio(spans[0], spans[1]));
-            if self.turn.since != self.since && touched.count() * 4 < self.woken {
-                // What woke up has passed by already.
-                self.false_alarms = (self.false_alarms + ALARM).min(MOST_ALARMS);
+            news.again |= self.take_window(touched, now, ratio(spans[0], spans[1]));
+            if self.turn.since != self.since && self.woken > 0 {
+                // What woke up may have passed by already.
+                let is_false = touched.count() * 4 < self.woken;
+                news.alarm = Some(is_false);
+                if is_false {
+                    self.false_alarms = (self.false_alarms + ALARM).min(MOST_ALARMS);
+                }
+                self.woken = 0;
             }
         }
         self.looked = now;
@@ -312,6 +321,11 @@ impl Unit {
     /// Whether no look has come at the end of the window since it was armed.
     const fn is_window_open(&self) -> bool {
         if self.turn.since.0 == self.since.0 { self.turn.is_open(1) } else { self.extra.is_open(1) }
+    }
+
+    /// Whether it was armed once at most.
+    pub(super) const fn is_new(&self) -> bool {
+        self.turns <= 1 && self.extra.since.0 <= self.turn.since.0
     }
 
     /// Whether what wakes up here passes by before anybody can look, again and again. Such a unit

@@ -66,8 +66,8 @@ impl Unit {
 
     /// These pages were touched within a window, so in one of its samples at least; `sample` is the
     /// share of the window that a sample is. A target that was kept from running while the first
-    /// look came is not idle.
-    pub(super) fn take_window(&mut self, touched: PageBits, now: Time, sample: f32) {
+    /// look came is not idle. Returns whether that was so, and the levels are only bounds.
+    pub(super) fn take_window(&mut self, touched: PageBits, now: Time, sample: f32) -> bool {
         let least_of_all = share(pages(touched), pages(self.present)) * sample;
         let mean = self.mean_level();
         let chance = libm::sqrtf(least_of_all * (1.0 - least_of_all) / count(pages(self.present)));
@@ -90,6 +90,7 @@ impl Unit {
             }
             self.levels[cell] = self.levels[cell].max(least);
         }
+        was_kept
     }
 
     /// How many of these pages are in cells that are not touched as far as is known.
@@ -147,9 +148,10 @@ impl Unit {
         was >= 16 && is * 2 < was
     }
 
-    /// Pages of quiet cells were touched in the last `times` samples: at least in one of the
-    /// `samples` of a window.
-    pub(super) fn wake(&mut self, newly: PageBits, now: Time, times: f32, samples: f32) {
+    /// Pages of quiet cells were touched. That may be in every sample from now on, and at least it
+    /// was in one of the `samples` of a window. If it is `passing`, it was once in the samples
+    /// since they were made old, and may be as long until the next time.
+    pub(super) fn wake(&mut self, newly: PageBits, now: Time, samples: f32) {
         self.woken = newly.count();
         for cell in 0..CELLS {
             let new = newly.cell(cell).count_ones();
@@ -157,13 +159,8 @@ impl Unit {
             if new == 0 || self.young.cell(cell) != newly.cell(cell) {
                 continue;
             }
-            if self.false_alarms > 0 {
-                self.steady[cell] = tick(now);
-                continue;
-            }
             let there = self.present.cell(cell).count_ones();
-            let rate = per_sample(new, there, times).max(share(new, there) / samples);
-            let new = level(rate);
+            let new = level(share(new, there) / samples);
             self.guessed |= new > self.levels[cell];
             if self.levels[cell] == 0 {
                 self.steady[cell] = tick(now);

@@ -101,7 +101,7 @@ mod tests {
             unit.was_armed(&check, Time(1_000_000_000));
             for ms in [1005, 1100, 2100, 3000] {
                 let look = UnitCheck { young, ..check };
-                unit.was_looked_at(&look, Time(ms * 1_000_000), &SPANS_NS);
+                unit.was_looked_at(&look, Time(ms * 1_000_000), &SPANS_NS, false);
                 let Some(outline) = unit.outline() else {
                     nr_none += 1;
                     continue;

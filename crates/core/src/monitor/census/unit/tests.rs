@@ -16,7 +16,7 @@ fn look(unit: &mut Unit, young: PageBits, at: u64) -> News {
         young,
         ..UnitCheck::new(TargetId(1), UNIT, PageBits::ALL)
     };
-    unit.was_looked_at(&check, Time(at * MS), &SPANS_NS)
+    unit.was_looked_at(&check, Time(at * MS), &SPANS_NS, false)
 }
 
 /// Made old at `at` ms, after these were young.
@@ -262,7 +262,7 @@ fn no_answer_changes_nothing() {
     look(&mut unit, cell(0), 1005);
     let before = alloc::format!("{unit:?}");
     let check = UnitCheck::new(TargetId(1), UNIT, PageBits::ALL);
-    unit.was_looked_at(&check, Time(2000 * MS), &SPANS_NS);
+    unit.was_looked_at(&check, Time(2000 * MS), &SPANS_NS, false);
     unit.was_armed(&check, Time(2000 * MS));
     assert_eq!(before, alloc::format!("{unit:?}"));
 }

@@ -154,8 +154,8 @@ pub trait Operations {
         false
     }
 
-    /// How often others clear accessed bits here, as far as the set can measure it. Asked after each
-    /// update, for the method `census` only.
+    /// How often others clear accessed bits here, as far as the set can measure it. Asked after
+    /// each update, for the method `census` only.
     fn others_clear(&mut self) -> ClearRate {
         ClearRate::default()
     }

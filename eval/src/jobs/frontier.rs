@@ -1,10 +1,10 @@
-//! Job `frontier`: error against clears per second of both methods, in simulation.
+//! Job `frontier`: error against clears per second of all methods, in simulation.
 //!
 //! The simulation crate's example `frontier` runs the shipped workloads under `resample` with
-//! several sample intervals and under `first_touch` with several budgets, each against the exact
-//! truth. A run depends on its seed only, not on this machine, so the job repeats it with several
-//! seeds. The claim under test: `first_touch` reaches the error of `resample` with at most a third
-//! of its clears.
+//! several sample intervals, under `first_touch` with several budgets of clears and under `census`
+//! with several budgets of CPU time, each against the exact truth. A run depends on its seed only,
+//! not on this machine, so the job repeats it with several seeds. The claim under test:
+//! `first_touch` reaches the error of `resample` with at most a third of its clears.
 
 use std::collections::BTreeMap;
 
@@ -23,8 +23,18 @@ use crate::table::{Table, number};
 const PACKAGE: &str = "isotherm-sim";
 const EXAMPLE: &str = "frontier";
 const SEEDS: [&str; 3] = ["1", "2", "3"];
-const QUICK: [&str; 8] =
-    ["--workload", "phase-change", "--seconds", "12", "--clears", "200", "--sample", "5000"];
+const QUICK: [&str; 10] = [
+    "--workload",
+    "phase-change",
+    "--seconds",
+    "12",
+    "--clears",
+    "200",
+    "--sample",
+    "5000",
+    "--budget",
+    "100",
+];
 /// DAMON's own attributes.
 const REFERENCE: &str = "resample/5ms";
 /// Isotherm's.
@@ -63,7 +73,7 @@ impl Job for Frontier {
     }
 
     fn about(&self) -> &'static str {
-        "error against clears per second of both methods, in simulation"
+        "error against clears per second of all methods, in simulation"
     }
 
     fn sysreqs(&self, _: &Spec) -> Vec<Requirement> {

@@ -177,7 +177,8 @@ impl Budget {
         let ns = answer(took_ns, nr, &mut self.arm_ns);
         if self.is_first_pass {
             // On a slow machine new memory costs more than was advanced.
-            self.lend(ns.saturating_sub(nr as u64 * ADVANCE_NS));
+            let cost_ns = if cpu_ns.is_some() { took_ns } else { ns };
+            self.lend(cost_ns.saturating_sub(nr as u64 * ADVANCE_NS));
         }
         self.charge(ns, cpu_ns);
     }
@@ -287,5 +288,51 @@ mod tests {
         budget.advance(1 << 30);
         budget.armed(1, Time(1_000_000_000), None);
         assert!(budget.allows(20_000_000), "the caller had to wait for a CPU");
+    }
+
+    #[test]
+    fn the_rest_of_the_program_has_half_of_the_budget_at_most() {
+        let mut budget = Budget::default();
+        budget.begin(100, Time(0));
+        budget.looked(1, Time(0), Some((0, 0)));
+        // In each second the program uses 20 ms for other things and 1 ms for a look.
+        for second in 1..=10 {
+            budget.earn(100, Time(second * 1_000_000_000));
+            let at = second * 21_000_000;
+            budget.looked(1, Time(0), Some((at - 1_000_000, at)));
+        }
+        // 10 ms were saved up. 5 went for other things and 1 for the look.
+        assert!(budget.allows(3_900_000) && !budget.allows(4_100_000), "{budget:?}");
+    }
+
+    #[test]
+    fn new_memory_is_lent_what_it_costs() {
+        let mut budget = Budget::default();
+        budget.begin(100, Time(0));
+        budget.left_ns = -15_000_000;
+        budget.set_first_pass(true);
+        budget.advance(8 * UNIT);
+        assert!(budget.allows(0), "what was overdrawn is lent, too");
+        // Arming is ten times as dear as expected, and all pages are hot.
+        for _ in 0..8 {
+            budget.armed(1, Time(0), Some((0, 800_000)));
+            budget.touched(512, true);
+        }
+        assert_eq!(budget.left_ns, 0, "{budget:?}");
+        budget.touched(2000, false);
+        assert!(!budget.allows(0), "what is known already is not: {budget:?}");
+    }
+
+    #[test]
+    fn turns_leave_something_for_changes() {
+        let mut budget = Budget::default();
+        budget.begin(100, Time(0));
+        budget.earn(100, Time(400_000_000));
+        assert!(budget.allows(0) && !budget.allows_turn());
+        budget.earn(100, Time(600_000_000));
+        assert!(budget.allows_turn());
+        budget.left_ns = 0;
+        budget.set_first_pass(true);
+        assert!(budget.allows_turn(), "what was never seen need not wait");
     }
 }

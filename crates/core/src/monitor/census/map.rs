@@ -252,4 +252,18 @@ mod tests {
             assert_eq!(seen, all, "{nr} units");
         }
     }
+
+    #[test]
+    fn what_mostly_passes_by_is_known_after_a_few_alarms() {
+        let mut map = Map::new(TargetId(1), &mut Rng::seeded(1));
+        let passing: Vec<_> = [true; 4]
+            .into_iter()
+            .chain([false; 4])
+            .map(|is_false| {
+                map.take_alarm(is_false);
+                map.is_passing()
+            })
+            .collect();
+        assert_eq!(passing, [false, false, true, true, true, false, false, false]);
+    }
 }

@@ -85,9 +85,10 @@ const SPARED: (usize, u64) = (16, 12_000_000_000);
 const MOST_SUSPECTS: usize = 16;
 /// Hot units that are tried for a sentinel, per window.
 const SENTINELS_TRIED: usize = 64;
-/// Pages that count as independent evidence at most, for the interval of a rate. More pages do not
+/// Pages that count as independent evidence at most, for the interval of a rate: where nothing is
+/// touched, and where something is. More pages do not
 /// make it surer: a span is known to a few percent only, and one arming is one sample in time.
-const EVIDENCE: u32 = 64;
+const EVIDENCE: (u32, u32) = (64, 16);
 /// A list of looks to come is not shortened below this number.
 const LEAST_PRUNED: usize = 4096;
 /// Times between arming and looks after the window, in ns.
@@ -333,7 +334,9 @@ impl Sampler for Census {
             let run = runs.peek().filter(holds).filter(|run| run.known);
             let of = run.map_or((0.0, max, false), |run| {
                 let pages = u32::try_from(r.len() / 4096).unwrap_or(u32::MAX);
-                let (lo, hi) = wilson(run.rate, count(pages.min(EVIDENCE)));
+                let is_touched = run.rate * count(EVIDENCE.0) > 1.0;
+                let evidence = if is_touched { EVIDENCE.1 } else { EVIDENCE.0 };
+                let (lo, hi) = wilson(run.rate, count(pages.min(evidence)));
                 let shift = run.touched.leaf_shift;
                 let widened = widened(hi, run.rate, self.sample_us, shift, &self.others);
                 let hi = if run.sure { widened } else { 1.0 };

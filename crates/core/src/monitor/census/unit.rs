@@ -50,8 +50,8 @@ pub(super) struct News {
     pub(super) judged: bool,
     /// Whether much was touched at once that was not before. It may pass by.
     pub(super) risen: bool,
-    /// Whether it has to be measured again: a page that was touched all the time is not touched any
-    /// more, and others may be; or the first look came too late to tell anything.
+    /// Whether it has to be measured again: a page that was touched all the time is not touched
+    /// any more, and others may be; or the first look came too late to tell anything.
     pub(super) again: bool,
     /// Whether what woke up had passed by when the unit was armed for it; `None`: it was not.
     pub(super) alarm: Option<bool>,
@@ -230,8 +230,8 @@ impl Unit {
         found.minus(check.stuck).count()
     }
 
-    /// Takes in a look. `spans`: of the planes, in ns, the first one sample long. `passing`: whether
-    /// what wakes up in this target mostly passes by.
+    /// Takes in a look. `spans`: of the planes, in ns, the first one sample long. `passing`:
+    /// whether what wakes up in this target mostly passes by.
     pub(super) fn was_looked_at(
         &mut self,
         check: &UnitCheck,

@@ -41,11 +41,18 @@ impl Unit {
             let bits = if *level >= HOT { 0xffff } else { 0 };
             cells.0[nr / 4] |= bits << (nr % 4 * 16);
         }
-        self.plane(0).and(self.young).and(cells)
+        self.seen_soon().and(cells)
+    }
+
+    /// Pages that were touched within the shortest span that was measured, and are not sentinels.
+    fn seen_soon(&self) -> PageBits {
+        // Where the first look came late, the span of a sample is not known.
+        let plane = self.planes.get(0).or_else(|| self.planes.get(1)).unwrap_or(self.young);
+        plane.and(self.young).and(self.present)
     }
 
     /// Whether half of its pages or more were touched at once.
     pub(super) fn is_mostly_hot(&self) -> bool {
-        self.plane(0).and(self.young).count() * 2 >= self.present.count().max(1)
+        self.seen_soon().count() * 2 >= self.present.count().max(1)
     }
 }

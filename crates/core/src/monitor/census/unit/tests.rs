@@ -271,3 +271,75 @@ fn no_answer_changes_nothing() {
 fn a_unit_takes_less_than_half_a_thousandth_of_its_memory() {
     assert!(size_of::<Unit>() as u64 * 2000 <= UNIT, "{} bytes", size_of::<Unit>());
 }
+
+#[test]
+fn a_level_that_stays_is_the_mean_of_its_looks() {
+    let mut unit = unit();
+    // 8, 12 and then 2 of the 16 pages of each cell.
+    let some = |pages: u64| PageBits([((1_u64 << pages) - 1) * 0x0001_0001_0001_0001; 8]);
+    for (pages, rate) in [(8, 0.5), (12, 0.62), (12, 0.69), (0, 0.0)] {
+        arm_in_turn(&mut unit, PageBits::ALL, PageBits::default(), 1000);
+        assert!(look(&mut unit, some(pages), 1005).judged);
+        assert!((unit.rate(5) - rate).abs() < 0.02, "{pages}: {} for {rate}", unit.rate(5));
+    }
+}
+
+#[test]
+fn more_pages_of_a_cell_in_use_are_no_news() {
+    let mut unit = unit();
+    arm_in_turn(&mut unit, PageBits::ALL, PageBits::default(), 1000);
+    look(&mut unit, PageBits::page(0), 1005);
+    let before = unit.rate(0);
+    look(&mut unit, PageBits::page(0), 1100);
+    // Another page of the first cell, and one of a cell that was quiet for a window.
+    let more = PageBits::page(0).or(PageBits::page(1)).or(PageBits::page(200));
+    look(&mut unit, more, 1300);
+    assert_eq!(unit.rate(0), before);
+    assert!(unit.rate(12) > 0.0);
+}
+
+#[test]
+fn a_first_look_that_comes_too_late_is_made_up_for() {
+    for (late, again) in [(5, false), (30, true)] {
+        let mut unit = unit();
+        arm_in_turn(&mut unit, PageBits::ALL, PageBits::default(), 1000);
+        let news = look(&mut unit, PageBits::ALL, 1000 + late);
+        assert_eq!((news.judged, news.again), (!again, again), "after {late} ms");
+    }
+}
+
+#[test]
+fn what_is_touched_at_once_all_of_a_sudden_gets_a_sentinel() {
+    let mut unit = unit();
+    for (at, touched, risen) in
+        [(1000, PageBits::ALL, false), (2000, PageBits::default(), false), (3000, cell(0), false)]
+    {
+        arm_in_turn(&mut unit, PageBits::ALL, PageBits::default(), at);
+        assert_eq!(look(&mut unit, touched, at + 5).risen, risen, "at {at}");
+    }
+    arm_in_turn(&mut unit, PageBits::ALL, PageBits::default(), 4000);
+    let hot = cell(0).or(cell(1)).or(cell(2));
+    assert!(look(&mut unit, hot, 4005).risen);
+    // It has passed by. One page cannot say so of the others.
+    let page = unit.choose_sentinel(20).unwrap();
+    assert!(!page.and(hot).is_empty());
+    let check = UnitCheck {
+        answered: true,
+        present: page,
+        young: page,
+        ..UnitCheck::new(TargetId(1), UNIT, page)
+    };
+    unit.was_armed(&check, Time(4100 * MS));
+    let news = look(&mut unit, PageBits::default(), 4200);
+    assert!(news.again && !news.calmed);
+}
+
+#[test]
+fn a_unit_of_which_no_sample_was_measured_can_have_a_sentinel() {
+    let mut unit = unit();
+    arm_in_turn(&mut unit, PageBits::ALL, PageBits::default(), 1000);
+    // Late for the span of a sample, and early enough to tell a rate.
+    assert!(look(&mut unit, PageBits::ALL, 1015).judged);
+    assert!(unit.planes().get(0).is_none());
+    assert!(unit.choose_sentinel(3).is_some());
+}

@@ -133,8 +133,8 @@ impl Budget {
         self.left_ns > signed(self.reserved_ns.saturating_add(more))
     }
 
-    /// Whether units may have their turn. What was never seen counts like what has changed, and what
-    /// was seen before leaves something for changes.
+    /// Whether units may have their turn. What was never seen counts like what has changed, and
+    /// what was seen before leaves something for changes.
     pub(super) fn allows_turn(&self) -> bool {
         if self.is_first_pass {
             self.allows_overdraft()

@@ -64,7 +64,7 @@ const MOST_VISITED: (usize, usize) = (64, 1024);
 /// Pages that wake up in a quiet unit and make it armed out of turn.
 const WOKEN: u64 = 32;
 /// How far around a changed unit others are suspected of having changed, in units.
-const NEAR: usize = 2;
+const NEAR: usize = 6;
 /// A unit that was armed less than this long ago is not armed out of turn, in ns.
 const REST_NS: u64 = 200_000_000;
 /// Time until units that can only be made old together are asked about again, in ns. The set knows
@@ -82,7 +82,7 @@ const RECLAIMED_NS: u64 = 10_000_000_000;
 /// a second is paged out and comes back two to six times as often.
 const SPARED: (usize, u64) = (16, 12_000_000_000);
 /// Suspects that get a sentinel, per window, whatever is left of the budget.
-const MOST_SUSPECTS: usize = 16;
+const MOST_SUSPECTS: usize = 32;
 /// Hot units that are tried for a sentinel, per window.
 const SENTINELS_TRIED: usize = 64;
 /// Pages that count as independent evidence at most, for the interval of a rate: where nothing is

@@ -116,7 +116,7 @@ impl Budget {
     /// New memory, of so many bytes, is to be seen soon.
     pub(super) fn advance(&mut self, bytes: u64) {
         // What was overdrawn before is lent, too, or nothing would be left for it.
-        self.lend(u64::try_from(-self.left_ns).unwrap_or(0));
+        self.lend(self.left_ns.min(0).unsigned_abs());
         self.lend((bytes / UNIT).saturating_mul(ADVANCE_NS));
     }
 
@@ -321,6 +321,9 @@ mod tests {
         assert_eq!(budget.left_ns, 0, "{budget:?}");
         budget.touched(2000, false);
         assert!(!budget.allows(0), "what is known already is not: {budget:?}");
+        budget.left_ns = i64::MIN;
+        budget.advance(UNIT);
+        assert!(!budget.allows(0), "a loan is bounded");
     }
 
     #[test]

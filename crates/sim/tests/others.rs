@@ -118,8 +118,8 @@ fn what_others_hide_is_inside_the_bars() {
         }
         println!("clear {clear}: hidden {hidden:.4}");
         assert!((least..most).contains(&hidden), "{hidden}");
-        // In the longest spans the looks are so far apart that it matters. Minutes overlap, so their
-        // cases are a few dozen at most: 0.78 to 1.00 with four seeds, and 0.46 without widening.
+        // In the longest spans the looks are so far apart that it matters. Minutes overlap, so
+        // their cases are a few dozen: 0.78 to 1.00 with four seeds, and 0.46 without widening.
         for (spans, least) in [(0..SPANS, 0.85), (3..4, 0.85), (4..5, 0.7)] {
             let held = sum.share(spans.clone());
             assert!(held >= least, "clear {clear}, spans {spans:?}: held {held:.2}");

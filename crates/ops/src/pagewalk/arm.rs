@@ -194,14 +194,18 @@ impl PageWalk {
         }
         self.forget_kept(slot, units.iter().filter(|unit| unit.together));
         let after = self.look_after(units);
+        let later_ns = now().since(made_old);
         for (unit, after) in units.iter_mut().zip(&after).filter(|(unit, _)| unit.together) {
             // A page in use is young again at once. One that is old shows that it has worked.
             let old = unit.stuck.minus(after.young);
-            let worked = !old.is_empty();
             let stuck = &mut self.fallback(slot).stuck;
-            stuck.all_were_cleared(unit.start, unit.stuck, worked, at);
+            if old.is_empty() {
+                stuck.clearing_is_doubted(unit.start, unit.stuck, later_ns, at);
+                continue;
+            }
+            stuck.clearing_has_worked(unit.start);
             self.counters.clears += old.count();
-            unit.stuck = if worked { PageBits::default() } else { unit.stuck };
+            unit.stuck = PageBits::default();
         }
         self.units_after = after;
     }

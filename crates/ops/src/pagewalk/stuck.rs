@@ -11,9 +11,15 @@ use isotherm_core::{PageBits, Time};
 const MAX: usize = 4096;
 /// How long a unit is not tried again, in ns.
 const KEEP_NS: u64 = 30_000_000_000;
-/// After so many clearings of all memory in a row that left every page young, no more are made for
-/// this unit. Pages in use are young again at once, so one does not prove anything.
-const TRIES: u8 = 3;
+/// Clearings of all memory in a row that left every page young add up to this, and then no more are
+/// made for this unit. Pages in use are young again at once, so one does not prove anything.
+const MOST_DOUBT: u8 = 12;
+/// What one adds of which the result was seen at once, and one that was seen later: by then the
+/// target may have touched every page again.
+const DOUBT: (u8, u8) = (4, 1);
+/// Until then after the clearing, in ns, a result was seen at once. To touch 512 pages again takes
+/// a quarter of a millisecond.
+const AT_ONCE_NS: u64 = 500_000;
 
 /// What is known of one unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -23,8 +29,8 @@ pub(super) struct Stuck {
     /// Those of them that must not be part of a range, because the kernel refuses it, or because
     /// advice would do harm.
     pub(super) cut: PageBits,
-    /// Clearings of all memory in a row that made none of them old.
-    fails: u8,
+    /// How much speaks for it that the clearing of all memory does not make them old, either.
+    doubt: u8,
 }
 
 impl Stuck {
@@ -35,7 +41,7 @@ impl Stuck {
 
     /// Whether the clearing of all memory may help.
     pub(super) fn has_hope(&self) -> bool {
-        self.fails < TRIES
+        self.doubt < MOST_DOUBT
     }
 }
 
@@ -68,7 +74,7 @@ impl StuckUnits {
             }
             return;
         }
-        let fresh = Spot { start, until: now + KEEP_NS, stuck: Stuck { pages, cut, fails: 0 } };
+        let fresh = Spot { start, until: now + KEEP_NS, stuck: Stuck { pages, cut, doubt: 0 } };
         match found {
             Ok(at) if now < self.spots[at].until => {
                 // The time is not made longer, so that what was left out is tried again, too.
@@ -89,24 +95,27 @@ impl StuckUnits {
         }
     }
 
-    /// All memory of the process was cleared for these pages. `worked`: at least one is old now.
-    pub(super) fn all_were_cleared(
+    /// All memory of the process was cleared for pages of this unit, and at least one is old now.
+    pub(super) fn clearing_has_worked(&mut self, start: u64) {
+        if let Ok(at) = self.find(start) {
+            self.spots[at].stuck.doubt = 0;
+        }
+    }
+
+    /// All memory of the process was cleared for these pages, and `later_ns` afterwards all of them
+    /// were young.
+    pub(super) fn clearing_is_doubted(
         &mut self,
         start: u64,
         pages: PageBits,
-        worked: bool,
+        later_ns: u64,
         now: Time,
     ) {
-        if worked {
-            if let Ok(at) = self.find(start) {
-                self.spots[at].stuck.fails = 0;
-            }
-            return;
-        }
         let before = self.get(start, now);
         self.tried(start, before.pages.or(pages), before.cut, now);
         if let Ok(at) = self.find(start) {
-            self.spots[at].stuck.fails = before.fails.saturating_add(1);
+            let more = if later_ns <= AT_ONCE_NS { DOUBT.0 } else { DOUBT.1 };
+            self.spots[at].stuck.doubt = before.doubt.saturating_add(more);
         }
     }
 
@@ -137,23 +146,29 @@ mod tests {
 
     #[test]
     fn gives_up_after_some_tries_in_a_row_that_did_nothing() {
-        let mut units = StuckUnits::default();
         let now = Time(1_000);
-        units.tried(UNIT, PageBits::ALL, NONE, now);
-        for worked in [false, false, true, false, false] {
-            units.all_were_cleared(UNIT, PageBits::ALL, worked, now);
+        for (later_ns, tries) in [(AT_ONCE_NS, 3), (AT_ONCE_NS + 1, 12)] {
+            let mut units = StuckUnits::default();
             units.tried(UNIT, PageBits::ALL, NONE, now);
-            assert!(units.get(UNIT, now).has_hope());
+            let mut try_in_vain = |start, nr| {
+                for _ in 0..nr {
+                    assert!(units.get(start, now).has_hope());
+                    units.clearing_is_doubted(start, PageBits::ALL, later_ns, now);
+                    units.tried(start, PageBits::ALL, NONE, now);
+                }
+                units.get(start, now).has_hope()
+            };
+            assert!(try_in_vain(UNIT, tries - 1));
+            // Also a unit that advice was never tried on.
+            assert!(!try_in_vain(2 * UNIT, tries));
+            units.clearing_has_worked(UNIT);
+            for nr in 0..tries {
+                assert!(units.get(UNIT, now).has_hope(), "{nr}");
+                units.clearing_is_doubted(UNIT, PageBits::ALL, later_ns, now);
+            }
+            assert!(!units.get(UNIT, now).has_hope());
+            assert!(units.get(UNIT, now + KEEP_NS).has_hope(), "for a while");
         }
-        units.all_were_cleared(UNIT, PageBits::ALL, false, now);
-        assert!(!units.get(UNIT, now).has_hope());
-        assert!(units.get(UNIT, now + KEEP_NS).has_hope(), "for a while");
-        // Also a unit that advice was never tried on.
-        for _ in 0..TRIES {
-            assert!(units.get(2 * UNIT, now).has_hope());
-            units.all_were_cleared(2 * UNIT, PageBits::ALL, false, now);
-        }
-        assert!(!units.get(2 * UNIT, now).has_hope());
     }
 
     #[test]

@@ -138,6 +138,19 @@ impl Planes {
         is_new
     }
 
+    /// These pages were not there at the last look, and were touched since. So no plane may say
+    /// that they were idle. What is touched within one sample is not told by a page that has come.
+    /// Returns whether a plane is not what it was.
+    pub(super) fn came(&mut self, pages: PageBits) -> bool {
+        let (published, mut is_new) = (self.published, false);
+        let planes = self.bits.iter_mut().enumerate().skip(1);
+        for (_, bits) in planes.filter(|(nr, _)| published >> nr & 1 == 1) {
+            is_new |= !pages.minus(*bits).is_empty();
+            *bits = bits.or(pages);
+        }
+        is_new
+    }
+
     /// A plane, if it was ever published.
     pub(super) fn get(&self, nr: usize) -> Option<PageBits> {
         let bits = self.bits.get(nr).filter(|_| self.published >> nr & 1 == 1);

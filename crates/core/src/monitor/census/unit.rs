@@ -188,6 +188,7 @@ impl Unit {
         }
         let asked = check.pages.and(self.pages);
         let found = check.young.and(asked);
+        self.planes.came(found.and(check.present).minus(self.present));
         self.present = self.present.minus(asked).or(check.present.and(asked));
         let was_stuck = self.stuck;
         self.stuck = self.stuck.minus(asked).or(check.stuck.and(asked));
@@ -243,7 +244,10 @@ impl Unit {
         if !check.answered {
             return news;
         }
-        self.present = check.present.and(self.pages);
+        let present = check.present.and(self.pages);
+        // Some are gone for a moment only, while the kernel makes a huge page of them.
+        news.published = self.planes.came(present.minus(self.present).and(check.young));
+        self.present = present;
         // Others may have cleared bits that an earlier look saw.
         let touched = self.young.or(check.young).and(self.present).minus(self.stuck);
         let newly = touched.minus(self.young);

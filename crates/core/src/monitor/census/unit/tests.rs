@@ -84,6 +84,20 @@ fn a_unit_without_a_young_page_counts_as_untouched() {
 }
 
 #[test]
+fn pages_that_are_gone_for_a_moment_were_not_idle() {
+    let mut unit = unit();
+    arm(&mut unit, PageBits::ALL, PageBits::default(), 1000);
+    look(&mut unit, PageBits::ALL, 1100);
+    // The look at the end of the second falls into the making of a huge page.
+    let gone = UnitCheck { answered: true, ..UnitCheck::new(TargetId(1), UNIT, PageBits::ALL) };
+    unit.was_looked_at(&gone, Time(2000 * MS), &SPANS_NS, false);
+    let back = cell(0);
+    assert!(look(&mut unit, back, 2005).published);
+    assert_eq!(unit.info().touched[2], Some(back));
+    assert!(!look(&mut unit, PageBits::ALL, 2010).published, "they were there, and young later");
+}
+
+#[test]
 fn what_is_touched_in_a_window_is_touched_in_one_of_its_samples() {
     let mut unit = unit();
     arm_in_turn(&mut unit, PageBits::ALL, PageBits::default(), 1000);

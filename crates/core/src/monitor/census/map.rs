@@ -58,8 +58,9 @@ pub(super) struct Map {
     arm_at: usize,
     /// The round that comes first.
     first_round: usize,
-    /// The next unit to look at in turn.
+    /// The next unit to look at in turn, and the number of the round.
     look_at: usize,
+    look_round: usize,
 }
 
 impl Map {
@@ -205,10 +206,20 @@ impl Map {
         None
     }
 
-    /// The next unit in the order of looking: by address, since neighbours cost less.
+    /// The next unit in the order of looking: one of a chunk, in rounds over all of the target.
+    /// What has changed often has neighbours that have changed, too, so it shows in the first
+    /// round.
     pub(super) fn next_to_look_at(&mut self) -> Option<usize> {
-        self.look_at = if self.look_at + 1 < self.units.len() { self.look_at + 1 } else { 0 };
-        (!self.units.is_empty()).then_some(self.look_at)
+        if self.units.is_empty() {
+            return None;
+        }
+        self.look_at += CHUNK;
+        // The last rounds of a small target have no unit.
+        while self.look_at >= self.units.len() {
+            self.look_round = (self.look_round + 1) % CHUNK;
+            self.look_at = self.look_round.reverse_bits() >> (usize::BITS - CHUNK.ilog2());
+        }
+        Some(self.look_at)
     }
 }
 
@@ -250,6 +261,24 @@ mod tests {
             seen.sort_unstable();
             let all: Vec<_> = (0..usize::try_from(nr).unwrap()).collect();
             assert_eq!(seen, all, "{nr} units");
+        }
+    }
+
+    #[test]
+    fn the_looks_in_turn_are_spread_and_leave_no_unit_out() {
+        for nr in [1, 5, 8, 17, 100] {
+            let mut map = Map::new(TargetId(1), &mut Rng::seeded(nr));
+            map.fit(&regions(&[(0, nr * UNIT)]), Time(0));
+            let all: Vec<_> = (0..usize::try_from(nr).unwrap()).collect();
+            for _ in 0..2 {
+                let seen: Vec<_> = all.iter().filter_map(|_| map.next_to_look_at()).collect();
+                let chunks: Vec<_> = seen.iter().map(|at| at / CHUNK).collect();
+                let first = &chunks[..chunks.len().div_ceil(CHUNK) - 1];
+                assert!(first.windows(2).all(|two| two[0] != two[1]), "{nr} units: {seen:?}");
+                let mut seen = seen;
+                seen.sort_unstable();
+                assert_eq!(seen, all, "{nr} units");
+            }
         }
     }
 

@@ -14,6 +14,7 @@
 //!
 //! * `unit`: what is known of one unit; `planes`: its pages that were touched within spans;
 //! * `map`: the units of a target, and the orders in which they take their turns;
+//! * `changes`: what is done out of turn where memory has changed;
 //! * `budget`: CPU time that may be used;
 //! * `touched`: how much was touched within spans, over all units; `lost`: what others hide of it;
 //! * `draw`: regions from units.
@@ -23,6 +24,7 @@
 //! changed, and that is paid back. Absent: merging and splitting by the loop.
 
 mod budget;
+mod changes;
 mod draw;
 mod lost;
 mod map;
@@ -37,11 +39,11 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use self::budget::Budget;
+use self::changes::Changes;
 use self::draw::{Run, draw};
 use self::lost::widened;
 use self::map::{CHUNK, Map};
 use self::planes::is_over;
-use self::unit::News;
 use super::Wish;
 use super::method::{Ended, Sampler, Scene};
 use super::observed::take;
@@ -61,12 +63,6 @@ const MOST_ARMED: usize = CHUNK;
 /// eighth takes longer than a budget of 1 % has. If none of them is due, that is all until the
 /// next window: to wake up for every sample costs more than a small budget has.
 const MOST_VISITED: (usize, usize) = (64, 1024);
-/// Pages that wake up in a quiet unit and make it armed out of turn.
-const WOKEN: u64 = 32;
-/// How far around a changed unit others are suspected of having changed, in units.
-const NEAR: usize = 6;
-/// A unit that was armed less than this long ago is not armed out of turn, in ns.
-const REST_NS: u64 = 200_000_000;
 /// Time until units that can only be made old together are asked about again, in ns. The set knows
 /// how often that may be done.
 const TOGETHER_REST_NS: u64 = 250_000_000;
@@ -81,8 +77,6 @@ const RECLAIMED_NS: u64 = 10_000_000_000;
 /// by the same accessed bits: where all of them are cleared every 3 s, memory that is touched once
 /// a second is paged out and comes back two to six times as often.
 const SPARED: (usize, u64) = (16, 12_000_000_000);
-/// Suspects that get a sentinel, per window, whatever is left of the budget.
-const MOST_SUSPECTS: usize = 32;
 /// Hot units that are tried for a sentinel, per window.
 const SENTINELS_TRIED: usize = 64;
 /// Pages that count as independent evidence at most, for the interval of a rate: where nothing is
@@ -115,10 +109,7 @@ pub(crate) struct Census {
     prune_at: [usize; 2 + LATER_NS.len()],
     /// The target that comes first when units are armed in turn.
     first_map: usize,
-    /// Units that get a sentinel first, since a neighbour has gone cold.
-    suspects: VecDeque<(TargetId, u64)>,
-    /// Units to be armed out of turn.
-    urgent: VecDeque<(TargetId, u64)>,
+    changes: Changes,
     budget: Budget,
     /// Units of which a page was armed alone in this window.
     watched_alone: Vec<(TargetId, u64)>,
@@ -162,11 +153,13 @@ impl Sampler for Census {
         self.fit(scene);
         self.budget.earn(scene.attrs.budget_bp, scene.now);
         self.budget.ask(scene.now);
-        self.choose_urgent(scene.units, scene.now);
+        self.changes.choose_urgent(&mut self.maps, scene.units, &mut self.budget, scene.now);
         self.choose_in_turn(scene.units, scene.attrs, scene.now);
         if core::mem::take(&mut self.window_begins) {
+            self.changes.begin_window();
             self.choose_sentinels(scene);
         }
+        self.changes.choose_woken(&mut self.maps, scene.units, scene.rng, scene.now);
         scene.units.sort_unstable_by_key(|c| (c.target, c.start));
     }
 
@@ -206,6 +199,7 @@ impl Sampler for Census {
         let looks = self.due.iter().filter_map(|list| list.front().map(|due| due.sample)).min();
         let arms = !self.idle && self.budget.allows_turn();
         let arms = if arms { scene.passed.wrapping_add(1) } else { u64::MAX };
+        let arms = if self.changes.are_pending() { scene.passed.wrapping_add(1) } else { arms };
         let end = scene.turn.next_aggregation;
         looks.unwrap_or(u64::MAX).min(arms).min(end).min(scene.turn.next_update)
     }
@@ -229,6 +223,7 @@ impl Sampler for Census {
             }
         }
         self.budget.earn(scene.attrs.budget_bp, scene.now);
+        self.changes.choose_looks(&self.maps, scene.units, &spans, scene.now);
         if scene.window_over() {
             self.choose_looks(scene);
         }
@@ -261,24 +256,15 @@ impl Sampler for Census {
                 map.fresh.push(check.start);
             }
             map.nr_unknown -= usize::from(!is_ours && unit.armed);
-            self.changed |= news.calmed || news.woken >= WOKEN;
             if is_ours {
-                let touched = unit.young.minus(before).and(present).count();
+                let touched = unit.leaves(unit.young.minus(before).and(present));
                 self.budget.touched(touched, unit.is_new());
             }
             map.outline(at);
             if let Some(is_false) = news.alarm {
                 map.take_alarm(is_false);
             }
-            let unit = &mut map.units[at];
-            if news.again && !unit.urgent {
-                unit.urgent = true;
-                self.urgent.push_back((map.id, check.start));
-            } else if news.risen && !unit.suspected && unit.can_have_sentinel() {
-                unit.suspected = true;
-                self.suspects.push_back((map.id, check.start));
-            }
-            take_news(map, at, news, &mut self.urgent, &mut self.suspects);
+            self.changed |= self.changes.take(map, at, news);
         }
         scene.units.clear();
     }
@@ -410,35 +396,6 @@ impl Census {
         }
     }
 
-    fn choose_urgent(&mut self, units: &mut Vec<UnitCheck>, now: Time) {
-        // Memory that was never seen has half of the places.
-        let is_first_pass = self.maps.iter().any(|map| map.nr_unknown > 0);
-        let most = if is_first_pass { MOST_ARMED / 2 } else { MOST_ARMED };
-        for _ in 0..self.urgent.len().min(MOST_VISITED.0) {
-            if units.len() >= most || !self.budget.allows_overdraft() {
-                return;
-            }
-            let Some((target, start)) = self.urgent.pop_front() else { return };
-            let Some(map) = self.maps.iter_mut().find(|m| m.id == target) else { continue };
-            let is_spared = now < map.reclaimed_until;
-            let Some(unit) = map.find(start).map(|at| &mut map.units[at]) else { continue };
-            if is_spared || unit.together {
-                unit.urgent = false;
-            }
-            if unit.urgent && now.since(unit.since) < REST_NS {
-                self.urgent.push_back((target, start));
-                continue;
-            }
-            if core::mem::take(&mut unit.urgent) {
-                // A unit that is first armed out of turn is no part of an even sample.
-                unit.in_turn &= unit.armed;
-                unit.is_turn = false;
-                self.budget.reserve(unit.plane(0).count());
-                units.push(UnitCheck::new(target, start, unit.pages));
-            }
-        }
-    }
-
     /// Units in turn: those that were never armed, and those that have waited long enough.
     fn choose_in_turn(&mut self, units: &mut Vec<UnitCheck>, attrs: &Attrs, now: Time) {
         let spans = spans(attrs);
@@ -475,7 +432,7 @@ impl Census {
                     choose_together(map, units, &mut self.budget, now);
                 } else if is_due && !units.iter().any(is_asked) {
                     unit.is_turn = true;
-                    self.budget.reserve(unit.plane(0).count());
+                    self.budget.reserve(unit.leaves(unit.plane(0)));
                     units.push(UnitCheck::new(map.id, unit.start, unit.pages));
                 }
             }
@@ -488,23 +445,16 @@ impl Census {
 
     /// Single pages that are expected to be touched at once.
     fn choose_sentinels(&mut self, scene: &mut Scene<'_>) {
-        let mut left = self.budget.sentinels(spans(scene.attrs)[1]);
         let now = scene.now;
-        for _ in 0..MOST_SUSPECTS {
-            let Some((target, start)) = self.suspects.pop_front() else { break };
-            let Some(map) = self.maps.iter_mut().find(|m| m.id == target) else { continue };
-            let is_spared = now < map.reclaimed_until;
-            let Some(unit) = map.find(start).map(|at| &mut map.units[at]) else { continue };
-            unit.suspected = false;
-            let is_asked = scene.units.iter().any(|c| (c.target, c.start) == (target, start));
-            if !is_spared
-                && !is_asked
-                && let Some(page) = unit.choose_sentinel(u64::from(scene.rng.next_u32()))
-            {
-                scene.units.push(UnitCheck::new(target, start, page));
-                self.watched_alone.push((target, start));
-            }
-        }
+        let left = self.budget.sentinels(spans(scene.attrs)[1]);
+        let mut left = left.max(self.changes.sentinels(now));
+        self.changes.choose_suspects(
+            &mut self.maps,
+            scene.units,
+            scene.rng,
+            now,
+            &mut self.watched_alone,
+        );
         let maps = from(&mut self.maps, self.first_map);
         for map in maps.filter(|map| now >= map.reclaimed_until) {
             let nr = map.units.len() as u64;
@@ -562,7 +512,7 @@ fn choose_together(map: &mut Map, units: &mut Vec<UnitCheck>, budget: &mut Budge
     map.next_together = now + TOGETHER_REST_NS;
     for unit in map.units.iter_mut().filter(|unit| unit.together) {
         unit.is_turn = true;
-        budget.reserve(unit.plane(0).count());
+        budget.reserve(unit.leaves(unit.plane(0)));
         units.push(UnitCheck::new(map.id, unit.start, unit.pages));
     }
 }
@@ -583,43 +533,6 @@ fn keep_regions(targets: &mut [Target]) {
         region.age = region.age.saturating_add(1);
         let since = region.since_action.map(|since| since.saturating_add(1));
         region.since_action = since.filter(|since| *since < region.age);
-    }
-}
-
-/// Suspects the neighbours of a unit that has changed.
-fn take_news(
-    map: &mut Map,
-    at: usize,
-    news: News,
-    urgent: &mut VecDeque<(TargetId, u64)>,
-    suspects: &mut VecDeque<(TargetId, u64)>,
-) {
-    let near = if news.calmed {
-        at.saturating_sub(NEAR)..(at + NEAR + 1).min(map.units.len())
-    } else if news.woken >= WOKEN {
-        at..at + 1
-    } else {
-        return;
-    };
-    let changed_at = map.units[at].looked;
-    map.nr_changed += 1;
-    if map.units[at].is_restless() && !news.calmed {
-        return;
-    }
-    for nr in near {
-        let unit = &mut map.units[nr];
-        if nr != at && !unit.suspected && unit.can_have_sentinel() {
-            unit.suspected = true;
-            suspects.push_back((map.id, unit.start));
-            continue;
-        }
-        let is_answer = nr == at && news.judged;
-        // What wakes up where as much is touched all the time was only missed by the first look.
-        let is_fresh = changed_at.since(unit.since) < REST_NS && unit.is_sure();
-        if !unit.urgent && !is_answer && !is_fresh && !unit.young.is_empty() {
-            unit.urgent = true;
-            urgent.push_back((map.id, unit.start));
-        }
     }
 }
 

@@ -53,6 +53,8 @@ pub(super) struct News {
     /// Whether it has to be measured again: a page that was touched all the time is not touched
     /// any more, and others may be; or the first look came too late to tell anything.
     pub(super) again: bool,
+    /// Whether what woke up is touched all the time, as far as one page tells.
+    pub(super) confirmed: bool,
     /// Whether what woke up had passed by when the unit was armed for it; `None`: it was not.
     pub(super) alarm: Option<bool>,
     /// Whether a plane is not what it was.
@@ -99,6 +101,9 @@ pub(super) struct Unit {
     /// A page that was armed alone, because it was expected to be touched at once; and when.
     sentinel: u16,
     sentinel_since: Time,
+    /// Cells that have woken up, one bit each. Whether they are touched all the time is asked of
+    /// a sentinel, as long as it is not 0.
+    waking: u32,
     /// How long to wait until it is armed again, in ns.
     pub(super) interval_ns: u64,
     /// Pages that woke up last.
@@ -160,6 +165,7 @@ impl Unit {
             steady: [tick(now); CELLS],
             sentinel: NO_PAGE,
             sentinel_since: now,
+            waking: 0,
             interval_ns: INTERVAL_NS.0,
             woken: 0,
             same: 0,
@@ -201,7 +207,7 @@ impl Unit {
             // A sentinel. It says nothing of the other pages.
             self.sentinel_since = now;
             if !check.stuck.is_empty() {
-                self.sentinel = NO_PAGE;
+                (self.sentinel, self.waking) = (NO_PAGE, 0);
             }
             self.earlier = self.earlier.or(self.young.and(asked));
             self.young = self.young.minus(asked).or(check.stuck.and(asked));
@@ -214,7 +220,7 @@ impl Unit {
             }
         }
         let since = check.made_old.map_or(now, |at| at.min(now));
-        self.sentinel = NO_PAGE;
+        (self.sentinel, self.waking) = (NO_PAGE, 0);
         if core::mem::take(&mut self.is_turn) {
             (self.turn, self.extra) = (Clock::begin(since, SPANS), Clock::default());
             self.earlier = PageBits::default();
@@ -261,18 +267,7 @@ impl Unit {
             self.looked = now;
             return news;
         }
-        // A page that is touched in half of the samples is missed by ten of them once in a thousand
-        // times.
-        if self.sentinel != NO_PAGE && now.since(self.sentinel_since) * 2 >= spans[1] {
-            let is_missed = PageBits::page(self.sentinel).and(touched).is_empty();
-            self.sentinel = NO_PAGE;
-            // One page stands for a unit that was hot all over. Else all of it has to be seen.
-            news.calmed = is_missed && self.is_mostly_hot();
-            news.again = is_missed && !news.calmed;
-            if news.calmed {
-                self.calm(now);
-            }
-        }
+        self.hear_sentinel(touched, now, spans, &mut news);
         let (elapsed, before) = (now.since(self.since), self.plane(0));
         let (was_open, window_was_open) = (self.is_first_open(), self.is_window_open());
         let is_newest = self.turn.since == self.since;
@@ -381,6 +376,11 @@ impl Unit {
     /// Whether its pages share one accessed bit.
     pub(super) const fn is_huge(&self) -> bool {
         self.leaf_shift > 12
+    }
+
+    /// How many accessed bits these pages have.
+    pub(super) fn leaves(&self, pages: PageBits) -> u64 {
+        if self.is_huge() { u64::from(!pages.is_empty()) } else { pages.count() }
     }
 
     /// Whether looks that were planned when it was armed at `since` are still to be made.

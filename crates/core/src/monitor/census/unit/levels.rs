@@ -6,7 +6,7 @@
 //!
 //! Invariant: a level that no first look in time has confirmed is a guess, and told as such.
 
-use super::{CELLS, INTERVAL_NS, TOGETHER_NS, Unit, share, tick};
+use super::{CELLS, INTERVAL_NS, NO_PAGE, TOGETHER_NS, Unit, share, tick};
 use crate::interval::count;
 use crate::time::Time;
 use crate::unit::PageBits;
@@ -165,6 +165,23 @@ impl Unit {
             if self.levels[cell] == 0 {
                 self.steady[cell] = tick(now);
             }
+            self.levels[cell] = self.levels[cell].max(new);
+            self.waking |= 1 << cell;
+        }
+    }
+
+    /// A page of what had woken up was armed alone. If it was touched again within so many samples,
+    /// all that had woken up with it is taken to be touched as often.
+    pub(super) fn end_waking(&mut self, is_touched: bool, samples: f32) {
+        let cells = core::mem::take(&mut self.waking);
+        self.sentinel = NO_PAGE;
+        if !is_touched {
+            return;
+        }
+        for cell in (0..CELLS).filter(|cell| cells >> cell & 1 == 1) {
+            let woken = self.young.cell(cell).count_ones();
+            let there = self.present.cell(cell).count_ones();
+            let new = level(share(woken, there) / samples.max(1.0));
             self.levels[cell] = self.levels[cell].max(new);
         }
     }

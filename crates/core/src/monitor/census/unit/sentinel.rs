@@ -3,8 +3,15 @@
 //! Hot memory that goes cold shows in no look, since the bits stay set until the unit is armed
 //! again. A page that was touched at once in a cell where nearly all samples touch it will be
 //! touched again within half a window. If it is not, something has changed.
+//!
+//! A quiet unit of which pages are touched shows at a look, and not whether they are touched all
+//! the time from now on. To arm the unit tells that, and the target pays for each of its pages. One
+//! page that is armed alone tells it after a sample, for a tenth of that.
 
-use super::Unit;
+use super::super::planes::is_over;
+use super::{CELLS, JUDGED, News, Unit, ratio};
+use crate::snapshot::SPANS;
+use crate::time::Time;
 use crate::unit::PageBits;
 
 /// What stands for no page.
@@ -14,6 +21,16 @@ pub(super) const NO_PAGE: u16 = u16::MAX;
 const HOT: u8 = 128;
 
 impl Unit {
+    /// Whether a page is armed alone that tells whether what has woken up is touched all the time.
+    pub(in super::super) const fn is_waking(&self) -> bool {
+        self.waking != 0 && self.sentinel != NO_PAGE
+    }
+
+    /// Whether a look at that page tells it now.
+    pub(in super::super) const fn is_waking_over(&self, now: Time, spans: &[u64; SPANS]) -> bool {
+        is_over(now.since(self.sentinel_since), spans[0], spans)
+    }
+
     /// A page that is touched in every sample as far as is known, to be armed alone; `nr` says
     /// which one of them.
     pub(in super::super) fn choose_sentinel(&mut self, nr: u64) -> Option<PageBits> {
@@ -22,7 +39,43 @@ impl Unit {
         }
         let hot = self.hot_pages();
         self.sentinel = hot.nth(nr % hot.count().max(1))?;
+        // What has woken up since did not get its page.
+        self.waking = 0;
         Some(PageBits::page(self.sentinel))
+    }
+
+    /// A look has found these pages touched. What it tells of the page that was armed alone, if
+    /// enough time has passed, is added to the news.
+    pub(super) fn hear_sentinel(
+        &mut self,
+        touched: PageBits,
+        now: Time,
+        spans: &[u64; SPANS],
+        news: &mut News,
+    ) {
+        let watched = now.since(self.sentinel_since);
+        let is_due = if self.is_waking() {
+            self.is_waking_over(now, spans)
+        } else {
+            // A page that is touched in half of the samples is missed by ten of them once in a
+            // thousand times.
+            watched * 2 >= spans[1]
+        };
+        if self.sentinel == NO_PAGE || !is_due {
+            return;
+        }
+        let is_missed = PageBits::page(self.sentinel).and(touched).is_empty();
+        if self.is_waking() {
+            news.confirmed = !is_missed && watched <= spans[0] * JUDGED;
+            return self.end_waking(news.confirmed, ratio(watched, spans[0]));
+        }
+        self.sentinel = NO_PAGE;
+        // One page stands for a unit that was hot all over. Else all of it has to be seen.
+        news.calmed = is_missed && self.is_mostly_hot();
+        news.again = is_missed && !news.calmed;
+        if news.calmed {
+            self.calm(now);
+        }
     }
 
     /// Whether a sentinel would tell whether it has gone cold, and there is none yet.
@@ -34,25 +87,43 @@ impl Unit {
             && !self.hot_pages().is_empty()
     }
 
+    /// A page of what has woken up, to be armed alone; `nr` says which one of them. Of a huge page,
+    /// all is armed for the same price.
+    pub(in super::super) fn choose_woken(&mut self, nr: u64) -> Option<PageBits> {
+        if self.together || self.is_huge() || self.sentinel != NO_PAGE || self.is_first_open() {
+            return None;
+        }
+        let woken = self.young.and(self.present).and(cells(|cell| self.waking >> cell & 1 == 1));
+        self.sentinel = woken.nth(nr % woken.count().max(1))?;
+        Some(PageBits::page(self.sentinel))
+    }
+
     /// Pages that were touched at once, in cells where nearly every window would see them again.
     fn hot_pages(&self) -> PageBits {
-        let mut cells = PageBits::default();
-        for (nr, level) in self.levels.iter().enumerate() {
-            let bits = if *level >= HOT { 0xffff } else { 0 };
-            cells.0[nr / 4] |= bits << (nr % 4 * 16);
-        }
-        self.seen_soon().and(cells)
+        self.seen_soon().and(cells(|cell| self.levels[cell] >= HOT))
     }
 
     /// Pages that were touched within the shortest span that was measured, and are not sentinels.
+    /// Of a cell that has become hot since then, those that were touched since the arming.
     fn seen_soon(&self) -> PageBits {
+        let young = self.young.and(self.present);
         // Where the first look came late, the span of a sample is not known.
-        let plane = self.planes.get(0).or_else(|| self.planes.get(1)).unwrap_or(self.young);
-        plane.and(self.young).and(self.present)
+        let plane = self.planes.get(0).or_else(|| self.planes.get(1)).unwrap_or(young).and(young);
+        let is_newer = |cell| plane.cell(cell) == 0 && self.levels[cell] >= HOT;
+        plane.or(young.and(cells(is_newer)))
     }
 
     /// Whether half of its pages or more were touched at once.
     pub(super) fn is_mostly_hot(&self) -> bool {
         self.seen_soon().count() * 2 >= self.present.count().max(1)
     }
+}
+
+/// The pages of some cells.
+fn cells(are_in: impl Fn(usize) -> bool) -> PageBits {
+    let mut pages = PageBits::default();
+    for cell in (0..CELLS).filter(|cell| are_in(*cell)) {
+        pages.0[cell / 4] |= 0xffff << (cell % 4 * 16);
+    }
+    pages
 }

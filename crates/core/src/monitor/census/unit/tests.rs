@@ -357,3 +357,56 @@ fn a_unit_of_which_no_sample_was_measured_can_have_a_sentinel() {
     assert!(unit.planes().get(0).is_none());
     assert!(unit.choose_sentinel(3).is_some());
 }
+
+/// A quiet unit of which some pages are young at 11 s, and one page of them is armed alone.
+fn woken(young: PageBits) -> (Unit, PageBits) {
+    let mut unit = unit();
+    arm(&mut unit, PageBits::default(), PageBits::default(), 1000);
+    for at in [1005, 1100, 2000, 10_900] {
+        look(&mut unit, PageBits::default(), at);
+    }
+    assert_eq!(look(&mut unit, young, 11_000).woken, young.count());
+    let page = unit.choose_woken(300).unwrap();
+    assert_eq!((page.and(young), page.count()), (page, 1));
+    let check = UnitCheck {
+        answered: true,
+        present: PageBits::ALL,
+        young,
+        ..UnitCheck::new(TargetId(1), UNIT, page)
+    };
+    unit.was_armed(&check, Time(11_002 * MS));
+    (unit, page)
+}
+
+#[test]
+fn one_page_tells_whether_what_has_woken_up_is_touched_all_the_time() {
+    let hot = cell(3).or(cell(4));
+    for (is_touched, at, level) in
+        [(true, 11_007, 1.0), (true, 11_012, 0.5), (true, 11_050, 0.05), (false, 11_007, 0.05)]
+    {
+        let (mut unit, page) = woken(hot);
+        let young = if is_touched { hot } else { hot.minus(page) };
+        assert!(!look(&mut unit, young, 11_004).confirmed, "too early");
+        assert!(unit.is_waking());
+        assert_eq!(look(&mut unit, young, at).confirmed, level > 0.1, "{is_touched} {at}");
+        assert!(!unit.is_waking());
+        assert!((unit.rate(3) - level).abs() < 0.01, "{is_touched} {at}: {}", unit.rate(3));
+        assert_eq!(unit.rate(5), 0.0, "where nothing has woken up");
+        assert!(!unit.is_sure(), "it is a guess until the unit is armed");
+        // It is watched like memory that was hot before.
+        let sentinel = unit.choose_sentinel(5);
+        assert_eq!(sentinel.is_some(), level > 0.4, "{is_touched} {at}");
+    }
+}
+
+#[test]
+fn a_unit_that_became_hot_and_was_looked_at_late_can_have_a_sentinel() {
+    let mut unit = unit();
+    arm(&mut unit, PageBits::default(), PageBits::default(), 1000);
+    look(&mut unit, PageBits::default(), 1005);
+    arm(&mut unit, PageBits::ALL, PageBits::default(), 2000);
+    // Too late for the plane of a sample, which keeps that nothing was touched.
+    look(&mut unit, PageBits::ALL, 2010);
+    assert_eq!(unit.planes().get(0), Some(PageBits::default()));
+    assert!(unit.choose_sentinel(7).is_some());
+}

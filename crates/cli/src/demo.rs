@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use isotherm::raw::agent::monitor::Monitor;
 use isotherm::raw::agent::recorder::{Recorder, Step};
-use isotherm::raw::core::Attrs;
+use isotherm::raw::core::{Attrs, Method};
 use isotherm::raw::ops::targets::Tracker;
 use isotherm::raw::record::Record;
 use isotherm::raw::report::{Filter, heatmap, wss};
@@ -52,7 +52,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         out,
         "workload `{WORKLOAD}`: ten objects of 10 MiB, first all of them, then one after another"
     )?;
-    let mut attrs = Attrs::default();
+    let mut attrs = Attrs { method: Method::Census, ..Attrs::default() };
     let set = if args.simulate {
         Err(exit::usage("--simulate was given"))
     } else {
@@ -68,7 +68,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
         Err(why) => {
             writeln!(out, "{why}\nso the demo runs a SIMULATION of it\n")?;
-            simulated(&record, &truth)?;
+            simulated(attrs, &record, &truth)?;
         }
     }
     let record_file = Record::open(&record)?;
@@ -117,12 +117,12 @@ fn real(
     Ok(())
 }
 
-fn simulated(record: &Path, truth: &Path) -> anyhow::Result<()> {
+fn simulated(attrs: Attrs, record: &Path, truth: &Path) -> anyhow::Result<()> {
     let (name, mut config) = workload::load(WORKLOAD)?;
     let factor = workload::scale_factor(SECONDS, config.total_ms())?;
     config.scale(factor);
     let options = Options { seed: config.settings.seed, ..Options::default() };
-    let (simulation, _) = sim::simulate(&name, &config, &options, Attrs::default(), record)?;
+    let (simulation, _) = sim::simulate(&name, &config, &options, attrs, record)?;
     sim::write_truth(&simulation, &name, truth)
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use isotherm::raw::agent::monitor::Monitor;
 use isotherm::raw::agent::recorder::{Recorder, Step, Summary};
 use isotherm::raw::core::units::{bytes, duration};
-use isotherm::raw::core::{Snapshot, Time};
+use isotherm::raw::core::{Method, Snapshot, Time};
 use isotherm::raw::ops::kdamond::Share;
 use isotherm::raw::record::Written;
 use isotherm::raw::sys::{clock, signals};
@@ -44,7 +44,7 @@ pub(crate) struct Args {
 
 /// Runs the subcommand.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let mut attrs = args.attrs.attrs()?;
+    let mut attrs = args.attrs.attrs(Method::Census)?;
     signals::install()?;
     let tracker = args.targets.tracker()?;
     let (set, why) = open_set_for(&args.targets, &mut attrs)?;

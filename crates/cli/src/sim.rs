@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use isotherm::raw::core::units::{bytes, duration};
-use isotherm::raw::core::{Attrs, Time};
+use isotherm::raw::core::{Attrs, Method, Time};
 use isotherm::raw::record::{AttrsInfo, Exit, Header, Mapping, Target, Writer, Written};
 use isotherm::raw::sim::config::Config;
 use isotherm::raw::sim::world::{Faults, Options, Simulation};
@@ -59,7 +59,7 @@ pub(crate) struct Args {
 
 /// Runs the subcommand.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let attrs = args.attrs.attrs()?;
+    let attrs = args.attrs.attrs(Method::Census)?;
     let (name, mut config) = load(&args.config)?;
     if let Some(scale) = &args.scale {
         let factor = scale_factor(scale, config.total_ms())?;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use isotherm::raw::agent::monitor::{Happened, Monitor};
 use isotherm::raw::core::Snapshot;
 use isotherm::raw::core::units::{bytes, duration};
-use isotherm::raw::core::{Touched, TouchedBytes};
+use isotherm::raw::core::{Method, Touched, TouchedBytes};
 use isotherm::raw::report::page_maps::span_name;
 use isotherm::raw::report::wss::{WorkingSet, estimate};
 use isotherm::raw::sys::{clock, signals};
@@ -43,7 +43,7 @@ pub(crate) struct Args {
 
 /// Runs the subcommand.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let mut attrs = args.attrs.attrs()?;
+    let mut attrs = args.attrs.attrs(Method::Census)?;
     signals::install()?;
     let tracker = args.targets.tracker()?;
     let (set, why) = open_set_for(&args.targets, &mut attrs)?;

@@ -9,12 +9,13 @@
 #[expect(dead_code, reason = "not every test asks a target for everything")]
 #[path = "shared/odd.rs"]
 mod odd;
+#[path = "shared/walk.rs"]
+mod walk;
 
 use std::time::{Duration, Instant};
 
 use isotherm_core::unit::UNIT;
 use isotherm_core::{AddrRange, Operations, PageBits, TargetId, UnitCheck};
-use isotherm_host::error::SetKind;
 use isotherm_ops::pagewalk::PageWalk;
 
 use odd::Odd;
@@ -27,14 +28,7 @@ const FEW: u64 = 16;
 
 /// A set that watches a target with so many units of memory, filled; or why this cannot run here.
 fn watch(units: u64) -> Option<(PageWalk, Odd)> {
-    let mut walk = match PageWalk::new() {
-        Ok(walk) => walk,
-        Err(e) if e.kind() == SetKind::Permission => {
-            eprintln!("skipped, no permission: {e}");
-            return None;
-        }
-        Err(e) => panic!("{e}"),
-    };
+    let mut walk = walk::open()?;
     let mut target = Odd::start()?;
     target.tell("anon", all(units), "");
     target.tell("nohuge", all(units), "");

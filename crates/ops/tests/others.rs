@@ -7,12 +7,13 @@
 #[expect(dead_code, reason = "not every test asks a target for everything")]
 #[path = "shared/target.rs"]
 mod target;
+#[path = "shared/walk.rs"]
+mod walk;
 
 use std::time::Duration;
 
 use isotherm_core::unit::UNIT;
 use isotherm_core::{AddrRange, ClearRate, Operations, PageBits, TargetId, UnitCheck};
-use isotherm_host::error::SetKind;
 use isotherm_ops::pagewalk::PageWalk;
 use isotherm_sys::{clock, lru, madvise};
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
@@ -24,18 +25,6 @@ const PAGE: u64 = 4096;
 const ID: TargetId = TargetId(7);
 /// Time between two looks.
 const LOOK: Duration = Duration::from_millis(950);
-
-/// A set, or why this test cannot run here.
-fn open() -> Option<PageWalk> {
-    match PageWalk::new() {
-        Ok(walk) => Some(walk),
-        Err(e) if e.kind() == SetKind::Permission => {
-            eprintln!("skipped, no permission: {e}");
-            None
-        }
-        Err(e) => panic!("{e}"),
-    }
-}
 
 /// The canary of this process, found by its place.
 fn canary() -> Vec<AddrRange> {
@@ -64,7 +53,7 @@ fn lost(walk: &mut PageWalk, young: &mut [PageBits; 2]) -> u64 {
 /// One test: two at a time would each be another process's clearer to the other.
 #[test]
 fn clears_by_others_raise_the_rate_and_nothing_else_does() {
-    let Some(mut walk) = open() else { return };
+    let Some(mut walk) = walk::open() else { return };
     let mut target = Target::spawn();
     target.say(&format!("map {} small", 2 * UNIT));
     walk.add_target(ID, target.pid()).unwrap();

@@ -7,6 +7,8 @@
 
 #[path = "shared/target.rs"]
 mod target;
+#[path = "shared/walk.rs"]
+mod walk;
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
@@ -29,22 +31,9 @@ const ID: TargetId = TargetId(7);
 /// One at a time: their targets are to be idle when they should be.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// The set, or why this test cannot run here.
-fn set() -> Option<PageWalk> {
-    match PageWalk::new() {
-        Ok(walk) => Some(walk),
-        Err(e) if e.kind() == SetKind::Permission => {
-            eprintln!("skipped, no permission: {e}");
-            None
-        }
-        // Not supported here would mean that a kernel we promise to support does not work.
-        Err(e) => panic!("{e}"),
-    }
-}
-
 /// A set that watches a target with `mib` MiB of memory.
 fn watch(mib: u64, huge: bool) -> Option<(PageWalk, Target)> {
-    let mut walk = set()?;
+    let mut walk = walk::open()?;
     let mut target = Target::spawn();
     target.say(&format!("map {} {}", mib << 20, if huge { "huge" } else { "small" }));
     walk.add_target(ID, target.pid()).unwrap();
@@ -253,7 +242,7 @@ fn large_folios_are_not_split_either() {
     let stat = |name: &str| -> u64 {
         std::fs::read_to_string(format!("{dir}/stats/{name}")).unwrap().trim().parse().unwrap()
     };
-    let Some(mut walk) = set() else { return };
+    let Some(mut walk) = walk::open() else { return };
     // The counters are the whole machine's, and others may split folios, too. Clears that split
     // folios would do so every time.
     let whole = (0..10).any(|_| {
@@ -275,7 +264,7 @@ fn large_folios_are_not_split_either() {
 #[test]
 fn pages_that_two_processes_map_are_unresolved() {
     let _one = ONE.lock();
-    let Some(mut walk) = set() else { return };
+    let Some(mut walk) = walk::open() else { return };
     walk.set_fallback_limit(0);
     // The shell's child shares its heap until one of them writes; it waits for input, by another
     // number, because a shell takes number 0 away from what runs in the background.
@@ -334,7 +323,7 @@ fn nothing_is_called_cleared_that_is_not() {
     let copy = dir.path().join("target");
     std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
     for fallback in [0, 1 << 30] {
-        let Some(mut walk) = set() else { return };
+        let Some(mut walk) = walk::open() else { return };
         walk.set_fallback_limit(fallback);
         let target = Target::spawn_from(&copy);
         walk.add_target(ID, target.pid()).unwrap();
@@ -599,7 +588,7 @@ fn follows_a_target_through_exec() {
 
 #[test]
 fn refuses_what_has_no_memory() {
-    let Some(mut walk) = set() else { return };
+    let Some(mut walk) = walk::open() else { return };
     for pid in [0, 2, i32::MAX.unsigned_abs(), u32::MAX] {
         // 2 is a kernel thread on the machine itself; in a container it may not exist.
         let kernel_thread =
@@ -614,7 +603,7 @@ fn refuses_what_has_no_memory() {
 /// The capabilities that a part of the set needs, one by one, as a user that owns nothing.
 #[test]
 fn each_missing_capability_is_named() {
-    let Some(_) = set() else { return };
+    let Some(_) = walk::open() else { return };
     let root_owned = Target::spawn();
     let (load, clear) = ("new: needs CAP_BPF and CAP_PERFMON", "own: needs CAP_SYS_NICE");
     let open = "other: needs CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH";

@@ -7,10 +7,11 @@
 
 #[path = "shared/target.rs"]
 mod target;
+#[path = "shared/walk.rs"]
+mod walk;
 
 use isotherm_core::unit::UNIT;
 use isotherm_core::{AddrRange, Operations, PageBits, TargetId, UnitCheck};
-use isotherm_host::error::SetKind;
 use isotherm_ops::pagewalk::PageWalk;
 
 use target::{ARENA, Target};
@@ -22,14 +23,7 @@ const FEW: u64 = 16;
 
 /// A set that watches a target with `mib` MiB of memory, or why this test cannot run here.
 fn watch(mib: u64, huge: bool) -> Option<(PageWalk, Target)> {
-    let mut walk = match PageWalk::new() {
-        Ok(walk) => walk,
-        Err(e) if e.kind() == SetKind::Permission => {
-            eprintln!("skipped, no permission: {e}");
-            return None;
-        }
-        Err(e) => panic!("{e}"),
-    };
+    let mut walk = walk::open()?;
     let mut target = Target::spawn();
     target.say(&format!("map {} {}", mib << 20, if huge { "huge" } else { "small" }));
     walk.add_target(ID, target.pid()).unwrap();

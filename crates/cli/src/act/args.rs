@@ -8,6 +8,7 @@ use std::time::Duration;
 use isotherm::raw::agent::policy::{Engine, Policy, TargetSpec, print};
 use isotherm::raw::agent::ready::knobs::{self, GoalKnob, Rate};
 use isotherm::raw::agent::ready::{Confirm, Limits, Whose};
+use isotherm::raw::core::Method;
 use isotherm::raw::core::scheme::{Watermarks, Weights};
 use isotherm::raw::core::units::{UnitError, duration, interval_us_with_unit, share_bp};
 
@@ -110,7 +111,7 @@ impl WhoseArgs {
             children: self.targets.follow(),
             ops: self.targets.ops().wanted(),
             engine: self.engine.engine(),
-            attrs: self.attrs.attrs()?,
+            attrs: self.attrs.attrs(Method::FirstTouch)?,
         })
     }
 

@@ -9,7 +9,7 @@ use crate::exit::usage;
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct AttrsArgs {
     /// How accesses are sampled.
-    #[arg(long, value_enum, default_value_t = MethodArg::FirstTouch)]
+    #[arg(long, value_enum, default_value_t = MethodArg::Auto)]
     method: MethodArg,
     /// Sample interval (us, ms, s; microseconds if no unit is given).
     #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = interval_us)]
@@ -23,9 +23,10 @@ pub(crate) struct AttrsArgs {
     /// Smallest and largest number of regions.
     #[arg(long, value_name = "MIN..MAX", default_value = "10..1000", value_parser = bounds)]
     regions: (u64, u64),
-    /// Clear at most this many accessed bits per second (`first-touch`).
-    #[arg(long, value_name = "N", default_value_t = Attrs::default().clears_per_sec)]
-    clears: u32,
+    /// Clear at most this many accessed bits per second, 200 if it is not given. Makes
+    /// `first-touch` the method.
+    #[arg(long, value_name = "N")]
+    clears: Option<u32>,
     /// The share of one CPU that monitoring may use (`census`): its own time, and half a
     /// microsecond of the target's for every page that it touches again.
     #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = budget)]
@@ -35,6 +36,9 @@ pub(crate) struct AttrsArgs {
 /// Sampling methods, as they are spelled on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum MethodArg {
+    /// `census` where memory is only looked at and the operations set is `pagewalk`; else
+    /// `first-touch`, or what the set can do.
+    Auto,
     /// Watch a few pages per region until they are touched. Cold memory costs nothing; hot memory
     /// is kept within `--clears`.
     #[value(alias = "first_touch")]
@@ -56,22 +60,26 @@ fn budget(text: &str) -> Result<u32, String> {
 }
 
 impl AttrsArgs {
-    /// The attributes, checked.
-    pub(crate) fn attrs(&self) -> anyhow::Result<Attrs> {
+    /// The attributes, checked. `auto` is the method of a command for which none was asked.
+    pub(crate) fn attrs(&self, auto: Method) -> anyhow::Result<Attrs> {
+        let method = match self.method {
+            MethodArg::Auto if self.clears.is_some() => Method::FirstTouch,
+            MethodArg::Auto => auto,
+            MethodArg::FirstTouch => Method::FirstTouch,
+            MethodArg::Census => Method::Census,
+            MethodArg::Resample => Method::Resample,
+        };
+        let defaults = Attrs::default();
         let attrs = Attrs {
             sample_us: self.sample,
             aggr_us: self.aggr,
             update_us: self.update,
             min_nr_regions: self.regions.0,
             max_nr_regions: self.regions.1,
-            clears_per_sec: self.clears,
+            clears_per_sec: self.clears.unwrap_or(defaults.clears_per_sec),
             budget_bp: self.budget,
-            method: match self.method {
-                MethodArg::FirstTouch => Method::FirstTouch,
-                MethodArg::Census => Method::Census,
-                MethodArg::Resample => Method::Resample,
-            },
-            ..Attrs::default()
+            method,
+            ..defaults
         };
         // Zero would make the loop spin. The kernel allows it; this tool does not.
         if attrs.sample_us == 0 {

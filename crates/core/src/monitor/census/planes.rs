@@ -86,6 +86,8 @@ pub(super) struct Planes {
     published: u8,
     counted: u8,
     twice: u8,
+    /// Whether the number is what has been expected since the unit changed.
+    expected: u8,
     /// By plane: its number of pages when it was counted last, and by how many the count before
     /// differed.
     counts: [u16; SPANS],
@@ -109,6 +111,10 @@ impl Planes {
             is_new |= self.published >> nr & 1 == 0 || self.bits[nr] != pages;
             self.published |= 1 << nr;
             self.bits[nr] = pages;
+            if self.expected >> nr & 1 == 1 {
+                // What was only expected is measured now.
+                self.counts[nr] = number(pages.count());
+            }
         });
         is_new
     }
@@ -127,7 +133,8 @@ impl Planes {
         let is_new = is_newest && self.publish(&mut both, now, spans, pages);
         let exposed = clock.exposed;
         clock.close(now, spans, pages.is_empty(), |nr| {
-            let (bit, count) = (1 << nr, u16::try_from(pages.count()).unwrap_or(u16::MAX));
+            let (bit, count) = (1 << nr, number(pages.count()));
+            self.expected &= !bit;
             if self.counted & bit != 0 {
                 self.twice |= bit;
                 self.apart[nr] = self.counts[nr].abs_diff(count);
@@ -138,9 +145,9 @@ impl Planes {
         is_new
     }
 
-    /// These pages were not there at the last look, and were touched since. So no plane may say
-    /// that they were idle. What is touched within one sample is not told by a page that has come.
-    /// Returns whether a plane is not what it was.
+    /// These pages were touched since the spans ended: they were not there at the last look, or
+    /// have woken up. So no plane may say that they were idle. What is touched within one sample is
+    /// not told by that. Returns whether a plane is not what it was.
     pub(super) fn came(&mut self, pages: PageBits) -> bool {
         let (published, mut is_new) = (self.published, false);
         let planes = self.bits.iter_mut().enumerate().skip(1);
@@ -149,6 +156,23 @@ impl Planes {
             *bits = bits.or(pages);
         }
         is_new
+    }
+
+    /// The unit has changed, and so many pages are expected to be touched within a span from now
+    /// on. That is counted until the unit's next turn, in place of what is known to be past.
+    pub(super) fn expect(&mut self, nr: usize, pages: u64) {
+        if self.counted >> nr & 1 == 1 {
+            let pages = number(pages);
+            self.apart[nr] = self.counts[nr].abs_diff(pages);
+            (self.counts[nr], self.exposed[nr]) = (pages, 0);
+            self.twice |= 1 << nr;
+            self.expected |= 1 << nr;
+        }
+    }
+
+    /// What was published for the spans before this one is past, and nothing newer is known.
+    pub(super) const fn forget(&mut self, behind: usize) {
+        self.published &= u8::MAX << behind;
     }
 
     /// A plane, if it was ever published.
@@ -174,6 +198,10 @@ impl Planes {
         let apart = self.apart.get(nr).filter(|_| self.twice >> nr & 1 == 1);
         apart.map(|apart| u64::from(*apart))
     }
+}
+
+fn number(pages: u64) -> u16 {
+    u16::try_from(pages).unwrap_or(u16::MAX)
 }
 
 #[cfg(test)]
@@ -211,6 +239,23 @@ mod tests {
         // The clock of the turn goes on, for the counts only.
         assert!(!planes.count(&mut turn, Time(100 * MS), &SPANS_NS, PageBits::ALL, false));
         assert_eq!((planes.get(1), planes.counted(1)), (None, Some(512)));
+    }
+
+    #[test]
+    fn what_is_expected_after_a_change_counts_until_it_is_measured() {
+        let (mut planes, mut turn) = (Planes::default(), Clock::begin(Time(0), SPANS));
+        planes.expect(0, 7);
+        assert_eq!(planes.counted(0), None, "nothing was counted yet");
+        planes.count(&mut turn, Time(5 * MS), &SPANS_NS, PageBits::ALL, true);
+        planes.expect(0, 0);
+        assert_eq!((planes.counted(0), planes.apart(0)), (Some(0), Some(512)));
+        let mut other = Clock::begin(Time(50 * MS), 3);
+        planes.publish(&mut other, Time(55 * MS), &SPANS_NS, PageBits::page(1));
+        assert_eq!(planes.counted(0), Some(1));
+        let mut turn = Clock::begin(Time(1000 * MS), SPANS);
+        planes.count(&mut turn, Time(1005 * MS), &SPANS_NS, PageBits::page(1), true);
+        planes.publish(&mut other, Time(1155 * MS), &SPANS_NS, PageBits::default());
+        assert_eq!((planes.counted(0), planes.apart(0)), (Some(1), Some(0)));
     }
 
     #[test]

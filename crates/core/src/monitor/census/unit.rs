@@ -279,6 +279,9 @@ impl Unit {
         if first_ended && (elapsed <= spans[0] * JUDGED || touched.is_empty()) {
             news.judged = true;
             news.calmed = self.judge(before, touched, now, ratio(elapsed, spans[0]));
+            if news.calmed && !passing {
+                self.expect_less(touched);
+            }
             let is_first = self.turn.since == self.since && self.turns <= 1;
             let more = touched.minus(before).count();
             news.risen = !is_first && more >= RISEN.max(before.count());
@@ -300,6 +303,8 @@ impl Unit {
                 news.alarm = Some(is_false);
                 if is_false {
                     self.false_alarms = (self.false_alarms + ALARM).min(MOST_ALARMS);
+                } else if self.is_lasting() {
+                    news.published |= self.expect_more(touched);
                 }
                 self.woken = 0;
             }

@@ -17,6 +17,10 @@ const CHANCE: f32 = 3.0;
 const NEARLY_ALL: f32 = 0.9;
 /// A level that says: touched in every sample.
 pub(super) const FULL: f32 = 255.0;
+/// The mean level of a unit from which on what is touched in it is taken to stay.
+const LASTING: f32 = 0.25;
+/// The spans up to a second, over which what is touched has settled soon after a change.
+const SETTLED: usize = 3;
 /// A change of a cell's level that makes it another cell: a tenth of the scale, as where DAMON ages
 /// regions.
 const CHANGE: u8 = 26;
@@ -43,6 +47,11 @@ pub(super) fn per_sample(touched: u32, there: u32, times: f32) -> f32 {
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 255")]
 fn level(share: f32) -> u8 {
     libm::roundf(share.clamp(0.0, 1.0) * FULL) as u8
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of pages")]
+fn whole(pages: f32) -> u64 {
+    libm::roundf(pages.max(0.0)) as u64
 }
 
 /// A change of a level that is no chance: a tenth of the scale, beyond three standard deviations of
@@ -172,11 +181,13 @@ impl Unit {
 
     /// A page of what had woken up was armed alone. If it was touched again within so many samples,
     /// all that had woken up with it is taken to be touched as often.
-    pub(super) fn end_waking(&mut self, is_touched: bool, samples: f32) {
+    ///
+    /// Returns whether a plane is not what it was.
+    pub(super) fn end_waking(&mut self, is_touched: bool, samples: f32) -> bool {
         let cells = core::mem::take(&mut self.waking);
         self.sentinel = NO_PAGE;
         if !is_touched {
-            return;
+            return false;
         }
         for cell in (0..CELLS).filter(|cell| cells >> cell & 1 == 1) {
             let woken = self.young.cell(cell).count_ones();
@@ -184,12 +195,37 @@ impl Unit {
             let new = level(share(woken, there) / samples.max(1.0));
             self.levels[cell] = self.levels[cell].max(new);
         }
+        self.expect_more(self.young.and(self.present))
+    }
+
+    /// What has woken up is touched all the time from now on, as far as is known, so it counts.
+    /// Returns whether a plane is not what it was.
+    pub(super) fn expect_more(&mut self, touched: PageBits) -> bool {
+        let at_once = self.mean_level() * count(pages(self.present));
+        self.planes.expect(0, whole(at_once));
+        (1..SETTLED).for_each(|span| self.planes.expect(span, touched.count()));
+        self.planes.came(touched)
+    }
+
+    /// Whether so much is touched in every sample that it is taken to stay. What is touched in few
+    /// samples may be passing by, and only turns say how much of that there is.
+    pub(super) fn is_lasting(&self) -> bool {
+        self.mean_level() >= LASTING
+    }
+
+    /// A unit that was armed out of turn is not what it was: only these pages are touched.
+    pub(super) fn expect_less(&mut self, touched: PageBits) {
+        if self.turn.since != self.since && self.false_alarms == 0 {
+            (0..SETTLED).for_each(|span| self.planes.expect(span, touched.count()));
+        }
     }
 
     /// A page that was touched in every sample was not touched for a window. The unit is taken for
     /// cold until it is armed again, for which there may be no budget now.
     pub(super) fn calm(&mut self, now: Time) {
         self.guessed = true;
+        (0..SETTLED).for_each(|span| self.planes.expect(span, 0));
+        self.planes.forget(SETTLED);
         for (level, steady) in self.levels.iter_mut().zip(&mut self.steady) {
             if *level > 0 {
                 (*level, *steady) = (0, tick(now));

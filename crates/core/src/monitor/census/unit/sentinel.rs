@@ -67,13 +67,15 @@ impl Unit {
         let is_missed = PageBits::page(self.sentinel).and(touched).is_empty();
         if self.is_waking() {
             news.confirmed = !is_missed && watched <= spans[0] * JUDGED;
-            return self.end_waking(news.confirmed, ratio(watched, spans[0]));
+            news.published |= self.end_waking(news.confirmed, ratio(watched, spans[0]));
+            return;
         }
         self.sentinel = NO_PAGE;
         // One page stands for a unit that was hot all over. Else all of it has to be seen.
         news.calmed = is_missed && self.is_mostly_hot();
         news.again = is_missed && !news.calmed;
         if news.calmed {
+            news.published = true;
             self.calm(now);
         }
     }

@@ -230,14 +230,18 @@ fn case(
         return None;
     }
     let truly = tiles.iter().map(|tile| to_f64(tile.range.len()) * tile.p).sum();
-    let touched = |unit: &UnitInfo| unit.touched[nr].unwrap_or_default();
-    let everywhere: u64 = map.units.values().map(|unit| touched(unit).count()).sum();
-    let mut inside = 0;
-    for tile in &tiles {
-        each_unit(map, tile.range, |unit, pages| {
-            inside += unit.map_or(0, |unit| touched(unit).and(pages).count());
+    let touched = |range: AddrRange| {
+        let mut nr_pages = 0;
+        each_unit(map, range, |unit, pages| {
+            let plane = unit.and_then(|unit| unit.touched[nr]).unwrap_or_default();
+            nr_pages += plane.and(pages).count();
         });
-    }
+        nr_pages
+    };
+    // The map also has what was unmapped since, and the estimate has not.
+    let target = s.targets.iter().find(|target| target.id == judged.target)?;
+    let everywhere: u64 = target.regions.iter().map(|region| touched(region.range)).sum();
+    let inside: u64 = tiles.iter().map(|tile| touched(tile.range)).sum();
     let outside = everywhere.saturating_sub(inside) * PAGE_SIZE;
     let less = |bytes: u64| bytes.saturating_sub(outside);
     let TouchedBytes { bytes, lo, hi, measured } = estimated;

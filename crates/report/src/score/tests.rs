@@ -208,12 +208,18 @@ fn pages(touched: (u64, u64, u64), plane: Option<PageBits>) -> Pages {
     Pages { windows: (0..30).map(window).collect(), units: units.into_iter().collect() }
 }
 
-fn score_by_page(pages: &Pages) -> PageScore {
+/// The score, where the target has other memory of this range, too.
+fn score_by_page(pages: &Pages, other: AddrRange) -> PageScore {
     let truth = truth();
     let mut scorer = Scorer::new(&truth, Options::default());
     scorer.target(TargetId(4), PID);
     scorer.pages(pages);
-    (0..30).for_each(|k| scorer.snapshot(&snapshot(k, &[(0, 8, 10, 10.0, 10.0)])));
+    for k in 0..30 {
+        let mut s = snapshot(k, &[(0, 8, 10, 10.0, 10.0)]);
+        let other = RegionInfo { range: other, resolved: true, ..RegionInfo::default() };
+        s.targets[0].regions.insert(0, other);
+        scorer.snapshot(&s);
+    }
     scorer.finish().pages.unwrap()
 }
 
@@ -223,11 +229,15 @@ fn by_page() {
     let of = |first: u64, behind: u64| {
         PageBits::of(0, AddrRange::new(BASE + first * PAGE, BASE + behind * PAGE))
     };
-    let elsewhere = PageBits::of(0, AddrRange::new(0, 10 * PAGE));
+    let other = AddrRange::new(0, 10 * PAGE);
+    let unmapped = PageBits::of(0, AddrRange::new(10 * PAGE, 15 * PAGE));
+    let elsewhere = PageBits::of(0, other);
     // working set, pages touched, then precision, recall, working-set error, coverage, not measured
     type Case = ((u64, u64, u64), Option<PageBits>, Option<f64>, f64, f64, f64, f64);
-    let cases: [Case; 5] = [
+    let cases: [Case; 6] = [
         ((4, 4, 4), Some(of(0, 4)), Some(1.0), 1.0, 0.0, 1.0, 0.0),
+        // What was unmapped since is in the page map, and not in the working set.
+        ((4, 4, 4), Some(of(0, 4).or(unmapped)), Some(1.0), 1.0, 0.0, 1.0, 0.0),
         // What is touched outside of the workload's memory is not judged.
         ((14, 13, 15), Some(of(0, 4).or(elsewhere)), Some(1.0), 1.0, 0.0, 1.0, 0.0),
         ((6, 5, 7), Some(of(0, 6)), Some(4.0 / 6.0), 1.0, 0.5, 0.0, 0.0),
@@ -236,7 +246,7 @@ fn by_page() {
         ((0, 0, 512), None, None, 0.0, 1.0, 1.0, 1.0),
     ];
     for (touched, plane, precision, recall, error, coverage, not_measured) in cases {
-        let s = score_by_page(&pages(touched, plane));
+        let s = score_by_page(&pages(touched, plane), other);
         assert_eq!(s.precision.is_some(), precision.is_some(), "{s:?}");
         assert!(precision.is_none_or(|precision| close(s.precision, precision)), "{s:?}");
         assert!(close(s.recall, recall) && close(s.not_measured, not_measured), "{s:?}");

@@ -200,7 +200,8 @@ impl PageWalk {
             let old = unit.stuck.minus(after.young);
             let stuck = &mut self.fallback(slot).stuck;
             if old.is_empty() {
-                stuck.clearing_is_doubted(unit.start, unit.stuck, later_ns, at);
+                let is_huge = unit.leaf_shift > 12;
+                stuck.clearing_is_doubted(unit.start, unit.stuck, is_huge, later_ns, at);
                 continue;
             }
             stuck.clearing_has_worked(unit.start);

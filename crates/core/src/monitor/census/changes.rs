@@ -17,12 +17,12 @@ use alloc::vec::Vec;
 use super::MOST_ARMED;
 use super::budget::Budget;
 use super::map::Map;
-use super::unit::News;
+use super::unit::{News, Unit};
 use crate::rng::Rng;
 use crate::snapshot::SPANS;
 use crate::target::TargetId;
 use crate::time::Time;
-use crate::unit::UnitCheck;
+use crate::unit::{PageBits, UnitCheck};
 
 /// Pages that wake up in a quiet unit and make it armed out of turn.
 const WOKEN: u64 = 32;
@@ -156,15 +156,13 @@ impl Changes {
             if units.len() >= most || !budget.allows_overdraft() {
                 return;
             }
-            let Some((target, start)) = self.urgent.pop_front() else { return };
-            let Some(map) = maps.iter_mut().find(|m| m.id == target) else { continue };
-            let is_spared = now < map.reclaimed_until;
-            let Some(unit) = map.find(start).map(|at| &mut map.units[at]) else { continue };
+            let Some(place) = self.urgent.pop_front() else { return };
+            let Some((unit, is_spared)) = find(maps, place, now) else { continue };
             if is_spared || unit.together {
                 unit.urgent = false;
             }
             if unit.urgent && now.since(unit.since) < REST_NS {
-                self.urgent.push_back((target, start));
+                self.urgent.push_back(place);
                 continue;
             }
             if core::mem::take(&mut unit.urgent) {
@@ -172,7 +170,7 @@ impl Changes {
                 unit.in_turn &= unit.armed;
                 unit.is_turn = false;
                 budget.reserve(unit.leaves(unit.plane(0)));
-                units.push(UnitCheck::new(target, start, unit.pages));
+                units.push(UnitCheck::new(place.0, place.1, unit.pages));
             }
         }
     }
@@ -186,19 +184,11 @@ impl Changes {
         now: Time,
     ) {
         while self.woken_left > 0
-            && let Some((target, start)) = self.woken.pop_front()
+            && let Some(place) = self.woken.pop_front()
         {
-            let Some(map) = maps.iter_mut().find(|m| m.id == target) else { continue };
-            let is_spared = now < map.reclaimed_until;
-            let Some(unit) = map.find(start).map(|at| &mut map.units[at]) else { continue };
-            let is_asked = units.iter().any(|c| (c.target, c.start) == (target, start));
-            if !is_spared
-                && !is_asked
-                && let Some(page) = unit.choose_woken(u64::from(rng.next_u32()))
-            {
+            if ask_page(maps, units, place, now, |unit| unit.choose_woken(rng.next_u32().into())) {
                 self.woken_left -= 1;
-                self.alone.push((target, start));
-                units.push(UnitCheck::new(target, start, page));
+                self.alone.push(place);
             }
         }
     }
@@ -213,18 +203,13 @@ impl Changes {
         chosen: &mut Vec<Place>,
     ) {
         for _ in 0..MOST_SUSPECTS {
-            let Some((target, start)) = self.suspects.pop_front() else { break };
-            let Some(map) = maps.iter_mut().find(|m| m.id == target) else { continue };
-            let is_spared = now < map.reclaimed_until;
-            let Some(unit) = map.find(start).map(|at| &mut map.units[at]) else { continue };
-            unit.suspected = false;
-            let is_asked = units.iter().any(|c| (c.target, c.start) == (target, start));
-            if !is_spared
-                && !is_asked
-                && let Some(page) = unit.choose_sentinel(u64::from(rng.next_u32()))
+            let Some(place) = self.suspects.pop_front() else { break };
+            if let Some((unit, _)) = find(maps, place, now) {
+                unit.suspected = false;
+            }
+            if ask_page(maps, units, place, now, |unit| unit.choose_sentinel(rng.next_u32().into()))
             {
-                units.push(UnitCheck::new(target, start, page));
-                chosen.push((target, start));
+                chosen.push(place);
             }
         }
     }
@@ -237,12 +222,12 @@ impl Changes {
         spans: &[u64; SPANS],
         now: Time,
     ) {
-        let find = |(target, start): Place| {
+        let unit_at = |(target, start): Place| {
             let map = maps.iter().find(|m| m.id == target)?;
             map.units.get(map.find(start)?)
         };
         self.alone.retain(|place| {
-            let Some(unit) = find(*place).filter(|unit| unit.is_waking()) else { return false };
+            let Some(unit) = unit_at(*place).filter(|unit| unit.is_waking()) else { return false };
             // It may have been armed late in its sample.
             let is_over = unit.is_waking_over(now, spans);
             if is_over {
@@ -255,7 +240,30 @@ impl Changes {
         // What the window does not allow is found by the looks in turn.
         self.near.truncate(self.near_left);
         self.near_left -= self.near.len();
-        let near = self.near.drain(..).filter_map(|place| Some((place.0, find(place)?)));
+        let near = self.near.drain(..).filter_map(|place| Some((place.0, unit_at(place)?)));
         units.extend(near.map(|(target, unit)| UnitCheck::new(target, unit.start, unit.pages)));
     }
+}
+
+/// The unit at this place, and whether its target is spared now.
+fn find(maps: &mut [Map], place: Place, now: Time) -> Option<(&mut Unit, bool)> {
+    let map = maps.iter_mut().find(|m| m.id == place.0)?;
+    let at = map.find(place.1)?;
+    Some((&mut map.units[at], now < map.reclaimed_until))
+}
+
+/// Asks about the page that `choose` takes of this unit, unless its target is spared or the unit is
+/// asked about anyway. Returns whether it is asked.
+fn ask_page(
+    maps: &mut [Map],
+    units: &mut Vec<UnitCheck>,
+    place: Place,
+    now: Time,
+    choose: impl FnOnce(&mut Unit) -> Option<PageBits>,
+) -> bool {
+    let unit = find(maps, place, now).filter(|(_, is_spared)| !is_spared);
+    let is_asked = units.iter().any(|c| (c.target, c.start) == place);
+    let page = unit.filter(|_| !is_asked).and_then(|(unit, _)| choose(unit));
+    units.extend(page.map(|page| UnitCheck::new(place.0, place.1, page)));
+    page.is_some()
 }

@@ -282,6 +282,7 @@ impl Monitor {
     pub fn commit_schemes(&mut self, mut schemes: Vec<(Scheme, Settings)>) {
         for (scheme, settings) in &mut schemes {
             settings.only_on = scheme.source_nid;
+            scheme.by_page = settings.proves_pages_idle(scheme.action);
         }
         let acted = self.acts;
         self.acts = schemes.iter().any(|(scheme, _)| scheme.looks_at_pages());

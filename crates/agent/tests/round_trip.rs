@@ -225,6 +225,7 @@ fn schemes() -> impl Strategy<Value = SchemePolicy> {
                 target_nid,
                 dests,
                 max_nr_snapshots: max,
+                by_page: false,
             };
             SchemePolicy { scheme, settings: settings(action, carried, s) }
         },

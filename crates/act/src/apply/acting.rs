@@ -209,6 +209,7 @@ mod tests {
             range: AddrRange::new(0, 1 << 20),
             nr_accesses: 0,
             age: 0,
+            idle_us: None,
             bypass_filters: false,
             charged: 1 << 20,
             max_bytes: u64::MAX,

@@ -359,6 +359,7 @@ impl Actor {
         let request = job.request;
         let Some(settings) = self.settings.get(request.scheme) else { return all_of(request) };
         let (evidence, dry_run) = (settings.evidence, settings.dry_run);
+        let proves_pages_idle = settings.proves_pages_idle(request.action);
         if request.action == Action::Stat && job.scheme.filters.ops.is_empty() {
             return Applied { asked: request.range.len(), ..all_of(request) };
         }
@@ -374,6 +375,8 @@ impl Actor {
         };
         match (request.action, evidence) {
             (Action::Stat, _) => self.stat(look, state, job),
+            // Without proof the region's numbers would decide, and it does not match.
+            _ if request.idle_us.is_some() && !proves_pages_idle => later(request.range.len()),
             (Action::Pageout | Action::Cold | Action::MigrateCold, Evidence::Confirm(us)) => {
                 self.with_evidence(look, state, job, us)
             }

@@ -1,5 +1,7 @@
 //! How a scheme's action is carried out: what the core does not need to know.
 
+use isotherm_core::scheme::Action;
+
 use crate::apply::proof::taken::Terms;
 
 /// What must be known about pages before they are acted on.
@@ -51,6 +53,14 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Whether this action is taken only on pages that are proven idle, one by one. Then it need
+    /// not matter which region a page is in.
+    #[must_use]
+    pub const fn proves_pages_idle(&self, action: Action) -> bool {
+        matches!(self.evidence, Evidence::Confirm(_))
+            && matches!(action, Action::Pageout | Action::Cold | Action::MigrateCold)
+    }
+
     /// What the proof has to know.
     pub(super) const fn terms(&self) -> Terms {
         let window_ns = self.refault_window_us.saturating_mul(1000);

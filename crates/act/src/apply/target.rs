@@ -86,6 +86,24 @@ impl TargetState {
         any
     }
 
+    /// Takes over what the monitor knows of pages in memory that is in use as a whole. Such pages
+    /// have to be seen idle twice from now on, because there it matters how fast pages wake up.
+    pub(super) fn adopt_in_use(
+        &mut self,
+        scheme: usize,
+        range: AddrRange,
+        rules: Rules,
+        now: Time,
+    ) {
+        for (start, part) in granules(range) {
+            if let Some(idle) = self.monitored.idle(start, rules.confirm_ns, now)
+                && !idle.pages.and(Bits::of(start, part)).is_empty()
+            {
+                self.evidence(scheme).adopt_granule(start, idle, rules, now);
+            }
+        }
+    }
+
     /// What is seen of `range`, granule by granule; those without any page do not come.
     pub(super) fn see(&self, look: &mut dyn Look, range: AddrRange) -> BTreeMap<u64, Seen> {
         let mut seen = BTreeMap::new();

@@ -80,6 +80,7 @@ impl Direct {
             range,
             nr_accesses: 0,
             age: 0,
+            idle_us: None,
             bypass_filters: false,
             charged: range.len(),
             max_bytes: u64::MAX,

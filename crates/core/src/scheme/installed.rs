@@ -8,7 +8,7 @@ use super::quota::goal::Goal;
 use super::quota::rest::Resting;
 use super::score::{Facts, score};
 use super::{Scheme, WatermarkMetric};
-use crate::attrs::Attrs;
+use crate::attrs::{Attrs, Method};
 use crate::region::Region;
 use crate::time::Time;
 
@@ -193,15 +193,32 @@ impl Installed {
             && self.pattern.matches(region.len(), frequency(region), region.quiet_age())
     }
 
+    /// If the region does not match, but some of its pages may: for how long they must have been
+    /// idle, in µs.
+    ///
+    /// A pattern of idle memory is one that begins at no access and has no limit of age. The age of
+    /// the region says nothing about its pages here: it is that of what its pages look like
+    /// together.
+    pub(crate) fn idle_us(&self, region: &Region, attrs: &Attrs) -> Option<u64> {
+        let Resolved { sz, nr_accesses, age } = self.pattern;
+        let wants_idle = self.scheme.by_page && nr_accesses.min == 0 && age.max == u32::MAX;
+        let sees_pages = attrs.method == Method::Census && !attrs.strict && !region.unresolved;
+        // Where all pages are touched in every sample, none is idle.
+        let is_mixed = frequency(region) < attrs.max_nr_accesses();
+        (wants_idle && sees_pages && is_mixed && sz.contains(region.len()))
+            .then(|| u64::from(age.min).saturating_mul(attrs.aggr_us))
+    }
+
     pub(crate) fn score(&self, region: &Region, attrs: &Attrs) -> u32 {
         let facts =
             Facts { sz: region.len(), nr_accesses: frequency(region), age: region.quiet_age() };
         score(self.scheme.action.order(), facts, self.scheme.quota.weights, attrs)
     }
 
-    /// Whether the scheme acts on the region now: it matches, and its score is high enough.
+    /// Whether the scheme acts on the region or on its pages now: they match, and the region's score
+    /// is high enough.
     pub(crate) fn wants(&self, region: &Region, attrs: &Attrs) -> bool {
-        self.matches(region, attrs.strict)
+        (self.matches(region, attrs.strict) || self.idle_us(region, attrs).is_some())
             && (!self.is_limited() || self.score(region, attrs) >= self.quota.min_score)
     }
 
@@ -216,4 +233,64 @@ impl Installed {
 /// Samples per window as schemes see them: the moving sum over the last window and this one.
 pub(crate) const fn frequency(region: &Region) -> u32 {
     region.nr_accesses_bp / 10_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::addr::AddrRange;
+    use crate::scheme::Pattern;
+
+    #[test]
+    fn pages_of_a_region_in_use_are_acted_on_where_pages_are_seen() {
+        let census = Attrs { method: Method::Census, ..Attrs::default() };
+        let by_page =
+            Scheme { pattern: Pattern::idle_for_us(2_000_000), by_page: true, ..Scheme::default() };
+        let max = census.max_nr_accesses();
+        let at = |nr| Region {
+            nr_accesses_bp: nr * 10_000,
+            age: 1,
+            ..Region::new(AddrRange::new(0, 1 << 20))
+        };
+        let hot = Pattern { age: crate::scheme::Age::Windows(Default::default()), ..Pattern::ALL };
+        for (name, attrs, scheme, region, expected) in [
+            ("mixed", census, by_page.clone(), at(2), Some(2_000_000)),
+            ("young, so it does not match", census, by_page.clone(), at(0), Some(2_000_000)),
+            ("all of it in use", census, by_page.clone(), at(max), None),
+            (
+                "nothing is known of it",
+                census,
+                by_page.clone(),
+                Region { unresolved: true, ..at(2) },
+                None,
+            ),
+            (
+                "a method that sees regions only",
+                Attrs { method: Method::FirstTouch, ..census },
+                by_page.clone(),
+                at(2),
+                None,
+            ),
+            ("strict", Attrs { strict: true, ..census }, by_page.clone(), at(2), None),
+            (
+                "a driver that acts on regions",
+                census,
+                Scheme { by_page: false, ..by_page.clone() },
+                at(2),
+                None,
+            ),
+            (
+                "young memory is wanted",
+                census,
+                Scheme { pattern: hot, ..by_page.clone() },
+                at(2),
+                None,
+            ),
+        ] {
+            let installed = Installed::new(scheme, &attrs, 0);
+            assert_eq!(installed.idle_us(&region, &attrs), expected, "{name}");
+            let matches = installed.matches(&region, attrs.strict);
+            assert_eq!(installed.wants(&region, &attrs), matches || expected.is_some(), "{name}");
+        }
+    }
 }

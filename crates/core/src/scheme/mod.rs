@@ -107,6 +107,10 @@ pub struct Scheme {
     pub dests: Vec<Destination>,
     /// Stop after this many snapshots. 0: never.
     pub max_nr_snapshots: u64,
+    /// For memory that was idle for long: also act within regions that do not match, on those of
+    /// their pages that were idle for so long by themselves (see [`Request::idle_us`]). Only the
+    /// method `census` sees such pages. Not in the kernel, where a region stands for its pages.
+    pub by_page: bool,
 }
 
 impl Scheme {

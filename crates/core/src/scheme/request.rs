@@ -19,6 +19,9 @@ pub struct Request {
     pub nr_accesses: u32,
     /// The region's age in windows, or the windows since the last action if those are fewer.
     pub age: u32,
+    /// If the region does not match, but pages of it may ([`Scheme::by_page`](super::Scheme)): for
+    /// how long a page must have been idle to be acted on, in µs. `None`: the region matches.
+    pub idle_us: Option<u64>,
     /// Whether a core filter let the region in, so that the ops filters are skipped.
     pub bypass_filters: bool,
     /// What the quota is charged, in bytes. `strict` only.

@@ -59,6 +59,7 @@ impl Scheme {
             rest: None,
             dests: dests.collect(),
             max_nr_snapshots: 0,
+            by_page: false,
         };
         Ok(SchemePolicy { scheme, settings })
     }

@@ -23,6 +23,10 @@ pub(super) const PLAIN_EARLY: &str = "plain-early";
 const PLAIN_LATE: &str = "plain-late";
 /// With evidence, but without the brake that refaults pull. Runs only where it is named.
 pub(super) const NO_BRAKE: &str = "evidence-no-brake";
+/// With evidence, sampled by this method whatever the default is. They run only where they are
+/// named.
+const BY_METHOD: [(&str, &str); 2] =
+    [("evidence-census", "census"), ("evidence-first-touch", "first-touch")];
 /// No configuration: all of the grid.
 pub(super) const GRID: &str = "grid";
 
@@ -40,14 +44,19 @@ fn config(name: &str, age_ms: u64, flags: &[&str]) -> Config {
 pub(super) fn headline(age_ms: u64) -> Vec<Config> {
     let unlimited = ["--quota", "none", "--quota-time", "none"];
     let plain = [&unlimited[..], &["--evidence", "off", "--no-brake"]].concat();
-    vec![
+    let by_method = BY_METHOD.map(|(name, method)| {
+        config(name, age_ms, &[&unlimited[..], &["--method", method]].concat())
+    });
+    let mut all = vec![
         Config { name: ORIG.into(), flags: None },
         config(EVIDENCE, age_ms, &unlimited),
         config(PLAIN, 2 * age_ms, &plain),
         config(PLAIN_EARLY, age_ms, &plain),
         config(PLAIN_LATE, 4 * age_ms, &plain),
         config(NO_BRAKE, age_ms, &[&unlimited[..], &["--no-brake"]].concat()),
-    ]
+    ];
+    all.extend(by_method);
+    all
 }
 
 /// Evidence x time quota x prioritization; without a quota there is nothing to prioritize.

@@ -37,8 +37,16 @@ const PAGE: u64 = 4096;
 const SOON_NS: u64 = 10_000_000_000;
 const CASES: &str = "raw/truth-cases.json";
 /// Workloads, and their further arguments.
-const FULL: [(&str, &[&str]); 3] =
-    [("stairs", &[]), ("hot10", &["--duration", "25s"]), ("phase-change", &[])];
+const FULL: [(&str, &[&str]); 6] = [
+    ("stairs", &[]),
+    ("hot10", &["--duration", "25s"]),
+    ("phase-change", &[]),
+    ("scattered-2m", &["--duration", "40s"]),
+    ("scattered-256k", &["--duration", "40s"]),
+    ("scattered-4k", &["--duration", "40s"]),
+];
+/// Configurations, if none is named.
+const CONFIGS: [&str; 4] = [ORIG, EVIDENCE, NO_BRAKE, PLAIN_EARLY];
 const QUICK: [(&str, &[&str]); 1] = [("stairs", &["--scale", "0.1"])];
 
 /// One run; `raw/truth-cases.json` lists them.
@@ -95,9 +103,10 @@ pub(super) fn run(bench: &Bench<'_>, quick: bool, age_ms: u64) -> anyhow::Result
     let named = |name: &str| bench.spec.only.iter().any(|o| o == name);
     let limited = FULL.iter().any(|(name, _)| named(name));
     for (workload, args) in workloads.iter().filter(|(name, _)| !limited || named(name)) {
-        let configs = [ORIG, EVIDENCE, NO_BRAKE, PLAIN_EARLY];
-        let limited = configs.iter().any(|c| named(c));
-        for config in configs.into_iter().filter(|c| !limited || named(c)) {
+        let known = configs::headline(age_ms);
+        let limited = known.iter().any(|c| named(&c.name));
+        let wanted = |name: &str| if limited { named(name) } else { CONFIGS.contains(&name) };
+        for config in known.iter().map(|c| c.name.as_str()).filter(|name| wanted(name)) {
             say(&format!("reclaim: truth: {workload} {config}"));
             let mut case = case(bench, workload, args, config, age_ms);
             if isotherm_sys::signals::stop_requested().is_some() {

@@ -204,6 +204,31 @@ impl Evidence {
         true
     }
 
+    /// Takes over what is known of a granule that is in use, unless it is waited for already. Its
+    /// pages have to be seen idle twice from now on, because in memory in use it matters how fast
+    /// pages wake up. All of the granule waits together: borders between regions move there, and
+    /// the wait of a page must not begin anew with each move.
+    pub(in crate::apply) fn adopt_granule(
+        &mut self,
+        start: u64,
+        idle: Idle,
+        rules: Rules,
+        now: Time,
+    ) {
+        let waits = |armed: &Armed| {
+            !armed.quiet.is_empty() && now.since(armed.at) <= rules.confirm_ns.saturating_mul(2)
+        };
+        if self.granules.get(&start).is_some_and(waits) {
+            return;
+        }
+        self.granules.remove(&start);
+        let seen = Seen { present: idle.pages, ..Seen::default() };
+        self.arm(start, AddrRange::new(start, start + GRANULE), seen, idle.since);
+        if let Some(armed) = self.granules.get_mut(&start) {
+            armed.at = now;
+        }
+    }
+
     /// Records that the granule at `start` was armed in a way that leaves TLB entries in the
     /// processors, which hide accesses. Its waiting time begins with [`Evidence::begin`].
     pub(in crate::apply) fn hold(&mut self, start: u64) {
@@ -381,6 +406,37 @@ mod tests {
         assert_eq!(second, Some(pages(101, 500)), "one of 400 woke up: 50 basis points");
         evidence.forget(WHOLE);
         assert_eq!(evidence.next(WHOLE, MOST, RULES, at(110)), Next::Arm(WHOLE));
+    }
+
+    #[test]
+    fn pages_among_others_in_use_have_to_be_seen_idle_twice() {
+        let mut evidence = Evidence::default();
+        let at = |s: u64| Time(s * S);
+        let idle = |s, pages| Idle { since: at(s), looked: at(s), pages };
+        // The monitor made the granule old long ago, and found pages in use.
+        evidence.adopt_granule(0, idle(50, pages(100, 512)), RULES, at(100));
+        assert_eq!(evidence.next(WHOLE, MOST, RULES, at(100)), Next::Wait(WHOLE));
+        // A border has moved, so the granule is asked for again: its wait goes on.
+        evidence.adopt_granule(0, idle(99, Bits::ALL), RULES, at(102));
+        assert_eq!(evidence.next(WHOLE, MOST, RULES, at(105)), Next::Look(WHOLE));
+        let part = AddrRange::new(0, 200 * 4096);
+        let found = evidence.confirm(0, part, seen(pages(0, 101)), RULES, at(105));
+        assert_eq!(found, Some(pages(101, 200)), "one woke up, so the others may go");
+        evidence.forget(part);
+        // What is left of it is waited for, unless nobody asks for that any more.
+        evidence.adopt_granule(0, idle(104, pages(0, 50)), RULES, at(110));
+        assert_eq!(evidence.quiet(0), pages(200, 512));
+        evidence.adopt_granule(0, idle(104, pages(0, 50)), RULES, at(126));
+        assert_eq!(evidence.quiet(0), pages(0, 50));
+    }
+
+    #[test]
+    fn pages_among_others_that_wake_up_one_by_one_stay() {
+        let mut evidence = Evidence::default();
+        let idle = Idle { since: Time(0), looked: Time(0), pages: Bits::ALL };
+        evidence.adopt_granule(0, idle, RULES, Time(20 * S));
+        let found = evidence.confirm(0, WHOLE, seen(pages(0, 50)), RULES, Time(25 * S));
+        assert_eq!(found, None, "a tenth of them in five seconds");
     }
 
     #[test]

@@ -35,6 +35,10 @@ impl Actor {
     ) -> Applied {
         let scheme = job.request.scheme;
         let rules = rules(self.settings.get(scheme), confirm_us);
+        if let Some(idle_us) = job.request.idle_us {
+            let confirm_ns = rules.confirm_ns.max(idle_us.saturating_mul(1000));
+            return self.with_monitored_evidence(look, state, job, Rules { confirm_ns, ..rules });
+        }
         let mut next = state.evidence(scheme).next(job.request.range, MOST, rules, job.now);
         if let Next::Arm(range) = next
             && state.adopt(scheme, range, rules, job.now)
@@ -44,6 +48,23 @@ impl Actor {
         match next {
             Next::Wait(range) => later(range.len()),
             Next::Arm(range) => self.arm(look, state, job, range),
+            Next::Look(range) => self.look_and_act(look, state, job, range, rules),
+        }
+    }
+
+    /// Acts on the pages of a region that is in use. The monitor makes its pages old anyway, so this
+    /// only waits for those that stay so.
+    fn with_monitored_evidence(
+        &mut self,
+        look: &mut dyn Look,
+        state: &mut TargetState,
+        job: Job<'_>,
+        rules: Rules,
+    ) -> Applied {
+        let (scheme, range) = (job.request.scheme, job.request.range);
+        state.adopt_in_use(scheme, range, rules, job.now);
+        match state.evidence(scheme).next(range, MOST, rules, job.now) {
+            Next::Wait(range) | Next::Arm(range) => later(range.len()),
             Next::Look(range) => self.look_and_act(look, state, job, range, rules),
         }
     }
@@ -220,13 +241,13 @@ impl Actor {
         let (did, done) = self.carry_out(look, state, job, &chosen);
         let acted_to = did.stopped_at.or(chosen.cut_at);
         // Pages that were acted on are settled, even behind a part that is not.
-        let evidence = state.evidence(scheme);
-        for (start, _) in chosen.before(acted_to.unwrap_or(u64::MAX)) {
+        for (start, pages) in chosen.before(acted_to.unwrap_or(u64::MAX)) {
+            state.monitored.acted_on(start, pages);
             let end = (start + GRANULE).min(acted_to.unwrap_or(u64::MAX)).min(range.end);
-            evidence.forget(AddrRange::new(start.max(range.start), end));
+            state.evidence(scheme).forget(AddrRange::new(start.max(range.start), end));
         }
         let settled = undecided.unwrap_or(range.end).min(acted_to.unwrap_or(range.end));
-        evidence.forget(AddrRange::new(range.start, settled));
+        state.evidence(scheme).forget(AddrRange::new(range.start, settled));
         let covered = round_up(settled.saturating_sub(range.start), 4096);
         Applied {
             covered,

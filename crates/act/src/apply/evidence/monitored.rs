@@ -82,6 +82,13 @@ impl Monitored {
         }
     }
 
+    /// A scheme has acted on these pages of the granule at `start`.
+    pub(in crate::apply) fn acted_on(&mut self, start: u64, pages: Bits) {
+        for idle in self.units.get_mut(&start).into_iter().flatten() {
+            idle.pages = idle.pages.minus(pages);
+        }
+    }
+
     /// The pages of the granule at `start` that are known to be idle: for as long as `confirm_ns`
     /// if there are any, else those that have been idle for the longest time so far.
     pub(in crate::apply) fn idle(&self, start: u64, confirm_ns: u64, now: Time) -> Option<Idle> {
@@ -140,6 +147,14 @@ mod tests {
         assert_eq!(found(&monitored, 9, 18), Some((15, 512)), "none is, so more pages");
         monitored.sweep(Time(400 * S));
         assert_eq!(found(&monitored, 3, 400), None);
+    }
+
+    #[test]
+    fn what_was_acted_on_is_not_idle_once_more() {
+        let mut monitored = Monitored::default();
+        monitored.made_old(&check(Bits::ALL, Bits::ALL), Time(S));
+        monitored.acted_on(UNIT, Bits::page(1).or(Bits::page(2)));
+        assert_eq!(found(&monitored, 1, 5), Some((1, 510)));
     }
 
     #[test]

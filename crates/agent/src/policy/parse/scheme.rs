@@ -77,6 +77,7 @@ pub(super) fn scheme(
         target_nid,
         dests,
         max_nr_snapshots: max_snapshots.unwrap_or(0),
+        by_page: false,
     };
     Some(SchemePolicy { scheme, settings })
 }

@@ -276,6 +276,11 @@ impl Schemes {
             range: region.range,
             nr_accesses: frequency(region),
             age: region.quiet_age(),
+            idle_us: if scheme.matches(region, attrs.strict) {
+                None
+            } else {
+                scheme.idle_us(region, attrs)
+            },
             bypass_filters: verdict == Verdict::LetIn,
             charged: if attrs.strict { charged } else { region.len() },
             max_bytes: if limited { scheme.quota.left(attrs.min_region_sz) } else { u64::MAX },

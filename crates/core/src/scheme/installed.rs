@@ -215,8 +215,8 @@ impl Installed {
         score(self.scheme.action.order(), facts, self.scheme.quota.weights, attrs)
     }
 
-    /// Whether the scheme acts on the region or on its pages now: they match, and the region's score
-    /// is high enough.
+    /// Whether the scheme acts on the region or on its pages now: they match, and the region's
+    /// score is high enough.
     pub(crate) fn wants(&self, region: &Region, attrs: &Attrs) -> bool {
         (self.matches(region, attrs.strict) || self.idle_us(region, attrs).is_some())
             && (!self.is_limited() || self.score(region, attrs) >= self.quota.min_score)

@@ -52,8 +52,8 @@ impl Actor {
         }
     }
 
-    /// Acts on the pages of a region that is in use. The monitor makes its pages old anyway, so this
-    /// only waits for those that stay so.
+    /// Acts on the pages of a region that is in use. The monitor makes its pages old anyway, so
+    /// this only waits for those that stay so.
     fn with_monitored_evidence(
         &mut self,
         look: &mut dyn Look,

@@ -9,8 +9,9 @@
 //! The clock of the turn goes on when the unit is made old in between. What had been touched by
 //! then is kept, so long spans are not cut short in just those units in which something happens.
 //!
-//! A look that comes late is published only if it saw nothing: what it saw may have happened after
-//! the span.
+//! A look that comes late has seen what was touched within more than the span, and the look before
+//! it less. What lies between is told with a doubt; see [`Seen::within`]. (If late looks were left
+//! out, only idle units would be counted on a busy machine: their looks say the same at any time.)
 
 use crate::snapshot::SPANS;
 use crate::time::Time;
@@ -19,13 +20,71 @@ use crate::unit::PageBits;
 /// A span may be over this share of a sample earlier than it should, in percent: arming takes time,
 /// and looks come when samples end.
 const EARLY: u64 = 20;
-/// Looks after more than this share of a span are too late to say what was touched within it, in
+/// Looks after more than this share of a span have seen more than what was touched within it, in
 /// percent.
-const TOO_LATE: u64 = 150;
+const LATE: u64 = 150;
+/// From this share of a span on, in percent, they say too little about it.
+const TOO_LATE: u64 = 300;
 
 /// Whether a look that comes so long after the arming says what was touched within `span`.
 pub(super) const fn is_over(elapsed_ns: u64, span: u64, spans: &[u64; SPANS]) -> bool {
     elapsed_ns.saturating_add(spans[0] * EARLY / 100) >= span
+}
+
+/// What a look has found touched since a clock began, and what the look before it had found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub(super) now: Time,
+    pub(super) pages: PageBits,
+    pub(super) looked: Time,
+    pub(super) before: PageBits,
+}
+
+/// What was touched within a span: the pages, their number, and between how many numbers the truth
+/// lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Within {
+    pages: PageBits,
+    count: u16,
+    apart: u16,
+}
+
+impl Seen {
+    /// A look of which nothing before is known.
+    #[cfg(test)]
+    const fn of_test(now: Time, pages: PageBits) -> Self {
+        Self { now, pages, looked: Time(0), before: PageBits([0; 8]) }
+    }
+
+    /// What was touched within a span of this length, if the look was not too late to tell.
+    ///
+    /// In memory that is used in the same way all the time, ever fewer pages are touched for the
+    /// first time as time goes on. So at a time between two looks no fewer were touched than the
+    /// straight line between them says, and no more than the line from the beginning through the
+    /// first look. The middle of the two is taken. For hot memory both are nearly all of the pages,
+    /// and for something that passes by, at an even speed, they are equal.
+    fn within(&self, since: Time, span: u64) -> Option<Within> {
+        let (elapsed, looked) = (self.now.since(since), self.looked.since(since));
+        let (most, least) = (self.pages.count(), self.before.and(self.pages).count());
+        if elapsed * 100 <= span * LATE || most == least {
+            return Some(Within { pages: self.pages, count: number(most), apart: 0 });
+        }
+        if elapsed * 100 >= span * TOO_LATE || looked >= span {
+            return None;
+        }
+        let later = u128::from(most - least) * u128::from(span - looked);
+        let low = least + saturated(later / u128::from((elapsed - looked).max(1)));
+        let high = match u128::from(least) * u128::from(span) {
+            0 => most,
+            first => most.min(saturated(first / u128::from(looked.max(1)))).max(low),
+        };
+        let count = low.midpoint(high);
+        let pages = if count - least < most - count { self.before } else { self.pages };
+        // Memory that has just begun to be used keeps to no line.
+        let apart = (high - low).max((most - least).div_ceil(4));
+        let (pages, count) = (pages.and(self.pages), number(count));
+        Some(Within { pages, count, apart: number(apart) })
+    }
 }
 
 /// The grain of the times between looks, in ns.
@@ -63,15 +122,15 @@ impl Clock {
         self.open >> nr & 1 == 1
     }
 
-    /// Closes the spans that are over, and calls `f` with the number of each, and whether what was
-    /// touched may be published for it.
-    fn close(&mut self, now: Time, spans: &[u64; SPANS], nothing: bool, mut f: impl FnMut(usize)) {
-        let elapsed = now.since(self.since);
+    /// Closes the spans that are over, and calls `f` with the number of each and what was touched
+    /// within it.
+    fn close(&mut self, seen: &Seen, spans: &[u64; SPANS], mut f: impl FnMut(usize, Within)) {
+        let elapsed = seen.now.since(self.since);
         for (nr, span) in spans.iter().enumerate() {
             if self.open >> nr & 1 == 1 && is_over(elapsed, *span, spans) {
                 self.open &= !(1 << nr);
-                if nothing || elapsed * 100 <= span * TOO_LATE {
-                    f(nr);
+                if let Some(within) = seen.within(self.since, *span) {
+                    f(nr, within);
                 }
             }
         }
@@ -97,24 +156,21 @@ pub(super) struct Planes {
 }
 
 impl Planes {
-    /// A look at `now` has found these pages touched since `clock`. Returns whether that tells
-    /// anything new.
-    pub(super) fn publish(
-        &mut self,
-        clock: &mut Clock,
-        now: Time,
-        spans: &[u64; SPANS],
-        pages: PageBits,
-    ) -> bool {
+    /// A look has found these pages touched since `clock`. Returns whether that tells anything new.
+    pub(super) fn publish(&mut self, clock: &mut Clock, seen: &Seen, spans: &[u64; SPANS]) -> bool {
         let mut is_new = false;
-        clock.close(now, spans, pages.is_empty(), |nr| {
+        clock.close(seen, spans, |nr, Within { pages, count, apart }| {
+            if self.expected >> nr & 1 == 1 {
+                // What was only expected is measured now.
+                self.counts[nr] = count;
+            }
+            if nr == 0 && apart > 0 {
+                // What is touched within one sample is a rate, which has to be measured.
+                return;
+            }
             is_new |= self.published >> nr & 1 == 0 || self.bits[nr] != pages;
             self.published |= 1 << nr;
             self.bits[nr] = pages;
-            if self.expected >> nr & 1 == 1 {
-                // What was only expected is measured now.
-                self.counts[nr] = number(pages.count());
-            }
         });
         is_new
     }
@@ -124,20 +180,20 @@ impl Planes {
     pub(super) fn count(
         &mut self,
         clock: &mut Clock,
-        now: Time,
+        seen: &Seen,
         spans: &[u64; SPANS],
-        pages: PageBits,
         is_newest: bool,
     ) -> bool {
         let mut both = *clock;
-        let is_new = is_newest && self.publish(&mut both, now, spans, pages);
+        let is_new = is_newest && self.publish(&mut both, seen, spans);
         let exposed = clock.exposed;
-        clock.close(now, spans, pages.is_empty(), |nr| {
-            let (bit, count) = (1 << nr, number(pages.count()));
+        clock.close(seen, spans, |nr, Within { count, apart, .. }| {
+            let bit = 1 << nr;
             self.expected &= !bit;
-            if self.counted & bit != 0 {
+            if self.counted & bit != 0 || apart > 0 {
+                let last = if self.counted & bit != 0 { self.counts[nr] } else { count };
                 self.twice |= bit;
-                self.apart[nr] = self.counts[nr].abs_diff(count);
+                self.apart[nr] = last.abs_diff(count).max(apart / 2);
             }
             self.counted |= bit;
             (self.counts[nr], self.exposed[nr]) = (count, exposed);
@@ -200,6 +256,10 @@ impl Planes {
     }
 }
 
+fn saturated(n: u128) -> u64 {
+    u64::try_from(n).unwrap_or(u64::MAX)
+}
+
 fn number(pages: u64) -> u16 {
     u16::try_from(pages).unwrap_or(u16::MAX)
 }
@@ -212,49 +272,73 @@ mod tests {
     const SPANS_NS: [u64; SPANS] = [5 * MS, 100 * MS, 1000 * MS, 10_000 * MS, 60_000 * MS];
 
     #[test]
-    fn a_late_look_that_saw_something_is_not_published() {
-        for (name, pages, at, planes) in [
-            ("too early", PageBits::ALL, 1003, [None, None]),
-            ("in time", PageBits::ALL, 1005, [Some(512), None]),
-            ("late", PageBits::ALL, 1008, [None, None]),
-            ("late, and saw nothing", PageBits::default(), 1030, [Some(0), None]),
-            ("late for one, in time for the other", PageBits::ALL, 1100, [None, Some(512)]),
+    fn a_late_look_tells_about_spans_and_not_about_a_sample() {
+        for (name, pages, at, counted, shown) in [
+            ("too early", PageBits::ALL, 1003, [None, None], [None, None]),
+            ("in time", PageBits::ALL, 1005, [Some(512), None], [Some(512), None]),
+            // Between 5 / 8 and all of them.
+            ("late", PageBits::ALL, 1008, [Some(416), None], [None, None]),
+            ("late, and saw nothing", PageBits::default(), 1030, [Some(0), None], [Some(0), None]),
+            ("in time for the window", PageBits::ALL, 1100, [None, Some(512)], [None, Some(512)]),
         ] {
-            let (mut planes_of, mut clock) =
-                (Planes::default(), Clock::begin(Time(1000 * MS), SPANS));
-            planes_of.count(&mut clock, Time(at * MS), &SPANS_NS, pages, true);
-            assert_eq!([0, 1].map(|nr| planes_of.counted(nr)), planes, "{name}");
-            assert_eq!([0, 1].map(|nr| planes_of.get(nr).map(PageBits::count)), planes, "{name}");
+            let (mut planes, mut clock) = (Planes::default(), Clock::begin(Time(1000 * MS), SPANS));
+            planes.count(&mut clock, &Seen::of_test(Time(at * MS), pages), &SPANS_NS, true);
+            assert_eq!([0, 1].map(|nr| planes.counted(nr)), counted, "{name}");
+            assert_eq!([0, 1].map(|nr| planes.get(nr).map(PageBits::count)), shown, "{name}");
             assert_eq!(clock.is_first_open(), at == 1003, "{name}");
         }
     }
 
     #[test]
+    fn what_a_late_look_tells_lies_between_two_lines() {
+        let first = |n: u64| PageBits::of(0, crate::addr::AddrRange::new(0, n * 4096));
+        let ms = |ms: u64| Time(ms * MS);
+        for (name, looked, before, now, pages, (count, apart, shown)) in [
+            ("hot, all of it", 5, 512, 3000, 512, (512, 0, 512)),
+            ("hot, most of it", 5, 320, 195, 512, (464, 96, 512)),
+            ("gone over at an even speed", 20, 40, 200, 400, (200, 90, 40)),
+            ("it has just begun", 90, 0, 190, 512, (281, 461, 512)),
+            ("nothing came after the look before", 60, 7, 400, 7, (7, 0, 7)),
+            ("in time", 5, 100, 150, 200, (200, 0, 200)),
+        ] {
+            let (pages, before) = (first(pages), first(before));
+            let seen = Seen { now: ms(now), pages, looked: ms(looked), before };
+            let within = seen.within(Time(0), 100 * MS).unwrap();
+            let Within { pages, count: got, apart: wide } = within;
+            assert_eq!((got, wide, pages.count()), (count, apart, shown), "{name}");
+        }
+        let seen = Seen { now: ms(300), pages: first(9), looked: ms(50), before: first(1) };
+        assert_eq!(seen.within(Time(0), 100 * MS), None, "too late");
+    }
+
+    #[test]
     fn what_is_seen_out_of_turn_is_shown_and_not_counted() {
         let (mut planes, mut turn) = (Planes::default(), Clock::begin(Time(0), SPANS));
-        assert!(planes.count(&mut turn, Time(5 * MS), &SPANS_NS, PageBits::page(1), true));
+        let seen = |ms: u64, pages| Seen::of_test(Time(ms * MS), pages);
+        assert!(planes.count(&mut turn, &seen(5, PageBits::page(1)), &SPANS_NS, true));
         let mut other = Clock::begin(Time(50 * MS), 3);
-        assert!(planes.publish(&mut other, Time(55 * MS), &SPANS_NS, PageBits::ALL));
+        assert!(planes.publish(&mut other, &seen(55, PageBits::ALL), &SPANS_NS));
         assert_eq!((planes.get(0), planes.counted(0)), (Some(PageBits::ALL), Some(1)));
         // The clock of the turn goes on, for the counts only.
-        assert!(!planes.count(&mut turn, Time(100 * MS), &SPANS_NS, PageBits::ALL, false));
+        assert!(!planes.count(&mut turn, &seen(100, PageBits::ALL), &SPANS_NS, false));
         assert_eq!((planes.get(1), planes.counted(1)), (None, Some(512)));
     }
 
     #[test]
     fn what_is_expected_after_a_change_counts_until_it_is_measured() {
         let (mut planes, mut turn) = (Planes::default(), Clock::begin(Time(0), SPANS));
+        let seen = |ms: u64, pages| Seen::of_test(Time(ms * MS), pages);
         planes.expect(0, 7);
         assert_eq!(planes.counted(0), None, "nothing was counted yet");
-        planes.count(&mut turn, Time(5 * MS), &SPANS_NS, PageBits::ALL, true);
+        planes.count(&mut turn, &seen(5, PageBits::ALL), &SPANS_NS, true);
         planes.expect(0, 0);
         assert_eq!((planes.counted(0), planes.apart(0)), (Some(0), Some(512)));
         let mut other = Clock::begin(Time(50 * MS), 3);
-        planes.publish(&mut other, Time(55 * MS), &SPANS_NS, PageBits::page(1));
+        planes.publish(&mut other, &seen(55, PageBits::page(1)), &SPANS_NS);
         assert_eq!(planes.counted(0), Some(1));
         let mut turn = Clock::begin(Time(1000 * MS), SPANS);
-        planes.count(&mut turn, Time(1005 * MS), &SPANS_NS, PageBits::page(1), true);
-        planes.publish(&mut other, Time(1155 * MS), &SPANS_NS, PageBits::default());
+        planes.count(&mut turn, &seen(1005, PageBits::page(1)), &SPANS_NS, true);
+        planes.publish(&mut other, &seen(1155, PageBits::default()), &SPANS_NS);
         assert_eq!((planes.counted(0), planes.apart(0)), (Some(1), Some(0)));
     }
 
@@ -263,7 +347,8 @@ mod tests {
         let mut planes = Planes::default();
         for (at, page, apart) in [(0, PageBits::page(1), None), (1, PageBits::ALL, Some(511))] {
             let mut turn = Clock::begin(Time(at * 1000 * MS), SPANS);
-            planes.count(&mut turn, Time((at * 1000 + 5) * MS), &SPANS_NS, page, true);
+            let seen = Seen::of_test(Time((at * 1000 + 5) * MS), page);
+            planes.count(&mut turn, &seen, &SPANS_NS, true);
             assert_eq!(planes.apart(0), apart);
         }
     }

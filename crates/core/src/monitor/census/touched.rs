@@ -9,12 +9,15 @@
 //!   it comes and goes: at most a quarter of its square.
 //! * *The units that were not measured yet.* Those that were armed in turn are an even sample of
 //!   the target, so their mean and variance stand for the rest. Units that were armed out of turn,
-//!   because something near them changed, are no such sample and do not count for that.
+//!   because something near them changed, are no such sample and do not count for that. A unit
+//!   that was measured for a shorter span has as many pages at least. What the longer span adds is
+//!   estimated in the same way. (Idle units are known first, since nothing has to be made old in
+//!   them. If they stood for all of the rest, ten seconds would begin with half of the truth.)
 //! * *Touches that were lost* because others clear accessed bits, too; see `lost`. They widen the
 //!   upper end only.
 //!
 //! Invariant: the sums are those of the units, so a unit is taken out before it changes and put
-//! back afterwards. Absent: a correction for looks that come late; such looks are not published.
+//! back afterwards. Looks that come late are told with a doubt, see `planes`.
 
 use super::lost::Exposed;
 use super::unit::Unit;
@@ -38,6 +41,11 @@ struct Sum {
     doubt: u64,
     /// Of the units that were armed in turn: number, pages, squares of their numbers of pages.
     in_turn: [u64; 3],
+    /// Of those that were measured for the span before, too: number, pages that this span adds,
+    /// squares of these numbers.
+    grown: [u64; 3],
+    /// Units that were measured for a shorter span only: number, pages that were touched in it.
+    shorter: [u64; 2],
     /// What others may have hidden.
     exposed: Exposed,
 }
@@ -51,6 +59,8 @@ impl Sum {
         change(&mut self.pages, other.pages);
         change(&mut self.doubt, other.doubt);
         self.in_turn.iter_mut().zip(other.in_turn).for_each(|(a, b)| change(a, b));
+        self.grown.iter_mut().zip(other.grown).for_each(|(a, b)| change(a, b));
+        self.shorter.iter_mut().zip(other.shorter).for_each(|(a, b)| change(a, b));
         self.exposed.pairs(&other.exposed).for_each(|(a, b)| change(a, b));
     }
 
@@ -59,14 +69,12 @@ impl Sum {
         if self.units == 0 {
             return None;
         }
-        let rest = float(all.saturating_sub(self.units));
-        let nr = float(self.in_turn[0].max(1));
-        let mean = float(self.in_turn[1]) / nr;
-        let variance = (float(self.in_turn[2]) / nr - mean * mean).max(0.0);
-        let pages = float(self.pages) + rest * mean;
-        let doubt = float(self.doubt) / 4.0 + rest * variance * (1.0 + rest / nr);
-        // Of a sample without any unit, nothing follows for the rest.
-        let unseen = if self.in_turn[0] == 0 { rest * float(UNIT / PAGE_SIZE) } else { 0.0 };
+        let known = self.units + self.shorter[0];
+        let rest = Rest::of(all.saturating_sub(known), self.in_turn);
+        let longer = Rest::of(self.shorter[0], self.grown);
+        let pages = float(self.pages) + float(self.shorter[1]) + rest.pages + longer.pages;
+        let doubt = float(self.doubt) / 4.0 + rest.variance + longer.variance;
+        let unseen = rest.unseen + longer.unseen;
         let width = SIGMAS * libm::sqrt(doubt);
         // As much is lost in the rest as in what was measured.
         let (lost, scale) = (self.exposed.most(others), float(all.max(1)) / float(self.units));
@@ -78,6 +86,26 @@ impl Sum {
             hi: bytes(pages + above + unseen),
             measured: self.watched * PAGE_SIZE,
         })
+    }
+}
+
+/// What follows from a sample of units for those that are not known.
+struct Rest {
+    pages: f64,
+    variance: f64,
+    /// Pages that there may be besides. Of a sample without any unit, nothing follows.
+    unseen: f64,
+}
+
+impl Rest {
+    /// `sample`: number of units, sum of their pages, sum of the squares.
+    fn of(units: u64, sample: [u64; 3]) -> Self {
+        let (units, nr) = (float(units), float(sample[0].max(1)));
+        let mean = float(sample[1]) / nr;
+        let each = (float(sample[2]) / nr - mean * mean).max(0.0);
+        let variance = units * each * (1.0 + units / nr);
+        let unseen = if sample[0] == 0 { units * float(UNIT / PAGE_SIZE) } else { 0.0 };
+        Self { pages: units * mean, variance, unseen }
     }
 }
 
@@ -97,15 +125,34 @@ impl Sums {
     fn change(&mut self, unit: &Unit, sign: i64) {
         for (nr, sum) in self.0.iter_mut().enumerate() {
             let planes = unit.planes();
-            let Some(count) = planes.counted(nr) else { continue };
+            let before = (0..nr).rev().find_map(|nr| planes.counted(nr));
+            let Some(count) = planes.counted(nr) else {
+                let shorter = before.map_or([0; 2], |pages| [1, pages]);
+                sum.change(&Sum { shorter, ..Sum::default() }, sign);
+                continue;
+            };
             let doubt = match (planes.apart(nr), planes.counted(nr + 1)) {
                 (Some(apart), _) => 2 * apart * apart,
                 (None, Some(longer)) => longer.saturating_sub(count).pow(2),
                 (None, None) => 0,
             };
-            let in_turn = if unit.in_turn { [1, count, count * count] } else { [0; 3] };
+            let squared = |pages: u64| [1, pages, pages * pages];
+            let in_turn = if unit.in_turn { squared(count) } else { [0; 3] };
+            let grown = before.filter(|_| unit.in_turn).map_or([0; 3], |pages| {
+                // One span may have been measured in an earlier turn than the other.
+                squared(count.saturating_sub(pages))
+            });
             let (watched, exposed) = (unit.pages.count(), Exposed::of(unit, nr, count));
-            let of_unit = Sum { units: 1, watched, pages: count, doubt, in_turn, exposed };
+            let of_unit = Sum {
+                units: 1,
+                watched,
+                pages: count,
+                doubt,
+                in_turn,
+                grown,
+                exposed,
+                ..Sum::default()
+            };
             sum.change(&of_unit, sign);
         }
     }
@@ -143,7 +190,17 @@ mod tests {
     fn sum(units: u64, each: u64, doubt: u64) -> Sum {
         let in_turn = [units, units * each, units * each * each];
         let exposed = Exposed::default();
-        Sum { units, watched: units * 512, pages: units * each, doubt, in_turn, exposed }
+        let pages = units * each;
+        Sum {
+            units,
+            watched: units * 512,
+            pages,
+            doubt,
+            in_turn,
+            grown: [units, 0, 0],
+            exposed,
+            ..Sum::default()
+        }
     }
 
     #[test]
@@ -154,6 +211,28 @@ mod tests {
             ("half measured, all alike", sum(50, 256, 0), 100, Some((100.0, 100.0, 100.0))),
             // A standard deviation of 256 pages, 1 MiB.
             ("doubt", sum(100, 256, 4 * 256 * 256), 100, Some((100.0, 98.355, 101.645))),
+            (
+                "ten idle units, and ten of which one second is known",
+                Sum { shorter: [10, 10 * 512], ..sum(10, 0, 0) },
+                20,
+                Some((20.0, 20.0, 20.0)),
+            ),
+            (
+                "a second is known, and not what ten seconds add",
+                Sum { shorter: [10, 10 * 256], grown: [0; 3], ..sum(10, 0, 0) },
+                20,
+                Some((10.0, 10.0, 30.0)),
+            ),
+            (
+                "ten seconds add half a unit to each",
+                Sum {
+                    shorter: [10, 10 * 256],
+                    grown: [10, 10 * 256, 10 * 256 * 256],
+                    ..sum(10, 512, 0)
+                },
+                20,
+                Some((40.0, 40.0, 40.0)),
+            ),
             (
                 "out of turn",
                 Sum { in_turn: [0; 3], ..sum(10, 512, 0) },

@@ -15,7 +15,7 @@ mod sentinel;
 
 pub(super) use self::outline::Outline;
 use self::sentinel::NO_PAGE;
-use super::planes::{Clock, Planes};
+use super::planes::{Clock, Planes, Seen};
 use crate::snapshot::{SPANS, TouchedShare, UnitInfo};
 use crate::time::Time;
 use crate::unit::{PageBits, UnitCheck};
@@ -262,7 +262,7 @@ impl Unit {
             (self.armed, self.since, self.turn) = (true, now, Clock::begin(now, SPANS));
         }
         (self.known, self.leaf_shift) = (true, check.leaf_shift);
-        self.young = touched;
+        let was_young = core::mem::replace(&mut self.young, touched);
         if !self.armed {
             self.looked = now;
             return news;
@@ -273,8 +273,10 @@ impl Unit {
         let is_newest = self.turn.since == self.since;
         let since_turn = self.earlier.or(touched).and(self.present);
         self.turn.expose(newly.minus(self.earlier).count(), now.since(self.looked));
-        news.published |= self.planes.publish(&mut self.extra, now, spans, touched);
-        news.published |= self.planes.count(&mut self.turn, now, spans, since_turn, is_newest);
+        let seen = Seen { now, pages: touched, looked: self.looked, before: was_young };
+        news.published |= self.planes.publish(&mut self.extra, &seen, spans);
+        let seen = Seen { pages: since_turn, before: self.earlier.or(was_young), ..seen };
+        news.published |= self.planes.count(&mut self.turn, &seen, spans, is_newest);
         let first_ended = was_open && !self.is_first_open();
         if first_ended && (elapsed <= spans[0] * JUDGED || touched.is_empty()) {
             news.judged = true;

@@ -7,7 +7,7 @@ use isotherm_core::scheme::{
     Action, Age, Bounds, Brake, FailCharge, Filter, FilterKind, Frequency, Metric, Pattern, Quota,
     Tuner, WatermarkMetric, Weights,
 };
-use isotherm_core::{AddrRange, Attrs};
+use isotherm_core::{AddrRange, Attrs, Method};
 
 const FULL: &str = r#"
 [[context]]
@@ -146,8 +146,16 @@ fn safe_where_nothing_is_said() {
     assert_eq!(scheme("action = 'stat'").scheme.quota, Quota::default());
     assert_eq!(scheme("action = 'stat'").scheme.pattern, Pattern::ALL);
     let policy = read("[[context]]\n");
-    assert_eq!(policy.contexts[0].attrs, Attrs::default());
+    assert_eq!(policy.contexts[0].attrs, Attrs { method: Method::Census, ..Attrs::default() });
     assert!(policy.contexts[0].children);
+    for (key, method) in [
+        ("clears = 100", Method::FirstTouch),
+        ("strict = true", Method::FirstTouch),
+        ("clears = 100\nmethod = 'census'", Method::Census),
+    ] {
+        let policy = read(&format!("[[context]]\n{key}\n"));
+        assert_eq!(policy.contexts[0].attrs.method, method, "{key}");
+    }
 }
 
 fn refused(text: &str, want: &Expect) {

@@ -2,8 +2,15 @@
 //! to the targets.
 
 use isotherm_act::apply::Evidence;
-use isotherm_core::Attrs;
 use isotherm_core::scheme::{Action, Age, Brake, Pattern, Quota, Weights};
+use isotherm_core::{Attrs, Method};
+
+/// The attributes: those of [`Attrs::default`], but a census, which sees single pages. A set that
+/// has no units samples in its usual way instead.
+#[must_use]
+pub fn attrs() -> Attrs {
+    Attrs { method: Method::Census, ..Attrs::default() }
+}
 
 /// Length of a quota window, in ms.
 pub(crate) const QUOTA_INTERVAL_MS: u64 = 1000;

@@ -59,7 +59,7 @@ impl Default for ContextPolicy {
             children: true,
             ops: None,
             engine: Engine::default(),
-            attrs: Attrs::default(),
+            attrs: defaults::attrs(),
             schemes: Vec::new(),
         }
     }

@@ -114,16 +114,19 @@ impl Lines {
 
     fn attrs(&mut self, attrs: &Attrs) {
         let usual = Attrs::default();
+        let has_clears = attrs.clears_per_sec != usual.clears_per_sec;
+        let is_census_usual = !attrs.strict && !has_clears;
         match attrs.method {
             Method::Resample => self.field("method", quoted("resample")),
-            Method::Census => self.field("method", quoted("census")),
-            // The operations set chooses this method, not the user.
-            Method::FirstTouch | Method::Observed => {}
+            Method::FirstTouch if is_census_usual => self.field("method", quoted("first_touch")),
+            Method::Census if !is_census_usual => self.field("method", quoted("census")),
+            // These are usual, and the operations set chooses the last one, not the user.
+            Method::FirstTouch | Method::Census | Method::Observed => {}
         }
         if attrs.strict {
             self.field("strict", true);
         }
-        if attrs.clears_per_sec != usual.clears_per_sec {
+        if has_clears {
             self.field("clears", attrs.clears_per_sec);
         }
         if attrs.budget_bp != usual.budget_bp {

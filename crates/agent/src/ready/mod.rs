@@ -50,7 +50,7 @@ impl Default for Whose {
             children: true,
             ops: None,
             engine: Engine::default(),
-            attrs: Attrs::default(),
+            attrs: defaults::attrs(),
         }
     }
 }

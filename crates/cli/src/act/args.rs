@@ -111,7 +111,7 @@ impl WhoseArgs {
             children: self.targets.follow(),
             ops: self.targets.ops().wanted(),
             engine: self.engine.engine(),
-            attrs: self.attrs.attrs(Method::FirstTouch)?,
+            attrs: self.attrs.attrs(Method::Census)?,
         })
     }
 

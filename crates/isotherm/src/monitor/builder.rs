@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use isotherm_agent::policy::TargetSpec;
+use isotherm_agent::policy::{TargetSpec, defaults};
 use isotherm_core::{Attrs, Clock, Operations, TargetId};
 use isotherm_sys::clock;
 
@@ -34,6 +34,8 @@ pub struct Builder {
     clock: Option<AnyClock>,
     own_targets: Vec<(TargetId, String)>,
     attrs: Attrs,
+    /// Whether the user has said which method to use.
+    is_method_given: bool,
     seed: Option<u64>,
 }
 
@@ -47,7 +49,8 @@ impl Default for Builder {
             own: None,
             clock: None,
             own_targets: Vec::new(),
-            attrs: Attrs::default(),
+            attrs: defaults::attrs(),
+            is_method_given: false,
             seed: None,
         }
     }
@@ -162,9 +165,11 @@ impl Builder {
         self
     }
 
-    /// How pages are sampled ([`Method::FirstTouch`]). Some sets take only one method.
+    /// How pages are sampled ([`Method::Census`]; [`Method::FirstTouch`] over sets of the user's
+    /// that have no units). Some sets take only one method.
     pub const fn method(mut self, method: Method) -> Self {
         self.attrs.method = method.to_core();
+        self.is_method_given = true;
         self
     }
 
@@ -186,6 +191,7 @@ impl Builder {
     /// All attributes at once, as the core has them.
     pub const fn attrs(mut self, attrs: Attrs) -> Self {
         self.attrs = attrs;
+        self.is_method_given = true;
         self
     }
 
@@ -223,6 +229,9 @@ impl Builder {
         } else {
             let seed = seed.unwrap_or_else(|| clock::now().as_ns());
             if let Some(set) = self.own {
+                if !self.is_method_given && !set.has_units() {
+                    attrs.method = Attrs::default().method;
+                }
                 let clock = self.clock.unwrap_or_else(|| AnyClock(Box::new(SystemClock)));
                 (Box::new(Own::new(set, clock, &self.own_targets, attrs, seed)?), "own")
             } else {

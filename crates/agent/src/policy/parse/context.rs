@@ -11,7 +11,7 @@ use super::Seen;
 use super::fields::{Entry, Errors, Fields};
 use super::quota;
 use super::scheme::{self, scheme};
-use crate::policy::{ContextPolicy, Engine, SchemePolicy, TargetSpec};
+use crate::policy::{ContextPolicy, Engine, SchemePolicy, TargetSpec, defaults};
 use crate::text::{TextError, unknown};
 
 pub(super) const KEYS: &[&str] = &[
@@ -224,12 +224,18 @@ fn ops(entry: Entry<'_>) -> Result<Option<SetName>, TextError> {
 
 fn attrs(fields: &Fields<'_>, errors: &mut Errors) -> Attrs {
     let before = errors.0.len();
-    let mut attrs = Attrs::default();
+    let mut attrs = defaults::attrs();
     if let Some(strict) = fields.maybe("strict", errors, |e| e.flag()) {
         attrs.strict = strict;
+        if strict {
+            // What the kernel does, and so no census.
+            attrs.method = Attrs::default().method;
+        }
     }
     if let Some(clears) = fields.maybe("clears", errors, |e| e.whole()) {
         attrs.clears_per_sec = clears;
+        // Only this method counts single clears.
+        attrs.method = Method::FirstTouch;
     }
     if let Some(bp) = fields.maybe("budget", errors, budget) {
         attrs.budget_bp = bp;

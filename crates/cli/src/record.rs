@@ -47,7 +47,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut attrs = args.attrs.attrs(Method::Census)?;
     signals::install()?;
     let tracker = args.targets.tracker()?;
-    let (set, why) = open_set_for(&args.targets, &mut attrs)?;
+    let (set, why) = open_set_for(&args.targets, &mut attrs, args.attrs.is_auto())?;
     let seed = args.seed.unwrap_or_else(|| clock::now().as_ns());
     let mut monitor = Monitor::new(tracker, set, attrs, seed)?;
     let created = Recorder::builder(&args.output).create(&mut monitor);

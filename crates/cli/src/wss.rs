@@ -46,7 +46,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut attrs = args.attrs.attrs(Method::Census)?;
     signals::install()?;
     let tracker = args.targets.tracker()?;
-    let (set, why) = open_set_for(&args.targets, &mut attrs)?;
+    let (set, why) = open_set_for(&args.targets, &mut attrs, args.attrs.is_auto())?;
     // A second line means that the set is not the best one; it says why.
     for line in why.iter().filter(|_| why.len() > 1) {
         writeln!(std::io::stderr(), "{line}")?;

@@ -157,7 +157,9 @@ pub struct UnitCheck {
     /// were found, before any was made old.
     pub young: PageBits,
     /// Out of `prepare_units`: pages that this set cannot make old now, for example because they
-    /// are shared or locked. Nothing can be known of them.
+    /// are shared or locked. Out of `check_units`: pages that have lost what was known of them, for
+    /// example because they were joined with others. Nothing can be known of either until they are
+    /// made old.
     pub stuck: PageBits,
     /// Out of `prepare_units`: whether some pages can be made old only together with all memory of
     /// the target. The set does that rarely, so such units are best asked about in one batch. If
@@ -166,6 +168,8 @@ pub struct UnitCheck {
     pub together: bool,
     /// Out of `prepare_units`: when the pages became old, if that was well before the answer.
     pub made_old: Option<Time>,
+    /// Out of `check_units`: when the pages were looked at, if that was well before the answer.
+    pub looked: Option<Time>,
     /// Out: log2 of the size in bytes of the page-table leaves: 12, 21 or 30.
     pub leaf_shift: u8,
 }
@@ -185,6 +189,7 @@ impl UnitCheck {
             stuck: NONE,
             together: false,
             made_old: None,
+            looked: None,
             leaf_shift: 12,
         }
     }

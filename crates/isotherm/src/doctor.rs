@@ -57,7 +57,8 @@ pub enum Method {
     /// A few watched pages per region, made old once and then only looked at: few clears.
     #[default]
     FirstTouch,
-    /// Every page, 2 MiB at a time, within a budget of CPU time. Needs the set `pagewalk`.
+    /// Every page, 2 MiB at a time, within a budget of CPU time. Needs the set `pagewalk` or
+    /// `idle`.
     Census,
     /// DAMON's: in each sample interval a new random page per region, made old and looked at again.
     Resample,

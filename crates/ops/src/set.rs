@@ -2,7 +2,8 @@
 
 use isotherm_core::ops::UpdateError;
 use isotherm_core::{
-    AddrRange, Check, ClearRate, Method, Observation, Observed, Operations, TargetId, UnitCheck,
+    AddrRange, Check, ClearRate, Method, Observation, Observed, Operations, PageBits, TargetId,
+    UnitCheck,
 };
 use isotherm_host::error::{Error, SetError, SetKind};
 use isotherm_host::proc::Proc;
@@ -84,6 +85,17 @@ pub trait SchemeOps: Operations {
     /// log2 of the bytes, around the page of this check, that a clear of it made old.
     fn cleared_shift(&self, check: &Check) -> u8 {
         check.leaf_shift
+    }
+
+    /// The pages of the unit that were touched, and that a clear of it made old.
+    fn cleared_pages(&self, unit: &UnitCheck) -> PageBits {
+        unit.young.and(unit.pages).minus(unit.stuck)
+    }
+
+    /// Whether a page of a unit that stays old was not touched for sure: when the unit was made
+    /// old, no processor kept a translation by which pages are accessed unseen.
+    fn units_are_proof(&self) -> bool {
+        true
     }
 
     /// Keeps the set from clearing accessed bits of pages that it was not asked about. To clear a
@@ -169,8 +181,18 @@ impl OpsSet {
             // A clear hits the whole process, so a page cannot be kept armed while another is
             // sampled.
             Self::Smaps(_) => Method::Resample,
-            Self::Idle(_) if matches!(wanted, Method::Census) => Method::FirstTouch,
             Self::PageWalk(_) | Self::Idle(_) => wanted,
+        }
+    }
+
+    /// The sampling method of a command that was not told any, if `usual` is its usual one.
+    #[must_use]
+    pub const fn usual_method(&self, usual: Method) -> Method {
+        match (self, usual) {
+            // A mark costs a walk of the page tables per page, so a census of all memory takes
+            // longer than by `pagewalk`.
+            (Self::Idle(_), Method::Census) => Method::FirstTouch,
+            _ => self.method(usual),
         }
     }
 
@@ -229,6 +251,22 @@ impl SchemeOps for OpsSet {
         }
     }
 
+    fn cleared_pages(&self, unit: &UnitCheck) -> PageBits {
+        let cleared = unit.young.and(unit.pages).minus(unit.stuck);
+        match self {
+            // All of a large folio has one mark.
+            Self::Idle(idle) => {
+                let large = idle.large_pages(unit);
+                if large.and(cleared).is_empty() { cleared } else { cleared.or(large) }
+            }
+            _ => cleared,
+        }
+    }
+
+    fn units_are_proof(&self) -> bool {
+        self.sees_at_once()
+    }
+
     fn keep_evidence(&mut self) {
         match self {
             Self::PageWalk(walk) => {
@@ -251,7 +289,11 @@ impl Operations for OpsSet {
     }
 
     fn has_units(&self) -> bool {
-        matches!(self, Self::PageWalk(set) if set.has_units())
+        match self {
+            Self::PageWalk(set) => set.has_units(),
+            Self::Idle(set) => set.has_units(),
+            Self::Kdamond(_) | Self::Smaps(_) => false,
+        }
     }
 
     fn prepare_units(&mut self, batch: &mut [UnitCheck]) {

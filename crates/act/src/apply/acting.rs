@@ -103,7 +103,11 @@ impl<S: SchemeOps> Operations for Acting<S> {
 
     fn prepare_units(&mut self, batch: &mut [UnitCheck]) {
         self.set.prepare_units(batch);
-        batch.iter().for_each(|check| self.actor.note_unit_made_old(check));
+        let is_proof = self.set.units_are_proof();
+        for check in batch {
+            let cleared = self.set.cleared_pages(check);
+            self.actor.note_unit_made_old(check, cleared, is_proof);
+        }
     }
 
     fn check_units(&mut self, batch: &mut [UnitCheck]) {

@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 use isotherm_core::addr::PAGE_SIZE;
 use isotherm_core::scheme::{Action, Counters, Scheme};
-use isotherm_core::{AddrRange, Applied, Request, TargetId, Time, UnitCheck};
+use isotherm_core::{AddrRange, Applied, PageBits, Request, TargetId, Time, UnitCheck};
 
 pub use self::proof::account::Account;
 pub use acting::Acting;
@@ -453,14 +453,15 @@ impl Actor {
         }
     }
 
-    /// Records that the monitor made a unit old, and what it had found young in it.
-    pub fn note_unit_made_old(&mut self, check: &UnitCheck) {
-        if !self.settings.is_empty()
+    /// Records that the monitor made a unit old. `cleared`: its pages that were young before.
+    /// `is_proof`: a page that stays old from now on was not touched.
+    pub fn note_unit_made_old(&mut self, check: &UnitCheck, cleared: PageBits, is_proof: bool) {
+        if is_proof
+            && !self.settings.is_empty()
             && let Some(state) = self.targets.get_mut(&check.target)
         {
             state.monitored.made_old(check, now());
         }
-        let cleared = check.young.and(check.pages).minus(check.stuck);
         cleared.runs(|first, behind| {
             let start = check.start + first * PAGE_SIZE;
             self.note_range_touched(check.target, start, (behind - first) * PAGE_SIZE);

@@ -40,7 +40,8 @@ fn take(choice: Choice, attrs: &mut Attrs) -> Result<(OpsSet, Vec<String>), NoSe
     why.extend(fit(&choice.ops, attrs));
     if wanted == Method::Census && attrs.method != wanted {
         let name = choice.name.name();
-        why.push(format!("method `census` needs `pagewalk`, so `{name}` samples in its usual way"));
+        let needs = "method `census` needs `pagewalk` or `idle`";
+        why.push(format!("{needs}, so `{name}` samples in its usual way"));
     }
     let mut ops = choice.ops;
     if let Some(kdamond) = ops.kdamond() {

@@ -44,7 +44,7 @@ pub(crate) enum MethodArg {
     #[value(alias = "first_touch")]
     FirstTouch,
     /// Look at every page, 2 MiB at a time, within `--budget`. Finds scattered memory. Needs the
-    /// operations set `pagewalk`.
+    /// operations set `pagewalk` or `idle`.
     Census,
     /// DAMON's method: look at a new random page per region and sample.
     Resample,
@@ -60,6 +60,11 @@ fn budget(text: &str) -> Result<u32, String> {
 }
 
 impl AttrsArgs {
+    /// Whether no method was asked for.
+    pub(crate) fn is_auto(&self) -> bool {
+        self.method == MethodArg::Auto
+    }
+
     /// The attributes, checked. `auto` is the method of a command for which none was asked.
     pub(crate) fn attrs(&self, auto: Method) -> anyhow::Result<Attrs> {
         let method = match self.method {

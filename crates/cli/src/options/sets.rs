@@ -43,14 +43,24 @@ pub(crate) fn open_set(wanted: OpsArg, attrs: &mut Attrs) -> anyhow::Result<(Ops
         .map_err(|e| exit::with(e.exit_code(), e.to_string()))
 }
 
-/// Opens a set for these targets.
+/// Opens a set for these targets. `any_method`: no method was asked for, so the set's usual one is
+/// taken.
 pub(crate) fn open_set_for(
     targets: &TargetArgs,
     attrs: &mut Attrs,
+    any_method: bool,
 ) -> anyhow::Result<(OpsSet, Vec<String>)> {
-    if targets.paddr().is_none() {
-        return open_set(targets.ops(), attrs);
+    let (set, mut why) = if targets.paddr().is_none() {
+        open_set(targets.ops(), attrs)?
+    } else {
+        isotherm::raw::agent::run::open_physical_set(targets.ops().wanted(), attrs)
+            .map_err(|e| exit::with(e.exit_code(), e.to_string()))?
+    };
+    let usual = set.usual_method(attrs.method);
+    if any_method && usual != attrs.method {
+        attrs.method = usual;
+        let name = set.name();
+        why.push(format!("`{name}` watches some pages; `--method census` looks at every page"));
     }
-    isotherm::raw::agent::run::open_physical_set(targets.ops().wanted(), attrs)
-        .map_err(|e| exit::with(e.exit_code(), e.to_string()))
+    Ok((set, why))
 }

@@ -4,8 +4,9 @@
 //! ([`Bitmap`](isotherm_pages::idle::Bitmap)), and reads the mark to look at the page. The kernel
 //! reads and clears the accessed bits of **all** processes that map the frame, so accesses to
 //! shared pages are seen. Reclaim is not affected: the kernel keeps what it cleared as "young".
-//! Compared with `pagewalk`, this costs a system call per page and step. The TLB is not flushed, so
-//! a page in constant use can look idle for a moment.
+//! Compared with `pagewalk`, this costs a system call per page and step, or per 64 frames where
+//! whole units are asked about (`units`). The TLB is not flushed, so a page in constant use can
+//! look idle for a moment.
 //!
 //! ```text
 //! batch -> walker (address -> frame)
@@ -28,12 +29,14 @@
 //! Absent on purpose: which pages, when, how often (the core's), who the targets are (`targets`'),
 //! and the machine-wide scan per cgroup, which needs no targets.
 
+mod armed;
 mod pagemaps;
 mod records;
+mod units;
 mod walker;
 
 use isotherm_core::ops::UpdateError;
-use isotherm_core::{AddrRange, Check, Operations, PageState, TargetId};
+use isotherm_core::{AddrRange, Check, Operations, PageState, TargetId, UnitCheck};
 use isotherm_host::error::SetError;
 use isotherm_host::proc::Proc;
 use isotherm_pages::frames::Flags;
@@ -41,8 +44,10 @@ use isotherm_pages::idle::{Ask, Folios, Lock, open};
 use isotherm_pages::tables::PageTables;
 use isotherm_sys::clock::now;
 
+use self::armed::Armed;
 use self::pagemaps::Pagemaps;
 use self::records::{Record, Records};
+use self::units::Scratch;
 use self::walker::Walker;
 use crate::targets::Memory;
 
@@ -73,6 +78,9 @@ pub struct IdleOps {
     /// Targets in physical memory.
     memory: Vec<(TargetId, Memory)>,
     records: Records,
+    /// Units that were made old as a whole.
+    armed: Armed,
+    scratch: Scratch,
     asks: Vec<Ask>,
     /// Pages found young. Their frames must be compared with those that were marked.
     again: Vec<Check>,
@@ -111,6 +119,8 @@ impl IdleOps {
             folios,
             memory: Vec::new(),
             records: Records::default(),
+            armed: Armed::default(),
+            scratch: Scratch::default(),
             asks: Vec::new(),
             again: Vec::new(),
             text: Vec::new(),
@@ -158,6 +168,7 @@ impl IdleOps {
         self.walker.remove(id);
         self.memory.retain(|(other, _)| *other != id);
         self.records.forget(id);
+        self.armed.forget(id);
     }
 
     /// Whether the page was part of a large folio when it was marked last.
@@ -276,6 +287,18 @@ impl Operations for IdleOps {
         self.counters.look_ns += now().since(begin);
     }
 
+    fn has_units(&self) -> bool {
+        true
+    }
+
+    fn prepare_units(&mut self, batch: &mut [UnitCheck]) {
+        self.mark_units(batch);
+    }
+
+    fn check_units(&mut self, batch: &mut [UnitCheck]) {
+        self.look_at_units(batch);
+    }
+
     fn update(&mut self, target: TargetId, maps: &mut Vec<AddrRange>) -> Result<(), UpdateError> {
         match self.memory.iter().find(|(id, _)| *id == target) {
             Some((_, memory)) => match memory.ranges(&Proc::default()) {
@@ -286,7 +309,11 @@ impl Operations for IdleOps {
                 // A node that was taken out; it may come back.
                 Err(_) => Err(UpdateError::NotNow),
             },
-            None => self.walker.update(target, &mut self.text, maps),
+            None => {
+                self.walker.update(target, &mut self.text, maps)?;
+                self.armed.tidy(target, maps, now());
+                Ok(())
+            }
         }
     }
 

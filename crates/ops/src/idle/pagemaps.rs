@@ -67,6 +67,14 @@ impl Pagemaps {
         Ok(())
     }
 
+    /// A target whose `pagemap` is another file, made up for a test.
+    #[cfg(test)]
+    pub(super) fn add_made_up(&mut self, id: TargetId, pagemap: File) {
+        let this = Pid::from_raw(i32::try_from(std::process::id()).unwrap()).unwrap();
+        let pidfd = pidfd_open(this, PidfdFlags::empty()).unwrap();
+        self.spaces.push(Space { id, pid: std::process::id(), pidfd, pagemap });
+    }
+
     pub(super) fn remove(&mut self, id: TargetId) {
         self.spaces.retain(|space| space.id != id);
     }
@@ -128,6 +136,25 @@ impl Pagemaps {
             }
             at = end;
         }
+    }
+
+    /// Reads the entries of the 512 pages from `start` on, in one call, and calls `each` with the
+    /// number and the frame of every mapped one. Returns whether they could be read. Frames are 0
+    /// without `CAP_SYS_ADMIN`.
+    pub(super) fn unit(
+        &mut self,
+        target: TargetId,
+        start: u64,
+        mut each: impl FnMut(u16, u64),
+    ) -> bool {
+        let got = self.read(target, start >> 12, BUF);
+        for (nr, entry) in (0..).zip(self.bytes[..got].as_chunks::<8>().0) {
+            let entry = u64::from_ne_bytes(*entry);
+            if entry >> 63 == 1 {
+                each(nr, entry & ((1 << 55) - 1));
+            }
+        }
+        got > 0
     }
 
     /// Reads entries to the buffer; how many bytes there were.

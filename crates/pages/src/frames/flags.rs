@@ -63,6 +63,8 @@ impl Flags {
     pub const KSM: Self = Self(1 << 21);
     /// Part of a folio of several frames. Since 6.10 it may be of any size, not only of 2 MiB.
     pub const THP: Self = Self(1 << 22);
+    /// The kernel's own page of zeros, small or huge: no memory of who maps it.
+    pub const ZERO_PAGE: Self = Self(1 << 24);
     /// Marked idle, and no access seen since. It may be stale: only the bitmap is a true check.
     pub const IDLE: Self = Self(1 << 25);
 

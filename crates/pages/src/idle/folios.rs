@@ -38,7 +38,7 @@ const BUF: usize = 512;
 const MAX_ORDER: u32 = 18;
 /// The shortest time between two drains. Making the kernel put pages on their LRU lists costs all
 /// CPUs a little.
-const DRAIN_EVERY_NS: u64 = 5_000_000_000;
+pub(super) const DRAIN_EVERY_NS: u64 = 5_000_000_000;
 
 /// One question about a frame, and its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,16 +65,23 @@ impl Ask {
         let (flags, state) = (Flags(0), PageState::Unknown);
         Self { frame, head: NOT_KNOWN, nr, accessed: None, flags, state }
     }
+
+    /// Whether the answer is about a user's page on no list. Most likely it was touched for the
+    /// first time just now.
+    #[must_use]
+    pub const fn waits_for_its_list(&self) -> bool {
+        waits_for_its_list(self.flags)
+    }
 }
 
 /// The files, and what is kept between calls.
 pub struct Folios<B = File, K = File> {
-    bitmap: Bitmap<B>,
-    flags: FrameFile<K>,
-    buf: Box<[u64]>,
-    next_drain: Time,
+    pub(super) bitmap: Bitmap<B>,
+    pub(super) flags: FrameFile<K>,
+    pub(super) buf: Box<[u64]>,
+    pub(super) next_drain: Time,
     /// The word that no read returns, because memory ends inside it. `None` until it was met.
-    blind_word: Option<u64>,
+    pub(super) blind_word: Option<u64>,
 }
 
 impl<B, K> fmt::Debug for Folios<B, K> {
@@ -112,7 +119,7 @@ impl<B: Words, K: frames::Words> Folios<B, K> {
     pub fn mark(&mut self, asks: &mut [Ask], now: Time) -> io::Result<()> {
         asks.iter_mut().for_each(|ask| ask.head = NOT_KNOWN);
         self.resolve(asks)?;
-        if now >= self.next_drain && asks.iter().any(waits_for_its_list) {
+        if now >= self.next_drain && asks.iter().any(|ask| waits_for_its_list(ask.flags)) {
             self.next_drain = now + DRAIN_EVERY_NS;
             // Without it the pages stay unresolved, as they are.
             if drain_lru_batches().is_ok() {
@@ -129,13 +136,9 @@ impl<B: Words, K: frames::Words> Folios<B, K> {
                 Standing::Free => PageState::Absent,
             };
         }
-        // A mark need not be made again if the page's own entry tells of all accesses, because the
-        // folio is no larger.
-        let stands = |ask: &Ask| {
-            ask.state == PageState::Old
-                && ask.accessed == Some(false)
-                && !ask.flags.has(Flags::HEAD)
-        };
+        // What stands marked is not marked again: to mark takes in the accessed bits of all that
+        // map the page, and the access of this moment would be lost.
+        let stands = |ask: &Ask| ask.state == PageState::Old;
         self.ask_again(asks)?;
         if !asks.is_sorted_by_key(|ask| (stands(ask), ask.head)) {
             asks.sort_unstable_by_key(|ask| (stands(ask), ask.head));
@@ -192,8 +195,9 @@ impl<B: Words, K: frames::Words> Folios<B, K> {
         )
     }
 
-    /// A mark that stands by the flags may have been refuted since. Marking the page again without
-    /// a look would lose the access for the one that waits for it.
+    /// A mark that stands by the flags may have been refuted since: they tell of accesses only once
+    /// somebody has read the bitmap. Where the page's own entry tells of all accesses, because the
+    /// folio is no larger, that is as good.
     fn ask_again(&mut self, asks: &mut [Ask]) -> io::Result<()> {
         let doubtful = |ask: &Ask| {
             ask.state == PageState::Old && (ask.accessed.is_none() || ask.flags.has(Flags::HEAD))
@@ -329,14 +333,15 @@ impl<B: Words, K: frames::Words> Folios<B, K> {
 }
 
 /// What idle page tracking can do with a folio, by the flags of its first frame.
-enum Standing {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Standing {
     Marked,
     Unmarked,
     NotTrackable,
     Free,
 }
 
-fn standing(flags: Flags) -> Standing {
+pub(super) fn standing(flags: Flags) -> Standing {
     if flags.has(Flags::BUDDY) || flags.has(Flags::NOPAGE) {
         Standing::Free
     } else if !flags.has(Flags::LRU) || flags.has(Flags::HUGE) {
@@ -349,8 +354,8 @@ fn standing(flags: Flags) -> Standing {
 }
 
 /// Whether it is a user's page on no list. Most likely it was touched for the first time just now.
-fn waits_for_its_list(ask: &Ask) -> bool {
-    ask.flags.has(Flags::MMAP) && !ask.flags.has(Flags::LRU) && !ask.flags.has(Flags::HUGE)
+pub(super) const fn waits_for_its_list(flags: Flags) -> bool {
+    flags.has(Flags::MMAP) && !flags.has(Flags::LRU) && !flags.has(Flags::HUGE)
 }
 
 fn sort(asks: &mut [Ask], key: impl Fn(&Ask) -> u64) {

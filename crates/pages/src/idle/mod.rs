@@ -7,6 +7,7 @@
 //! (`isotherm-idlemem`).
 
 mod bitmap;
+mod block;
 mod error;
 mod folios;
 mod lock;
@@ -18,6 +19,7 @@ use std::path::Path;
 use isotherm_host::error::SetError;
 
 pub use bitmap::{BITMAP, Bitmap, CALL_WORDS, WORD_FRAMES, Words};
+pub use block::Block;
 pub use error::SET;
 pub use folios::{Ask, Folios, NOT_KNOWN};
 pub use lock::{LOCK, Lock};

@@ -67,7 +67,7 @@ impl Monitored {
     pub(in crate::apply) fn looked(&mut self, check: &UnitCheck, now: Time) {
         let Some(generations) = self.units.get_mut(&check.start) else { return };
         for idle in generations {
-            let left = idle.pages.minus(check.young.and(check.pages));
+            let left = idle.pages.minus(check.young.or(check.stuck).and(check.pages));
             idle.pages = left.minus(check.pages.minus(check.present));
             idle.looked = now;
         }

@@ -250,7 +250,8 @@ impl Sampler for Census {
             let (before, present) = (unit.young, unit.present);
             let is_ours = unit.armed;
             map.sums.take_out(unit);
-            let news = unit.was_looked_at(check, now, &spans, is_passing);
+            let looked = check.looked.map_or(now, |at| at.min(now));
+            let news = unit.was_looked_at(check, looked, &spans, is_passing);
             map.sums.add(unit);
             if news.published {
                 map.fresh.push(check.start);

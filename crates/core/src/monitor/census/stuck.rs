@@ -54,3 +54,29 @@ fn a_sentinel_that_cannot_be_made_old_tells_nothing() {
         assert_eq!(unit.rate(0) > 0.0, !calmed);
     }
 }
+
+#[test]
+fn a_page_that_was_lost_is_neither_idle_nor_in_use_until_it_is_made_old_again() {
+    let mut unit = hot(PageBits::default(), 1005);
+    let lost = PageBits::page(3);
+    let look = UnitCheck { stuck: lost, ..young(PageBits::ALL) };
+    unit.was_looked_at(&look, Time(1100 * MS), &SPANS_NS, false);
+    // What a later look says of it was not since it was made old.
+    unit.was_looked_at(&young(PageBits::ALL), Time(2000 * MS), &SPANS_NS, false);
+    let info = unit.info();
+    assert_eq!((info.touched[2], info.unresolved), (Some(PageBits::ALL.minus(lost)), lost));
+    unit.was_armed(&young(PageBits::ALL), Time(2500 * MS));
+    unit.was_looked_at(&young(PageBits::ALL), Time(2505 * MS), &SPANS_NS, false);
+    let info = unit.info();
+    assert_eq!((info.touched[0], info.unresolved), (Some(PageBits::ALL), PageBits::default()));
+}
+
+#[test]
+fn a_sentinel_that_was_lost_does_not_calm_its_unit() {
+    let mut unit = hot(PageBits::default(), 1100);
+    let page = unit.choose_sentinel(7).unwrap();
+    unit.was_armed(&young(page), Time(1200 * MS));
+    let after = UnitCheck { stuck: page, young: PageBits::ALL.minus(page), ..young(PageBits::ALL) };
+    let news = unit.was_looked_at(&after, Time(1300 * MS), &SPANS_NS, false);
+    assert!(!news.calmed && unit.rate(0) > 0.0);
+}

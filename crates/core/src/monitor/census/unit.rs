@@ -254,6 +254,7 @@ impl Unit {
         // Some are gone for a moment only, while the kernel makes a huge page of them.
         news.published = self.planes.came(present.minus(self.present).and(check.young));
         self.present = present;
+        self.lose(check.stuck.and(self.pages));
         // Others may have cleared bits that an earlier look saw.
         let touched = self.young.or(check.young).and(self.present).minus(self.stuck);
         let newly = touched.minus(self.young);
@@ -313,6 +314,17 @@ impl Unit {
         }
         self.looked = now;
         news
+    }
+
+    /// Nothing is known of these pages any more, until they are made old again.
+    fn lose(&mut self, pages: PageBits) {
+        if pages.is_empty() {
+            return;
+        }
+        self.stuck = self.stuck.or(pages);
+        if !PageBits::page(self.sentinel).and(pages).is_empty() {
+            (self.sentinel, self.waking) = (NO_PAGE, 0);
+        }
     }
 
     /// Whether no look has come at the end of the first sample since it was armed.

@@ -152,6 +152,9 @@ fn safe_where_nothing_is_said() {
         ("clears = 100", Method::FirstTouch),
         ("strict = true", Method::FirstTouch),
         ("clears = 100\nmethod = 'census'", Method::Census),
+        ("ops = 'idle'", Method::FirstTouch),
+        ("ops = 'idle'\nmethod = 'census'", Method::Census),
+        ("targets = [{ paddr = 'all' }]", Method::FirstTouch),
     ] {
         let policy = read(&format!("[[context]]\n{key}\n"));
         assert_eq!(policy.contexts[0].attrs.method, method, "{key}");

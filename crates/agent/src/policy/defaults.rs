@@ -4,12 +4,27 @@
 use isotherm_act::apply::Evidence;
 use isotherm_core::scheme::{Action, Age, Brake, Pattern, Quota, Weights};
 use isotherm_core::{Attrs, Method};
+use isotherm_ops::support::SetName;
+
+use super::ContextPolicy;
 
 /// The attributes: those of [`Attrs::default`], but a census, which sees single pages. A set that
 /// has no units samples in its usual way instead.
 #[must_use]
 pub fn attrs() -> Attrs {
     Attrs { method: Method::Census, ..Attrs::default() }
+}
+
+/// The method of a context for which none is given. A census by marks of idle pages takes long, so
+/// over that set, and over physical memory, some pages are watched. Only `first_touch` counts
+/// single clears, and `strict` is to do as the kernel does.
+#[must_use]
+pub fn method(context: &ContextPolicy) -> Method {
+    let usual = Attrs::default();
+    let ContextPolicy { ops, attrs, .. } = context;
+    let by_marks = *ops == Some(SetName::Idle) || context.memory().is_some();
+    let is_single = attrs.strict || attrs.clears_per_sec != usual.clears_per_sec;
+    if by_marks || is_single { usual.method } else { Method::Census }
 }
 
 /// Length of a quota window, in ms.

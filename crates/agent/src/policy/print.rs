@@ -105,6 +105,10 @@ impl Lines {
         if context.engine != Engine::default() {
             self.field("engine", quoted(context.engine.name()));
         }
+        let method = context.attrs.method;
+        if method != defaults::method(context) {
+            self.method(method);
+        }
         self.attrs(&context.attrs);
         let names: Vec<_> = context.schemes.iter().map(|s| s.settings.name.as_str()).collect();
         for scheme in &context.schemes {
@@ -112,21 +116,22 @@ impl Lines {
         }
     }
 
+    fn method(&mut self, method: Method) {
+        match method {
+            Method::Resample => self.field("method", quoted("resample")),
+            Method::FirstTouch => self.field("method", quoted("first_touch")),
+            Method::Census => self.field("method", quoted("census")),
+            // The operations set chooses this method, not the user.
+            Method::Observed => {}
+        }
+    }
+
     fn attrs(&mut self, attrs: &Attrs) {
         let usual = Attrs::default();
-        let has_clears = attrs.clears_per_sec != usual.clears_per_sec;
-        let is_census_usual = !attrs.strict && !has_clears;
-        match attrs.method {
-            Method::Resample => self.field("method", quoted("resample")),
-            Method::FirstTouch if is_census_usual => self.field("method", quoted("first_touch")),
-            Method::Census if !is_census_usual => self.field("method", quoted("census")),
-            // These are usual, and the operations set chooses the last one, not the user.
-            Method::FirstTouch | Method::Census | Method::Observed => {}
-        }
         if attrs.strict {
             self.field("strict", true);
         }
-        if has_clears {
+        if attrs.clears_per_sec != usual.clears_per_sec {
             self.field("clears", attrs.clears_per_sec);
         }
         if attrs.budget_bp != usual.budget_bp {

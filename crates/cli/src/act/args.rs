@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use isotherm::raw::agent::policy::{Engine, Policy, TargetSpec, print};
+use isotherm::raw::agent::policy::{ContextPolicy, Engine, Policy, TargetSpec, defaults, print};
 use isotherm::raw::agent::ready::knobs::{self, GoalKnob, Rate};
 use isotherm::raw::agent::ready::{Confirm, Limits, Whose};
 use isotherm::raw::core::Method;
@@ -106,13 +106,14 @@ impl WhoseArgs {
                  PATH), a command (-- CMD ARGS), or --paddr for physical memory",
             ));
         }
-        Ok(Whose {
-            targets,
-            children: self.targets.follow(),
-            ops: self.targets.ops().wanted(),
-            engine: self.engine.engine(),
-            attrs: self.attrs.attrs(Method::Census)?,
-        })
+        let (ops, mut attrs) = (self.targets.ops().wanted(), self.attrs.attrs(Method::Census)?);
+        if self.attrs.is_auto() {
+            let context = ContextPolicy { targets, ops, attrs, ..ContextPolicy::default() };
+            attrs.method = defaults::method(&context);
+            targets = context.targets;
+        }
+        let (children, engine) = (self.targets.follow(), self.engine.engine());
+        Ok(Whose { targets, children, ops, engine, attrs })
     }
 
     /// Prints the policy if `--print-policy` was given.

@@ -36,8 +36,8 @@ pub(crate) struct AttrsArgs {
 /// Sampling methods, as they are spelled on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum MethodArg {
-    /// `census` where memory is only looked at and the operations set is `pagewalk`; else
-    /// `first-touch`, or what the set can do.
+    /// `census` where the operations set is `pagewalk`; else `first-touch`, or what the set can
+    /// do.
     Auto,
     /// Watch a few pages per region until they are touched. Cold memory costs nothing; hot memory
     /// is kept within `--clears`.
@@ -62,15 +62,14 @@ fn budget(text: &str) -> Result<u32, String> {
 impl AttrsArgs {
     /// Whether no method was asked for.
     pub(crate) fn is_auto(&self) -> bool {
-        self.method == MethodArg::Auto
+        self.method == MethodArg::Auto && self.clears.is_none()
     }
 
     /// The attributes, checked. `auto` is the method of a command for which none was asked.
     pub(crate) fn attrs(&self, auto: Method) -> anyhow::Result<Attrs> {
         let method = match self.method {
-            MethodArg::Auto if self.clears.is_some() => Method::FirstTouch,
-            MethodArg::Auto => auto,
-            MethodArg::FirstTouch => Method::FirstTouch,
+            MethodArg::Auto if self.is_auto() => auto,
+            MethodArg::Auto | MethodArg::FirstTouch => Method::FirstTouch,
             MethodArg::Census => Method::Census,
             MethodArg::Resample => Method::Resample,
         };

@@ -236,6 +236,7 @@ impl Builder {
                 (Box::new(Own::new(set, clock, &self.own_targets, attrs, seed)?), "own")
             } else {
                 self.wanted.memory = self.memory.as_deref().map(Memory::parse).transpose()?;
+                self.wanted.any_method = !self.is_method_given;
                 let (live, set, why) = Live::open(self.wanted, &mut attrs, seed)?;
                 notes = why;
                 (Box::new(live), set)

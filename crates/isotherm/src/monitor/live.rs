@@ -33,11 +33,20 @@ pub(super) struct Wanted {
     pub(super) memory: Option<Memory>,
     pub(super) children: bool,
     pub(super) set: Option<Set>,
+    /// Whether no method was asked for, so that the set's usual one is taken.
+    pub(super) any_method: bool,
 }
 
 impl Default for Wanted {
     fn default() -> Self {
-        Self { specs: Vec::new(), command: None, memory: None, children: true, set: None }
+        Self {
+            specs: Vec::new(),
+            command: None,
+            memory: None,
+            children: true,
+            set: None,
+            any_method: true,
+        }
     }
 }
 
@@ -63,7 +72,7 @@ impl Live {
         attrs: &mut Attrs,
         seed: u64,
     ) -> Result<(Self, &'static str, Vec<String>), Error> {
-        let Wanted { specs, command, memory, children, set } = wanted;
+        let Wanted { specs, command, memory, children, set, any_method } = wanted;
         let name = set.map(Set::to_ops);
         let mut tracker = match &memory {
             Some(memory) => Tracker::memory(memory.clone())?,
@@ -78,6 +87,9 @@ impl Live {
             run::open_set(name, attrs)
         };
         let (ops, notes) = opened?;
+        if any_method {
+            attrs.method = ops.usual_method(attrs.method);
+        }
         let name = ops.name();
         let mut monitor = Monitor::new(tracker, ops, *attrs, seed)?;
         monitor.tracker().start()?;

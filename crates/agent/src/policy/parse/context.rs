@@ -74,6 +74,10 @@ pub(super) fn context(
     context.ops = fields.maybe("ops", errors, ops).flatten();
     context.engine = fields.maybe("engine", errors, engine).unwrap_or_default();
     context.attrs = attrs(fields, errors);
+    context.attrs.method = match fields.maybe("method", errors, method) {
+        Some(method) => method,
+        None => defaults::method(&context),
+    };
     let by_kernel = context.ops == Some(SetName::Kdamond) && context.engine != Engine::Isotherm;
     let over = match context.memory() {
         None => Over::Processes,
@@ -227,21 +231,12 @@ fn attrs(fields: &Fields<'_>, errors: &mut Errors) -> Attrs {
     let mut attrs = defaults::attrs();
     if let Some(strict) = fields.maybe("strict", errors, |e| e.flag()) {
         attrs.strict = strict;
-        if strict {
-            // What the kernel does, and so no census.
-            attrs.method = Attrs::default().method;
-        }
     }
     if let Some(clears) = fields.maybe("clears", errors, |e| e.whole()) {
         attrs.clears_per_sec = clears;
-        // Only this method counts single clears.
-        attrs.method = Method::FirstTouch;
     }
     if let Some(bp) = fields.maybe("budget", errors, budget) {
         attrs.budget_bp = bp;
-    }
-    if let Some(method) = fields.maybe("method", errors, method) {
-        attrs.method = method;
     }
     let intervals = fields.get("intervals");
     if let Some(fields) =

@@ -64,7 +64,7 @@ use whose::Files;
 const MOST_KEPT: usize = 1000;
 /// Of so many rounds, each block's pages are asked for their owner in one, although they stayed
 /// idle: a page can be moved to another cgroup.
-const REFRESH: u64 = 16;
+const REFRESH: u64 = 32;
 /// Blocks whose questions are asked together.
 const ASKED_TOGETHER: usize = 64;
 
@@ -148,7 +148,8 @@ impl Walk {
         }
         let begin_ns = process_cpu_ns();
         let seed = mixed(self.seed ^ self.rounds);
-        self.round = Round { share: self.budget.share(), seed, ..Round::default() };
+        let (share, drew) = (self.budget.share(), self.budget.last_share() < 1.0);
+        self.round = Round { share, seed, drew, ..Round::default() };
         let mut unknown = Unknown::default();
         let Some((shortest, longest)) = self.visit_all(&mut unknown, stop) else { return Ok(None) };
         let mut counts = Counts::default();

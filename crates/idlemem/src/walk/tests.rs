@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use isotherm_core::PageBits;
 use isotherm_pages::frames::made_up::Table;
 use isotherm_pages::frames::{Flags, FrameFile};
 
@@ -128,6 +129,28 @@ fn huge_leaves_are_all_of_their_frames_and_frames_outside_are_none() {
     memory.drop_empty(BLOCK);
     assert!(memory.blocks().is_empty());
     assert_eq!(memory.past(BLOCK), Past::GONE);
+}
+
+#[test]
+fn many_old_leaves_are_noted_as_each_of_them_would_be() {
+    let mut present = PageBits::ALL.minus(PageBits::page(3));
+    present.0[7] = 5;
+    let frames: [u64; 512] = std::array::from_fn(|nr| (nr as u64 * 37) % (3 * BLOCK));
+    let (mut one, mut other) = (Memory::new(2 * BLOCK), Memory::new(2 * BLOCK));
+    for round in 0..3 {
+        one.note_old(present, &frames);
+        let nrs = (0..512).filter(|nr| present.0[nr / 64] >> (nr % 64) & 1 == 1);
+        nrs.for_each(|nr| other.note(frames[nr], Old));
+        // In a word of which all pages are there, one was touched.
+        if round == 1 {
+            one.note(37 * 70, Armed);
+            other.note(37 * 70, Armed);
+        }
+        assert_eq!(judge(&mut one), judge(&mut other));
+        let past = |memory: &Memory| (0..2 * BLOCK).map(|f| memory.past(f)).collect::<Vec<_>>();
+        assert_eq!(past(&one), past(&other));
+    }
+    assert!(one.blocks().len() == 2 && one.past(37).age() == 2);
 }
 
 #[test]

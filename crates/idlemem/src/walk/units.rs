@@ -36,6 +36,8 @@ pub(super) struct Place {
 pub(super) struct Round {
     pub(super) share: f64,
     pub(super) seed: u64,
+    /// Whether units were drawn in the round before.
+    pub(super) drew: bool,
     pub(super) places: Vec<Place>,
     /// CPU time spent on making units old, in ns.
     pub(super) arm_ns: u64,
@@ -97,6 +99,9 @@ impl Round {
     pub(super) fn note(&mut self, unit: &UnitCheck, how: How, pages: &Pages, memory: &mut Memory) {
         if unit.leaf_shift > 12 {
             return self.note_huge(unit, how, pages, memory);
+        }
+        if how != How::Watched && unit.young.is_empty() && !self.drew {
+            return memory.note_old(unit.present, &pages.0);
         }
         let (mut last, mut idle) = (0, 0);
         unit.present.runs(|first, behind| {

@@ -20,7 +20,9 @@ pub struct Report {
     pub round: u64,
     /// All cgroups, parents before children, and the memory that belongs to none.
     pub rows: Vec<Row>,
-    /// The smallest part of memory that was looked at in any piece; 1 for all of it.
+    /// The smallest part of memory that was looked at in any piece; 1 for all of it. By page
+    /// tables: the part of which it is known whether it was touched. What [`Unknown`] counts is
+    /// left out.
     pub share: f64,
     /// The shortest and the longest time from a mark to the look at it, in ns.
     pub shortest_ns: u64,
@@ -45,4 +47,10 @@ pub struct Unknown {
     pub processes: u64,
     /// Processes that could not be looked at.
     pub refused: u64,
+    /// Processes that another program watches, so that nothing of them was made old.
+    pub watched_processes: u64,
+    /// Bytes of pages that these map. They count as not idle.
+    pub watched: u64,
+    /// Accessed bits that were cleared and that programs had to set again, at some 0.5 µs each.
+    pub set_again: u64,
 }

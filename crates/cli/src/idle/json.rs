@@ -37,6 +37,9 @@ pub(super) fn write(
             "unresolved_bytes": unknown.unresolved,
             "processes": unknown.processes,
             "refused": unknown.refused,
+            "watched_processes": unknown.watched_processes,
+            "watched_bytes": unknown.watched,
+            "set_again": unknown.set_again,
         });
     }
     writeln!(out, "{line}")

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use isotherm::raw::core::units::bytes;
-use isotherm::raw::idlemem::{Kind, Method, Report, Row, Unknown};
+use isotherm::raw::idlemem::{Kind, Method, Report, Row};
 
 use super::{Args, seconds};
 
@@ -48,7 +48,7 @@ pub(super) fn write(
             write!(out, " {:>9}", bytes(at_least))?;
         }
         write!(out, "  {}", row.name.text())?;
-        if report.share < 1.0 {
+        if report.share < 1.0 && (report.method == Method::Bitmap || idle.deviation() > 0) {
             write!(out, "  (idle +- {})", bytes(2 * idle.deviation()))?;
         }
         writeln!(out)?;
@@ -72,14 +72,23 @@ fn head(out: &mut impl Write, report: &Report, args: &Args) -> io::Result<()> {
         write!(out, " by a sample of {:.1} %", report.share * 100.0)?;
     }
     writeln!(out, ", {:.3} s of CPU", seconds(report.cpu_ns))?;
-    match report.unknown {
-        None => Ok(()),
-        Some(Unknown { unresolved, processes, refused }) => writeln!(
+    let Some(unknown) = report.unknown else { return Ok(()) };
+    writeln!(
+        out,
+        "{} processes looked at, {} not permitted; unknown: {} (shared or locked pages)",
+        unknown.processes,
+        unknown.refused,
+        bytes(unknown.unresolved)
+    )?;
+    if unknown.watched_processes > 0 {
+        writeln!(
             out,
-            "{processes} processes looked at, {refused} not permitted; unknown: {} (shared or locked pages)",
-            bytes(unresolved)
-        ),
+            "{} processes are watched by another Isotherm; unknown: {} that they map",
+            unknown.watched_processes,
+            bytes(unknown.watched)
+        )?;
     }
+    Ok(())
 }
 
 /// The time that `intervals` take.

@@ -7,6 +7,7 @@
 #![expect(clippy::print_stderr, reason = "a test that skips something says why")]
 
 mod disturbed;
+mod machine;
 mod rights;
 mod shapes;
 mod stopped;

@@ -45,12 +45,18 @@ impl Target {
     /// Starts one with an arena of so many bytes, none of which is touched. `None` where there is
     /// no compiler.
     pub(crate) fn start(arena: u64) -> Option<Self> {
+        Self::start_after(arena, |_| {})
+    }
+
+    /// The same, and does something with its pid before it has its arena.
+    pub(crate) fn start_after(arena: u64, first: impl FnOnce(u32)) -> Option<Self> {
         let mut command = Command::new(program()?);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let to = child.stdin.take().unwrap();
         let from = BufReader::new(child.stdout.take().unwrap());
         let mut target = Self { child, to, from };
         assert_eq!(target.hear(), "ready");
+        first(target.pid());
         target.tell("arena", arena, 0);
         Some(target)
     }

@@ -64,11 +64,16 @@ pub(crate) struct Ids {
 
 impl Default for Ids {
     fn default() -> Self {
-        Self { inos: Vec::new(), by_ino: HashMap::new(), last: None, most: 1 << ID, full: false }
+        Self::with_most(1 << ID)
     }
 }
 
 impl Ids {
+    /// Gives so many numbers at most, from 0 on.
+    pub(crate) fn with_most(most: usize) -> Self {
+        Self { inos: Vec::new(), by_ino: HashMap::new(), last: None, most, full: false }
+    }
+
     /// The number for an inode; `None` if there are too many.
     pub(crate) fn of(&mut self, ino: u64) -> Option<u32> {
         if let Some((_, id)) = self.last.filter(|(last, _)| *last == ino) {

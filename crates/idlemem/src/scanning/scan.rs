@@ -187,6 +187,6 @@ pub(crate) fn sleep_to(until: Time, stop: &mut dyn FnMut() -> bool) -> bool {
     }
 }
 
-fn no_ram(error: RamError) -> FramesError {
+pub(crate) fn no_ram(error: RamError) -> FramesError {
     error.about(frames::WHAT).by_class()
 }

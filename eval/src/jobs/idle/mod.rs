@@ -9,9 +9,11 @@ mod cost;
 mod marks;
 mod plant;
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::Context;
+use isotherm_pages::idle::BITMAP;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -27,6 +29,32 @@ use self::plant::{CASES, Plant};
 /// The job.
 #[derive(Debug)]
 pub(crate) struct Idle;
+
+/// A way to run the command: what its raw files are called, its arguments, and whether only
+/// machines with the bitmap need it, because it is the default without.
+struct Way {
+    suffix: &'static str,
+    budget: &'static str,
+    args: &'static [&'static str],
+    beside_bitmap: bool,
+}
+
+/// What it costs without a limit is measured, and no sample taken; and what it finds by default.
+const WAYS: [Way; 3] = [
+    Way { suffix: "", budget: "none", args: &["--cpu", "100"], beside_bitmap: false },
+    Way {
+        suffix: "-pagewalk",
+        budget: "none",
+        args: &["--cpu", "100", "--ops", "pagewalk"],
+        beside_bitmap: true,
+    },
+    Way {
+        suffix: "-default",
+        budget: "default",
+        args: &["--ops", "pagewalk"],
+        beside_bitmap: false,
+    },
+];
 
 /// `raw/CASE.json`: a case, and all reports on it.
 #[derive(Debug, Serialize, Deserialize)]
@@ -44,6 +72,9 @@ struct Raw {
 struct Row {
     case: String,
     method: String,
+    /// CPU time that it may take.
+    #[serde(default)]
+    budget: String,
     /// Idle by truth, in bytes: of the kinds that the method sees.
     true_bytes: f64,
     /// Idle by report, in bytes; that of the process without memory is off.
@@ -56,6 +87,9 @@ struct Row {
     /// The part of it that is the program's own.
     user_percent: f64,
     share: f64,
+    /// Accessed bits that programs had to set again, per round; by page tables only.
+    #[serde(default)]
+    set_again: Option<f64>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -90,15 +124,18 @@ impl Job for Idle {
             say(&format!("idle: {}", case.name));
             let (plant, nothing) =
                 (Plant::start(bench, &case)?, Plant::start(bench, &case.nothing())?);
-            let (reports, user_share) = reports(bench)?;
-            let raw = Raw {
-                case: case.name.to_owned(),
-                sizes_mib: case.sizes(),
-                paths: [plant.path().to_owned(), nothing.path().to_owned()],
-                reports,
-                user_share,
-            };
-            bench.dir.write_json(&format!("raw/{}.json", case.name), &raw)?;
+            let has_bitmap = Path::new(BITMAP).exists();
+            for way in WAYS.iter().filter(|way| has_bitmap || !way.beside_bitmap) {
+                let (reports, user_share) = reports(bench, way)?;
+                let raw = Raw {
+                    case: case.name.to_owned(),
+                    sizes_mib: case.sizes(),
+                    paths: [plant.path().to_owned(), nothing.path().to_owned()],
+                    reports,
+                    user_share,
+                };
+                bench.dir.write_json(&format!("raw/{}{}.json", case.name, way.suffix), &raw)?;
+            }
             if bench.spec.quick {
                 break;
             }
@@ -111,11 +148,12 @@ impl Job for Idle {
 
     fn study(&self, dir: &ResultDir) -> anyhow::Result<Value> {
         let mut rows = Vec::new();
-        for case in CASES {
-            let Ok(raw) = dir.read_json::<Raw>(&format!("raw/{}.json", case.name)) else {
+        for (case, way) in CASES.iter().flat_map(|case| WAYS.iter().map(move |way| (case, way))) {
+            let name = format!("raw/{}{}.json", case.name, way.suffix);
+            let Ok(raw) = dir.read_json::<Raw>(&name) else {
                 continue;
             };
-            rows.push(row(&raw)?);
+            rows.push(row(&raw, way)?);
         }
         let marks = dir.read_json("raw/marks.json").unwrap_or_default();
         Ok(serde_json::to_value(Outcome { rows, cost: dir.read_json("raw/cost.json")?, marks })?)
@@ -126,6 +164,7 @@ impl Job for Idle {
         let mut table = Table::new([
             "case",
             "method",
+            "budget",
             "idle, MiB",
             "found, MiB",
             "error %",
@@ -135,14 +174,17 @@ impl Job for Idle {
             "CPU ms/GiB",
             "own %",
             "share",
+            "bits set again",
         ]);
         for row in outcome.rows {
             let mib = |bytes: f64| number(Some(bytes / f64::from(1 << 20)), 1);
-            let mut cells = vec![row.case, row.method, mib(row.true_bytes), mib(row.found_bytes)];
+            let mut cells = vec![row.case, row.method, row.budget];
+            cells.extend([mib(row.true_bytes), mib(row.found_bytes)]);
             cells.push(number(Some(row.error_percent), 2));
             cells.extend(row.by_kind_percent.map(|p| number(p, 2)));
             cells.push(number(Some(row.cpu_ms_per_gib), 1));
             cells.extend([number(Some(row.user_percent), 0), number(Some(row.share), 2)]);
+            cells.push(number(row.set_again, 0));
             table.row(cells);
         }
         let goals = "Goals: error at most 2 %; 12.5 ms of CPU per GiB and pass (0.5 % of a CPU for 24 GiB every minute).";
@@ -153,12 +195,11 @@ impl Job for Idle {
 
 /// Runs `isotherm idle` for a few reports. Also returns the part of its CPU time that was not the
 /// kernel's.
-fn reports(bench: &Bench<'_>) -> anyhow::Result<(Vec<Value>, f64)> {
+fn reports(bench: &Bench<'_>, way: &Way) -> anyhow::Result<(Vec<Value>, f64)> {
     let interval = bench.spec.seconds.unwrap_or(if bench.spec.quick { 3.0 } else { 10.0 });
     let rounds = bench.spec.pairs.unwrap_or(if bench.spec.quick { 1 } else { 3 });
     let mut command = Command::new(&bench.spec.isotherm);
-    // The whole budget: what it costs without a limit is measured, and no sample taken.
-    command.args(["idle", "--json", "--cpu", "100", "--interval", &format!("{interval}s")]);
+    command.args(["idle", "--json", "--interval", &format!("{interval}s")]).args(way.args);
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -183,7 +224,7 @@ fn reports(bench: &Bench<'_>) -> anyhow::Result<(Vec<Value>, f64)> {
     Ok((reports, user / (user + system).max(1.0)))
 }
 
-fn row(raw: &Raw) -> anyhow::Result<Row> {
+fn row(raw: &Raw, way: &Way) -> anyhow::Result<Row> {
     let last = raw.reports.last().context("no report")?;
     let kinds = ["anon_bytes", "mapped_bytes", "unmapped_bytes"];
     let of = |path: &str| -> anyhow::Result<[f64; 3]> {
@@ -206,6 +247,7 @@ fn row(raw: &Raw) -> anyhow::Result<Row> {
     Ok(Row {
         case: raw.case.clone(),
         method: last["method"].as_str().unwrap_or_default().to_owned(),
+        budget: way.budget.to_owned(),
         true_bytes,
         found_bytes,
         error_percent: (found_bytes / true_bytes - 1.0) * 100.0,
@@ -213,5 +255,6 @@ fn row(raw: &Raw) -> anyhow::Result<Row> {
         cpu_ms_per_gib: last["cpu_ns"].as_f64().unwrap_or(0.0) / 1e6 / memory,
         user_percent: raw.user_share * 100.0,
         share: last["share"].as_f64().unwrap_or(1.0),
+        set_again: last["unknown"]["set_again"].as_f64(),
     })
 }

@@ -1,5 +1,6 @@
 //! The units of a target, sorted, and the orders in which they take their turns.
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::touched::Sums;
@@ -17,6 +18,12 @@ const ROUNDS: usize = 16;
 /// Units of a chunk: 16 MiB, which are armed together with one flush of the TLB. One by one they
 /// cost two to three times as much.
 pub(super) const CHUNK: usize = 8;
+
+/// Chunks of a target from which on what is near touched memory comes first: 16 GiB. The first pass
+/// over less takes seconds, in any order.
+const LARGE: usize = 1024;
+/// Pages of a unit that must be touched within a sample for its neighbours to come first.
+const TOUCHED: u64 = 32;
 
 /// The span over which units that change are counted, in ns.
 const COUNTED_NS: u64 = 2_000_000_000;
@@ -58,6 +65,10 @@ pub(super) struct Map {
     arm_at: usize,
     /// The round that comes first.
     first_round: usize,
+    /// Units beside touched ones that are armed first, and how many of them came since the last
+    /// chunk in the usual order.
+    near: VecDeque<usize>,
+    nr_near: usize,
     /// The next unit to look at in turn, and the number of the round.
     look_at: usize,
     look_round: usize,
@@ -138,6 +149,8 @@ impl Map {
                 start += UNIT;
             }
         }
+        // The places have changed.
+        self.near.clear();
         self.outlines.clear();
         self.outlines.reserve_exact(self.units.len());
         self.outlines.extend(self.units.iter().map(Unit::outline));
@@ -182,8 +195,46 @@ impl Map {
         self.units.binary_search_by_key(&start, |u| u.start).ok()
     }
 
-    /// The next unit in the order of arming: chunk by chunk, in rounds.
+    /// The first sample of a unit was seen. What is near a touched unit is probably touched, too,
+    /// so in a first pass that takes long it does not wait for its round.
+    pub(super) fn was_first_seen(&mut self, at: usize) {
+        let is_large = self.units.len() >= LARGE * CHUNK && self.nr_unknown > 0;
+        if !is_large || self.units[at].plane(0).count() < TOUCHED {
+            return;
+        }
+        let chunk = at / CHUNK;
+        for chunk in [chunk.wrapping_sub(1), chunk + 1] {
+            let Some(start) = chunk.checked_mul(CHUNK).filter(|at| *at < self.units.len()) else {
+                continue;
+            };
+            for at in start..(start + CHUNK).min(self.units.len()) {
+                let unit = &mut self.units[at];
+                // Those that come for this reason are no even sample of the target.
+                if !unit.armed && core::mem::take(&mut unit.in_turn) {
+                    self.near.push_back(at);
+                }
+            }
+        }
+    }
+
+    /// The next unit to arm: in the usual order, or near what was found touched, a chunk of each by
+    /// turns. So memory that is touched everywhere is no reason to leave the order.
     pub(super) fn next_to_arm(&mut self) -> Option<usize> {
+        if self.nr_near < CHUNK
+            && let Some(at) = self.near.pop_front()
+        {
+            self.nr_near += 1;
+            return Some(at);
+        }
+        let at = self.next_in_order()?;
+        if at % CHUNK == CHUNK - 1 {
+            self.nr_near = 0;
+        }
+        Some(at)
+    }
+
+    /// The next unit in the order of arming: chunk by chunk, in rounds.
+    fn next_in_order(&mut self) -> Option<usize> {
         let chunks = self.units.len().div_ceil(CHUNK);
         let per_round = chunks.div_ceil(ROUNDS);
         // The last rounds may lack a chunk, and the last chunk some units.
@@ -226,6 +277,7 @@ impl Map {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::unit::UnitCheck;
 
     fn regions(ranges: &[(u64, u64)]) -> Vec<Region> {
         ranges.iter().map(|(a, b)| Region::new(AddrRange::new(*a, *b))).collect()
@@ -261,6 +313,34 @@ mod tests {
             seen.sort_unstable();
             let all: Vec<_> = (0..usize::try_from(nr).unwrap()).collect();
             assert_eq!(seen, all, "{nr} units");
+        }
+    }
+
+    #[test]
+    fn what_is_near_touched_memory_comes_by_turns_with_the_usual_order() {
+        for (nr, is_large) in [(LARGE * CHUNK, true), (LARGE * CHUNK - 1, false)] {
+            let mut map = Map::new(TargetId(0), &mut Rng::seeded(1));
+            map.rebuild(&regions(&[(0, nr as u64 * UNIT)]), Time(0));
+            let at = 100 * CHUNK + 3;
+            let check = UnitCheck {
+                answered: true,
+                present: PageBits::ALL,
+                ..UnitCheck::new(TargetId(0), map.units[at].start, PageBits::ALL)
+            };
+            map.units[at].is_turn = true;
+            map.units[at].was_armed(&check, Time(0));
+            let all = UnitCheck { young: PageBits::ALL, ..check };
+            let spans = [5_000_000, 100_000_000, 1_000_000_000, 10_000_000_000, 60_000_000_000];
+            map.units[at].was_looked_at(&all, Time(spans[0]), &spans, false);
+            map.was_first_seen(at);
+            map.was_first_seen(at);
+            let order: Vec<usize> =
+                (0..4 * CHUNK).filter_map(|_| map.next_to_arm()).map(|at| at / CHUNK).collect();
+            let near: Vec<usize> =
+                (0..order.len()).filter(|i| [99, 101].contains(&order[*i])).collect();
+            let expected: Vec<usize> = (0..CHUNK).chain(2 * CHUNK - 1..3 * CHUNK - 1).collect();
+            assert_eq!(near, if is_large { expected } else { Vec::new() }, "{order:?}");
+            assert_eq!(map.units[99 * CHUNK].in_turn, !is_large, "no even sample");
         }
     }
 

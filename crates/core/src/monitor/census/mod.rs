@@ -262,6 +262,9 @@ impl Sampler for Census {
                 self.budget.touched(touched, unit.is_new());
             }
             map.outline(at);
+            if news.judged && map.units[at].is_new() {
+                map.was_first_seen(at);
+            }
             if let Some(is_false) = news.alarm {
                 map.take_alarm(is_false);
             }

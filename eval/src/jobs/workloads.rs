@@ -9,13 +9,14 @@ use crate::job::Spec;
 const GROUP: &str = "scattered";
 /// Workloads that no region-based monitor finds easy: memory whose hot parts lie scattered, or are
 /// shared after forks, or that is gone over so that nothing stays hot.
-const SCATTERED: [&str; 13] = [
+const SCATTERED: [&str; 14] = [
     "scattered-2m",
     "scattered-256k",
     "scattered-256k-3",
     "scattered-256k-30",
     "scattered-64k",
     "scattered-4k",
+    "text",
     "moving",
     "hash-table",
     "sweep-fast",

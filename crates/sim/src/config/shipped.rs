@@ -24,6 +24,7 @@ pub const SHIPPED: &[(&str, &str)] = workloads![
     "scattered-256k-30",
     "scattered-64k",
     "scattered-4k",
+    "text",
     "moving",
     "hash-table",
     "sweep-fast",

@@ -145,8 +145,10 @@ pub(super) struct Planes {
     published: u8,
     counted: u8,
     twice: u8,
-    /// Whether the number is what has been expected since the unit changed.
+    /// Whether the number is what has been expected since the unit changed, and whether that was in
+    /// the turn that still goes on.
     expected: u8,
+    in_turn: u8,
     /// By plane: its number of pages when it was counted last, and by how many the count before
     /// differed.
     counts: [u16; SPANS],
@@ -156,14 +158,23 @@ pub(super) struct Planes {
 }
 
 impl Planes {
-    /// A look has found these pages touched since `clock`. Returns whether that tells anything new.
+    /// A look out of turn has found these pages touched since `clock`. Returns whether that tells
+    /// anything new.
     pub(super) fn publish(&mut self, clock: &mut Clock, seen: &Seen, spans: &[u64; SPANS]) -> bool {
-        let mut is_new = false;
-        clock.close(seen, spans, |nr, Within { pages, count, apart }| {
+        let mut measured = *clock;
+        measured.close(seen, spans, |nr, Within { count, .. }| {
             if self.expected >> nr & 1 == 1 {
                 // What was only expected is measured now.
                 self.counts[nr] = count;
             }
+        });
+        self.show(clock, seen, spans)
+    }
+
+    /// A look has found these pages touched since `clock`.
+    fn show(&mut self, clock: &mut Clock, seen: &Seen, spans: &[u64; SPANS]) -> bool {
+        let mut is_new = false;
+        clock.close(seen, spans, |nr, Within { pages, apart, .. }| {
             if nr == 0 && apart > 0 {
                 // What is touched within one sample is a rate, which has to be measured.
                 return;
@@ -185,10 +196,14 @@ impl Planes {
         is_newest: bool,
     ) -> bool {
         let mut both = *clock;
-        let is_new = is_newest && self.publish(&mut both, seen, spans);
+        let is_new = is_newest && self.show(&mut both, seen, spans);
         let exposed = clock.exposed;
         clock.close(seen, spans, |nr, Within { count, apart, .. }| {
             let bit = 1 << nr;
+            if self.in_turn & bit != 0 {
+                // The unit has changed within the span, so what was seen before is past.
+                return;
+            }
             self.expected &= !bit;
             if self.counted & bit != 0 || apart > 0 {
                 let last = if self.counted & bit != 0 { self.counts[nr] } else { count };
@@ -223,7 +238,13 @@ impl Planes {
             (self.counts[nr], self.exposed[nr]) = (pages, 0);
             self.twice |= 1 << nr;
             self.expected |= 1 << nr;
+            self.in_turn |= 1 << nr;
         }
+    }
+
+    /// A turn begins.
+    pub(super) const fn begin_turn(&mut self) {
+        self.in_turn = 0;
     }
 
     /// What was published for the spans before this one is past, and nothing newer is known.
@@ -337,9 +358,26 @@ mod tests {
         planes.publish(&mut other, &seen(55, PageBits::page(1)), &SPANS_NS);
         assert_eq!(planes.counted(0), Some(1));
         let mut turn = Clock::begin(Time(1000 * MS), SPANS);
+        planes.begin_turn();
         planes.count(&mut turn, &seen(1005, PageBits::page(1)), &SPANS_NS, true);
         planes.publish(&mut other, &seen(1155, PageBits::default()), &SPANS_NS);
         assert_eq!((planes.counted(0), planes.apart(0)), (Some(1), Some(0)));
+    }
+
+    #[test]
+    fn a_turn_in_which_a_unit_changes_does_not_tell_what_is_touched_now() {
+        let seen = |ms: u64| Seen::of_test(Time(ms * MS), PageBits::ALL);
+        let (mut planes, mut turn) = (Planes::default(), Clock::begin(Time(0), SPANS));
+        planes.count(&mut turn, &seen(100), &SPANS_NS, true);
+        for (is_changed, counted) in [(true, Some(7)), (false, Some(512))] {
+            let mut turn = Clock::begin(Time(2000 * MS), SPANS);
+            planes.begin_turn();
+            if is_changed {
+                planes.expect(1, 7);
+            }
+            planes.count(&mut turn, &seen(2100), &SPANS_NS, true);
+            assert_eq!(planes.counted(1), counted, "changed: {is_changed}");
+        }
     }
 
     #[test]

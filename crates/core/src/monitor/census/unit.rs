@@ -223,6 +223,7 @@ impl Unit {
         (self.sentinel, self.waking) = (NO_PAGE, 0);
         if core::mem::take(&mut self.is_turn) {
             (self.turn, self.extra) = (Clock::begin(since, SPANS), Clock::default());
+            self.planes.begin_turn();
             self.earlier = PageBits::default();
             self.turns = self.turns.wrapping_add(1);
             self.false_alarms = self.false_alarms.saturating_sub(1);

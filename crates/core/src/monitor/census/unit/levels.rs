@@ -6,7 +6,7 @@
 //!
 //! Invariant: a level that no first look in time has confirmed is a guess, and told as such.
 
-use super::{CELLS, INTERVAL_NS, NO_PAGE, TOGETHER_NS, Unit, share, tick};
+use super::{ALARM, CELLS, INTERVAL_NS, NO_PAGE, TOGETHER_NS, Unit, share, tick};
 use crate::interval::count;
 use crate::time::Time;
 use crate::unit::PageBits;
@@ -215,8 +215,16 @@ impl Unit {
 
     /// A unit that was armed out of turn is not what it was: only these pages are touched.
     pub(super) fn expect_less(&mut self, touched: PageBits) {
-        if self.turn.since != self.since && self.false_alarms == 0 {
-            (0..SETTLED).for_each(|span| self.planes.expect(span, touched.count()));
+        if self.turn.since != self.since {
+            self.expect(touched.count());
+        }
+    }
+
+    /// So many pages are touched from now on, for all that is known. Where something passes by now
+    /// and then only turns tell.
+    fn expect(&mut self, pages: u64) {
+        if self.false_alarms < ALARM {
+            (0..SETTLED).for_each(|span| self.planes.expect(span, pages));
         }
     }
 
@@ -224,7 +232,7 @@ impl Unit {
     /// cold until it is armed again, for which there may be no budget now.
     pub(super) fn calm(&mut self, now: Time) {
         self.guessed = true;
-        (0..SETTLED).for_each(|span| self.planes.expect(span, 0));
+        self.expect(0);
         self.planes.forget(SETTLED);
         for (level, steady) in self.levels.iter_mut().zip(&mut self.steady) {
             if *level > 0 {

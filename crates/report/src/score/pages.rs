@@ -8,7 +8,8 @@
 //!   with the window. A window counts if no edge lies in that span or less than a second before it.
 //!   Longer spans are judged four times per span, shorter ones in each window.
 //! * The estimate is the record's working set of that span, less what its page maps say was touched
-//!   outside of the judged bytes.
+//!   outside of the judged bytes. How much that was is not judged, so the interval's lower end goes
+//!   down by all pages there that were touched within any span, and its upper end by none.
 
 use isotherm_core::addr::{PAGE_SIZE, round_down};
 use isotherm_core::unit::UNIT;
@@ -230,22 +231,28 @@ fn case(
         return None;
     }
     let truly = tiles.iter().map(|tile| to_f64(tile.range.len()) * tile.p).sum();
+    // Pages that were touched within the span, and within any.
     let touched = |range: AddrRange| {
-        let mut nr_pages = 0;
+        let mut nr_pages = [0; 2];
         each_unit(map, range, |unit, pages| {
+            let planes = unit.iter().flat_map(|unit| unit.touched.into_iter().flatten());
+            let any = planes.fold(PageBits::default(), PageBits::or);
             let plane = unit.and_then(|unit| unit.touched[nr]).unwrap_or_default();
-            nr_pages += plane.and(pages).count();
+            nr_pages[0] += plane.and(pages).count();
+            nr_pages[1] += any.and(pages).count();
         });
         nr_pages
     };
+    let sum = |a: [u64; 2], b: [u64; 2]| [a[0] + b[0], a[1] + b[1]];
     // The map also has what was unmapped since, and the estimate has not.
     let target = s.targets.iter().find(|target| target.id == judged.target)?;
-    let everywhere: u64 = target.regions.iter().map(|region| touched(region.range)).sum();
-    let inside: u64 = tiles.iter().map(|tile| touched(tile.range)).sum();
-    let outside = everywhere.saturating_sub(inside) * PAGE_SIZE;
-    let less = |bytes: u64| bytes.saturating_sub(outside);
+    let regions = target.regions.iter().map(|region| touched(region.range));
+    let (everywhere, inside) =
+        (regions.fold([0; 2], sum), tiles.iter().map(|t| touched(t.range)).fold([0; 2], sum));
+    let [outside, most] = [0, 1].map(|i| everywhere[i].saturating_sub(inside[i]) * PAGE_SIZE);
     let TouchedBytes { bytes, lo, hi, measured } = estimated;
-    let estimated = TouchedBytes { bytes: less(bytes), lo: less(lo), hi: less(hi), measured };
+    let (bytes, lo) = (bytes.saturating_sub(outside), lo.saturating_sub(most));
+    let estimated = TouchedBytes { bytes, lo, hi, measured };
     Some(Case { truly, estimated })
 }
 

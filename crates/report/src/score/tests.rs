@@ -266,3 +266,17 @@ fn by_page() {
 fn without_page_maps_nothing_is_judged_by_page() {
     assert_eq!(score((0..30).map(|k| snapshot(k, &[]))).pages, None);
 }
+
+#[test]
+fn what_is_touched_elsewhere_now_and_then_widens_the_interval() {
+    let hot = PageBits::of(0, AddrRange::new(BASE, BASE + 4 * PAGE));
+    let elsewhere = AddrRange::new(0, 10 * PAGE);
+    for (page_map, coverage) in [(hot, 0.0), (hot.or(PageBits::page(1)), 1.0)] {
+        // One page more was touched than the workload has, and it is not in the plane of a window.
+        let mut pages = pages((5, 5, 5), Some(hot));
+        pages.units[0].unit.touched[2] = Some(page_map);
+        let score = score_by_page(&pages, elsewhere);
+        let window = &score.spans[1];
+        assert!(close(window.coverage, coverage) && close(window.error_p50, 0.25), "{window:?}");
+    }
+}

@@ -5,6 +5,8 @@
 //! Every test runs twice: with frames from the page tables (BPF), and from `pagemap`.
 #![expect(clippy::print_stderr, clippy::unwrap_used, reason = "tests; a skipped one says why")]
 
+#[path = "../../ops/tests/shared/marks.rs"]
+mod marks;
 #[expect(dead_code, reason = "not every test asks a target for everything")]
 #[path = "../../ops/tests/shared/odd.rs"]
 mod odd;
@@ -12,7 +14,6 @@ mod odd;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use PageState::{Absent, Cleared, Old, Unknown, Young};
@@ -28,62 +29,15 @@ use isotherm_ops::support::SetName;
 use isotherm_ops::targets::Memory;
 use isotherm_pages::idle::{BITMAP, Bitmap};
 
+use marks::{BASE, PAGE, range, sets, target, touch};
 use odd::Odd;
 
-const PAGE: u64 = 4096;
 const HUGE: u64 = 2 << 20;
-const BASE: u64 = 0x2000_0000_0000;
 const ID: TargetId = TargetId(7);
 const PHYSICAL: TargetId = TargetId(8);
 
-/// Tests run one at a time, because the whole machine shares one set of marks.
-static ONE: Mutex<()> = Mutex::new(());
-
-type Open = fn() -> IdleOps;
-
-/// The set in both forms, or why this test cannot run here, printed.
-fn sets() -> Option<(MutexGuard<'static, ()>, [Open; 2])> {
-    let one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    match IdleOps::new() {
-        Ok(set) => assert!(set.reads_page_tables(), "the lab's kernels have BPF"),
-        Err(e) if matches!(e.kind(), SetKind::NotSupported | SetKind::Permission) => {
-            // A kernel that has it must not be passed over, if we are root of it.
-            let has_it = Path::new(BITMAP).exists() && rustix::process::geteuid().is_root();
-            assert!(!has_it, "{e}");
-            eprintln!("skipped: {e}");
-            return None;
-        }
-        Err(e) => panic!("{e}"),
-    }
-    Some((one, [|| IdleOps::new().unwrap(), || IdleOps::by_pagemap().unwrap()]))
-}
-
-fn range(from: u64, to: u64) -> AddrRange {
-    AddrRange::new(BASE + from, BASE + to)
-}
-
 fn pages(range: AddrRange) -> Vec<Check> {
     (range.start..range.end).step_by(4096).map(|addr| Check::new(ID, addr, 0)).collect()
-}
-
-/// A target with memory of its own, filled.
-fn target(memory: AddrRange, kind: &str) -> Option<Odd> {
-    let mut odd = Odd::start()?;
-    odd.tell("anon", memory, "");
-    odd.tell(kind, memory, "");
-    odd.tell("fill", memory, "");
-    Some(odd)
-}
-
-/// Touches pages of a process after a flush of its TLB. The set does not flush, and an access
-/// through a cached TLB entry sets no accessed bit. Unmapping more pages than the kernel flushes
-/// one by one flushes the whole TLB.
-fn touch(odd: &mut Odd, pages: AddrRange) {
-    let scratch = AddrRange::new(BASE - (1 << 30), BASE - (1 << 30) + 64 * PAGE);
-    for word in ["anon", "fill", "unmap"] {
-        odd.tell(word, scratch, "");
-    }
-    odd.tell("touch", pages, "");
 }
 
 fn count(batch: &[Check], state: PageState) -> usize {
@@ -128,9 +82,9 @@ fn touched_pages_are_young_and_the_others_old() {
         let mut batch = pages(memory);
         make_old(&mut set, &mut batch);
         for nr in [3, 100, 101, 2047] {
-            touch(&mut odd, range(nr * PAGE, (nr + 1) * PAGE));
+            touch(&mut odd, &[range(nr * PAGE, (nr + 1) * PAGE)]);
         }
-        touch(&mut odd, range(500 * PAGE, 510 * PAGE));
+        touch(&mut odd, &[range(500 * PAGE, 510 * PAGE)]);
         for _ in 0..2 {
             set.check(&mut batch);
             for (nr, check) in (0..).zip(&batch) {
@@ -143,7 +97,7 @@ fn touched_pages_are_young_and_the_others_old() {
         // In any order, and twice the same.
         batch.reverse();
         batch.extend_from_within(..100);
-        touch(&mut odd, range(0, PAGE));
+        touch(&mut odd, &[range(0, PAGE)]);
         set.check(&mut batch);
         assert_eq!(count(&batch, Young), 1);
         assert_eq!(batch.iter().find(|c| c.state == Young).unwrap().addr, BASE);
@@ -164,7 +118,7 @@ fn huge_pages_are_one_folio_and_stay_whole() {
         set.add_target(ID, odd.pid()).unwrap();
         let mut batch = pages(memory);
         make_old(&mut set, &mut batch);
-        touch(&mut odd, range(HUGE + 77 * PAGE, HUGE + 78 * PAGE));
+        touch(&mut odd, &[range(HUGE + 77 * PAGE, HUGE + 78 * PAGE)]);
         set.check(&mut batch);
         for (nr, check) in batch.iter().enumerate() {
             assert_eq!(check.state, if nr / 512 == 1 { Young } else { Old }, "page {nr}");
@@ -186,7 +140,7 @@ fn huge_pages_are_one_folio_and_stay_whole() {
             };
             assert!(expected, "page {nr}: {check:?}");
         }
-        touch(&mut odd, range(3 * HUGE + 300 * PAGE, 3 * HUGE + 301 * PAGE));
+        touch(&mut odd, &[range(3 * HUGE + 300 * PAGE, 3 * HUGE + 301 * PAGE)]);
         set.check(&mut parts);
         for (nr, check) in parts.iter().enumerate() {
             // The mark is the folio's: one touched page makes all of it young.
@@ -214,7 +168,7 @@ fn shared_locked_and_file_pages_are_seen_through_every_mapping() {
         one.tell("shared", memory, path);
         one.tell("fill", memory, "");
         other.tell("shared", memory, path);
-        touch(&mut other, memory);
+        touch(&mut other, &[memory]);
         let locked = range(16 << 20, 18 << 20);
         one.tell("anon", locked, "");
         one.tell("nohuge", locked, "");
@@ -225,8 +179,8 @@ fn shared_locked_and_file_pages_are_seen_through_every_mapping() {
         let mut batch = pages(memory);
         batch.extend(pages(locked));
         make_old(&mut set, &mut batch);
-        touch(&mut other, range(64 << 10, 128 << 10));
-        touch(&mut one, AddrRange::new(locked.start, locked.start + PAGE));
+        touch(&mut other, &[range(64 << 10, 128 << 10)]);
+        touch(&mut one, &[AddrRange::new(locked.start, locked.start + PAGE)]);
         set.check(&mut batch);
         // The file may lie in large folios: at least what was touched is young, and not everything.
         let young = batch[16..32].iter().filter(|c| c.state == Young).count();
@@ -249,7 +203,7 @@ fn pagewalk_makes_shared_and_locked_pages_old_by_marks() {
     one.tell("shared", memory, path);
     one.tell("fill", memory, "");
     other.tell("shared", memory, path);
-    touch(&mut other, memory);
+    touch(&mut other, &[memory]);
     let locked = range(16 << 20, 18 << 20);
     one.tell("anon", locked, "");
     one.tell("nohuge", locked, "");
@@ -275,11 +229,11 @@ fn pagewalk_makes_shared_and_locked_pages_old_by_marks() {
     assert_eq!(resolved(&mut walk, &mut batch), batch.len());
     assert_eq!(walk.counters().whole_clears, 0);
     assert!(walk.counters().marks >= 1000, "{:?}", walk.counters());
-    touch(&mut other, range(64 << 10, 128 << 10));
+    touch(&mut other, &[range(64 << 10, 128 << 10)]);
     walk.check(&mut batch);
     assert_eq!(count(&batch, Young), 0, "another's accesses are not the target's");
-    touch(&mut one, range(128 << 10, 192 << 10));
-    touch(&mut one, AddrRange::new(locked.start, locked.start + PAGE));
+    touch(&mut one, &[range(128 << 10, 192 << 10)]);
+    touch(&mut one, &[AddrRange::new(locked.start, locked.start + PAGE)]);
     walk.check(&mut batch);
     assert_eq!(count(&batch[32..48], Young), 16);
     assert_eq!(count(&batch, Young), 17);
@@ -300,7 +254,7 @@ fn pages_that_get_other_frames_are_never_judged_wrongly() {
         for &node in nodes.with_memory().iter().rev() {
             make_old(&mut set, &mut batch);
             let touched = range(0, 100 * PAGE);
-            touch(&mut odd, touched);
+            touch(&mut odd, &[touched]);
             let whole = [memory];
             let done =
                 process.migrate(&nodes, &whole, &mut |_| Some(node), false, &mut || false).unwrap();
@@ -319,7 +273,7 @@ fn pages_that_get_other_frames_are_never_judged_wrongly() {
             );
             assert!(answered * 10 >= batch.len() * 9, "most keep their marks when they move");
             // Made old anew, nothing of before matters.
-            touch(&mut odd, memory);
+            touch(&mut odd, &[memory]);
             batch = pages(memory);
             make_old(&mut set, &mut batch);
         }
@@ -405,7 +359,7 @@ fn physical_memory_is_watched_by_frame() {
     set.add_target(ID, odd.pid()).unwrap();
     batch.extend(pages(range(0, 64 * PAGE)));
     make_old(&mut set, &mut batch);
-    touch(&mut odd, range(32 * PAGE, 96 * PAGE));
+    touch(&mut odd, &[range(32 * PAGE, 96 * PAGE)]);
     set.check(&mut batch);
     for (nr, check) in batch.iter().enumerate() {
         let page = nr % 512;
@@ -441,7 +395,7 @@ fn the_bitmap_has_the_kernels_own_rules() {
     set.add_target(ID, odd.pid()).unwrap();
     let mut batch = pages(memory);
     make_old(&mut set, &mut batch);
-    touch(&mut odd, memory);
+    touch(&mut odd, &[memory]);
     let mut bitmap = Bitmap::open(Path::new(BITMAP)).unwrap();
     let end = bitmap.mark_range(0..u64::MAX).unwrap();
     let total = std::fs::read_to_string("/proc/meminfo").unwrap();
@@ -471,7 +425,7 @@ fn the_bitmap_has_the_kernels_own_rules() {
         first.len().min(usize::try_from(end / 64).unwrap())
     );
     bitmap.read(0, &mut first).unwrap();
-    touch(&mut odd, range(0, 10 * PAGE));
+    touch(&mut odd, &[range(0, 10 * PAGE)]);
     set.check(&mut batch);
     assert_eq!(count(&batch[10..], Old), 1014, "marked by the whole, found one by one");
     assert_eq!(count(&batch[..10], Young), 10);
@@ -524,7 +478,7 @@ fn costs() {
                 let [mut clear, mut check_old, mut check_young] = [0; 3];
                 let turns = 10;
                 for _ in 0..turns {
-                    touch(&mut odd, memory);
+                    touch(&mut odd, &[memory]);
                     let set: &mut dyn Operations = match (&mut idle, &mut walk) {
                         (Some(idle), _) => idle,
                         (_, Some(walk)) => walk,
@@ -541,7 +495,7 @@ fn costs() {
                     };
                     time(&mut clear, false);
                     time(&mut check_old, true);
-                    touch(&mut odd, memory);
+                    touch(&mut odd, &[memory]);
                     time(&mut check_young, true);
                 }
                 let per = |total: u64| total / turns / 1000;

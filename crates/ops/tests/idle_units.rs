@@ -5,74 +5,30 @@
 //! Every test runs twice: with frames from the page tables (BPF), and from `pagemap`.
 #![expect(clippy::print_stderr, clippy::unwrap_used, reason = "tests; a skipped one says why")]
 
+#[path = "shared/marks.rs"]
+mod marks;
 #[expect(dead_code, reason = "not every test asks a target for everything")]
 #[path = "shared/odd.rs"]
 mod odd;
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use isotherm_core::unit::UNIT;
 use isotherm_core::{AddrRange, Check, Operations, PageBits, PageState, TargetId, UnitCheck};
-use isotherm_host::error::SetKind;
 use isotherm_ops::idle::IdleOps;
 use isotherm_ops::targets::Memory;
 
+use marks::{BASE, PAGE, range, sets, target, touch};
 use odd::Odd;
 
-const PAGE: u64 = 4096;
-const BASE: u64 = 0x2000_0000_0000;
 const ID: TargetId = TargetId(7);
 const PHYSICAL: TargetId = TargetId(8);
-
-/// Tests run one at a time, because the whole machine shares one set of marks.
-static ONE: Mutex<()> = Mutex::new(());
-
-type Open = fn() -> IdleOps;
-
-/// The set in both forms, or why this test cannot run here, printed.
-fn sets() -> Option<(MutexGuard<'static, ()>, [Open; 2])> {
-    let one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    match IdleOps::new() {
-        Ok(set) => assert!(set.reads_page_tables(), "the lab's kernels have BPF"),
-        Err(e) if matches!(e.kind(), SetKind::NotSupported | SetKind::Permission) => {
-            eprintln!("skipped: {e}");
-            return None;
-        }
-        Err(e) => panic!("{e}"),
-    }
-    Some((one, [|| IdleOps::new().unwrap(), || IdleOps::by_pagemap().unwrap()]))
-}
-
-fn range(from: u64, to: u64) -> AddrRange {
-    AddrRange::new(BASE + from, BASE + to)
-}
 
 fn units(range: AddrRange) -> Vec<UnitCheck> {
     let starts = (range.start..range.end).step_by(2 << 20);
     starts.map(|start| UnitCheck::new(ID, start, PageBits::of(start, range))).collect()
-}
-
-/// Touches pages of a process after a flush of its TLB. The set does not flush, and an access
-/// through a cached TLB entry sets no accessed bit. Unmapping more pages than the kernel flushes
-/// one by one flushes the whole TLB.
-fn touch(odd: &mut Odd, pages: &[AddrRange]) {
-    let scratch = AddrRange::new(BASE - (1 << 30), BASE - (1 << 30) + 64 * PAGE);
-    for word in ["anon", "fill", "unmap"] {
-        odd.tell(word, scratch, "");
-    }
-    pages.iter().for_each(|range| odd.tell("touch", *range, ""));
-}
-
-/// A target with memory of its own, filled.
-fn target(memory: AddrRange, kind: &str) -> Option<Odd> {
-    let mut odd = Odd::start()?;
-    for word in ["anon", kind, "fill"] {
-        odd.tell(word, memory, "");
-    }
-    Some(odd)
 }
 
 /// Makes units old. Pages that are not on their LRU list yet get further tries. Those whose frames

@@ -21,7 +21,7 @@ mod bits;
 mod pages;
 mod verdict;
 
-use isotherm_core::{PageBits, UnitCheck};
+use isotherm_core::{PageBits, Time, UnitCheck};
 use isotherm_pages::idle::Block;
 use isotherm_sys::clock::now;
 
@@ -39,50 +39,47 @@ impl IdleOps {
     /// Makes the pages of units old.
     pub(super) fn mark_units(&mut self, batch: &mut [UnitCheck]) {
         let begin = now();
-        for of_target in batch.chunk_by_mut(|a, b| a.target == b.target) {
-            let is_memory = of_target.first().is_some_and(|unit| self.is_memory(unit.target));
-            for piece in of_target.chunks_mut(PIECE) {
-                piece.iter_mut().for_each(forget_answers);
-                if is_memory {
-                    piece.iter_mut().for_each(|unit| self.mark_frames(unit));
-                } else {
-                    self.mark_pages(piece);
-                }
-                let at = now();
-                piece.iter_mut().for_each(|unit| unit.made_old = Some(at));
-            }
-        }
-        let end = now();
-        for unit in batch {
-            unit.made_old = unit.made_old.filter(|at| end.since(*at) >= WELL_BEFORE_NS);
-            self.counters.unresolved += unit.stuck.count();
-        }
-        self.counters.mark_ns += end.since(begin);
+        self.by_piece(batch, Self::mark_frames, Self::mark_pages, |unit| &mut unit.made_old);
+        self.counters.mark_ns += now().since(begin);
     }
 
     /// Looks at units.
     pub(super) fn look_at_units(&mut self, batch: &mut [UnitCheck]) {
         let begin = now();
+        self.by_piece(batch, Self::look_at_frames, Self::look_at_pages, |unit| &mut unit.looked);
+        self.counters.looks +=
+            batch.iter().map(|unit| unit.present.and(unit.pages).count()).sum::<u64>();
+        self.counters.look_ns += now().since(begin);
+    }
+
+    /// Asks about units, a few at a time: about each in physical memory, and about all of these in
+    /// a process. `at` is where a unit says when that was, if it was well before the answer.
+    fn by_piece(
+        &mut self,
+        batch: &mut [UnitCheck],
+        of_frames: fn(&mut Self, &mut UnitCheck),
+        of_pages: fn(&mut Self, &mut [UnitCheck]),
+        at: fn(&mut UnitCheck) -> &mut Option<Time>,
+    ) {
         for of_target in batch.chunk_by_mut(|a, b| a.target == b.target) {
             let is_memory = of_target.first().is_some_and(|unit| self.is_memory(unit.target));
             for piece in of_target.chunks_mut(PIECE) {
                 piece.iter_mut().for_each(forget_answers);
                 if is_memory {
-                    piece.iter_mut().for_each(|unit| self.look_at_frames(unit));
+                    piece.iter_mut().for_each(|unit| of_frames(self, unit));
                 } else {
-                    self.look_at_pages(piece);
+                    of_pages(self, piece);
                 }
-                let at = now();
-                piece.iter_mut().for_each(|unit| unit.looked = Some(at));
+                let asked = now();
+                piece.iter_mut().for_each(|unit| *at(unit) = Some(asked));
             }
         }
         let end = now();
         for unit in batch {
-            unit.looked = unit.looked.filter(|at| end.since(*at) >= WELL_BEFORE_NS);
-            self.counters.looks += unit.present.and(unit.pages).count();
+            let time = at(unit);
+            *time = time.filter(|at| end.since(*at) >= WELL_BEFORE_NS);
             self.counters.unresolved += unit.stuck.count();
         }
-        self.counters.look_ns += end.since(begin);
     }
 
     /// Pages of the unit that were part of a large folio when they were marked. Each such folio has

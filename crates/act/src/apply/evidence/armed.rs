@@ -162,8 +162,9 @@ impl Evidence {
         if stale || Bits::of(start, part).and(armed.asked).is_empty() {
             return Next::Arm(part);
         }
+        // What is proven by looks at other parts of the granule need not wait for one more.
         let due = now.since(armed.at) >= rules.confirm_ns / 2;
-        if due { Next::Look(part) } else { Next::Wait(part) }
+        if due || armed.is_proven(rules, now) { Next::Look(part) } else { Next::Wait(part) }
     }
 
     /// The part of a granule that lies in `range` was made old at `now`; `seen` is what is seen of
@@ -308,9 +309,7 @@ impl Evidence {
                 return None;
             }
         }
-        if now.since(armed.since) < rules.confirm_ns
-            || armed.mistakes_bp(rules) > rules.max_mistakes_bp
-        {
+        if !armed.is_proven(rules, now) {
             return None;
         }
         // The granule is looked at once more, so that pages touched since then are left out.
@@ -322,6 +321,9 @@ impl Evidence {
         for (start, part) in granules(range) {
             if let Some(armed) = self.granules.get_mut(&start) {
                 let pages = Bits::of(start, part);
+                // Pages that are given up did not wake up.
+                let given_up = armed.quiet.and(pages).count();
+                armed.were_quiet = armed.were_quiet.saturating_sub(given_up);
                 armed.asked = armed.asked.minus(pages);
                 armed.quiet = armed.quiet.minus(pages);
                 armed.woken = armed.woken.minus(pages);
@@ -354,6 +356,14 @@ impl Evidence {
 }
 
 impl Armed {
+    /// Whether the quiet pages have been idle for long enough, as far as the looks so far tell. One
+    /// look at least has to tell how fast pages wake up.
+    fn is_proven(&self, rules: Rules, now: Time) -> bool {
+        self.interval > 0
+            && now.since(self.since) >= rules.confirm_ns
+            && self.mistakes_bp(rules) <= rules.max_mistakes_bp
+    }
+
     /// The expected share of the quiet pages that will be touched within the refault window, in
     /// basis points. It assumes that the pages still quiet are touched at the rate of the pages
     /// that were quiet at the look before. The pages still quiet are the less used ones, so the
@@ -423,6 +433,8 @@ mod tests {
         let found = evidence.confirm(0, part, seen(pages(0, 101)), RULES, at(105));
         assert_eq!(found, Some(pages(101, 200)), "one woke up, so the others may go");
         evidence.forget(part);
+        let rest = AddrRange::new(200 * 4096, GRANULE);
+        assert_eq!(evidence.next(rest, MOST, RULES, at(105)), Next::Look(rest), "is proven, too");
         // What is left of it is waited for, unless nobody asks for that any more.
         evidence.adopt_granule(0, idle(104, pages(0, 50)), RULES, at(110));
         assert_eq!(evidence.quiet(0), pages(200, 512));

@@ -39,6 +39,11 @@ fn pages_that_were_stuck_were_not_idle() {
     let info = unit.info();
     assert_eq!((info.touched[0], info.unresolved), (Some(PageBits::ALL), PageBits::default()));
     assert_eq!(info.touched[2], None);
+    // It was armed out of turn, and is measured for all spans.
+    for ms in [2600, 3500, 12_500] {
+        unit.was_looked_at(&young(PageBits::ALL), Time(ms * MS), &SPANS_NS, false);
+    }
+    assert_eq!([0, 1, 2, 3].map(|nr| unit.planes().counted(nr)), [Some(512); 4]);
 }
 
 #[test]

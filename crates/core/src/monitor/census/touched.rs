@@ -13,6 +13,8 @@
 //!   that was measured for a shorter span has as many pages at least. What the longer span adds is
 //!   estimated in the same way. (Idle units are known first, since nothing has to be made old in
 //!   them. If they stood for all of the rest, ten seconds would begin with half of the truth.)
+//!   Units differ in size: of most libraries few pages are mapped. So shares of pages are taken
+//!   from the sample, and not numbers.
 //! * *Touches that were lost* because others clear accessed bits, too; see `lost`. They widen the
 //!   upper end only.
 //!
@@ -24,28 +26,49 @@ use super::unit::Unit;
 use crate::addr::PAGE_SIZE;
 use crate::ops::ClearRate;
 use crate::snapshot::{SPANS, Touched, TouchedBytes};
-use crate::unit::UNIT;
 
 /// Standard deviations on each side of a 90 % interval.
 const SIGMAS: f64 = 1.645;
 
+/// A sample of units.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Sample {
+    units: u64,
+    /// Pages of which something can be known.
+    size: u64,
+    pages: u64,
+    /// The sum of the squares of the units' numbers of pages.
+    squares: u64,
+}
+
+impl Sample {
+    const fn of(size: u64, pages: u64) -> Self {
+        Self { units: 1, size, pages, squares: pages * pages }
+    }
+
+    const fn numbers(&mut self) -> [&mut u64; 4] {
+        [&mut self.units, &mut self.size, &mut self.pages, &mut self.squares]
+    }
+}
+
 /// The sums of one span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Sum {
-    /// Units that were measured, and the pages that the target has in them.
+    /// Units that were measured, the pages that the target has in them, and those of which
+    /// something can be known.
     units: u64,
     watched: u64,
+    size: u64,
     /// Pages that were touched.
     pages: u64,
     /// Four times the variances of the units' numbers of pages.
     doubt: u64,
-    /// Of the units that were armed in turn: number, pages, squares of their numbers of pages.
-    in_turn: [u64; 3],
-    /// Of those that were measured for the span before, too: number, pages that this span adds,
-    /// squares of these numbers.
-    grown: [u64; 3],
-    /// Units that were measured for a shorter span only: number, pages that were touched in it.
-    shorter: [u64; 2],
+    /// The units that were armed in turn.
+    in_turn: Sample,
+    /// Those of them that were measured for a shorter span, too: the pages that this span adds.
+    grown: Sample,
+    /// Units that were measured for a shorter span only: number, size, pages touched in it.
+    shorter: [u64; 3],
     /// What others may have hidden.
     exposed: Exposed,
 }
@@ -56,23 +79,34 @@ impl Sum {
         let change = |a: &mut u64, b: u64| *a = a.wrapping_add_signed(sign * b.cast_signed());
         change(&mut self.units, other.units);
         change(&mut self.watched, other.watched);
+        change(&mut self.size, other.size);
         change(&mut self.pages, other.pages);
         change(&mut self.doubt, other.doubt);
-        self.in_turn.iter_mut().zip(other.in_turn).for_each(|(a, b)| change(a, b));
-        self.grown.iter_mut().zip(other.grown).for_each(|(a, b)| change(a, b));
+        for (sample, mut other) in
+            [(&mut self.in_turn, other.in_turn), (&mut self.grown, other.grown)]
+        {
+            sample.numbers().into_iter().zip(other.numbers()).for_each(|(a, b)| change(a, *b));
+        }
         self.shorter.iter_mut().zip(other.shorter).for_each(|(a, b)| change(a, b));
         self.exposed.pairs(&other.exposed).for_each(|(a, b)| change(a, b));
     }
 
-    /// The estimate for a target of `all` units, if others clear bits so often.
-    fn estimate(&self, all: u64, watched: u64, others: &ClearRate) -> Option<TouchedBytes> {
+    /// The estimate for a target of `all` units and this size, if others clear bits so often.
+    fn estimate(
+        &self,
+        (all, size): (u64, u64),
+        watched: u64,
+        others: &ClearRate,
+    ) -> Option<TouchedBytes> {
         if self.units == 0 {
             return None;
         }
-        let known = self.units + self.shorter[0];
-        let rest = Rest::of(all.saturating_sub(known), self.in_turn);
-        let longer = Rest::of(self.shorter[0], self.grown);
-        let pages = float(self.pages) + float(self.shorter[1]) + rest.pages + longer.pages;
+        let [shorter, shorter_size, in_shorter] = self.shorter;
+        let left = all.saturating_sub(self.units + shorter);
+        let left_size = size.saturating_sub(self.size + shorter_size);
+        let rest = Rest::of(left, left_size, &self.in_turn);
+        let longer = Rest::of(shorter, shorter_size, &self.grown);
+        let pages = float(self.pages) + float(in_shorter) + rest.pages + longer.pages;
         let doubt = float(self.doubt) / 4.0 + rest.variance + longer.variance;
         let unseen = rest.unseen + longer.unseen;
         let width = SIGMAS * libm::sqrt(doubt);
@@ -98,20 +132,27 @@ struct Rest {
 }
 
 impl Rest {
-    /// `sample`: number of units, sum of their pages, sum of the squares.
-    fn of(units: u64, sample: [u64; 3]) -> Self {
-        let (units, nr) = (float(units), float(sample[0].max(1)));
-        let mean = float(sample[1]) / nr;
-        let each = (float(sample[2]) / nr - mean * mean).max(0.0);
-        let variance = units * each * (1.0 + units / nr);
-        let unseen = if sample[0] == 0 { units * float(UNIT / PAGE_SIZE) } else { 0.0 };
-        Self { pages: units * mean, variance, unseen }
+    fn of(units: u64, size: u64, sample: &Sample) -> Self {
+        let nr = float(sample.units.max(1));
+        let mean = float(sample.pages) / nr;
+        let each = (float(sample.squares) / nr - mean * mean).max(0.0);
+        let unseen = if sample.units == 0 { float(size) } else { 0.0 };
+        let units = float(units);
+        // How large these units are, in those of the sample.
+        let each_size = float(size) / units.max(1.0);
+        let scale = if sample.size == 0 { 1.0 } else { each_size * nr / float(sample.size) };
+        let variance = units * each * scale * scale * (1.0 + units / nr);
+        Self { pages: units * mean * scale, variance, unseen }
     }
 }
 
 /// The sums over the units of one target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Sums([Sum; SPANS]);
+pub(super) struct Sums {
+    spans: [Sum; SPANS],
+    /// Pages of all units of which something can be known.
+    size: u64,
+}
 
 impl Sums {
     pub(super) fn add(&mut self, unit: &Unit) {
@@ -123,11 +164,13 @@ impl Sums {
     }
 
     fn change(&mut self, unit: &Unit, sign: i64) {
-        for (nr, sum) in self.0.iter_mut().enumerate() {
+        let size = unit.size();
+        self.size = self.size.wrapping_add_signed(sign * size.cast_signed());
+        for (nr, sum) in self.spans.iter_mut().enumerate() {
             let planes = unit.planes();
             let before = (0..nr).rev().find_map(|nr| planes.counted(nr));
             let Some(count) = planes.counted(nr) else {
-                let shorter = before.map_or([0; 2], |pages| [1, pages]);
+                let shorter = before.map_or([0; 3], |pages| [1, size, pages]);
                 sum.change(&Sum { shorter, ..Sum::default() }, sign);
                 continue;
             };
@@ -136,16 +179,15 @@ impl Sums {
                 (None, Some(longer)) => longer.saturating_sub(count).pow(2),
                 (None, None) => 0,
             };
-            let squared = |pages: u64| [1, pages, pages * pages];
-            let in_turn = if unit.in_turn { squared(count) } else { [0; 3] };
-            let grown = before.filter(|_| unit.in_turn).map_or([0; 3], |pages| {
-                // One span may have been measured in an earlier turn than the other.
-                squared(count.saturating_sub(pages))
-            });
+            let in_turn = unit.in_turn.then(|| Sample::of(size, count)).unwrap_or_default();
+            // One span may have been measured in an earlier turn than the other.
+            let grown = before.map(|pages| Sample::of(size, count.saturating_sub(pages)));
+            let grown = grown.filter(|_| unit.in_turn).unwrap_or_default();
             let (watched, exposed) = (unit.pages.count(), Exposed::of(unit, nr, count));
             let of_unit = Sum {
                 units: 1,
                 watched,
+                size,
                 pages: count,
                 doubt,
                 in_turn,
@@ -160,12 +202,13 @@ impl Sums {
     /// The working set of a target of `all` units, of which `watched` bytes are watched, if others
     /// clear accessed bits so often.
     pub(super) fn touched(&self, all: usize, watched: u64, others: &ClearRate) -> Touched {
-        Touched { spans: self.0.map(|sum| sum.estimate(all as u64, watched, others)), watched }
+        let all = (all as u64, self.size);
+        Touched { spans: self.spans.map(|sum| sum.estimate(all, watched, others)), watched }
     }
 
     /// The largest share of the touched pages, over all spans, that others probably hide.
     pub(super) fn hidden(&self, others: &ClearRate) -> f64 {
-        let shares = self.0.iter().map(|sum| {
+        let shares = self.spans.iter().map(|sum| {
             let lost = sum.exposed.mean(others).pages;
             lost / (lost + float(sum.pages)).max(1.0)
         });
@@ -186,21 +229,17 @@ fn whole(x: f64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::unit::UNIT;
+
+    /// A sample of whole units.
+    fn sample(units: u64, each: u64) -> Sample {
+        Sample { units, size: units * 512, pages: units * each, squares: units * each * each }
+    }
 
     fn sum(units: u64, each: u64, doubt: u64) -> Sum {
-        let in_turn = [units, units * each, units * each * each];
-        let exposed = Exposed::default();
-        let pages = units * each;
-        Sum {
-            units,
-            watched: units * 512,
-            pages,
-            doubt,
-            in_turn,
-            grown: [units, 0, 0],
-            exposed,
-            ..Sum::default()
-        }
+        let (pages, watched) = (units * each, units * 512);
+        let (in_turn, grown) = (sample(units, each), sample(units, 0));
+        Sum { units, watched, size: watched, pages, doubt, in_turn, grown, ..Sum::default() }
     }
 
     #[test]
@@ -213,21 +252,25 @@ mod tests {
             ("doubt", sum(100, 256, 4 * 256 * 256), 100, Some((100.0, 98.355, 101.645))),
             (
                 "ten idle units, and ten of which one second is known",
-                Sum { shorter: [10, 10 * 512], ..sum(10, 0, 0) },
+                Sum { shorter: [10, 10 * 512, 10 * 512], ..sum(10, 0, 0) },
                 20,
                 Some((20.0, 20.0, 20.0)),
             ),
             (
                 "a second is known, and not what ten seconds add",
-                Sum { shorter: [10, 10 * 256], grown: [0; 3], ..sum(10, 0, 0) },
+                Sum {
+                    shorter: [10, 10 * 512, 10 * 256],
+                    grown: Sample::default(),
+                    ..sum(10, 0, 0)
+                },
                 20,
                 Some((10.0, 10.0, 30.0)),
             ),
             (
                 "ten seconds add half a unit to each",
                 Sum {
-                    shorter: [10, 10 * 256],
-                    grown: [10, 10 * 256, 10 * 256 * 256],
+                    shorter: [10, 10 * 512, 10 * 256],
+                    grown: sample(10, 256),
                     ..sum(10, 512, 0)
                 },
                 20,
@@ -235,12 +278,12 @@ mod tests {
             ),
             (
                 "out of turn",
-                Sum { in_turn: [0; 3], ..sum(10, 512, 0) },
+                Sum { in_turn: Sample::default(), ..sum(10, 512, 0) },
                 20,
                 Some((20.0, 20.0, 40.0)),
             ),
         ] {
-            let got = sum.estimate(all, all * UNIT, &ClearRate::default());
+            let got = sum.estimate((all, all * 512), all * UNIT, &ClearRate::default());
             let got = got.map(|t| [t.bytes, t.lo, t.hi].map(|b| float(b) / 1024.0 / 1024.0));
             let near = match (got, mib) {
                 (Some(got), Some((a, b, c))) => {
@@ -250,5 +293,16 @@ mod tests {
             };
             assert!(near, "{name}: {got:?}");
         }
+    }
+
+    #[test]
+    fn small_units_stand_for_what_is_in_them() {
+        // Ten units with all pages touched, and ten of one page each, of which nothing is known.
+        let got = sum(10, 512, 0).estimate((20, 10 * 512 + 10), 20 * UNIT, &ClearRate::default());
+        let TouchedBytes { bytes, lo, hi, .. } = got.unwrap();
+        assert_eq!([bytes, lo, hi].map(|b| b / PAGE_SIZE), [10 * 512 + 10; 3]);
+        let nothing_there =
+            sum(10, 512, 0).estimate((20, 10 * 512), u64::MAX, &ClearRate::default());
+        assert_eq!(nothing_there.unwrap().bytes / PAGE_SIZE, 10 * 512);
     }
 }

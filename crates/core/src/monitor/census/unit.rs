@@ -199,8 +199,9 @@ impl Unit {
         let was_stuck = self.stuck;
         self.stuck = self.stuck.minus(asked).or(check.stuck.and(asked));
         if !was_stuck.minus(self.stuck).is_empty() {
-            // The planes left these pages out, which does not mean that they were idle.
-            (self.planes, self.guessed) = (Planes::default(), true);
+            // The planes left these pages out, which does not mean that they were idle. All spans
+            // are measured anew.
+            (self.planes, self.guessed, self.is_turn) = (Planes::default(), true, true);
         }
         (self.known, self.leaf_shift) = (true, check.leaf_shift);
         if asked != self.pages {
@@ -391,6 +392,12 @@ impl Unit {
     /// What was touched within spans.
     pub(super) const fn planes(&self) -> &Planes {
         &self.planes
+    }
+
+    /// The number of pages of which something can be known: those that are mapped and can be made
+    /// old, if that is known.
+    pub(super) fn size(&self) -> u64 {
+        if self.known { self.present.minus(self.stuck).count() } else { self.pages.count() }
     }
 
     /// Whether its pages share one accessed bit.

@@ -1,9 +1,14 @@
 //! Finding the children of the targets in `/proc`, cheaply.
+//!
+//! A listing costs some microseconds per process of the machine, and on a busy machine something is
+//! forked all the time. So listings are as far apart as their CPU time allows: where there are
+//! thousands of processes, a child is found some seconds later, and the budget is kept.
 
 use std::io;
 
 use isotherm_core::Time;
 use isotherm_host::proc::Proc;
+use isotherm_sys::clock::thread_cpu_ns;
 
 /// A process that was not there before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +29,25 @@ pub(super) struct Scan {
     full_at: Option<Time>,
     /// Whether anything was forked since then, as far as known.
     forked: bool,
+    listings: Pace,
+    full: Pace,
 }
+
+/// Keeps the CPU time of something that is repeated below a share.
+#[derive(Debug, Default)]
+struct Pace {
+    last: Time,
+    took_ns: u64,
+}
+
+impl Pace {
+    fn allows(&self, now: Time) -> bool {
+        now.since(self.last) >= self.took_ns.saturating_mul(MOST_SHARE)
+    }
+}
+
+/// Listings, and looks at every process, take at most one part in this many of one CPU, each.
+const MOST_SHARE: u64 = 1000;
 
 /// How often every process is looked at anew. A pid that was reused between two listings looks
 /// unchanged to the quick way, and this look finds it. It is left out while nothing was forked,
@@ -54,9 +77,11 @@ impl Scan {
             Some(at) if self.forked => now.since(at) >= FULL_EVERY_NS,
             Some(at) => now.since(at) >= ALWAYS_EVERY_NS,
         };
-        if !full && !forked {
+        let full = full && (self.full_at.is_none() || self.full.allows(now));
+        if !full && !(forked && self.listings.allows(now)) {
             return Ok(());
         }
+        let begin = thread_cpu_ns();
         self.listed.clear();
         proc.for_each_pid(|pid| self.listed.push(pid))?;
         self.listed.sort_unstable();
@@ -71,9 +96,12 @@ impl Scan {
         }
         std::mem::swap(&mut self.seen, &mut self.listed);
         self.last_pid = last_pid;
+        let pace = Pace { last: now, took_ns: thread_cpu_ns().saturating_sub(begin) };
         if full {
             self.full_at = Some(now);
-            self.forked = false;
+            (self.forked, self.full) = (false, pace);
+        } else {
+            self.listings = pace;
         }
         Ok(())
     }
@@ -86,5 +114,46 @@ impl Scan {
     /// Makes the next call look at everything.
     pub(super) fn forget(&mut self) {
         self.full_at = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    /// A `/proc` in which these processes are, the last of them forked last.
+    fn proc_with(root: &std::path::Path, pids: &[u32]) {
+        for pid in pids {
+            let dir = root.join(pid.to_string());
+            std::fs::create_dir_all(&dir).unwrap();
+            let rest = "0 ".repeat(17);
+            std::fs::write(dir.join("stat"), format!("{pid} (x) S 1 {rest}77 0 0")).unwrap();
+        }
+        let last = pids.last().unwrap();
+        std::fs::write(root.join("loadavg"), format!("0.1 0.1 0.1 1/99 {last}\n")).unwrap();
+    }
+
+    #[test]
+    fn a_listing_that_takes_long_is_not_repeated_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let proc = Proc::new(dir.path());
+        let (mut scan, mut buf, mut found) = (Scan::default(), Vec::new(), Vec::new());
+        let mut pids = |scan: &mut Scan, s: u64| {
+            scan.newcomers(&proc, Time(s * S), &mut buf, &mut found).unwrap();
+            found.iter().map(|new| new.pid).collect::<Vec<_>>()
+        };
+        proc_with(dir.path(), &[10, 11]);
+        assert_eq!(pids(&mut scan, 100).len(), 2);
+        proc_with(dir.path(), &[10, 11, 12]);
+        assert_eq!(pids(&mut scan, 101), [12], "a listing takes no time here");
+        (scan.listings.took_ns, scan.full.took_ns) = (10_000_000, 50_000_000);
+        proc_with(dir.path(), &[10, 11, 12, 13]);
+        assert_eq!(pids(&mut scan, 110), [] as [u32; 0], "a thousand times 10 ms have not passed");
+        assert_eq!(pids(&mut scan, 112), [13], "they have now, and not a thousand times 50 ms");
+        scan.full.took_ns = 0;
+        proc_with(dir.path(), &[10, 11, 12, 13, 14]);
+        assert_eq!(pids(&mut scan, 160).len(), 5, "all of them are looked at again");
     }
 }

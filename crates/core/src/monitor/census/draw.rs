@@ -18,9 +18,9 @@ use crate::unit::UNIT;
 
 /// Bytes of a cell.
 const CELL: u64 = UNIT / CELLS as u64;
-/// Differences up to these make no difference: of shares of pages, beyond what chance explains, and
-/// of the binary logarithms of ages.
-const CLOSE: (f32, f32) = (0.02, 0.7);
+/// Differences up to these make no difference: of shares of pages, beyond what chance explains; and
+/// the ratio of two ages.
+const CLOSE: (f32, f32) = (0.02, 1.625);
 /// Standard deviations of a difference that chance explains.
 const CHANCE: f32 = 3.0;
 /// Cells that changed less than this long ago count as equally old, in ns.
@@ -77,17 +77,18 @@ impl Run {
 
     fn is_like(&self, next: &Self) -> bool {
         let pages = 4096.0 / float(self.range.len()) + 4096.0 / float(next.range.len());
+        // Most cells are just like the one before, so the cheap answers come first.
         let near = |a: f32, b: f32| {
             let mean = f32::midpoint(a, b);
-            let chance = libm::sqrtf(mean * (1.0 - mean) * pages);
-            (a - b).abs() <= CLOSE.0 + CHANCE * chance
+            let chance = || libm::sqrtf(mean * (1.0 - mean) * pages);
+            (a - b).abs() <= CLOSE.0 || (a - b).abs() <= CLOSE.0 + CHANCE * chance()
         };
+        let ages = [self.age_ns, next.age_ns].map(|ns| ns.max(YOUNG_NS));
+        let is_near_age = || float(ages[0].max(ages[1])) <= CLOSE.1 * float(ages[0].min(ages[1]));
         // Nothing touched is no small share of something touched.
         (self.known, self.sure, self.is_quiet()) == (next.known, next.sure, next.is_quiet())
             && (!self.known
-                || near(self.rate, next.rate)
-                    && near(self.warm(), next.warm())
-                    && (log_age(self.age_ns) - log_age(next.age_ns)).abs() <= CLOSE.1)
+                || near(self.rate, next.rate) && near(self.warm(), next.warm()) && is_near_age())
     }
 
     /// The share of its pages that were touched within a second, as far as is known.

@@ -41,13 +41,15 @@ struct Pace {
 }
 
 impl Pace {
-    fn allows(&self, now: Time) -> bool {
-        now.since(self.last) >= self.took_ns.saturating_mul(MOST_SHARE)
+    /// Whether it may be done again, if it may take one part in `share` of one CPU.
+    fn allows(&self, now: Time, share: u64) -> bool {
+        now.since(self.last) >= self.took_ns.saturating_mul(share)
     }
 }
 
-/// Listings, and looks at every process, take at most one part in this many of one CPU, each.
-const MOST_SHARE: u64 = 1000;
+/// Listings take at most one part in this many of one CPU, and so do looks at every process, which
+/// only find what a listing misses.
+const SHARES: (u64, u64) = (2000, 5000);
 
 /// How often every process is looked at anew. A pid that was reused between two listings looks
 /// unchanged to the quick way, and this look finds it. It is left out while nothing was forked,
@@ -77,8 +79,8 @@ impl Scan {
             Some(at) if self.forked => now.since(at) >= FULL_EVERY_NS,
             Some(at) => now.since(at) >= ALWAYS_EVERY_NS,
         };
-        let full = full && (self.full_at.is_none() || self.full.allows(now));
-        if !full && !(forked && self.listings.allows(now)) {
+        let full = full && (self.full_at.is_none() || self.full.allows(now, SHARES.1));
+        if !full && !(forked && self.listings.allows(now, SHARES.0)) {
             return Ok(());
         }
         let begin = thread_cpu_ns();
@@ -148,10 +150,10 @@ mod tests {
         assert_eq!(pids(&mut scan, 100).len(), 2);
         proc_with(dir.path(), &[10, 11, 12]);
         assert_eq!(pids(&mut scan, 101), [12], "a listing takes no time here");
-        (scan.listings.took_ns, scan.full.took_ns) = (10_000_000, 50_000_000);
+        (scan.listings.took_ns, scan.full.took_ns) = (5_000_000, 10_000_000);
         proc_with(dir.path(), &[10, 11, 12, 13]);
-        assert_eq!(pids(&mut scan, 110), [] as [u32; 0], "a thousand times 10 ms have not passed");
-        assert_eq!(pids(&mut scan, 112), [13], "they have now, and not a thousand times 50 ms");
+        assert_eq!(pids(&mut scan, 110), [] as [u32; 0], "two thousand times 5 ms have not passed");
+        assert_eq!(pids(&mut scan, 112), [13], "they have now, and not five thousand times 10 ms");
         scan.full.took_ns = 0;
         proc_with(dir.path(), &[10, 11, 12, 13, 14]);
         assert_eq!(pids(&mut scan, 160).len(), 5, "all of them are looked at again");

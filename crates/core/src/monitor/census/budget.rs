@@ -26,10 +26,10 @@ const MOST_TIMES: u64 = 4;
 /// Shares of the budget for looks in turn and for sentinels, in percent.
 const SHARES: (u64, u64) = (40, 20);
 /// The share for drawing regions, in percent.
-const DRAWING_SHARE: u64 = 15;
-/// The share for looks in turn while there is memory that was never armed, or the budget is
-/// overdrawn.
-const FIRST_PASS_SHARE: u64 = 10;
+const DRAWING_SHARE: u64 = 12;
+/// The share for looks in turn while units wait for their turn: there is memory that was never
+/// armed, or too little is left to arm what was.
+const WAITING_SHARE: u64 = 10;
 
 /// The budget of one context.
 #[derive(Debug)]
@@ -91,8 +91,9 @@ impl Budget {
         ns.saturating_mul(self.bp) / 10_000
     }
 
-    /// Time has passed. Half of what is earned pays back what was advanced, as soon as all memory
-    /// was armed once.
+    /// Time has passed. A quarter of what is earned pays back what was advanced, as soon as all
+    /// memory was armed once. The rest of the program may have half, and a quarter is left for
+    /// units in any case.
     pub(super) fn earn(&mut self, bp: u32, now: Time) {
         self.bp = u64::from(bp);
         let earned = self.of(now.since(self.earned));
@@ -100,7 +101,7 @@ impl Budget {
             return;
         }
         self.earned = now;
-        let back = if self.is_first_pass { 0 } else { (earned / 2).min(self.debt_ns) };
+        let back = if self.is_first_pass { 0 } else { (earned / 4).min(self.debt_ns) };
         self.debt_ns -= back;
         let most = signed(self.of(SAVED_NS)).max(self.left_ns);
         self.left_ns = self.left_ns.saturating_add(signed(earned - back)).min(most);
@@ -202,7 +203,15 @@ impl Budget {
                 after.saturating_sub(before).saturating_add(others_ns)
             }
         };
+        self.spend(ns);
+    }
+
+    /// What is overdrawn beyond the limit is lent. So it is paid back slowly, and units need not
+    /// wait for all of it.
+    fn spend(&mut self, ns: u64) {
         self.left_ns = self.left_ns.saturating_sub(signed(ns));
+        let most = signed(self.of(OVERDRAFT_NS));
+        self.lend(self.left_ns.saturating_add(most).min(0).unsigned_abs());
     }
 
     /// The target has set the accessed bit of so many pages again. `is_new`: of a unit that was
@@ -213,14 +222,14 @@ impl Budget {
         if is_new {
             self.lend(ns);
         }
-        self.left_ns = self.left_ns.saturating_sub(signed(ns));
+        self.spend(ns);
     }
 
     /// How many units may be looked at in turn, per `window_ns`.
     pub(super) fn looks(&self, window_ns: u64) -> usize {
-        // What was overdrawn is paid back before anything is looked at for its own sake.
-        let is_short = self.is_first_pass || self.left_ns < 0;
-        let share = if is_short { FIRST_PASS_SHARE } else { SHARES.0 };
+        // A look shows what wakes up. That something is touched no more, a turn shows at last.
+        let is_short = self.is_first_pass || !self.allows_turn();
+        let share = if is_short { WAITING_SHARE } else { SHARES.0 };
         let ns = self.of(window_ns) * share / 100;
         usize::try_from(ns / self.look_ns.max(1)).unwrap_or(usize::MAX).max(1)
     }
@@ -232,7 +241,8 @@ impl Budget {
 
     /// How many pages may be armed alone, per `window_ns`.
     pub(super) fn sentinels(&self, window_ns: u64) -> usize {
-        let ns = self.of(window_ns) * SHARES.1 / 100;
+        let share = if self.left_ns < 0 { WAITING_SHARE } else { SHARES.1 };
+        let ns = self.of(window_ns) * share / 100;
         usize::try_from(ns / self.arm_ns.max(1)).unwrap_or(usize::MAX)
     }
 }
@@ -255,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_advanced_is_paid_back_by_half_of_what_is_earned() {
+    fn what_is_advanced_is_paid_back_by_a_quarter_of_what_is_earned() {
         let mut budget = Budget::default();
         budget.begin(100, Time(0));
         assert!(!budget.allows(0));
@@ -264,9 +274,9 @@ mod tests {
         budget.asked = Time(0);
         budget.armed(512, Time(512 * 80_000), None);
         assert!(!budget.allows(0) && budget.allows_overdraft());
-        // A second earns 10 ms, half of which pays back.
+        // A second earns 10 ms, a quarter of which pays back.
         budget.earn(100, Time(1_000_000_000));
-        assert!(budget.allows(4_900_000) && !budget.allows(5_000_000));
+        assert!(budget.allows(7_400_000) && !budget.allows(7_500_000));
         budget.earn(100, Time(10_000_000_000));
         assert!(!budget.allows(55_000_000), "what is saved up is bounded");
     }
@@ -279,6 +289,17 @@ mod tests {
             budget.advance(bytes);
             assert!(budget.allows(599_000_000) && !budget.allows(600_000_000));
         }
+    }
+
+    #[test]
+    fn what_is_overdrawn_is_paid_back_slowly_and_units_go_on() {
+        let mut budget = Budget::default();
+        budget.begin(100, Time(0));
+        // 200 ms, while the overdraft is 20.
+        budget.touched(400_000, false);
+        assert_eq!((budget.left_ns, budget.debt_ns), (-20_000_000, 180_000_000));
+        budget.earn(100, Time(4_000_000_000));
+        assert_eq!((budget.left_ns, budget.debt_ns), (10_000_000, 170_000_000));
     }
 
     #[test]

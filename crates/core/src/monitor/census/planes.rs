@@ -98,18 +98,25 @@ pub(super) struct Clock {
     /// The sum over all pages that were found touched since, of the time between the look that
     /// found them and the one before, in [`EXPOSED_NS`].
     exposed: u32,
+    /// Pages that were mapped since.
+    came: u16,
 }
 
 impl Clock {
     /// The first `spans` spans begin now.
     pub(super) const fn begin(since: Time, spans: usize) -> Self {
-        Self { since, open: (1 << spans) - 1, exposed: 0 }
+        Self { since, open: (1 << spans) - 1, exposed: 0, came: 0 }
     }
 
     /// A look has found so many pages, the first one for `gap_ns`.
     pub(super) fn expose(&mut self, pages: u64, gap_ns: u64) {
         let exposed = pages * ((gap_ns + EXPOSED_NS / 2) / EXPOSED_NS).min(1 << 20);
         self.exposed = self.exposed.saturating_add(u32::try_from(exposed).unwrap_or(u32::MAX));
+    }
+
+    /// So many pages were mapped since the last look.
+    pub(super) fn note_mapped(&mut self, pages: u64) {
+        self.came = self.came.saturating_add(number(pages));
     }
 
     /// Whether the end of the first span was not seen yet.
@@ -155,6 +162,9 @@ pub(super) struct Planes {
     apart: [u16; SPANS],
     /// By plane: for how long its counted pages could lose their bits, see [`Clock`].
     exposed: [u32; SPANS],
+    /// By plane: how many of its counted pages were mapped within the span. That they were touched
+    /// then does not tell whether they are used.
+    came: [u16; SPANS],
 }
 
 impl Planes {
@@ -162,10 +172,17 @@ impl Planes {
     /// anything new.
     pub(super) fn publish(&mut self, clock: &mut Clock, seen: &Seen, spans: &[u64; SPANS]) -> bool {
         let mut measured = *clock;
+        let open = clock.open;
         measured.close(seen, spans, |nr, Within { count, .. }| {
-            if self.expected >> nr & 1 == 1 {
-                // What was only expected is measured now.
-                self.counts[nr] = count;
+            if self.expected >> nr & 1 == 0 && self.came[nr] == 0 {
+                return;
+            }
+            // What was only expected is measured now, and what had just been mapped is so no more.
+            (self.counts[nr], self.came[nr]) = (count, 0);
+            for longer in nr + 1..SPANS {
+                if self.came[longer] > 0 && open >> longer & 1 == 0 {
+                    (self.counted, self.came[longer]) = (self.counted & !(1 << longer), 0);
+                }
             }
         });
         self.show(clock, seen, spans)
@@ -197,7 +214,7 @@ impl Planes {
     ) -> bool {
         let mut both = *clock;
         let is_new = is_newest && self.show(&mut both, seen, spans);
-        let exposed = clock.exposed;
+        let (exposed, came) = (clock.exposed, clock.came);
         clock.close(seen, spans, |nr, Within { count, apart, .. }| {
             let bit = 1 << nr;
             if self.in_turn & bit != 0 {
@@ -212,6 +229,7 @@ impl Planes {
             }
             self.counted |= bit;
             (self.counts[nr], self.exposed[nr]) = (count, exposed);
+            self.came[nr] = came.min(count);
         });
         is_new
     }
@@ -219,7 +237,7 @@ impl Planes {
     /// These pages were touched since the spans ended: they were not there at the last look, or
     /// have woken up. So no plane may say that they were idle. What is touched within one sample is
     /// not told by that. Returns whether a plane is not what it was.
-    pub(super) fn came(&mut self, pages: PageBits) -> bool {
+    pub(super) fn take_new(&mut self, pages: PageBits) -> bool {
         let (published, mut is_new) = (self.published, false);
         let planes = self.bits.iter_mut().enumerate().skip(1);
         for (_, bits) in planes.filter(|(nr, _)| published >> nr & 1 == 1) {
@@ -235,7 +253,7 @@ impl Planes {
         if self.counted >> nr & 1 == 1 {
             let pages = number(pages);
             self.apart[nr] = self.counts[nr].abs_diff(pages);
-            (self.counts[nr], self.exposed[nr]) = (pages, 0);
+            (self.counts[nr], self.exposed[nr], self.came[nr]) = (pages, 0, 0);
             self.twice |= 1 << nr;
             self.expected |= 1 << nr;
             self.in_turn |= 1 << nr;
@@ -268,6 +286,11 @@ impl Planes {
     /// found them and the one before, in [`EXPOSED_NS`].
     pub(super) fn exposed(&self, nr: usize) -> u64 {
         self.exposed.get(nr).map_or(0, |exposed| u64::from(*exposed))
+    }
+
+    /// How many of the pages that [`Planes::counted`] counts were mapped within the span.
+    pub(super) fn came(&self, nr: usize) -> u64 {
+        self.came.get(nr).map_or(0, |came| u64::from(*came))
     }
 
     /// By how many pages two turns differ, if there were two.

@@ -1,7 +1,7 @@
 //! How much of a target was touched within each span: sums over its units, with their doubt.
 //!
 //! A unit counts for a span when it was its turn and a look has come at the span's end. The pages
-//! seen then are added up, not extrapolated. Three things are not known, and make the interval:
+//! seen then are added up, not extrapolated. Four things are not known, and make the interval:
 //!
 //! * *When in its cycle a unit was measured.* One turn is one sample in time. Where a unit was
 //!   measured twice, half of the squared difference is the variance of one measurement, whatever
@@ -15,6 +15,9 @@
 //!   them. If they stood for all of the rest, ten seconds would begin with half of the truth.)
 //!   Units differ in size: of most libraries few pages are mapped. So shares of pages are taken
 //!   from the sample, and not numbers.
+//! * *What was mapped within the span.* Mapping a page touches it, as when a program fills its memory
+//!   at the start. Whether it is used from then on, the next turn tells. Until then the lower end is
+//!   without such pages.
 //! * *Touches that were lost* because others clear accessed bits, too; see `lost`. They widen the
 //!   upper end only.
 //!
@@ -69,6 +72,8 @@ struct Sum {
     grown: Sample,
     /// Units that were measured for a shorter span only: number, size, pages touched in it.
     shorter: [u64; 3],
+    /// Pages that were mapped within the span.
+    came: u64,
     /// What others may have hidden.
     exposed: Exposed,
 }
@@ -82,6 +87,7 @@ impl Sum {
         change(&mut self.size, other.size);
         change(&mut self.pages, other.pages);
         change(&mut self.doubt, other.doubt);
+        change(&mut self.came, other.came);
         for (sample, mut other) in
             [(&mut self.in_turn, other.in_turn), (&mut self.grown, other.grown)]
         {
@@ -116,7 +122,7 @@ impl Sum {
         let bytes = |pages: f64| whole(pages * float(PAGE_SIZE)).min(watched);
         Some(TouchedBytes {
             bytes: bytes(pages),
-            lo: bytes(pages - width),
+            lo: bytes(pages - width - float(self.came)),
             hi: bytes(pages + above + unseen),
             measured: self.watched * PAGE_SIZE,
         })
@@ -189,6 +195,7 @@ impl Sums {
                 watched,
                 size,
                 pages: count,
+                came: planes.came(nr),
                 doubt,
                 in_turn,
                 grown,
@@ -293,6 +300,14 @@ mod tests {
             };
             assert!(near, "{name}: {got:?}");
         }
+    }
+
+    #[test]
+    fn pages_that_were_mapped_within_the_span_may_not_be_used_any_more() {
+        let filled = Sum { came: 10 * 500, ..sum(10, 512, 0) };
+        let got = filled.estimate((10, 10 * 512), 10 * UNIT, &ClearRate::default()).unwrap();
+        let pages = [got.bytes, got.lo, got.hi].map(|b| b / PAGE_SIZE);
+        assert_eq!(pages, [10 * 512, 10 * 12, 10 * 512]);
     }
 
     #[test]

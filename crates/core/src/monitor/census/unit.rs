@@ -194,7 +194,7 @@ impl Unit {
         }
         let asked = check.pages.and(self.pages);
         let found = check.young.and(asked);
-        self.planes.came(found.and(check.present).minus(self.present));
+        self.planes.take_new(found.and(check.present).minus(self.present));
         self.present = self.present.minus(asked).or(check.present.and(asked));
         let was_stuck = self.stuck;
         self.stuck = self.stuck.minus(asked).or(check.stuck.and(asked));
@@ -254,7 +254,9 @@ impl Unit {
         }
         let present = check.present.and(self.pages);
         // Some are gone for a moment only, while the kernel makes a huge page of them.
-        news.published = self.planes.came(present.minus(self.present).and(check.young));
+        let mapped = present.minus(self.present).and(check.young);
+        news.published = self.planes.take_new(mapped);
+        self.turn.note_mapped(mapped.count());
         self.present = present;
         self.lose(check.stuck.and(self.pages));
         // Others may have cleared bits that an earlier look saw.

@@ -204,7 +204,7 @@ impl Unit {
         let at_once = self.mean_level() * count(pages(self.present));
         self.planes.expect(0, whole(at_once));
         (1..SETTLED).for_each(|span| self.planes.expect(span, touched.count()));
-        self.planes.came(touched)
+        self.planes.take_new(touched)
     }
 
     /// Whether so much is touched in every sample that it is taken to stay. What is touched in few

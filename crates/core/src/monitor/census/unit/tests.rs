@@ -410,3 +410,31 @@ fn a_unit_that_became_hot_and_was_looked_at_late_can_have_a_sentinel() {
     assert_eq!(unit.planes().get(0), Some(PageBits::default()));
     assert!(unit.choose_sentinel(7).is_some());
 }
+
+#[test]
+fn pages_that_are_mapped_within_a_span_are_told_apart_until_the_next_turn() {
+    let mut unit = unit();
+    let nothing = UnitCheck::new(TargetId(1), UNIT, PageBits::ALL);
+    unit.is_turn = true;
+    unit.was_armed(&UnitCheck { answered: true, ..nothing }, Time(1000 * MS));
+    for (at, came) in [(1005, 512), (1100, 512)] {
+        look(&mut unit, PageBits::ALL, at);
+        assert_eq!(unit.planes().came(usize::from(at > 1005)), came);
+    }
+    arm_in_turn(&mut unit, PageBits::ALL, PageBits::default(), 2000);
+    look(&mut unit, PageBits::ALL, 2005);
+    assert_eq!([0, 1].map(|nr| unit.planes().came(nr)), [0, 512], "the window is not over");
+    // Out of turn, the span that was measured after the start counts, and longer ones do not.
+    let mut unit = self::unit();
+    unit.is_turn = true;
+    unit.was_armed(&UnitCheck { answered: true, ..nothing }, Time(1000 * MS));
+    for at in [1005, 1100, 2000, 11_000] {
+        look(&mut unit, PageBits::ALL, at);
+    }
+    arm(&mut unit, PageBits::ALL, PageBits::default(), 12_000);
+    for at in [12_005, 12_100, 13_000] {
+        look(&mut unit, cell(0), at);
+    }
+    let counted = [0, 1, 2, 3].map(|nr| unit.planes().counted(nr));
+    assert_eq!(counted, [Some(16), Some(16), Some(16), None]);
+}

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvError, Sender, TryRecvError};
 
-use isotherm_act::apply::ActEvent;
+use isotherm_act::apply::{ActEvent, Undone};
 use isotherm_core::{AddrRange, Attrs, TargetId, Time};
 use isotherm_host::error::SetError;
 use isotherm_ops::support::SetName;
@@ -242,12 +242,19 @@ impl Work {
 
     /// Takes back the advice that was set in the targets.
     fn undo(&mut self) {
-        let (bytes, errors) = self.monitor.actor().undo();
+        let undone = self.monitor.actor().undo();
+        let Undone { restored_bytes, replaced_bytes, left_bytes, errors } = undone;
         for error in &errors {
             self.left_out(0, &format!("advice could not be taken back: {error}"));
         }
-        if bytes > 0 || !errors.is_empty() {
-            self.events.send(Event::Undone { bytes, failures: errors.len() });
+        if restored_bytes + replaced_bytes + left_bytes > 0 || !errors.is_empty() {
+            let failures = errors.len();
+            self.events.send(Event::Undone {
+                restored_bytes,
+                replaced_bytes,
+                left_bytes,
+                failures,
+            });
         }
     }
 

@@ -159,8 +159,9 @@ impl<'a> Run<'a> {
                 self.status.note(&context, *summary);
                 self.each_second();
             }
-            Event::Undone { bytes, .. } => {
-                self.say(&format!("{context}: advice for {bytes} bytes was taken back"));
+            Event::Undone { restored_bytes, replaced_bytes, left_bytes, .. } => {
+                let text = super::status::undone(restored_bytes, replaced_bytes, left_bytes);
+                self.say(&format!("{context}: huge page advice at the end: {text}"));
             }
             Event::Committed => self.say(&format!("{context}: the new policy is in force")),
             Event::Ended(ended) => {

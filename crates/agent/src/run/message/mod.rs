@@ -55,10 +55,15 @@ pub enum Event {
     Unblocked,
     /// The present state of the context; about once per second.
     Summary(Box<Summary>),
-    /// Advice that was set in the targets was taken back.
+    /// Advice that was set in the targets was taken back, as far as the kernel can do that.
     Undone {
-        /// Bytes for which that succeeded.
-        bytes: u64,
+        /// Bytes that have the advice again that they had before.
+        restored_bytes: u64,
+        /// Bytes that had no advice and now have the opposite of what was set, which is the same as
+        /// none under the machine's setting. The kernel cannot remove advice.
+        replaced_bytes: u64,
+        /// Bytes that keep the advice, which has no effect under the machine's setting.
+        left_bytes: u64,
         /// How many times it failed.
         failures: usize,
     },

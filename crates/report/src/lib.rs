@@ -16,6 +16,7 @@ pub mod heatmap;
 pub mod mappings;
 pub mod memory;
 mod numbers;
+pub mod once;
 pub mod page_maps;
 pub mod pages;
 pub mod regions;

@@ -49,7 +49,7 @@ impl Heatmap {
         }
         let end_ns = end_ns.max(start_ns + 1);
         let axis = Axis { start: start_ns, len: end_ns - start_ns, columns: options.columns };
-        Scan::run(record, filter, |scan, s| {
+        let last = Scan::run(record, filter, |scan, s| {
             for (state, t) in scan.wanted(s) {
                 if let Some(grid) = grids.get_mut(&t.id.0) {
                     grid.names.learn(state.mappings_version, &state.mappings);
@@ -60,8 +60,13 @@ impl Heatmap {
             }
             Ok(())
         })?;
+        let last = last.targets;
         let panels = panels.into_iter().map(|(id, mut panel)| {
-            if let Some(grid) = grids.remove(&id) {
+            if let Some(mut grid) = grids.remove(&id) {
+                // The first mappings of a short record may come after its last snapshot.
+                if let Some(state) = last.get(&id).filter(|_| !grid.names.is_any()) {
+                    grid.names.learn(state.mappings_version, &state.mappings);
+                }
                 grid.fill(&mut panel);
             }
             panel

@@ -35,7 +35,7 @@ use std::path::{Path, PathBuf};
 
 use crate::monitor::{Happened, Monitor};
 use crate::others::Others;
-use isotherm_core::{Attrs, TargetId, Time};
+use isotherm_core::{TargetId, Time};
 use isotherm_host::proc::{Proc, own_cost, parse_maps};
 use isotherm_ops::kdamond::Share;
 use isotherm_ops::targets::{Target, TargetEvent};
@@ -76,23 +76,39 @@ impl Builder {
     ///
     /// If the file cannot be created or written; an old record is as it was then.
     pub fn create(self, monitor: &mut Monitor) -> Result<Recorder, Error> {
-        let attrs = *monitor.context().attrs();
-        let header = header(monitor, &attrs, self.command);
+        let header = header(monitor, self.command);
         let (writer, place) = Writer::create_beside(&self.path, &header)?;
-        Ok(Recorder {
+        Ok(Recorder { place: Some(place), ..Recorder::on(writer, self.owners, monitor) })
+    }
+
+    /// Writes the record to an open file or pipe instead of the path. There is no old record then,
+    /// and nothing to keep.
+    ///
+    /// # Errors
+    ///
+    /// If the origin of the record cannot be written.
+    pub fn write_to(self, file: File, monitor: &mut Monitor) -> Result<Recorder, Error> {
+        let header = header(monitor, self.command);
+        Ok(Recorder::on(Writer::new(file, &header)?, self.owners, monitor))
+    }
+}
+
+impl Recorder {
+    fn on(writer: Writer<File>, owners: bool, monitor: &mut Monitor) -> Self {
+        Self {
             writer,
-            place: Some(place),
+            place: None,
             targets: Vec::new(),
-            maps_every_ns: attrs.update_us.saturating_mul(1000),
+            maps_every_ns: monitor.context().attrs().update_us.saturating_mul(1000),
             maps_at: Time::default(),
             maps: Maps::default(),
             text: Vec::new(),
             peak_rss_bytes: 0,
             failed_writes: 0,
-            owners: self.owners,
+            owners,
             sampler: None,
             events: Vec::new(),
-        })
+        }
     }
 }
 
@@ -386,7 +402,8 @@ fn mapping(m: &isotherm_host::proc::Mapping<'_>) -> Mapping {
     Mapping::new(m.range.start, m.range.end, &perms, &name).of_object(object)
 }
 
-fn header(monitor: &Monitor, attrs: &Attrs, command: Vec<String>) -> Header {
+fn header(monitor: &mut Monitor, command: Vec<String>) -> Header {
+    let attrs = *monitor.context().attrs();
     let uname = rustix::system::uname();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     Header {
@@ -398,7 +415,7 @@ fn header(monitor: &Monitor, attrs: &Attrs, command: Vec<String>) -> Header {
         boot_id: Proc::default().boot_id().unwrap_or_default(),
         started_unix_ns: now.map_or(0, |d| u64::try_from(d.as_nanos()).unwrap_or(0)),
         started_ns: clock::now().as_ns(),
-        attrs: AttrsInfo::from(attrs),
+        attrs: AttrsInfo::from(&attrs),
         ops: monitor.ops().name().into(),
         command,
         capabilities: Vec::new(),

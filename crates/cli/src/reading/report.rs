@@ -70,12 +70,28 @@ struct HeatmapArgs {
     /// Write a PNG picture to this file.
     #[arg(long, value_name = "FILE")]
     png: Option<PathBuf>,
-    /// Draw a panel for every target, not only for the one with the most accesses.
+    /// Draw a panel for every target (up to 16), not only for the four with the most accesses.
     #[arg(long)]
     all_targets: bool,
+    /// The rate of the brightest shade, as 5%. By default it is chosen to fit the record.
+    #[arg(long, value_name = "PERCENT", value_parser = brightest)]
+    max: Option<f32>,
+    /// How shades follow rates. The default fits the record; the legend says which it is.
+    #[arg(long, value_enum, default_value_t = Shades::Auto)]
+    scale: Shades,
     /// When to use colours.
     #[arg(long, value_enum, default_value_t = When::Auto)]
     color: When,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Shades {
+    /// Whichever shows more.
+    Auto,
+    /// Each shade is as much more.
+    Linear,
+    /// Each of eight shades is twice the one before.
+    Log,
 }
 
 #[derive(Debug, clap::Args)]
@@ -135,6 +151,15 @@ enum SortBy {
     Size,
     /// By time: p50 is the working set in the middle of the record.
     Time,
+}
+
+/// A share of samples above 0 %.
+fn brightest(text: &str) -> Result<f32, String> {
+    let number = text.trim().trim_end_matches('%').trim_end();
+    match number.parse::<f32>() {
+        Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(percent / 100.0),
+        _ => Err("give a share of the samples above 0% and up to 100%, such as 5%".into()),
+    }
 }
 
 fn time(text: &str) -> Result<(u64, u64), String> {
@@ -243,7 +268,13 @@ fn heat(args: &HeatmapArgs, out: &mut impl Write) -> anyhow::Result<()> {
     let mut options =
         if picture { heatmap::Options::for_picture() } else { heatmap::Options::for_text(width()) };
     options.all_targets = args.all_targets;
-    let map = heatmap::Heatmap::build(&record, &filter, &options)?;
+    let mut map = heatmap::Heatmap::build(&record, &filter, &options)?;
+    map.scale = match (args.scale, args.max) {
+        (Shades::Auto, None) => map.scale,
+        (shades, max) => {
+            heatmap::Scale { max: max.unwrap_or(map.scale.max), doubling: shades == Shades::Log }
+        }
+    };
     if !map.damage.is_empty() {
         warn(&map.damage);
     }

@@ -13,4 +13,5 @@ mod program;
 mod record;
 mod report;
 mod shared;
+mod streams;
 mod usage;

@@ -6,7 +6,9 @@ use std::process::ExitCode;
 
 use isotherm::raw::core::AddrRange;
 use isotherm::raw::record::Record;
-use isotherm::raw::report::{Filter, ages, heatmap, mappings, memory, pages, regions, wss};
+use isotherm::raw::report::{
+    Filter, ages, heatmap, mappings, memory, pages, regions, summary, wss,
+};
 
 use crate::exit::usage;
 use crate::files;
@@ -15,9 +17,13 @@ use crate::terminal::{When, style, width};
 
 /// Arguments of `isotherm report`.
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
+    /// Without one: the record on one page.
     #[command(subcommand)]
-    kind: Kind,
+    kind: Option<Kind>,
+    #[command(flatten)]
+    page: Common,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -182,8 +188,22 @@ impl Common {
 /// Runs the subcommand.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut out = BufWriter::new(std::io::stdout().lock());
-    match args.kind {
-        Kind::Heatmap(args) => heat(&args, &mut out)?,
+    let Some(kind) = args.kind else {
+        let (record, filter) = args.page.open()?;
+        let report = summary::Report::build(&record, &filter)?;
+        let text = if args.page.json { report.to_json() } else { report.to_text() };
+        writeln!(out, "{}", text.trim_end())?;
+        out.flush()?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    show(kind, &mut out)?;
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(kind: Kind, out: &mut impl Write) -> anyhow::Result<()> {
+    match kind {
+        Kind::Heatmap(args) => heat(&args, out)?,
         Kind::Wss(args) => {
             let (record, filter) = args.common.open()?;
             let report = wss::Report::build(&record, &filter)?;
@@ -193,13 +213,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Kind::Regions(common) => {
             let (record, filter) = common.open()?;
             if common.json {
-                regions::json(&record, &filter, &mut out)?;
+                regions::json(&record, &filter, &mut *out)?;
                 // The lines have no place for a note about damage, so it goes to standard error.
                 let mut reader = record.reader()?;
                 while reader.next_event()?.is_some() {}
                 files::warn_of_damage(&common.record, &reader.damage());
             } else {
-                regions::text(&record, &filter, &mut out)?;
+                regions::text(&record, &filter, &mut *out)?;
             }
         }
         Kind::Mappings(common) => {
@@ -237,8 +257,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             writeln!(out, "{}", text.trim_end())?;
         }
     }
-    out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 fn working_set(args: &WssArgs, report: &wss::Report) -> anyhow::Result<String> {

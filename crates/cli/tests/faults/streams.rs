@@ -28,6 +28,30 @@ fn a_record_goes_through_a_pipe() {
 }
 
 #[test]
+fn a_report_without_a_word_is_one_page() {
+    let dir = scratch();
+    isotherm(dir.path(), "sim stairs --scale 8s -q").expect(0, &[]);
+    let whole = isotherm(dir.path(), "report").expect(0, &[]).out.clone();
+    for part in ["record of ", "targets ", "working set ", "hottest ", "coldest ", "cost ", "more "]
+    {
+        assert!(whole.lines().any(|line| line.starts_with(part)), "no `{part}` in {whole}");
+    }
+    assert!(whole.contains("stairs") && !whole.contains("warning"), "{whole}");
+    let cut = fs::read(dir.path().join("isotherm.data")).unwrap();
+    fs::write(dir.path().join("cut"), &cut[..cut.len() * 3 / 4]).unwrap();
+    let said = isotherm(dir.path(), "report cut");
+    assert!(
+        said.expect(0, &[]).out.contains("warning      the recorder was killed"),
+        "{}",
+        said.out
+    );
+    let said = isotherm(dir.path(), "report cut --json --time 1s..");
+    let json: serde_json::Value = serde_json::from_str(&said.expect(0, &[]).out).unwrap();
+    assert!(json["working_set"]["mapped"].as_u64().unwrap() > 1 << 20, "{json}");
+    isotherm(dir.path(), "report missing").expect(2, &["cannot open the record missing"]);
+}
+
+#[test]
 fn an_export_has_the_format_of_its_name() {
     let dir = scratch();
     isotherm(dir.path(), "sim stairs --scale 4s -q -o r.data").expect(0, &[]);

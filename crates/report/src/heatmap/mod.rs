@@ -17,7 +17,6 @@ mod pages;
 mod palette;
 mod picture;
 mod png;
-mod scale;
 mod svg;
 mod text;
 
@@ -25,8 +24,7 @@ use isotherm_core::AddrRange;
 
 use isotherm_core::units::percent;
 
-pub use palette::{Color, Style};
-pub use scale::Scale;
+pub use palette::{Color, Scale, Style};
 
 /// If at least this share of the accesses is not shown, the heatmap says so.
 const WORTH_SAYING: f64 = 0.005;

@@ -1,13 +1,13 @@
 //! Which rate gets which shade.
 //!
-//! Rates differ by workload and method: all of a hot array may be touched in every sample, or in one
-//! of a hundred. With the same scale for all, the second would be one shade. So the scale ends at
-//! the rate that only one cell in a hundred exceeds, and grows by factors where most cells would be
-//! in the lowest shade of an even one. The legend always says which scale it is.
+//! Rates differ by workload and method: all of a hot array may be touched in every sample, or in
+//! one of a hundred. With the same scale for all, the second would be one shade. So the scale ends
+//! at the rate that only one cell in a hundred exceeds, and grows by factors where most cells would
+//! be in the lowest shade of an even one. The legend always says which scale it is.
 
 use isotherm_core::units::percent;
 
-use super::{Cell, Panel};
+use crate::heatmap::{Cell, Panel};
 
 /// Steps of a scale that grows by factors. Each is twice the one before.
 const DOUBLINGS: f64 = 8.0;
@@ -32,7 +32,7 @@ impl Default for Scale {
 
 impl Scale {
     /// The scale that shows the most of these panels.
-    pub(super) fn of(panels: &[Panel]) -> Self {
+    pub(in crate::heatmap) fn of(panels: &[Panel]) -> Self {
         let cells = panels.iter().flat_map(|p| &p.rows).flat_map(|row| &row.cells);
         let mut rates: Vec<f32> = cells.filter_map(rate).filter(|rate| *rate > 0.0).collect();
         rates.sort_by(f32::total_cmp);
@@ -45,7 +45,7 @@ impl Scale {
     }
 
     /// Where a rate is on the scale: 0 for never, above 0 for any access, 1 for the brightest.
-    pub(super) fn share(self, rate: f32) -> f32 {
+    pub(in crate::heatmap) fn share(self, rate: f32) -> f32 {
         let part = f64::from(rate) / f64::from(self.max);
         let share = match (part > 0.0, self.doubling) {
             (false, _) => 0.0,
@@ -58,7 +58,7 @@ impl Scale {
     }
 
     /// The rate at a place on the scale, from 0 to 1.
-    pub(super) fn rate(self, share: f64) -> f64 {
+    pub(in crate::heatmap) fn rate(self, share: f64) -> f64 {
         match (share > 0.0, self.doubling) {
             (false, _) => 0.0,
             (true, false) => share * f64::from(self.max),
@@ -67,7 +67,7 @@ impl Scale {
     }
 
     /// What the end of the legend says.
-    pub(super) fn end(self) -> String {
+    pub(in crate::heatmap) fn end(self) -> String {
         let mut out = format!("{} of samples", short(self.max));
         if self.max < 1.0 {
             out += " or more";

@@ -24,7 +24,7 @@ use super::runner::{Options, Refused};
 use super::set::{open_physical_set, open_set};
 use crate::monitor::{Happened, Monitor};
 use crate::policy::{ContextPolicy, SchemePolicy, TargetSpec};
-use crate::ready::{bandwidth, idle_percentiles};
+use crate::ready::{bandwidth, idle_bytes, idle_percentiles};
 
 /// How often a summary is sent, and targets by name, cgroup or size are looked for, in µs.
 const SECOND_US: u64 = 1_000_000;
@@ -366,6 +366,7 @@ impl Work {
             sample_us: attrs.sample_us,
             aggr_us: attrs.aggr_us,
             idle_ms: idle_percentiles(snapshot).to_vec(),
+            idle: idle_bytes(snapshot),
             bandwidth: bandwidth(snapshot),
             schemes,
             blocked,

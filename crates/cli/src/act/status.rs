@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 
-use isotherm::raw::agent::run::Summary;
+use isotherm::raw::agent::run::{Account, Summary};
 
 use isotherm::raw::core::units::bytes;
 
@@ -33,16 +33,31 @@ pub(super) struct Status {
     tty: bool,
     shown: bool,
     contexts: BTreeMap<String, Summary>,
+    full: BTreeMap<String, Summary>,
 }
 
 impl Status {
     pub(super) fn new(quiet: bool) -> Self {
         let tty = !quiet && std::io::stderr().is_terminal();
-        Self { tty, shown: false, contexts: BTreeMap::new() }
+        Self { tty, shown: false, contexts: BTreeMap::new(), full: BTreeMap::new() }
+    }
+
+    /// Whether the watermarks did not let a scheme work when it was last heard of.
+    pub(super) fn waits(&self, a: &Account) -> bool {
+        let schemes = self.contexts.get(&a.context).map(|context| &context.schemes);
+        schemes.into_iter().flatten().any(|s| s.account.name == a.name && !s.active)
+    }
+
+    /// The last state of a context in which it had regions.
+    pub(super) fn last(&self, context: &str) -> Option<&Summary> {
+        self.full.get(context)
     }
 
     /// Takes in the state of a context.
     pub(super) fn note(&mut self, context: &str, summary: Summary) {
+        if summary.nr_regions > 0 {
+            self.full.insert(context.to_owned(), summary.clone());
+        }
         self.contexts.insert(context.to_owned(), summary);
     }
 

@@ -15,3 +15,4 @@ mod report;
 mod shared;
 mod streams;
 mod usage;
+mod verdict;

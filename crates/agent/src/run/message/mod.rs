@@ -98,6 +98,8 @@ pub struct Summary {
     /// For how long each percent of the memory is idle, in ms; see
     /// [`crate::ready::idle_percentiles`].
     pub idle_ms: Vec<i64>,
+    /// Bytes by idle time in ms, in order of time; see [`crate::ready::idle_bytes`].
+    pub idle: Vec<(u64, u64)>,
     /// An estimate of the memory bandwidth, in bytes per second.
     pub bandwidth: u64,
     /// Each scheme, in order.

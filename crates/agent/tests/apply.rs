@@ -21,7 +21,7 @@ mod target;
 #[path = "../../act/tests/act/zram.rs"]
 mod zram;
 
-use isotherm_act::apply::{Evidence, Settings};
+use isotherm_act::apply::{Evidence, Settings, Undone};
 use isotherm_core::Scheme;
 use isotherm_core::scheme::{Action, Age, Bounds, Frequency, Pattern};
 use isotherm_host::zram::keep_off;
@@ -147,28 +147,41 @@ fn huge_pages_are_made_of_what_is_used() {
     assert_eq!(run.target.say("wrong"), "0", "pages with another content");
 }
 
+/// What the target's memory is told before: to refuse huge pages (`small`), or nothing (`as set`).
 #[test]
 fn huge_page_advice_is_given_by_the_target_and_can_be_taken_back() {
-    let pattern = Pattern { nr_accesses: Frequency::Samples(Bounds::new(1, 20)), ..idle_for(0) };
-    let scheme = Scheme { pattern, action: Action::Hugepage, ..Scheme::default() };
-    let settings = Settings { inject: true, ..Settings::default() };
-    let mut run = Run::start(32, "small", vec![(scheme, settings)]);
-    run.touch_until(0, 16 * MIB, |run| run.account().0.done_bytes >= 12 * MIB);
-    let (account, _) = run.account();
-    eprintln!("{account:?}");
-    assert!(account.done_bytes >= 12 * MIB, "{account:?}");
-    let advised = run.advised("hg");
-    assert!(advised >= 12 * MIB, "only {advised} bytes have the flag");
-    let (undone, errors) = run.undo();
-    assert!(errors.is_empty(), "{errors:?}");
-    if thp_is_always_on() {
-        // There the other advice is what changes something, and is taken back.
-        assert_eq!(undone, 0);
-    } else {
-        assert_eq!(undone, account.done_bytes);
-        assert_eq!(run.advised("hg"), 0, "some advice stayed");
+    let setting = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap();
+    for pages in ["small", "as set"] {
+        if pages == "as set" && thp_is_always_on() {
+            eprintln!("skipped: THP is always on here, so there is nothing to wish for");
+            continue;
+        }
+        let pattern =
+            Pattern { nr_accesses: Frequency::Samples(Bounds::new(1, 20)), ..idle_for(0) };
+        let scheme = Scheme { pattern, action: Action::Hugepage, ..Scheme::default() };
+        let settings = Settings { inject: true, ..Settings::default() };
+        let mut run = Run::start(32, pages, vec![(scheme, settings)]);
+        run.touch_until(0, 16 * MIB, |run| run.account().0.done_bytes >= 12 * MIB);
+        let (account, _) = run.account();
+        eprintln!("{account:?}");
+        let (advised, refused) = (run.advised("hg"), run.advised("nh"));
+        assert!(advised >= 12 * MIB, "only {advised} bytes have the flag");
+        let undone = run.undo();
+        assert!(undone.errors.is_empty(), "{undone:?}");
+        // The kernel cannot remove advice. So its opposite is set where it was before, or where
+        // that matters, and only there.
+        let done = account.done_bytes;
+        let want = match (pages, setting.contains("[madvise]")) {
+            ("small", _) => (done, 0, 0),
+            (_, true) => (0, done, 0),
+            (_, false) => (0, 0, done),
+        };
+        let Undone { restored_bytes, replaced_bytes, left_bytes, .. } = undone;
+        assert_eq!((restored_bytes, replaced_bytes, left_bytes), want, "{pages}");
+        assert_eq!(run.advised("hg"), left_bytes, "{pages}: some advice stayed");
+        assert_eq!(run.advised("nh"), refused + advised - left_bytes, "{pages}");
+        assert_eq!(run.target.say("wrong"), "0", "pages with another content");
     }
-    assert_eq!(run.target.say("wrong"), "0", "pages with another content");
 }
 
 #[test]

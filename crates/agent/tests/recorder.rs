@@ -59,11 +59,16 @@ fn what_was_seen_can_be_read() {
     assert_eq!(record.header().command, ["a", "test"]);
     assert_eq!(record.header().ops, "smaps");
     let (mut snapshots, mut mappings, mut notes, mut end) = (0, 0, Vec::new(), String::new());
+    let mut objects = 0;
     let mut reader = record.reader().unwrap();
     while let Some(event) = reader.next_event().unwrap() {
         match event {
             Recorded::Snapshot(_) => snapshots += 1,
-            Recorded::Mappings { .. } => mappings += 1,
+            Recorded::Mappings { mappings: all, .. } => {
+                assert!(mappings > 0 || snapshots == 0, "memory has a name from the beginning");
+                mappings += 1;
+                objects += all.iter().filter(|m| m.shared_object().is_some()).count();
+            }
             Recorded::Note(note) => notes.push(note.text.clone()),
             Recorded::End(said) => end.clone_from(&said.reason),
             _ => {}
@@ -71,6 +76,7 @@ fn what_was_seen_can_be_read() {
     }
     assert_eq!((snapshots, end.as_str()), (summary.written.snapshots, "enough"));
     assert!(snapshots >= 3 && mappings > 0, "{snapshots} snapshots, {mappings} mappings");
+    assert!(objects > 0, "a program's text is shared with others that run it");
     assert!(notes.iter().any(|note| note == "from the test"), "{notes:?}");
 }
 

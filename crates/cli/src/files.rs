@@ -3,7 +3,7 @@
 //! The libraries say what failed. This module adds the name of the file as the user gave it, and a
 //! hint that fits what was to be done with the file.
 
-use std::io;
+use std::io::{self, IsTerminal, Read};
 use std::path::Path;
 
 use isotherm::raw::record::{Damage, Error, Record};
@@ -11,8 +11,22 @@ use isotherm::raw::record::{Damage, Error, Record};
 use crate::exit;
 use crate::terminal::warn;
 
-/// Opens a record for reading.
+/// Opens a record for reading. `-` means standard input, which is read to its end first, since
+/// reports may read a record twice.
 pub(crate) fn open(path: &Path) -> anyhow::Result<Record> {
+    if path.as_os_str() == "-" {
+        let mut input = io::stdin().lock();
+        if input.is_terminal() {
+            return Err(exit::usage(
+                "no record comes from standard input, which is a terminal\n  hint:  pipe one in, \
+                 or name a file",
+            ));
+        }
+        let mut bytes = Vec::new();
+        let read = input.read_to_end(&mut bytes);
+        read.map_err(|err| exit::with(exit::of_io(&err), format!("cannot read a record: {err}")))?;
+        return Record::from_bytes(bytes).map_err(|err| about(Path::new("standard input"), err));
+    }
     Record::open(path).map_err(|err| about(path, err))
 }
 

@@ -1,6 +1,8 @@
 //! `isotherm record`: watches processes and writes a record of their accesses to a file.
 
+use std::fs::File;
 use std::io::{IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -23,7 +25,8 @@ use crate::terminal::warn;
 /// Arguments of `isotherm record`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The record to write. An existing record is kept as FILE.old.
+    /// The record to write. An existing record is kept as FILE.old. `-` means standard output; a
+    /// command that is started then writes its own output to standard error.
     #[arg(short, long, value_name = "FILE", default_value = "isotherm.data")]
     output: PathBuf,
     #[command(flatten)]
@@ -46,11 +49,16 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut attrs = args.attrs.attrs(Method::Census)?;
     signals::install()?;
+    let stdout = if args.output.as_os_str() == "-" { Some(take_stdout()?) } else { None };
     let tracker = args.targets.tracker()?;
     let (set, why) = open_set_for(&args.targets, &mut attrs, args.attrs.is_auto())?;
     let seed = args.seed.unwrap_or_else(|| clock::now().as_ns());
     let mut monitor = Monitor::new(tracker, set, attrs, seed)?;
-    let created = Recorder::builder(&args.output).create(&mut monitor);
+    let builder = Recorder::builder(&args.output);
+    let created = match stdout {
+        Some(file) => builder.write_to(file, &mut monitor),
+        None => builder.create(&mut monitor),
+    };
     let mut recorder = created.map_err(not_created(&args.output))?;
     for line in &why {
         recorder.note(line);
@@ -77,6 +85,21 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(exit::PARTIAL));
     }
     Ok(status)
+}
+
+/// Takes standard output for the record alone. Whatever is written to it from now on, also by a
+/// command that is started, goes to standard error.
+fn take_stdout() -> anyhow::Result<File> {
+    let stdout = std::io::stdout();
+    if stdout.is_terminal() {
+        return Err(exit::usage(
+            "a record is binary, and standard output is a terminal\n  hint:  -o FILE, or pipe it: \
+             isotherm record -o - ... | isotherm report wss -",
+        ));
+    }
+    let file = File::from(stdout.as_fd().try_clone_to_owned()?);
+    rustix::stdio::dup2_stdout(std::io::stderr())?;
+    Ok(file)
 }
 
 /// Why a record ended, if its operations set failed.
@@ -117,7 +140,9 @@ fn tell(summary: &Summary, reason: &str, args: &Args) {
         say(args.quiet, &others.to_string());
     }
     let Written { bytes: size, snapshots, regions, lost_snapshots } = summary.written;
-    let (size, path) = (bytes(size), args.output.display());
+    let is_stdout = args.output.as_os_str() == "-";
+    let path = if is_stdout { "standard output".into() } else { args.output.to_string_lossy() };
+    let size = bytes(size);
     say(
         args.quiet,
         &format!("{reason}: {snapshots} snapshots, {regions} regions, {size} in {path}"),

@@ -47,6 +47,8 @@ pub(crate) enum Kind {
     Frames,
     /// Working sets by span, and maps of single pages. Older readers skip it, too.
     Pages,
+    /// What the mappings of the next frame map. Older readers skip it, too.
+    Objects,
 }
 
 impl Kind {
@@ -58,12 +60,20 @@ impl Kind {
             Self::Snapshots => 4,
             Self::Frames => 5,
             Self::Pages => 6,
+            Self::Objects => 7,
         }
     }
 
     fn from_code(code: u8) -> Option<Self> {
-        let all =
-            [Self::Header, Self::Event, Self::Mappings, Self::Snapshots, Self::Frames, Self::Pages];
+        let all = [
+            Self::Header,
+            Self::Event,
+            Self::Mappings,
+            Self::Snapshots,
+            Self::Frames,
+            Self::Pages,
+            Self::Objects,
+        ];
         all.into_iter().find(|k| k.code() == code)
     }
 }

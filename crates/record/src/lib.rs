@@ -51,7 +51,7 @@ pub use format::{MAX_PAYLOAD, VERSION};
 pub use frame::Damage;
 pub use frames::{Frame, Frames, NodeRanges, Owner, Ram, Touch};
 pub use isotherm_core::MappingKind;
-pub use mapping::Mapping;
+pub use mapping::{Mapping, Object};
 pub use pages::{ChangedUnit, PageWindow, Pages};
 pub use place::Place;
 pub use reader::Reader;

@@ -19,6 +19,21 @@ pub struct Mapping {
     pub kind: MappingKind,
     /// Path or bracketed name; empty for anonymous memory.
     pub name: String,
+    /// What it maps, if that is known and other mappings may map it as well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object: Option<Object>,
+}
+
+/// A part of a file or of a piece of shared memory. Mappings of the same part show the same pages,
+/// in whatever process they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub struct Object {
+    /// The device, as the kernel shows it: its major number times 2^32, plus its minor number.
+    pub device: u64,
+    /// The inode on that device; not 0.
+    pub inode: u64,
+    /// Where the mapping begins in it, in bytes.
+    pub offset: u64,
 }
 
 impl Mapping {
@@ -26,7 +41,21 @@ impl Mapping {
     #[must_use]
     pub fn new(start: u64, end: u64, perms: &str, name: &str) -> Self {
         let kind = kind_of(perms, name);
-        Self { start, end, perms: perms.into(), kind, name: name.into() }
+        Self { start, end, perms: perms.into(), kind, name: name.into(), object: None }
+    }
+
+    /// The same mapping, of this object.
+    #[must_use]
+    pub fn of_object(self, object: Object) -> Self {
+        Self { object: Some(object).filter(|o| o.inode != 0), ..self }
+    }
+
+    /// The object, if all pages of the mapping are its pages. Pages of a private mapping that can
+    /// be written become the process's own.
+    #[must_use]
+    pub fn shared_object(&self) -> Option<Object> {
+        let is_own = self.perms.contains('w') && !self.perms.ends_with('s');
+        self.object.filter(|_| !is_own)
     }
 
     /// A short name for people: the file's name, the bracketed name, or `[anon]`.
@@ -115,9 +144,59 @@ pub(crate) fn decode(bytes: &[u8], mappings: &mut Vec<Mapping>) -> Option<(u64, 
             0 => mappings.last()?.name.clone(),
             len => text(c.take(usize::try_from(len - 1).ok()?)?)?,
         };
-        mappings.push(Mapping { start, end, kind: kind_of(&perms, &name), perms, name });
+        let kind = kind_of(&perms, &name);
+        mappings.push(Mapping { start, end, kind, perms, name, object: None });
     }
     (c.len() == 0).then_some((t_ns, target))
+}
+
+/// Appends the objects of a target's mappings: time, target, number of mappings, then of each the
+/// inode (0 for none), and behind an inode its device and the offset. Returns whether there are
+/// any. They are no part of [`encode`], so that older readers still read the mappings.
+pub(crate) fn encode_objects(out: &mut Vec<u8>, t_ns: u64, id: u32, mappings: &[Mapping]) -> bool {
+    varint::put(out, t_ns);
+    varint::put(out, u64::from(id));
+    varint::put(out, mappings.len() as u64);
+    for object in mappings.iter().map(|m| m.object) {
+        let Object { device, inode, offset } = object.unwrap_or_default();
+        varint::put(out, inode);
+        if inode != 0 {
+            varint::put(out, device);
+            varint::put(out, offset);
+        }
+    }
+    mappings.iter().any(|m| m.object.is_some())
+}
+
+/// Objects of mappings that are still to be read.
+#[derive(Debug, Default)]
+pub(crate) struct Objects {
+    of: (u64, u32),
+    list: Vec<Option<Object>>,
+}
+
+impl Objects {
+    /// Decodes what [`encode_objects`] wrote. Returns `None` if the bytes are something else.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut c = Cursor::new(bytes);
+        let of = (c.get()?, c.get_u32()?);
+        let n = c.get_count(c.len())?;
+        let mut list = Vec::with_capacity(n);
+        for _ in 0..n {
+            list.push(match c.get()? {
+                0 => None,
+                inode => Some(Object { inode, device: c.get()?, offset: c.get()? }),
+            });
+        }
+        (c.len() == 0).then_some(Self { of, list })
+    }
+
+    /// Gives the mappings of a target at a time their objects, if these are for them.
+    pub(crate) fn give_to(&self, of: (u64, u32), mappings: &mut [Mapping]) {
+        if self.of == of && self.list.len() == mappings.len() {
+            mappings.iter_mut().zip(&self.list).for_each(|(m, object)| m.object = *object);
+        }
+    }
 }
 
 fn put_text(out: &mut Vec<u8>, s: &str) {
@@ -174,5 +253,26 @@ mod tests {
         encode(&mut bytes, 5, 7, &old);
         assert_eq!(decode(&bytes, &mut read), Some((5, 7)));
         assert!(read.iter().all(|m| m.kind == MappingKind::File), "{read:?}");
+    }
+
+    #[test]
+    fn objects_come_back_to_their_mappings_only() {
+        let object = Object { device: 7 << 32 | 1, inode: 300, offset: 1 << 40 };
+        let lib = Mapping::new(0, 1 << 12, "r-xp", "/lib/libc.so.6").of_object(object);
+        let all = [lib.clone(), Mapping::new(1 << 12, 1 << 13, "rw-p", "[heap]")];
+        let mut bytes = Vec::new();
+        assert!(encode_objects(&mut bytes, 5, 7, &all));
+        assert!(!encode_objects(&mut Vec::new(), 5, 7, &all[1..]));
+        let objects = Objects::decode(&bytes).unwrap();
+        let bare = || all.clone().map(|m| Mapping { object: None, ..m });
+        for (of, want) in [((5, 7), all.clone()), ((6, 7), bare()), ((5, 8), bare())] {
+            let mut mappings = bare();
+            objects.give_to(of, &mut mappings);
+            assert_eq!(mappings, want, "{of:?}");
+        }
+        (0..bytes.len()).for_each(|n| assert!(Objects::decode(&bytes[..n]).is_none(), "{n}"));
+        assert_eq!(lib.shared_object(), Some(object));
+        let private = Mapping { perms: "rw-p".into(), ..lib };
+        assert_eq!(private.shared_object(), None, "its pages may be copies");
     }
 }

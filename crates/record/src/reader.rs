@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::event::{Event, Header};
 use crate::frame::{Damage, Kind, Scanner};
 use crate::frames::{self, Frames};
-use crate::mapping::{self, Mapping};
+use crate::mapping::{self, Mapping, Objects};
 use crate::pages::Pages;
 use crate::writer::Small;
 
@@ -28,6 +28,7 @@ pub struct Reader<R> {
     block: Decoder,
     snapshot: Snapshot,
     mappings: Vec<Mapping>,
+    objects: Objects,
     small: Small,
     sample: Frames,
     pages: Pages,
@@ -62,6 +63,7 @@ impl<R: Read> Reader<R> {
             block: Decoder::default(),
             snapshot: Snapshot::default(),
             mappings: Vec::new(),
+            objects: Objects::default(),
             sample: Frames::default(),
             pages: Pages::default(),
             small: Small::Note(crate::event::Note::default()),
@@ -118,6 +120,7 @@ impl<R: Read> Reader<R> {
                 Kind::Mappings => {
                     if let Some((t_ns, target)) = mapping::decode(&self.payload, &mut self.mappings)
                     {
+                        self.objects.give_to((t_ns, target), &mut self.mappings);
                         return Ok(Some(Event::Mappings {
                             t_ns,
                             target,
@@ -126,6 +129,10 @@ impl<R: Read> Reader<R> {
                     }
                     self.frames.count_unknown();
                 }
+                Kind::Objects => match Objects::decode(&self.payload) {
+                    Some(objects) => self.objects = objects,
+                    None => self.frames.count_unknown(),
+                },
                 Kind::Frames => {
                     if frames::decode(&self.payload, &mut self.sample).is_some() {
                         return Ok(Some(Event::Frames(&self.sample)));

@@ -16,11 +16,13 @@ pub mod heatmap;
 pub mod mappings;
 pub mod memory;
 mod numbers;
+pub mod once;
 pub mod page_maps;
 pub mod pages;
 pub mod regions;
 pub mod scan;
 pub mod score;
+pub mod summary;
 pub mod wss;
 
 pub use error::Error;

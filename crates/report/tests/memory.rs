@@ -149,7 +149,8 @@ fn the_heatmap_shows_where_a_node_ends() {
         [AddrRange::new(0, 5 << 20), AddrRange::new(5 << 20, 10 << 20)]
     );
     expect![[r#"
-        physical memory (all): 10.0 MiB in 2 areas; at the end 10.0 MiB mapped
+        physical memory (all): 10.0 MiB in 2 areas; at the end 10.0
+          MiB mapped
                0x900000|.                      .| node 1
                0x800000|.                      .|
                0x700000|.                      .|
@@ -163,7 +164,8 @@ fn the_heatmap_shows_where_a_node_ends() {
                     0x0|@                      @|
                        ++----------------------++
                         0 s                    5 s
-        accessed in 0 % . : - = + * # % @ 100 % of samples; blank: not mapped; ?: unresolved
+        accessed in 0 % . : - = + * # % @ 100 % of samples; blank:
+          not mapped; ?: unresolved
         a row is up to 1.00 MiB, a column 212 ms
     "#]]
     .assert_eq(&map.to_text(&Style { color: Color::None }));

@@ -48,6 +48,7 @@ use isotherm_pages::tables::PageTables;
 use isotherm_sys::clock::now;
 
 use self::actions::swap::Swap;
+pub use self::actions::undo::Undone;
 use self::budget::Budget;
 use self::evidence::look::{ByTables, Look, Seen};
 use self::evidence::marks::{MARK_MOST_NS, MARK_NS_PER_MIB, MARK_NS_PER_S, Marks};

@@ -1,6 +1,6 @@
 //! One target of an actor: its process, and what is known and remembered of its memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use isotherm_core::scheme::Action;
@@ -32,6 +32,8 @@ pub(super) struct TargetState {
     pub(super) moved: Moved,
     /// Huge page advice that was given, by granule.
     pub(super) hinted: BTreeMap<u64, Action>,
+    /// Those of them that had the opposite advice before.
+    pub(super) opposed: BTreeSet<u64>,
     /// What dry runs would have made of granules: huge pages, or huge page advice.
     pub(super) pretended: BTreeMap<u64, Action>,
     pub(super) injector: Option<Injector>,
@@ -54,6 +56,7 @@ impl TargetState {
             proof,
             moved,
             hinted,
+            opposed: BTreeSet::new(),
             pretended,
             injector: None,
             advised,

@@ -21,7 +21,7 @@ use isotherm_ops::support::SetName;
 
 pub use lru_sort::LruSort;
 pub use reclaim::Reclaim;
-pub use stat::{Stat, bandwidth, idle_percentiles};
+pub use stat::{Stat, bandwidth, idle_bytes, idle_percentiles};
 pub use thp::Thp;
 
 use self::knobs::{GoalKnob, Rate};

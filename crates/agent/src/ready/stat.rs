@@ -1,6 +1,8 @@
 //! `stat`: how idle memory is, without acting on it (R§6.4).
 
 use isotherm_act::apply::Settings;
+use std::collections::BTreeMap;
+
 use isotherm_core::scheme::{Action, Bounds, Frequency, Pattern};
 use isotherm_core::{Scheme, Snapshot};
 
@@ -84,6 +86,20 @@ pub fn idle_percentiles(snapshot: &Snapshot) -> [i64; 101] {
         }
     }
     percentiles
+}
+
+/// Bytes by idle time in ms, in order of time, of all regions that were looked at and are not being
+/// accessed.
+#[must_use]
+pub fn idle_bytes(snapshot: &Snapshot) -> Vec<(u64, u64)> {
+    let regions = snapshot.targets.iter().flat_map(|target| &target.regions);
+    let idle = regions.filter(|region| region.resolved && region.nr_accesses == 0);
+    let mut by_windows: BTreeMap<u32, u64> = BTreeMap::new();
+    for region in idle {
+        *by_windows.entry(region.age).or_default() += region.range.len();
+    }
+    let ms = |age: u32| (u64::from(age) + 1).saturating_mul(snapshot.aggr_us) / 1000;
+    by_windows.into_iter().map(|(age, bytes)| (ms(age), bytes)).collect()
 }
 
 /// An estimate of the memory bandwidth in a snapshot's window, in bytes per second, as the kernel

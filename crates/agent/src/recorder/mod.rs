@@ -27,6 +27,7 @@
 //! Not here: printing, signals, and the decision when to stop.
 
 mod event;
+mod maps;
 mod sampler;
 
 use std::fs::File;
@@ -34,14 +35,15 @@ use std::path::{Path, PathBuf};
 
 use crate::monitor::{Happened, Monitor};
 use crate::others::Others;
-use isotherm_core::{Attrs, TargetId, Time};
+use isotherm_core::{TargetId, Time};
 use isotherm_host::proc::{Proc, own_cost, parse_maps};
 use isotherm_ops::kdamond::Share;
 use isotherm_ops::targets::{Target, TargetEvent};
-use isotherm_record::{AttrsInfo, Error, Exit, Header, Mapping, Place, Writer, Written};
+use isotherm_record::{AttrsInfo, Error, Exit, Header, Mapping, Object, Place, Writer, Written};
 use isotherm_sys::clock;
 
 pub use event::Event;
+use maps::Maps;
 use sampler::Sampler;
 
 /// How a record is made.
@@ -74,22 +76,39 @@ impl Builder {
     ///
     /// If the file cannot be created or written; an old record is as it was then.
     pub fn create(self, monitor: &mut Monitor) -> Result<Recorder, Error> {
-        let attrs = *monitor.context().attrs();
-        let header = header(monitor, &attrs, self.command);
+        let header = header(monitor, self.command);
         let (writer, place) = Writer::create_beside(&self.path, &header)?;
-        Ok(Recorder {
+        Ok(Recorder { place: Some(place), ..Recorder::on(writer, self.owners, monitor) })
+    }
+
+    /// Writes the record to an open file or pipe instead of the path. There is no old record then,
+    /// and nothing to keep.
+    ///
+    /// # Errors
+    ///
+    /// If the origin of the record cannot be written.
+    pub fn write_to(self, file: File, monitor: &mut Monitor) -> Result<Recorder, Error> {
+        let header = header(monitor, self.command);
+        Ok(Recorder::on(Writer::new(file, &header)?, self.owners, monitor))
+    }
+}
+
+impl Recorder {
+    fn on(writer: Writer<File>, owners: bool, monitor: &mut Monitor) -> Self {
+        Self {
             writer,
-            place: Some(place),
+            place: None,
             targets: Vec::new(),
-            maps_every_ns: attrs.update_us.saturating_mul(1000),
+            maps_every_ns: monitor.context().attrs().update_us.saturating_mul(1000),
             maps_at: Time::default(),
+            maps: Maps::default(),
             text: Vec::new(),
             peak_rss_bytes: 0,
             failed_writes: 0,
-            owners: self.owners,
+            owners,
             sampler: None,
             events: Vec::new(),
-        })
+        }
     }
 }
 
@@ -102,6 +121,7 @@ pub struct Recorder {
     targets: Vec<Target>,
     maps_every_ns: u64,
     maps_at: Time,
+    maps: Maps,
     text: Vec<u8>,
     peak_rss_bytes: u64,
     failed_writes: u64,
@@ -165,6 +185,7 @@ impl Recorder {
         let now = clock::now();
         let written = match happened {
             Happened::Snapshot => {
+                self.unknown_mappings(monitor, now);
                 let written = self.writer.push_snapshot(monitor.snapshot());
                 self.count(written);
                 self.mappings(now);
@@ -261,11 +282,13 @@ impl Recorder {
             TargetEvent::Added(target) => self.added(target, now),
             TargetEvent::Execed { old, target } => {
                 self.targets.retain(|t| t.id != old);
+                self.maps.forget(old);
                 self.writer.exit(&Exit { id: old.0, status: None, t_ns: now.as_ns() })?;
                 self.added(target, now)
             }
             TargetEvent::Exited(id) => {
                 self.targets.retain(|t| t.id != id);
+                self.maps.forget(id);
                 self.writer.exit(&Exit { id: id.0, status: None, t_ns: now.as_ns() })
             }
             TargetEvent::Refused(err) => {
@@ -293,8 +316,9 @@ impl Recorder {
             name: target.name.clone(),
             t_ns: now.as_ns(),
         })?;
-        self.maps_at = Time::default();
+        let (id, pid) = (target.id, target.pid);
         self.targets.push(target);
+        self.mappings_of(id, pid, now);
         Ok(())
     }
 
@@ -307,16 +331,25 @@ impl Recorder {
         self.maps_at = now + self.maps_every_ns;
         self.peak_rss_bytes = self.peak_rss_bytes.max(own_cost(&mut self.text).rss_bytes);
         for i in 0..self.targets.len() {
-            let (id, pid) = (self.targets[i].id, self.targets[i].pid);
-            // Physical memory has no mappings.
-            if pid == 0 || Proc::default().read(pid, "maps", &mut self.text).is_err() {
-                continue; // The process has just ended; the tracker will report it.
+            self.mappings_of(self.targets[i].id, self.targets[i].pid, now);
+        }
+    }
+
+    /// Writes the mappings of targets of which the snapshot shows memory that has no name yet.
+    fn unknown_mappings(&mut self, monitor: &Monitor, now: Time) {
+        for id in self.maps.unknown(monitor.snapshot()) {
+            if let Some(pid) = self.targets.iter().find(|t| t.id == id).map(|t| t.pid) {
+                self.mappings_of(id, pid, now);
             }
-            let mappings: Vec<Mapping> = parse_maps(&self.text).map(|m| mapping(&m)).collect();
-            if !mappings.is_empty() {
-                let written = self.writer.mappings(now, TargetId(id.0), &mappings);
-                self.count(written);
-            }
+        }
+    }
+
+    fn mappings_of(&mut self, id: TargetId, pid: u32, now: Time) {
+        let mappings = mappings_of(pid, &mut self.text);
+        if !mappings.is_empty() {
+            self.maps.learn(id, &mappings);
+            let written = self.writer.mappings(now, id, &mappings);
+            self.count(written);
         }
     }
 
@@ -343,6 +376,15 @@ impl Recorder {
     }
 }
 
+/// The mappings of a process. There are none if the process has just ended, and for physical
+/// memory, whose pid is 0. `text`: room for what the kernel says.
+pub fn mappings_of(pid: u32, text: &mut Vec<u8>) -> Vec<Mapping> {
+    if pid == 0 || Proc::default().read(pid, "maps", text).is_err() {
+        return Vec::new();
+    }
+    parse_maps(text).map(|m| mapping(&m)).collect()
+}
+
 fn mapping(m: &isotherm_host::proc::Mapping<'_>) -> Mapping {
     let flag = |set: bool, c: char| if set { c } else { '-' };
     let p = m.perms;
@@ -354,10 +396,14 @@ fn mapping(m: &isotherm_host::proc::Mapping<'_>) -> Mapping {
     ]
     .iter()
     .collect();
-    Mapping::new(m.range.start, m.range.end, &perms, &String::from_utf8_lossy(m.name))
+    let device = u64::from(m.dev.0) << 32 | u64::from(m.dev.1);
+    let object = Object { device, inode: m.inode, offset: m.offset };
+    let name = String::from_utf8_lossy(m.name);
+    Mapping::new(m.range.start, m.range.end, &perms, &name).of_object(object)
 }
 
-fn header(monitor: &Monitor, attrs: &Attrs, command: Vec<String>) -> Header {
+fn header(monitor: &mut Monitor, command: Vec<String>) -> Header {
+    let attrs = *monitor.context().attrs();
     let uname = rustix::system::uname();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     Header {
@@ -369,7 +415,7 @@ fn header(monitor: &Monitor, attrs: &Attrs, command: Vec<String>) -> Header {
         boot_id: Proc::default().boot_id().unwrap_or_default(),
         started_unix_ns: now.map_or(0, |d| u64::try_from(d.as_nanos()).unwrap_or(0)),
         started_ns: clock::now().as_ns(),
-        attrs: AttrsInfo::from(attrs),
+        attrs: AttrsInfo::from(&attrs),
         ops: monitor.ops().name().into(),
         command,
         capabilities: Vec::new(),

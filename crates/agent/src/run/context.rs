@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvError, Sender, TryRecvError};
 
-use isotherm_act::apply::ActEvent;
+use isotherm_act::apply::{ActEvent, Undone};
 use isotherm_core::{AddrRange, Attrs, TargetId, Time};
 use isotherm_host::error::SetError;
 use isotherm_ops::support::SetName;
@@ -24,7 +24,7 @@ use super::runner::{Options, Refused};
 use super::set::{open_physical_set, open_set};
 use crate::monitor::{Happened, Monitor};
 use crate::policy::{ContextPolicy, SchemePolicy, TargetSpec};
-use crate::ready::{bandwidth, idle_percentiles};
+use crate::ready::{bandwidth, idle_bytes, idle_percentiles};
 
 /// How often a summary is sent, and targets by name, cgroup or size are looked for, in µs.
 const SECOND_US: u64 = 1_000_000;
@@ -242,12 +242,19 @@ impl Work {
 
     /// Takes back the advice that was set in the targets.
     fn undo(&mut self) {
-        let (bytes, errors) = self.monitor.actor().undo();
+        let undone = self.monitor.actor().undo();
+        let Undone { restored_bytes, replaced_bytes, left_bytes, errors } = undone;
         for error in &errors {
             self.left_out(0, &format!("advice could not be taken back: {error}"));
         }
-        if bytes > 0 || !errors.is_empty() {
-            self.events.send(Event::Undone { bytes, failures: errors.len() });
+        if restored_bytes + replaced_bytes + left_bytes > 0 || !errors.is_empty() {
+            let failures = errors.len();
+            self.events.send(Event::Undone {
+                restored_bytes,
+                replaced_bytes,
+                left_bytes,
+                failures,
+            });
         }
     }
 
@@ -359,6 +366,7 @@ impl Work {
             sample_us: attrs.sample_us,
             aggr_us: attrs.aggr_us,
             idle_ms: idle_percentiles(snapshot).to_vec(),
+            idle: idle_bytes(snapshot),
             bandwidth: bandwidth(snapshot),
             schemes,
             blocked,

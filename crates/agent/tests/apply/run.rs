@@ -2,8 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use isotherm_act::ActError;
-use isotherm_act::apply::{ActEvent, Settings};
+use isotherm_act::apply::{ActEvent, Settings, Undone};
 use isotherm_agent::monitor::{Happened, Monitor};
 use isotherm_core::scheme::Counters;
 use isotherm_core::{Attrs, Scheme};
@@ -83,7 +82,7 @@ impl Run {
     }
 
     /// Takes back all advice.
-    pub(crate) fn undo(&mut self) -> (u64, Vec<ActError>) {
+    pub(crate) fn undo(&mut self) -> Undone {
         self.monitor.actor().undo()
     }
 

@@ -1,5 +1,6 @@
 //! The account at the end of a run: what every scheme did, as text and as JSON.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use isotherm::raw::agent::run::Account;
@@ -7,6 +8,7 @@ use isotherm::raw::core::units::bytes;
 use serde::Serialize;
 
 use super::stopped::Stopped;
+use super::verdict;
 
 /// What a run did; docs/EVENTS.md documents the keys.
 #[derive(Debug, Serialize)]
@@ -17,6 +19,9 @@ pub(super) struct Final {
     pub(super) stopped: Stopped,
     pub(super) dry_run: bool,
     pub(super) schemes: Vec<Account>,
+    /// What the account of a scheme means, by context and name; for people only.
+    #[serde(skip)]
+    pub(super) explained: BTreeMap<(String, String), String>,
 }
 
 impl Final {
@@ -52,6 +57,12 @@ impl Final {
             a.action_ns as f64 / 1e6,
         );
         let (done, refaulted) = (bytes(a.done_bytes), bytes(a.refaulted_bytes));
+        let explained = self.explained.get(&(a.context.clone(), a.name.clone()));
+        if self.dry_run {
+            text += "a dry run\n";
+            text += explained.map_or("", String::as_str);
+            text += "  ";
+        }
         text += &if self.dry_run {
             format!(
                 "would have acted on {done}; {refaulted} of it ({share:.2} %) were touched again soon\n"
@@ -70,8 +81,12 @@ impl Final {
             a.quota_exceeds,
         );
         for (errno, refused) in &a.refused_errno {
-            let said = std::io::Error::from_raw_os_error(*errno);
-            text += &format!("  refused: {} ({said})\n", bytes(*refused));
+            text += &format!("  refused: {} ({})\n", bytes(*refused), verdict::refusal(*errno));
+        }
+        let known: u64 = a.refused_errno.values().sum();
+        let left = a.asked_bytes.saturating_sub(a.done_bytes + a.refused_bytes.max(known));
+        if left > 0 && !self.dry_run && a.action == "pageout" {
+            text += &format!("  not done: {} ({})\n", bytes(left), verdict::LEFT);
         }
         if a.confirmed_bytes + a.refuted_bytes > 0 {
             text += &format!(
@@ -91,6 +106,7 @@ impl Final {
             };
             text += &format!("  unreached: {} ({means})\n", bytes(*unreached));
         }
+        text += explained.filter(|_| !self.dry_run).map_or("", String::as_str);
         if let Some(why) = &a.blocked {
             text += &format!("  blocked: {why}\n");
         }

@@ -116,6 +116,11 @@ impl WhoseArgs {
         Ok(Whose { targets, children, ops, engine, attrs })
     }
 
+    /// Whether the targets are processes that were named by pid or started, and no others.
+    pub(crate) fn is_explicit(&self) -> bool {
+        self.names.is_empty() && self.cgroups.is_empty() && self.targets.names_processes()
+    }
+
     /// Prints the policy if `--print-policy` was given.
     pub(crate) fn only_print(&self, policy: &Policy) -> anyhow::Result<Option<ExitCode>> {
         if self.print_policy {
@@ -152,7 +157,7 @@ pub(crate) struct LimitArgs {
     #[arg(long = "goal", value_name = "NAME=VALUE", value_parser = knobs::goal)]
     goals: Vec<GoalKnob>,
     /// Act only while the share of free memory is within HIGH,MID,LOW (as 50%,40%,20%), or none to
-    /// act always.
+    /// act always. `reclaim` has none if processes are given by -p or a command.
     #[arg(long, value_name = "MARKS", value_parser = knobs::watermarks)]
     watermarks: Option<Watermarks>,
     /// When the quota does not suffice for all matching regions, do not prefer any of them.

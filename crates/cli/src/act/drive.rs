@@ -20,6 +20,7 @@ use super::args::{RunArgs, WhoseArgs};
 use super::events::Log;
 use super::status::Status;
 use super::stopped::Stopped;
+use super::verdict::Plan;
 use crate::exit;
 use crate::terminal::warn;
 
@@ -57,8 +58,9 @@ pub(super) fn drive(policy: Policy, args: &RunArgs, extra: Extra<'_>) -> anyhow:
     let log = Log::create(args.events.as_deref())?;
     let options =
         Options { dry_run: args.dry_run, undo_on_exit: args.undo_on_exit, seed: args.seed };
+    let plan = Plan::of(&policy);
     let mut runner = Runner::start(policy, options).map_err(refused)?;
-    let mut run = Run::new(args, extra, log);
+    let mut run = Run::new(args, extra, log, plan);
     let mut stopped = None;
     while !runner.is_over() {
         if let Some(told) = runner.next(PATIENCE) {
@@ -90,6 +92,7 @@ struct Run<'a> {
     args: &'a RunArgs,
     extra: Extra<'a>,
     log: Log,
+    plan: Plan,
     status: Status,
     started: Instant,
     cpu_ns: u64,
@@ -104,11 +107,12 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(args: &'a RunArgs, extra: Extra<'a>, log: Log) -> Self {
+    fn new(args: &'a RunArgs, extra: Extra<'a>, log: Log, plan: Plan) -> Self {
         Self {
             args,
             extra,
             log,
+            plan,
             status: Status::new(args.quiet || extra.percentiles),
             started: Instant::now(),
             cpu_ns: clock::process_cpu_ns(),
@@ -159,8 +163,9 @@ impl<'a> Run<'a> {
                 self.status.note(&context, *summary);
                 self.each_second();
             }
-            Event::Undone { bytes, .. } => {
-                self.say(&format!("{context}: advice for {bytes} bytes was taken back"));
+            Event::Undone { restored_bytes, replaced_bytes, left_bytes, .. } => {
+                let text = super::status::undone(restored_bytes, replaced_bytes, left_bytes);
+                self.say(&format!("{context}: huge page advice at the end: {text}"));
             }
             Event::Committed => self.say(&format!("{context}: the new policy is in force")),
             Event::Ended(ended) => {
@@ -183,9 +188,8 @@ impl<'a> Run<'a> {
         #[expect(clippy::cast_precision_loss, reason = "shown with two digits")]
         let cpu_s = own.cpu_ns.saturating_sub(self.cpu_ns) as f64 / 1e9;
         if self.status.all_wait() && !std::mem::replace(&mut self.told_to_wait, true) {
-            self.say(
-                "waiting: free memory is outside the watermarks (`--watermarks none` acts always)",
-            );
+            let why = self.plan.waiting();
+            self.say(&format!("waiting: {why}; `--watermarks none` acts always"));
         }
         self.status.show(self.started.elapsed().as_secs_f64(), cpu_s);
     }
@@ -205,8 +209,12 @@ impl<'a> Run<'a> {
 
     /// Reads the policy's file again, and commits it if all of it is valid.
     fn reload(&mut self, runner: &mut Runner, file: &Path) {
-        let done = super::run::load(file)
-            .and_then(|policy| runner.commit(policy).map(drop).map_err(refused));
+        let done = super::run::load(file).and_then(|policy| {
+            let plan = Plan::of(&policy);
+            runner.commit(policy).map_err(refused)?;
+            Ok(plan)
+        });
+        let done = done.map(|plan| self.plan = plan);
         if let Err(err) = done {
             let text = json!({ "text": err.to_string() });
             self.log.write(clock::now(), None, "commit_refused", text);
@@ -236,7 +244,16 @@ impl<'a> Run<'a> {
             (None, Some(Stopped::Duration) | None) if blocked => Stopped::Blocked,
             (None, why) => why.unwrap_or(Stopped::TargetsGone),
         };
+        let explained = self.accounts.iter().map(|a| {
+            let last = self.status.last(&a.context);
+            (
+                (a.context.clone(), a.name.clone()),
+                self.plan.explain(a, last, self.status.waits(a), self.args.dry_run),
+            )
+        });
+        let explained = explained.collect();
         let account = Final {
+            explained,
             elapsed_ns: u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX),
             own_cpu_ns: own.cpu_ns.saturating_sub(self.cpu_ns),
             own_rss_bytes: self.rss_bytes.max(own.rss_bytes),

@@ -66,9 +66,14 @@ fn event(event: &Event) -> (&'static str, Value) {
         Event::Lost { events } => ("lost", json!({ "events": events })),
         Event::Unblocked => ("unblocked", json!({})),
         Event::Summary(summary) => ("summary", of_summary(summary)),
-        Event::Undone { bytes, failures } => {
-            ("undone", json!({ "bytes": bytes, "failures": failures }))
-        }
+        Event::Undone { restored_bytes, replaced_bytes, left_bytes, failures } => (
+            "undone",
+            json!({
+                "bytes": restored_bytes + replaced_bytes, "restored_bytes": restored_bytes,
+                "replaced_bytes": replaced_bytes, "left_bytes": left_bytes,
+                "failures": failures,
+            }),
+        ),
         Event::Committed => ("committed", json!({})),
         Event::Ended(ended) => ("ended", of_end(ended)),
     }

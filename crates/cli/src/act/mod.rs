@@ -13,3 +13,4 @@ pub(crate) mod schemes;
 pub(crate) mod stat;
 mod status;
 pub(crate) mod stopped;
+mod verdict;

@@ -3,9 +3,29 @@
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 
-use isotherm::raw::agent::run::Summary;
+use isotherm::raw::agent::run::{Account, Summary};
 
 use isotherm::raw::core::units::bytes;
+
+/// What became of the huge page advice that was set, for people.
+pub(super) fn undone(restored: u64, replaced: u64, left: u64) -> String {
+    let parts = [
+        (restored, "is as it was before"),
+        (
+            replaced,
+            "had none and now refuses huge pages (`nh` in smaps): the kernel cannot remove advice, \
+             only replace it, and under the machine's setting this is the same as none",
+        ),
+        (
+            left,
+            "keeps it: the kernel cannot remove advice, and under the machine's setting it changes \
+             nothing",
+        ),
+    ];
+    let parts = parts.into_iter().filter(|(part, _)| *part > 0);
+    let parts: Vec<_> = parts.map(|(part, text)| format!("{} {text}", bytes(part))).collect();
+    if parts.is_empty() { "nothing could be taken back".into() } else { parts.join("; ") }
+}
 
 /// The status line.
 #[derive(Debug)]
@@ -13,16 +33,31 @@ pub(super) struct Status {
     tty: bool,
     shown: bool,
     contexts: BTreeMap<String, Summary>,
+    full: BTreeMap<String, Summary>,
 }
 
 impl Status {
     pub(super) fn new(quiet: bool) -> Self {
         let tty = !quiet && std::io::stderr().is_terminal();
-        Self { tty, shown: false, contexts: BTreeMap::new() }
+        Self { tty, shown: false, contexts: BTreeMap::new(), full: BTreeMap::new() }
+    }
+
+    /// Whether the watermarks did not let a scheme work when it was last heard of.
+    pub(super) fn waits(&self, a: &Account) -> bool {
+        let schemes = self.contexts.get(&a.context).map(|context| &context.schemes);
+        schemes.into_iter().flatten().any(|s| s.account.name == a.name && !s.active)
+    }
+
+    /// The last state of a context in which it had regions.
+    pub(super) fn last(&self, context: &str) -> Option<&Summary> {
+        self.full.get(context)
     }
 
     /// Takes in the state of a context.
     pub(super) fn note(&mut self, context: &str, summary: Summary) {
+        if summary.nr_regions > 0 {
+            self.full.insert(context.to_owned(), summary.clone());
+        }
         self.contexts.insert(context.to_owned(), summary);
     }
 
@@ -62,5 +97,19 @@ impl Status {
         if std::mem::take(&mut self.shown) {
             writeln!(std::io::stderr()).ok();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::undone;
+
+    #[test]
+    fn what_could_not_be_restored_is_said() {
+        assert_eq!(undone(4 << 20, 0, 0), "4.00 MiB is as it was before");
+        let text = undone(0, 2 << 20, 6 << 20);
+        let said = ["2.00 MiB had none and now", "cannot remove", "; 6.00 MiB keeps it"];
+        assert!(said.iter().all(|part| text.contains(part)), "{text}");
+        assert_eq!(undone(0, 0, 0), "nothing could be taken back");
     }
 }

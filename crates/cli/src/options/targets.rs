@@ -37,6 +37,11 @@ pub(crate) struct TargetArgs {
 }
 
 impl TargetArgs {
+    /// Whether processes were given by their pids or as a command.
+    pub(crate) fn names_processes(&self) -> bool {
+        !self.pids.is_empty() || !self.command.is_empty()
+    }
+
     /// Attaches to the pids, and starts the command but holds it before its first instruction.
     pub(crate) fn tracker(&self) -> anyhow::Result<Tracker> {
         if let Some(memory) = self.memory()? {

@@ -6,7 +6,9 @@ use std::process::ExitCode;
 
 use isotherm::raw::core::AddrRange;
 use isotherm::raw::record::Record;
-use isotherm::raw::report::{Filter, ages, heatmap, mappings, memory, pages, regions, wss};
+use isotherm::raw::report::{
+    Filter, ages, heatmap, mappings, memory, pages, regions, summary, wss,
+};
 
 use crate::exit::usage;
 use crate::files;
@@ -15,9 +17,13 @@ use crate::terminal::{When, style, width};
 
 /// Arguments of `isotherm report`.
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
+    /// Without one: the record on one page.
     #[command(subcommand)]
-    kind: Kind,
+    kind: Option<Kind>,
+    #[command(flatten)]
+    page: Common,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -70,12 +76,28 @@ struct HeatmapArgs {
     /// Write a PNG picture to this file.
     #[arg(long, value_name = "FILE")]
     png: Option<PathBuf>,
-    /// Draw a panel for every target, not only for the one with the most accesses.
+    /// Draw a panel for every target (up to 16), not only for the four with the most accesses.
     #[arg(long)]
     all_targets: bool,
+    /// The rate of the brightest shade, as 5%. By default it is chosen to fit the record.
+    #[arg(long, value_name = "PERCENT", value_parser = brightest)]
+    max: Option<f32>,
+    /// How shades follow rates. The default fits the record; the legend says which it is.
+    #[arg(long, value_enum, default_value_t = Shades::Auto)]
+    scale: Shades,
     /// When to use colours.
     #[arg(long, value_enum, default_value_t = When::Auto)]
     color: When,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Shades {
+    /// Whichever shows more.
+    Auto,
+    /// Each shade is as much more.
+    Linear,
+    /// Each of eight shades is twice the one before.
+    Log,
 }
 
 #[derive(Debug, clap::Args)]
@@ -137,6 +159,15 @@ enum SortBy {
     Time,
 }
 
+/// A share of samples above 0 %.
+fn brightest(text: &str) -> Result<f32, String> {
+    let number = text.trim().trim_end_matches('%').trim_end();
+    match number.parse::<f32>() {
+        Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(percent / 100.0),
+        _ => Err("give a share of the samples above 0% and up to 100%, such as 5%".into()),
+    }
+}
+
 fn time(text: &str) -> Result<(u64, u64), String> {
     Filter::parse_time(text).map_err(|e| e.to_string())
 }
@@ -157,8 +188,22 @@ impl Common {
 /// Runs the subcommand.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut out = BufWriter::new(std::io::stdout().lock());
-    match args.kind {
-        Kind::Heatmap(args) => heat(&args, &mut out)?,
+    let Some(kind) = args.kind else {
+        let (record, filter) = args.page.open()?;
+        let report = summary::Report::build(&record, &filter)?;
+        let text = if args.page.json { report.to_json() } else { report.to_text() };
+        writeln!(out, "{}", text.trim_end())?;
+        out.flush()?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    show(kind, &mut out)?;
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(kind: Kind, out: &mut impl Write) -> anyhow::Result<()> {
+    match kind {
+        Kind::Heatmap(args) => heat(&args, out)?,
         Kind::Wss(args) => {
             let (record, filter) = args.common.open()?;
             let report = wss::Report::build(&record, &filter)?;
@@ -168,13 +213,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Kind::Regions(common) => {
             let (record, filter) = common.open()?;
             if common.json {
-                regions::json(&record, &filter, &mut out)?;
+                regions::json(&record, &filter, &mut *out)?;
                 // The lines have no place for a note about damage, so it goes to standard error.
                 let mut reader = record.reader()?;
                 while reader.next_event()?.is_some() {}
                 files::warn_of_damage(&common.record, &reader.damage());
             } else {
-                regions::text(&record, &filter, &mut out)?;
+                regions::text(&record, &filter, &mut *out)?;
             }
         }
         Kind::Mappings(common) => {
@@ -212,8 +257,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             writeln!(out, "{}", text.trim_end())?;
         }
     }
-    out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 fn working_set(args: &WssArgs, report: &wss::Report) -> anyhow::Result<String> {
@@ -243,7 +287,13 @@ fn heat(args: &HeatmapArgs, out: &mut impl Write) -> anyhow::Result<()> {
     let mut options =
         if picture { heatmap::Options::for_picture() } else { heatmap::Options::for_text(width()) };
     options.all_targets = args.all_targets;
-    let map = heatmap::Heatmap::build(&record, &filter, &options)?;
+    let mut map = heatmap::Heatmap::build(&record, &filter, &options)?;
+    map.scale = match (args.scale, args.max) {
+        (Shades::Auto, None) => map.scale,
+        (shades, max) => {
+            heatmap::Scale { max: max.unwrap_or(map.scale.max), doubling: shades == Shades::Log }
+        }
+    };
     if !map.damage.is_empty() {
         warn(&map.damage);
     }

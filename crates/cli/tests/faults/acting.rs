@@ -12,10 +12,11 @@ use crate::policy::{account, events, wait_for};
 use crate::program::{ISOTHERM, Running, command, isotherm, scratch, wait_until};
 
 /// Half of the memory is written all the time, the other half once.
-const HALVES: &str = "hot, 16M\ncold, 32M, none, populate=yes\n\nboth\n60000\nhot, 0, 4096, 1\n";
+pub(crate) const HALVES: &str =
+    "hot, 16M\ncold, 32M, none, populate=yes\n\nboth\n60000\nhot, 0, 4096, 1\n";
 
 /// Bytes of a process that are resident, and in swap.
-fn memory_of(pid: u32) -> (u64, u64) {
+pub(crate) fn memory_of(pid: u32) -> (u64, u64) {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let field = |name: &str| -> u64 {
         let line = status.lines().find_map(|l| l.strip_prefix(name)).unwrap();
@@ -25,7 +26,7 @@ fn memory_of(pid: u32) -> (u64, u64) {
 }
 
 /// Whether single pages can be looked at here; prints why not.
-fn sees_pages() -> bool {
+pub(crate) fn sees_pages() -> bool {
     let dir = scratch();
     let said: Value = serde_json::from_str(&isotherm(dir.path(), "doctor --json").out).unwrap();
     let sets = said["sets"].as_array().unwrap();

@@ -12,4 +12,7 @@ mod policy;
 mod program;
 mod record;
 mod report;
+mod shared;
+mod streams;
 mod usage;
+mod verdict;

@@ -98,7 +98,7 @@ fn the_help_tells_units_and_defaults() {
         ("report regions", &["--json", "[default: isotherm.data]"]),
         ("report mappings", &["--json"]),
         ("report ages", &["--json"]),
-        ("export", &["[default: parquet]", "[default: -]", "[default: regions]"]),
+        ("export", &[".parquet", "[default: -]", "[default: regions]"]),
         ("score", &["[default: 1]", "per window"]),
         ("workload", &["0.1", "10s"]),
         ("doctor", &["--json"]),

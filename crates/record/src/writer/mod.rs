@@ -281,8 +281,13 @@ impl<W: Write> Writer<W> {
         self.flush()?;
         let mut payload = std::mem::take(&mut self.payload);
         payload.clear();
+        let mut done = Ok(());
+        if mapping::encode_objects(&mut payload, now.0, target.0, mappings) {
+            done = self.write_frame(Kind::Objects, &payload);
+        }
+        payload.clear();
         mapping::encode(&mut payload, now.0, target.0, mappings);
-        let done = self.write_frame(Kind::Mappings, &payload);
+        let done = done.and(self.write_frame(Kind::Mappings, &payload));
         self.payload = payload;
         done?;
         self.mappings.insert(target, mappings.to_vec());

@@ -9,7 +9,7 @@ use isotherm_record::{Mapping, NodeRanges, Ram, Record};
 use super::areas::{self, Stretch, Weights};
 use super::names::Names;
 use super::pages;
-use super::{Cell, Heatmap, Options, Panel, Row};
+use super::{Cell, Heatmap, Options, Panel, Row, Scale};
 use crate::error::Error;
 use crate::filter::Filter;
 use crate::numbers::{to_u64, to_usize};
@@ -18,6 +18,12 @@ use crate::scan::Scan;
 
 /// Largest number of panels.
 const MAX_PANELS: usize = 16;
+/// Number of panels if not all are wanted.
+const FEW_PANELS: usize = 4;
+/// Least number of rows of a panel, where several share the space.
+const MIN_ROWS: usize = 8;
+/// Addresses that were named are shown without gaps if at least this share of them is mapped.
+const DENSE: f64 = 1.0 / 16.0;
 /// Largest number of areas of a panel.
 const MAX_AREAS: usize = 16;
 
@@ -39,7 +45,9 @@ impl Heatmap {
         let targets = surveys.len();
         let mut order: Vec<(u32, Survey)> = surveys.into_iter().collect();
         order.sort_by(|a, b| b.1.total.total_cmp(&a.1.total));
-        order.truncate(if options.all_targets { MAX_PANELS } else { 1 });
+        order.truncate(if options.all_targets { MAX_PANELS } else { FEW_PANELS });
+        let rows = (options.rows / order.len().max(1)).max(MIN_ROWS).min(options.rows);
+        let options = &Options { rows, ..*options };
         let mut grids: BTreeMap<u32, Grid> = BTreeMap::new();
         let mut panels = Vec::new();
         for (id, survey) in order {
@@ -49,7 +57,7 @@ impl Heatmap {
         }
         let end_ns = end_ns.max(start_ns + 1);
         let axis = Axis { start: start_ns, len: end_ns - start_ns, columns: options.columns };
-        Scan::run(record, filter, |scan, s| {
+        let last = Scan::run(record, filter, |scan, s| {
             for (state, t) in scan.wanted(s) {
                 if let Some(grid) = grids.get_mut(&t.id.0) {
                     grid.names.learn(state.mappings_version, &state.mappings);
@@ -60,18 +68,25 @@ impl Heatmap {
             }
             Ok(())
         })?;
+        let last = last.targets;
         let panels = panels.into_iter().map(|(id, mut panel)| {
-            if let Some(grid) = grids.remove(&id) {
+            if let Some(mut grid) = grids.remove(&id) {
+                // The first mappings of a short record may come after its last snapshot.
+                if let Some(state) = last.get(&id).filter(|_| !grid.names.is_any()) {
+                    grid.names.learn(state.mappings_version, &state.mappings);
+                }
                 grid.fill(&mut panel);
             }
             panel
         });
+        let panels: Vec<Panel> = panels.collect();
         Ok(Self {
             start_ns,
             end_ns,
             origin_ns: scan.origin_ns,
             columns: options.columns,
-            panels: panels.collect(),
+            scale: Scale::of(&panels),
+            panels,
             targets,
             damage: scan.damage.to_string(),
         })
@@ -118,8 +133,9 @@ impl Survey {
             );
         }
         let max_areas = MAX_AREAS.min((options.rows / 2).max(2));
-        let picked = match filter.address {
-            Some(_) => whole(&self.last, &stretches),
+        let named = filter.address.map(|_| whole(&self.last, &stretches));
+        let picked = match named.filter(|all| is_dense(all, &self.last, &stretches)) {
+            Some(all) => all,
             None => areas::pick(&stretches, max_areas).iter().map(|s| s.range).collect(),
         };
         let picked = split_at_nodes(&picked, &nodes);
@@ -190,6 +206,14 @@ fn whole(last: &[(AddrRange, bool)], stretches: &[Stretch]) -> Vec<AddrRange> {
     let start = all().map(|r| r.start).min();
     let end = all().map(|r| r.end).max();
     start.zip(end).map(|(start, end)| AddrRange::new(start, end)).into_iter().collect()
+}
+
+/// Whether enough of the areas is mapped or accessed to draw them without gaps. Of a range with
+/// little in it nothing would be seen.
+fn is_dense(areas: &[AddrRange], last: &[(AddrRange, bool)], stretches: &[Stretch]) -> bool {
+    let all: f64 = areas.iter().map(|a| float(a.len())).sum();
+    let accessed: f64 = stretches.iter().map(|s| float(s.range.len())).sum();
+    float(bytes(last, |r, _| r.len())).max(accessed) >= all * DENSE
 }
 
 /// The number of rows of each area, by size. Every area gets at least the least number.

@@ -24,7 +24,7 @@ use isotherm_core::AddrRange;
 
 use isotherm_core::units::percent;
 
-pub use palette::{Color, Style};
+pub use palette::{Color, Scale, Style};
 
 /// If at least this share of the accesses is not shown, the heatmap says so.
 const WORTH_SAYING: f64 = 0.005;
@@ -38,7 +38,7 @@ pub struct Options {
     pub rows: usize,
     /// Least number of rows of an area.
     pub min_rows: usize,
-    /// A panel for every target, not only for the one with the most accesses.
+    /// A panel for every target (up to 16), not only for the four with the most accesses.
     pub all_targets: bool,
 }
 
@@ -46,7 +46,7 @@ impl Options {
     /// The resolution for a terminal of this width in characters.
     #[must_use]
     pub fn for_text(width: usize) -> Self {
-        let columns = width.saturating_sub(text::MARGIN).clamp(20, 200);
+        let columns = text::columns(width).clamp(20, 200);
         Self { columns, rows: 24, min_rows: 1, all_targets: false }
     }
 
@@ -118,6 +118,8 @@ pub struct Heatmap {
     pub origin_ns: u64,
     /// Number of columns of every row.
     pub columns: usize,
+    /// Which rate gets which shade. [`Heatmap::build`] chooses it; it may be changed.
+    pub scale: Scale,
     /// One per target shown.
     pub panels: Vec<Panel>,
     /// Number of targets that have snapshots.

@@ -49,6 +49,11 @@ impl Names {
         }
     }
 
+    /// Whether mappings were taken in.
+    pub(super) const fn is_any(&self) -> bool {
+        self.version != 0
+    }
+
     /// One name per row; empty where no mapping is known.
     pub(super) fn labels(self) -> impl Iterator<Item = String> {
         self.rows.into_iter().map(|row| row.label)

@@ -18,8 +18,10 @@ const ADDRESS_STEP: usize = 50;
 const PLOT: usize = 480;
 /// Width of the colour scale.
 pub(super) const LEGEND_WIDTH: usize = 192;
-/// Beside the colour scale.
-pub(super) const LEGEND: &str = "100 % of samples accessed";
+/// Room beside the colour scale for what its end says.
+pub(super) fn legend_room(end: &str) -> usize {
+    200.max(end.len() * 7 + 24)
+}
 /// Under the time axis.
 pub(super) const TIME: &str = "time since the start";
 

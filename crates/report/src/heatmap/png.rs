@@ -1,8 +1,8 @@
 //! The heatmap as PNG: the layout of the SVG at twice the size, with a palette.
 
 use super::palette::{self, ABSENT, LEVELS, UNRESOLVED};
-use super::picture::{Band, CELL_WIDTH, LEFT, LEGEND, LEGEND_WIDTH, Layout, PanelPlace, TIME};
-use super::{Cell, Heatmap, Panel, font};
+use super::picture::{Band, CELL_WIDTH, LEFT, LEGEND_WIDTH, Layout, PanelPlace, TIME, legend_room};
+use super::{Cell, Heatmap, Panel, Scale, font};
 use crate::error::Error;
 
 /// Pixels per unit of the layout.
@@ -101,14 +101,20 @@ impl Heatmap {
         for (panel, place) in self.panels.iter().zip(&layout.panels) {
             canvas.text(LEFT, place.title_y, Anchor::Start, true, &panel.title);
             canvas.text(LEFT, place.title_y + 18, Anchor::Start, false, &panel.summary());
-            draw_panel(&mut canvas, panel, place, &layout);
+            draw_panel(&mut canvas, panel, place, &layout, self.scale);
         }
-        draw_legend(&mut canvas, layout.legend_y);
+        draw_legend(&mut canvas, layout.legend_y, &self.scale.end());
         encode(&canvas, layout.height * SCALE)
     }
 }
 
-fn draw_panel(canvas: &mut Canvas, panel: &Panel, place: &PanelPlace, layout: &Layout) {
+fn draw_panel(
+    canvas: &mut Canvas,
+    panel: &Panel,
+    place: &PanelPlace,
+    layout: &Layout,
+    scale: Scale,
+) {
     for &(top, height) in &place.frames {
         canvas.frame(LEFT, top, layout.plot_width, height);
     }
@@ -119,7 +125,7 @@ fn draw_panel(canvas: &mut Canvas, panel: &Panel, place: &PanelPlace, layout: &L
                     let color = match *cell {
                         Cell::Absent => WHITE,
                         Cell::Unresolved => GREY,
-                        Cell::Rate(rate) => HEAT + palette::level(rate),
+                        Cell::Rate(rate) => HEAT + palette::level(scale.share(rate)),
                     };
                     canvas.fill(LEFT + i * CELL_WIDTH, y, CELL_WIDTH, height, color);
                 }
@@ -145,15 +151,16 @@ fn draw_panel(canvas: &mut Canvas, panel: &Panel, place: &PanelPlace, layout: &L
     canvas.text(middle, place.bottom + 34, Anchor::Middle, false, TIME);
 }
 
-fn draw_legend(canvas: &mut Canvas, y: usize) {
+fn draw_legend(canvas: &mut Canvas, y: usize, end: &str) {
     let step = LEGEND_WIDTH / usize::from(LEVELS);
     for level in 0..LEVELS {
         canvas.fill(LEFT + usize::from(level) * step, y, step, 12, HEAT + level);
     }
     let behind = LEFT + LEGEND_WIDTH;
     canvas.text(LEFT - 8, y + 10, Anchor::End, false, "0 %");
-    canvas.text(behind + 8, y + 10, Anchor::Start, false, LEGEND);
-    for (x, color, what) in [(200, GREY, "unresolved"), (310, WHITE, "not mapped")] {
+    canvas.text(behind + 8, y + 10, Anchor::Start, false, end);
+    let room = legend_room(end);
+    for (x, color, what) in [(room, GREY, "unresolved"), (room + 110, WHITE, "not mapped")] {
         canvas.fill(behind + x, y, 12, 12, color);
         canvas.frame(behind + x, y, 12, 12);
         canvas.text(behind + x + 18, y + 10, Anchor::Start, false, what);

@@ -6,7 +6,7 @@ use isotherm_core::units::percent;
 
 use super::palette::{self, ABSENT, LEVELS, UNRESOLVED};
 use super::picture::{Band, CELL_WIDTH, LEFT, LEGEND_WIDTH, Layout, PanelPlace};
-use super::{Cell, Heatmap, Panel};
+use super::{Cell, Heatmap, Panel, Scale};
 
 impl Heatmap {
     /// The heatmap as an SVG picture, for browsers and papers.
@@ -31,7 +31,7 @@ impl Heatmap {
             text(out, LEFT, place.title_y + 18, "start", 12, &panel.summary())?;
             self.panel(out, panel, place, &layout)?;
         }
-        legend(out, layout.legend_y)?;
+        legend(out, layout.legend_y, &self.scale.end())?;
         out.push_str("</svg>\n");
         Ok(())
     }
@@ -47,7 +47,7 @@ impl Heatmap {
             match band {
                 Band::Row { y, height, row } => {
                     let row = &panel.rows[*row];
-                    cells(out, row, *y, *height)?;
+                    cells(out, row, self.scale, *y, *height)?;
                 }
                 Band::Fold { y, height, below } => {
                     let middle = y + height / 2 + 4;
@@ -78,11 +78,17 @@ impl Heatmap {
     }
 }
 
-fn cells(out: &mut String, row: &super::Row, y: usize, height: usize) -> std::fmt::Result {
+fn cells(
+    out: &mut String,
+    row: &super::Row,
+    scale: Scale,
+    y: usize,
+    height: usize,
+) -> std::fmt::Result {
     let looks = |c: &Cell| match *c {
         Cell::Absent => None,
         Cell::Unresolved => Some(u8::MAX),
-        Cell::Rate(r) => Some(palette::level(r)),
+        Cell::Rate(r) => Some(palette::level(scale.share(r))),
     };
     let mut at = 0;
     while at < row.cells.len() {
@@ -92,7 +98,7 @@ fn cells(out: &mut String, row: &super::Row, y: usize, height: usize) -> std::fm
             let (fill, what) = if level == u8::MAX {
                 (UNRESOLVED, "unresolved".into())
             } else {
-                (palette::rgb(level), percent(f64::from(level) / f64::from(LEVELS - 1)))
+                (palette::rgb(level), percent(scale.rate(f64::from(level) / f64::from(LEVELS - 1))))
             };
             let name = if row.mapping.is_empty() { "unknown mapping" } else { &row.mapping };
             writeln!(
@@ -112,7 +118,7 @@ fn cells(out: &mut String, row: &super::Row, y: usize, height: usize) -> std::fm
     Ok(())
 }
 
-fn legend(out: &mut String, y: usize) -> std::fmt::Result {
+fn legend(out: &mut String, y: usize, end: &str) -> std::fmt::Result {
     let step = LEGEND_WIDTH / usize::from(LEVELS);
     for level in 0..LEVELS {
         let x = LEFT + usize::from(level) * step;
@@ -124,8 +130,9 @@ fn legend(out: &mut String, y: usize) -> std::fmt::Result {
     }
     let behind = LEFT + LEGEND_WIDTH;
     text(out, LEFT - 8, y + 11, "end", 12, "0 %")?;
-    text(out, behind + 8, y + 11, "start", 12, super::picture::LEGEND)?;
-    for (x, fill, what) in [(200, UNRESOLVED, "unresolved"), (310, ABSENT, "not mapped")] {
+    text(out, behind + 8, y + 11, "start", 12, end)?;
+    let room = super::picture::legend_room(end);
+    for (x, fill, what) in [(room, UNRESOLVED, "unresolved"), (room + 110, ABSENT, "not mapped")] {
         writeln!(
             out,
             "<rect x=\"{}\" y=\"{y}\" width=\"12\" height=\"12\" fill=\"{}\" stroke=\"#888\"/>",

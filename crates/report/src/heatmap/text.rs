@@ -5,16 +5,63 @@ use std::fmt::Write;
 use isotherm_core::units::{span, three_digits};
 
 use super::palette::{Color, LEVELS, Style, level};
-use super::{Cell, Heatmap, Panel};
+use super::{Cell, Heatmap, Panel, Scale};
 use crate::numbers::to_usize;
 
-/// Number of characters beside the cells: address, bars, and room for a mapping's name.
-pub(super) const MARGIN: usize = 16 + 2 + 18;
 const ADDRESS: usize = 15;
+/// Number of characters beside the cells: address and bars.
+const BARS: usize = ADDRESS + 2;
+/// Room for the name of a mapping.
+const NAME: usize = 19;
+/// A terminal of this width, or one that is hardly wider, has no room for names.
+const NARROW: usize = 40;
+/// Stands for the shades of the legend while its lines are broken.
+const SHADES: &str = "<shades>";
 /// The characters of the rates, from "never" to "in every sample".
 const RAMP: &[u8; 9] = b".:-=+*#%@";
 
+/// Number of cells of a line in a terminal of this width.
+pub(super) fn columns(width: usize) -> usize {
+    let bare = width.min(NARROW).saturating_sub(BARS);
+    width.saturating_sub(BARS + NAME).max(bare)
+}
+
+/// Breaks a line at spaces, so that no part is longer than `width`. Words are not broken.
+fn wrapped(line: &str, width: usize) -> String {
+    let mut out = String::new();
+    let mut used = 0;
+    for word in line.split(' ') {
+        let len = word.chars().count();
+        if used > 0 && used + 1 + len > width {
+            out.push_str("\n  ");
+            used = 2;
+        } else if used > 0 {
+            out.push(' ');
+            used += 1;
+        }
+        out.push_str(word);
+        used += len;
+    }
+    out
+}
+
+/// A name that has room; its end says more than its beginning.
+fn clipped(name: &str, room: usize) -> String {
+    let len = name.chars().count();
+    if len <= room {
+        return name.into();
+    }
+    let end: String = name.chars().skip(len + 2 - room.max(2)).collect();
+    format!("..{end}")
+}
+
 impl Heatmap {
+    /// The width that [`Options::for_text`](super::Options::for_text) made this of, or less.
+    const fn width(&self) -> usize {
+        let bare = self.columns + BARS;
+        if bare <= NARROW { NARROW } else { bare + NAME }
+    }
+
     /// The heatmap as text. Without colours it is plain ASCII, except for the mappings' names.
     #[must_use]
     pub fn to_text(&self, style: &Style) -> String {
@@ -24,23 +71,34 @@ impl Heatmap {
     }
 
     fn text(&self, out: &mut String, style: &Style) -> std::fmt::Result {
+        let width = self.width();
         for panel in &self.panels {
-            writeln!(out, "{}: {}", panel.title, panel.summary())?;
-            panel_text(out, panel, style.color)?;
+            writeln!(out, "{}", wrapped(&format!("{}: {}", panel.title, panel.summary()), width))?;
+            self.panel_text(out, panel, style.color)?;
             self.time_axis(out)?;
         }
-        legend(out, style.color)?;
+        let (shades, text) = legend(self.scale, style.color);
+        // The shades are as wide as the plain ones, also with their escape codes.
+        let place = "#".repeat(RAMP.len() * 2 - 1);
+        let text = wrapped(&text.replace(SHADES, &place), width);
+        writeln!(out, "{}", text.replacen(&place, &shades, 1))?;
         if let Some(p) = self.panels.first()
             && let Some(row) = p.rows.iter().max_by_key(|r| r.range.len())
         {
             let per_row = super::mib(row.range.len());
-            writeln!(out, "a row is up to {per_row}, a column {}", span(self.column_ns()))?;
+            let text = format!("a row is up to {per_row}, a column {}", span(self.column_ns()));
+            writeln!(out, "{}", wrapped(&text, width))?;
         }
         if self.targets > self.panels.len() {
-            writeln!(out, "{} of {} targets shown: the hottest", self.panels.len(), self.targets)?;
+            let (shown, all) = (self.panels.len(), self.targets);
+            let text = format!(
+                "{shown} of {all} targets shown: the hottest; --all-targets shows more, --target PID \
+                 shows one"
+            );
+            writeln!(out, "{}", wrapped(&text, width))?;
         }
         if !self.damage.is_empty() {
-            writeln!(out, "note: {}", self.damage)?;
+            writeln!(out, "{}", wrapped(&format!("note: {}", self.damage), width))?;
         }
         Ok(())
     }
@@ -69,9 +127,33 @@ impl Heatmap {
         marks
     }
 
+    fn panel_text(&self, out: &mut String, panel: &Panel, color: Color) -> std::fmt::Result {
+        let room = self.width().saturating_sub(self.columns + BARS + 1);
+        let mut above: Option<(usize, &str)> = None;
+        for row in panel.rows.iter().rev() {
+            if let Some((area, _)) = above
+                && area != row.area
+            {
+                let fold = panel.fold_text(row.area);
+                writeln!(out, "{:>ADDRESS$}~ {fold}", "")?;
+                above = None;
+            }
+            let name = match above {
+                Some((_, name)) if name == row.mapping => "",
+                _ => &row.mapping,
+            };
+            let name = if room < NAME / 2 { String::new() } else { clipped(name, room) };
+            let mut line = format!("{:>#ADDRESS$x}|", row.range.start);
+            cells(&mut line, &row.cells, self.scale, color);
+            writeln!(out, "{}", format!("{line}| {name}").trim_end())?;
+            above = Some((row.area, &row.mapping));
+        }
+        Ok(())
+    }
+
     fn time_axis(&self, out: &mut String) -> std::fmt::Result {
         let mut line = vec![b'-'; self.columns];
-        let mut labels = vec![b' '; self.columns + 10];
+        let mut labels = vec![b' '; self.width().saturating_sub(ADDRESS + 1)];
         let mut free = 0;
         #[expect(clippy::cast_precision_loss, reason = "a number of columns")]
         let width = self.columns as f64;
@@ -89,36 +171,14 @@ impl Heatmap {
     }
 }
 
-fn panel_text(out: &mut String, panel: &Panel, color: Color) -> std::fmt::Result {
-    let mut above: Option<(usize, &str)> = None;
-    for row in panel.rows.iter().rev() {
-        if let Some((area, _)) = above
-            && area != row.area
-        {
-            let fold = panel.fold_text(row.area);
-            writeln!(out, "{:>ADDRESS$}~ {fold}", "")?;
-            above = None;
-        }
-        let name = match above {
-            Some((_, name)) if name == row.mapping => "",
-            _ => &row.mapping,
-        };
-        let mut line = format!("{:>#ADDRESS$x}|", row.range.start);
-        cells(&mut line, &row.cells, color);
-        writeln!(out, "{}", format!("{line}| {name}").trim_end())?;
-        above = Some((row.area, &row.mapping));
-    }
-    Ok(())
-}
-
-fn cells(line: &mut String, cells: &[Cell], color: Color) {
+fn cells(line: &mut String, cells: &[Cell], scale: Scale, color: Color) {
     let mut last = None;
     for cell in cells {
         let (step, c) = match *cell {
             Cell::Absent => (None, ' '),
             Cell::Unresolved => (None, '?'),
-            Cell::Rate(rate) if color == Color::None => (None, ramp(rate)),
-            Cell::Rate(rate) => (Some(level(rate)), ' '),
+            Cell::Rate(rate) if color == Color::None => (None, ramp(scale.share(rate))),
+            Cell::Rate(rate) => (Some(level(scale.share(rate))), ' '),
         };
         if step != last {
             line.push_str(color.reset());
@@ -134,29 +194,30 @@ fn cells(line: &mut String, cells: &[Cell], color: Color) {
     }
 }
 
-fn ramp(rate: f32) -> char {
+fn ramp(share: f32) -> char {
     let top = RAMP.len() - 1;
-    if rate <= 0.0 {
+    if share <= 0.0 {
         return char::from(RAMP[0]);
     }
     #[expect(clippy::cast_precision_loss, reason = "8")]
-    let at = to_usize((f64::from(rate) * top as f64).ceil()).clamp(1, top);
+    let at = to_usize((f64::from(share) * top as f64).ceil()).clamp(1, top);
     char::from(RAMP[at])
 }
 
-fn legend(out: &mut String, color: Color) -> std::fmt::Result {
-    write!(out, "accessed in ")?;
+/// What the shades mean. With colours, `shades` stands in for them while lines are broken.
+fn legend(scale: Scale, color: Color) -> (String, String) {
+    let mut shades = String::new();
     if color == Color::None {
         let ramp: Vec<_> = RAMP.iter().map(|c| char::from(*c).to_string()).collect();
-        write!(out, "0 % {} 100 %", ramp.join(" "))?;
+        shades += &ramp.join(" ");
     } else {
-        write!(out, "0 % ")?;
         for step in (0..LEVELS).step_by(4) {
-            write!(out, "{} ", color.background(step))?;
+            shades += &format!("{} ", color.background(step));
         }
-        write!(out, "{} 100 %", color.reset())?;
+        shades += color.reset();
     }
-    writeln!(out, " of samples; blank: not mapped; ?: unresolved")
+    let end = scale.end();
+    (shades, format!("accessed in 0 % {SHADES} {end}; blank: not mapped; ?: unresolved"))
 }
 
 /// A step of 1, 2 or 5 times a power of ten (or of a minute's usual parts) for about `most` marks.

@@ -4,25 +4,30 @@
 //! time in which the target was seen. A byte is *hot* if its region was touched in at least half of
 //! the samples of a window, *warm* if it was touched in fewer, and *cold* if in none. Parts of one
 //! file are one line. Each anonymous mapping without a name has its own line, with its address.
-//! Records with page maps also tell how many pages are hot and cold, see [`PageHeat`].
+//! Memory that several targets share is in the lines of each of them, and once in the sums by kind,
+//! see [`once`](crate::once). Records with page maps also tell how many pages are hot and cold, see
+//! [`PageHeat`].
 
 mod by_page;
+mod sums;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use isotherm_core::RegionInfo;
 use isotherm_core::units::{mib, percent};
-use isotherm_core::{AddrRange, RegionInfo};
 use isotherm_record::{Mapping, MappingKind, Record, Target};
 use serde::Serialize;
 
 pub use by_page::PageHeat;
 
 use self::by_page::{ByPage, JsonPages};
+use self::sums::Sums;
 use crate::error::Error;
 use crate::filter::Filter;
 use crate::numbers::to_u64;
-use crate::scan::{Scan, TargetState};
+use crate::once::Sharing;
+use crate::scan::Scan;
 
 /// A region with at least this share of touched samples is hot.
 pub const HOT: f64 = 0.5;
@@ -117,73 +122,13 @@ pub struct Report {
     pub title: String,
     /// One line per mapping, sorted by bytes times rate, then by size.
     pub lines: Vec<Line>,
-    /// Per kind, all targets together.
+    /// Per kind, all targets together. Memory that they share counts once; then what is known of
+    /// pages is left out, since it is summed up over the targets.
     pub kinds: Vec<(Option<MappingKind>, Heat, Option<PageHeat>)>,
+    /// The sum over the targets, if they share memory.
+    pub apart: Option<Heat>,
     /// What could not be read; empty if nothing.
     pub damage: String,
-}
-
-/// The key of a line: memory with the same key is added up.
-type Key = (u32, Option<MappingKind>, String);
-
-/// The mappings of one target, each with the index of its line.
-#[derive(Default)]
-struct Known {
-    version: u64,
-    ranges: Vec<(AddrRange, usize)>,
-    other: usize,
-    seen_ns: f64,
-}
-
-#[derive(Default)]
-struct Sums {
-    lines: Vec<(Key, Heat)>,
-    index: BTreeMap<Key, usize>,
-    known: BTreeMap<u32, Known>,
-}
-
-impl Sums {
-    fn line(&mut self, key: Key) -> usize {
-        *self.index.entry(key.clone()).or_insert_with(|| {
-            self.lines.push((key, Heat::default()));
-            self.lines.len() - 1
-        })
-    }
-
-    fn learn(&mut self, state: &TargetState) {
-        let id = state.target.id;
-        let fresh = !self.known.contains_key(&id);
-        let version = self.known.get(&id).map_or(0, |k| k.version);
-        if !fresh && version == state.mappings_version {
-            return;
-        }
-        let mut ranges = Vec::new();
-        for m in &state.mappings {
-            let line = self.line((id, Some(m.kind), name(m)));
-            ranges.push((AddrRange::new(m.start, m.end), line));
-        }
-        let other = self.line((id, None, "(no mapping known)".into()));
-        let known = self.known.entry(id).or_default();
-        known.version = state.mappings_version;
-        known.ranges = ranges;
-        known.other = other;
-    }
-
-    fn add(&mut self, id: u32, r: &RegionInfo, max: u32, time: f64, at: &mut usize) {
-        let Some(known) = self.known.get(&id) else { return };
-        while known.ranges.get(*at).is_some_and(|(m, _)| m.end <= r.range.start) {
-            *at += 1;
-        }
-        let mut rest = r.range.len();
-        for (m, line) in known.ranges[*at..].iter().take_while(|(m, _)| m.start < r.range.end) {
-            let bytes = m.overlap(&r.range);
-            rest -= bytes;
-            self.lines[*line].1.add(float(bytes) * time, r, max);
-        }
-        if rest > 0 {
-            self.lines[known.other].1.add(float(rest) * time, r, max);
-        }
-    }
 }
 
 /// The name of a line: path, bracketed name, or `[anon] 0x...`.
@@ -198,11 +143,17 @@ impl Report {
     ///
     /// If the record cannot be read, or no snapshot passes the filter.
     pub fn build(record: &Record, filter: &Filter) -> Result<Self, Error> {
-        let mut sums = Sums::default();
+        let (mut sums, mut once) = (Sums::default(), Sums::default());
+        let (mut sharing, mut is_shared) = (Sharing::default(), false);
         let mut by_page = ByPage::default();
+        let mut whole = 0.0;
         let scan = Scan::run(record, filter, |scan, s| {
+            sharing.follow(scan, s);
+            is_shared |= sharing.is_any(scan.wanted(s).map(|(_, t)| t.id.0));
             let time = float(s.end.since(s.start).max(1));
+            whole += time;
             for (state, t) in scan.wanted(s) {
+                once.learn(state);
                 sums.learn(state);
                 if let Some(known) = sums.known.get_mut(&t.id.0) {
                     known.seen_ns += time;
@@ -215,32 +166,66 @@ impl Report {
                     sums.add(t.id.0, &r, s.max_nr_accesses, time, &mut at);
                 }
             }
+            let regions =
+                scan.wanted(s).map(|(_, t)| (t.id.0, filter.regions(&t.regions).collect()));
+            let mut last = (0, 0);
+            let regions = if is_shared { sharing.regions(regions) } else { Vec::new() };
+            for (id, r) in regions {
+                last = if last.0 == id { last } else { (id, 0) };
+                once.add(id, &r, s.max_nr_accesses, time, &mut last.1);
+            }
             Ok(())
         })?;
+        for state in scan.targets.values() {
+            [&mut sums, &mut once].into_iter().for_each(|sums| sums.end(state));
+        }
+        let mut report =
+            Self { title: scan.title(), damage: scan.damage.to_string(), ..Self::default() };
+        report.add_up(&sums, &by_page, &scan);
+        if is_shared {
+            report.share(&once, &sums, 1.0 / whole);
+        }
+        Ok(report)
+    }
+
+    /// Counts shared memory once in the sums by kind. These are means over the whole time then,
+    /// since such memory belongs to no target. `per_ns`: one by the length of that time.
+    fn share(&mut self, once: &Sums, sums: &Sums, per_ns: f64) {
+        let mut kinds: BTreeMap<_, Heat> = BTreeMap::new();
+        for ((_, kind, _), heat) in once.lines.iter().filter(|(_, heat)| heat.bytes() > 0.0) {
+            kinds.entry(*kind).or_default().plus(&heat.scaled(per_ns));
+        }
+        self.kinds = kinds.into_iter().map(|(kind, heat)| (kind, heat, None)).collect();
+        let mut apart = Heat::default();
+        sums.lines.iter().for_each(|(_, heat)| apart.plus(&heat.scaled(per_ns)));
+        self.apart = Some(apart);
+    }
+
+    /// Makes the lines and the sums by kind.
+    fn add_up(&mut self, sums: &Sums, by_page: &ByPage, scan: &Scan) {
         let mut kinds: BTreeMap<_, (Heat, Option<PageHeat>)> = BTreeMap::new();
-        let mut lines = Vec::new();
-        for (nr, ((id, kind, name), heat)) in sums.lines.into_iter().enumerate() {
-            let seen = sums.known.get(&id).map_or(1.0, |k| k.seen_ns.max(1.0));
+        for (nr, ((id, kind, name), heat)) in sums.lines.iter().enumerate() {
+            // A target's numbers are means over the time in which it was seen.
+            let seen = sums.known.get(id).map_or(1.0, |k| k.seen_ns.max(1.0));
             let heat = heat.scaled(1.0 / seen);
             if heat.bytes() == 0.0 {
                 continue;
             }
-            let pages = by_page.mean(id, nr);
-            let of_kind = kinds.entry(kind).or_default();
+            let pages = by_page.mean(*id, nr);
+            let of_kind = kinds.entry(*kind).or_default();
             of_kind.0.plus(&heat);
             if let Some(pages) = &pages {
                 of_kind.1.get_or_insert_default().plus(pages);
             }
-            let target = scan.targets.get(&id).map(|t| t.target.clone()).unwrap_or_default();
+            let target = scan.targets.get(id).map(|t| t.target.clone()).unwrap_or_default();
             let Target { name: target, pid, .. } = target;
-            lines.push(Line { target, pid, kind, name, heat, pages });
+            self.lines.push(Line { target, pid, kind: *kind, name: name.clone(), heat, pages });
         }
-        lines.sort_by(|a, b| {
+        self.lines.sort_by(|a, b| {
             let by = |l: &Line| (l.heat.touched, l.heat.bytes());
             by(b).partial_cmp(&by(a)).unwrap_or(std::cmp::Ordering::Equal)
         });
-        let kinds = kinds.into_iter().map(|(kind, (heat, pages))| (kind, heat, pages)).collect();
-        Ok(Self { title: scan.title(), lines, kinds, damage: scan.damage.to_string() })
+        self.kinds = kinds.into_iter().map(|(kind, (heat, pages))| (kind, heat, pages)).collect();
     }
 
     /// The report as text.
@@ -278,9 +263,28 @@ impl Report {
             rest.iter().flat_map(|l| &l.pages).for_each(|p| pages.plus(p));
             heat_line(out, &heat, pages_of(Some(pages)), &format!("{} more", rest.len()))?;
         }
-        writeln!(out, "by kind:")?;
+        match &self.apart {
+            None => writeln!(out, "by kind:")?,
+            Some(_) => writeln!(out, "by kind, means over the whole time:")?,
+        }
         for (kind, heat, pages) in &self.kinds {
-            heat_line(out, heat, pages_of(*pages), kind_name(*kind))?;
+            heat_line(
+                out,
+                heat,
+                pages_of(*pages).filter(|_| self.apart.is_none()),
+                kind_name(*kind),
+            )?;
+        }
+        if let Some(apart) = &self.apart {
+            let mut once = Heat::default();
+            self.kinds.iter().for_each(|(_, heat, _)| once.plus(heat));
+            writeln!(
+                out,
+                "memory that processes share is counted once by kind, {} in all; the sum over \
+                 processes is {}",
+                mib(once.bytes()),
+                mib(apart.bytes())
+            )?;
         }
         if !self.damage.is_empty() {
             writeln!(out, "note: {}", self.damage)?;
@@ -294,6 +298,7 @@ impl Report {
         let json = Json {
             schema_version: crate::SCHEMA_VERSION,
             target: &self.title,
+            sum_over_processes: self.apart.as_ref().map(JsonHeat::of),
             mappings: self
                 .lines
                 .iter()
@@ -350,6 +355,8 @@ fn float(x: u64) -> f64 {
 struct Json<'a> {
     schema_version: u32,
     target: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sum_over_processes: Option<JsonHeat>,
     mappings: Vec<JsonLine<'a>>,
     kinds: Vec<JsonKind>,
 }

@@ -102,6 +102,9 @@ impl Report {
         let mut is_any = false;
         for (id, (_, mappings)) in &known {
             let target = scan.targets.get(id).map(|t| t.target.clone()).unwrap_or_default();
+            // The first mappings of a short record may come after its last snapshot.
+            let later = scan.targets.get(id).map(|t| &t.mappings).filter(|_| mappings.is_empty());
+            let mappings = later.unwrap_or(mappings);
             let map = scan.pages.get(TargetId(*id));
             is_any |= map.is_some();
             let none = PageMap::default();

@@ -3,23 +3,27 @@
 //! There are two definitions. *By regions*, as DAMON has it: the bytes of all regions with an
 //! access, see [`estimate`](mod@estimate). *By pages*: the pages that were touched within a span,
 //! for several spans, see [`profile`]. Only the method census knows single pages.
+//!
+//! Memory that several targets share counts once, see [`once`](crate::once); the text and the JSON
+//! also tell the sum over the targets.
 
 pub mod estimate;
 pub mod profile;
 
 use std::fmt::Write;
 
-use isotherm_core::Touched;
 use isotherm_core::units::{self, span};
+use isotherm_core::{SPANS, TargetInfo, Touched};
 use isotherm_record::Record;
 use serde::Serialize;
 
 pub use estimate::{Estimate, WorkingSet, estimate};
-pub use profile::{Profile, SpanPoint, SpanSeries};
+pub use profile::{Profile, SpanPoint, SpanSeries, without};
 
 use crate::error::Error;
 use crate::filter::Filter;
 use crate::numbers::to_usize;
+use crate::once::Sharing;
 use crate::scan::Scan;
 
 /// The working set in one window, all chosen targets together.
@@ -50,6 +54,8 @@ pub struct Report {
     pub origin_ns: u64,
     /// One per window, in order of time.
     pub points: Vec<Point>,
+    /// The same with shared memory counted once per target; empty if targets share none.
+    pub apart: Vec<Point>,
     /// The working set by span, if the record knows it and the filter does not name addresses.
     pub profile: Option<Profile>,
     /// What could not be read; empty if nothing.
@@ -58,9 +64,28 @@ pub struct Report {
     pub others: String,
 }
 
+/// What a sum over targets counts again, by span. It is looked up once per second of the record.
+#[derive(Debug, Default)]
+struct Again {
+    at_ns: u64,
+    bytes: [u64; SPANS],
+}
+
+impl Again {
+    fn at(&mut self, now_ns: u64, look: impl FnOnce() -> [u64; SPANS]) -> [u64; SPANS] {
+        if self.bytes == [0; SPANS] || now_ns.saturating_sub(self.at_ns) >= LOOK_NS {
+            self.at_ns = now_ns;
+            self.bytes = look();
+        }
+        self.bytes
+    }
+}
+
 /// The percentiles that are printed.
 pub const PERCENTILES: [u32; 5] = [0, 25, 50, 75, 100];
 const BAR: usize = 40;
+/// Time between two looks at what is shared, in ns.
+const LOOK_NS: u64 = 1_000_000_000;
 
 impl Report {
     /// Reads a record.
@@ -69,28 +94,46 @@ impl Report {
     ///
     /// If the record cannot be read, or no snapshot passes the filter.
     pub fn build(record: &Record, filter: &Filter) -> Result<Self, Error> {
-        let mut points = Vec::new();
+        let (mut points, mut apart) = (Vec::new(), Vec::new());
         let mut profile = Profile::default();
+        let (mut sharing, mut again) = (Sharing::default(), Again::default());
+        let mut is_shared = false;
         let scan = Scan::run(record, filter, |scan, s| {
-            let mut e = Estimate::default();
-            for (_, t) in scan.wanted(s) {
-                filter.regions(&t.regions).for_each(|r| e.add(&r, s.max_nr_accesses));
-            }
-            points.push(Point { t_ns: s.end.0, wss: e.working_set() });
+            sharing.follow(scan, s);
+            let regions = || {
+                let of = |t: &TargetInfo| filter.regions(&t.regions).collect::<Vec<_>>();
+                scan.wanted(s).map(move |(_, t)| (t.id.0, of(t)))
+            };
+            let all: Vec<_> = regions().flat_map(|(_, regions)| regions).collect();
+            let wss = estimate(&all, s.max_nr_accesses);
+            apart.push(Point { t_ns: s.end.0, wss });
+            let shares = sharing.is_any(scan.wanted(s).map(|(_, t)| t.id.0));
+            is_shared |= shares;
+            let once = shares.then(|| sharing.regions(regions()));
+            let once = once.map(|all| estimate(all.iter().map(|(_, r)| r), s.max_nr_accesses));
+            points.push(Point { t_ns: s.end.0, wss: once.unwrap_or(wss) });
             // A working set by span is that of the whole target.
             if filter.address.is_none() {
                 let touched = |id| scan.pages.get(id).and_then(|map| map.touched);
                 let targets = scan.wanted(s).filter_map(|(_, t)| touched(t.id));
                 if let Some(all) = targets.reduce(Touched::with) {
-                    profile.push(s.end.0, scan.pages.spans_us(), &all);
+                    let again = again.at(s.end.0, || {
+                        let maps = scan
+                            .wanted(s)
+                            .filter_map(|(_, t)| scan.pages.get(t.id).map(|map| (t.id.0, map)));
+                        if shares { sharing.counted_again(maps) } else { [0; SPANS] }
+                    });
+                    profile.push(s.end.0, scan.pages.spans_us(), &all, again);
                 }
             }
             Ok(())
         })?;
+        profile.end();
         Ok(Self {
             title: scan.title(),
             origin_ns: scan.origin_ns,
             points,
+            apart: if is_shared { apart } else { Vec::new() },
             profile: (!profile.is_empty()).then_some(profile),
             damage: scan.damage.to_string(),
             others: scan.others().to_owned(),
@@ -111,9 +154,13 @@ impl Report {
     /// neighbouring windows are alike and do not cancel out.
     #[must_use]
     pub fn mean(&self) -> WorkingSet {
-        let n = self.points.len().max(1) as u128;
+        Self::mean_of(&self.points)
+    }
+
+    fn mean_of(points: &[Point]) -> WorkingSet {
+        let n = points.len().max(1) as u128;
         let mean = |f: fn(&WorkingSet) -> u64| {
-            let sum: u128 = self.points.iter().map(|p| u128::from(f(&p.wss))).sum();
+            let sum: u128 = points.iter().map(|p| u128::from(f(&p.wss))).sum();
             u64::try_from(sum / n).unwrap_or(u64::MAX)
         };
         WorkingSet {
@@ -176,6 +223,16 @@ impl Report {
             mib(mean.mapped),
             mib(mean.unresolved)
         )?;
+        if !self.apart.is_empty() {
+            let apart = Self::mean_of(&self.apart);
+            writeln!(
+                out,
+                "memory that processes share is counted once; the sum over processes is {} on \
+                 average, mapped {}",
+                mib(apart.bytes),
+                mib(apart.mapped)
+            )?;
+        }
         if !self.damage.is_empty() {
             writeln!(out, "note: {}", self.damage)?;
         }
@@ -199,6 +256,8 @@ impl Report {
                 .map(|&p| JsonPercentile { p, at: JsonPoint::of(percentile(&points, p)) })
                 .collect(),
             mean: JsonPoint::of(Point { t_ns: 0, wss: self.mean() }),
+            sum_over_processes: (!self.apart.is_empty())
+                .then(|| JsonPoint::of(Point { t_ns: 0, wss: Self::mean_of(&self.apart) })),
             series: self.points.iter().map(|p| JsonPoint::of(*p)).collect(),
             pages: self.profile.as_ref().map(|profile| profile.json(order)),
         };
@@ -247,6 +306,8 @@ struct Json<'a> {
     order: &'static str,
     percentiles: Vec<JsonPercentile>,
     mean: JsonPoint,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sum_over_processes: Option<JsonPoint>,
     series: Vec<JsonPoint>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pages: Option<profile::JsonProfile>,

@@ -1,7 +1,8 @@
 //! The working-set profile: how much memory was touched within spans of 5 ms to 1 min.
 //!
 //! The numbers are those of a method that sees single pages. A page counts whole, whatever part of
-//! it was touched. Several targets are added up, see [`Touched::with`].
+//! it was touched. Several targets are added up, see [`Touched::with`]. Touched pages that they
+//! share count once.
 
 use std::fmt::Write;
 
@@ -20,6 +21,8 @@ pub struct SpanPoint {
     pub t_ns: u64,
     /// The estimate.
     pub touched: TouchedBytes,
+    /// What a sum over the targets would count again, in bytes.
+    pub again: u64,
     /// Bytes of address space that were watched.
     pub watched: u64,
 }
@@ -42,11 +45,36 @@ pub struct Profile {
 
 impl Profile {
     /// Takes in the working set of one window, all targets together.
-    pub(super) fn push(&mut self, t_ns: u64, spans_us: [u64; SPANS], all: &Touched) {
-        for ((series, touched), span_us) in self.spans.iter_mut().zip(all.spans).zip(spans_us) {
-            if let Some(touched) = touched {
+    /// `again`: what that counts more than once.
+    pub(super) fn push(
+        &mut self,
+        t_ns: u64,
+        spans_us: [u64; SPANS],
+        all: &Touched,
+        again: [u64; SPANS],
+    ) {
+        let spans = self.spans.iter_mut().zip(all.spans).zip(spans_us).zip(again);
+        for (((series, touched), span_us), again) in spans {
+            if let Some(sum) = touched {
                 series.span_us = span_us;
-                series.points.push(SpanPoint { t_ns, touched, watched: all.watched });
+                let again = again.min(sum.bytes);
+                let touched = without(sum, again);
+                series.points.push(SpanPoint { t_ns, touched, again, watched: all.watched });
+            }
+        }
+    }
+
+    /// Page maps come once a second, so in the first second nothing is known to be shared. What the
+    /// first ones show is taken for that second as well.
+    pub(super) fn end(&mut self) {
+        for points in self.spans.iter_mut().map(|series| &mut series.points) {
+            let Some(first) = points.iter().position(|p| p.again > 0) else { continue };
+            let SpanPoint { touched, again, .. } = points[first];
+            for p in &mut points[..first] {
+                let share = u128::from(p.touched.bytes) * u128::from(again)
+                    / u128::from((touched.bytes + again).max(1));
+                p.again = u64::try_from(share).unwrap_or(0);
+                p.touched = without(p.touched, p.again);
             }
         }
     }
@@ -80,7 +108,22 @@ impl Profile {
             out,
             "percentiles over windows, {by}; a page counts as touched within a span if it was \
              accessed at least once in it"
-        )
+        )?;
+        let mut again =
+            self.spans.iter().filter(|s| s.points.iter().any(|p| p.again > 0)).peekable();
+        if again.peek().is_some() {
+            let sums = again.map(|series| {
+                let mean = series.mean();
+                format!("{}: {}", span_name(series.span_us), mib(mean.touched.bytes + mean.again))
+            });
+            let sums: Vec<_> = sums.collect();
+            writeln!(
+                out,
+                "memory that processes share is counted once; the sum over processes is on average {}",
+                sums.join(", ")
+            )?;
+        }
+        Ok(())
     }
 
     pub(super) fn json(&self, order: Order) -> JsonProfile {
@@ -125,6 +168,7 @@ impl SpanSeries {
                 hi: mean(|p| p.touched.hi),
                 measured: mean(|p| p.touched.measured),
             },
+            again: mean(|p| p.again),
             watched: mean(|p| p.watched),
         }
     }
@@ -142,6 +186,24 @@ impl SpanPoint {
 fn percentile(points: &[SpanPoint], p: u32) -> SpanPoint {
     let last = float(points.len().saturating_sub(1) as u64);
     points.get(to_usize(last * f64::from(p) / 100.0)).copied().unwrap_or_default()
+}
+
+/// A sum over targets without what it counts again. The errors shrink with it.
+#[must_use]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a share of a size, not below 0"
+)]
+pub fn without(sum: TouchedBytes, again: u64) -> TouchedBytes {
+    let bytes = sum.bytes.saturating_sub(again);
+    let share = |error: u64| (float(error) * float(bytes) / float(sum.bytes.max(1))) as u64;
+    TouchedBytes {
+        bytes,
+        lo: bytes.saturating_sub(share(sum.bytes.saturating_sub(sum.lo))),
+        hi: bytes.saturating_add(share(sum.hi.saturating_sub(sum.bytes))),
+        measured: sum.measured,
+    }
 }
 
 fn mib(bytes: u64) -> String {
@@ -182,11 +244,20 @@ struct JsonPoint {
     hi: u64,
     measured: u64,
     watched: u64,
+    /// What the sum over processes counts more than once.
+    #[serde(skip_serializing_if = "is_zero")]
+    counted_again: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(x: &u64) -> bool {
+    *x == 0
 }
 
 impl JsonPoint {
     const fn of(p: &SpanPoint) -> Self {
         let TouchedBytes { bytes, lo, hi, measured } = p.touched;
-        Self { t_ns: p.t_ns, bytes, lo, hi, measured, watched: p.watched }
+        let counted_again = p.again;
+        Self { t_ns: p.t_ns, bytes, lo, hi, measured, watched: p.watched, counted_again }
     }
 }

@@ -2,12 +2,10 @@
 //! if the policy allows that.
 //!
 //! Advice stays with the memory after Isotherm has ended. Given advice is remembered, so that it is
-//! not given twice and can be taken back. The kernel cannot remove advice; it can only be replaced
-//! by its opposite. So only advice that has an effect under the machine's setting is taken back:
-//! `hugepage` under `madvise` and `never`, where the opposite is the same as none, and `nohugepage`
-//! under `always`. Memory that the program itself gave that advice about is left alone.
+//! not given twice and can be taken back, see `undo`. Memory that the program itself gave that
+//! advice about is left alone.
 
-use std::fs;
+use std::collections::BTreeSet;
 
 use isotherm_core::addr::round_up;
 use isotherm_core::scheme::Action;
@@ -45,6 +43,7 @@ impl Actor {
         let range = AddrRange::new(first, last.min(first + MOST));
         let mut chosen = Chosen::default();
         let huge = action == Action::Hugepage;
+        let mut opposed = BTreeSet::new();
         let mut passes = self.page_filter(state, job);
         for (start, seen) in state.see(look, range) {
             let wanted = !huge || is_worth_it(seen, evidence, min_touched_bp);
@@ -55,6 +54,9 @@ impl Actor {
                 && !passes.of(&state.process, start, seen.present, seen).is_empty()
             {
                 chosen.push(start, Bits::ALL, true, job.request.max_bytes);
+                if state.is_advised(start, !huge, job.now) {
+                    opposed.insert(start);
+                }
             }
         }
         self.tell_unknown(state, job, passes);
@@ -79,6 +81,10 @@ impl Actor {
             self.note_outcome(job, state, &outcome);
         }
         for (start, _) in chosen.before(chosen.end_of(outcome.asked_bytes)) {
+            // What had the opposite advice gets that again at the end.
+            if !dry_run && !state.hinted.contains_key(&start) && opposed.contains(&start) {
+                state.opposed.insert(start);
+            }
             // Only what was really given may be taken back.
             let given = if dry_run { &mut state.pretended } else { &mut state.hinted };
             given.insert(start, action);
@@ -95,7 +101,7 @@ impl Actor {
         Applied { covered, skip, asked, applied: done, passed: chosen.bytes, ..Applied::default() }
     }
 
-    fn inject(
+    pub(super) fn inject(
         &mut self,
         state: &mut TargetState,
         action: Action,
@@ -114,37 +120,4 @@ impl Actor {
             None => Ok(Outcome::default()),
         }
     }
-
-    /// Takes back the huge page advice that was given, as far as it has an effect; huge pages that
-    /// were made stay. Returns the bytes for which that worked, and what went wrong.
-    pub fn undo(&mut self) -> (u64, Vec<ActError>) {
-        let (mut bytes, mut errors) = (0, Vec::new());
-        let (given, opposite) = if huge_pages_for_all() {
-            (Action::Nohugepage, Action::Hugepage)
-        } else {
-            (Action::Hugepage, Action::Nohugepage)
-        };
-        let mut all = std::mem::take(&mut self.targets);
-        for state in all.values_mut() {
-            let mut chosen = Chosen::default();
-            for (&start, _) in state.hinted.iter().filter(|(_, action)| **action == given) {
-                chosen.push(start, Bits::ALL, true, u64::MAX);
-            }
-            if !chosen.ranges.is_empty() {
-                match self.inject(state, opposite, &chosen.ranges, &mut || false) {
-                    Ok(outcome) => bytes += outcome.accepted_bytes,
-                    Err(error) => errors.push(error),
-                }
-            }
-            state.hinted.clear();
-        }
-        self.targets = all;
-        (bytes, errors)
-    }
-}
-
-/// Whether the machine gives huge pages to all who do not refuse them.
-fn huge_pages_for_all() -> bool {
-    let setting = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
-    setting.is_ok_and(|text| text.contains("[always]"))
 }

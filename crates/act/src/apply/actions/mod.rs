@@ -7,3 +7,4 @@ pub(in crate::apply) mod migrate;
 pub(in crate::apply) mod plain;
 pub(in crate::apply) mod reclaim;
 pub(in crate::apply) mod swap;
+pub(in crate::apply) mod undo;

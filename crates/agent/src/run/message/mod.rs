@@ -55,10 +55,15 @@ pub enum Event {
     Unblocked,
     /// The present state of the context; about once per second.
     Summary(Box<Summary>),
-    /// Advice that was set in the targets was taken back.
+    /// Advice that was set in the targets was taken back, as far as the kernel can do that.
     Undone {
-        /// Bytes for which that succeeded.
-        bytes: u64,
+        /// Bytes that have the advice again that they had before.
+        restored_bytes: u64,
+        /// Bytes that had no advice and now have the opposite of what was set, which is the same as
+        /// none under the machine's setting. The kernel cannot remove advice.
+        replaced_bytes: u64,
+        /// Bytes that keep the advice, which has no effect under the machine's setting.
+        left_bytes: u64,
         /// How many times it failed.
         failures: usize,
     },
@@ -93,6 +98,8 @@ pub struct Summary {
     /// For how long each percent of the memory is idle, in ms; see
     /// [`crate::ready::idle_percentiles`].
     pub idle_ms: Vec<i64>,
+    /// Bytes by idle time in ms, in order of time; see [`crate::ready::idle_bytes`].
+    pub idle: Vec<(u64, u64)>,
     /// An estimate of the memory bandwidth, in bytes per second.
     pub bandwidth: u64,
     /// Each scheme, in order.

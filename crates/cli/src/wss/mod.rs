@@ -1,7 +1,10 @@
 //! `isotherm wss`: prints the working set of running processes live, one line per interval.
 //!
 //! Methods that see single pages tell how much was touched within several spans. The others tell
-//! the size of the regions with at least one access, which is DAMON's working set.
+//! the size of the regions with at least one access, which is DAMON's working set. Memory that
+//! several targets share counts once; the sum over them is told beside it.
+
+mod shared;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -12,7 +15,7 @@ use isotherm::raw::core::Snapshot;
 use isotherm::raw::core::units::{bytes, duration};
 use isotherm::raw::core::{Method, Touched, TouchedBytes};
 use isotherm::raw::report::page_maps::span_name;
-use isotherm::raw::report::wss::{WorkingSet, estimate};
+use isotherm::raw::report::wss::WorkingSet;
 use isotherm::raw::sys::{clock, signals};
 
 use crate::exit;
@@ -21,6 +24,7 @@ use crate::options::sets::open_set_for;
 use crate::options::targets::TargetArgs;
 use crate::record::end_command;
 use crate::terminal::warn;
+use crate::wss::shared::{Once, Shared};
 
 /// Arguments of `isotherm wss`.
 #[derive(Debug, clap::Args)]
@@ -57,19 +61,23 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut next = started + args.interval;
     let mut out = std::io::stdout().lock();
     let mut has_header = args.json;
+    let mut shared = Shared::default();
     loop {
         match monitor.next() {
-            Happened::Snapshot if Instant::now() >= next => {
-                next += args.interval;
-                let snapshot = monitor.snapshot();
-                match snapshot.touched() {
-                    Some(touched) if !args.json => {
-                        if !std::mem::replace(&mut has_header, true) {
-                            header(&mut out, snapshot)?;
-                        }
-                        row(&mut out, &touched, started.elapsed())?;
+            Happened::Snapshot => {
+                shared.learn(monitor.snapshot());
+                if Instant::now() >= next {
+                    next += args.interval;
+                    let once = shared.once(&mut monitor);
+                    let (snapshot, elapsed) = (monitor.snapshot(), started.elapsed());
+                    if !std::mem::replace(&mut has_header, true) && once.touched.is_some() {
+                        header(&mut out, snapshot)?;
                     }
-                    _ => print(&mut out, snapshot, started.elapsed(), args.json)?,
+                    match once.touched {
+                        _ if args.json => json(&mut out, snapshot, &once)?,
+                        Some(touched) => row(&mut out, &touched, &once, elapsed)?,
+                        None => print(&mut out, &once, elapsed)?,
+                    }
                 }
             }
             Happened::NotWatched(target, err) if !err.is_gone() => {
@@ -97,27 +105,23 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(end_command(&mut monitor))
 }
 
-fn print(
-    out: &mut impl Write,
-    snapshot: &Snapshot,
-    elapsed: Duration,
-    json: bool,
-) -> std::io::Result<()> {
-    let regions = snapshot.targets.iter().flat_map(|t| &t.regions);
-    let WorkingSet { bytes: wss, lo, hi, unresolved, .. } =
-        estimate(regions, snapshot.max_nr_accesses);
-    if json {
-        let mut line = serde_json::json!({
-            "t_ns": snapshot.end.as_ns(), "wss_bytes": wss, "lo": lo, "hi": hi,
-            "unresolved_bytes": unresolved, "regions": snapshot.nr_regions(),
-            "targets": snapshot.targets.len(),
-        });
-        if let Some(touched) = snapshot.touched() {
-            line["watched_bytes"] = touched.watched.into();
-            line["touched"] = spans(snapshot, &touched);
-        }
-        return writeln!(out, "{line}").and_then(|()| out.flush());
+fn json(out: &mut impl Write, snapshot: &Snapshot, once: &Once) -> std::io::Result<()> {
+    let WorkingSet { bytes: wss, lo, hi, unresolved, .. } = once.regions;
+    let mut line = serde_json::json!({
+        "t_ns": snapshot.end.as_ns(), "wss_bytes": wss, "lo": lo, "hi": hi,
+        "unresolved_bytes": unresolved, "regions": snapshot.nr_regions(),
+        "targets": snapshot.targets.len(),
+        "sum_over_processes_bytes": once.sum,
+    });
+    if let Some(touched) = once.touched {
+        line["watched_bytes"] = touched.watched.into();
+        line["touched"] = spans(snapshot, &touched);
     }
+    writeln!(out, "{line}").and_then(|()| out.flush())
+}
+
+fn print(out: &mut impl Write, once: &Once, elapsed: Duration) -> std::io::Result<()> {
+    let WorkingSet { bytes: wss, lo, hi, unresolved, .. } = once.regions;
     write!(
         out,
         "{:8.1} s  working set {:>9}  ({} to {})",
@@ -129,7 +133,16 @@ fn print(
     if unresolved > 0 {
         write!(out, "  unresolved {}", bytes(unresolved))?;
     }
+    sum(out, once)?;
     writeln!(out).and_then(|()| out.flush())
+}
+
+/// The sum over processes, if it counts memory more than once.
+fn sum(out: &mut impl Write, once: &Once) -> std::io::Result<()> {
+    if once.is_shared {
+        write!(out, "  (sum over processes {})", bytes(once.sum))?;
+    }
+    Ok(())
 }
 
 /// The working set by span, for JSON. A span that was not measured yet is missing.
@@ -154,7 +167,12 @@ fn header(out: &mut impl Write, snapshot: &Snapshot) -> std::io::Result<()> {
 }
 
 /// The working set by span, each with half of its 90 % interval if that is a percent or more.
-fn row(out: &mut impl Write, touched: &Touched, elapsed: Duration) -> std::io::Result<()> {
+fn row(
+    out: &mut impl Write,
+    touched: &Touched,
+    once: &Once,
+    elapsed: Duration,
+) -> std::io::Result<()> {
     write!(out, "{:8.1} s", elapsed.as_secs_f64())?;
     for within in touched.spans {
         let text = within.map_or_else(
@@ -171,5 +189,7 @@ fn row(out: &mut impl Write, touched: &Touched, elapsed: Duration) -> std::io::R
         write!(out, "  {text:>15}")?;
     }
     let measured = touched.spans[0].map_or(0, |within| within.measured);
-    writeln!(out, "  {:6} %", measured * 100 / touched.watched.max(1)).and_then(|()| out.flush())
+    write!(out, "  {:6} %", measured * 100 / touched.watched.max(1))?;
+    sum(out, once)?;
+    writeln!(out).and_then(|()| out.flush())
 }

@@ -1,5 +1,9 @@
 //! The colours of heat, in pictures and on terminals.
 
+mod scale;
+
+pub use scale::Scale;
+
 /// What a terminal can do; the caller decides (and honours `NO_COLOR`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Color {

@@ -1,0 +1,92 @@
+//! When the mappings of a target are read: as it is added, once per update interval, and before a
+//! snapshot that shows memory of which no mapping was read.
+//!
+//! So whoever reads a record knows the mappings before the accesses. A target whose memory cannot
+//! be named (it was unmapped in the meantime) is read once per change of its outline, not once per
+//! window.
+
+use std::collections::BTreeMap;
+
+use isotherm_core::{AddrRange, Snapshot, TargetId, TargetInfo};
+use isotherm_record::Mapping;
+
+/// What was read of the targets' mappings.
+#[derive(Debug, Default)]
+pub(super) struct Maps {
+    /// Where mappings are, neighbours joined.
+    mapped: BTreeMap<TargetId, Vec<AddrRange>>,
+    /// What the regions of the last snapshots covered, neighbours joined.
+    outlines: BTreeMap<TargetId, Vec<AddrRange>>,
+}
+
+impl Maps {
+    /// Takes in what was read of a target.
+    pub(super) fn learn(&mut self, id: TargetId, mappings: &[Mapping]) {
+        let mapped = mappings.iter().map(|m| AddrRange::new(m.start, m.end));
+        self.mapped.insert(id, joined(mapped));
+    }
+
+    /// Forgets a target that is gone.
+    pub(super) fn forget(&mut self, id: TargetId) {
+        self.mapped.remove(&id);
+        self.outlines.remove(&id);
+    }
+
+    /// The targets of which the snapshot shows new memory without a mapping.
+    pub(super) fn unknown(&mut self, s: &Snapshot) -> Vec<TargetId> {
+        s.targets.iter().filter(|t| self.is_unknown(t)).map(|t| t.id).collect()
+    }
+
+    fn is_unknown(&mut self, t: &TargetInfo) -> bool {
+        let outline = joined(t.regions.iter().map(|r| r.range));
+        let last = self.outlines.entry(t.id).or_default();
+        if *last == outline {
+            return false;
+        }
+        *last = outline;
+        let mapped = self.mapped.get(&t.id).map_or(&[][..], Vec::as_slice);
+        last.iter().any(|range| {
+            let at = mapped.partition_point(|m| m.end <= range.start);
+            mapped.get(at).is_none_or(|m| m.start > range.start || m.end < range.end)
+        })
+    }
+}
+
+/// The ranges with neighbours joined. They are in address order.
+fn joined(ranges: impl Iterator<Item = AddrRange>) -> Vec<AddrRange> {
+    let mut out: Vec<AddrRange> = Vec::new();
+    for range in ranges {
+        match out.last_mut() {
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => out.push(range),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isotherm_core::RegionInfo;
+
+    fn snapshot(ranges: &[(u64, u64)]) -> Snapshot {
+        let region = |&(a, b)| RegionInfo { range: AddrRange::new(a, b), ..RegionInfo::default() };
+        let regions = ranges.iter().map(region).collect();
+        let target = TargetInfo { id: TargetId(3), regions, ..TargetInfo::default() };
+        Snapshot { targets: vec![target], ..Snapshot::default() }
+    }
+
+    #[test]
+    fn memory_without_a_mapping_is_asked_for_once() {
+        let mut maps = Maps::default();
+        let id = TargetId(3);
+        assert_eq!(maps.unknown(&snapshot(&[(0, 10)])), [id], "nothing was read yet");
+        assert_eq!(maps.unknown(&snapshot(&[(0, 4), (4, 10)])), [], "the same memory");
+        maps.learn(id, &[Mapping::new(0, 6, "", "a"), Mapping::new(6, 12, "", "b")]);
+        assert_eq!(maps.unknown(&snapshot(&[(0, 3), (5, 12)])), [], "all of it is known");
+        assert_eq!(maps.unknown(&snapshot(&[(0, 12), (20, 30)])), [id], "it has grown");
+        maps.learn(id, &[Mapping::new(0, 30, "", "a")]);
+        maps.forget(id);
+        assert_eq!(maps.unknown(&snapshot(&[(0, 12)])), [id]);
+    }
+}

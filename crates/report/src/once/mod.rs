@@ -1,0 +1,90 @@
+//! Memory that several targets share, counted once.
+//!
+//! Mappings of the same part of one object (a file, a memfd, a System V segment, `/dev/zero`) show
+//! the same pages in every process. A sum over processes counts them as often as they are mapped.
+//! [`Sharing`] knows which parts are the same, from the mappings' devices, inodes and offsets, and
+//! gives each part to one of its targets: the one in which most accesses were seen, since a page
+//! that one process touches is in use.
+//!
+//! Pages of private mappings that can be written become a process's own, so they are counted in
+//! every process, also where they are still shared after a fork. Records of older versions have no
+//! objects; there nothing is known to be shared.
+
+mod pages;
+mod regions;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use isotherm_core::{AddrRange, Snapshot};
+use isotherm_record::Mapping;
+
+use crate::scan::Scan;
+
+/// Which parts of the targets' memory are the same.
+#[derive(Debug, Clone, Default)]
+pub struct Sharing {
+    objects: BTreeMap<(u64, u64), u32>,
+    targets: BTreeMap<u32, Mapped>,
+}
+
+/// The parts of one target that may be shared, in address order.
+#[derive(Debug, Clone, Default)]
+struct Mapped {
+    version: u64,
+    parts: Vec<Part>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    range: AddrRange,
+    object: u32,
+    /// Where the part begins in the object, in bytes.
+    offset: u64,
+}
+
+impl Sharing {
+    /// Takes in the mappings of a target, unless this version of them was taken in before.
+    pub fn learn(&mut self, id: u32, version: u64, mappings: &[Mapping]) {
+        let known = self.targets.get(&id).is_some_and(|mapped| mapped.version == version);
+        if known {
+            return;
+        }
+        let mut parts: Vec<Part> = Vec::new();
+        for m in mappings {
+            let Some(object) = m.shared_object() else { continue };
+            let next = u32::try_from(self.objects.len()).unwrap_or(u32::MAX);
+            let nr = *self.objects.entry((object.device, object.inode)).or_insert(next);
+            let range = AddrRange::new(m.start, m.end);
+            let is_behind = parts.last().is_none_or(|last| last.range.end <= range.start);
+            // A forged record may have any mapping.
+            let is_whole = object.offset.checked_add(range.len()).is_some();
+            if is_behind && is_whole && !range.is_empty() {
+                parts.push(Part { range, object: nr, offset: object.offset });
+            }
+        }
+        self.targets.insert(id, Mapped { version, parts });
+    }
+
+    /// Takes in what the pass knows of the targets in a snapshot.
+    pub(crate) fn follow(&mut self, scan: &Scan, s: &Snapshot) {
+        if s.targets.len() > 1 {
+            for (state, t) in scan.wanted(s) {
+                self.learn(t.id.0, state.mappings_version, &state.mappings);
+            }
+        }
+    }
+
+    /// Whether two of these targets may share memory.
+    #[must_use]
+    pub fn is_any(&self, ids: impl Iterator<Item = u32>) -> bool {
+        let mut seen = BTreeSet::new();
+        ids.filter_map(|id| self.targets.get(&id)).any(|mapped| {
+            let own: BTreeSet<u32> = mapped.parts.iter().map(|part| part.object).collect();
+            own.into_iter().any(|object| !seen.insert(object))
+        })
+    }
+
+    fn parts(&self, id: u32) -> &[Part] {
+        self.targets.get(&id).map_or(&[], |mapped| &mapped.parts)
+    }
+}

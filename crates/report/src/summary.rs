@@ -1,0 +1,211 @@
+//! `report` without a word: a record on one page. What was watched, how much of it was in use, what
+//! is hottest and coldest, what watching cost, and what to be careful about.
+//!
+//! The numbers are those of the other reports, which have more of them.
+
+use std::fmt::Write;
+
+use isotherm_core::units::{mib, percent, span};
+use isotherm_record::Record;
+use serde_json::{Value, json};
+
+use crate::error::Error;
+use crate::filter::Filter;
+use crate::mappings::{self, Line};
+use crate::scan::{Scan, TargetState};
+use crate::wss;
+
+/// Largest number of targets and of mappings that are named.
+const MOST: usize = 5;
+/// A share of unresolved memory that is worth a warning.
+const MUCH: f64 = 0.1;
+/// Messages of every recorder that are no warnings.
+const USUAL: [&str; 2] = ["operations set", "peak rss"];
+
+/// The page.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// About the whole record.
+    scan: Scan,
+    wss: wss::Report,
+    mappings: mappings::Report,
+    /// CPU time of the recorder, in ns, and its looks and clears.
+    cost: [u64; 3],
+}
+
+impl Report {
+    /// Reads a record.
+    ///
+    /// # Errors
+    ///
+    /// If the record cannot be read, or no snapshot passes the filter.
+    pub fn build(record: &Record, filter: &Filter) -> Result<Self, Error> {
+        let mut cost = [0u64; 3];
+        let scan = Scan::run(record, filter, |_, s| {
+            let of = [s.cost.cpu_ns, s.cost.checks, s.cost.clears];
+            cost.iter_mut().zip(of).for_each(|(sum, x)| *sum = sum.saturating_add(x));
+            Ok(())
+        })?;
+        let wss = wss::Report::build(record, filter)?;
+        let mappings = mappings::Report::build(record, filter)?;
+        Ok(Self { scan, wss, mappings, cost })
+    }
+
+    /// The page as text.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let mut out = String::new();
+        self.text(&mut out).unwrap_or_default();
+        out
+    }
+
+    fn text(&self, out: &mut String) -> std::fmt::Result {
+        let header = &self.scan.header;
+        let seconds = span(float(self.scan.seen_len()));
+        let taken = self.scan.taken;
+        write!(out, "record of {seconds}: {taken} snapshots")?;
+        if !header.host.is_empty() {
+            write!(out, ", {}, Linux {}, by {}", header.host, header.kernel, header.ops)?;
+        }
+        writeln!(out)?;
+        self.targets(out)?;
+        let mean = self.wss.mean();
+        let (lo, hi) = (mib(float(mean.lo)), mib(float(mean.hi)));
+        writeln!(
+            out,
+            "working set  {} on average (90 %: {lo} .. {hi}) of {} mapped",
+            mib(float(mean.bytes)),
+            mib(float(mean.mapped))
+        )?;
+        for series in self.wss.profile.iter().flat_map(|p| &p.spans) {
+            if !series.points.is_empty() {
+                let within = series.mean().touched.bytes;
+                let name = crate::page_maps::span_name(series.span_us);
+                writeln!(out, "{:13}touched within {name}: {}", "", mib(float(within)))?;
+            }
+        }
+        if !self.wss.apart.is_empty() {
+            writeln!(out, "{:13}memory that processes share is counted once", "")?;
+        }
+        list(out, "hottest", &self.hottest(), |l| l.heat.hot + l.heat.warm)?;
+        list(out, "coldest", &self.coldest(), |l| l.heat.cold)?;
+        let [cpu_ns, checks, clears] = self.cost;
+        let time = float(self.scan.seen_len().max(1));
+        writeln!(
+            out,
+            "cost         {} of one CPU; {:.0} looks and {:.0} clears per second",
+            percent(float(cpu_ns) / time),
+            float(checks) * 1e9 / time,
+            float(clears) * 1e9 / time
+        )?;
+        for warning in self.warnings() {
+            writeln!(out, "warning      {warning}")?;
+        }
+        writeln!(
+            out,
+            "more         isotherm report heatmap | wss | mappings | ages | pages | regions"
+        )
+    }
+
+    fn targets(&self, out: &mut String) -> std::fmt::Result {
+        let wanted: Vec<&TargetState> = self.scan.targets.values().filter(|t| t.wanted).collect();
+        for (nr, t) in wanted.iter().take(MOST).enumerate() {
+            let head = if nr == 0 { "targets" } else { "" };
+            let gone = if t.exited_ns.is_some() { ", exited" } else { "" };
+            writeln!(out, "{head:13}{}{gone}", t.title())?;
+        }
+        if wanted.len() > MOST {
+            writeln!(out, "{:13}and {} more", "", wanted.len() - MOST)?;
+        }
+        Ok(())
+    }
+
+    fn hottest(&self) -> Vec<&Line> {
+        let lines = self.mappings.lines.iter().filter(|l| l.heat.hot + l.heat.warm > 0.0);
+        lines.take(MOST).collect()
+    }
+
+    fn coldest(&self) -> Vec<&Line> {
+        let mut lines: Vec<_> = self.mappings.lines.iter().filter(|l| l.heat.cold > 0.0).collect();
+        lines.sort_by(|a, b| b.heat.cold.total_cmp(&a.heat.cold));
+        lines.truncate(MOST);
+        lines
+    }
+
+    /// What a reader should know before the numbers are used.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        let mut out = Vec::new();
+        let mean = self.wss.mean();
+        let share = float(mean.unresolved) / float(mean.mapped.max(1));
+        if share >= MUCH {
+            out.push(format!(
+                "{} of the memory is unresolved: it could not be looked at, so it is neither hot nor cold",
+                percent(share)
+            ));
+        }
+        if self.scan.end.is_none() {
+            out.push("the recorder was killed; its last second may be missing".into());
+        }
+        let damage = self.scan.damage.to_string();
+        out.extend((!damage.is_empty()).then_some(damage));
+        let notes = self.scan.notes.iter().map(|note| note.text.clone());
+        out.extend(notes.filter(|text| !USUAL.iter().any(|usual| text.starts_with(usual))));
+        out
+    }
+
+    /// The same as one JSON object; bytes as integers.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        let wanted = self.scan.targets.values().filter(|t| t.wanted);
+        let targets: Vec<Value> =
+            wanted.map(|t| json!({ "pid": t.target.pid, "name": t.target.name })).collect();
+        let lines = |lines: Vec<&Line>| -> Vec<Value> {
+            let of = |l: &&Line| {
+                let [hot, warm, cold] =
+                    [l.heat.hot, l.heat.warm, l.heat.cold].map(crate::numbers::to_u64);
+                json!({ "pid": l.pid, "name": l.name, "hot": hot, "warm": warm, "cold": cold })
+            };
+            lines.iter().map(of).collect()
+        };
+        let mean = self.wss.mean();
+        let [cpu_ns, checks, clears] = self.cost;
+        json!({
+            "schema_version": crate::SCHEMA_VERSION,
+            "target": self.scan.title(),
+            "targets": targets,
+            "snapshots": self.scan.taken,
+            "seen_ns": self.scan.seen_len(),
+            "working_set": { "bytes": mean.bytes, "lo": mean.lo, "hi": mean.hi,
+                "unresolved": mean.unresolved, "mapped": mean.mapped },
+            "hottest": lines(self.hottest()),
+            "coldest": lines(self.coldest()),
+            "cost": { "cpu_ns": cpu_ns, "checks": checks, "clears": clears },
+            "warnings": self.warnings(),
+        })
+        .to_string()
+    }
+}
+
+/// Lines of mappings, each with some of its bytes.
+fn list(
+    out: &mut String,
+    head: &str,
+    lines: &[&Line],
+    of: impl Fn(&Line) -> f64,
+) -> std::fmt::Result {
+    for (nr, l) in lines.iter().enumerate() {
+        let head = if nr == 0 { head } else { "" };
+        let (bytes, all) = (mib(of(l)), mib(l.heat.bytes()));
+        writeln!(out, "{head:13}{bytes:>10} of {all:>10}  {} of {} ({})", l.name, l.target, l.pid)?;
+    }
+    if lines.is_empty() {
+        writeln!(out, "{head:13}nothing")?;
+    }
+    Ok(())
+}
+
+#[expect(clippy::cast_precision_loss, reason = "for people")]
+fn float(x: u64) -> f64 {
+    x as f64
+}

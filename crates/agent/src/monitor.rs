@@ -26,7 +26,7 @@ use isotherm_core::units::{bytes, show_share};
 use isotherm_core::{
     Attrs, AttrsError, Clock, Context, Driver, Event, Operations, Snapshot, TargetId, Time,
 };
-use isotherm_host::error::{SetError, SetKind};
+use isotherm_host::error::{Class, SetError, SetKind};
 use isotherm_host::proc::Proc;
 use isotherm_host::{Machine, Roots};
 use isotherm_ops::doctor::{self, NoSet};
@@ -110,6 +110,20 @@ pub enum MonitorError {
     NotWatched(Target, SetError),
     /// The operations set cannot go on, and why.
     Failed(String),
+}
+
+impl MonitorError {
+    /// The exit code of a program that ends for it.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Target(err) => err.exit_code(),
+            Self::Attrs(_) => Class::Usage.exit_code(),
+            Self::NoSet(err) => err.exit_code(),
+            Self::NotWatched(_, err) => err.exit_code(),
+            Self::Failed(_) => Class::Unexpected.exit_code(),
+        }
+    }
 }
 
 impl fmt::Display for MonitorError {
@@ -350,6 +364,23 @@ impl Monitor {
                 | Happened::Trouble(_)
                 | Happened::Idle => {}
             }
+        }
+    }
+
+    /// Takes in the targets that are there now, before the first window.
+    ///
+    /// # Errors
+    ///
+    /// If there are targets and none of them can be watched, now or later: the first error.
+    pub fn take_in_targets(&mut self) -> Result<(), MonitorError> {
+        self.track(clock::now());
+        if !self.watched.is_empty() || !self.claimed.is_empty() || self.tracker.has_command() {
+            return Ok(());
+        }
+        let of_one = |event: &Happened| matches!(event, Happened::NotWatched(..));
+        match self.events.iter().position(of_one).and_then(|at| self.events.remove(at)) {
+            Some(Happened::NotWatched(target, err)) => Err(MonitorError::NotWatched(target, err)),
+            _ => Ok(()),
         }
     }
 

@@ -6,6 +6,7 @@
 use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 
+use isotherm::raw::agent::run::Refused;
 use isotherm::raw::host::error::{Class, Error, Kind};
 
 /// An unexpected error.
@@ -50,6 +51,11 @@ pub(crate) fn usage(message: impl Into<String>) -> anyhow::Error {
 #[expect(clippy::needless_pass_by_value, reason = "the argument of `map_err`")]
 pub(crate) fn of<K: Kind>(err: Error<K>) -> anyhow::Error {
     with(err.exit_code(), err.to_string())
+}
+
+/// A refusal of the runner.
+pub(crate) fn refused(refused: Refused) -> anyhow::Error {
+    with(refused.code, refused.text)
 }
 
 /// Whether the reader of our output went away, which is no error (`isotherm report ... | head`).

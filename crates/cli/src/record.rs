@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use isotherm::raw::agent::monitor::Monitor;
 use isotherm::raw::agent::recorder::{Recorder, Step, Summary};
+use isotherm::raw::agent::run::take_in_targets;
 use isotherm::raw::core::units::{bytes, duration};
 use isotherm::raw::core::{Method, Snapshot, Time};
 use isotherm::raw::ops::kdamond::Share;
@@ -50,6 +51,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (set, why) = open_set_for(&args.targets, &mut attrs, args.attrs.is_auto())?;
     let seed = args.seed.unwrap_or_else(|| clock::now().as_ns());
     let mut monitor = Monitor::new(tracker, set, attrs, seed)?;
+    take_in_targets(&mut monitor, &why).map_err(exit::refused)?;
     let created = Recorder::builder(&args.output).create(&mut monitor);
     let mut recorder = created.map_err(not_created(&args.output))?;
     for line in &why {

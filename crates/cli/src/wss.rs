@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use isotherm::raw::agent::monitor::{Happened, Monitor};
+use isotherm::raw::agent::run::take_in_targets;
 use isotherm::raw::core::Snapshot;
 use isotherm::raw::core::units::{bytes, duration};
 use isotherm::raw::core::{Method, Touched, TouchedBytes};
@@ -52,6 +53,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         writeln!(std::io::stderr(), "{line}")?;
     }
     let mut monitor = Monitor::new(tracker, set, attrs, clock::now().as_ns())?;
+    // The lines of `why` were printed above.
+    take_in_targets(&mut monitor, &[]).map_err(exit::refused)?;
     monitor.tracker().start().map_err(exit::of)?;
     let started = Instant::now();
     let mut next = started + args.interval;

@@ -116,6 +116,12 @@ impl WhoseArgs {
         Ok(Whose { targets, children, ops, engine, attrs })
     }
 
+    /// Fails if one of the pids cannot be a target. On a command line that is a mistake, so nothing
+    /// is begun.
+    pub(crate) fn refuse_missing(&self) -> anyhow::Result<()> {
+        self.targets.attach().map(drop)
+    }
+
     /// Prints the policy if `--print-policy` was given.
     pub(crate) fn only_print(&self, policy: &Policy) -> anyhow::Result<Option<ExitCode>> {
         if self.print_policy {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use isotherm::raw::act::apply::ActEvent;
 use isotherm::raw::agent::policy::Policy;
-use isotherm::raw::agent::run::{Account, Event, Message, Options, Reason, Refused, Runner};
+use isotherm::raw::agent::run::{Account, Event, Message, Options, Reason, Runner};
 use isotherm::raw::host::proc::own_cost;
 use isotherm::raw::ops::targets::ChildExit;
 use isotherm::raw::sys::{clock, signals};
@@ -44,7 +44,10 @@ pub(super) fn print_or_drive(
 ) -> anyhow::Result<ExitCode> {
     match whose.only_print(&policy)? {
         Some(done) => Ok(done),
-        None => drive(policy, args, extra),
+        None => {
+            whose.refuse_missing()?;
+            drive(policy, args, extra)
+        }
     }
 }
 
@@ -57,7 +60,7 @@ pub(super) fn drive(policy: Policy, args: &RunArgs, extra: Extra<'_>) -> anyhow:
     let log = Log::create(args.events.as_deref())?;
     let options =
         Options { dry_run: args.dry_run, undo_on_exit: args.undo_on_exit, seed: args.seed };
-    let mut runner = Runner::start(policy, options).map_err(refused)?;
+    let mut runner = Runner::start(policy, options).map_err(exit::refused)?;
     let mut run = Run::new(args, extra, log);
     let mut stopped = None;
     while !runner.is_over() {
@@ -81,10 +84,6 @@ pub(super) fn drive(policy: Policy, args: &RunArgs, extra: Extra<'_>) -> anyhow:
     run.finish(stopped)
 }
 
-fn refused(refused: Refused) -> anyhow::Error {
-    exit::with(refused.code, refused.text)
-}
-
 /// A run in progress.
 struct Run<'a> {
     args: &'a RunArgs,
@@ -98,6 +97,8 @@ struct Run<'a> {
     accounts: Vec<Account>,
     child: Option<ChildExit>,
     failed: Option<(u8, String)>,
+    /// The exit code for a process that the policy names and that was never watched.
+    missing: Option<u8>,
     told_to_wait: bool,
     /// Contexts for which the user was told that they have no target yet.
     alone: BTreeSet<String>,
@@ -117,6 +118,7 @@ impl<'a> Run<'a> {
             accounts: Vec::new(),
             child: None,
             failed: None,
+            missing: None,
             told_to_wait: false,
             alone: BTreeSet::new(),
         }
@@ -171,6 +173,7 @@ impl<'a> Run<'a> {
                 }
                 self.accounts.extend(ended.accounts);
                 self.child = self.child.or(ended.child);
+                self.missing = self.missing.or(ended.missing.map(|refused| refused.code));
             }
             Event::Added(_) | Event::Gone { .. } | Event::Act(ActEvent::Acted { .. }) => {}
         }
@@ -206,7 +209,7 @@ impl<'a> Run<'a> {
     /// Reads the policy's file again, and commits it if all of it is valid.
     fn reload(&mut self, runner: &mut Runner, file: &Path) {
         let done = super::run::load(file)
-            .and_then(|policy| runner.commit(policy).map(drop).map_err(refused));
+            .and_then(|policy| runner.commit(policy).map(drop).map_err(exit::refused));
         if let Err(err) = done {
             let text = json!({ "text": err.to_string() });
             self.log.write(clock::now(), None, "commit_refused", text);
@@ -263,7 +266,7 @@ impl<'a> Run<'a> {
             _ if account.schemes.iter().any(|s| s.blocked.is_some()) => {
                 ExitCode::from(exit::PARTIAL)
             }
-            _ => ExitCode::SUCCESS,
+            _ => self.missing.map_or(ExitCode::SUCCESS, ExitCode::from),
         })
     }
 }

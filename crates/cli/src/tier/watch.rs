@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use isotherm::raw::act::apply::ActEvent;
 use isotherm::raw::agent::policy::{ContextPolicy, Policy};
-use isotherm::raw::agent::run::{Ended, Event, Options, Reason, Refused, Runner, Summary};
+use isotherm::raw::agent::run::{Ended, Event, Options, Reason, Runner, Summary};
 use isotherm::raw::agent::tier::{Hierarchy, links};
 use isotherm::raw::host::Roots;
 use isotherm::raw::host::nodes::Gauge;
@@ -30,10 +30,9 @@ pub(super) fn run(
     engine: Engine,
 ) -> anyhow::Result<ExitCode> {
     signals::install()?;
-    let refused = |r: Refused| exit::with(r.code, r.text);
     let options = Options { seed: args.seed, ..Options::default() };
     let context = policy.contexts.first().cloned().unwrap_or_default();
-    let runner = Runner::start(policy, options).map_err(refused)?;
+    let runner = Runner::start(policy, options).map_err(exit::refused)?;
     let mut output = Output::new(args, engine);
     for line in &hierarchy.why {
         output.say(line);
@@ -171,7 +170,7 @@ impl Watch<'_> {
 
     /// Prints the last account, with what the context counted until its end.
     fn end(mut self, ended: Option<Ended>, stopped: Option<Stopped>) -> anyhow::Result<ExitCode> {
-        let Some(Ended { reason, accounts, child }) = ended else {
+        let Some(Ended { reason, accounts, child, missing }) = ended else {
             return Err(exit::with(exit::UNEXPECTED, "the context ended without a report"));
         };
         for account in accounts {
@@ -198,7 +197,7 @@ impl Watch<'_> {
             Some(child) if child.shell_code() != 128 + 15 => {
                 ExitCode::from(u8::try_from(child.shell_code()).unwrap_or(exit::UNEXPECTED))
             }
-            _ => ExitCode::SUCCESS,
+            _ => missing.map_or(ExitCode::SUCCESS, |refused| ExitCode::from(refused.code)),
         })
     }
 }

@@ -12,4 +12,5 @@ mod policy;
 mod program;
 mod record;
 mod report;
+mod rights;
 mod usage;

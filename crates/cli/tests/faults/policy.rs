@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::program::{ISOTHERM, Public, Running, command, isotherm, scratch, wait_until};
 
 /// A policy for one target that needs no privileges and no swap.
-fn counting(pid: u32, more: &str) -> String {
+pub(crate) fn counting(pid: u32, more: &str) -> String {
     format!(
         "[[context]]\nname = \"c\"\ntargets = [{{ pid = {pid} }}]\nops = \"smaps\"\n[[context.scheme]]\n\
          name = \"all\"\naction = \"stat\"\n{more}"

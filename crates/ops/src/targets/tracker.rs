@@ -278,13 +278,19 @@ impl Tracker {
         self.entries.is_empty()
             && self.memory.is_none()
             && self.pending.is_empty()
-            && !matches!(self.child, Some(Child::Held { .. } | Child::Running(_)))
+            && !self.has_command()
     }
 
     /// Whether the command runs, as far as the last [`Tracker::poll`] knows.
     #[must_use]
     pub const fn child_is_running(&self) -> bool {
         matches!(self.child, Some(Child::Running(_)))
+    }
+
+    /// Whether there is a command that has not ended, held or running.
+    #[must_use]
+    pub const fn has_command(&self) -> bool {
+        matches!(self.child, Some(Child::Held { .. } | Child::Running(_)))
     }
 
     /// How the command ended; `None` while it runs or if there is none.

@@ -8,6 +8,7 @@ use isotherm_ops::targets::{ChildExit, Target};
 
 use super::account::{Account, Standing};
 use super::heat::HeatTable;
+use super::runner::Refused;
 
 pub(super) use sender::{Envelope, EventSender};
 
@@ -75,6 +76,8 @@ pub struct Ready {
     pub ops: &'static str,
     /// Which operations sets were not taken and why, and what that means; for people.
     pub why: Vec<String>,
+    /// Why none of its targets can be watched, if there are targets and that is so.
+    pub nobody: Option<Refused>,
 }
 
 /// The present state of a context.
@@ -120,6 +123,13 @@ pub enum Reason {
     },
 }
 
+impl Ended {
+    /// The end of a context that can tell nothing of what it did.
+    pub(super) const fn without_account(reason: Reason) -> Self {
+        Self { reason, accounts: Vec::new(), child: None, missing: None }
+    }
+}
+
 /// The end of a context.
 #[derive(Debug, Clone)]
 pub struct Ended {
@@ -129,4 +139,6 @@ pub struct Ended {
     pub accounts: Vec<Account>,
     /// How the command ended, if there was one.
     pub child: Option<ChildExit>,
+    /// The first process that the policy names by its pid and that was never watched, and why.
+    pub missing: Option<Refused>,
 }

@@ -104,8 +104,9 @@ pub(super) struct Work {
     missing: Option<Refused>,
     pub(super) rules: Rules,
     guard: GuardWatch,
-    /// The actions of all schemes since the start, by the schemes' names.
-    pub(super) actions: BTreeMap<String, &'static str>,
+    /// The actions of all schemes since the start, and whether each is a dry run, by the schemes'
+    /// names.
+    pub(super) actions: BTreeMap<String, (&'static str, bool)>,
     next_second: Time,
     /// Where the schemes run.
     pub(super) place: Place,

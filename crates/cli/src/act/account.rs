@@ -51,15 +51,23 @@ impl Final {
             a.refaulted_bytes as f64 * 100.0 / a.done_bytes.max(1) as f64,
             a.action_ns as f64 / 1e6,
         );
-        let (done, refaulted) = (bytes(a.done_bytes), bytes(a.refaulted_bytes));
-        text += &if self.dry_run {
+        let refaulted = bytes(a.refaulted_bytes);
+        // A commit can end a dry run, so that a part was done.
+        let done = a.done_bytes.saturating_sub(a.pretended_bytes);
+        text += &if a.dry_run && done == 0 {
             format!(
-                "would have acted on {done}; {refaulted} of it ({share:.2} %) were touched again soon\n"
+                "would have acted on {}; {refaulted} of it ({share:.2} %) were touched again soon\n",
+                bytes(a.pretended_bytes)
             )
         } else {
+            let pretended = match a.pretended_bytes {
+                0 => String::new(),
+                dry => format!(", by dry run {}", bytes(dry)),
+            };
             format!(
-                "asked for {}, done {done}, touched again {refaulted} ({share:.2} %), refused {}\n",
-                bytes(a.asked_bytes),
+                "asked for {}, done {}{pretended}, touched again {refaulted} ({share:.2} %), refused {}\n",
+                bytes(a.asked_bytes.saturating_sub(a.pretended_bytes)),
+                bytes(done),
                 bytes(a.refused_bytes)
             )
         };
@@ -75,7 +83,10 @@ impl Final {
         }
         if a.confirmed_bytes + a.refuted_bytes > 0 {
             text += &format!(
-                "  evidence: armed {}, then untouched {}, touched {}; kept by filters {}\n",
+                "  evidence: waited for {} ({} made old by the monitor before, {} by the scheme); \
+                 then untouched {}, touched {}; kept by filters {}\n",
+                bytes(a.waited_bytes),
+                bytes(a.adopted_bytes),
                 bytes(a.armed_bytes),
                 bytes(a.confirmed_bytes),
                 bytes(a.refuted_bytes),

@@ -244,7 +244,7 @@ impl<'a> Run<'a> {
             own_cpu_ns: own.cpu_ns.saturating_sub(self.cpu_ns),
             own_rss_bytes: self.rss_bytes.max(own.rss_bytes),
             stopped,
-            dry_run: self.args.dry_run,
+            dry_run: self.args.dry_run || is_dry(&self.accounts),
             schemes: std::mem::take(&mut self.accounts),
         };
         self.log.write(clock::now(), None, "stopped", serde_json::to_value(&account)?);
@@ -269,4 +269,10 @@ impl<'a> Run<'a> {
             _ => self.missing.map_or(ExitCode::SUCCESS, ExitCode::from),
         })
     }
+}
+
+/// Whether there are schemes that would act, and all of them are dry runs.
+fn is_dry(accounts: &[Account]) -> bool {
+    let mut acting = accounts.iter().filter(|a| a.action != "stat").peekable();
+    acting.peek().is_some() && acting.all(|a| a.dry_run)
 }

@@ -76,12 +76,13 @@ fn event(event: &Event) -> (&'static str, Value) {
 
 fn acted(event: &ActEvent) -> (&'static str, Value) {
     match event {
-        ActEvent::Acted { scheme, pid, action, range, asked, done, ns, .. } => (
+        ActEvent::Acted { scheme, pid, action, range, asked, done, dry_run, ns, .. } => (
             "acted",
             json!({
                 "scheme": scheme, "pid": pid, "action": action.name(),
                 "start": range.start, "end": range.end,
-                "asked_bytes": asked, "done_bytes": done, "ns": ns,
+                "asked_bytes": asked, "done_bytes": done, "dry_run": dry_run,
+                "ns": ns,
             }),
         ),
         ActEvent::Trouble { scheme, pid, text, .. } => {

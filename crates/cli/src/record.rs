@@ -30,7 +30,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     targets: TargetArgs,
     /// Stop after this time (seconds if no unit is given). A command started with `-- CMD` then
-    /// gets SIGTERM.
+    /// gets SIGTERM, and its status is the exit code (143 if that ended it). If it still runs 2 s
+    /// later, it is left alone, and that is said (exit code 6).
     #[arg(long, value_name = "TIME", value_parser = duration)]
     duration: Option<Duration>,
     /// Print only warnings and errors.
@@ -138,13 +139,8 @@ fn tell(summary: &Summary, reason: &str, args: &Args) {
 
 /// Ends the command that was started for the record, if it still runs, and returns its status.
 pub(crate) fn end_command(monitor: &mut Monitor) -> ExitCode {
-    match isotherm::raw::agent::run::end_command(monitor) {
-        // The command ended by our own SIGTERM, which is no failure of the command.
-        Some(exit) if exit.shell_code() != 128 + 15 => {
-            ExitCode::from(u8::try_from(exit.shell_code()).unwrap_or(exit::UNEXPECTED))
-        }
-        _ => ExitCode::SUCCESS,
-    }
+    let ended = isotherm::raw::agent::run::end_command(monitor);
+    ended.map_or(ExitCode::SUCCESS, exit::of_child)
 }
 
 fn say(quiet: bool, text: &str) {

@@ -20,7 +20,8 @@ use crate::options::targets::TargetArgs;
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct RunArgs {
     /// Stop after this time (seconds if no unit is given). A command started with `-- CMD` then
-    /// gets SIGTERM.
+    /// gets SIGTERM, and its status is the exit code (143 if that ended it). If it still runs 2 s
+    /// later, it is left alone, and that is said (exit code 6).
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) duration: Option<Duration>,
     /// Decide and count, but change nothing. The account at the end says what would have been done.

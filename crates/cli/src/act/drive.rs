@@ -258,15 +258,16 @@ impl<'a> Run<'a> {
         if let Some((code, text)) = self.failed {
             return Err(exit::with(code, text));
         }
-        Ok(match self.child {
-            // The command ended by our own SIGTERM, which is no failure of the command.
-            Some(child) if child.shell_code() != 128 + 15 => {
-                ExitCode::from(u8::try_from(child.shell_code()).unwrap_or(exit::UNEXPECTED))
-            }
-            _ if account.schemes.iter().any(|s| s.blocked.is_some()) => {
+        let child = self.child.map(exit::of_child);
+        if self.log.has_failed() {
+            return Ok(ExitCode::from(exit::PARTIAL));
+        }
+        Ok(match child {
+            Some(code) => code,
+            None if account.schemes.iter().any(|s| s.blocked.is_some()) => {
                 ExitCode::from(exit::PARTIAL)
             }
-            _ => self.missing.map_or(ExitCode::SUCCESS, ExitCode::from),
+            None => self.missing.map_or(ExitCode::SUCCESS, ExitCode::from),
         })
     }
 }

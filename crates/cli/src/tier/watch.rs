@@ -193,11 +193,8 @@ impl Watch<'_> {
             return Err(exit::with(code, text));
         }
         Ok(match child {
-            // A command that ended by our SIGTERM has not failed.
-            Some(child) if child.shell_code() != 128 + 15 => {
-                ExitCode::from(u8::try_from(child.shell_code()).unwrap_or(exit::UNEXPECTED))
-            }
-            _ => missing.map_or(ExitCode::SUCCESS, |refused| ExitCode::from(refused.code)),
+            Some(child) => exit::of_child(child),
+            None => missing.map_or(ExitCode::SUCCESS, |refused| ExitCode::from(refused.code)),
         })
     }
 }

@@ -182,7 +182,7 @@ fn a_command_and_its_end() {
     let cases: &[(&str, i32, &str)] = &[
         ("stat --json --ops smaps -- sleep 1", 0, "targets-gone"),
         ("stat --json --ops smaps -- sh -c exit\t3", 3, "targets-gone"),
-        ("stat --json --ops smaps --duration 500ms -- sleep 100", 0, "duration"),
+        ("stat --json --ops smaps --duration 500ms -- sleep 100", 143, "duration"),
     ];
     for (args, code, stopped) in cases {
         let args: Vec<String> = args.split(' ').map(|w| w.replace('\t', " ")).collect();
@@ -192,6 +192,19 @@ fn a_command_and_its_end() {
         assert_eq!(account(&said.out)["stopped"], *stopped);
     }
     isotherm(dir.path(), "stat -- ./nosuch").expect(127, &["cannot be run", "./nosuch"]);
+}
+
+#[test]
+fn a_log_of_events_that_cannot_be_written_is_an_error_at_the_end() {
+    let dir = scratch();
+    let target = Running::sleeper(dir.path());
+    let args =
+        format!("stat --json --ops smaps --duration 500ms --events /dev/full -p {}", target.pid());
+    let said = isotherm(dir.path(), &args);
+    said.expect(6, &["warning: the event log ends here", "No space left"]);
+    // The run itself went on to its end.
+    assert_eq!(account(&said.out)["stopped"], "duration");
+    target.assert_untouched();
 }
 
 #[test]

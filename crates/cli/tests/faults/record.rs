@@ -126,7 +126,9 @@ fn a_command_gives_its_own_status() {
         ("record -- ./plain", 126, &["cannot be run", "chmod +x"]),
         ("record -- sh -c exit\t3", 3, &[]),
         ("record -- sh -c kill\t-9\t$$", 137, &[]),
-        ("record --duration 300ms -- sleep 100", 0, &["the duration is over"]),
+        ("record --duration 300ms -- sleep 100", 143, &["the duration is over"]),
+        ("wss --duration 300ms -- sleep 100", 143, &[]),
+        ("stat -q --ops smaps --duration 300ms -- sleep 100", 143, &[]),
         ("wss -- ./nosuch", 127, &["cannot be run"]),
     ];
     for (args, code, parts) in cases {
@@ -134,6 +136,47 @@ fn a_command_gives_its_own_status() {
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         Said::of(command(ISOTHERM, dir.path(), &args).output().unwrap()).expect(*code, parts);
     }
+}
+
+#[test]
+fn a_command_that_handles_the_signal_or_ignores_it() {
+    let dir = scratch();
+    let run = |what: &str, script: &str| {
+        let args: Vec<&str> = what.split(' ').chain(["--", "sh", "-c", script]).collect();
+        Said::of(command(ISOTHERM, dir.path(), &args).output().unwrap())
+    };
+    let handles = "trap 'exit 3' TERM; while :; do sleep 0.1; done";
+    // Its output must not be ours, or we would wait for its end.
+    let ignores = "exec >/dev/null 2>&1; trap '' TERM; echo $$ >pid; exec sleep 300";
+    for what in ["record --duration 1", "wss --duration 1", "stat --ops smaps --duration 1"] {
+        run(what, handles).expect(3, &[]);
+        let said = run(what, ignores);
+        let pid = fs::read_to_string(dir.path().join("pid")).unwrap();
+        let pid = pid.trim();
+        said.expect(6, &["warning: ", pid, "SIGTERM", "runs on", "kill -KILL"]);
+        shell(dir.path(), &format!("kill -KILL {pid}")).expect(0, &[]);
+    }
+}
+
+#[test]
+fn the_limit_of_open_files_is_named() {
+    let dir = scratch();
+    let target = Running::sleeper(dir.path());
+    for limit in [8, 10, 12, 16] {
+        for what in ["record -q --duration 300ms", "wss --duration 300ms"] {
+            let line = format!("ulimit -n {limit}; exec $ISOTHERM {what} -p {}", target.pid());
+            let said = shell(dir.path(), &line);
+            if said.code == Some(0) {
+                continue; // It was enough.
+            }
+            assert!(said.err.contains("limit of open files"), "{limit}: {said:#?}");
+            assert!(said.err.contains("ulimit -n"), "{limit}: {said:#?}");
+            assert!(!said.err.contains("verifier"), "{limit}: {said:#?}");
+        }
+    }
+    let few = format!("ulimit -n 8; exec $ISOTHERM record -p {}", target.pid());
+    assert_ne!(shell(dir.path(), &few).code, Some(0));
+    target.assert_untouched();
 }
 
 #[test]
@@ -270,7 +313,7 @@ fn without_privileges() {
     let public = Public::new();
     // Every user can record own processes by smaps.
     let smaps = "record --ops smaps --sample 100ms --aggr 200ms --duration 3 -- sleep 100";
-    public.isotherm(smaps).expect(0, &["operations set `smaps`", "mapping"]);
+    public.isotherm(smaps).expect(143, &["operations set `smaps`", "mapping"]);
     assert!(snapshots(public.dir.path(), "isotherm.data") > 0);
     public
         .isotherm("record --ops pagewalk -- sleep 100")
@@ -278,7 +321,7 @@ fn without_privileges() {
     // The best set, and the message that says what it lacks.
     public
         .isotherm("record --duration 300ms -- sleep 100")
-        .expect(0, &["`pagewalk` is not used", "CAP_BPF", "operations set `smaps`"]);
+        .expect(143, &["`pagewalk` is not used", "CAP_BPF", "operations set `smaps`"]);
     public.isotherm("record -p 1").expect(4, &["process 1", "Permission denied", "CAP_SYS_PTRACE"]);
     let closed = public.dir.path().join("closed");
     fs::create_dir(&closed).unwrap();

@@ -67,8 +67,8 @@ impl Work {
         entries.into_iter().filter_map(account).collect()
     }
 
-    /// Remembers the actions of the policy's schemes, and whether they are a dry run, for the accounts of schemes that a later
-    /// commit removes.
+    /// Remembers the actions of the policy's schemes, and whether they are a dry run, for the
+    /// accounts of schemes that a later commit removes.
     pub(in crate::run) fn note_actions(&mut self) {
         for scheme in &self.policy.schemes {
             let what = (scheme.scheme.action.name(), scheme.settings.dry_run);

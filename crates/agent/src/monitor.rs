@@ -24,7 +24,8 @@ use isotherm_core::scheme::{Entry, Installed, Scheme};
 use isotherm_core::unit::UNIT;
 use isotherm_core::units::{bytes, show_share};
 use isotherm_core::{
-    Attrs, AttrsError, Clock, Context, Driver, Event, Operations, Snapshot, TargetId, Time,
+    Attrs, AttrsError, Clock, Context, Driver, Event, Late, Lengths, Operations, Snapshot,
+    TargetId, Time,
 };
 use isotherm_host::error::{Class, SetError, SetKind};
 use isotherm_host::proc::Proc;
@@ -165,6 +166,9 @@ pub struct Monitor {
     told_budget: bool,
     /// The share of touched pages that others hid, at the end of the last window with a target.
     hidden: f64,
+    /// How long the windows took, and how many came late.
+    lengths: Lengths,
+    late: Late,
     /// Schemes that the context does not have yet.
     commits: VecDeque<Vec<(Scheme, Settings)>>,
     /// The index of the watched target whose size is read next.
@@ -206,6 +210,8 @@ impl Monitor {
             acts: false,
             told_budget: false,
             hidden: 0.0,
+            lengths: Lengths::default(),
+            late: Late::default(),
             commits: VecDeque::new(),
             tracker,
             proc: Proc::default(),
@@ -434,6 +440,8 @@ impl Monitor {
                     let cost = &mut self.driver.context.snapshot_mut().cost;
                     cost.cpu_ns = cpu_ns.saturating_sub(self.cpu_ns);
                     self.cpu_ns = cpu_ns;
+                    self.lengths.note(self.driver.context.snapshot());
+                    self.late.note(self.driver.context.snapshot());
                     self.check_budget();
                     if self.driver.context.snapshot().touched().is_some() {
                         self.hidden = self.driver.context.hidden();
@@ -468,6 +476,18 @@ impl Monitor {
                 show_share(needed_bp),
             )));
         }
+    }
+
+    /// How long the windows so far really took, for times that follow from ages.
+    #[must_use]
+    pub const fn lengths(&self) -> &Lengths {
+        &self.lengths
+    }
+
+    /// How many windows came late, if that is worth telling.
+    #[must_use]
+    pub fn late(&self) -> Option<Late> {
+        Some(self.late).filter(Late::is_worth_telling)
     }
 
     /// What others hide by clearing accessed bits, if that is worth telling.

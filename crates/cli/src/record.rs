@@ -76,7 +76,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     };
     tell(&summary, reason, &args);
-    if summary.failed_writes > 0 || reason == SET_FAILED {
+    let hole = summary.late.is_some_and(|late| late.is_much());
+    if summary.failed_writes > 0 || reason == SET_FAILED || hole {
         return Ok(ExitCode::from(exit::PARTIAL));
     }
     Ok(status)
@@ -115,6 +116,9 @@ fn tell(summary: &Summary, reason: &str, args: &Args) {
     if let Some((Share { seen, lost }, source)) = summary.kernel_windows {
         let all = seen + lost;
         say(args.quiet, &format!("{seen} of the kernel's {all} windows were seen, by {source}"));
+    }
+    if let Some(late) = &summary.late {
+        warn(&late.to_string());
     }
     if let Some(others) = &summary.others {
         say(args.quiet, &others.to_string());

@@ -97,7 +97,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(others) = monitor.others() {
         writeln!(std::io::stderr(), "{others}")?;
     }
-    Ok(end_command(&mut monitor))
+    let late = monitor.late();
+    if let Some(late) = late {
+        warn(&late.to_string());
+    }
+    let status = end_command(&mut monitor);
+    Ok(if late.is_some_and(|late| late.is_much()) { ExitCode::from(exit::PARTIAL) } else { status })
 }
 
 fn print(

@@ -16,7 +16,7 @@ use super::account::KernelAccounts;
 use super::commit::Between;
 use super::ending::end_command;
 use super::guard_watch::{Actions, GuardWatch};
-use super::heat::{HeatTable, Warmth, memory_of};
+use super::heat::{COLD_NS, HeatTable, Warmth, memory_of};
 use super::message::{Ended, Event, EventSender, Ready, Reason, Summary};
 use super::place::{Place, place};
 use super::rules::Rules;
@@ -246,7 +246,8 @@ impl Work {
         self.pass_on();
         let child = end_command(&mut self.monitor);
         self.events.send_lost();
-        Ended { reason, accounts, child, missing: self.missing.take() }
+        let (late, missing) = (self.monitor.late(), self.missing.take());
+        Ended { reason, accounts, child, late, missing }
     }
 
     /// Takes back the advice that was set in the targets.
@@ -364,7 +365,7 @@ impl Work {
             working_set: snapshot.working_set(),
             sample_us: attrs.sample_us,
             aggr_us: attrs.aggr_us,
-            idle_ms: idle_percentiles(snapshot).to_vec(),
+            idle_ms: idle_percentiles(snapshot, self.monitor.lengths()).to_vec(),
             bandwidth: bandwidth(snapshot),
             schemes,
             blocked,
@@ -376,14 +377,10 @@ impl Work {
     /// for physical memory the addresses say the node.
     fn heat(&mut self, attrs: &Attrs) -> Option<HeatTable> {
         let max_nr = attrs.max_nr_accesses();
+        let cold_age = self.monitor.lengths().windows_in(COLD_NS);
         if let Some(placement) = self.monitor.actor().placement() {
             let (nodes, regions) = (placement.nodes(), placement.regions());
-            return Some(HeatTable::new(
-                nodes,
-                regions.iter().map(Warmth::of),
-                max_nr,
-                attrs.aggr_us,
-            ));
+            return Some(HeatTable::new(nodes, regions.iter().map(Warmth::of), max_nr, cold_age));
         }
         self.policy.memory()?;
         let node_of = |s: &SchemePolicy| s.scheme.target_nid;
@@ -396,7 +393,7 @@ impl Work {
         let memory = &*self.node_memory.get_or_insert_with(|| memory_of(&nodes));
         let regions = self.monitor.snapshot().targets.iter().flat_map(|t| &t.regions);
         let warmth = regions.map(|region| Warmth::on(region, memory));
-        Some(HeatTable::new(&nodes, warmth, max_nr, attrs.aggr_us))
+        Some(HeatTable::new(&nodes, warmth, max_nr, cold_age))
     }
 }
 

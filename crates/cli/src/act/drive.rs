@@ -99,6 +99,8 @@ struct Run<'a> {
     failed: Option<(u8, String)>,
     /// The exit code for a process that the policy names and that was never watched.
     missing: Option<u8>,
+    /// Whether much of the time was not watched.
+    hole: bool,
     told_to_wait: bool,
     /// Contexts for which the user was told that they have no target yet.
     alone: BTreeSet<String>,
@@ -119,6 +121,7 @@ impl<'a> Run<'a> {
             child: None,
             failed: None,
             missing: None,
+            hole: false,
             told_to_wait: false,
             alone: BTreeSet::new(),
         }
@@ -173,6 +176,10 @@ impl<'a> Run<'a> {
                 }
                 self.accounts.extend(ended.accounts);
                 self.child = self.child.or(ended.child);
+                if let Some(late) = ended.late {
+                    self.hole |= late.is_much();
+                    self.warn(&format!("{context}: {late}"));
+                }
                 self.missing = self.missing.or(ended.missing.map(|refused| refused.code));
             }
             Event::Added(_) | Event::Gone { .. } | Event::Act(ActEvent::Acted { .. }) => {}
@@ -259,7 +266,7 @@ impl<'a> Run<'a> {
             return Err(exit::with(code, text));
         }
         let child = self.child.map(exit::of_child);
-        if self.log.has_failed() {
+        if self.log.has_failed() || self.hole {
             return Ok(ExitCode::from(exit::PARTIAL));
         }
         Ok(match child {

@@ -117,5 +117,9 @@ fn of_end(ended: &Ended) -> Value {
         Reason::TargetsGone => ("targets-gone", None),
         Reason::Failed { text, .. } => ("failed", Some(text)),
     };
-    json!({ "reason": reason, "text": text, "schemes": ended.accounts })
+    let late = ended.late.unwrap_or_default();
+    json!({
+        "reason": reason, "text": text, "late_windows": late.late, "missing_ns": late.missing_ns,
+        "schemes": ended.accounts,
+    })
 }

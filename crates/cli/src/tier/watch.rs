@@ -16,6 +16,7 @@ use super::report::TierSummary;
 use super::{Args, Engine};
 use crate::act::stopped::Stopped;
 use crate::exit;
+use crate::terminal::warn;
 
 /// How long to wait for a message before signals and the duration are checked.
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -170,7 +171,7 @@ impl Watch<'_> {
 
     /// Prints the last account, with what the context counted until its end.
     fn end(mut self, ended: Option<Ended>, stopped: Option<Stopped>) -> anyhow::Result<ExitCode> {
-        let Some(Ended { reason, accounts, child, missing }) = ended else {
+        let Some(Ended { reason, accounts, child, late, missing }) = ended else {
             return Err(exit::with(exit::UNEXPECTED, "the context ended without a report"));
         };
         for account in accounts {
@@ -191,6 +192,12 @@ impl Watch<'_> {
         }
         if let Reason::Failed { code, text } = reason {
             return Err(exit::with(code, text));
+        }
+        if let Some(late) = late {
+            warn(&late.to_string());
+            if late.is_much() {
+                return Ok(ExitCode::from(exit::PARTIAL));
+            }
         }
         Ok(match child {
             Some(child) => exit::of_child(child),

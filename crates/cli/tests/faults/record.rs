@@ -3,9 +3,11 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use isotherm::raw::sys::clock;
 
+use crate::policy::{events, wait_for};
 use crate::program::{
     ISOTHERM, Public, Running, Said, command, isotherm, scratch, shell, snapshots, wait_until,
 };
@@ -156,6 +158,52 @@ fn a_command_that_handles_the_signal_or_ignores_it() {
         said.expect(6, &["warning: ", pid, "SIGTERM", "runs on", "kill -KILL"]);
         shell(dir.path(), &format!("kill -KILL {pid}")).expect(0, &[]);
     }
+}
+
+/// Stops a process for longer than it has run so far, and at least for two seconds.
+fn stop_for_most_of_the_time(process: &Running, began: Instant) {
+    process.signal("STOP");
+    wait_until("the stop", || process.state() == 'T');
+    let stopped = Instant::now();
+    let long = (stopped - began).max(Duration::from_secs(2));
+    wait_until("the time to pass", || stopped.elapsed() > long);
+    process.signal("CONT");
+}
+
+#[test]
+fn what_an_isotherm_that_was_stopped_has_not_seen_is_told() {
+    let dir = scratch();
+    let target = Running::sleeper(dir.path());
+    let began = Instant::now();
+    let recorder = recording(dir.path(), &format!("-p {}", target.pid()));
+    stop_for_most_of_the_time(&recorder, began);
+    let before = snapshots(dir.path(), "r.data");
+    wait_until("another snapshot", || snapshots(dir.path(), "r.data") > before);
+    recorder.signal("TERM");
+    recorder.finish().expect(6, &["warning: ", "windows took at least twice", "not watched"]);
+    // The reader of the record learns of it as well, and sees where it is.
+    let said = isotherm(dir.path(), "report heatmap r.data");
+    assert!(said.expect(0, &[]).out.contains("took at least twice as long"), "{said:#?}");
+    assert!(said.out.lines().any(|line| line.contains('|') && line.contains("???")), "{said:#?}");
+    for kind in ["wss", "ages", "regions", "mappings"] {
+        let said = isotherm(dir.path(), &format!("report {kind} r.data"));
+        assert!(said.expect(0, &[]).out.contains("took at least twice as long"), "{said:#?}");
+    }
+    let args = ["stat", "--json", "--ops", "smaps", "--events", "events", "-p"];
+    let (pid, began) = (target.pid().to_string(), Instant::now());
+    let stat = Running::start(command(ISOTHERM, dir.path(), &[&args[..], &[&pid]].concat()));
+    wait_for(dir.path(), "summary");
+    stop_for_most_of_the_time(&stat, began);
+    let summaries = || events(dir.path()).iter().filter(|e| e["event"] == "summary").count();
+    let before = summaries();
+    wait_until("two more summaries", || summaries() > before + 1);
+    stat.signal("TERM");
+    let said = stat.finish();
+    assert!(said.err.contains("took at least twice as long"), "{said:#?}");
+    let ended = events(dir.path()).into_iter().find(|e| e["event"] == "ended").unwrap();
+    assert!(ended["late_windows"].as_u64() > Some(0), "{ended}");
+    assert!(ended["missing_ns"].as_u64() > Some(500_000_000), "{ended}");
+    target.assert_untouched();
 }
 
 #[test]

@@ -201,7 +201,7 @@ impl Report {
         let mut sums = Sums::default();
         let mut by_page = ByPage::default();
         let scan = Scan::run(record, filter, |scan, s| {
-            let time = float(s.end.since(s.start).max(1));
+            let time = float(s.end.since(s.watched_from()).max(1));
             for (state, t) in scan.wanted(s) {
                 sums.learn(state);
                 if let Some(known) = sums.known.get_mut(&t.id.0) {
@@ -240,7 +240,7 @@ impl Report {
             by(b).partial_cmp(&by(a)).unwrap_or(std::cmp::Ordering::Equal)
         });
         let kinds = kinds.into_iter().map(|(kind, (heat, pages))| (kind, heat, pages)).collect();
-        Ok(Self { title: scan.title(), lines, kinds, damage: scan.damage.to_string() })
+        Ok(Self { title: scan.title(), lines, kinds, damage: scan.caveats() })
     }
 
     /// The report as text.

@@ -92,7 +92,7 @@ impl Report {
             origin_ns: scan.origin_ns,
             points,
             profile: (!profile.is_empty()).then_some(profile),
-            damage: scan.damage.to_string(),
+            damage: scan.caveats(),
             others: scan.others().to_owned(),
         })
     }

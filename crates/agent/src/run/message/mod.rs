@@ -3,7 +3,7 @@
 mod sender;
 
 use isotherm_act::apply::ActEvent;
-use isotherm_core::Time;
+use isotherm_core::{Late, Time};
 use isotherm_ops::targets::{ChildExit, Target};
 
 use super::account::{Account, Standing};
@@ -126,7 +126,7 @@ pub enum Reason {
 impl Ended {
     /// The end of a context that can tell nothing of what it did.
     pub(super) const fn without_account(reason: Reason) -> Self {
-        Self { reason, accounts: Vec::new(), child: None, missing: None }
+        Self { reason, accounts: Vec::new(), child: None, late: None, missing: None }
     }
 }
 
@@ -139,6 +139,8 @@ pub struct Ended {
     pub accounts: Vec<Account>,
     /// How the command ended, if there was one.
     pub child: Option<ChildExit>,
+    /// How many windows came late, if that is worth telling.
+    pub late: Option<Late>,
     /// The first process that the policy names by its pid and that was never watched, and why.
     pub missing: Option<Refused>,
 }

@@ -24,9 +24,10 @@ use isotherm_core::scheme::{Entry, Installed, Scheme};
 use isotherm_core::unit::UNIT;
 use isotherm_core::units::{bytes, show_share};
 use isotherm_core::{
-    Attrs, AttrsError, Clock, Context, Driver, Event, Operations, Snapshot, TargetId, Time,
+    Attrs, AttrsError, Clock, Context, Driver, Event, Late, Lengths, Operations, Snapshot,
+    TargetId, Time,
 };
-use isotherm_host::error::{SetError, SetKind};
+use isotherm_host::error::{Class, SetError, SetKind};
 use isotherm_host::proc::Proc;
 use isotherm_host::{Machine, Roots};
 use isotherm_ops::doctor::{self, NoSet};
@@ -112,6 +113,20 @@ pub enum MonitorError {
     Failed(String),
 }
 
+impl MonitorError {
+    /// The exit code of a program that ends for it.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Target(err) => err.exit_code(),
+            Self::Attrs(_) => Class::Usage.exit_code(),
+            Self::NoSet(err) => err.exit_code(),
+            Self::NotWatched(_, err) => err.exit_code(),
+            Self::Failed(_) => Class::Unexpected.exit_code(),
+        }
+    }
+}
+
 impl fmt::Display for MonitorError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -151,6 +166,9 @@ pub struct Monitor {
     told_budget: bool,
     /// The share of touched pages that others hid, at the end of the last window with a target.
     hidden: f64,
+    /// How long the windows took, and how many came late.
+    lengths: Lengths,
+    late: Late,
     /// Schemes that the context does not have yet.
     commits: VecDeque<Vec<(Scheme, Settings)>>,
     /// The index of the watched target whose size is read next.
@@ -192,6 +210,8 @@ impl Monitor {
             acts: false,
             told_budget: false,
             hidden: 0.0,
+            lengths: Lengths::default(),
+            late: Late::default(),
             commits: VecDeque::new(),
             tracker,
             proc: Proc::default(),
@@ -353,6 +373,23 @@ impl Monitor {
         }
     }
 
+    /// Takes in the targets that are there now, before the first window.
+    ///
+    /// # Errors
+    ///
+    /// If there are targets and none of them can be watched, now or later: the first error.
+    pub fn take_in_targets(&mut self) -> Result<(), MonitorError> {
+        self.track(clock::now());
+        if !self.watched.is_empty() || !self.claimed.is_empty() || self.tracker.has_command() {
+            return Ok(());
+        }
+        let of_one = |event: &Happened| matches!(event, Happened::NotWatched(..));
+        match self.events.iter().position(of_one).and_then(|at| self.events.remove(at)) {
+            Some(Happened::NotWatched(target, err)) => Err(MonitorError::NotWatched(target, err)),
+            _ => Ok(()),
+        }
+    }
+
     /// Tries again to watch the targets, when none is watched.
     fn watch_any(&mut self) -> Result<(), MonitorError> {
         let targets: Vec<Target> = self.tracker.targets().cloned().collect();
@@ -403,6 +440,8 @@ impl Monitor {
                     let cost = &mut self.driver.context.snapshot_mut().cost;
                     cost.cpu_ns = cpu_ns.saturating_sub(self.cpu_ns);
                     self.cpu_ns = cpu_ns;
+                    self.lengths.note(self.driver.context.snapshot());
+                    self.late.note(self.driver.context.snapshot());
                     self.check_budget();
                     if self.driver.context.snapshot().touched().is_some() {
                         self.hidden = self.driver.context.hidden();
@@ -437,6 +476,18 @@ impl Monitor {
                 show_share(needed_bp),
             )));
         }
+    }
+
+    /// How long the windows so far really took, for times that follow from ages.
+    #[must_use]
+    pub const fn lengths(&self) -> &Lengths {
+        &self.lengths
+    }
+
+    /// How many windows came late, if that is worth telling.
+    #[must_use]
+    pub fn late(&self) -> Option<Late> {
+        Some(self.late).filter(Late::is_worth_telling)
     }
 
     /// What others hide by clearing accessed bits, if that is worth telling.

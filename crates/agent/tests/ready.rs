@@ -8,7 +8,7 @@ use isotherm_agent::ready::{
     Confirm, LruSort, Reclaim, Stat, Thp, Whose, bandwidth, idle_percentiles,
 };
 use isotherm_core::scheme::{Metric, WatermarkMetric};
-use isotherm_core::{AddrRange, RegionInfo, Snapshot, TargetInfo};
+use isotherm_core::{AddrRange, Lengths, RegionInfo, Snapshot, TargetInfo, Time};
 
 fn shown(policy: &Policy, want: &Expect) {
     let text = print(policy);
@@ -410,7 +410,12 @@ fn idle_memory_by_percent() {
     // left out.
     let seen =
         snapshot(&[(40, 0, 9, true), (50, 0, 99, true), (10, 5, 2, true), (500, 20, 0, false)]);
-    let percentiles = idle_percentiles(&seen);
+    let mut lengths = Lengths::default();
+    for nr in 0..200 {
+        let (start, end) = (Time(nr * 100_000_000), Time((nr + 1) * 100_000_000));
+        lengths.note(&Snapshot { start, end, aggr_us: 100_000, ..Snapshot::default() });
+    }
+    let percentiles = idle_percentiles(&seen, &lengths);
     assert_eq!(percentiles[0], -300);
     assert_eq!(percentiles[10], -300);
     assert_eq!(percentiles[11], 1000);
@@ -418,7 +423,17 @@ fn idle_memory_by_percent() {
     assert_eq!(percentiles[51], 10_000);
     assert_eq!(percentiles[100], 10_000);
     assert!(percentiles.is_sorted());
-    assert_eq!(idle_percentiles(&Snapshot::default()), [0; 101]);
+    assert_eq!(idle_percentiles(&Snapshot::default(), &lengths), [0; 101]);
+    // The last window but one took 10 s. What is idle for longer is idle for as much longer.
+    let mut late = lengths.clone();
+    for (start, end) in [(20_000, 30_000), (30_000, 30_100)] {
+        let (start, end) = (Time(start * 1_000_000), Time(end * 1_000_000));
+        late.note(&Snapshot { start, end, aggr_us: 100_000, ..Snapshot::default() });
+    }
+    let percentiles = idle_percentiles(&seen, &late);
+    assert_eq!([percentiles[0], percentiles[11]], [-10_200, 10_900]);
     // 10 bytes in 5 samples of a tenth of a second.
     assert_eq!(bandwidth(&seen), 500);
+    // The same in a whole second.
+    assert_eq!(bandwidth(&Snapshot { end: Time(1_000_000_000), ..seen }), 50);
 }

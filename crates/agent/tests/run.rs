@@ -80,8 +80,10 @@ fn a_policy_starts_as_a_whole_or_not_at_all() {
     let pid = sleeper.0.id();
     let mut impossible = context("b", pid, &["s"]);
     impossible.attrs.min_nr_regions = 0;
+    let gone = |name| context(name, 999_999_999, &["s"]);
+    let refused = Runner::start(policy(&[gone("a"), gone("b")]), Options::default()).unwrap_err();
+    assert!(refused.code == 5 && refused.text.contains("no process has this pid"), "{refused}");
     for (bad, code, said) in [
-        (context("b", 999_999_999, &["s"]), 5, "no process has this pid"),
         (context("b", std::process::id(), &["s"]), 2, "cannot be a target"),
         (impossible, 3, "impossible attributes"),
     ] {

@@ -6,7 +6,11 @@
 use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 
+use isotherm::raw::agent::run::Refused;
 use isotherm::raw::host::error::{Class, Error, Kind};
+use isotherm::raw::ops::targets::ChildExit;
+
+use crate::terminal::warn;
 
 /// An unexpected error.
 pub(crate) const UNEXPECTED: u8 = Class::Unexpected.exit_code();
@@ -50,6 +54,24 @@ pub(crate) fn usage(message: impl Into<String>) -> anyhow::Error {
 #[expect(clippy::needless_pass_by_value, reason = "the argument of `map_err`")]
 pub(crate) fn of<K: Kind>(err: Error<K>) -> anyhow::Error {
     with(err.exit_code(), err.to_string())
+}
+
+/// A refusal of the runner.
+pub(crate) fn refused(refused: Refused) -> anyhow::Error {
+    with(refused.code, refused.text)
+}
+
+/// The exit code of a command that was started with `-- CMD`: its own, also if our SIGTERM ended
+/// it. Warns if it has not ended.
+pub(crate) fn of_child(child: ChildExit) -> ExitCode {
+    if let ChildExit::RunsOn { pid } = child {
+        warn(&format!(
+            "the command (process {pid}) did not end within 2 s of SIGTERM, and runs on\n  hint:  \
+             `kill -KILL {pid}` ends it"
+        ));
+        return ExitCode::from(PARTIAL);
+    }
+    ExitCode::from(u8::try_from(child.shell_code()).unwrap_or(UNEXPECTED))
 }
 
 /// Whether the reader of our output went away, which is no error (`isotherm report ... | head`).

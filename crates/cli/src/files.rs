@@ -6,6 +6,7 @@
 use std::io::{self, IsTerminal, Read};
 use std::path::Path;
 
+use isotherm::raw::host::error::too_many_files;
 use isotherm::raw::record::{Damage, Error, Record};
 
 use crate::exit;
@@ -63,7 +64,7 @@ pub(crate) fn cannot_create(path: &Path, err: &io::Error) -> anyhow::Error {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
             "free some space, or name a file on another disk"
         }
-        _ => "name another file",
+        _ => too_many_files(err).map_or("name another file", |(_, hint)| hint),
     };
     let shown = path.display();
     let text = format!("cannot write {shown}\n  tried: write {shown}: {err}\n  hint:  {hint}");

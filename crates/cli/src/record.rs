@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use isotherm::raw::agent::monitor::Monitor;
 use isotherm::raw::agent::recorder::{Recorder, Step, Summary};
+use isotherm::raw::agent::run::take_in_targets;
 use isotherm::raw::core::units::{bytes, duration};
 use isotherm::raw::core::{Method, Snapshot, Time};
 use isotherm::raw::ops::kdamond::Share;
@@ -32,7 +33,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     targets: TargetArgs,
     /// Stop after this time (seconds if no unit is given). A command started with `-- CMD` then
-    /// gets SIGTERM.
+    /// gets SIGTERM, and its status is the exit code (143 if that ended it). If it still runs 2 s
+    /// later, it is left alone, and that is said (exit code 6).
     #[arg(long, value_name = "TIME", value_parser = duration)]
     duration: Option<Duration>,
     /// Print only warnings and errors.
@@ -54,6 +56,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (set, why) = open_set_for(&args.targets, &mut attrs, args.attrs.is_auto())?;
     let seed = args.seed.unwrap_or_else(|| clock::now().as_ns());
     let mut monitor = Monitor::new(tracker, set, attrs, seed)?;
+    take_in_targets(&mut monitor, &why).map_err(exit::refused)?;
     let builder = Recorder::builder(&args.output);
     let created = match stdout {
         Some(file) => builder.write_to(file, &mut monitor),
@@ -81,7 +84,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     };
     tell(&summary, reason, &args);
-    if summary.failed_writes > 0 || reason == SET_FAILED {
+    let hole = summary.late.is_some_and(|late| late.is_much());
+    if summary.failed_writes > 0 || reason == SET_FAILED || hole {
         return Ok(ExitCode::from(exit::PARTIAL));
     }
     Ok(status)
@@ -136,6 +140,9 @@ fn tell(summary: &Summary, reason: &str, args: &Args) {
         let all = seen + lost;
         say(args.quiet, &format!("{seen} of the kernel's {all} windows were seen, by {source}"));
     }
+    if let Some(late) = &summary.late {
+        warn(&late.to_string());
+    }
     if let Some(others) = &summary.others {
         say(args.quiet, &others.to_string());
     }
@@ -161,13 +168,8 @@ fn tell(summary: &Summary, reason: &str, args: &Args) {
 
 /// Ends the command that was started for the record, if it still runs, and returns its status.
 pub(crate) fn end_command(monitor: &mut Monitor) -> ExitCode {
-    match isotherm::raw::agent::run::end_command(monitor) {
-        // The command ended by our own SIGTERM, which is no failure of the command.
-        Some(exit) if exit.shell_code() != 128 + 15 => {
-            ExitCode::from(u8::try_from(exit.shell_code()).unwrap_or(exit::UNEXPECTED))
-        }
-        _ => ExitCode::SUCCESS,
-    }
+    let ended = isotherm::raw::agent::run::end_command(monitor);
+    ended.map_or(ExitCode::SUCCESS, exit::of_child)
 }
 
 fn say(quiet: bool, text: &str) {

@@ -1,5 +1,7 @@
 //! Snapshots: what a context knows at the end of an aggregation window.
 
+mod lengths;
+
 use alloc::vec::Vec;
 
 use crate::addr::AddrRange;
@@ -7,6 +9,8 @@ use crate::region::Region;
 use crate::target::TargetId;
 use crate::time::Time;
 use crate::unit::PageBits;
+
+pub use lengths::{Late, Lengths};
 
 /// Spans of time in which the method `census` counts touched pages: a sample interval, a window,
 /// 1 s, 10 s and 1 min, in this order.

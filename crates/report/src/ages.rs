@@ -1,14 +1,15 @@
 //! `report ages`: for how long memory has not been accessed.
 //!
-//! A region without accesses has been idle for its age, which is counted in windows. A region with
+//! A region without accesses has been idle for its age, which is counted in windows, of their real
+//! lengths. A region with
 //! accesses has been idle for 0. There are two histograms: one of each target's last snapshot, and
 //! one of the mean over time.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use isotherm_core::RegionInfo;
 use isotherm_core::units::{mib, percent, span};
+use isotherm_core::{Lengths, RegionInfo};
 use isotherm_record::Record;
 use serde::Serialize;
 
@@ -33,7 +34,7 @@ struct Histogram {
 }
 
 impl Histogram {
-    fn add(&mut self, r: &RegionInfo, window_ms: f64, weight: f64) {
+    fn add(&mut self, r: &RegionInfo, lengths: &Lengths, weight: f64) {
         #[expect(clippy::cast_precision_loss, reason = "sizes below 2^53 are exact")]
         let bytes = r.range.len() as f64 * weight;
         if !r.resolved {
@@ -43,7 +44,7 @@ impl Histogram {
         let class = if r.nr_accesses > 0 {
             0
         } else {
-            let idle_ms = to_u64(f64::from(r.age) * window_ms).max(1);
+            let idle_ms = (lengths.of_last(r.age) / 1_000_000).max(1);
             CLASSES_MS.partition_point(|&from| from <= idle_ms) - 1
         };
         self.bytes[class] += bytes;
@@ -101,14 +102,14 @@ impl Report {
         let mut time = 0.0;
         let scan = Scan::run(record, filter, |scan, s| {
             #[expect(clippy::cast_precision_loss, reason = "times below 2^53 are exact")]
-            let (len, window_ms) = (s.end.since(s.start).max(1) as f64, s.aggr_us as f64 / 1e3);
+            let len = s.end.since(s.watched_from()).max(1) as f64;
             time += len;
             for (_, t) in scan.wanted(s) {
                 let now = last.entry(t.id.0).or_default();
                 *now = Histogram::default();
                 for r in filter.regions(&t.regions) {
-                    now.add(&r, window_ms, 1.0);
-                    mean.add(&r, window_ms, len);
+                    now.add(&r, &scan.lengths, 1.0);
+                    mean.add(&r, &scan.lengths, len);
                 }
             }
             Ok(())
@@ -127,7 +128,7 @@ impl Report {
             classes: classes.collect(),
             unresolved: to_u64(now.unresolved),
             mean_unresolved: to_u64(mean.unresolved / time),
-            damage: scan.damage.to_string(),
+            damage: scan.caveats(),
         })
     }
 

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use isotherm_core::units::{mib, percent, span};
-use isotherm_core::{AddrRange, RegionInfo, Snapshot};
+use isotherm_core::{AddrRange, Lengths, RegionInfo, Snapshot};
 use isotherm_record::{Frame, Frames, Ram, Record, Touch};
 use serde::Serialize;
 
@@ -288,7 +288,8 @@ impl Build {
         for frame in sample.frames.iter().filter(|f| keep.contains(f.addr)) {
             frames += 1;
             let kind = sample.kinds.get(index(frame.kind)).map_or("", String::as_str);
-            let mut one = self.heat(frame, kind, regions, snapshot);
+            let mut one =
+                self.heat(frame, kind, regions, (snapshot.max_nr_accesses, &scan.lengths));
             one.scale(weight);
             self.bytes += weight;
             let keys = self.keys(frame, kind, sample, scan.ram.as_ref());
@@ -316,7 +317,7 @@ impl Build {
         frame: &Frame,
         kind: &str,
         regions: &[RegionInfo],
-        snapshot: &Snapshot,
+        (max_nr, lengths): (u32, &Lengths),
     ) -> Sums {
         let none = Sums { bytes: 1.0, unknown: 1.0, ..Sums::default() };
         let cold = |share: f64, ms: u64| {
@@ -338,9 +339,8 @@ impl Build {
                 let region = regions.get(at).filter(|r| r.range.contains(frame.addr));
                 let Some(region) = region.filter(|r| r.resolved) else { return none };
                 self.guessed += 1;
-                let rate =
-                    f64::from(region.nr_accesses) / f64::from(snapshot.max_nr_accesses.max(1));
-                let windows_ms = u64::from(region.age) * snapshot.aggr_us / 1000;
+                let rate = f64::from(region.nr_accesses) / f64::from(max_nr.max(1));
+                let windows_ms = lengths.of_last(region.age) / 1_000_000;
                 cold(1.0 - rate.min(1.0), if region.nr_accesses == 0 { windows_ms } else { 0 })
             }
         }
@@ -405,7 +405,7 @@ impl Build {
             by_frame: self.known > 0,
             unread: self.unread,
             lines,
-            damage: scan.damage.to_string(),
+            damage: scan.caveats(),
         }
     }
 }

@@ -107,8 +107,9 @@ pub fn text(record: &Record, filter: &Filter, out: impl Write) -> Result<(), Err
         }
         Ok(())
     })?;
-    if !scan.damage.is_none() {
-        writeln!(out, "note: {}", scan.damage).map_err(Error::write)?;
+    let caveats = scan.caveats();
+    if !caveats.is_empty() {
+        writeln!(out, "note: {caveats}").map_err(Error::write)?;
     }
     out.flush().map_err(Error::write)
 }

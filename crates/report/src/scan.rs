@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use isotherm_core::{Snapshot, TargetId, TargetInfo};
+use isotherm_core::{Late, Lengths, Snapshot, TargetId, TargetInfo};
 use isotherm_record::{Damage, End, Event, Frames, Header, Mapping, Note, Ram, Record, Target};
 
 use crate::error::Error;
@@ -59,6 +59,10 @@ pub struct Scan {
     pub sample_version: u64,
     /// Page maps as they were known in the last snapshot that is not behind the filter's time.
     pub pages: PageMaps,
+    /// How long the windows so far took, those included that do not pass the filter.
+    pub lengths: Lengths,
+    /// How many of the windows that passed the filter came late.
+    pub late: Late,
     /// Whether the pass is behind the filter's time.
     past: bool,
     /// Messages.
@@ -128,6 +132,18 @@ impl Scan {
         Ok(scan)
     }
 
+    /// What a reader of the report has to know: what could not be read, and what is missing from
+    /// the record because windows came late. Empty if nothing.
+    #[must_use]
+    pub fn caveats(&self) -> String {
+        let damage = self.damage.to_string();
+        if !self.late.is_worth_telling() {
+            return damage;
+        }
+        let sep = if damage.is_empty() { "" } else { "; " };
+        format!("{damage}{sep}{}", self.late)
+    }
+
     /// What the recorder said about others who clear accessed bits; empty if nothing.
     #[must_use]
     pub fn others(&self) -> &str {
@@ -145,6 +161,7 @@ impl Scan {
             self.origin_ns = s.start.0;
         }
         self.snapshots += 1;
+        self.lengths.note(s);
         // A record whose target frames are damaged still has snapshots that name them.
         for t in &s.targets {
             self.targets.entry(t.id.0).or_insert_with(|| {
@@ -165,6 +182,7 @@ impl Scan {
             return Ok(());
         }
         self.taken += 1;
+        self.late.note(s);
         self.seen_ns = Some((self.seen_ns.map_or(s.start.0, |(a, _)| a), s.end.0));
         f(self, s)
     }

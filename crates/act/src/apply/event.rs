@@ -23,6 +23,8 @@ pub enum ActEvent {
         asked: u64,
         /// Bytes for which the action was done.
         done: u64,
+        /// Whether nothing was done, since it was a dry run.
+        dry_run: bool,
         /// Time that it took, in ns.
         ns: u64,
     },

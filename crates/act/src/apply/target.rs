@@ -71,40 +71,65 @@ impl TargetState {
         &mut self.evidence[scheme]
     }
 
-    /// Takes over what the monitor knows of a range as a scheme's evidence. Returns whether there
-    /// was anything.
+    /// Does something to a scheme's evidence of the granule at `start`, and returns how many more
+    /// pages are waited for after that.
+    pub(super) fn note_quiet(
+        &mut self,
+        scheme: usize,
+        start: u64,
+        change: impl FnOnce(&mut Evidence),
+    ) -> u64 {
+        let evidence = self.evidence(scheme);
+        let before = evidence.quiet(start);
+        change(evidence);
+        evidence.quiet(start).minus(before).count()
+    }
+
+    /// Takes over what the monitor knows of a range as a scheme's evidence. Returns how many pages
+    /// are waited for because of that, or none if the monitor knows nothing.
     pub(super) fn adopt(
         &mut self,
         scheme: usize,
         range: AddrRange,
         rules: Rules,
         now: Time,
-    ) -> bool {
-        let mut any = false;
+    ) -> Option<u64> {
+        let mut adopted = None;
         for (start, part) in granules(range) {
             if let Some(idle) = self.monitored.idle(start, rules.confirm_ns, now) {
-                any |= self.evidence(scheme).adopt(start, part, idle);
+                let mut is_new = false;
+                let pages = self.note_quiet(scheme, start, |evidence| {
+                    is_new = evidence.adopt(start, part, idle);
+                });
+                if is_new {
+                    adopted = Some(adopted.unwrap_or(0) + pages);
+                }
             }
         }
-        any
+        adopted
     }
 
     /// Takes over what the monitor knows of pages in memory that is in use as a whole. Such pages
     /// have to be seen idle twice from now on, because there it matters how fast pages wake up.
+    /// Returns how many pages are waited for because of that.
     pub(super) fn adopt_in_use(
         &mut self,
         scheme: usize,
         range: AddrRange,
         rules: Rules,
         now: Time,
-    ) {
+    ) -> u64 {
+        let mut adopted = 0;
         for (start, part) in granules(range) {
             if let Some(idle) = self.monitored.idle(start, rules.confirm_ns, now)
                 && !idle.pages.and(Bits::of(start, part)).is_empty()
             {
-                self.evidence(scheme).adopt_granule(start, idle, rules, now);
+                adopted += self.note_quiet(scheme, start, |evidence| {
+                    evidence.adopt_granule(start, idle, rules, now);
+                });
             }
         }
+        adopted
     }
 
     /// What is seen of `range`, granule by granule; those without any page do not come.

@@ -4,7 +4,7 @@ use isotherm_act::apply::Settings;
 use std::collections::BTreeMap;
 
 use isotherm_core::scheme::{Action, Bounds, Frequency, Pattern};
-use isotherm_core::{Scheme, Snapshot};
+use isotherm_core::{Lengths, Scheme, Snapshot};
 
 use super::{Confirm, Whose, from_age};
 use crate::policy::{Policy, SchemePolicy};
@@ -55,13 +55,13 @@ impl Stat {
 
 /// For how long each percent of the memory is idle, in ms, hottest first. Entry `n` is about the
 /// byte at `n` % of all. A negative number means that the byte is being accessed, and has been for
-/// that long.
+/// that long. `lengths` are those of the windows up to this snapshot.
 ///
 /// The kernel refreshes these numbers at any sample, with counts of an unfinished window
 /// (R§9.2.17). Here they are of a finished window. Regions that were not looked at yet are left
 /// out. Without any memory all numbers are 0.
 #[must_use]
-pub fn idle_percentiles(snapshot: &Snapshot) -> [i64; 101] {
+pub fn idle_percentiles(snapshot: &Snapshot, lengths: &Lengths) -> [i64; 101] {
     let regions = snapshot.targets.iter().flat_map(|target| &target.regions);
     let mut idle: Vec<(i64, u128)> = regions
         .filter(|region| region.resolved)
@@ -78,8 +78,9 @@ pub fn idle_percentiles(snapshot: &Snapshot) -> [i64; 101] {
     for (windows, len) in idle {
         bytes += len;
         let reached = usize::try_from(bytes * 100 / total.max(1)).unwrap_or(100).min(100);
-        let ms = i128::from(windows) * i128::from(snapshot.aggr_us) / 1000;
-        let ms = i64::try_from(ms).unwrap_or(if ms < 0 { i64::MIN } else { i64::MAX });
+        let long = u32::try_from(windows.unsigned_abs()).unwrap_or(u32::MAX);
+        let long = i64::try_from(lengths.of_last(long) / 1_000_000).unwrap_or(i64::MAX);
+        let ms = if windows < 0 { -long } else { long };
         while next <= reached {
             percentiles[next] = ms;
             next += 1;
@@ -89,16 +90,16 @@ pub fn idle_percentiles(snapshot: &Snapshot) -> [i64; 101] {
 }
 
 /// Bytes by idle time in ms, in order of time, of all regions that were looked at and are not being
-/// accessed.
+/// accessed. `lengths` are those of the windows up to this snapshot.
 #[must_use]
-pub fn idle_bytes(snapshot: &Snapshot) -> Vec<(u64, u64)> {
+pub fn idle_bytes(snapshot: &Snapshot, lengths: &Lengths) -> Vec<(u64, u64)> {
     let regions = snapshot.targets.iter().flat_map(|target| &target.regions);
     let idle = regions.filter(|region| region.resolved && region.nr_accesses == 0);
     let mut by_windows: BTreeMap<u32, u64> = BTreeMap::new();
     for region in idle {
         *by_windows.entry(region.age).or_default() += region.range.len();
     }
-    let ms = |age: u32| (u64::from(age) + 1).saturating_mul(snapshot.aggr_us) / 1000;
+    let ms = |age: u32| lengths.of_last(age.saturating_add(1)) / 1_000_000;
     by_windows.into_iter().map(|(age, bytes)| (ms(age), bytes)).collect()
 }
 
@@ -111,6 +112,8 @@ pub fn bandwidth(snapshot: &Snapshot) -> u64 {
         .filter(|region| region.resolved)
         .map(|region| u128::from(region.range.len()) * u128::from(region.nr_accesses))
         .sum();
-    let per_second = touched * 1_000_000 / u128::from(snapshot.aggr_us.max(1));
+    let us = snapshot.end.since(snapshot.start) / 1000;
+    let us = if us == 0 { snapshot.aggr_us } else { us };
+    let per_second = touched * 1_000_000 / u128::from(us.max(1));
     u64::try_from(per_second).unwrap_or(u64::MAX)
 }

@@ -35,7 +35,7 @@ use std::path::{Path, PathBuf};
 
 use crate::monitor::{Happened, Monitor};
 use crate::others::Others;
-use isotherm_core::{TargetId, Time};
+use isotherm_core::{Late, TargetId, Time};
 use isotherm_host::proc::{Proc, own_cost, parse_maps};
 use isotherm_ops::kdamond::Share;
 use isotherm_ops::targets::{Target, TargetEvent};
@@ -154,6 +154,8 @@ pub struct Summary {
     pub failed_writes: u64,
     /// How many of the kernel's windows were seen, if the kernel's DAMON looked, and by what.
     pub kernel_windows: Option<(Share, &'static str)>,
+    /// How many windows came late, if that is worth telling.
+    pub late: Option<Late>,
     /// What others hid by clearing accessed bits, if that is worth telling.
     pub others: Option<Others>,
     /// The events since the last call of [`Recorder::take_events`].
@@ -253,12 +255,16 @@ impl Recorder {
         if let Some(others) = &others {
             self.note(&others.to_string());
         }
+        let late = monitor.late();
+        if let Some(late) = &late {
+            self.note(&late.to_string());
+        }
         self.peak_rss_bytes = self.peak_rss_bytes.max(own_cost(&mut self.text).rss_bytes);
         let rss = self.peak_rss_bytes;
         self.note(&format!("peak rss {rss} bytes"));
         let Self { writer, failed_writes, events, .. } = self;
         let (_, written) = writer.finish(clock::now(), reason)?;
-        Ok(Summary { written, failed_writes, kernel_windows, others, events })
+        Ok(Summary { written, failed_writes, kernel_windows, late, others, events })
     }
 
     /// Looks at the sample of page frames, if there is one and it is time for it, or `last` is set.

@@ -7,23 +7,24 @@ use std::sync::mpsc::{Receiver, RecvError, Sender, TryRecvError};
 
 use isotherm_act::apply::{ActEvent, Undone};
 use isotherm_core::{AddrRange, Attrs, TargetId, Time};
-use isotherm_host::error::SetError;
+use isotherm_host::error::{Class, SetError};
 use isotherm_ops::support::SetName;
-use isotherm_ops::targets::{Claim, Target, TargetEvent, Tracker};
+use isotherm_ops::targets::{Target, TargetEvent};
 use isotherm_sys::clock;
 
 use super::account::KernelAccounts;
 use super::commit::Between;
 use super::ending::end_command;
 use super::guard_watch::{Actions, GuardWatch};
-use super::heat::{HeatTable, Warmth, memory_of};
+use super::heat::{COLD_NS, HeatTable, Warmth, memory_of};
 use super::message::{Ended, Event, EventSender, Ready, Reason, Summary};
 use super::place::{Place, place};
 use super::rules::Rules;
 use super::runner::{Options, Refused};
 use super::set::{open_physical_set, open_set};
+use super::start::{more_may_come, nobody, pids, tracker};
 use crate::monitor::{Happened, Monitor};
-use crate::policy::{ContextPolicy, SchemePolicy, TargetSpec};
+use crate::policy::{ContextPolicy, SchemePolicy};
 use crate::ready::{bandwidth, idle_bytes, idle_percentiles};
 
 /// How often a summary is sent, and targets by name, cgroup or size are looked for, in µs.
@@ -59,7 +60,7 @@ pub(super) fn run_context(
         Ok(prepared) => prepared,
         Err(Refused { code, text }) => {
             let reason = Reason::Failed { code, text };
-            events.send(Event::Ended(Ended { reason, accounts: Vec::new(), child: None }));
+            events.send(Event::Ended(Ended::without_account(reason)));
             return;
         }
     };
@@ -73,7 +74,7 @@ pub(super) fn run_context(
     let reason = reason.unwrap_or_else(|Refused { code, text }| Reason::Failed { code, text });
     let failed = reason.clone();
     let ended = guarded(|| work.end(reason));
-    let ended = ended.unwrap_or(Ended { reason: failed, accounts: Vec::new(), child: None });
+    let ended = ended.unwrap_or(Ended::without_account(failed));
     // This releases the targets.
     drop(work);
     events.send(Event::Ended(ended));
@@ -99,10 +100,13 @@ pub(super) struct Work {
     targets: Vec<Target>,
     /// The targets that the operations set cannot look at.
     unwatched: BTreeSet<TargetId>,
+    /// The first process that the policy names by its pid and that was never watched, and why.
+    missing: Option<Refused>,
     pub(super) rules: Rules,
     guard: GuardWatch,
-    /// The actions of all schemes since the start, by the schemes' names.
-    pub(super) actions: BTreeMap<String, &'static str>,
+    /// The actions of all schemes since the start, and whether each is a dry run, by the schemes'
+    /// names.
+    pub(super) actions: BTreeMap<String, (&'static str, bool)>,
     next_second: Time,
     /// Where the schemes run.
     pub(super) place: Place,
@@ -120,7 +124,7 @@ impl Work {
         options: Options,
         events: EventSender,
     ) -> Result<(Self, Ready), Refused> {
-        let tracker = tracker(&policy)?;
+        let (tracker, missing) = tracker(&policy)?;
         let mut attrs = policy.attrs;
         let opened = if policy.memory().is_some() {
             open_physical_set(policy.ops, &mut attrs)
@@ -136,7 +140,8 @@ impl Work {
             .map_err(|e| Refused { code: 2, text: format!("impossible attributes: {e}") })?;
         let (place, line) = place(&policy, monitor.kdamond())?;
         why.extend(line);
-        let ready = Ready { ops, why };
+        let nobody = nobody(&mut monitor, &policy, missing.as_ref(), &why);
+        let ready = Ready { ops, why, nobody };
         let mut rules = Rules::default();
         pids(&policy).for_each(|pid| rules.note(pid));
         let mut this = Self {
@@ -150,12 +155,16 @@ impl Work {
             monitor,
             targets: Vec::new(),
             unwatched: BTreeSet::new(),
+            missing,
             rules,
             guard: GuardWatch::new(),
             next_second: Time::default(),
         };
         let policy = this.policy.clone();
         let between = Between::of(&policy)?;
+        if let Some(Refused { text, .. }) = this.missing.clone() {
+            this.left_out(0, &text);
+        }
         this.push(&place, &policy).map_err(|text| Refused { code: 3, text })?;
         this.install(place, &policy, between);
         this.note_actions();
@@ -175,7 +184,7 @@ impl Work {
                 Happened::Trouble(text) => self.left_out(0, &text),
                 Happened::Failed(text) => return Err(Refused { code: 1, text }),
                 Happened::Idle => {}
-                Happened::Stopped if self.more_may_come() => {
+                Happened::Stopped if more_may_come(&self.policy) => {
                     clock::sleep_until(clock::now().plus_us(WAIT_US));
                 }
                 Happened::Stopped => return Ok(Reason::TargetsGone),
@@ -237,7 +246,8 @@ impl Work {
         self.pass_on();
         let child = end_command(&mut self.monitor);
         self.events.send_lost();
-        Ended { reason, accounts, child }
+        let (late, missing) = (self.monitor.late(), self.missing.take());
+        Ended { reason, accounts, child, late, missing }
     }
 
     /// Takes back the advice that was set in the targets.
@@ -281,7 +291,12 @@ impl Work {
     fn not_watched(&mut self, target: &Target, err: &SetError) {
         self.unwatched.insert(target.id);
         let Target { pid, name, .. } = target;
-        self.left_out(*pid, &format!("process {pid} ({name}) is not watched: {err}"));
+        let text = format!("process {pid} ({name}) is not watched: {err}");
+        self.left_out(*pid, &text);
+        // Another program may let go of it later.
+        if err.class() != Class::Busy && pids(&self.policy).any(|named| named == *pid) {
+            self.missing.get_or_insert(Refused { code: err.exit_code(), text });
+        }
     }
 
     fn watched(&mut self, target: &Target) {
@@ -297,14 +312,6 @@ impl Work {
 
     pub(super) fn left_out(&mut self, pid: u32, text: &str) {
         self.events.send(Event::LeftOut { pid, text: text.to_owned() });
-    }
-
-    /// Whether processes that do not exist yet can become targets.
-    fn more_may_come(&self) -> bool {
-        let by_rule = |t: &TargetSpec| {
-            matches!(t, TargetSpec::Name(_) | TargetSpec::Cgroup(_) | TargetSpec::Rss(_))
-        };
-        self.policy.targets.iter().any(by_rule)
     }
 
     /// Lets the guard check the last window, if any scheme acts or counts pages.
@@ -345,7 +352,7 @@ impl Work {
             return;
         }
         self.next_second = now.plus_us(SECOND_US);
-        if self.more_may_come() {
+        if more_may_come(&self.policy) {
             self.follow();
         }
         let summary = self.summary();
@@ -365,8 +372,8 @@ impl Work {
             working_set: snapshot.working_set(),
             sample_us: attrs.sample_us,
             aggr_us: attrs.aggr_us,
-            idle_ms: idle_percentiles(snapshot).to_vec(),
-            idle: idle_bytes(snapshot),
+            idle_ms: idle_percentiles(snapshot, self.monitor.lengths()).to_vec(),
+            idle: idle_bytes(snapshot, self.monitor.lengths()),
             bandwidth: bandwidth(snapshot),
             schemes,
             blocked,
@@ -378,14 +385,10 @@ impl Work {
     /// for physical memory the addresses say the node.
     fn heat(&mut self, attrs: &Attrs) -> Option<HeatTable> {
         let max_nr = attrs.max_nr_accesses();
+        let cold_age = self.monitor.lengths().windows_in(COLD_NS);
         if let Some(placement) = self.monitor.actor().placement() {
             let (nodes, regions) = (placement.nodes(), placement.regions());
-            return Some(HeatTable::new(
-                nodes,
-                regions.iter().map(Warmth::of),
-                max_nr,
-                attrs.aggr_us,
-            ));
+            return Some(HeatTable::new(nodes, regions.iter().map(Warmth::of), max_nr, cold_age));
         }
         self.policy.memory()?;
         let node_of = |s: &SchemePolicy| s.scheme.target_nid;
@@ -398,42 +401,8 @@ impl Work {
         let memory = &*self.node_memory.get_or_insert_with(|| memory_of(&nodes));
         let regions = self.monitor.snapshot().targets.iter().flat_map(|t| &t.regions);
         let warmth = regions.map(|region| Warmth::on(region, memory));
-        Some(HeatTable::new(&nodes, warmth, max_nr, attrs.aggr_us))
+        Some(HeatTable::new(&nodes, warmth, max_nr, cold_age))
     }
-}
-
-/// The pids that a policy names.
-fn pids(policy: &ContextPolicy) -> impl Iterator<Item = u32> {
-    policy.targets.iter().filter_map(|target| match target {
-        TargetSpec::Pid(pid) => Some(*pid),
-        _ => None,
-    })
-}
-
-/// A tracker of the targets that a policy names. A command is started, but held before its first
-/// instruction.
-pub(crate) fn tracker(policy: &ContextPolicy) -> Result<Tracker, Refused> {
-    if let Some(memory) = policy.memory() {
-        return Ok(Tracker::memory(memory.clone())?);
-    }
-    let pids: Vec<u32> = pids(policy).collect();
-    let mut tracker = Tracker::attach(&pids, policy.children)?;
-    for pid in pids {
-        Claim::check(pid)?;
-    }
-    for target in &policy.targets {
-        if let TargetSpec::Command(command) = target
-            && let Some((program, args)) = command.split_first()
-        {
-            let args: Vec<_> = args.iter().map(Into::into).collect();
-            tracker.spawn_into(program, &args)?;
-            // A daemon that forks twice at once would get another parent and be lost. No process
-            // but the command is our child, so only its descendants are adopted.
-            let adopted = tracker.adopt_orphans();
-            adopted.map_err(|e| Refused { code: 1, text: format!("cannot adopt orphans: {e}") })?;
-        }
-    }
-    Ok(tracker)
 }
 
 pub(super) fn schemes(

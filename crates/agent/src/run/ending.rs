@@ -9,7 +9,8 @@ use crate::monitor::Monitor;
 /// How long a command may take to end after a SIGTERM, in µs.
 const PATIENCE_US: u64 = 2_000_000;
 
-/// Ends the command that a monitor started, if it still runs, and returns how it ended.
+/// Asks the command that a monitor started to end (SIGTERM), if it still runs. Returns how it
+/// ended, or after 2 s that it runs on: it may have to save its data, so it is not killed.
 pub fn end_command(monitor: &mut Monitor) -> Option<ChildExit> {
     end_child(monitor.tracker())
 }
@@ -22,5 +23,5 @@ fn end_child(tracker: &mut Tracker) -> Option<ChildExit> {
         tracker.poll(clock::now());
         clock::sleep_until(clock::now().plus_us(5_000));
     }
-    tracker.child_exit()
+    tracker.child_exit().or(tracker.child_pid().map(|pid| ChildExit::RunsOn { pid }))
 }

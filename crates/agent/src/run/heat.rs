@@ -39,11 +39,10 @@ impl Heat {
         }
     }
 
-    fn of(region: &Warmth, max_nr: u32, aggr_us: u64) -> Self {
-        let idle_us = u64::from(region.age).saturating_mul(aggr_us);
+    fn of(region: &Warmth, max_nr: u32, cold_age: u32) -> Self {
         match region.nr_accesses {
             _ if !region.known => Self::Unknown,
-            0 if idle_us >= 60_000_000 => Self::Cold,
+            0 if region.age >= cold_age => Self::Cold,
             0 => Self::Cool,
             n if n.saturating_mul(2) >= max_nr => Self::Hot,
             _ => Self::Warm,
@@ -100,18 +99,22 @@ pub struct HeatTable {
     pub accesses_bp: Vec<Option<u64>>,
 }
 
+/// Memory that was idle for so long is cold, in ns.
+pub(super) const COLD_NS: u64 = 60_000_000_000;
+
 impl HeatTable {
+    /// `cold_age`: the age from which on idle memory is cold, see [`COLD_NS`].
     pub(super) fn new(
         nodes: &[u32],
         regions: impl Iterator<Item = Warmth>,
         max_nr: u32,
-        aggr_us: u64,
+        cold_age: u32,
     ) -> Self {
         let none = || vec![0_u64; nodes.len()];
         let mut bytes = [none(), none(), none(), none(), none()];
         let mut weight = vec![0_u128; nodes.len()];
         for region in regions {
-            let class = Heat::of(&region, max_nr, aggr_us) as usize;
+            let class = Heat::of(&region, max_nr, cold_age) as usize;
             for (at, here) in region.on.iter().enumerate().take(nodes.len()) {
                 bytes[class][at] += here;
                 let frequency = if region.known { region.nr_accesses } else { 0 };
@@ -159,12 +162,12 @@ mod tests {
             region(0, 600, [0, 7]),
             region(20, 0, [8, 0]),
         ];
-        let table = HeatTable::new(&[0, 1], regions.into_iter(), 20, 100_000);
+        let table = HeatTable::new(&[0, 1], regions.into_iter(), 20, 600);
         assert_eq!(table.bytes, [vec![300, 150], vec![10, 20], vec![5, 0], vec![0, 7], vec![8, 0]]);
         // 6090 of 8770.
         assert_eq!(table.accesses_bp, [Some(6944), Some(3055)]);
         assert_eq!(table.accessed(&[0]), (310, 480));
-        let empty = HeatTable::new(&[0], std::iter::empty(), 20, 100_000);
+        let empty = HeatTable::new(&[0], std::iter::empty(), 20, 600);
         assert_eq!(empty.accesses_bp, [None]);
         // A region of physical memory that spans two nodes counts on both.
         let range = |start: u64, end: u64| AddrRange::new(start, end);

@@ -7,10 +7,11 @@ use isotherm_host::error::Class;
 use isotherm_host::metrics::Metrics;
 use isotherm_host::proc::{Proc, meminfo_kib};
 use isotherm_ops::support::{SetName, Support, detect};
-use isotherm_ops::targets::{Memory, Tracker, find};
+use isotherm_ops::targets::{Memory, TargetError, Tracker, find};
 use isotherm_pages::places::Places;
 
-use crate::policy::{self, ContextPolicy, Lack, Machine, Policy, SchemePolicy, TargetSpec};
+use super::start::{is_bearable, pids};
+use crate::policy::{self, ContextPolicy, Lack, Machine, Policy, SchemePolicy};
 
 /// Exit code: this machine cannot do it.
 pub(super) const NOT_SUPPORTED: u8 = Class::NotSupported.exit_code();
@@ -34,8 +35,8 @@ pub struct Problem {
 #[must_use]
 pub fn check(policy: &Policy) -> Vec<Problem> {
     let mut problems = Vec::new();
+    problems.extend(no_process(policy));
     for context in &policy.contexts {
-        problems.extend(no_process(context));
         problems.extend(no_memory(context));
         for scheme in &context.schemes {
             problems.extend(no_swap(context, scheme));
@@ -53,13 +54,19 @@ fn fatal(text: String) -> Problem {
     Problem { fatal: true, code: NOT_SUPPORTED, text }
 }
 
-fn no_process(context: &ContextPolicy) -> Vec<Problem> {
-    let pids = context.targets.iter().filter_map(|target| match target {
-        TargetSpec::Pid(pid) => Some(*pid),
-        _ => None,
-    });
-    let refused = pids.filter_map(|pid| Tracker::attach(&[pid], false).err());
-    refused.map(|e| Problem { fatal: true, code: e.exit_code(), text: e.to_string() }).collect()
+/// A process that is gone or that we may not look at is fatal if the policy has no other target.
+fn no_process(policy: &Policy) -> Vec<Problem> {
+    let named: Vec<u32> = policy.contexts.iter().flat_map(pids).collect();
+    let all: usize = policy.contexts.iter().map(|context| context.targets.len()).sum();
+    let refused: Vec<TargetError> =
+        named.iter().filter_map(|pid| Tracker::attach(&[*pid], false).err()).collect();
+    let alone = refused.len() == all;
+    let of = |e: &TargetError| Problem {
+        fatal: alone || !is_bearable(e.kind()),
+        code: e.exit_code(),
+        text: e.to_string(),
+    };
+    refused.iter().map(of).collect()
 }
 
 fn no_memory(context: &ContextPolicy) -> Option<Problem> {

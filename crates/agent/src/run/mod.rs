@@ -26,6 +26,7 @@ mod place;
 mod rules;
 mod runner;
 mod set;
+mod start;
 
 pub use account::{Account, Standing};
 pub use ending::end_command;
@@ -36,3 +37,4 @@ pub use message::{Ended, Event, Message, Ready, Reason, Summary};
 pub(crate) use rules::Rules;
 pub use runner::{Options, Refused, Runner};
 pub use set::{open_physical_set, open_set};
+pub use start::take_in_targets;

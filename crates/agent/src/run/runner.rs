@@ -278,7 +278,7 @@ impl Runner {
             }
             self.next_id += 1;
         }
-        let mut ready = 0;
+        let (mut ready, mut nobody) = (0, Vec::new());
         while ready < handles.len() {
             // `self` holds a sender, so this waits for a message and cannot fail.
             let Ok(envelope) = self.messages.recv() else { break };
@@ -287,6 +287,7 @@ impl Runner {
                 (Event::Ready(with), Some(handle)) => {
                     handle.ops = with.ops;
                     ready += 1;
+                    nobody.extend(with.nobody.clone());
                 }
                 (Event::Ended(ended), Some(_)) => {
                     let Reason::Failed { code, text } = &ended.reason else { continue };
@@ -297,6 +298,12 @@ impl Runner {
                 _ => {}
             }
             self.early.push_back(envelope);
+        }
+        if nobody.len() == handles.len()
+            && let Some(refused) = nobody.into_iter().next()
+        {
+            self.discard(handles);
+            return Err(refused);
         }
         Ok(handles)
     }

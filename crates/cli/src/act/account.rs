@@ -56,21 +56,29 @@ impl Final {
             a.refaulted_bytes as f64 * 100.0 / a.done_bytes.max(1) as f64,
             a.action_ns as f64 / 1e6,
         );
-        let (done, refaulted) = (bytes(a.done_bytes), bytes(a.refaulted_bytes));
         let explained = self.explained.get(&(a.context.clone(), a.name.clone()));
-        if self.dry_run {
+        if a.dry_run {
             text += "a dry run\n";
             text += explained.map_or("", String::as_str);
             text += "  ";
         }
-        text += &if self.dry_run {
+        let refaulted = bytes(a.refaulted_bytes);
+        // A commit can end a dry run, so that a part was done.
+        let done = a.done_bytes.saturating_sub(a.pretended_bytes);
+        text += &if a.dry_run && done == 0 {
             format!(
-                "would have acted on {done}; {refaulted} of it ({share:.2} %) were touched again soon\n"
+                "would have acted on {}; {refaulted} of it ({share:.2} %) were touched again soon\n",
+                bytes(a.pretended_bytes)
             )
         } else {
+            let pretended = match a.pretended_bytes {
+                0 => String::new(),
+                dry => format!(", by dry run {}", bytes(dry)),
+            };
             format!(
-                "asked for {}, done {done}, touched again {refaulted} ({share:.2} %), refused {}\n",
-                bytes(a.asked_bytes),
+                "asked for {}, done {}{pretended}, touched again {refaulted} ({share:.2} %), refused {}\n",
+                bytes(a.asked_bytes.saturating_sub(a.pretended_bytes)),
+                bytes(done),
                 bytes(a.refused_bytes)
             )
         };
@@ -85,12 +93,15 @@ impl Final {
         }
         let known: u64 = a.refused_errno.values().sum();
         let left = a.asked_bytes.saturating_sub(a.done_bytes + a.refused_bytes.max(known));
-        if left > 0 && !self.dry_run && a.action == "pageout" {
+        if left > 0 && !a.dry_run && a.action == "pageout" {
             text += &format!("  not done: {} ({})\n", bytes(left), verdict::LEFT);
         }
         if a.confirmed_bytes + a.refuted_bytes > 0 {
             text += &format!(
-                "  evidence: armed {}, then untouched {}, touched {}; kept by filters {}\n",
+                "  evidence: waited for {} ({} made old by the monitor before, {} by the scheme); \
+                 then untouched {}, touched {}; kept by filters {}\n",
+                bytes(a.waited_bytes),
+                bytes(a.adopted_bytes),
                 bytes(a.armed_bytes),
                 bytes(a.confirmed_bytes),
                 bytes(a.refuted_bytes),
@@ -106,7 +117,7 @@ impl Final {
             };
             text += &format!("  unreached: {} ({means})\n", bytes(*unreached));
         }
-        text += explained.filter(|_| !self.dry_run).map_or("", String::as_str);
+        text += explained.filter(|_| !a.dry_run).map_or("", String::as_str);
         if let Some(why) = &a.blocked {
             text += &format!("  blocked: {why}\n");
         }

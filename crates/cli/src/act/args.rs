@@ -20,7 +20,8 @@ use crate::options::targets::TargetArgs;
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct RunArgs {
     /// Stop after this time (seconds if no unit is given). A command started with `-- CMD` then
-    /// gets SIGTERM.
+    /// gets SIGTERM, and its status is the exit code (143 if that ended it). If it still runs 2 s
+    /// later, it is left alone, and that is said (exit code 6).
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) duration: Option<Duration>,
     /// Decide and count, but change nothing. The account at the end says what would have been done.
@@ -119,6 +120,12 @@ impl WhoseArgs {
     /// Whether the targets are processes that were named by pid or started, and no others.
     pub(crate) fn is_explicit(&self) -> bool {
         self.names.is_empty() && self.cgroups.is_empty() && self.targets.names_processes()
+    }
+
+    /// Fails if one of the pids cannot be a target. On a command line that is a mistake, so nothing
+    /// is begun.
+    pub(crate) fn refuse_missing(&self) -> anyhow::Result<()> {
+        self.targets.attach().map(drop)
     }
 
     /// Prints the policy if `--print-policy` was given.

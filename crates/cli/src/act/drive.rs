@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use isotherm::raw::act::apply::ActEvent;
 use isotherm::raw::agent::policy::Policy;
-use isotherm::raw::agent::run::{Account, Event, Message, Options, Reason, Refused, Runner};
+use isotherm::raw::agent::run::{Account, Event, Message, Options, Reason, Runner};
 use isotherm::raw::host::proc::own_cost;
 use isotherm::raw::ops::targets::ChildExit;
 use isotherm::raw::sys::{clock, signals};
@@ -45,7 +45,10 @@ pub(super) fn print_or_drive(
 ) -> anyhow::Result<ExitCode> {
     match whose.only_print(&policy)? {
         Some(done) => Ok(done),
-        None => drive(policy, args, extra),
+        None => {
+            whose.refuse_missing()?;
+            drive(policy, args, extra)
+        }
     }
 }
 
@@ -59,7 +62,7 @@ pub(super) fn drive(policy: Policy, args: &RunArgs, extra: Extra<'_>) -> anyhow:
     let options =
         Options { dry_run: args.dry_run, undo_on_exit: args.undo_on_exit, seed: args.seed };
     let plan = Plan::of(&policy);
-    let mut runner = Runner::start(policy, options).map_err(refused)?;
+    let mut runner = Runner::start(policy, options).map_err(exit::refused)?;
     let mut run = Run::new(args, extra, log, plan);
     let mut stopped = None;
     while !runner.is_over() {
@@ -83,10 +86,6 @@ pub(super) fn drive(policy: Policy, args: &RunArgs, extra: Extra<'_>) -> anyhow:
     run.finish(stopped)
 }
 
-fn refused(refused: Refused) -> anyhow::Error {
-    exit::with(refused.code, refused.text)
-}
-
 /// A run in progress.
 struct Run<'a> {
     args: &'a RunArgs,
@@ -101,6 +100,10 @@ struct Run<'a> {
     accounts: Vec<Account>,
     child: Option<ChildExit>,
     failed: Option<(u8, String)>,
+    /// The exit code for a process that the policy names and that was never watched.
+    missing: Option<u8>,
+    /// Whether much of the time was not watched.
+    hole: bool,
     told_to_wait: bool,
     /// Contexts for which the user was told that they have no target yet.
     alone: BTreeSet<String>,
@@ -121,6 +124,8 @@ impl<'a> Run<'a> {
             accounts: Vec::new(),
             child: None,
             failed: None,
+            missing: None,
+            hole: false,
             told_to_wait: false,
             alone: BTreeSet::new(),
         }
@@ -176,6 +181,11 @@ impl<'a> Run<'a> {
                 }
                 self.accounts.extend(ended.accounts);
                 self.child = self.child.or(ended.child);
+                if let Some(late) = ended.late {
+                    self.hole |= late.is_much();
+                    self.warn(&format!("{context}: {late}"));
+                }
+                self.missing = self.missing.or(ended.missing.map(|refused| refused.code));
             }
             Event::Added(_) | Event::Gone { .. } | Event::Act(ActEvent::Acted { .. }) => {}
         }
@@ -211,7 +221,7 @@ impl<'a> Run<'a> {
     fn reload(&mut self, runner: &mut Runner, file: &Path) {
         let done = super::run::load(file).and_then(|policy| {
             let plan = Plan::of(&policy);
-            runner.commit(policy).map_err(refused)?;
+            runner.commit(policy).map_err(exit::refused)?;
             Ok(plan)
         });
         let done = done.map(|plan| self.plan = plan);
@@ -258,7 +268,7 @@ impl<'a> Run<'a> {
             own_cpu_ns: own.cpu_ns.saturating_sub(self.cpu_ns),
             own_rss_bytes: self.rss_bytes.max(own.rss_bytes),
             stopped,
-            dry_run: self.args.dry_run,
+            dry_run: self.args.dry_run || is_dry(&self.accounts),
             schemes: std::mem::take(&mut self.accounts),
         };
         self.log.write(clock::now(), None, "stopped", serde_json::to_value(&account)?);
@@ -272,15 +282,22 @@ impl<'a> Run<'a> {
         if let Some((code, text)) = self.failed {
             return Err(exit::with(code, text));
         }
-        Ok(match self.child {
-            // The command ended by our own SIGTERM, which is no failure of the command.
-            Some(child) if child.shell_code() != 128 + 15 => {
-                ExitCode::from(u8::try_from(child.shell_code()).unwrap_or(exit::UNEXPECTED))
-            }
-            _ if account.schemes.iter().any(|s| s.blocked.is_some()) => {
+        let child = self.child.map(exit::of_child);
+        if self.log.has_failed() || self.hole {
+            return Ok(ExitCode::from(exit::PARTIAL));
+        }
+        Ok(match child {
+            Some(code) => code,
+            None if account.schemes.iter().any(|s| s.blocked.is_some()) => {
                 ExitCode::from(exit::PARTIAL)
             }
-            _ => ExitCode::SUCCESS,
+            None => self.missing.map_or(ExitCode::SUCCESS, ExitCode::from),
         })
     }
+}
+
+/// Whether there are schemes that would act, and all of them are dry runs.
+fn is_dry(accounts: &[Account]) -> bool {
+    let mut acting = accounts.iter().filter(|a| a.action != "stat").peekable();
+    acting.peek().is_some() && acting.all(|a| a.dry_run)
 }

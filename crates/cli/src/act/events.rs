@@ -16,6 +16,8 @@ use crate::terminal::warn;
 /// The event log's output; none if `--events` was not given.
 pub(super) struct Log {
     out: Option<Box<dyn Write>>,
+    /// Whether events were lost because the output failed.
+    failed: bool,
 }
 
 impl Log {
@@ -26,10 +28,11 @@ impl Log {
             }
             Ok(Box::new(File::create(path).map_err(|e| cannot_create(path, &e))?))
         };
-        Ok(Self { out: path.map(open).transpose()? })
+        Ok(Self { out: path.map(open).transpose()?, failed: false })
     }
 
-    /// Writes an event. The first failure is reported and ends the log; the run goes on.
+    /// Writes an event. The first failure is reported and ends the log. The run goes on, since the
+    /// log must not end actions, but its exit code tells.
     pub(super) fn write(&mut self, at: Time, context: Option<&str>, name: &str, rest: Value) {
         let Some(out) = &mut self.out else { return };
         let mut line = json!({ "t_ns": at.as_ns(), "event": name });
@@ -41,7 +44,14 @@ impl Log {
         if let Err(err) = out.write_all(format!("{line}\n").as_bytes()).and_then(|()| out.flush()) {
             warn(&format!("the event log ends here: {err}"));
             self.out = None;
+            self.failed = true;
         }
+    }
+
+    /// Whether events were lost because the output failed. A reader that went away (a closed pipe)
+    /// counts as well: who wants the log has not got it.
+    pub(super) const fn has_failed(&self) -> bool {
+        self.failed
     }
 
     /// Writes an event of a context.
@@ -81,12 +91,13 @@ fn event(event: &Event) -> (&'static str, Value) {
 
 fn acted(event: &ActEvent) -> (&'static str, Value) {
     match event {
-        ActEvent::Acted { scheme, pid, action, range, asked, done, ns, .. } => (
+        ActEvent::Acted { scheme, pid, action, range, asked, done, dry_run, ns, .. } => (
             "acted",
             json!({
                 "scheme": scheme, "pid": pid, "action": action.name(),
                 "start": range.start, "end": range.end,
-                "asked_bytes": asked, "done_bytes": done, "ns": ns,
+                "asked_bytes": asked, "done_bytes": done, "dry_run": dry_run,
+                "ns": ns,
             }),
         ),
         ActEvent::Trouble { scheme, pid, text, .. } => {
@@ -111,5 +122,9 @@ fn of_end(ended: &Ended) -> Value {
         Reason::TargetsGone => ("targets-gone", None),
         Reason::Failed { text, .. } => ("failed", Some(text)),
     };
-    json!({ "reason": reason, "text": text, "schemes": ended.accounts })
+    let late = ended.late.unwrap_or_default();
+    json!({
+        "reason": reason, "text": text, "late_windows": late.late, "missing_ns": late.missing_ns,
+        "schemes": ended.accounts,
+    })
 }

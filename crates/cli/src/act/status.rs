@@ -67,6 +67,11 @@ impl Status {
         schemes.peek().is_some() && schemes.all(|s| !s.active)
     }
 
+    /// Whether no scheme does anything but count.
+    fn is_dry(&self) -> bool {
+        self.contexts.values().flat_map(|c| &c.schemes).all(|s| s.account.dry_run)
+    }
+
     /// Draws the line again.
     pub(super) fn show(&mut self, elapsed_s: f64, cpu_s: f64) {
         if !self.tty {
@@ -81,11 +86,16 @@ impl Status {
         let blocked = if all().any(|c| c.blocked.is_some()) { "  BLOCKED" } else { "" };
         write!(
             std::io::stderr(),
-            "\r\x1b[K{elapsed_s:6.1} s  {} targets  working set {}  done {}  touched again {}  own cpu \
+            "\r\x1b[K{elapsed_s:6.1} s  {} targets  working set {}  {} {}  touched again {}  own cpu \
              {:.2} %{wait}{blocked}",
             all().map(|c| c.nr_targets).sum::<usize>(),
             bytes(all().map(|c| c.working_set).sum()),
-            bytes(sum(|s| s.account.done_bytes)),
+            if self.is_dry() { "would be done" } else { "done" },
+            bytes(sum(if self.is_dry() {
+                |s| s.account.pretended_bytes
+            } else {
+                |s| s.account.done_bytes - s.account.pretended_bytes
+            })),
             bytes(sum(|s| s.account.refaulted_bytes)),
             cpu_s * 100.0 / elapsed_s.max(1e-9),
         )

@@ -53,8 +53,7 @@ impl TargetArgs {
                  physical memory",
             ));
         }
-        let follow = !self.no_children;
-        let mut tracker = Tracker::attach(&self.pids, follow).map_err(exit::of)?;
+        let mut tracker = self.attach()?;
         for &pid in &self.pids {
             Claim::check(pid).map_err(exit::of)?;
         }
@@ -65,6 +64,11 @@ impl TargetArgs {
             tracker.adopt_orphans()?;
         }
         Ok(tracker)
+    }
+
+    /// Attaches to the pids.
+    pub(crate) fn attach(&self) -> anyhow::Result<Tracker> {
+        Tracker::attach(&self.pids, !self.no_children).map_err(exit::of)
     }
 
     /// The physical memory to watch, as the user wrote it.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use isotherm::raw::act::apply::ActEvent;
 use isotherm::raw::agent::policy::{ContextPolicy, Policy};
-use isotherm::raw::agent::run::{Ended, Event, Options, Reason, Refused, Runner, Summary};
+use isotherm::raw::agent::run::{Ended, Event, Options, Reason, Runner, Summary};
 use isotherm::raw::agent::tier::{Hierarchy, links};
 use isotherm::raw::host::Roots;
 use isotherm::raw::host::nodes::Gauge;
@@ -16,6 +16,7 @@ use super::report::TierSummary;
 use super::{Args, Engine};
 use crate::act::stopped::Stopped;
 use crate::exit;
+use crate::terminal::warn;
 
 /// How long to wait for a message before signals and the duration are checked.
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -30,10 +31,9 @@ pub(super) fn run(
     engine: Engine,
 ) -> anyhow::Result<ExitCode> {
     signals::install()?;
-    let refused = |r: Refused| exit::with(r.code, r.text);
     let options = Options { seed: args.seed, ..Options::default() };
     let context = policy.contexts.first().cloned().unwrap_or_default();
-    let runner = Runner::start(policy, options).map_err(refused)?;
+    let runner = Runner::start(policy, options).map_err(exit::refused)?;
     let mut output = Output::new(args, engine);
     for line in &hierarchy.why {
         output.say(line);
@@ -171,7 +171,7 @@ impl Watch<'_> {
 
     /// Prints the last account, with what the context counted until its end.
     fn end(mut self, ended: Option<Ended>, stopped: Option<Stopped>) -> anyhow::Result<ExitCode> {
-        let Some(Ended { reason, accounts, child }) = ended else {
+        let Some(Ended { reason, accounts, child, late, missing }) = ended else {
             return Err(exit::with(exit::UNEXPECTED, "the context ended without a report"));
         };
         for account in accounts {
@@ -193,12 +193,15 @@ impl Watch<'_> {
         if let Reason::Failed { code, text } = reason {
             return Err(exit::with(code, text));
         }
-        Ok(match child {
-            // A command that ended by our SIGTERM has not failed.
-            Some(child) if child.shell_code() != 128 + 15 => {
-                ExitCode::from(u8::try_from(child.shell_code()).unwrap_or(exit::UNEXPECTED))
+        if let Some(late) = late {
+            warn(&late.to_string());
+            if late.is_much() {
+                return Ok(ExitCode::from(exit::PARTIAL));
             }
-            _ => ExitCode::SUCCESS,
+        }
+        Ok(match child {
+            Some(child) => exit::of_child(child),
+            None => missing.map_or(ExitCode::SUCCESS, |refused| ExitCode::from(refused.code)),
         })
     }
 }

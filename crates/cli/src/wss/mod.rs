@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use isotherm::raw::agent::monitor::{Happened, Monitor};
+use isotherm::raw::agent::run::take_in_targets;
 use isotherm::raw::core::Snapshot;
 use isotherm::raw::core::units::{bytes, duration};
 use isotherm::raw::core::{Method, Touched, TouchedBytes};
@@ -56,6 +57,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         writeln!(std::io::stderr(), "{line}")?;
     }
     let mut monitor = Monitor::new(tracker, set, attrs, clock::now().as_ns())?;
+    // The lines of `why` were printed above.
+    take_in_targets(&mut monitor, &[]).map_err(exit::refused)?;
     monitor.tracker().start().map_err(exit::of)?;
     let started = Instant::now();
     let mut next = started + args.interval;
@@ -102,7 +105,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(others) = monitor.others() {
         writeln!(std::io::stderr(), "{others}")?;
     }
-    Ok(end_command(&mut monitor))
+    let late = monitor.late();
+    if let Some(late) = late {
+        warn(&late.to_string());
+    }
+    let status = end_command(&mut monitor);
+    Ok(if late.is_some_and(|late| late.is_much()) { ExitCode::from(exit::PARTIAL) } else { status })
 }
 
 fn json(out: &mut impl Write, snapshot: &Snapshot, once: &Once) -> std::io::Result<()> {

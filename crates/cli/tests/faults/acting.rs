@@ -94,6 +94,50 @@ fn a_dry_run_tells_and_does_nothing() {
     control.assert_untouched();
 }
 
+#[test]
+fn a_scheme_that_is_a_dry_run_is_accounted_as_one() {
+    if !sees_pages() {
+        return;
+    }
+    let dir = scratch();
+    fs::write(dir.path().join("halves"), HALVES).unwrap();
+    let target = Running::start(command(ISOTHERM, dir.path(), &["workload", "halves", "-q"]));
+    wait_until("the memory to be there", || memory_of(target.pid()).0 >= 48 << 20);
+    let options = "--age 500ms --confirm 1s --watermarks none --quota none --quota-time none";
+    let args = format!("reclaim {options} --print-policy -p {}", target.pid());
+    let policy = isotherm(dir.path(), &args).expect(0, &[]).out.clone();
+    let action = "action = \"pageout\"\n";
+    assert!(policy.contains(action), "{policy}");
+    let dry = policy.replace(action, &format!("{action}dry_run = true\n"));
+    fs::write(dir.path().join("p.toml"), dry).unwrap();
+    let args = ["run", "p.toml", "--events", "events"];
+    let run = Running::start(command(ISOTHERM, dir.path(), &args));
+    let acted = || {
+        let events = events(dir.path()).into_iter();
+        events.filter(|e| e["event"] == "acted").collect::<Vec<_>>()
+    };
+    let bytes = |event: &Value| event["done_bytes"].as_u64().unwrap();
+    wait_until("most of the cold half", || acted().iter().map(bytes).sum::<u64>() >= 24 << 20);
+    run.signal("TERM");
+    let said = run.finish();
+    said.expect(0, &[]);
+    assert!(said.out.contains("would have acted on"), "{said:#?}");
+    assert!(!said.out.contains(", done "), "nothing was done: {said:#?}");
+    assert!(acted().iter().all(|e| e["dry_run"] == true), "{:#?}", acted());
+    let account = events(dir.path()).pop().unwrap();
+    let scheme = &account["schemes"][0];
+    assert_eq!((&account["dry_run"], &scheme["dry_run"]), (&true.into(), &true.into()));
+    assert_eq!(scheme["pretended_bytes"], scheme["done_bytes"], "{account}");
+    // The census has made most of it old. What became of memory is a part of what was waited for.
+    let of = |key: &str| scheme[key].as_u64().unwrap();
+    assert!(of("adopted_bytes") >= 16 << 20, "{account}");
+    assert!(of("adopted_bytes") <= of("waited_bytes"), "{account}");
+    assert!(of("confirmed_bytes") + of("refuted_bytes") <= of("waited_bytes"), "{account}");
+    assert!(of("confirmed_bytes") >= of("done_bytes"), "{account}");
+    assert!(said.out.contains("made old by the monitor before"), "{said:#?}");
+    target.assert_untouched();
+}
+
 /// `stat` only counts. With page filters it counts the pages that pass them, so it has to look at
 /// pages.
 #[test]
@@ -139,7 +183,7 @@ fn a_command_and_its_end() {
     let cases: &[(&str, i32, &str)] = &[
         ("stat --json --ops smaps -- sleep 1", 0, "targets-gone"),
         ("stat --json --ops smaps -- sh -c exit\t3", 3, "targets-gone"),
-        ("stat --json --ops smaps --duration 500ms -- sleep 100", 0, "duration"),
+        ("stat --json --ops smaps --duration 500ms -- sleep 100", 143, "duration"),
     ];
     for (args, code, stopped) in cases {
         let args: Vec<String> = args.split(' ').map(|w| w.replace('\t', " ")).collect();
@@ -149,6 +193,19 @@ fn a_command_and_its_end() {
         assert_eq!(account(&said.out)["stopped"], *stopped);
     }
     isotherm(dir.path(), "stat -- ./nosuch").expect(127, &["cannot be run", "./nosuch"]);
+}
+
+#[test]
+fn a_log_of_events_that_cannot_be_written_is_an_error_at_the_end() {
+    let dir = scratch();
+    let target = Running::sleeper(dir.path());
+    let args =
+        format!("stat --json --ops smaps --duration 500ms --events /dev/full -p {}", target.pid());
+    let said = isotherm(dir.path(), &args);
+    said.expect(6, &["warning: the event log ends here", "No space left"]);
+    // The run itself went on to its end.
+    assert_eq!(account(&said.out)["stopped"], "duration");
+    target.assert_untouched();
 }
 
 #[test]

@@ -209,3 +209,33 @@ fn a_cgroup_that_is_removed_during_a_scan_is_its_parents() {
     // once.
     assert!((anon * 8 / 10..anon * 12 / 10).contains(&idle), "{anon} were there: {parents:#}");
 }
+
+#[test]
+fn a_second_scanner_is_told_the_truth_and_nothing_stays_behind() {
+    let lock = std::path::Path::new("/run/isotherm-idle.lock");
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let dir = scratch();
+    let first = Running::start(command(ISOTHERM, dir.path(), &["idle", "--interval", "1m"]));
+    let holder = || std::fs::read_to_string(lock).is_ok_and(|text| text == first.pid().to_string());
+    let begin = Instant::now();
+    while !holder() {
+        if !std::path::Path::new(&format!("/proc/{}/fd", first.pid())).exists()
+            || first.state() == 'Z'
+            || begin.elapsed() > Duration::from_secs(20)
+        {
+            eprintln!("skipped: `isotherm idle` does not run here, or another one runs");
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let who = format!("process {}", first.pid());
+    let said = isotherm(dir.path(), "idle --once --interval 200ms");
+    said.expect(1, &[&who, "touched memory would look idle", "wait until it has ended"]);
+    // It need not use idle page tracking, and no other set would help.
+    assert!(!said.err.contains("uses idle page tracking"), "{said:#?}");
+    assert!(!said.err.contains("another operations set"), "{said:#?}");
+    first.signal("TERM");
+    first.finish().expect(0, &[]);
+    let left = std::fs::read_to_string(lock).unwrap_or_default();
+    assert!(!who.ends_with(&format!(" {left}")), "{left}");
+}

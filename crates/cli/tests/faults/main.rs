@@ -12,6 +12,7 @@ mod policy;
 mod program;
 mod record;
 mod report;
+mod rights;
 mod shared;
 mod streams;
 mod usage;

@@ -157,7 +157,7 @@ pub(crate) fn snapshots(dir: &Path, record: &str) -> usize {
 #[derive(Debug)]
 pub(crate) struct Public {
     pub(crate) dir: tempfile::TempDir,
-    program: PathBuf,
+    pub(crate) program: PathBuf,
 }
 
 impl Public {

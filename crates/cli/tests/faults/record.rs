@@ -3,9 +3,11 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use isotherm::raw::sys::clock;
 
+use crate::policy::{events, wait_for};
 use crate::program::{
     ISOTHERM, Public, Running, Said, command, isotherm, scratch, shell, snapshots, wait_until,
 };
@@ -126,7 +128,9 @@ fn a_command_gives_its_own_status() {
         ("record -- ./plain", 126, &["cannot be run", "chmod +x"]),
         ("record -- sh -c exit\t3", 3, &[]),
         ("record -- sh -c kill\t-9\t$$", 137, &[]),
-        ("record --duration 300ms -- sleep 100", 0, &["the duration is over"]),
+        ("record --duration 300ms -- sleep 100", 143, &["the duration is over"]),
+        ("wss --duration 300ms -- sleep 100", 143, &[]),
+        ("stat -q --ops smaps --duration 300ms -- sleep 100", 143, &[]),
         ("wss -- ./nosuch", 127, &["cannot be run"]),
     ];
     for (args, code, parts) in cases {
@@ -134,6 +138,93 @@ fn a_command_gives_its_own_status() {
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         Said::of(command(ISOTHERM, dir.path(), &args).output().unwrap()).expect(*code, parts);
     }
+}
+
+#[test]
+fn a_command_that_handles_the_signal_or_ignores_it() {
+    let dir = scratch();
+    let run = |what: &str, script: &str| {
+        let args: Vec<&str> = what.split(' ').chain(["--", "sh", "-c", script]).collect();
+        Said::of(command(ISOTHERM, dir.path(), &args).output().unwrap())
+    };
+    let handles = "trap 'exit 3' TERM; while :; do sleep 0.1; done";
+    // Its output must not be ours, or we would wait for its end.
+    let ignores = "exec >/dev/null 2>&1; trap '' TERM; echo $$ >pid; exec sleep 300";
+    for what in ["record --duration 1", "wss --duration 1", "stat --ops smaps --duration 1"] {
+        run(what, handles).expect(3, &[]);
+        let said = run(what, ignores);
+        let pid = fs::read_to_string(dir.path().join("pid")).unwrap();
+        let pid = pid.trim();
+        said.expect(6, &["warning: ", pid, "SIGTERM", "runs on", "kill -KILL"]);
+        shell(dir.path(), &format!("kill -KILL {pid}")).expect(0, &[]);
+    }
+}
+
+/// Stops a process for longer than it has run so far, and at least for two seconds.
+fn stop_for_most_of_the_time(process: &Running, began: Instant) {
+    process.signal("STOP");
+    wait_until("the stop", || process.state() == 'T');
+    let stopped = Instant::now();
+    let long = (stopped - began).max(Duration::from_secs(2));
+    wait_until("the time to pass", || stopped.elapsed() > long);
+    process.signal("CONT");
+}
+
+#[test]
+fn what_an_isotherm_that_was_stopped_has_not_seen_is_told() {
+    let dir = scratch();
+    let target = Running::sleeper(dir.path());
+    let began = Instant::now();
+    let recorder = recording(dir.path(), &format!("-p {}", target.pid()));
+    stop_for_most_of_the_time(&recorder, began);
+    let before = snapshots(dir.path(), "r.data");
+    wait_until("another snapshot", || snapshots(dir.path(), "r.data") > before);
+    recorder.signal("TERM");
+    recorder.finish().expect(6, &["warning: ", "windows took at least twice", "not watched"]);
+    // The reader of the record learns of it as well, and sees where it is.
+    let said = isotherm(dir.path(), "report heatmap r.data");
+    assert!(said.expect(0, &[]).out.contains("took at least twice as long"), "{said:#?}");
+    assert!(said.out.lines().any(|line| line.contains('|') && line.contains("???")), "{said:#?}");
+    for kind in ["wss", "ages", "regions", "mappings"] {
+        let said = isotherm(dir.path(), &format!("report {kind} r.data"));
+        assert!(said.expect(0, &[]).out.contains("took at least twice as long"), "{said:#?}");
+    }
+    let args = ["stat", "--json", "--ops", "smaps", "--events", "events", "-p"];
+    let (pid, began) = (target.pid().to_string(), Instant::now());
+    let stat = Running::start(command(ISOTHERM, dir.path(), &[&args[..], &[&pid]].concat()));
+    wait_for(dir.path(), "summary");
+    stop_for_most_of_the_time(&stat, began);
+    let summaries = || events(dir.path()).iter().filter(|e| e["event"] == "summary").count();
+    let before = summaries();
+    wait_until("two more summaries", || summaries() > before + 1);
+    stat.signal("TERM");
+    let said = stat.finish();
+    assert!(said.err.contains("took at least twice as long"), "{said:#?}");
+    let ended = events(dir.path()).into_iter().find(|e| e["event"] == "ended").unwrap();
+    assert!(ended["late_windows"].as_u64() > Some(0), "{ended}");
+    assert!(ended["missing_ns"].as_u64() > Some(500_000_000), "{ended}");
+    target.assert_untouched();
+}
+
+#[test]
+fn the_limit_of_open_files_is_named() {
+    let dir = scratch();
+    let target = Running::sleeper(dir.path());
+    for limit in [8, 10, 12, 16] {
+        for what in ["record -q --duration 300ms", "wss --duration 300ms"] {
+            let line = format!("ulimit -n {limit}; exec $ISOTHERM {what} -p {}", target.pid());
+            let said = shell(dir.path(), &line);
+            if said.code == Some(0) {
+                continue; // It was enough.
+            }
+            assert!(said.err.contains("limit of open files"), "{limit}: {said:#?}");
+            assert!(said.err.contains("ulimit -n"), "{limit}: {said:#?}");
+            assert!(!said.err.contains("verifier"), "{limit}: {said:#?}");
+        }
+    }
+    let few = format!("ulimit -n 8; exec $ISOTHERM record -p {}", target.pid());
+    assert_ne!(shell(dir.path(), &few).code, Some(0));
+    target.assert_untouched();
 }
 
 #[test]
@@ -270,7 +361,7 @@ fn without_privileges() {
     let public = Public::new();
     // Every user can record own processes by smaps.
     let smaps = "record --ops smaps --sample 100ms --aggr 200ms --duration 3 -- sleep 100";
-    public.isotherm(smaps).expect(0, &["operations set `smaps`", "mapping"]);
+    public.isotherm(smaps).expect(143, &["operations set `smaps`", "mapping"]);
     assert!(snapshots(public.dir.path(), "isotherm.data") > 0);
     public
         .isotherm("record --ops pagewalk -- sleep 100")
@@ -278,7 +369,7 @@ fn without_privileges() {
     // The best set, and the message that says what it lacks.
     public
         .isotherm("record --duration 300ms -- sleep 100")
-        .expect(0, &["`pagewalk` is not used", "CAP_BPF", "operations set `smaps`"]);
+        .expect(143, &["`pagewalk` is not used", "CAP_BPF", "operations set `smaps`"]);
     public.isotherm("record -p 1").expect(4, &["process 1", "Permission denied", "CAP_SYS_PTRACE"]);
     let closed = public.dir.path().join("closed");
     fs::create_dir(&closed).unwrap();

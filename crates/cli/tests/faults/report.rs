@@ -69,7 +69,7 @@ fn a_record_without_snapshots_is_nothing_to_report() {
     let dir = scratch();
     // An aggregation interval that never ends.
     isotherm(dir.path(), "record -o none --aggr 1h --duration 300ms -- sleep 100")
-        .expect(0, &["no window was finished"]);
+        .expect(143, &["no window was finished"]);
     for kind in KINDS {
         isotherm(dir.path(), &format!("report {kind} none"))
             .expect(2, &["nothing to report", "no snapshot", "hint:"]);
@@ -268,7 +268,7 @@ fn scores() {
         assert!((0.0..=1.0).contains(&score[key].as_f64().unwrap()), "{score}");
     }
     fs::write(dir.path().join("notes"), "hello\n").unwrap();
-    isotherm(dir.path(), "record -o other -q --duration 300ms -- sleep 100").expect(0, &[]);
+    isotherm(dir.path(), "record -o other -q --duration 300ms -- sleep 100").expect(143, &[]);
     let wrong: &[(&str, &[&str])] = &[
         ("other r.truth", &["other and r.truth are not about the same run", "why:"]),
         ("r.data notes", &["notes: no truth file"]),

@@ -38,6 +38,8 @@ pub struct Counters {
     /// Bytes for which a look afterwards showed that the kernel had acted. In a dry run: the same
     /// as `asked_bytes`.
     pub done_bytes: u64,
+    /// Bytes of `done_bytes` that were not acted on, since it was a dry run.
+    pub pretended_bytes: u64,
     /// Bytes of `done_bytes` that were touched again within the refault window.
     pub refaulted_bytes: u64,
     /// Bytes that the kernel refused, because they were locked, shared or not there.
@@ -62,6 +64,12 @@ pub struct Counters {
     pub ping_pong_bytes: u64,
     /// Bytes made old to gather evidence.
     pub armed_bytes: u64,
+    /// Bytes that the monitor had made old, and that were taken over as evidence.
+    pub adopted_bytes: u64,
+    /// Bytes that were waited for, to see whether they stay untouched: those that were armed or
+    /// taken over, and those that were old already. `confirmed_bytes` and `refuted_bytes` are a
+    /// part of them.
+    pub waited_bytes: u64,
     /// Time spent on acting and on gathering evidence, in ns.
     pub action_ns: u64,
     /// CPU time of `action_ns`, in ns, without that of the looks at pages.
@@ -100,6 +108,7 @@ impl Counters {
             max_window_ns: _,
             asked_bytes,
             done_bytes,
+            pretended_bytes,
             refaulted_bytes,
             refused_bytes,
             refused,
@@ -110,6 +119,8 @@ impl Counters {
             unreached,
             ping_pong_bytes,
             armed_bytes,
+            adopted_bytes,
+            waited_bytes,
             action_ns,
             action_cpu_ns,
         } = self;
@@ -124,6 +135,7 @@ impl Counters {
             (nr_deferred, other.nr_deferred),
             (asked_bytes, other.asked_bytes),
             (done_bytes, other.done_bytes),
+            (pretended_bytes, other.pretended_bytes),
             (refaulted_bytes, other.refaulted_bytes),
             (refused_bytes, other.refused_bytes),
             (confirmed_bytes, other.confirmed_bytes),
@@ -132,6 +144,8 @@ impl Counters {
             (unreached_bytes, other.unreached_bytes),
             (ping_pong_bytes, other.ping_pong_bytes),
             (armed_bytes, other.armed_bytes),
+            (adopted_bytes, other.adopted_bytes),
+            (waited_bytes, other.waited_bytes),
             (action_ns, other.action_ns),
             (action_cpu_ns, other.action_cpu_ns),
         ] {

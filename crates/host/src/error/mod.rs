@@ -13,12 +13,14 @@
 //! ```
 
 mod class;
+mod files;
 mod set;
 
 use std::fmt;
 use std::io;
 
 pub use class::{Class, Kind};
+pub use files::too_many_files;
 pub use set::{SetError, SetKind};
 
 /// Why something could not be done: a kind for programs, and the words for people.
@@ -84,9 +86,14 @@ impl<K> Error<K> {
         error
     }
 
-    /// The same, with what the kernel said to what was tried.
+    /// The same, with what the kernel said to what was tried. If that is that too many files are
+    /// open, it is also the reason, whatever was tried.
     #[must_use]
     pub fn with(mut self, said: io::Error) -> Self {
+        if let Some((why, hint)) = too_many_files(&said) {
+            self.text.why = why.into();
+            self.text.hint = hint.into();
+        }
         self.text.said = Some(said);
         self
     }

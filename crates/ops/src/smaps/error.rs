@@ -4,6 +4,7 @@ use std::io;
 
 use isotherm_host::error::{SetError, SetKind};
 use isotherm_host::proc::{is_denied, is_gone};
+use isotherm_pages::tables::SETCAP;
 
 /// Clearing would stop the process for too long; sizes in bytes.
 pub(super) fn too_large(pid: u32, rss_bytes: u64, max_bytes: u64) -> SetError {
@@ -20,14 +21,17 @@ pub(super) fn too_large(pid: u32, rss_bytes: u64, max_bytes: u64) -> SetError {
 
 /// What the kernel said about one of the process's files.
 pub(super) fn io(pid: u32, file: &str, said: io::Error) -> SetError {
+    let more = format!(
+        "run as that user or as root, or `{SETCAP} FILE`: then operations set `pagewalk` can watch it"
+    );
     let (kind, why, hint) = if is_gone(&said) {
         (SetKind::Gone, "the process is gone", "`ps -e` lists the processes that there are")
     } else if is_denied(&said) {
         (
             SetKind::Permission,
-            "the process belongs to another user, or is protected from tracing",
-            "run as that user or as root, or add the capabilities CAP_SYS_PTRACE and \
-             CAP_DAC_OVERRIDE",
+            "the process belongs to another user, or is protected from tracing, and CAP_SYS_PTRACE \
+             or CAP_DAC_OVERRIDE is missing",
+            more.as_str(),
         )
     } else if file == "clear_refs" || file == "smaps" {
         (

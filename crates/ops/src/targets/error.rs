@@ -104,12 +104,6 @@ pub(super) fn io(pid: u32, file: &str, said: io::Error) -> TargetError {
             "run as that user or as root, or add the capability CAP_SYS_PTRACE (for another \
              user's files also CAP_DAC_READ_SEARCH)",
         )
-    } else if is_full(&said) {
-        (
-            TargetKind::Io,
-            "every target needs a few open files, and there may be no more",
-            "raise the limit (`ulimit -n`), or do not follow children",
-        )
     } else {
         (TargetKind::Io, "the kernel gave an answer that was not expected", "try again")
     };
@@ -138,10 +132,4 @@ pub(super) fn not_run(command: &str, said: io::Error) -> TargetError {
     };
     let tried = format!("run `{command}`");
     Error::new(kind, "the command cannot be run", tried, why, hint).with(said)
-}
-
-/// Whether we, or the machine, have as many files open as may be.
-fn is_full(err: &io::Error) -> bool {
-    use rustix::io::Errno;
-    [Errno::MFILE, Errno::NFILE].iter().any(|e| err.raw_os_error() == Some(e.raw_os_error()))
 }

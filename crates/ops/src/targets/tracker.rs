@@ -25,18 +25,24 @@ pub enum ChildExit {
     Code(i32),
     /// By this signal.
     Signal(i32),
+    /// It did not end when it was asked to (SIGTERM), and runs on.
+    RunsOn {
+        /// Its pid.
+        pid: u32,
+    },
     /// The command has ended, but another part of this program has taken the status.
     Unknown,
 }
 
 impl ChildExit {
-    /// The exit code as in a shell's `$?`: the code, or 128 and the signal; 127 if it is not known.
+    /// The exit code as in a shell's `$?`: the code, or 128 and the signal; 127 if there
+    /// is none, or it is not known.
     #[must_use]
     pub const fn shell_code(self) -> i32 {
         match self {
             Self::Code(code) => code,
             Self::Signal(signal) => 128 + signal,
-            Self::Unknown => 127,
+            Self::RunsOn { .. } | Self::Unknown => 127,
         }
     }
 }
@@ -278,7 +284,7 @@ impl Tracker {
         self.entries.is_empty()
             && self.memory.is_none()
             && self.pending.is_empty()
-            && !matches!(self.child, Some(Child::Held { .. } | Child::Running(_)))
+            && !self.has_command()
     }
 
     /// Whether the command runs, as far as the last [`Tracker::poll`] knows.
@@ -287,11 +293,26 @@ impl Tracker {
         matches!(self.child, Some(Child::Running(_)))
     }
 
+    /// Whether there is a command that has not ended, held or running.
+    #[must_use]
+    pub const fn has_command(&self) -> bool {
+        matches!(self.child, Some(Child::Held { .. } | Child::Running(_)))
+    }
+
     /// How the command ended; `None` while it runs or if there is none.
     #[must_use]
     pub fn child_exit(&self) -> Option<ChildExit> {
         match self.child {
             Some(Child::Ended(exit)) => Some(exit),
+            _ => None,
+        }
+    }
+
+    /// The pid of the command, if it runs.
+    #[must_use]
+    pub fn child_pid(&self) -> Option<u32> {
+        match self.child {
+            Some(Child::Running(pid)) => Some(pid_number(pid)),
             _ => None,
         }
     }

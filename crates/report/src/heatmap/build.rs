@@ -88,7 +88,7 @@ impl Heatmap {
             scale: Scale::of(&panels),
             panels,
             targets,
-            damage: scan.damage.to_string(),
+            damage: scan.caveats(),
         })
     }
 }
@@ -108,7 +108,8 @@ impl Survey {
 
     fn add(&mut self, filter: &Filter, s: &Snapshot, t: &TargetInfo) {
         self.last.clear();
-        let scale = float(s.end.since(s.start)) / 1e9 / f64::from(s.max_nr_accesses.max(1));
+        let scale =
+            float(s.end.since(s.watched_from())) / 1e9 / f64::from(s.max_nr_accesses.max(1));
         for r in filter.regions(&t.regions) {
             self.last.push((r.range, r.resolved));
             if r.resolved && r.nr_accesses > 0 {
@@ -308,8 +309,11 @@ impl Grid {
         regions: impl Iterator<Item = RegionInfo>,
         map: Option<&PageMap>,
     ) {
-        let columns = axis.columns(s.start.0, s.end.0);
-        let time = float(s.end.since(s.start).max(1)) / 1e9;
+        let regions: Vec<RegionInfo> = regions.collect();
+        self.add_gap(axis, s, &regions);
+        let from = s.watched_from();
+        let columns = axis.columns(from.0, s.end.0);
+        let time = float(s.end.since(from).max(1)) / 1e9;
         let scale = 1.0 / f64::from(s.max_nr_accesses.max(1));
         let mut first = 0;
         for r in regions {
@@ -335,6 +339,22 @@ impl Grid {
                         sum.unresolved += rest;
                     }
                 }
+            }
+        }
+    }
+
+    /// Adds the part of a late window in which nobody looked. What is mapped is unknown then.
+    fn add_gap(&mut self, axis: &Axis, s: &Snapshot, regions: &[RegionInfo]) {
+        let missing = s.missing_ns();
+        if missing == 0 {
+            return;
+        }
+        let columns = axis.columns(s.start.0, s.watched_from().0);
+        let time = float(missing) / 1e9 / float(columns.len().max(1) as u64);
+        for (i, row) in self.rows.iter().enumerate() {
+            let here: u64 = regions.iter().map(|r| r.range.overlap(row)).sum();
+            for sum in &mut self.sums[i * self.columns..][columns.clone()] {
+                sum.unresolved += float(here) * time;
             }
         }
     }

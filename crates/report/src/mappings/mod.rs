@@ -150,7 +150,7 @@ impl Report {
         let scan = Scan::run(record, filter, |scan, s| {
             sharing.follow(scan, s);
             is_shared |= sharing.is_any(scan.wanted(s).map(|(_, t)| t.id.0));
-            let time = float(s.end.since(s.start).max(1));
+            let time = float(s.end.since(s.watched_from()).max(1));
             whole += time;
             for (state, t) in scan.wanted(s) {
                 once.learn(state);

@@ -96,7 +96,7 @@ impl Report {
             t_ns: scan.seen_ns.map_or(0, |(_, end)| end),
             origin_ns: scan.origin_ns,
             spans_us: scan.pages.spans_us(),
-            damage: scan.damage.to_string(),
+            damage: scan.caveats(),
             ..Self::default()
         };
         let mut is_any = false;

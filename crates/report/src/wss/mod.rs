@@ -135,7 +135,7 @@ impl Report {
             points,
             apart: if is_shared { apart } else { Vec::new() },
             profile: (!profile.is_empty()).then_some(profile),
-            damage: scan.damage.to_string(),
+            damage: scan.caveats(),
             others: scan.others().to_owned(),
         })
     }

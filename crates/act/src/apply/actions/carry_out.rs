@@ -173,12 +173,13 @@ impl Actor {
     ) {
         let (scheme, action, at) = (job.request.scheme, job.request.action, now());
         let most = outcome.asked_bytes.saturating_sub(outcome.refused_bytes);
-        let done = self.account(scheme).done(done.min(most), at);
+        let dry_run = self.settings.get(scheme).is_none_or(|s| s.dry_run);
+        let done = self.account(scheme).done(done.min(most), dry_run, at);
         if let Some(range) = chosen.span() {
             let pid = state.process.pid();
             let (asked, ns) = (outcome.asked_bytes, outcome.elapsed_ns);
             let scheme = self.name(scheme);
-            self.tell(ActEvent::Acted { at, scheme, pid, action, range, asked, done, ns });
+            self.tell(ActEvent::Acted { at, scheme, pid, action, range, asked, done, dry_run, ns });
         }
     }
 }

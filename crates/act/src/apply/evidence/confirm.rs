@@ -15,7 +15,7 @@ use isotherm_sys::clock::now;
 use crate::Outcome;
 use crate::apply::evidence::armed::{MOST, Next, Rules};
 use crate::apply::evidence::look::{Look, Seen};
-use crate::apply::pages::{GRANULE, granules};
+use crate::apply::pages::{Bits, GRANULE, granules};
 use crate::apply::target::{Chosen, TargetState};
 use crate::apply::{Actor, Job, PASS_NS, Settings, later};
 
@@ -41,8 +41,9 @@ impl Actor {
         }
         let mut next = state.evidence(scheme).next(job.request.range, MOST, rules, job.now);
         if let Next::Arm(range) = next
-            && state.adopt(scheme, range, rules, job.now)
+            && let Some(pages) = state.adopt(scheme, range, rules, job.now)
         {
+            self.note_adopted(scheme, pages);
             next = state.evidence(scheme).next(job.request.range, MOST, rules, job.now);
         }
         match next {
@@ -62,7 +63,8 @@ impl Actor {
         rules: Rules,
     ) -> Applied {
         let (scheme, range) = (job.request.scheme, job.request.range);
-        state.adopt_in_use(scheme, range, rules, job.now);
+        let adopted = state.adopt_in_use(scheme, range, rules, job.now);
+        self.note_adopted(scheme, adopted);
         match state.evidence(scheme).next(range, MOST, rules, job.now) {
             Next::Wait(range) | Next::Arm(range) => later(range.len()),
             Next::Look(range) => self.look_and_act(look, state, job, range, rules),
@@ -133,10 +135,13 @@ impl Actor {
         self.note_arming(job, state, &outcome);
         // Pages that could not be made old are seen as young now, and never become evidence.
         let (seen, at) = (self.see(look, state, scheme, range), now());
+        let mut waited = 0;
         for (start, part) in granules(range) {
             let seen = seen.get(&start).copied().unwrap_or_default();
-            state.evidence(scheme).arm(start, part, seen, at);
+            waited +=
+                state.note_quiet(scheme, start, |evidence| evidence.arm(start, part, seen, at));
         }
+        self.counters(scheme).waited_bytes += waited << 12;
         outcome.asked_bytes
     }
 
@@ -156,7 +161,7 @@ impl Actor {
             // It has gone; nothing is known of what is left.
             seen.clear();
         }
-        let (at, mut bytes) = (now(), 0);
+        let (at, mut bytes, mut waited) = (now(), 0, 0);
         let there = self.settings.get(scheme).is_some_and(|s| s.only_on.is_some());
         let there = there.then(|| self.see(look, state, scheme, range));
         for (start, part) in granules(range) {
@@ -165,13 +170,37 @@ impl Actor {
                 seen.present = there.get(&start).copied().unwrap_or_default().present;
             }
             bytes += seen.inside(start, part).minus(seen.young).count() << 12;
-            let evidence = state.evidence(scheme);
-            evidence.arm(start, part, seen, at);
-            evidence.hold(start);
+            waited += state.note_quiet(scheme, start, |evidence| {
+                evidence.arm(start, part, seen, at);
+                evidence.hold(start);
+            });
         }
         self.unflushed |= bytes > 0;
+        self.counters(scheme).waited_bytes += waited << 12;
         self.counters(scheme).armed_bytes += bytes;
         Some(bytes)
+    }
+
+    /// Counts the proven pages (of each granule all of them, and those that pass the filters) that
+    /// are not waited for any more. The others will be proven once more.
+    fn note_confirmed(&mut self, scheme: usize, proven: &[(u64, Bits, Bits)], over: &[AddrRange]) {
+        let (mut confirmed, mut filtered) = (0, 0);
+        for (start, all, idle) in proven {
+            let over = over.iter().map(|range| Bits::of(*start, *range));
+            let over = over.fold(Bits::default(), Bits::or);
+            confirmed += all.and(over).count();
+            filtered += all.minus(*idle).and(over).count();
+        }
+        let counters = self.counters(scheme);
+        counters.confirmed_bytes += confirmed << 12;
+        counters.filtered_bytes += filtered << 12;
+    }
+
+    /// Counts pages that were taken over from the monitor.
+    fn note_adopted(&mut self, scheme: usize, pages: u64) {
+        let counters = self.counters(scheme);
+        counters.adopted_bytes += pages << 12;
+        counters.waited_bytes += pages << 12;
     }
 
     fn note_arming(&mut self, job: Job<'_>, state: &TargetState, outcome: &Outcome) {
@@ -196,7 +225,7 @@ impl Actor {
         let scheme = job.request.scheme;
         let dry = self.settings.get(scheme).is_none_or(|s| s.dry_run);
         let (mut chosen, mut undecided) = (Chosen::default(), None);
-        let (mut confirmed, mut filtered) = (0, 0);
+        let mut proven = Vec::new();
         let mut passes = self.page_filter(state, job);
         for (start, seen) in self.see(look, state, scheme, range) {
             let Some((_, part)) =
@@ -212,8 +241,7 @@ impl Actor {
                 Some(_) if chosen.cut_at.is_some() => {}
                 Some(all) => {
                     let idle = passes.of(&state.process, start, all, seen);
-                    confirmed += all.count();
-                    filtered += all.count() - idle.count();
+                    proven.push((start, all, idle));
                     let idle = idle.minus(state.proof.settled(start, scheme, dry));
                     chosen.push(start, idle, seen.huge, job.request.max_bytes);
                 }
@@ -228,8 +256,6 @@ impl Actor {
         let refuted = state.evidence(scheme).take_refuted();
         let counters = self.counters(scheme);
         counters.refuted_bytes += refuted << 12;
-        counters.confirmed_bytes += confirmed << 12;
-        counters.filtered_bytes += filtered << 12;
         let job = if look.marks() {
             let (begin, now) = (job.now, now());
             self.marking.spend(now.since(begin));
@@ -241,13 +267,16 @@ impl Actor {
         let (did, done) = self.carry_out(look, state, job, &chosen);
         let acted_to = did.stopped_at.or(chosen.cut_at);
         // Pages that were acted on are settled, even behind a part that is not.
+        let mut over = Vec::new();
         for (start, pages) in chosen.before(acted_to.unwrap_or(u64::MAX)) {
             state.monitored.acted_on(start, pages);
             let end = (start + GRANULE).min(acted_to.unwrap_or(u64::MAX)).min(range.end);
-            state.evidence(scheme).forget(AddrRange::new(start.max(range.start), end));
+            over.push(AddrRange::new(start.max(range.start), end));
         }
         let settled = undecided.unwrap_or(range.end).min(acted_to.unwrap_or(range.end));
-        state.evidence(scheme).forget(AddrRange::new(range.start, settled));
+        over.push(AddrRange::new(range.start, settled));
+        over.iter().for_each(|range| state.evidence(scheme).forget(*range));
+        self.note_confirmed(scheme, &proven, &over);
         let covered = round_up(settled.saturating_sub(range.start), 4096);
         Applied {
             covered,

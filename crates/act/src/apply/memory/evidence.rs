@@ -122,6 +122,7 @@ impl Actor {
             .map(|f| f.len * PAGE_SIZE)
             .sum();
         self.counters(scheme).armed_bytes += armed;
+        self.counters(scheme).waited_bytes += armed;
         self.note_unmapped(job, unmapped);
         Ok(later(part.len()))
     }

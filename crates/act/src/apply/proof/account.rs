@@ -41,11 +41,12 @@ impl Account {
     /// Adds what a look afterwards shows, and returns the part that counts: pages that were asked
     /// for and not refused. Pages that the kernel refused and that are gone all the same went for
     /// another reason.
-    pub(in crate::apply) fn done(&mut self, bytes: u64, now: Time) -> u64 {
+    pub(in crate::apply) fn done(&mut self, bytes: u64, dry_run: bool, now: Time) -> u64 {
         let counters = &mut self.counters;
         let answered = counters.refused_bytes + counters.done_bytes;
         let bytes = bytes.min(counters.asked_bytes.saturating_sub(answered));
         counters.done_bytes += bytes;
+        counters.pretended_bytes += if dry_run { bytes } else { 0 };
         self.second(now).done += bytes;
         bytes
     }
@@ -95,14 +96,14 @@ mod tests {
         let mut account = Account { counters, ..Account::default() };
         let s = |s: u64| Time(s * 1_000_000_000);
         assert_eq!(account.refault_bp(10_000_000, s(1)), None);
-        account.done(1000 * LEAST, s(1));
-        account.done(1000 * LEAST, s(5));
+        account.done(1000 * LEAST, false, s(1));
+        account.done(1000 * LEAST, false, s(5));
         account.refaulted(20 * LEAST, s(6));
         assert_eq!(account.refault_bp(10_000_000, s(7)), Some(100));
         assert_eq!(account.refault_bp(10_000_000, s(14)), Some(200), "the first second is out");
         assert_eq!(account.refault_bp(10_000_000, s(16)), Some(10_000), "nothing done any more");
         assert_eq!(account.refault_bp(10_000_000, s(30)), None);
-        account.done(10, s(31));
+        account.done(10, false, s(31));
         account.refaulted(10, s(31));
         assert_eq!(account.refault_bp(10_000_000, s(31)), Some(0), "too little to count");
         let refaulted = account.counters.refaulted_bytes - 10;
@@ -120,7 +121,7 @@ mod tests {
                 let asked_bytes = accepted + refused;
                 let outcome = Outcome { asked_bytes, refused_bytes: refused, ..Outcome::default() };
                 account.acted(&outcome);
-                let counted = account.done(shown, Time(nr));
+                let counted = account.done(shown, false, Time(nr));
                 proptest::prop_assert!(counted <= shown);
                 let Counters { asked_bytes, done_bytes, refused_bytes, .. } = account.counters;
                 proptest::prop_assert!(done_bytes + refused_bytes <= asked_bytes, "{account:?}");

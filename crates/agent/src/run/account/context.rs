@@ -56,18 +56,23 @@ impl Work {
             Place::Isotherm => self.monitor.actor().blocked().map(str::to_owned),
         };
         let account = |(name, counters): Entry| {
-            let action = *self.actions.get(&name)?;
+            let (action, dry_run) = *self.actions.get(&name)?;
             let blocked = place(&name).and(blocked.clone());
-            Some(Account { blocked, ..Account::new(&self.policy.name, name, action, counters) })
+            Some(Account {
+                blocked,
+                dry_run,
+                ..Account::new(&self.policy.name, name, action, counters)
+            })
         };
         entries.into_iter().filter_map(account).collect()
     }
 
-    /// Remembers the actions of the policy's schemes, for the accounts of schemes that a later
-    /// commit removes.
+    /// Remembers the actions of the policy's schemes, and whether they are a dry run, for the
+    /// accounts of schemes that a later commit removes.
     pub(in crate::run) fn note_actions(&mut self) {
         for scheme in &self.policy.schemes {
-            self.actions.insert(scheme.settings.name.clone(), scheme.scheme.action.name());
+            let what = (scheme.scheme.action.name(), scheme.settings.dry_run);
+            self.actions.insert(scheme.settings.name.clone(), what);
         }
     }
 }

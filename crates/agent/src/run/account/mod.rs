@@ -30,6 +30,10 @@ pub struct Account {
     pub asked_bytes: u64,
     /// Bytes of these for which a look afterwards showed that the kernel did act.
     pub done_bytes: u64,
+    /// Whether the scheme only decides and counts.
+    pub dry_run: bool,
+    /// Bytes of these that were not acted on, since it was a dry run. A commit can begin or end it.
+    pub pretended_bytes: u64,
     /// Bytes done that were touched again within the refault window.
     pub refaulted_bytes: u64,
     /// Bytes acted on, from the scheme's own statistics (`sz_applied` of DAMON).
@@ -54,6 +58,10 @@ pub struct Account {
     pub unreached: BTreeMap<&'static str, u64>,
     /// Bytes made old to gather evidence.
     pub armed_bytes: u64,
+    /// Bytes that the monitor had made old, and that were taken over as evidence.
+    pub adopted_bytes: u64,
+    /// Bytes that were waited for: those armed, those taken over, and those that were old already.
+    pub waited_bytes: u64,
     /// How many times a region matched, but evidence was still lacking.
     pub deferred: u64,
     /// Windows in which the quota was used up.
@@ -86,6 +94,8 @@ impl Account {
             passed_bytes: counters.sz_ops_filter_passed,
             asked_bytes: counters.asked_bytes,
             done_bytes: counters.done_bytes,
+            dry_run: false,
+            pretended_bytes: counters.pretended_bytes,
             refaulted_bytes: counters.refaulted_bytes,
             applied_bytes: counters.sz_applied,
             ping_pong_bytes: counters.ping_pong_bytes,
@@ -97,6 +107,8 @@ impl Account {
             unreached_bytes: counters.unreached_bytes,
             unreached: counters.unreached,
             armed_bytes: counters.armed_bytes,
+            adopted_bytes: counters.adopted_bytes,
+            waited_bytes: counters.waited_bytes,
             deferred: counters.nr_deferred,
             quota_exceeds: counters.qt_exceeds,
             action_ns: counters.action_ns,

@@ -3,11 +3,12 @@
 mod sender;
 
 use isotherm_act::apply::ActEvent;
-use isotherm_core::Time;
+use isotherm_core::{Late, Time};
 use isotherm_ops::targets::{ChildExit, Target};
 
 use super::account::{Account, Standing};
 use super::heat::HeatTable;
+use super::runner::Refused;
 
 pub(super) use sender::{Envelope, EventSender};
 
@@ -80,6 +81,8 @@ pub struct Ready {
     pub ops: &'static str,
     /// Which operations sets were not taken and why, and what that means; for people.
     pub why: Vec<String>,
+    /// Why none of its targets can be watched, if there are targets and that is so.
+    pub nobody: Option<Refused>,
 }
 
 /// The present state of a context.
@@ -127,6 +130,13 @@ pub enum Reason {
     },
 }
 
+impl Ended {
+    /// The end of a context that can tell nothing of what it did.
+    pub(super) const fn without_account(reason: Reason) -> Self {
+        Self { reason, accounts: Vec::new(), child: None, late: None, missing: None }
+    }
+}
+
 /// The end of a context.
 #[derive(Debug, Clone)]
 pub struct Ended {
@@ -136,4 +146,8 @@ pub struct Ended {
     pub accounts: Vec<Account>,
     /// How the command ended, if there was one.
     pub child: Option<ChildExit>,
+    /// How many windows came late, if that is worth telling.
+    pub late: Option<Late>,
+    /// The first process that the policy names by its pid and that was never watched, and why.
+    pub missing: Option<Refused>,
 }

@@ -124,6 +124,7 @@ mod tests {
             range: AddrRange::new(0, 4096),
             asked: 4096,
             done: 4096,
+            dry_run: false,
             ns: 1,
         })
     }

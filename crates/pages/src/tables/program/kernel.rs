@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use isotherm_host::error::{SetError, SetKind};
+use isotherm_host::error::{SetError, SetKind, too_many_files};
 use isotherm_host::proc::Proc;
 use isotherm_sys::bpf::{self, Kind};
 use isotherm_sys::map::MappedWords;
@@ -219,6 +219,9 @@ fn is_permission(e: &io::Error) -> bool {
 /// too.
 fn rejected(name: &str, e: io::Error, log: &[u8]) -> SetError {
     let tried = format!("load the BPF program {name}");
+    if too_many_files(&e).is_some() {
+        return SetError::of_set(SET, SetKind::Io, tried, "", "").with(e);
+    }
     if is_locked_down() || !has_capabilities() {
         return refused(&tried, e);
     }
@@ -260,6 +263,9 @@ fn release() -> String {
 
 /// Why a bpf(2) command was refused.
 fn refused(tried: &str, e: io::Error) -> SetError {
+    if too_many_files(&e).is_some() {
+        return SetError::of_set(SET, SetKind::Io, tried, "", "").with(e);
+    }
     if e.raw_os_error() == Some(libc::ENOSYS) {
         let why = "this kernel was built without CONFIG_BPF_SYSCALL";
         return SetError::of_set(SET, SetKind::NotSupported, tried, why, "").with(e);

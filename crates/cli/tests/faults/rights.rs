@@ -1,0 +1,117 @@
+//! Processes that may not be watched because a capability is missing, and processes that are gone.
+
+use std::fs;
+
+use crate::policy::{account, counting, events};
+use crate::program::{ISOTHERM, Public, Running, Said, command, isotherm, scratch, wait_until};
+
+/// What Isotherm needs to watch the processes of others.
+const NEEDED: [&str; 5] = ["bpf", "perfmon", "sys_ptrace", "sys_nice", "dac_read_search"];
+
+/// Whether tests can change users and capabilities; prints why not.
+fn is_root() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        eprintln!("skipped: only root can give capabilities to a program");
+    }
+    root
+}
+
+/// A process of another user than [`with_capabilities`] runs the program as.
+fn of_another_user(public: &Public) -> Running {
+    let dir = public.dir.path();
+    let args = ["--reuid=65533", "--regid=65533", "--clear-groups", "sleep", "300"];
+    let target = Running::start(command("setpriv", dir, &args));
+    let status = || fs::read_to_string(format!("/proc/{}/status", target.pid())).unwrap();
+    wait_until("the other user", || {
+        status().contains("Uid:\t65533") && status().starts_with("Name:\tsleep")
+    });
+    target
+}
+
+/// Runs the program as user nobody with all capabilities that it needs, except `without`.
+fn with_capabilities(public: &Public, without: &str, args: &str) -> Said {
+    let kept = NEEDED.iter().filter(|name| **name != without).map(|name| format!(",+{name}"));
+    let kept = format!("-all{}", kept.collect::<String>());
+    let (inheritable, ambient) = (format!("--inh-caps={kept}"), format!("--ambient-caps={kept}"));
+    let mut words = vec!["--reuid=65534", "--regid=65534", "--clear-groups"];
+    words.extend([&inheritable, &ambient, public.program.to_str().unwrap()]);
+    words.extend(args.split_whitespace());
+    Said::of(command("setpriv", public.dir.path(), &words).output().unwrap())
+}
+
+#[test]
+fn a_process_that_may_not_be_watched_is_refused_at_once() {
+    if !is_root() {
+        return;
+    }
+    let public = Public::new();
+    let target = of_another_user(&public);
+    for without in NEEDED {
+        let name = format!("CAP_{}", without.to_uppercase());
+        for what in ["record -q", "wss", "stat", "reclaim --dry-run --watermarks none"] {
+            let said = with_capabilities(&public, without, &format!("{what} -p {}", target.pid()));
+            said.expect(4, &[&name, "setcap cap_bpf,"]);
+        }
+    }
+    let left = fs::read_dir(public.dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    assert_eq!(left.collect::<Vec<_>>(), ["isotherm"], "no record is made for nothing");
+    // With all of them the target can be watched.
+    let args = format!("wss --duration 300ms -p {}", target.pid());
+    with_capabilities(&public, "", &args).expect(0, &[]);
+    target.assert_untouched();
+}
+
+#[test]
+fn who_may_be_watched_is_watched_though_another_may_not() {
+    if !is_root() {
+        return;
+    }
+    let public = Public::new();
+    let dir = public.dir.path();
+    let target = of_another_user(&public);
+    let own = Running::start(command(
+        "setpriv",
+        dir,
+        &["--reuid=65534", "--regid=65534", "--clear-groups", "sleep", "300"],
+    ));
+    let status = || fs::read_to_string(format!("/proc/{}/status", own.pid())).unwrap();
+    wait_until("the user", || status().contains("Uid:\t65534") && status().contains("sleep"));
+    let both = format!("{{ pid = {} }}, {{ pid", target.pid());
+    fs::write(dir.join("p.toml"), counting(own.pid(), "").replace("{ pid", &both)).unwrap();
+    let said = public.isotherm("run p.toml --duration 3s --json");
+    said.expect(4, &["warning: ", &target.pid().to_string(), "CAP_SYS_PTRACE"]);
+    assert!(account(&said.out)["schemes"][0]["windows"].as_u64() > Some(0), "{said:#?}");
+    target.assert_untouched();
+}
+
+#[test]
+fn a_process_that_is_gone_leaves_the_other_targets_of_a_policy() {
+    let dir = scratch();
+    let target = Running::sleeper(dir.path());
+    let gone = "{ pid = 999999999 }";
+    let two = counting(target.pid(), "").replace("{ pid", &format!("{gone}, {{ pid"));
+    fs::write(dir.path().join("p.toml"), &two).unwrap();
+    let said = isotherm(dir.path(), "run --check p.toml");
+    said.expect(0, &["warning: ", "999999999", "no process has this pid"]);
+    let args = ["run", "p.toml", "--json", "--events", "events"];
+    let run = Running::start(command(ISOTHERM, dir.path(), &args));
+    wait_until("a window", || {
+        events(dir.path()).iter().any(|e| e["schemes"][0]["windows"].as_u64() > Some(0))
+    });
+    run.signal("TERM");
+    let said = run.finish();
+    // The others were watched; that one was not is the exit code.
+    said.expect(5, &["warning: ", "999999999", "no process has this pid"]);
+    assert!(account(&said.out)["schemes"][0]["windows"].as_u64() > Some(0));
+    // A whole context without a target leaves the other contexts.
+    let other = counting(999_999_999, "").replace("\"c\"", "\"d\"");
+    let text = format!("{}{other}", counting(target.pid(), ""));
+    fs::write(dir.path().join("p.toml"), text).unwrap();
+    let said = isotherm(dir.path(), "run p.toml --duration 3s --json");
+    assert!(account(&said.expect(5, &["999999999"]).out)["schemes"][0]["windows"].is_u64());
+    // If nothing is left to watch, nothing begins, and a command line is meant as a whole.
+    let none = format!("stat --duration 300ms -p {} -p 99999999", target.pid());
+    isotherm(dir.path(), &none).expect(5, &["process 99999999", "no process"]);
+    target.assert_untouched();
+}

@@ -96,18 +96,7 @@ impl Final {
         if left > 0 && !a.dry_run && a.action == "pageout" {
             text += &format!("  not done: {} ({})\n", bytes(left), verdict::LEFT);
         }
-        if a.confirmed_bytes + a.refuted_bytes > 0 {
-            text += &format!(
-                "  evidence: waited for {} ({} made old by the monitor before, {} by the scheme); \
-                 then untouched {}, touched {}; kept by filters {}\n",
-                bytes(a.waited_bytes),
-                bytes(a.adopted_bytes),
-                bytes(a.armed_bytes),
-                bytes(a.confirmed_bytes),
-                bytes(a.refuted_bytes),
-                bytes(a.filtered_bytes)
-            );
-        }
+        text += &evidence(a);
         for (why, unreached) in &a.unreached {
             let means = match *why {
                 "unmapped" => "no process maps it",
@@ -123,6 +112,23 @@ impl Final {
         }
         text
     }
+}
+
+/// What the evidence said.
+fn evidence(a: &Account) -> String {
+    if a.confirmed_bytes + a.refuted_bytes == 0 {
+        return String::new();
+    }
+    format!(
+        "  evidence: waited for {} ({} made old by the monitor before, {} by the scheme); \
+         then untouched {}, touched {}; kept by filters {}\n",
+        bytes(a.waited_bytes),
+        bytes(a.adopted_bytes),
+        bytes(a.armed_bytes),
+        bytes(a.confirmed_bytes),
+        bytes(a.refuted_bytes),
+        bytes(a.filtered_bytes)
+    )
 }
 
 #[expect(clippy::cast_precision_loss, reason = "shown with one digit")]

@@ -6,7 +6,6 @@
 #![expect(clippy::print_stderr, reason = "a test that skips something says why")]
 
 mod acting;
-mod files;
 mod idle;
 mod policy;
 mod program;

@@ -15,9 +15,9 @@
 //!   them. If they stood for all of the rest, ten seconds would begin with half of the truth.)
 //!   Units differ in size: of most libraries few pages are mapped. So shares of pages are taken
 //!   from the sample, and not numbers.
-//! * *What was mapped within the span.* Mapping a page touches it, as when a program fills its memory
-//!   at the start. Whether it is used from then on, the next turn tells. Until then the lower end is
-//!   without such pages.
+//! * *What was mapped within the span.* Mapping a page touches it, as when a program fills its
+//!   memory at the start. Whether it is used from then on, the next turn tells. Until then the
+//!   lower end is without such pages.
 //! * *Touches that were lost* because others clear accessed bits, too; see `lost`. They widen the
 //!   upper end only.
 //!
@@ -185,7 +185,8 @@ impl Sums {
                 (None, Some(longer)) => longer.saturating_sub(count).pow(2),
                 (None, None) => 0,
             };
-            let in_turn = unit.in_turn.then(|| Sample::of(size, count)).unwrap_or_default();
+            let sample = Sample::of(size, count);
+            let in_turn = if unit.in_turn { sample } else { Sample::default() };
             // One span may have been measured in an earlier turn than the other.
             let grown = before.map(|pages| Sample::of(size, count.saturating_sub(pages)));
             let grown = grown.filter(|_| unit.in_turn).unwrap_or_default();

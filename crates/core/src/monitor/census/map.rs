@@ -81,6 +81,16 @@ impl Map {
         Self { id, first_round, ..Self::default() }
     }
 
+    /// When its units were last looked at, on average, without those that never were.
+    pub(super) fn looked(&self) -> Option<Time> {
+        let known = || self.units.iter().filter(|unit| unit.known);
+        let first = known().map(|unit| unit.looked).min()?;
+        let (nr, sum) = known().fold((0_u64, 0_u64), |(nr, sum), unit| {
+            (nr + 1, sum.saturating_add(unit.looked.since(first)))
+        });
+        Some(first + sum / nr)
+    }
+
     /// Fits the units to a target's regions. Units that stay keep what is known of them. Returns
     /// the bytes that are new, or `None` if nothing has changed.
     pub(super) fn fit(&mut self, regions: &[Region], now: Time) -> Option<u64> {

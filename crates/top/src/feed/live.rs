@@ -415,6 +415,9 @@ impl Watcher {
                         aggr_us: snapshot.aggr_us,
                     };
                     picture.fill(now, id, &seen, &mut row);
+                    // Memory that was never looked at is in no page map yet.
+                    let missing = process.rss.saturating_sub(row.tiers.total());
+                    row.tiers.unresolved = row.tiers.unresolved.saturating_add(missing);
                     // A method without units looks at everything in every window.
                     let of_window = seen.map.is_none().then_some(snapshot.end);
                     row.age_ns = looked.or(of_window).map(|at| now.since(at));

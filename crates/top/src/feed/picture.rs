@@ -7,7 +7,7 @@ use isotherm::raw::core::{RegionInfo, TargetId, Time, Touched};
 use isotherm::raw::record::Mapping;
 use isotherm::raw::report::page_maps::PageMap;
 
-use crate::model::detail::{Memory, column_of_pages, column_of_regions, joined};
+use crate::model::detail::{Heat, Memory, column_of_pages, column_of_regions, joined};
 use crate::model::tally::Ages;
 use crate::model::{COLUMNS, Detail, Row, TREND, TREND_NS, Tiers, Watch};
 
@@ -58,9 +58,8 @@ impl Picture {
     pub(crate) fn open(&mut self, pid: Option<u32>) {
         self.open = pid;
         self.column_at = None;
-        let mut detail = Detail { pid: pid.unwrap_or(0), ..Detail::default() };
-        detail.heat.step_ns = COLUMN_NS;
-        self.detail = Arc::new(detail);
+        let heat = Heat::every(COLUMN_NS);
+        self.detail = Arc::new(Detail { pid: pid.unwrap_or(0), heat, ..Detail::default() });
     }
 
     /// The process that is open.

@@ -51,6 +51,11 @@ pub(crate) struct Heat {
 }
 
 impl Heat {
+    /// No column yet; one will come every so many ns.
+    pub(crate) fn every(step_ns: u64) -> Self {
+        Self { columns: VecDeque::new(), step_ns }
+    }
+
     pub(crate) fn push(&mut self, column: Vec<Cell>) {
         if self.columns.len() == MOST_COLUMNS {
             self.columns.pop_front();

@@ -5,7 +5,7 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::style::Look;
-use super::text::{cut, maybe, plain, size, time, trend, within};
+use super::text::{cut, maybe, plain, time, trend, within};
 use crate::model::table::{self, Grouping, SortKey};
 use crate::model::{Tiers, Watch};
 
@@ -47,9 +47,10 @@ pub(crate) fn heading(widths: Widths, grouping: Grouping, key: SortKey) -> Strin
     let pid = if grouping == Grouping::Processes { "PID" } else { "PROCS" };
     let Widths { name: name_width, bar, trend } = widths;
     let bar_name = match key {
-        SortKey::Cold => "*COLD #hot+warm.cold",
-        SortKey::Unresolved => "*UNRESOLVED ?",
-        _ => "#hot+warm.cold?",
+        SortKey::Cold => "*.COLD",
+        SortKey::Unresolved => "*?UNRESOLVED",
+        _ if bar < 28 => "#hot .cold ?",
+        _ => "#hot +warm .cold ?unresolved",
     };
     format!(
         "{:>7} {:<name_width$} {:>5} {:>6} {:>6} {:>6} {:<bar$} {:>trend$} {:>4}",
@@ -140,13 +141,6 @@ fn lengths(sizes: [u64; 4], width: usize) -> [usize; 4] {
     out
 }
 
-/// Tiers in words.
-pub(crate) fn in_words(tiers: Tiers) -> String {
-    let Tiers { hot, warm, cold, unresolved } = tiers;
-    let [hot, warm, cold, unresolved] = [hot, warm, cold, unresolved].map(size);
-    format!("hot {hot}  warm {warm}  cold {cold}  unresolved {unresolved}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,7 +163,7 @@ mod tests {
         for (sizes, width, want) in [
             ([1, 0, 0, 0], 8, [8, 0, 0, 0]),
             ([1, 0, 999_999, 0], 8, [1, 0, 7, 0]),
-            ([50, 25, 25, 0], 12, [5, 4, 3, 0]),
+            ([50, 25, 25, 0], 12, [6, 3, 3, 0]),
             ([1, 1, 1, 97], 2, [0, 0, 0, 2]),
             ([u64::MAX, u64::MAX, 0, 0], 10, [5, 5, 0, 0]),
             ([0, 0, 0, 0], 8, [0, 0, 0, 0]),

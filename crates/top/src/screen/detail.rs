@@ -4,7 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
-use super::columns::{bar, in_words};
+use super::columns::bar;
 use super::put;
 use super::style::Look;
 use super::text::{clock, cut, maybe, plain, size, time, within};
@@ -92,7 +92,7 @@ fn sums(row: &Row) -> String {
     let [second, ten, minute] = row.within.map(|w| within(w, row.watched));
     let age = row.age_ns.map_or_else(String::new, |age| format!("  looked at {} ago", time(age)));
     let rss = maybe(row.rss);
-    format!("RSS {rss}  working set 1s {second}  10s {ten}  1m {minute}  {}{age}", in_words(row.tiers))
+    format!("RSS {rss}  working set 1s {second}  10s {ten}  1m {minute}{age}")
 }
 
 /// The heatmap, with its legend.
@@ -103,7 +103,7 @@ fn heat(detail: &Detail, height: usize, width: usize, look: Look) -> Vec<Line<'s
     let columns = width.saturating_sub(ADDRESS + 1);
     let span = detail.heat.step_ns.saturating_mul(detail.heat.len().min(columns) as u64);
     let legend = format!(
-        "HEAT, {} to now, by address; of each part 0% . : - = + * # % @ 100% touched, ? unknown",
+        "HEAT, {} to now, by address: 0% . : - = + * # % @ 100% touched, ? unknown",
         time(span)
     );
     let mut out = vec![Line::styled(format!("{:<width$}", cut(&legend, width)), look.heading())];

@@ -8,7 +8,7 @@ use super::put;
 use crate::app::App;
 
 const LIVE: &str = "\
-up down j k     select; PgUp PgDn g G         Enter  open; of a group: its processes
+up down j k     select; PgUp PgDn g G         Enter  open
 s S             next, previous sort key       r      reverse the order
 /               filter by name, pid, cgroup   Esc    show all, or go back
 v               tree of children              space  freeze, and go on
@@ -19,7 +19,7 @@ RSS      resident memory; shared pages count in each process
          bar is wide; - not measured yet
 bar      # hot: touched within 1 s       + warm: within a minute
          . cold: not touched for as long as it was watched, up to a minute
-         ? unresolved: nothing is known: not looked at yet, or cannot be made old
+         ? unresolved: not looked at yet, or it cannot be made old
 TREND    the working set over 1 s, a sign for 3 s; the highest is its maximum
 AGE      how long ago its memory was looked at, on average
 own CPU  of this program, over the last seconds. All processes share one budget,

@@ -18,7 +18,7 @@ const HEAD: usize = 4;
 
 /// Draws the table; scrolls so far that the selected row shows.
 pub(super) fn draw(app: &mut App, area: Rect, buf: &mut Buffer) {
-    let rows = usize::from(area.height).saturating_sub(HEAD);
+    let rows = usize::from(area.height).saturating_sub(HEAD).max(1);
     let lines = app.lines();
     let selected = app.selection(&lines);
     let last = lines.len().saturating_sub(rows);
@@ -55,7 +55,6 @@ pub(crate) fn head(
 ) -> [Line<'static>; 3] {
     let head = &world.head;
     let mut first = vec![Span::styled("isotherm top", look.title())];
-    first.push(Span::raw(format!("  {}", counts(lines))));
     match world.position {
         Some(position) => {
             let state = if position.is_playing { "" } else { "  stopped" };
@@ -65,6 +64,7 @@ pub(crate) fn head(
         None if is_frozen => first.push(Span::styled("  FROZEN (space)", look.warning())),
         None => {}
     }
+    first.push(Span::raw(format!("  {}", counts(lines))));
     let sum = total(lines);
     let [second, ten, minute] = sum.within.map(|w| within(w, sum.watched));
     let unresolved = size(sum.tiers.unresolved);

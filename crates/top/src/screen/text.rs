@@ -40,8 +40,10 @@ pub(crate) fn within(touched: Option<TouchedBytes>, watched: u64) -> String {
     if u128::from(measured) * 10 < u128::from(watched) {
         return "-".into();
     }
-    let far = |a: u64, b: u64| a.abs_diff(b) * 10 > bytes.max(1 << 20);
-    let is_sure = !far(hi, bytes) && !far(bytes, lo);
+    let far = |a: u64, b: u64| u128::from(a.abs_diff(b)) * 10 > u128::from(bytes.max(1 << 20));
+    // Of few parts that are alike by chance, the interval tells too little.
+    let is_whole = u128::from(measured) * 10 >= u128::from(watched) * 9;
+    let is_sure = is_whole && !far(hi, bytes) && !far(bytes, lo);
     let sign = if is_sure { "" } else { "~" };
     format!("{sign}{}", size(bytes))
 }
@@ -131,6 +133,7 @@ mod tests {
         assert_eq!(within(touched(48, 52, 100), 100), "50.0M");
         assert_eq!(within(touched(40, 52, 100), 100), "~50.0M");
         assert_eq!(within(touched(50, 70, 20), 100), "~50.0M");
+        assert_eq!(within(touched(50, 50, 89), 100), "~50.0M");
         assert_eq!(within(touched(50, 50, 9), 100), "-");
         assert_eq!(within(None, 100), "-");
     }

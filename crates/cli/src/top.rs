@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use isotherm::raw::core::units::{share_bp, span_ns};
 use isotherm::raw::host::error::Class;
 use isotherm::raw::sys::signals;
-use isotherm_top::{Error, Feed, Grouping, Live, Look, Replay, Settings, SortKey, Start, Travel, Wanted};
+use isotherm_top::{
+    Error, Feed, Grouping, Live, Look, Replay, Settings, SortKey, Start, Travel, Wanted,
+};
 
 use crate::exit::{self, usage};
 use crate::files;
@@ -72,7 +74,14 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "KEY", default_value = "10s", value_parser = sort_key, help_heading = "Output")]
     sort: SortKey,
     /// Show only what has this in its name, cgroup or pid.
-    #[arg(short, long, value_name = "TEXT", default_value = "", hide_default_value = true, help_heading = "Output")]
+    #[arg(
+        short,
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true,
+        help_heading = "Output"
+    )]
     filter: String,
     /// Show a row per process, cgroup or systemd unit.
     #[arg(long, value_enum, default_value_t = ByArg::Process, help_heading = "Output")]
@@ -194,10 +203,12 @@ fn batch(args: &Args, feed: &mut dyn Feed, start: &Start) -> anyhow::Result<()> 
             let s = i64::try_from(args.interval.as_secs().max(1)).unwrap_or(i64::MAX);
             feed.travel(Travel::By { s });
         }
-        let due = Instant::now() + if args.input.is_some() { Duration::ZERO } else { args.interval };
+        let due =
+            Instant::now() + if args.input.is_some() { Duration::ZERO } else { args.interval };
         let mut world = None;
         loop {
-            let wait = due.saturating_duration_since(Instant::now()).min(Duration::from_millis(100));
+            let wait =
+                due.saturating_duration_since(Instant::now()).min(Duration::from_millis(300));
             if let Some(newer) = feed.next(wait).map_err(told)? {
                 world = Some(newer);
             }

@@ -36,7 +36,9 @@ impl fmt::Display for Error {
                 "process {pid} cannot be watched\n  why:   there is no such process, or it has no memory of its own\n  \
                  hint:  `isotherm top` without -p shows which there are"
             ),
-            Self::NoSnapshots => f.write_str("the record holds no snapshot, so there is nothing to show"),
+            Self::NoSnapshots => {
+                f.write_str("the record holds no snapshot, so there is nothing to show")
+            }
             Self::Ended => f.write_str("the thread that watches has ended unexpectedly"),
         }
     }

@@ -21,8 +21,11 @@ use crate::app::{Act, App, Start};
 use crate::feed::Feed;
 use crate::screen;
 
-/// How long the loop waits for a key before it looks for a new world.
-const KEYS: Duration = Duration::from_millis(100);
+/// How long the loop waits for a key before it looks for a new world. Each look costs a wake-up.
+const KEYS: Duration = Duration::from_millis(200);
+
+/// How long the first screen waits for the first world.
+const FIRST: Duration = Duration::from_millis(500);
 
 /// Gives the terminal back when it is dropped.
 struct Screen<W: Write>(Terminal<CrosstermBackend<W>>);
@@ -56,6 +59,10 @@ impl<W: Write> Drop for Screen<W> {
 pub fn run(feed: &mut dyn Feed, start: Start, out: impl Write) -> Result<(), Error> {
     let mut app = App::new(start);
     let mut screen = Screen::open(out).map_err(Error::Terminal)?;
+    // The first world comes at once, so no empty screen is drawn before it.
+    if let Some(world) = feed.next(FIRST)? {
+        app.take(world);
+    }
     let mut is_new = true;
     loop {
         if stop_requested().is_some() {
@@ -66,7 +73,8 @@ pub fn run(feed: &mut dyn Feed, start: Start, out: impl Write) -> Result<(), Err
             is_new = true;
         }
         if is_new {
-            let drawn = screen.0.draw(|frame| screen::draw(&mut app, frame.area(), frame.buffer_mut()));
+            let drawn =
+                screen.0.draw(|frame| screen::draw(&mut app, frame.area(), frame.buffer_mut()));
             drawn.map_err(Error::Terminal)?;
             is_new = false;
         }

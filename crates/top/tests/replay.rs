@@ -62,7 +62,7 @@ fn a_record_of_regions_has_bars_and_no_working_sets() {
     let mut replay = Replay::open(record(Method::FirstTouch)).unwrap();
     let text = at(&mut replay, 20);
     let row = text.lines().nth(4).unwrap();
-    assert!(row.contains('#') && row.contains('.'), "{text}");
+    assert!(row.contains('#') && row.contains('+'), "{text}");
     assert!(row.contains(" - "), "{text}");
 }
 

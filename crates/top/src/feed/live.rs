@@ -264,8 +264,12 @@ impl Watcher {
             };
             wanted.iter().any(same)
         };
-        let gone: Vec<u32> =
-            self.entries.iter().filter(|(pid, entry)| !is_wanted(pid, entry)).map(|(p, _)| *p).collect();
+        let gone: Vec<u32> = self
+            .entries
+            .iter()
+            .filter(|(pid, entry)| !is_wanted(pid, entry))
+            .map(|(p, _)| *p)
+            .collect();
         for pid in gone {
             if let Some(id) = self.entries.remove(&pid).and_then(|entry| entry.id) {
                 self.picture.forget(id);

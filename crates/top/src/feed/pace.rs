@@ -42,7 +42,8 @@ impl Pace {
         while self.marks.len() > 2 && now_ns.saturating_sub(self.marks[0].0) > LATELY_NS {
             self.marks.pop_front();
         }
-        let (elapsed, used) = (now_ns.saturating_sub(self.set.0), cpu_ns.saturating_sub(self.set.1));
+        let (elapsed, used) =
+            (now_ns.saturating_sub(self.set.0), cpu_ns.saturating_sub(self.set.1));
         if elapsed < EVERY_NS {
             return None;
         }

@@ -50,6 +50,7 @@ pub(crate) struct Picture {
     known: BTreeMap<TargetId, Known>,
     open: Option<u32>,
     detail: Arc<Detail>,
+    /// When the next column of its heatmap is due.
     column_at: Option<Time>,
 }
 
@@ -115,11 +116,13 @@ impl Picture {
         seen: &Seen<'_>,
         mappings: impl FnOnce() -> Vec<Mapping>,
     ) {
+        let due = self.column_at.unwrap_or(now);
         // Windows are rarely exactly as long as they should be.
-        if self.column_at.is_some_and(|at| now.since(at) < COLUMN_NS * 9 / 10) {
+        if now + COLUMN_NS / 20 < due {
             return;
         }
-        self.column_at = Some(now);
+        let late = now.since(due) >= COLUMN_NS;
+        self.column_at = Some(if late { now } else { due } + COLUMN_NS);
         let detail = Arc::make_mut(&mut self.detail);
         let areas = joined(seen.regions.iter().map(|region| region.range));
         detail.heat.push(match seen.map {

@@ -1,7 +1,8 @@
 //! The processes that there are, and which of them are wanted.
 //!
 //! They are listed every two seconds: one file per process tells its name, parent, size and when it
-//! began. Kernel threads have no memory and are left out, and so are we.
+//! began. It is read at once for a process that is new, and else in one listing out of four, so
+//! sizes are up to eight seconds old. Kernel threads have no memory and are left out, and so are we.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -72,6 +73,8 @@ pub(crate) struct Processes {
     buf: Vec<u8>,
 }
 
+/// In one listing out of so many a process that is known is read again.
+const READ_EVERY: u32 = 4;
 /// After so many listings a pid that was a kernel thread is looked at again.
 const FORGET_EVERY: u32 = 32;
 
@@ -89,9 +92,15 @@ impl Processes {
         if self.lists.is_multiple_of(FORGET_EVERY) {
             self.kernel_threads.clear();
         }
-        let before = std::mem::take(&mut self.all);
+        let mut before = std::mem::take(&mut self.all);
         for pid in pids {
             if self.kernel_threads.contains(&pid) || pid == std::process::id() {
+                continue;
+            }
+            if !pid.wrapping_add(self.lists).is_multiple_of(READ_EVERY)
+                && let Some(old) = before.remove(&pid)
+            {
+                self.all.insert(pid, old);
                 continue;
             }
             let Ok(stat) = self.proc.stat(pid, &mut self.buf) else { continue };
@@ -112,7 +121,7 @@ impl Processes {
             let same = before.get(&pid).filter(|old| old.start_ticks == process.start_ticks);
             // A process that has just been started is often moved to its cgroup.
             process.cgroup = match same {
-                Some(old) if !self.lists.is_multiple_of(FORGET_EVERY) => old.cgroup.clone(),
+                Some(old) if self.lists % FORGET_EVERY >= READ_EVERY => old.cgroup.clone(),
                 _ => self.cgroup(pid),
             };
             self.all.insert(pid, process);
@@ -136,9 +145,10 @@ impl Processes {
         let matching = self.all.iter().filter(|(pid, p)| is_all || self.wanted.matches(**pid, p));
         found.extend(matching.map(|(pid, _)| *pid));
         while !is_all && !self.wanted.no_children {
-            let children = self.all.iter().filter(|(pid, process)| {
-                !found.contains(pid) && found.contains(&process.ppid)
-            });
+            let children = self
+                .all
+                .iter()
+                .filter(|(pid, process)| !found.contains(pid) && found.contains(&process.ppid));
             let children: Vec<u32> = children.map(|(pid, _)| *pid).collect();
             if children.is_empty() {
                 break;
@@ -219,6 +229,20 @@ mod tests {
         assert_eq!(found(cgroup("/system.slice")), [21, 20, 30]);
         assert_eq!(found(cgroup("*/postgresql.service")), [21, 20]);
         assert_eq!(found(cgroup("system")), [0; 0]);
+    }
+
+    #[test]
+    fn what_has_ended_is_gone_and_what_has_grown_shows_soon() {
+        let (dir, proc) = made_up(&[(10, 1, "a", 1, "/"), (11, 1, "b", 2, "/")]);
+        let mut processes = Processes::new(proc, Wanted::default());
+        processes.list().unwrap();
+        std::fs::remove_dir_all(dir.path().join("11")).unwrap();
+        let stat = dir.path().join("10/stat");
+        let text = std::fs::read_to_string(&stat).unwrap();
+        std::fs::write(&stat, text.replace("1000000 1 ", "1000000 7 ")).unwrap();
+        (0..READ_EVERY).for_each(|_| processes.list().unwrap());
+        let left: Vec<_> = processes.wanted().iter().map(|(pid, p)| (*pid, p.rss >> 12)).collect();
+        assert_eq!(left, [(10, 7)]);
     }
 
     #[test]

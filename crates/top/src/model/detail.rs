@@ -108,7 +108,8 @@ fn borders(column: &[Cell], total: u64, height: usize) -> Vec<u64> {
             if starts.len() == height || due >= before + cell.bytes {
                 break;
             }
-            let into = u128::from(due - before) * u128::from(cell.range.len()) / u128::from(cell.bytes);
+            let into =
+                u128::from(due - before) * u128::from(cell.range.len()) / u128::from(cell.bytes);
             starts.push(cell.range.start + (u64::try_from(into).unwrap_or(0) & !4095));
         }
         before += cell.bytes;
@@ -150,7 +151,8 @@ pub(crate) fn column_of_pages(map: &PageMap, areas: &[AddrRange]) -> Vec<Cell> {
     for (start, unit) in &map.units {
         let end = start.saturating_add(isotherm::raw::core::unit::UNIT);
         let mapped = areas.iter().filter(|area| area.start < end && *start < area.end);
-        let pages = mapped.fold(PageBits::default(), |all, area| all.or(PageBits::of(*start, *area)));
+        let pages =
+            mapped.fold(PageBits::default(), |all, area| all.or(PageBits::of(*start, *area)));
         let present = unit.present.and(pages);
         if !present.is_empty() {
             let level = share(unit, present);
@@ -307,8 +309,10 @@ mod tests {
             ..RegionInfo::default()
         };
         let regions = [region(0, 8, 0, 700), region(8, 10, 20, 0), region(20, 24, 0, 700)];
-        let mapping = |start: u64, end: u64, name| Mapping::new(start << 20, end << 20, "rw-p", name);
-        let mappings = [mapping(0, 8, ""), mapping(8, 10, "[heap]"), mapping(20, 24, "/lib/libc.so.6")];
+        let mapping =
+            |start: u64, end: u64, name| Mapping::new(start << 20, end << 20, "rw-p", name);
+        let mappings =
+            [mapping(0, 8, ""), mapping(8, 10, "[heap]"), mapping(20, 24, "/lib/libc.so.6")];
         let mut detail = Detail::default();
         let memory = Memory { map: None, regions: &regions, aggr_us: 100_000 };
         memory.describe(&mappings, &mut detail);

@@ -116,9 +116,8 @@ impl Row {
 
     /// The systemd unit that it belongs to: the innermost part of its cgroup that names one.
     pub(crate) fn unit(&self) -> &str {
-        let is_unit = |part: &&str| {
-            [".service", ".scope", ".slice"].iter().any(|end| part.ends_with(end))
-        };
+        let is_unit =
+            |part: &&str| [".service", ".scope", ".slice"].iter().any(|end| part.ends_with(end));
         self.cgroup.rsplit('/').find(is_unit).unwrap_or("-")
     }
 }

@@ -145,7 +145,10 @@ pub(crate) fn arrange<'a>(rows: &'a [Row], order: &Order) -> Vec<Line<'a>> {
         let by_key = if order.reverse { by_key.reverse() } else { by_key };
         // What is equal keeps its place from one screen to the next.
         let by_size = SortKey::Rss.compare(&a.row, &b.row);
-        by_key.then(by_size).then(a.row.pid.cmp(&b.row.pid)).then_with(|| a.row.name.cmp(&b.row.name))
+        by_key
+            .then(by_size)
+            .then(a.row.pid.cmp(&b.row.pid))
+            .then_with(|| a.row.name.cmp(&b.row.name))
     });
     if order.tree && order.grouping == Grouping::Processes { tree(lines) } else { lines }
 }
@@ -156,10 +159,7 @@ fn line(row: &Row) -> Line<'_> {
 }
 
 /// The sums of the groups that `name` tells.
-fn grouped<'a>(
-    rows: impl Iterator<Item = &'a Row>,
-    name: impl Fn(&Row) -> &str,
-) -> Vec<Line<'a>> {
+fn grouped<'a>(rows: impl Iterator<Item = &'a Row>, name: impl Fn(&Row) -> &str) -> Vec<Line<'a>> {
     let mut groups: BTreeMap<&str, Line<'a>> = BTreeMap::new();
     for row in rows {
         let name = name(row);

@@ -147,13 +147,19 @@ mod tests {
     }
 
     fn unit(touched: [Option<PageBits>; 5]) -> UnitInfo {
-        UnitInfo { present: PageBits::ALL, touched, unresolved: PageBits::page(511), ..UnitInfo::default() }
+        UnitInfo {
+            present: PageBits::ALL,
+            touched,
+            unresolved: PageBits::page(511),
+            ..UnitInfo::default()
+        }
     }
 
     #[test]
     fn pages_are_hot_warm_cold_or_nobody_knows() {
         let all = AddrRange::new(0, UNIT);
-        let whole = [Some(first(1)), Some(first(2)), Some(first(4)), Some(first(8)), Some(first(16))];
+        let whole =
+            [Some(first(1)), Some(first(2)), Some(first(4)), Some(first(8)), Some(first(16))];
         for (name, touched, [hot, warm, cold, unresolved]) in [
             ("all spans", whole, [4, 12, 495, 1]),
             ("a second", [None, None, Some(first(4)), None, None], [4, 0, 507, 1]),
@@ -163,7 +169,12 @@ mod tests {
             let mut map = PageMap::default();
             map.units.insert(0, unit(touched));
             let tiers = Tiers::from(Ages::of_pages(&map, [all]));
-            let want = Tiers { hot: hot << 12, warm: warm << 12, cold: cold << 12, unresolved: unresolved << 12 };
+            let want = Tiers {
+                hot: hot << 12,
+                warm: warm << 12,
+                cold: cold << 12,
+                unresolved: unresolved << 12,
+            };
             assert_eq!(tiers, want, "{name}");
             assert_eq!(tiers.total(), UNIT, "{name}");
         }
@@ -174,7 +185,10 @@ mod tests {
         let mut ages = Ages::default();
         ages.add(&unit([None, None, Some(first(4)), Some(first(8)), None]), PageBits::ALL);
         assert_eq!((ages.touched, ages.minute, ages.idle), ([4 << 12, 4 << 12, 0], 0, 503 << 12));
-        ages.add(&unit([None, None, Some(first(4)), Some(first(8)), Some(first(9))]), PageBits::ALL);
+        ages.add(
+            &unit([None, None, Some(first(4)), Some(first(8)), Some(first(9))]),
+            PageBits::ALL,
+        );
         assert_eq!((ages.touched[2], ages.minute), (1 << 12, 502 << 12));
         ages.add(&unit([None; 5]), PageBits::ALL);
         assert_eq!(ages.unresolved, (1 + 1 + 512) << 12);
@@ -189,10 +203,17 @@ mod tests {
             resolved,
             ..RegionInfo::default()
         };
-        let regions =
-            [region(1, 3, 0, true), region(2, 0, 50, true), region(4, 0, 700, true), region(8, 0, 9, false)];
+        let regions = [
+            region(1, 3, 0, true),
+            region(2, 0, 50, true),
+            region(4, 0, 700, true),
+            region(8, 0, 9, false),
+        ];
         let tiers = Tiers::of_regions(&regions, 100_000);
-        assert_eq!(tiers, Tiers { hot: 1 << 20, warm: 2 << 20, cold: 4 << 20, unresolved: 8 << 20 });
+        assert_eq!(
+            tiers,
+            Tiers { hot: 1 << 20, warm: 2 << 20, cold: 4 << 20, unresolved: 8 << 20 }
+        );
         let mut ages = Ages::default();
         regions.iter().for_each(|region| ages.add_region(region, 100_000));
         assert_eq!((ages.touched, ages.minute), ([1 << 20, 2 << 20, 0], 4 << 20));

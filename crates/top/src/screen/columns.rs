@@ -72,7 +72,8 @@ pub(crate) fn row(line: &table::Line<'_>, widths: Widths, look: Look) -> Line<'s
     let Widths { name: name_width, bar, trend: trend_width } = widths;
     let number = if row.pid == 0 { line.members } else { row.pid as usize };
     let indent = " ".repeat(line.depth.min(8) * 2);
-    let name = if row.pid == 0 { tail(&plain(&row.name), name_width) } else { indent + &plain(&row.name) };
+    let name =
+        if row.pid == 0 { tail(&plain(&row.name), name_width) } else { indent + &plain(&row.name) };
     let name = cut(&name, name_width);
     let [second, ten, minute] = row.within.map(|w| within(w, row.watched));
     let start = format!(
@@ -112,7 +113,9 @@ pub(crate) fn bar(tiers: Tiers, width: usize, look: Look) -> Vec<Span<'static>> 
     let sizes = [tiers.hot, tiers.warm, tiers.cold, tiers.unresolved];
     let lengths = lengths(sizes, width);
     let parts = lengths.into_iter().zip(look.tiers());
-    parts.map(|(nr, (sign, style)): (usize, (&str, Style))| Span::styled(sign.repeat(nr), style)).collect()
+    parts
+        .map(|(nr, (sign, style)): (usize, (&str, Style))| Span::styled(sign.repeat(nr), style))
+        .collect()
 }
 
 /// How many of `width` signs each part gets: by its share, with the largest remainders first.

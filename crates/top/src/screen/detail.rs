@@ -132,7 +132,11 @@ fn ages(ages: &Ages) -> [String; 2] {
     let [second, ten, minute, older] = [second, ten, minute, older].map(size);
     [
         format!("AGES  touched within 1s {second}  10s {ten}  1m {minute}  longer ago {older}"),
-        format!("      idle, but not watched for a minute yet {}  unresolved {}", size(idle), size(unresolved)),
+        format!(
+            "      idle, but not watched for a minute yet {}  unresolved {}",
+            size(idle),
+            size(unresolved)
+        ),
     ]
 }
 

@@ -14,7 +14,7 @@ s S             next, previous sort key       r      reverse the order
 v               tree of children              space  freeze, and go on
 p c u           processes, cgroups, systemd units    q  quit
 
-RSS      resident memory; shared pages count in each process
+RSS      resident memory, up to 8 s old; shared pages count in each process
 1s 10s 1m  what was touched within such a time (the working set); ~ the error
          bar is wide; - not measured yet
 bar      # hot: touched within 1 s       + warm: within a minute

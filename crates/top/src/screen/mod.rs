@@ -50,7 +50,9 @@ fn foot_line(app: &App) -> Line<'static> {
             return Line::raw(format!("filter: {text}_   (Enter keeps it, Esc shows all)"));
         }
         Some(Prompt::Time(text)) => {
-            return Line::raw(format!("go to, from the record's beginning: {text}_   (90s, 5m; Esc: stay)"));
+            return Line::raw(format!(
+                "go to, from the record's beginning: {text}_   (90s, 5m; Esc: stay)"
+            ));
         }
         None => {}
     }
@@ -61,7 +63,9 @@ fn foot_line(app: &App) -> Line<'static> {
     let keys = match app.page {
         _ if app.help => "any key: back   q quit".to_owned(),
         Page::Table => {
-            format!("q quit  ? help  s sort  / filter  v tree  c cgroups  u units  Enter open{time}")
+            format!(
+                "q quit  ? help  s sort  / filter  v tree  c cgroups  u units  Enter open{time}"
+            )
         }
         Page::Detail(_) => format!("q quit  Esc back  space freeze  ? help{time}"),
     };

@@ -40,7 +40,11 @@ pub(super) fn draw(app: &mut App, area: Rect, buf: &mut Buffer) {
         put(buf, area, HEAD + at - scroll, text);
     }
     if lines.is_empty() {
-        let why = if app.order.filter.is_empty() { "no process yet" } else { "nothing matches the filter" };
+        let why = if app.order.filter.is_empty() {
+            "no process yet"
+        } else {
+            "nothing matches the filter"
+        };
         put(buf, area, HEAD, Line::styled(why, look.quiet()));
     }
     app.scroll = scroll;

@@ -129,7 +129,10 @@ fn check(keys: &str, size: (u16, u16), want: &Expect) {
 
 #[test]
 fn the_table_at_80_by_24() {
-    check("", (80, 24), &expect![[r#"
+    check(
+        "",
+        (80, 24),
+        &expect![[r#"
         "isotherm top  8 processes, 1 not watched, 1 waiting                             "
         "working set 1s 520M  10s 780M  1m 1.02G  of 2.55G, unresolved 261M              "
         "own CPU 0.83 %, mean 0.91 %, budget 1.00 %, 18.0M  pagewalk, census             "
@@ -154,12 +157,16 @@ fn the_table_at_80_by_24() {
         "                                                                                "
         "                                                                                "
         "q quit  ? help  s sort  / filter  v tree  c cgroups  u units  Enter open        "
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn the_tree_sorted_by_name_and_frozen() {
-    check("vss ", (100, 14), &expect![[r#"
+    check(
+        "vss ",
+        (100, 14),
+        &expect![[r#"
         "isotherm top  FROZEN (space)  8 processes, 1 not watched, 1 waiting                                 "
         "working set 1s 520M  10s 780M  1m 1.02G  of 2.55G, unresolved 261M                                  "
         "own CPU 0.83 %, mean 0.91 %, budget 1.00 %, 18.0M  pagewalk, census                                 "
@@ -174,12 +181,16 @@ fn the_tree_sorted_by_name_and_frozen() {
         "     78   new                    1.00M      -      -      - waiting                            -    "
         "                                                                                                    "
         "q quit  ? help  s sort  / filter  v tree  c cgroups  u units  Enter open                            "
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn cgroups_in_a_wide_terminal() {
-    check("c", (132, 12), &expect![[r#"
+    check(
+        "c",
+        (132, 12),
+        &expect![[r#"
         "isotherm top  8 processes, 1 not watched, 1 waiting                                                                                 "
         "working set 1s 520M  10s 780M  1m 1.02G  of 2.55G, unresolved 261M                                                                  "
         "own CPU 0.83 %, mean 0.91 %, budget 1.00 %, 18.0M  pagewalk, census                                                                 "
@@ -192,12 +203,16 @@ fn cgroups_in_a_wide_terminal() {
         "      1 -                                            1.00M      -      -      - waiting                                            -"
         "                                                                                                                                    "
         "q quit  ? help  s sort  / filter  v tree  c cgroups  u units  Enter open                                                            "
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn typing_a_filter() {
-    check("/post", (80, 9), &expect![[r#"
+    check(
+        "/post",
+        (80, 9),
+        &expect![[r#"
         "isotherm top  3 processes                                                       "
         "working set 1s 157M  10s 235M  1m 314M  of 784M, unresolved 78.4M               "
         "own CPU 0.83 %, mean 0.91 %, budget 1.00 %, 18.0M  pagewalk, census             "
@@ -207,7 +222,8 @@ fn typing_a_filter() {
         "    814 postgres            48.0M  9.60M  14.4M  19.2M ###++.....?? --==**#  14s"
         "                                                                                "
         "filter: post_   (Enter keeps it, Esc shows all)                                 "
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -240,12 +256,14 @@ fn an_open_target_at_80_by_24() {
         "                                                                                "
         "                                                                                "
         "q quit  Esc back  space freeze  ? help                                          "
-    "#]].assert_eq(&screen(app(world), keys, (80, 24)));
+    "#]]
+    .assert_eq(&screen(app(world), keys, (80, 24)));
 }
 
 #[test]
 fn a_record_says_where_it_is_and_how_to_travel() {
-    let position = Position { at_ns: 62_000_000_000, length_ns: 3_600_000_000_000, is_playing: false };
+    let position =
+        Position { at_ns: 62_000_000_000, length_ns: 3_600_000_000_000, is_playing: false };
     let head = Head { set: "record of host by pagewalk, census".into(), ..Head::default() };
     let world = World { position: Some(position), head, ..world() };
     expect![[r#"
@@ -257,12 +275,16 @@ fn a_record_says_where_it_is_and_how_to_travel() {
         "    812 postgres             640M   128M   192M   256M ###++.....?? --==**#  12s"
         "    813 postgres            96.0M  19.2M  28.8M  38.4M ###++.....?? --==**#  13s"
         "go to, from the record's beginning: 1m_   (90s, 5m; Esc: stay)                  "
-    "#]].assert_eq(&screen(app(world), "t1m", (80, 8)));
+    "#]]
+    .assert_eq(&screen(app(world), "t1m", (80, 8)));
 }
 
 #[test]
 fn the_help_fits_80_by_24() {
-    check("?", (80, 24), &expect![[r#"
+    check(
+        "?",
+        (80, 24),
+        &expect![[r#"
         "isotherm top: help                                                              "
         "                                                                                "
         "up down j k     select; PgUp PgDn g G         Enter  open                       "
@@ -271,7 +293,7 @@ fn the_help_fits_80_by_24() {
         "v               tree of children              space  freeze, and go on          "
         "p c u           processes, cgroups, systemd units    q  quit                    "
         "                                                                                "
-        "RSS      resident memory; shared pages count in each process                    "
+        "RSS      resident memory, up to 8 s old; shared pages count in each process     "
         "1s 10s 1m  what was touched within such a time (the working set); ~ the error   "
         "         bar is wide; - not measured yet                                        "
         "bar      # hot: touched within 1 s       + warm: within a minute                "
@@ -287,7 +309,8 @@ fn the_help_fits_80_by_24() {
         "                                                                                "
         "                                                                                "
         "any key: back   q quit                                                          "
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]

@@ -152,7 +152,10 @@ mod tests {
     #[test]
     fn names_cannot_disturb_the_terminal_and_fit() {
         assert_eq!(plain("a\x1b[31mb\n"), "a?[31mb?");
-        assert_eq!((cut("postgres", 5), cut("pg", 5), cut("x", 0)), ("post~".into(), "pg".into(), String::new()));
+        assert_eq!(
+            (cut("postgres", 5), cut("pg", 5), cut("x", 0)),
+            ("post~".into(), "pg".into(), String::new())
+        );
     }
 
     #[test]

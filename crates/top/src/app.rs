@@ -9,9 +9,9 @@ use isotherm::raw::core::units::span_ns;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use crate::feed::Travel;
+use crate::look::Look;
 use crate::model::World;
 use crate::model::table::{Grouping, Line, Order, SortKey, arrange};
-use crate::screen::style::Look;
 
 /// How the view begins.
 #[derive(Debug, Clone, Default)]

@@ -6,22 +6,23 @@
 //! live | replay          model: rows, groups, tree, sums         '-- batch (plain text)
 //! ```
 //!
-//! * A *feed* makes a [`World`](model::World) about once a second: a row per process, and more about
-//!   the one that is open. The live feed runs one monitor with one budget over all processes, on a
+//! * A *feed* makes a [`World`] about once a second: a row per process, and more about the one that
+//!   is open. The live feed runs one monitor with one budget over all processes, on a
 //!   thread of its own; see `feed::live`. The replay makes the same rows from a record.
 //! * The *model* is pure: it knows no process, no clock and no terminal.
 //! * A *screen* is a function of the application's state. It writes into a buffer, so tests compare
 //!   what a terminal would show.
 //!
-//! Invariants. What is not known is drawn as `?` or `-`, never as cold or as zero. Each row says how
-//! old its numbers are. Absent on purpose: acting on memory, and writing anywhere but into the
-//! writer that [`run`] is given.
+//! Invariants. What is not known is drawn as `?` or `-`, never as cold or zero. Each row says how
+//! old its numbers are. Absent on purpose: acting on memory, and writing anywhere but into what
+//! [`run`] is given.
 #![forbid(unsafe_code)]
 
 mod app;
 mod batch;
 mod error;
 mod feed;
+mod look;
 mod model;
 mod screen;
 mod terminal;
@@ -33,7 +34,7 @@ pub use feed::live::{Live, Settings};
 pub use feed::processes::Wanted;
 pub use feed::replay::Replay;
 pub use feed::{Feed, Travel};
+pub use look::Look;
 pub use model::World;
 pub use model::table::{Grouping, SortKey};
-pub use screen::style::Look;
 pub use terminal::run;

@@ -357,7 +357,9 @@ impl Watcher {
             max_nr_accesses: snapshot.max_nr_accesses,
             aggr_us: snapshot.aggr_us,
         };
-        self.picture.look(clock::now(), &seen, || mappings_of(pid));
+        if self.picture.add_column(clock::now(), &seen) {
+            self.picture.describe(&seen, &mappings_of(pid));
+        }
     }
 
     /// Gives the census what the rest of the program leaves of the budget.

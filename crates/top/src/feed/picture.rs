@@ -109,27 +109,26 @@ impl Picture {
         row.trend = known.trend.iter().copied().collect();
     }
 
-    /// Looks closely at the open process, once per second. `mappings` is asked only then.
-    pub(crate) fn look(
-        &mut self,
-        now: Time,
-        seen: &Seen<'_>,
-        mappings: impl FnOnce() -> Vec<Mapping>,
-    ) {
+    /// Adds a column to the heatmap of the open process, once per second. Returns whether it did.
+    pub(crate) fn add_column(&mut self, now: Time, seen: &Seen<'_>) -> bool {
         let due = self.column_at.unwrap_or(now);
         // Windows are rarely exactly as long as they should be.
         if now + COLUMN_NS / 20 < due {
-            return;
+            return false;
         }
         let late = now.since(due) >= COLUMN_NS;
         self.column_at = Some(if late { now } else { due } + COLUMN_NS);
-        let detail = Arc::make_mut(&mut self.detail);
         let areas = joined(seen.regions.iter().map(|region| region.range));
-        detail.heat.push(match seen.map {
+        Arc::make_mut(&mut self.detail).heat.push(match seen.map {
             Some(map) => column_of_pages(map, &areas),
             None => column_of_regions(seen.regions, seen.max_nr_accesses),
         });
-        seen.memory().describe(&mappings(), detail);
+        true
+    }
+
+    /// Tells of the open process what its mappings are like now.
+    pub(crate) fn describe(&mut self, seen: &Seen<'_>, mappings: &[Mapping]) {
+        seen.memory().describe(mappings, Arc::make_mut(&mut self.detail));
     }
 }
 
@@ -169,9 +168,10 @@ mod tests {
 
         picture.open(Some(7));
         for second in 6..=8 {
-            picture.look(Time(second * S), &seen, Vec::new);
-            picture.look(Time(second * S + 1), &seen, || unreachable!("only once per second"));
+            assert!(picture.add_column(Time(second * S), &seen));
+            assert!(!picture.add_column(Time(second * S + 1), &seen), "only once per second");
         }
+        picture.describe(&seen, &[]);
         let detail = picture.detail().unwrap();
         assert_eq!((detail.pid, detail.heat.len(), detail.ages.touched[0]), (7, 3, 4096));
         picture.open(None);

@@ -2,7 +2,7 @@
 //!
 //! They are listed every two seconds: one file per process tells its name, parent, size and when it
 //! began. It is read at once for a process that is new, and else in one listing out of four, so
-//! sizes are up to eight seconds old. Kernel threads have no memory and are left out, and so are we.
+//! sizes are up to eight seconds old. Kernel threads have no memory and are left out; so are we.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

@@ -1,13 +1,13 @@
 //! A record as a feed, with time travel.
 //!
 //! A record is read as a stream and cannot be read backwards, so going back begins at the start
-//! again: an hour of a record takes a fraction of a second. What is open is looked at on the way, so
-//! its heatmap has a past at once.
+//! again: an hour of a record takes seconds at most. What is open is looked at on the way, so its
+//! heatmap has a past at once.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use isotherm::raw::core::{Snapshot, TargetId, Time};
+use isotherm::raw::core::{Snapshot, TargetId, TargetInfo, Time};
 use isotherm::raw::record::{Event, Input, Mapping, Reader, Record, Target};
 use isotherm::raw::report::page_maps::PageMaps;
 
@@ -98,7 +98,7 @@ impl Replay {
         }
         self.at = to.clamp(self.begin, self.end);
         while self.state.next_until(self.at)? {
-            self.look();
+            self.pass();
         }
         self.is_new = true;
         Ok(())
@@ -112,27 +112,31 @@ impl Replay {
         Ok(())
     }
 
-    /// Lets the picture see the present snapshot.
-    fn look(&mut self) {
-        let State { targets, mappings, maps, snapshot, .. } = &self.state;
+    /// Lets the picture see the present snapshot, for what it keeps of the past. It is not asked
+    /// for more than that: this is done for every window that time passes.
+    fn pass(&mut self) {
+        let State { targets, maps, snapshot, .. } = &self.state;
         for info in &snapshot.targets {
-            let Some(target) = targets.get(&info.id.0) else { continue };
-            let seen = seen(snapshot, info.id, maps);
-            let Some(seen) = seen else { continue };
+            let (Some(target), Some(seen)) = (targets.get(&info.id.0), seen(snapshot, info, maps))
+            else {
+                continue;
+            };
+            let seen = Seen { is_new: false, ..seen };
             self.picture.fill(snapshot.end, info.id, &seen, &mut Row::default());
             if self.picture.opened() == Some(target.pid) {
-                let known = || mappings.get(&info.id.0).cloned().unwrap_or_default();
-                self.picture.look(snapshot.end, &seen, known);
+                self.picture.add_column(snapshot.end, &seen);
             }
         }
     }
 
     fn world(&mut self) -> World {
-        let State { targets, maps, snapshot, .. } = &self.state;
+        let State { targets, mappings, maps, snapshot, .. } = &self.state;
         let mut rows = Vec::new();
         for info in &snapshot.targets {
-            let Some(target) = targets.get(&info.id.0) else { continue };
-            let Some(seen) = seen(snapshot, info.id, maps) else { continue };
+            let (Some(target), Some(seen)) = (targets.get(&info.id.0), seen(snapshot, info, maps))
+            else {
+                continue;
+            };
             let mut row = Row {
                 pid: target.pid,
                 ppid: target.ppid,
@@ -143,6 +147,10 @@ impl Replay {
             // A record holds no sizes; what was seen to be there is the resident memory.
             row.rss = Some(row.tiers.total());
             row.age_ns = Some(self.at.since(snapshot.end));
+            if self.picture.opened() == Some(target.pid) {
+                let known = mappings.get(&info.id.0).map_or(&[][..], Vec::as_slice);
+                self.picture.describe(&seen, known);
+            }
             rows.push(row);
         }
         let header = self.record.header();
@@ -213,11 +221,10 @@ impl Feed for Replay {
     }
 }
 
-/// What the snapshot tells of a target.
-fn seen<'a>(snapshot: &'a Snapshot, id: TargetId, maps: &'a PageMaps) -> Option<Seen<'a>> {
-    let info = snapshot.targets.iter().find(|info| info.id == id)?;
-    let map = maps.get(id);
-    Some(Seen {
+/// What the snapshot tells of a target; nothing where it has none.
+fn seen<'a>(snapshot: &'a Snapshot, info: &'a TargetInfo, maps: &'a PageMaps) -> Option<Seen<'a>> {
+    let map = maps.get(info.id);
+    (!info.regions.is_empty()).then_some(Seen {
         regions: &info.regions,
         touched: map.and_then(|map| map.touched),
         map,

@@ -1,4 +1,4 @@
-//! One target that is open: its heat over time, its mappings by heat, ages, and what could be saved.
+//! One target that is open: heat over time, mappings by heat, ages, and what could be saved.
 
 use std::collections::VecDeque;
 

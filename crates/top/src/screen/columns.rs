@@ -4,8 +4,8 @@
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::style::Look;
 use super::text::{cut, maybe, plain, time, trend, within};
+use crate::look::Look;
 use crate::model::table::{self, Grouping, SortKey};
 use crate::model::{Tiers, Watch};
 

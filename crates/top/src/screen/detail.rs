@@ -6,9 +6,9 @@ use ratatui::text::{Line, Span};
 
 use super::columns::bar;
 use super::put;
-use super::style::Look;
 use super::text::{clock, cut, maybe, plain, size, time, within};
 use crate::app::App;
+use crate::look::Look;
 use crate::model::detail::{Detail, Level};
 use crate::model::tally::Ages;
 use crate::model::{Row, Watch};

@@ -3,7 +3,6 @@
 pub(crate) mod columns;
 mod detail;
 mod help;
-pub(crate) mod style;
 pub(crate) mod table;
 pub(crate) mod text;
 

@@ -7,9 +7,9 @@ use ratatui::text::{Line, Span};
 
 use super::columns::{self, Widths};
 use super::put;
-use super::style::Look;
 use super::text::{clock, maybe, percent, size, within};
 use crate::app::App;
+use crate::look::Look;
 use crate::model::table::Line as TableLine;
 use crate::model::{Row, Watch, World};
 

@@ -11,10 +11,10 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::draw;
 use crate::app::{App, Start};
+use crate::look::Look;
 use crate::model::detail::{Cell, Detail, Heat, MappingHeat};
 use crate::model::tally::Ages;
 use crate::model::{Head, Position, Row, Tiers, Watch, World};
-use crate::screen::style::Look;
 
 const MIB: u64 = 1 << 20;
 

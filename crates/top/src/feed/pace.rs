@@ -9,6 +9,9 @@ use std::collections::VecDeque;
 
 /// How often the census' share is set anew, in ns.
 const EVERY_NS: u64 = 5_000_000_000;
+/// At the beginning nothing is taken away for so long, in ns: all memory is to be seen once. What
+/// that costs is given back afterwards.
+const GRACE_NS: u64 = 20_000_000_000;
 /// What was used too much is given back within this time, in ns.
 const BACK_NS: u64 = 60_000_000_000;
 /// Of how long the present use is told, in ns.
@@ -41,6 +44,10 @@ impl Pace {
         self.marks.push_back((now_ns, cpu_ns));
         while self.marks.len() > 2 && now_ns.saturating_sub(self.marks[0].0) > LATELY_NS {
             self.marks.pop_front();
+        }
+        if now_ns.saturating_sub(begin.0) < GRACE_NS {
+            self.set = (now_ns, cpu_ns);
+            return None;
         }
         let (elapsed, used) =
             (now_ns.saturating_sub(self.set.0), cpu_ns.saturating_sub(self.set.1));

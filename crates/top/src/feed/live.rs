@@ -391,7 +391,7 @@ impl Watcher {
         let rows = self.rows(now);
         let detail = self.picture.detail();
         let world = World { rows, detail, head: self.head.clone(), position: None };
-        self.out.send(world).map_err(|_| Closed)
+        self.out.send(world).or(Err(Closed))
     }
 
     fn rows(&mut self, now: Time) -> Vec<Row> {

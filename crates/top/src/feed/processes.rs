@@ -144,13 +144,14 @@ impl Processes {
         let mut found: BTreeSet<u32> = BTreeSet::new();
         let matching = self.all.iter().filter(|(pid, p)| is_all || self.wanted.matches(**pid, p));
         found.extend(matching.map(|(pid, _)| *pid));
-        while !is_all && !self.wanted.no_children {
+        let with_children = !is_all && !self.wanted.no_children;
+        loop {
             let children = self
                 .all
                 .iter()
                 .filter(|(pid, process)| !found.contains(pid) && found.contains(&process.ppid));
             let children: Vec<u32> = children.map(|(pid, _)| *pid).collect();
-            if children.is_empty() {
+            if !with_children || children.is_empty() {
                 break;
             }
             found.extend(children);

@@ -223,7 +223,7 @@ mod tests {
 
     fn row(pid: u32, ppid: u32, name: &str, mib: Option<u64>) -> Row {
         let ten = mib.map(|mib| TouchedBytes { bytes: mib << 20, ..TouchedBytes::default() });
-        let cgroup = if pid % 2 == 0 { "/a.slice/x.service" } else { "/b.slice" };
+        let cgroup = if pid.is_multiple_of(2) { "/a.slice/x.service" } else { "/b.slice" };
         Row {
             pid,
             ppid,

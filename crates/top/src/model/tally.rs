@@ -129,9 +129,9 @@ impl Ages {
         let place = match age_us {
             _ if !region.resolved => &mut self.unresolved,
             _ if region.nr_accesses > 0 => &mut self.touched[0],
-            ..1_000_000 => &mut self.touched[0],
-            ..10_000_000 => &mut self.touched[1],
-            ..COLD_US => &mut self.touched[2],
+            0..1_000_000 => &mut self.touched[0],
+            1_000_000..10_000_000 => &mut self.touched[1],
+            10_000_000..COLD_US => &mut self.touched[2],
             _ => &mut self.minute,
         };
         *place = place.saturating_add(region.range.len());

@@ -1,5 +1,4 @@
 //! Snapshot tests of the screen. `UPDATE_EXPECT=1 cargo test` rewrites the expected screens.
-#![expect(clippy::unwrap_used, reason = "a failing test says enough")]
 
 use std::sync::Arc;
 

@@ -52,9 +52,9 @@ pub(crate) fn within(touched: Option<TouchedBytes>, watched: u64) -> String {
 pub(crate) fn time(ns: u64) -> String {
     let s = ns / 1_000_000_000;
     match s {
-        ..100 => format!("{s}s"),
-        ..6000 => format!("{}m", s / 60),
-        ..360_000 => format!("{}h", s / 3600),
+        0..100 => format!("{s}s"),
+        100..6000 => format!("{}m", s / 60),
+        6000..360_000 => format!("{}h", s / 3600),
         _ => format!("{}d", s / 86_400),
     }
 }

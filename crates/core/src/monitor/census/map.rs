@@ -315,6 +315,17 @@ mod tests {
     }
 
     #[test]
+    fn how_old_it_is_is_told_of_what_was_looked_at() {
+        let mut map = Map::new(TargetId(1), &mut Rng::seeded(1));
+        map.fit(&regions(&[(0, 3 * UNIT)]), Time(0));
+        assert_eq!(map.looked(), None);
+        for (unit, at) in map.units.iter_mut().zip([100, 300]) {
+            (unit.known, unit.looked) = (true, Time(at));
+        }
+        assert_eq!(map.looked(), Some(Time(200)), "the third was never looked at");
+    }
+
+    #[test]
     fn the_order_visits_every_unit_once() {
         for nr in [1, 5, 8, 16, 17, 100, 128, 129, 1000] {
             let mut map = Map::new(TargetId(1), &mut Rng::seeded(nr));

@@ -51,6 +51,24 @@ const CLAIM_EVERY_NS: u64 = 1_000_000_000;
 /// The most targets whose size is read at once.
 const SIZES_PER_LOOK: usize = 16;
 
+/// How closely a monitor follows what becomes of its targets. It costs tens of microseconds per
+/// target and look, so who watches hundreds of processes follows them less closely.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pace {
+    /// How often forks, execs and exits are looked for, in ns.
+    pub track_ns: u64,
+    /// Whether mappings are read again as soon as some target has grown or shrunk. Else they are
+    /// read once per update interval only.
+    pub follow_sizes: bool,
+}
+
+impl Default for Pace {
+    /// Every 100 ms, and sizes are followed.
+    fn default() -> Self {
+        Self { track_ns: TRACK_EVERY_NS, follow_sizes: true }
+    }
+}
+
 /// The monotonic clock, with an alarm that ends long sleeps when the tracker has to be polled.
 #[derive(Debug, Default)]
 struct MonotonicClock {
@@ -154,6 +172,7 @@ pub struct Monitor {
     driver: Driver<Acting<OpsSet>, MonotonicClock>,
     tracker: Tracker,
     proc: Proc,
+    pace: Pace,
     track_at: Time,
     events: VecDeque<Happened>,
     watched: Vec<Watched>,
@@ -215,6 +234,7 @@ impl Monitor {
             commits: VecDeque::new(),
             tracker,
             proc: Proc::default(),
+            pace: Pace::default(),
             track_at: Time::default(),
             events: VecDeque::new(),
             watched: Vec::new(),
@@ -343,6 +363,12 @@ impl Monitor {
         }
     }
 
+    /// Follows the targets more, or less, closely from now on. [`Happened::Idle`] comes as often as
+    /// they are looked at.
+    pub const fn set_pace(&mut self, pace: Pace) {
+        self.pace = pace;
+    }
+
     /// The tracker.
     pub const fn tracker(&mut self) -> &mut Tracker {
         &mut self.tracker
@@ -418,7 +444,7 @@ impl Monitor {
             }
             let now = clock::now();
             if now >= self.track_at {
-                self.track_at = now + TRACK_EVERY_NS;
+                self.track_at = now + self.pace.track_ns;
                 self.driver.clock.alarm = self.track_at;
                 self.track(now);
                 self.ask_set();
@@ -530,7 +556,7 @@ impl Monitor {
             }
             self.events.push_back(Happened::Target(event));
         }
-        if self.has_resized() {
+        if self.pace.follow_sizes && self.has_resized() {
             self.driver.context.update_soon();
         }
         if now >= self.claim_at {

@@ -16,6 +16,7 @@ mod record;
 mod sim;
 mod terminal;
 mod tier;
+mod top;
 mod workload;
 mod wss;
 
@@ -42,6 +43,8 @@ enum Command {
     Report(reading::report::Args),
     /// Print the working set of running processes, live.
     Wss(wss::Args),
+    /// Show live which processes use which memory, in the terminal; or a record, with time travel.
+    Top(top::Args),
     /// Run a policy (contexts, targets and schemes) from a file until stopped.
     Run(act::run::Args),
     /// Page out memory that was idle for long.
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
         Command::Record(args) => record::run(args),
         Command::Report(args) => reading::report::run(args),
         Command::Wss(args) => wss::run(args),
+        Command::Top(args) => top::run(args),
         Command::Run(args) => act::run::run(args),
         Command::Reclaim(args) => act::ready::reclaim::run(args),
         Command::Thp(args) => act::ready::thp::run(args),

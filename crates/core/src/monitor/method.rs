@@ -120,6 +120,12 @@ pub(crate) trait Sampler: core::fmt::Debug {
         0.0
     }
 
+    /// When the units of a target were last looked at, on average. `None`: the method has no units,
+    /// or none of this target was looked at yet.
+    fn looked(&self, _target: TargetId) -> Option<Time> {
+        None
+    }
+
     /// Tells a snapshot what is known of a target's single pages, for methods that see them.
     fn pages(&mut self, _target: &Target, _info: &mut TargetInfo) {}
 }

@@ -276,6 +276,13 @@ impl Context {
         self.method.sampler().hidden()
     }
 
+    /// When the memory of a target was last looked at, on average over its units. It says how old
+    /// [`TargetInfo::touched`](crate::TargetInfo::touched) is. `None` if the method has no units,
+    /// or none was looked at yet.
+    pub fn looked(&mut self, id: TargetId) -> Option<Time> {
+        self.method.sampler().looked(id)
+    }
+
     /// The last finished window. Meaningful from the first [`Wish::Snapshot`] on.
     #[must_use]
     pub const fn snapshot(&self) -> &Snapshot {

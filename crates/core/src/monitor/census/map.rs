@@ -81,6 +81,16 @@ impl Map {
         Self { id, first_round, ..Self::default() }
     }
 
+    /// When its units were last looked at, on average, without those that never were.
+    pub(super) fn looked(&self) -> Option<Time> {
+        let known = || self.units.iter().filter(|unit| unit.known);
+        let first = known().map(|unit| unit.looked).min()?;
+        let (nr, sum) = known().fold((0_u64, 0_u64), |(nr, sum), unit| {
+            (nr + 1, sum.saturating_add(unit.looked.since(first)))
+        });
+        Some(first + sum / nr)
+    }
+
     /// Fits the units to a target's regions. Units that stay keep what is known of them. Returns
     /// the bytes that are new, or `None` if nothing has changed.
     pub(super) fn fit(&mut self, regions: &[Region], now: Time) -> Option<u64> {
@@ -302,6 +312,17 @@ mod tests {
         );
         assert_eq!(map.units.iter().map(|u| u.start / UNIT).collect::<Vec<_>>(), [1, 8]);
         assert!(map.units[0].known && !map.units[1].known);
+    }
+
+    #[test]
+    fn how_old_it_is_is_told_of_what_was_looked_at() {
+        let mut map = Map::new(TargetId(1), &mut Rng::seeded(1));
+        map.fit(&regions(&[(0, 3 * UNIT)]), Time(0));
+        assert_eq!(map.looked(), None);
+        for (unit, at) in map.units.iter_mut().zip([100, 300]) {
+            (unit.known, unit.looked) = (true, Time(at));
+        }
+        assert_eq!(map.looked(), Some(Time(200)), "the third was never looked at");
     }
 
     #[test]

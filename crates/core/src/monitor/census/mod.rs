@@ -348,6 +348,10 @@ impl Sampler for Census {
         self.others = rate;
     }
 
+    fn looked(&self, target: TargetId) -> Option<Time> {
+        self.maps.iter().find(|map| map.id == target)?.looked()
+    }
+
     fn hidden(&self) -> f64 {
         self.maps.iter().map(|map| map.hidden).fold(0.0, f64::max)
     }

@@ -1,0 +1,230 @@
+//! `isotherm top`: which processes use which memory, live in the terminal, or over a record.
+
+use std::env::var_os;
+use std::io::{IsTerminal, Write, stdout};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use isotherm::raw::core::units::{share_bp, span_ns};
+use isotherm::raw::host::error::Class;
+use isotherm::raw::sys::signals;
+use isotherm_top::{
+    Error, Feed, Grouping, Live, Look, Replay, Settings, SortKey, Start, Travel, Wanted,
+};
+
+use crate::exit::{self, usage};
+use crate::files;
+use crate::options::sets::OpsArg;
+use crate::terminal::{When, style};
+
+/// Arguments of `isotherm top`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Show these processes and their children.
+    #[arg(short, long = "pid", value_name = "PID", value_delimiter = ',', help_heading = "Target")]
+    pids: Vec<u32>,
+    /// Show processes whose command's name matches, with * and ?, and their children.
+    #[arg(long = "name", value_name = "GLOB", help_heading = "Target")]
+    names: Vec<String>,
+    /// Show the processes of cgroups whose path matches, with * and ?, and of those below.
+    #[arg(long = "cgroup", value_name = "GLOB", help_heading = "Target")]
+    cgroups: Vec<String>,
+    /// Show the processes of a systemd unit.
+    #[arg(long = "unit", value_name = "NAME", help_heading = "Target")]
+    units: Vec<String>,
+    /// Show everything that may be watched. The default.
+    #[arg(short, long, conflicts_with_all = ["pids", "names", "cgroups", "units"], help_heading = "Target")]
+    all: bool,
+    /// Do not show the children of the given processes.
+    #[arg(long, help_heading = "Target")]
+    no_children: bool,
+    /// Show this record instead of what happens now.
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["pids", "names", "cgroups", "units", "all", "ops", "budget"],
+        help_heading = "Target"
+    )]
+    input: Option<PathBuf>,
+    /// The share of one CPU that this program may use, all in all.
+    #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = budget, help_heading = "Limits")]
+    budget: u32,
+    /// Which operations set looks at the memory.
+    #[arg(long, value_enum, default_value_t = OpsArg::Auto, help_heading = "Monitoring")]
+    ops: OpsArg,
+    /// Print plain text instead of drawing on the terminal.
+    #[arg(short, long, help_heading = "Output")]
+    batch: bool,
+    /// With --batch: print this many tables, then end.
+    #[arg(short = 'n', long, value_name = "N", requires = "batch", help_heading = "Output")]
+    count: Option<u32>,
+    /// With --batch: the time between two tables.
+    #[arg(
+        short = 'd', long, value_name = "TIME", default_value = "3s", value_parser = interval, help_heading = "Output"
+    )]
+    interval: Duration,
+    /// With --batch and a record: print what was known this long after its beginning; the end if
+    /// it is not given.
+    #[arg(long, value_name = "TIME", requires = "input", value_parser = interval, help_heading = "Output")]
+    at: Option<Duration>,
+    /// Sort by pid, name, rss, 1s, 10s, 1m, cold, unresolved or age.
+    #[arg(short, long, value_name = "KEY", default_value = "10s", value_parser = sort_key, help_heading = "Output")]
+    sort: SortKey,
+    /// Show only what has this in its name, cgroup or pid.
+    #[arg(
+        short,
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true,
+        help_heading = "Output"
+    )]
+    filter: String,
+    /// Show a row per process, cgroup or systemd unit.
+    #[arg(long, value_enum, default_value_t = ByArg::Process, help_heading = "Output")]
+    by: ByArg,
+    /// Whether to use colours.
+    #[arg(long, value_enum, default_value_t = When::Auto, help_heading = "Output")]
+    color: When,
+}
+
+const EXAMPLES: &str = "Examples:
+  isotherm top                          the whole machine; ? shows the keys
+  isotherm top --name 'postgres*'       some processes and their children
+  isotherm top --batch -n 3 --by unit   three tables as text, a row per systemd unit
+  isotherm top -i isotherm.data         a record: arrows and t travel in time";
+
+/// What a row is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum ByArg {
+    Process,
+    Cgroup,
+    Unit,
+}
+
+fn budget(text: &str) -> Result<u32, String> {
+    match share_bp(text).map_err(|e| e.to_string())? {
+        0 => Err("a budget of 0, with which nothing can be seen".to_owned()),
+        10_001.. => Err("more than one CPU; the default is 1%".to_owned()),
+        bp => u32::try_from(bp).map_err(|e| e.to_string()),
+    }
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    if text.trim().parse::<f64>().is_ok() && text.trim() != "0" {
+        return Err(format!("a time needs a unit; {text}s for seconds", text = text.trim()));
+    }
+    Ok(Duration::from_nanos(span_ns(text).map_err(|e| e.to_string())?))
+}
+
+fn sort_key(text: &str) -> Result<SortKey, String> {
+    let keys = "pid, name, rss, 1s, 10s, 1m, cold, unresolved, age";
+    SortKey::of_name(text).ok_or_else(|| format!("the keys are {keys}"))
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    signals::install()?;
+    if !args.batch && !stdout().is_terminal() {
+        return Err(usage(
+            "top draws on a terminal, and standard output is none\n  hint:  `isotherm top --batch` prints plain text",
+        ));
+    }
+    let start = Start {
+        sort: args.sort,
+        grouping: match args.by {
+            ByArg::Process => Grouping::Processes,
+            ByArg::Cgroup => Grouping::Cgroups,
+            ByArg::Unit => Grouping::Units,
+        },
+        filter: args.filter.clone(),
+        look: look(args.color),
+    };
+    let mut feed = feed(&args)?;
+    if args.batch {
+        batch(&args, &mut *feed, &start)?;
+    } else {
+        isotherm_top::run(&mut *feed, start, stdout()).map_err(told)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn feed(args: &Args) -> anyhow::Result<Box<dyn Feed>> {
+    if let Some(path) = &args.input {
+        let replay = Replay::open(files::open(path)?).map_err(told)?;
+        return Ok(Box::new(replay));
+    }
+    let wanted = Wanted {
+        pids: args.pids.clone(),
+        names: args.names.clone(),
+        cgroups: args.cgroups.clone(),
+        units: args.units.clone(),
+        no_children: args.no_children,
+    };
+    let settings = Settings { wanted, budget_bp: args.budget, set: args.ops.wanted() };
+    Ok(Box::new(Live::start(settings).map_err(told)?))
+}
+
+/// The view's error, with its exit code.
+fn told(error: Error) -> anyhow::Error {
+    match error {
+        Error::NoSuchProcess(_) => exit::with(Class::Gone.exit_code(), error.to_string()),
+        Error::NoSnapshots => usage(error.to_string()),
+        error => error.into(),
+    }
+}
+
+/// Colours as the user wants them; other signs than ASCII if the locale has them.
+fn look(color: When) -> Look {
+    let names = ["LC_ALL", "LC_CTYPE", "LANG"];
+    let locale = names.iter().filter_map(var_os).find(|value| !value.is_empty());
+    let locale = locale.map(|value| value.to_string_lossy().to_lowercase()).unwrap_or_default();
+    Look {
+        color: style(color).color != isotherm::raw::report::heatmap::Color::None,
+        unicode: locale.contains("utf-8") || locale.contains("utf8"),
+    }
+}
+
+/// Prints tables as text. A table comes after each interval, so that there is something to tell.
+fn batch(args: &Args, feed: &mut dyn Feed, start: &Start) -> anyhow::Result<()> {
+    let count = args.count.unwrap_or(u32::MAX);
+    if args.input.is_some() {
+        feed.travel(Travel::Pause);
+        feed.travel(Travel::To(args.at.unwrap_or(Duration::MAX)));
+    }
+    for nr in 0..count {
+        if nr > 0 && args.input.is_some() {
+            if args.at.is_none() {
+                break;
+            }
+            let s = i64::try_from(args.interval.as_secs().max(1)).unwrap_or(i64::MAX);
+            feed.travel(Travel::By { s });
+        }
+        let due =
+            Instant::now() + if args.input.is_some() { Duration::ZERO } else { args.interval };
+        let mut world = None;
+        loop {
+            let wait =
+                due.saturating_duration_since(Instant::now()).min(Duration::from_millis(300));
+            if let Some(newer) = feed.next(wait).map_err(told)? {
+                world = Some(newer);
+            }
+            if signals::stop_requested().is_some() {
+                return Ok(());
+            }
+            if world.is_some() && Instant::now() >= due {
+                break;
+            }
+        }
+        let mut out = stdout().lock();
+        if let Some(world) = world {
+            isotherm_top::batch(world, start, &mut out)?;
+        }
+        writeln!(out)?;
+        out.flush()?;
+    }
+    Ok(())
+}

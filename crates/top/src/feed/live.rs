@@ -1,0 +1,453 @@
+//! The live feed: one monitor over all processes, on a thread of its own.
+//!
+//! One context with one budget looks at everything, so processes share the budget by size and by
+//! change without any rule of ours: the census arms what is new and what changes, and the rest the
+//! rarer the more there is. What costs per process and not per page is done rarely here: a sample
+//! is 100 ms and a window 1 s, exits are looked for once a second, mappings are read every ten.
+//! [`Pace`](super::pace::Pace) takes what all of this costs off the census' budget.
+//!
+//! Without a set that can look at memory, the rows have names and sizes only, and a note says why.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use isotherm::raw::agent::monitor::{Happened, Monitor, Pace as Closeness};
+use isotherm::raw::agent::run::open_set;
+use isotherm::raw::core::{Attrs, Method, TargetId, Time};
+use isotherm::raw::host::proc::{Proc, meminfo_kib, own_cost, parse_maps};
+use isotherm::raw::ops::support::SetName;
+use isotherm::raw::ops::targets::{Target, TargetEvent, Tracker};
+use isotherm::raw::report::page_maps::PageMap;
+use isotherm::raw::sys::clock;
+use isotherm::record::Mapping;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use super::Feed;
+use super::pace::Pace;
+use super::picture::{Picture, Seen};
+use super::processes::{Processes, Wanted};
+use super::{Error, Travel};
+use crate::model::{Head, Row, Watch, World};
+
+/// How often processes are listed, in ns.
+const LIST_NS: u64 = 2_000_000_000;
+/// How often free swap is read, in ns.
+const MACHINE_NS: u64 = 10_000_000_000;
+/// How closely one target is followed, in ns per target, and between which bounds.
+const TRACK_NS: (u64, u64, u64) = (5_000_000, 100_000_000, 1_000_000_000);
+/// How long to wait where there is nothing to watch.
+const WAIT_NS: u64 = 200_000_000;
+
+/// What to watch, and what that may cost.
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    /// Which processes.
+    pub wanted: Wanted,
+    /// The share of one CPU that this program may use, in hundredths of a percent.
+    pub budget_bp: u32,
+    /// The operations set; the best one that works here if none is given.
+    pub set: Option<SetName>,
+}
+
+/// A feed of what happens now.
+#[derive(Debug)]
+pub struct Live {
+    worlds: Receiver<World>,
+    commands: Sender<Option<u32>>,
+}
+
+impl Live {
+    /// Starts to watch. The first world comes at once, without working sets yet.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Processes`] if `/proc` cannot be listed, and [`Error::NoSuchProcess`] if one of the
+    /// pids is not there.
+    pub fn start(settings: Settings) -> Result<Self, Error> {
+        raise_limit();
+        let mut processes = Processes::new(Proc::default(), settings.wanted.clone());
+        processes.list().map_err(Error::Processes)?;
+        if let Some(pid) = settings.wanted.pids.iter().find(|pid| processes.get(**pid).is_none()) {
+            return Err(Error::NoSuchProcess(*pid));
+        }
+        let (send, worlds) = channel();
+        let (commands, receive) = channel();
+        let body = move || Watcher::new(processes, &settings, send, receive).run(settings.set);
+        let thread = std::thread::Builder::new().name("watch".into());
+        thread.spawn(body).map_err(Error::Processes)?;
+        Ok(Self { worlds, commands })
+    }
+}
+
+impl Feed for Live {
+    fn next(&mut self, wait: Duration) -> Result<Option<World>, Error> {
+        match self.worlds.recv_timeout(wait) {
+            Ok(world) => Ok(Some(world)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => Err(Error::Ended),
+        }
+    }
+
+    fn open(&mut self, pid: Option<u32>) {
+        // If the thread has ended, the next world says so.
+        self.commands.send(pid).ok();
+    }
+
+    fn travel(&mut self, _: Travel) {}
+}
+
+/// Hundreds of processes need some files each. What more than the limit allows is refused later,
+/// and told there.
+fn raise_limit() {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current != maximum {
+        setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).ok();
+    }
+}
+
+/// A process that was listed, and what has become of watching it.
+#[derive(Debug, Default)]
+struct Entry {
+    start_ticks: u64,
+    id: Option<TargetId>,
+    watch: Watch,
+}
+
+/// What the thread keeps.
+struct Watcher {
+    processes: Processes,
+    entries: BTreeMap<u32, Entry>,
+    monitor: Option<Monitor>,
+    maps: BTreeMap<TargetId, PageMap>,
+    picture: Picture,
+    pace: Pace,
+    attrs: Attrs,
+    head: Head,
+    list_at: Time,
+    machine_at: Time,
+    buf: Vec<u8>,
+    out: Sender<World>,
+    commands: Receiver<Option<u32>>,
+}
+
+/// The window has nobody to show it to any more.
+struct Closed;
+
+impl Watcher {
+    fn new(
+        processes: Processes,
+        settings: &Settings,
+        out: Sender<World>,
+        commands: Receiver<Option<u32>>,
+    ) -> Self {
+        let attrs = Attrs {
+            sample_us: 100_000,
+            aggr_us: 1_000_000,
+            update_us: 10_000_000,
+            max_nr_regions: 200,
+            method: Method::Census,
+            budget_bp: settings.budget_bp,
+            ..Attrs::default()
+        };
+        let budget_bp = u64::from(settings.budget_bp);
+        let head = Head { budget_bp, set: "testing what can look ...".into(), ..Head::default() };
+        Self {
+            processes,
+            entries: BTreeMap::new(),
+            monitor: None,
+            maps: BTreeMap::new(),
+            picture: Picture::default(),
+            pace: Pace::new(budget_bp),
+            attrs,
+            head,
+            list_at: clock::now().plus_us(LIST_NS / 1000),
+            machine_at: Time::default(),
+            buf: Vec::new(),
+            out,
+            commands,
+        }
+    }
+
+    fn run(mut self, set: Option<SetName>) {
+        self.note_processes();
+        if self.send().is_err() {
+            return;
+        }
+        self.open_set(set);
+        self.note_processes();
+        while self.step().is_ok() {}
+    }
+
+    /// Opens the operations set and a monitor without targets.
+    fn open_set(&mut self, set: Option<SetName>) {
+        let (ops, _) = match open_set(set, &mut self.attrs) {
+            Ok(opened) => opened,
+            Err(why) => {
+                self.head.set = "names and sizes only".into();
+                let why = why.to_string();
+                let first = why.lines().next().unwrap_or_default();
+                self.head.note = format!("{first}; see `isotherm doctor`");
+                return;
+            }
+        };
+        self.attrs.method = ops.usual_method(self.attrs.method);
+        let name = ops.name();
+        let seed = clock::now().as_ns();
+        match Monitor::new(Tracker::new(Proc::default(), false), ops, self.attrs, seed) {
+            Ok(mut monitor) => {
+                let is_census = monitor.context().attrs().method == Method::Census;
+                self.head.set = format!("{name}, {}", if is_census { "census" } else { "regions" });
+                if !is_census {
+                    self.head.note = "no working sets by page here, only rates of regions".into();
+                }
+                self.monitor = Some(monitor);
+            }
+            Err(why) => self.head.note = why.to_string(),
+        }
+    }
+
+    /// Runs until something has happened.
+    fn step(&mut self) -> Result<(), Closed> {
+        while let Ok(pid) = self.commands.try_recv() {
+            self.picture.open(pid);
+            self.look();
+            self.send()?;
+        }
+        if clock::now() >= self.list_at {
+            self.list_at = clock::now().plus_us(LIST_NS / 1000);
+            // What cannot be listed this time will be next time.
+            if self.processes.list().is_ok() {
+                self.note_processes();
+            }
+            if self.monitor.is_none() {
+                self.send()?;
+            }
+        }
+        let Some(monitor) = &mut self.monitor else {
+            clock::sleep_until(clock::now().plus_us(WAIT_NS / 1000));
+            return Ok(());
+        };
+        match monitor.next() {
+            Happened::Snapshot => {
+                self.learn();
+                self.look();
+                self.keep_budget();
+                self.send()?;
+            }
+            Happened::Target(event) => self.target(&event),
+            Happened::NotWatched(target, why) => {
+                let why = why.to_string();
+                self.refuse(&target, why.lines().next().unwrap_or_default());
+            }
+            Happened::Watched(target) => self.set_watch(&target, Watch::Waiting),
+            Happened::Trouble(text) => self.head.note = first_line(&text),
+            Happened::Failed(why) => {
+                self.head.note = first_line(&why);
+                self.monitor = None;
+            }
+            Happened::Stopped => {
+                clock::sleep_until(clock::now().plus_us(WAIT_NS / 1000));
+                self.send()?;
+            }
+            Happened::NotActedOn(..) | Happened::Idle => {}
+        }
+        Ok(())
+    }
+
+    /// Watches what was listed, the largest first, and forgets what has gone.
+    fn note_processes(&mut self) {
+        let wanted = self.processes.wanted();
+        let is_wanted = |pid: &u32, entry: &Entry| {
+            let same = |(other, process): &(u32, &super::processes::Process)| {
+                other == pid && process.start_ticks == entry.start_ticks
+            };
+            wanted.iter().any(same)
+        };
+        let gone: Vec<u32> = self
+            .entries
+            .iter()
+            .filter(|(pid, entry)| !is_wanted(pid, entry))
+            .map(|(p, _)| *p)
+            .collect();
+        for pid in gone {
+            if let Some(id) = self.entries.remove(&pid).and_then(|entry| entry.id) {
+                self.picture.forget(id);
+                self.maps.remove(&id);
+            }
+        }
+        for (pid, process) in wanted {
+            let entry = self.entries.entry(pid).or_default();
+            entry.start_ticks = process.start_ticks;
+            let is_refused = matches!(entry.watch, Watch::Refused(_));
+            if let Some(monitor) = &mut self.monitor
+                && entry.id.is_none()
+                && !is_refused
+            {
+                match monitor.tracker().add(pid) {
+                    Ok(id) => entry.id = Some(id),
+                    Err(why) => entry.watch = Watch::Refused(first_line(&why.to_string())),
+                }
+            }
+        }
+        if let Some(monitor) = &mut self.monitor {
+            let (each, least, most) = TRACK_NS;
+            let track_ns = (self.entries.len() as u64 * each).clamp(least, most);
+            monitor.set_pace(Closeness { track_ns, follow_sizes: false });
+        }
+    }
+
+    fn target(&mut self, event: &TargetEvent) {
+        match event {
+            TargetEvent::Added(_) => {}
+            TargetEvent::Execed { old, target } => {
+                self.forget(*old);
+                if let Some(entry) = self.entries.get_mut(&target.pid) {
+                    entry.id = Some(target.id);
+                }
+            }
+            TargetEvent::Exited(id) => {
+                self.forget(*id);
+                self.entries.retain(|_, entry| entry.id != Some(*id));
+            }
+            TargetEvent::Refused(why) => self.head.note = first_line(&why.to_string()),
+        }
+    }
+
+    fn forget(&mut self, id: TargetId) {
+        self.picture.forget(id);
+        self.maps.remove(&id);
+    }
+
+    fn refuse(&mut self, target: &Target, why: &str) {
+        self.set_watch(target, Watch::Refused(why.to_owned()));
+    }
+
+    fn set_watch(&mut self, target: &Target, watch: Watch) {
+        if let Some(entry) = self.entries.get_mut(&target.pid).filter(|e| e.id == Some(target.id)) {
+            entry.watch = watch;
+        }
+    }
+
+    /// Takes in what the last window tells of pages.
+    fn learn(&mut self) {
+        let Some(monitor) = &self.monitor else { return };
+        for target in &monitor.snapshot().targets {
+            if target.touched.is_none() {
+                continue;
+            }
+            let map = self.maps.entry(target.id).or_default();
+            map.touched = target.touched;
+            map.units.extend(target.units.iter().map(|unit| (unit.start, *unit)));
+        }
+    }
+
+    /// Looks closely at the process that is open.
+    fn look(&mut self) {
+        let Some(pid) = self.picture.opened() else { return };
+        let Some(id) = self.entries.get(&pid).and_then(|entry| entry.id) else { return };
+        let Some(monitor) = &self.monitor else { return };
+        let snapshot = monitor.snapshot();
+        let Some(target) = snapshot.targets.iter().find(|target| target.id == id) else { return };
+        let seen = Seen {
+            regions: &target.regions,
+            touched: target.touched,
+            map: self.maps.get(&id),
+            is_new: true,
+            max_nr_accesses: snapshot.max_nr_accesses,
+            aggr_us: snapshot.aggr_us,
+        };
+        if self.picture.add_column(clock::now(), &seen) {
+            self.picture.describe(&seen, &mappings_of(pid));
+        }
+    }
+
+    /// Gives the census what the rest of the program leaves of the budget.
+    fn keep_budget(&mut self) {
+        let cost = own_cost(&mut self.buf);
+        let next = self.pace.tick(clock::now().as_ns(), clock::process_cpu_ns());
+        self.head.own_rss = cost.rss_bytes;
+        self.head.used_bp = self.pace.lately_bp();
+        self.head.mean_bp = self.pace.mean_bp();
+        if let (Some(bp), Some(monitor)) = (next, &mut self.monitor) {
+            let budget_bp = u32::try_from(bp).unwrap_or(u32::MAX);
+            let attrs = Attrs { budget_bp, ..*monitor.context().attrs() };
+            if let Err(why) = monitor.commit_attrs(attrs) {
+                self.head.note = first_line(&why.to_string());
+            }
+        }
+    }
+
+    /// Sends the present state.
+    fn send(&mut self) -> Result<(), Closed> {
+        let now = clock::now();
+        if now >= self.machine_at {
+            self.machine_at = now + MACHINE_NS;
+            let read = Proc::default().read_system("meminfo", &mut self.buf);
+            let text = read.ok().map(|()| String::from_utf8_lossy(&self.buf).into_owned());
+            let free = text.and_then(|text| meminfo_kib(&text, "SwapFree"));
+            self.head.swap_free = free.map(|kib| kib.saturating_mul(1024));
+        }
+        let rows = self.rows(now);
+        let detail = self.picture.detail();
+        let world = World { rows, detail, head: self.head.clone(), position: None };
+        self.out.send(world).or(Err(Closed))
+    }
+
+    fn rows(&mut self, now: Time) -> Vec<Row> {
+        let Self { entries, processes, monitor, picture, maps, .. } = self;
+        let mut rows = Vec::with_capacity(entries.len());
+        for (pid, entry) in entries.iter() {
+            let Some(process) = processes.get(*pid) else { continue };
+            let mut row = Row {
+                pid: *pid,
+                ppid: process.ppid,
+                name: process.name.clone(),
+                cgroup: process.cgroup.clone(),
+                rss: Some(process.rss),
+                watch: entry.watch.clone(),
+                ..Row::default()
+            };
+            if let (Some(monitor), Some(id)) = (monitor.as_mut(), entry.id) {
+                let looked = monitor.context().looked(id);
+                let snapshot = monitor.snapshot();
+                if let Some(target) = snapshot.targets.iter().find(|target| target.id == id) {
+                    let seen = Seen {
+                        regions: &target.regions,
+                        touched: target.touched,
+                        map: maps.get(&id),
+                        is_new: !target.units.is_empty() || target.touched.is_none(),
+                        max_nr_accesses: snapshot.max_nr_accesses,
+                        aggr_us: snapshot.aggr_us,
+                    };
+                    picture.fill(now, id, &seen, &mut row);
+                    // Memory that was never looked at is in no page map yet.
+                    let missing = process.rss.saturating_sub(row.tiers.total());
+                    row.tiers.unresolved = row.tiers.unresolved.saturating_add(missing);
+                    // A method without units looks at everything in every window.
+                    let of_window = seen.map.is_none().then_some(snapshot.end);
+                    row.age_ns = looked.or(of_window).map(|at| now.since(at));
+                }
+            }
+            rows.push(row);
+        }
+        rows
+    }
+}
+
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+/// What is mapped in a process now; nothing if it has ended.
+fn mappings_of(pid: u32) -> Vec<Mapping> {
+    let mut text = Vec::new();
+    if Proc::default().read(pid, "maps", &mut text).is_err() {
+        return Vec::new();
+    }
+    let mapping = |m: isotherm::raw::host::proc::Mapping<'_>| {
+        let perms = if m.perms.shared { "rw-s" } else { "rw-p" };
+        Mapping::new(m.range.start, m.range.end, perms, &String::from_utf8_lossy(m.name))
+    };
+    parse_maps(&text).map(mapping).collect()
+}

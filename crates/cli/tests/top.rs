@@ -182,6 +182,31 @@ fn a_signal_ends_it_and_gives_the_terminal_back() {
 }
 
 #[test]
+fn a_terminal_that_goes_takes_the_view_with_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = workload(dir.path());
+    let terminal = Terminal::open("gone", &[]);
+    let pidfile = dir.path().join("pid");
+    // It may not be ended by a hangup signal: the terminal alone has to tell.
+    let line = format!(
+        "sh -c 'trap \"\" HUP; echo $$ > {}; exec {} top -p {}'",
+        pidfile.display(),
+        env!("CARGO_BIN_EXE_isotherm"),
+        target.0.id()
+    );
+    terminal.type_in(&line);
+    terminal.press(&["Enter"]);
+    terminal.wait("the view", |s| s.contains("isotherm top"));
+    let pid = std::fs::read_to_string(&pidfile).unwrap();
+    drop(terminal);
+    let begin = Instant::now();
+    while Path::new("/proc").join(pid.trim()).exists() {
+        assert!(begin.elapsed() < PATIENCE, "{} goes on without a terminal", pid.trim());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
 fn plain_text_has_a_row_per_process_and_as_many_tables_as_asked_for() {
     let dir = tempfile::tempdir().unwrap();
     let target = workload(dir.path());

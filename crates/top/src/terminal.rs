@@ -2,9 +2,12 @@
 //!
 //! Invariants. The terminal is given back as it was found, also if something fails. A screen is
 //! drawn when something has changed, not more often: over a slow line, and on our own CPU budget,
-//! each one costs.
+//! each one costs. A terminal that has gone ends the view. That is seen here, because crossterm
+//! reads the end of such a terminal again and again, and never returns.
 
-use std::io::Write;
+use std::fs::File;
+use std::io::{IsTerminal, Write, stdin};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use isotherm::raw::sys::signals::stop_requested;
@@ -15,6 +18,8 @@ use ratatui::crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
 use ratatui::crossterm::{cursor, execute};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use crate::Error;
 use crate::app::{Act, App, Start};
@@ -50,8 +55,33 @@ impl<W: Write> Drop for Screen<W> {
     }
 }
 
-/// Shows what `feed` makes on the terminal behind `out` until the user quits or a signal asks us
-/// to end.
+/// The terminal that keys come from: the same that crossterm takes.
+fn keyboard() -> std::io::Result<OwnedFd> {
+    let stdin = stdin();
+    if stdin.is_terminal() {
+        stdin.as_fd().try_clone_to_owned()
+    } else {
+        Ok(File::open("/dev/tty")?.into())
+    }
+}
+
+/// Waits for a key, or for a while. Returns whether the terminal is still there.
+fn wait(keyboard: &OwnedFd) -> std::io::Result<bool> {
+    let mut fds = [PollFd::new(keyboard, PollFlags::IN)];
+    let timeout = Timespec::try_from(KEYS).ok();
+    match poll(&mut fds, timeout.as_ref()) {
+        // A signal: the size has changed, or we are to stop.
+        Err(Errno::INTR) => Ok(true),
+        Err(err) => Err(err.into()),
+        Ok(_) => {
+            let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+            Ok(!fds[0].revents().intersects(gone))
+        }
+    }
+}
+
+/// Shows what `feed` makes on the terminal behind `out` until the user quits, a signal asks us to
+/// end, or the terminal has gone.
 ///
 /// # Errors
 ///
@@ -59,6 +89,7 @@ impl<W: Write> Drop for Screen<W> {
 pub fn run(feed: &mut dyn Feed, start: Start, out: impl Write) -> Result<(), Error> {
     let mut app = App::new(start);
     let mut screen = Screen::open(out).map_err(Error::Terminal)?;
+    let keyboard = keyboard().map_err(Error::Terminal)?;
     // The first world comes at once, so no empty screen is drawn before it.
     if let Some(world) = feed.next(FIRST)? {
         app.take(world);
@@ -78,13 +109,15 @@ pub fn run(feed: &mut dyn Feed, start: Start, out: impl Write) -> Result<(), Err
             drawn.map_err(Error::Terminal)?;
             is_new = false;
         }
-        if !event::poll(KEYS).map_err(Error::Terminal)? {
-            continue;
+        if !wait(&keyboard).map_err(Error::Terminal)? {
+            return Ok(());
         }
-        is_new = true;
-        if let Event::Key(key) = event::read().map_err(Error::Terminal)?
-            && key.kind != KeyEventKind::Release
-        {
+        while event::poll(Duration::ZERO).map_err(Error::Terminal)? {
+            is_new = true;
+            let Event::Key(key) = event::read().map_err(Error::Terminal)? else { continue };
+            if key.kind == KeyEventKind::Release {
+                continue;
+            }
             match app.key(key) {
                 Act::None => {}
                 Act::Quit => return Ok(()),

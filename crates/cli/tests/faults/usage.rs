@@ -26,7 +26,7 @@ fn impossible_attributes() {
             isotherm(dir.path(), &format!("{what} {attrs} -- sleep 100")).expect(2, parts);
         }
     }
-    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing was begun");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "nothing was begun");
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn physical_memory_that_cannot_be() {
             isotherm(dir.path(), &format!("{what} {memory}")).expect(code.into(), parts);
         }
     }
-    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing was begun");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "nothing was begun");
 }
 
 #[test]

@@ -80,7 +80,8 @@ impl Scan {
             Some(at) => now.since(at) >= ALWAYS_EVERY_NS,
         };
         let full = full && (self.full_at.is_none() || self.full.allows(now, SHARES.1));
-        if !full && !(forked && self.listings.allows(now, SHARES.0)) {
+        let is_due = full || forked && self.listings.allows(now, SHARES.0);
+        if !is_due {
             return Ok(());
         }
         let begin = thread_cpu_ns();

@@ -127,8 +127,10 @@ proptest! {
 
         // Mean bytes of all mappings are the mean bytes of all regions.
         let bytes = |rs: &[RegionInfo]| rs.iter().map(|r| r.range.len() as f64).sum::<f64>();
-        let time: f64 = windows.iter().map(|(len, _)| *len as f64).sum();
-        let mean = windows.iter().map(|(len, rs)| *len as f64 * bytes(rs)).sum::<f64>() / time;
+        // Of a window that took at least twice as long as it should, the end counts.
+        let watched = |len: u64| if len < 200_000_000 { len as f64 } else { 1e8 };
+        let time: f64 = windows.iter().map(|(len, _)| watched(*len)).sum();
+        let mean = windows.iter().map(|(len, rs)| watched(*len) * bytes(rs)).sum::<f64>() / time;
         let near = |got: f64| (got - mean).abs() <= 20.0 + mean * 1e-9;
         let report = mappings::Report::build(&record, &all).unwrap();
         let by_mapping: f64 = report.lines.iter().map(|l| l.heat.bytes()).sum();

@@ -273,7 +273,7 @@ mod tests {
         for part in [
             "1.00 s: 40.0 MiB",
             "10.0 s: 32.0 MiB  <- this age",
-            "1.0 min: 20.0 MiB",
+            "60.0 s: 20.0 MiB",
             "touched again soon: 8.00 MiB",
             "time to drain under this quota: 32.0 s",
         ] {

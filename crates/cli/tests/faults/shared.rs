@@ -29,7 +29,7 @@ fn processes_that_share_memory_count_it_once() {
     let python = python.trim();
     let words = ["record", "-o", "r.data", "--duration", "3s", "--", python, "-c", SHARERS];
     let recorder = Running::start(command(ISOTHERM, dir.path(), &words));
-    recorder.finish().expect(0, &[]);
+    recorder.finish().expect(143, &[]);
     let json = |args: &str| -> serde_json::Value {
         let said = isotherm(dir.path(), args);
         serde_json::from_str(&said.expect(0, &[]).out).unwrap()

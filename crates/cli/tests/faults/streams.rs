@@ -11,7 +11,7 @@ fn a_record_goes_through_a_pipe() {
     let line = "$ISOTHERM record --ops smaps -q --duration 1500ms -o - -- \
                 sh -c 'echo hello; exec sleep 100' > r.data";
     let said = shell(dir.path(), line);
-    said.expect(0, &["hello"]);
+    said.expect(143, &["hello"]);
     assert!(!dir.path().join("-").exists(), "no file has this name");
     let file = isotherm(dir.path(), "report wss r.data");
     assert!(!file.expect(0, &[]).out.contains("note:"), "{}", file.out);

@@ -179,8 +179,7 @@ impl Report {
         for state in scan.targets.values() {
             [&mut sums, &mut once].into_iter().for_each(|sums| sums.end(state));
         }
-        let mut report =
-            Self { title: scan.title(), damage: scan.damage.to_string(), ..Self::default() };
+        let mut report = Self { title: scan.title(), damage: scan.caveats(), ..Self::default() };
         report.add_up(&sums, &by_page, &scan);
         if is_shared {
             report.share(&once, &sums, 1.0 / whole);

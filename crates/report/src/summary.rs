@@ -79,9 +79,10 @@ impl Report {
         )?;
         for series in self.wss.profile.iter().flat_map(|p| &p.spans) {
             if !series.points.is_empty() {
-                let within = series.mean().touched.bytes;
+                let within = series.mean().touched;
                 let name = crate::page_maps::span_name(series.span_us);
-                writeln!(out, "{:13}touched within {name}: {}", "", mib(float(within)))?;
+                let [bytes, lo, hi] = [within.bytes, within.lo, within.hi].map(|b| mib(float(b)));
+                writeln!(out, "{:13}touched within {name}: {bytes} (90 %: {lo} .. {hi})", "")?;
             }
         }
         if !self.wss.apart.is_empty() {

@@ -92,8 +92,8 @@ impl Child {
     }
 
     /// Waits until `deadline` for the process to end by itself, and fails if it says that it
-    /// failed. Isotherm may warn that a part is missing, as some windows are on a busy machine. Then
-    /// the rest is judged, and the warning is told.
+    /// failed. Isotherm may warn that a part is missing, as some windows are on a busy machine.
+    /// Then the rest is judged, and the warning is told.
     pub(crate) fn succeeds(&mut self, deadline: Time) -> anyhow::Result<()> {
         let status = self.wait(deadline)?;
         if status.code() == Some(PARTIAL) {

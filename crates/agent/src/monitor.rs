@@ -54,7 +54,7 @@ const SIZES_PER_LOOK: usize = 16;
 /// How closely a monitor follows what becomes of its targets. It costs tens of microseconds per
 /// target and look, so who watches hundreds of processes follows them less closely.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pace {
+pub struct Closeness {
     /// How often forks, execs and exits are looked for, in ns.
     pub track_ns: u64,
     /// Whether mappings are read again as soon as some target has grown or shrunk. Else they are
@@ -62,7 +62,7 @@ pub struct Pace {
     pub follow_sizes: bool,
 }
 
-impl Default for Pace {
+impl Default for Closeness {
     /// Every 100 ms, and sizes are followed.
     fn default() -> Self {
         Self { track_ns: TRACK_EVERY_NS, follow_sizes: true }
@@ -172,7 +172,7 @@ pub struct Monitor {
     driver: Driver<Acting<OpsSet>, MonotonicClock>,
     tracker: Tracker,
     proc: Proc,
-    pace: Pace,
+    closeness: Closeness,
     track_at: Time,
     events: VecDeque<Happened>,
     watched: Vec<Watched>,
@@ -234,7 +234,7 @@ impl Monitor {
             commits: VecDeque::new(),
             tracker,
             proc: Proc::default(),
-            pace: Pace::default(),
+            closeness: Closeness::default(),
             track_at: Time::default(),
             events: VecDeque::new(),
             watched: Vec::new(),
@@ -365,8 +365,8 @@ impl Monitor {
 
     /// Follows the targets more, or less, closely from now on. [`Happened::Idle`] comes as often as
     /// they are looked at.
-    pub const fn set_pace(&mut self, pace: Pace) {
-        self.pace = pace;
+    pub const fn set_closeness(&mut self, closeness: Closeness) {
+        self.closeness = closeness;
     }
 
     /// The tracker.
@@ -444,7 +444,7 @@ impl Monitor {
             }
             let now = clock::now();
             if now >= self.track_at {
-                self.track_at = now + self.pace.track_ns;
+                self.track_at = now + self.closeness.track_ns;
                 self.driver.clock.alarm = self.track_at;
                 self.track(now);
                 self.ask_set();
@@ -556,7 +556,7 @@ impl Monitor {
             }
             self.events.push_back(Happened::Target(event));
         }
-        if self.pace.follow_sizes && self.has_resized() {
+        if self.closeness.follow_sizes && self.has_resized() {
             self.driver.context.update_soon();
         }
         if now >= self.claim_at {

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use isotherm::raw::agent::monitor::{Happened, Monitor, Pace as Closeness};
+use isotherm::raw::agent::monitor::{Closeness, Happened, Monitor};
 use isotherm::raw::agent::run::open_set;
 use isotherm::raw::core::{Attrs, Method, TargetId, Time};
 use isotherm::raw::host::proc::{Proc, meminfo_kib, own_cost, parse_maps};
@@ -293,7 +293,7 @@ impl Watcher {
         if let Some(monitor) = &mut self.monitor {
             let (each, least, most) = TRACK_NS;
             let track_ns = (self.entries.len() as u64 * each).clamp(least, most);
-            monitor.set_pace(Closeness { track_ns, follow_sizes: false });
+            monitor.set_closeness(Closeness { track_ns, follow_sizes: false });
         }
     }
 

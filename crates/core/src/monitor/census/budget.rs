@@ -19,6 +19,8 @@ const ADVANCED_NS: u64 = 60_000_000_000;
 const SAVED_NS: u64 = 1_000_000_000;
 /// What may be overdrawn for memory that has changed, in ns of real time.
 const OVERDRAFT_NS: u64 = 2_000_000_000;
+/// What may be lent at most for what is overdrawn beyond that, in ns of real time.
+const LENT_NS: u64 = 10_000_000_000;
 /// After this time without any arming, in ns, a few units are armed all the same.
 const STARVED_NS: u64 = 500_000_000;
 /// An answer that took this many times the usual is counted as this many times the usual.
@@ -206,12 +208,14 @@ impl Budget {
         self.spend(ns);
     }
 
-    /// What is overdrawn beyond the limit is lent. So it is paid back slowly, and units need not
-    /// wait for all of it.
+    /// What is overdrawn beyond the limit is lent, up to a second limit. So it is paid back slowly,
+    /// and units need not wait for all of it. Where everything changes all the time, the second
+    /// limit is soon reached, and the budget is kept.
     fn spend(&mut self, ns: u64) {
         self.left_ns = self.left_ns.saturating_sub(signed(ns));
-        let most = signed(self.of(OVERDRAFT_NS));
-        self.lend(self.left_ns.saturating_add(most).min(0).unsigned_abs());
+        let beyond = self.left_ns.saturating_add(signed(self.of(OVERDRAFT_NS))).min(0);
+        let most = self.of(LENT_NS).saturating_sub(self.debt_ns);
+        self.lend(beyond.unsigned_abs().min(most));
     }
 
     /// The target has set the accessed bit of so many pages again. `is_new`: of a unit that was
@@ -295,11 +299,17 @@ mod tests {
     fn what_is_overdrawn_is_paid_back_slowly_and_units_go_on() {
         let mut budget = Budget::default();
         budget.begin(100, Time(0));
-        // 200 ms, while the overdraft is 20.
-        budget.touched(400_000, false);
-        assert_eq!((budget.left_ns, budget.debt_ns), (-20_000_000, 180_000_000));
+        // 80 ms, while the overdraft is 20.
+        budget.touched(160_000, false);
+        assert_eq!((budget.left_ns, budget.debt_ns), (-20_000_000, 60_000_000));
         budget.earn(100, Time(4_000_000_000));
-        assert_eq!((budget.left_ns, budget.debt_ns), (10_000_000, 170_000_000));
+        assert_eq!((budget.left_ns, budget.debt_ns), (10_000_000, 50_000_000));
+        budget.touched(1_000_000, false);
+        assert_eq!(
+            (budget.left_ns, budget.debt_ns),
+            (-440_000_000, 100_000_000),
+            "there is a limit"
+        );
     }
 
     #[test]

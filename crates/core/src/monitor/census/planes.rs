@@ -177,8 +177,10 @@ impl Planes {
             if self.expected >> nr & 1 == 0 && self.came[nr] == 0 {
                 return;
             }
-            // What was only expected is measured now, and what had just been mapped is so no more.
-            (self.counts[nr], self.came[nr]) = (count, 0);
+            // What was only expected is measured now. What had just been mapped is so no more, but
+            // something has just happened there, so what is touched is more than usual.
+            let is_expected = self.expected >> nr & 1 == 1;
+            (self.counts[nr], self.came[nr]) = (count, if is_expected { 0 } else { count });
             for longer in nr + 1..SPANS {
                 if self.came[longer] > 0 && open >> longer & 1 == 0 {
                     (self.counted, self.came[longer]) = (self.counted & !(1 << longer), 0);

@@ -37,7 +37,7 @@ const SIGMAS: f64 = 1.645;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Sample {
     units: u64,
-    /// Pages of which something can be known.
+    /// Pages that are mapped.
     size: u64,
     pages: u64,
     /// The sum of the squares of the units' numbers of pages.
@@ -57,8 +57,7 @@ impl Sample {
 /// The sums of one span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Sum {
-    /// Units that were measured, the pages that the target has in them, and those of which
-    /// something can be known.
+    /// Units that were measured, the pages that the target has in them, and those that are mapped.
     units: u64,
     watched: u64,
     size: u64,
@@ -156,7 +155,7 @@ impl Rest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Sums {
     spans: [Sum; SPANS],
-    /// Pages of all units of which something can be known.
+    /// Pages of all units that are mapped, as far as that is known.
     size: u64,
 }
 

@@ -396,10 +396,9 @@ impl Unit {
         &self.planes
     }
 
-    /// The number of pages of which something can be known: those that are mapped and can be made
-    /// old, if that is known.
+    /// The number of its pages that are mapped, as far as that is known.
     pub(super) fn size(&self) -> u64 {
-        if self.known { self.present.minus(self.stuck).count() } else { self.pages.count() }
+        if self.known { self.present.count() } else { self.pages.count() }
     }
 
     /// Whether its pages share one accessed bit.

@@ -21,6 +21,7 @@ use isotherm_pages::tables::PageKey;
 use isotherm_sys::clock::now;
 
 use super::PageWalk;
+use super::fallback::Asked;
 use super::stuck::Stuck;
 
 /// The largest range that is cleared at once, in bytes.
@@ -184,9 +185,16 @@ impl PageWalk {
 
     /// Clears all memory of the process for units with pages that nothing else makes old.
     fn clear_together(&mut self, slot: u16, units: &mut [UnitCheck], at: Time) {
-        let leaves = |unit: &UnitCheck| if unit.leaf_shift > 12 { 1 } else { unit.stuck.count() };
-        let needed = units.iter().filter(|unit| unit.together).map(leaves).sum();
-        let Some(made_old) = self.clear_whole_space(slot, needed, at) else { return };
+        let leaves = |unit: &UnitCheck, pages: PageBits| match unit.leaf_shift {
+            12 => pages.count(),
+            _ => 1,
+        };
+        let mut asked = Asked { needed: 0, known: 0 };
+        for unit in units.iter().filter(|unit| unit.together) {
+            asked.needed += leaves(unit, unit.stuck);
+            asked.known += leaves(unit, unit.present);
+        }
+        let Some(made_old) = self.clear_whole_space(slot, asked, at) else { return };
         for unit in units.iter_mut().filter(|unit| unit.together) {
             // What was touched up to the clearing.
             self.add_kept(slot, unit);

@@ -51,6 +51,38 @@ const RETRY_NS: u64 = 10_000_000_000;
 /// are touched again.
 const MAX_KEPT: usize = 1 << 18;
 
+/// Those for the sake of which all memory is to be cleared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Asked {
+    /// Leaves that are young, and that nothing else makes old.
+    pub(super) needed: u64,
+    /// Leaves of which is known whether they are young. Those that are needed belong to them.
+    pub(super) known: u64,
+}
+
+impl Asked {
+    /// Those who need it know what it costs.
+    pub(super) const ALL: Self = Self { needed: u64::MAX, known: u64::MAX };
+}
+
+/// One use.
+#[derive(Debug, Clone, Copy)]
+struct Last {
+    end: Time,
+    /// What it took, without what the process paid, in ns.
+    own_ns: u64,
+    /// How many leaves were young.
+    all: u64,
+}
+
+impl Last {
+    /// How many leaves the process may have touched again, at most. Of those that nobody asked
+    /// about, all may be young again.
+    fn again(&self, asked: Asked) -> u64 {
+        self.all.min(asked.needed.saturating_add(self.all.saturating_sub(asked.known)))
+    }
+}
+
 /// One address space's state.
 #[derive(Debug, Default)]
 pub(super) struct Fallback {
@@ -64,8 +96,8 @@ pub(super) struct Fallback {
     pub(super) next_maps: Time,
     /// Whether people were told that no page can be made old any more.
     pub(super) told_refusal: bool,
-    /// When it was used last, what that cost the process in ns, and how many leaves were young.
-    last: Option<(Time, u64, u64)>,
+    /// When it was used last.
+    last: Option<Last>,
     /// Until then it is not tried at all.
     refused_until: Time,
     /// Resident memory in bytes, and when that was read.
@@ -85,13 +117,17 @@ impl Fallback {
         bytes <= limit
     }
 
-    /// Whether enough time has passed since it was used last to do it for the sake of so many
-    /// leaves.
-    pub(super) fn is_due(&self, needed: u64, now: Time) -> bool {
-        self.last.is_none_or(|(end, cost, all)| {
-            let fair = needed.saturating_mul(FAIR_PART).max(1);
-            let rarer = (all / fair).clamp(1, MOST_RARER);
-            now.since(end) >= (cost * REST * rarer).max(MIN_REST_NS)
+    /// Whether enough time has passed since it was used last to do it for those who ask.
+    ///
+    /// The first time most memory is young, since the process has filled it. What it pays is known
+    /// afterwards only, by what it touches again.
+    pub(super) fn is_due(&self, asked: Asked, now: Time) -> bool {
+        self.last.is_none_or(|last| {
+            let again = last.again(asked);
+            let cost_ns = last.own_ns + again * SET_AGAIN_NS;
+            let fair = asked.needed.saturating_mul(FAIR_PART).max(1);
+            let rarer = (again / fair).clamp(1, MOST_RARER);
+            now.since(last.end) >= (cost_ns * REST * rarer).max(MIN_REST_NS)
         })
     }
 
@@ -113,8 +149,8 @@ impl Fallback {
         let cleared = clear_accessed(&mut file)?;
         self.keep(&mut young);
         // Not real time: this thread may have waited for a CPU, without the lock.
-        let own = thread_cpu_ns().saturating_sub(begin);
-        self.last = Some((now(), own + all * SET_AGAIN_NS, all));
+        let own_ns = thread_cpu_ns().saturating_sub(begin);
+        self.last = Some(Last { end: now(), own_ns, all });
         Ok(cleared)
     }
 
@@ -199,13 +235,24 @@ mod tests {
     fn is_used_more_rarely_for_few_pages_than_for_many() {
         let mut fallback = Fallback::default();
         let end = Time(1_000_000_000);
-        assert!(fallback.is_due(1, end), "the first time");
-        // 2 ms for 2000 young leaves.
-        fallback.last = Some((end, 2_000_000, 2000));
-        for (needed, wait_ms) in [(2000, 400), (500, 400), (250, 800), (1, 6400), (u64::MAX, 400)] {
-            let due = end + wait_ms * 1_000_000;
-            assert!(fallback.is_due(needed, due), "{needed}");
-            assert!(!fallback.is_due(needed, Time(due.0 - 1)), "{needed}");
+        let asked = |needed, known| Asked { needed, known };
+        assert!(fallback.is_due(asked(1, 1), end), "the first time");
+        // 1 ms of our own, and another for 2000 young leaves.
+        fallback.last = Some(Last { end, own_ns: 1_000_000, all: 2000 });
+        for (needed, known, wait_ms) in [
+            (2000, 2000, 400),
+            (500, 500, 400),
+            (250, 250, 800),
+            (1, 1, 6400),
+            (u64::MAX, u64::MAX, 400),
+            // Of all memory that was young, a tenth was touched again.
+            (200, 2000, 220),
+            // Nobody has asked about another half.
+            (200, 1000, 320),
+        ] {
+            let (due, asked) = (end + wait_ms * 1_000_000, asked(needed, known));
+            assert!(fallback.is_due(asked, due), "{asked:?}");
+            assert!(!fallback.is_due(asked, Time(due.0 - 1)), "{asked:?}");
         }
     }
 

@@ -7,6 +7,7 @@ use isotherm_sys::clock::{now, thread_cpu_ns};
 use isotherm_sys::lru::drain_lru_batches;
 
 use super::PageWalk;
+use super::fallback::Asked;
 
 /// Least time between two requests that the kernel put pages on their LRU lists. Each costs all
 /// CPUs a little.
@@ -147,7 +148,7 @@ impl PageWalk {
         for of_space in stuck.chunk_by_mut(|a, b| a.page.slot() == b.page.slot()) {
             let slot = of_space.first().map_or(0, |query| query.page.slot());
             // The few pages that are asked about stand for many.
-            let done = self.clear_whole_space(slot, u64::MAX, at);
+            let done = self.clear_whole_space(slot, Asked::ALL, at);
             if done.is_none() || self.tables.look_again(of_space).is_err() {
                 continue;
             }
@@ -178,8 +179,8 @@ impl PageWalk {
 
     /// Clears all bits of an address space if that is allowed now, for the sake of so many leaves.
     /// What was young is kept in mind. Returns when it was done; `None` if it was not.
-    pub(super) fn clear_whole_space(&mut self, slot: u16, needed: u64, at: Time) -> Option<Time> {
-        if !self.fallback(slot).is_due(needed, at) || !self.may_clear_whole_space(slot, at) {
+    pub(super) fn clear_whole_space(&mut self, slot: u16, asked: Asked, at: Time) -> Option<Time> {
+        if !self.fallback(slot).is_due(asked, at) || !self.may_clear_whole_space(slot, at) {
             return None;
         }
         let space = self.tables.space(slot)?;

@@ -44,6 +44,8 @@ pub(super) struct Map {
     pub(super) nr_unknown: usize,
     /// When units that can only be made old together may be asked about again.
     pub(super) next_together: Time,
+    /// How long it takes until then, in ns. It becomes longer with each refusal.
+    pub(super) together_rest_ns: u64,
     /// How much was touched, over all units.
     pub(super) sums: Sums,
     /// The largest share of touched pages that others hide, over all spans.

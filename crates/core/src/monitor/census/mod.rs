@@ -63,9 +63,10 @@ const MOST_ARMED: usize = CHUNK;
 /// eighth takes longer than a budget of 1 % has. If none of them is due, that is all until the
 /// next window: to wake up for every sample costs more than a small budget has.
 const MOST_VISITED: (usize, usize) = (64, 1024);
-/// Time until units that can only be made old together are asked about again, in ns. The set knows
-/// how often that may be done.
-const TOGETHER_REST_NS: u64 = 250_000_000;
+/// Time until units that can only be made old together are asked about again, in ns: after the
+/// first question, and at most. The set knows how often that may be done, and has to look at all of
+/// them to find out.
+const TOGETHER_REST_NS: (u64, u64) = (250_000_000, 2_000_000_000);
 /// When something changes, regions are drawn after one in this many parts of the time that the last
 /// drawing has to be paid for. What that is too early is made up for afterwards.
 const HASTE: u64 = 4;
@@ -179,6 +180,9 @@ impl Sampler for Census {
             nr_cleared += unit.was_armed(check, now);
             map.sums.add(unit);
             let since = unit.since;
+            if check.together && check.answered {
+                map.together_rest_ns = 0;
+            }
             map.nr_unknown -= usize::from(was_unknown && unit.armed);
             map.outline(at);
             if since == before {
@@ -517,7 +521,8 @@ fn choose_together(map: &mut Map, units: &mut Vec<UnitCheck>, budget: &mut Budge
     if now < map.next_together {
         return;
     }
-    map.next_together = now + TOGETHER_REST_NS;
+    map.together_rest_ns = (map.together_rest_ns * 2).clamp(TOGETHER_REST_NS.0, TOGETHER_REST_NS.1);
+    map.next_together = now + map.together_rest_ns;
     for unit in map.units.iter_mut().filter(|unit| unit.together) {
         unit.is_turn = true;
         budget.reserve(unit.leaves(unit.plane(0)));

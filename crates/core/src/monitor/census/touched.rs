@@ -1,7 +1,7 @@
 //! How much of a target was touched within each span: sums over its units, with their doubt.
 //!
 //! A unit counts for a span when it was its turn and a look has come at the span's end. The pages
-//! seen then are added up, not extrapolated. Four things are not known, and make the interval:
+//! seen then are added up, not extrapolated. Five things are not known, and make the interval:
 //!
 //! * *When in its cycle a unit was measured.* One turn is one sample in time. Where a unit was
 //!   measured twice, half of the squared difference is the variance of one measurement, whatever
@@ -15,6 +15,8 @@
 //!   them. If they stood for all of the rest, ten seconds would begin with half of the truth.)
 //!   Units differ in size: of most libraries few pages are mapped. So shares of pages are taken
 //!   from the sample, and not numbers.
+//! * *Pages that could not be made old*, since others map them, too, or they are locked. As much of
+//!   them may be touched as of the rest, or nothing, or all.
 //! * *What was mapped within the span.* Mapping a page touches it, as when a program fills its
 //!   memory at the start. Whether it is used from then on, the next turn tells. Until then the
 //!   lower end is without such pages.
@@ -29,6 +31,7 @@ use super::unit::Unit;
 use crate::addr::PAGE_SIZE;
 use crate::ops::ClearRate;
 use crate::snapshot::{SPANS, Touched, TouchedBytes};
+use crate::unit::UNIT;
 
 /// Standard deviations on each side of a 90 % interval.
 const SIGMAS: f64 = 1.645;
@@ -47,6 +50,11 @@ struct Sample {
 impl Sample {
     const fn of(size: u64, pages: u64) -> Self {
         Self { units: 1, size, pages, squares: pages * pages }
+    }
+
+    /// The share of the pages that were touched.
+    fn share(&self) -> f64 {
+        float(self.pages) / float(self.size.max(1))
     }
 
     const fn numbers(&mut self) -> [&mut u64; 4] {
@@ -73,6 +81,8 @@ struct Sum {
     shorter: [u64; 3],
     /// Pages that were mapped within the span.
     came: u64,
+    /// Pages of all units that could not be made old. They do not count for the sizes above.
+    stuck: u64,
     /// What others may have hidden.
     exposed: Exposed,
 }
@@ -87,6 +97,7 @@ impl Sum {
         change(&mut self.pages, other.pages);
         change(&mut self.doubt, other.doubt);
         change(&mut self.came, other.came);
+        change(&mut self.stuck, other.stuck);
         for (sample, mut other) in
             [(&mut self.in_turn, other.in_turn), (&mut self.grown, other.grown)]
         {
@@ -114,6 +125,7 @@ impl Sum {
         let pages = float(self.pages) + float(in_shorter) + rest.pages + longer.pages;
         let doubt = float(self.doubt) / 4.0 + rest.variance + longer.variance;
         let unseen = rest.unseen + longer.unseen;
+        let stuck = float(self.stuck);
         let width = SIGMAS * libm::sqrt(doubt);
         // As much is lost in the rest as in what was measured.
         let (lost, scale) = (self.exposed.most(others), float(all.max(1)) / float(self.units));
@@ -121,8 +133,8 @@ impl Sum {
         let bytes = |pages: f64| whole(pages * float(PAGE_SIZE)).min(watched);
         Some(TouchedBytes {
             bytes: bytes(pages),
-            lo: bytes(pages - width - float(self.came)),
-            hi: bytes(pages + above + unseen),
+            lo: bytes(pages - width - float(self.came) - stuck * self.in_turn.share()),
+            hi: bytes(pages + above + unseen + stuck),
             measured: self.watched * PAGE_SIZE,
         })
     }
@@ -137,12 +149,14 @@ struct Rest {
 }
 
 impl Rest {
+    /// For so many units with so many pages. Pages without a unit of their own are parts of units
+    /// that were measured.
     fn of(units: u64, size: u64, sample: &Sample) -> Self {
         let nr = float(sample.units.max(1));
         let mean = float(sample.pages) / nr;
         let each = (float(sample.squares) / nr - mean * mean).max(0.0);
         let unseen = if sample.units == 0 { float(size) } else { 0.0 };
-        let units = float(units);
+        let units = float(units.max(size.div_ceil(UNIT / PAGE_SIZE)));
         // How large these units are, in those of the sample.
         let each_size = float(size) / units.max(1.0);
         let scale = if sample.size == 0 { 1.0 } else { each_size * nr / float(sample.size) };
@@ -169,14 +183,15 @@ impl Sums {
     }
 
     fn change(&mut self, unit: &Unit, sign: i64) {
-        let size = unit.size();
+        let (size, stuck) = (unit.size(), unit.nr_stuck());
         self.size = self.size.wrapping_add_signed(sign * size.cast_signed());
+        let size = size - stuck;
         for (nr, sum) in self.spans.iter_mut().enumerate() {
             let planes = unit.planes();
             let before = (0..nr).rev().find_map(|nr| planes.counted(nr));
             let Some(count) = planes.counted(nr) else {
                 let shorter = before.map_or([0; 3], |pages| [1, size, pages]);
-                sum.change(&Sum { shorter, ..Sum::default() }, sign);
+                sum.change(&Sum { shorter, stuck, ..Sum::default() }, sign);
                 continue;
             };
             let doubt = match (planes.apart(nr), planes.counted(nr + 1)) {
@@ -189,13 +204,14 @@ impl Sums {
             // One span may have been measured in an earlier turn than the other.
             let grown = before.map(|pages| Sample::of(size, count.saturating_sub(pages)));
             let grown = grown.filter(|_| unit.in_turn).unwrap_or_default();
-            let (watched, exposed) = (unit.pages.count(), Exposed::of(unit, nr, count));
+            let (watched, exposed) = (unit.pages.count() - stuck, Exposed::of(unit, nr, count));
             let of_unit = Sum {
                 units: 1,
                 watched,
                 size,
                 pages: count,
                 came: planes.came(nr),
+                stuck,
                 doubt,
                 in_turn,
                 grown,
@@ -236,7 +252,6 @@ fn whole(x: f64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::unit::UNIT;
 
     /// A sample of whole units.
     fn sample(units: u64, each: u64) -> Sample {
@@ -308,6 +323,24 @@ mod tests {
         let got = filled.estimate((10, 10 * 512), 10 * UNIT, &ClearRate::default()).unwrap();
         let pages = [got.bytes, got.lo, got.hi].map(|b| b / PAGE_SIZE);
         assert_eq!(pages, [10 * 512, 10 * 12, 10 * 512]);
+    }
+
+    #[test]
+    fn of_pages_that_cannot_be_made_old_none_or_all_may_be_touched() {
+        // Half of each of ten units. An eighth of the rest is touched.
+        let (units, half) = (10, 256);
+        let in_turn = Sample::of(half, 32);
+        let in_turn = Sample {
+            units,
+            size: units * in_turn.size,
+            pages: units * in_turn.pages,
+            squares: units * in_turn.squares,
+        };
+        let (size, stuck) = (in_turn.size, units * half);
+        let sum = Sum { size, watched: size, pages: 320, stuck, in_turn, ..sum(units, 0, 0) };
+        let got = sum.estimate((units, units * 512), units * UNIT, &ClearRate::default()).unwrap();
+        let pages = [got.bytes, got.lo, got.hi, got.measured].map(|b| b / PAGE_SIZE);
+        assert_eq!(pages, [640, 320, 640 + stuck, size]);
     }
 
     #[test]

@@ -398,12 +398,17 @@ impl Unit {
 
     /// The number of its pages that are mapped, as far as that is known.
     pub(super) fn size(&self) -> u64 {
-        if self.known { self.present.count() } else { self.pages.count() }
+        if self.known { self.present.and(self.pages).count() } else { self.pages.count() }
     }
 
     /// Whether its pages share one accessed bit.
     pub(super) const fn is_huge(&self) -> bool {
         self.leaf_shift > 12
+    }
+
+    /// How many of those cannot be made old now.
+    pub(super) fn nr_stuck(&self) -> u64 {
+        self.stuck.and(self.present).and(self.pages).count()
     }
 
     /// How many accessed bits these pages have.

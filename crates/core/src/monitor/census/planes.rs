@@ -10,8 +10,10 @@
 //! then is kept, so long spans are not cut short in just those units in which something happens.
 //!
 //! A look that comes late has seen what was touched within more than the span, and the look before
-//! it less. What lies between is told with a doubt; see [`Seen::within`]. (If late looks were left
-//! out, only idle units would be counted on a busy machine: their looks say the same at any time.)
+//! it less. So the number lies between, and if it is very late that is told with a doubt; see
+//! [`Seen::within`]. (If late looks were left out, only idle units would be counted on a busy
+//! machine: their looks say the same at any time. If a look that is a little late were taken as it
+//! is, memory that is used evenly would look larger by as much.)
 
 use crate::snapshot::SPANS;
 use crate::time::Time;
@@ -20,8 +22,7 @@ use crate::unit::PageBits;
 /// A span may be over this share of a sample earlier than it should, in percent: arming takes time,
 /// and looks come when samples end.
 const EARLY: u64 = 20;
-/// Looks after more than this share of a span have seen more than what was touched within it, in
-/// percent.
+/// Looks after more than this share of a span are late, in percent.
 const LATE: u64 = 150;
 /// From this share of a span on, in percent, they say too little about it.
 const TOO_LATE: u64 = 300;
@@ -66,7 +67,10 @@ impl Seen {
     fn within(&self, since: Time, span: u64) -> Option<Within> {
         let (elapsed, looked) = (self.now.since(since), self.looked.since(since));
         let (most, least) = (self.pages.count(), self.before.and(self.pages).count());
-        if elapsed * 100 <= span * LATE || most == least {
+        let is_late = elapsed * 100 > span * LATE;
+        // Of what was touched within one sample, nothing before the look is known.
+        let is_known = elapsed <= span || !is_late && looked == 0;
+        if is_known || most == least {
             return Some(Within { pages: self.pages, count: number(most), apart: 0 });
         }
         if elapsed * 100 >= span * TOO_LATE || looked >= span {
@@ -79,6 +83,9 @@ impl Seen {
             first => most.min(saturated(first / u128::from(looked.max(1)))).max(low),
         };
         let count = low.midpoint(high);
+        if !is_late {
+            return Some(Within { pages: self.pages, count: number(count), apart: 0 });
+        }
         let pages = if count - least < most - count { self.before } else { self.pages };
         // Memory that has just begun to be used keeps to no line.
         let apart = (high - low).max((most - least).div_ceil(4));
@@ -345,7 +352,10 @@ mod tests {
             ("gone over at an even speed", 20, 40, 200, 400, (200, 90, 40)),
             ("it has just begun", 90, 0, 190, 512, (281, 461, 512)),
             ("nothing came after the look before", 60, 7, 400, 7, (7, 0, 7)),
-            ("in time", 5, 100, 150, 200, (200, 0, 200)),
+            ("in time", 5, 100, 100, 200, (200, 0, 200)),
+            ("a little late, used by chance", 5, 100, 150, 200, (182, 0, 200)),
+            ("a little late, gone over at an even speed", 20, 40, 150, 300, (200, 0, 300)),
+            ("a little late, and nothing before is known", 0, 0, 150, 200, (200, 0, 200)),
         ] {
             let (pages, before) = (first(pages), first(before));
             let seen = Seen { now: ms(now), pages, looked: ms(looked), before };

@@ -98,29 +98,34 @@ fn touched(snapshot: &Snapshot) -> [f64; 2] {
     sums
 }
 
-/// From one phase to the next, hot memory goes cold and other memory becomes hot.
+/// From one phase to the next, hot memory goes cold and other memory becomes hot: a few blocks, and
+/// so many at once that the budget for changes is spent.
 #[test]
-fn changes_are_seen_within_a_second() {
+fn changes_are_seen_soon() {
     let seed = seed();
-    let (total, size) = (128 * MIB, 2 * MIB);
-    let phases: Vec<_> = (0..3).map(|i| blocks(total, size, 8, seed + i)).collect();
-    let config = config(total, size, 4000, &phases);
-    let attrs = Attrs { method: Method::Census, ..Attrs::default() };
-    let options = Options { seed, ..Options::default() };
-    let mut simulation = Simulation::new(&config, &options, attrs).unwrap();
-    let mut seen_after = [u64::MAX; 3];
-    while simulation.next_snapshot().is_some() {
-        let snapshot = simulation.context().snapshot();
-        let nr = usize::try_from(snapshot.end.0 / 4_000_000_000).unwrap().min(2);
-        let start = snapshot.targets[0].regions[0].range.start;
-        let (precision, recall) = score(snapshot, start, &phases[nr], size);
-        if precision >= 0.95 && recall >= 0.95 {
-            let ms = (snapshot.end.0 - nr as u64 * 4_000_000_000) / 1_000_000;
-            seen_after[nr] = seen_after[nr].min(ms);
+    for (total, nr, most_ms) in [(128 * MIB, 8, 1000), (1024 * MIB, 50, 400)] {
+        let size = 2 * MIB;
+        let phases: Vec<_> = (0..3).map(|i| blocks(total, size, nr, seed + i)).collect();
+        let config = config(total, size, 6000, &phases);
+        let attrs = Attrs { method: Method::Census, ..Attrs::default() };
+        let options = Options { seed, ..Options::default() };
+        let mut simulation = Simulation::new(&config, &options, attrs).unwrap();
+        let mut seen_after = [u64::MAX; 3];
+        while simulation.next_snapshot().is_some() {
+            let snapshot = simulation.context().snapshot();
+            let phase = usize::try_from(snapshot.end.0 / 6_000_000_000).unwrap().min(2);
+            let start = snapshot.targets[0].regions[0].range.start;
+            let (precision, recall) = score(snapshot, start, &phases[phase], size);
+            if precision >= 0.95 && recall >= 0.95 {
+                let ms = (snapshot.end.0 - phase as u64 * 6_000_000_000) / 1_000_000;
+                seen_after[phase] = seen_after[phase].min(ms);
+            }
         }
+        println!("{nr} blocks in {} MiB: seen after {seen_after:?} ms", total / MIB);
+        // The first phase has to be found before it can change.
+        assert!(seen_after[0] <= 5000, "{seen_after:?}");
+        assert!(seen_after[1..].iter().all(|ms| *ms <= most_ms), "{seen_after:?}");
     }
-    println!("seen after {seen_after:?} ms");
-    assert!(seen_after.iter().all(|ms| *ms <= 1000), "{seen_after:?}");
 }
 
 /// The age of memory that nobody touches grows with the time, and its units are left alone.

@@ -35,6 +35,9 @@ const MOST_SUSPECTS: usize = 64;
 /// Least time between two windows in which more hot units get a sentinel since something has
 /// changed, in ns.
 const ALERT_NS: u64 = 500_000_000;
+/// Units that are looked at in such a window. Where hot memory has gone cold, other memory has
+/// probably woken up. A look costs a microsecond or two.
+const ALERT_LOOKS: usize = 512;
 /// Units that have woken up of which a page is armed, and neighbours of such units that are looked
 /// at, per window.
 const MOST_WOKEN: usize = 64;
@@ -86,6 +89,12 @@ impl Changes {
         }
         (self.has_news, self.alerted) = (false, now);
         MOST_SUSPECTS
+    }
+
+    /// How many units are to be looked at in turn at least, at the end of a window that began at
+    /// `start`.
+    pub(super) fn looks(&self, start: Time) -> usize {
+        if self.alerted >= start { ALERT_LOOKS } else { 0 }
     }
 
     /// Takes in what a look has found out about the unit at this place. Returns whether regions

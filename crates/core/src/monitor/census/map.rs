@@ -74,6 +74,8 @@ pub(super) struct Map {
     /// The next unit to look at in turn, and the number of the round.
     look_at: usize,
     look_round: usize,
+    /// The unit that was tried last for a sentinel in turn.
+    sentinel_at: usize,
 }
 
 impl Map {
@@ -283,6 +285,13 @@ impl Map {
             self.look_at = self.look_round.reverse_bits() >> (usize::BITS - CHUNK.ilog2());
         }
         Some(self.look_at)
+    }
+
+    /// The next unit in the order of the addresses, to be tried for a sentinel. If chance chose
+    /// them, some hot units would go without for seconds.
+    pub(super) fn next_for_sentinel(&mut self) -> Option<usize> {
+        self.sentinel_at = (self.sentinel_at + 1).checked_rem(self.units.len())?;
+        Some(self.sentinel_at)
     }
 }
 

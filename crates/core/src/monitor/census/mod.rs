@@ -78,8 +78,9 @@ const RECLAIMED_NS: u64 = 10_000_000_000;
 /// by the same accessed bits: where all of them are cleared every 3 s, memory that is touched once
 /// a second is paged out and comes back two to six times as often.
 const SPARED: (usize, u64) = (16, 12_000_000_000);
-/// Hot units that are tried for a sentinel, per window.
-const SENTINELS_TRIED: usize = 64;
+/// Units of a target that are tried for a sentinel, per window: usually, and after something has
+/// changed.
+const SENTINELS_TRIED: (usize, usize) = (256, 4096);
 /// Pages that count as independent evidence at most, for the interval of a rate: where nothing is
 /// touched, and where something is. More pages do not
 /// make it surer: a span is known to a few percent only, and one arming is one sample in time.
@@ -459,7 +460,9 @@ impl Census {
     fn choose_sentinels(&mut self, scene: &mut Scene<'_>) {
         let now = scene.now;
         let left = self.budget.sentinels(spans(scene.attrs)[1]);
-        let mut left = left.max(self.changes.sentinels(now));
+        let alert = self.changes.sentinels(now);
+        let mut left = left.max(alert);
+        let tried = if alert > 0 { SENTINELS_TRIED.1 } else { SENTINELS_TRIED.0 };
         self.changes.choose_suspects(
             &mut self.maps,
             scene.units,
@@ -469,12 +472,11 @@ impl Census {
         );
         let maps = from(&mut self.maps, self.first_map);
         for map in maps.filter(|map| now >= map.reclaimed_until) {
-            let nr = map.units.len() as u64;
-            for _ in 0..SENTINELS_TRIED {
-                if left == 0 || nr == 0 {
+            for _ in 0..tried.min(map.units.len()) {
+                if left == 0 {
                     break;
                 }
-                let at = usize::try_from(scene.rng.range(0, nr)).unwrap_or(0);
+                let Some(at) = map.next_for_sentinel() else { break };
                 let unit = &mut map.units[at];
                 if scene.units.iter().any(|c| (c.target, c.start) == (map.id, unit.start)) {
                     continue;
@@ -490,7 +492,9 @@ impl Census {
 
     /// Units to look at for the end of a window: those with a sentinel, and others in turn.
     fn choose_looks(&mut self, scene: &mut Scene<'_>) {
-        let left = self.budget.looks(spans(scene.attrs)[1]);
+        let window_ns = spans(scene.attrs)[1];
+        let start = Time(scene.now.0.saturating_sub(window_ns));
+        let left = self.budget.looks(window_ns).max(self.changes.looks(start));
         for (target, start) in self.watched_alone.drain(..) {
             let map = self.maps.iter().find(|m| m.id == target);
             let unit = map.and_then(|m| m.units.get(m.find(start)?));

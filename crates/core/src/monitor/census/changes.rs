@@ -35,8 +35,8 @@ const MOST_SUSPECTS: usize = 64;
 /// Least time between two windows in which more hot units get a sentinel since something has
 /// changed, in ns.
 const ALERT_NS: u64 = 500_000_000;
-/// Units that are looked at in such a window. Where hot memory has gone cold, other memory has
-/// probably woken up. A look costs a microsecond or two.
+/// Units that are looked at in such a window, if hot memory has gone cold: other memory has probably
+/// woken up. A look costs a microsecond or two.
 const ALERT_LOOKS: usize = 512;
 /// Units that have woken up of which a page is armed, and neighbours of such units that are looked
 /// at, per window.
@@ -67,6 +67,9 @@ pub(super) struct Changes {
     /// Whether something has changed, and when hot units were asked about that last.
     has_news: bool,
     alerted: Time,
+    /// Whether hot memory has gone cold, and when quiet units were looked at since then.
+    has_calmed: bool,
+    looked: Time,
 }
 
 impl Changes {
@@ -88,13 +91,16 @@ impl Changes {
             return 0;
         }
         (self.has_news, self.alerted) = (false, now);
+        if core::mem::take(&mut self.has_calmed) {
+            self.looked = now;
+        }
         MOST_SUSPECTS
     }
 
     /// How many units are to be looked at in turn at least, at the end of a window that began at
     /// `start`.
     pub(super) fn looks(&self, start: Time) -> usize {
-        if self.alerted >= start { ALERT_LOOKS } else { 0 }
+        if self.looked >= start { ALERT_LOOKS } else { 0 }
     }
 
     /// Takes in what a look has found out about the unit at this place. Returns whether regions
@@ -124,6 +130,7 @@ impl Changes {
             self.woken.push_back(place);
         }
         self.has_news |= is_news || news.calmed;
+        self.has_calmed |= news.calmed;
         for nr in at.saturating_sub(NEAR)..(at + NEAR + 1).min(map.units.len()) {
             let unit = &mut map.units[nr];
             if !news.calmed && nr != at {

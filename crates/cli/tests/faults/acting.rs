@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -12,8 +13,7 @@ use crate::policy::{account, events, wait_for};
 use crate::program::{ISOTHERM, Running, command, isotherm, scratch, wait_until};
 
 /// Half of the memory is written all the time, the other half once.
-pub(crate) const HALVES: &str =
-    "hot, 16M\ncold, 32M, none, populate=yes\n\nboth\n60000\nhot, 0, 4096, 1\n";
+const HALVES: &str = "hot, 16M\ncold, 32M, none, populate=yes\n\nboth\n60000\nhot, 0, 4096, 1\n";
 
 /// Bytes of a process that are resident, and in swap.
 pub(crate) fn memory_of(pid: u32) -> (u64, u64) {
@@ -23,6 +23,14 @@ pub(crate) fn memory_of(pid: u32) -> (u64, u64) {
         line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().unwrap()
     };
     (field("VmRSS") << 10, field("VmSwap") << 10)
+}
+
+/// Starts a process half of whose memory is hot, and waits until its memory is there.
+pub(crate) fn halves(dir: &Path) -> Running {
+    fs::write(dir.join("halves"), HALVES).unwrap();
+    let target = Running::start(command(ISOTHERM, dir, &["workload", "halves", "-q"]));
+    wait_until("the memory to be there", || memory_of(target.pid()).0 >= 48 << 20);
+    target
 }
 
 /// Whether single pages can be looked at here; prints why not.
@@ -43,14 +51,9 @@ fn a_dry_run_tells_and_does_nothing() {
         return;
     }
     let dir = scratch();
-    fs::write(dir.path().join("halves"), HALVES).unwrap();
-    let start = || Running::start(command(ISOTHERM, dir.path(), &["workload", "halves", "-q"]));
     // The machine itself may page out idle memory. A process that is no target shows how much.
-    let (target, control) = (start(), start());
+    let (target, control) = (halves(dir.path()), halves(dir.path()));
     let pid = target.pid().to_string();
-    for pid in [target.pid(), control.pid()] {
-        wait_until("the memory to be there", || memory_of(pid).0 >= 48 << 20);
-    }
     let args = [
         "reclaim",
         "-p",
@@ -100,9 +103,7 @@ fn a_scheme_that_is_a_dry_run_is_accounted_as_one() {
         return;
     }
     let dir = scratch();
-    fs::write(dir.path().join("halves"), HALVES).unwrap();
-    let target = Running::start(command(ISOTHERM, dir.path(), &["workload", "halves", "-q"]));
-    wait_until("the memory to be there", || memory_of(target.pid()).0 >= 48 << 20);
+    let target = halves(dir.path());
     let options = "--age 500ms --confirm 1s --watermarks none --quota none --quota-time none";
     let args = format!("reclaim {options} --print-policy -p {}", target.pid());
     let policy = isotherm(dir.path(), &args).expect(0, &[]).out.clone();
@@ -146,9 +147,7 @@ fn stat_counts_what_page_filters_let_in() {
         return;
     }
     let dir = scratch();
-    fs::write(dir.path().join("halves"), HALVES).unwrap();
-    let target = Running::start(command(ISOTHERM, dir.path(), &["workload", "halves", "-q"]));
-    wait_until("the memory to be there", || memory_of(target.pid()).0 >= 48 << 20);
+    let target = halves(dir.path());
     let scheme = |name: &str, filters: &str| {
         format!("[[context.scheme]]\nname = \"{name}\"\naction = \"stat\"\nfilters = [{filters}]\n")
     };

@@ -1,9 +1,7 @@
 //! What `reclaim` tells a new user: whether it works, what it waits for, what it would bring.
 
-use std::fs;
-
-use crate::acting::{HALVES, memory_of, sees_pages};
-use crate::program::{ISOTHERM, Running, command, isotherm, scratch, wait_until};
+use crate::acting::{halves, sees_pages};
+use crate::program::{Running, isotherm, scratch};
 
 #[test]
 fn watermarks_are_for_targets_that_were_not_named() {
@@ -40,9 +38,7 @@ fn a_dry_run_gives_a_verdict_and_names_the_quota_that_binds() {
         return;
     }
     let dir = scratch();
-    fs::write(dir.path().join("halves"), HALVES).unwrap();
-    let target = Running::start(command(ISOTHERM, dir.path(), &["workload", "halves", "-q"]));
-    wait_until("the memory to be there", || memory_of(target.pid()).0 >= 48 << 20);
+    let target = halves(dir.path());
     let args = format!(
         "reclaim -p {} --dry-run --age 1s --confirm 1s --quota 2M/s --quota-time none --duration 10s",
         target.pid()

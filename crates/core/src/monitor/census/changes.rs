@@ -35,8 +35,8 @@ const MOST_SUSPECTS: usize = 64;
 /// Least time between two windows in which more hot units get a sentinel since something has
 /// changed, in ns.
 const ALERT_NS: u64 = 500_000_000;
-/// Units that are looked at in such a window, if hot memory has gone cold: other memory has probably
-/// woken up. A look costs a microsecond or two.
+/// Units that are looked at in such a window, if hot memory has gone cold: other memory has
+/// probably woken up. A look costs a microsecond or two.
 const ALERT_LOOKS: usize = 512;
 /// Units that have woken up of which a page is armed, and neighbours of such units that are looked
 /// at, per window.

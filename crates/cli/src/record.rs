@@ -20,8 +20,8 @@ use crate::exit;
 use crate::files::{not_created, not_kept};
 use crate::options::attrs::AttrsArgs;
 use crate::options::sets::open_set_for;
-use crate::options::targets::TargetArgs;
-use crate::terminal::warn;
+use crate::options::targets::{TargetArgs, not_started};
+use crate::terminal::{counted, warn};
 
 /// Arguments of `isotherm record`.
 #[derive(Debug, clap::Args)]
@@ -32,7 +32,7 @@ pub(crate) struct Args {
     output: PathBuf,
     #[command(flatten)]
     targets: TargetArgs,
-    /// Stop after this time (seconds if no unit is given). A command started with `-- CMD` then
+    /// Stop after this time (as 30s or 5m). A command started with `-- CMD` then
     /// gets SIGTERM, and its status is the exit code (143 if that ended it). If it still runs 2 s
     /// later, it is left alone, and that is said (exit code 6).
     #[arg(long, value_name = "TIME", value_parser = duration)]
@@ -56,6 +56,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (set, why) = open_set_for(&args.targets, &mut attrs, args.attrs.is_auto())?;
     let seed = args.seed.unwrap_or_else(|| clock::now().as_ns());
     let mut monitor = Monitor::new(tracker, set, attrs, seed)?;
+    monitor.follow(&args.targets.specs()?);
     take_in_targets(&mut monitor, &why).map_err(exit::refused)?;
     let builder = Recorder::builder(&args.output);
     let created = match stdout {
@@ -68,7 +69,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         say(args.quiet, line);
     }
     // If the command cannot be run, the old record stays where it is.
-    monitor.tracker().start().map_err(exit::of)?;
+    monitor.tracker().start().map_err(|err| not_started(err, &args.targets))?;
+    if let Some(text) = args.targets.waits(monitor.tracker()) {
+        say(args.quiet, text);
+    }
     if let Err(err) = recorder.keep() {
         end_command(&mut monitor);
         return Err(not_kept(err));
@@ -152,7 +156,11 @@ fn tell(summary: &Summary, reason: &str, args: &Args) {
     let size = bytes(size);
     say(
         args.quiet,
-        &format!("{reason}: {snapshots} snapshots, {regions} regions, {size} in {path}"),
+        &format!(
+            "{reason}: {}, {}, {size} in {path}",
+            counted(snapshots, "snapshot"),
+            counted(regions, "region")
+        ),
     );
     if summary.failed_writes > 0 {
         warn(&format!(

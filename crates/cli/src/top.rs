@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use isotherm::raw::core::units::{share_bp, span_ns};
-use isotherm::raw::host::error::Class;
+use isotherm::raw::core::units::{duration, share_bp};
 use isotherm::raw::sys::signals;
 use isotherm_top::{
     Error, Feed, Grouping, Live, Look, Replay, Settings, SortKey, Start, Travel, Wanted,
@@ -16,36 +15,21 @@ use isotherm_top::{
 use crate::exit::{self, usage};
 use crate::files;
 use crate::options::sets::OpsArg;
+use crate::options::targets::ProcessArgs;
 use crate::terminal::{When, style};
 
 /// Arguments of `isotherm top`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Show these processes and their children.
-    #[arg(short, long = "pid", value_name = "PID", value_delimiter = ',', help_heading = "Target")]
-    pids: Vec<u32>,
-    /// Show processes whose command's name matches, with * and ?, and their children.
-    #[arg(long = "name", value_name = "GLOB", help_heading = "Target")]
-    names: Vec<String>,
-    /// Show the processes of cgroups whose path matches, with * and ?, and of those below.
-    #[arg(long = "cgroup", value_name = "GLOB", help_heading = "Target")]
-    cgroups: Vec<String>,
-    /// Show the processes of a systemd unit.
-    #[arg(long = "unit", value_name = "NAME", help_heading = "Target")]
-    units: Vec<String>,
-    /// Show everything that may be watched. The default.
-    #[arg(short, long, conflicts_with_all = ["pids", "names", "cgroups", "units"], help_heading = "Target")]
-    all: bool,
-    /// Do not show the children of the given processes.
-    #[arg(long, help_heading = "Target")]
-    no_children: bool,
+    #[command(flatten)]
+    processes: ProcessArgs,
     /// Show this record instead of what happens now.
     #[arg(
         short,
         long,
         value_name = "FILE",
-        conflicts_with_all = ["pids", "names", "cgroups", "units", "all", "ops", "budget"],
+        conflicts_with_all = ["pids", "names", "cgroups", "units", "all", "command", "ops", "budget"],
         help_heading = "Target"
     )]
     input: Option<PathBuf>,
@@ -63,12 +47,12 @@ pub(crate) struct Args {
     count: Option<u32>,
     /// With --batch: the time between two tables.
     #[arg(
-        short = 'd', long, value_name = "TIME", default_value = "3s", value_parser = interval, help_heading = "Output"
+        short = 'd', long, value_name = "TIME", default_value = "3s", value_parser = duration, help_heading = "Output"
     )]
     interval: Duration,
     /// With --batch and a record: print what was known this long after its beginning; the end if
     /// it is not given.
-    #[arg(long, value_name = "TIME", requires = "input", value_parser = interval, help_heading = "Output")]
+    #[arg(long, value_name = "TIME", requires = "input", value_parser = duration, help_heading = "Output")]
     at: Option<Duration>,
     /// Sort by pid, name, rss, 1s, 10s, 1m, cold, unresolved or age.
     #[arg(short, long, value_name = "KEY", default_value = "10s", value_parser = sort_key, help_heading = "Output")]
@@ -113,13 +97,6 @@ fn budget(text: &str) -> Result<u32, String> {
     }
 }
 
-fn interval(text: &str) -> Result<Duration, String> {
-    if text.trim().parse::<f64>().is_ok() && text.trim() != "0" {
-        return Err(format!("a time needs a unit; {text}s for seconds", text = text.trim()));
-    }
-    Ok(Duration::from_nanos(span_ns(text).map_err(|e| e.to_string())?))
-}
-
 fn sort_key(text: &str) -> Result<SortKey, String> {
     let keys = "pid, name, rss, 1s, 10s, 1m, cold, unresolved, age";
     SortKey::of_name(text).ok_or_else(|| format!("the keys are {keys}"))
@@ -157,13 +134,14 @@ fn feed(args: &Args) -> anyhow::Result<Box<dyn Feed>> {
         let replay = Replay::open(files::open(path)?).map_err(told)?;
         return Ok(Box::new(replay));
     }
-    let wanted = Wanted {
-        pids: args.pids.clone(),
-        names: args.names.clone(),
-        cgroups: args.cgroups.clone(),
-        units: args.units.clone(),
-        no_children: args.no_children,
-    };
+    if let Some(command) = args.processes.command().first() {
+        let command = command.to_string_lossy();
+        return Err(usage(format!(
+            "top starts no command\n  why:   its output would be drawn over the view\n  hint:  start `{command}` in another \
+             terminal, or --name {command} if it runs; `isotherm record {command}` starts and records it"
+        )));
+    }
+    let wanted = Wanted { specs: args.processes.specs()?, children: args.processes.follow() };
     let settings = Settings { wanted, budget_bp: args.budget, set: args.ops.wanted() };
     Ok(Box::new(Live::start(settings).map_err(told)?))
 }
@@ -171,7 +149,8 @@ fn feed(args: &Args) -> anyhow::Result<Box<dyn Feed>> {
 /// The view's error, with its exit code.
 fn told(error: Error) -> anyhow::Error {
     match error {
-        Error::NoSuchProcess(_) => exit::with(Class::Gone.exit_code(), error.to_string()),
+        Error::Target(error) => exit::of(error),
+        Error::NotWatched { code, .. } => exit::with(code, error.to_string()),
         Error::NoSnapshots => usage(error.to_string()),
         error => error.into(),
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use isotherm::raw::agent::policy::{ContextPolicy, Engine, Policy, TargetSpec, defaults, print};
+use isotherm::raw::agent::policy::{ContextPolicy, Engine, Policy, defaults, print};
 use isotherm::raw::agent::ready::knobs::{self, GoalKnob, Rate};
 use isotherm::raw::agent::ready::{Confirm, Limits, Whose};
 use isotherm::raw::core::Method;
@@ -19,7 +19,7 @@ use crate::options::targets::TargetArgs;
 /// Options that say how a policy is run.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct RunArgs {
-    /// Stop after this time (seconds if no unit is given). A command started with `-- CMD` then
+    /// Stop after this time (as 30s or 5m). A command started with `-- CMD` then
     /// gets SIGTERM, and its status is the exit code (143 if that ended it). If it still runs 2 s
     /// later, it is left alone, and that is said (exit code 6).
     #[arg(long, value_name = "TIME", value_parser = duration)]
@@ -68,14 +68,6 @@ impl EngineArg {
 /// Options that say whose memory is watched, and how.
 #[derive(Debug, clap::Args)]
 pub(crate) struct WhoseArgs {
-    /// Watch every process whose command name matches this pattern (`*` and `?` as in a shell),
-    /// including processes that start later.
-    #[arg(long = "name", value_name = "GLOB")]
-    names: Vec<String>,
-    /// Watch every process of this cgroup (v2), including processes that join later. The path
-    /// starts at the root of the hierarchy.
-    #[arg(long = "cgroup", value_name = "PATH")]
-    cgroups: Vec<String>,
     #[command(flatten)]
     targets: TargetArgs,
     /// With --ops kdamond: who applies the schemes. `auto` takes the kernel if it can do all that
@@ -92,21 +84,10 @@ pub(crate) struct WhoseArgs {
 impl WhoseArgs {
     /// The targets and attributes.
     pub(crate) fn whose(&self) -> anyhow::Result<Whose> {
+        if !self.print_policy {
+            self.targets.require()?;
+        }
         let mut targets = self.targets.specs()?;
-        targets.extend(self.names.iter().cloned().map(TargetSpec::Name));
-        targets.extend(self.cgroups.iter().cloned().map(TargetSpec::Cgroup));
-        if self.targets.paddr().is_some() && targets.len() > 1 {
-            return Err(usage(
-                "--paddr with --name or --cgroup\n  why:   a context watches physical memory or processes, not both\n  \
-                 hint:  leave one out; filters choose pages of a cgroup",
-            ));
-        }
-        if targets.is_empty() && !self.print_policy {
-            return Err(usage(
-                "nothing to watch\n  hint:  give a process (-p PID), a name (--name GLOB), a cgroup (--cgroup \
-                 PATH), a command (-- CMD ARGS), or --paddr for physical memory",
-            ));
-        }
         let (ops, mut attrs) = (self.targets.ops().wanted(), self.attrs.attrs(Method::Census)?);
         if self.attrs.is_auto() {
             let context = ContextPolicy { targets, ops, attrs, ..ContextPolicy::default() };
@@ -119,7 +100,7 @@ impl WhoseArgs {
 
     /// Whether the targets are processes that were named by pid or started, and no others.
     pub(crate) fn is_explicit(&self) -> bool {
-        self.names.is_empty() && self.cgroups.is_empty() && self.targets.names_processes()
+        self.targets.names_processes_only()
     }
 
     /// Fails if one of the pids cannot be a target. On a command line that is a mistake, so nothing

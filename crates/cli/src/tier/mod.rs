@@ -53,18 +53,10 @@ pub(crate) struct Args {
     /// Without a target, watch every process with at least this much resident memory.
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size)]
     min_rss: u64,
-    /// Watch every process whose command name matches this pattern (`*` and `?` as in a shell),
-    /// including processes that start later.
-    #[arg(long = "name", value_name = "GLOB")]
-    names: Vec<String>,
-    /// Watch every process of this cgroup (v2), including processes that join later. The path
-    /// starts at the root of the hierarchy.
-    #[arg(long = "cgroup", value_name = "PATH")]
-    cgroups: Vec<String>,
     /// The most accessed bits to clear per second.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     clears: u32,
-    /// Stop after this time (seconds if no unit is given). A command started with `-- CMD` then
+    /// Stop after this time (as 30s or 5m). A command started with `-- CMD` then
     /// gets SIGTERM.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) duration: Option<Duration>,
@@ -77,7 +69,7 @@ pub(crate) struct Args {
     /// Print each report as one JSON object per line. The last line is the account.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print a report this often (seconds if no unit is given). Without it only at the end.
+    /// Print a report this often (as 30s or 5m). Without it only at the end.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) every: Option<Duration>,
     /// Print only warnings, errors and the account.
@@ -131,8 +123,6 @@ impl Args {
 
     fn processes(&self) -> anyhow::Result<Processes> {
         let mut targets = self.targets.specs()?;
-        targets.extend(self.names.iter().cloned().map(TargetSpec::Name));
-        targets.extend(self.cgroups.iter().cloned().map(TargetSpec::Cgroup));
         if targets.is_empty() {
             targets.push(TargetSpec::Rss(self.min_rss));
         }

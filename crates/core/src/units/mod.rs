@@ -11,9 +11,9 @@
 //! bounds   := digits ".." digits
 //! ```
 //!
-//! The caller chooses what a time without a unit means. It means microseconds in DAMON's own files
-//! ([`interval_us`]) and seconds on a command line ([`duration`], [`span_ns`]). In a policy it is
-//! refused ([`interval_us_with_unit`]).
+//! A time without a unit is refused, since people mean seconds in one place and microseconds in
+//! another; only 0 needs none. DAMON's own files are the exception: there a bare number is
+//! microseconds ([`interval_us`]).
 //!
 //! Reading is exact. A decimal fraction is scaled in integers and rounded to the nearest unit, or
 //! refused where rounding would lose something that matters.

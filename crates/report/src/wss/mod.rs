@@ -8,6 +8,7 @@
 //! also tell the sum over the targets.
 
 pub mod estimate;
+pub mod over;
 pub mod profile;
 
 use std::fmt::Write;

@@ -596,8 +596,8 @@ impl Monitor {
         }
     }
 
-    /// Adds and removes targets by the rules. Of many that may not be watched, as of another user's,
-    /// only the first is told.
+    /// Adds and removes targets by the rules. Of many that may not be watched, as those of another
+    /// user, only the first is told.
     fn look_for_more(&mut self, now: Time) {
         let mut refused = self.rules.follow_at(now, &mut self.tracker).into_iter();
         let alone = if refused.len() > REFUSED_ALONE { 1 } else { REFUSED_ALONE };

@@ -51,8 +51,3 @@ pub(crate) fn width() -> usize {
 pub(crate) fn warn(text: &str) {
     writeln!(std::io::stderr(), "warning: {text}").ok();
 }
-
-/// A number of things, in words: `1 snapshot`, `2 snapshots`.
-pub(crate) fn counted(number: u64, thing: &str) -> String {
-    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
-}

@@ -37,22 +37,29 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = budget, help_heading = "Limits")]
     budget: u32,
     /// Which operations set looks at the memory.
-    #[arg(long, value_enum, default_value_t = OpsArg::Auto, help_heading = "Monitoring")]
+    #[arg(long, value_enum, default_value_t = OpsArg::Auto, help_heading = "Monitoring", hide_short_help = true)]
     ops: OpsArg,
     /// Print plain text instead of drawing on the terminal.
     #[arg(short, long, help_heading = "Output")]
     batch: bool,
     /// With --batch: print this many tables, then end.
-    #[arg(short = 'n', long, value_name = "N", requires = "batch", help_heading = "Output")]
+    #[arg(
+        short = 'n',
+        long,
+        value_name = "N",
+        requires = "batch",
+        help_heading = "Output",
+        hide_short_help = true
+    )]
     count: Option<u32>,
     /// With --batch: the time between two tables.
     #[arg(
-        short = 'd', long, value_name = "TIME", default_value = "3s", value_parser = duration, help_heading = "Output"
-    )]
+        short = 'd', long, value_name = "TIME", default_value = "3s", value_parser = duration, help_heading = "Output", hide_short_help = true)]
     interval: Duration,
-    /// With --batch and a record: print what was known this long after its beginning; the end if
-    /// it is not given.
-    #[arg(long, value_name = "TIME", requires = "input", value_parser = duration, help_heading = "Output")]
+    /// With --batch and a record: print what was known this long after its beginning.
+    ///
+    /// The end if it is not given.
+    #[arg(long, value_name = "TIME", requires = "input", value_parser = duration, help_heading = "Output", hide_short_help = true)]
     at: Option<Duration>,
     /// Sort by pid, name, rss, 1s, 10s, 1m, cold, unresolved or age.
     #[arg(short, long, value_name = "KEY", default_value = "10s", value_parser = sort_key, help_heading = "Output")]
@@ -71,13 +78,14 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t = ByArg::Process, help_heading = "Output")]
     by: ByArg,
     /// Whether to use colours.
-    #[arg(long, value_enum, default_value_t = When::Auto, help_heading = "Output")]
+    #[arg(long, value_enum, default_value_t = When::Auto, help_heading = "Output", hide_short_help = true)]
     color: When,
 }
 
 const EXAMPLES: &str = "Examples:
   isotherm top                          the whole machine; ? shows the keys
-  isotherm top --name 'postgres*'       some processes and their children
+  isotherm top 1234                     a process and its children
+  isotherm top --name 'postgres*'       processes by name
   isotherm top --batch -n 3 --by unit   three tables as text, a row per systemd unit
   isotherm top -i isotherm.data         a record: arrows and t travel in time";
 

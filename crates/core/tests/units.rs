@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use isotherm_core::units::{
-    MIB, address, bytes, duration, interval_us_with_unit, mib, millis, percent, share_bp,
+    MIB, address, bytes, counted, duration, interval_us_with_unit, mib, millis, percent, share_bp,
     show_interval, show_share, show_size, size, span, span_ns,
 };
 use proptest::prelude::*;
@@ -40,6 +40,8 @@ fn written_for_people() {
         assert_eq!(span(ns), text);
     }
     assert_eq!(percent(0.125), "12.5 %");
+    let counts = [0, 1, 2].map(|number| counted(number, "snapshot"));
+    assert_eq!(counts, ["0 snapshots", "1 snapshot", "2 snapshots"]);
 }
 
 #[test]

@@ -8,28 +8,32 @@ use crate::exit::usage;
 
 /// The options for the attributes.
 #[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Monitoring")]
 pub(crate) struct AttrsArgs {
     /// How accesses are sampled.
-    #[arg(long, value_enum, default_value_t = MethodArg::Auto)]
+    #[arg(long, value_enum, default_value_t = MethodArg::Auto, hide_short_help = true)]
     method: MethodArg,
     /// Sample interval, at least 100us (us, ms, s).
-    #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = interval_us_with_unit)]
+    #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = interval_us_with_unit, hide_short_help = true)]
     sample: u64,
     /// Aggregation interval. Each gives one snapshot.
-    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = interval_us_with_unit)]
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = interval_us_with_unit, hide_short_help = true)]
     aggr: u64,
     /// How often the mappings are read again.
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval_us_with_unit)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval_us_with_unit, hide_short_help = true)]
     update: u64,
     /// Smallest and largest number of regions.
-    #[arg(long, value_name = "MIN..MAX", default_value = "10..1000", value_parser = bounds)]
+    #[arg(long, value_name = "MIN..MAX", default_value = "10..1000", value_parser = bounds, hide_short_help = true)]
     regions: (u64, u64),
-    /// Clear at most this many accessed bits per second, 200 if it is not given. Makes
-    /// `first-touch` the method.
-    #[arg(long, value_name = "N")]
+    /// Clear at most this many accessed bits per second.
+    ///
+    /// 200 if it is not given. Makes `first-touch` the method.
+    #[arg(long, value_name = "N", hide_short_help = true)]
     clears: Option<u32>,
-    /// The share of one CPU that monitoring may use (`census`): its own time, and half a
-    /// microsecond of the target's for every page that it touches again.
+    /// The share of one CPU that monitoring may use.
+    ///
+    /// For the method `census`: its own time, and half a microsecond of the target's for every page
+    /// that it touches again.
     #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = budget)]
     budget: u32,
 }

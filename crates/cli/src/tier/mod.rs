@@ -23,17 +23,22 @@ use crate::options::targets::TargetArgs;
 
 /// Arguments of `isotherm tier`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES, next_help_heading = "Action")]
 pub(crate) struct Args {
-    /// A fast node. It belongs to the --slow at the same position. May be given more than once:
-    /// --fast 0 --slow 1 --fast 1 --slow 2 is a chain of three tiers. Without it the nodes are
-    /// found by the kernel's memory tiers, or else by which nodes have CPUs.
+    #[command(flatten)]
+    targets: TargetArgs,
+    /// A fast node; it belongs to the --slow at the same position.
+    ///
+    /// May be given more than once: --fast 0 --slow 1 --fast 1 --slow 2 is a chain of three tiers.
+    /// Without it the nodes are found by the kernel's memory tiers, or else by which nodes have
+    /// CPUs.
     #[arg(long, value_name = "NODE")]
     fast: Vec<u32>,
     /// The slow node below the --fast at the same position.
     #[arg(long, value_name = "NODE")]
     slow: Vec<u32>,
     /// Who applies the schemes.
-    #[arg(long, value_enum, default_value_t = EngineArg::Auto)]
+    #[arg(long, value_enum, default_value_t = EngineArg::Auto, hide_short_help = true)]
     engine: EngineArg,
     /// Promote until this share of a fast node is used.
     #[arg(long, value_name = "SHARE", default_value = "99.7%", value_parser = share)]
@@ -54,33 +59,48 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size)]
     min_rss: u64,
     /// The most accessed bits to clear per second.
-    #[arg(long, value_name = "N", default_value_t = 1000)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1000,
+        help_heading = "Monitoring",
+        hide_short_help = true
+    )]
     clears: u32,
-    /// Stop after this time (as 30s or 5m). A command started with `-- CMD` then
-    /// gets SIGTERM.
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    /// Stop after this time (as 30s or 5m).
+    ///
+    /// A command that was started then gets SIGTERM.
+    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Limits")]
     pub(crate) duration: Option<Duration>,
-    /// Decide and count, but move nothing. The account at the end says what would have been moved.
+    /// Decide and count, but move nothing.
+    ///
+    /// The account at the end says what would have been moved.
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Print these options as a policy file for `isotherm run`, and exit.
-    #[arg(long)]
+    #[arg(long, help_heading = "Output", hide_short_help = true)]
     print_policy: bool,
-    /// Print each report as one JSON object per line. The last line is the account.
-    #[arg(long)]
+    /// Print each report as one JSON object per line.
+    ///
+    /// The last line is the account.
+    #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
-    /// Print a report this often (as 30s or 5m). Without it only at the end.
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    /// Print a report this often (as 30s or 5m).
+    ///
+    /// Without it only at the end.
+    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Output")]
     pub(crate) every: Option<Duration>,
     /// Print only warnings, errors and the account.
-    #[arg(long, short)]
+    #[arg(long, short, help_heading = "Output")]
     pub(crate) quiet: bool,
     /// Seed for the random choice of pages.
-    #[arg(long)]
+    #[arg(long, help_heading = "Monitoring", hide_short_help = true)]
     seed: Option<u64>,
-    #[command(flatten)]
-    targets: TargetArgs,
 }
+
+const EXAMPLES: &str = "Examples:
+  isotherm tier --dry-run --duration 1m    what would move between nodes
+  isotherm tier 1234 --fast 0 --slow 1     a process and its children, between two nodes";
 
 /// `--engine`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

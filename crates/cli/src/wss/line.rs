@@ -16,8 +16,10 @@ pub(super) struct Line {
     /// 0 for physical memory and for all targets.
     pub(super) pid: u32,
     pub(super) name: String,
-    /// None if it is not known yet.
-    pub(super) over: Option<TouchedBytes>,
+    pub(super) over: TouchedBytes,
+    /// Whether `over` is by pages. As long as it is not known by them, it is the last window's by
+    /// regions, with a wide interval.
+    by_pages: bool,
     /// By span, if the method sees single pages.
     pub(super) touched: Option<Touched>,
     /// By regions, without the interval.
@@ -68,25 +70,24 @@ impl Lines {
         let Self { interval_us, unions, .. } = self;
         let names: BTreeMap<u32, (u32, String)> =
             monitor.tracker().targets().map(|t| (t.id.0, (t.pid, t.name.clone()))).collect();
-        let of = |s: &Snapshot, touched: Option<Touched>, regions: WorkingSet| match touched {
-            Some(touched) => over(&touched, s.spans_us(), *interval_us),
-            None => Some(of_regions(regions)),
-        };
         let s = monitor.snapshot();
+        let spans_us = s.spans_us();
+        let of = |pid, name, touched: Option<Touched>, regions| {
+            let by_pages = touched.and_then(|touched| over(&touched, spans_us, *interval_us));
+            let over = by_pages.unwrap_or_else(|| of_regions(regions));
+            Line { pid, name, over, by_pages: by_pages.is_some(), touched, regions }
+        };
         let line = |t: &isotherm::raw::core::TargetInfo| {
             let (pid, name) = names.get(&t.id.0)?.clone();
             let regions = unions.get(&t.id.0).unwrap_or(&t.regions);
-            let regions = estimate(regions, s.max_nr_accesses);
-            Some(Line { pid, name, over: of(s, t.touched, regions), touched: t.touched, regions })
+            Some(of(pid, name, t.touched, estimate(regions, s.max_nr_accesses)))
         };
         let mut lines: Vec<Line> = s.targets.iter().filter_map(line).collect();
-        lines.sort_by_key(|l| std::cmp::Reverse(l.over.map(|over| over.bytes)));
-        let sum = lines.iter().filter_map(|l| l.over).map(|over| over.bytes).sum();
+        lines.sort_by_key(|l| std::cmp::Reverse(l.over.bytes));
+        let sum = lines.iter().map(|l| l.over.bytes).sum();
         let Once { regions, touched, is_shared } = self.shared.once(monitor, unions);
-        let s = monitor.snapshot();
-        let name = format!("total ({})", lines.len());
-        let total = Line { pid: 0, name, over: of(s, touched, regions), touched, regions };
-        let (interval_us, spans_us) = (*interval_us, s.spans_us().to_vec());
+        let total = of(0, format!("total ({})", lines.len()), touched, regions);
+        let (interval_us, spans_us) = (*interval_us, spans_us.to_vec());
         unions.clear();
         Now { interval_us, spans_us, lines, total, sum, is_shared }
     }
@@ -117,10 +118,8 @@ impl Now {
 
     fn fields(&self, line: &Line) -> Value {
         let mut fields = json!({
-            "wss_bytes": line.over.map(|over| over.bytes),
-            "lo": line.over.map(|over| over.lo),
-            "hi": line.over.map(|over| over.hi),
-            "by": if line.touched.is_some() { "pages" } else { "regions" },
+            "wss_bytes": line.over.bytes, "lo": line.over.lo, "hi": line.over.hi,
+            "by": if line.by_pages { "pages" } else { "regions" },
             "unresolved_bytes": line.regions.unresolved,
         });
         if let Some(touched) = line.touched {

@@ -89,7 +89,7 @@ fn row(
         out,
         "{:9.1} s{pid:>9}  {name:<15}{:>COLUMN$}",
         elapsed.as_secs_f64(),
-        known(line.over)
+        known(Some(line.over))
     )?;
     let Some(touched) = line.touched else {
         return write!(out, "  {}", bytes(line.regions.unresolved));

@@ -41,5 +41,5 @@ pub use parse::{
     millis, share_bp, share_unit, size, size_unit, span_ns, split, time_unit_ns,
 };
 pub use show::{
-    MIB, bytes, mib, percent, show_interval, show_share, show_size, span, three_digits,
+    MIB, bytes, counted, mib, percent, show_interval, show_share, show_size, span, three_digits,
 };

@@ -24,6 +24,7 @@ const NOTHING: &str = "nothing to watch\n  hint:  give a process (-p PID), a nam
 
 /// The options that name processes.
 #[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = TARGET)]
 pub(crate) struct ProcessArgs {
     /// Watch these processes and their children.
     #[arg(
@@ -31,44 +32,43 @@ pub(crate) struct ProcessArgs {
         long = "pid",
         value_name = "PID,...",
         value_delimiter = ',',
-        value_parser = pid,
-        help_heading = TARGET
+        value_parser = pid
     )]
     pids: Vec<u32>,
     /// Watch processes whose command name matches (`*`, `?`), also those to come.
-    #[arg(long = "name", value_name = "GLOB", help_heading = TARGET)]
+    #[arg(long = "name", value_name = "GLOB")]
     names: Vec<String>,
     /// Watch processes of matching cgroups and those below, also those to come.
     ///
     /// A path from the root of the hierarchy, of v1 or v2, as /system.slice/redis.service or
     /// /docker/*. Here `*` stands for any text, also for `/`.
-    #[arg(long = "cgroup", value_name = "GLOB", help_heading = TARGET)]
+    #[arg(long = "cgroup", value_name = "GLOB")]
     cgroups: Vec<String>,
     /// Watch the processes of a systemd unit, also those to come.
     ///
     /// A name without a type is a service, as for systemctl: `redis` is `redis.service`.
-    #[arg(long = "unit", value_name = "NAME", help_heading = TARGET)]
+    #[arg(long = "unit", value_name = "NAME")]
     units: Vec<String>,
     /// Watch every process that may be watched.
     #[arg(
         short,
         long,
-        conflicts_with_all = ["pids", "names", "cgroups", "units", "command"],
-        help_heading = TARGET
+        conflicts_with_all = ["pids", "names", "cgroups", "units", "command"]
     )]
     all: bool,
     /// Do not watch the children of these processes.
-    #[arg(long, help_heading = TARGET)]
+    #[arg(long, hide_short_help = true)]
     no_children: bool,
     /// A process to watch, or a command to start and watch.
     ///
     /// All words behind the command are its arguments. Behind `--` a number is a command as well.
-    #[arg(trailing_var_arg = true, value_name = "PID|CMD", help_heading = TARGET)]
+    #[arg(trailing_var_arg = true, value_name = "PID|CMD")]
     command: Vec<OsString>,
 }
 
 /// The options for the targets.
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = TARGET)]
 pub(crate) struct TargetArgs {
     #[command(flatten)]
     processes: ProcessArgs,
@@ -82,11 +82,17 @@ pub(crate) struct TargetArgs {
         require_equals = true,
         default_missing_value = "all",
         conflicts_with_all = ["pids", "names", "cgroups", "units", "all", "command", "no_children"],
-        help_heading = TARGET
+        hide_short_help = true
     )]
     paddr: Option<String>,
     /// Which operations set looks at the memory.
-    #[arg(long, value_enum, default_value_t = OpsArg::Auto, help_heading = "Monitoring")]
+    #[arg(
+        long,
+        value_enum,
+        default_value_t = OpsArg::Auto,
+        help_heading = "Monitoring",
+        hide_short_help = true
+    )]
     ops: OpsArg,
 }
 

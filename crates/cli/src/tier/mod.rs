@@ -23,7 +23,7 @@ use crate::options::targets::TargetArgs;
 
 /// Arguments of `isotherm tier`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES, next_help_heading = "Action")]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     #[command(flatten)]
     targets: TargetArgs,
@@ -32,31 +32,31 @@ pub(crate) struct Args {
     /// May be given more than once: --fast 0 --slow 1 --fast 1 --slow 2 is a chain of three tiers.
     /// Without it the nodes are found by the kernel's memory tiers, or else by which nodes have
     /// CPUs.
-    #[arg(long, value_name = "NODE")]
+    #[arg(long, value_name = "NODE", help_heading = "Action")]
     fast: Vec<u32>,
     /// The slow node below the --fast at the same position.
-    #[arg(long, value_name = "NODE")]
+    #[arg(long, value_name = "NODE", help_heading = "Action")]
     slow: Vec<u32>,
     /// Who applies the schemes.
-    #[arg(long, value_enum, default_value_t = EngineArg::Auto, hide_short_help = true)]
+    #[arg(long, value_enum, default_value_t = EngineArg::Auto, hide_short_help = true, help_heading = "Action")]
     engine: EngineArg,
     /// Promote until this share of a fast node is used.
-    #[arg(long, value_name = "SHARE", default_value = "99.7%", value_parser = share)]
+    #[arg(long, value_name = "SHARE", default_value = "99.7%", value_parser = share, help_heading = "Action")]
     used: u64,
     /// Demote until this share of a fast node is free.
-    #[arg(long, value_name = "SHARE", default_value = "0.5%", value_parser = share)]
+    #[arg(long, value_name = "SHARE", default_value = "0.5%", value_parser = share, help_heading = "Action")]
     free: u64,
     /// Move at most this many bytes per time with each scheme.
-    #[arg(long, value_name = "SIZE/TIME", default_value = "200M/s", value_parser = rate)]
+    #[arg(long, value_name = "SIZE/TIME", default_value = "200M/s", value_parser = rate, help_heading = "Limits")]
     quota: Rate,
     /// After a page was moved, do not move it again for this long.
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = interval_us_with_unit)]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = interval_us_with_unit, help_heading = "Action")]
     hold: u64,
     /// Demote pages only after they stayed untouched for this long.
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval_us_with_unit)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval_us_with_unit, help_heading = "Action")]
     confirm: u64,
     /// Without a target, watch every process with at least this much resident memory.
-    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size)]
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size, help_heading = "Target")]
     min_rss: u64,
     /// The most accessed bits to clear per second.
     #[arg(
@@ -75,7 +75,7 @@ pub(crate) struct Args {
     /// Decide and count, but move nothing.
     ///
     /// The account at the end says what would have been moved.
-    #[arg(long)]
+    #[arg(long, help_heading = "Action")]
     pub(crate) dry_run: bool,
     /// Print these options as a policy file for `isotherm run`, and exit.
     #[arg(long, help_heading = "Output", hide_short_help = true)]

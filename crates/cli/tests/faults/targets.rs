@@ -56,8 +56,16 @@ impl Wss {
 
     fn stop(self) {
         self.running.signal("INT");
-        self.running.finish().expect(0, &[]);
+        done(&self.running.finish());
     }
+}
+
+/// Fails unless the program did what it should. On a busy machine it may have to say that much of
+/// the time was not watched, which is no matter here.
+#[track_caller]
+fn done(said: &Said) -> &str {
+    said.expect(if said.code == Some(6) { 6 } else { 0 }, &[]);
+    &said.out
 }
 
 /// A program that sleeps, under a name of its own.
@@ -83,7 +91,8 @@ fn a_bare_pid_and_a_bare_command_are_targets() {
     wss.expect(&[&target, &other]);
     wss.stop();
     let said = isotherm(dir.path(), "record -o r.data sleep 2");
-    said.expect(0, &["every target has exited", " snapshot"]);
+    done(&said);
+    assert!(said.err.contains("every target has exited"), "{said:#?}");
     assert!(dir.path().join("r.data").is_file());
     // Behind `--` a number is a command.
     isotherm(dir.path(), "record -o r.data -- 4711").expect(127, &["run `4711`"]);
@@ -208,7 +217,7 @@ fn processes_of_cgroups_and_units_are_watched_as_they_come_and_go() {
 fn all_means_every_process_that_may_be_watched() {
     let dir = scratch();
     let line = "sleep 300 & sleep 301 & exec \"$0\" wss -a --json --ops smaps -i 1s --duration 5s";
-    let mut words = vec!["-pf", "--mount-proc", "--kill-child", "sh", "-c", line, ISOTHERM];
+    let words = ["-pf", "--mount-proc", "--kill-child", "sh", "-c", line, ISOTHERM];
     if Command::new("unshare")
         .args(["-pf", "--mount-proc", "true"])
         .status()
@@ -216,12 +225,11 @@ fn all_means_every_process_that_may_be_watched() {
     {
         let said = Said::of(command("unshare", dir.path(), &words).output().unwrap());
         let lines: Vec<Value> =
-            said.expect(0, &[]).out.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+            done(&said).lines().map(|l| serde_json::from_str(l).unwrap()).collect();
         assert_eq!(lines.last().unwrap()["targets"], 2, "{said:#?}");
     } else {
         eprintln!("not tested live: no pid namespace can be made here");
     }
-    words.clear();
     let said = isotherm(dir.path(), "reclaim -a --print-policy");
     assert!(said.expect(0, &[]).out.contains("targets = [{ name = \"*\" }]"), "{}", said.out);
     for other in ["-p 1", "--name x", "--cgroup /x", "--unit x", "--paddr", "sleep 1"] {
@@ -232,7 +240,7 @@ fn all_means_every_process_that_may_be_watched() {
 #[test]
 fn a_policy_has_the_same_targets() {
     let dir = scratch();
-    let args = "reclaim -p 12 --name iso* --cgroup a/b* --unit redis --print-policy";
+    let args = "stat -p 12 --name iso* --cgroup a/b* --unit redis --print-policy";
     let said = isotherm(dir.path(), args);
     let policy = said.expect(0, &[]).out.clone();
     for target in
@@ -241,7 +249,9 @@ fn a_policy_has_the_same_targets() {
         assert!(policy.contains(target), "no {target} in {policy}");
     }
     fs::write(dir.path().join("p.toml"), policy.replace("{ pid = 12 }, ", "")).unwrap();
-    isotherm(dir.path(), "run p.toml --dry-run --duration 300ms").expect(0, &["waiting"]);
+    let said = isotherm(dir.path(), "run p.toml --duration 300ms");
+    done(&said);
+    assert!(said.err.contains("waiting"), "{said:#?}");
 }
 
 #[test]
@@ -250,14 +260,14 @@ fn several_targets_have_a_line_each_and_a_total() {
     let targets = [Running::sleeper(dir.path()), Running::sleeper(dir.path())];
     let [a, b] = targets.each_ref().map(Running::pid);
     let said = isotherm(dir.path(), &format!("wss -i 1s --duration 4s {a} {b}"));
-    let text = &said.expect(0, &[]).out;
+    let text = done(&said);
     let header = text.lines().next().unwrap();
     assert!(header.contains("name") && header.contains("over 1s"), "{text}");
     for who in [format!(" {a}  sleep "), format!(" {b}  sleep "), "  total (2) ".to_owned()] {
         assert!(text.contains(&who), "no `{who}` in {text}");
     }
     let alone = isotherm(dir.path(), &format!("wss -i 1s --duration 3s {a}"));
-    assert!(!alone.expect(0, &[]).out.contains("total"), "{alone:#?}");
+    assert!(!done(&alone).contains("total"), "{alone:#?}");
     isotherm(dir.path(), &format!("wss -i 50ms {a}"))
         .expect(2, &["--interval 50ms is shorter than a window", "-i 100ms"]);
     targets.iter().for_each(Running::assert_untouched);

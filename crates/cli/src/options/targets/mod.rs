@@ -36,6 +36,9 @@ pub(crate) struct ProcessArgs {
     )]
     pids: Vec<u32>,
     /// Watch processes whose command name matches (`*`, `?`), also those to come.
+    ///
+    /// As processes can come at any time, the command does not end by itself when all have ended.
+    /// This is so for cgroups, units and -a as well.
     #[arg(long = "name", value_name = "GLOB")]
     names: Vec<String>,
     /// Watch processes of matching cgroups and those below, also those to come.

@@ -45,11 +45,8 @@ impl Final {
     fn scheme(&self, a: &Account) -> String {
         let mut text = format!("{} / {} ({}): ", a.context, a.name, a.action);
         if a.action == "stat" {
-            text += &format!(
-                "matched {} over {}\n",
-                bytes(a.tried_bytes),
-                counted(a.windows, "window")
-            );
+            let windows = counted(a.windows, "window");
+            text += &format!("matched {} over {windows}\n", bytes(a.tried_bytes));
             if a.passed_bytes > 0 {
                 text += &format!("  passed the page filters: {}\n", bytes(a.passed_bytes));
             }

@@ -149,8 +149,8 @@ pub(crate) struct LimitArgs {
     quota_time: Option<MaybeRate>,
     /// Tune the quota to reach this goal, as psi=0.5ms/s or free=5%.
     ///
-    /// Others are refaults=1%, user=CURRENT/TARGET and more; docs/POLICY.md lists them. May be given
-    /// more than once.
+    /// Others are refaults=1%, user=CURRENT/TARGET and more; docs/POLICY.md lists them. May be
+    /// given more than once.
     #[arg(long = "goal", value_name = "NAME=VALUE", value_parser = knobs::goal, hide_short_help = true)]
     goals: Vec<GoalKnob>,
     /// Act only while the share of free memory is within HIGH,MID,LOW, or none.

@@ -6,7 +6,6 @@
 #![expect(clippy::print_stderr, reason = "a test that skips something says why")]
 
 mod acting;
-mod help;
 mod idle;
 mod policy;
 mod program;
@@ -15,6 +14,5 @@ mod report;
 mod rights;
 mod shared;
 mod streams;
-mod targets;
 mod usage;
 mod verdict;

@@ -34,10 +34,22 @@ pub(crate) struct Args {
     )]
     input: Option<PathBuf>,
     /// The share of one CPU that this program may use, all in all.
-    #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = budget, help_heading = "Limits")]
+    #[arg(
+        long,
+        value_name = "SHARE",
+        default_value = "1%",
+        value_parser = budget,
+        help_heading = "Limits"
+    )]
     budget: u32,
     /// Which operations set looks at the memory.
-    #[arg(long, value_enum, default_value_t = OpsArg::Auto, help_heading = "Monitoring", hide_short_help = true)]
+    #[arg(
+        long,
+        value_enum,
+        default_value_t = OpsArg::Auto,
+        help_heading = "Monitoring",
+        hide_short_help = true
+    )]
     ops: OpsArg,
     /// Print plain text instead of drawing on the terminal.
     #[arg(short, long, help_heading = "Output")]
@@ -59,10 +71,24 @@ pub(crate) struct Args {
     /// With --batch and a record: print what was known this long after its beginning.
     ///
     /// The end if it is not given.
-    #[arg(long, value_name = "TIME", requires = "input", value_parser = duration, help_heading = "Output", hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "TIME",
+        requires = "input",
+        value_parser = duration,
+        help_heading = "Output",
+        hide_short_help = true
+    )]
     at: Option<Duration>,
     /// Sort by pid, name, rss, 1s, 10s, 1m, cold, unresolved or age.
-    #[arg(short, long, value_name = "KEY", default_value = "10s", value_parser = sort_key, help_heading = "Output")]
+    #[arg(
+        short,
+        long,
+        value_name = "KEY",
+        default_value = "10s",
+        value_parser = sort_key,
+        help_heading = "Output"
+    )]
     sort: SortKey,
     /// Show only what has this in its name, cgroup or pid.
     #[arg(
@@ -78,7 +104,13 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t = ByArg::Process, help_heading = "Output")]
     by: ByArg,
     /// Whether to use colours.
-    #[arg(long, value_enum, default_value_t = When::Auto, help_heading = "Output", hide_short_help = true)]
+    #[arg(
+        long,
+        value_enum,
+        default_value_t = When::Auto,
+        help_heading = "Output",
+        hide_short_help = true
+    )]
     color: When,
 }
 

@@ -78,7 +78,13 @@ pub(crate) struct WhoseArgs {
     /// With --ops kdamond: who applies the schemes.
     ///
     /// `auto` takes the kernel if it can do all that the schemes ask for, otherwise Isotherm.
-    #[arg(long, value_enum, default_value_t = EngineArg::Auto, help_heading = "Monitoring", hide_short_help = true)]
+    #[arg(
+        long,
+        value_enum,
+        default_value_t = EngineArg::Auto,
+        help_heading = "Monitoring",
+        hide_short_help = true
+    )]
     engine: EngineArg,
     #[command(flatten)]
     attrs: AttrsArgs,
@@ -151,7 +157,12 @@ pub(crate) struct LimitArgs {
     ///
     /// Others are refaults=1%, user=CURRENT/TARGET and more; docs/POLICY.md lists them. May be
     /// given more than once.
-    #[arg(long = "goal", value_name = "NAME=VALUE", value_parser = knobs::goal, hide_short_help = true)]
+    #[arg(
+        long = "goal",
+        value_name = "NAME=VALUE",
+        value_parser = knobs::goal,
+        hide_short_help = true
+    )]
     goals: Vec<GoalKnob>,
     /// Act only while the share of free memory is within HIGH,MID,LOW, or none.
     ///

@@ -18,7 +18,13 @@ pub(crate) struct Args {
     #[command(flatten)]
     whose: WhoseArgs,
     /// Count memory that was idle for this long.
-    #[arg(long, value_name = "TIME", default_value = "120s", value_parser = interval_us_with_unit, help_heading = "Monitoring")]
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "120s",
+        value_parser = interval_us_with_unit,
+        help_heading = "Monitoring"
+    )]
     age: u64,
     /// Keep the intervals as given.
     ///

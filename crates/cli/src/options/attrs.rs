@@ -14,16 +14,40 @@ pub(crate) struct AttrsArgs {
     #[arg(long, value_enum, default_value_t = MethodArg::Auto, hide_short_help = true)]
     method: MethodArg,
     /// Sample interval, at least 100us (us, ms, s).
-    #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = interval_us_with_unit, hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "5ms",
+        value_parser = interval_us_with_unit,
+        hide_short_help = true
+    )]
     sample: u64,
     /// Aggregation interval. Each gives one snapshot.
-    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = interval_us_with_unit, hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "100ms",
+        value_parser = interval_us_with_unit,
+        hide_short_help = true
+    )]
     aggr: u64,
     /// How often the mappings are read again.
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval_us_with_unit, hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "1s",
+        value_parser = interval_us_with_unit,
+        hide_short_help = true
+    )]
     update: u64,
     /// Smallest and largest number of regions.
-    #[arg(long, value_name = "MIN..MAX", default_value = "10..1000", value_parser = bounds, hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "MIN..MAX",
+        default_value = "10..1000",
+        value_parser = bounds,
+        hide_short_help = true
+    )]
     regions: (u64, u64),
     /// Clear at most this many accessed bits per second.
     ///

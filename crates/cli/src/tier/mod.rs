@@ -38,25 +38,70 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NODE", help_heading = "Action")]
     slow: Vec<u32>,
     /// Who applies the schemes.
-    #[arg(long, value_enum, default_value_t = EngineArg::Auto, hide_short_help = true, help_heading = "Action")]
+    #[arg(
+        long,
+        value_enum,
+        default_value_t = EngineArg::Auto,
+        hide_short_help = true,
+        help_heading = "Action"
+    )]
     engine: EngineArg,
     /// Promote until this share of a fast node is used.
-    #[arg(long, value_name = "SHARE", default_value = "99.7%", value_parser = share, help_heading = "Action")]
+    #[arg(
+        long,
+        value_name = "SHARE",
+        default_value = "99.7%",
+        value_parser = share,
+        help_heading = "Action"
+    )]
     used: u64,
     /// Demote until this share of a fast node is free.
-    #[arg(long, value_name = "SHARE", default_value = "0.5%", value_parser = share, help_heading = "Action")]
+    #[arg(
+        long,
+        value_name = "SHARE",
+        default_value = "0.5%",
+        value_parser = share,
+        help_heading = "Action"
+    )]
     free: u64,
     /// Move at most this many bytes per time with each scheme.
-    #[arg(long, value_name = "SIZE/TIME", default_value = "200M/s", value_parser = rate, help_heading = "Limits")]
+    #[arg(
+        long,
+        value_name = "SIZE/TIME",
+        default_value = "200M/s",
+        value_parser = rate,
+        help_heading = "Limits"
+    )]
     quota: Rate,
     /// After a page was moved, do not move it again for this long.
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = interval_us_with_unit, help_heading = "Action")]
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "30s",
+        value_parser = interval_us_with_unit,
+        help_heading = "Action",
+        hide_short_help = true
+    )]
     hold: u64,
     /// Demote pages only after they stayed untouched for this long.
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval_us_with_unit, help_heading = "Action")]
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "1s",
+        value_parser = interval_us_with_unit,
+        help_heading = "Action",
+        hide_short_help = true
+    )]
     confirm: u64,
     /// Without a target, watch every process with at least this much resident memory.
-    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size, help_heading = "Target")]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value = "64M",
+        value_parser = size,
+        help_heading = "Target",
+        hide_short_help = true
+    )]
     min_rss: u64,
     /// The most accessed bits to clear per second.
     #[arg(

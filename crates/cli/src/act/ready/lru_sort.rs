@@ -19,7 +19,13 @@ pub(crate) struct Args {
     #[arg(long)]
     hot: bool,
     /// Regions with at least this access frequency count as hot.
-    #[arg(long, value_name = "SHARE", default_value = "50%", value_parser = share, hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "SHARE",
+        default_value = "50%",
+        value_parser = share,
+        hide_short_help = true
+    )]
     hot_min: u32,
     /// Tune the quota so that this share of memory is on the active lists.
     #[arg(long, value_name = "SHARE", value_parser = share, hide_short_help = true)]

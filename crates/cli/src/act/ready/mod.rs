@@ -21,7 +21,13 @@ pub(crate) struct ReadyArgs {
     /// Look for matching regions this often.
     ///
     /// By default every aggregation interval.
-    #[arg(long, value_name = "TIME", value_parser = interval_us_with_unit, help_heading = "Action", hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "TIME",
+        value_parser = interval_us_with_unit,
+        help_heading = "Action",
+        hide_short_help = true
+    )]
     apply_interval: Option<u64>,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,

@@ -19,10 +19,22 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", default_value = "2M", value_parser = size)]
     min_size: u64,
     /// Smallest share of a huge page's small pages that must have been touched.
-    #[arg(long, value_name = "SHARE", default_value = "50%", value_parser = share, hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "SHARE",
+        default_value = "50%",
+        value_parser = share,
+        hide_short_help = true
+    )]
     min_touched: u32,
     /// With --inject: memory that was idle for this long gets no new huge pages.
-    #[arg(long, value_name = "TIME", default_value = "7s", value_parser = interval_us_with_unit, hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "7s",
+        value_parser = interval_us_with_unit,
+        hide_short_help = true
+    )]
     cold_age: u64,
     /// Stop targets for a moment to make them call madvise themselves.
     ///

@@ -12,8 +12,11 @@
 //! ```
 //!
 //! Invariants. The operations set knows a target before the context asks about it. The context
-//! drops a target before its pid can belong to another process. Not here: printing, files, and the
-//! decision when to stop.
+//! drops a target before its pid can belong to another process. A target that was found by a rule
+//! ([`Monitor::follow`]) is removed when the rule does not match it any more. Not here: printing,
+//! files, and the decision when to stop.
+
+mod rules;
 
 use std::collections::VecDeque;
 use std::{fmt, io};
@@ -37,7 +40,9 @@ use isotherm_ops::set::{OpsSet, PageView, SchemeOps};
 use isotherm_ops::targets::{Claim, Target, TargetError, TargetEvent, Tracker};
 use isotherm_sys::clock::{self, Wake};
 
+use self::rules::Rules;
 use crate::others::Others;
+use crate::policy::TargetSpec;
 
 /// What it costs to look at a unit, in ns, for the least budget (job `accuracy`: 1.4 µs).
 const LOOK_NS: u64 = 1_500;
@@ -47,6 +52,9 @@ const TRACK_EVERY_NS: u64 = 100_000_000;
 
 /// How often it is tried to watch a target that another program watches, in ns.
 const CLAIM_EVERY_NS: u64 = 1_000_000_000;
+
+/// The most processes that one look for new ones tells of one by one if they may not be watched.
+const REFUSED_ALONE: usize = 3;
 
 /// The most targets whose size is read at once.
 const SIZES_PER_LOOK: usize = 16;
@@ -171,6 +179,7 @@ fn impossible(why: AttrsError) -> SetError {
 pub struct Monitor {
     driver: Driver<Acting<OpsSet>, MonotonicClock>,
     tracker: Tracker,
+    rules: Rules,
     proc: Proc,
     closeness: Closeness,
     track_at: Time,
@@ -233,6 +242,7 @@ impl Monitor {
             late: Late::default(),
             commits: VecDeque::new(),
             tracker,
+            rules: Rules::default(),
             proc: Proc::default(),
             closeness: Closeness::default(),
             track_at: Time::default(),
@@ -369,6 +379,21 @@ impl Monitor {
         self.closeness = closeness;
     }
 
+    /// Watches what these specifications match from now on, instead of those given before:
+    /// processes that match later are added, and processes that do not match any more are removed.
+    /// While one of them is a rule, the monitor does not stop by itself. A pid counts only if it
+    /// was not given before; commands and physical memory are the tracker's.
+    pub fn follow(&mut self, specs: &[TargetSpec]) {
+        self.rules.set(specs);
+        self.track_at = Time::default();
+    }
+
+    /// Whether processes that do not exist yet can become targets by a rule.
+    #[must_use]
+    pub fn more_may_come(&self) -> bool {
+        self.rules.more_may_come()
+    }
+
     /// The tracker.
     pub const fn tracker(&mut self) -> &mut Tracker {
         &mut self.tracker
@@ -409,9 +434,13 @@ impl Monitor {
         if !self.watched.is_empty() || !self.claimed.is_empty() || self.tracker.has_command() {
             return Ok(());
         }
-        let of_one = |event: &Happened| matches!(event, Happened::NotWatched(..));
+        let of_one = |event: &Happened| {
+            let refused = matches!(event, Happened::Target(TargetEvent::Refused(_)));
+            refused || matches!(event, Happened::NotWatched(..))
+        };
         match self.events.iter().position(of_one).and_then(|at| self.events.remove(at)) {
             Some(Happened::NotWatched(target, err)) => Err(MonitorError::NotWatched(target, err)),
+            Some(Happened::Target(TargetEvent::Refused(err))) => Err(MonitorError::Target(err)),
             _ => Ok(()),
         }
     }
@@ -451,7 +480,7 @@ impl Monitor {
                 continue;
             }
             if self.watched.is_empty() {
-                if self.tracker.all_gone() {
+                if self.tracker.all_gone() && !self.more_may_come() {
                     return Happened::Stopped;
                 }
                 // There is nothing to watch yet: the command is between fork and exec, or a child
@@ -541,7 +570,9 @@ impl Monitor {
 
     /// Polls the tracker, and gives the set and the context its changes.
     fn track(&mut self, now: Time) {
+        self.look_for_more(now);
         for event in self.tracker.poll(now) {
+            self.rules.note(&event);
             match &event {
                 TargetEvent::Added(target) => self.watch(target.clone()),
                 TargetEvent::Execed { old, target } => {
@@ -562,6 +593,19 @@ impl Monitor {
         if now >= self.claim_at {
             self.claim_at = now + CLAIM_EVERY_NS;
             self.claim_again();
+        }
+    }
+
+    /// Adds and removes targets by the rules. Of many that may not be watched, as those of another
+    /// user, only the first is told.
+    fn look_for_more(&mut self, now: Time) {
+        let mut refused = self.rules.follow_at(now, &mut self.tracker).into_iter();
+        let alone = if refused.len() > REFUSED_ALONE { 1 } else { REFUSED_ALONE };
+        let told = refused.by_ref().take(alone).map(TargetEvent::Refused).map(Happened::Target);
+        self.events.extend(told);
+        if refused.len() > 0 {
+            let text = format!("{} more processes that match cannot be targets", refused.len());
+            self.events.push_back(Happened::Trouble(text));
         }
     }
 

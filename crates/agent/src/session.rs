@@ -1,47 +1,35 @@
-//! A monitor for programs that watch one context by themselves. It also follows its targets by name
-//! and cgroup, and it stops acting when the operations set's answers cannot be true.
+//! A monitor for programs that watch one context by themselves. It stops acting when the operations
+//! set's answers cannot be true.
 //!
-//! Invariants. While a scheme acts, the guard checks every window before the next one begins. A
-//! target that was found by a rule is removed when the rule does not match it any more. Not here:
-//! threads, commits of whole policies, and accounts over several contexts; [`crate::run`] has
+//! Invariant. While a scheme acts, the guard checks every window before the next one begins. Not
+//! here: threads, commits of whole policies, and accounts over several contexts; [`crate::run`] has
 //! those.
 
 use isotherm_act::apply::Settings;
-use isotherm_core::{Scheme, TargetId, Time};
-use isotherm_ops::targets::{Target, TargetError, TargetEvent};
-use isotherm_sys::clock;
+use isotherm_core::{Scheme, TargetId};
+use isotherm_ops::targets::{Target, TargetEvent};
 
 use crate::monitor::{Happened, Monitor};
 use crate::policy::TargetSpec;
-use crate::run::{Actions, GuardWatch, Rules};
-
-/// How often processes are looked for by name and cgroup, in µs.
-const FOLLOW_US: u64 = 1_000_000;
-/// How long to sleep while there is no target and more may come, in µs.
-const WAIT_US: u64 = 100_000;
+use crate::run::{Actions, GuardWatch};
 
 /// What happened in a session.
 #[derive(Debug)]
 pub enum Step {
     /// An event of the monitor.
     Monitor(Happened),
-    /// A process that a rule matches cannot be a target.
-    Refused(TargetError),
     /// Actions go on: the operations set has passed its self-test again.
     Unblocked,
 }
 
-/// A monitor with its rules and its guard.
+/// A monitor with its guard.
 #[derive(Debug)]
 pub struct Session {
     monitor: Monitor,
-    specs: Vec<TargetSpec>,
-    rules: Rules,
     guard: GuardWatch,
     targets: Vec<Target>,
     unwatched: Vec<TargetId>,
     steps: Vec<Step>,
-    follow_at: Time,
     acts: bool,
 }
 
@@ -49,22 +37,14 @@ impl Session {
     /// Joins a monitor with the names and cgroups among `specs`. The monitor's tracker has the
     /// other targets already.
     #[must_use]
-    pub fn new(monitor: Monitor, specs: Vec<TargetSpec>) -> Self {
-        let mut rules = Rules::default();
-        for spec in &specs {
-            if let TargetSpec::Pid(pid) = spec {
-                rules.note(*pid);
-            }
-        }
+    pub fn new(mut monitor: Monitor, specs: &[TargetSpec]) -> Self {
+        monitor.follow(specs);
         Self {
             monitor,
-            specs,
-            rules,
             guard: GuardWatch::new(),
             targets: Vec::new(),
             unwatched: Vec::new(),
             steps: Vec::new(),
-            follow_at: Time::default(),
             acts: false,
         }
     }
@@ -95,8 +75,7 @@ impl Session {
     /// Whether processes that do not exist yet can become targets, by a name or a cgroup.
     #[must_use]
     pub fn more_may_come(&self) -> bool {
-        let by_rule = |t: &TargetSpec| matches!(t, TargetSpec::Name(_) | TargetSpec::Cgroup(_));
-        self.specs.iter().any(by_rule)
+        self.monitor.more_may_come()
     }
 
     /// Replaces the schemes; see [`Monitor::commit_schemes`].
@@ -109,20 +88,15 @@ impl Session {
     /// more; [`Happened::Idle`] comes at least every 100 ms.
     #[expect(clippy::should_implement_trait, reason = "a session, not an iterator")]
     pub fn next(&mut self) -> Step {
-        self.follow();
         if let Some(step) = self.steps.pop() {
             return step;
         }
-        let mut happened = self.monitor.next();
+        let happened = self.monitor.next();
         match &happened {
             Happened::Target(event) => self.note(event),
             Happened::NotWatched(target, _) => self.unwatched.push(target.id),
             Happened::Watched(target) => self.unwatched.retain(|id| *id != target.id),
             Happened::Snapshot => self.guard(),
-            Happened::Stopped if self.more_may_come() => {
-                clock::sleep_until(clock::now().plus_us(WAIT_US));
-                happened = Happened::Idle;
-            }
             _ => {}
         }
         Step::Monitor(happened)
@@ -135,30 +109,14 @@ impl Session {
                 self.forget(*old);
                 self.targets.push(target.clone());
             }
-            TargetEvent::Exited(id) => {
-                if let Some(pid) = self.forget(*id) {
-                    self.rules.ended(pid);
-                }
-            }
+            TargetEvent::Exited(id) => self.forget(*id),
             TargetEvent::Refused(_) => {}
         }
     }
 
-    fn forget(&mut self, id: TargetId) -> Option<u32> {
+    fn forget(&mut self, id: TargetId) {
         self.unwatched.retain(|u| *u != id);
-        let at = self.targets.iter().position(|t| t.id == id)?;
-        Some(self.targets.remove(at).pid)
-    }
-
-    /// Adds and removes targets by what the rules match now.
-    fn follow(&mut self) {
-        let now = clock::now();
-        if now < self.follow_at || !self.more_may_come() {
-            return;
-        }
-        self.follow_at = now.plus_us(FOLLOW_US);
-        let refused = self.rules.follow(&self.specs, self.monitor.tracker());
-        self.steps.extend(refused.into_iter().map(Step::Refused));
+        self.targets.retain(|t| t.id != id);
     }
 
     /// Lets the guard check the window that has just ended, if any scheme acts or counts pages.

@@ -242,7 +242,7 @@ action = "lru_deprio"
                |
                = why: `2M` is more than `1M`: no region could match
 
-            error: `frequency`: `5` needs a unit: %, permil, bp or samples
+            error: `frequency`: `5` has no unit; did you mean 5% or 5 samples?
               --> policy.toml:13:13
                |
             13 | frequency = "5"

@@ -268,7 +268,8 @@ fn contexts() -> impl Strategy<Value = ContextPolicy> {
     let target = prop_oneof![
         (1..=i32::MAX.unsigned_abs()).prop_map(TargetSpec::Pid),
         "[ -~]{1,15}".prop_map(TargetSpec::Name),
-        "/[a-z \\\\\"]{1,9}".prop_map(TargetSpec::Cgroup),
+        "/[a-z* \\\\\"]{1,9}".prop_map(TargetSpec::Cgroup),
+        "[ -~]{1,20}".prop_map(TargetSpec::Unit),
     ];
     let memory = prop_oneof![
         Just(Memory::All),

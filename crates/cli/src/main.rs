@@ -23,7 +23,7 @@ mod wss;
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// Shows which memory of a process is hot and which is cold.
 #[derive(Debug, Parser)]
@@ -76,7 +76,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let done = match Cli::parse().command {
+    let args = options::targets::words::with_pids(&Cli::command(), std::env::args_os().collect());
+    let done = match Cli::parse_from(args).command {
         Command::Demo(args) => demo::run(args),
         Command::Record(args) => record::run(args),
         Command::Report(args) => reading::report::run(args),

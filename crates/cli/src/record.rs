@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use isotherm::raw::agent::monitor::Monitor;
 use isotherm::raw::agent::recorder::{Recorder, Step, Summary};
 use isotherm::raw::agent::run::take_in_targets;
-use isotherm::raw::core::units::{bytes, duration};
+use isotherm::raw::core::units::{bytes, counted, duration};
 use isotherm::raw::core::{Method, Snapshot, Time};
 use isotherm::raw::ops::kdamond::Share;
 use isotherm::raw::record::Written;
@@ -20,32 +20,48 @@ use crate::exit;
 use crate::files::{not_created, not_kept};
 use crate::options::attrs::AttrsArgs;
 use crate::options::sets::open_set_for;
-use crate::options::targets::TargetArgs;
+use crate::options::targets::{TargetArgs, not_started};
 use crate::terminal::warn;
 
 /// Arguments of `isotherm record`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The record to write. An existing record is kept as FILE.old. `-` means standard output; a
-    /// command that is started then writes its own output to standard error.
-    #[arg(short, long, value_name = "FILE", default_value = "isotherm.data")]
-    output: PathBuf,
     #[command(flatten)]
     targets: TargetArgs,
-    /// Stop after this time (seconds if no unit is given). A command started with `-- CMD` then
-    /// gets SIGTERM, and its status is the exit code (143 if that ended it). If it still runs 2 s
-    /// later, it is left alone, and that is said (exit code 6).
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    duration: Option<Duration>,
-    /// Print only warnings and errors.
-    #[arg(long, short)]
-    quiet: bool,
     #[command(flatten)]
     attrs: AttrsArgs,
+    /// Stop after this time (as 30s or 5m).
+    ///
+    /// A command that was started then gets SIGTERM, and its status is the exit code (143 if that
+    /// ended it). If it still runs 2 s later, it is left alone, and that is said (exit code 6).
+    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Limits")]
+    duration: Option<Duration>,
+    /// The record to write; `-` is standard output.
+    ///
+    /// An existing record is kept as FILE.old. With `-`, a command that is started writes its own
+    /// output to standard error.
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        default_value = "isotherm.data",
+        help_heading = "Output"
+    )]
+    output: PathBuf,
+    /// Print only warnings and errors.
+    #[arg(long, short, help_heading = "Output")]
+    quiet: bool,
     /// Seed for the random choice of pages.
-    #[arg(long)]
+    #[arg(long, help_heading = "Monitoring", hide_short_help = true)]
     seed: Option<u64>,
 }
+
+const EXAMPLES: &str = "Examples:
+  isotherm record sleep 10                 a command, while it runs
+  isotherm record 1234 --duration 1m       a process and its children
+  isotherm record --unit redis -o r.data   a systemd unit, until Ctrl-C
+  isotherm report                          what the record says, on one page";
 
 /// Runs the subcommand.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
@@ -56,6 +72,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (set, why) = open_set_for(&args.targets, &mut attrs, args.attrs.is_auto())?;
     let seed = args.seed.unwrap_or_else(|| clock::now().as_ns());
     let mut monitor = Monitor::new(tracker, set, attrs, seed)?;
+    monitor.follow(&args.targets.specs()?);
     take_in_targets(&mut monitor, &why).map_err(exit::refused)?;
     let builder = Recorder::builder(&args.output);
     let created = match stdout {
@@ -68,7 +85,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         say(args.quiet, line);
     }
     // If the command cannot be run, the old record stays where it is.
-    monitor.tracker().start().map_err(exit::of)?;
+    monitor.tracker().start().map_err(|err| not_started(err, &args.targets))?;
+    if let Some(text) = args.targets.waits(monitor.tracker()) {
+        say(args.quiet, text);
+    }
     if let Err(err) = recorder.keep() {
         end_command(&mut monitor);
         return Err(not_kept(err));
@@ -152,7 +172,11 @@ fn tell(summary: &Summary, reason: &str, args: &Args) {
     let size = bytes(size);
     say(
         args.quiet,
-        &format!("{reason}: {snapshots} snapshots, {regions} regions, {size} in {path}"),
+        &format!(
+            "{reason}: {}, {}, {size} in {path}",
+            counted(snapshots, "snapshot"),
+            counted(regions, "region")
+        ),
     );
     if summary.failed_writes > 0 {
         warn(&format!(
@@ -206,8 +230,8 @@ impl Progress {
         let (seconds, cpu) = (elapsed as f64 / 1e9, self.cpu_ns as f64 * 100.0 / elapsed as f64);
         write!(
             std::io::stderr(),
-            "\r\x1b[K{seconds:6.1} s  {} regions  working set {}  own cpu {cpu:.2} %",
-            snapshot.nr_regions(),
+            "\r\x1b[K{seconds:6.1} s  {}  working set {}  own cpu {cpu:.2} %",
+            counted(snapshot.nr_regions() as u64, "region"),
             bytes(snapshot.working_set()),
         )
         .ok();

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use isotherm::raw::core::units::{bytes, duration};
+use isotherm::raw::core::units::{bytes, counted, duration};
 use isotherm::raw::core::{Attrs, Method, Time};
 use isotherm::raw::record::{AttrsInfo, Exit, Header, Mapping, Target, Writer, Written};
 use isotherm::raw::sim::config::Config;
@@ -94,12 +94,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         let (virtually, really) = (simulation.world().now().as_ns(), started.elapsed());
         writeln!(
             std::io::stderr(),
-            "simulated {} s of {name} in {:.1} s (seed {}): {} snapshots, {} regions, {} in {}",
+            "simulated {} s of {name} in {:.1} s (seed {}): {}, {}, {} in {}",
             virtually / 1_000_000_000,
             really.as_secs_f64(),
             options.seed,
-            written.snapshots,
-            written.regions,
+            counted(written.snapshots, "snapshot"),
+            counted(written.regions, "region"),
             bytes(written.bytes),
             args.output.display()
         )?;

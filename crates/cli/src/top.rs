@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use isotherm::raw::core::units::{share_bp, span_ns};
-use isotherm::raw::host::error::Class;
+use isotherm::raw::core::units::{duration, share_bp};
 use isotherm::raw::sys::signals;
 use isotherm_top::{
     Error, Feed, Grouping, Live, Look, Replay, Settings, SortKey, Start, Travel, Wanted,
@@ -16,62 +15,80 @@ use isotherm_top::{
 use crate::exit::{self, usage};
 use crate::files;
 use crate::options::sets::OpsArg;
+use crate::options::targets::ProcessArgs;
 use crate::terminal::{When, style};
 
 /// Arguments of `isotherm top`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Show these processes and their children.
-    #[arg(short, long = "pid", value_name = "PID", value_delimiter = ',', help_heading = "Target")]
-    pids: Vec<u32>,
-    /// Show processes whose command's name matches, with * and ?, and their children.
-    #[arg(long = "name", value_name = "GLOB", help_heading = "Target")]
-    names: Vec<String>,
-    /// Show the processes of cgroups whose path matches, with * and ?, and of those below.
-    #[arg(long = "cgroup", value_name = "GLOB", help_heading = "Target")]
-    cgroups: Vec<String>,
-    /// Show the processes of a systemd unit.
-    #[arg(long = "unit", value_name = "NAME", help_heading = "Target")]
-    units: Vec<String>,
-    /// Show everything that may be watched. The default.
-    #[arg(short, long, conflicts_with_all = ["pids", "names", "cgroups", "units"], help_heading = "Target")]
-    all: bool,
-    /// Do not show the children of the given processes.
-    #[arg(long, help_heading = "Target")]
-    no_children: bool,
+    #[command(flatten)]
+    processes: ProcessArgs,
     /// Show this record instead of what happens now.
     #[arg(
         short,
         long,
         value_name = "FILE",
-        conflicts_with_all = ["pids", "names", "cgroups", "units", "all", "ops", "budget"],
+        conflicts_with_all = ["pids", "names", "cgroups", "units", "all", "command", "ops", "budget"],
         help_heading = "Target"
     )]
     input: Option<PathBuf>,
     /// The share of one CPU that this program may use, all in all.
-    #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = budget, help_heading = "Limits")]
+    #[arg(
+        long,
+        value_name = "SHARE",
+        default_value = "1%",
+        value_parser = budget,
+        help_heading = "Limits"
+    )]
     budget: u32,
     /// Which operations set looks at the memory.
-    #[arg(long, value_enum, default_value_t = OpsArg::Auto, help_heading = "Monitoring")]
+    #[arg(
+        long,
+        value_enum,
+        default_value_t = OpsArg::Auto,
+        help_heading = "Monitoring",
+        hide_short_help = true
+    )]
     ops: OpsArg,
     /// Print plain text instead of drawing on the terminal.
     #[arg(short, long, help_heading = "Output")]
     batch: bool,
     /// With --batch: print this many tables, then end.
-    #[arg(short = 'n', long, value_name = "N", requires = "batch", help_heading = "Output")]
+    #[arg(
+        short = 'n',
+        long,
+        value_name = "N",
+        requires = "batch",
+        help_heading = "Output",
+        hide_short_help = true
+    )]
     count: Option<u32>,
     /// With --batch: the time between two tables.
     #[arg(
-        short = 'd', long, value_name = "TIME", default_value = "3s", value_parser = interval, help_heading = "Output"
-    )]
+        short = 'd', long, value_name = "TIME", default_value = "3s", value_parser = duration, help_heading = "Output", hide_short_help = true)]
     interval: Duration,
-    /// With --batch and a record: print what was known this long after its beginning; the end if
-    /// it is not given.
-    #[arg(long, value_name = "TIME", requires = "input", value_parser = interval, help_heading = "Output")]
+    /// With --batch and a record: print what was known this long after its beginning.
+    ///
+    /// The end if it is not given.
+    #[arg(
+        long,
+        value_name = "TIME",
+        requires = "input",
+        value_parser = duration,
+        help_heading = "Output",
+        hide_short_help = true
+    )]
     at: Option<Duration>,
     /// Sort by pid, name, rss, 1s, 10s, 1m, cold, unresolved or age.
-    #[arg(short, long, value_name = "KEY", default_value = "10s", value_parser = sort_key, help_heading = "Output")]
+    #[arg(
+        short,
+        long,
+        value_name = "KEY",
+        default_value = "10s",
+        value_parser = sort_key,
+        help_heading = "Output"
+    )]
     sort: SortKey,
     /// Show only what has this in its name, cgroup or pid.
     #[arg(
@@ -87,13 +104,20 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t = ByArg::Process, help_heading = "Output")]
     by: ByArg,
     /// Whether to use colours.
-    #[arg(long, value_enum, default_value_t = When::Auto, help_heading = "Output")]
+    #[arg(
+        long,
+        value_enum,
+        default_value_t = When::Auto,
+        help_heading = "Output",
+        hide_short_help = true
+    )]
     color: When,
 }
 
 const EXAMPLES: &str = "Examples:
   isotherm top                          the whole machine; ? shows the keys
-  isotherm top --name 'postgres*'       some processes and their children
+  isotherm top 1234                     a process and its children
+  isotherm top --name 'postgres*'       processes by name
   isotherm top --batch -n 3 --by unit   three tables as text, a row per systemd unit
   isotherm top -i isotherm.data         a record: arrows and t travel in time";
 
@@ -111,13 +135,6 @@ fn budget(text: &str) -> Result<u32, String> {
         10_001.. => Err("more than one CPU; the default is 1%".to_owned()),
         bp => u32::try_from(bp).map_err(|e| e.to_string()),
     }
-}
-
-fn interval(text: &str) -> Result<Duration, String> {
-    if text.trim().parse::<f64>().is_ok() && text.trim() != "0" {
-        return Err(format!("a time needs a unit; {text}s for seconds", text = text.trim()));
-    }
-    Ok(Duration::from_nanos(span_ns(text).map_err(|e| e.to_string())?))
 }
 
 fn sort_key(text: &str) -> Result<SortKey, String> {
@@ -157,13 +174,14 @@ fn feed(args: &Args) -> anyhow::Result<Box<dyn Feed>> {
         let replay = Replay::open(files::open(path)?).map_err(told)?;
         return Ok(Box::new(replay));
     }
-    let wanted = Wanted {
-        pids: args.pids.clone(),
-        names: args.names.clone(),
-        cgroups: args.cgroups.clone(),
-        units: args.units.clone(),
-        no_children: args.no_children,
-    };
+    if let Some(command) = args.processes.command().first() {
+        let command = command.to_string_lossy();
+        return Err(usage(format!(
+            "top starts no command\n  why:   its output would be drawn over the view\n  hint:  start `{command}` in another \
+             terminal, or --name {command} if it runs; `isotherm record {command}` starts and records it"
+        )));
+    }
+    let wanted = Wanted { specs: args.processes.specs()?, children: args.processes.follow() };
     let settings = Settings { wanted, budget_bp: args.budget, set: args.ops.wanted() };
     Ok(Box::new(Live::start(settings).map_err(told)?))
 }
@@ -171,7 +189,8 @@ fn feed(args: &Args) -> anyhow::Result<Box<dyn Feed>> {
 /// The view's error, with its exit code.
 fn told(error: Error) -> anyhow::Error {
     match error {
-        Error::NoSuchProcess(_) => exit::with(Class::Gone.exit_code(), error.to_string()),
+        Error::Target(error) => exit::of(error),
+        Error::NotWatched { code, .. } => exit::with(code, error.to_string()),
         Error::NoSnapshots => usage(error.to_string()),
         error => error.into(),
     }

@@ -225,9 +225,9 @@ fn plain_text_has_a_row_per_process_and_as_many_tables_as_asked_for() {
 #[test]
 fn what_cannot_be_shown_is_refused_in_words() {
     for (args, code, words) in [
-        (&["top", "--batch", "-p", "4194304"][..], 5, "cannot be watched"),
+        (&["top", "--batch", "-p", "4194304"][..], 5, "no process has this pid"),
         (&["top"], 2, "--batch"),
-        (&["top", "--batch", "-d", "5"], 2, "5s for seconds"),
+        (&["top", "--batch", "-d", "5"], 2, "did you mean 5s or 5ms?"),
         (&["top", "--batch", "--sort", "heat"], 2, "unresolved, age"),
         (&["top", "--batch", "-i", "/nonexistent/record"], 2, "cannot open the record"),
         (&["top", "-n", "3"], 2, "--batch"),

@@ -216,7 +216,7 @@ fn wrong_input_is_refused_with_its_place() {
         (&["workload", wrong], "line 5: expected the probability"),
         (&["workload", "no-such-thing"], "hint:  give a config file, or one of stairs, "),
         (&["workload", "stairs", "--scale", "fast"], "expected a factor"),
-        (&["workload", "stairs", "--duration", "5"], "expected a time"),
+        (&["workload", "stairs", "--duration", "5"], "did you mean 5s or 5ms?"),
         (&["score", "none.data", wrong], "not a truth header"),
         (&["workload"], "Usage:"),
     ];

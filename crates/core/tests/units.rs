@@ -1,8 +1,10 @@
 //! Numbers with units: one grammar, and what is written can be read again.
 
+use std::time::Duration;
+
 use isotherm_core::units::{
-    MIB, address, bytes, interval_us_with_unit, mib, millis, percent, share_bp, show_interval,
-    show_share, show_size, size, span, span_ns,
+    MIB, address, bytes, counted, duration, interval_us_with_unit, mib, millis, percent, share_bp,
+    show_interval, show_share, show_size, size, span, span_ns,
 };
 use proptest::prelude::*;
 
@@ -38,6 +40,8 @@ fn written_for_people() {
         assert_eq!(span(ns), text);
     }
     assert_eq!(percent(0.125), "12.5 %");
+    let counts = [0, 1, 2].map(|number| counted(number, "snapshot"));
+    assert_eq!(counts, ["0 snapshots", "1 snapshot", "2 snapshots"]);
 }
 
 #[test]
@@ -56,7 +60,18 @@ fn one_grammar() {
         assert_eq!(millis(text), Ok(1500), "{text}");
         assert_eq!(span_ns(text), Ok(1_500_000_000), "{text}");
     }
-    assert_eq!((span_ns("2"), millis("0")), (Ok(2_000_000_000), Ok(0)));
+    assert_eq!((span_ns("0"), millis("0"), duration("0")), (Ok(0), Ok(0), Ok(Duration::ZERO)));
+    let refused = [
+        span_ns("2").map(drop),
+        millis("2").map(drop),
+        duration("2").map(drop),
+        interval_us_with_unit("2").map(drop),
+    ];
+    for why in refused.map(Result::unwrap_err) {
+        assert_eq!(why.to_string(), "`2` has no unit; did you mean 2s or 2ms?");
+    }
+    let why = share_bp("7").unwrap_err();
+    assert_eq!(why.to_string(), "`7` has no unit; did you mean 7%?");
     for text in ["7", "s", "2 weeks"] {
         assert!(millis(text).is_err(), "{text}");
     }

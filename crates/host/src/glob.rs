@@ -25,6 +25,12 @@ pub fn glob(pattern: &[u8], text: &[u8]) -> bool {
     pattern.get(p..).is_some_and(|rest| rest.iter().all(|&b| b == b'*'))
 }
 
+/// Whether a text is a pattern, and not only a name.
+#[must_use]
+pub fn is_glob(text: &str) -> bool {
+    text.contains(['*', '?'])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

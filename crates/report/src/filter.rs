@@ -18,7 +18,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Reads `A..B`. Each end is a time since the start (`5`, `5s`, `2m`, `250ms`), and may be left
+    /// Reads `A..B`. Each end is a time since the start (`5s`, `2m`, `250ms`), and may be left
     /// out.
     ///
     /// # Errors
@@ -31,12 +31,12 @@ impl Filter {
             ))
         };
         let (from, to) = text.split_once("..").ok_or_else(|| usage("no `..`"))?;
-        let side = |s: &str, missing: u64| match s.trim() {
-            "" => Some(missing),
-            s => units::span_ns(s).ok(),
+        let side = |s: &str, missing: u64, which: &str| match s.trim() {
+            "" => Ok(missing),
+            s => units::span_ns(s).map_err(|why| usage(&format!("the {which} time: {why}"))),
         };
-        let from = side(from, 0).ok_or_else(|| usage("the first time cannot be read"))?;
-        let to = side(to, u64::MAX).ok_or_else(|| usage("the second time cannot be read"))?;
+        let from = side(from, 0, "first")?;
+        let to = side(to, u64::MAX, "second")?;
         if from >= to {
             return Err(usage("the end is not behind the start"));
         }

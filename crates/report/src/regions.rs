@@ -80,11 +80,11 @@ pub fn text(record: &Record, filter: &Filter, out: impl Write) -> Result<(), Err
             let regions: Vec<_> = filter.regions(&t.regions).collect();
             writeln!(
                 out,
-                "{:.3} s  {} (pid {})  {} regions, window {}",
+                "{:.3} s  {} (pid {})  {}, window {}",
                 seconds(scan.since_start(s.end.0)),
                 state.target.name,
                 state.target.pid,
-                regions.len(),
+                units::counted(regions.len() as u64, "region"),
                 units::span(ns(s.end.since(s.start)))
             )
             .map_err(Error::write)?;

@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use isotherm_core::units::{mib, percent, span};
+use isotherm_core::units::{counted, mib, percent, span};
 use isotherm_record::Record;
 use serde_json::{Value, json};
 
@@ -63,7 +63,7 @@ impl Report {
         let header = &self.scan.header;
         let seconds = span(float(self.scan.seen_len()));
         let taken = self.scan.taken;
-        write!(out, "record of {seconds}: {taken} snapshots")?;
+        write!(out, "record of {seconds}: {}", counted(taken, "snapshot"))?;
         if !header.host.is_empty() {
             write!(out, ", {}, Linux {}, by {}", header.host, header.kernel, header.ops)?;
         }

@@ -2,6 +2,7 @@
 
 use std::{fmt, io};
 
+use isotherm::raw::ops::targets::TargetError;
 use isotherm::raw::record;
 
 /// Why the view could not begin, or cannot go on.
@@ -16,8 +17,15 @@ pub enum Error {
     NoSnapshots,
     /// The processes of this machine cannot be listed.
     Processes(io::Error),
-    /// One of the processes to watch is not there, or is a kernel thread or ourselves.
-    NoSuchProcess(u32),
+    /// One of the processes that were named by their pids cannot be a target.
+    Target(TargetError),
+    /// None of the processes that were named by their pids can be watched.
+    NotWatched {
+        /// The exit code of a program that ends for it.
+        code: u8,
+        /// The message.
+        text: String,
+    },
     /// The thread that watches has ended, which is a defect.
     Ended,
 }
@@ -31,11 +39,8 @@ impl fmt::Display for Error {
             ),
             Self::Record(err) => err.fmt(f),
             Self::Processes(err) => write!(f, "/proc cannot be listed: {err}"),
-            Self::NoSuchProcess(pid) => write!(
-                f,
-                "process {pid} cannot be watched\n  why:   there is no such process, or it has no memory of its own\n  \
-                 hint:  `isotherm top` without -p shows which there are"
-            ),
+            Self::Target(err) => err.fmt(f),
+            Self::NotWatched { text, .. } => f.write_str(text),
             Self::NoSnapshots => {
                 f.write_str("the record holds no snapshot, so there is nothing to show")
             }
@@ -49,7 +54,8 @@ impl std::error::Error for Error {
         match self {
             Self::Terminal(err) | Self::Processes(err) => Some(err),
             Self::Record(err) => Some(err),
-            Self::NoSuchProcess(_) | Self::NoSnapshots | Self::Ended => None,
+            Self::Target(err) => Some(err),
+            Self::NotWatched { .. } | Self::NoSnapshots | Self::Ended => None,
         }
     }
 }

@@ -8,6 +8,7 @@ use std::fmt;
 
 use isotherm_core::Scheme;
 use isotherm_core::scheme::{Action, FilterKind, Metric, WatermarkMetric};
+use isotherm_host::glob::is_glob;
 use isotherm_ops::support::SetName;
 use isotherm_ops::targets::Memory;
 
@@ -145,6 +146,8 @@ impl<'a> Check<'a> {
                     let answer = self.machine.process(*pid);
                     self.need(answer, || format!("target pid {pid}"));
                 }
+                // Cgroups that match may come later.
+                TargetSpec::Cgroup(path) if is_glob(path) => {}
                 TargetSpec::Cgroup(path) => {
                     let answer = self.machine.cgroup(path);
                     self.need(answer, || format!("target cgroup {path}"));
@@ -153,8 +156,11 @@ impl<'a> Check<'a> {
                     let answer = self.machine.memory(memory);
                     self.need(answer, || format!("target paddr {memory}"));
                 }
-                // Processes with this name may start later, so there is nothing to check.
-                TargetSpec::Name(_) | TargetSpec::Rss(_) | TargetSpec::Command(_) => {}
+                // Such processes may start later, so there is nothing to check.
+                TargetSpec::Name(_)
+                | TargetSpec::Unit(_)
+                | TargetSpec::Rss(_)
+                | TargetSpec::Command(_) => {}
             }
         }
         self.in_kernel =

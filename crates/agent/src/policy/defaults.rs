@@ -8,6 +8,10 @@ use isotherm_ops::support::SetName;
 
 use super::ContextPolicy;
 
+/// The shortest sample interval, in µs. To wake up and look takes tens of microseconds, so a
+/// shorter one could not be kept, and the monitor would do nothing else.
+pub const LEAST_SAMPLE_US: u64 = 100;
+
 /// The attributes: those of [`Attrs::default`], but a census, which sees single pages. A set that
 /// has no units samples in its usual way instead.
 #[must_use]

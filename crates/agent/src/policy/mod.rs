@@ -73,9 +73,11 @@ pub enum TargetSpec {
     /// Every process whose command name (`/proc/PID/comm`, at most 15 bytes) matches this pattern:
     /// `*` and `?` as in a shell.
     Name(String),
-    /// Every process of this cgroup (v2) and of those below it: a path from the root of the
-    /// hierarchy.
+    /// Every process of the cgroups (v1 or v2) whose path from the root of the hierarchy matches,
+    /// and of those below them: `*` (any text, also `/`) and `?`.
     Cgroup(String),
+    /// Every process of the systemd unit with this name; `*` and `?` as in a shell.
+    Unit(String),
     /// Every process with at least this much resident memory, in bytes. A process that was large
     /// enough once stays a target.
     Rss(u64),
@@ -84,6 +86,14 @@ pub enum TargetSpec {
     /// A command to be started, with its arguments. It comes from the command line, never from a
     /// file.
     Command(Vec<String>),
+}
+
+impl TargetSpec {
+    /// Whether processes that do not exist yet can match it.
+    #[must_use]
+    pub const fn is_rule(&self) -> bool {
+        matches!(self, Self::Name(_) | Self::Cgroup(_) | Self::Unit(_) | Self::Rss(_))
+    }
 }
 
 impl ContextPolicy {

@@ -83,6 +83,7 @@ impl Lines {
                 TargetSpec::Pid(pid) => targets.push(table(&[("pid", pid.to_string())])),
                 TargetSpec::Name(name) => targets.push(table(&[("name", quoted(name))])),
                 TargetSpec::Cgroup(path) => targets.push(table(&[("cgroup", quoted(path))])),
+                TargetSpec::Unit(name) => targets.push(table(&[("unit", quoted(name))])),
                 TargetSpec::Rss(bytes) => {
                     targets.push(table(&[("rss", quoted(show_size(*bytes)))]));
                 }

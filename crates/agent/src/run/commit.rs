@@ -14,7 +14,7 @@ use super::message::Event;
 use super::place::{Place, place};
 use super::runner::Refused;
 use super::set::fit;
-use crate::policy::{ContextPolicy, SchemePolicy, TargetSpec};
+use crate::policy::{ContextPolicy, SchemePolicy};
 
 /// A policy that was checked and can be put in force.
 #[derive(Debug)]
@@ -147,16 +147,9 @@ impl Work {
         if moves && let Some(line) = line {
             self.left_out(0, &line);
         }
-        for target in &policy.targets {
-            if let TargetSpec::Pid(pid) = target
-                && !self.policy.targets.contains(target)
-            {
-                self.rules.note(*pid);
-            }
-        }
+        self.monitor.follow(&policy.targets);
         self.policy = policy;
         self.note_actions();
-        self.follow();
         self.events.send(Event::Committed);
     }
 

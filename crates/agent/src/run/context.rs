@@ -19,18 +19,15 @@ use super::guard_watch::{Actions, GuardWatch};
 use super::heat::{COLD_NS, HeatTable, Warmth, memory_of};
 use super::message::{Ended, Event, EventSender, Ready, Reason, Summary};
 use super::place::{Place, place};
-use super::rules::Rules;
 use super::runner::{Options, Refused};
 use super::set::{open_physical_set, open_set};
-use super::start::{more_may_come, nobody, pids, tracker};
+use super::start::{nobody, pids, tracker};
 use crate::monitor::{Happened, Monitor};
 use crate::policy::{ContextPolicy, SchemePolicy};
 use crate::ready::{bandwidth, idle_bytes, idle_percentiles};
 
-/// How often a summary is sent, and targets by name, cgroup or size are looked for, in µs.
+/// How often a summary is sent, in µs.
 const SECOND_US: u64 = 1_000_000;
-/// How long to sleep while there is no target and more may come, in µs.
-const WAIT_US: u64 = 100_000;
 
 /// What the runner asks a context to do.
 #[derive(Debug)]
@@ -102,7 +99,6 @@ pub(super) struct Work {
     unwatched: BTreeSet<TargetId>,
     /// The first process that the policy names by its pid and that was never watched, and why.
     missing: Option<Refused>,
-    pub(super) rules: Rules,
     guard: GuardWatch,
     /// The actions of all schemes since the start, and whether each is a dry run, by the schemes'
     /// names.
@@ -142,8 +138,6 @@ impl Work {
         why.extend(line);
         let nobody = nobody(&mut monitor, &policy, missing.as_ref(), &why);
         let ready = Ready { ops, why, nobody };
-        let mut rules = Rules::default();
-        pids(&policy).for_each(|pid| rules.note(pid));
         let mut this = Self {
             place: Place::default(),
             kernel: KernelAccounts::default(),
@@ -156,7 +150,6 @@ impl Work {
             targets: Vec::new(),
             unwatched: BTreeSet::new(),
             missing,
-            rules,
             guard: GuardWatch::new(),
             next_second: Time::default(),
         };
@@ -173,7 +166,7 @@ impl Work {
 
     fn run(&mut self, orders: &Receiver<Order>) -> Result<Reason, Refused> {
         self.monitor.tracker().start()?;
-        self.follow();
+        self.monitor.follow(&self.policy.targets);
         loop {
             match self.monitor.next() {
                 Happened::Target(event) => self.target(event),
@@ -184,9 +177,6 @@ impl Work {
                 Happened::Trouble(text) => self.left_out(0, &text),
                 Happened::Failed(text) => return Err(Refused { code: 1, text }),
                 Happened::Idle => {}
-                Happened::Stopped if more_may_come(&self.policy) => {
-                    clock::sleep_until(clock::now().plus_us(WAIT_US));
-                }
                 Happened::Stopped => return Ok(Reason::TargetsGone),
             }
             self.pass_on();
@@ -280,7 +270,6 @@ impl Work {
                 self.unwatched.remove(&id);
                 if let Some(at) = self.targets.iter().position(|t| t.id == id) {
                     let Target { pid, name, .. } = self.targets.remove(at);
-                    self.rules.ended(pid);
                     self.events.send(Event::Gone { pid, name });
                 }
             }
@@ -327,13 +316,6 @@ impl Work {
         }
     }
 
-    /// Adds and removes targets by what the policy's target specifications match now.
-    pub(super) fn follow(&mut self) {
-        for err in self.rules.follow(&self.policy.targets, self.monitor.tracker()) {
-            self.left_out(0, &err.to_string());
-        }
-    }
-
     /// Sends the actor's events.
     fn pass_on(&mut self) {
         for event in self.monitor.actor().take_events() {
@@ -352,9 +334,6 @@ impl Work {
             return;
         }
         self.next_second = now.plus_us(SECOND_US);
-        if more_may_come(&self.policy) {
-            self.follow();
-        }
         let summary = self.summary();
         self.events.send_at(now, Event::Summary(Box::new(summary)));
     }

@@ -20,10 +20,7 @@ pub(super) fn pids(policy: &ContextPolicy) -> impl Iterator<Item = u32> {
 
 /// Whether processes that do not exist yet can become targets.
 pub(super) fn more_may_come(policy: &ContextPolicy) -> bool {
-    let by_rule = |t: &TargetSpec| {
-        matches!(t, TargetSpec::Name(_) | TargetSpec::Cgroup(_) | TargetSpec::Rss(_))
-    };
-    policy.targets.iter().any(by_rule)
+    policy.targets.iter().any(TargetSpec::is_rule)
 }
 
 /// Whether other targets can be watched although this process cannot be a target. Otherwise the

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use isotherm::raw::agent::run::Account;
-use isotherm::raw::core::units::bytes;
+use isotherm::raw::core::units::{bytes, counted};
 use serde::Serialize;
 
 use super::stopped::Stopped;
@@ -45,7 +45,8 @@ impl Final {
     fn scheme(&self, a: &Account) -> String {
         let mut text = format!("{} / {} ({}): ", a.context, a.name, a.action);
         if a.action == "stat" {
-            text += &format!("matched {} over {} windows\n", bytes(a.tried_bytes), a.windows);
+            let windows = counted(a.windows, "window");
+            text += &format!("matched {} over {windows}\n", bytes(a.tried_bytes));
             if a.passed_bytes > 0 {
                 text += &format!("  passed the page filters: {}\n", bytes(a.passed_bytes));
             }

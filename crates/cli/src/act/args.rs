@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use isotherm::raw::agent::policy::{ContextPolicy, Engine, Policy, TargetSpec, defaults, print};
+use isotherm::raw::agent::policy::{ContextPolicy, Engine, Policy, defaults, print};
 use isotherm::raw::agent::ready::knobs::{self, GoalKnob, Rate};
 use isotherm::raw::agent::ready::{Confirm, Limits, Whose};
 use isotherm::raw::core::Method;
@@ -19,28 +19,33 @@ use crate::options::targets::TargetArgs;
 /// Options that say how a policy is run.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct RunArgs {
-    /// Stop after this time (seconds if no unit is given). A command started with `-- CMD` then
-    /// gets SIGTERM, and its status is the exit code (143 if that ended it). If it still runs 2 s
-    /// later, it is left alone, and that is said (exit code 6).
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    /// Stop after this time (as 30s or 5m).
+    ///
+    /// A command that was started then gets SIGTERM, and its status is the exit code (143 if that
+    /// ended it). If it still runs 2 s later, it is left alone, and that is said (exit code 6).
+    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Limits")]
     pub(crate) duration: Option<Duration>,
-    /// Decide and count, but change nothing. The account at the end says what would have been done.
-    #[arg(long)]
+    /// Decide and count, but change nothing.
+    ///
+    /// The account at the end says what would have been done.
+    #[arg(long, help_heading = "Action")]
     pub(crate) dry_run: bool,
-    /// Print the account as one JSON object, on the last line of standard output.
-    #[arg(long)]
+    /// Print the account as one JSON object, on the last line.
+    #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
-    /// Write every event to this file, one JSON object per line. `-` means standard output.
-    #[arg(long, value_name = "FILE")]
+    /// Write every event to this file, one JSON object per line.
+    ///
+    /// `-` means standard output.
+    #[arg(long, value_name = "FILE", help_heading = "Output", hide_short_help = true)]
     pub(crate) events: Option<PathBuf>,
     /// At the end, take back the huge-page advice that was set in the targets.
-    #[arg(long)]
+    #[arg(long, help_heading = "Action", hide_short_help = true)]
     pub(crate) undo_on_exit: bool,
     /// Print only warnings, errors and the account.
-    #[arg(long, short)]
+    #[arg(long, short, help_heading = "Output", hide_short_help = true)]
     pub(crate) quiet: bool,
     /// Seed for the random choice of pages.
-    #[arg(long)]
+    #[arg(long, help_heading = "Monitoring", hide_short_help = true)]
     pub(crate) seed: Option<u64>,
 }
 
@@ -68,45 +73,33 @@ impl EngineArg {
 /// Options that say whose memory is watched, and how.
 #[derive(Debug, clap::Args)]
 pub(crate) struct WhoseArgs {
-    /// Watch every process whose command name matches this pattern (`*` and `?` as in a shell),
-    /// including processes that start later.
-    #[arg(long = "name", value_name = "GLOB")]
-    names: Vec<String>,
-    /// Watch every process of this cgroup (v2), including processes that join later. The path
-    /// starts at the root of the hierarchy.
-    #[arg(long = "cgroup", value_name = "PATH")]
-    cgroups: Vec<String>,
     #[command(flatten)]
     targets: TargetArgs,
-    /// With --ops kdamond: who applies the schemes. `auto` takes the kernel if it can do all that
-    /// the schemes ask for, otherwise Isotherm.
-    #[arg(long, value_enum, default_value_t = EngineArg::Auto)]
+    /// With --ops kdamond: who applies the schemes.
+    ///
+    /// `auto` takes the kernel if it can do all that the schemes ask for, otherwise Isotherm.
+    #[arg(
+        long,
+        value_enum,
+        default_value_t = EngineArg::Auto,
+        help_heading = "Monitoring",
+        hide_short_help = true
+    )]
     engine: EngineArg,
     #[command(flatten)]
     attrs: AttrsArgs,
     /// Print these options as a policy file for `isotherm run`, and exit.
-    #[arg(long)]
+    #[arg(long, help_heading = "Output", hide_short_help = true)]
     print_policy: bool,
 }
 
 impl WhoseArgs {
     /// The targets and attributes.
     pub(crate) fn whose(&self) -> anyhow::Result<Whose> {
+        if !self.print_policy {
+            self.targets.require()?;
+        }
         let mut targets = self.targets.specs()?;
-        targets.extend(self.names.iter().cloned().map(TargetSpec::Name));
-        targets.extend(self.cgroups.iter().cloned().map(TargetSpec::Cgroup));
-        if self.targets.paddr().is_some() && targets.len() > 1 {
-            return Err(usage(
-                "--paddr with --name or --cgroup\n  why:   a context watches physical memory or processes, not both\n  \
-                 hint:  leave one out; filters choose pages of a cgroup",
-            ));
-        }
-        if targets.is_empty() && !self.print_policy {
-            return Err(usage(
-                "nothing to watch\n  hint:  give a process (-p PID), a name (--name GLOB), a cgroup (--cgroup \
-                 PATH), a command (-- CMD ARGS), or --paddr for physical memory",
-            ));
-        }
         let (ops, mut attrs) = (self.targets.ops().wanted(), self.attrs.attrs(Method::Census)?);
         if self.attrs.is_auto() {
             let context = ContextPolicy { targets, ops, attrs, ..ContextPolicy::default() };
@@ -119,7 +112,7 @@ impl WhoseArgs {
 
     /// Whether the targets are processes that were named by pid or started, and no others.
     pub(crate) fn is_explicit(&self) -> bool {
-        self.names.is_empty() && self.cgroups.is_empty() && self.targets.names_processes()
+        self.targets.names_processes_only()
     }
 
     /// Fails if one of the pids cannot be a target. On a command line that is a mistake, so nothing
@@ -152,26 +145,36 @@ fn time_rate(text: &str) -> Result<MaybeRate, UnitError> {
 
 /// Options that limit a scheme.
 #[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Limits")]
 pub(crate) struct LimitArgs {
-    /// Act on at most this many bytes per time: 200M/s, 1G/10s, or none for no limit.
+    /// Act on at most this many bytes per time: 200M/s, 1G/10s, or none.
     #[arg(long, value_name = "SIZE/TIME", value_parser = size_rate)]
     quota: Option<MaybeRate>,
-    /// Spend at most this much time on actions per time: 10ms/s, or none for no limit.
-    #[arg(long, value_name = "TIME/TIME", value_parser = time_rate)]
+    /// Spend at most this much time on actions per time: 10ms/s, or none.
+    #[arg(long, value_name = "TIME/TIME", value_parser = time_rate, hide_short_help = true)]
     quota_time: Option<MaybeRate>,
-    /// Tune the quota to reach this goal: psi=0.5ms/s, free=5%, refaults=1%, user=CURRENT/TARGET,
-    /// and others. May be given more than once.
-    #[arg(long = "goal", value_name = "NAME=VALUE", value_parser = knobs::goal)]
+    /// Tune the quota to reach this goal, as psi=0.5ms/s or free=5%.
+    ///
+    /// Others are refaults=1%, user=CURRENT/TARGET and more; docs/POLICY.md lists them. May be
+    /// given more than once.
+    #[arg(
+        long = "goal",
+        value_name = "NAME=VALUE",
+        value_parser = knobs::goal,
+        hide_short_help = true
+    )]
     goals: Vec<GoalKnob>,
-    /// Act only while the share of free memory is within HIGH,MID,LOW (as 50%,40%,20%), or none to
-    /// act always. `reclaim` has none if processes are given by -p or a command.
+    /// Act only while the share of free memory is within HIGH,MID,LOW, or none.
+    ///
+    /// As 50%,40%,20%; none acts always. `reclaim` has none if processes are given by their pids or
+    /// as a command.
     #[arg(long, value_name = "MARKS", value_parser = knobs::watermarks)]
     watermarks: Option<Watermarks>,
     /// When the quota does not suffice for all matching regions, do not prefer any of them.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     no_priority: bool,
     /// Do not shrink the quota when too much memory is touched again.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     no_brake: bool,
 }
 
@@ -199,14 +202,17 @@ impl LimitArgs {
 
 /// Options that say how much evidence is needed before memory is acted on.
 #[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Evidence")]
 pub(crate) struct ConfirmArgs {
-    /// Look at single pages before they are acted on. `off` acts on the regions' numbers alone, as
-    /// DAMON does.
-    #[arg(long, value_enum, default_value_t = EvidenceArg::On)]
+    /// Look at single pages before they are acted on.
+    ///
+    /// `off` acts on the regions' numbers alone, as DAMON does.
+    #[arg(long, value_enum, default_value_t = EvidenceArg::On, hide_short_help = true)]
     evidence: EvidenceArg,
-    /// Act on pages only after they stayed untouched for this long (default: the age, but at least
-    /// 1 s and at most 60 s).
-    #[arg(long, value_name = "TIME", value_parser = interval_us_with_unit)]
+    /// Act on pages only after they stayed untouched for this long.
+    ///
+    /// By default the age, but at least 1 s and at most 60 s.
+    #[arg(long, value_name = "TIME", value_parser = interval_us_with_unit, hide_short_help = true)]
     confirm: Option<u64>,
 }
 

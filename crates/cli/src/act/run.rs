@@ -16,20 +16,27 @@ use crate::terminal::warn;
 
 /// Arguments of `isotherm run`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The policy (TOML). SIGHUP makes isotherm read it again; it takes effect if all of it is
-    /// valid.
+    /// The policy (TOML).
+    ///
+    /// SIGHUP makes isotherm read it again; it takes effect if all of it is valid.
     #[arg(value_name = "POLICY")]
     policy: PathBuf,
-    /// Check the policy, and whether this machine can do what it asks for, and exit.
+    /// Check the policy against this machine, and exit.
     #[arg(long, conflicts_with = "command")]
     check: bool,
     #[command(flatten)]
     run: RunArgs,
-    /// Start this command. It becomes the target of the context that names no target.
-    #[arg(last = true, value_name = "CMD")]
+    /// Start this command; it is the target of the context that names none.
+    #[arg(help_heading = "Target", last = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
+
+const EXAMPLES: &str = "Examples:
+  isotherm reclaim --age 30s --print-policy > p.toml    a policy to begin with
+  isotherm run p.toml --check                           is it valid, and can this machine do it?
+  isotherm run p.toml --dry-run --duration 1m           what would it do?";
 
 /// Runs the subcommand.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {

@@ -14,14 +14,18 @@ use crate::exit::usage;
 
 /// Arguments of `isotherm schemes`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// One scheme per line: `min_size max_size min_freq max_freq min_age max_age action`. No bound
-    /// is `null` (format of 2020) or `min` and `max` (later).
+    /// The file of schemes, one per line.
+    ///
+    /// A line is `min_size max_size min_freq max_freq min_age max_age action`. No bound is `null`
+    /// (format of 2020) or `min` and `max` (later).
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Stop targets for a moment to make them call madvise themselves. The actions hugepage and
-    /// nohugepage need it.
-    #[arg(long)]
+    /// Stop targets for a moment to make them call madvise themselves.
+    ///
+    /// The actions hugepage and nohugepage need it.
+    #[arg(long, help_heading = "Action")]
     inject: bool,
     #[command(flatten)]
     confirm: ConfirmArgs,
@@ -30,6 +34,10 @@ pub(crate) struct Args {
     #[command(flatten)]
     whose: WhoseArgs,
 }
+
+const EXAMPLES: &str = "Examples:
+  isotherm schemes FILE -p 1234 --dry-run    what the schemes would do to a process
+  isotherm schemes FILE --print-policy       the same schemes as a policy";
 
 /// Runs the subcommand.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {

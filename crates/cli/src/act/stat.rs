@@ -13,19 +13,32 @@ use super::drive::{Extra, print_or_drive};
 
 /// Arguments of `isotherm stat`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
+    #[command(flatten)]
+    whose: WhoseArgs,
     /// Count memory that was idle for this long.
-    #[arg(long, value_name = "TIME", default_value = "120s", value_parser = interval_us_with_unit)]
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "120s",
+        value_parser = interval_us_with_unit,
+        help_heading = "Monitoring"
+    )]
     age: u64,
-    /// Keep the intervals as given. By default they are tuned so that 4 % of the samples see an
-    /// access.
-    #[arg(long)]
+    /// Keep the intervals as given.
+    ///
+    /// By default they are tuned so that 4 % of the samples see an access.
+    #[arg(long, help_heading = "Monitoring", hide_short_help = true)]
     no_autotune: bool,
     #[command(flatten)]
     run: RunArgs,
-    #[command(flatten)]
-    whose: WhoseArgs,
 }
+
+const EXAMPLES: &str = "Examples:
+  isotherm stat 1234                   of a process and its children, every second
+  isotherm stat --unit redis --json    of a systemd unit, as JSON
+  isotherm stat -a --age 10m           of all processes: what was idle for ten minutes";
 
 /// Runs the subcommand.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {

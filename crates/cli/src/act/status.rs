@@ -5,7 +5,7 @@ use std::io::{IsTerminal, Write};
 
 use isotherm::raw::agent::run::{Account, Summary};
 
-use isotherm::raw::core::units::bytes;
+use isotherm::raw::core::units::{bytes, counted};
 
 /// What became of the huge page advice that was set, for people.
 pub(super) fn undone(restored: u64, replaced: u64, left: u64) -> String {
@@ -86,9 +86,9 @@ impl Status {
         let blocked = if all().any(|c| c.blocked.is_some()) { "  BLOCKED" } else { "" };
         write!(
             std::io::stderr(),
-            "\r\x1b[K{elapsed_s:6.1} s  {} targets  working set {}  {} {}  touched again {}  own cpu \
+            "\r\x1b[K{elapsed_s:6.1} s  {}  working set {}  {} {}  touched again {}  own cpu \
              {:.2} %{wait}{blocked}",
-            all().map(|c| c.nr_targets).sum::<usize>(),
+            counted(all().map(|c| c.nr_targets as u64).sum(), "target"),
             bytes(all().map(|c| c.working_set).sum()),
             if self.is_dry() { "would be done" } else { "done" },
             bytes(sum(if self.is_dry() {

@@ -4,7 +4,7 @@
 use isotherm::raw::agent::policy::Policy;
 use isotherm::raw::agent::run::{Account, Summary};
 use isotherm::raw::core::scheme::{Action, Age, Metric, WatermarkMetric, Watermarks};
-use isotherm::raw::core::units::{bytes, span};
+use isotherm::raw::core::units::{bytes, counted, span};
 use isotherm::raw::host::metrics::Metrics;
 
 /// Idle times that a dry run tells the bytes of, in ms.
@@ -141,7 +141,8 @@ impl Planned {
             // A goal or the brake has made it smaller.
             ("the tuned size".into(), "the goal")
         };
-        let mut text = format!("  the quota of {quota} was used up in {} windows", a.quota_exceeds);
+        let mut text =
+            format!("  the quota of {quota} was used up in {}", counted(a.quota_exceeds, "window"));
         let waiting = idle.saturating_sub(a.done_bytes);
         if waiting > 0 {
             text += &format!("; at most {} still waits", bytes(waiting));

@@ -22,7 +22,7 @@ pub(crate) struct Args {
     /// `system.slice/*`.
     #[arg(long, value_name = "GLOB", default_value = "*")]
     cgroup: String,
-    /// Memory that was not touched for this long is idle (seconds if no unit is given). There is
+    /// Memory that was not touched for this long is idle (as 30s or 5m). There is
     /// one report per interval. The first comes after two intervals, or with --once after one and a
     /// quarter.
     #[arg(short, long, value_name = "TIME", default_value = "60s", value_parser = duration)]

@@ -50,8 +50,8 @@ enum Command {
     Set {
         /// `reclaim` or `lru_sort`.
         name: Name,
-        /// Parameters, such as `min_age=2m quota_sz=64M wmarks_high=50%`. A number without a unit
-        /// is in the kernel's unit, which `show` names.
+        /// Parameters, such as `min_age=2m quota_sz=64M wmarks_high=50%`. A time needs a
+        /// unit; another number without one is in the kernel's unit, which `show` names.
         #[arg(required = true, value_name = "KEY=VALUE", value_parser = pair)]
         pairs: Vec<(String, String)>,
     },

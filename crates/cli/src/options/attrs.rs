@@ -1,34 +1,63 @@
 //! Options for the monitoring attributes, which `record`, `wss`, `demo` and `sim` share.
 
-use isotherm::raw::core::units::{bounds, interval_us, share_bp};
+use isotherm::raw::agent::policy::defaults::LEAST_SAMPLE_US;
+use isotherm::raw::core::units::{bounds, interval_us_with_unit, share_bp, show_interval};
 use isotherm::raw::core::{Attrs, Method};
 
 use crate::exit::usage;
 
 /// The options for the attributes.
 #[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Monitoring")]
 pub(crate) struct AttrsArgs {
     /// How accesses are sampled.
-    #[arg(long, value_enum, default_value_t = MethodArg::Auto)]
+    #[arg(long, value_enum, default_value_t = MethodArg::Auto, hide_short_help = true)]
     method: MethodArg,
-    /// Sample interval (us, ms, s; microseconds if no unit is given).
-    #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = interval_us)]
+    /// Sample interval, at least 100us (us, ms, s).
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "5ms",
+        value_parser = interval_us_with_unit,
+        hide_short_help = true
+    )]
     sample: u64,
     /// Aggregation interval. Each gives one snapshot.
-    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = interval_us)]
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "100ms",
+        value_parser = interval_us_with_unit,
+        hide_short_help = true
+    )]
     aggr: u64,
     /// How often the mappings are read again.
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval_us)]
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "1s",
+        value_parser = interval_us_with_unit,
+        hide_short_help = true
+    )]
     update: u64,
     /// Smallest and largest number of regions.
-    #[arg(long, value_name = "MIN..MAX", default_value = "10..1000", value_parser = bounds)]
+    #[arg(
+        long,
+        value_name = "MIN..MAX",
+        default_value = "10..1000",
+        value_parser = bounds,
+        hide_short_help = true
+    )]
     regions: (u64, u64),
-    /// Clear at most this many accessed bits per second, 200 if it is not given. Makes
-    /// `first-touch` the method.
-    #[arg(long, value_name = "N")]
+    /// Clear at most this many accessed bits per second.
+    ///
+    /// 200 if it is not given. Makes `first-touch` the method.
+    #[arg(long, value_name = "N", hide_short_help = true)]
     clears: Option<u32>,
-    /// The share of one CPU that monitoring may use (`census`): its own time, and half a
-    /// microsecond of the target's for every page that it touches again.
+    /// The share of one CPU that monitoring may use.
+    ///
+    /// For the method `census`: its own time, and half a microsecond of the target's for every page
+    /// that it touches again.
     #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = budget)]
     budget: u32,
 }
@@ -86,16 +115,22 @@ impl AttrsArgs {
             ..defaults
         };
         // Zero would make the loop spin. The kernel allows it; this tool does not.
-        if attrs.sample_us == 0 {
-            return Err(usage(
-                "impossible attributes\n  why:   the sample interval is 0\n  hint:  the default is 5ms",
-            ));
+        if attrs.sample_us < LEAST_SAMPLE_US {
+            let sample = show_interval(attrs.sample_us);
+            let why = "to wake up and look takes tens of microseconds";
+            return Err(usage(format!(
+                "impossible attributes\n  tried: --sample {sample}\n  why:   the sample interval is {sample}, and \
+                 {why}\n  hint:  at least 100us; the default is 5ms"
+            )));
         }
         attrs.validate().map_err(|e| {
             usage(format!(
-                "impossible attributes\n  tried: --sample {} us, --aggr {} us, --regions {}..{}\n  \
+                "impossible attributes\n  tried: --sample {}, --aggr {}, --regions {}..{}\n  \
                  why:   {e}\n  hint:  the defaults are --sample 5ms --aggr 100ms --regions 10..1000",
-                attrs.sample_us, attrs.aggr_us, attrs.min_nr_regions, attrs.max_nr_regions
+                show_interval(attrs.sample_us),
+                show_interval(attrs.aggr_us),
+                attrs.min_nr_regions,
+                attrs.max_nr_regions
             ))
         })?;
         Ok(attrs)

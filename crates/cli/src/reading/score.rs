@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use isotherm::raw::core::TargetId;
-use isotherm::raw::core::units::interval_us;
+use isotherm::raw::core::units::interval_us_with_unit;
 use isotherm::raw::record::Event;
 use isotherm::raw::report::score::{Options, Score, Scorer};
 use isotherm::raw::sim::truth::{ReadError, Truth};
@@ -34,10 +34,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NR_ACCESSES", default_value_t = 1.0)]
     hot: f64,
     /// Judge only windows that begin at least this long after the start of the truth.
-    #[arg(long, value_name = "TIME", value_parser = interval_us, default_value = "0s")]
+    #[arg(long, value_name = "TIME", value_parser = interval_us_with_unit, default_value = "0s")]
     from: u64,
     /// Judge only windows that end at most this long after the start of the truth.
-    #[arg(long, value_name = "TIME", value_parser = interval_us)]
+    #[arg(long, value_name = "TIME", value_parser = interval_us_with_unit)]
     to: Option<u64>,
 }
 

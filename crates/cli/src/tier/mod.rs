@@ -23,72 +23,129 @@ use crate::options::targets::TargetArgs;
 
 /// Arguments of `isotherm tier`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// A fast node. It belongs to the --slow at the same position. May be given more than once:
-    /// --fast 0 --slow 1 --fast 1 --slow 2 is a chain of three tiers. Without it the nodes are
-    /// found by the kernel's memory tiers, or else by which nodes have CPUs.
-    #[arg(long, value_name = "NODE")]
-    fast: Vec<u32>,
-    /// The slow node below the --fast at the same position.
-    #[arg(long, value_name = "NODE")]
-    slow: Vec<u32>,
-    /// Who applies the schemes.
-    #[arg(long, value_enum, default_value_t = EngineArg::Auto)]
-    engine: EngineArg,
-    /// Promote until this share of a fast node is used.
-    #[arg(long, value_name = "SHARE", default_value = "99.7%", value_parser = share)]
-    used: u64,
-    /// Demote until this share of a fast node is free.
-    #[arg(long, value_name = "SHARE", default_value = "0.5%", value_parser = share)]
-    free: u64,
-    /// Move at most this many bytes per time with each scheme.
-    #[arg(long, value_name = "SIZE/TIME", default_value = "200M/s", value_parser = rate)]
-    quota: Rate,
-    /// After a page was moved, do not move it again for this long.
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = interval_us_with_unit)]
-    hold: u64,
-    /// Demote pages only after they stayed untouched for this long.
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval_us_with_unit)]
-    confirm: u64,
-    /// Without a target, watch every process with at least this much resident memory.
-    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size)]
-    min_rss: u64,
-    /// Watch every process whose command name matches this pattern (`*` and `?` as in a shell),
-    /// including processes that start later.
-    #[arg(long = "name", value_name = "GLOB")]
-    names: Vec<String>,
-    /// Watch every process of this cgroup (v2), including processes that join later. The path
-    /// starts at the root of the hierarchy.
-    #[arg(long = "cgroup", value_name = "PATH")]
-    cgroups: Vec<String>,
-    /// The most accessed bits to clear per second.
-    #[arg(long, value_name = "N", default_value_t = 1000)]
-    clears: u32,
-    /// Stop after this time (seconds if no unit is given). A command started with `-- CMD` then
-    /// gets SIGTERM.
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    pub(crate) duration: Option<Duration>,
-    /// Decide and count, but move nothing. The account at the end says what would have been moved.
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// Print these options as a policy file for `isotherm run`, and exit.
-    #[arg(long)]
-    print_policy: bool,
-    /// Print each report as one JSON object per line. The last line is the account.
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Print a report this often (seconds if no unit is given). Without it only at the end.
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    pub(crate) every: Option<Duration>,
-    /// Print only warnings, errors and the account.
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
-    /// Seed for the random choice of pages.
-    #[arg(long)]
-    seed: Option<u64>,
     #[command(flatten)]
     targets: TargetArgs,
+    /// A fast node; it belongs to the --slow at the same position.
+    ///
+    /// May be given more than once: --fast 0 --slow 1 --fast 1 --slow 2 is a chain of three tiers.
+    /// Without it the nodes are found by the kernel's memory tiers, or else by which nodes have
+    /// CPUs.
+    #[arg(long, value_name = "NODE", help_heading = "Action")]
+    fast: Vec<u32>,
+    /// The slow node below the --fast at the same position.
+    #[arg(long, value_name = "NODE", help_heading = "Action")]
+    slow: Vec<u32>,
+    /// Who applies the schemes.
+    #[arg(
+        long,
+        value_enum,
+        default_value_t = EngineArg::Auto,
+        hide_short_help = true,
+        help_heading = "Action"
+    )]
+    engine: EngineArg,
+    /// Promote until this share of a fast node is used.
+    #[arg(
+        long,
+        value_name = "SHARE",
+        default_value = "99.7%",
+        value_parser = share,
+        help_heading = "Action"
+    )]
+    used: u64,
+    /// Demote until this share of a fast node is free.
+    #[arg(
+        long,
+        value_name = "SHARE",
+        default_value = "0.5%",
+        value_parser = share,
+        help_heading = "Action"
+    )]
+    free: u64,
+    /// Move at most this many bytes per time with each scheme.
+    #[arg(
+        long,
+        value_name = "SIZE/TIME",
+        default_value = "200M/s",
+        value_parser = rate,
+        help_heading = "Limits"
+    )]
+    quota: Rate,
+    /// After a page was moved, do not move it again for this long.
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "30s",
+        value_parser = interval_us_with_unit,
+        help_heading = "Action",
+        hide_short_help = true
+    )]
+    hold: u64,
+    /// Demote pages only after they stayed untouched for this long.
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "1s",
+        value_parser = interval_us_with_unit,
+        help_heading = "Action",
+        hide_short_help = true
+    )]
+    confirm: u64,
+    /// Without a target, watch every process with at least this much resident memory.
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value = "64M",
+        value_parser = size,
+        help_heading = "Target",
+        hide_short_help = true
+    )]
+    min_rss: u64,
+    /// The most accessed bits to clear per second.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1000,
+        help_heading = "Monitoring",
+        hide_short_help = true
+    )]
+    clears: u32,
+    /// Stop after this time (as 30s or 5m).
+    ///
+    /// A command that was started then gets SIGTERM.
+    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Limits")]
+    pub(crate) duration: Option<Duration>,
+    /// Decide and count, but move nothing.
+    ///
+    /// The account at the end says what would have been moved.
+    #[arg(long, help_heading = "Action")]
+    pub(crate) dry_run: bool,
+    /// Print these options as a policy file for `isotherm run`, and exit.
+    #[arg(long, help_heading = "Output", hide_short_help = true)]
+    print_policy: bool,
+    /// Print each report as one JSON object per line.
+    ///
+    /// The last line is the account.
+    #[arg(long, help_heading = "Output")]
+    pub(crate) json: bool,
+    /// Print a report this often (as 30s or 5m).
+    ///
+    /// Without it only at the end.
+    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Output")]
+    pub(crate) every: Option<Duration>,
+    /// Print only warnings, errors and the account.
+    #[arg(long, short, help_heading = "Output")]
+    pub(crate) quiet: bool,
+    /// Seed for the random choice of pages.
+    #[arg(long, help_heading = "Monitoring", hide_short_help = true)]
+    seed: Option<u64>,
 }
+
+const EXAMPLES: &str = "Examples:
+  isotherm tier --dry-run --duration 1m    what would move between nodes
+  isotherm tier 1234 --fast 0 --slow 1     a process and its children, between two nodes";
 
 /// `--engine`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -131,8 +188,6 @@ impl Args {
 
     fn processes(&self) -> anyhow::Result<Processes> {
         let mut targets = self.targets.specs()?;
-        targets.extend(self.names.iter().cloned().map(TargetSpec::Name));
-        targets.extend(self.cgroups.iter().cloned().map(TargetSpec::Cgroup));
         if targets.is_empty() {
             targets.push(TargetSpec::Rss(self.min_rss));
         }

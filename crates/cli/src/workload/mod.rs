@@ -66,9 +66,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         config.scale(factor);
     }
     let duration_ms = match &args.duration {
-        Some(text) => millis(text).map_err(|_why| {
-            usage(format!("--duration {text}: expected a time, as 10s or 500ms"))
-        })?,
+        Some(text) => millis(text).map_err(|why| usage(format!("--duration {text}: {why}")))?,
         None => config.total_ms(),
     };
     if args.print {

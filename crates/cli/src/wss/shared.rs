@@ -4,13 +4,10 @@ use std::collections::BTreeMap;
 
 use isotherm::raw::agent::monitor::Monitor;
 use isotherm::raw::agent::recorder::mappings_of;
-use isotherm::raw::core::{RegionInfo, Snapshot, Touched};
+use isotherm::raw::core::{RegionInfo, Snapshot, TargetInfo, Touched};
 use isotherm::raw::report::once::Sharing;
 use isotherm::raw::report::page_maps::PageMap;
 use isotherm::raw::report::wss::{WorkingSet, estimate, without};
-
-/// The span that a sum over processes is told of, among the spans: a window.
-const WINDOW: usize = 1;
 
 /// What is known of the targets' pages and mappings.
 #[derive(Debug, Default)]
@@ -19,21 +16,19 @@ pub(super) struct Shared {
     text: Vec<u8>,
 }
 
-/// The working set of all targets in one window.
+/// The working set of all targets.
 #[derive(Debug)]
 pub(super) struct Once {
     /// By regions.
     pub(super) regions: WorkingSet,
     /// By span, if the method sees single pages.
     pub(super) touched: Option<Touched>,
-    /// The sum over the targets within a window, in bytes.
-    pub(super) sum: u64,
     /// Whether they share memory.
     pub(super) is_shared: bool,
 }
 
 impl Shared {
-    /// Takes in what a snapshot tells of pages. Of one target alone nothing is kept.
+    /// Takes in what a snapshot tells of pages.
     pub(super) fn learn(&mut self, s: &Snapshot) {
         self.maps.retain(|id, _| s.targets.iter().any(|t| t.id.0 == *id));
         for t in &s.targets {
@@ -42,15 +37,20 @@ impl Shared {
         }
     }
 
-    /// The working set of the last window.
-    pub(super) fn once(&mut self, monitor: &mut Monitor) -> Once {
+    /// The working set, by spans that end with the last window, and by regions: those of `unions`
+    /// instead of the last window's, where a target has them.
+    pub(super) fn once(
+        &mut self,
+        monitor: &mut Monitor,
+        unions: &BTreeMap<u32, Vec<RegionInfo>>,
+    ) -> Once {
         let pids: Vec<_> = monitor.tracker().targets().map(|t| (t.id.0, t.pid)).collect();
         let s = monitor.snapshot();
-        let apart = estimate(s.targets.iter().flat_map(|t| &t.regions), s.max_nr_accesses);
-        let touched = s.touched();
-        let within = touched.and_then(|touched| touched.spans[WINDOW]);
-        let sum = within.map_or(apart.bytes, |within| within.bytes);
-        let mut once = Once { regions: apart, touched, sum, is_shared: false };
+        let regions = |t: &'_ TargetInfo| unions.get(&t.id.0).unwrap_or(&t.regions).clone();
+        let all: Vec<(u32, Vec<RegionInfo>)> =
+            s.targets.iter().map(|t| (t.id.0, regions(t))).collect();
+        let apart = estimate(all.iter().flat_map(|(_, regions)| regions), s.max_nr_accesses);
+        let mut once = Once { regions: apart, touched: s.touched(), is_shared: false };
         let mut sharing = Sharing::default();
         if s.targets.len() > 1 {
             for (id, pid) in pids {
@@ -61,8 +61,7 @@ impl Shared {
         if !once.is_shared {
             return once;
         }
-        let all = s.targets.iter().map(|t| (t.id.0, t.regions.clone()));
-        let all: Vec<(u32, RegionInfo)> = sharing.regions(all);
+        let all: Vec<(u32, RegionInfo)> = sharing.regions(all.into_iter());
         once.regions = estimate(all.iter().map(|(_, r)| r), s.max_nr_accesses);
         let again = sharing.counted_again(self.maps.iter().map(|(id, map)| (*id, map)));
         for (span, again) in once.touched.iter_mut().flat_map(|t| &mut t.spans).zip(again) {

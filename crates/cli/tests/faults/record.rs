@@ -105,7 +105,7 @@ fn several_targets_stay_apart_and_untouched() {
     let dir = scratch();
     let targets = [Running::sleeper(dir.path()), Running::sleeper(dir.path())];
     let [a, b] = targets.each_ref().map(Running::pid);
-    isotherm(dir.path(), &format!("record -o r.data --duration 3 -p {a},{b}"))
+    isotherm(dir.path(), &format!("record -o r.data --duration 3s -p {a},{b}"))
         .expect(0, &["the duration is over"]);
     for pid in [a, b] {
         let said = isotherm(dir.path(), &format!("report regions --json --target {pid} r.data"));
@@ -150,7 +150,7 @@ fn a_command_that_handles_the_signal_or_ignores_it() {
     let handles = "trap 'exit 3' TERM; while :; do sleep 0.1; done";
     // Its output must not be ours, or we would wait for its end.
     let ignores = "exec >/dev/null 2>&1; trap '' TERM; echo $$ >pid; exec sleep 300";
-    for what in ["record --duration 1", "wss --duration 1", "stat --ops smaps --duration 1"] {
+    for what in ["record --duration 1s", "wss --duration 1s", "stat --ops smaps --duration 1s"] {
         run(what, handles).expect(3, &[]);
         let said = run(what, ignores);
         let pid = fs::read_to_string(dir.path().join("pid")).unwrap();
@@ -329,7 +329,7 @@ fn a_full_disk_is_told_and_what_is_there_can_be_read() {
     let said = shell(
         dir.path(),
         &format!(
-            "trap '' XFSZ; exec prlimit --fsize=2000 $ISOTHERM record -o r.data --duration 6 \
+            "trap '' XFSZ; exec prlimit --fsize=2000 $ISOTHERM record -o r.data --duration 6s \
              --ops smaps --sample 100ms --aggr 100ms --regions 100..1000 -p {}",
             target.pid()
         ),
@@ -360,7 +360,7 @@ fn a_record_that_cannot_be_written() {
 fn without_privileges() {
     let public = Public::new();
     // Every user can record own processes by smaps.
-    let smaps = "record --ops smaps --sample 100ms --aggr 200ms --duration 3 -- sleep 100";
+    let smaps = "record --ops smaps --sample 100ms --aggr 200ms --duration 3s -- sleep 100";
     public.isotherm(smaps).expect(143, &["operations set `smaps`", "mapping"]);
     assert!(snapshots(public.dir.path(), "isotherm.data") > 0);
     public

@@ -8,6 +8,9 @@ use crate::program::{ISOTHERM, Public, Running, Said, command, isotherm, scratch
 /// What Isotherm needs to watch the processes of others.
 const NEEDED: [&str; 5] = ["bpf", "perfmon", "sys_ptrace", "sys_nice", "dac_read_search"];
 
+/// The view, without a terminal.
+const TOP: &str = "top --batch -n 2 -d 1s";
+
 /// Whether tests can change users and capabilities; prints why not.
 fn is_root() -> bool {
     let root = rustix::process::geteuid().is_root();
@@ -49,7 +52,7 @@ fn a_process_that_may_not_be_watched_is_refused_at_once() {
     let target = of_another_user(&public);
     for without in NEEDED {
         let name = format!("CAP_{}", without.to_uppercase());
-        for what in ["record -q", "wss", "stat", "reclaim --dry-run --watermarks none"] {
+        for what in ["record -q", "wss", "stat", "reclaim --dry-run --watermarks none", TOP] {
             let said = with_capabilities(&public, without, &format!("{what} -p {}", target.pid()));
             said.expect(4, &[&name, "setcap cap_bpf,"]);
         }

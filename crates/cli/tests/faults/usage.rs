@@ -20,11 +20,42 @@ fn impossible_attributes() {
         ("--regions 10", &["MIN..MAX"]),
         ("--regions a..b", &["--regions"]),
         ("--duration soon", &["soon", "--duration"]),
+        ("--sample 1us", &["impossible attributes", "--sample 1us", "at least 100us"]),
     ];
     for (attrs, parts) in cases {
         for what in ["record", "wss"] {
             isotherm(dir.path(), &format!("{what} {attrs} -- sleep 100")).expect(2, parts);
         }
+    }
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "nothing was begun");
+}
+
+#[test]
+fn a_time_without_a_unit_is_refused_everywhere() {
+    let dir = scratch();
+    for args in [
+        "record --duration 5 -- sleep 100",
+        "record --sample 5 -- sleep 100",
+        "record --aggr 5 -- sleep 100",
+        "record --update 5 -- sleep 100",
+        "wss -i 5 -- sleep 100",
+        "wss --duration 5 -- sleep 100",
+        "stat --age 5 -- sleep 100",
+        "reclaim --confirm 5 -- sleep 100",
+        "reclaim --duration 5 -- sleep 100",
+        "thp --cold-age 5 -- sleep 100",
+        "lru-sort --apply-interval 5 -- sleep 100",
+        "run p.toml --duration 5",
+        "tier --every 5",
+        "tier --hold 5",
+        "top --batch -d 5",
+        "idle --interval 5",
+        "sim hot10 --duration 5",
+        "workload hot10 --duration 5",
+        "score r.data t --from 5",
+        "report heatmap --time 5..10s",
+    ] {
+        isotherm(dir.path(), args).expect(2, &["`5` has no unit; did you mean 5s or 5ms?"]);
     }
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "nothing was begun");
 }
@@ -90,9 +121,9 @@ fn the_help_tells_units_and_defaults() {
     ];
     let cases: &[(&str, &[&str])] = &[
         ("record", attrs),
-        ("record", &["FILE.old", "[default: isotherm.data]", "[default: auto]", "seconds"]),
+        ("record", &["FILE.old", "[default: isotherm.data]", "[default: auto]", "30s or 5m"]),
         ("wss", attrs),
-        ("wss", &["seconds"]),
+        ("wss", &["30s or 5m", "1s, 10s and 1min"]),
         ("sim", attrs),
         ("report heatmap", &["5s..1m", "0x7f0000000000", "[default: isotherm.data]"]),
         ("report wss", &["[default: size]", "5s..1m", "--by"]),

@@ -22,8 +22,8 @@ pub enum UnitError {
     Missing {
         /// The number.
         number: String,
-        /// The units that could follow.
-        known: &'static str,
+        /// The units that are most likely meant.
+        likely: &'static [&'static str],
     },
     /// The number is too large to be meant.
     TooLarge,
@@ -44,7 +44,14 @@ impl fmt::Display for UnitError {
         match self {
             Self::NotANumber { text } => write!(f, "`{text}` is not a number with a unit"),
             Self::Unknown { unit, known } => write!(f, "unknown unit `{unit}`: {known}"),
-            Self::Missing { number, known } => write!(f, "`{number}` needs a unit: {known}"),
+            Self::Missing { number, likely } => {
+                write!(f, "`{number}` has no unit; did you mean ")?;
+                for (nr, unit) in likely.iter().enumerate() {
+                    let or = if nr == 0 { "" } else { " or " };
+                    write!(f, "{or}{number}{unit}")?;
+                }
+                f.write_str("?")
+            }
             Self::TooLarge => f.write_str("too large"),
             Self::TooFine { least } => write!(f, "finer than {least}"),
             Self::Form { expected } => write!(f, "expected {expected}"),

@@ -11,9 +11,9 @@
 //! bounds   := digits ".." digits
 //! ```
 //!
-//! The caller chooses what a time without a unit means. It means microseconds in DAMON's own files
-//! ([`interval_us`]) and seconds on a command line ([`duration`], [`span_ns`]). In a policy it is
-//! refused ([`interval_us_with_unit`]).
+//! A time without a unit is refused, since people mean seconds in one place and microseconds in
+//! another; only 0 needs none. DAMON's own files are the exception: there a bare number is
+//! microseconds ([`interval_us`]).
 //!
 //! Reading is exact. A decimal fraction is scaled in integers and rounded to the nearest unit, or
 //! refused where rounding would lose something that matters.
@@ -41,5 +41,5 @@ pub use parse::{
     millis, share_bp, share_unit, size, size_unit, span_ns, split, time_unit_ns,
 };
 pub use show::{
-    MIB, bytes, mib, percent, show_interval, show_share, show_size, span, three_digits,
+    MIB, bytes, counted, mib, percent, show_interval, show_share, show_size, span, three_digits,
 };

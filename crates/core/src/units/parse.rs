@@ -15,6 +15,9 @@ pub const SIZE: &str = "B, K, M, G, T or P (powers of 1024)";
 /// The units of a share, for messages.
 pub const SHARE: &str = "%, permil or bp";
 
+/// The units of time that a number without one is most likely meant in.
+const LIKELY_TIME: &[&str] = &["s", "ms"];
+
 /// The number of digits behind the point that are read. No unit is so large that more digits would
 /// matter.
 const MOST_DECIMALS: usize = 12;
@@ -157,17 +160,23 @@ pub fn interval_us(text: &str) -> Result<u64> {
     number.micros(if unit.is_empty() { "us" } else { unit })
 }
 
+/// Splits a time that has a unit, or is 0.
+fn split_time(text: &str) -> Result<(Decimal, &str)> {
+    match split(text)? {
+        (number, "") if number.is_zero() => Ok((number, "s")),
+        (_, "") => Err(UnitError::Missing { number: text.trim().to_owned(), likely: LIKELY_TIME }),
+        parts => Ok(parts),
+    }
+}
+
 /// Reads a time in µs that has a unit, or is 0.
 ///
 /// # Errors
 ///
 /// If it is not of that form, or too large.
 pub fn interval_us_with_unit(text: &str) -> Result<u64> {
-    let (number, unit) = split(text)?;
-    if unit.is_empty() && !number.is_zero() {
-        return Err(UnitError::Missing { number: text.trim().to_owned(), known: TIME });
-    }
-    interval_us(text)
+    let (number, unit) = split_time(text)?;
+    number.micros(unit)
 }
 
 /// Reads a time in ms that has a unit, or is 0.
@@ -176,34 +185,27 @@ pub fn interval_us_with_unit(text: &str) -> Result<u64> {
 ///
 /// If it is not of that form, or too large.
 pub fn millis(text: &str) -> Result<u64> {
-    let (number, unit) = split(text)?;
-    if number.is_zero() && unit.is_empty() {
-        return Ok(0);
-    }
-    if unit.is_empty() {
-        return Err(UnitError::Missing { number: text.trim().to_owned(), known: TIME });
-    }
+    let (number, unit) = split_time(text)?;
     number.scaled(time_unit_ns(unit)?, 1_000_000)
 }
 
-/// Reads a time; without a unit it is seconds. Exact to a µs.
+/// Reads a time that has a unit, or is 0. Exact to a µs.
 ///
 /// # Errors
 ///
 /// If it is not of that form, or too large.
 pub fn duration(text: &str) -> Result<Duration> {
-    let (number, unit) = split(text)?;
-    number.micros(if unit.is_empty() { "s" } else { unit }).map(Duration::from_micros)
+    interval_us_with_unit(text).map(Duration::from_micros)
 }
 
-/// Reads a time in ns; without a unit it is seconds.
+/// Reads a time in ns that has a unit, or is 0.
 ///
 /// # Errors
 ///
 /// If it is not of that form, or more than 584 years.
 pub fn span_ns(text: &str) -> Result<u64> {
-    let (number, unit) = split(text)?;
-    number.times(time_unit_ns(if unit.is_empty() { "s" } else { unit })?)
+    let (number, unit) = split_time(text)?;
+    number.times(time_unit_ns(unit)?)
 }
 
 /// Reads a size in bytes; without a unit it is bytes.
@@ -245,7 +247,7 @@ pub fn share_bp(text: &str) -> Result<u64> {
         return Ok(0);
     }
     if unit.is_empty() {
-        return Err(UnitError::Missing { number: text.trim().to_owned(), known: SHARE });
+        return Err(UnitError::Missing { number: text.trim().to_owned(), likely: &["%"] });
     }
     number.exactly(share_unit(unit)?, "a basis point (0.01%)")
 }

@@ -113,3 +113,9 @@ pub fn span(ns: f64) -> String {
 pub fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
+
+/// A number of things, for people: `1 snapshot`, `2 snapshots`.
+#[must_use]
+pub fn counted(number: u64, thing: &str) -> String {
+    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
+}

@@ -162,7 +162,8 @@ impl Module {
 
 impl Unit {
     /// Converts a user's value to what the kernel's file takes. A user may write a plain number, a
-    /// number with a suffix (`2s`, `100ms`, `128M`, `50%`), or `y` or `n`.
+    /// number with a suffix (`2s`, `100ms`, `128M`, `50%`), or `y` or `n`. A time needs its unit,
+    /// since the kernel has microseconds in some files and milliseconds in others.
     ///
     /// # Errors
     ///
@@ -182,6 +183,14 @@ impl Unit {
         }
         let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
         let (number, suffix) = text.split_at(digits);
+        let is_time = matches!(self, Self::Micros | Self::Millis);
+        if is_time && suffix.is_empty() && number.bytes().any(|digit| matches!(digit, b'1'..=b'9'))
+        {
+            let own = if self == Self::Micros { "us" } else { "ms" };
+            return Err(format!(
+                "`{number}` has no unit; did you mean {number}s or {number}{own}?"
+            ));
+        }
         let factor = self.factor(suffix.trim()).ok_or_else(|| self.takes().to_owned())?;
         let scaled = scaled(number, factor).ok_or_else(|| self.takes().to_owned())?;
         Ok(scaled.to_string())
@@ -217,8 +226,7 @@ impl Unit {
     const fn takes(self) -> &'static str {
         match self {
             Self::Flag => "it takes y or n",
-            Self::Micros => "it takes µs, or a time such as 100ms, 2s, 5m",
-            Self::Millis => "it takes ms, or a time such as 500us, 2s, 5m",
+            Self::Micros | Self::Millis => "it takes a time such as 100ms, 2s, 5m",
             Self::Bytes | Self::Address => "it takes bytes, or a size such as 64K, 128M, 2G",
             Self::Permil => "it takes thousandths, or a share such as 40%",
             Self::BasisPoints => "it takes ten-thousandths, or a share such as 40%",
@@ -294,7 +302,10 @@ mod tests {
             (Unit::Flag, "yes", Some("Y")),
             (Unit::Flag, "OFF", Some("N")),
             (Unit::Flag, "maybe", None),
-            (Unit::Micros, "120000000", Some("120000000")),
+            (Unit::Micros, "120000000", None),
+            (Unit::Micros, "120000000us", Some("120000000")),
+            (Unit::Micros, "0", Some("0")),
+            (Unit::Millis, "10", None),
             (Unit::Micros, "2m", Some("120000000")),
             (Unit::Micros, "1.5s", Some("1500000")),
             (Unit::Micros, "0.1us", None),

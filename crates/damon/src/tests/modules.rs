@@ -85,7 +85,7 @@ fn settings_are_checked_before_any_is_written() {
         (&[("min_age", "30s"), ("no_such", "1")], "has no such parameter"),
         (&[("min_age", "30s"), ("enabled", "Y")], "kernel-module enable reclaim"),
         (&[("min_age", "30s"), ("kdamond_pid", "1")], "only the kernel writes it"),
-        (&[("min_age", "30s"), ("aggr_interval", "1")], "sample_interval is above"),
+        (&[("min_age", "30s"), ("aggr_interval", "1us")], "sample_interval is above"),
         (&[("wmarks_high", "30%")], "it would never work"),
         (&[("min_nr_regions", "2")], "below 3"),
         (&[("addr_unit", "0")], "addr_unit"),
@@ -105,7 +105,7 @@ fn settings_are_checked_before_any_is_written() {
 fn settings_are_written_and_committed_or_put_back() {
     let (_dir, fake, root) = kernel();
     let reclaim = Module::Reclaim;
-    let wanted = set(&[("min_age", "30s"), ("quota_sz", "64M"), ("quota_ms", "10")]);
+    let wanted = set(&[("min_age", "30s"), ("quota_sz", "64M"), ("quota_ms", "10ms")]);
     let changed = reclaim.set(&root, &wanted).unwrap();
     assert_eq!(changed.len(), 2, "{changed:?}");
     assert_eq!(fake.parameter("reclaim", "min_age"), "30000000");

@@ -83,16 +83,22 @@ impl Cgroups {
     }
 
     /// Lists the processes in a cgroup and in all cgroups below it, sorted. The cgroup may be of v2
-    /// or of a v1 hierarchy; if several have one of that name, v2 counts first and then v1's
-    /// memory.
+    /// or of v1 hierarchies; if several have one of that name, those of all of them are listed.
     ///
     /// # Errors
     ///
     /// If there is no such cgroup, or it cannot be read.
     pub fn procs(&self, path: &str) -> Result<Vec<u32>, MetricError> {
-        let dir = self.any_dir(path);
         let mut pids = Vec::new();
-        let listed = dir.and_then(|dir| members(&dir, true, &mut pids));
+        let listed = self.dirs(path).and_then(|dirs| {
+            // A hierarchy in which the cgroup has no processes says nothing about the others.
+            let read = |dir: &PathBuf| members(dir, true, &mut pids);
+            let (read, failed): (Vec<_>, Vec<_>) = dirs.iter().map(read).partition(Result::is_ok);
+            match failed.into_iter().next() {
+                Some(Err(why)) if read.is_empty() => Err(why),
+                _ => Ok(()),
+            }
+        });
         listed.map_err(|why| error::of(why, &format!("cgroup `{path}`")))?;
         pids.sort_unstable();
         pids.dedup();
@@ -127,15 +133,29 @@ impl Cgroups {
         if dir.is_dir() { Ok(dir) } else { Err(self.no_cgroup(path, mount, &dir)) }
     }
 
-    fn any_dir(&self, path: &str) -> Result<PathBuf, MetricError> {
+    /// `path` below the mount of its hierarchy, if it is the full path of a cgroup's directory.
+    #[must_use]
+    pub fn below_mount<'p>(&self, path: &'p str) -> &'p str {
+        let mut mounts = self.v2.iter().chain(self.v1.iter().map(|(_, at)| at));
+        let mut below = |mount: &PathBuf| path.strip_prefix(mount.to_str()?);
+        let found =
+            mounts.by_ref().filter_map(&mut below).find(|b| b.is_empty() || b.starts_with('/'));
+        found.unwrap_or(path)
+    }
+
+    /// The directories of a cgroup, one for each hierarchy that has it; v2's comes first.
+    fn dirs(&self, path: &str) -> Result<Vec<PathBuf>, MetricError> {
         let memory = self.v1_of("memory");
-        let others = self.v1.iter().map(|(_, at)| at.as_path());
-        for mount in self.v2.as_deref().into_iter().chain(memory).chain(others) {
+        let mut dirs = Vec::new();
+        for mount in self.v2.iter().chain(self.v1.iter().map(|(_, at)| at)) {
             let Some(below) = below(mount, path) else { return Err(bad_path(path)) };
             let dir = mount.join(below);
             if dir.is_dir() {
-                return Ok(dir);
+                dirs.push(dir);
             }
+        }
+        if !dirs.is_empty() {
+            return Ok(dirs);
         }
         match self.v2.as_deref().or(memory) {
             Some(mount) => Err(self.no_cgroup(path, mount, &mount.join(path.trim_matches('/')))),

@@ -1,4 +1,6 @@
-//! What this process itself costs.
+//! What this process itself costs, and how many files it may open.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::{Proc, parse_stat};
 
@@ -23,5 +25,14 @@ pub fn own_cost(buf: &mut Vec<u8>) -> OwnCost {
     OwnCost {
         cpu_ns: isotherm_sys::clock::process_cpu_ns(),
         rss_bytes: rss_pages.saturating_mul(page),
+    }
+}
+
+/// Allows this process as many open files as its hard limit does. To watch hundreds of processes
+/// takes some files for each. What more than the limit allows is refused later, and told there.
+pub fn raise_file_limit() {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current != maximum {
+        setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).ok();
     }
 }

@@ -86,9 +86,9 @@ impl Builder {
         self
     }
 
-    /// Watches every process of this cgroup (v2) and of those below it, those to come as well: a
-    /// path from the root of the hierarchy. Such a monitor waits when there is no process; it does
-    /// not end by itself.
+    /// Watches every process of this cgroup (v1 or v2) and of those below it, those to come as
+    /// well: a path from the root of the hierarchy, or a pattern with `*` and `?`. Such a monitor
+    /// waits when there is no process; it does not end by itself.
     pub fn cgroup(mut self, path: impl Into<String>) -> Self {
         self.wanted.specs.push(TargetSpec::Cgroup(path.into()));
         self
@@ -98,6 +98,13 @@ impl Builder {
     /// to come as well: `*` and `?` as in a shell. Such a monitor waits when there is no process.
     pub fn name(mut self, pattern: impl Into<String>) -> Self {
         self.wanted.specs.push(TargetSpec::Name(pattern.into()));
+        self
+    }
+
+    /// Watches every process of this systemd unit, those to come as well; a name without a type is
+    /// a service. Such a monitor waits when there is no process.
+    pub fn unit(mut self, name: impl Into<String>) -> Self {
+        self.wanted.specs.push(TargetSpec::Unit(name.into()));
         self
     }
 

@@ -94,7 +94,7 @@ impl Live {
         let mut monitor = Monitor::new(tracker, ops, *attrs, seed)?;
         monitor.tracker().start()?;
         let this = Self {
-            session: Session::new(monitor, specs),
+            session: Session::new(monitor, &specs),
             memory,
             set: SetName::parse(name),
             targets: Vec::new(),
@@ -217,7 +217,6 @@ impl Source for Live {
         }
         let next = match self.session.next() {
             Step::Monitor(happened) => self.happened(happened),
-            Step::Refused(why) => Ok(Next::Event(Event::Trouble(why.to_string()))),
             Step::Unblocked => Ok(Next::Event(Event::Unblocked)),
         };
         self.acted();

@@ -1,6 +1,7 @@
 //! Processes as targets: taking hold of them, who they are, and what is mapped in them.
 
 use isotherm_agent::policy::TargetSpec;
+use isotherm_host::glob::is_glob;
 use isotherm_host::proc::{self, Proc, parse_maps};
 use isotherm_ops::targets::{self, Tracker};
 use isotherm_record::Mapping;
@@ -14,14 +15,16 @@ pub(super) fn attach(specs: &[TargetSpec], children: bool) -> Result<Tracker, Er
     for spec in specs {
         match spec {
             TargetSpec::Pid(pid) => pids.push(*pid),
-            TargetSpec::Cgroup(path) => {
+            TargetSpec::Cgroup(path) if !is_glob(path) => {
                 let found = targets::find::in_cgroup(&Proc::default(), path);
                 found.map_err(|e| {
                     let what = format!("cgroup {path} cannot be watched");
                     Error::new(ErrorKind::Gone, &what, e.why(), e.hint())
                 })?;
             }
-            TargetSpec::Name(_)
+            TargetSpec::Cgroup(_)
+            | TargetSpec::Name(_)
+            | TargetSpec::Unit(_)
             | TargetSpec::Rss(_)
             | TargetSpec::Memory(_)
             | TargetSpec::Command(_) => {}

@@ -5,10 +5,12 @@
 
 use std::io;
 
-use isotherm_host::glob::glob;
+use isotherm_host::glob::{glob, is_glob};
 use isotherm_host::metrics::MetricError;
 use isotherm_host::metrics::cgroup::Cgroups;
 use isotherm_host::proc::{Proc, Stat, TaskState};
+
+use super::cgroup::{in_cgroup_by, in_unit_by};
 
 /// The kernel keeps this much of a command's name.
 const COMM_MAX: usize = 15;
@@ -67,6 +69,47 @@ pub fn in_cgroup(proc: &Proc, path: &str) -> Result<Vec<u32>, MetricError> {
     let mut found = Cgroups::mounted(proc).procs(path)?;
     let mut buf = Vec::new();
     found.retain(|&pid| proc.stat(pid, &mut buf).is_ok_and(|stat| can_be_target(proc, &stat)));
+    Ok(found)
+}
+
+/// Lists the processes in cgroups that match, and in those below them, sorted by pid. The pattern
+/// is as for [`in_cgroup_by`]; it may also be the full path of a cgroup's directory.
+///
+/// # Errors
+///
+/// If `/proc` cannot be listed.
+pub fn by_cgroup(proc: &Proc, pattern: &str) -> io::Result<Vec<u32>> {
+    let mounted = Cgroups::mounted(proc);
+    let pattern = mounted.below_mount(pattern);
+    // The members of one cgroup are listed in a file or two.
+    if !is_glob(pattern)
+        && let Ok(mut found) = mounted.procs(pattern)
+    {
+        let mut buf = Vec::new();
+        found.retain(|&pid| proc.stat(pid, &mut buf).is_ok_and(|stat| can_be_target(proc, &stat)));
+        return Ok(found);
+    }
+    by_cgroup_text(proc, |text| in_cgroup_by(text, pattern))
+}
+
+/// Lists the processes of a systemd unit, sorted by pid; see [`in_unit_by`].
+///
+/// # Errors
+///
+/// If `/proc` cannot be listed.
+pub fn by_unit(proc: &Proc, unit: &str) -> io::Result<Vec<u32>> {
+    by_cgroup_text(proc, |text| in_unit_by(text, unit))
+}
+
+fn by_cgroup_text(proc: &Proc, is_meant: impl Fn(&[u8]) -> bool) -> io::Result<Vec<u32>> {
+    let mut found = Vec::new();
+    proc.for_each_pid(|pid| found.push(pid))?;
+    let mut buf = Vec::new();
+    found.retain(|&pid| {
+        let meant = proc.read(pid, "cgroup", &mut buf).is_ok() && is_meant(&buf);
+        meant && proc.stat(pid, &mut buf).is_ok_and(|stat| can_be_target(proc, &stat))
+    });
+    found.sort_unstable();
     Ok(found)
 }
 

@@ -23,6 +23,7 @@
 //! Not seen: a grandchild whose parent came and went between two polls. For our own command
 //! [`Tracker::adopt_orphans`] finds these as well.
 
+pub mod cgroup;
 mod claim;
 mod entry;
 mod error;

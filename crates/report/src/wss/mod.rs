@@ -8,11 +8,12 @@
 //! also tell the sum over the targets.
 
 pub mod estimate;
+pub mod over;
 pub mod profile;
 
 use std::fmt::Write;
 
-use isotherm_core::units::{self, span};
+use isotherm_core::units::{self, counted, span};
 use isotherm_core::{SPANS, TargetInfo, Touched};
 use isotherm_record::Record;
 use serde::Serialize;
@@ -176,8 +177,8 @@ impl Report {
     #[must_use]
     pub fn profile_text(&self, order: Order) -> Option<String> {
         let profile = self.profile.as_ref()?;
-        let nr = self.points.len();
-        let mut out = format!("working set of {} by pages: {nr} snapshots\n", self.title);
+        let nr = counted(self.points.len() as u64, "snapshot");
+        let mut out = format!("working set of {} by pages: {nr}\n", self.title);
         profile.text(&mut out, order).unwrap_or_default();
         if !self.others.is_empty() {
             writeln!(out, "note: {}", self.others).unwrap_or_default();
@@ -200,7 +201,12 @@ impl Report {
         let points = self.sorted(order);
         let mean = self.mean();
         let top = points.iter().map(|p| p.wss.hi).max().unwrap_or(0);
-        writeln!(out, "working set of {}: {} snapshots", self.title, points.len())?;
+        writeln!(
+            out,
+            "working set of {}: {}",
+            self.title,
+            counted(points.len() as u64, "snapshot")
+        )?;
         let by = match order {
             Order::Size => "by size",
             Order::Time => "by time",

@@ -13,15 +13,14 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use isotherm::raw::agent::monitor::{Closeness, Happened, Monitor};
-use isotherm::raw::agent::run::open_set;
+use isotherm::raw::agent::run::{Refused, open_set, take_in_targets};
 use isotherm::raw::core::{Attrs, Method, TargetId, Time};
-use isotherm::raw::host::proc::{Proc, meminfo_kib, own_cost, parse_maps};
+use isotherm::raw::host::proc::{Proc, meminfo_kib, own_cost, parse_maps, raise_file_limit};
 use isotherm::raw::ops::support::SetName;
 use isotherm::raw::ops::targets::{Target, TargetEvent, Tracker};
 use isotherm::raw::report::page_maps::PageMap;
 use isotherm::raw::sys::clock;
 use isotherm::record::Mapping;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::Feed;
 use super::pace::Pace;
@@ -53,7 +52,7 @@ pub struct Settings {
 /// A feed of what happens now.
 #[derive(Debug)]
 pub struct Live {
-    worlds: Receiver<World>,
+    worlds: Receiver<Result<World, Error>>,
     commands: Sender<Option<u32>>,
 }
 
@@ -62,15 +61,14 @@ impl Live {
     ///
     /// # Errors
     ///
-    /// [`Error::Processes`] if `/proc` cannot be listed, and [`Error::NoSuchProcess`] if one of the
-    /// pids is not there.
+    /// [`Error::Processes`] if `/proc` cannot be listed, and [`Error::Target`] if one of the pids
+    /// cannot be a target. That none of them can be watched is told by [`Feed::next`].
     pub fn start(settings: Settings) -> Result<Self, Error> {
-        raise_limit();
+        raise_file_limit();
         let mut processes = Processes::new(Proc::default(), settings.wanted.clone());
         processes.list().map_err(Error::Processes)?;
-        if let Some(pid) = settings.wanted.pids.iter().find(|pid| processes.get(**pid).is_none()) {
-            return Err(Error::NoSuchProcess(*pid));
-        }
+        let pids: Vec<u32> = settings.wanted.pids().collect();
+        Tracker::attach(&pids, false).map_err(Error::Target)?;
         let (send, worlds) = channel();
         let (commands, receive) = channel();
         let body = move || Watcher::new(processes, &settings, send, receive).run(settings.set);
@@ -83,7 +81,7 @@ impl Live {
 impl Feed for Live {
     fn next(&mut self, wait: Duration) -> Result<Option<World>, Error> {
         match self.worlds.recv_timeout(wait) {
-            Ok(world) => Ok(Some(world)),
+            Ok(world) => world.map(Some),
             Err(RecvTimeoutError::Timeout) => Ok(None),
             Err(RecvTimeoutError::Disconnected) => Err(Error::Ended),
         }
@@ -95,15 +93,6 @@ impl Feed for Live {
     }
 
     fn travel(&mut self, _: Travel) {}
-}
-
-/// Hundreds of processes need some files each. What more than the limit allows is refused later,
-/// and told there.
-fn raise_limit() {
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    if current != maximum {
-        setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).ok();
-    }
 }
 
 /// A process that was listed, and what has become of watching it.
@@ -127,7 +116,9 @@ struct Watcher {
     list_at: Time,
     machine_at: Time,
     buf: Vec<u8>,
-    out: Sender<World>,
+    /// Whether all processes are named by their pids, so that none else can come.
+    is_explicit: bool,
+    out: Sender<Result<World, Error>>,
     commands: Receiver<Option<u32>>,
 }
 
@@ -138,7 +129,7 @@ impl Watcher {
     fn new(
         processes: Processes,
         settings: &Settings,
-        out: Sender<World>,
+        out: Sender<Result<World, Error>>,
         commands: Receiver<Option<u32>>,
     ) -> Self {
         let attrs = Attrs {
@@ -164,6 +155,7 @@ impl Watcher {
             list_at: clock::now().plus_us(LIST_NS / 1000),
             machine_at: Time::default(),
             buf: Vec::new(),
+            is_explicit: settings.wanted.is_explicit(),
             out,
             commands,
         }
@@ -174,21 +166,45 @@ impl Watcher {
         if self.send().is_err() {
             return;
         }
-        self.open_set(set);
-        self.note_processes();
+        if let Err(why) = self.begin(set) {
+            // If nobody listens any more, nobody has to know.
+            self.out.send(Err(why)).ok();
+            return;
+        }
         while self.step().is_ok() {}
     }
 
-    /// Opens the operations set and a monitor without targets.
-    fn open_set(&mut self, set: Option<SetName>) {
-        let (ops, _) = match open_set(set, &mut self.attrs) {
+    /// Opens the operations set, and takes in the processes that were listed. Fails only if nothing
+    /// that was asked for could ever be shown.
+    fn begin(&mut self, set: Option<SetName>) -> Result<(), Error> {
+        let not_watched = |refused: Refused| {
+            let Refused { code, text } = refused;
+            Error::NotWatched { code, text }
+        };
+        let why = self.open_set(set).map_err(not_watched)?;
+        self.note_processes();
+        match &mut self.monitor {
+            Some(monitor) if self.is_explicit => {
+                take_in_targets(monitor, &why).map_err(not_watched)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Opens the operations set and a monitor without targets. Also gives the lines that say why
+    /// this set was taken.
+    fn open_set(&mut self, set: Option<SetName>) -> Result<Vec<String>, Refused> {
+        let (ops, lines) = match open_set(set, &mut self.attrs) {
             Ok(opened) => opened,
+            Err(why) if self.is_explicit => {
+                return Err(Refused { code: why.exit_code(), text: why.to_string() });
+            }
             Err(why) => {
                 self.head.set = "names and sizes only".into();
                 let why = why.to_string();
                 let first = why.lines().next().unwrap_or_default();
                 self.head.note = format!("{first}; see `isotherm doctor`");
-                return;
+                return Ok(Vec::new());
             }
         };
         self.attrs.method = ops.usual_method(self.attrs.method);
@@ -205,6 +221,7 @@ impl Watcher {
             }
             Err(why) => self.head.note = why.to_string(),
         }
+        Ok(lines)
     }
 
     /// Runs until something has happened.
@@ -391,7 +408,7 @@ impl Watcher {
         let rows = self.rows(now);
         let detail = self.picture.detail();
         let world = World { rows, detail, head: self.head.clone(), position: None };
-        self.out.send(world).or(Err(Closed))
+        self.out.send(Ok(world)).or(Err(Closed))
     }
 
     fn rows(&mut self, now: Time) -> Vec<Row> {

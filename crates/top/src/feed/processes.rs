@@ -7,48 +7,56 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
+use isotherm::raw::agent::policy::TargetSpec;
 use isotherm::raw::core::addr::PAGE_SIZE;
-use isotherm::raw::host::glob::glob;
 use isotherm::raw::host::proc::{Proc, TaskState};
+use isotherm::raw::ops::targets::cgroup::{path_is_of_unit, path_matches};
 use isotherm::raw::ops::targets::find::name_matches;
 
 /// Which processes to show. Nothing means all of them.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
-    /// These.
-    pub pids: Vec<u32>,
-    /// Those whose command's name matches, with `*` and `?`.
-    pub names: Vec<String>,
-    /// Those in a cgroup whose path matches, and below it, with `*` and `?`.
-    pub cgroups: Vec<String>,
-    /// Those of a systemd unit of this name.
-    pub units: Vec<String>,
-    /// Without the children of the processes above.
-    pub no_children: bool,
+    /// Those that match one of these.
+    pub specs: Vec<TargetSpec>,
+    /// Whether their children are shown as well.
+    pub children: bool,
+}
+
+impl Default for Wanted {
+    /// All of them.
+    fn default() -> Self {
+        Self { specs: Vec::new(), children: true }
+    }
 }
 
 impl Wanted {
-    fn is_all(&self) -> bool {
-        let Self { pids, names, cgroups, units, .. } = self;
-        pids.is_empty() && names.is_empty() && cgroups.is_empty() && units.is_empty()
+    /// The processes that are named by their pids.
+    pub(crate) fn pids(&self) -> impl Iterator<Item = u32> {
+        self.specs.iter().filter_map(|spec| match spec {
+            TargetSpec::Pid(pid) => Some(*pid),
+            _ => None,
+        })
+    }
+
+    /// Whether there are processes, and all of them are named by their pids.
+    pub(crate) fn is_explicit(&self) -> bool {
+        let is_pid = |spec: &TargetSpec| matches!(spec, TargetSpec::Pid(_));
+        !self.specs.is_empty() && self.specs.iter().all(is_pid)
     }
 
     fn matches(&self, pid: u32, process: &Process) -> bool {
-        let path = process.cgroup.trim_matches('/');
-        let in_cgroup = |pattern: &String| {
-            let pattern = pattern.trim_matches('/').as_bytes();
-            let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
-            ends.into_iter().any(|end| glob(pattern, &path.as_bytes()[..end]))
-        };
-        let in_unit = |unit: &String| {
-            path.split('/').any(|part| {
-                part == unit || part.strip_suffix(".service").is_some_and(|name| name == unit)
-            })
-        };
-        self.pids.contains(&pid)
-            || self.names.iter().any(|pattern| name_matches(process.name.as_bytes(), pattern))
-            || self.cgroups.iter().any(in_cgroup)
-            || self.units.iter().any(in_unit)
+        self.specs.iter().any(|spec| match spec {
+            TargetSpec::Pid(wanted) => *wanted == pid,
+            TargetSpec::Name(pattern) => name_matches(process.name.as_bytes(), pattern),
+            TargetSpec::Cgroup(pattern) => {
+                process.cgroups.iter().any(|path| path_matches(path.as_bytes(), pattern))
+            }
+            TargetSpec::Unit(name) => {
+                process.cgroups.iter().any(|path| path_is_of_unit(path.as_bytes(), name))
+            }
+            TargetSpec::Rss(least) => process.rss >= *least,
+            TargetSpec::Memory(_) | TargetSpec::Command(_) => false,
+        })
     }
 }
 
@@ -59,7 +67,10 @@ pub(crate) struct Process {
     pub(crate) name: String,
     pub(crate) start_ticks: u64,
     pub(crate) rss: u64,
+    /// The cgroup to show.
     pub(crate) cgroup: String,
+    /// The paths of its cgroups in all hierarchies.
+    cgroups: Vec<String>,
 }
 
 /// The processes that there are.
@@ -116,35 +127,40 @@ impl Processes {
                 name: String::from_utf8_lossy(stat.comm).into_owned(),
                 start_ticks: stat.starttime,
                 rss: stat.rss_pages.saturating_mul(PAGE_SIZE),
-                cgroup: String::new(),
+                ..Process::default()
             };
             let same = before.get(&pid).filter(|old| old.start_ticks == process.start_ticks);
             // A process that has just been started is often moved to its cgroup.
-            process.cgroup = match same {
-                Some(old) if self.lists % FORGET_EVERY >= READ_EVERY => old.cgroup.clone(),
-                _ => self.cgroup(pid),
+            (process.cgroup, process.cgroups) = match same {
+                Some(old) if self.lists % FORGET_EVERY >= READ_EVERY => {
+                    (old.cgroup.clone(), old.cgroups.clone())
+                }
+                _ => self.cgroups(pid),
             };
             self.all.insert(pid, process);
         }
         Ok(())
     }
 
-    /// The path of the process's cgroup: of v2 if it is in one, else of the memory controller, else
-    /// systemd's name of it.
-    fn cgroup(&mut self, pid: u32) -> String {
+    /// The path of the process's cgroup to show: of v2 if it is in one, else of the memory
+    /// controller, else systemd's name of it. Then those of all hierarchies, once each.
+    fn cgroups(&mut self, pid: u32) -> (String, Vec<String>) {
         if self.proc.read(pid, "cgroup", &mut self.buf).is_err() {
-            return String::new();
+            return (String::new(), Vec::new());
         }
-        cgroup_of(&String::from_utf8_lossy(&self.buf)).to_owned()
+        let text = String::from_utf8_lossy(&self.buf);
+        let paths = text.lines().filter_map(|line| line.splitn(3, ':').nth(2));
+        let paths: BTreeSet<&str> = paths.collect();
+        (cgroup_of(&text).to_owned(), paths.into_iter().map(str::to_owned).collect())
     }
 
     /// The wanted ones, the largest first.
     pub(crate) fn wanted(&self) -> Vec<(u32, &Process)> {
-        let is_all = self.wanted.is_all();
+        let is_all = self.wanted.specs.is_empty();
         let mut found: BTreeSet<u32> = BTreeSet::new();
         let matching = self.all.iter().filter(|(pid, p)| is_all || self.wanted.matches(**pid, p));
         found.extend(matching.map(|(pid, _)| *pid));
-        let with_children = !is_all && !self.wanted.no_children;
+        let with_children = !is_all && self.wanted.children;
         loop {
             let children = self
                 .all
@@ -218,18 +234,19 @@ mod tests {
 
     #[test]
     fn what_is_wanted_comes_largest_first_with_its_children() {
-        let one = |text: &str| vec![text.to_owned()];
-        let none = Wanted::default;
-        assert_eq!(found(none()), [21, 20, 31, 30, 10]);
-        assert_eq!(found(Wanted { pids: vec![30], ..none() }), [31, 30]);
-        assert_eq!(found(Wanted { pids: vec![30], no_children: true, ..none() }), [30]);
-        assert_eq!(found(Wanted { names: one("post*"), ..none() }), [21, 20]);
-        assert_eq!(found(Wanted { units: one("postgresql"), ..none() }), [21, 20]);
-        assert_eq!(found(Wanted { units: one("ssh.service"), no_children: true, ..none() }), [30]);
-        let cgroup = |path| Wanted { cgroups: one(path), no_children: true, ..none() };
-        assert_eq!(found(cgroup("/system.slice")), [21, 20, 30]);
-        assert_eq!(found(cgroup("*/postgresql.service")), [21, 20]);
-        assert_eq!(found(cgroup("system")), [0; 0]);
+        let of = |spec, children| found(Wanted { specs: vec![spec], children });
+        let name = |text: &str| TargetSpec::Name(text.to_owned());
+        let unit = |text: &str| TargetSpec::Unit(text.to_owned());
+        let cgroup = |text: &str| TargetSpec::Cgroup(text.to_owned());
+        assert_eq!(found(Wanted::default()), [21, 20, 31, 30, 10]);
+        assert_eq!(of(TargetSpec::Pid(30), true), [31, 30]);
+        assert_eq!(of(TargetSpec::Pid(30), false), [30]);
+        assert_eq!(of(name("post*"), true), [21, 20]);
+        assert_eq!(of(unit("postgresql"), true), [21, 20]);
+        assert_eq!(of(unit("ssh.service"), false), [30]);
+        assert_eq!(of(cgroup("/system.slice"), false), [21, 20, 30]);
+        assert_eq!(of(cgroup("*/postgresql.service"), false), [21, 20]);
+        assert_eq!(of(cgroup("system"), false), [0; 0]);
     }
 
     #[test]

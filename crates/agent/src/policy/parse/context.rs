@@ -32,6 +32,9 @@ pub(super) const KEYS: &[&str] = &[
 /// How physical memory is written.
 const MEMORY: &str = "\"all\", \"node:1\", or \"4G-6G\" in physical addresses";
 
+/// Why an interval may not be 0.
+const ONLY_LOOKS: &str = "the monitor would do nothing else than look";
+
 /// What the schemes of a context act on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Over {
@@ -134,7 +137,7 @@ pub(super) fn name(entry: Entry<'_>) -> Result<&str, TextError> {
 }
 
 fn target(entry: Entry<'_>, errors: &mut Errors) -> Option<TargetSpec> {
-    let keys: &'static [&'static str] = &["pid", "name", "cgroup", "rss", "paddr"];
+    let keys: &'static [&'static str] = &["pid", "name", "cgroup", "unit", "rss", "paddr"];
     let before = errors.0.len();
     let fields = entry.fields(keys, errors)?;
     if errors.0.len() > before {
@@ -142,7 +145,8 @@ fn target(entry: Entry<'_>, errors: &mut Errors) -> Option<TargetSpec> {
     }
     let present = fields.present(keys);
     let [one] = present.as_slice() else {
-        let hint = "one of { pid = 4711 }, { name = \"postgres\" }, { cgroup = \"/app\" } and { paddr = \"all\" }";
+        let hint = "one of { pid = 4711 }, { name = \"postgres\" }, { cgroup = \"/app\" }, { unit = \"redis\" } and \
+                    { paddr = \"all\" }";
         errors.push(entry.error("a target is one thing").hint(hint));
         return None;
     };
@@ -162,6 +166,7 @@ fn target(entry: Entry<'_>, errors: &mut Errors) -> Option<TargetSpec> {
             }
             _ => Ok(TargetSpec::Name(name.to_owned())),
         }),
+        "unit" => name(*one).map(|name| TargetSpec::Unit(name.to_owned())),
         "rss" => one.size("64M").and_then(|bytes| match bytes {
             0 => Err(one.error("`rss` is 0").hint("{ name = \"*\" } is every process")),
             bytes => Ok(TargetSpec::Rss(bytes)),
@@ -242,14 +247,12 @@ fn attrs(fields: &Fields<'_>, errors: &mut Errors) -> Attrs {
     if let Some(fields) =
         intervals.and_then(|e| e.fields(&["sample", "aggregation", "update", "goal"], errors))
     {
-        let why = "the monitor would do nothing else than look";
-        let keys = [
-            ("sample", "5ms", &mut attrs.sample_us),
-            ("aggregation", "100ms", &mut attrs.aggr_us),
-            ("update", "1s", &mut attrs.update_us),
-        ];
+        let sample = fields.maybe("sample", errors, sample);
+        attrs.sample_us = sample.unwrap_or(attrs.sample_us);
+        let keys =
+            [("aggregation", "100ms", &mut attrs.aggr_us), ("update", "1s", &mut attrs.update_us)];
         for (key, example, to) in keys {
-            let read = |e: Entry<'_>| e.positive_interval(example, why);
+            let read = |e: Entry<'_>| e.positive_interval(example, ONLY_LOOKS);
             *to = fields.maybe(key, errors, read).unwrap_or(*to);
         }
         if let Some(goal) = fields.get("goal").and_then(|e| intervals_goal(e, errors)) {
@@ -289,6 +292,17 @@ fn invalid(
     };
     let what = error.to_string();
     table.map_or_else(|| fields.error(what.clone()), |e| e.error(what.clone())).hint(hint)
+}
+
+/// A sample interval, in µs.
+fn sample(entry: Entry<'_>) -> Result<u64, TextError> {
+    match entry.positive_interval("5ms", ONLY_LOOKS)? {
+        us if us < defaults::LEAST_SAMPLE_US => Err(entry
+            .error(format!("`{}` is too short", entry.key))
+            .why("to wake up and look takes tens of microseconds")
+            .hint("at least 100us; the default is 5ms")),
+        us => Ok(us),
+    }
 }
 
 fn min_size(entry: Entry<'_>) -> Result<u64, TextError> {
@@ -335,9 +349,8 @@ fn intervals_goal(entry: Entry<'_>, errors: &mut Errors) -> Option<IntervalsGoal
             .hint("leave the goal out to keep the intervals as they are")),
         aggrs => Ok(aggrs),
     });
-    let why = "the monitor would do nothing else than look";
-    let min = fields.maybe("min_sample", errors, |e| e.positive_interval("5ms", why));
-    let max = fields.maybe("max_sample", errors, |e| e.positive_interval("10s", why));
+    let min = fields.maybe("min_sample", errors, sample);
+    let max = fields.maybe("max_sample", errors, sample);
     Some(IntervalsGoal {
         access_bp: errors.keep(access)?,
         aggrs: aggrs.unwrap_or(3),

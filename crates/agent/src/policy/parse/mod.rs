@@ -78,6 +78,7 @@ fn shown(target: &TargetSpec) -> String {
         TargetSpec::Pid(pid) => format!("pid {pid}"),
         TargetSpec::Name(name) => format!("name {name}"),
         TargetSpec::Cgroup(path) => format!("cgroup {path}"),
+        TargetSpec::Unit(name) => format!("unit {name}"),
         TargetSpec::Rss(bytes) => format!("rss {bytes}"),
         TargetSpec::Memory(memory) => format!("paddr {memory}"),
         TargetSpec::Command(command) => command.join(" "),

@@ -39,13 +39,13 @@ impl<'a> End<'a> {
     }
 
     /// An error for a number without a unit, which could mean several things.
-    fn without_unit(self, known: &'static str) -> UnitError {
+    fn without_unit(self, likely: &'static [&'static str]) -> UnitError {
         let number = match self {
             Self::At(_, _, text) => text,
             Self::Least => "min",
             Self::Most => "max",
         };
-        UnitError::Missing { number: number.to_owned(), known }
+        UnitError::Missing { number: number.to_owned(), likely }
     }
 
     /// Its value in units of `factor(unit)`.
@@ -175,7 +175,7 @@ fn frequency(end: End<'_>, unit: &str) -> Result<(u64, Kind), UnitError> {
     let known = "%, permil, bp or samples";
     let bp = end.value(0, u32::MAX.into(), |n| match unit {
         "" if n.is_zero() => Ok(0),
-        "" => Err(end.without_unit(known)),
+        "" => Err(end.without_unit(&["%", " samples"])),
         unit => n.exactly(
             units::share_unit(unit)
                 .map_err(|_e| UnitError::Unknown { unit: unit.into(), known })?,
@@ -194,7 +194,7 @@ fn age(end: End<'_>, unit: &str) -> Result<(u64, Kind), UnitError> {
     }
     let us = end.value(0, u64::MAX, |n| match unit {
         "" if n.is_zero() => Ok(0),
-        "" => Err(end.without_unit("us, ms, s, m, h, d or windows")),
+        "" => Err(end.without_unit(&["s", " windows"])),
         unit => n.micros(unit),
     })?;
     Ok((us, Kind::Measured))

@@ -16,8 +16,18 @@ use crate::act::drive::{Extra, print_or_drive};
 /// Options of each ready-made command.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReadyArgs {
-    /// Look for matching regions this often (default: every aggregation interval).
-    #[arg(long, value_name = "TIME", value_parser = interval_us_with_unit)]
+    #[command(flatten)]
+    pub(crate) whose: WhoseArgs,
+    /// Look for matching regions this often.
+    ///
+    /// By default every aggregation interval.
+    #[arg(
+        long,
+        value_name = "TIME",
+        value_parser = interval_us_with_unit,
+        help_heading = "Action",
+        hide_short_help = true
+    )]
     apply_interval: Option<u64>,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
@@ -25,8 +35,6 @@ pub(crate) struct ReadyArgs {
     pub(crate) confirm: ConfirmArgs,
     #[command(flatten)]
     pub(crate) run: RunArgs,
-    #[command(flatten)]
-    pub(crate) whose: WhoseArgs,
 }
 
 impl ReadyArgs {

@@ -10,6 +10,7 @@ use super::ReadyArgs;
 
 /// Arguments of `isotherm reclaim`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES, next_help_heading = "Action")]
 pub(crate) struct Args {
     /// Page out memory that was idle for this long.
     #[arg(long, value_name = "TIME", default_value = "120s", value_parser = interval_us_with_unit)]
@@ -17,16 +18,22 @@ pub(crate) struct Args {
     /// Leave anonymous memory alone. No swap is needed then.
     #[arg(long)]
     skip_anon: bool,
-    /// Memory that is touched within this time after it was paged out counts as refaulted (default
-    /// 10s).
-    #[arg(long, value_name = "TIME", value_parser = interval_us_with_unit)]
+    /// Memory that is touched so soon after it was paged out counts as refaulted.
+    ///
+    /// The default is 10s.
+    #[arg(long, value_name = "TIME", value_parser = interval_us_with_unit, hide_short_help = true)]
     refault_window: Option<u64>,
     /// Tune the intervals so that 0.4 % of the samples see an access.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     autotune: bool,
     #[command(flatten)]
     ready: ReadyArgs,
 }
+
+const EXAMPLES: &str = "Examples:
+  isotherm reclaim 1234 --age 30s --dry-run       what could be paged out, and what it would cost
+  isotherm reclaim --unit redis --quota 50M/s     at most 50 MiB per second
+  isotherm reclaim -a --age 10m --goal psi=1ms/s  all processes, for this much memory pressure";
 
 /// Runs the subcommand.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {

@@ -10,6 +10,7 @@ use crate::act::args::share;
 
 /// Arguments of `isotherm thp`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES, next_help_heading = "Action")]
 pub(crate) struct Args {
     /// Regions with at least this access frequency count as hot.
     #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = share)]
@@ -18,18 +19,35 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", default_value = "2M", value_parser = size)]
     min_size: u64,
     /// Smallest share of a huge page's small pages that must have been touched.
-    #[arg(long, value_name = "SHARE", default_value = "50%", value_parser = share)]
+    #[arg(
+        long,
+        value_name = "SHARE",
+        default_value = "50%",
+        value_parser = share,
+        hide_short_help = true
+    )]
     min_touched: u32,
     /// With --inject: memory that was idle for this long gets no new huge pages.
-    #[arg(long, value_name = "TIME", default_value = "7s", value_parser = interval_us_with_unit)]
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "7s",
+        value_parser = interval_us_with_unit,
+        hide_short_help = true
+    )]
     cold_age: u64,
-    /// Stop targets for a moment to make them call madvise themselves. The actions hugepage and
-    /// nohugepage need it.
+    /// Stop targets for a moment to make them call madvise themselves.
+    ///
+    /// The actions hugepage and nohugepage need it.
     #[arg(long)]
     inject: bool,
     #[command(flatten)]
     ready: ReadyArgs,
 }
+
+const EXAMPLES: &str = "Examples:
+  isotherm thp 1234 --dry-run            where huge pages would be made
+  isotherm thp --unit redis --inject     also takes huge pages from cold memory";
 
 /// Runs the subcommand.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {

@@ -1,0 +1,58 @@
+//! The help: short by `-h`, in groups, with examples at the end.
+
+use crate::program::{isotherm, scratch};
+
+/// The commands that watch processes, and the groups of their options.
+const WATCHING: [(&str, &[&str]); 9] = [
+    ("record", &["Target:", "Monitoring:", "Limits:", "Output:"]),
+    ("wss", &["Target:", "Monitoring:", "Limits:", "Output:"]),
+    ("stat", &["Target:", "Monitoring:", "Limits:", "Output:"]),
+    ("top", &["Target:", "Limits:", "Output:"]),
+    ("reclaim", &["Target:", "Action:", "Monitoring:", "Limits:", "Output:"]),
+    ("thp", &["Target:", "Action:", "Monitoring:", "Limits:", "Output:"]),
+    ("lru-sort", &["Target:", "Action:", "Monitoring:", "Limits:", "Output:"]),
+    ("tier", &["Target:", "Action:", "Limits:", "Output:"]),
+    ("run", &["Target:", "Action:", "Limits:", "Output:"]),
+];
+
+#[test]
+fn the_short_help_fits_and_the_long_one_has_everything() {
+    let dir = scratch();
+    for (what, groups) in WATCHING {
+        let short = isotherm(dir.path(), &format!("{what} -h"));
+        let long = isotherm(dir.path(), &format!("{what} --help"));
+        let (short, long) = (&short.expect(0, &[]).out, &long.expect(0, &[]).out);
+        let lines = short.lines().count();
+        assert!(lines <= 36, "{lines} lines in the short help of {what}:\n{short}");
+        assert!(long.lines().count() > lines + 10, "{what}: {long}");
+        for group in groups {
+            assert!(short.lines().any(|line| line == *group), "no {group} for {what}:\n{short}");
+            assert!(long.lines().any(|line| line == *group), "no {group} for {what}:\n{long}");
+        }
+        for text in [short, long] {
+            let at = text.find("\nExamples:\n").unwrap_or_else(|| panic!("{what}: {text}"));
+            let examples = text[at..].lines().skip(2);
+            assert!(examples.clone().count() > 1, "{what}: {text}");
+            let is_example = |line: &str| line.starts_with("  isotherm ");
+            assert!(
+                examples.clone().all(is_example),
+                "the examples end the help of {what}: {text}"
+            );
+        }
+    }
+}
+
+#[test]
+fn targets_are_named_by_the_same_options_everywhere() {
+    let dir = scratch();
+    for what in ["record", "wss", "stat", "top", "reclaim", "thp", "lru-sort", "tier", "schemes"] {
+        let said = isotherm(dir.path(), &format!("{what} -h"));
+        for option in ["[PID|CMD]...", "-p, --pid", "--name", "--cgroup", "--unit", "-a, --all"] {
+            assert!(
+                said.expect(0, &[]).out.contains(option),
+                "no {option} for {what}: {}",
+                said.out
+            );
+        }
+    }
+}

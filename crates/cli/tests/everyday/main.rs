@@ -2,12 +2,14 @@
 #![expect(clippy::unwrap_used, clippy::print_stderr, reason = "in a test")]
 
 mod config;
+mod doctor;
 mod manual;
 mod pager;
 #[path = "../faults/program.rs"]
 #[expect(dead_code, reason = "shared with other tests, which use more of it")]
 mod program;
 mod shells;
+mod tutorial;
 
 /// Whether a program is installed; says so if it is not.
 fn has(program: &str) -> bool {

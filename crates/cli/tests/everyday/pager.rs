@@ -75,7 +75,7 @@ fn a_pager_that_is_left_early_or_missing_is_no_error() {
     let out = &said.expect(0, &[]).out;
     assert!(out.contains("cannot start the pager `no-such-pager -x`"), "{out}");
     assert!(out.lines().count() > 100 && out.ends_with("code 0\r\n"), "all of it is shown: {out}");
-    let said = in_terminal(dir, "$ISOTHERM report regions r.data; echo code $?", &[("PATH", "/")]);
+    let said = in_terminal(dir, "PATH=/ $ISOTHERM report regions r.data; echo code $?", &[]);
     let out = &said.expect(0, &[]).out;
     assert!(out.lines().count() > 100 && out.ends_with("code 0\r\n"), "without less: {out}");
 }

@@ -20,7 +20,10 @@ fn bash(dir: &Path, words: &[&str]) -> Vec<String> {
          printf '%s\\n' \"${{COMPREPLY[@]}}\""
     );
     let said = run(dir, "bash", &["--norc", "--noprofile", "-c", &script]);
-    said.expect(0, &[]).out.lines().map(|line| line.trim().to_owned()).collect()
+    let offered = said.expect(0, &[]).out.lines().map(|line| line.trim().to_owned());
+    let mut offered: Vec<_> = offered.collect();
+    offered.sort();
+    offered
 }
 
 /// Runs a shell in which `isotherm` is the program.
@@ -47,7 +50,7 @@ fn bash_completes_commands_options_and_values() {
     assert!(bash(dir.path(), &["isotherm", "report", ""]).contains(&"heatmap".to_owned()));
     assert_eq!(bash(dir.path(), &["isotherm", "report", "heatmap", "--sv"]), ["--svg"]);
     let methods = bash(dir.path(), &["isotherm", "record", "--method", ""]);
-    assert_eq!(methods, ["auto", "first-touch", "census", "resample"]);
+    assert_eq!(methods, ["auto", "census", "first-touch", "resample"]);
     assert_eq!(bash(dir.path(), &["isotherm", "completions", "z"]), ["zsh"]);
 }
 

@@ -7,10 +7,12 @@
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=ISOTHERM_COMMIT");
+    println!("cargo::rerun-if-env-changed=SOURCE_DATE_EPOCH");
     let root = PathBuf::from(var("CARGO_MANIFEST_DIR")).join("../..");
     let given = Some(var("ISOTHERM_COMMIT")).filter(|commit| !commit.is_empty());
     let commit = given.or_else(|| commit_of(&root));
@@ -20,6 +22,7 @@ fn main() {
     });
     let mut features: Vec<String> = features.collect();
     features.sort_unstable();
+    println!("cargo::rustc-env=ISOTHERM_BUILT_DATE={}", date(&root));
     println!("cargo::rustc-env=ISOTHERM_BUILT_COMMIT={}", commit.unwrap_or("unknown".to_owned()));
     println!("cargo::rustc-env=ISOTHERM_BUILT_FEATURES={}", features.join(" "));
     println!("cargo::rustc-env=ISOTHERM_BUILT_TARGET={}", var("TARGET"));
@@ -54,6 +57,25 @@ fn commit_of(root: &Path) -> Option<String> {
     };
     let is_hash = commit.len() >= 40 && commit.bytes().all(|b| b.is_ascii_hexdigit());
     is_hash.then(|| commit[..12].to_owned())
+}
+
+/// The day of these sources, as 2026-11-23: `SOURCE_DATE_EPOCH`, else when `Cargo.toml` was
+/// written.
+fn date(root: &Path) -> String {
+    let given = var("SOURCE_DATE_EPOCH").parse::<u64>().ok();
+    let written = || fs::metadata(root.join("Cargo.toml")).ok()?.modified().ok();
+    let since_1970 = || Some(written()?.duration_since(UNIX_EPOCH).ok()?.as_secs());
+    let days = given.or_else(since_1970).unwrap_or(0) / 86_400;
+    // Years begin in March, so that the day that comes and goes is the last one. An era has 400
+    // years, which are 146097 days.
+    let days = days + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, january) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    format!("{:04}-{month:02}-{day:02}", era * 400 + year + january)
 }
 
 fn read(path: &Path) -> Option<String> {

@@ -13,8 +13,8 @@ pub fn now() -> Time {
     Time(to_ns(rustix::time::clock_gettime(ClockId::Monotonic)))
 }
 
-/// How long it is since boot (`CLOCK_BOOTTIME`). Other than [`now`], it goes on while the machine is
-/// suspended.
+/// How long it is since boot (`CLOCK_BOOTTIME`). Other than [`now`], it goes on while the machine
+/// is suspended.
 #[must_use]
 pub fn since_boot() -> Time {
     Time(to_ns(rustix::time::clock_gettime(ClockId::Boottime)))

@@ -1,7 +1,7 @@
 //! What the environment says: where the config files are, and single settings.
 //!
-//! `ISOTHERM_RECORD_SAMPLE` sets `--sample` of `isotherm record`, and `ISOTHERM_COLOR` sets `--color`
-//! of all commands that have it.
+//! `ISOTHERM_RECORD_SAMPLE` sets `--sample` of `isotherm record`, and `ISOTHERM_COLOR` sets
+//! `--color` of all commands that have it.
 
 use std::collections::BTreeMap;
 use std::env::{var_os, vars_os};

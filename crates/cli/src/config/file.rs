@@ -48,8 +48,8 @@ pub(super) fn read(
     parse(&text, &name, program, origin).map(Some).map_err(refused)
 }
 
-/// The text of a file that the user, too, may read. A program with capabilities could read any file,
-/// and its errors would show lines of it.
+/// The text of a file that the user, too, may read. A program with capabilities could read any
+/// file, and its errors would show lines of it.
 fn text_of(path: &Path) -> std::io::Result<String> {
     let mut file = File::open(path)?;
     // This asks for the real user, without capabilities, and about the file that is open.

@@ -2,9 +2,10 @@
 //!
 //! The command line is stronger than the environment, which is stronger than the user's file, which
 //! is stronger than the machine's. Nothing here names an option: what may be set, and which values
-//! are valid, comes from the program's `clap` commands. A setting becomes the default of its option,
-//! so that all rules for options hold as if it were built in. Among the settings of one source the
-//! one for the nearest command wins: `[report.heatmap]`, then `[report]`, then the top of the file.
+//! are valid, comes from the program's `clap` commands. A setting becomes the default of its
+//! option, so that all rules for options hold as if it were built in. Among the settings of one
+//! source the one for the nearest command wins: `[report.heatmap]`, then `[report]`,
+//! then the top of the file.
 //!
 //! A setting does not apply where the command line names an option that contradicts it. A file with
 //! an error is refused as a whole, and no command runs with a part of it.

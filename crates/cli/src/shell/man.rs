@@ -63,8 +63,9 @@ fn page(command: &Command) -> anyhow::Result<Vec<u8>> {
     Ok(mended(&String::from_utf8(text)?).into_bytes())
 }
 
-/// Mends what the generator gets wrong: an empty date is left out, which shifts the fields after it;
-/// breaks are doubled; and what follows the options in the help is filled, though it has columns.
+/// Mends what the generator gets wrong: an empty date is left out, which shifts the fields after
+/// it; breaks are doubled; and what follows the options in the help is filled, though it has
+/// columns.
 fn mended(page: &str) -> String {
     let mut text = String::new();
     let mut is_verbatim = false;
@@ -74,12 +75,15 @@ fn mended(page: &str) -> String {
             text += ".fi\n";
             is_verbatim = false;
         }
+        let is_gap = |line: &str| line.is_empty() || line == ".sp";
         if line.starts_with(".TH ") {
-            text += &line.replacen("  ", " \"\" ", 1);
-        } else if line == ".br" && (text.ends_with(".br\n") || text.ends_with(".sp\n")) {
+            text += &line.replacen("  ", concat!(" \"", env!("ISOTHERM_BUILT_DATE"), "\" "), 1);
+        } else if line == ".br"
+            && (text.ends_with(".sp\n") || lines.peek().is_some_and(|l| is_gap(l)))
+        {
             continue;
-        } else if line == ".br" && lines.peek() == Some(&".sp") {
-            continue;
+        } else if is_gap(line) && !is_verbatim {
+            text += ".sp";
         } else if line == ".SH EXTRA" {
             is_verbatim = true;
             let is_examples = lines.next_if_eq(&"Examples:").is_some();

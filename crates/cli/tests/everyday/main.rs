@@ -1,4 +1,5 @@
-//! What makes the program pleasant to live with: completions, manual pages, config files, the pager.
+//! What makes the program pleasant to live with: completions, manual pages, config files, the
+//! pager, the doctor, the tutorial.
 #![expect(clippy::unwrap_used, clippy::print_stderr, reason = "in a test")]
 
 mod config;

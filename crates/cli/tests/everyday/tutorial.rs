@@ -77,7 +77,7 @@ fn the_tutorial_runs() {
     let running = start(&programs, dir, &commands);
     let (code, said) = finish(running);
     assert_eq!(code, Some(0), "{said}");
-    for part in ["touched within 10s", "by kind", "  shared\n", "latency average", "a dry run"] {
+    for part in ["touched within 100ms", "by kind", "  shared\n", "latency average", "a dry run"] {
         assert!(said.contains(part), "no `{part}` in {said}");
     }
     assert_eq!(said.matches("tps = ").count(), 2, "{said}");

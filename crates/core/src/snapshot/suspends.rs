@@ -1,7 +1,7 @@
 //! Times in which the machine was suspended.
 //!
-//! The monotonic clock stands still while a machine is suspended, so a window over a suspend has its
-//! usual length by that clock. The clock since boot goes on. How far it is ahead grows by the
+//! The monotonic clock stands still while a machine is suspended, so a window over a suspend has
+//! its usual length by that clock. The clock since boot goes on. How far it is ahead grows by the
 //! length of each suspend, and by nothing else.
 
 use crate::time::Time;

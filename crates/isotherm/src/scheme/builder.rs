@@ -119,8 +119,8 @@ impl Scheme {
 
 /// Which memory.
 impl Scheme {
-    /// Memory that was not accessed at all for this time or longer. The core counts windows, as DAMON
-    /// does: so many windows as fit into the time by the aggregation interval. A window is never
+    /// Memory that was not accessed at all for this time or longer. The core counts windows, as
+    /// DAMON does: so many windows as fit into the time by the aggregation interval. A window is never
     /// shorter than that, so no memory is taken too early. Where windows come late, or the machine
     /// was suspended, it is taken later than asked for; [`Region::age`](crate::Region::age) tells
     /// the real time.

@@ -85,9 +85,9 @@ fn a_suspend_is_told_though_no_window_shows_it() {
     let bytes = |idle_ms| report.classes.iter().find(|c| c.idle_ms == idle_ms).unwrap().bytes;
     assert_eq!((bytes(1_000), bytes(10_000)), (0, (24 + 16 + 48) << 20), "{report:#?}");
     let text = report.to_text();
-    assert!(text.contains("1 of 20 windows") && text.contains("suspended for 1 h"), "{text}");
+    assert!(text.contains("1 of 20 windows") && text.contains("suspended for 60.0 min"), "{text}");
     let page = isotherm_report::summary::Report::build(&record, &Filter::default()).unwrap();
-    assert!(page.warnings().iter().any(|w| w.contains("suspended for 1 h")), "{page:?}");
+    assert!(page.warnings().iter().any(|w| w.contains("suspended for 60.0 min")), "{page:?}");
     // Only what is shown counts.
     let filter = Filter { time: Some((0, 500 * MS)), ..Filter::default() };
     let report = ages::Report::build(&record, &filter).unwrap();

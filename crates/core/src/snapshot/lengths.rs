@@ -266,7 +266,7 @@ mod tests {
         assert_eq!((late.windows, late.late, late.missing_ns), (43, 2, 3_609_900 * MS));
         let text = alloc::format!("{late}");
         assert!(
-            text.contains("suspended for 1 h") && text.contains("isotherm was stopped"),
+            text.contains("suspended for 60.0 min") && text.contains("isotherm was stopped"),
             "{text}"
         );
         let mut only = Late::default();

@@ -28,7 +28,7 @@ use isotherm_core::unit::UNIT;
 use isotherm_core::units::{bytes, show_share};
 use isotherm_core::{
     Attrs, AttrsError, Clock, Context, Driver, Event, Late, Lengths, Operations, Snapshot,
-    TargetId, Time,
+    Suspends, TargetId, Time,
 };
 use isotherm_host::error::{Class, SetError, SetKind};
 use isotherm_host::proc::Proc;
@@ -78,9 +78,34 @@ impl Default for Closeness {
 }
 
 /// The monotonic clock, with an alarm that ends long sleeps when the tracker has to be polled.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct MonotonicClock {
     alarm: Time,
+    /// The time since boot, which goes on while the machine is suspended.
+    since_boot: fn() -> Time,
+    suspends: Suspends,
+}
+
+impl Default for MonotonicClock {
+    fn default() -> Self {
+        let suspends = Suspends::default();
+        Self { alarm: Time::default(), since_boot: clock::since_boot, suspends }
+    }
+}
+
+impl MonotonicClock {
+    /// The clock, from now on.
+    fn started() -> Self {
+        let mut clock = Self::default();
+        clock.suspended_ns();
+        clock
+    }
+
+    /// For how long the machine was suspended since the last call, in ns.
+    fn suspended_ns(&mut self) -> u64 {
+        let (before, boot) = (clock::now(), (self.since_boot)());
+        self.suspends.note(before, boot, clock::now())
+    }
 }
 
 impl Clock for MonotonicClock {
@@ -197,6 +222,8 @@ pub struct Monitor {
     /// How long the windows took, and how many came late.
     lengths: Lengths,
     late: Late,
+    /// For how long the machine was suspended in the last window.
+    suspended_ns: u64,
     /// Schemes that the context does not have yet.
     commits: VecDeque<Vec<(Scheme, Settings)>>,
     /// The index of the watched target whose size is read next.
@@ -234,12 +261,13 @@ impl Monitor {
             kdamond.begin_with(&attrs);
         }
         Ok(Self {
-            driver: Driver::new(context, Acting::new(ops, Actor::new()), MonotonicClock::default()),
+            driver: Driver::new(context, Acting::new(ops, Actor::new()), MonotonicClock::started()),
             acts: false,
             told_budget: false,
             hidden: 0.0,
             lengths: Lengths::default(),
             late: Late::default(),
+            suspended_ns: 0,
             commits: VecDeque::new(),
             tracker,
             rules: Rules::default(),
@@ -497,6 +525,9 @@ impl Monitor {
                     self.cpu_ns = cpu_ns;
                     self.lengths.note(self.driver.context.snapshot());
                     self.late.note(self.driver.context.snapshot());
+                    self.suspended_ns = self.driver.clock.suspended_ns();
+                    self.lengths.suspended(self.suspended_ns);
+                    self.late.suspended(self.suspended_ns);
                     self.check_budget();
                     if self.driver.context.snapshot().touched().is_some() {
                         self.hidden = self.driver.context.hidden();
@@ -537,6 +568,13 @@ impl Monitor {
     #[must_use]
     pub const fn lengths(&self) -> &Lengths {
         &self.lengths
+    }
+
+    /// For how long the machine was suspended in the last finished window, in ns. The monotonic
+    /// clock stands still then, so the window's start and end do not show it.
+    #[must_use]
+    pub const fn suspended_ns(&self) -> u64 {
+        self.suspended_ns
     }
 
     /// How many windows came late, if that is worth telling.

@@ -54,7 +54,8 @@ pub struct TextErrors {
 
 impl TextErrors {
     /// The errors, in the order of the text.
-    pub(crate) fn new(name: &str, text: &str, mut errors: Vec<TextError>) -> Self {
+    #[must_use]
+    pub fn new(name: &str, text: &str, mut errors: Vec<TextError>) -> Self {
         errors.sort_by_key(|error| error.span.start);
         Self { name: name.to_owned(), text: text.to_owned(), errors }
     }
@@ -96,11 +97,18 @@ impl fmt::Display for TextErrors {
 impl std::error::Error for TextErrors {}
 
 /// The known word that was probably meant, if one is similar enough.
-pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+#[must_use]
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_ascii_lowercase();
     let near = known.into_iter().map(|k| (strsim::damerau_levenshtein(&word, k), k));
     // At most a third of the letters may be wrong. With more it is probably another word.
     near.filter(|(distance, k)| distance * 3 <= k.len().max(word.len())).min().map(|(_, k)| k)
+}
+
+/// An error of the reader of TOML, in a text of `end` bytes.
+#[must_use]
+pub fn not_toml(error: &toml::de::Error, end: usize) -> TextError {
+    TextError::new(error.span().unwrap_or(end..end), error.message())
 }
 
 /// An error about an unknown word.

@@ -22,7 +22,7 @@ use isotherm::raw::sys::{clock, signals};
 use crate::files::{not_created, not_kept};
 use crate::options::sets::{OpsArg, open_set};
 use crate::reading::score;
-use crate::terminal::{When, style, warn, width};
+use crate::terminal::{ColorArg, When, style, warn, width};
 use crate::{exit, sim, workload};
 
 /// The workload, and how long all its phases take together.
@@ -35,8 +35,10 @@ pub(crate) struct Args {
     /// Simulate, even if this machine can record a real process.
     #[arg(long)]
     simulate: bool,
-    /// Print no colours, even on a terminal that has them.
-    #[arg(long)]
+    #[command(flatten)]
+    color: ColorArg,
+    /// The same as `--color never`.
+    #[arg(long, conflicts_with = "when", help_heading = "Output")]
     plain: bool,
     /// Keep the record and the truth in this directory.
     #[arg(long, value_name = "DIR")]
@@ -75,8 +77,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let filter = Filter::default();
     let options = heatmap::Options { all_targets: false, ..heatmap::Options::for_text(width()) };
     let map = heatmap::Heatmap::build(&record_file, &filter, &options)?;
-    let when = if args.plain { When::Never } else { When::Auto };
-    writeln!(out, "{}", map.to_text(&style(when)))?;
+    let style = if args.plain { style(When::Never) } else { args.color.style() };
+    writeln!(out, "{}", map.to_text(&style))?;
     let report = wss::Report::build(&record_file, &filter)?;
     writeln!(out, "{}", report.to_text(wss::Order::Size))?;
     writeln!(out, "score against what the workload really accessed")?;

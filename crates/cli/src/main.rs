@@ -4,6 +4,7 @@
 //! Results go to standard output, messages about the run itself to standard error.
 
 mod act;
+mod config;
 mod demo;
 mod doctor;
 mod exit;
@@ -13,6 +14,7 @@ mod kernel_module;
 mod options;
 mod reading;
 mod record;
+mod shell;
 mod sim;
 mod terminal;
 mod tier;
@@ -23,11 +25,16 @@ mod wss;
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// Shows which memory of a process is hot and which is cold.
 #[derive(Debug, Parser)]
-#[command(name = "isotherm", version, max_term_width = 100)]
+#[command(
+    name = "isotherm",
+    version,
+    long_version = shell::version::LONG.as_str(),
+    max_term_width = 100
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -73,11 +80,35 @@ enum Command {
     Sim(sim::Args),
     /// Run a process with a known access pattern, and write what it really accessed.
     Workload(workload::Args),
+    /// Show which defaults are set by config files and the environment, and where.
+    Config(config::show::Args),
+    /// Print completions for a shell.
+    Completions(shell::completions::Args),
+    /// Show a manual page, or write all of them into a directory.
+    Man(shell::man::Args),
 }
 
 fn main() -> ExitCode {
-    let args = options::targets::words::with_pids(&Cli::command(), std::env::args_os().collect());
-    let done = match Cli::parse_from(args).command {
+    let done = config::applied(Cli::command()).and_then(|program| {
+        let words = std::env::args_os().collect();
+        let words = options::targets::words::with_pids(&program, words);
+        let matches = program.get_matches_from(words);
+        // The commands were made from the same types, so this cannot fail.
+        let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+        run(cli.command)
+    });
+    done.unwrap_or_else(|error| {
+        if exit::is_broken_pipe(&error) {
+            return ExitCode::SUCCESS;
+        }
+        // A failure to print the error cannot be reported anywhere.
+        writeln!(std::io::stderr(), "error: {}", told(&error)).ok();
+        exit::code_of(&error)
+    })
+}
+
+fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
         Command::Demo(args) => demo::run(args),
         Command::Record(args) => record::run(args),
         Command::Report(args) => reading::report::run(args),
@@ -97,15 +128,10 @@ fn main() -> ExitCode {
         Command::Score(args) => reading::score::run(args),
         Command::Sim(args) => sim::run(args),
         Command::Workload(args) => workload::run(args),
-    };
-    done.unwrap_or_else(|error| {
-        if exit::is_broken_pipe(&error) {
-            return ExitCode::SUCCESS;
-        }
-        // A failure to print the error cannot be reported anywhere.
-        writeln!(std::io::stderr(), "error: {}", told(&error)).ok();
-        exit::code_of(&error)
-    })
+        Command::Config(args) => config::show::run(&args, Cli::command()),
+        Command::Completions(args) => shell::completions::run(&args, Cli::command()),
+        Command::Man(args) => shell::man::run(&args, Cli::command()),
+    }
 }
 
 /// The message and its causes. A cause that the message already contains is left out.

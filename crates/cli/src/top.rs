@@ -16,7 +16,7 @@ use crate::exit::{self, usage};
 use crate::files;
 use crate::options::sets::OpsArg;
 use crate::options::targets::ProcessArgs;
-use crate::terminal::{When, style};
+use crate::terminal::ColorArg;
 
 /// Arguments of `isotherm top`.
 #[derive(Debug, clap::Args)]
@@ -103,15 +103,8 @@ pub(crate) struct Args {
     /// Show a row per process, cgroup or systemd unit.
     #[arg(long, value_enum, default_value_t = ByArg::Process, help_heading = "Output")]
     by: ByArg,
-    /// Whether to use colours.
-    #[arg(
-        long,
-        value_enum,
-        default_value_t = When::Auto,
-        help_heading = "Output",
-        hide_short_help = true
-    )]
-    color: When,
+    #[command(flatten)]
+    color: ColorArg,
 }
 
 const EXAMPLES: &str = "Examples:
@@ -197,14 +190,11 @@ fn told(error: Error) -> anyhow::Error {
 }
 
 /// Colours as the user wants them; other signs than ASCII if the locale has them.
-fn look(color: When) -> Look {
+fn look(color: ColorArg) -> Look {
     let names = ["LC_ALL", "LC_CTYPE", "LANG"];
     let locale = names.iter().filter_map(var_os).find(|value| !value.is_empty());
     let locale = locale.map(|value| value.to_string_lossy().to_lowercase()).unwrap_or_default();
-    Look {
-        color: style(color).color != isotherm::raw::report::heatmap::Color::None,
-        unicode: locale.contains("utf-8") || locale.contains("utf8"),
-    }
+    Look { color: color.is_on(), unicode: locale.contains("utf-8") || locale.contains("utf8") }
 }
 
 /// Prints tables as text. A table comes after each interval, so that there is something to tell.

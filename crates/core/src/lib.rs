@@ -41,7 +41,7 @@ pub use ops::{Check, ClearRate, Observation, Observed, Operations, PageState};
 pub use region::Region;
 pub use scheme::{Applied, Eligible, Measure, Request, Scheme};
 pub use snapshot::{
-    Cost, Late, Lengths, RegionInfo, SPANS, Snapshot, TargetInfo, Touched, TouchedBytes,
+    Cost, Late, Lengths, RegionInfo, SPANS, Snapshot, Suspends, TargetInfo, Touched, TouchedBytes,
     TouchedShare, UnitInfo,
 };
 pub use target::{Target, TargetId};

@@ -1,6 +1,7 @@
 //! Snapshots: what a context knows at the end of an aggregation window.
 
 mod lengths;
+mod suspends;
 
 use alloc::vec::Vec;
 
@@ -11,6 +12,7 @@ use crate::time::Time;
 use crate::unit::PageBits;
 
 pub use lengths::{Late, Lengths};
+pub use suspends::Suspends;
 
 /// Spans of time in which the method `census` counts touched pages: a sample interval, a window,
 /// 1 s, 10 s and 1 min, in this order.

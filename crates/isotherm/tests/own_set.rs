@@ -90,3 +90,33 @@ fn numbered_targets_belong_to_own_sets() {
     let error = monitor.add_target(TargetId(9), "x").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
 }
+
+#[test]
+fn an_age_is_as_long_as_its_windows_really_were() {
+    let now = Rc::new(Cell::new(Time(0)));
+    let builder = Monitor::builder().operations(Memory(Rc::clone(&now)));
+    let builder = builder.clock(Jump(Rc::clone(&now)));
+    let mut monitor = builder.target(TargetId(4), "guest").seed(1).build().unwrap();
+    let mut oldest = |windows: u32| {
+        let mut oldest = (Duration::ZERO, 0);
+        for _ in 0..windows {
+            let snapshot = monitor.next_snapshot().unwrap().expect("a window");
+            let regions = snapshot.targets().flat_map(|t| t.regions().collect::<Vec<_>>());
+            let ages = regions.map(|r| (r.age(), r.raw().age));
+            oldest = ages.max().expect("regions");
+        }
+        oldest
+    };
+    let (age, windows) = oldest(30);
+    let nominal = Duration::from_millis(100) * windows;
+    assert!(windows > 20 && age.abs_diff(nominal) < Duration::from_millis(500), "{age:?}");
+    // The program is not scheduled for 5 s.
+    now.set(Time(now.get().as_ns() + 5_000_000_000));
+    let (age, windows) = oldest(2);
+    let nominal = Duration::from_millis(100) * windows;
+    let more = age.saturating_sub(nominal);
+    assert!(
+        windows > 20 && more.abs_diff(Duration::from_secs(5)) < Duration::from_millis(500),
+        "{age:?}"
+    );
+}

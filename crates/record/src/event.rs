@@ -139,6 +139,15 @@ pub struct Note {
     pub t_ns: u64,
     /// The text, for example why a set was not used.
     pub text: String,
+    /// For how long the machine was suspended in the window before this message, in ns. The
+    /// monotonic clock does not count that.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub suspended_ns: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+const fn is_zero(ns: &u64) -> bool {
+    *ns == 0
 }
 
 impl Note {

@@ -121,7 +121,14 @@ impl Scan {
                     scan.sample.clone_from(frames);
                     scan.sample_version += 1;
                 }
-                Event::Note(n) => scan.notes.push(n.clone()),
+                Event::Note(n) => {
+                    scan.lengths.suspended(n.suspended_ns);
+                    let at = scan.since_start(n.t_ns);
+                    if filter.has_window(at, at.saturating_add(1)) {
+                        scan.late.suspended(n.suspended_ns);
+                    }
+                    scan.notes.push(n.clone());
+                }
                 Event::End(e) => scan.end = Some(e.clone()),
             }
         }

@@ -67,3 +67,29 @@ fn ages_are_as_long_as_the_windows_were() {
     let report = wss::Report::build(&record(10_000), &Filter::default());
     assert!(report.unwrap().damage.contains("were not watched"));
 }
+
+#[test]
+fn a_suspend_is_told_though_no_window_shows_it() {
+    let mut w = writer();
+    for n in 0..20 {
+        let mut window = snapshot(n);
+        window.targets.truncate(1);
+        w.push_snapshot(&window).unwrap();
+        if n == 10 {
+            w.suspended(window.end, 3_600_000 * MS).unwrap();
+        }
+    }
+    let (bytes, _) = w.finish(Time(T0 + 2_000 * MS), "interrupted").unwrap();
+    let record = Record::from_bytes(bytes).unwrap();
+    let report = ages::Report::build(&record, &Filter::default()).unwrap();
+    let bytes = |idle_ms| report.classes.iter().find(|c| c.idle_ms == idle_ms).unwrap().bytes;
+    assert_eq!((bytes(1_000), bytes(10_000)), (0, (24 + 16 + 48) << 20), "{report:#?}");
+    let text = report.to_text();
+    assert!(text.contains("1 of 20 windows") && text.contains("suspended for 60.0 min"), "{text}");
+    let page = isotherm_report::summary::Report::build(&record, &Filter::default()).unwrap();
+    assert!(page.warnings().iter().any(|w| w.contains("suspended for 60.0 min")), "{page:?}");
+    // Only what is shown counts.
+    let filter = Filter { time: Some((0, 500 * MS)), ..Filter::default() };
+    let report = ages::Report::build(&record, &filter).unwrap();
+    assert!(!report.to_text().contains("suspended"), "{}", report.to_text());
+}

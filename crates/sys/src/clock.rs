@@ -13,6 +13,13 @@ pub fn now() -> Time {
     Time(to_ns(rustix::time::clock_gettime(ClockId::Monotonic)))
 }
 
+/// How long it is since boot (`CLOCK_BOOTTIME`). Other than [`now`], it goes on while the machine
+/// is suspended.
+#[must_use]
+pub fn since_boot() -> Time {
+    Time(to_ns(rustix::time::clock_gettime(ClockId::Boottime)))
+}
+
 /// CPU time of all threads of this process since it started, in nanoseconds.
 #[must_use]
 pub fn process_cpu_ns() -> u64 {
@@ -70,6 +77,14 @@ mod tests {
         assert!(now() >= until);
         assert_eq!(sleep_until(Time(1)), Wake::Due);
         assert_eq!(sleep_until(Time(u64::MAX - u64::MAX % NS_PER_S - 1).min(now())), Wake::Due);
+    }
+
+    #[test]
+    fn the_clock_since_boot_is_never_behind() {
+        let before = now();
+        let boot = since_boot();
+        assert!(boot >= before, "{boot:?} {before:?}");
+        assert!(since_boot() >= boot);
     }
 
     #[test]

@@ -88,3 +88,32 @@ fn a_set_that_failed_is_not_a_target_that_is_gone() {
     assert!(matches!(err, MonitorError::Failed(_)), "{err}");
     assert!(monitor.next_snapshot().unwrap().is_none(), "there is no target");
 }
+
+#[test]
+fn a_window_over_a_suspend_is_late_and_ages_count_it() {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    const HOUR_NS: u64 = 3_600_000_000_000;
+    // For how long the machine has slept so far.
+    static SLEPT_NS: AtomicU64 = AtomicU64::new(0);
+    let mut fixture = Fixture::new();
+    let monitor = &mut fixture.monitor;
+    monitor.driver.clock.since_boot =
+        || Time(clock::since_boot().as_ns() + SLEPT_NS.load(Ordering::Relaxed));
+    for _ in 0..3 {
+        monitor.next_snapshot().unwrap().unwrap();
+        assert_eq!(monitor.suspended_ns(), 0, "a busy machine is no suspend");
+    }
+    SLEPT_NS.store(HOUR_NS, Ordering::Relaxed);
+    monitor.next_snapshot().unwrap().unwrap();
+    let told = monitor.suspended_ns();
+    assert!(told <= HOUR_NS && told > HOUR_NS - 10_000_000_000, "{told}");
+    assert!(monitor.snapshot().end.since(monitor.snapshot().start) < HOUR_NS, "by its clock");
+    let late = monitor.late().unwrap();
+    assert!(late.late >= 1 && late.suspended_ns == told && late.is_much(), "{late:?}");
+    assert!(late.to_string().contains("the machine was suspended for "), "{late}");
+    assert!(monitor.lengths().of_last(1) >= told, "an age is as long as its windows");
+    monitor.next_snapshot().unwrap().unwrap();
+    assert_eq!(monitor.suspended_ns(), 0, "told once");
+    assert!(monitor.lengths().of_last(2) >= told);
+    assert_eq!(monitor.late().unwrap().suspended_ns, told);
+}

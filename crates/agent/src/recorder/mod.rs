@@ -190,6 +190,10 @@ impl Recorder {
                 self.unknown_mappings(monitor, now);
                 let written = self.writer.push_snapshot(monitor.snapshot());
                 self.count(written);
+                if monitor.suspended_ns() > 0 {
+                    let written = self.writer.suspended(now, monitor.suspended_ns());
+                    self.count(written);
+                }
                 self.mappings(now);
                 self.frames(monitor, now, false);
                 return Step::Window;

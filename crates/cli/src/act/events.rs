@@ -125,6 +125,7 @@ fn of_end(ended: &Ended) -> Value {
     let late = ended.late.unwrap_or_default();
     json!({
         "reason": reason, "text": text, "late_windows": late.late, "missing_ns": late.missing_ns,
+        "suspended_ns": late.suspended_ns,
         "schemes": ended.accounts,
     })
 }

@@ -1,6 +1,6 @@
 //! `isotherm report`: shows a record as text, JSON or a picture.
 
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -12,8 +12,8 @@ use isotherm::raw::report::{
 
 use crate::exit::usage;
 use crate::files;
-use crate::terminal::warn;
-use crate::terminal::{When, style, width};
+use crate::terminal::pager::PagerArg;
+use crate::terminal::{ColorArg, warn, width};
 
 /// Arguments of `isotherm report`.
 #[derive(Debug, clap::Args)]
@@ -24,6 +24,8 @@ pub(crate) struct Args {
     kind: Option<Kind>,
     #[command(flatten)]
     page: Common,
+    #[command(flatten)]
+    pager: PagerArg,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -85,9 +87,8 @@ struct HeatmapArgs {
     /// How shades follow rates. The default fits the record; the legend says which it is.
     #[arg(long, value_enum, default_value_t = Shades::Auto)]
     scale: Shades,
-    /// When to use colours.
-    #[arg(long, value_enum, default_value_t = When::Auto)]
-    color: When,
+    #[command(flatten)]
+    color: ColorArg,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -187,18 +188,23 @@ impl Common {
 
 /// Runs the subcommand.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let mut out = BufWriter::new(std::io::stdout().lock());
-    let Some(kind) = args.kind else {
-        let (record, filter) = args.page.open()?;
-        let report = summary::Report::build(&record, &filter)?;
-        let text = if args.page.json { report.to_json() } else { report.to_text() };
-        writeln!(out, "{}", text.trim_end())?;
-        out.flush()?;
-        return Ok(ExitCode::SUCCESS);
+    let mut out = args.pager.open();
+    let shown = match args.kind {
+        Some(kind) => show(kind, &mut out),
+        None => one_page(&args.page, &mut out),
     };
-    show(kind, &mut out)?;
-    out.flush()?;
+    // What was shown before an error is shown, too.
+    let finished = out.finish();
+    shown?;
+    finished?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn one_page(page: &Common, out: &mut impl Write) -> anyhow::Result<()> {
+    let (record, filter) = page.open()?;
+    let report = summary::Report::build(&record, &filter)?;
+    let text = if page.json { report.to_json() } else { report.to_text() };
+    Ok(writeln!(out, "{}", text.trim_end())?)
 }
 
 fn show(kind: Kind, out: &mut impl Write) -> anyhow::Result<()> {
@@ -306,7 +312,7 @@ fn heat(args: &HeatmapArgs, out: &mut impl Write) -> anyhow::Result<()> {
     if args.common.json {
         writeln!(out, "{}", map.to_json())?;
     } else if !picture {
-        writeln!(out, "{}", map.to_text(&style(args.color)).trim_end())?;
+        writeln!(out, "{}", map.to_text(&args.color.style()).trim_end())?;
     }
     Ok(())
 }

@@ -16,7 +16,9 @@ pub(crate) fn command(program: impl AsRef<std::ffi::OsStr>, dir: &Path, args: &[
     let mut command = Command::new(program);
     command.args(args).current_dir(dir).stdin(Stdio::null());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    for name in ["NO_COLOR", "CLICOLOR_FORCE", "COLUMNS", "COLORTERM"] {
+    // No config file of whoever runs the tests.
+    command.env("ISOTHERM_NO_CONFIG", "1");
+    for name in ["NO_COLOR", "CLICOLOR_FORCE", "CLICOLOR", "COLUMNS", "COLORTERM"] {
         command.env_remove(name);
     }
     command

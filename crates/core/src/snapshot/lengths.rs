@@ -69,6 +69,13 @@ impl Lengths {
         (self.last, self.aggr_us) = (Some(snapshot.end), snapshot.aggr_us);
     }
 
+    /// The machine was suspended for `ns` in the last window, which its start and end do not show.
+    pub fn suspended(&mut self, ns: u64) {
+        if let Some(end) = self.ends.back_mut() {
+            end.1 = end.1.saturating_add(ns);
+        }
+    }
+
     /// How long the last `windows` windows took, in ns. A change of the aggregation interval
     /// changes ages as well, so they are windows of the present length.
     #[must_use]
@@ -112,6 +119,8 @@ pub struct Late {
     pub missing_ns: u64,
     /// The length of all windows, in ns.
     pub all_ns: u64,
+    /// For how long the machine was suspended meanwhile, in ns. It is part of the two above.
+    pub suspended_ns: u64,
 }
 
 impl Late {
@@ -122,6 +131,16 @@ impl Late {
         self.late = self.late.saturating_add(u64::from(missing_ns > 0));
         self.missing_ns = self.missing_ns.saturating_add(missing_ns);
         self.all_ns = self.all_ns.saturating_add(snapshot.end.since(snapshot.start));
+    }
+
+    /// The machine was suspended for `ns` in the last window, which makes it a late one.
+    pub fn suspended(&mut self, ns: u64) {
+        if ns > 0 {
+            self.late = self.late.saturating_add(1).min(self.windows);
+            self.missing_ns = self.missing_ns.saturating_add(ns);
+            self.all_ns = self.all_ns.saturating_add(ns);
+            self.suspended_ns = self.suspended_ns.saturating_add(ns);
+        }
     }
 
     /// Whether a user should be told.
@@ -145,15 +164,23 @@ impl Late {
 
 impl fmt::Display for Late {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { windows, late, missing_ns, .. } = *self;
+        let Self { windows, late, missing_ns, suspended_ns, .. } = *self;
         #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
-        let missing = span(missing_ns as f64);
+        let [missing, suspended] = [missing_ns, suspended_ns].map(|ns| span(ns as f64));
         write!(
             f,
             "{late} of {windows} windows took at least twice as long as they should, so {missing} ({} of \
-             the time) were not watched: isotherm was stopped, or the machine was too busy to run it",
+             the time) were not watched: ",
             show_share(self.missing_bp()),
-        )
+        )?;
+        if suspended_ns > 0 {
+            write!(f, "the machine was suspended for {suspended}")?;
+        }
+        if suspended_ns == missing_ns {
+            return Ok(());
+        }
+        let or = if suspended_ns > 0 { ", and " } else { "" };
+        write!(f, "{or}isotherm was stopped, or the machine was too busy to run it")
     }
 }
 
@@ -194,6 +221,20 @@ mod tests {
     }
 
     #[test]
+    fn a_suspend_makes_ages_longer() {
+        let mut lengths = Lengths::default();
+        for start in [0, 100, 200] {
+            lengths.note(&window(start, start + 100));
+        }
+        lengths.suspended(5_000 * MS);
+        lengths.note(&window(300, 400));
+        for (age, ms) in [(1, 100), (2, 5_200), (4, 5_400)] {
+            assert_eq!(lengths.of_last(age), ms * MS, "{age} windows");
+        }
+        assert_eq!(lengths.windows_in(5_000 * MS), 2);
+    }
+
+    #[test]
     fn many_windows_do_not_cost_memory() {
         let mut lengths = Lengths::default();
         for nr in 0..MOST as u64 + 100 {
@@ -216,6 +257,22 @@ mod tests {
         assert!(late.is_worth_telling() && late.is_much());
         let text = alloc::format!("{late}");
         assert!(text.starts_with("1 of 41 windows") && text.contains("not watched"), "{text}");
+        // A suspend does not show in the windows' starts and ends.
+        late.note(&window(14_000, 14_100));
+        late.suspended(0);
+        assert_eq!((late.late, late.suspended_ns), (1, 0));
+        late.note(&window(14_100, 14_200));
+        late.suspended(3_600_000 * MS);
+        assert_eq!((late.windows, late.late, late.missing_ns), (43, 2, 3_609_900 * MS));
+        let text = alloc::format!("{late}");
+        assert!(
+            text.contains("suspended for 60.0 min") && text.contains("isotherm was stopped"),
+            "{text}"
+        );
+        let mut only = Late::default();
+        only.note(&window(0, 100));
+        only.suspended(60_000 * MS);
+        assert!(only.is_much() && !alloc::format!("{only}").contains("stopped"), "{only}");
         // A short moment is no reason for an exit code.
         let mut short = Late::default();
         short.note(&window(0, 300));

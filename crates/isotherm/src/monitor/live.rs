@@ -9,7 +9,7 @@ use isotherm_agent::monitor::{Happened, Monitor};
 use isotherm_agent::policy::{ContextPolicy, Policy, SchemePolicy, TargetSpec};
 use isotherm_agent::run;
 use isotherm_agent::session::{Session, Step};
-use isotherm_core::{Attrs, TargetId, Time};
+use isotherm_core::{Attrs, Lengths, TargetId, Time};
 use isotherm_host::error::SetError;
 use isotherm_ops::support::SetName;
 use isotherm_ops::targets::{self, Memory, TargetEvent, Tracker};
@@ -229,6 +229,10 @@ impl Source for Live {
 
     fn raw(&self) -> &isotherm_core::Snapshot {
         self.session.monitor().snapshot()
+    }
+
+    fn lengths(&self) -> &Lengths {
+        self.session.monitor().lengths()
     }
 
     fn commit_schemes(&mut self, schemes: &[SchemePolicy]) {

@@ -85,7 +85,7 @@ impl Monitor {
                 Next::Over => return Ok(None),
             }
         }
-        Ok(Some(Snapshot::new(self.source.raw(), &*self.source)))
+        Ok(Some(Snapshot::new(self.source.raw(), self.source.lengths(), &*self.source)))
     }
 
     /// Adds a scheme; it works from the next window on. Those that are there already are asked

@@ -6,8 +6,8 @@ use isotherm_agent::policy::SchemePolicy;
 use isotherm_core::ops::UpdateError;
 use isotherm_core::scheme::Counters;
 use isotherm_core::{
-    AddrRange, Applied, Attrs, Check, ClearRate, Clock, Context, Driver, Event as Ran, Measure,
-    Observation, Observed, Operations, Request, TargetId, Time, UnitCheck,
+    AddrRange, Applied, Attrs, Check, ClearRate, Clock, Context, Driver, Event as Ran, Lengths,
+    Measure, Observation, Observed, Operations, Request, TargetId, Time, UnitCheck,
 };
 use isotherm_record::Mapping;
 
@@ -125,6 +125,7 @@ impl Operations for AnySet {
 #[derive(Debug)]
 pub(super) struct Own {
     driver: Driver<AnySet, AnyClock>,
+    lengths: Lengths,
     targets: Vec<Target>,
     /// Targets that were added and are not told yet.
     added: Vec<Target>,
@@ -142,7 +143,8 @@ impl Own {
         let context = Context::new(attrs, seed)?;
         let started = clock.now();
         let driver = Driver::new(context, set, clock);
-        let mut this = Self { driver, targets: Vec::new(), added: Vec::new(), started };
+        let lengths = Lengths::default();
+        let mut this = Self { driver, lengths, targets: Vec::new(), added: Vec::new(), started };
         for (id, name) in targets {
             this.add_target(*id, name);
         }
@@ -179,7 +181,10 @@ impl Source for Own {
             return Ok(Next::Event(event));
         }
         Ok(match self.driver.run() {
-            Ran::Snapshot => Next::Window,
+            Ran::Snapshot => {
+                self.lengths.note(self.driver.context.snapshot());
+                Next::Window
+            }
             Ran::Interrupted => Next::Idle,
             Ran::Stopped => Next::Over,
         })
@@ -191,6 +196,10 @@ impl Source for Own {
 
     fn raw(&self) -> &isotherm_core::Snapshot {
         self.driver.context.snapshot()
+    }
+
+    fn lengths(&self) -> &Lengths {
+        &self.lengths
     }
 
     fn commit_schemes(&mut self, schemes: &[SchemePolicy]) {

@@ -1,7 +1,7 @@
 //! A monitor over a simulated workload.
 
 use isotherm_agent::policy::SchemePolicy;
-use isotherm_core::{Attrs, Clock, Context, Driver, Event as Ran, Time};
+use isotherm_core::{Attrs, Clock, Context, Driver, Event as Ran, Lengths, Time};
 use isotherm_record::Mapping;
 use isotherm_sim::world::{ProcessInfo, VirtualClock};
 
@@ -16,6 +16,7 @@ use crate::snapshot::{Identities, Target};
 #[derive(Debug)]
 pub(super) struct Simulated {
     driver: Driver<Acting, VirtualClock>,
+    lengths: Lengths,
     targets: Vec<Target>,
     /// Processes below this number (in order of start) were made targets.
     admitted: usize,
@@ -27,7 +28,7 @@ impl Simulated {
         let clock = world.clock();
         let context = Context::new(attrs, seed)?;
         let driver = Driver::new(context, Acting::new(world), clock);
-        Ok(Self { driver, targets: Vec::new(), admitted: 0 })
+        Ok(Self { driver, lengths: Lengths::default(), targets: Vec::new(), admitted: 0 })
     }
 
     /// Makes a target of the next process that has started by `now`, or notices the next that has
@@ -76,6 +77,7 @@ impl Source for Simulated {
         match self.driver.run() {
             Ran::Snapshot => {
                 self.driver.ops.sweep();
+                self.lengths.note(self.driver.context.snapshot());
                 Ok(Next::Window)
             }
             Ran::Interrupted => Ok(Next::Idle),
@@ -96,6 +98,10 @@ impl Source for Simulated {
 
     fn raw(&self) -> &isotherm_core::Snapshot {
         self.driver.context.snapshot()
+    }
+
+    fn lengths(&self) -> &Lengths {
+        &self.lengths
     }
 
     fn commit_schemes(&mut self, schemes: &[SchemePolicy]) {

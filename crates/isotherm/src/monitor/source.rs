@@ -2,7 +2,7 @@
 
 use isotherm_agent::monitor::Monitor;
 use isotherm_agent::policy::SchemePolicy;
-use isotherm_core::{TargetId, Time};
+use isotherm_core::{Lengths, TargetId, Time};
 
 use crate::Error;
 use crate::event::Event;
@@ -36,6 +36,9 @@ pub(crate) trait Source: Identities {
 
     /// The last finished window.
     fn raw(&self) -> &isotherm_core::Snapshot;
+
+    /// How long the windows up to the last finished one really took.
+    fn lengths(&self) -> &Lengths;
 
     /// Puts these schemes in force; those that were there before come first and are the same.
     fn commit_schemes(&mut self, schemes: &[SchemePolicy]);

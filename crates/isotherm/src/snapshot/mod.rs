@@ -26,7 +26,7 @@ mod working_set;
 use std::fmt;
 use std::time::Duration;
 
-use isotherm_core::{RegionInfo, TargetInfo};
+use isotherm_core::{Lengths, RegionInfo, TargetInfo};
 use isotherm_record::Mapping;
 
 pub use isotherm_core::{AddrRange, TargetId};
@@ -75,15 +75,17 @@ pub(crate) trait Identities: fmt::Debug {
 #[derive(Debug, Clone, Copy)]
 pub struct Snapshot<'a> {
     raw: &'a isotherm_core::Snapshot,
+    lengths: &'a Lengths,
     identities: &'a dyn Identities,
 }
 
 impl<'a> Snapshot<'a> {
     pub(crate) const fn new(
         raw: &'a isotherm_core::Snapshot,
+        lengths: &'a Lengths,
         identities: &'a dyn Identities,
     ) -> Self {
-        Self { raw, identities }
+        Self { raw, lengths, identities }
     }
 
     /// The number of the window, from 0. A gap means that windows were lost.
@@ -107,11 +109,11 @@ impl<'a> Snapshot<'a> {
 
     /// The targets that were watched, in the order in which they came.
     pub fn targets(&self) -> impl Iterator<Item = TargetView<'a>> {
-        let (raw, identities) = (self.raw, self.identities);
+        let Self { raw, lengths, identities } = *self;
         raw.targets.iter().map(move |info| TargetView {
             info,
             identity: identities.targets().iter().find(|t| t.id == info.id),
-            scale: Scale { max: raw.max_nr_accesses, aggr_us: raw.aggr_us },
+            scale: Scale { max: raw.max_nr_accesses, lengths },
         })
     }
 
@@ -190,16 +192,16 @@ pub struct Cost {
 pub struct TargetView<'a> {
     info: &'a TargetInfo,
     identity: Option<&'a Target>,
-    scale: Scale,
+    scale: Scale<'a>,
 }
 
 /// What the numbers of a region are relative to.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Scale {
+pub(crate) struct Scale<'a> {
     /// The largest possible `nr_accesses`.
     pub(crate) max: u32,
-    /// Length of a window, in µs.
-    pub(crate) aggr_us: u64,
+    /// How long the windows up to this one really took.
+    pub(crate) lengths: &'a Lengths,
 }
 
 impl<'a> TargetView<'a> {

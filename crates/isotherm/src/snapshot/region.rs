@@ -37,9 +37,9 @@ pub struct Region {
 }
 
 impl Region {
-    pub(super) fn new(info: RegionInfo, scale: Scale) -> Self {
-        let age = u64::from(info.age).saturating_mul(scale.aggr_us);
-        Self { info, max: f64::from(scale.max.max(1)), age: Duration::from_micros(age) }
+    pub(super) fn new(info: RegionInfo, scale: Scale<'_>) -> Self {
+        let age = Duration::from_nanos(scale.lengths.of_last(info.age));
+        Self { info, max: f64::from(scale.max.max(1)), age }
     }
 
     /// Where it is, in bytes of the target's address space.
@@ -66,7 +66,9 @@ impl Region {
         })
     }
 
-    /// For how long it has looked like this: whole windows.
+    /// For how long it has looked like this: the real length of so many windows, up to the end of
+    /// this one. Windows that came late count as long as they took, and so does the time in which
+    /// the machine was suspended. [`Region::raw`] has the number of windows.
     #[must_use]
     pub const fn age(&self) -> Duration {
         self.age

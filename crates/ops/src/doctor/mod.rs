@@ -5,8 +5,10 @@
 //! process touches some of its private pages, and the set has to say which. A set that fails is not
 //! used, because a monitor that takes every page for idle is worse than none.
 //!
-//! This module prints nothing. [`Report`] has a text form (`Display`) and a JSON form (serde).
+//! This module prints nothing. [`Report`] has a text form (`Display`), a shorter one for a screen
+//! ([`Report::brief`]) and a JSON form (serde).
 
+mod brief;
 mod choice;
 mod region_test;
 mod render;

@@ -45,7 +45,7 @@ fn machine(f: &mut fmt::Formatter<'_>, m: &Machine) -> fmt::Result {
     writeln!(f, "privileges  uid {}, {}", m.uid, capabilities(m))
 }
 
-fn swap(m: &Machine) -> String {
+pub(super) fn swap(m: &Machine) -> String {
     if m.swap_bytes == 0 {
         "no swap".to_owned()
     } else {
@@ -54,7 +54,7 @@ fn swap(m: &Machine) -> String {
 }
 
 /// The capabilities that matter here, by name; how many there are besides.
-fn capabilities(m: &Machine) -> String {
+pub(super) fn capabilities(m: &Machine) -> String {
     const WANTED: [&str; 6] = [
         "CAP_BPF",
         "CAP_PERFMON",

@@ -17,6 +17,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
+use isotherm_core::units::span;
 use isotherm_core::{Snapshot, TargetId, Time};
 use serde::Serialize;
 
@@ -261,7 +262,18 @@ impl<W: Write> Writer<W> {
     ///
     /// If a write fails.
     pub fn note(&mut self, now: Time, text: impl Into<String>) -> Result<(), Error> {
-        self.small(&Small::Note(Note { t_ns: now.0, text: text.into() }))
+        self.small(&Small::Note(Note { t_ns: now.0, text: text.into(), suspended_ns: 0 }))
+    }
+
+    /// Writes that the machine was suspended for `ns` in the window before.
+    ///
+    /// # Errors
+    ///
+    /// If a write fails.
+    pub fn suspended(&mut self, now: Time, ns: u64) -> Result<(), Error> {
+        #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
+        let text = format!("the machine was suspended for {}", span(ns as f64));
+        self.small(&Small::Note(Note { t_ns: now.0, text, suspended_ns: ns }))
     }
 
     /// Writes all present mappings of a target, if they differ from the last ones written.

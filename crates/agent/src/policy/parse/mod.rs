@@ -17,7 +17,7 @@ use toml::de::DeTable;
 pub(crate) use self::context::cgroup_path;
 use self::fields::{Errors, Fields};
 use super::{Policy, TargetSpec};
-use crate::text::{TextError, TextErrors};
+use crate::text::{TextError, TextErrors, not_toml};
 
 /// Why a policy was refused: all that is wrong in its text.
 pub type PolicyErrors = TextErrors;
@@ -40,10 +40,6 @@ pub fn parse(text: &str, name: &str) -> Result<Policy, PolicyErrors> {
         errors.0 = broken.iter().map(|e| not_toml(e, text.len())).collect();
     }
     Err(TextErrors::new(name, text, errors.0))
-}
-
-fn not_toml(error: &toml::de::Error, end: usize) -> TextError {
-    TextError::new(error.span().unwrap_or(end..end), error.message())
 }
 
 fn policy(root: &toml::Spanned<DeTable<'_>>, text: &str, errors: &mut Errors) -> Policy {

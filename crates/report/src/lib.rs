@@ -22,6 +22,7 @@ pub mod pages;
 pub mod regions;
 pub mod scan;
 pub mod score;
+mod shown;
 pub mod summary;
 pub mod wss;
 

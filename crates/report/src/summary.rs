@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::filter::Filter;
 use crate::mappings::{self, Line};
 use crate::scan::{Scan, TargetState};
+use crate::shown::{float, written};
 use crate::wss;
 
 /// Largest number of targets and of mappings that are named.
@@ -54,9 +55,7 @@ impl Report {
     /// The page as text.
     #[must_use]
     pub fn to_text(&self) -> String {
-        let mut out = String::new();
-        self.text(&mut out).unwrap_or_default();
-        out
+        written(|out| self.text(out))
     }
 
     fn text(&self, out: &mut String) -> std::fmt::Result {
@@ -204,9 +203,4 @@ fn list(
         writeln!(out, "{head:13}nothing")?;
     }
     Ok(())
-}
-
-#[expect(clippy::cast_precision_loss, reason = "for people")]
-fn float(x: u64) -> f64 {
-    x as f64
 }

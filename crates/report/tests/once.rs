@@ -6,7 +6,7 @@ use isotherm_core::{
     UnitInfo,
 };
 use isotherm_record::{Header, Mapping, Object, Record, Target, Writer};
-use isotherm_report::{Filter, heatmap, mappings, pages, wss};
+use isotherm_report::{Filter, ages, heatmap, mappings, pages, wss};
 
 const MIB: u64 = 1 << 20;
 const WINDOW: u64 = 100_000_000;
@@ -112,6 +112,25 @@ fn memory_that_processes_share_counts_once_and_the_sum_is_told() {
     assert_eq!(report.apart.unwrap().bytes() / MIB as f64, 650.0);
     let text = report.to_text();
     assert!(text.contains("74.0 MiB in all; the sum over processes is 650 MiB"), "{text}");
+}
+
+#[test]
+fn ages_count_shared_memory_once_and_tell_the_sum() {
+    let report = ages::Report::build(&record(Some(OBJECT)), &Filter::default()).unwrap();
+    let total: u64 = report.classes.iter().map(|c| c.bytes).sum();
+    let mean: u64 = report.classes.iter().map(|c| c.mean_bytes).sum();
+    assert_eq!([total, mean, report.bytes, report.mean_bytes], [74 * MIB; 4]);
+    // 10 MiB of their own, and the 9 MiB of the busiest.
+    assert_eq!((report.classes[0].bytes, report.classes[0].mean_bytes), (19 * MIB, 19 * MIB));
+    let text = report.to_text();
+    assert!(text.contains("the sum over processes is 650 MiB and 650 MiB"), "{text}");
+    let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
+    assert_eq!(json["sum_over_processes"]["bytes"], 650 * MIB);
+
+    // Nothing is known to be shared.
+    let report = ages::Report::build(&record(None), &Filter::default()).unwrap();
+    assert_eq!((report.bytes, report.apart), (650 * MIB, None));
+    assert!(!report.to_text().contains("the sum over"));
 }
 
 #[test]

@@ -15,6 +15,7 @@ use crate::filter::Filter;
 use crate::numbers::{to_u64, to_usize};
 use crate::page_maps::PageMap;
 use crate::scan::Scan;
+use crate::shown::float;
 
 /// Largest number of panels.
 const MAX_PANELS: usize = 16;
@@ -383,11 +384,6 @@ impl Sum {
             Cell::Rate(rate.clamp(0.0, 1.0))
         }
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "below 2^53, or a weight")]
-fn float(x: u64) -> f64 {
-    x as f64
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ mod text;
 
 use isotherm_core::AddrRange;
 
+use crate::shown::mib;
 use isotherm_core::units::percent;
 
 pub use palette::{Color, Scale, Style};
@@ -166,10 +167,4 @@ impl Panel {
         }
         out
     }
-}
-
-fn mib(bytes: u64) -> String {
-    #[expect(clippy::cast_precision_loss, reason = "for people")]
-    let bytes = bytes as f64;
-    isotherm_core::units::mib(bytes)
 }

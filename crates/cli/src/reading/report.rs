@@ -35,7 +35,7 @@ enum Kind {
     /// The regions of every snapshot.
     Regions(Common),
     /// Which mapping (heap, library, file, anonymous, stack) is hot and cold.
-    Mappings(Common),
+    Mappings(MappingsArgs),
     /// Which pages were touched within 5 ms to 1 min, by mapping or by 2 MiB (records of the method
     /// census).
     Pages(PagesArgs),
@@ -111,6 +111,16 @@ struct WssArgs {
     /// given, else regions. JSON always has all that is known.
     #[arg(long, value_enum)]
     by: Option<CountBy>,
+}
+
+#[derive(Debug, clap::Args)]
+struct MappingsArgs {
+    #[command(flatten)]
+    common: Common,
+    /// Only the N hottest, merged across processes: one line per file, and per program for heaps,
+    /// stacks and anonymous memory. Shared memory counts once.
+    #[arg(long, value_name = "N")]
+    top: Option<usize>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -222,10 +232,15 @@ fn show(kind: Kind, out: &mut impl Write) -> anyhow::Result<()> {
                 regions::text(&record, &filter, &mut *out)?;
             }
         }
-        Kind::Mappings(common) => {
-            let (record, filter) = common.open()?;
+        Kind::Mappings(args) => {
+            let (record, filter) = args.common.open()?;
             let report = mappings::Report::build(&record, &filter)?;
-            let text = if common.json { report.to_json() } else { report.to_text() };
+            let text = match (args.common.json, args.top) {
+                (true, None) => report.to_json(),
+                (true, Some(most)) => report.top_json(most),
+                (false, None) => report.to_text(),
+                (false, Some(most)) => report.top_text(most),
+            };
             writeln!(out, "{}", text.trim_end())?;
         }
         Kind::Pages(args) => {

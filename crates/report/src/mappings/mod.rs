@@ -9,6 +9,7 @@
 //! [`PageHeat`].
 
 mod by_page;
+mod merged;
 mod sums;
 
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ use isotherm_record::{Mapping, MappingKind, Record, Target};
 use serde::Serialize;
 
 pub use by_page::PageHeat;
+pub use merged::Merged;
 
 use self::by_page::{ByPage, JsonPages};
 use self::sums::Sums;
@@ -126,6 +128,8 @@ pub struct Report {
     /// Per kind, all targets together. Memory that they share counts once; then what is known of
     /// pages is left out, since it is summed up over the targets.
     pub kinds: Vec<(Option<MappingKind>, Heat, Option<PageHeat>)>,
+    /// The same merged by file across the targets, hottest first.
+    pub merged: Vec<Merged>,
     /// The sum over the targets, if they share memory.
     pub apart: Option<Heat>,
     /// What could not be read; empty if nothing.
@@ -184,9 +188,12 @@ impl Build {
         let mut report =
             Report { title: scan.title(), damage: scan.caveats(), ..Report::default() };
         report.add_up(&self.sums, &self.by_page, scan);
+        let per_ns = 1.0 / self.whole.max(1.0);
         if self.is_shared {
-            report.share(&self.once, &self.sums, 1.0 / self.whole);
+            report.share(&self.once, &self.sums, per_ns);
         }
+        let once = if self.is_shared { &self.once } else { &self.sums };
+        report.merged = merged::lines(once, &self.sums, scan, per_ns);
         report
     }
 }

@@ -1,4 +1,4 @@
-//! Reports on a record, as text, JSON, SVG or PNG.
+//! Reports on a record, as text, JSON, SVG, PNG or a page for a browser.
 //!
 //! Every report reads the record as a stream, so that an hour of it needs no more memory than a
 //! minute. A [`Filter`] says which part of the record a report is about. Nothing in this crate
@@ -13,6 +13,7 @@ pub mod ages;
 pub mod error;
 pub mod filter;
 pub mod heatmap;
+pub mod html;
 pub mod mappings;
 pub mod memory;
 mod numbers;

@@ -135,23 +135,7 @@ impl Report {
     /// What a reader should know before the numbers are used.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
-        let mut out = Vec::new();
-        let mean = self.wss.mean();
-        let share = float(mean.unresolved) / float(mean.mapped.max(1));
-        if share >= MUCH {
-            out.push(format!(
-                "{} of the memory is unresolved: it could not be looked at, so it is neither hot nor cold",
-                percent(share)
-            ));
-        }
-        if self.scan.end.is_none() {
-            out.push("the recorder was killed; its last second may be missing".into());
-        }
-        let damage = self.scan.damage.to_string();
-        out.extend((!damage.is_empty()).then_some(damage));
-        let notes = self.scan.notes.iter().map(|note| note.text.clone());
-        out.extend(notes.filter(|text| !USUAL.iter().any(|usual| text.starts_with(usual))));
-        out
+        warnings(&self.scan, &self.wss.mean())
     }
 
     /// The same as one JSON object; bytes as integers.
@@ -185,6 +169,26 @@ impl Report {
         })
         .to_string()
     }
+}
+
+/// What a reader of a record should know before its numbers are used. `mean`: its working set.
+pub(crate) fn warnings(scan: &Scan, mean: &wss::WorkingSet) -> Vec<String> {
+    let mut out = Vec::new();
+    let share = float(mean.unresolved) / float(mean.mapped.max(1));
+    if share >= MUCH {
+        out.push(format!(
+            "{} of the memory is unresolved: it could not be looked at, so it is neither hot nor cold",
+            percent(share)
+        ));
+    }
+    if scan.end.is_none() {
+        out.push("the recorder was killed; its last second may be missing".into());
+    }
+    let caveats = scan.caveats();
+    out.extend((!caveats.is_empty()).then_some(caveats));
+    let notes = scan.notes.iter().map(|note| note.text.clone());
+    out.extend(notes.filter(|text| !USUAL.iter().any(|usual| text.starts_with(usual))));
+    out
 }
 
 /// Lines of mappings, each with some of its bytes.

@@ -41,6 +41,8 @@ enum Kind {
     Pages(PagesArgs),
     /// For how long memory was not accessed.
     Ages(Common),
+    /// All of it as one page for a browser, to look at or to send.
+    Html(super::html::Args),
     /// Physical memory (`record --paddr`): how much of it is hot and cold, by node, cgroup, process
     /// or kind.
     Memory(MemoryArgs),
@@ -48,13 +50,13 @@ enum Kind {
 
 /// Options that all reports take.
 #[derive(Debug, clap::Args)]
-struct Common {
+pub(super) struct Common {
     /// The record.
     #[arg(default_value = "isotherm.data")]
-    record: PathBuf,
+    pub(super) record: PathBuf,
     /// Print JSON instead of text.
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
     /// Show only this time since the start, as 5s..1m. Either end may be left out.
     #[arg(long, value_name = "FROM..TO", value_parser = time)]
     time: Option<(u64, u64)>,
@@ -188,7 +190,7 @@ fn address(text: &str) -> Result<AddrRange, String> {
 
 impl Common {
     /// Opens the record. The reports warn of damage themselves, because they read all of it.
-    fn open(&self) -> anyhow::Result<(Record, Filter)> {
+    pub(super) fn open(&self) -> anyhow::Result<(Record, Filter)> {
         let filter =
             Filter { time: self.time, address: self.address, targets: self.targets.clone() };
         Ok((files::open(&self.record)?, filter))
@@ -213,6 +215,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 fn show(kind: Kind, out: &mut impl Write) -> anyhow::Result<()> {
     match kind {
+        Kind::Html(args) => super::html::run(&args, out)?,
         Kind::Heatmap(args) => heat(&args, out)?,
         Kind::Wss(args) => {
             let (record, filter) = args.common.open()?;

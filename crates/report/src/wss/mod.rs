@@ -179,6 +179,11 @@ impl Report {
         Self::mean_of(&self.points)
     }
 
+    /// The same of the sums over the targets, if these share memory.
+    pub(crate) fn apart_mean(&self) -> Option<WorkingSet> {
+        (!self.apart.is_empty()).then(|| Self::mean_of(&self.apart))
+    }
+
     fn mean_of(points: &[Point]) -> WorkingSet {
         let n = points.len().max(1) as u128;
         let mean = |f: fn(&WorkingSet) -> u64| {
@@ -243,8 +248,7 @@ impl Report {
             mib(mean.mapped),
             mib(mean.unresolved)
         )?;
-        if !self.apart.is_empty() {
-            let apart = Self::mean_of(&self.apart);
+        if let Some(apart) = self.apart_mean() {
             writeln!(
                 out,
                 "memory that processes share is counted once; the sum over processes is {} on \
@@ -276,8 +280,7 @@ impl Report {
                 .map(|&p| JsonPercentile { p, at: JsonPoint::of(percentile(&points, p)) })
                 .collect(),
             mean: JsonPoint::of(Point { t_ns: 0, wss: self.mean() }),
-            sum_over_processes: (!self.apart.is_empty())
-                .then(|| JsonPoint::of(Point { t_ns: 0, wss: Self::mean_of(&self.apart) })),
+            sum_over_processes: self.apart_mean().map(|wss| JsonPoint::of(Point { t_ns: 0, wss })),
             series: self.points.iter().map(|p| JsonPoint::of(*p)).collect(),
             pages: self.profile.as_ref().map(|profile| profile.json(order)),
         };

@@ -206,7 +206,7 @@ impl Report {
             ));
             let row = format!(
                 "{:>20} {:>12} {:>8} {:>12}  {bar}",
-                class_name(c),
+                class_name(c.idle_ms, c.below_ms),
                 mib(float(c.bytes)),
                 percent(float(c.bytes) / float(total.max(1))),
                 mib(float(c.mean_bytes)),
@@ -239,9 +239,10 @@ impl Report {
     }
 }
 
-fn class_name(c: &Class) -> String {
+/// The name of a class of idle time, from its ends in ms.
+pub(crate) fn class_name(idle_ms: u64, below_ms: Option<u64>) -> String {
     let ms = |x: u64| span(float(x) * 1e6);
-    match (c.idle_ms, c.below_ms) {
+    match (idle_ms, below_ms) {
         (0, _) => "accessed now".into(),
         (1, Some(to)) => format!("less than {}", ms(to)),
         (from, Some(to)) => format!("{} .. {}", ms(from), ms(to)),

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod ages;
+pub mod diff;
 pub mod error;
 pub mod filter;
 pub mod heatmap;

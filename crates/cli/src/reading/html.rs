@@ -31,14 +31,14 @@ pub(super) fn run(args: &Args, out: &mut impl Write) -> anyhow::Result<()> {
     let events = args.events.as_deref().map(open_log).transpose()?;
     let path = args.output.clone().unwrap_or_else(|| named_after(&args.common.record));
     let is_stdout = path.as_os_str() == "-";
-    if !is_stdout && !args.common.json && is_same(&path, &args.common.record) {
+    if !is_stdout && !args.common.limits.json && is_same(&path, &args.common.record) {
         return Err(usage(format!(
             "the page would replace the record {}\n  hint:  name another file with -o",
             path.display()
         )));
     }
     let report = html::Report::build(&record, &filter, events)?;
-    if args.common.json {
+    if args.common.limits.json {
         writeln!(out, "{}", report.to_json())?;
         return Ok(());
     }

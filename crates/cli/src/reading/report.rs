@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use isotherm::raw::core::AddrRange;
 use isotherm::raw::record::Record;
 use isotherm::raw::report::{
-    Filter, ages, heatmap, mappings, memory, pages, regions, summary, wss,
+    Filter, ages, diff, heatmap, mappings, memory, pages, regions, summary, wss,
 };
 
 use crate::exit::usage;
@@ -39,6 +39,8 @@ enum Kind {
     /// Which pages were touched within 5 ms to 1 min, by mapping or by 2 MiB (records of the method
     /// census).
     Pages(PagesArgs),
+    /// Compare two records, of before and after a change: working set, mappings, ages.
+    Diff(DiffArgs),
     /// For how long memory was not accessed.
     Ages(Common),
     /// All of it as one page for a browser, to look at or to send.
@@ -54,6 +56,13 @@ pub(super) struct Common {
     /// The record.
     #[arg(default_value = "isotherm.data")]
     pub(super) record: PathBuf,
+    #[command(flatten)]
+    pub(super) limits: Limits,
+}
+
+/// What is shown of a record, and how.
+#[derive(Debug, clap::Args)]
+pub(super) struct Limits {
     /// Print JSON instead of text.
     #[arg(long)]
     pub(super) json: bool,
@@ -113,6 +122,16 @@ struct WssArgs {
     /// given, else regions. JSON always has all that is known.
     #[arg(long, value_enum)]
     by: Option<CountBy>,
+}
+
+#[derive(Debug, clap::Args)]
+struct DiffArgs {
+    /// The record from before the change.
+    before: PathBuf,
+    /// The record from after it.
+    after: PathBuf,
+    #[command(flatten)]
+    limits: Limits,
 }
 
 #[derive(Debug, clap::Args)]
@@ -191,9 +210,13 @@ fn address(text: &str) -> Result<AddrRange, String> {
 impl Common {
     /// Opens the record. The reports warn of damage themselves, because they read all of it.
     pub(super) fn open(&self) -> anyhow::Result<(Record, Filter)> {
-        let filter =
-            Filter { time: self.time, address: self.address, targets: self.targets.clone() };
-        Ok((files::open(&self.record)?, filter))
+        Ok((files::open(&self.record)?, self.limits.filter()))
+    }
+}
+
+impl Limits {
+    fn filter(&self) -> Filter {
+        Filter { time: self.time, address: self.address, targets: self.targets.clone() }
     }
 }
 
@@ -203,7 +226,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let Some(kind) = args.kind else {
         let (record, filter) = args.page.open()?;
         let report = summary::Report::build(&record, &filter)?;
-        let text = if args.page.json { report.to_json() } else { report.to_text() };
+        let text = if args.page.limits.json { report.to_json() } else { report.to_text() };
         writeln!(out, "{}", text.trim_end())?;
         out.flush()?;
         return Ok(ExitCode::SUCCESS);
@@ -215,6 +238,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 fn show(kind: Kind, out: &mut impl Write) -> anyhow::Result<()> {
     match kind {
+        Kind::Diff(args) => {
+            let [before, after] = [files::open(&args.before)?, files::open(&args.after)?];
+            let report = diff::Report::build(&before, &after, &args.limits.filter())?;
+            let text = if args.limits.json { report.to_json() } else { report.to_text() };
+            writeln!(out, "{}", text.trim_end())?;
+        }
         Kind::Html(args) => super::html::run(&args, out)?,
         Kind::Heatmap(args) => heat(&args, out)?,
         Kind::Wss(args) => {
@@ -225,7 +254,7 @@ fn show(kind: Kind, out: &mut impl Write) -> anyhow::Result<()> {
         }
         Kind::Regions(common) => {
             let (record, filter) = common.open()?;
-            if common.json {
+            if common.limits.json {
                 regions::json(&record, &filter, &mut *out)?;
                 // The lines have no place for a note about damage, so it goes to standard error.
                 let mut reader = record.reader()?;
@@ -238,7 +267,7 @@ fn show(kind: Kind, out: &mut impl Write) -> anyhow::Result<()> {
         Kind::Mappings(args) => {
             let (record, filter) = args.common.open()?;
             let report = mappings::Report::build(&record, &filter)?;
-            let text = match (args.common.json, args.top) {
+            let text = match (args.common.limits.json, args.top) {
                 (true, None) => report.to_json(),
                 (true, Some(most)) => report.top_json(most),
                 (false, None) => report.to_text(),
@@ -249,7 +278,7 @@ fn show(kind: Kind, out: &mut impl Write) -> anyhow::Result<()> {
         Kind::Pages(args) => {
             let (record, filter) = args.common.open()?;
             let report = pages::Report::build(&record, &filter)?;
-            let text = match (args.common.json, args.units) {
+            let text = match (args.common.limits.json, args.units) {
                 (true, units) => report.to_json(units),
                 (false, true) => report.units_text(),
                 (false, false) => report.to_text(),
@@ -265,13 +294,13 @@ fn show(kind: Kind, out: &mut impl Write) -> anyhow::Result<()> {
                 GroupBy::Kind => memory::By::Kind,
             };
             let report = memory::Report::build(&record, &filter, by)?;
-            let text = if args.common.json { report.to_json() } else { report.to_text() };
+            let text = if args.common.limits.json { report.to_json() } else { report.to_text() };
             writeln!(out, "{}", text.trim_end())?;
         }
         Kind::Ages(common) => {
             let (record, filter) = common.open()?;
             let report = ages::Report::build(&record, &filter)?;
-            let text = if common.json { report.to_json() } else { report.to_text() };
+            let text = if common.limits.json { report.to_json() } else { report.to_text() };
             writeln!(out, "{}", text.trim_end())?;
         }
     }
@@ -283,7 +312,7 @@ fn working_set(args: &WssArgs, report: &wss::Report) -> anyhow::Result<String> {
         SortBy::Size => wss::Order::Size,
         SortBy::Time => wss::Order::Time,
     };
-    if args.common.json {
+    if args.common.limits.json {
         return Ok(report.to_json(order));
     }
     let profile = report.profile_text(order);
@@ -321,7 +350,7 @@ fn heat(args: &HeatmapArgs, out: &mut impl Write) -> anyhow::Result<()> {
     if let Some(path) = &args.png {
         write_file(path, &map.to_png()?)?;
     }
-    if args.common.json {
+    if args.common.limits.json {
         writeln!(out, "{}", map.to_json())?;
     } else if !picture {
         writeln!(out, "{}", map.to_text(&style(args.color)).trim_end())?;

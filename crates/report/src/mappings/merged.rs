@@ -76,7 +76,7 @@ pub(super) fn lines(once: &Sums, sums: &Sums, scan: &Scan, per_ns: f64) -> Vec<M
 }
 
 /// Whether the name means the same in every process.
-fn is_of_file(kind: Option<MappingKind>, name: &str) -> bool {
+pub(crate) fn is_of_file(kind: Option<MappingKind>, name: &str) -> bool {
     let is_private = matches!(
         kind,
         None | Some(MappingKind::Heap | MappingKind::Stack | MappingKind::Anonymous)

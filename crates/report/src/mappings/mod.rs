@@ -22,6 +22,7 @@ use serde::Serialize;
 
 pub use by_page::PageHeat;
 pub use merged::Merged;
+pub(crate) use merged::is_of_file;
 
 use self::by_page::{ByPage, JsonPages};
 use self::sums::Sums;
@@ -82,7 +83,7 @@ impl Heat {
         }
     }
 
-    fn plus(&mut self, o: &Self) {
+    pub(crate) fn plus(&mut self, o: &Self) {
         self.hot += o.hot;
         self.warm += o.warm;
         self.cold += o.cold;

@@ -2,7 +2,7 @@
 
 class BandChart extends Plot {
   constructor(parent, bands) {
-    super(parent, "Working set over time", 220, 84);
+    super(parent, "Working set over time", 220);
     this.bands = bands;
     this.band = bands[0];
   }
@@ -73,7 +73,7 @@ class BandChart extends Plot {
 // Bars: done above the line, refaulted below it, as sums over all schemes.
 class ActionChart extends Plot {
   constructor(parent, actions) {
-    super(parent, "Actions and refaults over time", 160, 84);
+    super(parent, "Actions and refaults over time", 160);
     this.actions = actions;
     const sum = (key) => actions.schemes[0]?.[key].map((_, i) =>
       actions.schemes.reduce((all, scheme) => all + scheme[key][i], 0)) ?? [];

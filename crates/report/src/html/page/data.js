@@ -46,6 +46,10 @@ function address(page) {
   return `0x${(BigInt(Math.floor(page)) * 4096n).toString(16)}`;
 }
 
+function shortened(text, most) {
+  return text.length > most ? `${text.slice(0, most - 1)}\u2026` : text;
+}
+
 // An element with a class, a text and children.
 function element(name, { text, cls, children = [], ...rest } = {}) {
   const made = document.createElement(name);

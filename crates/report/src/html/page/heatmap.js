@@ -30,7 +30,7 @@ function rateOf(value) {
 
 class Heatmap extends Plot {
   constructor(parent, panel, cells) {
-    super(parent, `Heatmap of ${panel.title}`, 380, 124);
+    super(parent, `Heatmap of ${panel.title}`, 380);
     this.panel = panel;
     this.cells = cells;
     this.columns = data.heatmap.columns;
@@ -90,6 +90,7 @@ class Heatmap extends Plot {
     });
     this.finish();
     this.addresses();
+    this.mappings();
     this.canvas.dataset.low = this.low.toFixed(2);
     this.canvas.dataset.high = this.high.toFixed(2);
     this.tell();
@@ -119,6 +120,23 @@ class Heatmap extends Plot {
       if (!inside || y < 4 || taken.some((other) => Math.abs(other - y) < 15)) continue;
       taken.push(y);
       pen.fillText(address(this.panel.rows[row][0]), this.left - 6, y);
+    }
+  }
+
+  // Names of mappings on the right, as far as there is room.
+  mappings() {
+    const pen = this.pen;
+    pen.textAlign = "left";
+    pen.textBaseline = "middle";
+    pen.fillStyle = color("soft");
+    let [first, free] = [0, Infinity];
+    for (const [rows, name] of this.panel.names) {
+      const [low, high] = [Math.max(first, this.low), Math.min(first + rows, this.high)];
+      first += rows;
+      const y = this.y((low + high) / 2);
+      if (low >= high || !name || y > free - 14) continue;
+      pen.fillText(shortened(name, 22), this.width - this.right + 6, y, this.right - 8);
+      free = y;
     }
   }
 

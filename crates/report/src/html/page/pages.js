@@ -13,7 +13,7 @@ class PageMap {
     this.frames = pages.frames;
     this.spans = pages.spans;
     this.title = element("p", { cls: "readout" });
-    this.canvas = element("canvas", { tabindex: "0", role: "img", "aria-label": "Page map" });
+    this.canvas = element("canvas", { role: "img", "aria-label": "Page map" });
     this.readout = element("p", { cls: "readout", "aria-live": "polite" });
     parent.append(this.title, this.canvas, this.readout, this.legend());
     this.ready = new Map();

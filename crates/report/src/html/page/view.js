@@ -68,11 +68,13 @@ function timeStep(least) {
 
 // A canvas with sharp pixels, a plot area in it, and a time axis below. Subclasses draw the rest.
 class Plot {
-  constructor(parent, label, height, left) {
+  constructor(parent, label, height) {
     this.canvas = element("canvas", { tabindex: "0", role: "img", "aria-label": label });
     this.canvas.style.height = `${height}px`;
     this.height = height;
-    this.left = left;
+    // The same for all charts, so that their time axes are below each other.
+    this.left = 124;
+    this.right = 150;
     this.bottom = 22;
     this.readout = element("p", { cls: "readout", "aria-live": "polite" });
     parent.append(this.canvas, this.readout);
@@ -82,7 +84,7 @@ class Plot {
   }
 
   get plotWidth() {
-    return Math.max(this.width - this.left - 8, 10);
+    return Math.max(this.width - this.left - this.right, 10);
   }
 
   get plotHeight() {

@@ -103,7 +103,7 @@ impl Report {
         }
         writeln!(
             out,
-            "more         isotherm report heatmap | wss | mappings | ages | pages | regions"
+            "more         isotherm report html | heatmap | wss | mappings | ages | pages | diff"
         )
     }
 

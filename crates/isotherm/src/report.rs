@@ -26,5 +26,5 @@
 //! ```
 
 pub use isotherm_report::{
-    Error, Filter, SCHEMA_VERSION, ages, heatmap, mappings, memory, regions, score, wss,
+    Error, Filter, SCHEMA_VERSION, ages, diff, heatmap, html, mappings, memory, regions, score, wss,
 };

@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! cargo run --release -p isotherm-report --example measure -- heatmap FILE [OUT.svg|OUT.png]
+//! cargo run --release -p isotherm-report --example measure -- html FILE OUT.html
 //! ```
 use std::time::Instant;
 
 use isotherm_record::Record;
 use isotherm_report::heatmap::{Color, Heatmap, Options, Style};
-use isotherm_report::{Filter, ages, mappings, wss};
+use isotherm_report::{Filter, ages, html, mappings, wss};
 
 #[expect(clippy::print_stdout, reason = "an example")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -24,6 +25,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             .to_text(&Style { color: Color::True }),
         ("mappings", _) => mappings::Report::build(&record, &filter)?.to_text(),
         ("ages", _) => ages::Report::build(&record, &filter)?.to_text(),
+        ("html", Some(file)) => {
+            let events = None::<std::io::Empty>;
+            let page = html::Report::build(&record, &filter, events)?.to_html();
+            std::fs::write(file, &page)?;
+            format!("{} bytes", page.len())
+        }
         (_, Some(file)) => {
             let map = Heatmap::build(&record, &filter, &Options::for_picture())?;
             let svg = file.ends_with(".svg");

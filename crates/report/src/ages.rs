@@ -1,22 +1,24 @@
 //! `report ages`: for how long memory has not been accessed.
 //!
 //! A region without accesses has been idle for its age, which is counted in windows, of their real
-//! lengths. A region with
-//! accesses has been idle for 0. There are two histograms: one of each target's last snapshot, and
-//! one of the mean over time.
+//! lengths. A region with accesses has been idle for 0. There are two histograms: one of each
+//! target's last snapshot, and one of the mean over time. Memory that several targets share counts
+//! once, see [`once`](crate::once); the text and the JSON also tell the sum over the targets.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use isotherm_core::units::{mib, percent, span};
-use isotherm_core::{Lengths, RegionInfo};
+use isotherm_core::{Lengths, RegionInfo, Snapshot};
 use isotherm_record::Record;
 use serde::Serialize;
 
 use crate::error::Error;
 use crate::filter::Filter;
 use crate::numbers::to_u64;
+use crate::once::Sharing;
 use crate::scan::Scan;
+use crate::shown::{float, written};
 
 /// Lower ends of the classes of idle time, in ms. The first class holds memory that is accessed
 /// now.
@@ -34,9 +36,9 @@ struct Histogram {
 }
 
 impl Histogram {
-    fn add(&mut self, r: &RegionInfo, lengths: &Lengths, weight: f64) {
-        #[expect(clippy::cast_precision_loss, reason = "sizes below 2^53 are exact")]
-        let bytes = r.range.len() as f64 * weight;
+    /// Adds a region whose age is in ms.
+    fn add(&mut self, r: &RegionInfo, weight: f64) {
+        let bytes = float(r.range.len()) * weight;
         if !r.resolved {
             self.unresolved += bytes;
             return;
@@ -44,17 +46,13 @@ impl Histogram {
         let class = if r.nr_accesses > 0 {
             0
         } else {
-            let idle_ms = (lengths.of_last(r.age) / 1_000_000).max(1);
-            CLASSES_MS.partition_point(|&from| from <= idle_ms) - 1
+            CLASSES_MS.partition_point(|&from| from <= u64::from(r.age.max(1))) - 1
         };
         self.bytes[class] += bytes;
     }
 
-    fn plus(&mut self, o: &Self) {
-        self.unresolved += o.unresolved;
-        for (a, b) in self.bytes.iter_mut().zip(o.bytes) {
-            *a += b;
-        }
+    fn all(&self) -> f64 {
+        self.unresolved + self.bytes.iter().sum::<f64>()
     }
 }
 
@@ -68,6 +66,15 @@ pub struct Class {
     /// Bytes at the end.
     pub bytes: u64,
     /// Mean bytes over time.
+    pub mean_bytes: u64,
+}
+
+/// All bytes, with those that targets share counted once per target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Sum {
+    /// At the end.
+    pub bytes: u64,
+    /// Mean over time.
     pub mean_bytes: u64,
 }
 
@@ -85,9 +92,85 @@ pub struct Report {
     pub unresolved: u64,
     /// Mean of these over time.
     pub mean_unresolved: u64,
+    /// All bytes at the end, the unresolved ones included.
+    pub bytes: u64,
+    /// Mean of all bytes over time.
+    pub mean_bytes: u64,
+    /// The sum over the targets, if they share memory.
+    #[serde(rename = "sum_over_processes", skip_serializing_if = "Option::is_none")]
+    pub apart: Option<Sum>,
     /// What could not be read; empty if nothing.
     #[serde(skip)]
     pub damage: String,
+}
+
+/// What a pass over a record collects for the report.
+#[derive(Debug, Default)]
+pub(crate) struct Build {
+    mean: Histogram,
+    /// The regions of each target's last snapshot, with ages in ms.
+    last: BTreeMap<u32, Vec<RegionInfo>>,
+    time: f64,
+    sharing: Sharing,
+    is_shared: bool,
+    /// The sum over the targets, in bytes times ns.
+    apart: f64,
+}
+
+impl Build {
+    /// Takes in the next snapshot.
+    pub(crate) fn add(&mut self, scan: &Scan, s: &Snapshot, filter: &Filter) {
+        let len = float(s.end.since(s.watched_from()).max(1));
+        self.time += len;
+        self.sharing.follow(scan, s);
+        let ids = || scan.wanted(s).map(|(_, t)| t.id.0);
+        for (_, t) in scan.wanted(s) {
+            let last = self.last.entry(t.id.0).or_default();
+            last.clear();
+            last.extend(filter.regions(&t.regions).map(|r| in_ms(r, &scan.lengths)));
+            self.apart += len * last.iter().map(|r| float(r.range.len())).sum::<f64>();
+        }
+        if self.sharing.is_any(ids()) {
+            self.is_shared = true;
+            let all = ids().map(|id| (id, self.last[&id].clone()));
+            self.sharing.regions(all).iter().for_each(|(_, r)| self.mean.add(r, len));
+        } else {
+            ids().flat_map(|id| &self.last[&id]).for_each(|r| self.mean.add(r, len));
+        }
+    }
+
+    /// The report on all snapshots so far.
+    pub(crate) fn finish(self, scan: &Scan) -> Report {
+        let mut now = Histogram::default();
+        let all = || self.last.iter().map(|(id, regions)| (*id, regions.clone()));
+        let apart_now: u64 = all().flat_map(|(_, all)| all).map(|r| r.range.len()).sum();
+        self.sharing.regions(all()).iter().for_each(|(_, r)| now.add(r, 1.0));
+        let time = self.time.max(1.0);
+        let classes = CLASSES_MS.iter().enumerate().map(|(i, &idle_ms)| Class {
+            idle_ms,
+            below_ms: CLASSES_MS.get(i + 1).copied(),
+            bytes: to_u64(now.bytes[i]),
+            mean_bytes: to_u64(self.mean.bytes[i] / time),
+        });
+        let apart = Sum { bytes: apart_now, mean_bytes: to_u64(self.apart / time) };
+        Report {
+            schema_version: crate::SCHEMA_VERSION,
+            title: scan.title(),
+            classes: classes.collect(),
+            unresolved: to_u64(now.unresolved),
+            mean_unresolved: to_u64(self.mean.unresolved / time),
+            bytes: to_u64(now.all()),
+            mean_bytes: to_u64(self.mean.all() / time),
+            apart: self.is_shared.then_some(apart),
+            damage: scan.caveats(),
+        }
+    }
+}
+
+/// The region with its age in ms, by how long the windows really took.
+fn in_ms(r: RegionInfo, lengths: &Lengths) -> RegionInfo {
+    let ms = lengths.of_last(r.age) / 1_000_000;
+    RegionInfo { age: u32::try_from(ms).unwrap_or(u32::MAX), ..r }
 }
 
 impl Report {
@@ -97,47 +180,18 @@ impl Report {
     ///
     /// If the record cannot be read, or no snapshot passes the filter.
     pub fn build(record: &Record, filter: &Filter) -> Result<Self, Error> {
-        let mut mean = Histogram::default();
-        let mut last: BTreeMap<u32, Histogram> = BTreeMap::new();
-        let mut time = 0.0;
+        let mut build = Build::default();
         let scan = Scan::run(record, filter, |scan, s| {
-            #[expect(clippy::cast_precision_loss, reason = "times below 2^53 are exact")]
-            let len = s.end.since(s.watched_from()).max(1) as f64;
-            time += len;
-            for (_, t) in scan.wanted(s) {
-                let now = last.entry(t.id.0).or_default();
-                *now = Histogram::default();
-                for r in filter.regions(&t.regions) {
-                    now.add(&r, &scan.lengths, 1.0);
-                    mean.add(&r, &scan.lengths, len);
-                }
-            }
+            build.add(scan, s, filter);
             Ok(())
         })?;
-        let mut now = Histogram::default();
-        last.values().for_each(|h| now.plus(h));
-        let classes = CLASSES_MS.iter().enumerate().map(|(i, &idle_ms)| Class {
-            idle_ms,
-            below_ms: CLASSES_MS.get(i + 1).copied(),
-            bytes: to_u64(now.bytes[i]),
-            mean_bytes: to_u64(mean.bytes[i] / time),
-        });
-        Ok(Self {
-            schema_version: crate::SCHEMA_VERSION,
-            title: scan.title(),
-            classes: classes.collect(),
-            unresolved: to_u64(now.unresolved),
-            mean_unresolved: to_u64(mean.unresolved / time),
-            damage: scan.caveats(),
-        })
+        Ok(build.finish(&scan))
     }
 
     /// The report as text.
     #[must_use]
     pub fn to_text(&self) -> String {
-        let mut out = String::new();
-        self.text(&mut out).unwrap_or_default();
-        out
+        written(|out| self.text(out))
     }
 
     fn text(&self, out: &mut String) -> std::fmt::Result {
@@ -152,7 +206,7 @@ impl Report {
             ));
             let row = format!(
                 "{:>20} {:>12} {:>8} {:>12}  {bar}",
-                class_name(c),
+                class_name(c.idle_ms, c.below_ms),
                 mib(float(c.bytes)),
                 percent(float(c.bytes) / float(total.max(1))),
                 mib(float(c.mean_bytes)),
@@ -162,6 +216,15 @@ impl Report {
         if self.unresolved + self.mean_unresolved > 0 {
             let (now, mean) = (mib(float(self.unresolved)), mib(float(self.mean_unresolved)));
             writeln!(out, "{:>20} {now:>12} {:>8} {mean:>12}", "unresolved", "")?;
+        }
+        if let Some(apart) = self.apart {
+            let [once, mean] = [self.bytes, self.mean_bytes].map(|b| mib(float(b)));
+            let (sum, mean_sum) = (mib(float(apart.bytes)), mib(float(apart.mean_bytes)));
+            writeln!(
+                out,
+                "memory that processes share is counted once, {once} in all at the end and {mean} \
+                 on average; the sum over processes is {sum} and {mean_sum}"
+            )?;
         }
         if !self.damage.is_empty() {
             writeln!(out, "note: {}", self.damage)?;
@@ -176,17 +239,13 @@ impl Report {
     }
 }
 
-fn class_name(c: &Class) -> String {
+/// The name of a class of idle time, from its ends in ms.
+pub(crate) fn class_name(idle_ms: u64, below_ms: Option<u64>) -> String {
     let ms = |x: u64| span(float(x) * 1e6);
-    match (c.idle_ms, c.below_ms) {
+    match (idle_ms, below_ms) {
         (0, _) => "accessed now".into(),
         (1, Some(to)) => format!("less than {}", ms(to)),
         (from, Some(to)) => format!("{} .. {}", ms(from), ms(to)),
         (from, None) => format!("{} and more", ms(from)),
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "sizes below 2^53 are exact")]
-fn float(x: u64) -> f64 {
-    x as f64
 }

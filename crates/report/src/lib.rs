@@ -1,4 +1,4 @@
-//! Reports on a record, as text, JSON, SVG or PNG.
+//! Reports on a record, as text, JSON, SVG, PNG or a page for a browser.
 //!
 //! Every report reads the record as a stream, so that an hour of it needs no more memory than a
 //! minute. A [`Filter`] says which part of the record a report is about. Nothing in this crate
@@ -10,9 +10,11 @@
 #![forbid(unsafe_code)]
 
 pub mod ages;
+pub mod diff;
 pub mod error;
 pub mod filter;
 pub mod heatmap;
+pub mod html;
 pub mod mappings;
 pub mod memory;
 mod numbers;
@@ -22,6 +24,7 @@ pub mod pages;
 pub mod regions;
 pub mod scan;
 pub mod score;
+mod shown;
 pub mod summary;
 pub mod wss;
 

@@ -27,6 +27,7 @@ use serde::Serialize;
 use crate::error::Error;
 use crate::filter::Filter;
 use crate::scan::Scan;
+use crate::shown::written;
 
 /// The classes of age of cold memory, in ms.
 pub const AGES_MS: [u64; 3] = [10_000, 30_000, 60_000];
@@ -187,9 +188,7 @@ impl Report {
     /// The report as a table.
     #[must_use]
     pub fn to_text(&self) -> String {
-        let mut out = String::new();
-        self.write(&mut out).ok();
-        out
+        written(|out| self.write(out))
     }
 
     fn write(&self, out: &mut String) -> std::fmt::Result {

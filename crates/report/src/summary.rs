@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::filter::Filter;
 use crate::mappings::{self, Line};
 use crate::scan::{Scan, TargetState};
+use crate::shown::{float, written};
 use crate::wss;
 
 /// Largest number of targets and of mappings that are named.
@@ -54,9 +55,7 @@ impl Report {
     /// The page as text.
     #[must_use]
     pub fn to_text(&self) -> String {
-        let mut out = String::new();
-        self.text(&mut out).unwrap_or_default();
-        out
+        written(|out| self.text(out))
     }
 
     fn text(&self, out: &mut String) -> std::fmt::Result {
@@ -104,7 +103,7 @@ impl Report {
         }
         writeln!(
             out,
-            "more         isotherm report heatmap | wss | mappings | ages | pages | regions"
+            "more         isotherm report html | heatmap | wss | mappings | ages | pages | diff"
         )
     }
 
@@ -136,23 +135,7 @@ impl Report {
     /// What a reader should know before the numbers are used.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
-        let mut out = Vec::new();
-        let mean = self.wss.mean();
-        let share = float(mean.unresolved) / float(mean.mapped.max(1));
-        if share >= MUCH {
-            out.push(format!(
-                "{} of the memory is unresolved: it could not be looked at, so it is neither hot nor cold",
-                percent(share)
-            ));
-        }
-        if self.scan.end.is_none() {
-            out.push("the recorder was killed; its last second may be missing".into());
-        }
-        let damage = self.scan.damage.to_string();
-        out.extend((!damage.is_empty()).then_some(damage));
-        let notes = self.scan.notes.iter().map(|note| note.text.clone());
-        out.extend(notes.filter(|text| !USUAL.iter().any(|usual| text.starts_with(usual))));
-        out
+        warnings(&self.scan, &self.wss.mean())
     }
 
     /// The same as one JSON object; bytes as integers.
@@ -188,6 +171,26 @@ impl Report {
     }
 }
 
+/// What a reader of a record should know before its numbers are used. `mean`: its working set.
+pub(crate) fn warnings(scan: &Scan, mean: &wss::WorkingSet) -> Vec<String> {
+    let mut out = Vec::new();
+    let share = float(mean.unresolved) / float(mean.mapped.max(1));
+    if share >= MUCH {
+        out.push(format!(
+            "{} of the memory is unresolved: it could not be looked at, so it is neither hot nor cold",
+            percent(share)
+        ));
+    }
+    if scan.end.is_none() {
+        out.push("the recorder was killed; its last second may be missing".into());
+    }
+    let caveats = scan.caveats();
+    out.extend((!caveats.is_empty()).then_some(caveats));
+    let notes = scan.notes.iter().map(|note| note.text.clone());
+    out.extend(notes.filter(|text| !USUAL.iter().any(|usual| text.starts_with(usual))));
+    out
+}
+
 /// Lines of mappings, each with some of its bytes.
 fn list(
     out: &mut String,
@@ -204,9 +207,4 @@ fn list(
         writeln!(out, "{head:13}nothing")?;
     }
     Ok(())
-}
-
-#[expect(clippy::cast_precision_loss, reason = "for people")]
-fn float(x: u64) -> f64 {
-    x as f64
 }

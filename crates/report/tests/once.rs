@@ -6,7 +6,7 @@ use isotherm_core::{
     UnitInfo,
 };
 use isotherm_record::{Header, Mapping, Object, Record, Target, Writer};
-use isotherm_report::{Filter, heatmap, mappings, pages, wss};
+use isotherm_report::{Filter, ages, heatmap, mappings, pages, wss};
 
 const MIB: u64 = 1 << 20;
 const WINDOW: u64 = 100_000_000;
@@ -112,6 +112,60 @@ fn memory_that_processes_share_counts_once_and_the_sum_is_told() {
     assert_eq!(report.apart.unwrap().bytes() / MIB as f64, 650.0);
     let text = report.to_text();
     assert!(text.contains("74.0 MiB in all; the sum over processes is 650 MiB"), "{text}");
+}
+
+#[test]
+fn the_hottest_mappings_are_merged_by_file_across_processes() {
+    let mut w = writer(10);
+    for id in 0..10 {
+        let start = OWN + u64::from(id) * 4096;
+        let mut maps = maps(Some(OBJECT));
+        // An address of its own in each process.
+        maps[0] = Mapping::new(start, OWN + MIB, "rw-p", "");
+        w.mappings(Time(0), TargetId(id), &maps).unwrap();
+    }
+    (0..20).for_each(|n| w.push_snapshot(&window(n, 10)).unwrap());
+    let record = Record::from_bytes(w.finish(Time(20 * WINDOW), "enough").unwrap().0).unwrap();
+    let report = mappings::Report::build(&record, &Filter::default()).unwrap();
+    let text = report.top_text(1);
+    let lines: Vec<_> = text.lines().collect();
+    // The 45 pages in front of the nine higher mappings belong to no mapping.
+    assert_eq!(
+        lines[0],
+        "hottest mappings of postgres (pid 100) and 9 more: 1 of 3, means over the whole time"
+    );
+    assert!(lines[2].ends_with("10  anonymous [anon] of postgres"), "{text}");
+    assert_eq!(lines.len(), 4, "{text}");
+    let json: serde_json::Value = serde_json::from_str(&report.top_json(9)).unwrap();
+    let shared = &json["merged"][1];
+    assert_eq!(shared["name"], "/dev/zero (deleted)");
+    assert_eq!((&shared["hot"], &shared["cold"]), (&(9 * MIB).into(), &(55 * MIB).into()));
+    assert_eq!(shared["sum_over_processes"], 640 * MIB);
+    assert_eq!(shared["processes"], 10);
+
+    // One process keeps the addresses of its anonymous mappings.
+    let one = Filter { targets: vec!["103".into()], ..Filter::default() };
+    let report = mappings::Report::build(&record, &one).unwrap();
+    assert!(report.top_text(9).contains("[anon] 0x55550000"), "{}", report.top_text(9));
+}
+
+#[test]
+fn ages_count_shared_memory_once_and_tell_the_sum() {
+    let report = ages::Report::build(&record(Some(OBJECT)), &Filter::default()).unwrap();
+    let total: u64 = report.classes.iter().map(|c| c.bytes).sum();
+    let mean: u64 = report.classes.iter().map(|c| c.mean_bytes).sum();
+    assert_eq!([total, mean, report.bytes, report.mean_bytes], [74 * MIB; 4]);
+    // 10 MiB of their own, and the 9 MiB of the busiest.
+    assert_eq!((report.classes[0].bytes, report.classes[0].mean_bytes), (19 * MIB, 19 * MIB));
+    let text = report.to_text();
+    assert!(text.contains("the sum over processes is 650 MiB and 650 MiB"), "{text}");
+    let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
+    assert_eq!(json["sum_over_processes"]["bytes"], 650 * MIB);
+
+    // Nothing is known to be shared.
+    let report = ages::Report::build(&record(None), &Filter::default()).unwrap();
+    assert_eq!((report.bytes, report.apart), (650 * MIB, None));
+    assert!(!report.to_text().contains("the sum over"));
 }
 
 #[test]

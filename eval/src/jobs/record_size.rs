@@ -2,11 +2,10 @@
 //!
 //! Real records are made of shipped workloads with default attributes. The long one is made up by
 //! the record crate's example `synthetic`: one hour of windows in which borders and bounds move as
-//! sampled ones do. Reports run as a user would run them; CPU time and peak memory are the kernel's
-//! (`wait4`).
+//! sampled ones do. A simulated hour under `census` has page maps as well. Reports run as a user
+//! would run them; CPU time and peak memory are the kernel's (`wait4`).
 
 use std::fs;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
@@ -26,8 +25,15 @@ use crate::stats::{Middle, to_f64};
 use crate::table::{Table, mib, number};
 
 const WORKLOADS: [&str; 2] = ["hot10", "phase-change"];
-const REPORTS: [&str; 2] = ["heatmap", "wss"];
 const SYNTHETIC: &str = "synthetic";
+const SIMULATED: &str = "simulated";
+/// Reports that are measured: the name in the results, the report, and its record.
+const REPORTS: [(&str, &str, &str); 4] = [
+    ("heatmap", "heatmap", SYNTHETIC),
+    ("wss", "wss", SYNTHETIC),
+    ("html", "html", SYNTHETIC),
+    ("html, with page maps", "html", SIMULATED),
+];
 
 /// The job.
 #[derive(Debug)]
@@ -40,6 +46,9 @@ struct Report {
     cpu_s: f64,
     wall_s: f64,
     peak_rss_bytes: u64,
+    /// Bytes that it printed.
+    #[serde(default)]
+    printed_bytes: u64,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -54,7 +63,11 @@ struct Size {
 struct ReportCost {
     report: String,
     cpu_s: Option<Middle>,
+    #[serde(default)]
+    wall_s: Option<Middle>,
     peak_rss_bytes: Option<Middle>,
+    #[serde(default)]
+    printed_bytes: Option<Middle>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -92,11 +105,13 @@ impl Job for RecordSize {
         let path = long.to_str().context("a path that is no text")?;
         let told = example::run("isotherm-record", SYNTHETIC, &[path, seconds])?;
         bench.dir.write_text(&format!("raw/{SYNTHETIC}.txt"), &told)?;
+        say(&format!("record-size: simulated record of {seconds} s"));
+        simulate(bench, &format!("{seconds}s"))?;
         let mut reports = Vec::new();
         for round in 0..if bench.spec.quick { 2 } else { 7 } {
             for report in REPORTS {
-                say(&format!("record-size: round {round}: report {report}"));
-                reports.push(measure(&bench.spec.isotherm, report, &long)?);
+                say(&format!("record-size: round {round}: report {}", report.0));
+                reports.push(measure(bench, report)?);
                 bench.dir.write_json("raw/reports.json", &reports)?;
             }
         }
@@ -105,7 +120,7 @@ impl Job for RecordSize {
 
     fn study(&self, dir: &ResultDir) -> anyhow::Result<Value> {
         let mut sizes = Vec::new();
-        for name in WORKLOADS.into_iter().chain([SYNTHETIC]) {
+        for name in WORKLOADS.into_iter().chain([SYNTHETIC, SIMULATED]) {
             let path = dir.raw(&format!("{name}.iso"));
             if !path.exists() {
                 continue;
@@ -117,14 +132,16 @@ impl Job for RecordSize {
             sizes.push(Size { record: name.into(), windows: windows.len() as u64, regions, bytes });
         }
         let raw: Vec<Report> = dir.read_json("raw/reports.json")?;
-        let reports = REPORTS.map(|name| {
+        let reports = REPORTS.map(|(name, ..)| {
             let of = |f: &dyn Fn(&Report) -> f64| {
                 Middle::of(&raw.iter().filter(|r| r.report == name).map(f).collect::<Vec<_>>())
             };
             ReportCost {
                 report: name.into(),
                 cpu_s: of(&|r| r.cpu_s),
+                wall_s: of(&|r| r.wall_s),
                 peak_rss_bytes: of(&|r| to_f64(r.peak_rss_bytes)),
+                printed_bytes: of(&|r| to_f64(r.printed_bytes)),
             }
         });
         Ok(serde_json::to_value(Results { sizes, reports: reports.into() })?)
@@ -138,17 +155,21 @@ impl Job for RecordSize {
             let [windows, regions, bytes] = [s.windows, s.regions, s.bytes].map(|n| n.to_string());
             sizes.row([s.record, windows, regions, bytes, number(Some(each), 2)]);
         }
-        let mut reports = Table::new(["report", "CPU s", "95 %", "peak MiB"]);
+        let mut reports =
+            Table::new(["report", "CPU s", "95 %", "wall s", "peak MiB", "printed MiB"]);
         for r in result.reports {
             reports.row([
                 r.report,
                 number(r.cpu_s.map(|m| m.median), 3),
                 super::overhead::interval(r.cpu_s, 1.0, 3),
+                number(r.wall_s.map(|m| m.median), 3),
                 mib(r.peak_rss_bytes.map(|m| m.median)),
+                mib(r.printed_bytes.map(|m| m.median)),
             ]);
         }
         Ok(format!(
-            "{}\nGoal: <= 8 bytes per region.\n\n{}\nOn `{SYNTHETIC}`. Goals: <= 2 s CPU, <= 150 MB.\n",
+            "{}\nGoal: <= 8 bytes per region.\n\n{}\nOn `{SYNTHETIC}` and `{SIMULATED}`. Goals: <= 2 s CPU, <= 150 MB; html: <= 3 s, \
+             <= 200 MB, <= 3 MB printed.\n",
             sizes.text(),
             reports.text()
         ))
@@ -172,10 +193,27 @@ fn record(bench: &Bench<'_>, workload: &str) -> anyhow::Result<()> {
     running.child.succeeds(deadline)
 }
 
-/// Runs a report to its end.
-fn measure(isotherm: &Path, report: &str, file: &Path) -> anyhow::Result<Report> {
-    let mut command = Command::new(isotherm);
-    command.arg("report").arg(report).arg(file).stdin(Stdio::null()).stdout(Stdio::null());
+/// A simulated record with page maps.
+fn simulate(bench: &Bench<'_>, duration: &str) -> anyhow::Result<()> {
+    let mut command = Command::new(&bench.spec.isotherm);
+    command.args(["sim", "stairs", "--duration", duration, "-q", "-o"]);
+    super::output(command.arg(bench.dir.raw(&format!("{SIMULATED}.iso"))))?;
+    Ok(())
+}
+
+/// Runs a report to its end. Its output goes to a file, as a page would.
+fn measure(
+    bench: &Bench<'_>,
+    (name, report, record): (&str, &str, &str),
+) -> anyhow::Result<Report> {
+    let printed = bench.dir.raw("printed");
+    let out = fs::File::create(&printed).with_context(|| format!("make {}", printed.display()))?;
+    let mut command = Command::new(&bench.spec.isotherm);
+    command.arg("report").arg(report).arg(bench.dir.raw(&format!("{record}.iso")));
+    if report == "html" {
+        command.args(["-o", "-"]);
+    }
+    command.stdin(Stdio::null()).stdout(out);
     let began = clock::now();
     let mut child = command.spawn().with_context(|| format!("start {command:?}"))?;
     let used = child.wait4().with_context(|| format!("wait for {command:?}"))?;
@@ -183,7 +221,8 @@ fn measure(isotherm: &Path, report: &str, file: &Path) -> anyhow::Result<Report>
         bail!("{command:?}: {}", used.status);
     }
     Ok(Report {
-        report: report.into(),
+        report: name.into(),
+        printed_bytes: fs::metadata(&printed).map_or(0, |m| m.len()),
         cpu_s: (used.rusage.utime + used.rusage.stime).as_secs_f64(),
         wall_s: to_f64(clock::now().since(began)) / 1e9,
         peak_rss_bytes: used.rusage.maxrss,

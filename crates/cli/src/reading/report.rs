@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use isotherm::raw::core::AddrRange;
 use isotherm::raw::record::Record;
 use isotherm::raw::report::{
-    Filter, ages, heatmap, mappings, memory, pages, regions, summary, wss,
+    Filter, ages, diff, heatmap, mappings, memory, pages, regions, summary, wss,
 };
 
 use crate::exit::usage;
@@ -37,12 +37,16 @@ enum Kind {
     /// The regions of every snapshot.
     Regions(Common),
     /// Which mapping (heap, library, file, anonymous, stack) is hot and cold.
-    Mappings(Common),
+    Mappings(MappingsArgs),
     /// Which pages were touched within 5 ms to 1 min, by mapping or by 2 MiB (records of the method
     /// census).
     Pages(PagesArgs),
+    /// Compare two records, of before and after a change: working set, mappings, ages.
+    Diff(DiffArgs),
     /// For how long memory was not accessed.
     Ages(Common),
+    /// All of it as one page for a browser, to look at or to send.
+    Html(super::html::Args),
     /// Physical memory (`record --paddr`): how much of it is hot and cold, by node, cgroup, process
     /// or kind.
     Memory(MemoryArgs),
@@ -50,13 +54,20 @@ enum Kind {
 
 /// Options that all reports take.
 #[derive(Debug, clap::Args)]
-struct Common {
+pub(super) struct Common {
     /// The record.
     #[arg(default_value = "isotherm.data")]
-    record: PathBuf,
+    pub(super) record: PathBuf,
+    #[command(flatten)]
+    pub(super) limits: Limits,
+}
+
+/// What is shown of a record, and how.
+#[derive(Debug, clap::Args)]
+pub(super) struct Limits {
     /// Print JSON instead of text.
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
     /// Show only this time since the start, as 5s..1m. Either end may be left out.
     #[arg(long, value_name = "FROM..TO", value_parser = time)]
     time: Option<(u64, u64)>,
@@ -112,6 +123,26 @@ struct WssArgs {
     /// given, else regions. JSON always has all that is known.
     #[arg(long, value_enum)]
     by: Option<CountBy>,
+}
+
+#[derive(Debug, clap::Args)]
+struct DiffArgs {
+    /// The record from before the change.
+    before: PathBuf,
+    /// The record from after it.
+    after: PathBuf,
+    #[command(flatten)]
+    limits: Limits,
+}
+
+#[derive(Debug, clap::Args)]
+struct MappingsArgs {
+    #[command(flatten)]
+    common: Common,
+    /// Only the N hottest, merged across processes: one line per file, and per program for heaps,
+    /// stacks and anonymous memory. Shared memory counts once.
+    #[arg(long, value_name = "N")]
+    top: Option<usize>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -179,10 +210,14 @@ fn address(text: &str) -> Result<AddrRange, String> {
 
 impl Common {
     /// Opens the record. The reports warn of damage themselves, because they read all of it.
-    fn open(&self) -> anyhow::Result<(Record, Filter)> {
-        let filter =
-            Filter { time: self.time, address: self.address, targets: self.targets.clone() };
-        Ok((files::open(&self.record)?, filter))
+    pub(super) fn open(&self) -> anyhow::Result<(Record, Filter)> {
+        Ok((files::open(&self.record)?, self.limits.filter()))
+    }
+}
+
+impl Limits {
+    fn filter(&self) -> Filter {
+        Filter { time: self.time, address: self.address, targets: self.targets.clone() }
     }
 }
 
@@ -203,12 +238,19 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 fn one_page(page: &Common, out: &mut impl Write) -> anyhow::Result<()> {
     let (record, filter) = page.open()?;
     let report = summary::Report::build(&record, &filter)?;
-    let text = if page.json { report.to_json() } else { report.to_text() };
+    let text = if page.limits.json { report.to_json() } else { report.to_text() };
     Ok(writeln!(out, "{}", text.trim_end())?)
 }
 
 fn show(kind: Kind, out: &mut impl Write) -> anyhow::Result<()> {
     match kind {
+        Kind::Diff(args) => {
+            let [before, after] = [files::open(&args.before)?, files::open(&args.after)?];
+            let report = diff::Report::build(&before, &after, &args.limits.filter())?;
+            let text = if args.limits.json { report.to_json() } else { report.to_text() };
+            writeln!(out, "{}", text.trim_end())?;
+        }
+        Kind::Html(args) => super::html::run(&args, out)?,
         Kind::Heatmap(args) => heat(&args, out)?,
         Kind::Wss(args) => {
             let (record, filter) = args.common.open()?;
@@ -218,7 +260,7 @@ fn show(kind: Kind, out: &mut impl Write) -> anyhow::Result<()> {
         }
         Kind::Regions(common) => {
             let (record, filter) = common.open()?;
-            if common.json {
+            if common.limits.json {
                 regions::json(&record, &filter, &mut *out)?;
                 // The lines have no place for a note about damage, so it goes to standard error.
                 let mut reader = record.reader()?;
@@ -228,16 +270,21 @@ fn show(kind: Kind, out: &mut impl Write) -> anyhow::Result<()> {
                 regions::text(&record, &filter, &mut *out)?;
             }
         }
-        Kind::Mappings(common) => {
-            let (record, filter) = common.open()?;
+        Kind::Mappings(args) => {
+            let (record, filter) = args.common.open()?;
             let report = mappings::Report::build(&record, &filter)?;
-            let text = if common.json { report.to_json() } else { report.to_text() };
+            let text = match (args.common.limits.json, args.top) {
+                (true, None) => report.to_json(),
+                (true, Some(most)) => report.top_json(most),
+                (false, None) => report.to_text(),
+                (false, Some(most)) => report.top_text(most),
+            };
             writeln!(out, "{}", text.trim_end())?;
         }
         Kind::Pages(args) => {
             let (record, filter) = args.common.open()?;
             let report = pages::Report::build(&record, &filter)?;
-            let text = match (args.common.json, args.units) {
+            let text = match (args.common.limits.json, args.units) {
                 (true, units) => report.to_json(units),
                 (false, true) => report.units_text(),
                 (false, false) => report.to_text(),
@@ -253,13 +300,13 @@ fn show(kind: Kind, out: &mut impl Write) -> anyhow::Result<()> {
                 GroupBy::Kind => memory::By::Kind,
             };
             let report = memory::Report::build(&record, &filter, by)?;
-            let text = if args.common.json { report.to_json() } else { report.to_text() };
+            let text = if args.common.limits.json { report.to_json() } else { report.to_text() };
             writeln!(out, "{}", text.trim_end())?;
         }
         Kind::Ages(common) => {
             let (record, filter) = common.open()?;
             let report = ages::Report::build(&record, &filter)?;
-            let text = if common.json { report.to_json() } else { report.to_text() };
+            let text = if common.limits.json { report.to_json() } else { report.to_text() };
             writeln!(out, "{}", text.trim_end())?;
         }
     }
@@ -271,7 +318,7 @@ fn working_set(args: &WssArgs, report: &wss::Report) -> anyhow::Result<String> {
         SortBy::Size => wss::Order::Size,
         SortBy::Time => wss::Order::Time,
     };
-    if args.common.json {
+    if args.common.limits.json {
         return Ok(report.to_json(order));
     }
     let profile = report.profile_text(order);
@@ -309,7 +356,7 @@ fn heat(args: &HeatmapArgs, out: &mut impl Write) -> anyhow::Result<()> {
     if let Some(path) = &args.png {
         write_file(path, &map.to_png()?)?;
     }
-    if args.common.json {
+    if args.common.limits.json {
         writeln!(out, "{}", map.to_json())?;
     } else if !picture {
         writeln!(out, "{}", map.to_text(&args.color.style()).trim_end())?;

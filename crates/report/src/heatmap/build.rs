@@ -15,6 +15,7 @@ use crate::filter::Filter;
 use crate::numbers::{to_u64, to_usize};
 use crate::page_maps::PageMap;
 use crate::scan::Scan;
+use crate::shown::float;
 
 /// Largest number of panels.
 const MAX_PANELS: usize = 16;
@@ -34,62 +35,98 @@ impl Heatmap {
     ///
     /// If the record cannot be read, or no snapshot passes the filter.
     pub fn build(record: &Record, filter: &Filter, options: &Options) -> Result<Self, Error> {
-        let mut surveys: BTreeMap<u32, Survey> = BTreeMap::new();
+        let mut surveys = Surveys::default();
         let scan = Scan::run(record, filter, |scan, s| {
-            for (_, t) in scan.wanted(s) {
-                surveys.entry(t.id.0).or_insert_with(Survey::new).add(filter, s, t);
-            }
+            surveys.add(scan, s, filter);
             Ok(())
         })?;
-        let Some((start_ns, end_ns)) = scan.seen_ns else { return Ok(Self::default()) };
-        let targets = surveys.len();
-        let mut order: Vec<(u32, Survey)> = surveys.into_iter().collect();
+        let mut grids = surveys.grids(&scan, filter, options);
+        let last = Scan::run(record, filter, |scan, s| {
+            grids.add(scan, s, filter);
+            Ok(())
+        })?;
+        Ok(grids.finish(&last))
+    }
+}
+
+/// The first pass: where the targets are accessed.
+#[derive(Default)]
+pub(crate) struct Surveys(BTreeMap<u32, Survey>);
+
+impl Surveys {
+    /// Takes in the next snapshot.
+    pub(crate) fn add(&mut self, scan: &Scan, s: &Snapshot, filter: &Filter) {
+        for (_, t) in scan.wanted(s) {
+            self.0.entry(t.id.0).or_insert_with(Survey::new).add(filter, s, t);
+        }
+    }
+
+    /// The empty grids for the second pass. `scan`: what is known after the first.
+    pub(crate) fn grids(self, scan: &Scan, filter: &Filter, options: &Options) -> Grids {
+        let targets = self.0.len();
+        let mut order: Vec<(u32, Survey)> = self.0.into_iter().collect();
         order.sort_by(|a, b| b.1.total.total_cmp(&a.1.total));
         order.truncate(if options.all_targets { MAX_PANELS } else { FEW_PANELS });
         let rows = (options.rows / order.len().max(1)).max(MIN_ROWS).min(options.rows);
         let options = &Options { rows, ..*options };
-        let mut grids: BTreeMap<u32, Grid> = BTreeMap::new();
-        let mut panels = Vec::new();
-        for (id, survey) in order {
-            let panel = survey.panel(&scan, id, filter, options);
-            grids.insert(id, Grid::new(&panel, options.columns));
-            panels.push((id, panel));
+        let panels = order.into_iter().map(|(id, survey)| {
+            let panel = survey.panel(scan, id, filter, options);
+            (id, Grid::new(&panel, options.columns), panel)
+        });
+        let panels = panels.collect();
+        let (start, end) = scan.seen_ns.unwrap_or_default();
+        let axis = Axis { start, len: end.saturating_sub(start).max(1), columns: options.columns };
+        Grids { panels, axis, targets }
+    }
+}
+
+/// The second pass: how hot the cells are.
+pub(crate) struct Grids {
+    panels: Vec<(u32, Grid, Panel)>,
+    axis: Axis,
+    targets: usize,
+}
+
+impl Grids {
+    /// The targets that have a panel, in the order of the panels.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = u32> + '_ {
+        self.panels.iter().map(|(id, ..)| *id)
+    }
+
+    /// Takes in the next snapshot.
+    pub(crate) fn add(&mut self, scan: &Scan, s: &Snapshot, filter: &Filter) {
+        for (state, t) in scan.wanted(s) {
+            let Some((_, grid, _)) = self.panels.iter_mut().find(|p| p.0 == t.id.0) else {
+                continue;
+            };
+            grid.names.learn(state.mappings_version, &state.mappings);
+            let is_fine = filter.address.is_some() && grid.is_finer_than_units();
+            let map = scan.pages.get(t.id).filter(|_| is_fine);
+            grid.add(&self.axis, s, filter.regions(&t.regions), map);
         }
-        let end_ns = end_ns.max(start_ns + 1);
-        let axis = Axis { start: start_ns, len: end_ns - start_ns, columns: options.columns };
-        let last = Scan::run(record, filter, |scan, s| {
-            for (state, t) in scan.wanted(s) {
-                if let Some(grid) = grids.get_mut(&t.id.0) {
-                    grid.names.learn(state.mappings_version, &state.mappings);
-                    let is_fine = filter.address.is_some() && grid.is_finer_than_units();
-                    let map = scan.pages.get(t.id).filter(|_| is_fine);
-                    grid.add(&axis, s, filter.regions(&t.regions), map);
-                }
+    }
+
+    /// The heatmap. `last`: what is known after the second pass.
+    pub(crate) fn finish(self, last: &Scan) -> Heatmap {
+        let panels = self.panels.into_iter().map(|(id, mut grid, mut panel)| {
+            // The first mappings of a short record may come after its last snapshot.
+            if let Some(state) = last.targets.get(&id).filter(|_| !grid.names.is_any()) {
+                grid.names.learn(state.mappings_version, &state.mappings);
             }
-            Ok(())
-        })?;
-        let last = last.targets;
-        let panels = panels.into_iter().map(|(id, mut panel)| {
-            if let Some(mut grid) = grids.remove(&id) {
-                // The first mappings of a short record may come after its last snapshot.
-                if let Some(state) = last.get(&id).filter(|_| !grid.names.is_any()) {
-                    grid.names.learn(state.mappings_version, &state.mappings);
-                }
-                grid.fill(&mut panel);
-            }
+            grid.fill(&mut panel);
             panel
         });
         let panels: Vec<Panel> = panels.collect();
-        Ok(Self {
-            start_ns,
-            end_ns,
-            origin_ns: scan.origin_ns,
-            columns: options.columns,
+        Heatmap {
+            start_ns: self.axis.start,
+            end_ns: self.axis.start + self.axis.len,
+            origin_ns: last.origin_ns,
+            columns: self.axis.columns,
             scale: Scale::of(&panels),
             panels,
-            targets,
-            damage: scan.caveats(),
-        })
+            targets: self.targets,
+            damage: last.caveats(),
+        }
     }
 }
 
@@ -383,11 +420,6 @@ impl Sum {
             Cell::Rate(rate.clamp(0.0, 1.0))
         }
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "below 2^53, or a weight")]
-fn float(x: u64) -> f64 {
-    x as f64
 }
 
 #[cfg(test)]

@@ -22,8 +22,10 @@ mod text;
 
 use isotherm_core::AddrRange;
 
+use crate::shown::mib;
 use isotherm_core::units::percent;
 
+pub(crate) use build::Surveys;
 pub use palette::{Color, Scale, Style};
 
 /// If at least this share of the accesses is not shown, the heatmap says so.
@@ -136,7 +138,7 @@ impl Panel {
     }
 
     /// A text that says what is between an area and the one above it.
-    fn fold_text(&self, below: usize) -> String {
+    pub(crate) fn fold_text(&self, below: usize) -> String {
         match self.folded.get(below).copied().unwrap_or(0) {
             0 if self.areas.get(below).map(|a| a.end)
                 == self.areas.get(below + 1).map(|a| a.start) =>
@@ -148,7 +150,7 @@ impl Panel {
         }
     }
 
-    fn summary(&self) -> String {
+    pub(crate) fn summary(&self) -> String {
         let shown = format!(
             "{} in {} area{}",
             mib(self.shown()),
@@ -166,10 +168,4 @@ impl Panel {
         }
         out
     }
-}
-
-fn mib(bytes: u64) -> String {
-    #[expect(clippy::cast_precision_loss, reason = "for people")]
-    let bytes = bytes as f64;
-    isotherm_core::units::mib(bytes)
 }

@@ -9,6 +9,7 @@ use isotherm_core::unit::UNIT;
 use isotherm_core::{AddrRange, PageBits};
 
 use crate::page_maps::PageMap;
+use crate::shown::float;
 
 /// What page maps know of some memory.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -34,9 +35,4 @@ pub(super) fn known(map: &PageMap, range: AddrRange, max: u32) -> Known {
         sum.touched += float(seldom.count() * PAGE_SIZE) / f64::from(max.max(1));
     }
     sum
-}
-
-#[expect(clippy::cast_precision_loss, reason = "at most 2 MiB")]
-fn float(x: u64) -> f64 {
-    x as f64
 }

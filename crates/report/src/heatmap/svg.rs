@@ -7,14 +7,13 @@ use isotherm_core::units::percent;
 use super::palette::{self, ABSENT, LEVELS, UNRESOLVED};
 use super::picture::{Band, CELL_WIDTH, LEFT, LEGEND_WIDTH, Layout, PanelPlace};
 use super::{Cell, Heatmap, Panel, Scale};
+use crate::shown::written;
 
 impl Heatmap {
     /// The heatmap as an SVG picture, for browsers and papers.
     #[must_use]
     pub fn to_svg(&self) -> String {
-        let mut out = String::new();
-        self.svg(&mut out).unwrap_or_default();
-        out
+        written(|out| self.svg(out))
     }
 
     fn svg(&self, out: &mut String) -> std::fmt::Result {

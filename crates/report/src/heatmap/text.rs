@@ -7,6 +7,7 @@ use isotherm_core::units::{span, three_digits};
 use super::palette::{Color, LEVELS, Style, level};
 use super::{Cell, Heatmap, Panel, Scale};
 use crate::numbers::to_usize;
+use crate::shown::written;
 
 const ADDRESS: usize = 15;
 /// Number of characters beside the cells: address and bars.
@@ -65,9 +66,7 @@ impl Heatmap {
     /// The heatmap as text. Without colours it is plain ASCII, except for the mappings' names.
     #[must_use]
     pub fn to_text(&self, style: &Style) -> String {
-        let mut out = String::new();
-        self.text(&mut out, style).unwrap_or_default();
-        out
+        written(|out| self.text(out, style))
     }
 
     fn text(&self, out: &mut String, style: &Style) -> std::fmt::Result {

@@ -12,6 +12,7 @@ use serde::Serialize;
 use crate::filter::Filter;
 use crate::numbers::to_u64;
 use crate::page_maps::{PageMap, PageSums};
+use crate::shown::float;
 
 /// Time between two looks, in ns.
 const LOOK_NS: u64 = 1_000_000_000;
@@ -78,11 +79,6 @@ impl ByPage {
         let mean = |sum: f64| sum / f64::from(*nr);
         Some(PageHeat { hot: mean(sum.hot), cold: mean(sum.cold), present: mean(sum.present) })
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "sizes below 2^53 are exact")]
-fn float(x: u64) -> f64 {
-    x as f64
 }
 
 /// The means as JSON.

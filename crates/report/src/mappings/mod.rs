@@ -9,17 +9,20 @@
 //! [`PageHeat`].
 
 mod by_page;
+mod merged;
 mod sums;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use isotherm_core::RegionInfo;
 use isotherm_core::units::{mib, percent};
+use isotherm_core::{RegionInfo, Snapshot};
 use isotherm_record::{Mapping, MappingKind, Record, Target};
 use serde::Serialize;
 
 pub use by_page::PageHeat;
+pub use merged::Merged;
+pub(crate) use merged::is_of_file;
 
 use self::by_page::{ByPage, JsonPages};
 use self::sums::Sums;
@@ -28,6 +31,7 @@ use crate::filter::Filter;
 use crate::numbers::to_u64;
 use crate::once::Sharing;
 use crate::scan::Scan;
+use crate::shown::{float, written};
 
 /// A region with at least this share of touched samples is hot.
 pub const HOT: f64 = 0.5;
@@ -79,7 +83,7 @@ impl Heat {
         }
     }
 
-    fn plus(&mut self, o: &Self) {
+    pub(crate) fn plus(&mut self, o: &Self) {
         self.hot += o.hot;
         self.warm += o.warm;
         self.cold += o.cold;
@@ -125,10 +129,74 @@ pub struct Report {
     /// Per kind, all targets together. Memory that they share counts once; then what is known of
     /// pages is left out, since it is summed up over the targets.
     pub kinds: Vec<(Option<MappingKind>, Heat, Option<PageHeat>)>,
+    /// The same merged by file across the targets, hottest first.
+    pub merged: Vec<Merged>,
     /// The sum over the targets, if they share memory.
     pub apart: Option<Heat>,
     /// What could not be read; empty if nothing.
     pub damage: String,
+}
+
+/// What a pass over a record collects for the report.
+#[derive(Default)]
+pub(crate) struct Build {
+    sums: Sums,
+    /// The same with shared memory counted once.
+    once: Sums,
+    sharing: Sharing,
+    is_shared: bool,
+    by_page: ByPage,
+    whole: f64,
+}
+
+impl Build {
+    /// Takes in the next snapshot.
+    pub(crate) fn add(&mut self, scan: &Scan, s: &Snapshot, filter: &Filter) {
+        self.sharing.follow(scan, s);
+        self.is_shared |= self.sharing.is_any(scan.wanted(s).map(|(_, t)| t.id.0));
+        let time = float(s.end.since(s.watched_from()).max(1));
+        self.whole += time;
+        for (state, t) in scan.wanted(s) {
+            self.once.learn(state);
+            self.sums.learn(state);
+            if let Some(known) = self.sums.known.get_mut(&t.id.0) {
+                known.seen_ns += time;
+                if let Some(map) = scan.pages.get(t.id) {
+                    self.by_page.look(t.id.0, s.end.0, map, &known.ranges, filter);
+                }
+            }
+            let mut at = 0;
+            for r in filter.regions(&t.regions) {
+                self.sums.add(t.id.0, &r, s.max_nr_accesses, time, &mut at);
+            }
+        }
+        if !self.is_shared {
+            return;
+        }
+        let regions = scan.wanted(s).map(|(_, t)| (t.id.0, filter.regions(&t.regions).collect()));
+        let mut last = (0, 0);
+        for (id, r) in self.sharing.regions(regions) {
+            last = if last.0 == id { last } else { (id, 0) };
+            self.once.add(id, &r, s.max_nr_accesses, time, &mut last.1);
+        }
+    }
+
+    /// The report on all snapshots so far.
+    pub(crate) fn finish(mut self, scan: &Scan) -> Report {
+        for state in scan.targets.values() {
+            [&mut self.sums, &mut self.once].into_iter().for_each(|sums| sums.end(state));
+        }
+        let mut report =
+            Report { title: scan.title(), damage: scan.caveats(), ..Report::default() };
+        report.add_up(&self.sums, &self.by_page, scan);
+        let per_ns = 1.0 / self.whole.max(1.0);
+        if self.is_shared {
+            report.share(&self.once, &self.sums, per_ns);
+        }
+        let once = if self.is_shared { &self.once } else { &self.sums };
+        report.merged = merged::lines(once, &self.sums, scan, per_ns);
+        report
+    }
 }
 
 /// The name of a line: path, bracketed name, or `[anon] 0x...`.
@@ -143,48 +211,12 @@ impl Report {
     ///
     /// If the record cannot be read, or no snapshot passes the filter.
     pub fn build(record: &Record, filter: &Filter) -> Result<Self, Error> {
-        let (mut sums, mut once) = (Sums::default(), Sums::default());
-        let (mut sharing, mut is_shared) = (Sharing::default(), false);
-        let mut by_page = ByPage::default();
-        let mut whole = 0.0;
+        let mut build = Build::default();
         let scan = Scan::run(record, filter, |scan, s| {
-            sharing.follow(scan, s);
-            is_shared |= sharing.is_any(scan.wanted(s).map(|(_, t)| t.id.0));
-            let time = float(s.end.since(s.watched_from()).max(1));
-            whole += time;
-            for (state, t) in scan.wanted(s) {
-                once.learn(state);
-                sums.learn(state);
-                if let Some(known) = sums.known.get_mut(&t.id.0) {
-                    known.seen_ns += time;
-                    if let Some(map) = scan.pages.get(t.id) {
-                        by_page.look(t.id.0, s.end.0, map, &known.ranges, filter);
-                    }
-                }
-                let mut at = 0;
-                for r in filter.regions(&t.regions) {
-                    sums.add(t.id.0, &r, s.max_nr_accesses, time, &mut at);
-                }
-            }
-            let regions =
-                scan.wanted(s).map(|(_, t)| (t.id.0, filter.regions(&t.regions).collect()));
-            let mut last = (0, 0);
-            let regions = if is_shared { sharing.regions(regions) } else { Vec::new() };
-            for (id, r) in regions {
-                last = if last.0 == id { last } else { (id, 0) };
-                once.add(id, &r, s.max_nr_accesses, time, &mut last.1);
-            }
+            build.add(scan, s, filter);
             Ok(())
         })?;
-        for state in scan.targets.values() {
-            [&mut sums, &mut once].into_iter().for_each(|sums| sums.end(state));
-        }
-        let mut report = Self { title: scan.title(), damage: scan.caveats(), ..Self::default() };
-        report.add_up(&sums, &by_page, &scan);
-        if is_shared {
-            report.share(&once, &sums, 1.0 / whole);
-        }
-        Ok(report)
+        Ok(build.finish(&scan))
     }
 
     /// Counts shared memory once in the sums by kind. These are means over the whole time then,
@@ -230,9 +262,7 @@ impl Report {
     /// The report as text.
     #[must_use]
     pub fn to_text(&self) -> String {
-        let mut out = String::new();
-        self.text(&mut out).unwrap_or_default();
-        out
+        written(|out| self.text(out))
     }
 
     fn text(&self, out: &mut String) -> std::fmt::Result {
@@ -343,11 +373,6 @@ fn heat_line(out: &mut String, h: &Heat, pages: Option<PageHeat>, name: &str) ->
 /// The name of a kind, in text and JSON.
 pub(crate) fn kind_name(kind: Option<MappingKind>) -> &'static str {
     kind.map_or("unknown", MappingKind::name)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "sizes and times below 2^53 are exact")]
-fn float(x: u64) -> f64 {
-    x as f64
 }
 
 #[derive(Serialize)]

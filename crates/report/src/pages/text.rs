@@ -7,6 +7,7 @@ use isotherm_core::units::{mib, span};
 use super::Report;
 use crate::mappings::kind_name;
 use crate::page_maps::{PageSums, span_name};
+use crate::shown::{float, written};
 
 /// Largest number of lines of mappings. The JSON has all.
 const MOST_LINES: usize = 40;
@@ -15,17 +16,13 @@ impl Report {
     /// The mappings as text.
     #[must_use]
     pub fn to_text(&self) -> String {
-        let mut out = String::new();
-        self.mappings_text(&mut out).unwrap_or_default();
-        out
+        written(|out| self.mappings_text(out))
     }
 
     /// The units as text.
     #[must_use]
     pub fn units_text(&self) -> String {
-        let mut out = String::new();
-        self.units_table(&mut out).unwrap_or_default();
-        out
+        written(|out| self.units_table(out))
     }
 
     fn title_text(&self, out: &mut String) -> Result {
@@ -98,9 +95,4 @@ fn sums_line(out: &mut String, sums: &PageSums, name: &str) -> Result {
         write!(out, " {bytes:>12}{}", if is_at_least(sums, nr) { '+' } else { ' ' })?;
     }
     writeln!(out, " {:>12} {:>12}  {name}", of(sums.unresolved), of(sums.not_measured))
-}
-
-#[expect(clippy::cast_precision_loss, reason = "for people")]
-fn float(x: u64) -> f64 {
-    x as f64
 }

@@ -13,8 +13,8 @@ pub mod profile;
 
 use std::fmt::Write;
 
-use isotherm_core::units::{self, counted, span};
-use isotherm_core::{SPANS, TargetInfo, Touched};
+use isotherm_core::units::{counted, span};
+use isotherm_core::{SPANS, Snapshot, TargetInfo, Touched};
 use isotherm_record::Record;
 use serde::Serialize;
 
@@ -26,6 +26,7 @@ use crate::filter::Filter;
 use crate::numbers::to_usize;
 use crate::once::Sharing;
 use crate::scan::Scan;
+use crate::shown::{float, mib, written};
 
 /// The working set in one window, all chosen targets together.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -82,6 +83,65 @@ impl Again {
     }
 }
 
+/// What a pass over a record collects for the report.
+#[derive(Debug, Default)]
+pub(crate) struct Build {
+    points: Vec<Point>,
+    apart: Vec<Point>,
+    profile: Profile,
+    sharing: Sharing,
+    again: Again,
+    is_shared: bool,
+}
+
+impl Build {
+    /// Takes in the next snapshot.
+    pub(crate) fn add(&mut self, scan: &Scan, s: &Snapshot, filter: &Filter) {
+        self.sharing.follow(scan, s);
+        let regions = || {
+            let of = |t: &TargetInfo| filter.regions(&t.regions).collect::<Vec<_>>();
+            scan.wanted(s).map(move |(_, t)| (t.id.0, of(t)))
+        };
+        let all: Vec<_> = regions().flat_map(|(_, regions)| regions).collect();
+        let wss = estimate(&all, s.max_nr_accesses);
+        self.apart.push(Point { t_ns: s.end.0, wss });
+        let shares = self.sharing.is_any(scan.wanted(s).map(|(_, t)| t.id.0));
+        self.is_shared |= shares;
+        let once = shares.then(|| self.sharing.regions(regions()));
+        let once = once.map(|all| estimate(all.iter().map(|(_, r)| r), s.max_nr_accesses));
+        self.points.push(Point { t_ns: s.end.0, wss: once.unwrap_or(wss) });
+        // A working set by span is that of the whole target.
+        if filter.address.is_some() {
+            return;
+        }
+        let touched = |id| scan.pages.get(id).and_then(|map| map.touched);
+        let targets = scan.wanted(s).filter_map(|(_, t)| touched(t.id));
+        if let Some(all) = targets.reduce(Touched::with) {
+            let again = self.again.at(s.end.0, || {
+                let maps = scan
+                    .wanted(s)
+                    .filter_map(|(_, t)| scan.pages.get(t.id).map(|map| (t.id.0, map)));
+                if shares { self.sharing.counted_again(maps) } else { [0; SPANS] }
+            });
+            self.profile.push(s.end.0, scan.pages.spans_us(), &all, again);
+        }
+    }
+
+    /// The report on all snapshots so far.
+    pub(crate) fn finish(mut self, scan: &Scan) -> Report {
+        self.profile.end();
+        Report {
+            title: scan.title(),
+            origin_ns: scan.origin_ns,
+            points: self.points,
+            apart: if self.is_shared { self.apart } else { Vec::new() },
+            profile: (!self.profile.is_empty()).then_some(self.profile),
+            damage: scan.caveats(),
+            others: scan.others().to_owned(),
+        }
+    }
+}
+
 /// The percentiles that are printed.
 pub const PERCENTILES: [u32; 5] = [0, 25, 50, 75, 100];
 const BAR: usize = 40;
@@ -95,50 +155,12 @@ impl Report {
     ///
     /// If the record cannot be read, or no snapshot passes the filter.
     pub fn build(record: &Record, filter: &Filter) -> Result<Self, Error> {
-        let (mut points, mut apart) = (Vec::new(), Vec::new());
-        let mut profile = Profile::default();
-        let (mut sharing, mut again) = (Sharing::default(), Again::default());
-        let mut is_shared = false;
+        let mut build = Build::default();
         let scan = Scan::run(record, filter, |scan, s| {
-            sharing.follow(scan, s);
-            let regions = || {
-                let of = |t: &TargetInfo| filter.regions(&t.regions).collect::<Vec<_>>();
-                scan.wanted(s).map(move |(_, t)| (t.id.0, of(t)))
-            };
-            let all: Vec<_> = regions().flat_map(|(_, regions)| regions).collect();
-            let wss = estimate(&all, s.max_nr_accesses);
-            apart.push(Point { t_ns: s.end.0, wss });
-            let shares = sharing.is_any(scan.wanted(s).map(|(_, t)| t.id.0));
-            is_shared |= shares;
-            let once = shares.then(|| sharing.regions(regions()));
-            let once = once.map(|all| estimate(all.iter().map(|(_, r)| r), s.max_nr_accesses));
-            points.push(Point { t_ns: s.end.0, wss: once.unwrap_or(wss) });
-            // A working set by span is that of the whole target.
-            if filter.address.is_none() {
-                let touched = |id| scan.pages.get(id).and_then(|map| map.touched);
-                let targets = scan.wanted(s).filter_map(|(_, t)| touched(t.id));
-                if let Some(all) = targets.reduce(Touched::with) {
-                    let again = again.at(s.end.0, || {
-                        let maps = scan
-                            .wanted(s)
-                            .filter_map(|(_, t)| scan.pages.get(t.id).map(|map| (t.id.0, map)));
-                        if shares { sharing.counted_again(maps) } else { [0; SPANS] }
-                    });
-                    profile.push(s.end.0, scan.pages.spans_us(), &all, again);
-                }
-            }
+            build.add(scan, s, filter);
             Ok(())
         })?;
-        profile.end();
-        Ok(Self {
-            title: scan.title(),
-            origin_ns: scan.origin_ns,
-            points,
-            apart: if is_shared { apart } else { Vec::new() },
-            profile: (!profile.is_empty()).then_some(profile),
-            damage: scan.caveats(),
-            others: scan.others().to_owned(),
-        })
+        Ok(build.finish(&scan))
     }
 
     /// The points in the order that percentiles are taken of.
@@ -156,6 +178,11 @@ impl Report {
     #[must_use]
     pub fn mean(&self) -> WorkingSet {
         Self::mean_of(&self.points)
+    }
+
+    /// The same of the sums over the targets, if these share memory.
+    pub(crate) fn apart_mean(&self) -> Option<WorkingSet> {
+        (!self.apart.is_empty()).then(|| Self::mean_of(&self.apart))
     }
 
     fn mean_of(points: &[Point]) -> WorkingSet {
@@ -192,9 +219,7 @@ impl Report {
     /// The working set by regions as text.
     #[must_use]
     pub fn to_text(&self, order: Order) -> String {
-        let mut out = String::new();
-        self.text(&mut out, order).unwrap_or_default();
-        out
+        written(|out| self.text(out, order))
     }
 
     fn text(&self, out: &mut String, order: Order) -> std::fmt::Result {
@@ -229,8 +254,7 @@ impl Report {
             mib(mean.mapped),
             mib(mean.unresolved)
         )?;
-        if !self.apart.is_empty() {
-            let apart = Self::mean_of(&self.apart);
+        if let Some(apart) = self.apart_mean() {
             writeln!(
                 out,
                 "memory that processes share is counted once; the sum over processes is {} on \
@@ -262,8 +286,7 @@ impl Report {
                 .map(|&p| JsonPercentile { p, at: JsonPoint::of(percentile(&points, p)) })
                 .collect(),
             mean: JsonPoint::of(Point { t_ns: 0, wss: self.mean() }),
-            sum_over_processes: (!self.apart.is_empty())
-                .then(|| JsonPoint::of(Point { t_ns: 0, wss: Self::mean_of(&self.apart) })),
+            sum_over_processes: self.apart_mean().map(|wss| JsonPoint::of(Point { t_ns: 0, wss })),
             series: self.points.iter().map(|p| JsonPoint::of(*p)).collect(),
             pages: self.profile.as_ref().map(|profile| profile.json(order)),
         };
@@ -293,15 +316,6 @@ fn bar(w: &WorkingSet, top: u64) -> String {
     let used =
         part("#", lo) + &part("+", mid.saturating_sub(lo)) + &part("-", hi.saturating_sub(mid));
     format!("{used:<BAR$}")
-}
-
-fn mib(bytes: u64) -> String {
-    units::mib(float(bytes))
-}
-
-#[expect(clippy::cast_precision_loss, reason = "for people")]
-fn float(x: u64) -> f64 {
-    x as f64
 }
 
 #[derive(Serialize)]

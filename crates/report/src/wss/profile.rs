@@ -6,13 +6,14 @@
 
 use std::fmt::Write;
 
-use isotherm_core::units::{self, percent};
+use isotherm_core::units::percent;
 use isotherm_core::{SPANS, Touched, TouchedBytes};
 use serde::Serialize;
 
 use super::{Order, PERCENTILES};
 use crate::numbers::to_usize;
 use crate::page_maps::span_name;
+use crate::shown::{float, mib};
 
 /// How much was touched within a span, in one window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -204,15 +205,6 @@ pub fn without(sum: TouchedBytes, again: u64) -> TouchedBytes {
         hi: bytes.saturating_add(share(sum.hi.saturating_sub(sum.bytes))),
         measured: sum.measured,
     }
-}
-
-fn mib(bytes: u64) -> String {
-    units::mib(float(bytes))
-}
-
-#[expect(clippy::cast_precision_loss, reason = "for people")]
-fn float(x: u64) -> f64 {
-    x as f64
 }
 
 /// The profile as JSON.

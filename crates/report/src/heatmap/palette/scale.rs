@@ -45,7 +45,7 @@ impl Scale {
     }
 
     /// Where a rate is on the scale: 0 for never, above 0 for any access, 1 for the brightest.
-    pub(in crate::heatmap) fn share(self, rate: f32) -> f32 {
+    pub(crate) fn share(self, rate: f32) -> f32 {
         let part = f64::from(rate) / f64::from(self.max);
         let share = match (part > 0.0, self.doubling) {
             (false, _) => 0.0,
@@ -67,7 +67,7 @@ impl Scale {
     }
 
     /// What the end of the legend says.
-    pub(in crate::heatmap) fn end(self) -> String {
+    pub(crate) fn end(self) -> String {
         let mut out = format!("{} of samples", short(self.max));
         if self.max < 1.0 {
             out += " or more";

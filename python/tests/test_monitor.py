@@ -27,10 +27,10 @@ def test_a_simulation() -> None:
     assert last.window == pytest.approx(0.1, rel=0.5)
     assert 0 < last.working_set.size <= last.working_set.mapped
     assert last.working_set.low <= last.working_set.size <= last.working_set.high
-    assert [target.name for target in last.targets] == ["stairs"]
+    assert [target.name for target in last.targets] == ["workload"]
     regions = pa.table(last.regions)
     assert sum(regions["end"].to_pylist()) > sum(regions["start"].to_pylist())
-    assert set(regions["target"].to_pylist()) == {"stairs"}
+    assert set(regions["target"].to_pylist()) == {"workload"}
     assert all(name is not None for name in regions["mapping"].to_pylist())
 
 

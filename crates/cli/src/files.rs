@@ -44,7 +44,7 @@ fn about(path: &Path, err: Error) -> anyhow::Error {
                         "`isotherm record` makes one; its default name is isotherm.data",
                     io::ErrorKind::PermissionDenied =>
                         "read it as the user who recorded it, or as root",
-                    _ => "name a file that `isotherm record` wrote",
+                    _ => "name a file that `isotherm record` or `damo record` wrote",
                 }
             ),
         ),

@@ -72,8 +72,10 @@ enum Command {
     Doctor(doctor::Args),
     /// List, show, enable, disable or tune the kernel's own DAMON modules.
     KernelModule(kernel_module::Args),
-    /// Convert a record to Parquet, JSON lines or CSV.
+    /// Convert a record to Parquet, Arrow, JSON lines, CSV, or a record of damo.
     Export(reading::export::Args),
+    /// Make a record of one that damo or perf wrote. Reports read those also as they are.
+    Import(reading::export::ImportArgs),
     /// Compare a record with the truth of the workload that was recorded.
     Score(reading::score::Args),
     /// Run the monitor over a simulated workload: no privileges, hours in seconds.
@@ -125,6 +127,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Doctor(args) => doctor::run(args),
         Command::KernelModule(args) => kernel_module::run(args),
         Command::Export(args) => reading::export::run(args),
+        Command::Import(args) => reading::export::import(args),
         Command::Score(args) => reading::score::run(args),
         Command::Sim(args) => sim::run(args),
         Command::Workload(args) => workload::run(args),

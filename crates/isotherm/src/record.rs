@@ -152,7 +152,9 @@ impl<W: Write> Recorder<W> {
     }
 }
 
-fn header(monitor: &Monitor) -> Header {
+/// Who records where and how: what [`Recorder`] writes first.
+#[must_use]
+pub fn header(monitor: &Monitor) -> Header {
     let system = |file: &str| {
         let mut text = Vec::new();
         let read = Proc::default().read_system(&format!("sys/kernel/{file}"), &mut text);

@@ -32,6 +32,13 @@ pub enum Error {
         /// Its size in bytes.
         sz: usize,
     },
+    /// The file looks like a record of damo, and cannot be read as one.
+    Damo {
+        /// What is wrong.
+        why: String,
+        /// What to do.
+        hint: String,
+    },
     /// The library of the exporter returned an error.
     Export(String),
 }
@@ -43,11 +50,18 @@ impl Error {
         move |source| Self::Io { tried, source }
     }
 
+    pub(crate) fn damo(why: &str, hint: &str) -> Self {
+        Self::Damo { why: why.into(), hint: hint.into() }
+    }
+
     /// Whether the content of the file cannot be understood, as opposed to a failure of reading or
     /// writing.
     #[must_use]
     pub const fn is_bad_input(&self) -> bool {
-        matches!(self, Self::Empty | Self::Foreign | Self::Truncated | Self::Newer { .. })
+        matches!(
+            self,
+            Self::Empty | Self::Foreign | Self::Truncated | Self::Newer { .. } | Self::Damo { .. }
+        )
     }
 
     /// Whether the disk (or a quota on it) is full.
@@ -83,7 +97,7 @@ impl fmt::Display for Error {
             ),
             Self::Foreign => f.write_str(
                 "not a record of isotherm\n  why:   the file does not begin with the record's magic number\n  \
-                 hint:  name a file that `isotherm record` wrote",
+                 hint:  name a file that `isotherm record` or `damo record` wrote",
             ),
             Self::Truncated => f.write_str(
                 "the record is cut off before its first frame\n  why:   the file ends inside its header\n  \
@@ -99,6 +113,9 @@ impl fmt::Display for Error {
                 "{sz} bytes do not fit into one frame\n  why:   a frame holds at most {MAX_PAYLOAD} bytes\n  \
                  hint:  lower the maximum number of regions"
             ),
+            Self::Damo { why, hint } => {
+                write!(f, "not a record that can be read\n  why:   {why}\n  hint:  {hint}")
+            }
             Self::Export(why) => write!(f, "export failed\n  why:   {why}"),
         }
     }

@@ -31,6 +31,7 @@
 //! second), rewriting in place, and any knowledge of processes or the kernel.
 #![forbid(unsafe_code)]
 
+pub mod damo;
 mod encoding;
 mod error;
 mod event;
@@ -43,6 +44,7 @@ mod pages;
 mod place;
 mod reader;
 mod source;
+pub mod working_set;
 mod writer;
 
 pub use error::Error;

@@ -4,14 +4,28 @@
 use isotherm_core::{
     AddrRange, PageBits, RegionInfo, Snapshot, TargetId, TargetInfo, Time, UnitInfo,
 };
-use isotherm_record::{Exec, Header, Record, Target, Writer, export};
+use isotherm_record::export::{self, Table};
+use isotherm_record::{Exec, Header, Mapping, Record, Target, Writer};
 
 fn record() -> Record {
-    let header = Header { host: "node-17".into(), ..Header::default() };
+    let header = Header {
+        host: "node-17".into(),
+        started_ns: 50,
+        started_unix_ns: 1_700_000_000_000_000_000,
+        ..Header::default()
+    };
     let mut w = Writer::new(Vec::new(), &header).unwrap();
     w.target(&Target { id: 0, pid: 12, name: "a \"b\", c".into(), ..Target::default() }).unwrap();
+    let mappings = [
+        Mapping::new(0x1000, 0x2000, "r-xp", "/usr/bin/a"),
+        Mapping::new(0x2000, 0x9000, "rw-p", "[heap]"),
+    ];
+    w.mappings(Time(60), TargetId(0), &mappings).unwrap();
     let snapshot = |end, nr_accesses| Snapshot {
+        start: Time(end - 40),
         end: Time(end),
+        aggr_us: 1,
+        sample_us: 1,
         max_nr_accesses: 20,
         targets: vec![TargetInfo {
             id: TargetId(0),
@@ -37,11 +51,11 @@ fn record() -> Record {
 #[test]
 fn csv() {
     let mut out = Vec::new();
-    export::csv(&mut record().reader().unwrap(), &mut out).unwrap();
+    export::csv(Table::Regions, &mut record().reader().unwrap(), &mut out).unwrap();
     expect_test::expect![[r#"
-        host,t_ns,pid,target,start,end,nr_accesses,max_nr_accesses,age,lo,hi,resolved
-        node-17,100,12,"a ""b"", c",4096,140737488351232,3,20,7,0,20,true
-        node-17,200,12,sh,4096,140737488351232,0,20,7,0,20,false
+        host,t_ns,time,pid,target,window_ns,start,end,mapping,kind,nr_accesses,max_nr_accesses,age,lo,hi,resolved,touched_window,touched_1s
+        node-17,100,2023-11-14T22:13:20.000000050Z,12,"a ""b"", c",40,4096,140737488351232,[heap],heap,3,20,7,0,20,true,,
+        node-17,200,2023-11-14T22:13:20.000000150Z,12,sh,40,4096,140737488351232,[heap],heap,0,20,7,0,20,false,,
     "#]]
     .assert_eq(&String::from_utf8(out).unwrap());
 }
@@ -49,10 +63,10 @@ fn csv() {
 #[test]
 fn jsonl() {
     let mut out = Vec::new();
-    export::jsonl(&mut record().reader().unwrap(), &mut out).unwrap();
+    export::jsonl(Table::Regions, &mut record().reader().unwrap(), &mut out).unwrap();
     expect_test::expect![[r#"
-        {"host":"node-17","t_ns":100,"pid":12,"target":"a \"b\", c","start":4096,"end":140737488351232,"nr_accesses":3,"max_nr_accesses":20,"age":7,"lo":0.0,"hi":20.0,"resolved":true}
-        {"host":"node-17","t_ns":200,"pid":12,"target":"sh","start":4096,"end":140737488351232,"nr_accesses":0,"max_nr_accesses":20,"age":7,"lo":0.0,"hi":20.0,"resolved":false}
+        {"host":"node-17","t_ns":100,"time":"2023-11-14T22:13:20.000000050Z","pid":12,"target":"a \"b\", c","window_ns":40,"start":4096,"end":140737488351232,"mapping":"[heap]","kind":"heap","nr_accesses":3,"max_nr_accesses":20,"age":7,"lo":0.0,"hi":20.0,"resolved":true,"touched_window":null,"touched_1s":null}
+        {"host":"node-17","t_ns":200,"time":"2023-11-14T22:13:20.000000150Z","pid":12,"target":"sh","window_ns":40,"start":4096,"end":140737488351232,"mapping":"[heap]","kind":"heap","nr_accesses":0,"max_nr_accesses":20,"age":7,"lo":0.0,"hi":20.0,"resolved":false,"touched_window":null,"touched_1s":null}
     "#]]
     .assert_eq(&String::from_utf8(out).unwrap());
 }
@@ -77,19 +91,51 @@ fn record_of_pages() -> Record {
 #[test]
 fn csv_of_pages() {
     let mut out = Vec::new();
-    assert_eq!(export::pages::csv(&mut record_of_pages().reader().unwrap(), &mut out).unwrap(), 1);
+    assert_eq!(
+        export::csv(Table::Pages, &mut record_of_pages().reader().unwrap(), &mut out).unwrap(),
+        1
+    );
     expect_test::expect![[r#"
-        host,t_ns,pid,target,start,since_ns,leaf_sz,nr_present,nr_unresolved,nr_touched_sample,nr_touched_window,nr_touched_1s,nr_touched_10s,nr_touched_1min,present,unresolved,touched_sample,touched_window,touched_1s,touched_10s,touched_1min
-        h,100,12,"a, b",2097152,50,4096,64,0,,2,,,,ffffffffffffffff0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000,00000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000,,00000000000000800000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000100000000000000,,,
+        host,t_ns,time,pid,target,start,mapping,since_ns,leaf_sz,nr_present,nr_unresolved,nr_touched_sample,nr_touched_window,nr_touched_1s,nr_touched_10s,nr_touched_1min,present,unresolved,touched_sample,touched_window,touched_1s,touched_10s,touched_1min
+        h,100,,12,"a, b",2097152,,50,4096,64,0,,2,,,,ffffffffffffffff0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000,00000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000,,00000000000000800000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000100000000000000,,,
     "#]].assert_eq(&String::from_utf8(out).unwrap());
 }
 
 #[test]
 fn jsonl_of_pages() {
     let mut out = Vec::new();
-    export::pages::jsonl(&mut record_of_pages().reader().unwrap(), &mut out).unwrap();
+    export::jsonl(Table::Pages, &mut record_of_pages().reader().unwrap(), &mut out).unwrap();
     expect_test::expect![[r#"
-        {"host":"h","t_ns":100,"pid":12,"target":"a, b","start":2097152,"since_ns":50,"leaf_sz":4096,"nr_present":64,"nr_unresolved":0,"nr_touched_sample":null,"nr_touched_window":2,"nr_touched_1s":null,"nr_touched_10s":null,"nr_touched_1min":null,"present":"ffffffffffffffff0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000","unresolved":"00000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000","touched_sample":null,"touched_window":"00000000000000800000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000100000000000000","touched_1s":null,"touched_10s":null,"touched_1min":null}
+        {"host":"h","t_ns":100,"time":null,"pid":12,"target":"a, b","start":2097152,"mapping":null,"since_ns":50,"leaf_sz":4096,"nr_present":64,"nr_unresolved":0,"nr_touched_sample":null,"nr_touched_window":2,"nr_touched_1s":null,"nr_touched_10s":null,"nr_touched_1min":null,"present":"ffffffffffffffff0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000","unresolved":"00000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000","touched_sample":null,"touched_window":"00000000000000800000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000100000000000000","touched_1s":null,"touched_10s":null,"touched_1min":null}
     "#]].assert_eq(&String::from_utf8(out).unwrap());
-    assert_eq!(export::pages::csv(&mut record().reader().unwrap(), &mut Vec::new()).unwrap(), 0);
+    let rows = export::csv(Table::Pages, &mut record().reader().unwrap(), &mut Vec::new());
+    assert_eq!(rows.unwrap(), 0);
+}
+
+fn text(table: Table) -> String {
+    let mut out = Vec::new();
+    export::csv(table, &mut record().reader().unwrap(), &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn the_other_tables() {
+    expect_test::expect![[r#"
+        host,t_ns,time,pid,target,seq,window_ns,missing_ns,sample_us,aggr_us,nr_regions,mapped,unresolved,wss,wss_lo,wss_hi,watched,touched_sample,touched_sample_lo,touched_sample_hi,touched_sample_measured,touched_window,touched_window_lo,touched_window_hi,touched_window_measured,touched_1s,touched_1s_lo,touched_1s_hi,touched_1s_measured,touched_10s,touched_10s_lo,touched_10s_hi,touched_10s_measured,touched_1min,touched_1min_lo,touched_1min_hi,touched_1min_measured,checks,clears,cpu_ns
+        node-17,100,2023-11-14T22:13:20.000000050Z,12,"a ""b"", c",0,40,0,1,1,1,140737488347136,0,140737488347136,0,140737488347136,,,,,,,,,,,,,,,,,,,,,,0,0,0
+        node-17,200,2023-11-14T22:13:20.000000150Z,12,sh,0,40,0,1,1,1,140737488347136,140737488347136,0,0,0,,,,,,,,,,,,,,,,,,,,,,0,0,0
+    "#]].assert_eq(&text(Table::Snapshots));
+    expect_test::expect![[r#"
+        host,t_ns,time,pid,target,start,end,perms,kind,mapping,device,inode,offset
+        node-17,60,2023-11-14T22:13:20.000000010Z,12,"a ""b"", c",4096,8192,r-xp,file,/usr/bin/a,,,
+        node-17,60,2023-11-14T22:13:20.000000010Z,12,"a ""b"", c",8192,36864,rw-p,heap,[heap],,,
+    "#]]
+    .assert_eq(&text(Table::Mappings));
+    expect_test::expect![[r#"
+        host,t_ns,time,pid,target,event,ppid,status,text
+        node-17,0,2023-11-14T22:13:19.999999950Z,12,"a ""b"", c",target,,,
+        node-17,150,2023-11-14T22:13:20.000000100Z,12,sh,exec,,,
+        node-17,200,2023-11-14T22:13:20.000000150Z,0,,end,,,over
+    "#]]
+    .assert_eq(&text(Table::Events));
 }

@@ -22,7 +22,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const ALL: [Target; 11] = [
+pub const ALL: [Target; 12] = [
     Target { name: "btf", run: kernel::btf },
     Target { name: "trace_page", run: kernel::trace_page },
     Target { name: "trace_format", run: kernel::trace_format },
@@ -33,6 +33,7 @@ pub const ALL: [Target; 11] = [
     Target { name: "policy", run: texts::policy },
     Target { name: "damos", run: texts::damos },
     Target { name: "record", run: record::record },
+    Target { name: "damo", run: record::damo },
     Target { name: "workload", run: texts::workload },
 ];
 

@@ -1,6 +1,7 @@
-//! Record files.
+//! Record files: ours, and those of damo.
 
-use isotherm_record::Record;
+use isotherm_core::RegionInfo;
+use isotherm_record::{Event, Record};
 
 /// A record is read to its end, whatever is damaged, and twice the same.
 ///
@@ -9,6 +10,26 @@ use isotherm_record::Record;
 pub(crate) fn record(data: &[u8]) {
     read(data);
     read(&sealed(data));
+}
+
+/// A record of damo becomes one of ours in which regions are in order and nothing is damaged.
+pub(crate) fn damo(data: &[u8]) {
+    let Ok(record) = Record::from_bytes(data) else { return };
+    if !record.is_of_damo() {
+        return;
+    }
+    let mut reader = record.reader().expect("it was opened before");
+    while let Some(event) = reader.next_event().expect("it is in memory") {
+        let Event::Snapshot(s) = event else { continue };
+        assert!(s.start <= s.end && s.max_nr_accesses > 0);
+        for t in &s.targets {
+            assert!(t.regions.windows(2).all(|two| two[0].range.end <= two[1].range.start));
+            let fits =
+                |r: &RegionInfo| r.range.start < r.range.end && r.nr_accesses <= s.max_nr_accesses;
+            assert!(t.regions.iter().all(fits), "{:?}", t.regions);
+        }
+    }
+    assert!(reader.ended() && reader.damage().is_none());
 }
 
 fn read(data: &[u8]) {

@@ -1,7 +1,7 @@
 //! `isotherm report html`: the file, and what it does in a browser.
 #![expect(clippy::unwrap_used, clippy::print_stderr, reason = "in a test")]
 
-#[path = "../common/mod.rs"]
+#[path = "../common/program.rs"]
 mod common;
 
 mod browser;

@@ -168,8 +168,10 @@ impl<'a> Snapshot<'a> {
         self.raw
     }
 
-    /// What is mapped in a target now.
-    pub(crate) fn mappings(&self, target: &Target) -> Vec<Mapping> {
+    /// What is mapped in a target now; empty if that is not known. It is read anew, so once per
+    /// update interval is enough.
+    #[must_use]
+    pub fn mappings(&self, target: &Target) -> Vec<Mapping> {
         self.identities.mappings(target)
     }
 }

@@ -169,7 +169,8 @@ pub(crate) fn event() -> impl Strategy<Value = Owned> {
             .prop_map(|((id, t_ns), name)| Owned::Exec(Exec { id, name, t_ns })),
         1 => any::<(u32, Option<i32>, u64)>()
             .prop_map(|(id, status, t_ns)| Owned::Exit(Exit { id, status, t_ns })),
-        1 => (any::<u64>(), text).prop_map(|(t_ns, text)| Owned::Note(Note { t_ns, text })),
+        1 => (any::<u64>(), text)
+            .prop_map(|(t_ns, text)| Owned::Note(Note { t_ns, text, ..Note::default() })),
         1 => (any::<u64>(), 0u32..3, prop::collection::vec(mapping, 0..5))
             .prop_map(|(t, id, m)| Owned::Mappings(t, id, m)),
     ]

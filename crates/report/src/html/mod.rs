@@ -1,9 +1,10 @@
 //! `report html`: a whole record as one page for a browser, to be sent to somebody.
 //!
-//! The page is one file. It asks for nothing from a network, and says so to the browser (its content
-//! security policy forbids it). It has a heatmap to zoom into, page maps where the record has them,
-//! the working set with its intervals, actions and refaults from an event log, mappings, ages,
-//! warnings, and how all of it was measured. Style and scripts are files of their own in `page/`.
+//! The page is one file. It asks for nothing from a network, and says so to the browser (its
+//! content security policy forbids it). It has a heatmap to zoom into, page maps where the record
+//! has them, the working set with its intervals, actions and refaults from an event log, mappings,
+//! ages, warnings, and how all of it was measured. Style and scripts are files of their own in
+//! `page/`.
 //!
 //! **What comes from the record is data, never markup.** Names of processes and files are in one
 //! JSON block, in which `<`, `>` and `&` are escaped, and the script puts them into the page as

@@ -7,7 +7,6 @@
 //! Memory that several targets share counts once, see [`once`](crate::once); the text and the JSON
 //! also tell the sum over the targets.
 
-pub mod estimate;
 pub mod over;
 pub mod profile;
 
@@ -18,7 +17,7 @@ use isotherm_core::{SPANS, Snapshot, TargetInfo, Touched};
 use isotherm_record::Record;
 use serde::Serialize;
 
-pub use estimate::{Estimate, WorkingSet, estimate};
+pub use isotherm_record::working_set::{self as estimate, Estimate, WorkingSet, estimate};
 pub use profile::{Profile, SpanPoint, SpanSeries, without};
 
 use crate::error::Error;

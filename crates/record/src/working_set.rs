@@ -20,8 +20,6 @@
 
 use isotherm_core::RegionInfo;
 
-use crate::numbers::to_u64;
-
 /// Share of cases that a one-sided bound may miss; both sides make the 90 % interval.
 const MISS: f64 = 0.05;
 
@@ -110,6 +108,16 @@ impl Estimate {
         let bytes = self.plain.bytes;
         WorkingSet { lo: bytes.saturating_sub(down), hi: bytes + up, ..self.plain }
     }
+}
+
+/// A number of bytes. Negative ones are 0, and ones that are too large saturate.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "rounded, and the conversion saturates"
+)]
+fn to_u64(x: f64) -> u64 {
+    x.round() as u64
 }
 
 /// The working set of `regions`; `max` is the snapshot's `max_nr_accesses`.

@@ -86,7 +86,12 @@ impl Lines {
         lines.sort_by_key(|l| std::cmp::Reverse(l.over.bytes));
         let sum = lines.iter().map(|l| l.over.bytes).sum();
         let Once { regions, touched, is_shared } = self.shared.once(monitor, unions);
-        let total = of(0, format!("total ({})", lines.len()), touched, regions);
+        let mut total = of(0, format!("total ({})", lines.len()), touched, regions);
+        if is_shared {
+            // Spans are measured at different times, so what is between them could say more.
+            total.over.bytes = total.over.bytes.min(sum);
+            total.over.lo = total.over.lo.min(sum);
+        }
         let (interval_us, spans_us) = (*interval_us, spans_us.to_vec());
         unions.clear();
         Now { interval_us, spans_us, lines, total, sum, is_shared }

@@ -249,12 +249,15 @@ fn all_means_every_process_that_may_be_watched() {
 #[test]
 fn a_policy_has_the_same_targets() {
     let dir = scratch();
-    let args = "stat -p 12 --name iso* --cgroup a/b* --unit redis --print-policy";
+    let args = "stat -p 12 --name nobody-is* --cgroup a/b* --unit redis --print-policy";
     let said = isotherm(dir.path(), args);
     let policy = said.expect(0, &[]).out.clone();
-    for target in
-        ["{ pid = 12 }", "{ name = \"iso*\" }", "{ cgroup = \"/a/b*\" }", "{ unit = \"redis\" }"]
-    {
+    for target in [
+        "{ pid = 12 }",
+        "{ name = \"nobody-is*\" }",
+        "{ cgroup = \"/a/b*\" }",
+        "{ unit = \"redis\" }",
+    ] {
         assert!(policy.contains(target), "no {target} in {policy}");
     }
     fs::write(dir.path().join("p.toml"), policy.replace("{ pid = 12 }, ", "")).unwrap();

@@ -1,6 +1,7 @@
 //! `isotherm report html`: the file, and what it does in a browser.
 #![expect(clippy::unwrap_used, clippy::print_stderr, reason = "in a test")]
 
+#[expect(dead_code, reason = "other tests use the rest")]
 #[path = "../common/mod.rs"]
 mod common;
 

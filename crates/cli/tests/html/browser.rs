@@ -45,7 +45,7 @@ impl Browser {
         command.args(["--kill-after=5", "150"]).arg(&self.0);
         // The sandbox needs rights that a test may not have; the page is ours.
         command.args(["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]);
-        command.args(["--window-size=1200,1600", "--virtual-time-budget=20000"]);
+        command.args(["--window-size=1200,1600", "--virtual-time-budget=60000"]);
         command.args(["--enable-logging=stderr", "--v=0"]);
         command.arg(format!("--user-data-dir={}", profile.display()));
         // 0 is dark and 1 light.
@@ -63,7 +63,7 @@ impl Browser {
         let text = std::fs::read_to_string(page).unwrap();
         let script = format!(
             "<script>(async () => {{
-              const pause = () => new Promise((go) => setTimeout(go, 100));
+              const pause = () => new Promise((go) => setTimeout(go, 200));
               for (let n = 0; n < 100 && !document.documentElement.dataset.ready; n += 1) await pause();
               const act = async () => {{ {body} }};
               const result = JSON.stringify(await act());

@@ -17,10 +17,14 @@ const view = {
   changed() {
     if (this.waiting) return;
     this.waiting = true;
-    requestAnimationFrame(() => {
+    const draw = () => {
+      if (!this.waiting) return;
       this.waiting = false;
-      for (const draw of this.drawers) draw();
-    });
+      for (const one of this.drawers) one();
+    };
+    requestAnimationFrame(draw);
+    // A page that nobody sees gets no frames, also while it is printed.
+    setTimeout(draw, 100);
   },
 
   all() {

@@ -18,8 +18,12 @@ pub(crate) fn exception(error: &isotherm::Error) -> PyErr {
         ErrorKind::Io => "FileError",
         _ => "Error",
     };
-    let errno = std::iter::successors(error.source(), |err| err.source())
-        .find_map(|err| err.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error));
+    let mut cause = error.source();
+    let mut errno = None;
+    while let (None, Some(err)) = (errno, cause) {
+        errno = err.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error);
+        cause = err.source();
+    }
     let parts = (error.to_string(), error.what(), error.tried(), error.why(), error.hint(), errno);
     Python::attach(|py| {
         let made = PyModule::import(py, "isotherm._errors").and_then(|module| {

@@ -10,7 +10,7 @@ use pyo3::types::PyDict;
 use crate::table::Table;
 
 /// A working set in bytes, with its 90 % interval.
-#[pyclass(frozen, skip_from_py_object, get_all, eq, module = "isotherm")]
+#[pyclass(frozen, get_all, eq, module = "isotherm")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WorkingSet {
     size: u64,
@@ -44,7 +44,7 @@ impl WorkingSet {
 }
 
 /// A target of a snapshot.
-#[pyclass(frozen, skip_from_py_object, get_all, module = "isotherm")]
+#[pyclass(frozen, get_all, module = "isotherm")]
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
     pid: u32,
@@ -60,7 +60,7 @@ impl Target {
 }
 
 /// One window.
-#[pyclass(frozen, skip_from_py_object, module = "isotherm")]
+#[pyclass(frozen, module = "isotherm")]
 #[derive(Debug, Clone)]
 pub(crate) struct Snapshot {
     number: u64,

@@ -36,7 +36,8 @@ class Error(Exception):
         self.why = why
         self.hint = hint
         if errno is not None and isinstance(self, OSError):
-            self.errno = errno
+            # An assignment would declare the attribute for errors that have none.
+            setattr(self, "errno", errno)
 
     def __str__(self) -> str:
         return self.text

@@ -9,11 +9,21 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Iterator
 
 import pyarrow as pa
 import pytest
 
 import isotherm
+
+
+@pytest.fixture
+def sleeper() -> Iterator[int]:
+    """The pid of a process that sleeps. A monitor refuses to look at itself."""
+    process = subprocess.Popen(["sleep", "600"])
+    yield process.pid
+    process.kill()
+    process.wait()
 
 
 def test_a_simulation() -> None:
@@ -79,9 +89,9 @@ def test_wrong_arguments() -> None:
         isotherm.Monitor(sim="stairs", sample=1.0, aggregation=0.1)
 
 
-def test_other_threads_run_while_one_waits() -> None:
+def test_other_threads_run_while_one_waits(sleeper: int) -> None:
     """Python's lock is not held while a thread waits for a window."""
-    with isotherm.Monitor(os.getpid(), ops="smaps", aggregation=1.0) as monitor:
+    with isotherm.Monitor(sleeper, ops="smaps", aggregation=1.0) as monitor:
         got: list[isotherm.Snapshot] = []
         waiting = threading.Thread(target=lambda: got.append(next(monitor)))
         waiting.start()
@@ -93,11 +103,12 @@ def test_other_threads_run_while_one_waits() -> None:
     assert got and turns > 20
 
 
-def test_ctrl_c_interrupts_a_loop() -> None:
+def test_ctrl_c_interrupts_a_loop(sleeper: int) -> None:
     code = (
-        "import isotherm, os\n"
+        "import isotherm\n"
         "try:\n"
-        "    for snapshot in isotherm.Monitor(os.getpid(), ops='smaps', aggregation=60.0, sample=1.0):\n"
+        f"    monitor = isotherm.Monitor({sleeper}, ops='smaps', aggregation=60.0, sample=1.0)\n"
+        "    for snapshot in monitor:\n"
         "        pass\n"
         "except KeyboardInterrupt:\n"
         "    print('interrupted', flush=True)\n"

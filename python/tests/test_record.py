@@ -44,8 +44,8 @@ def test_every_library_takes_a_table_as_it_is(folder: Path) -> None:
     assert str(pandas["time"].dtype) == "datetime64[ns, UTC]"
     regions = rec.regions
     assert regions is not None
-    rows = duckdb.sql("select count(*), max(nr_accesses) from regions").fetchone()
-    assert rows == (want.num_rows, hottest)
+    rows = duckdb.sql("select count(*), max(nr_accesses) from regions").fetchall()
+    assert rows == [(want.num_rows, hottest)]
     names = duckdb.sql("select distinct kind from regions order by 1").fetchall()
     assert ("heap",) in names or ("anonymous",) in names
 

@@ -43,7 +43,7 @@ enum Format {
     Jsonl,
     /// Comma-separated, with a header.
     Csv,
-    /// What `damo record` writes (json_compressed), for `damo report`.
+    /// What `damo record` writes (`json_compressed`), for `damo report`.
     Damo,
     /// What `perf script` prints of DAMON's events, for `damo report`.
     PerfScript,

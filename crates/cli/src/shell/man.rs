@@ -106,5 +106,5 @@ fn write_pages(command: &Command, dir: &Path) -> anyhow::Result<()> {
         write_pages(below, dir)?;
     }
     let path = dir.join(of(command).get_filename());
-    Ok(fs::write(&path, page(command)?).map_err(|e| cannot_create(&path, &e))?)
+    fs::write(&path, page(command)?).map_err(|e| cannot_create(&path, &e))
 }

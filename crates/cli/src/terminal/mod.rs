@@ -11,8 +11,8 @@ use isotherm::raw::report::heatmap::{Color, Style};
 /// `--color`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum When {
-    /// Use colours if standard output is a terminal. NO_COLOR, CLICOLOR and CLICOLOR_FORCE are
-    /// honoured.
+    /// Use colours if standard output is a terminal. `NO_COLOR`, `CLICOLOR` and
+    /// `CLICOLOR_FORCE` are honoured.
     Auto,
     /// Use colours in a pipe or a file as well.
     Always,

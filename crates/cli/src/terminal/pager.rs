@@ -16,7 +16,7 @@ use super::warn;
 /// `--no-pager`.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub(crate) struct PagerArg {
-    /// Do not show long text in a pager ($ISOTHERM_PAGER, $PAGER, less).
+    /// Do not show long text in a pager (`$ISOTHERM_PAGER`, `$PAGER`, `less`).
     #[arg(long, global = true, help_heading = "Output")]
     no_pager: bool,
 }

@@ -75,7 +75,7 @@ fn an_export_has_the_format_of_its_name() {
     assert!(!dir.path().join("x.txt").exists());
 }
 
-/// damo 3.4.3 from PyPI in a virtual environment of its own, or why there is none.
+/// damo 3.4.3 in a virtual environment of its own, or why there is none.
 fn damo() -> Result<PathBuf, String> {
     let venv = Path::new(env!("CARGO_TARGET_TMPDIR")).join("damo-3.4.3");
     let program = venv.join("bin/damo");

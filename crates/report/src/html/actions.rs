@@ -4,8 +4,8 @@
 //! Both have the same clock, so one page can show both. Actions become sums by scheme and slice of
 //! time. Refaults come from the account of each second, which counts up.
 //!
-//! The log is foreign input: lines that are no events are counted and told, and numbers that make no
-//! sense add nothing.
+//! The log is foreign input: lines that are no events are counted and told, and numbers that make
+//! no sense add nothing.
 
 use std::collections::BTreeMap;
 use std::io::BufRead;

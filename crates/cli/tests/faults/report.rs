@@ -236,7 +236,10 @@ fn exports() {
     assert!(parquet.starts_with(b"PAR1") && parquet.ends_with(b"PAR1"));
     let csv = isotherm(dir.path(), "export r.data --format csv");
     let jsonl = isotherm(dir.path(), "export r.data --format jsonl");
-    assert!(csv.out.lines().next().unwrap().contains("start,end,nr_accesses"));
+    let names: Vec<&str> = csv.out.lines().next().unwrap().split(',').collect();
+    for name in ["time", "start", "end", "nr_accesses", "mapping", "kind"] {
+        assert!(names.contains(&name), "{names:?}");
+    }
     assert_eq!(csv.out.lines().count(), jsonl.out.lines().count() + 1);
     for line in jsonl.out.lines() {
         assert!(serde_json::from_str::<Value>(line).unwrap()["start"].is_u64());

@@ -106,12 +106,12 @@ mod tests {
             ("..3s", Some((0, 3_000_000_000))),
             ("3s..", Some((3_000_000_000, u64::MAX))),
             ("5", None),
-            ("9..3", None),
+            ("9s..3s", None),
             ("a..b", None),
         ] {
             assert_eq!(Filter::parse_time(text).ok(), want, "{text}");
         }
-        let error = Filter::parse_time("9..3").unwrap_err().to_string();
+        let error = Filter::parse_time("9s..3s").unwrap_err().to_string();
         assert!(error.contains("the end is not behind the start") && error.contains("hint:"));
     }
 

@@ -31,10 +31,7 @@ impl Browser {
         let all = std::env::split_paths(&path);
         let found = all.flat_map(|dir| names.map(|name| dir.join(name))).find(|p| p.is_file());
         if found.is_none() {
-            eprintln!(
-                "skipped: no {} is installed here; ./ci/setup installs one",
-                names.join(", ")
-            );
+            eprintln!("skipped: no {} is installed here; ./ci/test installs one", names.join(", "));
         }
         found.map(Self)
     }

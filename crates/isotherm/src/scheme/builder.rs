@@ -122,8 +122,9 @@ impl Scheme {
     /// Memory that was not accessed at all for this time or longer. The core counts windows, as
     /// DAMON does: so many windows as fit into the time by the aggregation interval. A window is
     /// never shorter than that, so no memory is taken too early. Where windows come late, or the
-    /// machine was suspended, it is taken later than asked for; [`Region::age`](crate::Region::age)
-    /// tells the real time.
+    /// machine was suspended, it is taken later than asked for; [`Region::age`] tells the real time.
+    ///
+    /// [`Region::age`]: crate::snapshot::Region::age
     pub fn idle_for(mut self, time: Duration) -> Self {
         let idle = Pattern::idle_for_us(micros(time));
         self.pattern = Pattern { sz: self.pattern.sz, ..idle };

@@ -122,7 +122,8 @@ impl Scheme {
     /// Memory that was not accessed at all for this time or longer. The core counts windows, as
     /// DAMON does: so many windows as fit into the time by the aggregation interval. A window is
     /// never shorter than that, so no memory is taken too early. Where windows come late, or the
-    /// machine was suspended, it is taken later than asked for; [`Region::age`] tells the real time.
+    /// machine was suspended, it is taken later than asked for. The real time is told by
+    /// [`Region::age`].
     ///
     /// [`Region::age`]: crate::snapshot::Region::age
     pub fn idle_for(mut self, time: Duration) -> Self {

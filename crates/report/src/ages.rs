@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::filter::Filter;
 use crate::numbers::to_u64;
 use crate::once::Sharing;
-use crate::scan::Scan;
+use crate::scan::{self, Scan};
 use crate::shown::{float, written};
 
 /// Lower ends of the classes of idle time, in ms. The first class holds memory that is accessed
@@ -180,12 +180,7 @@ impl Report {
     ///
     /// If the record cannot be read, or no snapshot passes the filter.
     pub fn build(record: &Record, filter: &Filter) -> Result<Self, Error> {
-        let mut build = Build::default();
-        let scan = Scan::run(record, filter, |scan, s| {
-            build.add(scan, s, filter);
-            Ok(())
-        })?;
-        Ok(build.finish(&scan))
+        scan::build(record, filter, Build::add, Build::finish)
     }
 
     /// The report as text.

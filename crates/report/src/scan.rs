@@ -73,6 +73,21 @@ pub struct Scan {
     pub damage: Damage,
 }
 
+/// Makes a report of one pass over a record: `add` takes in each snapshot that passes the filter.
+pub(crate) fn build<B: Default, R>(
+    record: &Record,
+    filter: &Filter,
+    add: impl Fn(&mut B, &Scan, &Snapshot, &Filter),
+    finish: impl FnOnce(B, &Scan) -> R,
+) -> Result<R, Error> {
+    let mut build = B::default();
+    let scan = Scan::run(record, filter, |scan, s| {
+        add(&mut build, scan, s, filter);
+        Ok(())
+    })?;
+    Ok(finish(build, &scan))
+}
+
 impl Scan {
     /// Reads `record`, and calls `f` for each snapshot whose window passes the filter.
     ///

@@ -30,7 +30,7 @@ use crate::error::Error;
 use crate::filter::Filter;
 use crate::numbers::to_u64;
 use crate::once::Sharing;
-use crate::scan::Scan;
+use crate::scan::{self, Scan};
 use crate::shown::{float, written};
 
 /// A region with at least this share of touched samples is hot.
@@ -211,12 +211,7 @@ impl Report {
     ///
     /// If the record cannot be read, or no snapshot passes the filter.
     pub fn build(record: &Record, filter: &Filter) -> Result<Self, Error> {
-        let mut build = Build::default();
-        let scan = Scan::run(record, filter, |scan, s| {
-            build.add(scan, s, filter);
-            Ok(())
-        })?;
-        Ok(build.finish(&scan))
+        scan::build(record, filter, Build::add, Build::finish)
     }
 
     /// Counts shared memory once in the sums by kind. These are means over the whole time then,

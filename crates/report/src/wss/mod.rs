@@ -24,7 +24,7 @@ use crate::error::Error;
 use crate::filter::Filter;
 use crate::numbers::to_usize;
 use crate::once::Sharing;
-use crate::scan::Scan;
+use crate::scan::{self, Scan};
 use crate::shown::{float, mib, written};
 
 /// The working set in one window, all chosen targets together.
@@ -154,12 +154,7 @@ impl Report {
     ///
     /// If the record cannot be read, or no snapshot passes the filter.
     pub fn build(record: &Record, filter: &Filter) -> Result<Self, Error> {
-        let mut build = Build::default();
-        let scan = Scan::run(record, filter, |scan, s| {
-            build.add(scan, s, filter);
-            Ok(())
-        })?;
-        Ok(build.finish(&scan))
+        scan::build(record, filter, Build::add, Build::finish)
     }
 
     /// The points in the order that percentiles are taken of.

@@ -197,11 +197,13 @@ impl<'a> Run<'a> {
         self.rss_bytes = self.rss_bytes.max(own.rss_bytes);
         #[expect(clippy::cast_precision_loss, reason = "shown with two digits")]
         let cpu_s = own.cpu_ns.saturating_sub(self.cpu_ns) as f64 / 1e9;
-        if self.status.all_wait() && !std::mem::replace(&mut self.told_to_wait, true) {
-            let why = self.plan.waiting();
+        let waits = self.status.all_wait().then(|| self.plan.waiting());
+        if let Some(why) = &waits
+            && !std::mem::replace(&mut self.told_to_wait, true)
+        {
             self.say(&format!("waiting: {why}; `--watermarks none` acts always"));
         }
-        self.status.show(self.started.elapsed().as_secs_f64(), cpu_s);
+        self.status.show(self.started.elapsed().as_secs_f64(), cpu_s, waits.as_deref());
     }
 
     /// Whether the run is to stop now, and why.

@@ -72,34 +72,38 @@ impl Status {
         self.contexts.values().flat_map(|c| &c.schemes).all(|s| s.account.dry_run)
     }
 
-    /// Draws the line again.
-    pub(super) fn show(&mut self, elapsed_s: f64, cpu_s: f64) {
+    /// Draws the line again. `waits`: why no scheme works now.
+    pub(super) fn show(&mut self, elapsed_s: f64, cpu_s: f64, waits: Option<&str>) {
         if !self.tty {
             return;
         }
         self.shown = true;
+        write!(std::io::stderr(), "\r\x1b[K{}", self.line(elapsed_s, cpu_s, waits)).ok();
+    }
+
+    fn line(&self, elapsed_s: f64, cpu_s: f64, waits: Option<&str>) -> String {
         let all = || self.contexts.values();
         let sum = |f: fn(&isotherm::raw::agent::run::Standing) -> u64| -> u64 {
             all().flat_map(|c| &c.schemes).map(f).sum()
         };
-        let wait = if self.all_wait() { "  waiting (watermarks)" } else { "" };
+        let targets = counted(all().map(|c| c.nr_targets as u64).sum(), "target");
+        let begin = format!("{elapsed_s:6.1} s  {targets}");
         let blocked = if all().any(|c| c.blocked.is_some()) { "  BLOCKED" } else { "" };
-        write!(
-            std::io::stderr(),
-            "\r\x1b[K{elapsed_s:6.1} s  {}  working set {}  {} {}  touched again {}  own cpu \
-             {:.2} %{wait}{blocked}",
-            counted(all().map(|c| c.nr_targets as u64).sum(), "target"),
+        if let Some(why) = waits {
+            return format!("{begin}  waits: {why}{blocked}");
+        }
+        let done = if self.is_dry() {
+            format!("would be done {}", bytes(sum(|s| s.account.pretended_bytes)))
+        } else {
+            let done = sum(|s| s.account.done_bytes - s.account.pretended_bytes);
+            format!("done {}", bytes(done))
+        };
+        format!(
+            "{begin}  working set {}  {done}  touched again {}  own cpu {:.2} %{blocked}",
             bytes(all().map(|c| c.working_set).sum()),
-            if self.is_dry() { "would be done" } else { "done" },
-            bytes(sum(if self.is_dry() {
-                |s| s.account.pretended_bytes
-            } else {
-                |s| s.account.done_bytes - s.account.pretended_bytes
-            })),
             bytes(sum(|s| s.account.refaulted_bytes)),
             cpu_s * 100.0 / elapsed_s.max(1e-9),
         )
-        .ok();
     }
 
     /// Clears the status line, so that another line can be printed.
@@ -112,7 +116,20 @@ impl Status {
 
 #[cfg(test)]
 mod tests {
-    use super::undone;
+    use super::*;
+
+    #[test]
+    fn a_line_says_what_is_done_or_why_nothing_is() {
+        let mut status = Status::new(true);
+        let summary = Summary { nr_targets: 2, working_set: 3 << 20, ..Summary::default() };
+        status.note("c", summary);
+        let line = status.line(2.0, 0.02, None);
+        for part in ["2.0 s", "2 targets", "working set 3.00 MiB", "own cpu 1.00 %"] {
+            assert!(line.contains(part), "{line}");
+        }
+        let line = status.line(2.0, 0.02, Some("83 % of memory is free"));
+        assert_eq!(line.trim(), "2.0 s  2 targets  waits: 83 % of memory is free");
+    }
 
     #[test]
     fn what_could_not_be_restored_is_said() {

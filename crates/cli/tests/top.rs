@@ -149,7 +149,7 @@ fn colours_are_used_where_they_are_wanted_and_the_terminal_may_shrink() {
     let program = env!("CARGO_BIN_EXE_isotherm");
     terminal.type_in(&format!("{program} top -p {}; echo ended with $?", target.0.id()));
     terminal.press(&["Enter"]);
-    terminal.wait("the view", |s| s.contains("isotherm top"));
+    terminal.wait("the view", |s| s.contains("isotherm top  "));
     let begin = Instant::now();
     while !is_coloured(&terminal.screen(true)) && begin.elapsed() < PATIENCE {
         std::thread::sleep(Duration::from_millis(50));
@@ -175,7 +175,7 @@ fn a_signal_ends_it_and_gives_the_terminal_back() {
     );
     terminal.type_in(&line);
     terminal.press(&["Enter"]);
-    terminal.wait("the view", |s| s.contains("isotherm top"));
+    terminal.wait("the view", |s| s.contains("isotherm top  "));
     let pid = std::fs::read_to_string(&pidfile).unwrap();
     assert!(Command::new("kill").arg(pid.trim()).status().unwrap().success());
     terminal.wait("the shell", |s| s.contains("ended with") && !s.contains("isotherm top  "));
@@ -196,7 +196,7 @@ fn a_terminal_that_goes_takes_the_view_with_it() {
     );
     terminal.type_in(&line);
     terminal.press(&["Enter"]);
-    terminal.wait("the view", |s| s.contains("isotherm top"));
+    terminal.wait("the view", |s| s.contains("isotherm top  "));
     let pid = std::fs::read_to_string(&pidfile).unwrap();
     drop(terminal);
     let begin = Instant::now();

@@ -64,7 +64,7 @@ impl Wss {
     }
 
     fn stop(self) {
-        self.running.signal("INT");
+        self.running.signal("TERM");
         done(&self.running.finish());
     }
 }

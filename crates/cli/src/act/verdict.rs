@@ -82,6 +82,9 @@ impl Plan {
         let idle = last.map(|s| s.idle.as_slice()).unwrap_or_default();
         if dry_run && plan.action == Action::Pageout {
             text += &plan.verdict(a, idle);
+            if last.is_some_and(|s| s.nr_targets > 1) {
+                text += SUMMED;
+            }
         }
         if a.quota_exceeds > 0 {
             text += &plan.held_back(a, at_least(idle, plan.min_age_ms));
@@ -187,6 +190,10 @@ pub(super) fn refusal(errno: i32) -> &'static str {
     }
 }
 
+/// What is said of bytes of several processes. Which of their pages are the same is not known here.
+const SUMMED: &str = "    memory that processes share counts in each of them: a shared page can be \
+                      saved once; `report mappings` of a record counts it once\n";
+
 /// What the kernel took without an error and then left where it was.
 pub(super) const LEFT: &str = "left in place by the kernel: shared with another process (after a fork), locked, or no swap free";
 
@@ -279,6 +286,16 @@ mod tests {
             "time to drain under this quota: 32.0 s",
         ] {
             assert!(text.contains(part), "no `{part}` in {text}");
+        }
+    }
+
+    #[test]
+    fn of_several_processes_it_says_that_shared_memory_counts_in_each() {
+        let plan = Plan { schemes: vec![planned()] };
+        for (nr_targets, is_said) in [(1, false), (2, true)] {
+            let last = Summary { nr_targets, ..Summary::default() };
+            let text = plan.explain(&account(), Some(&last), false, true);
+            assert_eq!(text.contains(SUMMED), is_said, "{text}");
         }
     }
 

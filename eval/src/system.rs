@@ -45,7 +45,7 @@ impl System {
                 "--dirty",
                 "--abbrev=12",
             ])),
-            isotherm: output(Command::new(isotherm).arg("--version")),
+            isotherm: output(Command::new(isotherm).arg("-V")),
             doctor: serde_json::from_str(&doctor).unwrap_or(Value::Null),
             ..Self::read_load()
         }

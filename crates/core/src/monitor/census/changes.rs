@@ -130,7 +130,7 @@ impl Changes {
             self.woken.push_back(place);
         }
         self.has_news |= is_news || news.calmed;
-        self.has_calmed |= news.calmed;
+        self.has_calmed |= news.calmed && !map.is_passing();
         for nr in at.saturating_sub(NEAR)..(at + NEAR + 1).min(map.units.len()) {
             let unit = &mut map.units[nr];
             if !news.calmed && nr != at {

@@ -6,6 +6,7 @@
 //! Rule: text files in, facts out. Absent: BPF, page tables, the kernel's DAMON, and any decision.
 //! The only thing that this crate sets up is swap on [`zram`], for tests and evaluation jobs.
 
+mod again;
 pub mod error;
 pub mod glob;
 mod machine;

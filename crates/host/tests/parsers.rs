@@ -2,7 +2,7 @@
 
 use isotherm_core::AddrRange;
 use isotherm_host::proc::{
-    Proc, monitored_ranges, parse_maps, parse_smaps, parse_stat, parse_status,
+    LastPid, Proc, monitored_ranges, parse_maps, parse_smaps, parse_stat, parse_status,
 };
 use proptest::prelude::*;
 
@@ -110,7 +110,7 @@ fn reads_the_kernels_own_text() {
     let status = proc.status(pid, &mut buf).unwrap();
     assert_eq!(status.tgid, pid);
     assert!(status.rss_bytes > 100 << 10);
-    assert!(proc.last_pid(&mut buf).unwrap() > 0);
+    assert!(LastPid::default().read(&proc).unwrap() > 0);
     assert!(proc.uptime_cs(&mut buf).unwrap() > 0);
     assert_eq!(proc.boot_id().unwrap().len(), 36);
     assert!(isotherm_host::proc::own_cost(&mut buf).rss_bytes > 100 << 10);

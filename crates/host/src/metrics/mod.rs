@@ -21,14 +21,13 @@ mod missing;
 mod text;
 
 use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use isotherm_core::math::mult_frac;
 use isotherm_core::scheme::{CgroupId, Metric};
 
 use crate::Roots;
+use crate::again::read_again;
 use crate::proc::meminfo_kib;
 pub use cgroup::Cgroups;
 use missing::Missing;
@@ -199,7 +198,7 @@ impl Metrics {
     ) -> Result<T, MetricError> {
         let known = self.open.iter().position(|o| o.source == source && o.cgroup == cgroup);
         let from_known = known.and_then(|nr| {
-            let len = read(&self.open.get(nr)?.file, &mut self.buf);
+            let len = read_again(&self.open.get(nr)?.file, &mut self.buf);
             if len.is_err() {
                 self.open.swap_remove(nr);
             }
@@ -216,7 +215,7 @@ impl Metrics {
     #[cold]
     fn open_and_read(&mut self, source: Source, cgroup: &str) -> Result<usize, MetricError> {
         let path = self.path(source, cgroup)?;
-        let read = File::open(&path).and_then(|file| Ok((read(&file, &mut self.buf)?, file)));
+        let read = File::open(&path).and_then(|file| Ok((read_again(&file, &mut self.buf)?, file)));
         let (len, file) =
             read.map_err(|err| Missing::new(&self.roots).explain(source, cgroup, &path, err))?;
         if self.open.len() >= MAX_OPEN {
@@ -243,18 +242,6 @@ impl Metrics {
 /// A part in basis points of the whole.
 fn bp(part: u64, whole: u64) -> Result<u64, MetricError> {
     if whole == 0 { Err(missing::no_memory()) } else { Ok(mult_frac(part, 10_000, whole)) }
-}
-
-/// Reads the whole text from the start; all of these come out of one call if there is room.
-fn read(file: &File, buf: &mut Vec<u8>) -> io::Result<usize> {
-    loop {
-        match file.read_at(buf, 0) {
-            Ok(len) if len < buf.len() => return Ok(len),
-            Ok(_) => buf.resize(buf.len().saturating_mul(2), 0),
-            Err(err) if err.kind() == io::ErrorKind::Interrupted => {}
-            Err(err) => return Err(err),
-        }
-    }
 }
 
 /// The metric in words.

@@ -7,6 +7,7 @@
 //! Absent on purpose: a cache, watching, and the choice of processes. `isotherm-ops` follows a
 //! process over time (pids are reused).
 
+mod last_pid;
 mod maps;
 mod meminfo;
 mod own;
@@ -21,6 +22,7 @@ use std::path::{Path, PathBuf};
 
 use isotherm_core::AddrRange;
 
+pub use last_pid::LastPid;
 pub use maps::{Mapping, Maps, Perms, monitored_ranges, parse_maps};
 pub use meminfo::meminfo_kib;
 pub use own::{OwnCost, own_cost, raise_file_limit};
@@ -117,15 +119,6 @@ impl Proc {
             }
         }
         Ok(())
-    }
-
-    /// The pid that was given out last in our pid namespace (last field of `loadavg`). As long as
-    /// it stays the same, nothing was forked, so there is no need to look for children.
-    #[must_use]
-    pub fn last_pid(&self, buf: &mut Vec<u8>) -> Option<u32> {
-        self.read_system("loadavg", buf).ok()?;
-        let last = buf.trim_ascii().rsplit(|&b| b == b' ').next()?;
-        scan::whole_dec(last).and_then(|n| u32::try_from(n).ok())
     }
 
     /// The identity of this boot, a UUID; `None` if the file is missing.

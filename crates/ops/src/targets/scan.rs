@@ -7,7 +7,7 @@
 use std::io;
 
 use isotherm_core::Time;
-use isotherm_host::proc::Proc;
+use isotherm_host::proc::{LastPid, Proc};
 use isotherm_sys::clock::thread_cpu_ns;
 
 /// A process that was not there before.
@@ -24,6 +24,7 @@ pub(super) struct Scan {
     /// Pids of the last listing, sorted.
     seen: Vec<u32>,
     listed: Vec<u32>,
+    newest: LastPid,
     last_pid: Option<u32>,
     /// When everything was looked at last; `None` for never.
     full_at: Option<Time>,
@@ -71,7 +72,7 @@ impl Scan {
     ) -> io::Result<()> {
         found.clear();
         // Read before the listing, so that the next call finds a fork in between.
-        let last_pid = proc.last_pid(buf);
+        let last_pid = self.newest.read(proc);
         let forked = last_pid.is_none() || last_pid != self.last_pid;
         self.forked |= forked;
         let full = match self.full_at {

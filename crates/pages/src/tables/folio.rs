@@ -17,7 +17,7 @@ use super::look::Query;
 pub(super) const SETTINGS: &str = "/sys/kernel/mm/transparent_hugepage";
 
 /// Time until the settings are read again, in ns. They are a dozen small files.
-const READ_AGAIN_NS: u64 = 1_000_000_000;
+const READ_AGAIN_NS: u64 = 5_000_000_000;
 
 /// The largest size that is enabled, read now and then: an administrator can enable one at any
 /// time.
@@ -130,8 +130,8 @@ mod tests {
         let mut largest = Largest::of(dir.path(), s(10));
         assert_eq!(largest.bytes(s(20)), 4096);
         set("[always] inherit madvise never");
-        assert_eq!(largest.bytes(s(20)), 4096, "not every time");
-        assert_eq!(largest.bytes(s(21)), 64 << 10);
+        assert_eq!(largest.bytes(s(24)), 4096, "not every time");
+        assert_eq!(largest.bytes(s(25)), 64 << 10);
         set("always inherit madvise [never]");
         assert_eq!(largest.bytes(s(30)), 64 << 10, "what was given out is still there");
     }

@@ -4,6 +4,7 @@
 //! between question and answer stands for it. A busy machine makes that longer, so a late answer is
 //! counted as at most a few times the usual.
 
+use super::map::CHUNK;
 use crate::time::Time;
 use crate::unit::UNIT;
 
@@ -27,6 +28,9 @@ const STARVED_NS: u64 = 500_000_000;
 const MOST_TIMES: u64 = 4;
 /// Shares of the budget for looks in turn and for sentinels, in percent.
 const SHARES: (u64, u64) = (40, 20);
+/// The same while hardly anything has changed for some time: what changes then is seen a little
+/// later, and the target and the machine are left alone.
+const CALM_SHARES: (u64, u64) = (20, 10);
 /// The share for drawing regions, in percent.
 const DRAWING_SHARE: u64 = 12;
 /// The share for looks in turn while units wait for their turn: there is memory that was never
@@ -52,6 +56,8 @@ pub(super) struct Budget {
     look_ns: u64,
     /// Whether there is memory that was never armed.
     is_first_pass: bool,
+    /// Whether hardly anything has changed for some time.
+    is_calm: bool,
     /// The CPU time of the thread up to which all was charged, in ns.
     charged_to: Option<u64>,
     /// Reserved for what is about to be armed, in ns.
@@ -72,6 +78,7 @@ impl Default for Budget {
             arm_ns: 40_000,
             look_ns: 1_500,
             is_first_pass: false,
+            is_calm: false,
             charged_to: None,
             reserved_ns: 0,
             turn_at: Time::default(),
@@ -116,6 +123,16 @@ impl Budget {
         self.is_first_pass = is_first_pass;
     }
 
+    /// Whether hardly anything has changed for some time.
+    pub(super) const fn set_calm(&mut self, is_calm: bool) {
+        self.is_calm = is_calm;
+    }
+
+    /// The shares for looks in turn and for sentinels, in percent.
+    const fn shares(&self) -> (u64, u64) {
+        if self.is_calm { CALM_SHARES } else { SHARES }
+    }
+
     /// New memory, of so many bytes, is to be seen soon.
     pub(super) fn advance(&mut self, bytes: u64) {
         // What was overdrawn before is lent, too, or nothing would be left for it.
@@ -144,6 +161,13 @@ impl Budget {
         } else {
             self.allows(self.of(SAVED_NS) / 2)
         }
+    }
+
+    /// Whether a whole chunk of units may have its turn now. To wake up for each single unit, as
+    /// soon as there is enough for it, costs more than to arm it.
+    pub(super) fn allows_chunk(&self) -> bool {
+        let chunk = self.arm_ns.saturating_mul(CHUNK as u64).min(self.of(SAVED_NS) / 4);
+        self.allows_turn() && (self.is_first_pass || self.allows(self.of(SAVED_NS) / 2 + chunk))
     }
 
     /// Units have their turn.
@@ -233,7 +257,7 @@ impl Budget {
     pub(super) fn looks(&self, window_ns: u64) -> usize {
         // A look shows what wakes up. That something is touched no more, a turn shows at last.
         let is_short = self.is_first_pass || !self.allows_turn();
-        let share = if is_short { WAITING_SHARE } else { SHARES.0 };
+        let share = if is_short { WAITING_SHARE } else { self.shares().0 };
         let ns = self.of(window_ns) * share / 100;
         usize::try_from(ns / self.look_ns.max(1)).unwrap_or(usize::MAX).max(1)
     }
@@ -245,7 +269,7 @@ impl Budget {
 
     /// How many pages may be armed alone, per `window_ns`.
     pub(super) fn sentinels(&self, window_ns: u64) -> usize {
-        let share = if self.left_ns < 0 { WAITING_SHARE } else { SHARES.1 };
+        let share = if self.left_ns < 0 { WAITING_SHARE } else { self.shares().1 };
         let ns = self.of(window_ns) * share / 100;
         usize::try_from(ns / self.arm_ns.max(1)).unwrap_or(usize::MAX)
     }

@@ -27,6 +27,8 @@ const TOUCHED: u64 = 32;
 
 /// The span over which units that change are counted, in ns.
 const COUNTED_NS: u64 = 2_000_000_000;
+/// A target is calm when for this time, in ns, no more than one in so many units has changed.
+const CALM: (u64, u64) = (20_000_000_000, 128);
 /// The longest time between two turns, in ns, if in that span every unit has changed.
 const REST_OF_ALL_NS: u64 = 60_000_000;
 
@@ -59,6 +61,8 @@ pub(super) struct Map {
     /// Units that have changed since `counted_from`.
     pub(super) nr_changed: u64,
     counted_from: Time,
+    /// When more than a few units had changed last, or units were new.
+    busy_at: Time,
     /// The mean of the last alarms: 255 if all of them were false.
     false_alarms: u8,
     /// The longest time between two turns of a unit, in ns.
@@ -172,6 +176,9 @@ impl Map {
         self.watched = self.areas.iter().map(AddrRange::len).sum();
         self.sums = Sums::default();
         self.units.iter().for_each(|unit| self.sums.add(unit));
+        if fresh > 0 {
+            self.busy_at = now;
+        }
         fresh
     }
 
@@ -180,11 +187,23 @@ impl Map {
     /// would be no fair picture.
     pub(super) fn longest_rest(&mut self, now: Time) -> u64 {
         if now.since(self.counted_from) >= COUNTED_NS || self.longest_rest_ns == 0 {
+            if !self.has_few_changes() {
+                self.busy_at = now;
+            }
             let changed = core::mem::take(&mut self.nr_changed).max(1);
             let ns = REST_OF_ALL_NS.saturating_mul(self.units.len() as u64) / changed;
             (self.counted_from, self.longest_rest_ns) = (now, ns);
         }
         self.longest_rest_ns
+    }
+
+    fn has_few_changes(&self) -> bool {
+        self.nr_changed.saturating_mul(CALM.1) <= self.units.len() as u64
+    }
+
+    /// Whether hardly anything has changed for some time.
+    pub(super) fn is_calm(&self, now: Time) -> bool {
+        self.has_few_changes() && now.since(self.busy_at) >= CALM.0
     }
 
     /// The unit at this place has changed.

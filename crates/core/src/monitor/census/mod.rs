@@ -203,7 +203,7 @@ impl Sampler for Census {
 
     fn next_due(&self, scene: &Scene<'_>) -> u64 {
         let looks = self.due.iter().filter_map(|list| list.front().map(|due| due.sample)).min();
-        let arms = !self.idle && self.budget.allows_turn();
+        let arms = !self.idle && self.budget.allows_chunk();
         let arms = if arms { scene.passed.wrapping_add(1) } else { u64::MAX };
         let arms = if self.changes.are_pending() { scene.passed.wrapping_add(1) } else { arms };
         let end = scene.turn.next_aggregation;
@@ -420,6 +420,11 @@ impl Census {
         let has_unknown = |map: &Map| map.nr_unknown > 0 && now >= map.reclaimed_until;
         let is_first_pass = self.maps.iter().any(has_unknown);
         self.budget.set_first_pass(is_first_pass);
+        self.budget.set_calm(self.maps.iter().all(|map| map.is_calm(now)));
+        if !is_starved && !self.budget.allows_chunk() {
+            self.idle = false;
+            return;
+        }
         // Another target comes first each time, so that none is left out.
         self.first_map = (self.first_map + 1) % self.maps.len().max(1);
         for map in from(&mut self.maps, self.first_map) {

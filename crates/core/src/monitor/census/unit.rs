@@ -295,8 +295,11 @@ impl Unit {
         } else if first_ended {
             news.again = self.guessed || self.touched_where_quiet(touched) >= RISEN;
         } else if !self.is_first_open() && !newly.is_empty() {
-            news.woken = newly.count();
+            // What shows within a window after the arming may be hot and touched now and then.
             let was_quiet = self.looked.since(self.since) * 4 >= spans[1] * 3;
+            if was_quiet || elapsed > spans[1] * 2 {
+                news.woken = newly.count();
+            }
             if was_quiet {
                 let span = if passing || self.false_alarms > 0 { elapsed } else { spans[1] };
                 self.wake(newly, now, ratio(span.max(spans[1]), spans[0]));

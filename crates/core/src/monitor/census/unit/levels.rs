@@ -24,6 +24,8 @@ const SETTLED: usize = 3;
 /// A change of a cell's level that makes it another cell: a tenth of the scale, as where DAMON ages
 /// regions.
 const CHANGE: u8 = 26;
+/// How many times longer the next turn is waited for, each time a unit is found the same.
+const LONGER_EACH: u64 = 4;
 /// A span of this many samples is more than one.
 const LONGER: f32 = 1.3;
 
@@ -142,19 +144,33 @@ impl Unit {
             };
         }
         let (was, is) = (before.count(), plane.count());
-        let differs = before.minus(plane).count() + plane.minus(before).count();
         if self.turn.since != self.since {
             // Only turns say how often it has to have its turn.
-        } else if differs * 8 <= was + is + 64 {
+        } else if self.differs(before, plane) * 8 <= was + is + 64 {
             self.same = self.same.saturating_add(1);
             if self.same >= 2 {
                 let most = if self.together { TOGETHER_NS } else { INTERVAL_NS.1 };
-                self.interval_ns = (self.interval_ns * 2).min(most);
+                self.interval_ns = (self.interval_ns * LONGER_EACH).min(most);
             }
         } else {
             (self.same, self.interval_ns) = (0, INTERVAL_NS.0);
         }
         was >= 16 && is * 2 < was
+    }
+
+    /// How many pages were touched in one of two samples only, beyond what chance explains: where
+    /// pages are touched at random, each sample has others of them.
+    fn differs(&self, a: PageBits, b: PageBits) -> u64 {
+        let (mut differs, mut by_chance) = (0, 0);
+        for cell in 0..CELLS {
+            let there = self.present.cell(cell).count_ones().max(1);
+            let (a, b) = (a.cell(cell), b.cell(cell));
+            let touched = a.count_ones() + b.count_ones();
+            differs += (a ^ b).count_ones();
+            // Twice p (1 - p) of the pages, if p is the share in both samples together.
+            by_chance += touched * (2 * there).saturating_sub(touched) / (2 * there);
+        }
+        u64::from(differs.saturating_sub(by_chance))
     }
 
     /// Pages of quiet cells were touched. That may be in every sample from now on, and at least it

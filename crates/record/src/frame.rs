@@ -177,6 +177,28 @@ impl std::fmt::Display for Damage {
     }
 }
 
+/// A good frame as it lies in the buffer of its [`Scanner`], until the next one is asked for.
+#[derive(Debug)]
+pub(crate) struct Packed {
+    header: FrameHeader,
+    at: std::ops::Range<usize>,
+}
+
+impl Packed {
+    /// `None` if this version does not know the kind.
+    #[cfg(feature = "arrow")]
+    pub(crate) fn kind(&self) -> Option<Kind> {
+        self.header.kind
+    }
+
+    /// Bytes of the payload, unpacked.
+    #[cfg(feature = "arrow")]
+    pub(crate) fn raw_len(&self) -> usize {
+        self.header.raw_len
+    }
+}
+
+#[derive(Debug)]
 struct FrameHeader {
     kind: Option<Kind>,
     lz4: bool,
@@ -247,36 +269,50 @@ impl<R: Read> Scanner<R> {
 
     /// Unpacks the next good frame into `payload`.
     pub(crate) fn next(&mut self, payload: &mut Vec<u8>) -> Result<Option<Kind>, Error> {
-        loop {
-            let mut skipped = 0u64;
-            let header = loop {
-                if let Some(h) = self.good_frame()? {
-                    break h;
-                }
-                if self.available() == 0 {
-                    self.damage.torn_bytes += skipped;
-                    return Ok(None);
-                }
-                skipped += self.skip_to_magic()?;
-            };
-            if skipped > 0 {
-                self.damage.bad_spots += 1;
-                self.damage.skipped_bytes += skipped;
-            }
-            // A forged file may have any frame numbers, so the difference saturates.
-            let lost = header.number.saturating_sub(self.next_number);
-            self.damage.lost_frames = self.damage.lost_frames.saturating_add(lost);
-            self.next_number = header.number.saturating_add(1);
-            let from = self.pos + HEADER_LEN;
-            self.pos = from + header.len;
-            let bytes = &self.buf[from..self.pos];
-            if unpack(&header, bytes, payload)
-                && let Some(kind) = header.kind
-            {
+        while let Some(frame) = self.next_packed()? {
+            if let Some(kind) = self.unpack(&frame, payload) {
                 return Ok(Some(kind));
             }
             self.count_unknown();
         }
+        Ok(None)
+    }
+
+    /// Goes on to the next good frame, which is not unpacked.
+    pub(crate) fn next_packed(&mut self) -> Result<Option<Packed>, Error> {
+        let mut skipped = 0u64;
+        let header = loop {
+            if let Some(h) = self.good_frame()? {
+                break h;
+            }
+            if self.available() == 0 {
+                self.damage.torn_bytes += skipped;
+                return Ok(None);
+            }
+            skipped += self.skip_to_magic()?;
+        };
+        if skipped > 0 {
+            self.damage.bad_spots += 1;
+            self.damage.skipped_bytes += skipped;
+        }
+        // A forged file may have any frame numbers, so the difference saturates.
+        let lost = header.number.saturating_sub(self.next_number);
+        self.damage.lost_frames = self.damage.lost_frames.saturating_add(lost);
+        self.next_number = header.number.saturating_add(1);
+        let from = self.pos;
+        self.pos = from + HEADER_LEN + header.len;
+        Ok(Some(Packed { header, at: from..self.pos }))
+    }
+
+    /// The bytes of the last frame, its header included.
+    pub(crate) fn bytes(&self, frame: &Packed) -> &[u8] {
+        &self.buf[frame.at.clone()]
+    }
+
+    /// Unpacks the last frame. `None` if this version does not understand it.
+    pub(crate) fn unpack(&self, frame: &Packed, payload: &mut Vec<u8>) -> Option<Kind> {
+        let bytes = &self.bytes(frame)[HEADER_LEN..];
+        if unpack(&frame.header, bytes, payload) { frame.header.kind } else { None }
     }
 
     /// The frame at the present position, if both its checksums are good.

@@ -118,14 +118,9 @@ impl<R: Read> Reader<R> {
                     }
                 }
                 Kind::Mappings => {
-                    if let Some((t_ns, target)) = mapping::decode(&self.payload, &mut self.mappings)
-                    {
-                        self.objects.give_to((t_ns, target), &mut self.mappings);
-                        return Ok(Some(Event::Mappings {
-                            t_ns,
-                            target,
-                            mappings: &self.mappings,
-                        }));
+                    if let Some((t_ns, target)) = self.decode_mappings() {
+                        let mappings = &self.mappings;
+                        return Ok(Some(Event::Mappings { t_ns, target, mappings }));
                     }
                     self.frames.count_unknown();
                 }
@@ -155,6 +150,63 @@ impl<R: Read> Reader<R> {
                 Kind::Header => self.frames.count_unknown(),
             }
         }
+    }
+
+    /// Whether a frame was read of which events are left.
+    #[cfg(feature = "arrow")]
+    pub(crate) fn is_inside(&self) -> bool {
+        self.waiting.is_some() || self.block.has_next()
+    }
+
+    /// The next frames as a record of their own, which another thread can read: up to about
+    /// `raw_len` bytes of snapshots, unpacked. `learn` is told of targets and mappings, so that it
+    /// knows what the part behind this one needs. `None` at the end.
+    ///
+    /// # Errors
+    ///
+    /// Only if the operating system fails to read.
+    #[cfg(feature = "arrow")]
+    pub(crate) fn next_part(
+        &mut self,
+        raw_len: usize,
+        mut learn: impl FnMut(&Event<'_>),
+    ) -> Result<Option<Vec<u8>>, Error> {
+        let mut part = Vec::new();
+        let mut snapshots = 0;
+        while snapshots < raw_len
+            && let Some(frame) = self.frames.next_packed()?
+        {
+            if part.is_empty() {
+                part.extend_from_slice(&crate::frame::file_header());
+            }
+            part.extend_from_slice(self.frames.bytes(&frame));
+            if frame.kind() == Some(Kind::Snapshots) {
+                snapshots += frame.raw_len();
+                continue;
+            }
+            match self.frames.unpack(&frame, &mut self.payload) {
+                Some(Kind::Mappings) => {
+                    if let Some((t_ns, target)) = self.decode_mappings() {
+                        learn(&Event::Mappings { t_ns, target, mappings: &self.mappings });
+                    }
+                }
+                Some(Kind::Event) => {
+                    if let Ok(small) = serde_json::from_slice(&self.payload) {
+                        self.small = small;
+                        learn(&self.small_event());
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok((!part.is_empty()).then_some(part))
+    }
+
+    /// When they were read, and whose they are.
+    fn decode_mappings(&mut self) -> Option<(u64, u32)> {
+        let of = mapping::decode(&self.payload, &mut self.mappings)?;
+        self.objects.give_to(of, &mut self.mappings);
+        Some(of)
     }
 
     fn small_event(&mut self) -> Event<'_> {

@@ -56,15 +56,19 @@ struct Pool {
     square_per_look: f64,
     /// The sum of the regions' own bounds. The pooled bound is never wider.
     sum_of_bounds: f64,
+    /// The last bound and its inverse number of looks: neighbours mostly have the same.
+    last: (f64, f64),
 }
 
 impl Pool {
     /// `miss` is the region's own bound on the share of pages that differ from what was seen.
     fn add(&mut self, size: f64, miss: f64) {
         let miss = miss.clamp(0.0, 1.0);
-        let looks_inverse = (1.0 - miss).max(1e-9).ln() / MISS.ln();
+        if miss.to_bits() != self.last.0.to_bits() {
+            self.last = (miss, (1.0 - miss).max(1e-9).ln() / MISS.ln());
+        }
         self.size += size;
-        self.square_per_look += size * size * looks_inverse;
+        self.square_per_look += size * size * self.last.1;
         self.sum_of_bounds += size * miss;
     }
 

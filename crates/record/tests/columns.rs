@@ -15,7 +15,7 @@ use isotherm_core::{
 };
 use isotherm_record::export::arrow::{Layout, Stream, arrow};
 use isotherm_record::export::{self, Table};
-use isotherm_record::{Exit, Header, Mapping, Object, Record, Target, Writer};
+use isotherm_record::{Exec, Exit, Header, Mapping, Object, Record, Target, Writer};
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::record::Field;
 
@@ -194,4 +194,60 @@ fn values_are_what_was_recorded() {
     let times = events.column_by_name("time").unwrap().clone();
     let exit = times.as_primitive::<TimestampNanosecondType>().value(1);
     assert_eq!(exit, 1_700_000_000_000_000_007);
+}
+
+/// Long enough for several threads. The target executes and its mappings change on the way.
+#[test]
+fn a_long_stream_is_what_was_recorded_in_order() {
+    const REGIONS: u64 = 1500;
+    let mut w = Writer::new(Vec::new(), &Header::default()).unwrap();
+    w.target(&Target { id: 3, pid: 77, name: "first".into(), ..Target::default() }).unwrap();
+    let region = |nr: u64, t: u64| RegionInfo {
+        range: AddrRange::new(nr << 21, (nr + 1) << 21),
+        nr_accesses: u32::try_from((nr * 7 + t) % 21).unwrap(),
+        ..RegionInfo::default()
+    };
+    for t in 0..300 {
+        let now = Time(t * 100_000_000);
+        if t % 50 == 0 {
+            let name = format!("/mapping-{t}");
+            let all = [Mapping::new(0, (REGIONS / 2) << 21, "rw-p", &name)];
+            w.mappings(now, TargetId(3), &all).unwrap();
+        }
+        if t == 170 {
+            w.exec(&Exec { id: 3, name: "second".into(), t_ns: now.0 }).unwrap();
+        }
+        let regions = (0..REGIONS).map(|nr| region(nr, t)).collect();
+        let targets = vec![TargetInfo { id: TargetId(3), regions, ..TargetInfo::default() }];
+        let (start, end) = (now, Time(now.0 + 100_000_000));
+        let max_nr_accesses = 20;
+        w.push_snapshot(&Snapshot { start, end, max_nr_accesses, targets, ..Snapshot::default() })
+            .unwrap();
+    }
+    let record = Record::from_bytes(w.finish(Time(1 << 40), "over").unwrap().0).unwrap();
+    let stream = Stream::new(Table::Regions, record.reader().unwrap()).unwrap();
+    let batches: Vec<_> = stream.map(Result::unwrap).collect();
+    assert!(batches.len() > 2, "{} batches", batches.len());
+    let column = |name: &str| batches[0].schema().index_of(name).unwrap();
+    let (time, target, mapping) = (column("t_ns"), column("target"), column("mapping"));
+    let (start, hits) = (column("start"), column("nr_accesses"));
+    let mut row = 0;
+    for batch in &batches {
+        for at in 0..batch.num_rows() {
+            let (t, nr) = (row / REGIONS, row % REGIONS);
+            row += 1;
+            if row % 97 != 0 {
+                continue;
+            }
+            let cell = |column| arrow_cell(batch, column, at);
+            assert_eq!(cell(time), ((t + 1) * 100_000_000).to_string(), "row {row}");
+            assert_eq!(cell(start), (nr << 21).to_string());
+            assert_eq!(cell(hits), region(nr, t).nr_accesses.to_string());
+            assert_eq!(cell(target), if t < 170 { "first" } else { "second" }, "window {t}");
+            let known = nr < REGIONS / 2;
+            let name = if known { format!("/mapping-{}", t / 50 * 50) } else { String::new() };
+            assert_eq!(cell(mapping), name, "window {t}");
+        }
+    }
+    assert_eq!(row, 300 * REGIONS);
 }

@@ -83,13 +83,25 @@ impl Lengths {
         let asked = u64::from(windows).saturating_mul(self.aggr_us).saturating_mul(1000);
         let Some(&(all_asked, all_real)) = self.ends.back() else { return asked };
         let at = all_asked.saturating_sub(asked);
-        let behind = self.ends.partition_point(|end| end.0 <= at);
+        let behind = self.nr_until(at, windows);
         // Before the first window that is remembered.
         let begin = self.ends.get(behind.saturating_sub(1)).copied().unwrap_or_default();
         let known = all_real.saturating_sub(begin.1);
         let older = asked.saturating_sub(all_asked.saturating_sub(begin.0));
         let inside = at.saturating_sub(begin.0);
         known.saturating_add(older).saturating_sub(inside)
+    }
+
+    /// How many of the remembered ends are at most `at`, which is `windows` windows ago. Their
+    /// number says it if the interval was always the same, so a search is rare.
+    fn nr_until(&self, at: u64, windows: u32) -> usize {
+        let is_until = |nr: usize| self.ends.get(nr).is_some_and(|end| end.0 <= at);
+        let windows = usize::try_from(windows).unwrap_or(usize::MAX);
+        let guess = self.ends.len().saturating_sub(windows);
+        if !is_until(guess) && guess.checked_sub(1).is_none_or(is_until) {
+            return guess;
+        }
+        self.ends.partition_point(|end| end.0 <= at)
     }
 
     /// The least number of windows that together took at least `ns`.

@@ -11,6 +11,30 @@ pub(crate) fn decode(code: u8, max: u32) -> f32 {
     to_f32(f64::from(max) * f64::from(code) / 255.0)
 }
 
+/// The values of all steps for one maximum. Divisions are slow, and a record has many regions.
+#[derive(Debug, Clone)]
+pub(crate) struct Steps {
+    max: u32,
+    values: [f32; 256],
+}
+
+impl Default for Steps {
+    fn default() -> Self {
+        Self { max: 0, values: [0.0; 256] }
+    }
+}
+
+impl Steps {
+    /// [`decode`] of every step.
+    pub(crate) fn of(&mut self, max: u32) -> &[f32; 256] {
+        if self.max != max {
+            self.max = max;
+            (0..=u8::MAX).zip(&mut self.values).for_each(|(code, x)| *x = decode(code, max));
+        }
+        &self.values
+    }
+}
+
 /// The largest step that is not above `lo`. NaN means that nothing is known, and gives 0.
 pub(crate) fn encode_lo(lo: f32, max: u32) -> u8 {
     let mut code = to_step((f64::from(lo) * 255.0 / f64::from(max.max(1))).floor());

@@ -16,7 +16,7 @@
 
 use isotherm_core::{AddrRange, Cost, RegionInfo, Snapshot, TargetId, TargetInfo, Time};
 
-use crate::encoding::bound;
+use crate::encoding::bound::{self, Steps};
 use crate::encoding::varint::{self, Cursor, unzigzag, zigzag};
 
 /// Number of columns; each is preceded by its length.
@@ -274,6 +274,28 @@ pub(crate) struct Decoder {
     new: Rows,
     clock: u64,
     next_seq: u64,
+    numbers: Numbers,
+    steps: Steps,
+}
+
+/// Columns of numbers for the regions of one target. To read a column at once is faster than to
+/// read a number of each column in turn.
+#[derive(Debug, Default)]
+struct Numbers {
+    shape: Vec<u64>,
+    nr: Vec<u64>,
+    age: Vec<u64>,
+}
+
+impl Numbers {
+    fn take(&mut self, c: &mut [Cursor<'_>; COLUMNS], nr_regions: usize) -> Option<()> {
+        let columns = [(&mut self.shape, SHAPE), (&mut self.nr, NR), (&mut self.age, AGE)];
+        for (column, from) in columns {
+            column.resize(nr_regions, 0);
+            c[from].get_all(column)?;
+        }
+        Some(())
+    }
 }
 
 impl Decoder {
@@ -327,12 +349,23 @@ impl Decoder {
             let t = &mut s.targets[nth];
             t.id = id;
             t.regions.clear();
+            self.numbers.take(&mut c, nr_regions)?;
+            let bounds = c[LO].take(nr_regions)?.iter().zip(c[HI].take(nr_regions)?);
+            let Numbers { shape, nr, age } = &self.numbers;
+            let numbers = shape.iter().zip(nr).zip(age);
+            let steps = self.steps.of(s.max_nr_accesses);
             let rows = self.new.push(id);
+            rows.reserve(nr_regions);
+            t.regions.reserve(nr_regions);
             let mut expect = Expect::new(self.old.get(nth, id));
-            for _ in 0..nr_regions {
-                let row = decode_row(&mut c, &mut expect, shift)?;
+            for (((shape, nr), age), (lo, hi)) in numbers.zip(bounds) {
+                let (start, end, base) = decode_place(*shape, &mut c[PLACE], &mut expect, shift)?;
+                let nr = u32::try_from(i64::from(base.nr).checked_add(unzigzag(*nr))?).ok()?;
+                let age = decode_age(*age, base.age)?;
+                let (lo, hi) = (lo.wrapping_add(base.lo), hi.wrapping_add(base.hi));
+                let row = Row { start, end, nr, age, lo, hi };
                 rows.push(row);
-                t.regions.push(region(&row, s.max_nr_accesses));
+                t.regions.push(region(&row, steps));
             }
             decode_runs(&mut c[RESOLVED], &mut t.regions)?;
         }
@@ -363,38 +396,47 @@ impl Decoder {
     }
 }
 
+/// Where the next region starts and ends, and the old one that it is compared with.
 #[inline]
-fn decode_row(c: &mut [Cursor<'_>; COLUMNS], expect: &mut Expect<'_>, shift: u32) -> Option<Row> {
-    let shape = c[SHAPE].get()?;
+fn decode_place(
+    shape: u64,
+    place: &mut Cursor<'_>,
+    expect: &mut Expect<'_>,
+    shift: u32,
+) -> Option<(u64, u64, Row)> {
+    let mut delta =
+        |from: u64| Some(from.wrapping_add((unzigzag(place.get()?) << shift).cast_unsigned()));
     let mut start = expect.start();
     if shape & 1 == 1 {
-        start = start.wrapping_add((unzigzag(c[PLACE].get()?) << shift).cast_unsigned());
+        start = delta(start)?;
     }
     let base = expect.base(start);
     let end = match usize::try_from(shape >> 1).ok()? {
-        0 => start.wrapping_add((unzigzag(c[PLACE].get()?) << shift).cast_unsigned()),
+        0 => delta(start)?,
         n if n <= END_CHOICES => expect.end_of_choice(n)?,
         _ => return None,
     };
-    let nr = u32::try_from(i64::from(base.nr).checked_add(unzigzag(c[NR].get()?))?).ok()?;
-    let age = match c[AGE].get()? {
-        0 => u32::try_from(u64::from(base.age) + 1).ok()?,
-        1 => 0,
-        d => u32::try_from((i64::from(base.age) + 1).checked_add(unzigzag(d - 2))?).ok()?,
-    };
-    let lo = c[LO].byte()?.wrapping_add(base.lo);
-    let hi = c[HI].byte()?.wrapping_add(base.hi);
     expect.cursor = end;
-    Some(Row { start, end, nr, age, lo, hi })
+    Some((start, end, base))
 }
 
-fn region(r: &Row, max: u32) -> RegionInfo {
+#[inline]
+fn decode_age(code: u64, base: u32) -> Option<u32> {
+    match code {
+        0 => base.checked_add(1),
+        1 => Some(0),
+        d => u32::try_from((i64::from(base) + 1).checked_add(unzigzag(d - 2))?).ok(),
+    }
+}
+
+#[inline]
+fn region(r: &Row, steps: &[f32; 256]) -> RegionInfo {
     RegionInfo {
         range: AddrRange::new(r.start, r.end),
         nr_accesses: r.nr,
         age: r.age,
-        lo: bound::decode(r.lo, max),
-        hi: bound::decode(r.hi, max),
+        lo: steps[usize::from(r.lo)],
+        hi: steps[usize::from(r.hi)],
         resolved: true,
         // A record keeps the pages themselves instead.
         touched: None,

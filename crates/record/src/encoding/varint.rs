@@ -87,6 +87,29 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// As many numbers as `out` has places. Numbers of one byte, which most are, are read eight at
+    /// a time.
+    pub(crate) fn get_all(&mut self, out: &mut [u64]) -> Option<()> {
+        const LONG: u64 = 0x8080_8080_8080_8080;
+        let mut out = out.iter_mut();
+        while out.len() >= 8
+            && let Some((eight, rest)) = self.rest.split_first_chunk::<8>()
+        {
+            if u64::from_le_bytes(*eight) & LONG == 0 {
+                out.by_ref().zip(eight).for_each(|(x, byte)| *x = u64::from(*byte));
+                self.rest = rest;
+            } else {
+                for x in out.by_ref().take(8) {
+                    *x = self.get()?;
+                }
+            }
+        }
+        for x in out {
+            *x = self.get()?;
+        }
+        Some(())
+    }
+
     /// One number that must fit 32 bits.
     pub(crate) fn get_u32(&mut self) -> Option<u32> {
         u32::try_from(self.get()?).ok()
@@ -128,6 +151,24 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn all_at_once_as_one_by_one(
+            xs in prop::collection::vec(prop_oneof![9 => 0u64..128, 1 => any::<u64>()], 0..60),
+            cut in 0usize..3,
+        ) {
+            let mut bytes = Vec::new();
+            xs.iter().for_each(|x| put(&mut bytes, *x));
+            bytes.push(7);
+            let mut all = vec![0; xs.len()];
+            let mut c = Cursor::new(&bytes);
+            prop_assert_eq!(c.get_all(&mut all), Some(()));
+            prop_assert_eq!(&all, &xs);
+            prop_assert_eq!(c.len(), 1, "what is behind is left");
+            let short = &bytes[..bytes.len().saturating_sub(2 + cut)];
+            let read = Cursor::new(short).get_all(&mut all);
+            prop_assert_eq!(read.is_none(), !xs.is_empty());
+        }
+
         #[test]
         fn round_trip(x: u64, base: u64) {
             let mut out = Vec::new();

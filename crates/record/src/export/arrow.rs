@@ -20,6 +20,8 @@ use arrow_ipc::writer::{FileWriter, IpcWriteOptions, StreamWriter};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
 
 use super::batch::{Batch, Column, PAGE_BYTES, Texts, Values};
+use super::constants::Constants;
+use super::parts::Parts;
 use super::tables::{Batches, Table};
 use crate::error::Error;
 use crate::reader::Reader;
@@ -48,8 +50,13 @@ pub enum Layout {
 ///
 /// [`Error::Export`] if Arrow refuses it.
 pub fn record_batch(batch: Batch, names: Names) -> Result<RecordBatch, Error> {
+    with_constants(batch, names, &Constants::default())
+}
+
+/// The same, with memory for constant columns that other batches use, too.
+fn with_constants(batch: Batch, names: Names, constants: &Constants) -> Result<RecordBatch, Error> {
     let schema = schema(&batch, names);
-    let columns = batch.into_columns().into_iter().map(|column| array(column, names));
+    let columns = batch.into_columns().into_iter().map(|column| array(column, names, constants));
     let columns = columns.collect::<Result<_, _>>().map_err(failed)?;
     RecordBatch::try_new(schema, columns).map_err(failed)
 }
@@ -81,18 +88,23 @@ fn data_type(values: &Values, names: Names) -> DataType {
 const PAGE_SIZE: i32 = 64;
 const _: () = assert!(PAGE_BYTES == 64, "both are one size");
 
-fn array(column: Column, names: Names) -> Result<ArrayRef, ArrowError> {
-    let nulls = column.there.map(NullBuffer::from);
+/// Which rows have a value; `None` if all have one.
+fn nulls(there: Option<Vec<bool>>) -> Option<NullBuffer> {
+    there.filter(|there| there.contains(&false)).map(NullBuffer::from)
+}
+
+fn array(column: Column, names: Names, constants: &Constants) -> Result<ArrayRef, ArrowError> {
+    let nulls = nulls(column.there);
     Ok(match column.values {
-        Values::U64(v) => Arc::new(UInt64Array::try_new(v.into(), nulls)?),
-        Values::U32(v) => Arc::new(UInt32Array::try_new(v.into(), nulls)?),
-        Values::I32(v) => Arc::new(Int32Array::try_new(v.into(), nulls)?),
-        Values::F32(v) => Arc::new(Float32Array::try_new(v.into(), nulls)?),
+        Values::U64(v) => Arc::new(UInt64Array::try_new(constants.share(v), nulls)?),
+        Values::U32(v) => Arc::new(UInt32Array::try_new(constants.share(v), nulls)?),
+        Values::I32(v) => Arc::new(Int32Array::try_new(constants.share(v), nulls)?),
+        Values::F32(v) => Arc::new(Float32Array::try_new(constants.share(v), nulls)?),
         Values::Bool(v) => Arc::new(BooleanArray::new(v.into(), nulls)),
         Values::Time(v) => {
             Arc::new(TimestampNanosecondArray::try_new(v.into(), nulls)?.with_timezone("UTC"))
         }
-        Values::Text(v) => text(&v, nulls, names)?,
+        Values::Text(v) => text(v, nulls, names, constants)?,
         Values::Pages(v) => {
             let bytes = Buffer::from_vec(v.into_flattened());
             Arc::new(FixedSizeBinaryArray::try_new(PAGE_SIZE, bytes, nulls)?)
@@ -100,24 +112,34 @@ fn array(column: Column, names: Names) -> Result<ArrayRef, ArrowError> {
     })
 }
 
-fn text(texts: &Texts, nulls: Option<NullBuffer>, names: Names) -> Result<ArrayRef, ArrowError> {
+fn text(
+    texts: Texts,
+    nulls: Option<NullBuffer>,
+    names: Names,
+    constants: &Constants,
+) -> Result<ArrayRef, ArrowError> {
     if names == Names::Plain {
         let is_there = |row| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row));
         let rows = (0..texts.keys.len()).map(|row| is_there(row).then(|| texts.get(row)));
         return Ok(Arc::new(StringArray::from_iter(rows)));
     }
-    let keys = PrimitiveArray::<Int32Type>::try_new(texts.keys.clone().into(), nulls)?;
+    let keys = PrimitiveArray::<Int32Type>::try_new(constants.share(texts.keys), nulls)?;
     let values: StringArray = texts.names.iter().map(|name| Some(name.as_str())).collect();
     Ok(Arc::new(DictionaryArray::try_new(keys, Arc::new(values))?))
 }
 
-/// The record batches of a table of a record, read as they are asked for.
+/// The record batches of a table of a record, read as they are asked for. Those of regions are made
+/// by several threads, see [`parts`](super::parts).
 #[derive(Debug)]
 pub struct Stream<R> {
     schema: SchemaRef,
-    first: Option<Batch>,
-    batches: Batches,
-    reader: Reader<R>,
+    source: Source<R>,
+}
+
+#[derive(Debug)]
+enum Source<R> {
+    InOrder(Batches, Reader<R>),
+    Parts(Parts<R>),
 }
 
 impl<R: Read> Stream<R> {
@@ -125,19 +147,26 @@ impl<R: Read> Stream<R> {
     ///
     /// # Errors
     ///
-    /// If reading fails.
-    pub fn new(table: Table, mut reader: Reader<R>) -> Result<Self, Error> {
-        let mut batches = Batches::new(table, reader.header());
-        let first = batches.next(&mut reader)?.unwrap_or_default();
-        Ok(Self { schema: schema(&first, Names::Dictionary), first: Some(first), batches, reader })
+    /// None so far; reading fails later.
+    pub fn new(table: Table, reader: Reader<R>) -> Result<Self, Error> {
+        let schema = schema(&table.rows(reader.header()).take(), Names::Dictionary);
+        let source = if table == Table::Regions && !reader.is_inside() {
+            let finish = |batch, constants: &_| with_constants(batch, Names::Dictionary, constants);
+            Source::Parts(Parts::new(table, reader, finish))
+        } else {
+            Source::InOrder(Batches::new(table, reader.header()), reader)
+        };
+        Ok(Self { schema, source })
     }
 
     fn batch(&mut self) -> Result<Option<RecordBatch>, Error> {
-        let batch = match self.first.take() {
-            Some(batch) => Some(batch),
-            None => self.batches.next(&mut self.reader)?,
-        };
-        batch.map(|batch| record_batch(batch, Names::Dictionary)).transpose()
+        match &mut self.source {
+            Source::InOrder(batches, reader) => {
+                let batch = batches.next(reader)?;
+                batch.map(|batch| record_batch(batch, Names::Dictionary)).transpose()
+            }
+            Source::Parts(parts) => parts.next(),
+        }
     }
 }
 

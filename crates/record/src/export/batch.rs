@@ -131,6 +131,15 @@ impl Texts {
         self.keys.push(key);
     }
 
+    /// Adds `n` rows of one name.
+    pub(super) fn push_rows(&mut self, name: &str, n: usize) {
+        if n > 0 {
+            self.push(name);
+            let key = self.keys.last().copied().unwrap_or_default();
+            self.keys.resize(self.keys.len() + n - 1, key);
+        }
+    }
+
     /// The name of a key.
     fn name(&self, key: i32) -> &str {
         usize::try_from(key).ok().and_then(|key| self.names.get(key)).map_or("", String::as_str)
@@ -180,11 +189,23 @@ impl<T: Default> Maybe<Vec<T>> {
     pub(super) fn push(&mut self, value: Option<T>) {
         self.push_with(value.is_some(), |values| values.push(value.unwrap_or_default()));
     }
+
+    /// Adds rows.
+    pub(super) fn extend(&mut self, rows: impl Iterator<Item = Option<T>> + Clone) {
+        self.there.extend(rows.clone().map(|value| value.is_some()));
+        self.values.extend(rows.map(Option::unwrap_or_default));
+    }
 }
 
 impl Maybe<Texts> {
     pub(super) fn push_text(&mut self, name: Option<&str>) {
         self.push_with(name.is_some(), |names| names.push(name.unwrap_or_default()));
+    }
+
+    /// Adds `n` rows of one name.
+    pub(super) fn push_rows(&mut self, name: Option<&str>, n: usize) {
+        self.there.resize(self.there.len() + n, name.is_some());
+        self.values.push_rows(name.unwrap_or_default(), n);
     }
 }
 
@@ -220,8 +241,11 @@ into_values! {
 }
 
 impl Maybe<Times> {
-    pub(super) fn push_time(&mut self, unix_ns: Option<i64>) {
-        self.push_with(unix_ns.is_some(), |times| times.0.push(unix_ns.unwrap_or_default()));
+    /// Adds `n` rows of one time.
+    pub(super) fn push_rows(&mut self, unix_ns: Option<i64>, n: usize) {
+        self.there.resize(self.there.len() + n, unix_ns.is_some());
+        let times = &mut self.values.0;
+        times.resize(times.len() + n, unix_ns.unwrap_or_default());
     }
 }
 

@@ -71,9 +71,13 @@
 #[cfg(feature = "arrow")]
 pub mod arrow;
 mod batch;
+#[cfg(feature = "arrow")]
+mod constants;
 pub mod damo;
 #[cfg(feature = "parquet")]
 mod parquet;
+#[cfg(feature = "arrow")]
+mod parts;
 mod tables;
 mod text;
 

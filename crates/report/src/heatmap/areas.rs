@@ -20,9 +20,29 @@ const SMALL_GAP: f64 = 0.05;
 pub(crate) struct Weights {
     /// Log2 of the block size.
     shift: u32,
-    /// Block number, change of weight per byte from there on.
-    changes: Vec<(u64, f64)>,
+    changes: Vec<Change>,
+    /// Changes since the blocks were compacted, those included that were left then.
+    added: usize,
     compact_at: usize,
+}
+
+/// How the weight per byte changes where one range ends and another begins.
+#[derive(Debug, Clone, Copy)]
+struct Change {
+    /// Number of the block.
+    block: u64,
+    end: f64,
+    begin: f64,
+}
+
+/// No change: what it is added to stays the same to the last bit.
+const NONE: f64 = -0.0;
+
+impl Change {
+    /// The sum. Ends come first, as ranges come in address order.
+    fn sum(&self) -> f64 {
+        self.end + self.begin
+    }
 }
 
 /// A stretch of addresses with the same access weight per byte.
@@ -35,27 +55,34 @@ pub(crate) struct Stretch {
 
 impl Weights {
     pub(crate) fn new() -> Self {
-        Self { shift: 12, changes: Vec::new(), compact_at: 1 << 16 }
+        Self { shift: 12, changes: Vec::new(), added: 0, compact_at: 1 << 16 }
     }
 
     /// Adds `per_byte` to every byte of `range`.
     pub(crate) fn add(&mut self, range: AddrRange, per_byte: f64) {
         let first = range.start >> self.shift;
         let behind = ((range.end - 1) >> self.shift) + 1;
-        self.changes.push((first, per_byte));
-        self.changes.push((behind, -per_byte));
-        if self.changes.len() >= self.compact_at {
+        // Regions mostly begin where the one before ends.
+        match self.changes.last_mut() {
+            Some(last) if last.block == first && last.begin.to_bits() == NONE.to_bits() => {
+                last.begin = per_byte;
+            }
+            _ => self.changes.push(Change { block: first, end: NONE, begin: per_byte }),
+        }
+        self.changes.push(Change { block: behind, end: -per_byte, begin: NONE });
+        self.added += 2;
+        if self.added >= self.compact_at {
             self.compact();
         }
     }
 
     fn compact(&mut self) {
         loop {
-            self.changes.sort_by_key(|&(block, _)| block);
+            self.changes.sort_by_key(|change| change.block);
             self.changes.dedup_by(|new, kept| {
-                let same = new.0 == kept.0;
+                let same = new.block == kept.block;
                 if same {
-                    kept.1 += new.1;
+                    (kept.end, kept.begin) = (kept.sum() + new.end + new.begin, NONE);
                 }
                 same
             });
@@ -64,10 +91,12 @@ impl Weights {
             }
             self.shift += 1;
             // An end is moved up to the end of its block, so that no accessed byte is left out.
-            for (block, change) in &mut self.changes {
-                *block = if *change < 0.0 { block.div_ceil(2) } else { *block / 2 };
+            for change in &mut self.changes {
+                let is_end = change.sum() < 0.0;
+                change.block = if is_end { change.block.div_ceil(2) } else { change.block / 2 };
             }
         }
+        self.added = self.changes.len();
         self.compact_at = (self.changes.len() * 2).max(1 << 16);
     }
 
@@ -78,13 +107,13 @@ impl Weights {
         let mut level = 0.0;
         let mut heaviest = 0.0f64;
         for pair in self.changes.windows(2) {
-            level += pair[0].1;
+            level += pair[0].sum();
             heaviest = heaviest.max(level);
             // Rounding leaves a small rest where weights cancel out. It is no access.
             if level <= heaviest * 1e-9 {
                 continue;
             }
-            let range = AddrRange::new(pair[0].0 << self.shift, pair[1].0 << self.shift);
+            let range = AddrRange::new(pair[0].block << self.shift, pair[1].block << self.shift);
             #[expect(clippy::cast_precision_loss, reason = "sizes below 2^53 are exact")]
             let weight = level * range.len() as f64;
             out.push(Stretch { range, weight });

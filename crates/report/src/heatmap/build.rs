@@ -102,7 +102,7 @@ impl Grids {
             grid.names.learn(state.mappings_version, &state.mappings);
             let is_fine = filter.address.is_some() && grid.is_finer_than_units();
             let map = scan.pages.get(t.id).filter(|_| is_fine);
-            grid.add(&self.axis, s, filter.regions(&t.regions), map);
+            grid.add(&self.axis, s, || filter.regions(&t.regions), map);
         }
     }
 
@@ -339,21 +339,22 @@ impl Grid {
         self.rows.iter().all(|row| row.len() < UNIT)
     }
 
-    fn add(
+    fn add<I: Iterator<Item = RegionInfo>>(
         &mut self,
         axis: &Axis,
         s: &Snapshot,
-        regions: impl Iterator<Item = RegionInfo>,
+        regions: impl Fn() -> I,
         map: Option<&PageMap>,
     ) {
-        let regions: Vec<RegionInfo> = regions.collect();
-        self.add_gap(axis, s, &regions);
+        if s.missing_ns() > 0 {
+            self.add_gap(axis, s, &regions().collect::<Vec<_>>());
+        }
         let from = s.watched_from();
         let columns = axis.columns(from.0, s.end.0);
         let time = float(s.end.since(from).max(1)) / 1e9;
         let scale = 1.0 / f64::from(s.max_nr_accesses.max(1));
         let mut first = 0;
-        for r in regions {
+        for r in regions() {
             while self.rows.get(first).is_some_and(|row| row.end <= r.range.start) {
                 first += 1;
             }
@@ -383,9 +384,6 @@ impl Grid {
     /// Adds the part of a late window in which nobody looked. What is mapped is unknown then.
     fn add_gap(&mut self, axis: &Axis, s: &Snapshot, regions: &[RegionInfo]) {
         let missing = s.missing_ns();
-        if missing == 0 {
-            return;
-        }
         let columns = axis.columns(s.start.0, s.watched_from().0);
         let time = float(missing) / 1e9 / float(columns.len().max(1) as u64);
         for (i, row) in self.rows.iter().enumerate() {

@@ -76,6 +76,13 @@ impl Sums {
         let mut give = |part: &RegionInfo, line: usize| {
             lines[line].1.add(float(part.range.len()) * time, part, max);
         };
+        // Most regions lie in one mapping.
+        if let Some((m, line)) = known.ranges.get(*at)
+            && m.start <= r.range.start
+            && r.range.end <= m.end
+        {
+            return give(r, *line);
+        }
         let mut rest = Vec::new();
         divide(r, &known.ranges[*at..], &mut give, &mut rest);
         for part in rest {

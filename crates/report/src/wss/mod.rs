@@ -101,8 +101,11 @@ impl Build {
             let of = |t: &TargetInfo| filter.regions(&t.regions).collect::<Vec<_>>();
             scan.wanted(s).map(move |(_, t)| (t.id.0, of(t)))
         };
-        let all: Vec<_> = regions().flat_map(|(_, regions)| regions).collect();
-        let wss = estimate(&all, s.max_nr_accesses);
+        let mut all = Estimate::default();
+        for (_, t) in scan.wanted(s) {
+            filter.regions(&t.regions).for_each(|r| all.add(&r, s.max_nr_accesses));
+        }
+        let wss = all.working_set();
         self.apart.push(Point { t_ns: s.end.0, wss });
         let shares = self.sharing.is_any(scan.wanted(s).map(|(_, t)| t.id.0));
         self.is_shared |= shares;

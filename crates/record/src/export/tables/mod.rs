@@ -12,6 +12,7 @@ mod who;
 
 use std::io::Read;
 
+pub(super) use self::who::Known;
 use super::batch::{Batch, ROWS};
 use crate::error::Error;
 use crate::event::{Event, Header};
@@ -64,7 +65,11 @@ impl Table {
     /// Makes the table's rows from the events of a record with this header.
     #[must_use]
     pub fn rows(self, header: &Header) -> Box<dyn Rows> {
-        let known = who::Known::new(header);
+        self.rows_from(Known::new(header))
+    }
+
+    /// The same from the middle of a record, of which this is known so far.
+    pub(super) fn rows_from(self, known: Known) -> Box<dyn Rows> {
         match self {
             Self::Snapshots => Box::new(snapshots::Snapshots::new(known)),
             Self::Regions => Box::new(regions::Regions::new(known)),

@@ -6,6 +6,7 @@ use super::super::batch::{Batch, Maybe, Texts, column};
 use super::Rows;
 use super::who::{Known, Stamp, Who, name_of};
 use crate::event::Event;
+use crate::mapping::Mapping;
 
 /// The columns.
 #[derive(Debug)]
@@ -15,8 +16,7 @@ pub(super) struct Regions {
     window_ns: Vec<u64>,
     start: Vec<u64>,
     end: Vec<u64>,
-    mapping: Maybe<Texts>,
-    kind: Maybe<Texts>,
+    names: Names,
     nr_accesses: Vec<u32>,
     max_nr_accesses: Vec<u32>,
     age: Vec<u32>,
@@ -27,6 +27,13 @@ pub(super) struct Regions {
     touched_1s: Maybe<Vec<f32>>,
 }
 
+/// What is mapped where the regions are.
+#[derive(Debug, Default)]
+struct Names {
+    mapping: Maybe<Texts>,
+    kind: Maybe<Texts>,
+}
+
 impl Regions {
     pub(super) fn new(known: Known) -> Self {
         Self {
@@ -35,8 +42,7 @@ impl Regions {
             window_ns: Vec::new(),
             start: Vec::new(),
             end: Vec::new(),
-            mapping: Maybe::default(),
-            kind: Maybe::default(),
+            names: Names::default(),
             nr_accesses: Vec::new(),
             max_nr_accesses: Vec::new(),
             age: Vec::new(),
@@ -52,25 +58,41 @@ impl Regions {
         let nobody = Who::default();
         for target in &s.targets {
             let who = self.known.of(target.id.0);
+            // Column by column: a record has tens of millions of regions.
+            let all = target.regions.iter();
+            self.stamp.push_rows(&self.known, s.end.as_ns(), who, all.len());
+            let rows = self.stamp.rows();
+            self.window_ns.resize(rows, s.end.since(s.start));
+            self.start.extend(all.clone().map(|r| r.range.start));
+            self.end.extend(all.clone().map(|r| r.range.end));
+            self.nr_accesses.extend(all.clone().map(|r| r.nr_accesses));
+            self.max_nr_accesses.resize(rows, s.max_nr_accesses);
+            self.age.extend(all.clone().map(|r| r.age));
+            self.lo.extend(all.clone().map(|r| r.lo));
+            self.hi.extend(all.clone().map(|r| r.hi));
+            self.resolved.extend(all.clone().map(|r| r.resolved));
+            self.touched_window.extend(all.clone().map(|r| r.touched?.window));
+            self.touched_1s.extend(all.clone().map(|r| r.touched?.second));
             let mut from = 0;
-            for r in &target.regions {
-                self.stamp.push(&self.known, s.end.as_ns(), who);
-                self.window_ns.push(s.end.since(s.start));
-                self.start.push(r.range.start);
-                self.end.push(r.range.end);
+            let mut run = (None, 0);
+            for r in all {
                 let mapping = who.unwrap_or(&nobody).mapping(r.range, &mut from);
-                self.mapping.push_text(mapping.map(name_of));
-                self.kind.push_text(mapping.map(|m| m.kind.name()));
-                self.nr_accesses.push(r.nr_accesses);
-                self.max_nr_accesses.push(s.max_nr_accesses);
-                self.age.push(r.age);
-                self.lo.push(r.lo);
-                self.hi.push(r.hi);
-                self.resolved.push(r.resolved);
-                self.touched_window.push(r.touched.and_then(|t| t.window));
-                self.touched_1s.push(r.touched.and_then(|t| t.second));
+                if run.0.map(std::ptr::from_ref) != mapping.map(std::ptr::from_ref) {
+                    self.names.push_rows(run);
+                    run = (mapping, 0);
+                }
+                run.1 += 1;
             }
+            self.names.push_rows(run);
         }
+    }
+}
+
+impl Names {
+    /// Adds some rows of one mapping.
+    fn push_rows(&mut self, (mapping, n): (Option<&Mapping>, usize)) {
+        self.mapping.push_rows(mapping.map(name_of), n);
+        self.kind.push_rows(mapping.map(|m| m.kind.name()), n);
     }
 }
 
@@ -91,8 +113,8 @@ impl Rows for Regions {
             column("window_ns", &mut self.window_ns),
             column("start", &mut self.start),
             column("end", &mut self.end),
-            column("mapping", &mut self.mapping),
-            column("kind", &mut self.kind),
+            column("mapping", &mut self.names.mapping),
+            column("kind", &mut self.names.kind),
             column("nr_accesses", &mut self.nr_accesses),
             column("max_nr_accesses", &mut self.max_nr_accesses),
             column("age", &mut self.age),

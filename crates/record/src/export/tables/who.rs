@@ -19,7 +19,7 @@ pub(super) struct Who {
 
 /// All targets, and the clocks.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Known {
+pub(in crate::export) struct Known {
     pub(super) host: String,
     /// The wall clock minus the monotonic clock, in ns; `None` if the record does not say.
     offset_ns: Option<i128>,
@@ -27,13 +27,13 @@ pub(super) struct Known {
 }
 
 impl Known {
-    pub(super) fn new(header: &Header) -> Self {
+    pub(in crate::export) fn new(header: &Header) -> Self {
         let wall = header.started_unix_ns;
         let offset_ns = (wall > 0).then(|| i128::from(wall) - i128::from(header.started_ns));
         Self { host: header.host.clone(), offset_ns, targets: BTreeMap::new() }
     }
 
-    pub(super) fn learn(&mut self, event: &Event<'_>) {
+    pub(in crate::export) fn learn(&mut self, event: &Event<'_>) {
         match event {
             Event::Target(t) => {
                 let who = self.targets.entry(t.id).or_default();
@@ -101,11 +101,17 @@ pub(super) struct Stamp {
 impl Stamp {
     /// Adds a row about `target` at `t_ns`.
     pub(super) fn push(&mut self, known: &Known, t_ns: u64, who: Option<&Who>) {
-        self.host.push(&known.host);
-        self.t_ns.push(t_ns);
-        self.time.push_time(known.unix_ns(t_ns));
-        self.pid.push(who.map_or(0, |who| who.pid));
-        self.target.push(who.map_or("", |who| &who.name));
+        self.push_rows(known, t_ns, who, 1);
+    }
+
+    /// Adds `n` rows about `target` at `t_ns`.
+    pub(super) fn push_rows(&mut self, known: &Known, t_ns: u64, who: Option<&Who>, n: usize) {
+        let rows = self.rows() + n;
+        self.host.push_rows(&known.host, n);
+        self.t_ns.resize(rows, t_ns);
+        self.time.push_rows(known.unix_ns(t_ns), n);
+        self.pid.resize(rows, who.map_or(0, |who| who.pid));
+        self.target.push_rows(who.map_or("", |who| &who.name), n);
     }
 
     pub(super) fn rows(&self) -> usize {

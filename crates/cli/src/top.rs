@@ -33,7 +33,7 @@ pub(crate) struct Args {
         help_heading = "Target"
     )]
     input: Option<PathBuf>,
-    /// The share of one CPU that this program may use, all in all.
+    /// The share of one CPU that this may use.
     #[arg(
         long,
         value_name = "SHARE",
@@ -87,7 +87,8 @@ pub(crate) struct Args {
         value_name = "KEY",
         default_value = "10s",
         value_parser = sort_key,
-        help_heading = "Output"
+        help_heading = "Output",
+        hide_short_help = true
     )]
     sort: SortKey,
     /// Show only what has this in its name, cgroup or pid.
@@ -97,11 +98,18 @@ pub(crate) struct Args {
         value_name = "TEXT",
         default_value = "",
         hide_default_value = true,
-        help_heading = "Output"
+        help_heading = "Output",
+        hide_short_help = true
     )]
     filter: String,
     /// Show a row per process, cgroup or systemd unit.
-    #[arg(long, value_enum, default_value_t = ByArg::Process, help_heading = "Output")]
+    #[arg(
+        long,
+        value_enum,
+        default_value_t = ByArg::Process,
+        help_heading = "Output",
+        hide_short_help = true
+    )]
     by: ByArg,
     #[command(flatten)]
     color: ColorArg,
@@ -109,6 +117,7 @@ pub(crate) struct Args {
 
 const EXAMPLES: &str = "Examples:
   isotherm top                          the whole machine; ? shows the keys
+  isotherm top --by unit                a row per systemd unit
   isotherm top 1234                     a process and its children
   isotherm top --name 'postgres*'       processes by name
   isotherm top --batch -n 3 --by unit   three tables as text, a row per systemd unit

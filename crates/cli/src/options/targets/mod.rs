@@ -35,15 +35,15 @@ pub(crate) struct ProcessArgs {
         value_parser = pid
     )]
     pids: Vec<u32>,
-    /// Watch processes whose command name matches (`*`, `?`), also those to come.
+    /// Watch processes whose name matches, also those to come.
     ///
-    /// As processes can come at any time, the command does not end by itself when all have ended.
+    /// The command name; `*` and `?` as in a shell. As processes can come at any time, the command does not end by itself when all have ended.
     /// This is so for cgroups, units and -a as well.
     #[arg(long = "name", value_name = "GLOB")]
     names: Vec<String>,
-    /// Watch processes of matching cgroups and those below, also those to come.
+    /// Watch processes of matching cgroups, also those to come.
     ///
-    /// A path from the root of the hierarchy, of v1 or v2, as /system.slice/redis.service or
+    /// And of the cgroups below these. A path from the root of the hierarchy, of v1 or v2, as /system.slice/redis.service or
     /// /docker/*. Here `*` stands for any text, also for `/`.
     #[arg(long = "cgroup", value_name = "GLOB")]
     cgroups: Vec<String>,
@@ -65,7 +65,7 @@ pub(crate) struct ProcessArgs {
     /// A process to watch, or a command to start and watch.
     ///
     /// All words behind the command are its arguments. Behind `--` a number is a command as well.
-    #[arg(trailing_var_arg = true, value_name = "PID|CMD")]
+    #[arg(trailing_var_arg = true, value_name = "PID|CMD", hide_short_help = true)]
     command: Vec<OsString>,
 }
 

@@ -39,8 +39,8 @@ pub(crate) struct Args {
     duration: Option<Duration>,
     /// The record to write.
     ///
-    /// `-` is standard output. An existing record is kept as FILE.old. With `-`, a command that is started writes its own
-    /// output to standard error.
+    /// `-` is standard output. An existing record is kept as FILE.old. With `-`, a command that is
+    /// started writes its own output to standard error.
     #[arg(
         short,
         long,

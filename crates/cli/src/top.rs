@@ -14,7 +14,7 @@ use isotherm_top::{
 
 use crate::exit::{self, usage};
 use crate::files;
-use crate::options::sets::OpsArg;
+use crate::options::sets::OpsOption;
 use crate::options::targets::ProcessArgs;
 use crate::terminal::ColorArg;
 
@@ -42,15 +42,8 @@ pub(crate) struct Args {
         help_heading = "Limits"
     )]
     budget: u32,
-    /// Which operations set looks at the memory.
-    #[arg(
-        long,
-        value_enum,
-        default_value_t = OpsArg::Auto,
-        help_heading = "Monitoring",
-        hide_short_help = true
-    )]
-    ops: OpsArg,
+    #[command(flatten)]
+    ops: OpsOption,
     /// Print plain text instead of drawing on the terminal.
     #[arg(short, long, help_heading = "Output")]
     batch: bool,
@@ -184,7 +177,7 @@ fn feed(args: &Args) -> anyhow::Result<Box<dyn Feed>> {
         )));
     }
     let wanted = Wanted { specs: args.processes.specs()?, children: args.processes.follow() };
-    let settings = Settings { wanted, budget_bp: args.budget, set: args.ops.wanted() };
+    let settings = Settings { wanted, budget_bp: args.budget, set: args.ops.ops.wanted() };
     Ok(Box::new(Live::start(settings).map_err(told)?))
 }
 

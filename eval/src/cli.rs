@@ -38,6 +38,14 @@ enum Command {
     /// What the job `stalls` measures.
     #[command(hide = true)]
     StallTarget,
+    /// What the job `top` watches: a process of so many MiB, of which so many are touched.
+    #[command(hide = true)]
+    Holder {
+        /// All of its memory.
+        mib: usize,
+        /// What is touched ten times a second.
+        hot: usize,
+    },
 }
 
 #[derive(Debug, clap::Args)]
@@ -83,6 +91,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<()> {
             let dir = ResultDir::open(&dir)?;
             format_result(job_of(&dir)?.as_ref(), &dir)
         }
+        Command::Holder { mib, hot } => crate::jobs::top::hold(mib, hot),
         Command::StallTarget => crate::jobs::stalls::target(),
     }
 }

@@ -95,6 +95,7 @@ pub(crate) fn all() -> Vec<Box<dyn Job>> {
         Box::new(jobs::quota::Quota),
         Box::new(jobs::idle::Idle),
         Box::new(jobs::tier::Tier),
+        Box::new(jobs::top::Top),
     ]
 }
 

@@ -17,8 +17,10 @@ pub(crate) struct Args {
     /// Print all that was found, instead of one screen.
     #[arg(short = 'v', long, visible_alias = "verbose")]
     long: bool,
-    /// Also test the kernel's DAMON. This starts a kdamond for about three seconds, during which no
-    /// other program can configure DAMON.
+    /// Also test the kernel's DAMON.
+    ///
+    /// This starts a kdamond for about three seconds, during which no other program can configure
+    /// DAMON.
     #[arg(long)]
     kdamond: bool,
     #[command(flatten)]

@@ -42,7 +42,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Record a known workload for half a minute, and show and score the result.
+    /// Record a known workload for half a minute, and score the result.
     Demo(demo::Args),
     /// Watch processes and write a record of their accesses to a file.
     Record(record::Args),
@@ -50,9 +50,13 @@ enum Command {
     Report(reading::report::Args),
     /// Print the working set of running processes, live.
     Wss(wss::Args),
-    /// Show live which processes use which memory, in the terminal; or a record, with time travel.
+    /// Show live which processes use which memory.
+    ///
+    /// In the terminal; or a record, with time travel.
     Top(top::Args),
-    /// Run a policy (contexts, targets and schemes) from a file until stopped.
+    /// Run a policy from a file: contexts, targets and schemes.
+    ///
+    /// Until it is stopped.
     Run(act::run::Args),
     /// Page out memory that was idle for long.
     Reclaim(act::ready::reclaim::Args),
@@ -72,9 +76,13 @@ enum Command {
     Doctor(doctor::Args),
     /// List, show, enable, disable or tune the kernel's own DAMON modules.
     KernelModule(kernel_module::Args),
-    /// Convert a record to Parquet, Arrow, JSON lines, CSV, or a record of damo.
+    /// Convert a record for other tools.
+    ///
+    /// To Parquet, Arrow, JSON lines, CSV, or a record of damo.
     Export(reading::export::Args),
-    /// Make a record of one that damo or perf wrote. Reports read those also as they are.
+    /// Make a record of one that damo or perf wrote.
+    ///
+    /// Reports read those also as they are.
     Import(reading::export::ImportArgs),
     /// Compare a record with the truth of the workload that was recorded.
     Score(reading::score::Args),
@@ -94,7 +102,7 @@ fn main() -> ExitCode {
     let done = config::applied(Cli::command()).and_then(|program| {
         let words = std::env::args_os().collect();
         let words = options::targets::words::with_pids(&program, words);
-        let matches = program.get_matches_from(words);
+        let matches = shell::help::shortened(program).get_matches_from(words);
         // The commands were made from the same types, so this cannot fail.
         let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
         run(cli.command)

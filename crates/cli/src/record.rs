@@ -37,10 +37,10 @@ pub(crate) struct Args {
     /// ended it). If it still runs 2 s later, it is left alone, and that is said (exit code 6).
     #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Limits")]
     duration: Option<Duration>,
-    /// The record to write; `-` is standard output.
+    /// The record to write.
     ///
-    /// An existing record is kept as FILE.old. With `-`, a command that is started writes its own
-    /// output to standard error.
+    /// `-` is standard output. An existing record is kept as FILE.old. With `-`, a command that is
+    /// started writes its own output to standard error.
     #[arg(
         short,
         long,

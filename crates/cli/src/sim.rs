@@ -26,29 +26,37 @@ use crate::workload::{load, scale_factor};
 pub(crate) struct Args {
     /// A config file (format of masim), or the name of a shipped workload.
     config: String,
-    /// The record to write. An existing record is kept as FILE.old.
+    /// The record to write.
+    ///
+    /// An existing record is kept as FILE.old.
     #[arg(short, long, value_name = "FILE", default_value = "isotherm.data")]
     output: PathBuf,
     /// Write what is accessed, where and when, to this file.
     #[arg(long, value_name = "FILE")]
     truth: Option<PathBuf>,
-    /// Scale all times by a factor (0.1), or so that all phases together take this long (10s).
+    /// Scale all times by a factor (0.1), or to this long (10s).
+    ///
+    /// The latter is the time that all phases take together.
     #[arg(long, value_name = "FACTOR|TIME")]
     scale: Option<String>,
-    /// Virtual time to run for; the phases repeat until then. By default all phases run once.
+    /// Virtual time to run for; the phases repeat until then.
+    ///
+    /// By default all phases run once.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     duration: Option<Duration>,
     /// Seed for all random choices of the workload and the monitor.
     #[arg(long)]
     seed: Option<u64>,
-    /// Inject a fault: `late=CHANCE:TIME` (a tick is late), `fail=CHANCE` (a look at a page fails),
+    /// Inject a fault, as `late=CHANCE:TIME` or `fail=CHANCE`.
+    ///
+    /// `late=CHANCE:TIME` (a tick is late), `fail=CHANCE` (a look at a page fails),
     /// `blind=SHARE` (pages cannot be made old), `notnow=CHANCE` (reading the mappings fails),
     /// `vanish=PER_SECOND` (a process dies), `clear=PER_SECOND` (somebody else clears the accessed
     /// bit of a page). May be given more than once.
     #[arg(long = "fault", value_name = "FAULT")]
     faults: Vec<String>,
     /// Accesses per second of patterns without a rate, per thread.
-    #[arg(long, value_name = "N", default_value_t = Options::default().full_speed)]
+    #[arg(hide_short_help = true, long, value_name = "N", default_value_t = Options::default().full_speed)]
     speed: f64,
     /// Print only warnings and errors.
     #[arg(long, short)]

@@ -14,7 +14,7 @@ use isotherm_top::{
 
 use crate::exit::{self, usage};
 use crate::files;
-use crate::options::sets::OpsArg;
+use crate::options::sets::OpsOption;
 use crate::options::targets::ProcessArgs;
 use crate::terminal::ColorArg;
 
@@ -33,7 +33,7 @@ pub(crate) struct Args {
         help_heading = "Target"
     )]
     input: Option<PathBuf>,
-    /// The share of one CPU that this program may use, all in all.
+    /// The share of one CPU that this may use.
     #[arg(
         long,
         value_name = "SHARE",
@@ -42,15 +42,8 @@ pub(crate) struct Args {
         help_heading = "Limits"
     )]
     budget: u32,
-    /// Which operations set looks at the memory.
-    #[arg(
-        long,
-        value_enum,
-        default_value_t = OpsArg::Auto,
-        help_heading = "Monitoring",
-        hide_short_help = true
-    )]
-    ops: OpsArg,
+    #[command(flatten)]
+    ops: OpsOption,
     /// Print plain text instead of drawing on the terminal.
     #[arg(short, long, help_heading = "Output")]
     batch: bool,
@@ -87,7 +80,8 @@ pub(crate) struct Args {
         value_name = "KEY",
         default_value = "10s",
         value_parser = sort_key,
-        help_heading = "Output"
+        help_heading = "Output",
+        hide_short_help = true
     )]
     sort: SortKey,
     /// Show only what has this in its name, cgroup or pid.
@@ -97,11 +91,18 @@ pub(crate) struct Args {
         value_name = "TEXT",
         default_value = "",
         hide_default_value = true,
-        help_heading = "Output"
+        help_heading = "Output",
+        hide_short_help = true
     )]
     filter: String,
     /// Show a row per process, cgroup or systemd unit.
-    #[arg(long, value_enum, default_value_t = ByArg::Process, help_heading = "Output")]
+    #[arg(
+        long,
+        value_enum,
+        default_value_t = ByArg::Process,
+        help_heading = "Output",
+        hide_short_help = true
+    )]
     by: ByArg,
     #[command(flatten)]
     color: ColorArg,
@@ -109,6 +110,7 @@ pub(crate) struct Args {
 
 const EXAMPLES: &str = "Examples:
   isotherm top                          the whole machine; ? shows the keys
+  isotherm top --by unit                a row per systemd unit
   isotherm top 1234                     a process and its children
   isotherm top --name 'postgres*'       processes by name
   isotherm top --batch -n 3 --by unit   three tables as text, a row per systemd unit
@@ -175,7 +177,7 @@ fn feed(args: &Args) -> anyhow::Result<Box<dyn Feed>> {
         )));
     }
     let wanted = Wanted { specs: args.processes.specs()?, children: args.processes.follow() };
-    let settings = Settings { wanted, budget_bp: args.budget, set: args.ops.wanted() };
+    let settings = Settings { wanted, budget_bp: args.budget, set: args.ops.ops.wanted() };
     Ok(Box::new(Live::start(settings).map_err(told)?))
 }
 

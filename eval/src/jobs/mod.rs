@@ -16,6 +16,7 @@ pub(crate) mod stalls;
 pub(crate) mod thp;
 pub(crate) mod tick;
 pub(crate) mod tier;
+pub(crate) mod top;
 mod workloads;
 
 use std::process::Command;

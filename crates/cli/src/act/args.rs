@@ -23,7 +23,7 @@ pub(crate) struct RunArgs {
     ///
     /// A command that was started then gets SIGTERM, and its status is the exit code (143 if that
     /// ended it). If it still runs 2 s later, it is left alone, and that is said (exit code 6).
-    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Limits")]
+    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Limits", hide_short_help = true)]
     pub(crate) duration: Option<Duration>,
     /// Decide and count, but change nothing.
     ///
@@ -31,7 +31,7 @@ pub(crate) struct RunArgs {
     #[arg(long, help_heading = "Action")]
     pub(crate) dry_run: bool,
     /// Print the account as one JSON object, on the last line.
-    #[arg(long, help_heading = "Output")]
+    #[arg(long, help_heading = "Output", hide_short_help = true)]
     pub(crate) json: bool,
     /// Write every event to this file, one JSON object per line.
     ///
@@ -147,7 +147,9 @@ fn time_rate(text: &str) -> Result<MaybeRate, UnitError> {
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Limits")]
 pub(crate) struct LimitArgs {
-    /// Act on at most this many bytes per time: 200M/s, 1G/10s, or none.
+    /// Act on at most this much memory per time, as 200M/s.
+    ///
+    /// Or 1G/10s, or none for no limit.
     #[arg(long, value_name = "SIZE/TIME", value_parser = size_rate)]
     quota: Option<MaybeRate>,
     /// Spend at most this much time on actions per time: 10ms/s, or none.
@@ -168,7 +170,12 @@ pub(crate) struct LimitArgs {
     ///
     /// As 50%,40%,20%; none acts always. `reclaim` has none if processes are given by their pids or
     /// as a command.
-    #[arg(long, value_name = "MARKS", value_parser = knobs::watermarks)]
+    #[arg(
+        long,
+        value_name = "MARKS",
+        value_parser = knobs::watermarks,
+        hide_short_help = true
+    )]
     watermarks: Option<Watermarks>,
     /// When the quota does not suffice for all matching regions, do not prefer any of them.
     #[arg(long, hide_short_help = true)]

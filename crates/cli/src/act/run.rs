@@ -34,9 +34,9 @@ pub(crate) struct Args {
 }
 
 const EXAMPLES: &str = "Examples:
-  isotherm reclaim --age 30s --print-policy > p.toml    a policy to begin with
-  isotherm run p.toml --check                           is it valid, and can this machine do it?
-  isotherm run p.toml --dry-run --duration 1m           what would it do?";
+  isotherm reclaim --print-policy > p.toml        a policy to begin with
+  isotherm run p.toml --dry-run --duration 1m     what would it do?
+  isotherm run p.toml --check                     is it valid, and can this machine do it?";
 
 /// Runs the subcommand.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {

@@ -25,7 +25,7 @@ pub(crate) struct Args {
     /// Stop targets for a moment to make them call madvise themselves.
     ///
     /// The actions hugepage and nohugepage need it.
-    #[arg(long, help_heading = "Action")]
+    #[arg(long, help_heading = "Action", hide_short_help = true)]
     inject: bool,
     #[command(flatten)]
     confirm: ConfirmArgs,

@@ -12,7 +12,7 @@ use crate::exit::usage;
 
 /// Arguments of `isotherm config`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Show all options of this command, as they would be with these arguments.
     #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true)]

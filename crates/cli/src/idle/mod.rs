@@ -18,29 +18,36 @@ use crate::terminal::warn;
 /// Arguments of `isotherm idle`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Show only cgroups whose path matches this pattern (`*` and `?` as in a shell), as
-    /// `system.slice/*`.
+    /// Show only cgroups whose path matches, as `system.slice/*`.
+    ///
+    /// `*` and `?` as in a shell.
     #[arg(long, value_name = "GLOB", default_value = "*")]
     cgroup: String,
-    /// Memory that was not touched for this long is idle (as 30s or 5m). There is
-    /// one report per interval. The first comes after two intervals, or with --once after one and a
-    /// quarter.
+    /// Memory that was not touched for this long is idle.
+    ///
+    /// As 30s or 5m. There is one report per interval. The first comes after two intervals, or with
+    /// --once after one and a quarter.
     #[arg(short, long, value_name = "TIME", default_value = "60s", value_parser = duration)]
     interval: Duration,
     /// Print one report and exit.
     #[arg(long)]
     once: bool,
-    /// Count only what is charged to each cgroup itself, without the cgroups below it.
+    /// Count each cgroup without those below it.
+    ///
+    /// That is, only what is charged to it itself.
     #[arg(long)]
     own: bool,
-    /// CPU time that the scan may take, in percent of one CPU. If that is not enough for all
-    /// memory, the scan looks at a sample and shows the error. Default: 0.5 per 24 GiB of memory,
-    /// at least 0.1.
+    /// CPU time that the scan may take, in percent of one CPU.
+    ///
+    /// If that is not enough for all memory, the scan looks at a sample and shows the error.
+    /// Default: 0.5 per 24 GiB of memory, at least 0.1.
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     cpu: Option<f64>,
-    /// How to look: by the kernel's idle page tracking, or by page tables (mapped memory only).
-    /// `auto` takes the first of them that this kernel has.
-    #[arg(long, value_name = "SET", default_value = "auto")]
+    /// How to look at memory.
+    ///
+    /// By the kernel's idle page tracking, or by page tables (mapped memory only). `auto` takes the
+    /// first of them that this kernel has.
+    #[arg(long, value_name = "SET", default_value = "auto", hide_short_help = true)]
     ops: Ops,
     /// Print one JSON object per report.
     #[arg(long)]

@@ -12,7 +12,7 @@ use crate::exit;
 
 /// Arguments of `isotherm kernel-module`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "The modules:
+#[command(after_long_help = "The modules:
   reclaim   DAMON_RECLAIM (5.16): pages out memory that was idle for long, while memory is short
   lru_sort  DAMON_LRU_SORT (6.0): sorts the LRU lists by recent accesses
   stat      DAMON_STAT (6.17): measures for how long memory is idle, and acts on nothing

@@ -58,7 +58,13 @@ pub(crate) struct AttrsArgs {
     ///
     /// For the method `census`: its own time, and half a microsecond of the target's for every page
     /// that it touches again.
-    #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = budget)]
+    #[arg(
+        long,
+        value_name = "SHARE",
+        default_value = "1%",
+        value_parser = budget,
+        hide_short_help = true
+    )]
     budget: u32,
 }
 

@@ -23,6 +23,20 @@ pub(crate) enum OpsArg {
     Smaps,
 }
 
+/// The option, for every command that has it.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(crate) struct OpsOption {
+    /// Which operations set looks at the memory.
+    #[arg(
+        long,
+        value_enum,
+        default_value_t = OpsArg::Auto,
+        help_heading = "Monitoring",
+        hide_short_help = true
+    )]
+    pub(crate) ops: OpsArg,
+}
+
 impl OpsArg {
     /// The set that was asked for; `None` means the best.
     pub(crate) const fn wanted(self) -> Option<SetName> {

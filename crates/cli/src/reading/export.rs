@@ -19,8 +19,10 @@ pub(crate) struct Args {
     /// The record: ours, or one of damo.
     #[arg(default_value = "isotherm.data")]
     record: PathBuf,
-    /// Format to write. By default it follows from the end of the file's name (.parquet, .arrow,
-    /// .feather, .arrows, .jsonl, .ndjson, .csv, .damo), and is Parquet if that says nothing.
+    /// Format to write.
+    ///
+    /// By default it follows from the end of the file's name (.parquet, .arrow, .feather, .arrows,
+    /// .jsonl, .ndjson, .csv, .damo), and is Parquet if that says nothing.
     #[arg(long, value_enum)]
     format: Option<Format>,
     /// What the rows are. damo's formats have regions only.

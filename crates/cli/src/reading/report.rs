@@ -36,19 +36,23 @@ enum Kind {
     Wss(WssArgs),
     /// The regions of every snapshot.
     Regions(Common),
-    /// Which mapping (heap, library, file, anonymous, stack) is hot and cold.
+    /// Which mapping (heap, library, file, stack) is hot and cold.
     Mappings(MappingsArgs),
-    /// Which pages were touched within 5 ms to 1 min, by mapping or by 2 MiB (records of the method
-    /// census).
+    /// Which pages were touched within 5 ms to 1 min, by mapping.
+    ///
+    /// Or by 2 MiB. Records of the method census have them.
     Pages(PagesArgs),
-    /// Compare two records, of before and after a change: working set, mappings, ages.
+    /// Compare two records, of before and after a change.
+    ///
+    /// Working set, mappings, ages.
     Diff(DiffArgs),
     /// For how long memory was not accessed.
     Ages(Common),
     /// All of it as one page for a browser, to look at or to send.
     Html(super::html::Args),
-    /// Physical memory (`record --paddr`): how much of it is hot and cold, by node, cgroup, process
-    /// or kind.
+    /// Physical memory (`record --paddr`), by node or who uses it.
+    ///
+    /// How much of it is hot and cold, by node, cgroup, process or kind.
     Memory(MemoryArgs),
 }
 
@@ -56,7 +60,7 @@ enum Kind {
 #[derive(Debug, clap::Args)]
 pub(super) struct Common {
     /// The record.
-    #[arg(default_value = "isotherm.data")]
+    #[arg(default_value = "isotherm.data", hide_short_help = true)]
     pub(super) record: PathBuf,
     #[command(flatten)]
     pub(super) limits: Limits,
@@ -68,13 +72,17 @@ pub(super) struct Limits {
     /// Print JSON instead of text.
     #[arg(long)]
     pub(super) json: bool,
-    /// Show only this time since the start, as 5s..1m. Either end may be left out.
+    /// Show only this time since the start, as 5s..1m.
+    ///
+    /// Either end may be left out.
     #[arg(long, value_name = "FROM..TO", value_parser = time)]
     time: Option<(u64, u64)>,
     /// Show only these addresses, as 0x7f0000000000-0x7f0040000000.
-    #[arg(long, value_name = "FROM-TO", value_parser = address)]
+    #[arg(long, value_name = "FROM-TO", value_parser = address, hide_short_help = true)]
     address: Option<AddrRange>,
-    /// Show only this target, by pid or name. May be given more than once.
+    /// Show only this target, by pid or name.
+    ///
+    /// May be given more than once.
     #[arg(long = "target", value_name = "PID|NAME")]
     targets: Vec<String>,
 }
@@ -89,14 +97,20 @@ struct HeatmapArgs {
     /// Write a PNG picture to this file.
     #[arg(long, value_name = "FILE")]
     png: Option<PathBuf>,
-    /// Draw a panel for every target (up to 16), not only for the four with the most accesses.
+    /// Draw a panel for every target (up to 16).
+    ///
+    /// Not only for the four with the most accesses.
     #[arg(long)]
     all_targets: bool,
-    /// The rate of the brightest shade, as 5%. By default it is chosen to fit the record.
+    /// The rate of the brightest shade, as 5%.
+    ///
+    /// By default it is chosen to fit the record.
     #[arg(long, value_name = "PERCENT", value_parser = brightest)]
     max: Option<f32>,
-    /// How shades follow rates. The default fits the record; the legend says which it is.
-    #[arg(long, value_enum, default_value_t = Shades::Auto)]
+    /// How shades follow rates.
+    ///
+    /// The default fits the record; the legend says which it is.
+    #[arg(long, value_enum, default_value_t = Shades::Auto, hide_short_help = true)]
     scale: Shades,
     #[command(flatten)]
     color: ColorArg,

@@ -26,8 +26,9 @@ pub(crate) struct Args {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
-    /// Judge all windows. By default windows within one second after a change of the pattern are
-    /// left out.
+    /// Judge all windows.
+    ///
+    /// By default windows within one second after a change of the pattern are left out.
     #[arg(long)]
     all: bool,
     /// A byte with at least this many accesses per window is hot.

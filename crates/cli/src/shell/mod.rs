@@ -4,5 +4,6 @@
 //! be missing from one of them.
 
 pub(crate) mod completions;
+pub(crate) mod help;
 pub(crate) mod man;
 pub(crate) mod version;

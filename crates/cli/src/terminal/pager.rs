@@ -17,7 +17,7 @@ use super::warn;
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub(crate) struct PagerArg {
     /// Do not show long text in a pager (`$ISOTHERM_PAGER`, `$PAGER`, `less`).
-    #[arg(long, global = true, help_heading = "Output")]
+    #[arg(long, global = true, help_heading = "Output", hide_short_help = true)]
     no_pager: bool,
 }
 

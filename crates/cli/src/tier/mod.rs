@@ -32,10 +32,10 @@ pub(crate) struct Args {
     /// May be given more than once: --fast 0 --slow 1 --fast 1 --slow 2 is a chain of three tiers.
     /// Without it the nodes are found by the kernel's memory tiers, or else by which nodes have
     /// CPUs.
-    #[arg(long, value_name = "NODE", help_heading = "Action")]
+    #[arg(long, value_name = "NODE", help_heading = "Action", hide_short_help = true)]
     fast: Vec<u32>,
     /// The slow node below the --fast at the same position.
-    #[arg(long, value_name = "NODE", help_heading = "Action")]
+    #[arg(long, value_name = "NODE", help_heading = "Action", hide_short_help = true)]
     slow: Vec<u32>,
     /// Who applies the schemes.
     #[arg(
@@ -52,7 +52,8 @@ pub(crate) struct Args {
         value_name = "SHARE",
         default_value = "99.7%",
         value_parser = share,
-        help_heading = "Action"
+        help_heading = "Action",
+        hide_short_help = true
     )]
     used: u64,
     /// Demote until this share of a fast node is free.
@@ -61,10 +62,13 @@ pub(crate) struct Args {
         value_name = "SHARE",
         default_value = "0.5%",
         value_parser = share,
-        help_heading = "Action"
+        help_heading = "Action",
+        hide_short_help = true
     )]
     free: u64,
-    /// Move at most this many bytes per time with each scheme.
+    /// Move at most this much per time.
+    ///
+    /// With each scheme.
     #[arg(
         long,
         value_name = "SIZE/TIME",
@@ -128,15 +132,21 @@ pub(crate) struct Args {
     /// Print each report as one JSON object per line.
     ///
     /// The last line is the account.
-    #[arg(long, help_heading = "Output")]
+    #[arg(long, help_heading = "Output", hide_short_help = true)]
     pub(crate) json: bool,
     /// Print a report this often (as 30s or 5m).
     ///
     /// Without it only at the end.
-    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Output")]
+    #[arg(
+        long,
+        value_name = "TIME",
+        value_parser = duration,
+        help_heading = "Output",
+        hide_short_help = true
+    )]
     pub(crate) every: Option<Duration>,
     /// Print only warnings, errors and the account.
-    #[arg(long, short, help_heading = "Output")]
+    #[arg(long, short, help_heading = "Output", hide_short_help = true)]
     pub(crate) quiet: bool,
     /// Seed for the random choice of pages.
     #[arg(long, help_heading = "Monitoring", hide_short_help = true)]
@@ -145,7 +155,7 @@ pub(crate) struct Args {
 
 const EXAMPLES: &str = "Examples:
   isotherm tier --dry-run --duration 1m    what would move between nodes
-  isotherm tier 1234 --fast 0 --slow 1     a process and its children, between two nodes";
+  isotherm tier 1234 --fast 0 --slow 1     a process, between two nodes";
 
 /// `--engine`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

@@ -26,10 +26,14 @@ pub(crate) struct Args {
     /// Write what was accessed, where and when, to this file.
     #[arg(long, value_name = "FILE")]
     truth: Option<PathBuf>,
-    /// Scale all times by a factor (0.1), or so that all phases together take this long (10s).
+    /// Scale all times by a factor (0.1), or to this long (10s).
+    ///
+    /// The latter is the time that all phases take together.
     #[arg(long, value_name = "FACTOR|TIME")]
     scale: Option<String>,
-    /// Run for this time, from the first phase again if need be. By default all phases run once.
+    /// Run for this time, from the first phase again if need be.
+    ///
+    /// By default all phases run once.
     #[arg(long, value_name = "TIME")]
     duration: Option<String>,
     /// Seed for the random choices, instead of the config's seed.

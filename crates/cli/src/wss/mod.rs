@@ -37,7 +37,7 @@ pub(crate) struct Args {
     targets: TargetArgs,
     #[command(flatten)]
     attrs: AttrsArgs,
-    /// Print the working set over this time, again and again.
+    /// Print the working set over this time.
     ///
     /// Over 1s, 10s and 1min it is measured as it is, by methods that see single pages. Over other
     /// times it is bounded by the spans around them, and the interval is wider.
@@ -59,8 +59,8 @@ pub(crate) struct Args {
 }
 
 const EXAMPLES: &str = "Examples:
-  isotherm wss 1234                        of a process and its children, every second
-  isotherm wss -i 10s --name 'postgres*'   over 10 s, of all processes of that name
+  isotherm wss 1234                        of a process and its children
+  isotherm wss -i 10s --name 'postgres*'   over 10 s, by name
   isotherm wss --unit redis --duration 1m  of a systemd unit, for a minute
   isotherm wss sleep 10                    of a command, while it runs";
 

@@ -12,11 +12,11 @@ use crate::act::args::share;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, next_help_heading = "Action")]
 pub(crate) struct Args {
-    /// Memory that was idle for this long counts as cold.
+    /// Memory idle for this long counts as cold.
     #[arg(long, value_name = "TIME", default_value = "120s", value_parser = interval_us_with_unit)]
     age: u64,
     /// Bring swapped pages of hot regions back before they are accessed.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     hot: bool,
     /// Regions with at least this access frequency count as hot.
     #[arg(
@@ -41,7 +41,7 @@ pub(crate) struct Args {
 }
 
 const EXAMPLES: &str = "Examples:
-  isotherm lru-sort 1234 --age 1m        what was idle for a minute is reclaimed first
+  isotherm lru-sort 1234 --age 1m        what was idle for a minute goes first
   isotherm lru-sort --cgroup '/app/*'    of all processes in cgroups";
 
 /// Runs the subcommand.

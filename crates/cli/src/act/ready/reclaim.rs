@@ -16,7 +16,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", default_value = "120s", value_parser = interval_us_with_unit)]
     age: u64,
     /// Leave anonymous memory alone. No swap is needed then.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     skip_anon: bool,
     /// Memory that is touched so soon after it was paged out counts as refaulted.
     ///
@@ -31,7 +31,7 @@ pub(crate) struct Args {
 }
 
 const EXAMPLES: &str = "Examples:
-  isotherm reclaim 1234 --age 30s --dry-run       what could be paged out, and what it would cost
+  isotherm reclaim 1234 --age 30s --dry-run       what could be paged out
   isotherm reclaim --unit redis --quota 50M/s     at most 50 MiB per second
   isotherm reclaim -a --age 10m --goal psi=1ms/s  all processes, for this much memory pressure";
 

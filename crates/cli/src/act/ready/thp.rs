@@ -13,10 +13,22 @@ use crate::act::args::share;
 #[command(after_help = EXAMPLES, next_help_heading = "Action")]
 pub(crate) struct Args {
     /// Regions with at least this access frequency count as hot.
-    #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = share)]
+    #[arg(
+        long,
+        value_name = "SHARE",
+        default_value = "5%",
+        value_parser = share,
+        hide_short_help = true
+    )]
     hot_min: u32,
     /// Smallest size of a region to act on.
-    #[arg(long, value_name = "SIZE", default_value = "2M", value_parser = size)]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value = "2M",
+        value_parser = size,
+        hide_short_help = true
+    )]
     min_size: u64,
     /// Smallest share of a huge page's small pages that must have been touched.
     #[arg(

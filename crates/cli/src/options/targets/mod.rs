@@ -13,7 +13,7 @@ use isotherm::raw::host::proc::{Proc, raise_file_limit};
 use isotherm::raw::ops::targets::{Claim, Memory, TargetError, TargetKind, Tracker, find};
 
 use crate::exit::{self, usage};
-use crate::options::sets::OpsArg;
+use crate::options::sets::{OpsArg, OpsOption};
 
 /// The heading of the options for the targets.
 const TARGET: &str = "Target";
@@ -35,15 +35,17 @@ pub(crate) struct ProcessArgs {
         value_parser = pid
     )]
     pids: Vec<u32>,
-    /// Watch processes whose command name matches (`*`, `?`), also those to come.
+    /// Watch processes whose name matches, also those to come.
     ///
-    /// As processes can come at any time, the command does not end by itself when all have ended.
+    /// The command name; `*` and `?` as in a shell. As processes can come at any time, the command
+    /// does not end by itself when all have ended.
     /// This is so for cgroups, units and -a as well.
     #[arg(long = "name", value_name = "GLOB")]
     names: Vec<String>,
-    /// Watch processes of matching cgroups and those below, also those to come.
+    /// Watch processes of matching cgroups, also those to come.
     ///
-    /// A path from the root of the hierarchy, of v1 or v2, as /system.slice/redis.service or
+    /// And of the cgroups below these. A path from the root of the hierarchy, of v1 or v2, as
+    /// /system.slice/redis.service or
     /// /docker/*. Here `*` stands for any text, also for `/`.
     #[arg(long = "cgroup", value_name = "GLOB")]
     cgroups: Vec<String>,
@@ -65,7 +67,7 @@ pub(crate) struct ProcessArgs {
     /// A process to watch, or a command to start and watch.
     ///
     /// All words behind the command are its arguments. Behind `--` a number is a command as well.
-    #[arg(trailing_var_arg = true, value_name = "PID|CMD")]
+    #[arg(trailing_var_arg = true, value_name = "PID|CMD", hide_short_help = true)]
     command: Vec<OsString>,
 }
 
@@ -88,15 +90,8 @@ pub(crate) struct TargetArgs {
         hide_short_help = true
     )]
     paddr: Option<String>,
-    /// Which operations set looks at the memory.
-    #[arg(
-        long,
-        value_enum,
-        default_value_t = OpsArg::Auto,
-        help_heading = "Monitoring",
-        hide_short_help = true
-    )]
-    ops: OpsArg,
+    #[command(flatten)]
+    ops: OpsOption,
 }
 
 /// A pid. Who gives a name there is told the right option.
@@ -240,7 +235,7 @@ impl TargetArgs {
 
     /// The operations set that `--ops` asks for.
     pub(crate) const fn ops(&self) -> OpsArg {
-        self.ops
+        self.ops.ops
     }
 
     /// What to tell a user who waits for processes; none if there are targets already.

@@ -83,8 +83,8 @@ fn shared_memory_that_was_never_filled_is_not_cold() {
     let line = lines.iter().find(is_it).unwrap_or_else(|| panic!("no such mapping: {json}"));
     let of = |what: &str| line[what].as_u64().unwrap();
     let memory: u64 = ["hot", "warm", "cold", "unresolved"].map(of).iter().sum();
-    // Until pages were looked at, all of a region may be there.
-    assert!((1..=16 << 20).contains(&memory), "8 MiB are there: {line}");
+    // Until pages were looked at, all of a region may be there. Bytes are means over the record.
+    assert!((1..=32 << 20).contains(&memory), "8 MiB are there: {line}");
     let said = isotherm(dir.path(), "report mappings r.data");
     assert!(said.out.contains("of address space has no page"), "{}", said.out);
 }

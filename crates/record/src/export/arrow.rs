@@ -129,7 +129,7 @@ fn text(
 }
 
 /// The record batches of a table of a record, read as they are asked for. Those of regions are made
-/// by several threads, see [`parts`](super::parts).
+/// by several threads, see the module `parts`.
 #[derive(Debug)]
 pub struct Stream<R> {
     schema: SchemaRef,

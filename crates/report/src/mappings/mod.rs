@@ -2,10 +2,8 @@
 //!
 //! Every region is divided among the mappings of that time, by bytes. Numbers are means over the
 //! time in which the target was seen. A byte is *hot* if its region was touched in at least half of
-//! the samples of a window, *warm* if it was touched in fewer, and *cold* if in none and, as far as
-//! the record has page maps, a page is there: a mapping never filled holds no memory. Parts
-//! of one file are one line. Each anonymous mapping without a name has its own line, with its
-//! address.
+//! the samples of a window, *warm* if it was touched in fewer, and *cold* if in none. Parts of one
+//! file are one line. Each anonymous mapping without a name has its own line, with its address.
 //! Memory that several targets share is in the lines of each of them, and once in the sums by kind,
 //! see [`once`](crate::once). Records with page maps also tell how many pages are hot and cold, see
 //! [`PageHeat`].
@@ -18,7 +16,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use isotherm_core::units::{mib, percent};
-use isotherm_core::{RegionInfo, Snapshot, TargetId};
+use isotherm_core::{RegionInfo, Snapshot};
 use isotherm_record::{Mapping, MappingKind, Record, Target};
 use serde::Serialize;
 
@@ -32,14 +30,11 @@ use crate::error::Error;
 use crate::filter::Filter;
 use crate::numbers::to_u64;
 use crate::once::Sharing;
-use crate::page_maps::{PageMap, PageSums};
 use crate::scan::{self, Scan};
 use crate::shown::{float, written};
 
 /// A region with at least this share of touched samples is hot.
 pub const HOT: f64 = 0.5;
-/// Address space without pages of at least so many bytes is told of.
-const LEAST_ABSENT: f64 = 1024.0 * 1024.0;
 /// Largest number of lines of the text. The JSON has all.
 const MOST_LINES: usize = 40;
 
@@ -54,9 +49,6 @@ pub struct Heat {
     pub cold: f64,
     /// The operations set could not look.
     pub unresolved: f64,
-    /// Address space without a page; as far as there are page maps. It is no memory, so it is in no
-    /// sum.
-    pub absent: f64,
     /// Sum of bytes times rate; see [`Heat::rate`].
     touched: f64,
 }
@@ -73,17 +65,6 @@ impl Heat {
     pub fn rate(&self) -> f64 {
         let seen = self.hot + self.warm + self.cold;
         if seen > 0.0 { self.touched / seen } else { 0.0 }
-    }
-
-    /// Adds a part of a region for some time. What nobody has touched is cold only as far as there
-    /// are pages: a mapping that was never filled is none.
-    fn add_part(&mut self, part: &RegionInfo, map: Option<&PageMap>, max: u32, time: f64) {
-        let all = part.range.len();
-        let is_quiet = part.resolved && part.nr_accesses == 0;
-        let present = map.filter(|map| is_quiet && !map.units.is_empty());
-        let present = present.map_or(all, |map| PageSums::of(map, part.range).present.min(all));
-        self.absent += float(all - present) * time;
-        self.add(float(present) * time, part, max);
     }
 
     fn add(&mut self, bytes: f64, r: &RegionInfo, max: u32) {
@@ -107,7 +88,6 @@ impl Heat {
         self.warm += o.warm;
         self.cold += o.cold;
         self.unresolved += o.unresolved;
-        self.absent += o.absent;
         self.touched += o.touched;
     }
 
@@ -117,7 +97,6 @@ impl Heat {
             warm: self.warm * f,
             cold: self.cold * f,
             unresolved: self.unresolved * f,
-            absent: self.absent * f,
             touched: self.touched * f,
         }
     }
@@ -154,8 +133,6 @@ pub struct Report {
     pub merged: Vec<Merged>,
     /// The sum over the targets, if they share memory.
     pub apart: Option<Heat>,
-    /// Bytes of address space without a page, as far as there are page maps: a mean over time.
-    pub absent: f64,
     /// What could not be read; empty if nothing.
     pub damage: String,
 }
@@ -180,18 +157,17 @@ impl Build {
         let time = float(s.end.since(s.watched_from()).max(1));
         self.whole += time;
         for (state, t) in scan.wanted(s) {
-            let map = scan.pages.get(t.id);
-            self.once.learn(state, map);
-            self.sums.learn(state, map);
+            self.once.learn(state);
+            self.sums.learn(state);
             if let Some(known) = self.sums.known.get_mut(&t.id.0) {
                 known.seen_ns += time;
-                if let Some(map) = map {
+                if let Some(map) = scan.pages.get(t.id) {
                     self.by_page.look(t.id.0, s.end.0, map, &known.ranges, filter);
                 }
             }
             let mut at = 0;
             for r in filter.regions(&t.regions) {
-                self.sums.add(t.id.0, (&r, map), s.max_nr_accesses, time, &mut at);
+                self.sums.add(t.id.0, &r, s.max_nr_accesses, time, &mut at);
             }
         }
         if !self.is_shared {
@@ -201,16 +177,14 @@ impl Build {
         let mut last = (0, 0);
         for (id, r) in self.sharing.regions(regions) {
             last = if last.0 == id { last } else { (id, 0) };
-            let map = scan.pages.get(TargetId(id));
-            self.once.add(id, (&r, map), s.max_nr_accesses, time, &mut last.1);
+            self.once.add(id, &r, s.max_nr_accesses, time, &mut last.1);
         }
     }
 
     /// The report on all snapshots so far.
     pub(crate) fn finish(mut self, scan: &Scan) -> Report {
         for state in scan.targets.values() {
-            let map = scan.pages.get(TargetId(state.target.id));
-            [&mut self.sums, &mut self.once].into_iter().for_each(|sums| sums.end(state, map));
+            [&mut self.sums, &mut self.once].into_iter().for_each(|sums| sums.end(state));
         }
         let mut report =
             Report { title: scan.title(), damage: scan.caveats(), ..Report::default() };
@@ -260,7 +234,6 @@ impl Report {
             // A target's numbers are means over the time in which it was seen.
             let seen = sums.known.get(id).map_or(1.0, |k| k.seen_ns.max(1.0));
             let heat = heat.scaled(1.0 / seen);
-            self.absent += heat.absent;
             if heat.bytes() == 0.0 {
                 continue;
             }
@@ -335,13 +308,6 @@ impl Report {
                  processes is {}",
                 mib(once.bytes()),
                 mib(apart.bytes())
-            )?;
-        }
-        if self.absent >= LEAST_ABSENT {
-            writeln!(
-                out,
-                "another {} of address space has no page, and is neither hot nor cold",
-                mib(self.absent)
             )?;
         }
         if !self.damage.is_empty() {
@@ -441,7 +407,6 @@ struct JsonHeat {
     warm: u64,
     cold: u64,
     unresolved: u64,
-    absent: u64,
     rate: f64,
 }
 
@@ -452,7 +417,6 @@ impl JsonHeat {
             warm: to_u64(h.warm),
             cold: to_u64(h.cold),
             unresolved: to_u64(h.unresolved),
-            absent: to_u64(h.absent),
             rate: (h.rate() * 1e6).round() / 1e6,
         }
     }

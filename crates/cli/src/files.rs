@@ -55,6 +55,7 @@ fn about(path: &Path, err: Error) -> anyhow::Error {
 
 /// Makes the error for a file that cannot be created.
 pub(crate) fn cannot_create(path: &Path, err: &io::Error) -> anyhow::Error {
+    let full = too_many_files(err);
     let hint = match err.kind() {
         io::ErrorKind::NotFound => "make the directory first, or name another file",
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
@@ -64,10 +65,11 @@ pub(crate) fn cannot_create(path: &Path, err: &io::Error) -> anyhow::Error {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
             "free some space, or name a file on another disk"
         }
-        _ => too_many_files(err).map_or("name another file", |(_, hint)| hint),
+        _ => full.as_ref().map_or("name another file", |(_, hint)| hint),
     };
     let shown = path.display();
-    let text = format!("cannot write {shown}\n  tried: write {shown}: {err}\n  hint:  {hint}");
+    let why = full.as_ref().map_or_else(String::new, |(why, _)| format!("  why:   {why}\n"));
+    let text = format!("cannot write {shown}\n  tried: write {shown}: {err}\n{why}  hint:  {hint}");
     exit::with(exit::of_io(err), text)
 }
 

@@ -393,4 +393,26 @@ mod tests {
         budget.set_first_pass(true);
         assert!(budget.allows_turn(), "what was never seen need not wait");
     }
+
+    #[test]
+    fn a_calm_target_is_looked_at_half_as_often() {
+        let mut budget = Budget::default();
+        budget.begin(100, Time(0));
+        budget.earn(100, Time(1_000_000_000));
+        let busy = (budget.looks(100_000_000), budget.sentinels(100_000_000));
+        budget.set_calm(true);
+        let calm = (budget.looks(100_000_000), budget.sentinels(100_000_000));
+        assert_eq!((calm.0, calm.1), (busy.0 / 2, busy.1 / 2));
+    }
+
+    #[test]
+    fn units_have_their_turn_when_there_is_enough_for_a_chunk() {
+        let mut budget = Budget::default();
+        budget.begin(100, Time(0));
+        // Half a second's budget is left for changes; a chunk takes 8 times 40 us.
+        budget.earn(100, Time(510_000_000));
+        assert!(budget.allows_turn() && !budget.allows_chunk());
+        budget.earn(100, Time(540_000_000));
+        assert!(budget.allows_chunk());
+    }
 }

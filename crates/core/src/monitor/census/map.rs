@@ -426,4 +426,19 @@ mod tests {
             .collect();
         assert_eq!(passing, [false, false, true, true, true, false, false, false]);
     }
+
+    #[test]
+    fn a_target_is_calm_some_time_after_its_last_change() {
+        let mut map = Map::new(TargetId(1), &mut Rng::seeded(1));
+        let s = |s: u64| Time(s * 1_000_000_000);
+        map.fit(&regions(&[(0, 256 * UNIT)]), s(1));
+        map.longest_rest(s(1));
+        assert!(!map.is_calm(s(20)) && map.is_calm(s(21)), "it was new");
+        map.nr_changed = 2;
+        assert!(map.is_calm(s(30)), "one unit in 128");
+        map.nr_changed = 3;
+        assert!(!map.is_calm(s(30)));
+        map.longest_rest(s(31));
+        assert!(!map.is_calm(s(50)) && map.is_calm(s(51)));
+    }
 }

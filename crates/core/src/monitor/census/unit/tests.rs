@@ -438,3 +438,38 @@ fn pages_that_are_mapped_within_a_span_are_told_apart_until_the_next_turn() {
     let counted = [0, 1, 2, 3].map(|nr| unit.planes().counted(nr));
     assert_eq!(counted, [Some(16), Some(16), Some(16), None]);
 }
+
+#[test]
+fn what_is_touched_at_random_is_the_same_and_what_moves_is_not() {
+    // Half of the pages of each cell, others each time: a sample of random accesses.
+    let random: [u64; 3] = [0x5a5a_33cc_96a5_0ff0, 0x3c5a_0f96_66a5_c3f0, 0xa5c3_5a3c_f00f_9966];
+    let random = random.map(|word| PageBits([word; 8]));
+    // The first half of the unit, then the second.
+    let moves = [0, 4, 0].map(|from| {
+        let mut half = PageBits::default();
+        half.0[from..from + 4].fill(u64::MAX);
+        half
+    });
+    for (samples, longer) in [(random, true), (moves, false)] {
+        let mut unit = unit();
+        for (nr, touched) in samples.into_iter().enumerate() {
+            let at = 1000 + nr as u64 * 2000;
+            arm_in_turn(&mut unit, PageBits::ALL, PageBits::default(), at);
+            look(&mut unit, touched, at + 5);
+            look(&mut unit, touched, at + 100);
+        }
+        assert_eq!(unit.interval_ns > INTERVAL_NS.0, longer, "{samples:?}");
+    }
+}
+
+#[test]
+fn more_pages_within_the_window_after_an_arming_are_no_news() {
+    let mut unit = unit();
+    arm_in_turn(&mut unit, PageBits::ALL, PageBits::default(), 1000);
+    look(&mut unit, PageBits([0x5a5a_33cc_96a5_0ff0; 8]), 1005);
+    assert_eq!(look(&mut unit, PageBits::ALL, 1100).woken, 0, "a hot unit has more pages");
+    arm_in_turn(&mut unit, PageBits::ALL, PageBits::default(), 3000);
+    look(&mut unit, PageBits::default(), 3005);
+    look(&mut unit, PageBits::default(), 3100);
+    assert_eq!(look(&mut unit, PageBits::ALL, 3200).woken, 512, "it was quiet");
+}

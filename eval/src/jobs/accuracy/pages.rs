@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::Score;
 use crate::table::{Table, number};
 
 /// The spans of the table, in us: the window by default, and two longer ones.
@@ -29,9 +30,28 @@ pub(super) struct ByPage {
 struct Span {
     span_us: u64,
     error_p50: Option<f64>,
+    error_p75: Option<f64>,
     coverage: Option<f64>,
     #[serde(flatten)]
     more: serde_json::Map<String, Value>,
+}
+
+impl Score {
+    /// What the page maps say, where the record has them, in place of what its regions say. The
+    /// working set is that of a window. A record of regions calls every page what its region is,
+    /// so both are shares of pages.
+    pub(in crate::jobs) fn by_page(mut self) -> Self {
+        let Some(pages) = &self.pages else { return self };
+        (self.precision, self.recall) = (pages.precision, pages.recall);
+        for key in ["precision_clear", "recall_clear"] {
+            self.more.insert(key.into(), pages.more.get(key).cloned().unwrap_or_default());
+        }
+        if let Some(window) = pages.span(SPANS[0].0) {
+            (self.wss_error_p50, self.wss_error_p75) = (window.error_p50, window.error_p75);
+            self.coverage = window.coverage;
+        }
+        self
+    }
 }
 
 impl ByPage {
@@ -128,5 +148,20 @@ mod tests {
             ["0.990", "0.900", "0.010", "0.040", "0.060", "-", "0.80", "0.90", "-"]
         );
         assert_eq!(format(std::iter::empty()), "");
+    }
+
+    #[test]
+    fn pages_go_before_regions() {
+        let regions = r#""precision":0.5,"recall":0.4,"precision_clear":0.3,"wss_error_p50":2.0"#;
+        let score = |more: &str| -> Score {
+            serde_json::from_str::<Score>(&format!("{{{regions}{more}}}")).unwrap().by_page()
+        };
+        let without = score("");
+        assert_eq!((without.precision, without.wss_error_p50), (Some(0.5), Some(2.0)));
+        assert_eq!(without.more("precision_clear"), Some(0.3));
+        let with = score(&format!(r#","pages":{TEXT}"#));
+        assert_eq!((with.precision, with.recall), (Some(0.99), Some(0.9)));
+        assert_eq!((with.wss_error_p50, with.coverage), (Some(0.04), Some(0.8)));
+        assert_eq!(with.more("precision_clear"), None, "of the regions, so it says nothing");
     }
 }

@@ -14,6 +14,9 @@
 //! begin after it (the steady state). CPU time is that of the steady state. Runs of less than 20 s
 //! have a start of 1.5 s.
 //!
+//! A record with page maps (`census`) is scored by its pages, one without by its regions, whose
+//! pages are all what their region is.
+//!
 //! In an emulated machine, a workload at full speed may touch a page hardly once per window. Then
 //! everything is near the limit between hot and cold, and every score is poor. The scores away from
 //! that limit (`clear`) are still valid.
@@ -45,10 +48,11 @@ use crate::requirement::{self, Requirement};
 
 /// What a contestant is called, its set and its method. `kdamond` does not sample itself: the
 /// kernel does, as `resample`.
-const CONTESTANTS: [(&str, &str, &str); 5] = [
+const CONTESTANTS: [(&str, &str, &str); 6] = [
     (NONE, "", ""),
     (KDAMOND, "kdamond", "resample"),
     ("pagewalk-resample", "pagewalk", "resample"),
+    (CENSUS, "pagewalk", "census"),
     (FIRST_TOUCH, "pagewalk", "first-touch"),
     (IDLE, "idle", "resample"),
 ];
@@ -58,6 +62,7 @@ const CONTROL: &str = "control";
 const NONE: &str = "none";
 const KDAMOND: &str = "kdamond";
 const IDLE: &str = "idle";
+const CENSUS: &str = "pagewalk-census";
 const FIRST_TOUCH: &str = "pagewalk-first-touch";
 
 /// The kernel's bitmap of idle pages, without which there is no set `idle`.

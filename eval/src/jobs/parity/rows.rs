@@ -7,7 +7,7 @@ use super::one::start_us;
 use super::{CONTESTANTS, CONTROL, Case, NONE, goals};
 use crate::dir::ResultDir;
 use crate::job::Spec;
-use crate::jobs::accuracy::{refusal, score_part};
+use crate::jobs::accuracy::{Score, refusal, score_part};
 use crate::jobs::overhead::interval;
 use crate::stats::{Middle, to_f64};
 use crate::table::{Table, number};
@@ -110,7 +110,8 @@ fn row(spec: &Spec, dir: &ResultDir, runs: &[&Case], controls: &[&Case]) -> Row 
     let start = format!("{}us", start_us(spec));
     for case in &done {
         let (record, truth) = (dir.raw(&case.file("iso")), dir.raw(&case.file("truth")));
-        let part = |more: &[&str]| score_part(&spec.isotherm, &record, &truth, more);
+        let part =
+            |more: &[&str]| score_part(&spec.isotherm, &record, &truth, more).map(Score::by_page);
         firsts.extend(part(&["--to", &start]).ok());
         match part(&["--from", &start]) {
             Ok(score) if score.is_empty() => {

@@ -78,6 +78,8 @@ pub(super) struct Map {
     /// The next unit to look at in turn, and the number of the round.
     look_at: usize,
     look_round: usize,
+    /// What its share of the looks had over, in parts of one look of which all units make one.
+    looks_over: usize,
     /// The unit that was tried last for a sentinel in turn.
     sentinel_at: usize,
 }
@@ -306,6 +308,15 @@ impl Map {
         Some(self.look_at)
     }
 
+    /// How many of its units are to be looked at now, if `nr` are of all `total` units. What is
+    /// over waits: a look at each of hundreds of small targets costs more than a small budget has.
+    pub(super) fn looks_of(&mut self, nr: usize, total: usize) -> usize {
+        let (all, total) = (self.units.len(), total.max(1));
+        let parts = nr.min(total).saturating_mul(all).saturating_add(self.looks_over);
+        self.looks_over = parts % total;
+        (parts / total).min(all)
+    }
+
     /// The next unit in the order of the addresses, to be tried for a sentinel. If chance chose
     /// them, some hot units would go without for seconds.
     pub(super) fn next_for_sentinel(&mut self) -> Option<usize> {
@@ -411,6 +422,25 @@ mod tests {
                 assert_eq!(seen, all, "{nr} units");
             }
         }
+    }
+
+    #[test]
+    fn looks_are_shared_by_size_and_small_targets_wait_for_theirs() {
+        let map = |nr: u64| {
+            let mut map = Map::new(TargetId(1), &mut Rng::seeded(nr));
+            map.fit(&regions(&[(0, nr * UNIT)]), Time(0));
+            map
+        };
+        // Two looks at a time, of 400 units.
+        let mut maps: Vec<_> = [200].into_iter().chain([2; 100]).map(map).collect();
+        let mut sums = alloc::vec![0; maps.len()];
+        for nr in 1..=100 {
+            for (sum, map) in sums.iter_mut().zip(&mut maps) {
+                *sum += map.looks_of(2, 400);
+            }
+            assert!(sums.iter().sum::<usize>() <= 2 * nr, "{nr}: {sums:?}");
+        }
+        assert_eq!((sums[0], &sums[1..]), (100, &[1; 100][..]));
     }
 
     #[test]

@@ -14,6 +14,7 @@
 //!
 //! * `unit`: what is known of one unit; `planes`: its pages that were touched within spans;
 //! * `map`: the units of a target, and the orders in which they take their turns;
+//! * `turns`: which units have their turn;
 //! * `changes`: what is done out of turn where memory has changed;
 //! * `budget`: CPU time that may be used;
 //! * `touched`: how much was touched within spans, over all units; `lost`: what others hide of it;
@@ -30,6 +31,7 @@ mod lost;
 mod map;
 mod planes;
 mod touched;
+mod turns;
 mod unit;
 
 #[cfg(test)]
@@ -44,6 +46,7 @@ use self::draw::{Run, draw};
 use self::lost::widened;
 use self::map::{CHUNK, Map};
 use self::planes::is_over;
+use self::turns::Turns;
 use super::Wish;
 use super::method::{Ended, Sampler, Scene};
 use super::observed::take;
@@ -55,14 +58,9 @@ use crate::target::{Target, TargetId};
 use crate::time::Time;
 use crate::unit::UnitCheck;
 
-/// The most units that are armed before one sample: 16 MiB, so that a set needs one call, and the
-/// target's mmap lock is free between the calls.
+/// The most units of a target that are armed before one sample: 16 MiB, so that a set needs one
+/// call, and the target's mmap lock is free between the calls.
 const MOST_ARMED: usize = CHUNK;
-/// Units that are visited at most before one sample to find some to arm; when a window begins, an
-/// eighth of all if that is more, but no more than the second number: of a terabyte, to read an
-/// eighth takes longer than a budget of 1 % has. If none of them is due, that is all until the
-/// next window: to wake up for every sample costs more than a small budget has.
-const MOST_VISITED: (usize, usize) = (64, 1024);
 /// Time until units that can only be made old together are asked about again, in ns: after the
 /// first question, and at most. The set knows how often that may be done, and has to look at all of
 /// them to find out.
@@ -412,50 +410,17 @@ impl Census {
 
     /// Units in turn: those that were never armed, and those that have waited long enough.
     fn choose_in_turn(&mut self, units: &mut Vec<UnitCheck>, attrs: &Attrs, now: Time) {
-        let spans = spans(attrs);
-        self.idle = true;
-        let is_starved = self.budget.is_starved(now);
+        let turns = Turns::new(&self.maps, &self.budget, attrs, now, self.window_begins);
         let nr_before = units.len();
-        // What is known already has to wait while there is something unknown.
-        let has_unknown = |map: &Map| map.nr_unknown > 0 && now >= map.reclaimed_until;
-        let is_first_pass = self.maps.iter().any(has_unknown);
-        self.budget.set_first_pass(is_first_pass);
+        self.budget.set_first_pass(turns.is_first_pass());
         self.budget.set_calm(self.maps.iter().all(|map| map.is_calm(now)));
-        if !is_starved && !self.budget.allows_chunk() {
+        if !turns.is_starved() && !self.budget.allows_chunk() {
             self.idle = false;
             return;
         }
         // Another target comes first each time, so that none is left out.
         self.first_map = (self.first_map + 1) % self.maps.len().max(1);
-        for map in from(&mut self.maps, self.first_map) {
-            let most_ns = map.longest_rest(now);
-            let share = if self.window_begins { map.units.len() / 8 } else { 0 };
-            for _ in 0..share.clamp(MOST_VISITED.0, MOST_VISITED.1).min(map.units.len()) {
-                if units.len() >= MOST_ARMED || !(is_starved || self.budget.allows_turn()) {
-                    self.idle = false;
-                    break;
-                }
-                let Some(at) = map.next_to_arm() else { break };
-                let unit = &mut map.units[at];
-                let is_due = if now < map.reclaimed_until {
-                    // Every unit has its time, one after the other.
-                    let slot = usize::try_from(now.0 / SPARED.1).unwrap_or(0);
-                    (at + slot).is_multiple_of(SPARED.0) && now.since(unit.since) >= SPARED.1
-                } else {
-                    let is_blind = unit.together && unit.has_stuck();
-                    let waited = !is_first_pass && unit.has_waited(now, &spans, most_ns);
-                    !unit.armed || is_blind || waited
-                };
-                let is_asked = |c: &UnitCheck| (c.target, c.start) == (map.id, unit.start);
-                if is_due && unit.together {
-                    choose_together(map, units, &mut self.budget, now);
-                } else if is_due && !units.iter().any(is_asked) {
-                    unit.is_turn = true;
-                    self.budget.reserve(unit.leaves(unit.plane(0)));
-                    units.push(UnitCheck::new(map.id, unit.start, unit.pages));
-                }
-            }
-        }
+        self.idle = turns.choose(&mut self.maps, self.first_map, units, &mut self.budget);
         if units.len() > nr_before {
             self.idle = false;
             self.budget.note_turn(now);
@@ -509,8 +474,7 @@ impl Census {
         // Each target has its share, so that none is left out.
         let total: usize = self.maps.iter().map(|map| map.units.len()).sum();
         for map in &mut self.maps {
-            let all = map.units.len();
-            for _ in 0..all.min((left * all).div_ceil(total.max(1))) {
+            for _ in 0..map.looks_of(left, total) {
                 let Some(at) = map.next_to_look_at() else { break };
                 let unit = &map.units[at];
                 scene.units.push(UnitCheck::new(map.id, unit.start, unit.pages));
@@ -523,21 +487,6 @@ impl Census {
 fn from(maps: &mut [Map], first: usize) -> impl Iterator<Item = &mut Map> {
     let (front, back) = maps.split_at_mut(first.min(maps.len()));
     back.iter_mut().chain(front)
-}
-
-/// Units of a target that can only be made old together: all of them, or none if they were asked
-/// about a short time ago.
-fn choose_together(map: &mut Map, units: &mut Vec<UnitCheck>, budget: &mut Budget, now: Time) {
-    if now < map.next_together {
-        return;
-    }
-    map.together_rest_ns = (map.together_rest_ns * 2).clamp(TOGETHER_REST_NS.0, TOGETHER_REST_NS.1);
-    map.next_together = now + map.together_rest_ns;
-    for unit in map.units.iter_mut().filter(|unit| unit.together) {
-        unit.is_turn = true;
-        budget.reserve(unit.leaves(unit.plane(0)));
-        units.push(UnitCheck::new(map.id, unit.start, unit.pages));
-    }
 }
 
 /// These units were armed late in their sample, since the end of a window took long. A look now

@@ -252,6 +252,9 @@ fn whole(x: f64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::target::TargetId;
+    use crate::time::Time;
+    use crate::unit::{PageBits, UnitCheck};
 
     /// A sample of whole units.
     fn sample(units: u64, each: u64) -> Sample {
@@ -352,5 +355,34 @@ mod tests {
         let nothing_there =
             sum(10, 512, 0).estimate((20, 10 * 512), u64::MAX, &ClearRate::default());
         assert_eq!(nothing_there.unwrap().bytes / PAGE_SIZE, 10 * 512);
+    }
+
+    /// Looks find idle units long before all that is hot was armed. That is no even sample.
+    #[test]
+    fn idle_units_that_looks_have_found_do_not_stand_for_what_is_not_known() {
+        const MS: u64 = 1_000_000;
+        let spans = [5 * MS, 100 * MS, 1000 * MS, 10_000 * MS, 60_000 * MS];
+        let mut sums = Sums::default();
+        for nr in 0..40_u64 {
+            let mut unit = Unit::new(nr * UNIT, PageBits::ALL, Time(0));
+            let check = UnitCheck {
+                answered: true,
+                present: PageBits::ALL,
+                ..UnitCheck::new(TargetId(1), nr * UNIT, PageBits::ALL)
+            };
+            // Half of the units are idle. Of the others a quarter was armed.
+            let young = if nr < 20 { PageBits::default() } else { PageBits::ALL };
+            let look = UnitCheck { young, ..check };
+            if (20..25).contains(&nr) {
+                unit.is_turn = true;
+                unit.was_armed(&look, Time(1000 * MS));
+            }
+            for ms in [1000, 1005, 1100, 2000] {
+                unit.was_looked_at(&look, Time(ms * MS), &spans, false);
+            }
+            sums.add(&unit);
+        }
+        let got = sums.touched(40, 40 * UNIT, &ClearRate::default()).spans[2].unwrap();
+        assert_eq!((got.bytes / UNIT, got.measured / UNIT), (20, 25), "{got:?}");
     }
 }

@@ -86,7 +86,7 @@ pub(super) struct Unit {
     false_alarms: u8,
     /// Whether it is about to be armed because it is its turn.
     pub(super) is_turn: bool,
-    /// Whether it was first armed when it was its turn.
+    /// Whether it was first armed when it was its turn, or has had another one since.
     pub(super) in_turn: bool,
     /// When the unit was armed, and when it was looked at last.
     pub(super) since: Time,
@@ -225,6 +225,8 @@ impl Unit {
         if core::mem::take(&mut self.is_turn) {
             (self.turn, self.extra) = (Clock::begin(since, SPANS), Clock::default());
             self.planes.begin_turn();
+            // However it was found, its second turn is one like any other.
+            self.in_turn |= self.armed;
             self.earlier = PageBits::default();
             self.turns = self.turns.wrapping_add(1);
             self.false_alarms = self.false_alarms.saturating_sub(1);
@@ -263,7 +265,9 @@ impl Unit {
         let touched = self.young.or(check.young).and(self.present).minus(self.stuck);
         let newly = touched.minus(self.young);
         if !self.known && touched.is_empty() {
-            // Nothing has to be made old: the clock starts at this look.
+            // Nothing has to be made old: the clock starts at this look. Looks find only idle units
+            // so, and those would make the sample of what is armed in turn look idle.
+            self.in_turn = false;
             (self.armed, self.since, self.turn) = (true, now, Clock::begin(now, SPANS));
         }
         (self.known, self.leaf_shift) = (true, check.leaf_shift);

@@ -2,7 +2,7 @@
 //!
 //! Hot memory that goes cold shows in no look, since the bits stay set until the unit is armed
 //! again. A page that was touched at once in a cell where nearly all samples touch it will be
-//! touched again within half a window. If it is not, something has changed.
+//! touched again within half a window, or ten samples. If it is not, something has changed.
 //!
 //! A quiet unit of which pages are touched shows at a look, and not whether they are touched all
 //! the time from now on. To arm the unit tells that, and the target pays for each of its pages. One
@@ -19,6 +19,10 @@ pub(super) const NO_PAGE: u16 = u16::MAX;
 /// A level from which on a page that was touched is missed in half a window once in a thousand
 /// times.
 const HOT: u8 = 128;
+/// For so many samples it has to be missed at least. Where a window has few samples, half of one
+/// is too short: in five samples, one page in thirty of such a cell is missed. (Nine, since it is
+/// armed a little after the window has begun and looked at when it ends.)
+const MISSED: u64 = 9;
 
 impl Unit {
     /// Whether a page is armed alone that tells whether what has woken up is touched all the time.
@@ -59,7 +63,7 @@ impl Unit {
         } else {
             // A page that is touched in half of the samples is missed by ten of them once in a
             // thousand times.
-            watched * 2 >= spans[1]
+            watched * 2 >= spans[1] && watched >= spans[0] * MISSED
         };
         if self.sentinel == NO_PAGE || !is_due {
             return;

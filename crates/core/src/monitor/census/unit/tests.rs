@@ -84,6 +84,17 @@ fn a_unit_without_a_young_page_counts_as_untouched() {
 }
 
 #[test]
+fn a_unit_that_a_look_found_idle_is_no_even_sample_until_its_turn() {
+    let mut unit = unit();
+    look(&mut unit, PageBits::default(), 1000);
+    assert!(unit.armed && !unit.in_turn);
+    arm(&mut unit, PageBits::default(), PageBits::default(), 2000);
+    assert!(!unit.in_turn, "out of turn");
+    arm_in_turn(&mut unit, PageBits::default(), PageBits::default(), 3000);
+    assert!(unit.in_turn);
+}
+
+#[test]
 fn pages_that_are_gone_for_a_moment_were_not_idle() {
     let mut unit = unit();
     arm(&mut unit, PageBits::ALL, PageBits::default(), 1000);
@@ -472,4 +483,27 @@ fn more_pages_within_the_window_after_an_arming_are_no_news() {
     look(&mut unit, PageBits::default(), 3005);
     look(&mut unit, PageBits::default(), 3100);
     assert_eq!(look(&mut unit, PageBits::ALL, 3200).woken, 512, "it was quiet");
+}
+
+#[test]
+fn of_a_window_with_few_samples_a_sentinel_waits_for_more_than_half() {
+    // As in `isotherm top`: ten samples of 100 ms.
+    let spans = [100 * MS, 1000 * MS, 1000 * MS, 10_000 * MS, 60_000 * MS];
+    for (after, calmed) in [(600, false), (800, false), (950, true)] {
+        let mut unit = unit();
+        arm_in_turn(&mut unit, PageBits::ALL, PageBits::default(), 1000);
+        let check = UnitCheck {
+            answered: true,
+            present: PageBits::ALL,
+            young: PageBits::ALL,
+            ..UnitCheck::new(TargetId(1), UNIT, PageBits::ALL)
+        };
+        unit.was_looked_at(&check, Time(1100 * MS), &spans, false);
+        unit.was_looked_at(&check, Time(2000 * MS), &spans, false);
+        let page = unit.choose_sentinel(7).unwrap();
+        unit.was_armed(&UnitCheck { pages: page, ..check }, Time(2000 * MS));
+        let missed = UnitCheck { young: PageBits::ALL.minus(page), ..check };
+        let news = unit.was_looked_at(&missed, Time((2000 + after) * MS), &spans, false);
+        assert_eq!(news.calmed, calmed, "after {after} ms");
+    }
 }

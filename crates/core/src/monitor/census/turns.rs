@@ -1,0 +1,221 @@
+//! Units in turn: those that were never armed, and those that have waited long enough.
+//!
+//! Where there are many targets, what was never seen has its turn before what was, in whichever
+//! target it is. Else pages that cannot be made old, as those of libraries that many processes
+//! share, are asked about again and again in one target after the other, and a budget that is small
+//! is gone before the turn comes to memory that nobody has seen yet.
+
+use alloc::vec::Vec;
+
+use super::budget::Budget;
+use super::map::{CHUNK, Map};
+use super::{MOST_ARMED, SPARED, TOGETHER_REST_NS};
+use crate::attrs::Attrs;
+use crate::snapshot::SPANS;
+use crate::time::Time;
+use crate::unit::UnitCheck;
+
+/// Units that are visited at most before one sample to find some to arm; when a window begins, an
+/// eighth of all if that is more, but no more than the second number: of a terabyte, to read an
+/// eighth takes longer than a budget of 1 % has. If none of them is due, that is all until the
+/// next window: to wake up for every sample costs more than a small budget has.
+const MOST_VISITED: (usize, usize) = (64, 1024);
+/// A sample of this length has room for [`MOST_ARMED`] units, in µs. In a longer one more of them
+/// are armed, of other targets: 200 processes have thousands of units, and eight of them ten times
+/// a second would take minutes. And how many times longer counts at most.
+const ROOM_US: (u64, u64) = (5_000, 20);
+
+/// The most units that are armed before one sample, over all targets.
+fn most_armed(attrs: &Attrs) -> usize {
+    let times = (attrs.sample_us / ROOM_US.0).clamp(1, ROOM_US.1);
+    MOST_ARMED * usize::try_from(times).unwrap_or(1)
+}
+
+/// The turns before one sample.
+#[derive(Debug)]
+pub(super) struct Turns {
+    now: Time,
+    spans: [u64; SPANS],
+    most: usize,
+    /// Whether a few units are armed whatever is left of the budget.
+    is_starved: bool,
+    /// Whether what is known already has to wait, since something is unknown.
+    is_first_pass: bool,
+    window_begins: bool,
+}
+
+impl Turns {
+    pub(super) fn new(
+        maps: &[Map],
+        budget: &Budget,
+        attrs: &Attrs,
+        now: Time,
+        window_begins: bool,
+    ) -> Self {
+        Self {
+            now,
+            spans: super::spans(attrs),
+            most: most_armed(attrs),
+            is_starved: budget.is_starved(now),
+            is_first_pass: maps.iter().any(|map| has_unknown(map, now)),
+            window_begins,
+        }
+    }
+
+    pub(super) const fn is_starved(&self) -> bool {
+        self.is_starved
+    }
+
+    pub(super) const fn is_first_pass(&self) -> bool {
+        self.is_first_pass
+    }
+
+    /// Chooses units of these targets, the one at `first` first. Returns whether there is nothing
+    /// left that could be armed now.
+    pub(super) fn choose(
+        &self,
+        maps: &mut [Map],
+        first: usize,
+        units: &mut Vec<UnitCheck>,
+        budget: &mut Budget,
+    ) -> bool {
+        let mut is_idle = true;
+        for unknown in [true, false] {
+            let maps = super::from(maps, first);
+            for map in maps.filter(|map| has_unknown(map, self.now) == unknown) {
+                is_idle &= self.choose_of(map, units, budget);
+            }
+        }
+        is_idle
+    }
+
+    /// Whether one more unit may be chosen.
+    fn has_room(&self, nr: usize, budget: &Budget) -> bool {
+        let is_granted = self.is_starved && nr < MOST_ARMED;
+        nr < self.most && (is_granted || budget.allows_turn())
+    }
+
+    fn choose_of(&self, map: &mut Map, units: &mut Vec<UnitCheck>, budget: &mut Budget) -> bool {
+        let now = self.now;
+        let most_ns = map.longest_rest(now);
+        let share = if self.window_begins { map.units.len() / 8 } else { 0 };
+        // The set holds the target's mmap lock for all that is armed of it at once.
+        let mut nr_here = units.iter().filter(|check| check.target == map.id).count();
+        for _ in 0..share.clamp(MOST_VISITED.0, MOST_VISITED.1).min(map.units.len()) {
+            if nr_here >= CHUNK || !self.has_room(units.len(), budget) {
+                return false;
+            }
+            let Some(at) = map.next_to_arm() else { break };
+            let unit = &mut map.units[at];
+            let is_due = if now < map.reclaimed_until {
+                // Every unit has its time, one after the other.
+                let slot = usize::try_from(now.0 / SPARED.1).unwrap_or(0);
+                (at + slot).is_multiple_of(SPARED.0) && now.since(unit.since) >= SPARED.1
+            } else {
+                let is_blind = unit.together && unit.has_stuck();
+                let waited = !self.is_first_pass && unit.has_waited(now, &self.spans, most_ns);
+                !unit.armed || is_blind || waited
+            };
+            let is_asked = |c: &UnitCheck| (c.target, c.start) == (map.id, unit.start);
+            if is_due && unit.together {
+                choose_together(map, units, budget, now);
+            } else if is_due && !units.iter().any(is_asked) {
+                unit.is_turn = true;
+                budget.reserve(unit.leaves(unit.plane(0)));
+                units.push(UnitCheck::new(map.id, unit.start, unit.pages));
+                nr_here += 1;
+            }
+        }
+        true
+    }
+}
+
+/// Whether there are units that were never armed, and may be.
+fn has_unknown(map: &Map, now: Time) -> bool {
+    map.nr_unknown > 0 && now >= map.reclaimed_until
+}
+
+/// Units of a target that can only be made old together: all of them, or none if they were asked
+/// about a short time ago.
+fn choose_together(map: &mut Map, units: &mut Vec<UnitCheck>, budget: &mut Budget, now: Time) {
+    if now < map.next_together {
+        return;
+    }
+    map.together_rest_ns = (map.together_rest_ns * 2).clamp(TOGETHER_REST_NS.0, TOGETHER_REST_NS.1);
+    map.next_together = now + map.together_rest_ns;
+    for unit in map.units.iter_mut().filter(|unit| unit.together) {
+        unit.is_turn = true;
+        budget.reserve(unit.leaves(unit.plane(0)));
+        units.push(UnitCheck::new(map.id, unit.start, unit.pages));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::addr::AddrRange;
+    use crate::region::Region;
+    use crate::rng::Rng;
+    use crate::target::TargetId;
+    use crate::unit::{PageBits, UNIT};
+
+    const NOW: Time = Time(10_000_000_000);
+
+    fn map(id: u32, units: u64) -> Map {
+        let mut map = Map::new(TargetId(id), &mut Rng::seeded(1));
+        map.fit(&[Region::new(AddrRange::new(0, units * UNIT))], Time(0));
+        map
+    }
+
+    /// A target of pages that are shared, and can only be made old together with all others.
+    fn shared(id: u32) -> Map {
+        let mut map = map(id, 4);
+        for unit in &mut map.units {
+            let check = UnitCheck {
+                present: PageBits::ALL,
+                together: true,
+                ..UnitCheck::new(TargetId(id), unit.start, PageBits::ALL)
+            };
+            unit.was_armed(&check, Time(0));
+        }
+        map.nr_unknown = 0;
+        map
+    }
+
+    /// How many units of each target are chosen.
+    fn chosen(maps: &mut [Map], bp: u32, sample_us: u64) -> Vec<usize> {
+        let mut budget = Budget::default();
+        budget.begin(bp, Time(0));
+        budget.earn(bp, NOW);
+        let attrs = Attrs { sample_us, ..Attrs::default() };
+        let turns = Turns::new(maps, &budget, &attrs, NOW, true);
+        budget.set_first_pass(turns.is_first_pass());
+        let mut units = Vec::new();
+        turns.choose(maps, 0, &mut units, &mut budget);
+        let of = |map: &Map| units.iter().filter(|check| check.target == map.id).count();
+        maps.iter().map(of).collect()
+    }
+
+    #[test]
+    fn what_nobody_has_seen_comes_before_what_nobody_can_see() {
+        // No budget at all: a few units are armed all the same.
+        let mut maps = [shared(1), shared(2), shared(3), map(4, 64)];
+        assert_eq!(chosen(&mut maps, 0, 100_000), [0, 0, 0, CHUNK]);
+        let mut maps = [shared(1), shared(2), shared(3)];
+        assert_eq!(
+            chosen(&mut maps, 0, 100_000),
+            [4, 4, 0],
+            "when all was seen they have their turn"
+        );
+    }
+
+    #[test]
+    fn a_long_sample_has_room_for_many_targets() {
+        for (sample_us, total) in [(5_000, CHUNK), (20_000, 4 * CHUNK), (100_000, 10 * CHUNK)] {
+            let mut maps: Vec<_> = (0..10).map(|id| map(id, 64)).collect();
+            let chosen = chosen(&mut maps, 10_000, sample_us);
+            assert_eq!(chosen.iter().sum::<usize>(), total, "{chosen:?}");
+            assert!(chosen.iter().all(|nr| *nr <= CHUNK), "{chosen:?}");
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Census with the intervals of `isotherm top`: samples of 100 ms, windows of 1 s.
+//!
+//! Every test prints its seed. `ISOTHERM_SEED=N` runs with another one.
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "in a test")]
+
+use isotherm_core::{Attrs, Method, Snapshot};
+use isotherm_sim::config::Config;
+use isotherm_sim::world::{Costs, Options, Simulation};
+
+/// Runs `text` with this budget, and hands every snapshot to `f`.
+fn run(text: &str, budget_bp: u32, costs: Costs, mut f: impl FnMut(&Snapshot)) {
+    let seed = std::env::var("ISOTHERM_SEED").map_or(1, |s| s.parse().unwrap());
+    println!("ISOTHERM_SEED={seed}");
+    let attrs = Attrs {
+        sample_us: 100_000,
+        aggr_us: 1_000_000,
+        update_us: 10_000_000,
+        budget_bp,
+        method: Method::Census,
+        ..Attrs::default()
+    };
+    let options = Options { seed, costs, ..Options::default() };
+    let mut simulation = Simulation::new(&Config::parse(text).unwrap(), &options, attrs).unwrap();
+    while simulation.next_snapshot().is_some() {
+        f(simulation.context().snapshot());
+    }
+}
+
+/// 64 processes of 32 MiB have 1024 units. Eight of them per sample would take 13 s.
+#[test]
+fn all_memory_of_many_processes_is_seen_within_seconds() {
+    let text = "@processes=64\n@fork_ms=1\nm, 32M\n\np\n8000\nm, 1, 64, 1, rw, hz=50\n";
+    let costs = Costs { check_ns: 50, clear_ns: 20_000 };
+    let mut last = (0, 0, 0);
+    run(text, 100, costs, |snapshot| {
+        let touched = || snapshot.targets.iter().filter_map(|target| target.touched);
+        let seconds = || touched().filter_map(|touched| touched.spans[2]);
+        last = (
+            touched().map(|touched| touched.watched).sum::<u64>() >> 20,
+            seconds().map(|second| second.measured).sum::<u64>() >> 20,
+            seconds().map(|second| second.bytes).sum::<u64>() >> 20,
+        );
+        println!("{:.1} s: {last:?} MiB", snapshot.end.0 as f64 / 1e9);
+    });
+    assert_eq!(last, (2048, 2048, 2048), "watched, measured, touched within a second");
+}

@@ -10,6 +10,7 @@
 //! Pages that are paged out on request (`MADV_PAGEOUT`, DAMON) are in none of them (`mm/vmscan.c`,
 //! Linux 6.18).
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::metrics::Cgroups;
@@ -21,7 +22,15 @@ pub struct Reclaim {
     proc: Proc,
     cgroups: Cgroups,
     text: Vec<u8>,
+    /// What was read at this time, in ns: of the machine, and by the text of `/proc/PID/cgroup`.
+    read_ns: u64,
+    of_machine: Option<u64>,
+    of_cgroups: BTreeMap<Vec<u8>, Option<u64>>,
 }
+
+/// For so long what was read stands for all processes that share it, in ns: whoever asks about
+/// hundreds of processes would read the same files for each.
+const SHARED_NS: u64 = 100_000_000;
 
 impl Reclaim {
     /// Of this machine.
@@ -35,13 +44,33 @@ impl Reclaim {
     /// Of the machine with these files.
     #[must_use]
     pub const fn new(proc: Proc, cgroups: Cgroups) -> Self {
-        Self { proc, cgroups, text: Vec::new() }
+        let of_cgroups = BTreeMap::new();
+        Self { proc, cgroups, text: Vec::new(), read_ns: 0, of_machine: None, of_cgroups }
     }
 
     /// The sum of all counters that concern this process: pages, and reached limits. It says
     /// nothing by itself; that it grows does. It falls when the process moves to another cgroup.
-    pub fn total(&mut self, pid: u32) -> u64 {
-        self.of_machine_now().saturating_add(self.of_cgroup(pid).unwrap_or(0))
+    ///
+    /// `now_ns` is the time of any clock that does not go back. A counter that was read less than
+    /// 100 ms before, for whichever process, is not read again.
+    pub fn total(&mut self, pid: u32, now_ns: u64) -> u64 {
+        if now_ns.saturating_sub(self.read_ns) >= SHARED_NS {
+            (self.read_ns, self.of_machine) = (now_ns, None);
+            self.of_cgroups.clear();
+        }
+        let of_machine = self.of_machine.unwrap_or_else(|| self.of_machine_now());
+        self.of_machine = Some(of_machine);
+        of_machine.saturating_add(self.of_process(pid).unwrap_or(0))
+    }
+
+    fn of_process(&mut self, pid: u32) -> Option<u64> {
+        self.proc.read(pid, "cgroup", &mut self.text).ok()?;
+        if let Some(total) = self.of_cgroups.get(&self.text) {
+            return *total;
+        }
+        let total = self.of_cgroup(&String::from_utf8_lossy(&self.text));
+        self.of_cgroups.insert(self.text.clone(), total);
+        total
     }
 
     fn of_machine_now(&mut self) -> u64 {
@@ -52,9 +81,8 @@ impl Reclaim {
         ["pgscan_kswapd", "pgscan_direct"].iter().filter_map(|name| field(&text, name)).sum()
     }
 
-    fn of_cgroup(&mut self, pid: u32) -> Option<u64> {
-        self.proc.read(pid, "cgroup", &mut self.text).ok()?;
-        let text = String::from_utf8_lossy(&self.text).into_owned();
+    /// Of the cgroups that this text names.
+    fn of_cgroup(&self, text: &str) -> Option<u64> {
         let mut lines = text.lines().map(|line| line.splitn(3, ':'));
         // 4:memory:/a/b of v1 counts if it is there, else 0::/a/b of v2.
         let v1 = lines.clone().find_map(|mut line| {
@@ -110,7 +138,33 @@ mod tests {
         write("proc/7/cgroup", cgroup);
         files.iter().for_each(|(path, text)| write(path, text));
         let proc = Proc::new(dir.path().join("proc"));
-        Reclaim::new(proc, cgroups(&dir.path().join("cg"))).total(7)
+        Reclaim::new(proc, cgroups(&dir.path().join("cg"))).total(7, 0)
+    }
+
+    #[test]
+    fn processes_that_share_a_counter_read_it_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = dir.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("7/cgroup", "0::/a\n");
+        write("8/cgroup", "0::/b\n");
+        write("9/cgroup", "0::/a\n");
+        let grow = |machine: u64, a: u64| {
+            write("vmstat", &format!("pgscan_kswapd {machine}\n"));
+            write("cg/a/memory.stat", &format!("pgscan {a}\n"));
+            write("cg/b/memory.stat", "pgscan 7\n");
+        };
+        let cgroups = Cgroups { v2: Some(dir.path().join("cg")), ..Cgroups::default() };
+        let mut reclaim = Reclaim::new(Proc::new(dir.path()), cgroups);
+        let mut at = |ms: u64| [7, 8, 9].map(|pid| reclaim.total(pid, ms * 1_000_000));
+        grow(100, 20);
+        assert_eq!(at(1000), [120, 107, 120]);
+        grow(200, 30);
+        assert_eq!(at(1050), [120, 107, 120], "read a moment ago");
+        assert_eq!(at(1100), [230, 207, 230]);
     }
 
     #[test]

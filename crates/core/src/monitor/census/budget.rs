@@ -22,7 +22,7 @@ const SAVED_NS: u64 = 1_000_000_000;
 const OVERDRAFT_NS: u64 = 2_000_000_000;
 /// What may be lent at most for what is overdrawn beyond that, in ns of real time.
 const LENT_NS: u64 = 10_000_000_000;
-/// After this time without any arming, in ns, a few units are armed all the same.
+/// After about this time without any turn, in ns, a few units are armed all the same.
 const STARVED_NS: u64 = 500_000_000;
 /// An answer that took this many times the usual is counted as this many times the usual.
 const MOST_TIMES: u64 = 4;
@@ -64,6 +64,8 @@ pub(super) struct Budget {
     reserved_ns: u64,
     /// When units had their turn last.
     turn_at: Time,
+    /// How much is to be saved up until the next ones have it: of a chunk's cost, in parts of 256.
+    patience: u64,
 }
 
 impl Default for Budget {
@@ -82,6 +84,7 @@ impl Default for Budget {
             charged_to: None,
             reserved_ns: 0,
             turn_at: Time::default(),
+            patience: 256,
         }
     }
 }
@@ -167,18 +170,21 @@ impl Budget {
     /// soon as there is enough for it, costs more than to arm it.
     pub(super) fn allows_chunk(&self) -> bool {
         let chunk = self.arm_ns.saturating_mul(CHUNK as u64).min(self.of(SAVED_NS) / 4);
+        let chunk = chunk.saturating_mul(self.patience) / 256;
         self.allows_turn() && (self.is_first_pass || self.allows(self.of(SAVED_NS) / 2 + chunk))
     }
 
-    /// Units have their turn.
-    pub(super) const fn note_turn(&mut self, now: Time) {
-        self.turn_at = now;
+    /// Units have their turn. `chance`: a random number, which says how long to wait with the next
+    /// ones. If all turns had the same length, something that comes back at even times would always
+    /// be seen at the same point of its way.
+    pub(super) fn note_turn(&mut self, now: Time, chance: u32) {
+        (self.turn_at, self.patience) = (now, 256 + u64::from(chance % 256));
     }
 
     /// Whether no unit had its turn for so long that a few units may be armed whatever is left.
     /// Where the rest of the program uses up a small budget, memory is seen slowly, and not never.
     pub(super) fn is_starved(&self, now: Time) -> bool {
-        now.since(self.turn_at) >= STARVED_NS
+        now.since(self.turn_at) >= STARVED_NS * self.patience / 384
     }
 
     /// Whether memory that has changed may be armed.

@@ -3,6 +3,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use super::curve::{self, Course, Curve};
 use super::touched::Sums;
 use super::unit::{Outline, Unit};
 use crate::addr::{AddrRange, round_down};
@@ -50,6 +51,8 @@ pub(super) struct Map {
     pub(super) together_rest_ns: u64,
     /// How much was touched, over all units.
     pub(super) sums: Sums,
+    /// How soon that was touched.
+    pub(super) curve: Curve,
     /// The largest share of touched pages that others hide, over all spans.
     pub(super) hidden: f64,
     /// Starts of units of which the next snapshot tells.
@@ -178,6 +181,8 @@ impl Map {
         self.watched = self.areas.iter().map(AddrRange::len).sum();
         self.sums = Sums::default();
         self.units.iter().for_each(|unit| self.sums.add(unit));
+        self.curve = Curve::default();
+        self.units.chunks(CHUNK).for_each(|chunk| self.curve.add(chunk, curve::ALL));
         if fresh > 0 {
             self.busy_at = now;
         }
@@ -211,6 +216,16 @@ impl Map {
     /// The unit at this place has changed.
     pub(super) fn outline(&mut self, at: usize) {
         self.outlines[at] = self.units[at].outline();
+    }
+
+    /// The course of the unit at this place is not what it was `before`, at these points.
+    pub(super) fn count(&mut self, at: usize, before: Course, points: u16) {
+        let first = at - at % CHUNK;
+        let behind = (first + CHUNK).min(self.units.len());
+        let now = core::mem::replace(&mut self.units[at].course, before);
+        self.curve.take_out(&self.units[first..behind], points);
+        self.units[at].course = now;
+        self.curve.add(&self.units[first..behind], points);
     }
 
     /// A unit was armed since something had woken up, which had passed by then, or not.

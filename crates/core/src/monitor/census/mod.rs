@@ -26,6 +26,7 @@
 
 mod budget;
 mod changes;
+mod curve;
 mod draw;
 mod lost;
 mod map;
@@ -42,6 +43,7 @@ use alloc::vec::Vec;
 
 use self::budget::Budget;
 use self::changes::Changes;
+use self::curve::Lines;
 use self::draw::{Run, draw};
 use self::lost::widened;
 use self::map::{CHUNK, Map};
@@ -118,8 +120,9 @@ pub(crate) struct Census {
     observed: Vec<Observed>,
     /// How often others clear accessed bits.
     others: ClearRate,
-    /// The sample interval when regions were drawn.
+    /// The sample interval when regions were drawn, and the spans of the last looks, in ns.
     sample_us: u64,
+    spans: [u64; SPANS],
     /// In how many windows the drawings so far are paid for, and how many the last one cost.
     draw_after: u64,
     draw_cost: u64,
@@ -155,7 +158,7 @@ impl Sampler for Census {
         self.budget.earn(scene.attrs.budget_bp, scene.now);
         self.budget.ask(scene.now);
         self.changes.choose_urgent(&mut self.maps, scene.units, &mut self.budget, scene.now);
-        self.choose_in_turn(scene.units, scene.attrs, scene.now);
+        self.choose_in_turn(scene);
         if core::mem::take(&mut self.window_begins) {
             self.changes.begin_window();
             self.choose_sentinels(scene);
@@ -212,6 +215,7 @@ impl Sampler for Census {
     fn check(&mut self, scene: &mut Scene<'_>) -> Option<Wish> {
         scene.units.clear();
         let spans = spans(scene.attrs);
+        self.spans = spans;
         for (list, span) in self.due.iter_mut().zip(spans) {
             while let Some(due) = list.front().copied().filter(|d| d.sample <= scene.passed) {
                 if !is_over(scene.now.since(due.since), span, &spans) {
@@ -254,6 +258,7 @@ impl Sampler for Census {
             let (before, present) = (unit.young, unit.present);
             let is_ours = unit.armed;
             map.sums.take_out(unit);
+            let course = unit.course;
             let looked = check.looked.map_or(now, |at| at.min(now));
             let news = unit.was_looked_at(check, looked, &spans, is_passing);
             map.sums.add(unit);
@@ -264,6 +269,9 @@ impl Sampler for Census {
             if is_ours {
                 let touched = unit.leaves(unit.young.minus(before).and(present));
                 self.budget.touched(touched, unit.is_new());
+            }
+            if news.counted != 0 {
+                map.count(at, course, news.counted);
             }
             map.outline(at);
             if news.judged && map.units[at].is_new() {
@@ -362,7 +370,8 @@ impl Sampler for Census {
 
     fn pages(&mut self, target: &Target, info: &mut TargetInfo) {
         let Some(map) = self.maps.iter_mut().find(|m| m.id == target.id) else { return };
-        info.touched = Some(map.sums.touched(map.units.len(), map.watched, &self.others));
+        let lines = Lines { curve: &map.curve, spans: &self.spans, is_passing: map.is_passing() };
+        info.touched = Some(map.sums.touched(map.units.len(), map.watched, &self.others, &lines));
         map.hidden = map.sums.hidden(&self.others);
         let mut fresh = core::mem::take(&mut map.fresh);
         fresh.sort_unstable();
@@ -409,7 +418,9 @@ impl Census {
     }
 
     /// Units in turn: those that were never armed, and those that have waited long enough.
-    fn choose_in_turn(&mut self, units: &mut Vec<UnitCheck>, attrs: &Attrs, now: Time) {
+    fn choose_in_turn(&mut self, scene: &mut Scene<'_>) {
+        let (attrs, now) = (scene.attrs, scene.now);
+        let units = &mut *scene.units;
         let turns = Turns::new(&self.maps, &self.budget, attrs, now, self.window_begins);
         let nr_before = units.len();
         self.budget.set_first_pass(turns.is_first_pass());
@@ -423,7 +434,7 @@ impl Census {
         self.idle = turns.choose(&mut self.maps, self.first_map, units, &mut self.budget);
         if units.len() > nr_before {
             self.idle = false;
-            self.budget.note_turn(now);
+            self.budget.note_turn(now, scene.rng.next_u32());
         }
     }
 

@@ -94,6 +94,22 @@ impl Seen {
     }
 }
 
+impl Seen {
+    /// How many pages were touched by so long after `since`, if what comes between two looks comes
+    /// at an even speed; none if the look was too late to tell.
+    pub(super) fn by(&self, since: Time, span: u64) -> Option<u16> {
+        let (elapsed, looked) = (self.now.since(since), self.looked.since(since));
+        let (most, least) = (self.pages.count(), self.before.and(self.pages).count());
+        let is_first = looked == 0 && elapsed * 100 <= span * LATE;
+        if elapsed <= span || is_first || most == least {
+            return Some(number(most));
+        }
+        let is_late = elapsed * 100 >= span * TOO_LATE || looked >= span;
+        let later = u128::from(most - least) * u128::from(span.saturating_sub(looked));
+        (!is_late).then(|| number(least + saturated(later / u128::from(elapsed - looked))))
+    }
+}
+
 /// The grain of the times between looks, in ns.
 pub(super) const EXPOSED_NS: u64 = 10_000_000;
 
@@ -267,6 +283,20 @@ impl Planes {
             self.expected |= 1 << nr;
             self.in_turn |= 1 << nr;
         }
+    }
+
+    /// What was expected to be touched from now on has passed by already: no more than so many
+    /// pages, which its turns have shown.
+    pub(super) fn expect_no_more(&mut self, nr: usize, pages: u64) {
+        if self.expected >> nr & 1 == 1 && self.counts[nr] > number(pages) {
+            self.counts[nr] = number(pages);
+            self.expected &= !(1 << nr);
+        }
+    }
+
+    /// Whether the number of a span is only what has been expected since the unit changed.
+    pub(super) const fn is_expected(&self, nr: usize) -> bool {
+        self.expected >> nr & 1 == 1
     }
 
     /// A turn begins.

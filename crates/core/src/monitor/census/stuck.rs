@@ -52,9 +52,9 @@ fn a_sentinel_that_cannot_be_made_old_tells_nothing() {
         let mut unit = hot(PageBits::default(), 1100);
         let page = unit.choose_sentinel(7).unwrap();
         let stuck = if stuck { page } else { PageBits::default() };
-        unit.was_armed(&UnitCheck { stuck, ..young(page) }, Time(1200 * MS));
+        unit.was_armed(&UnitCheck { stuck, ..young(page) }, Time(1600 * MS));
         let after = UnitCheck { young: PageBits::ALL.minus(page), ..young(PageBits::ALL) };
-        let news = unit.was_looked_at(&after, Time(1300 * MS), &SPANS_NS, false);
+        let news = unit.was_looked_at(&after, Time(1700 * MS), &SPANS_NS, false);
         assert_eq!(news.calmed, calmed);
         assert_eq!(unit.rate(0) > 0.0, !calmed);
     }

@@ -26,6 +26,7 @@
 //! Invariant: the sums are those of the units, so a unit is taken out before it changes and put
 //! back afterwards. Looks that come late are told with a doubt, see `planes`.
 
+use super::curve::{Lines, Pages};
 use super::lost::Exposed;
 use super::unit::Unit;
 use crate::addr::PAGE_SIZE;
@@ -83,6 +84,8 @@ struct Sum {
     came: u64,
     /// Pages of all units that could not be made old. They do not count for the sizes above.
     stuck: u64,
+    /// Units that have changed since their turn.
+    expected: u64,
     /// What others may have hidden.
     exposed: Exposed,
 }
@@ -98,6 +101,7 @@ impl Sum {
         change(&mut self.doubt, other.doubt);
         change(&mut self.came, other.came);
         change(&mut self.stuck, other.stuck);
+        change(&mut self.expected, other.expected);
         for (sample, mut other) in
             [(&mut self.in_turn, other.in_turn), (&mut self.grown, other.grown)]
         {
@@ -113,28 +117,41 @@ impl Sum {
         (all, size): (u64, u64),
         watched: u64,
         others: &ClearRate,
+        lines: (usize, &Lines<'_>),
     ) -> Option<TouchedBytes> {
         if self.units == 0 {
             return None;
         }
+        let (span, lines) = lines;
         let [shorter, shorter_size, in_shorter] = self.shorter;
         let left = all.saturating_sub(self.units + shorter);
         let left_size = size.saturating_sub(self.size + shorter_size);
         let rest = Rest::of(left, left_size, &self.in_turn);
         let longer = Rest::of(shorter, shorter_size, &self.grown);
         let pages = float(self.pages) + float(in_shorter) + rest.pages + longer.pages;
-        let doubt = float(self.doubt) / 4.0 + rest.variance + longer.variance;
+        let doubt =
+            float(self.doubt) / 4.0 * lines.together(span) + rest.variance + longer.variance;
         let unseen = rest.unseen + longer.unseen;
         let stuck = float(self.stuck);
         let width = SIGMAS * libm::sqrt(doubt);
         // As much is lost in the rest as in what was measured.
         let (lost, scale) = (self.exposed.most(others), float(all.max(1)) / float(self.units));
         let above = lost.pages * scale + SIGMAS * libm::sqrt(doubt + lost.variance * scale);
+        let (mut lo, mut hi) = (pages - width, pages + above);
+        let counted = Pages { mean: pages, sigma: libm::sqrt(doubt) };
+        // After a change the turns tell what was.
+        let is_stale = self.expected > 0 && !lines.is_passing;
+        let line = lines.within(span, size.saturating_sub(self.stuck), counted);
+        let pages = line.filter(|_| !is_stale).map_or(pages, |line| {
+            lo = lo.min(line.mean - SIGMAS * line.sigma);
+            hi = hi.max(line.mean + SIGMAS * line.sigma);
+            line.mean
+        });
         let bytes = |pages: f64| whole(pages * float(PAGE_SIZE)).min(watched);
         Some(TouchedBytes {
             bytes: bytes(pages),
-            lo: bytes(pages - width - float(self.came) - stuck * self.in_turn.share()),
-            hi: bytes(pages + above + unseen + stuck),
+            lo: bytes(lo - float(self.came) - stuck * self.in_turn.share()),
+            hi: bytes(hi + unseen + stuck),
             measured: self.watched * PAGE_SIZE,
         })
     }
@@ -212,6 +229,7 @@ impl Sums {
                 pages: count,
                 came: planes.came(nr),
                 stuck,
+                expected: planes.is_expected(nr).into(),
                 doubt,
                 in_turn,
                 grown,
@@ -224,9 +242,16 @@ impl Sums {
 
     /// The working set of a target of `all` units, of which `watched` bytes are watched, if others
     /// clear accessed bits so often.
-    pub(super) fn touched(&self, all: usize, watched: u64, others: &ClearRate) -> Touched {
+    pub(super) fn touched(
+        &self,
+        all: usize,
+        watched: u64,
+        others: &ClearRate,
+        lines: &Lines<'_>,
+    ) -> Touched {
         let all = (all as u64, self.size);
-        Touched { spans: self.spans.map(|sum| sum.estimate(all, watched, others)), watched }
+        let of = |nr: usize| self.spans[nr].estimate(all, watched, others, (nr, lines));
+        Touched { spans: core::array::from_fn(of), watched }
     }
 
     /// The largest share of the touched pages, over all spans, that others probably hide.
@@ -251,6 +276,7 @@ fn whole(x: f64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::curve::NO_LINES;
     use super::*;
     use crate::target::TargetId;
     use crate::time::Time;
@@ -308,7 +334,8 @@ mod tests {
                 Some((20.0, 20.0, 40.0)),
             ),
         ] {
-            let got = sum.estimate((all, all * 512), all * UNIT, &ClearRate::default());
+            let got =
+                sum.estimate((all, all * 512), all * UNIT, &ClearRate::default(), (2, &NO_LINES));
             let got = got.map(|t| [t.bytes, t.lo, t.hi].map(|b| float(b) / 1024.0 / 1024.0));
             let near = match (got, mib) {
                 (Some(got), Some((a, b, c))) => {
@@ -323,7 +350,9 @@ mod tests {
     #[test]
     fn pages_that_were_mapped_within_the_span_may_not_be_used_any_more() {
         let filled = Sum { came: 10 * 500, ..sum(10, 512, 0) };
-        let got = filled.estimate((10, 10 * 512), 10 * UNIT, &ClearRate::default()).unwrap();
+        let got = filled
+            .estimate((10, 10 * 512), 10 * UNIT, &ClearRate::default(), (2, &NO_LINES))
+            .unwrap();
         let pages = [got.bytes, got.lo, got.hi].map(|b| b / PAGE_SIZE);
         assert_eq!(pages, [10 * 512, 10 * 12, 10 * 512]);
     }
@@ -341,7 +370,9 @@ mod tests {
         };
         let (size, stuck) = (in_turn.size, units * half);
         let sum = Sum { size, watched: size, pages: 320, stuck, in_turn, ..sum(units, 0, 0) };
-        let got = sum.estimate((units, units * 512), units * UNIT, &ClearRate::default()).unwrap();
+        let got = sum
+            .estimate((units, units * 512), units * UNIT, &ClearRate::default(), (2, &NO_LINES))
+            .unwrap();
         let pages = [got.bytes, got.lo, got.hi, got.measured].map(|b| b / PAGE_SIZE);
         assert_eq!(pages, [640, 320, 640 + stuck, size]);
     }
@@ -349,11 +380,20 @@ mod tests {
     #[test]
     fn small_units_stand_for_what_is_in_them() {
         // Ten units with all pages touched, and ten of one page each, of which nothing is known.
-        let got = sum(10, 512, 0).estimate((20, 10 * 512 + 10), 20 * UNIT, &ClearRate::default());
+        let got = sum(10, 512, 0).estimate(
+            (20, 10 * 512 + 10),
+            20 * UNIT,
+            &ClearRate::default(),
+            (2, &NO_LINES),
+        );
         let TouchedBytes { bytes, lo, hi, .. } = got.unwrap();
         assert_eq!([bytes, lo, hi].map(|b| b / PAGE_SIZE), [10 * 512 + 10; 3]);
-        let nothing_there =
-            sum(10, 512, 0).estimate((20, 10 * 512), u64::MAX, &ClearRate::default());
+        let nothing_there = sum(10, 512, 0).estimate(
+            (20, 10 * 512),
+            u64::MAX,
+            &ClearRate::default(),
+            (2, &NO_LINES),
+        );
         assert_eq!(nothing_there.unwrap().bytes / PAGE_SIZE, 10 * 512);
     }
 
@@ -382,7 +422,7 @@ mod tests {
             }
             sums.add(&unit);
         }
-        let got = sums.touched(40, 40 * UNIT, &ClearRate::default()).spans[2].unwrap();
+        let got = sums.touched(40, 40 * UNIT, &ClearRate::default(), &NO_LINES).spans[2].unwrap();
         assert_eq!((got.bytes / UNIT, got.measured / UNIT), (20, 25), "{got:?}");
     }
 }

@@ -13,8 +13,10 @@ mod levels;
 mod outline;
 mod sentinel;
 
+use self::levels::SETTLED;
 pub(super) use self::outline::Outline;
 use self::sentinel::NO_PAGE;
+use super::curve::Course;
 use super::planes::{Clock, Planes, Seen};
 use crate::snapshot::{SPANS, TouchedShare, UnitInfo};
 use crate::time::Time;
@@ -59,6 +61,8 @@ pub(super) struct News {
     pub(super) alarm: Option<bool>,
     /// Whether a plane is not what it was.
     pub(super) published: bool,
+    /// The points at which its course is not what it was, one bit each.
+    pub(super) counted: u16,
 }
 
 /// A unit.
@@ -76,6 +80,8 @@ pub(super) struct Unit {
     /// When it was its turn last, and the pages that were touched since then and made old again.
     turn: Clock,
     earlier: PageBits,
+    /// How soon its pages are touched after its turns.
+    pub(super) course: Course,
     /// When it was armed out of turn, if that was later.
     extra: Clock,
     /// The size of its leaves, as in [`UnitCheck`].
@@ -152,6 +158,7 @@ impl Unit {
             planes: Planes::default(),
             turn: Clock::default(),
             earlier: PageBits::default(),
+            course: Course::default(),
             extra: Clock::default(),
             leaf_shift: 12,
             turns: 0,
@@ -225,6 +232,7 @@ impl Unit {
         if core::mem::take(&mut self.is_turn) {
             (self.turn, self.extra) = (Clock::begin(since, SPANS), Clock::default());
             self.planes.begin_turn();
+            self.course.begin_turn();
             // However it was found, its second turn is one like any other.
             self.in_turn |= self.armed;
             self.earlier = PageBits::default();
@@ -286,6 +294,10 @@ impl Unit {
         news.published |= self.planes.publish(&mut self.extra, &seen, spans);
         let seen = Seen { pages: since_turn, before: self.earlier.or(was_young), ..seen };
         news.published |= self.planes.count(&mut self.turn, &seen, spans, is_newest);
+        let size = self.size() - self.nr_stuck();
+        if self.in_turn {
+            news.counted = self.course.take(self.turn.since, &seen, size, spans);
+        }
         let first_ended = was_open && !self.is_first_open();
         if first_ended && (elapsed <= spans[0] * JUDGED || touched.is_empty()) {
             news.judged = true;
@@ -314,11 +326,13 @@ impl Unit {
             if self.turn.since != self.since && self.woken > 0 {
                 // What woke up may have passed by already.
                 let is_false = touched.count() * 4 < self.woken;
-                news.alarm = Some(is_false);
                 if is_false {
-                    self.false_alarms = (self.false_alarms + ALARM).min(MOST_ALARMS);
+                    news.alarm = Some(true);
+                    self.has_passed(spans);
                 } else if self.is_lasting() {
                     news.published |= self.expect_more(touched);
+                    // Whether it still is when it has been touched all over, a sentinel tells.
+                    news.risen = true;
                 }
                 self.woken = 0;
             }
@@ -355,6 +369,17 @@ impl Unit {
     /// Whether it was armed once at most.
     pub(super) const fn is_new(&self) -> bool {
         self.turns <= 1 && self.extra.since.0 <= self.turn.since.0
+    }
+
+    /// What was touched when the unit was armed out of turn, or was touched all over in its turn,
+    /// has passed by.
+    fn has_passed(&mut self, spans: &[u64; SPANS]) {
+        self.false_alarms = (self.false_alarms + ALARM).min(MOST_ALARMS);
+        for span in 0..SETTLED {
+            if let Some(pages) = self.course.within(span, spans) {
+                self.planes.expect_no_more(span, pages);
+            }
+        }
     }
 
     /// Whether what wakes up here passes by before anybody can look, again and again. Such a unit

@@ -20,7 +20,7 @@ pub(super) const FULL: f32 = 255.0;
 /// The mean level of a unit from which on what is touched in it is taken to stay.
 const LASTING: f32 = 0.25;
 /// The spans up to a second, over which what is touched has settled soon after a change.
-const SETTLED: usize = 3;
+pub(super) const SETTLED: usize = 3;
 /// A change of a cell's level that makes it another cell: a tenth of the scale, as where DAMON ages
 /// regions.
 const CHANGE: u8 = 26;

@@ -9,7 +9,7 @@
 //! page that is armed alone tells it after a sample, for a tenth of that.
 
 use super::super::planes::is_over;
-use super::{CELLS, JUDGED, News, Unit, ratio};
+use super::{CELLS, JUDGED, News, TICK_NS, Unit, ratio};
 use crate::snapshot::SPANS;
 use crate::time::Time;
 use crate::unit::PageBits;
@@ -23,6 +23,11 @@ const HOT: u8 = 128;
 /// is too short: in five samples, one page in thirty of such a cell is missed. (Nine, since it is
 /// armed a little after the window has begun and looked at when it ends.)
 const MISSED: u64 = 9;
+/// What was hot for less than so many windows has only passed by.
+const PASSED: u64 = 4;
+
+/// Pages of a cell.
+const PAGES_PER_CELL: usize = 512 / CELLS;
 
 impl Unit {
     /// Whether a page is armed alone that tells whether what has woken up is touched all the time.
@@ -74,11 +79,19 @@ impl Unit {
             news.published |= self.end_waking(news.confirmed, ratio(watched, spans[0]));
             return;
         }
-        self.sentinel = NO_PAGE;
+        let cell = usize::from(core::mem::replace(&mut self.sentinel, NO_PAGE)) / PAGES_PER_CELL;
+        let since = u64::from(self.steady[cell]).saturating_mul(TICK_NS);
+        let has_passed = is_missed && now.0.saturating_sub(since) < spans[1] * PASSED;
+        news.alarm = (has_passed || !is_missed).then_some(has_passed);
+        if has_passed {
+            self.has_passed(spans);
+        }
         // One page stands for a unit that was hot all over. Else all of it has to be seen.
-        news.calmed = is_missed && self.is_mostly_hot();
-        news.again = is_missed && !news.calmed;
-        if news.calmed {
+        let is_calm = is_missed && self.is_mostly_hot();
+        news.again = is_missed && !is_calm;
+        // What passes by is no news for its neighbours.
+        news.calmed = is_calm && !has_passed;
+        if is_calm {
             news.published = true;
             self.calm(now);
         }

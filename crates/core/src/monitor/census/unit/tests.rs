@@ -187,11 +187,37 @@ fn a_sentinel_that_stays_old_shows_that_hot_memory_has_gone_cold() {
             young: page,
             ..UnitCheck::new(TargetId(1), UNIT, page)
         };
-        unit.was_armed(&check, Time(1100 * MS));
+        unit.was_armed(&check, Time(1600 * MS));
         assert_eq!(unit.young.count(), 511);
         let young = if touched { PageBits::ALL } else { PageBits::ALL.minus(page) };
-        assert_eq!(look(&mut unit, young, 1200).calmed, calmed);
+        let news = look(&mut unit, young, 1700);
+        assert_eq!((news.calmed, news.alarm), (calmed, touched.then_some(false)));
     }
+}
+
+#[test]
+fn what_was_hot_for_a_moment_has_passed_by_and_is_expected_no_more() {
+    let mut unit = unit();
+    arm_in_turn(&mut unit, PageBits::ALL, PageBits::default(), 1000);
+    for ms in [1005, 1100, 2000] {
+        look(&mut unit, PageBits::default(), ms);
+    }
+    assert_eq!(look(&mut unit, PageBits::ALL, 2500).woken, 512);
+    arm(&mut unit, PageBits::ALL, PageBits::default(), 2510);
+    look(&mut unit, PageBits::ALL, 2515);
+    assert!(look(&mut unit, PageBits::ALL, 2610).risen, "whether it stays is asked");
+    assert_eq!([0, 1, 2].map(|span| unit.planes().counted(span)), [Some(512); 3]);
+    let page = unit.choose_sentinel(77).unwrap();
+    let check = UnitCheck {
+        answered: true,
+        present: PageBits::ALL,
+        young: page,
+        ..UnitCheck::new(TargetId(1), UNIT, page)
+    };
+    unit.was_armed(&check, Time(2700 * MS));
+    let news = look(&mut unit, PageBits::ALL.minus(page), 2800);
+    assert_eq!((news.alarm, news.calmed, unit.rate(0)), (Some(true), false, 0.0));
+    assert_eq!([0, 1, 2].map(|span| unit.planes().counted(span)), [Some(0); 3]);
 }
 
 #[test]
@@ -501,9 +527,9 @@ fn of_a_window_with_few_samples_a_sentinel_waits_for_more_than_half() {
         unit.was_looked_at(&check, Time(1100 * MS), &spans, false);
         unit.was_looked_at(&check, Time(2000 * MS), &spans, false);
         let page = unit.choose_sentinel(7).unwrap();
-        unit.was_armed(&UnitCheck { pages: page, ..check }, Time(2000 * MS));
+        unit.was_armed(&UnitCheck { pages: page, ..check }, Time(6000 * MS));
         let missed = UnitCheck { young: PageBits::ALL.minus(page), ..check };
-        let news = unit.was_looked_at(&missed, Time((2000 + after) * MS), &spans, false);
+        let news = unit.was_looked_at(&missed, Time((6000 + after) * MS), &spans, false);
         assert_eq!(news.calmed, calmed, "after {after} ms");
     }
 }

@@ -1,0 +1,455 @@
+//! How soon pages are touched after a turn: the working set over ever longer times.
+//!
+//! When it is a unit's turn has nothing to do with what happens in it. So where memory is used in
+//! the same way all the time, the share `F(t)` of pages that are touched within `t` after a turn is
+//! concave: ever fewer pages are touched for the first time. (`F` is the distribution of the time
+//! until the next touch, seen from a random time. Its density never rises.)
+//!
+//! What is touched within a short span may be a few events that come by chance. Where a pointer goes
+//! over 1 GiB in 5 s, ten of 512 units are touched in 0.1 s, and each time they are counted their
+//! number is another one, by a third. Within 3 s there are 307, known to a few percent. As long as
+//! `F` is a straight line, as far as can be seen, the short span is its share of the long one:
+//!
+//! ```text
+//! touched within 0.1 s = touched within 3 s * 0.1 / 3           (gone over, and nothing hot)
+//!                      = a + (b - a) * (0.1 - 0.005) / (3 - 0.005)   (a within a sample, b in 3 s)
+//! ```
+//!
+//! Invariants: only turns are counted, one per unit, so all units have the same weight. A line is
+//! taken only if no point between contradicts it. Absent: anything that changes.
+
+use super::planes::{Seen, is_over};
+use super::unit::Unit;
+use crate::snapshot::SPANS;
+use crate::time::Time;
+
+/// Times after a turn at which pages are counted, in ns, beside the sample and the window.
+const LATER_NS: [u64; 12] = [
+    150_000_000,
+    200_000_000,
+    300_000_000,
+    500_000_000,
+    700_000_000,
+    1_000_000_000,
+    1_500_000_000,
+    2_000_000_000,
+    3_000_000_000,
+    5_000_000_000,
+    7_000_000_000,
+    10_000_000_000,
+];
+/// All of them.
+const POINTS: usize = 2 + LATER_NS.len();
+/// All points, one bit each.
+pub(super) const ALL: u16 = (1 << POINTS) - 1;
+/// Standard deviations that chance explains.
+const CHANCE: f64 = 2.0;
+/// Of so few events nearly all may have been missed by chance.
+const FEW: f64 = 3.0;
+/// A point is used if so many of ten pages were counted there.
+const MOST: i64 = 9;
+
+/// The time of a point; none if it is no longer than a window.
+fn time(nr: usize, spans: &[u64; SPANS]) -> Option<u64> {
+    match nr {
+        0 | 1 => spans.get(nr).copied(),
+        _ => LATER_NS.get(nr - 2).copied().filter(|ns| *ns > spans[1]),
+    }
+}
+
+/// What was touched in the last turns of one unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Course {
+    /// One bit per point: whether it is still to be counted in this turn; was counted; twice.
+    open: u16,
+    counted: u16,
+    twice: u16,
+    /// Pages of the unit that can be made old.
+    size: u16,
+    /// By point: pages touched by then, and by how many the turn before differed.
+    pages: [u16; POINTS],
+    apart: [i16; POINTS],
+}
+
+fn number(pages: u64) -> u16 {
+    u16::try_from(pages).unwrap_or(u16::MAX)
+}
+
+impl Course {
+    /// A turn begins.
+    pub(super) const fn begin_turn(&mut self) {
+        self.open = ALL;
+    }
+
+    /// A look has found these pages touched since the turn, of so many. Returns the points of which
+    /// that tells something, one bit each.
+    pub(super) fn take(
+        &mut self,
+        since: Time,
+        seen: &Seen,
+        size: u64,
+        spans: &[u64; SPANS],
+    ) -> u16 {
+        let (elapsed, open) = (seen.now.since(since), self.open);
+        for nr in 0..POINTS {
+            let bit = 1 << nr;
+            let at = time(nr, spans).filter(|_| open & bit != 0);
+            let Some(at) = at.filter(|at| is_over(elapsed, *at, spans)) else { continue };
+            self.open &= !bit;
+            let Some(pages) = seen.by(since, at) else { continue };
+            if self.counted & bit != 0 {
+                self.twice |= bit;
+                self.apart[nr] = pages.wrapping_sub(self.pages[nr]).cast_signed();
+            }
+            self.counted |= bit;
+            self.pages[nr] = pages;
+        }
+        let told = self.open ^ open;
+        if told != 0 && self.size != number(size) {
+            // It counts at all points.
+            self.size = number(size);
+            return ALL;
+        }
+        // After one turn, the doubt of a point is what came until the next one.
+        told | told >> 1
+    }
+
+    /// Pages touched within one of the spans, as its turns have shown.
+    pub(super) fn within(&self, span: usize, spans: &[u64; SPANS]) -> Option<u64> {
+        let nr = (0..POINTS).find(|nr| time(*nr, spans) == spans.get(span).copied())?;
+        (self.counted >> nr & 1 == 1).then(|| self.pages[nr].into())
+    }
+
+    /// By how many pages the last two turns differ, and whether there were two. After one turn, it
+    /// may be what came soon after: that may as well have come before.
+    fn differs(&self, nr: usize) -> (i64, bool) {
+        let is_known = |bits: u16, nr: usize| bits >> nr & 1 == 1;
+        if is_known(self.twice, nr) {
+            return (self.apart[nr].into(), true);
+        }
+        let more = if is_known(self.counted, nr + 1) {
+            i64::from(self.pages[nr + 1]) - i64::from(self.pages[nr])
+        } else {
+            0
+        };
+        (more, false)
+    }
+}
+
+/// The sums of one point over units.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Sum {
+    size: i64,
+    pages: i64,
+    /// Twice the variance of the pages; and if units did not depend on each other.
+    doubt: i64,
+    alone: i64,
+    /// The pages by which turns differ, and their squares.
+    apart: i64,
+    squares: i64,
+}
+
+impl Sum {
+    /// Of units that mostly have their turns together, so that what happens in one of them when it
+    /// is its turn often happens in all.
+    fn of<'a>(chunk: impl Iterator<Item = &'a Course>, nr: usize) -> Self {
+        let (mut sum, mut twice, mut once) = (Self::default(), 0, 0);
+        for course in chunk.filter(|course| course.counted >> nr & 1 == 1) {
+            sum.size += i64::from(course.size);
+            sum.pages += i64::from(course.pages[nr]);
+            match course.differs(nr) {
+                (apart, true) => {
+                    twice += apart;
+                    sum.alone += apart * apart;
+                }
+                (more, false) => {
+                    once += more;
+                    sum.alone += more * more / 2;
+                }
+            }
+        }
+        sum.doubt = twice * twice + once * once / 2;
+        sum.apart = twice.abs() + once.abs();
+        sum.squares = sum.apart * sum.apart;
+        sum
+    }
+
+    fn numbers(&mut self) -> [&mut i64; 6] {
+        let Self { size, pages, doubt, alone, apart, squares } = self;
+        [size, pages, doubt, alone, apart, squares]
+    }
+}
+
+/// The sums over the units of one target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Curve([Sum; POINTS]);
+
+/// A point of a curve.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+struct Point {
+    /// The time since the turn, in ns.
+    at: f64,
+    pages: Pages,
+    /// How many pages come at once.
+    at_once: f64,
+}
+
+impl Curve {
+    /// Adds a chunk of units to these points.
+    pub(super) fn add(&mut self, chunk: &[Unit], points: u16) {
+        self.change(chunk, points, 1);
+    }
+
+    pub(super) fn take_out(&mut self, chunk: &[Unit], points: u16) {
+        self.change(chunk, points, -1);
+    }
+
+    fn change(&mut self, chunk: &[Unit], points: u16, sign: i64) {
+        let sums = self.0.iter_mut().enumerate();
+        for (nr, sum) in sums.filter(|(nr, _)| points >> nr & 1 == 1) {
+            let mut of_chunk = Sum::of(chunk.iter().map(|unit| &unit.course), nr);
+            let both = sum.numbers().into_iter().zip(of_chunk.numbers());
+            both.for_each(|(a, b)| *a += sign * *b);
+        }
+    }
+
+    /// The points of a target of `size` pages, as far as they are known.
+    fn points(&self, size: u64, spans: &[u64; SPANS]) -> impl Iterator<Item = Point> {
+        self.0.iter().enumerate().filter_map(move |(nr, sum)| {
+            let at = time(nr, spans)?;
+            if sum.size == 0 || sum.size * 10 < size.cast_signed() * MOST {
+                return None;
+            }
+            let scale = float(size.cast_signed()) / float(sum.size);
+            Some(Point {
+                at: float(at.cast_signed()),
+                pages: Pages {
+                    mean: float(sum.pages) * scale,
+                    sigma: libm::sqrt(float(sum.doubt) / 2.0) * scale,
+                },
+                at_once: float(sum.squares) / float(sum.apart.max(1)),
+            })
+        })
+    }
+}
+
+/// What the curve of a target tells about its spans.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Lines<'a> {
+    pub(super) curve: &'a Curve,
+    /// The lengths of the spans, in ns.
+    pub(super) spans: &'a [u64; SPANS],
+    /// Whether what is touched mostly passes by. Then what was counted out of turn is no reason to
+    /// doubt the turns.
+    pub(super) is_passing: bool,
+}
+
+/// A number of pages with its standard deviation.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(super) struct Pages {
+    pub(super) mean: f64,
+    pub(super) sigma: f64,
+}
+
+/// Where no turn was counted.
+#[cfg(test)]
+pub(super) const NO_LINES: Lines<'static> = {
+    const NONE: Sum = Sum { size: 0, pages: 0, doubt: 0, alone: 0, apart: 0, squares: 0 };
+    Lines { curve: &Curve([NONE; POINTS]), spans: &[1; SPANS], is_passing: false }
+};
+
+impl Lines<'_> {
+    /// How many times the variance of what is touched within a span is larger since neighbours have
+    /// their turns together, at least 1.
+    pub(super) fn together(&self, span: usize) -> f64 {
+        let is_near = |nr: &usize| time(*nr, self.spans).is_some_and(|at| at >= self.spans[span]);
+        let sum = (0..POINTS).find(is_near).map_or(Sum::default(), |nr| self.curve.0[nr]);
+        (float(sum.doubt) / float(sum.alone.max(1))).max(1.0)
+    }
+
+    /// The pages touched within a span in a target of `size` pages, if a line up to a longer time
+    /// tells. `counted`: what was counted for the span. If chance does not explain that it is not on
+    /// the line, something has changed since the turns.
+    pub(super) fn within(&self, span: usize, size: u64, counted: Pages) -> Option<Pages> {
+        let mut all = [Point::default(); POINTS];
+        let mut nr = 0;
+        for point in self.curve.points(size, self.spans) {
+            all[nr] = point;
+            nr += 1;
+        }
+        let points = all.get(..nr)?;
+        let at_once = points.iter().map(|p| p.at_once).fold(0.0, f64::max);
+        let at = float(self.spans[span].cast_signed());
+        let counted = (!self.is_passing).then_some(Point { at, pages: counted, at_once });
+        // What is hot is touched within the first sample, and adds to each point.
+        for from in [Point::default(), *points.first()?] {
+            for end in points.iter().rev().take_while(|end| from.at < at && end.at > at) {
+                let between = points.iter().filter(|p| p.at > from.at && p.at < end.at);
+                let mut all = between.chain(counted.as_ref());
+                let line = |at: f64| from.to(end, (at - from.at) / (end.at - from.at));
+                let rises = end.pages.mean >= from.pages.mean;
+                if rises && all.all(|p| p.allows(line(p.at).mean, at_once)) {
+                    return Some(line(at));
+                }
+            }
+        }
+        None
+    }
+}
+
+impl Point {
+    /// What lies on the straight line from here to `end`, so far on the way.
+    fn to(&self, end: &Self, part: f64) -> Pages {
+        let (from, end) = (self.pages, end.pages);
+        let sigma = libm::hypot(part * end.sigma, (1.0 - part) * from.sigma);
+        Pages { mean: from.mean + part * (end.mean - from.mean), sigma }
+    }
+
+    /// Whether chance explains that it is not on a line that has `mean` pages here. Events of
+    /// `at_once` pages may have been missed if there are few.
+    fn allows(&self, mean: f64, at_once: f64) -> bool {
+        let Pages { mean: here, sigma } = self.pages;
+        let missed = if here < FEW * at_once { FEW * at_once } else { 0.0 };
+        (here - CHANCE * sigma..=here + CHANCE * sigma + missed).contains(&mean)
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "sums of at most 2^40 pages, for an estimate")]
+const fn float(n: i64) -> f64 {
+    n as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::unit::{PageBits, UNIT};
+
+    const MS: u64 = 1_000_000;
+    const SPANS_NS: [u64; SPANS] = [5 * MS, 100 * MS, 1000 * MS, 10_000 * MS, 60_000 * MS];
+    const NR: u64 = 512;
+
+    fn first(pages: u64) -> PageBits {
+        PageBits::of(0, crate::addr::AddrRange::new(0, pages * 4096))
+    }
+
+    /// The times of all points, in ms.
+    fn times() -> impl Iterator<Item = u64> {
+        (0..POINTS).filter_map(|nr| time(nr, &SPANS_NS)).map(|ns| ns / MS)
+    }
+
+    /// Units that had two turns, the second one after `pages_at` the time between turn and look in
+    /// ms, which also gets the number of the unit and of the turn.
+    fn curve(pages_at: impl Fn(u64, u64, u64) -> u64) -> Curve {
+        let unit = |nr| {
+            let mut unit = Unit::new(nr * UNIT, PageBits::ALL, Time(0));
+            for turn in 0..2 {
+                unit.course.begin_turn();
+                for ms in times() {
+                    let pages = first(pages_at(nr, turn, ms));
+                    let seen = Seen { now: Time(ms * MS), pages, looked: Time(0), before: pages };
+                    unit.course.take(Time(0), &seen, 512, &SPANS_NS);
+                }
+            }
+            unit
+        };
+        let units: alloc::vec::Vec<_> = (0..NR).map(unit).collect();
+        let mut curve = Curve::default();
+        units.chunks(8).for_each(|chunk| curve.add(chunk, ALL));
+        curve
+    }
+
+    /// A pointer goes over all units in `period` ms. When a chunk has its turn, it is anywhere.
+    fn swept(period: u64) -> impl Fn(u64, u64, u64) -> u64 {
+        move |nr, turn, ms| {
+            let mixed = (nr / 8 * 2 + turn).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let first = (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32;
+            let until = (first % period + nr % 8 * period / NR) % period;
+            if ms >= until { 512 } else { 0 }
+        }
+    }
+
+    fn within(curve: &Curve, span: usize, counted: Pages, is_passing: bool) -> Option<Pages> {
+        let lines = Lines { curve, spans: &SPANS_NS, is_passing };
+        lines.within(span, NR * 512, counted)
+    }
+
+    #[test]
+    fn a_short_span_is_its_share_of_a_long_one_where_memory_is_gone_over() {
+        let all = float((NR * 512).cast_signed());
+        for period in [450, 1000, 3300, 5000, 7777] {
+            let curve = curve(swept(period));
+            for (span, ms) in [(0, 5), (1, 100)] {
+                let true_pages = all * float(ms) / float(period.cast_signed());
+                let counted = Pages { mean: true_pages * 1.3, sigma: true_pages * 0.3 };
+                let Pages { mean, .. } = within(&curve, span, counted, false).unwrap();
+                assert!(
+                    (mean / true_pages - 1.0).abs() < 0.1,
+                    "{period} {ms}: {mean} {true_pages}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_that_something_contradicts_is_not_taken() {
+        let sweep = curve(swept(1000));
+        let (far, sure) = (Pages { mean: 1e5, sigma: 100.0 }, Pages { mean: 6e4, sigma: 100.0 });
+        assert_eq!(within(&sweep, 1, far, false), None, "it has changed since the turns");
+        assert!(within(&sweep, 1, far, true).is_some(), "it seems to change all the time");
+        // Used at random: ever fewer pages are touched for the first time.
+        let random = curve(|_, _, ms| 512 * ms / (ms + 100));
+        assert_eq!(within(&random, 1, sure, false), None);
+        // All that is touched is hot.
+        let hot = curve(|nr, _, _| if nr < 51 { 512 } else { 0 });
+        let counted = Pages { mean: 51.0 * 512.0, sigma: 0.0 };
+        assert_eq!(within(&hot, 1, counted, false), Some(counted));
+    }
+
+    #[test]
+    fn hot_memory_beside_a_sweep_adds_to_the_line() {
+        let sweep = swept(2000);
+        let curve = curve(|nr, turn, ms| if nr % 64 < 8 { 512 } else { sweep(nr, turn, ms) });
+        let swept = 448.0 * 512.0 / 20.0;
+        let counted = Pages { mean: 64.0 * 512.0 + swept * 0.7, sigma: swept * 0.3 };
+        let Pages { mean, .. } = within(&curve, 1, counted, false).unwrap();
+        assert!((mean / (64.0 * 512.0 + swept) - 1.0).abs() < 0.05, "{mean}");
+    }
+
+    #[test]
+    fn neighbours_that_are_touched_together_are_one_event() {
+        let lines = |curve| Lines { curve, spans: &SPANS_NS, is_passing: false }.together(1);
+        let together = curve(swept(1000));
+        let alone = curve(|nr, turn, ms| swept(1000)(nr * 8, turn, ms));
+        assert!(lines(&together) > 4.0, "{}", lines(&together));
+        assert!(lines(&alone) < 2.0, "{}", lines(&alone));
+    }
+
+    #[test]
+    fn what_was_taken_out_is_no_part_of_it() {
+        let mut curve = curve(swept(1000));
+        let before = curve;
+        let mut unit = Unit::new(0, PageBits::ALL, Time(0));
+        unit.course.begin_turn();
+        let seen = Seen { now: Time(100 * MS), pages: first(9), looked: Time(0), before: first(9) };
+        assert_eq!(unit.course.take(Time(0), &seen, 512, &SPANS_NS), ALL);
+        assert_eq!(unit.course.take(Time(0), &seen, 512, &SPANS_NS), 0, "it is counted once");
+        curve.add(&[unit.clone()], ALL);
+        assert_ne!(curve, before);
+        curve.take_out(&[unit], ALL);
+        assert_eq!(curve, before);
+    }
+
+    #[test]
+    fn a_look_tells_of_the_points_that_it_ends_and_of_the_one_before() {
+        let mut course = Course::default();
+        course.begin_turn();
+        let mut told = |ms: u64, size| {
+            let pages = first(ms.min(512));
+            let seen = Seen { now: Time(ms * MS), pages, looked: Time(0), before: pages };
+            course.take(Time(0), &seen, size, &SPANS_NS)
+        };
+        assert_eq!(told(5, 512), ALL, "its size was not known");
+        assert_eq!([told(100, 512), told(160, 512), told(170, 512)], [0b11, 0b110, 0]);
+        assert_eq!(told(200, 511), ALL, "its size counts at all points");
+    }
+}

@@ -1,0 +1,75 @@
+//! Census over simulated memory that is gone over again and again: the working set of a short span
+//! follows from longer ones.
+//!
+//! Every test prints its seed. `ISOTHERM_SEED=N` runs with another one.
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "in a test")]
+
+use isotherm_core::{Attrs, Method};
+use isotherm_sim::config::Config;
+use isotherm_sim::world::{Options, Simulation};
+
+const MIB: f64 = 1_048_576.0;
+/// Places of a window of 0.1 s and of a second among the spans.
+const SPANS: [(usize, f64); 2] = [(1, 0.1), (2, 1.0)];
+
+fn seed() -> u64 {
+    let seed = std::env::var("ISOTHERM_SEED").map_or(1, |s| s.parse().unwrap());
+    println!("ISOTHERM_SEED={seed}");
+    seed
+}
+
+/// The median error of the working set within each span, as a share of the truth, and the share of
+/// the windows in which the interval holds the truth; from 10 s on.
+fn judged(text: &str, seed: u64, truth: impl Fn(f64) -> f64) -> [(f64, f64); 2] {
+    let config = Config::parse(text).unwrap();
+    let attrs = Attrs { method: Method::Census, ..Attrs::default() };
+    let options = Options { seed, ..Options::default() };
+    let mut simulation = Simulation::new(&config, &options, attrs).unwrap();
+    let mut errors = [Vec::new(), Vec::new()];
+    let mut nr_held = [0.0; 2];
+    while simulation.next_snapshot().is_some() {
+        let snapshot = simulation.context().snapshot();
+        let touched = snapshot.targets[0].touched.filter(|_| snapshot.end.0 >= 10_000_000_000);
+        for (nr, (span, seconds)) in SPANS.into_iter().enumerate() {
+            let Some(bytes) = touched.and_then(|touched| touched.spans[span]) else { continue };
+            let truth = truth(seconds);
+            errors[nr].push((bytes.bytes as f64 / MIB / truth - 1.0).abs());
+            // The truth is a mean over the time in which a page is gone over.
+            let held =
+                bytes.lo as f64 / MIB <= truth * 1.01 && truth * 0.99 <= bytes.hi as f64 / MIB;
+            nr_held[nr] += f64::from(u8::from(held));
+        }
+    }
+    std::array::from_fn(|nr| {
+        errors[nr].sort_unstable_by(f64::total_cmp);
+        (errors[nr][errors[nr].len() / 2], nr_held[nr] / errors[nr].len() as f64)
+    })
+}
+
+/// A pointer goes over 256 MiB in `1 / hz` s. The periods are not those of the points that are
+/// counted.
+#[test]
+fn the_working_set_of_a_short_span_is_known_where_memory_is_gone_over() {
+    let seed = seed();
+    for hz in [2.2, 0.9, 0.28] {
+        let text = format!("m, 256M\n\nsteady\n40000\nm, 0, 4096, 1, rw, hz={hz}\n");
+        let judged = judged(&text, seed, |seconds| 256.0 * (hz * seconds).min(1.0));
+        println!("{hz} times a second: {judged:?}");
+        for (error, held) in judged {
+            assert!(error <= 0.15 && held >= 0.75, "{hz}: {judged:?}");
+        }
+    }
+}
+
+/// The same beside memory that is in use all the time.
+#[test]
+fn hot_memory_does_not_hide_what_passes_by() {
+    let seed = seed();
+    let text =
+        "m, 256M\nh, 64M\n\nsteady\n40000\nm, 0, 4096, 1, rw, hz=0.4\nh, 1, 64, 1, rw, hz=2000\n";
+    let judged = judged(text, seed, |seconds| 64.0 + 256.0 * 0.4 * seconds);
+    println!("{judged:?}");
+    for (error, held) in judged {
+        assert!(error <= 0.15 && held >= 0.75, "{judged:?}");
+    }
+}

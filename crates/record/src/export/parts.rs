@@ -8,8 +8,8 @@
 //!
 //! Only for tables whose rows need no more than that: [`Table::Regions`]. Most of the time goes
 //! into the kernel's faults on fresh memory, so columns get all of it at once, and what is the same
-//! in all batches is kept once (`constants`). Huge pages were no remedy: to find and clear them took
-//! two to six times as long as the faults that they save.
+//! in all batches is kept once (`constants`). Huge pages were no remedy: to find and clear them
+//! took two to six times as long as the faults that they save.
 
 use std::collections::VecDeque;
 use std::io::{Cursor, Read};

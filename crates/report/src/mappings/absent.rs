@@ -5,7 +5,7 @@
 //! map it show that it is not there: what another process has filled is memory. Of what no page map
 //! tells nothing is known, so it counts as before.
 //!
-//! Page maps reach a record once a second, so they are looked at as often.
+//! Page maps reach a record once a second, so they are hardly looked at more often.
 
 use std::collections::BTreeMap;
 
@@ -16,23 +16,26 @@ use crate::once::Sharing;
 use crate::page_maps::PageMap;
 use crate::scan::Scan;
 
-/// Time between two looks, in ns.
+/// The longest time between two looks, in ns.
 const LOOK_NS: u64 = 1_000_000_000;
 
 /// What is absent, by target.
 #[derive(Debug, Default)]
 pub(super) struct Absent {
     targets: BTreeMap<u32, Vec<AddrRange>>,
+    first_ns: Option<u64>,
     next_ns: u64,
 }
 
 impl Absent {
-    /// Looks at the page maps if a second has passed since the last look.
+    /// Looks at the page maps, but for a second after a look; at first more often, since most pages
+    /// are seen for the first time then.
     pub(super) fn look(&mut self, scan: &Scan, s: &Snapshot, sharing: &Sharing) {
         if s.end.0 < self.next_ns {
             return;
         }
-        self.next_ns = s.end.0.saturating_add(LOOK_NS);
+        let since_first = s.end.0.saturating_sub(*self.first_ns.get_or_insert(s.end.0));
+        self.next_ns = s.end.0.saturating_add(since_first.min(LOOK_NS));
         let of = |map: Option<&PageMap>| map.map(gaps).unwrap_or_default();
         let all = scan.wanted(s).map(|(_, t)| (t.id.0, of(scan.pages.get(t.id))));
         self.targets = all.collect();

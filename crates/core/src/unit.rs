@@ -25,6 +25,7 @@ impl PageBits {
 
     /// The pages of the unit at `start` that lie in `range` as a whole.
     #[must_use]
+    #[inline]
     pub fn of(start: u64, range: AddrRange) -> Self {
         let nr = |addr: u64| addr.saturating_sub(start).min(UNIT) / PAGE_SIZE;
         let first = range.start.checked_next_multiple_of(PAGE_SIZE).unwrap_or(u64::MAX);
@@ -52,22 +53,26 @@ impl PageBits {
 
     /// Pages in both sets.
     #[must_use]
+    #[inline]
     pub fn and(self, other: Self) -> Self {
         self.with(other, |a, b| a & b)
     }
 
     /// Pages that are not in `other`.
     #[must_use]
+    #[inline]
     pub fn minus(self, other: Self) -> Self {
         self.with(other, |a, b| a & !b)
     }
 
     /// Pages in either set.
     #[must_use]
+    #[inline]
     pub fn or(self, other: Self) -> Self {
         self.with(other, |a, b| a | b)
     }
 
+    #[inline]
     fn with(mut self, other: Self, f: impl Fn(u64, u64) -> u64) -> Self {
         self.0.iter_mut().zip(other.0).for_each(|(a, b)| *a = f(*a, b));
         self
@@ -75,33 +80,41 @@ impl PageBits {
 
     /// Number of pages, at most 512.
     #[must_use]
+    #[inline]
     pub fn count(self) -> u64 {
         self.0.iter().map(|word| u64::from(word.count_ones())).sum()
     }
 
     /// Whether there is no page.
     #[must_use]
+    #[inline]
     pub fn is_empty(self) -> bool {
         self == Self::default()
     }
 
     /// Calls `f` with the numbers of each run of pages, first and behind last.
     pub fn runs(self, mut f: impl FnMut(u64, u64)) {
-        let mut open = None;
-        for nr in 0..512_u64 {
-            let word = self.0[usize::try_from(nr / 64).unwrap_or(0)];
-            match (word >> (nr % 64) & 1 == 1, open) {
-                (true, None) => open = Some(nr),
-                (false, Some(first)) => {
-                    f(first, nr);
-                    open = None;
-                }
-                _ => {}
+        let mut next = self.next_from(0, 0);
+        while next < 512 {
+            let behind = self.next_from(next, u64::MAX);
+            f(next, behind);
+            next = self.next_from(behind, 0);
+        }
+    }
+
+    /// The number of the first page from `nr` on whose bit is not that of `skip`; 512 if there is
+    /// none.
+    fn next_from(self, nr: u64, skip: u64) -> u64 {
+        let from = usize::try_from(nr / 64).unwrap_or(0).min(8);
+        let mut keep = u64::MAX << (nr % 64);
+        for (first, word) in (nr / 64 * 64..).step_by(64).zip(&self.0[from..]) {
+            let others = (word ^ skip) & keep;
+            if others != 0 {
+                return first + u64::from(others.trailing_zeros());
             }
+            keep = u64::MAX;
         }
-        if let Some(first) = open {
-            f(first, 512);
-        }
+        512
     }
 
     /// Appends the pages of the unit at `start`, as ranges, to `out`. A range is joined with the

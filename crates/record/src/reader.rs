@@ -158,9 +158,11 @@ impl<R: Read> Reader<R> {
         self.waiting.is_some() || self.block.has_next()
     }
 
-    /// The next frames as a record of their own, which another thread can read: up to about
-    /// `raw_len` bytes of snapshots, unpacked. `learn` is told of targets and mappings, so that it
-    /// knows what the part behind this one needs. `None` at the end.
+    /// The next frames as a record of their own, which another thread can read, and how many bytes
+    /// of snapshots they unpack to: a little more than `raw_len`. `learn` is told of targets and
+    /// mappings, so that it knows what the part behind this one needs. `None` at the end.
+    ///
+    /// Page maps and samples of frames are left out.
     ///
     /// # Errors
     ///
@@ -170,12 +172,15 @@ impl<R: Read> Reader<R> {
         &mut self,
         raw_len: usize,
         mut learn: impl FnMut(&Event<'_>),
-    ) -> Result<Option<Vec<u8>>, Error> {
+    ) -> Result<Option<(Vec<u8>, usize)>, Error> {
         let mut part = Vec::new();
         let mut snapshots = 0;
         while snapshots < raw_len
             && let Some(frame) = self.frames.next_packed()?
         {
+            if matches!(frame.kind(), Some(Kind::Pages | Kind::Frames)) {
+                continue;
+            }
             if part.is_empty() {
                 part.extend_from_slice(&crate::frame::file_header());
             }
@@ -199,7 +204,7 @@ impl<R: Read> Reader<R> {
                 _ => {}
             }
         }
-        Ok((!part.is_empty()).then_some(part))
+        Ok((!part.is_empty()).then_some((part, snapshots)))
     }
 
     /// When they were read, and whose they are.

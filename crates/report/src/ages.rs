@@ -27,6 +27,8 @@ const CLASSES_MS: [u64; 15] = [
     1_800_000, 3_600_000,
 ];
 const BAR: usize = 40;
+/// Many regions have the same age. How many ages of a snapshot are remembered at most.
+const KNOWN: usize = 64;
 
 /// Bytes by idle time.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -124,10 +126,12 @@ impl Build {
         self.time += len;
         self.sharing.follow(scan, s);
         let ids = || scan.wanted(s).map(|(_, t)| t.id.0);
+        let mut known = [None; KNOWN];
         for (_, t) in scan.wanted(s) {
             let last = self.last.entry(t.id.0).or_default();
             last.clear();
-            last.extend(filter.regions(&t.regions).map(|r| in_ms(r, &scan.lengths)));
+            last.reserve(t.regions.len());
+            last.extend(filter.regions(&t.regions).map(|r| in_ms(r, &scan.lengths, &mut known)));
             self.apart += len * last.iter().map(|r| float(r.range.len())).sum::<f64>();
         }
         if self.sharing.is_any(ids()) {
@@ -167,10 +171,19 @@ impl Build {
     }
 }
 
-/// The region with its age in ms, by how long the windows really took.
-fn in_ms(r: RegionInfo, lengths: &Lengths) -> RegionInfo {
-    let ms = lengths.of_last(r.age) / 1_000_000;
-    RegionInfo { age: u32::try_from(ms).unwrap_or(u32::MAX), ..r }
+/// The region with its age in ms, by how long the windows really took. `known`: ages of this
+/// snapshot, and what they are in ms.
+fn in_ms(r: RegionInfo, lengths: &Lengths, known: &mut [Option<(u32, u32)>; KNOWN]) -> RegionInfo {
+    let place = &mut known[usize::try_from(r.age).unwrap_or(0) % KNOWN];
+    let age = match *place {
+        Some((windows, ms)) if windows == r.age => ms,
+        _ => {
+            let ms = u32::try_from(lengths.of_last(r.age) / 1_000_000).unwrap_or(u32::MAX);
+            *place = Some((r.age, ms));
+            ms
+        }
+    };
+    RegionInfo { age, ..r }
 }
 
 impl Report {

@@ -220,6 +220,61 @@ fn hot_and_cold_pages_of_mappings() {
     assert_eq!(heap["pages"]["present"], (512 + 256 / 2) * PAGE);
 }
 
+/// Two processes map 8 MiB of which the first unit is full in one, the second half full in the
+/// other, and the third empty in both; of the fourth no page map tells. Nothing is touched.
+#[test]
+fn what_was_never_filled_is_absent_and_never_cold() {
+    const SHARED: u64 = 0x7f00_0000_0000;
+    let object = isotherm_record::Object { device: 1, inode: 9, offset: 0 };
+    let range = AddrRange::new(SHARED, SHARED + 4 * UNIT);
+    let lines = |perms: &str, nr: u32, nr_accesses: u32| {
+        let mut w = Writer::new(Vec::new(), &Header::default()).unwrap();
+        let unit = |nr, pages| UnitInfo {
+            start: SHARED + nr * UNIT,
+            present: first(pages),
+            ..UnitInfo::default()
+        };
+        let of = |id| {
+            let filled = if id == 0 { [512, 0, 0] } else { [0, 256, 0] };
+            let units = (0..).zip(filled).map(|(nr, pages)| unit(nr, pages)).collect();
+            let region = RegionInfo { range, nr_accesses, resolved: true, ..RegionInfo::default() };
+            TargetInfo { id: TargetId(id), regions: vec![region], touched: None, units }
+        };
+        for id in 0..nr {
+            let target = Target { id, pid: 100 + id, name: "p".into(), ..Target::default() };
+            w.target(&target).unwrap();
+            let map = Mapping::new(range.start, range.end, perms, "/x").of_object(object);
+            w.mappings(Time(T0), TargetId(id), &[map]).unwrap();
+        }
+        let targets = (0..nr).map(of).collect();
+        w.push_snapshot(&Snapshot { targets, ..snapshot(0) }).unwrap();
+        let record = w.finish(Time(T0 + WINDOW), "over").unwrap().0;
+        mappings::Report::build(&Record::from_bytes(record).unwrap(), &Filter::default()).unwrap()
+    };
+    let bytes = |report: &mappings::Report| -> Vec<_> {
+        let heats = report.lines.iter().map(|l| l.heat);
+        let heats = heats.chain(report.kinds.iter().map(|(_, heat, _)| *heat));
+        heats.map(|h| (h.cold / UNIT as f64, h.absent / UNIT as f64, h.hot + h.warm)).collect()
+    };
+    let shared = lines("rw-s", 2, 0);
+    let one = (2.5, 1.5, 0.0);
+    assert_eq!(bytes(&shared), [one, one, one], "filled in any of them");
+    assert_eq!(bytes(&lines("rw-s", 1, 0)), [(2.0, 2.0, 0.0); 2], "there is no other");
+    let own = lines("rw-p", 2, 0);
+    assert_eq!(bytes(&own)[..2], [(2.0, 2.0, 0.0), (1.5, 2.5, 0.0)], "each has its own");
+    let touched = (0.0, 0.0, 4.0 * UNIT as f64);
+    assert_eq!(bytes(&lines("rw-s", 1, 1)), [touched; 2], "the map is older than the access");
+
+    let text = shared.to_text();
+    assert!(
+        text.contains("unresolved       absent     rate") && text.contains("absent: address space"),
+        "{text}"
+    );
+    assert!(shared.top_text(1).contains("absent: address space"));
+    let json: serde_json::Value = serde_json::from_str(&shared.to_json()).unwrap();
+    assert_eq!(json["mappings"][0]["absent"], UNIT * 3 / 2);
+}
+
 #[test]
 fn a_record_without_page_maps_says_so() {
     let mut w = Writer::new(Vec::new(), &Header::default()).unwrap();

@@ -1,5 +1,8 @@
 //! Memory that processes share is counted once, and no mapping is listed twice.
 
+use std::path::Path;
+
+use crate::acting::sees_pages;
 use crate::program::{ISOTHERM, Running, command, isotherm, scratch};
 
 /// A process whose two children use 32 MiB that they share. It ends with its parent.
@@ -15,18 +18,30 @@ while os.getppid() != 1:
     time.sleep(0.001)
 ";
 
+/// A process with 64 MiB of shared memory, of which the first 8 MiB were ever filled.
+const HARDLY_FILLED: &str = "
+import mmap, time
+m = mmap.mmap(-1, 64 << 20)
+for i in range(0, 8 << 20, 4096):
+    m[i] = 1
+time.sleep(60)
+";
+
+/// The interpreter itself: a script that finds it runs as several programs.
+fn python(dir: &Path) -> Option<String> {
+    let find = command("python3", dir, &["-c", "import sys; print(sys.executable)"]).output();
+    let Ok(python) = find else {
+        eprintln!("skipped: no python3");
+        return None;
+    };
+    Some(String::from_utf8(python.stdout).unwrap().trim().to_owned())
+}
+
 #[test]
 fn processes_that_share_memory_count_it_once() {
     let dir = scratch();
-    // Not a script that finds the interpreter: that runs as several programs.
-    let find =
-        command("python3", dir.path(), &["-c", "import sys; print(sys.executable)"]).output();
-    let Ok(python) = find else {
-        eprintln!("skipped: no python3");
-        return;
-    };
-    let python = String::from_utf8(python.stdout).unwrap();
-    let python = python.trim();
+    let Some(python) = python(dir.path()) else { return };
+    let python = python.as_str();
     let words = ["record", "-o", "r.data", "--duration", "3s", "--", python, "-c", SHARERS];
     let recorder = Running::start(command(ISOTHERM, dir.path(), &words));
     recorder.finish().expect(143, &[]);
@@ -53,4 +68,25 @@ fn processes_that_share_memory_count_it_once() {
     let last: serde_json::Value = serde_json::from_str(said.out.lines().last().unwrap()).unwrap();
     let once = last["wss_bytes"].as_u64().unwrap();
     assert!(once <= last["sum_over_processes_bytes"].as_u64().unwrap(), "{last}");
+}
+
+#[test]
+fn shared_memory_that_was_never_filled_is_not_cold() {
+    let dir = scratch();
+    let Some(python) = python(dir.path()).filter(|_| sees_pages()) else { return };
+    let words = ["record", "-o", "r.data", "--duration", "6s", "--", &python, "-c", HARDLY_FILLED];
+    Running::start(command(ISOTHERM, dir.path(), &words)).finish().expect(143, &[]);
+    let said = isotherm(dir.path(), "report mappings --json r.data");
+    let json: serde_json::Value = serde_json::from_str(&said.expect(0, &[]).out).unwrap();
+    let bytes = |line: &serde_json::Value, what: &str| line[what].as_u64().unwrap_or(0);
+    let lines = json["mappings"].as_array().unwrap();
+    let is_it = |line: &&serde_json::Value| {
+        let all = ["hot", "warm", "cold", "unresolved", "absent"].map(|what| bytes(line, what));
+        line["kind"] == "shared" && all.iter().sum::<u64>() > 40 << 20
+    };
+    let line = lines.iter().find(is_it).unwrap_or_else(|| panic!("no such mapping: {json}"));
+    // Until its pages were looked at, which is in the first seconds, all of it counts.
+    assert!(bytes(line, "absent") > 8 << 20, "56 MiB are empty: {line}");
+    let said = isotherm(dir.path(), "report mappings r.data");
+    assert!(said.out.contains("absent: address space without a page"), "{}", said.out);
 }

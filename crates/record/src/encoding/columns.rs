@@ -33,6 +33,8 @@ const RESOLVED: usize = 7;
 const PAGE_SHIFT: u32 = 12;
 /// In how many old regions the end of a new one is searched.
 const END_CHOICES: usize = 15;
+/// The shape of a region that starts where expected and ends where the first old region does.
+const SAME: u64 = 1 << 1;
 
 /// The part of a region that the next snapshot is written against.
 #[derive(Debug, Clone, Copy, Default)]
@@ -118,6 +120,20 @@ impl<'a> Expect<'a> {
     fn end_choice(&self, end: u64) -> usize {
         let near = &self.old[self.at..self.old.len().min(self.at + END_CHOICES)];
         near.iter().position(|r| r.end == end).map_or(0, |i| i + 1)
+    }
+
+    /// The next region if it is an old one as a whole, which most are: where it starts, and that
+    /// old one.
+    #[inline]
+    fn same(&mut self) -> Option<(u64, Row)> {
+        self.seek(self.cursor);
+        let row = *self.old.get(self.at)?;
+        let start = row.start.max(self.cursor);
+        if start >= row.end {
+            return None;
+        }
+        self.cursor = row.end;
+        Some((start, row))
     }
 
     #[inline]
@@ -404,6 +420,11 @@ fn decode_place(
     expect: &mut Expect<'_>,
     shift: u32,
 ) -> Option<(u64, u64, Row)> {
+    if shape == SAME
+        && let Some((start, base)) = expect.same()
+    {
+        return Some((start, base.end, base));
+    }
     let mut delta =
         |from: u64| Some(from.wrapping_add((unzigzag(place.get()?) << shift).cast_unsigned()));
     let mut start = expect.start();

@@ -131,11 +131,14 @@ fn each_page(bits: PageBits, mut f: impl FnMut(u64)) {
 
 /// Sets the pages from `first` to before `behind`.
 fn set(bits: &mut PageBits, first: u64, behind: u64) {
-    for (word, at) in bits.0.iter_mut().zip((0..PAGES).step_by(64)) {
-        let (lo, hi) = (first.clamp(at, at + 64) - at, behind.clamp(at, at + 64) - at);
-        if lo < hi {
-            *word |= (u64::MAX >> (64 - (hi - lo))) << lo;
+    let behind = behind.min(PAGES);
+    let mut at = first;
+    while at < behind {
+        let next = (at / 64 * 64 + 64).min(behind);
+        if let Some(word) = usize::try_from(at / 64).ok().and_then(|nr| bits.0.get_mut(nr)) {
+            *word |= (u64::MAX >> (64 - (next - at))) << (at % 64);
         }
+        at = next;
     }
 }
 

@@ -183,11 +183,23 @@ impl<T> Maybe<T> {
         self.there.push(is_there);
         push(&mut self.values);
     }
+
+    /// Makes room for `n` rows. `vec`: the memory of the values.
+    pub(super) fn reserve_with<V>(&mut self, n: usize, vec: impl FnOnce(&mut T) -> &mut Vec<V>) {
+        self.there.reserve(n);
+        vec(&mut self.values).reserve(n);
+    }
 }
 
 impl<T: Default> Maybe<Vec<T>> {
     pub(super) fn push(&mut self, value: Option<T>) {
         self.push_with(value.is_some(), |values| values.push(value.unwrap_or_default()));
+    }
+
+    /// Adds `n` rows without a value.
+    pub(super) fn push_none(&mut self, n: usize) {
+        self.there.resize(self.there.len() + n, false);
+        self.values.resize_with(self.values.len() + n, T::default);
     }
 
     /// Adds rows.

@@ -2,10 +2,14 @@
 //!
 //! A record is cut between frames, and every part is read on its own by a thread of its own, since
 //! frames do not depend on each other. What a part needs of those before it (targets and mappings)
-//! is learned while cutting, which is fast: snapshots are not unpacked for that. As many parts are
-//! in work as there are CPUs, so memory is bounded. Batches come in the order of the record.
+//! is learned while cutting, which is fast: snapshots are not unpacked for that. One part more is
+//! in work than there are CPUs, so that none is idle while the oldest part is awaited, and memory
+//! is bounded. Batches come in the order of the record.
 //!
-//! Only for tables whose rows need no more than that: [`Table::Regions`].
+//! Only for tables whose rows need no more than that: [`Table::Regions`]. Most of the time goes
+//! into the kernel's faults on fresh memory, so columns get all of it at once, and what is the same
+//! in all batches is kept once (`constants`). Huge pages were no remedy: to find and clear them
+//! took two to six times as long as the faults that they save.
 
 use std::collections::VecDeque;
 use std::io::{Cursor, Read};
@@ -19,9 +23,10 @@ use super::tables::{Known, Table};
 use crate::error::Error;
 use crate::reader::Reader;
 
-/// Bytes of snapshots per part. A region takes at least five, so a part has about as many rows as
-/// a batch should have.
-const PART: usize = 5 * ROWS;
+/// The fewest bytes that a region takes in a snapshot.
+const LEAST_BYTES: usize = 5;
+/// Bytes of snapshots per part, which has about as many rows as a batch should have.
+const PART: usize = LEAST_BYTES * ROWS;
 
 /// The batches of a table, each as what `finish` makes of it.
 #[derive(Debug)]
@@ -59,7 +64,7 @@ impl<R: Read> Parts<R> {
     ///
     /// If reading fails, or `finish` does, or no thread can be had. Damage is no error.
     pub(super) fn next(&mut self) -> Result<Option<RecordBatch>, Error> {
-        while !self.over && self.running.len() < self.threads {
+        while !self.over && self.running.len() <= self.threads {
             self.begin()?;
         }
         let Some(first) = self.running.pop_front() else { return Ok(None) };
@@ -84,9 +89,10 @@ impl<R: Read> Parts<R> {
     }
 }
 
-/// The rows of a part.
-fn rows(table: Table, known: Known, part: Vec<u8>) -> Result<Batch, Error> {
+/// The rows of a part, which unpacks to so many bytes of snapshots.
+fn rows(table: Table, known: Known, (part, bytes): (Vec<u8>, usize)) -> Result<Batch, Error> {
     let mut rows = table.rows_from(known);
+    rows.reserve(bytes / LEAST_BYTES);
     match Reader::new(Cursor::new(part), "a part of the record") {
         Ok(mut reader) => {
             while let Some(event) = reader.next_event()? {

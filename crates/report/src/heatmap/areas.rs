@@ -20,6 +20,11 @@ const SMALL_GAP: f64 = 0.05;
 pub(crate) struct Weights {
     /// Log2 of the block size.
     shift: u32,
+    /// By block, each once.
+    known: Vec<Change>,
+    /// Where the last one was found there.
+    at: usize,
+    /// Changes of other blocks, in the order in which they came.
     changes: Vec<Change>,
     /// Changes since the blocks were compacted, those included that were left then.
     added: usize,
@@ -43,6 +48,11 @@ impl Change {
     fn sum(&self) -> f64 {
         self.end + self.begin
     }
+
+    /// Adds a later change of the same block.
+    fn add(&mut self, new: Self) {
+        (self.end, self.begin) = (self.sum() + new.end + new.begin, NONE);
+    }
 }
 
 /// A stretch of addresses with the same access weight per byte.
@@ -55,49 +65,70 @@ pub(crate) struct Stretch {
 
 impl Weights {
     pub(crate) fn new() -> Self {
-        Self { shift: 12, changes: Vec::new(), added: 0, compact_at: 1 << 16 }
+        let (known, changes) = (Vec::new(), Vec::new());
+        Self { shift: 12, known, at: 0, changes, added: 0, compact_at: 1 << 16 }
     }
 
     /// Adds `per_byte` to every byte of `range`.
     pub(crate) fn add(&mut self, range: AddrRange, per_byte: f64) {
         let first = range.start >> self.shift;
         let behind = ((range.end - 1) >> self.shift) + 1;
-        // Regions mostly begin where the one before ends.
-        match self.changes.last_mut() {
-            Some(last) if last.block == first && last.begin.to_bits() == NONE.to_bits() => {
-                last.begin = per_byte;
-            }
-            _ => self.changes.push(Change { block: first, end: NONE, begin: per_byte }),
-        }
-        self.changes.push(Change { block: behind, end: -per_byte, begin: NONE });
+        self.change(Change { block: first, end: NONE, begin: per_byte });
+        self.change(Change { block: behind, end: -per_byte, begin: NONE });
         self.added += 2;
         if self.added >= self.compact_at {
             self.compact();
         }
     }
 
+    /// Most blocks are known after the first windows.
+    fn change(&mut self, new: Change) {
+        self.seek(new.block);
+        match self.known.get_mut(self.at).filter(|kept| kept.block == new.block) {
+            Some(kept) => kept.add(new),
+            None => self.changes.push(new),
+        }
+    }
+
+    /// Goes to the last known block up to this one. Ranges come in address order, so that it is
+    /// mostly near.
+    fn seek(&mut self, block: u64) {
+        let is_until = |nr: usize| self.known.get(nr).is_some_and(|change| change.block <= block);
+        let (mut from, mut step) = if is_until(self.at) { (self.at, 1) } else { (0, self.at) };
+        while is_until(from + step) && step > 0 {
+            from += step;
+            step *= 2;
+        }
+        let behind = (from + step).min(self.known.len());
+        let near = &self.known[from..behind];
+        self.at = from + near.partition_point(|change| change.block <= block).saturating_sub(1);
+    }
+
     fn compact(&mut self) {
+        self.known.append(&mut self.changes);
+        self.at = 0;
         loop {
-            self.changes.sort_by_key(|change| change.block);
-            self.changes.dedup_by(|new, kept| {
+            // Of equal blocks the first stays first.
+            self.known.sort_by_key(|change| change.block);
+            self.known.dedup_by(|new, kept| {
                 let same = new.block == kept.block;
                 if same {
-                    (kept.end, kept.begin) = (kept.sum() + new.end + new.begin, NONE);
+                    kept.add(*new);
                 }
                 same
             });
-            if self.changes.len() <= MAX_PLACES {
+            if self.known.len() <= MAX_PLACES {
                 break;
             }
             self.shift += 1;
             // An end is moved up to the end of its block, so that no accessed byte is left out.
-            for change in &mut self.changes {
+            for change in &mut self.known {
                 let is_end = change.sum() < 0.0;
                 change.block = if is_end { change.block.div_ceil(2) } else { change.block / 2 };
             }
         }
-        self.added = self.changes.len();
-        self.compact_at = (self.changes.len() * 2).max(1 << 16);
+        self.added = self.known.len();
+        self.compact_at = (self.known.len() * 2).max(1 << 16);
     }
 
     /// The stretches with accesses, in address order.
@@ -106,7 +137,7 @@ impl Weights {
         let mut out = Vec::new();
         let mut level = 0.0;
         let mut heaviest = 0.0f64;
-        for pair in self.changes.windows(2) {
+        for pair in self.known.windows(2) {
             level += pair[0].sum();
             heaviest = heaviest.max(level);
             // Rounding leaves a small rest where weights cancel out. It is no access.

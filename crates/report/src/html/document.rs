@@ -110,7 +110,7 @@ impl Document {
             gaps,
             working_set: WorkingSets::of(&wss),
             heatmap: grid,
-            more_mappings: mappings.lines.len().saturating_sub(MOST_LINES),
+            more_mappings: with_memory(&mappings).count().saturating_sub(MOST_LINES),
             mappings: lines(&mappings),
             ages,
             actions,
@@ -130,9 +130,14 @@ fn unix_ms(scan: &Scan) -> Option<u64> {
     (header.started_unix_ns > 0).then_some(unix_ns / 1_000_000)
 }
 
+/// The mappings that hold memory. Of the others all is absent.
+fn with_memory(report: &mappings::Report) -> impl Iterator<Item = &mappings::Line> {
+    report.lines.iter().filter(|line| line.heat.bytes() > 0.0)
+}
+
 fn lines(report: &mappings::Report) -> Vec<Line> {
     let of = |heat: &Heat| [heat.hot, heat.warm, heat.cold, heat.unresolved].map(to_u64);
-    let shown = report.lines.iter().take(MOST_LINES).map(|l| Line {
+    let shown = with_memory(report).take(MOST_LINES).map(|l| Line {
         target: l.target.clone(),
         pid: l.pid,
         kind: kind_name(l.kind),

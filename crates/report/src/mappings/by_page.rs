@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::filter::Filter;
 use crate::numbers::to_u64;
-use crate::page_maps::{PageMap, PageSums};
+use crate::page_maps::{Brief, PageMap};
 use crate::shown::float;
 
 /// Time between two looks, in ns.
@@ -63,12 +63,9 @@ impl ByPage {
         let keep = filter.address.unwrap_or(AddrRange::new(0, u64::MAX));
         for (range, line) in ranges {
             let cut = AddrRange::new(range.start.max(keep.start), range.end.min(keep.end));
-            let sums = PageSums::of(map, cut);
-            self.lines.entry(*line).or_default().plus(&PageHeat {
-                hot: float(sums.hot()),
-                cold: float(sums.cold),
-                present: float(sums.present),
-            });
+            let Brief { hot, cold, present } = Brief::of(map, cut);
+            let [hot, cold, present] = [hot, cold, present].map(float);
+            self.lines.entry(*line).or_default().plus(&PageHeat { hot, cold, present });
         }
     }
 

@@ -13,7 +13,7 @@ use isotherm_record::MappingKind;
 use serde::Serialize;
 
 use super::sums::Sums;
-use super::{Heat, JsonHeat, Report, kind_name};
+use super::{ABSENT, Heat, JsonHeat, Report, kind_name};
 use crate::numbers::to_u64;
 use crate::scan::Scan;
 use crate::shown::written;
@@ -99,17 +99,23 @@ impl Report {
             self.title,
             self.merged.len()
         )?;
-        let heads = ["hot", "warm", "cold", "unresolved", "sum"];
-        heads.iter().try_for_each(|head| write!(out, "{head:>12} "))?;
+        let with_absent = self.has_absent();
+        let heads = ["hot", "warm", "cold", "unresolved", "sum", "absent"];
+        let nr = if with_absent { heads.len() } else { heads.len() - 1 };
+        heads[..nr].iter().try_for_each(|head| write!(out, "{head:>12} "))?;
         writeln!(out, "{:>8} {:>9}  mapping", "rate", "processes")?;
         for l in &self.merged[..shown] {
-            let bytes = [l.heat.hot, l.heat.warm, l.heat.cold, l.heat.unresolved, l.sum];
-            bytes
+            let Heat { hot, warm, cold, unresolved, absent, .. } = l.heat;
+            let bytes = [hot, warm, cold, unresolved, l.sum, absent];
+            bytes[..nr]
                 .iter()
                 .try_for_each(|bytes| write!(out, "{:>12} ", isotherm_core::units::mib(*bytes)))?;
             let whose = l.program.iter().map(|p| format!(" of {p}")).collect::<String>();
             let rate = percent(l.heat.rate());
             writeln!(out, "{rate:>8} {:>9}  {} {}{whose}", l.processes, kind_name(l.kind), l.name)?;
+        }
+        if with_absent {
+            writeln!(out, "{ABSENT}")?;
         }
         if self.apart.is_some() {
             writeln!(out, "sum: over the processes; all else counts what they share once")?;

@@ -2,12 +2,14 @@
 //!
 //! Every region is divided among the mappings of that time, by bytes. Numbers are means over the
 //! time in which the target was seen. A byte is *hot* if its region was touched in at least half of
-//! the samples of a window, *warm* if it was touched in fewer, and *cold* if in none. Parts of one
-//! file are one line. Each anonymous mapping without a name has its own line, with its address.
+//! the samples of a window, *warm* if it was touched in fewer, and *cold* if in none. What was not
+//! touched and holds no page is *absent*, in a column of its own. Parts of one file are one line.
+//! Each anonymous mapping without a name has its own line, with its address.
 //! Memory that several targets share is in the lines of each of them, and once in the sums by kind,
 //! see [`once`](crate::once). Records with page maps also tell how many pages are hot and cold, see
 //! [`PageHeat`].
 
+mod absent;
 mod by_page;
 mod merged;
 mod sums;
@@ -24,6 +26,7 @@ pub use by_page::PageHeat;
 pub use merged::Merged;
 pub(crate) use merged::is_of_file;
 
+use self::absent::{Absent, Gaps};
 use self::by_page::{ByPage, JsonPages};
 use self::sums::Sums;
 use crate::error::Error;
@@ -37,6 +40,9 @@ use crate::shown::{float, written};
 pub const HOT: f64 = 0.5;
 /// Largest number of lines of the text. The JSON has all.
 const MOST_LINES: usize = 40;
+/// What the column of that name means.
+const ABSENT: &str = "absent: address space without a page in any process (never filled, paged out \
+                      or dropped); it is in no other column";
 
 /// Mean bytes by temperature.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -49,12 +55,15 @@ pub struct Heat {
     pub cold: f64,
     /// The operations set could not look.
     pub unresolved: f64,
+    /// Address space that was not touched and of which page maps show that it holds no page in any
+    /// process: never filled, paged out or dropped. It is no memory, and in no sum.
+    pub absent: f64,
     /// Sum of bytes times rate; see [`Heat::rate`].
     touched: f64,
 }
 
 impl Heat {
-    /// All bytes.
+    /// All bytes of memory.
     #[must_use]
     pub fn bytes(&self) -> f64 {
         self.hot + self.warm + self.cold + self.unresolved
@@ -65,6 +74,20 @@ impl Heat {
     pub fn rate(&self) -> f64 {
         let seen = self.hot + self.warm + self.cold;
         if seen > 0.0 { self.touched / seen } else { 0.0 }
+    }
+
+    /// Whether there is neither memory nor address space.
+    fn is_none(&self) -> bool {
+        self.bytes() + self.absent == 0.0
+    }
+
+    /// Adds a part of a region for some time. Where something was touched, all of it
+    /// counts: that is newer than what the page maps show.
+    fn add_part(&mut self, r: &RegionInfo, gaps: Gaps<'_>, max: u32, time: f64) {
+        let is_quiet = r.resolved && r.nr_accesses == 0;
+        let none = if is_quiet { gaps.bytes(r.range) } else { 0 };
+        self.absent += float(none) * time;
+        self.add(float(r.range.len().saturating_sub(none)) * time, r, max);
     }
 
     fn add(&mut self, bytes: f64, r: &RegionInfo, max: u32) {
@@ -88,6 +111,7 @@ impl Heat {
         self.warm += o.warm;
         self.cold += o.cold;
         self.unresolved += o.unresolved;
+        self.absent += o.absent;
         self.touched += o.touched;
     }
 
@@ -97,6 +121,7 @@ impl Heat {
             warm: self.warm * f,
             cold: self.cold * f,
             unresolved: self.unresolved * f,
+            absent: self.absent * f,
             touched: self.touched * f,
         }
     }
@@ -146,6 +171,7 @@ pub(crate) struct Build {
     sharing: Sharing,
     is_shared: bool,
     by_page: ByPage,
+    absent: Absent,
     whole: f64,
 }
 
@@ -154,20 +180,22 @@ impl Build {
     pub(crate) fn add(&mut self, scan: &Scan, s: &Snapshot, filter: &Filter) {
         self.sharing.follow(scan, s);
         self.is_shared |= self.sharing.is_any(scan.wanted(s).map(|(_, t)| t.id.0));
+        self.absent.look(scan, s, &self.sharing);
         let time = float(s.end.since(s.watched_from()).max(1));
         self.whole += time;
         for (state, t) in scan.wanted(s) {
-            self.once.learn(state);
-            self.sums.learn(state);
+            self.once.learn(state, &self.absent);
+            self.sums.learn(state, &self.absent);
             if let Some(known) = self.sums.known.get_mut(&t.id.0) {
                 known.seen_ns += time;
                 if let Some(map) = scan.pages.get(t.id) {
                     self.by_page.look(t.id.0, s.end.0, map, &known.ranges, filter);
                 }
             }
+            let gaps = self.absent.of(t.id.0);
             let mut at = 0;
             for r in filter.regions(&t.regions) {
-                self.sums.add(t.id.0, &r, s.max_nr_accesses, time, &mut at);
+                self.sums.add(t.id.0, (&r, gaps), s.max_nr_accesses, time, &mut at);
             }
         }
         if !self.is_shared {
@@ -177,14 +205,16 @@ impl Build {
         let mut last = (0, 0);
         for (id, r) in self.sharing.regions(regions) {
             last = if last.0 == id { last } else { (id, 0) };
-            self.once.add(id, &r, s.max_nr_accesses, time, &mut last.1);
+            let gaps = self.absent.of(id);
+            self.once.add(id, (&r, gaps), s.max_nr_accesses, time, &mut last.1);
         }
     }
 
     /// The report on all snapshots so far.
     pub(crate) fn finish(mut self, scan: &Scan) -> Report {
         for state in scan.targets.values() {
-            [&mut self.sums, &mut self.once].into_iter().for_each(|sums| sums.end(state));
+            let both = [&mut self.sums, &mut self.once];
+            both.into_iter().for_each(|sums| sums.end(state, &self.absent));
         }
         let mut report =
             Report { title: scan.title(), damage: scan.caveats(), ..Report::default() };
@@ -218,7 +248,7 @@ impl Report {
     /// since such memory belongs to no target. `per_ns`: one by the length of that time.
     fn share(&mut self, once: &Sums, sums: &Sums, per_ns: f64) {
         let mut kinds: BTreeMap<_, Heat> = BTreeMap::new();
-        for ((_, kind, _), heat) in once.lines.iter().filter(|(_, heat)| heat.bytes() > 0.0) {
+        for ((_, kind, _), heat) in once.lines.iter().filter(|(_, heat)| !heat.is_none()) {
             kinds.entry(*kind).or_default().plus(&heat.scaled(per_ns));
         }
         self.kinds = kinds.into_iter().map(|(kind, heat)| (kind, heat, None)).collect();
@@ -234,7 +264,7 @@ impl Report {
             // A target's numbers are means over the time in which it was seen.
             let seen = sums.known.get(id).map_or(1.0, |k| k.seen_ns.max(1.0));
             let heat = heat.scaled(1.0 / seen);
-            if heat.bytes() == 0.0 {
+            if heat.is_none() {
                 continue;
             }
             let pages = by_page.mean(*id, nr);
@@ -254,6 +284,11 @@ impl Report {
         self.kinds = kinds.into_iter().map(|(kind, (heat, pages))| (kind, heat, pages)).collect();
     }
 
+    /// Whether there is a column of what is absent.
+    fn has_absent(&self) -> bool {
+        self.kinds.iter().any(|(_, heat, _)| heat.absent > 0.0)
+    }
+
     /// The report as text.
     #[must_use]
     pub fn to_text(&self) -> String {
@@ -262,11 +297,12 @@ impl Report {
 
     fn text(&self, out: &mut String) -> std::fmt::Result {
         writeln!(out, "mappings of {}: means over time", self.title)?;
-        write!(
-            out,
-            "{:>12} {:>12} {:>12} {:>12} {:>8}  ",
-            "hot", "warm", "cold", "unresolved", "rate"
-        )?;
+        let with_absent = self.has_absent();
+        let heads = ["hot", "warm", "cold", "unresolved", "absent"];
+        for head in &heads[..4 + usize::from(with_absent)] {
+            write!(out, "{head:>12} ")?;
+        }
+        write!(out, "{:>8}  ", "rate")?;
         let with_pages = self.lines.iter().any(|l| l.pages.is_some());
         if with_pages {
             write!(out, "{:>12} {:>12}  ", "hot pages", "cold pages")?;
@@ -278,26 +314,26 @@ impl Report {
             let whose =
                 if several { format!(" of {} ({})", l.target, l.pid) } else { String::new() };
             let name = format!("{} {}{whose}", kind_name(l.kind), l.name);
-            heat_line(out, &l.heat, pages_of(l.pages), &name)?;
+            heat_line(out, &l.heat, pages_of(l.pages), with_absent, &name)?;
         }
         if self.lines.len() > MOST_LINES {
             let rest = &self.lines[MOST_LINES..];
             let (mut heat, mut pages) = (Heat::default(), PageHeat::default());
             rest.iter().for_each(|l| heat.plus(&l.heat));
             rest.iter().flat_map(|l| &l.pages).for_each(|p| pages.plus(p));
-            heat_line(out, &heat, pages_of(Some(pages)), &format!("{} more", rest.len()))?;
+            let name = format!("{} more", rest.len());
+            heat_line(out, &heat, pages_of(Some(pages)), with_absent, &name)?;
         }
         match &self.apart {
             None => writeln!(out, "by kind:")?,
             Some(_) => writeln!(out, "by kind, means over the whole time:")?,
         }
         for (kind, heat, pages) in &self.kinds {
-            heat_line(
-                out,
-                heat,
-                pages_of(*pages).filter(|_| self.apart.is_none()),
-                kind_name(*kind),
-            )?;
+            let pages = pages_of(*pages).filter(|_| self.apart.is_none());
+            heat_line(out, heat, pages, with_absent, kind_name(*kind))?;
+        }
+        if with_absent {
+            writeln!(out, "{ABSENT}")?;
         }
         if let Some(apart) = &self.apart {
             let mut once = Heat::default();
@@ -349,16 +385,18 @@ impl Report {
     }
 }
 
-fn heat_line(out: &mut String, h: &Heat, pages: Option<PageHeat>, name: &str) -> std::fmt::Result {
-    write!(
-        out,
-        "{:>12} {:>12} {:>12} {:>12} {:>8}  ",
-        mib(h.hot),
-        mib(h.warm),
-        mib(h.cold),
-        mib(h.unresolved),
-        percent(h.rate())
-    )?;
+fn heat_line(
+    out: &mut String,
+    h: &Heat,
+    pages: Option<PageHeat>,
+    with_absent: bool,
+    name: &str,
+) -> std::fmt::Result {
+    let bytes = [h.hot, h.warm, h.cold, h.unresolved, h.absent];
+    for bytes in &bytes[..4 + usize::from(with_absent)] {
+        write!(out, "{:>12} ", mib(*bytes))?;
+    }
+    write!(out, "{:>8}  ", percent(h.rate()))?;
     if let Some(pages) = pages {
         write!(out, "{:>12} {:>12}  ", mib(pages.hot), mib(pages.cold))?;
     }
@@ -407,6 +445,8 @@ struct JsonHeat {
     warm: u64,
     cold: u64,
     unresolved: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    absent: Option<u64>,
     rate: f64,
 }
 
@@ -417,6 +457,7 @@ impl JsonHeat {
             warm: to_u64(h.warm),
             cold: to_u64(h.cold),
             unresolved: to_u64(h.unresolved),
+            absent: (h.absent > 0.0).then(|| to_u64(h.absent)),
             rate: (h.rate() * 1e6).round() / 1e6,
         }
     }

@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use isotherm_core::{AddrRange, RegionInfo};
 use isotherm_record::MappingKind;
 
-use super::{Heat, float, name};
+use super::absent::{Absent, Gaps};
+use super::{Heat, name};
 use crate::scan::TargetState;
 
 /// Parts of regions that wait for their mapping, per target. Any further ones are unknown at once.
@@ -46,7 +47,7 @@ impl Sums {
     }
 
     /// Takes in the mappings of a target, unless this version of them was taken in before.
-    pub(super) fn learn(&mut self, state: &TargetState) {
+    pub(super) fn learn(&mut self, state: &TargetState, absent: &Absent) {
         let id = state.target.id;
         let fresh = !self.known.contains_key(&id);
         let version = self.known.get(&id).map_or(0, |k| k.version);
@@ -63,18 +64,25 @@ impl Sums {
         known.version = state.mappings_version;
         known.before = std::mem::replace(&mut known.ranges, ranges);
         known.other = other;
-        self.settle(id);
+        self.settle(id, absent);
     }
 
     /// Adds a region of a target for some time. `at`: where the last region was, among the
     /// mappings; regions come in address order.
-    pub(super) fn add(&mut self, id: u32, r: &RegionInfo, max: u32, time: f64, at: &mut usize) {
+    pub(super) fn add(
+        &mut self,
+        id: u32,
+        (r, gaps): (&RegionInfo, Gaps<'_>),
+        max: u32,
+        time: f64,
+        at: &mut usize,
+    ) {
         let Some(known) = self.known.get_mut(&id) else { return };
         let skip = known.ranges[(*at).min(known.ranges.len())..].iter();
         *at += skip.take_while(|(m, _)| m.end <= r.range.start).count();
         let lines = &mut self.lines;
         let mut give = |part: &RegionInfo, line: usize| {
-            lines[line].1.add(float(part.range.len()) * time, part, max);
+            lines[line].1.add_part(part, gaps, max, time);
         };
         // Most regions lie in one mapping.
         if let Some((m, line)) = known.ranges.get(*at)
@@ -100,21 +108,22 @@ impl Sums {
     }
 
     /// Takes in the last mappings of a target, if something still waits for them.
-    pub(super) fn end(&mut self, state: &TargetState) {
+    pub(super) fn end(&mut self, state: &TargetState, absent: &Absent) {
         let id = state.target.id;
         if self.known.get(&id).is_some_and(|known| !known.waiting.is_empty()) {
-            self.learn(state);
-            self.settle(id);
+            self.learn(state, absent);
+            self.settle(id, absent);
         }
     }
 
     /// Divides what waits among the present mappings of a target. The rest is unknown.
-    pub(super) fn settle(&mut self, id: u32) {
+    fn settle(&mut self, id: u32, absent: &Absent) {
         let Some(known) = self.known.get_mut(&id) else { return };
         let lines = &mut self.lines;
+        let gaps = absent.of(id);
         for (r, max, time) in std::mem::take(&mut known.waiting) {
             let mut give = |part: &RegionInfo, line: usize| {
-                lines[line].1.add(float(part.range.len()) * time, part, max);
+                lines[line].1.add_part(part, gaps, max, time);
             };
             let mut rest = Vec::new();
             let first = known.ranges.partition_point(|(m, _)| m.end <= r.range.start);

@@ -10,6 +10,7 @@
 //! every process, also where they are still shared after a fork. Records of older versions have no
 //! objects; there nothing is known to be shared.
 
+mod filled;
 mod pages;
 mod regions;
 

@@ -12,6 +12,7 @@ use isotherm_core::units::show_interval;
 use isotherm_core::{SPANS, Snapshot, TargetId, Time, Touched, UnitInfo};
 use isotherm_record::Pages;
 
+pub(crate) use sums::Brief;
 pub use sums::{PageSums, SpanSum};
 
 /// Windows that are kept back at most. A writer puts about ten into one frame; if the snapshots of

@@ -37,18 +37,54 @@ pub struct PageSums {
     pub touched: [SpanSum; SPANS],
 }
 
+/// The units of a page map in `range`, each with its pages there.
+fn units_in(map: &PageMap, range: AddrRange) -> impl Iterator<Item = (&UnitInfo, PageBits)> {
+    let first = round_down(range.start, UNIT).min(range.end);
+    let units = map.units.range(first..range.end);
+    units.map(move |(start, unit)| (unit, PageBits::of(*start, range)))
+}
+
+/// Those of a unit's `known` pages that were not touched in the longest span that was measured.
+fn cold(unit: &UnitInfo, known: PageBits) -> PageBits {
+    if unit.touched[LONG..].iter().all(Option::is_none) {
+        return PageBits::default();
+    }
+    unit.touched.iter().flatten().fold(known, |cold, plane| cold.minus(*plane))
+}
+
+/// What is asked for every second of a record: three of the numbers of [`PageSums`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Brief {
+    pub(crate) hot: u64,
+    pub(crate) cold: u64,
+    pub(crate) present: u64,
+}
+
+impl Brief {
+    /// The pages of `range` in a page map.
+    pub(crate) fn of(map: &PageMap, range: AddrRange) -> Self {
+        let [mut hot, mut all_cold, mut there] = [0; 3];
+        for (unit, pages) in units_in(map, range) {
+            let present = unit.present.and(pages);
+            let known = present.minus(unit.unresolved);
+            there += present.count();
+            hot += unit.touched[WINDOW].unwrap_or_default().and(known).count();
+            all_cold += cold(unit, known).count();
+        }
+        let [hot, cold, present] = [hot, all_cold, there].map(|pages| pages * PAGE_SIZE);
+        Self { hot, cold, present }
+    }
+}
+
 impl PageSums {
     /// The pages of `range` in a page map.
     #[must_use]
     pub fn of(map: &PageMap, range: AddrRange) -> Self {
         let mut sums = Self { mapped: range.len(), ..Self::default() };
         let mut told = 0;
-        if !range.is_empty() {
-            for (start, unit) in map.units.range(round_down(range.start, UNIT)..range.end) {
-                let pages = PageBits::of(*start, range);
-                told += pages.count() * PAGE_SIZE;
-                sums.add(unit, pages);
-            }
+        for (unit, pages) in units_in(map, range) {
+            told += pages.count() * PAGE_SIZE;
+            sums.add(unit, pages);
         }
         let untold = sums.mapped.saturating_sub(told);
         sums.not_measured = sums.not_measured.saturating_add(untold);
@@ -71,11 +107,7 @@ impl PageSums {
         if unit.touched.iter().all(Option::is_none) {
             self.not_measured += bytes(known);
         }
-        if unit.touched[LONG..].iter().any(Option::is_some) {
-            let touched = unit.touched.iter().flatten();
-            let touched = touched.fold(PageBits::default(), |all, plane| all.or(*plane));
-            self.cold += bytes(known.minus(touched));
-        }
+        self.cold += bytes(cold(unit, known));
     }
 
     /// Adds other memory. Sums saturate, as a forged record may have mappings of any size.
@@ -131,6 +163,9 @@ mod tests {
         assert_eq!(sums.touched[2], SpanSum { bytes: pages(40), measured: pages(511) });
         assert_eq!(sums.touched[3], SpanSum::default());
         assert!(sums.is_partial(0));
+        let brief = Brief::of(&map, AddrRange::new(0, 3 * UNIT));
+        let PageSums { cold, present, .. } = sums;
+        assert_eq!(brief, Brief { hot: sums.hot(), cold, present });
 
         // Cut in the middle of the touched pages, and joined again.
         let mut parts = PageSums::of(&map, AddrRange::new(0, pages(15)));

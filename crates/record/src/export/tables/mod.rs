@@ -38,6 +38,9 @@ pub trait Rows: std::fmt::Debug + Send {
     /// Takes the next event.
     fn push(&mut self, event: &Event<'_>);
 
+    /// Makes room for so many rows, or does nothing: columns grow by themselves.
+    fn reserve(&mut self, _rows: usize) {}
+
     /// Number of rows that are ready.
     fn rows(&self) -> usize;
 

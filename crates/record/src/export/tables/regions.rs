@@ -71,8 +71,14 @@ impl Regions {
             self.lo.extend(all.clone().map(|r| r.lo));
             self.hi.extend(all.clone().map(|r| r.hi));
             self.resolved.extend(all.clone().map(|r| r.resolved));
-            self.touched_window.extend(all.clone().map(|r| r.touched?.window));
-            self.touched_1s.extend(all.clone().map(|r| r.touched?.second));
+            // A record's regions never have them, those of a running monitor may.
+            if all.clone().all(|r| r.touched.is_none()) {
+                self.touched_window.push_none(all.len());
+                self.touched_1s.push_none(all.len());
+            } else {
+                self.touched_window.extend(all.clone().map(|r| r.touched?.window));
+                self.touched_1s.extend(all.clone().map(|r| r.touched?.second));
+            }
             let mut from = 0;
             let mut run = (None, 0);
             for r in all {
@@ -101,6 +107,26 @@ impl Rows for Regions {
         self.known.learn(event);
         if let Event::Snapshot(s) = event {
             self.snapshot(s);
+        }
+    }
+
+    fn reserve(&mut self, rows: usize) {
+        self.stamp.reserve(rows);
+        for column in [&mut self.window_ns, &mut self.start, &mut self.end] {
+            column.reserve(rows);
+        }
+        for column in [&mut self.nr_accesses, &mut self.max_nr_accesses, &mut self.age] {
+            column.reserve(rows);
+        }
+        for column in [&mut self.lo, &mut self.hi] {
+            column.reserve(rows);
+        }
+        self.resolved.reserve(rows);
+        for column in [&mut self.names.mapping, &mut self.names.kind] {
+            column.reserve_with(rows, |names| &mut names.keys);
+        }
+        for column in [&mut self.touched_window, &mut self.touched_1s] {
+            column.reserve_with(rows, |values| values);
         }
     }
 

@@ -114,6 +114,15 @@ impl Stamp {
         self.target.push_rows(who.map_or("", |who| &who.name), n);
     }
 
+    /// Makes room for `n` rows.
+    pub(super) fn reserve(&mut self, n: usize) {
+        self.host.keys.reserve(n);
+        self.t_ns.reserve(n);
+        self.time.reserve_with(n, |times| &mut times.0);
+        self.pid.reserve(n);
+        self.target.keys.reserve(n);
+    }
+
     pub(super) fn rows(&self) -> usize {
         self.t_ns.len()
     }

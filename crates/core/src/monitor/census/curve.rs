@@ -5,10 +5,11 @@
 //! concave: ever fewer pages are touched for the first time. (`F` is the distribution of the time
 //! until the next touch, seen from a random time. Its density never rises.)
 //!
-//! What is touched within a short span may be a few events that come by chance. Where a pointer goes
-//! over 1 GiB in 5 s, ten of 512 units are touched in 0.1 s, and each time they are counted their
-//! number is another one, by a third. Within 3 s there are 307, known to a few percent. As long as
-//! `F` is a straight line, as far as can be seen, the short span is its share of the long one:
+//! What is touched within a short span may be a few events that come by chance. Where a pointer
+//! goes over 1 GiB in 5 s, ten of 512 units are touched in 0.1 s, and each time they are counted
+//! their number is another one, by a third. Within 3 s there are 307, known to a few percent. As
+//! long as `F` is a straight line, as far as can be seen, the short span is its share of the long
+//! one:
 //!
 //! ```text
 //! touched within 0.1 s = touched within 3 s * 0.1 / 3           (gone over, and nothing hot)
@@ -268,8 +269,8 @@ impl Lines<'_> {
     }
 
     /// The pages touched within a span in a target of `size` pages, if a line up to a longer time
-    /// tells. `counted`: what was counted for the span. If chance does not explain that it is not on
-    /// the line, something has changed since the turns.
+    /// tells. `counted`: what was counted for the span. If chance does not explain that it is not
+    /// on the line, something has changed since the turns.
     pub(super) fn within(&self, span: usize, size: u64, counted: Pages) -> Option<Pages> {
         let mut all = [Point::default(); POINTS];
         let mut nr = 0;

@@ -322,23 +322,28 @@ impl Unit {
             }
         }
         if window_was_open && !self.is_window_open() && elapsed <= spans[1] * 2 {
-            news.again |= self.take_window(touched, now, ratio(spans[0], spans[1]));
-            if self.turn.since != self.since && self.woken > 0 {
-                // What woke up may have passed by already.
-                let is_false = touched.count() * 4 < self.woken;
-                if is_false {
-                    news.alarm = Some(true);
-                    self.has_passed(spans);
-                } else if self.is_lasting() {
-                    news.published |= self.expect_more(touched);
-                    // Whether it still is when it has been touched all over, a sentinel tells.
-                    news.risen = true;
-                }
-                self.woken = 0;
-            }
+            self.end_window(touched, now, spans, &mut news);
         }
         self.looked = now;
         news
+    }
+
+    /// The window after the unit was armed is over. These pages were touched within it.
+    fn end_window(&mut self, touched: PageBits, now: Time, spans: &[u64; SPANS], news: &mut News) {
+        news.again |= self.take_window(touched, now, ratio(spans[0], spans[1]));
+        let woken = core::mem::take(&mut self.woken);
+        if self.turn.since == self.since || woken == 0 {
+            return;
+        }
+        if touched.count() * 4 < woken {
+            // What woke up has passed by already.
+            news.alarm = Some(true);
+            self.has_passed(spans);
+        } else if self.is_lasting() {
+            news.published |= self.expect_more(touched);
+            // Whether it lasts, a sentinel tells.
+            news.risen = true;
+        }
     }
 
     /// Nothing is known of these pages any more, until they are made old again.

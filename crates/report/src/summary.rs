@@ -211,8 +211,13 @@ pub(crate) fn warnings(scan: &Scan, mean: &wss::WorkingSet) -> Vec<String> {
     }
     let caveats = scan.caveats();
     out.extend((!caveats.is_empty()).then_some(caveats));
-    let notes = scan.notes.iter().map(|note| note.text.clone());
-    out.extend(notes.filter(|text| !USUAL.iter().any(|usual| text.starts_with(usual))));
+    // The recorder tells some of it as well.
+    for note in &scan.notes {
+        let is_usual = USUAL.iter().any(|usual| note.text.starts_with(usual));
+        if !is_usual && !out.iter().any(|told| told.contains(&note.text)) {
+            out.push(note.text.clone());
+        }
+    }
     out
 }
 

@@ -284,6 +284,7 @@ fn scores() {
     let wrong: &[(&str, &[&str])] = &[
         ("other r.truth", &["other and r.truth are not about the same run", "why:"]),
         ("r.data notes", &["notes: no truth file"]),
+        ("r.data nofile", &["cannot open the truth nofile", "hint:  `isotherm workload --truth"]),
         ("r.data missing", &["missing", "No such file"]),
         ("r.truth r.data", &["r.data", "truth"]),
     ];

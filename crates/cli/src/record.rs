@@ -185,7 +185,7 @@ fn tell(summary: &Summary, reason: &str, args: &Args) {
         ));
     } else if snapshots == 0 && reason != SET_FAILED {
         warn(
-            "no window was finished; a record needs a target that lives for an aggregation interval",
+            "no window was finished: no process matched, or none lived for an aggregation interval",
         );
     }
 }

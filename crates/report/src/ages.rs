@@ -1,7 +1,8 @@
 //! `report ages`: for how long memory has not been accessed.
 //!
 //! A region without accesses has been idle for its age, which is counted in windows, of their real
-//! lengths. A region with accesses has been idle for 0. There are two histograms: one of each
+//! lengths. A region with accesses has been idle for 0, and so have pages that were touched within
+//! the window, where they are known. There are two histograms: one of each
 //! target's last snapshot, and one of the mean over time. Memory that several targets share counts
 //! once, see [`once`](crate::once); the text and the JSON also tell the sum over the targets.
 
@@ -17,6 +18,7 @@ use crate::error::Error;
 use crate::filter::Filter;
 use crate::numbers::to_u64;
 use crate::once::Sharing;
+use crate::rate::in_use;
 use crate::scan::{self, Scan};
 use crate::shown::{float, written};
 
@@ -38,19 +40,17 @@ struct Histogram {
 }
 
 impl Histogram {
-    /// Adds a region whose age is in ms.
-    fn add(&mut self, r: &RegionInfo, weight: f64) {
+    /// Adds a region whose age is in ms. `max`: the largest count of accesses.
+    fn add(&mut self, r: &RegionInfo, max: u32, weight: f64) {
         let bytes = float(r.range.len()) * weight;
         if !r.resolved {
             self.unresolved += bytes;
             return;
         }
-        let class = if r.nr_accesses > 0 {
-            0
-        } else {
-            CLASSES_MS.partition_point(|&from| from <= u64::from(r.age.max(1))) - 1
-        };
-        self.bytes[class] += bytes;
+        let in_use = if r.nr_accesses > 0 { bytes } else { bytes * in_use(r, max) };
+        let class = CLASSES_MS.partition_point(|&from| from <= u64::from(r.age.max(1))) - 1;
+        self.bytes[0] += in_use;
+        self.bytes[class] += bytes - in_use;
     }
 
     fn all(&self) -> f64 {
@@ -113,6 +113,8 @@ pub(crate) struct Build {
     /// The regions of each target's last snapshot, with ages in ms.
     last: BTreeMap<u32, Vec<RegionInfo>>,
     time: f64,
+    /// The largest count of accesses, in the last snapshot.
+    max: u32,
     sharing: Sharing,
     is_shared: bool,
     /// The sum over the targets, in bytes times ns.
@@ -124,6 +126,8 @@ impl Build {
     pub(crate) fn add(&mut self, scan: &Scan, s: &Snapshot, filter: &Filter) {
         let len = float(s.end.since(s.watched_from()).max(1));
         self.time += len;
+        let max = s.max_nr_accesses;
+        self.max = max;
         self.sharing.follow(scan, s);
         let ids = || scan.wanted(s).map(|(_, t)| t.id.0);
         let mut known = [None; KNOWN];
@@ -137,9 +141,9 @@ impl Build {
         if self.sharing.is_any(ids()) {
             self.is_shared = true;
             let all = ids().map(|id| (id, self.last[&id].clone()));
-            self.sharing.regions(all).iter().for_each(|(_, r)| self.mean.add(r, len));
+            self.sharing.regions(all).iter().for_each(|(_, r)| self.mean.add(r, max, len));
         } else {
-            ids().flat_map(|id| &self.last[&id]).for_each(|r| self.mean.add(r, len));
+            ids().flat_map(|id| &self.last[&id]).for_each(|r| self.mean.add(r, max, len));
         }
     }
 
@@ -148,7 +152,7 @@ impl Build {
         let mut now = Histogram::default();
         let all = || self.last.iter().map(|(id, regions)| (*id, regions.clone()));
         let apart_now: u64 = all().flat_map(|(_, all)| all).map(|r| r.range.len()).sum();
-        self.sharing.regions(all()).iter().for_each(|(_, r)| now.add(r, 1.0));
+        self.sharing.regions(all()).iter().for_each(|(_, r)| now.add(r, self.max, 1.0));
         let time = self.time.max(1.0);
         let classes = CLASSES_MS.iter().enumerate().map(|(i, &idle_ms)| Class {
             idle_ms,

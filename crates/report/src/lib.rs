@@ -5,8 +5,9 @@
 //! prints or knows a terminal. The caller says what the terminal can do with a
 //! [`Style`](heatmap::Style). A report is returned as a `String` or written to an `impl Write`.
 //!
-//! A region is *hot* or *cold* by its rate, `nr_accesses / max_nr_accesses`. Bytes are *unresolved*
-//! if the operations set could not look at them. They are never counted as cold.
+//! A region is *hot* or *cold* by its rate, `nr_accesses / max_nr_accesses`, and by how many of its
+//! pages were touched within a window where that is known. Bytes are *unresolved* if the operations
+//! set could not look at them. They are never counted as cold.
 #![forbid(unsafe_code)]
 
 pub mod ages;
@@ -21,6 +22,7 @@ mod numbers;
 pub mod once;
 pub mod page_maps;
 pub mod pages;
+mod rate;
 pub mod regions;
 pub mod scan;
 pub mod score;

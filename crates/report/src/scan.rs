@@ -206,7 +206,12 @@ impl Scan {
         self.taken += 1;
         self.late.note(s);
         self.seen_ns = Some((self.seen_ns.map_or(s.start.0, |(a, _)| a), s.end.0));
-        f(self, s)
+        if s.targets.iter().all(|t| self.pages.get(t.id).is_none()) {
+            return f(self, s);
+        }
+        let mut told = s.clone();
+        self.pages.tell(&mut told);
+        f(self, &told)
     }
 
     /// The targets of a snapshot that pass the filter, with what is known about them.

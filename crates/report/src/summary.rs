@@ -5,6 +5,7 @@
 
 use std::fmt::Write;
 
+use isotherm_core::TouchedBytes;
 use isotherm_core::units::{counted, mib, percent, span};
 use isotherm_record::Record;
 use serde_json::{Value, json};
@@ -14,7 +15,7 @@ use crate::filter::Filter;
 use crate::mappings::{self, Line};
 use crate::scan::{Scan, TargetState};
 use crate::shown::{float, written};
-use crate::wss;
+use crate::wss::{self, SpanSeries};
 
 /// Largest number of targets and of mappings that are named.
 const MOST: usize = 5;
@@ -68,22 +69,7 @@ impl Report {
         }
         writeln!(out)?;
         self.targets(out)?;
-        let mean = self.wss.mean();
-        let (lo, hi) = (mib(float(mean.lo)), mib(float(mean.hi)));
-        writeln!(
-            out,
-            "working set  {} on average (90 %: {lo} .. {hi}) of {} mapped",
-            mib(float(mean.bytes)),
-            mib(float(mean.mapped))
-        )?;
-        for series in self.wss.profile.iter().flat_map(|p| &p.spans) {
-            if !series.points.is_empty() {
-                let within = series.mean().touched;
-                let name = crate::page_maps::span_name(series.span_us);
-                let [bytes, lo, hi] = [within.bytes, within.lo, within.hi].map(|b| mib(float(b)));
-                writeln!(out, "{:13}touched within {name}: {bytes} (90 %: {lo} .. {hi})", "")?;
-            }
-        }
+        self.working_set(out)?;
         if !self.wss.apart.is_empty() {
             writeln!(out, "{:13}memory that processes share is counted once", "")?;
         }
@@ -120,6 +106,37 @@ impl Report {
         Ok(())
     }
 
+    /// By pages where they are known: what was touched within a window, then within other spans.
+    /// Then by regions, as DAMON counts.
+    fn working_set(&self, out: &mut String) -> std::fmt::Result {
+        let by_regions = self.wss.mean();
+        let mapped = mib(float(by_regions.mapped));
+        let on_average = |of: [u64; 3]| {
+            let [bytes, lo, hi] = of.map(|b| mib(float(b)));
+            format!("{bytes} on average (90 %: {lo} .. {hi})")
+        };
+        let mut head = "working set";
+        for series in self.spans() {
+            let TouchedBytes { bytes, lo, hi, .. } = series.mean().touched;
+            let name = crate::page_maps::span_name(series.span_us);
+            write!(out, "{head:13}touched within {name}: {}", on_average([bytes, lo, hi]))?;
+            let of = if head.is_empty() { String::new() } else { format!(" of {mapped} mapped") };
+            writeln!(out, "{of}")?;
+            head = "";
+        }
+        let by = if head.is_empty() { "by regions, as DAMON counts: " } else { "" };
+        let of = if head.is_empty() { String::new() } else { format!(" of {mapped} mapped") };
+        let wss::WorkingSet { bytes, lo, hi, .. } = by_regions;
+        writeln!(out, "{head:13}{by}{}{of}", on_average([bytes, lo, hi]))
+    }
+
+    /// What is known of single pages, by span: a window first.
+    fn spans(&self) -> impl Iterator<Item = &SpanSeries> {
+        let profile = self.wss.profile.iter();
+        let spans = profile.flat_map(|p| [1, 0, 2, 3, 4].map(|nr| &p.spans[nr]));
+        spans.filter(|series| !series.points.is_empty())
+    }
+
     fn hottest(&self) -> Vec<&Line> {
         let lines = self.mappings.lines.iter().filter(|l| l.heat.hot + l.heat.warm > 0.0);
         lines.take(MOST).collect()
@@ -153,6 +170,13 @@ impl Report {
             lines.iter().map(of).collect()
         };
         let mean = self.wss.mean();
+        let touched: Vec<Value> = self
+            .spans()
+            .map(|series| {
+                let TouchedBytes { bytes, lo, hi, .. } = series.mean().touched;
+                json!({ "span_us": series.span_us, "bytes": bytes, "lo": lo, "hi": hi })
+            })
+            .collect();
         let [cpu_ns, checks, clears] = self.cost;
         json!({
             "schema_version": crate::SCHEMA_VERSION,
@@ -162,6 +186,7 @@ impl Report {
             "seen_ns": self.scan.seen_len(),
             "working_set": { "bytes": mean.bytes, "lo": mean.lo, "hi": mean.hi,
                 "unresolved": mean.unresolved, "mapped": mean.mapped },
+            "touched": touched,
             "hottest": lines(self.hottest()),
             "coldest": lines(self.coldest()),
             "cost": { "cpu_ns": cpu_ns, "checks": checks, "clears": clears },
@@ -186,8 +211,13 @@ pub(crate) fn warnings(scan: &Scan, mean: &wss::WorkingSet) -> Vec<String> {
     }
     let caveats = scan.caveats();
     out.extend((!caveats.is_empty()).then_some(caveats));
-    let notes = scan.notes.iter().map(|note| note.text.clone());
-    out.extend(notes.filter(|text| !USUAL.iter().any(|usual| text.starts_with(usual))));
+    // The recorder tells some of it as well.
+    for note in &scan.notes {
+        let is_usual = USUAL.iter().any(|usual| note.text.starts_with(usual));
+        if !is_usual && !out.iter().any(|told| told.contains(&note.text)) {
+            out.push(note.text.clone());
+        }
+    }
     out
 }
 

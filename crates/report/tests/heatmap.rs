@@ -52,8 +52,11 @@ fn build(record: &Record, filter: &Filter, options: &Options) -> Heatmap {
 #[test]
 fn no_line_is_longer_than_the_terminal_is_wide() {
     for width in [40, 50, 80, 120, 200] {
-        let map = build(&record(3, 20), &Filter::default(), &Options::for_text(width));
+        let mut map = build(&record(3, 20), &Filter::default(), &Options::for_text(width));
+        let folded = map.panels.iter_mut().flat_map(|panel| &mut panel.folded);
+        folded.for_each(|bytes| *bytes = 123 * MIB);
         let text = map.to_text(&Style::default());
+        assert!(text.contains("~ 123 MiB hardly accessed"), "{text}");
         let longest = text.lines().map(|line| line.chars().count()).max().unwrap();
         assert!(longest <= width, "{longest} of {width}:\n{text}");
         assert!(width < 60 || longest > width * 3 / 4, "{longest} of {width}:\n{text}");

@@ -14,6 +14,11 @@ const MS: u64 = 1_000_000;
 
 /// Twenty windows of 100 ms, of which the eleventh took `took_ms`.
 fn record(took_ms: u64) -> Record {
+    record_with_note(took_ms, None)
+}
+
+/// The same, and what its recorder said at the end.
+fn record_with_note(took_ms: u64, note: Option<&str>) -> Record {
     let mut w = writer();
     let later = (took_ms - 100) * MS;
     for n in 0..20 {
@@ -27,7 +32,9 @@ fn record(took_ms: u64) -> Record {
         }
         w.push_snapshot(&window).unwrap();
     }
-    let (bytes, _) = w.finish(Time(T0 + 2_000 * MS + later), "interrupted").unwrap();
+    let end = Time(T0 + 2_000 * MS + later);
+    note.into_iter().for_each(|text| w.note(end, text).unwrap());
+    let (bytes, _) = w.finish(end, "interrupted").unwrap();
     Record::from_bytes(bytes).unwrap()
 }
 
@@ -47,6 +54,18 @@ fn a_gap_is_drawn_as_a_gap() {
     assert!(row.cells[23..].iter().all(is_hot), "after: {:?}", row.cells);
     let text = heatmap.to_text(&Style { color: Color::None });
     assert!(text.contains("note: 1 of 20 windows took at least twice as long"), "{text}");
+}
+
+#[test]
+fn what_the_recorder_said_as_well_is_a_warning_once() {
+    let warnings = |record: &Record| {
+        isotherm_report::summary::Report::build(record, &Filter::default()).unwrap().warnings()
+    };
+    let alone = warnings(&record(10_000));
+    let late = alone.iter().find(|w| w.contains("1 of 20 windows")).unwrap();
+    assert_eq!(warnings(&record_with_note(10_000, Some(late))), alone);
+    let other = warnings(&record_with_note(10_000, Some("something else")));
+    assert_eq!(other.len(), alone.len() + 1, "{other:?}");
 }
 
 #[test]

@@ -62,6 +62,11 @@ fn window(n: u64, nr_targets: u32) -> Snapshot {
     }
 }
 
+/// Whether it is so, but for the ten pages that target 0 touches in what its regions call idle.
+fn is_about(bytes: u64, want: u64) -> bool {
+    bytes.abs_diff(want) <= 10 * 4096
+}
+
 fn maps(object: Option<Object>) -> Vec<Mapping> {
     let shared = Mapping::new(SHARED, SHARED + 64 * MIB, "rw-s", "/dev/zero (deleted)");
     let shared = object.into_iter().fold(shared, Mapping::of_object);
@@ -139,7 +144,8 @@ fn the_hottest_mappings_are_merged_by_file_across_processes() {
     let json: serde_json::Value = serde_json::from_str(&report.top_json(9)).unwrap();
     let shared = &json["merged"][1];
     assert_eq!(shared["name"], "/dev/zero (deleted)");
-    assert_eq!((&shared["hot"], &shared["cold"]), (&(9 * MIB).into(), &(55 * MIB).into()));
+    assert_eq!(shared["hot"], 9 * MIB);
+    assert!(is_about(shared["cold"].as_u64().unwrap(), 55 * MIB), "{shared}");
     assert_eq!(shared["sum_over_processes"], 640 * MIB);
     assert_eq!(shared["processes"], 10);
 
@@ -156,7 +162,8 @@ fn ages_count_shared_memory_once_and_tell_the_sum() {
     let mean: u64 = report.classes.iter().map(|c| c.mean_bytes).sum();
     assert_eq!([total, mean, report.bytes, report.mean_bytes], [74 * MIB; 4]);
     // 10 MiB of their own, and the 9 MiB of the busiest.
-    assert_eq!((report.classes[0].bytes, report.classes[0].mean_bytes), (19 * MIB, 19 * MIB));
+    let used = &report.classes[0];
+    assert!(is_about(used.bytes, 19 * MIB) && is_about(used.mean_bytes, 19 * MIB), "{used:?}");
     let text = report.to_text();
     assert!(text.contains("the sum over processes is 650 MiB and 650 MiB"), "{text}");
     let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();

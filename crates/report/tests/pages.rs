@@ -9,7 +9,7 @@ use isotherm_core::{
 };
 use isotherm_record::{Exec, Header, Mapping, Record, Target, Writer};
 use isotherm_report::heatmap::{Cell, Heatmap, Options};
-use isotherm_report::{Filter, mappings, pages, wss};
+use isotherm_report::{Filter, ages, mappings, pages, summary, wss};
 
 const T0: u64 = 5_000_000_000;
 const WINDOW: u64 = 100_000_000;
@@ -306,4 +306,75 @@ fn a_zoomed_heatmap_shows_pages() {
     // Rows of 2 MiB and more are those of the regions.
     let got = rates(2 * 512, 2);
     assert!(close(&got, &[once; 2]), "{got:?}");
+}
+
+/// Two mappings with a gap of four pages in the one region over both, of which no page was touched
+/// within the last sample, and half of them within the window.
+fn seldom() -> Record {
+    let mut w = Writer::new(Vec::new(), &Header::default()).unwrap();
+    w.target(&Target { id: 0, pid: 7, name: "seldom".into(), ..Target::default() }).unwrap();
+    let gap = HEAP + 512 * PAGE;
+    let maps = [
+        Mapping::new(HEAP, gap, "rw-p", "[heap]"),
+        Mapping::new(gap + 4 * PAGE, HEAP + 1024 * PAGE, "rw-p", ""),
+    ];
+    w.mappings(Time(T0), TargetId(0), &maps).unwrap();
+    for n in 0..10 {
+        let touched = [Some(first(0)), Some(first(256)), None, None, None];
+        let unit =
+            |start| UnitInfo { start, touched, present: PageBits::ALL, ..UnitInfo::default() };
+        let units = if n == 0 { vec![unit(HEAP), unit(HEAP + UNIT)] } else { vec![] };
+        let regions = vec![RegionInfo {
+            range: AddrRange::new(HEAP, HEAP + 1024 * PAGE),
+            hi: 20.0,
+            resolved: true,
+            ..RegionInfo::default()
+        }];
+        let target = TargetInfo { id: TargetId(0), regions, units, ..TargetInfo::default() };
+        w.push_snapshot(&Snapshot { targets: vec![target], ..snapshot(n) }).unwrap();
+    }
+    Record::from_bytes(w.finish(Time(T0 + 10 * WINDOW), "over").unwrap().0).unwrap()
+}
+
+#[test]
+fn what_the_sample_missed_is_in_use_if_it_was_touched_within_the_window() {
+    let (record, all) = (seldom(), Filter::default());
+    let map = Heatmap::build(&record, &all, &Options::for_text(80)).unwrap();
+    // Half of the pages, each in one sample of 20.
+    let shown = |cell: &Cell| matches!(cell, Cell::Rate(rate) if (rate - 0.025).abs() < 1e-4);
+    assert!(map.panels[0].rows.iter().all(|row| row.cells.iter().all(shown)), "{map:?}");
+
+    let report = mappings::Report::build(&record, &all).unwrap();
+    let text = report.to_text();
+    let pages = |bytes: f64| (bytes / 4096.0).round();
+    let lines = report.lines.iter().map(|l| (pages(l.heat.warm), pages(l.heat.cold)));
+    let mut lines: Vec<_> = lines.collect();
+    lines.sort_by(|a, b| b.partial_cmp(a).unwrap());
+    // The gap is nobody's.
+    assert_eq!(lines, [(256.0, 256.0), (254.0, 254.0)], "{text}");
+    assert!(!text.contains("unknown"), "{text}");
+
+    let report = ages::Report::build(&record, &all).unwrap();
+    assert_eq!(report.classes[0].bytes, 512 * PAGE, "{report:?}");
+}
+
+#[test]
+fn the_page_of_a_record_begins_with_the_working_set_by_pages() {
+    let report = summary::Report::build(&plain(), &Filter::default()).unwrap();
+    expect![[r#"
+        record of 2.00 s: 20 snapshots
+        targets      blocks (pid 4711)
+        working set  touched within 100ms: 0.289 MiB on average (90 %: 0.258 MiB .. 0.320 MiB) of 4.13 MiB mapped
+                     touched within 5ms: 0.0391 MiB on average (90 %: 0.00781 MiB .. 0.0703 MiB)
+                     touched within 1s: 0.557 MiB on average (90 %: 0.525 MiB .. 0.588 MiB)
+                     by regions, as DAMON counts: 4.13 MiB on average (90 %: 0.127 MiB .. 4.13 MiB)
+        hottest        4.00 MiB of   4.00 MiB  [heap] of blocks (4711)
+                      0.129 MiB of  0.129 MiB  [stack] of blocks (4711)
+        coldest      nothing
+        cost         0.0 % of one CPU; 0 looks and 0 clears per second
+        more         isotherm report html | heatmap | wss | mappings | ages | pages | diff
+    "#]].assert_eq(&report.to_text());
+    let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
+    let spans = json["touched"].as_array().unwrap().iter().map(|span| &span["span_us"]);
+    assert_eq!(spans.collect::<Vec<_>>(), [100_000, 5_000, 1_000_000]);
 }

@@ -1,5 +1,5 @@
-//! When the mappings of a target are read: as it is added, once per update interval, and before a
-//! snapshot that shows memory of which no mapping was read.
+//! When the mappings of a target are read: as it is added, once per update interval (less often if
+//! that costs much), and before a snapshot that shows memory of which no mapping was read.
 //!
 //! So whoever reads a record knows the mappings before the accesses. A target whose memory cannot
 //! be named (it was unmapped in the meantime) is read once per change of its outline, not once per
@@ -7,8 +7,16 @@
 
 use std::collections::BTreeMap;
 
-use isotherm_core::{AddrRange, Snapshot, TargetId, TargetInfo};
+use isotherm_core::{AddrRange, Snapshot, TargetId, TargetInfo, Time};
 use isotherm_record::Mapping;
+
+/// Time between two readings of all mappings, as a multiple of what one costs: 1 % of a CPU.
+const REST: u64 = 100;
+
+/// When all mappings are read again, after that took `cost_ns` of CPU time.
+pub(super) fn next_reading(now: Time, every_ns: u64, cost_ns: u64) -> Time {
+    now + every_ns.max(cost_ns.saturating_mul(REST))
+}
 
 /// What was read of the targets' mappings.
 #[derive(Debug, Default)]
@@ -74,6 +82,18 @@ mod tests {
         let regions = ranges.iter().map(region).collect();
         let target = TargetInfo { id: TargetId(3), regions, ..TargetInfo::default() };
         Snapshot { targets: vec![target], ..Snapshot::default() }
+    }
+
+    #[test]
+    fn what_costs_much_is_read_seldom() {
+        const SECOND: u64 = 1_000_000_000;
+        // CPU time of a reading, in ms, and seconds until the next.
+        for (cost_ms, seconds) in
+            [(0, 1), (10, 1), (60, 6), (u64::MAX / 1_000_000, u64::MAX / SECOND)]
+        {
+            let next = next_reading(Time(0), SECOND, cost_ms * 1_000_000);
+            assert_eq!(next.0 / SECOND, seconds, "{cost_ms} ms");
+        }
     }
 
     #[test]

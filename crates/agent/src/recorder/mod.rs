@@ -338,11 +338,13 @@ impl Recorder {
         if now < self.maps_at {
             return;
         }
-        self.maps_at = now + self.maps_every_ns;
+        let before = clock::thread_cpu_ns();
         self.peak_rss_bytes = self.peak_rss_bytes.max(own_cost(&mut self.text).rss_bytes);
         for i in 0..self.targets.len() {
             self.mappings_of(self.targets[i].id, self.targets[i].pid, now);
         }
+        let cost_ns = clock::thread_cpu_ns().saturating_sub(before);
+        self.maps_at = maps::next_reading(now, self.maps_every_ns, cost_ns);
     }
 
     /// Writes the mappings of targets of which the snapshot shows memory that has no name yet.

@@ -210,7 +210,7 @@ fn one_node(facts: &Facts) -> Result<(), NoHierarchy> {
     if with_memory > 1 {
         return Ok(());
     }
-    let why = format!("nodes with memory: {}", those(facts, |n| n.has_memory));
+    let why = format!("the only node with memory is node {}", those(facts, |n| n.has_memory));
     let hint = "tiering needs a second, slower node (CXL memory, persistent memory as system RAM, or for \
                 trying out numa=fake=2 on the kernel's command line)";
     Err(refuse(3, "this machine has one memory node", &why, hint))

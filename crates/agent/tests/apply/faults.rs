@@ -4,6 +4,7 @@
 use isotherm_act::apply::Evidence;
 use isotherm_core::AddrRange;
 use isotherm_core::scheme::{Action, Brake, FilterKind};
+use isotherm_host::zram::keep_off;
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
 use crate::direct::{BASE, Direct, ID, MIB, mib, others};
@@ -112,6 +113,27 @@ fn pages_of_a_shared_file_go_to_the_file() {
     eprintln!("{account:?}, {left} bytes left");
     assert_eq!(account.done_bytes, 8 * MIB - left);
     assert_eq!(direct.odd.wrong(range), 0);
+}
+
+#[test]
+fn shared_memory_stays_where_there_is_no_swap() {
+    // The tests beside this one set up swap for themselves.
+    let _no_zram = keep_off().unwrap();
+    if std::fs::read_to_string("/proc/swaps").unwrap().lines().count() > 1 {
+        eprintln!("skipped: this machine has swap");
+        return;
+    }
+    let Some(mut direct) = Direct::start(Action::Pageout) else { return };
+    let range = mib(0, 8);
+    direct.odd.tell("shared", range, "");
+    direct.odd.tell("fill", range, "");
+    direct.filter(&[(FilterKind::Anon, true, false)]);
+    direct.arm(range, MS);
+    direct.pass(range);
+    // The kernel would unmap it, and free nothing: that is not to be called done.
+    let (account, left) = (direct.account(), direct.odd.smaps(range, "Rss:"));
+    assert_eq!((account.done_bytes, left), (0, range.len()), "{account:?}");
+    assert_eq!(direct.told("no swap for shared memory"), 1, "{:?}", direct.events);
 }
 
 #[test]

@@ -168,8 +168,8 @@ pub(crate) struct LimitArgs {
     goals: Vec<GoalKnob>,
     /// Act only while the share of free memory is within HIGH,MID,LOW, or none.
     ///
-    /// As 50%,40%,20%; none acts always. `reclaim` has none if processes are given by their pids or
-    /// as a command.
+    /// As 50%,40%,20%; none acts always. `reclaim` and `lru-sort` have none if processes are given
+    /// by their pids or as a command.
     #[arg(
         long,
         value_name = "MARKS",

@@ -107,6 +107,8 @@ struct Run<'a> {
     told_to_wait: bool,
     /// Contexts for which the user was told that they have no target yet.
     alone: BTreeSet<String>,
+    /// Whether the head of the percentiles was printed.
+    has_head: bool,
 }
 
 impl<'a> Run<'a> {
@@ -128,6 +130,7 @@ impl<'a> Run<'a> {
             hole: false,
             told_to_wait: false,
             alone: BTreeSet::new(),
+            has_head: false,
         }
     }
 
@@ -155,6 +158,9 @@ impl<'a> Run<'a> {
             Event::Summary(summary) => {
                 // The first one comes before the first window.
                 if self.extra.percentiles && summary.nr_regions > 0 {
+                    if !self.args.json && !std::mem::replace(&mut self.has_head, true) {
+                        super::stat::head()?;
+                    }
                     super::stat::show(
                         &summary,
                         self.started.elapsed().as_secs_f64(),

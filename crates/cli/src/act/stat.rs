@@ -50,6 +50,15 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 /// The percentiles that a line shows.
 const SHOWN: [usize; 7] = [0, 10, 25, 50, 75, 90, 100];
 
+/// Says what the lines of text show.
+pub(super) fn head() -> std::io::Result<()> {
+    writeln!(
+        std::io::stdout().lock(),
+        "seconds for which memory was not accessed, by percentile of its bytes; negative: in use for \
+         so long"
+    )
+}
+
 /// Writes the state of a context, as a line of text or as a JSON object.
 pub(super) fn show(summary: &Summary, elapsed_s: f64, json: bool) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();

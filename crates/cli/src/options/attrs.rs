@@ -49,10 +49,9 @@ pub(crate) struct AttrsArgs {
         hide_short_help = true
     )]
     regions: (u64, u64),
-    /// Clear at most this many accessed bits per second.
-    ///
-    /// 200 if it is not given. Makes `first-touch` the method.
-    #[arg(long, value_name = "N", hide_short_help = true)]
+    /// The budget of the method `first-touch`, and makes it the method. Not in the help: who takes
+    /// a census has `--budget`.
+    #[arg(long, value_name = "N", hide = true)]
     clears: Option<u32>,
     /// The share of one CPU that monitoring may use.
     ///
@@ -75,7 +74,7 @@ pub(crate) enum MethodArg {
     /// do.
     Auto,
     /// Watch a few pages per region until they are touched. Cold memory costs nothing; hot memory
-    /// is kept within `--clears`.
+    /// is kept within 200 clears of accessed bits per second (`--clears N`).
     #[value(alias = "first_touch")]
     FirstTouch,
     /// Look at every page, 2 MiB at a time, within `--budget`. Finds scattered memory. Needs the

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use clap::Subcommand;
 use isotherm::raw::core::AddrRange;
 use isotherm::raw::record::Record;
 use isotherm::raw::report::{
@@ -60,7 +61,7 @@ enum Kind {
 #[derive(Debug, clap::Args)]
 pub(super) struct Common {
     /// The record.
-    #[arg(default_value = "isotherm.data", hide_short_help = true)]
+    #[arg(default_value = "isotherm.data")]
     pub(super) record: PathBuf,
     #[command(flatten)]
     pub(super) limits: Limits,
@@ -250,10 +251,22 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn one_page(page: &Common, out: &mut impl Write) -> anyhow::Result<()> {
-    let (record, filter) = page.open()?;
+    let (record, filter) = page.open().map_err(|err| no_such_report(&page.record, err))?;
     let report = summary::Report::build(&record, &filter)?;
     let text = if page.limits.json { report.to_json() } else { report.to_text() };
     Ok(writeln!(out, "{}", text.trim_end())?)
+}
+
+/// Adds a hint to the error that a record is not there, if its name looks like that of a report.
+fn no_such_report(record: &Path, err: anyhow::Error) -> anyhow::Error {
+    let begin: String = record.to_string_lossy().chars().take(3).collect();
+    let reports = <Kind as Subcommand>::augment_subcommands(clap::Command::new("report"));
+    let mut reports = reports.get_subcommands().map(clap::Command::get_name);
+    let like = |report: &&str| begin.len() > 2 && report.starts_with(&begin);
+    match reports.find(like).filter(|_| !record.exists()) {
+        Some(report) => usage(format!("{err}\n  hint:  did you mean `isotherm report {report}`?")),
+        None => err,
+    }
 }
 
 fn show(kind: Kind, out: &mut impl Write) -> anyhow::Result<()> {

@@ -5,14 +5,13 @@ use std::io::{BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context;
 use isotherm::raw::core::TargetId;
 use isotherm::raw::core::units::interval_us_with_unit;
 use isotherm::raw::record::Event;
 use isotherm::raw::report::score::{Options, Score, Scorer};
 use isotherm::raw::sim::truth::{ReadError, Truth};
 
-use crate::exit::usage;
+use crate::exit::{self, usage};
 use crate::files;
 use crate::terminal::warn;
 
@@ -74,7 +73,13 @@ pub(crate) fn of_files(record: &Path, truth: &Path) -> anyhow::Result<Score> {
 
 fn read_truth(path: &Path) -> anyhow::Result<Truth> {
     let shown = path.display();
-    let file = File::open(path).with_context(|| format!("open {shown}"))?;
+    let file = File::open(path).map_err(|err| {
+        let text = format!(
+            "cannot open the truth {shown}\n  tried: open {shown}: {err}\n  hint:  `isotherm workload \
+             --truth {shown}` writes it while the workload runs"
+        );
+        exit::with(exit::of_io(&err), text)
+    })?;
     Truth::read(BufReader::new(file)).map_err(|e| match e {
         ReadError::Io(e) => anyhow::Error::new(e).context(format!("read {shown}")),
         e => usage(format!("{shown}: {e}")),

@@ -14,11 +14,17 @@ const FIRST: [&str; 12] = [
     "doctor",
 ];
 
+/// Options of the commands that act. `stat` runs as they do, but has nothing to decide or to undo.
+const OF_ACTING: [&str; 2] = ["dry_run", "undo_on_exit"];
+
 const EXAMPLES: &str = "Examples:";
 
 /// The program with short helps.
 pub(crate) fn shortened(program: Command) -> Command {
     let name = program.get_name().to_owned();
+    // One page has no room for it.
+    let program = without_acting(program)
+        .mut_subcommand("report", |all| all.mut_arg("record", |arg| arg.hide_short_help(true)));
     // The template is the same for both helps, so the long one is made before.
     let long = program.clone().render_long_help();
     let short = overview(&program);
@@ -27,6 +33,13 @@ pub(crate) fn shortened(program: Command) -> Command {
         .before_help(short)
         .before_long_help(long)
         .mut_subcommands(|below| with_examples(below, &name))
+}
+
+/// Without options that mean nothing to a command.
+fn without_acting(program: Command) -> Command {
+    program.mut_subcommand("stat", |stat| {
+        OF_ACTING.into_iter().fold(stat, |stat, id| stat.mut_arg(id, |arg| arg.hide(true)))
+    })
 }
 
 /// The program's commands: those that a new user needs, and the names of the others.
@@ -130,7 +143,7 @@ mod tests {
 
     #[test]
     fn the_long_help_has_every_option_and_every_example() {
-        let mut plain = Cli::command().term_width(80);
+        let mut plain = without_acting(Cli::command()).term_width(80);
         plain.build();
         let mut before = Vec::new();
         all(&plain, &mut before);

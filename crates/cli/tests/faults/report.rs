@@ -65,6 +65,15 @@ fn a_truncated_record_is_read_as_far_as_it_goes() {
 }
 
 #[test]
+fn a_report_by_the_wrong_name_is_asked_about() {
+    let dir = scratch();
+    isotherm(dir.path(), "report mapping").expect(2, &["did you mean `isotherm report mappings`"]);
+    let said = isotherm(dir.path(), "report my.data");
+    said.expect(2, &["cannot open the record my.data"]);
+    assert!(!said.err.contains("did you mean"), "{}", said.err);
+}
+
+#[test]
 fn a_record_without_snapshots_is_nothing_to_report() {
     let dir = scratch();
     // An aggregation interval that never ends.
@@ -275,6 +284,7 @@ fn scores() {
     let wrong: &[(&str, &[&str])] = &[
         ("other r.truth", &["other and r.truth are not about the same run", "why:"]),
         ("r.data notes", &["notes: no truth file"]),
+        ("r.data nofile", &["cannot open the truth nofile", "hint:  `isotherm workload --truth"]),
         ("r.data missing", &["missing", "No such file"]),
         ("r.truth r.data", &["r.data", "truth"]),
     ];

@@ -6,11 +6,14 @@ use crate::program::{Running, isotherm, scratch};
 #[test]
 fn watermarks_are_for_targets_that_were_not_named() {
     let dir = scratch();
-    let policy = |args: &str| isotherm(dir.path(), &format!("reclaim {args} --print-policy")).out;
-    assert!(policy("--name postgres").contains("watermarks"), "{}", policy("--name postgres"));
-    assert!(!policy("-p 1").contains("watermarks"), "{}", policy("-p 1"));
-    assert!(policy("-p 1 --name postgres").contains("watermarks"));
-    assert!(policy("-p 1 --watermarks 50%,40%,20%").contains("watermarks"));
+    for what in ["reclaim", "lru-sort"] {
+        let policy =
+            |args: &str| isotherm(dir.path(), &format!("{what} {args} --print-policy")).out;
+        assert!(policy("--name postgres").contains("watermarks"), "{}", policy("--name postgres"));
+        assert!(!policy("-p 1").contains("watermarks"), "{}", policy("-p 1"));
+        assert!(policy("-p 1 --name postgres").contains("watermarks"));
+        assert!(policy("-p 1 --watermarks 50%,40%,20%").contains("watermarks"));
+    }
 }
 
 #[test]

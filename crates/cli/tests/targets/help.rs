@@ -59,3 +59,21 @@ fn targets_are_named_by_the_same_options_everywhere() {
         }
     }
 }
+
+#[test]
+fn options_are_shown_where_they_mean_something() {
+    let dir = scratch();
+    // Command, a part of its help, and whether it is there.
+    for (what, part, is_there) in [
+        ("reclaim -h", "--dry-run", true),
+        ("stat -h", "--dry-run", false),
+        ("stat --help", "--undo-on-exit", false),
+        ("record --help", "--budget <SHARE>", true),
+        ("record --help", "--clears <N>", false),
+        ("report --help", "[default: isotherm.data]", true),
+        ("report heatmap -h", "[default: isotherm.data]", true),
+    ] {
+        let said = isotherm(dir.path(), what);
+        assert_eq!(said.expect(0, &[]).out.contains(part), is_there, "{what}: {part}");
+    }
+}

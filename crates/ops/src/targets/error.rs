@@ -4,6 +4,7 @@ use std::io;
 
 use isotherm_host::error::{Class, Error, Kind};
 use isotherm_host::proc::{is_denied, is_gone};
+use isotherm_pages::tables::SETCAP;
 
 use super::memory::MemoryKind;
 
@@ -101,11 +102,13 @@ pub(super) fn io(pid: u32, file: &str, said: io::Error) -> TargetError {
         (
             TargetKind::Permission,
             "the process belongs to another user, or is protected from tracing",
-            "run as that user or as root, or add the capability CAP_SYS_PTRACE (for another \
-             user's files also CAP_DAC_READ_SEARCH)",
+            format!(
+                "run as that user or as root, or add the capability CAP_SYS_PTRACE (for another \
+                 user's files also CAP_DAC_READ_SEARCH): sudo {SETCAP} FILE"
+            ),
         )
     } else {
-        (TargetKind::Io, "the kernel gave an answer that was not expected", "try again")
+        (TargetKind::Io, "the kernel gave an answer that was not expected", "try again".into())
     };
     let what = format!("process {pid} cannot be a target");
     Error::new(kind, what, format!("open /proc/{pid}/{file}"), why, hint).with(said)
@@ -132,4 +135,15 @@ pub(super) fn not_run(command: &str, said: io::Error) -> TargetError {
     };
     let tried = format!("run `{command}`");
     Error::new(kind, "the command cannot be run", tried, why, hint).with(said)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_denied_process_is_told_with_the_command_that_helps() {
+        let text = io(7, "maps", io::Error::from(io::ErrorKind::PermissionDenied)).to_string();
+        assert!(text.contains("CAP_SYS_PTRACE") && text.contains("sudo setcap cap_bpf,"), "{text}");
+    }
 }

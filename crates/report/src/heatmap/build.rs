@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::filter::Filter;
 use crate::numbers::{to_u64, to_usize};
 use crate::page_maps::PageMap;
+use crate::rate::rate;
 use crate::scan::Scan;
 use crate::shown::float;
 
@@ -145,12 +146,11 @@ impl Survey {
 
     fn add(&mut self, filter: &Filter, s: &Snapshot, t: &TargetInfo) {
         self.last.clear();
-        let scale =
-            float(s.end.since(s.watched_from())) / 1e9 / f64::from(s.max_nr_accesses.max(1));
+        let time = float(s.end.since(s.watched_from())) / 1e9;
         for r in filter.regions(&t.regions) {
             self.last.push((r.range, r.resolved));
-            if r.resolved && r.nr_accesses > 0 {
-                let per_byte = f64::from(r.nr_accesses) * scale;
+            let per_byte = rate(&r, s.max_nr_accesses) * time;
+            if r.resolved && per_byte > 0.0 {
                 self.total += per_byte * float(r.range.len());
                 self.weights.add(r.range, per_byte);
             }
@@ -352,9 +352,9 @@ impl Grid {
         let from = s.watched_from();
         let columns = axis.columns(from.0, s.end.0);
         let time = float(s.end.since(from).max(1)) / 1e9;
-        let scale = 1.0 / f64::from(s.max_nr_accesses.max(1));
         let mut first = 0;
         for r in regions() {
+            let of_region = rate(&r, s.max_nr_accesses);
             while self.rows.get(first).is_some_and(|row| row.end <= r.range.start) {
                 first += 1;
             }
@@ -366,7 +366,7 @@ impl Grid {
                 let known = map.map(|map| pages::known(map, part, s.max_nr_accesses));
                 let known = known.unwrap_or_default();
                 let rest = float(part.len().saturating_sub(known.bytes)) * time;
-                let rate = rest * f64::from(r.nr_accesses) * scale;
+                let rate = rest * of_region;
                 for sum in &mut self.sums[i * self.columns..][columns.clone()] {
                     sum.rate += known.touched * time;
                     sum.resolved += float(known.bytes) * time;

@@ -134,7 +134,8 @@ impl Heatmap {
                 && area != row.area
             {
                 let fold = panel.fold_text(row.area);
-                writeln!(out, "{:>ADDRESS$}~ {fold}", "")?;
+                let indent = ADDRESS.min(self.width().saturating_sub(fold.len() + 2));
+                writeln!(out, "{:indent$}~ {fold}", "")?;
                 above = None;
             }
             let name = match above {

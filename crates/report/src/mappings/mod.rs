@@ -2,9 +2,10 @@
 //!
 //! Every region is divided among the mappings of that time, by bytes. Numbers are means over the
 //! time in which the target was seen. A byte is *hot* if its region was touched in at least half of
-//! the samples of a window, *warm* if it was touched in fewer, and *cold* if in none. What was not
-//! touched and holds no page is *absent*, in a column of its own. Parts of one file are one line.
-//! Each anonymous mapping without a name has its own line, with its address.
+//! the samples of a window, *warm* if it was touched in fewer, and *cold* if in none. Where single
+//! pages are known, those that were touched within the window are warm, also if the region seems
+//! cold. What was not touched and holds no page is *absent*, in a column of its own. Parts of one
+//! file are one line. Each anonymous mapping without a name has its own line, with its address.
 //! Memory that several targets share is in the lines of each of them, and once in the sums by kind,
 //! see [`once`](crate::once). Records with page maps also tell how many pages are hot and cold, see
 //! [`PageHeat`].
@@ -33,6 +34,7 @@ use crate::error::Error;
 use crate::filter::Filter;
 use crate::numbers::to_u64;
 use crate::once::Sharing;
+use crate::rate::{in_use, rate};
 use crate::scan::{self, Scan};
 use crate::shown::{float, written};
 
@@ -87,23 +89,31 @@ impl Heat {
         let is_quiet = r.resolved && r.nr_accesses == 0;
         let none = if is_quiet { gaps.bytes(r.range) } else { 0 };
         self.absent += float(none) * time;
-        self.add(float(r.range.len().saturating_sub(none)) * time, r, max);
+        let bytes = r.range.len().saturating_sub(none);
+        // What was touched is a share of all of the region, and lies in what is there.
+        let mut there = *r;
+        if let Some(share) = there.touched.as_mut().and_then(|touched| touched.window.as_mut()) {
+            #[expect(clippy::cast_possible_truncation, reason = "a share")]
+            let more = (float(r.range.len()) / float(bytes.max(1))) as f32;
+            *share = (*share * more).min(1.0);
+        }
+        self.add(float(bytes) * time, &there, max);
     }
 
     fn add(&mut self, bytes: f64, r: &RegionInfo, max: u32) {
-        let rate = f64::from(r.nr_accesses) / f64::from(max.max(1));
         if !r.resolved {
             self.unresolved += bytes;
             return;
         }
+        let rate = rate(r, max);
         self.touched += bytes * rate;
+        let in_use = bytes * in_use(r, max);
         if rate >= HOT {
-            self.hot += bytes;
-        } else if r.nr_accesses > 0 {
-            self.warm += bytes;
+            self.hot += in_use;
         } else {
-            self.cold += bytes;
+            self.warm += in_use;
         }
+        self.cold += bytes - in_use;
     }
 
     pub(crate) fn plus(&mut self, o: &Self) {

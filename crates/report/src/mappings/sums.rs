@@ -2,7 +2,8 @@
 //!
 //! A record tells mappings once per update interval, so memory can be seen before its mapping is
 //! known, and after it was unmapped. What no present mapping holds goes to the mapping that held it
-//! before, else it waits for the next mappings. Only what those do not hold either is unknown.
+//! before, else it waits for the next mappings. What those do not hold either is no memory if it
+//! lies between mappings: areas keep small gaps. Outside of all mappings it is unknown.
 
 use std::collections::BTreeMap;
 
@@ -128,7 +129,12 @@ impl Sums {
             let mut rest = Vec::new();
             let first = known.ranges.partition_point(|(m, _)| m.end <= r.range.start);
             divide(&r, &known.ranges[first..], &mut give, &mut rest);
-            rest.iter().for_each(|part| give(part, known.other));
+            let mapped = known.ranges.first().zip(known.ranges.last());
+            let mapped = mapped.map(|((first, _), (last, _))| first.start..last.end);
+            let is_gap = |part: &&RegionInfo| {
+                mapped.as_ref().is_some_and(|all| all.contains(&part.range.start))
+            };
+            rest.iter().filter(|part| !is_gap(part)).for_each(|part| give(part, known.other));
         }
     }
 }

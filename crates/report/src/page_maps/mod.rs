@@ -5,6 +5,7 @@
 //! A unit that changed several times within such a second is up to a second behind.
 
 mod sums;
+mod within;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,6 +13,7 @@ use isotherm_core::units::show_interval;
 use isotherm_core::{SPANS, Snapshot, TargetId, Time, Touched, UnitInfo};
 use isotherm_record::Pages;
 
+use self::within::Within;
 pub(crate) use sums::Brief;
 pub use sums::{PageSums, SpanSum};
 
@@ -41,6 +43,7 @@ struct Waiting {
 #[derive(Debug, Clone, Default)]
 pub struct PageMaps {
     targets: BTreeMap<TargetId, PageMap>,
+    within: BTreeMap<TargetId, Within>,
     waiting: VecDeque<Waiting>,
     spans_us: [u64; SPANS],
 }
@@ -90,6 +93,18 @@ impl PageMaps {
     /// Forgets a target's pages, since its address space was replaced.
     pub fn forget(&mut self, target: TargetId) {
         self.targets.remove(&target);
+        self.within.remove(&target);
+    }
+
+    /// Tells the regions of a snapshot how many of their pages were touched within the window,
+    /// where the last sample saw nothing; see [`Within`].
+    pub(crate) fn tell(&mut self, s: &mut Snapshot) {
+        for target in &mut s.targets {
+            let Some(map) = self.targets.get(&target.id) else { continue };
+            let within = self.within.entry(target.id).or_default();
+            within.refresh(s.end.0, map);
+            within.tell(target);
+        }
     }
 
     /// What is known of a target's pages.

@@ -12,7 +12,7 @@ mod mapping;
 mod memcg;
 
 use isotherm_core::AddrRange;
-use isotherm_core::scheme::{FilterKind, Filters};
+use isotherm_core::scheme::{Action, FilterKind, Filters};
 
 use self::frames::Frames;
 use self::mapping::Mappings;
@@ -42,10 +42,13 @@ pub fn refuse_anon(filters: &Filters) -> bool {
 }
 
 /// Decides about pages of one target, for one request.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct PageFilter {
     filters: Option<Filters>,
     facts: Facts,
+    /// Whether what only swap can take stays where it is, and whether there was any.
+    no_swap: bool,
+    kept: bool,
     /// What could not be known, and why.
     unknown: Vec<String>,
 }
@@ -70,13 +73,19 @@ impl Actor {
     /// The scheme's ops filters for this request; lets all in if there are none.
     pub(super) fn page_filter(&mut self, state: &TargetState, job: Job<'_>) -> PageFilter {
         let filters = &job.scheme.filters;
-        let mut passes = PageFilter { filters: None, facts: Facts::default(), unknown: Vec::new() };
+        let mut passes = PageFilter::default();
         if filters.ops.is_empty() || job.request.bypass_filters {
             return passes;
         }
         let asks = |about: fn(&FilterKind) -> bool| filters.ops.iter().any(|f| about(&f.kind));
         let settings = self.settings.get(job.request.scheme);
-        if asks(|kind| matches!(kind, FilterKind::Shared | FilterKind::Mapping(_))) {
+        // Without swap, shared memory would only be unmapped, and nothing would be freed.
+        passes.no_swap = job.request.action == Action::Pageout
+            && settings.is_none_or(|s| !s.dry_run)
+            && self.swap.why_not(job.now).is_some();
+        let by_mapping =
+            |kind: &FilterKind| matches!(kind, FilterKind::Shared | FilterKind::Mapping(_));
+        if passes.no_swap || asks(by_mapping) {
             let patterns = settings.map_or(&[][..], |s| s.mappings.as_slice());
             passes.facts.mappings = Mappings::read(&state.process, job.request.range, patterns);
         }
@@ -90,6 +99,11 @@ impl Actor {
 
     /// Tells what a filter could not know.
     pub(super) fn tell_unknown(&mut self, state: &TargetState, job: Job<'_>, passes: PageFilter) {
+        if passes.kept {
+            let why =
+                "there is no swap for shared memory and files of tmpfs; they stay where they are";
+            self.trouble(job.request.scheme, state.process.pid(), why);
+        }
         for why in passes.unknown {
             self.trouble(job.request.scheme, state.process.pid(), &why);
         }
@@ -100,7 +114,13 @@ impl PageFilter {
     /// Those of `pages`, in the granule at `start`, that are let in.
     pub(super) fn of(&mut self, process: &Process, start: u64, pages: Bits, seen: Seen) -> Bits {
         let Some(filters) = &self.filters else { return pages };
-        let (mut rest, mut allowed) = (pages, Bits::default());
+        let kept = if self.no_swap {
+            self.facts.mappings.in_memory(start).and(pages)
+        } else {
+            Bits::default()
+        };
+        self.kept |= !kept.is_empty();
+        let (mut rest, mut allowed) = (pages.minus(kept), Bits::default());
         for filter in &filters.ops {
             if rest.is_empty() {
                 break;

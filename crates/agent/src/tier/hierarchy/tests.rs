@@ -65,6 +65,7 @@ fn what_is_no_hierarchy_is_refused() {
         let refused = refused.unwrap_err();
         assert_eq!(refused.code, 3);
         assert!(refused.text.starts_with("this machine has one memory node"), "{refused}");
+        assert!(refused.text.contains("the only node with memory is node 0"), "{refused}");
     }
     let alike = machine(&[(true, true, Some(4)), (true, true, Some(4))]);
     assert_eq!(Hierarchy::found(&alike).unwrap_err().code, 3);

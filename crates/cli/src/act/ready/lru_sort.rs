@@ -58,6 +58,6 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         dry_run: args.ready.run.dry_run,
         ..LruSort::default()
     };
-    args.ready.limits.apply(&mut knobs.limits);
+    args.ready.limit(&mut knobs.limits);
     args.ready.drive(knobs.policy())
 }

@@ -8,6 +8,8 @@ pub(crate) mod thp;
 use std::process::ExitCode;
 
 use isotherm::raw::agent::policy::Policy;
+use isotherm::raw::agent::ready::Limits;
+use isotherm::raw::core::scheme::Watermarks;
 use isotherm::raw::core::units::interval_us_with_unit;
 
 use crate::act::args::{ConfirmArgs, LimitArgs, RunArgs, WhoseArgs};
@@ -38,6 +40,15 @@ pub(crate) struct ReadyArgs {
 }
 
 impl ReadyArgs {
+    /// The limits that were asked for. Who names processes wants these acted on, however much
+    /// memory is free.
+    pub(crate) fn limit(&self, limits: &mut Limits) {
+        if self.whose.is_explicit() {
+            limits.watermarks = Watermarks::default();
+        }
+        self.limits.apply(limits);
+    }
+
     /// Runs `policy`, which was made from the command's options.
     pub(crate) fn drive(&self, mut policy: Policy) -> anyhow::Result<ExitCode> {
         if let Some(us) = self.apply_interval {

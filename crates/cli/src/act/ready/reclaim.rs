@@ -3,7 +3,6 @@
 use std::process::ExitCode;
 
 use isotherm::raw::agent::ready::Reclaim;
-use isotherm::raw::core::scheme::Watermarks;
 use isotherm::raw::core::units::interval_us_with_unit;
 
 use super::ReadyArgs;
@@ -46,11 +45,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         dry_run: args.ready.run.dry_run,
         ..Reclaim::default()
     };
-    // Who names processes wants these acted on, however much memory is free.
-    if args.ready.whose.is_explicit() {
-        knobs.limits.watermarks = Watermarks::default();
-    }
-    args.ready.limits.apply(&mut knobs.limits);
+    args.ready.limit(&mut knobs.limits);
     if let Some(us) = args.refault_window {
         knobs.refault_window_us = us;
     }

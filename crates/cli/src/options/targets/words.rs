@@ -17,7 +17,8 @@ pub(crate) fn with_pids(program: &Command, mut args: Vec<OsString>) -> Vec<OsStr
     args
 }
 
-/// Where the command to start is only a number that does not stand behind `--`.
+/// Where the command to start is only a number, or several with commas between them, that does not
+/// stand behind `--`.
 fn bare_pid(program: &Command, args: &[OsString]) -> Option<usize> {
     let matches = program.clone().try_get_matches_from(args).ok()?;
     let (_, matches) = matches.subcommand()?;
@@ -26,7 +27,8 @@ fn bare_pid(program: &Command, args: &[OsString]) -> Option<usize> {
     let is_here = args.get(at..)?.iter().map(OsString::as_os_str).eq(words.iter().copied());
     let is_number = |word: &OsStr| {
         let bytes = word.as_encoded_bytes();
-        !bytes.is_empty() && bytes.iter().all(u8::is_ascii_digit)
+        let is_pid = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);
+        bytes.split(|byte| *byte == b',').all(is_pid)
     };
     let is_spelled_out = args.get(at.checked_sub(1)?)? == "--";
     (is_here && !is_spelled_out && is_number(words.first()?)).then_some(at)
@@ -54,6 +56,8 @@ mod tests {
             ("isotherm wss 12 -i 5s", "isotherm wss -p 12 -i 5s"),
             ("isotherm wss -i 5s 12 34", "isotherm wss -i 5s -p 12 -p 34"),
             ("isotherm wss -p 12 34 -i 5s", "isotherm wss -p 12 -p 34 -i 5s"),
+            ("isotherm wss 12,34 -i 5s", "isotherm wss -p 12,34 -i 5s"),
+            ("isotherm wss 12, -i 5s", "isotherm wss 12, -i 5s"),
             ("isotherm wss 12 sleep 5", "isotherm wss -p 12 sleep 5"),
             ("isotherm wss sleep 5", "isotherm wss sleep 5"),
             ("isotherm wss ls -i 5", "isotherm wss ls -i 5"),

@@ -3,7 +3,8 @@
 //! One context with one budget looks at everything, so processes share the budget by size and by
 //! change without any rule of ours: the census arms what is new and what changes, and the rest the
 //! rarer the more there is. What costs per process and not per page is done rarely here: a sample
-//! is 100 ms and a window 1 s, exits are looked for once a second, mappings are read every ten.
+//! is 100 ms and a window 1 s, exits are looked for once a second, and every ten whether a process
+//! maps more or less than before: only then, or once a minute, its mappings are read.
 //! [`Pace`](super::pace::Pace) takes what all of this costs off the census' budget.
 //!
 //! Without a set that can look at memory, the rows have names and sizes only, and a note says why.
@@ -33,6 +34,8 @@ use crate::model::{Head, Row, Watch, World};
 const LIST_NS: u64 = 2_000_000_000;
 /// How often free swap is read, in ns.
 const MACHINE_NS: u64 = 10_000_000_000;
+/// How long the mappings of a process are believed that maps as much as before, in ns.
+const SAME_SIZE_NS: u64 = 60_000_000_000;
 /// How closely one target is followed, in ns per target, and between which bounds.
 const TRACK_NS: (u64, u64, u64) = (5_000_000, 100_000_000, 1_000_000_000);
 /// How long to wait where there is nothing to watch.
@@ -67,11 +70,14 @@ impl Live {
         raise_file_limit();
         let mut processes = Processes::new(Proc::default(), settings.wanted.clone());
         processes.list().map_err(Error::Processes)?;
-        let pids: Vec<u32> = settings.wanted.pids().collect();
-        Tracker::attach(&pids, false).map_err(Error::Target)?;
+        // The largest first; what was not listed cannot be a target, and the tracker says why.
+        let mut pids: Vec<u32> = settings.wanted.pids().collect();
+        let rss = |pid: &u32| processes.get(*pid).map_or(u64::MAX, |process| process.rss);
+        pids.sort_by_key(|pid| std::cmp::Reverse(rss(pid)));
+        let tracker = Tracker::attach(&pids, false).map_err(Error::Target)?;
         let (send, worlds) = channel();
         let (commands, receive) = channel();
-        let body = move || Watcher::new(processes, &settings, send, receive).run(settings.set);
+        let body = move || Watcher::new(processes, &settings, send, receive).run(tracker, settings.set);
         let thread = std::thread::Builder::new().name("watch".into());
         thread.spawn(body).map_err(Error::Processes)?;
         Ok(Self { worlds, commands })
@@ -161,12 +167,12 @@ impl Watcher {
         }
     }
 
-    fn run(mut self, set: Option<SetName>) {
+    fn run(mut self, tracker: Tracker, set: Option<SetName>) {
         self.note_processes();
         if self.send().is_err() {
             return;
         }
-        if let Err(why) = self.begin(set) {
+        if let Err(why) = self.begin(tracker, set) {
             // If nobody listens any more, nobody has to know.
             self.out.send(Err(why)).ok();
             return;
@@ -176,12 +182,12 @@ impl Watcher {
 
     /// Opens the operations set, and takes in the processes that were listed. Fails only if nothing
     /// that was asked for could ever be shown.
-    fn begin(&mut self, set: Option<SetName>) -> Result<(), Error> {
+    fn begin(&mut self, tracker: Tracker, set: Option<SetName>) -> Result<(), Error> {
         let not_watched = |refused: Refused| {
             let Refused { code, text } = refused;
             Error::NotWatched { code, text }
         };
-        let why = self.open_set(set).map_err(not_watched)?;
+        let why = self.open_set(tracker, set).map_err(not_watched)?;
         self.note_processes();
         match &mut self.monitor {
             Some(monitor) if self.is_explicit => {
@@ -191,9 +197,13 @@ impl Watcher {
         }
     }
 
-    /// Opens the operations set and a monitor without targets. Also gives the lines that say why
-    /// this set was taken.
-    fn open_set(&mut self, set: Option<SetName>) -> Result<Vec<String>, Refused> {
+    /// Opens the operations set and a monitor of the tracker's targets. Also gives the lines that
+    /// say why this set was taken.
+    fn open_set(
+        &mut self,
+        tracker: Tracker,
+        set: Option<SetName>,
+    ) -> Result<Vec<String>, Refused> {
         let (ops, lines) = match open_set(set, &mut self.attrs) {
             Ok(opened) => opened,
             Err(why) if self.is_explicit => {
@@ -210,7 +220,7 @@ impl Watcher {
         self.attrs.method = ops.usual_method(self.attrs.method);
         let name = ops.name();
         let seed = clock::now().as_ns();
-        match Monitor::new(Tracker::new(Proc::default(), false), ops, self.attrs, seed) {
+        match Monitor::new(tracker, ops, self.attrs, seed) {
             Ok(mut monitor) => {
                 let is_census = monitor.context().attrs().method == Method::Census;
                 self.head.set = format!("{name}, {}", if is_census { "census" } else { "regions" });
@@ -310,7 +320,11 @@ impl Watcher {
         if let Some(monitor) = &mut self.monitor {
             let (each, least, most) = TRACK_NS;
             let track_ns = (self.entries.len() as u64 * each).clamp(least, most);
-            monitor.set_closeness(Closeness { track_ns, follow_sizes: false });
+            monitor.set_closeness(Closeness {
+                track_ns,
+                follow_sizes: false,
+                same_size_ns: SAME_SIZE_NS,
+            });
         }
     }
 

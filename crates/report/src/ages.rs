@@ -11,12 +11,12 @@ use std::fmt::Write;
 use isotherm_core::units::{mib, percent, span};
 use isotherm_core::{Lengths, RegionInfo, Snapshot};
 use isotherm_record::Record;
+use isotherm_record::once::Sharing;
 use serde::Serialize;
 
 use crate::error::Error;
 use crate::filter::Filter;
 use crate::numbers::to_u64;
-use crate::once::Sharing;
 use crate::scan::{self, Scan};
 use crate::shown::{float, written};
 
@@ -122,7 +122,7 @@ impl Build {
     pub(crate) fn add(&mut self, scan: &Scan, s: &Snapshot, filter: &Filter) {
         let len = float(s.end.since(s.watched_from()).max(1));
         self.time += len;
-        self.sharing.follow(scan, s);
+        scan.tell_sharing(s, &mut self.sharing);
         let ids = || scan.wanted(s).map(|(_, t)| t.id.0);
         for (_, t) in scan.wanted(s) {
             let last = self.last.entry(t.id.0).or_default();

@@ -17,6 +17,7 @@ use std::fmt::Write;
 
 use isotherm_core::units::{mib, percent};
 use isotherm_core::{RegionInfo, Snapshot};
+use isotherm_record::once::Sharing;
 use isotherm_record::{Mapping, MappingKind, Record, Target};
 use serde::Serialize;
 
@@ -29,7 +30,6 @@ use self::sums::Sums;
 use crate::error::Error;
 use crate::filter::Filter;
 use crate::numbers::to_u64;
-use crate::once::Sharing;
 use crate::scan::{self, Scan};
 use crate::shown::{float, written};
 
@@ -152,7 +152,7 @@ pub(crate) struct Build {
 impl Build {
     /// Takes in the next snapshot.
     pub(crate) fn add(&mut self, scan: &Scan, s: &Snapshot, filter: &Filter) {
-        self.sharing.follow(scan, s);
+        scan.tell_sharing(s, &mut self.sharing);
         self.is_shared |= self.sharing.is_any(scan.wanted(s).map(|(_, t)| t.id.0));
         let time = float(s.end.since(s.watched_from()).max(1));
         self.whole += time;

@@ -14,19 +14,20 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use isotherm::raw::agent::monitor::{Closeness, Happened, Monitor};
+use isotherm::raw::agent::recorder::mappings_of;
 use isotherm::raw::agent::run::{Refused, open_set, take_in_targets};
 use isotherm::raw::core::{Attrs, Method, TargetId, Time};
-use isotherm::raw::host::proc::{Proc, meminfo_kib, own_cost, parse_maps, raise_file_limit};
+use isotherm::raw::host::proc::{Proc, meminfo_kib, own_cost, raise_file_limit};
 use isotherm::raw::ops::support::SetName;
 use isotherm::raw::ops::targets::{Target, TargetEvent, Tracker};
 use isotherm::raw::report::page_maps::PageMap;
 use isotherm::raw::sys::clock;
-use isotherm::record::Mapping;
 
 use super::Feed;
 use super::pace::Pace;
 use super::picture::{Picture, Seen};
 use super::processes::{Processes, Wanted};
+use super::sharing::Sharing;
 use super::{Error, Travel};
 use crate::model::{Head, Row, Watch, World};
 
@@ -77,7 +78,8 @@ impl Live {
         let tracker = Tracker::attach(&pids, false).map_err(Error::Target)?;
         let (send, worlds) = channel();
         let (commands, receive) = channel();
-        let body = move || Watcher::new(processes, &settings, send, receive).run(tracker, settings.set);
+        let body =
+            move || Watcher::new(processes, &settings, send, receive).run(tracker, settings.set);
         let thread = std::thread::Builder::new().name("watch".into());
         thread.spawn(body).map_err(Error::Processes)?;
         Ok(Self { worlds, commands })
@@ -119,6 +121,7 @@ struct Watcher {
     pace: Pace,
     attrs: Attrs,
     head: Head,
+    sharing: Sharing,
     list_at: Time,
     machine_at: Time,
     buf: Vec<u8>,
@@ -158,6 +161,7 @@ impl Watcher {
             pace: Pace::new(budget_bp),
             attrs,
             head,
+            sharing: Sharing::default(),
             list_at: clock::now().plus_us(LIST_NS / 1000),
             machine_at: Time::default(),
             buf: Vec::new(),
@@ -199,11 +203,7 @@ impl Watcher {
 
     /// Opens the operations set and a monitor of the tracker's targets. Also gives the lines that
     /// say why this set was taken.
-    fn open_set(
-        &mut self,
-        tracker: Tracker,
-        set: Option<SetName>,
-    ) -> Result<Vec<String>, Refused> {
+    fn open_set(&mut self, tracker: Tracker, set: Option<SetName>) -> Result<Vec<String>, Refused> {
         let (ops, lines) = match open_set(set, &mut self.attrs) {
             Ok(opened) => opened,
             Err(why) if self.is_explicit => {
@@ -258,6 +258,7 @@ impl Watcher {
         match monitor.next() {
             Happened::Snapshot => {
                 self.learn();
+                self.share();
                 self.look();
                 self.keep_budget();
                 self.send()?;
@@ -373,6 +374,14 @@ impl Watcher {
         }
     }
 
+    /// Finds out what processes share now.
+    fn share(&mut self) {
+        let Some(monitor) = &mut self.monitor else { return };
+        let pids: BTreeMap<TargetId, u32> =
+            self.entries.iter().filter_map(|(pid, entry)| Some((entry.id?, *pid))).collect();
+        self.sharing.follow(monitor.snapshot(), &pids, &self.maps);
+    }
+
     /// Looks closely at the process that is open.
     fn look(&mut self) {
         let Some(pid) = self.picture.opened() else { return };
@@ -389,7 +398,7 @@ impl Watcher {
             aggr_us: snapshot.aggr_us,
         };
         if self.picture.add_column(clock::now(), &seen) {
-            self.picture.describe(&seen, &mappings_of(pid));
+            self.picture.describe(&seen, &mappings_of(pid, &mut self.buf));
         }
     }
 
@@ -421,7 +430,8 @@ impl Watcher {
         }
         let rows = self.rows(now);
         let detail = self.picture.detail();
-        let world = World { rows, detail, head: self.head.clone(), position: None };
+        let (head, sharers) = (self.head.clone(), self.sharing.sharers());
+        let world = World { rows, sharers, detail, head, position: None };
         self.out.send(Ok(world)).or(Err(Closed))
     }
 
@@ -468,17 +478,4 @@ impl Watcher {
 
 fn first_line(text: &str) -> String {
     text.lines().next().unwrap_or_default().to_owned()
-}
-
-/// What is mapped in a process now; nothing if it has ended.
-fn mappings_of(pid: u32) -> Vec<Mapping> {
-    let mut text = Vec::new();
-    if Proc::default().read(pid, "maps", &mut text).is_err() {
-        return Vec::new();
-    }
-    let mapping = |m: isotherm::raw::host::proc::Mapping<'_>| {
-        let perms = if m.perms.shared { "rw-s" } else { "rw-p" };
-        Mapping::new(m.range.start, m.range.end, perms, &String::from_utf8_lossy(m.name))
-    };
-    parse_maps(&text).map(mapping).collect()
 }

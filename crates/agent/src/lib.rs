@@ -10,6 +10,7 @@
 //! plain functions.
 
 pub mod damos;
+mod maps;
 pub mod monitor;
 pub mod others;
 pub mod policy;
@@ -18,5 +19,6 @@ pub mod ready;
 pub mod recorder;
 pub mod run;
 pub mod session;
+pub mod sharing;
 pub mod text;
 pub mod tier;

@@ -68,12 +68,17 @@ pub struct Closeness {
     /// Whether mappings are read again as soon as some target has grown or shrunk. Else they are
     /// read once per update interval only.
     pub follow_sizes: bool,
+    /// For how long mappings may be left unread while a target maps as much as before, in ns; see
+    /// [`PageWalk::set_same_size_rest`]. Other sets take no notice.
+    ///
+    /// [`PageWalk::set_same_size_rest`]: isotherm_ops::pagewalk::PageWalk::set_same_size_rest
+    pub same_size_ns: u64,
 }
 
 impl Default for Closeness {
-    /// Every 100 ms, and sizes are followed.
+    /// Every 100 ms, sizes are followed, and mappings read at each update.
     fn default() -> Self {
-        Self { track_ns: TRACK_EVERY_NS, follow_sizes: true }
+        Self { track_ns: TRACK_EVERY_NS, follow_sizes: true, same_size_ns: 0 }
     }
 }
 
@@ -403,7 +408,10 @@ impl Monitor {
 
     /// Follows the targets more, or less, closely from now on. [`Happened::Idle`] comes as often as
     /// they are looked at.
-    pub const fn set_closeness(&mut self, closeness: Closeness) {
+    pub fn set_closeness(&mut self, closeness: Closeness) {
+        if let OpsSet::PageWalk(walk) = &mut self.driver.ops.set {
+            walk.set_same_size_rest(closeness.same_size_ns);
+        }
         self.closeness = closeness;
     }
 

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use crate::addr::AddrRange;
 use crate::attrs::Method;
 use crate::monitor::{Context, Wish};
-use crate::ops::{Observed, Operations};
+use crate::ops::{Observed, Operations, UpdateError};
 use crate::target::TargetId;
 use crate::time::Time;
 use crate::unit::UnitCheck;
@@ -140,12 +140,15 @@ impl<O: Operations, C: Clock> Driver<O, C> {
             match self.ops.update(*id, &mut self.maps) {
                 Ok(()) => {
                     self.context.update_target(*id, &self.maps);
-                    if self.context.attrs().method == Method::Census {
-                        self.context.set_reclaimed(*id, self.ops.is_reclaimed(*id));
-                    }
                 }
-                Err(crate::ops::UpdateError::Gone) => self.context.remove_target(*id),
-                Err(crate::ops::UpdateError::NotNow) => {}
+                Err(UpdateError::Gone) => {
+                    self.context.remove_target(*id);
+                    continue;
+                }
+                Err(UpdateError::NotNow) => {}
+            }
+            if self.context.attrs().method == Method::Census {
+                self.context.set_reclaimed(*id, self.ops.is_reclaimed(*id));
             }
         }
         if self.context.attrs().method == Method::Census {

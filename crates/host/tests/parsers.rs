@@ -36,6 +36,21 @@ fn almost() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(piece, 0..200).prop_map(|pieces| pieces.concat())
 }
 
+#[test]
+fn what_a_process_maps_is_read_from_statm() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("7")).unwrap();
+    let (proc, mut buf) = (Proc::new(dir.path()), Vec::new());
+    let mut mapped = |text: &str| {
+        std::fs::write(dir.path().join("7/statm"), text).unwrap();
+        proc.mapped_pages(7, &mut buf).ok()
+    };
+    assert_eq!(mapped("1853 420 300 7 0 111 0\n"), Some([1853, 7, 111]));
+    for text in ["", "1853 420 300 7 0", "1853 x 300 7 0 -1 0\n"] {
+        assert_eq!(mapped(text), None, "{text:?}");
+    }
+}
+
 proptest! {
     #[test]
     fn never_panic(text in almost()) {

@@ -587,6 +587,34 @@ fn follows_a_target_through_exec() {
 }
 
 #[test]
+fn mappings_rest_while_the_size_is_the_same() {
+    let _one = ONE.lock();
+    let Some((mut walk, mut target)) = watch(4, false) else { return };
+    walk.set_same_size_rest(3_600_000_000_000);
+    let mut maps = Vec::new();
+    walk.update(ID, &mut maps).unwrap();
+    for _ in 0..30 {
+        std::thread::sleep(Duration::from_millis(10));
+        assert_eq!(walk.update(ID, &mut maps), Err(UpdateError::NotNow));
+    }
+    // A reading rests for a hundred times of what it took, so the next one may have to wait.
+    let mut read = |walk: &mut PageWalk| {
+        while let Err(why) = walk.update(ID, &mut maps) {
+            assert_eq!(why, UpdateError::NotNow);
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        maps.clone()
+    };
+    let more = AddrRange::new(ARENA + (64 << 20), ARENA + (65 << 20));
+    target.say(&format!("more {} {}", 64 << 20, 1 << 20));
+    assert!(read(&mut walk).contains(&more));
+    target.say("exec");
+    assert!(!read(&mut walk).contains(&more), "the program has replaced itself");
+    walk.set_same_size_rest(0);
+    read(&mut walk);
+}
+
+#[test]
 fn refuses_what_has_no_memory() {
     let Some(mut walk) = walk::open() else { return };
     for pid in [0, 2, i32::MAX.unsigned_abs(), u32::MAX] {

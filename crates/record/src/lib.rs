@@ -40,6 +40,7 @@ mod format;
 mod frame;
 mod frames;
 mod mapping;
+pub mod once;
 mod pages;
 mod place;
 mod reader;

@@ -4,7 +4,7 @@
 //! lengths. A region with accesses has been idle for 0, and so have pages that were touched within
 //! the window, where they are known. There are two histograms: one of each
 //! target's last snapshot, and one of the mean over time. Memory that several targets share counts
-//! once, see [`once`](crate::once); the text and the JSON also tell the sum over the targets.
+//! once, see [`once`](isotherm_record::once); the text and the JSON also tell the sum over the targets.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -12,12 +12,12 @@ use std::fmt::Write;
 use isotherm_core::units::{mib, percent, span};
 use isotherm_core::{Lengths, RegionInfo, Snapshot};
 use isotherm_record::Record;
+use isotherm_record::once::Sharing;
 use serde::Serialize;
 
 use crate::error::Error;
 use crate::filter::Filter;
 use crate::numbers::to_u64;
-use crate::once::Sharing;
 use crate::rate::in_use;
 use crate::scan::{self, Scan};
 use crate::shown::{float, written};
@@ -128,7 +128,7 @@ impl Build {
         self.time += len;
         let max = s.max_nr_accesses;
         self.max = max;
-        self.sharing.follow(scan, s);
+        scan.tell_sharing(s, &mut self.sharing);
         let ids = || scan.wanted(s).map(|(_, t)| t.id.0);
         let mut known = [None; KNOWN];
         for (_, t) in scan.wanted(s) {

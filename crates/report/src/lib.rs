@@ -19,7 +19,6 @@ pub mod html;
 pub mod mappings;
 pub mod memory;
 mod numbers;
-pub mod once;
 pub mod page_maps;
 pub mod pages;
 mod rate;

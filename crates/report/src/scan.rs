@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use isotherm_core::{Late, Lengths, Snapshot, TargetId, TargetInfo};
+use isotherm_record::once::Sharing;
 use isotherm_record::{Damage, End, Event, Frames, Header, Mapping, Note, Ram, Record, Target};
 
 use crate::error::Error;
@@ -223,6 +224,15 @@ impl Scan {
             let state = self.targets.get(&t.id.0)?;
             state.wanted.then_some((state, t))
         })
+    }
+
+    /// Tells what is known of the mappings of the targets in a snapshot.
+    pub(crate) fn tell_sharing(&self, s: &Snapshot, sharing: &mut Sharing) {
+        if s.targets.len() > 1 {
+            for (state, t) in self.wanted(s) {
+                sharing.learn(t.id.0, state.mappings_version, &state.mappings);
+            }
+        }
     }
 
     /// Names the targets that passed the filter.

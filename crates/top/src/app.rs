@@ -89,7 +89,7 @@ impl App {
 
     /// The lines of the table.
     pub(crate) fn lines(&self) -> Vec<Line<'_>> {
-        arrange(&self.world.rows, &self.order)
+        arrange(&self.world, &self.order)
     }
 
     /// The index of the selected line. A row that has gone leaves the first one selected.
@@ -221,7 +221,7 @@ impl App {
     }
 
     fn move_by(&mut self, by: isize) {
-        let lines = arrange(&self.world.rows, &self.order);
+        let lines = arrange(&self.world, &self.order);
         let Some(last) = lines.len().checked_sub(1) else { return };
         let at = self.selection(&lines).saturating_add_signed(by).min(last);
         let chosen = lines.get(at).map(|line| (line.row.pid, line.row.name.clone()));
@@ -230,7 +230,7 @@ impl App {
 
     /// Opens the selected process; of a group, shows its processes.
     fn open(&mut self) -> Act {
-        let lines = arrange(&self.world.rows, &self.order);
+        let lines = arrange(&self.world, &self.order);
         let Some(line) = lines.get(self.selection(&lines)) else { return Act::None };
         let (pid, name) = (line.row.pid, line.row.name.clone());
         if self.order.grouping == Grouping::Processes {

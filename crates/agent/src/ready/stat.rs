@@ -4,7 +4,7 @@ use isotherm_act::apply::Settings;
 use std::collections::BTreeMap;
 
 use isotherm_core::scheme::{Action, Bounds, Frequency, Pattern};
-use isotherm_core::{Lengths, Scheme, Snapshot};
+use isotherm_core::{Lengths, RegionInfo, Scheme, Snapshot};
 
 use super::{Confirm, Whose, from_age};
 use crate::policy::{Policy, SchemePolicy};
@@ -89,11 +89,13 @@ pub fn idle_percentiles(snapshot: &Snapshot, lengths: &Lengths) -> [i64; 101] {
     percentiles
 }
 
-/// Bytes by idle time in ms, in order of time, of all regions that were looked at and are not being
-/// accessed. `lengths` are those of the windows up to this snapshot.
+/// Bytes by idle time in ms, in order of time, of the regions that were looked at and are not being
+/// accessed. `lengths` are those of the windows up to their snapshot.
 #[must_use]
-pub fn idle_bytes(snapshot: &Snapshot, lengths: &Lengths) -> Vec<(u64, u64)> {
-    let regions = snapshot.targets.iter().flat_map(|target| &target.regions);
+pub fn idle_bytes<'a>(
+    regions: impl Iterator<Item = &'a RegionInfo>,
+    lengths: &Lengths,
+) -> Vec<(u64, u64)> {
     let idle = regions.filter(|region| region.resolved && region.nr_accesses == 0);
     let mut by_windows: BTreeMap<u32, u64> = BTreeMap::new();
     for region in idle {

@@ -27,12 +27,12 @@
 //! Not here: printing, signals, and the decision when to stop.
 
 mod event;
-mod maps;
 mod sampler;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use crate::maps::Maps;
 use crate::monitor::{Happened, Monitor};
 use crate::others::Others;
 use isotherm_core::{Late, TargetId, Time};
@@ -43,7 +43,6 @@ use isotherm_record::{AttrsInfo, Error, Exit, Header, Mapping, Object, Place, Wr
 use isotherm_sys::clock;
 
 pub use event::Event;
-use maps::Maps;
 use sampler::Sampler;
 
 /// How a record is made.

@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvError, Sender, TryRecvError};
 
 use isotherm_act::apply::{ActEvent, Undone};
+use isotherm_core::scheme::Action;
 use isotherm_core::{AddrRange, Attrs, TargetId, Time};
 use isotherm_host::error::{Class, SetError};
 use isotherm_ops::support::SetName;
@@ -25,6 +26,10 @@ use super::start::{nobody, pids, tracker};
 use crate::monitor::{Happened, Monitor};
 use crate::policy::{ContextPolicy, SchemePolicy};
 use crate::ready::{bandwidth, idle_bytes, idle_percentiles};
+use crate::sharing::LiveSharing;
+
+/// Bytes by idle time in ms.
+type IdleBytes = Vec<(u64, u64)>;
 
 /// How often a summary is sent, in µs.
 const SECOND_US: u64 = 1_000_000;
@@ -108,6 +113,7 @@ pub(super) struct Work {
     pub(super) place: Place,
     /// What the schemes that run or ran in the kernel did.
     pub(super) kernel: KernelAccounts,
+    sharing: LiveSharing,
     /// The physical memory of the nodes that schemes migrate to, read when it is first needed.
     node_memory: Option<Vec<Vec<AddrRange>>>,
 }
@@ -143,6 +149,7 @@ impl Work {
             kernel: KernelAccounts::default(),
             actions: BTreeMap::new(),
             node_memory: None,
+            sharing: LiveSharing::default(),
             policy,
             options,
             events,
@@ -344,6 +351,7 @@ impl Work {
         let context = self.monitor.context();
         let attrs = *context.attrs();
         let heat = self.heat(&attrs);
+        let (idle, idle_summed) = self.idle();
         let snapshot = self.monitor.snapshot();
         Summary {
             nr_targets: self.targets.len(),
@@ -352,11 +360,28 @@ impl Work {
             sample_us: attrs.sample_us,
             aggr_us: attrs.aggr_us,
             idle_ms: idle_percentiles(snapshot, self.monitor.lengths()).to_vec(),
-            idle: idle_bytes(snapshot, self.monitor.lengths()),
+            idle,
+            idle_summed,
             bandwidth: bandwidth(snapshot),
             schemes,
             blocked,
             heat,
+        }
+    }
+
+    /// Bytes by idle time, with shared memory once if the policy pages out; and as a sum over the
+    /// targets, if that is something else. What is in use in one process is not idle.
+    fn idle(&mut self) -> (IdleBytes, Option<IdleBytes>) {
+        let (snapshot, lengths) = (self.monitor.snapshot(), self.monitor.lengths());
+        let summed = idle_bytes(snapshot.targets.iter().flat_map(|t| &t.regions), lengths);
+        if self.policy.schemes.iter().all(|s| s.scheme.action != Action::Pageout) {
+            return (summed, None);
+        }
+        let pid_of = |id| self.targets.iter().find(|t| t.id == id).map(|t| t.pid);
+        self.sharing.follow(snapshot, pid_of);
+        match self.sharing.regions_once(snapshot) {
+            Some(once) => (idle_bytes(once.iter(), lengths), Some(summed)),
+            None => (summed, None),
         }
     }
 

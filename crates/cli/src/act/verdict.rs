@@ -81,9 +81,9 @@ impl Plan {
         let mut text = String::new();
         let idle = last.map(|s| s.idle.as_slice()).unwrap_or_default();
         if dry_run && plan.action == Action::Pageout {
-            text += &plan.verdict(a, idle);
+            text += &plan.verdict(a, idle, last.and_then(|s| s.idle_summed.as_deref()));
             if last.is_some_and(|s| s.nr_targets > 1) {
-                text += SUMMED;
+                text += FORKED;
             }
         }
         if a.quota_exceeds > 0 {
@@ -97,8 +97,8 @@ impl Plan {
 }
 
 impl Planned {
-    /// What a dry run has found out.
-    fn verdict(&self, a: &Account, idle: &[(u64, u64)]) -> String {
+    /// What a dry run has found out. `summed`: `idle` as a sum over processes, if they share some.
+    fn verdict(&self, a: &Account, idle: &[(u64, u64)], summed: Option<&[(u64, u64)]>) -> String {
         let ages = AGES_MS.iter().chain([&self.min_age_ms]).copied();
         let mut ages: Vec<u64> = ages.filter(|ms| *ms > 0).collect();
         ages.sort_unstable();
@@ -109,8 +109,15 @@ impl Planned {
             let (saved, mark) =
                 (at_least(idle, ms), if ms == self.min_age_ms { "  <- this age" } else { "" });
             if saved > 0 || ms == self.min_age_ms {
-                text += &format!("    {:>10}: {}{mark}\n", duration(ms), bytes(saved));
+                let sum = summed.map(|summed| bytes(at_least(summed, ms)));
+                let sum =
+                    sum.map_or_else(String::new, |sum| format!(" (sum over processes {sum})"));
+                text += &format!("    {:>10}: {}{sum}{mark}\n", duration(ms), bytes(saved));
             }
+        }
+        if summed.is_some() {
+            text += "    memory that processes share is counted once, and as idle only if it is so in \
+                     all of them that were looked at\n";
         }
         let would = at_least(idle, self.min_age_ms);
         if a.done_bytes > 0 {
@@ -190,9 +197,10 @@ pub(super) fn refusal(errno: i32) -> &'static str {
     }
 }
 
-/// What is said of bytes of several processes. Which of their pages are the same is not known here.
-const SUMMED: &str = "    memory that processes share counts in each of them: a shared page can be \
-                      saved once; `report mappings` of a record counts it once\n";
+/// What is said of bytes of several processes. Their mappings do not tell which of their own pages
+/// are the same.
+const FORKED: &str =
+    "    anonymous memory that processes still share after a fork counts in each of them\n";
 
 /// What the kernel took without an error and then left where it was.
 pub(super) const LEFT: &str = "left in place by the kernel: shared with another process (after a fork), locked, or no swap free";
@@ -277,7 +285,7 @@ mod tests {
     #[test]
     fn a_dry_run_says_what_each_age_would_save_and_how_long_it_takes() {
         let idle = [(2_000, 8 << 20), (12_000, 12 << 20), (70_000, 20 << 20)];
-        let text = planned().verdict(&account(), &idle);
+        let text = planned().verdict(&account(), &idle, None);
         for part in [
             "1.00 s: 40.0 MiB",
             "10.0 s: 32.0 MiB  <- this age",
@@ -290,12 +298,19 @@ mod tests {
     }
 
     #[test]
-    fn of_several_processes_it_says_that_shared_memory_counts_in_each() {
+    fn of_several_processes_it_says_how_shared_memory_counts() {
         let plan = Plan { schemes: vec![planned()] };
-        for (nr_targets, is_said) in [(1, false), (2, true)] {
-            let last = Summary { nr_targets, ..Summary::default() };
-            let text = plan.explain(&account(), Some(&last), false, true);
-            assert_eq!(text.contains(SUMMED), is_said, "{text}");
+        let explain = |last: Summary| plan.explain(&account(), Some(&last), false, true);
+        let idle = vec![(12_000, 12 << 20)];
+        let one = Summary { nr_targets: 1, idle: idle.clone(), ..Summary::default() };
+        let apart = Summary { nr_targets: 2, ..one.clone() };
+        let shared = Summary { idle_summed: Some(vec![(12_000, 30 << 20)]), ..apart.clone() };
+        let [one, apart, shared] = [one, apart, shared].map(explain);
+        assert!(!one.contains("processes"), "{one}");
+        assert!(apart.contains(FORKED) && !apart.contains("sum over"), "{apart}");
+        for part in ["10.0 s: 12.0 MiB (sum over processes 30.0 MiB)  <- this age", "counted once"]
+        {
+            assert!(shared.contains(part), "no `{part}` in {shared}");
         }
     }
 

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 
 use isotherm::raw::agent::monitor::Monitor;
-use isotherm::raw::agent::recorder::mappings_of;
+use isotherm::raw::agent::sharing::LiveSharing;
 use isotherm::raw::core::{RegionInfo, Snapshot, TargetInfo, Touched};
-use isotherm::raw::report::once::Sharing;
 use isotherm::raw::report::page_maps::PageMap;
 use isotherm::raw::report::wss::{WorkingSet, estimate, without};
 
@@ -13,7 +12,7 @@ use isotherm::raw::report::wss::{WorkingSet, estimate, without};
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     maps: BTreeMap<u32, PageMap>,
-    text: Vec<u8>,
+    live: LiveSharing,
 }
 
 /// The working set of all targets.
@@ -44,26 +43,22 @@ impl Shared {
         monitor: &mut Monitor,
         unions: &BTreeMap<u32, Vec<RegionInfo>>,
     ) -> Once {
-        let pids: Vec<_> = monitor.tracker().targets().map(|t| (t.id.0, t.pid)).collect();
+        let pids: BTreeMap<_, _> = monitor.tracker().targets().map(|t| (t.id, t.pid)).collect();
         let s = monitor.snapshot();
         let regions = |t: &'_ TargetInfo| unions.get(&t.id.0).unwrap_or(&t.regions).clone();
         let all: Vec<(u32, Vec<RegionInfo>)> =
             s.targets.iter().map(|t| (t.id.0, regions(t))).collect();
         let apart = estimate(all.iter().flat_map(|(_, regions)| regions), s.max_nr_accesses);
         let mut once = Once { regions: apart, touched: s.touched(), is_shared: false };
-        let mut sharing = Sharing::default();
-        if s.targets.len() > 1 {
-            for (id, pid) in pids {
-                sharing.learn(id, 1, &mappings_of(pid, &mut self.text));
-            }
-        }
-        once.is_shared = sharing.is_any(s.targets.iter().map(|t| t.id.0));
+        self.live.follow(s, |id| pids.get(&id).copied());
+        once.is_shared = self.live.is_any();
         if !once.is_shared {
             return once;
         }
+        let sharing = self.live.sharing();
         let all: Vec<(u32, RegionInfo)> = sharing.regions(all.into_iter());
         once.regions = estimate(all.iter().map(|(_, r)| r), s.max_nr_accesses);
-        let again = sharing.counted_again(self.maps.iter().map(|(id, map)| (*id, map)));
+        let again = sharing.touched_again(self.maps.iter().map(|(id, map)| (*id, &map.units)));
         for (span, again) in once.touched.iter_mut().flat_map(|t| &mut t.spans).zip(again) {
             *span = span.map(|sum| without(sum, again.min(sum.bytes)));
         }

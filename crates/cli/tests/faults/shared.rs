@@ -1,9 +1,10 @@
 //! Memory that processes share is counted once, and no mapping is listed twice.
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 use crate::acting::sees_pages;
-use crate::program::{ISOTHERM, Running, command, isotherm, scratch};
+use crate::program::{ISOTHERM, Running, command, isotherm, scratch, wait_until};
 
 /// A process whose two children use 32 MiB that they share. It ends with its parent.
 const SHARERS: &str = "
@@ -27,7 +28,31 @@ for i in range(0, 8 << 20, 4096):
 time.sleep(60)
 ";
 
-/// The interpreter itself: a script that finds it runs as several programs.
+/// A process whose two children share 24 MiB of a file and 24 MiB without one with it. All three
+/// read all of it, again and again (`hot`) or once. Each writes a file when it has done so once.
+const MAPPERS: &str = r#"
+import mmap, os, sys, time
+parts = [mmap.mmap(-1, 24 << 20)]
+with open("file", "w+b") as file:
+    file.truncate(24 << 20)
+    parts.append(mmap.mmap(file.fileno(), 24 << 20))
+for _ in range(2):
+    if os.fork() == 0:
+        break
+parent = os.getppid()
+again = 1
+while os.getppid() == parent:
+    for part in parts * again:
+        for i in range(0, 24 << 20, 4096):
+            part[i]
+    open("read-%d" % os.getpid(), "w").close()
+    again = int(sys.argv[1] == "hot")
+    time.sleep(0.02)
+"#;
+/// Two processes more than one map the 48 MiB. They share libraries and their interpreter as well.
+const AGAIN_MIB: std::ops::Range<f64> = 90.0..140.0;
+
+/// The interpreter itself, not a script that finds it: that runs as several programs.
 fn python(dir: &Path) -> Option<String> {
     let find = command("python3", dir, &["-c", "import sys; print(sys.executable)"]).output();
     let Ok(python) = find else {
@@ -35,6 +60,88 @@ fn python(dir: &Path) -> Option<String> {
         return None;
     };
     Some(String::from_utf8(python.stdout).unwrap().trim().to_owned())
+}
+
+/// The three processes of [`MAPPERS`], after they have read everything.
+fn mappers(dir: &Path, how: &str) -> Option<Running> {
+    let python = python(dir)?;
+    let running = Running::start(command(python, dir, &["-c", MAPPERS, how]));
+    wait_until("three processes to read all", || {
+        let files = std::fs::read_dir(dir).unwrap().map(|file| file.unwrap().file_name());
+        files.filter(|name| name.to_str().unwrap().starts_with("read-")).count() == 3
+    });
+    Some(running)
+}
+
+/// The first size behind `before` in a text, in MiB: `84.5M`, `1.20 GiB`.
+fn mib_behind(text: &str, before: &str) -> Option<f64> {
+    let rest = &text[text.find(before)? + before.len()..];
+    let number = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+    let factor = match rest[number..].trim_start().chars().next()? {
+        'G' => 1024.0,
+        'M' => 1.0,
+        'K' => 1.0 / 1024.0,
+        _ => return None,
+    };
+    Some(rest[..number].parse::<f64>().ok()? * factor)
+}
+
+#[test]
+fn top_counts_what_processes_share_once_and_tells_the_sum() {
+    let dir = scratch();
+    if !sees_pages() {
+        return;
+    }
+    let Some(target) = mappers(dir.path(), "hot") else { return };
+    let pid = target.pid().to_string();
+    let words = ["top", "--batch", "-d", "1s", "-n", "100", "-p", &pid];
+    let mut top = Running::start(command(ISOTHERM, dir.path(), &words));
+    let lines = BufReader::new(top.child().stdout.take().unwrap()).lines();
+    let (mut sum, mut shown) = (None, String::new());
+    // Sizes and pages are seen at different times, so it may take a few tables.
+    let is_once = lines.map(Result::unwrap).any(|line| {
+        if line.starts_with("isotherm top") {
+            sum = mib_behind(&line, " of ");
+        }
+        let once = mib_behind(&line, " of ").filter(|_| line.starts_with("working set"));
+        shown += &line;
+        shown.push('\n');
+        sum.zip(once).is_some_and(|(sum, once)| AGAIN_MIB.contains(&(sum - once)))
+    });
+    assert!(is_once, "{shown}");
+}
+
+#[test]
+fn a_dry_run_of_reclaim_counts_idle_memory_that_is_shared_once() {
+    let dir = scratch();
+    if !sees_pages() {
+        return;
+    }
+    let Some(target) = mappers(dir.path(), "idle") else { return };
+    let verdict = |seconds: u32| {
+        let pid = target.pid();
+        let said = isotherm(
+            dir.path(),
+            &format!("reclaim -p {pid} --dry-run --age 1s --confirm 1s --duration {seconds}s"),
+        );
+        said.expect(0, &[]);
+        said.out
+    };
+    let is_once = |said: &str| {
+        let Some(line) = said.lines().find(|line| line.contains("<- this age")) else {
+            return false;
+        };
+        let (once, sum) = (mib_behind(line, ": "), mib_behind(line, "over processes "));
+        sum.zip(once).is_some_and(|(sum, once)| once < sum) && said.contains("is counted once")
+    };
+    // While a scheme runs, few shared pages are made old, so how much is known to be idle depends
+    // on the machine.
+    let mut last = String::new();
+    let known = [6, 12, 24, 48].into_iter().any(|seconds| {
+        last = verdict(seconds);
+        is_once(&last)
+    });
+    assert!(known, "{last}");
 }
 
 #[test]

@@ -94,6 +94,8 @@ pub(super) struct Fallback {
     pub(super) barred: Barred,
     /// From when on its mappings may be read again.
     pub(super) next_maps: Time,
+    /// When its mappings were read, and how much it mapped just before that.
+    pub(super) mapped: Option<(Time, [u64; 3])>,
     /// Whether people were told that no page can be made old any more.
     pub(super) told_refusal: bool,
     /// When it was used last.

@@ -36,6 +36,7 @@ use isotherm_core::{
     AddrRange, Check, ClearRate, Operations, PageState, TargetId, Time, UnitCheck,
 };
 use isotherm_host::error::SetError;
+use isotherm_host::proc::Proc;
 use isotherm_pages::tables::{Clearer, PageKey, PageTables, Query};
 use isotherm_sys::clock::{now, thread_cpu_ns};
 
@@ -94,6 +95,7 @@ pub struct PageWalk {
     marker: Option<Box<dyn Marker>>,
     max_clears: usize,
     fallback_limit: u64,
+    same_size_ns: u64,
     /// When the kernel may be made to put pages on their LRU lists.
     next_drain: Time,
     text: Vec<u8>,
@@ -122,6 +124,7 @@ impl PageWalk {
             marker: None,
             max_clears: 1024,
             fallback_limit: fallback::MAX_RSS,
+            same_size_ns: 0,
             next_drain: Time(0),
             text: Vec::new(),
             pressure: Pressure::default(),
@@ -156,6 +159,13 @@ impl PageWalk {
     /// the limit such pages are `Unresolved`.
     pub fn set_fallback_limit(&mut self, bytes: u64) {
         self.fallback_limit = bytes;
+    }
+
+    /// Leaves the mappings of a target unread for so long, in ns, as long as it maps as much as
+    /// before; 0, the default, reads them at every [`Operations::update`]. Who moves memory without
+    /// mapping more or less of it is noticed that much later.
+    pub const fn set_same_size_rest(&mut self, ns: u64) {
+        self.same_size_ns = ns;
     }
 
     /// Watches process `pid` under the name `id`.
@@ -211,6 +221,22 @@ impl PageWalk {
     fn may_read_maps(&mut self, id: TargetId) -> bool {
         let Some(slot) = self.tables.slot(id) else { return true };
         now() >= self.fallback(slot).next_maps || self.reopen(id).is_ok_and(|is_new| is_new)
+    }
+
+    /// How much a target maps, if mappings that seem to be the same are not read again.
+    fn mapped(&mut self, id: TargetId) -> Option<[u64; 3]> {
+        let slot = self.tables.slot(id).filter(|_| self.same_size_ns > 0)?;
+        let pid = self.tables.space(slot)?.pid();
+        Proc::default().mapped_pages(pid, &mut self.text).ok()
+    }
+
+    /// Whether a target's mappings were read a short time ago and it maps as much as then.
+    fn is_as_before(&mut self, id: TargetId, mapped: [u64; 3]) -> bool {
+        let (rest, now) = (self.same_size_ns, now());
+        let Some(slot) = self.tables.slot(id) else { return false };
+        let is_left = self.tables.space(slot).is_none_or(|space| space.is_left());
+        let same = |(at, before)| before == mapped && now.since(at) < rest;
+        !is_left && self.fallback(slot).mapped.is_some_and(same)
     }
 
     /// Notes that the kernel does not let us make a target's pages old, if that is so.
@@ -312,12 +338,22 @@ impl Operations for PageWalk {
         if !self.may_read_maps(target) {
             return Err(UpdateError::NotNow);
         }
+        let mapped = self.mapped(target);
+        if mapped.is_some_and(|mapped| self.is_as_before(target, mapped)) {
+            // Advice to the kernel changes no size.
+            if let Some(slot) = self.tables.slot(target) {
+                self.read_barred(slot, false);
+            }
+            return Err(UpdateError::NotNow);
+        }
         let (begin, own) = (now(), thread_cpu_ns());
         let changed = self.tables.update(target, maps)?;
         self.note_change(target, changed);
         if let Some(slot) = self.tables.slot(target) {
             let cost = thread_cpu_ns().saturating_sub(own);
-            self.fallback(slot).next_maps = begin + cost * MAPS_REST;
+            let fallback = self.fallback(slot);
+            fallback.next_maps = begin + cost * MAPS_REST;
+            fallback.mapped = mapped.map(|mapped| (begin, mapped));
             self.read_barred(slot, false);
         }
         Ok(())

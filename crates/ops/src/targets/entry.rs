@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt;
 
 use isotherm_core::TargetId;
 use isotherm_host::proc::{Proc, Stat, TaskState, is_gone};
+use isotherm_sys::clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -73,6 +74,10 @@ pub(super) struct Entry {
 
 /// `stat` is read in the first looks, and then in one look out of so many.
 const STAT_EVERY: u32 = 10;
+/// A process that has run for so long is no child of a vfork that still waits for its exec, in
+/// clock ticks, which are 10 ms.
+const SETTLED_TICKS: u64 = 200;
+const TICK_NS: u64 = 10_000_000;
 
 impl Entry {
     /// Takes hold of `pid`.
@@ -100,7 +105,9 @@ impl Entry {
         let image = stat.image;
         open_maps(proc, pid)?;
         let mem = File::open(proc.path_of(pid, "mem")).ok();
-        let entry = Self { target, pidfd, mem, image, looks: 0 };
+        let age = (clock::since_boot().as_ns() / TICK_NS).saturating_sub(target.start_ticks);
+        let looks = if age >= SETTLED_TICKS { STAT_EVERY } else { 0 };
+        let entry = Self { target, pidfd, mem, image, looks };
         // We hold the pidfd since pidfd_open. If the process is gone now, the text may be of a
         // later one.
         if entry.has_exited() { Err(error::no_such_pid(pid)) } else { Ok(entry) }
@@ -127,7 +134,8 @@ impl Entry {
     ///
     /// Mostly this takes two system calls: the pidfd shows an exit, and the open address space
     /// shows an exec. A child made by vfork shares its parent's address space, so its exec shows
-    /// only in `stat`. Such a child replaces its program at once, so the first looks read `stat`.
+    /// only in `stat`. Such a child replaces its program at once, so the first looks at a young
+    /// process read `stat`.
     pub(super) fn look(&mut self, proc: &Proc, buf: &mut Vec<u8>) -> Life {
         if self.has_exited() {
             return Life::Gone;

@@ -26,7 +26,7 @@ pub struct Space {
     pidfd: OwnedFd,
     pub(super) resolved: Resolved,
     /// Held for what it pins.
-    _mem: File,
+    mem: File,
     /// Flags of single pages; opened with the same right as `mem`.
     pagemap: Option<File>,
 }
@@ -50,7 +50,7 @@ impl Space {
         let pidfd = pidfd.map_err(|e| refused(pid, "pidfd_open", "", e.into()))?;
         let (mem, resolved) = open_mem(kernel, file_ops, pid)?;
         let pagemap = File::open(Proc::default().path_of(pid, "pagemap")).ok();
-        let space = Self { pid, pidfd, resolved, _mem: mem, pagemap };
+        let space = Self { pid, pidfd, resolved, mem, pagemap };
         // No range at all: asks only whether we may.
         process_madvise_cold(space.pidfd.as_fd(), &[], &mut Vec::new()).map_err(|e| {
             refused(pid, "process_madvise(MADV_COLD)", "CAP_SYS_NICE and CAP_SYS_PTRACE", e)
@@ -73,6 +73,13 @@ impl Space {
         matches!(poll(&mut fds, Some(&Timespec::default())), Ok(n) if n > 0)
     }
 
+    /// Whether nobody uses the address space any more, after an exit or an exec. Address 0 is never
+    /// mapped, so reading there gives an error as long as somebody does, and then no bytes.
+    #[must_use]
+    pub fn is_left(&self) -> bool {
+        matches!(self.mem.read_at(&mut [0_u8], 0), Ok(0))
+    }
+
     /// Looks whether the process still has this address space, and takes hold of the new one if
     /// not. Returns whether it changed.
     pub(super) fn follow_exec(
@@ -87,7 +94,7 @@ impl Space {
         if resolved.mm == self.resolved.mm {
             return Ok(false);
         }
-        self._mem = mem;
+        self.mem = mem;
         self.resolved = resolved;
         self.pagemap = File::open(Proc::default().path_of(self.pid, "pagemap")).ok();
         Ok(true)

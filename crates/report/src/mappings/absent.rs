@@ -12,9 +12,9 @@ use std::collections::BTreeMap;
 use isotherm_core::addr::PAGE_SIZE;
 use isotherm_core::{AddrRange, PageBits, Snapshot};
 
-use crate::once::Sharing;
 use crate::page_maps::PageMap;
 use crate::scan::Scan;
+use isotherm_record::once::Sharing;
 
 /// The longest time between two looks, in ns.
 const LOOK_NS: u64 = 1_000_000_000;

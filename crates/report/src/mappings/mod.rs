@@ -7,7 +7,7 @@
 //! cold. What was not touched and holds no page is *absent*, in a column of its own. Parts of one
 //! file are one line. Each anonymous mapping without a name has its own line, with its address.
 //! Memory that several targets share is in the lines of each of them, and once in the sums by kind,
-//! see [`once`](crate::once). Records with page maps also tell how many pages are hot and cold, see
+//! see [`once`](isotherm_record::once). Records with page maps also tell how many pages are hot and cold, see
 //! [`PageHeat`].
 
 mod absent;
@@ -20,6 +20,7 @@ use std::fmt::Write;
 
 use isotherm_core::units::{mib, percent};
 use isotherm_core::{RegionInfo, Snapshot};
+use isotherm_record::once::Sharing;
 use isotherm_record::{Mapping, MappingKind, Record, Target};
 use serde::Serialize;
 
@@ -33,7 +34,6 @@ use self::sums::Sums;
 use crate::error::Error;
 use crate::filter::Filter;
 use crate::numbers::to_u64;
-use crate::once::Sharing;
 use crate::rate::{in_use, rate};
 use crate::scan::{self, Scan};
 use crate::shown::{float, written};
@@ -188,7 +188,7 @@ pub(crate) struct Build {
 impl Build {
     /// Takes in the next snapshot.
     pub(crate) fn add(&mut self, scan: &Scan, s: &Snapshot, filter: &Filter) {
-        self.sharing.follow(scan, s);
+        scan.tell_sharing(s, &mut self.sharing);
         self.is_shared |= self.sharing.is_any(scan.wanted(s).map(|(_, t)| t.id.0));
         self.absent.look(scan, s, &self.sharing);
         let time = float(s.end.since(s.watched_from()).max(1));

@@ -4,7 +4,7 @@
 //! access, see [`estimate`](mod@estimate). *By pages*: the pages that were touched within a span,
 //! for several spans, see [`profile`]. Only the method census knows single pages.
 //!
-//! Memory that several targets share counts once, see [`once`](crate::once); the text and the JSON
+//! Memory that several targets share counts once, see [`once`](isotherm_record::once); the text and the JSON
 //! also tell the sum over the targets.
 
 pub mod over;
@@ -15,6 +15,7 @@ use std::fmt::Write;
 use isotherm_core::units::{counted, span};
 use isotherm_core::{SPANS, Snapshot, TargetInfo, Touched};
 use isotherm_record::Record;
+use isotherm_record::once::Sharing;
 use serde::Serialize;
 
 pub use isotherm_record::working_set::{self as estimate, Estimate, WorkingSet, estimate};
@@ -23,7 +24,6 @@ pub use profile::{Profile, SpanPoint, SpanSeries, without};
 use crate::error::Error;
 use crate::filter::Filter;
 use crate::numbers::to_usize;
-use crate::once::Sharing;
 use crate::scan::{self, Scan};
 use crate::shown::{float, mib, written};
 
@@ -96,7 +96,7 @@ pub(crate) struct Build {
 impl Build {
     /// Takes in the next snapshot.
     pub(crate) fn add(&mut self, scan: &Scan, s: &Snapshot, filter: &Filter) {
-        self.sharing.follow(scan, s);
+        scan.tell_sharing(s, &mut self.sharing);
         let regions = || {
             let of = |t: &TargetInfo| filter.regions(&t.regions).collect::<Vec<_>>();
             scan.wanted(s).map(move |(_, t)| (t.id.0, of(t)))
@@ -122,8 +122,8 @@ impl Build {
             let again = self.again.at(s.end.0, || {
                 let maps = scan
                     .wanted(s)
-                    .filter_map(|(_, t)| scan.pages.get(t.id).map(|map| (t.id.0, map)));
-                if shares { self.sharing.counted_again(maps) } else { [0; SPANS] }
+                    .filter_map(|(_, t)| scan.pages.get(t.id).map(|map| (t.id.0, &map.units)));
+                if shares { self.sharing.touched_again(maps) } else { [0; SPANS] }
             });
             self.profile.push(s.end.0, scan.pages.spans_us(), &all, again);
         }

@@ -3,7 +3,8 @@
 //! One context with one budget looks at everything, so processes share the budget by size and by
 //! change without any rule of ours: the census arms what is new and what changes, and the rest the
 //! rarer the more there is. What costs per process and not per page is done rarely here: a sample
-//! is 100 ms and a window 1 s, exits are looked for once a second, mappings are read every ten.
+//! is 100 ms and a window 1 s, exits are looked for once a second, and every ten whether a process
+//! maps more or less than before: only then, or once a minute, its mappings are read.
 //! [`Pace`](super::pace::Pace) takes what all of this costs off the census' budget.
 //!
 //! Without a set that can look at memory, the rows have names and sizes only, and a note says why.
@@ -13,19 +14,20 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use isotherm::raw::agent::monitor::{Closeness, Happened, Monitor};
+use isotherm::raw::agent::recorder::mappings_of;
 use isotherm::raw::agent::run::{Refused, open_set, take_in_targets};
 use isotherm::raw::core::{Attrs, Method, TargetId, Time};
-use isotherm::raw::host::proc::{Proc, meminfo_kib, own_cost, parse_maps, raise_file_limit};
+use isotherm::raw::host::proc::{Proc, meminfo_kib, own_cost, raise_file_limit};
 use isotherm::raw::ops::support::SetName;
 use isotherm::raw::ops::targets::{Target, TargetEvent, Tracker};
 use isotherm::raw::report::page_maps::PageMap;
 use isotherm::raw::sys::clock;
-use isotherm::record::Mapping;
 
 use super::Feed;
 use super::pace::Pace;
 use super::picture::{Picture, Seen};
 use super::processes::{Processes, Wanted};
+use super::sharing::Sharing;
 use super::{Error, Travel};
 use crate::model::{Head, Row, Watch, World};
 
@@ -33,6 +35,8 @@ use crate::model::{Head, Row, Watch, World};
 const LIST_NS: u64 = 2_000_000_000;
 /// How often free swap is read, in ns.
 const MACHINE_NS: u64 = 10_000_000_000;
+/// How long the mappings of a process are believed that maps as much as before, in ns.
+const SAME_SIZE_NS: u64 = 60_000_000_000;
 /// How closely one target is followed, in ns per target, and between which bounds.
 const TRACK_NS: (u64, u64, u64) = (5_000_000, 100_000_000, 1_000_000_000);
 /// How long to wait where there is nothing to watch.
@@ -67,11 +71,15 @@ impl Live {
         raise_file_limit();
         let mut processes = Processes::new(Proc::default(), settings.wanted.clone());
         processes.list().map_err(Error::Processes)?;
-        let pids: Vec<u32> = settings.wanted.pids().collect();
-        Tracker::attach(&pids, false).map_err(Error::Target)?;
+        // The largest first; what was not listed cannot be a target, and the tracker says why.
+        let mut pids: Vec<u32> = settings.wanted.pids().collect();
+        let rss = |pid: &u32| processes.get(*pid).map_or(u64::MAX, |process| process.rss);
+        pids.sort_by_key(|pid| std::cmp::Reverse(rss(pid)));
+        let tracker = Tracker::attach(&pids, false).map_err(Error::Target)?;
         let (send, worlds) = channel();
         let (commands, receive) = channel();
-        let body = move || Watcher::new(processes, &settings, send, receive).run(settings.set);
+        let body =
+            move || Watcher::new(processes, &settings, send, receive).run(tracker, settings.set);
         let thread = std::thread::Builder::new().name("watch".into());
         thread.spawn(body).map_err(Error::Processes)?;
         Ok(Self { worlds, commands })
@@ -113,6 +121,7 @@ struct Watcher {
     pace: Pace,
     attrs: Attrs,
     head: Head,
+    sharing: Sharing,
     list_at: Time,
     machine_at: Time,
     buf: Vec<u8>,
@@ -152,6 +161,7 @@ impl Watcher {
             pace: Pace::new(budget_bp),
             attrs,
             head,
+            sharing: Sharing::default(),
             list_at: clock::now().plus_us(LIST_NS / 1000),
             machine_at: Time::default(),
             buf: Vec::new(),
@@ -161,12 +171,12 @@ impl Watcher {
         }
     }
 
-    fn run(mut self, set: Option<SetName>) {
+    fn run(mut self, tracker: Tracker, set: Option<SetName>) {
         self.note_processes();
         if self.send().is_err() {
             return;
         }
-        if let Err(why) = self.begin(set) {
+        if let Err(why) = self.begin(tracker, set) {
             // If nobody listens any more, nobody has to know.
             self.out.send(Err(why)).ok();
             return;
@@ -176,12 +186,12 @@ impl Watcher {
 
     /// Opens the operations set, and takes in the processes that were listed. Fails only if nothing
     /// that was asked for could ever be shown.
-    fn begin(&mut self, set: Option<SetName>) -> Result<(), Error> {
+    fn begin(&mut self, tracker: Tracker, set: Option<SetName>) -> Result<(), Error> {
         let not_watched = |refused: Refused| {
             let Refused { code, text } = refused;
             Error::NotWatched { code, text }
         };
-        let why = self.open_set(set).map_err(not_watched)?;
+        let why = self.open_set(tracker, set).map_err(not_watched)?;
         self.note_processes();
         match &mut self.monitor {
             Some(monitor) if self.is_explicit => {
@@ -191,9 +201,9 @@ impl Watcher {
         }
     }
 
-    /// Opens the operations set and a monitor without targets. Also gives the lines that say why
-    /// this set was taken.
-    fn open_set(&mut self, set: Option<SetName>) -> Result<Vec<String>, Refused> {
+    /// Opens the operations set and a monitor of the tracker's targets. Also gives the lines that
+    /// say why this set was taken.
+    fn open_set(&mut self, tracker: Tracker, set: Option<SetName>) -> Result<Vec<String>, Refused> {
         let (ops, lines) = match open_set(set, &mut self.attrs) {
             Ok(opened) => opened,
             Err(why) if self.is_explicit => {
@@ -210,7 +220,7 @@ impl Watcher {
         self.attrs.method = ops.usual_method(self.attrs.method);
         let name = ops.name();
         let seed = clock::now().as_ns();
-        match Monitor::new(Tracker::new(Proc::default(), false), ops, self.attrs, seed) {
+        match Monitor::new(tracker, ops, self.attrs, seed) {
             Ok(mut monitor) => {
                 let is_census = monitor.context().attrs().method == Method::Census;
                 self.head.set = format!("{name}, {}", if is_census { "census" } else { "regions" });
@@ -248,6 +258,7 @@ impl Watcher {
         match monitor.next() {
             Happened::Snapshot => {
                 self.learn();
+                self.share();
                 self.look();
                 self.keep_budget();
                 self.send()?;
@@ -310,7 +321,11 @@ impl Watcher {
         if let Some(monitor) = &mut self.monitor {
             let (each, least, most) = TRACK_NS;
             let track_ns = (self.entries.len() as u64 * each).clamp(least, most);
-            monitor.set_closeness(Closeness { track_ns, follow_sizes: false });
+            monitor.set_closeness(Closeness {
+                track_ns,
+                follow_sizes: false,
+                same_size_ns: SAME_SIZE_NS,
+            });
         }
     }
 
@@ -359,6 +374,14 @@ impl Watcher {
         }
     }
 
+    /// Finds out what processes share now.
+    fn share(&mut self) {
+        let Some(monitor) = &mut self.monitor else { return };
+        let pids: BTreeMap<TargetId, u32> =
+            self.entries.iter().filter_map(|(pid, entry)| Some((entry.id?, *pid))).collect();
+        self.sharing.follow(monitor.snapshot(), &pids, &self.maps);
+    }
+
     /// Looks closely at the process that is open.
     fn look(&mut self) {
         let Some(pid) = self.picture.opened() else { return };
@@ -375,7 +398,7 @@ impl Watcher {
             aggr_us: snapshot.aggr_us,
         };
         if self.picture.add_column(clock::now(), &seen) {
-            self.picture.describe(&seen, &mappings_of(pid));
+            self.picture.describe(&seen, &mappings_of(pid, &mut self.buf));
         }
     }
 
@@ -407,7 +430,8 @@ impl Watcher {
         }
         let rows = self.rows(now);
         let detail = self.picture.detail();
-        let world = World { rows, detail, head: self.head.clone(), position: None };
+        let (head, sharers) = (self.head.clone(), self.sharing.sharers());
+        let world = World { rows, sharers, detail, head, position: None };
         self.out.send(Ok(world)).or(Err(Closed))
     }
 
@@ -454,17 +478,4 @@ impl Watcher {
 
 fn first_line(text: &str) -> String {
     text.lines().next().unwrap_or_default().to_owned()
-}
-
-/// What is mapped in a process now; nothing if it has ended.
-fn mappings_of(pid: u32) -> Vec<Mapping> {
-    let mut text = Vec::new();
-    if Proc::default().read(pid, "maps", &mut text).is_err() {
-        return Vec::new();
-    }
-    let mapping = |m: isotherm::raw::host::proc::Mapping<'_>| {
-        let perms = if m.perms.shared { "rw-s" } else { "rw-p" };
-        Mapping::new(m.range.start, m.range.end, perms, &String::from_utf8_lossy(m.name))
-    };
-    parse_maps(&text).map(mapping).collect()
 }

@@ -5,6 +5,7 @@ mod pace;
 pub(crate) mod picture;
 pub(crate) mod processes;
 pub(crate) mod replay;
+mod sharing;
 
 use std::time::Duration;
 

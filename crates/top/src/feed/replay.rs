@@ -5,15 +5,17 @@
 //! heatmap has a past at once.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use isotherm::raw::core::{Snapshot, TargetId, TargetInfo, Time};
+use isotherm::raw::record::once::Sharing;
 use isotherm::raw::record::{Event, Input, Mapping, Reader, Record, Target};
 use isotherm::raw::report::page_maps::PageMaps;
 
 use super::picture::{Picture, Seen};
 use super::{Error, Feed, Travel};
-use crate::model::{Head, Position, Row, World};
+use crate::model::{Head, Member, Position, Row, Sharers, World};
 
 /// How often a world is made while time goes on.
 const STEP: Duration = Duration::from_secs(1);
@@ -23,6 +25,9 @@ struct State {
     reader: Reader<Input>,
     targets: BTreeMap<u32, Target>,
     mappings: BTreeMap<u32, Vec<Mapping>>,
+    /// How often mappings were read, and what they tell of shared memory.
+    version: u64,
+    sharing: Sharing,
     maps: PageMaps,
     snapshot: Snapshot,
     /// The first snapshot behind the present point.
@@ -129,6 +134,21 @@ impl Replay {
         }
     }
 
+    /// What the targets of the present snapshot share.
+    fn sharers(&self) -> Arc<Sharers> {
+        let State { targets, maps, snapshot, sharing, .. } = &self.state;
+        if !sharing.is_any(snapshot.targets.iter().map(|info| info.id.0)) {
+            return Arc::default();
+        }
+        let member = |info: &TargetInfo| {
+            let pid = targets.get(&info.id.0)?.pid;
+            let member = Member::of(sharing, info.id.0, maps.get(info.id), &info.regions);
+            Some((pid, Arc::new(member)))
+        };
+        let members = snapshot.targets.iter().filter_map(member).collect();
+        Arc::new(Sharers::new(Arc::new(sharing.clone()), members, snapshot.aggr_us, true))
+    }
+
     fn world(&mut self) -> World {
         let State { targets, mappings, maps, snapshot, .. } = &self.state;
         let mut rows = Vec::new();
@@ -153,6 +173,7 @@ impl Replay {
             }
             rows.push(row);
         }
+        let sharers = self.sharers();
         let header = self.record.header();
         let head = Head {
             set: format!("record of {} by {}, {}", header.host, header.ops, header.attrs.method),
@@ -164,7 +185,7 @@ impl Replay {
             length_ns: self.length_ns(),
             is_playing: self.is_playing && self.at < self.end,
         });
-        World { rows, detail: self.picture.detail(), head, position }
+        World { rows, sharers, detail: self.picture.detail(), head, position }
     }
 }
 
@@ -240,6 +261,8 @@ impl State {
             reader: record.reader()?,
             targets: BTreeMap::new(),
             mappings: BTreeMap::new(),
+            version: 0,
+            sharing: Sharing::default(),
             maps: PageMaps::default(),
             snapshot: Snapshot::default(),
             ahead: None,
@@ -284,6 +307,8 @@ impl State {
                 self.maps.forget(TargetId(exec.id));
             }
             Event::Mappings { target, mappings, .. } => {
+                self.version += 1;
+                self.sharing.learn(target, self.version, mappings);
                 self.mappings.insert(target, mappings.to_vec());
             }
             Event::Pages(pages) => self.maps.learn(pages),

@@ -1,6 +1,7 @@
 //! What the view shows, as plain values.
 
 pub(crate) mod detail;
+mod sharers;
 pub(crate) mod table;
 pub(crate) mod tally;
 
@@ -9,6 +10,7 @@ use std::sync::Arc;
 use isotherm::raw::core::TouchedBytes;
 
 pub(crate) use detail::Detail;
+pub(crate) use sharers::{Member, Sharers};
 pub(crate) use tally::Tiers;
 
 /// The spans of the columns, among the spans of a snapshot: 1 s, 10 s and 1 min.
@@ -22,6 +24,8 @@ pub(crate) const TREND_NS: u64 = 3_000_000_000;
 #[derive(Debug, Clone, Default)]
 pub struct World {
     pub(crate) rows: Vec<Row>,
+    /// What the processes share.
+    pub(crate) sharers: Arc<Sharers>,
     /// More about the target that is open.
     pub(crate) detail: Option<Arc<Detail>>,
     pub(crate) head: Head,

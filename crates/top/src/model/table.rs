@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use super::{Row, Watch};
+use super::{Row, Watch, World};
 
 /// What a row of the table is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -120,13 +120,22 @@ pub(crate) struct Line<'a> {
     pub(crate) row: Cow<'a, Row>,
     /// How deep in the tree.
     pub(crate) depth: usize,
-    /// How many processes it stands for, and how many of them are not watched.
-    pub(crate) members: usize,
+    /// The processes that it stands for, and how many of them are not watched.
+    pub(crate) pids: Cow<'a, [u32]>,
     pub(crate) refused: usize,
+    /// The sum of a group's processes, where they share memory and the row counts it once.
+    pub(crate) summed: Option<Row>,
+}
+
+impl Line<'_> {
+    /// The sum of its processes; memory that they share counts in each of them.
+    pub(crate) fn summed(&self) -> &Row {
+        self.summed.as_ref().unwrap_or(&self.row)
+    }
 }
 
 /// The rows as the user wants them.
-pub(crate) fn arrange<'a>(rows: &'a [Row], order: &Order) -> Vec<Line<'a>> {
+pub(crate) fn arrange<'a>(world: &'a World, order: &Order) -> Vec<Line<'a>> {
     let filter = order.filter.to_lowercase();
     let is_wanted = |row: &&Row| {
         filter.is_empty()
@@ -134,12 +143,15 @@ pub(crate) fn arrange<'a>(rows: &'a [Row], order: &Order) -> Vec<Line<'a>> {
             || row.pid.to_string() == filter
             || row.cgroup.to_lowercase().contains(&filter)
     };
-    let rows = rows.iter().filter(is_wanted);
+    let rows = world.rows.iter().filter(is_wanted);
     let mut lines: Vec<Line<'_>> = match order.grouping {
         Grouping::Processes => rows.map(line).collect(),
         Grouping::Cgroups => grouped(rows, |row| &row.cgroup),
         Grouping::Units => grouped(rows, Row::unit),
     };
+    if order.grouping != Grouping::Processes {
+        lines.iter_mut().for_each(|line| count_once(line, world));
+    }
     lines.sort_by(|a, b| {
         let by_key = order.key.compare(&a.row, &b.row);
         let by_key = if order.reverse { by_key.reverse() } else { by_key };
@@ -155,7 +167,28 @@ pub(crate) fn arrange<'a>(rows: &'a [Row], order: &Order) -> Vec<Line<'a>> {
 
 fn line(row: &Row) -> Line<'_> {
     let refused = usize::from(matches!(row.watch, Watch::Refused(_)));
-    Line { row: Cow::Borrowed(row), depth: 0, members: 1, refused }
+    let pids = Cow::Borrowed(std::slice::from_ref(&row.pid));
+    Line { row: Cow::Borrowed(row), depth: 0, pids, refused, summed: None }
+}
+
+/// Counts the memory that the processes of a group share once.
+fn count_once(line: &mut Line<'_>, world: &World) {
+    let again = world.sharers.again(line.pids.iter().copied());
+    if again.is_any() {
+        line.summed = Some(line.row.clone().into_owned());
+        again.take_off(line.row.to_mut());
+    }
+}
+
+/// The sum over all lines, with shared memory once; and as a sum over processes, if that is
+/// something else.
+pub(crate) fn total(lines: &[Line<'_>], world: &World) -> (Row, Option<Row>) {
+    let mut sum = Row::default();
+    lines.iter().for_each(|line| sum.join(line.summed()));
+    let again = world.sharers.again(lines.iter().flat_map(|line| line.pids.iter().copied()));
+    let mut once = sum.clone();
+    again.take_off(&mut once);
+    (once, again.is_any().then_some(sum))
 }
 
 /// The sums of the groups that `name` tells.
@@ -167,14 +200,13 @@ fn grouped<'a>(rows: impl Iterator<Item = &'a Row>, name: impl Fn(&Row) -> &str)
         match groups.get_mut(name) {
             Some(group) => {
                 group.row.to_mut().join(row);
-                group.members += 1;
+                group.pids.to_mut().push(row.pid);
                 group.refused += refused;
             }
             None => {
                 let shown = if name.is_empty() { "-" } else { name };
                 let sum = Row { pid: 0, ppid: 0, name: shown.to_owned(), ..row.clone() };
-                let line = Line { row: Cow::Owned(sum), depth: 0, members: 1, refused };
-                groups.insert(name, line);
+                groups.insert(name, Line { row: Cow::Owned(sum), ..line(row) });
             }
         }
     }
@@ -217,9 +249,14 @@ fn tree(lines: Vec<Line<'_>>) -> Vec<Line<'_>> {
 
 #[cfg(test)]
 mod tests {
-    use isotherm::raw::core::TouchedBytes;
+    use std::sync::Arc;
+
+    use isotherm::raw::core::{AddrRange, RegionInfo, TouchedBytes};
+    use isotherm::raw::record::once::Sharing;
+    use isotherm::raw::record::{Mapping, Object};
 
     use super::*;
+    use crate::model::{Member, Sharers};
 
     fn row(pid: u32, ppid: u32, name: &str, mib: Option<u64>) -> Row {
         let ten = mib.map(|mib| TouchedBytes { bytes: mib << 20, ..TouchedBytes::default() });
@@ -245,8 +282,12 @@ mod tests {
         ]
     }
 
+    fn world(rows: Vec<Row>) -> World {
+        World { rows, ..World::default() }
+    }
+
     fn shown(order: &Order) -> Vec<(u32, usize)> {
-        arrange(&rows(), order).iter().map(|line| (line.row.pid, line.depth)).collect()
+        arrange(&world(rows()), order).iter().map(|line| (line.row.pid, line.depth)).collect()
     }
 
     #[test]
@@ -267,22 +308,56 @@ mod tests {
         // A parent that the filter has taken out leaves its children where they are.
         let filtered = Order { filter: "worker".into(), ..tree.clone() };
         assert_eq!(shown(&filtered), [(4, 0), (3, 0)]);
-        let circle = [row(1, 2, "a", None), row(2, 1, "b", None)];
+        let circle = world(vec![row(1, 2, "a", None), row(2, 1, "b", None)]);
         assert_eq!(arrange(&circle, &tree).len(), 2);
     }
 
     #[test]
     fn groups_are_sums() {
-        let rows = rows();
+        let world = world(rows());
         for (grouping, want) in [
             (Grouping::Cgroups, [("/a.slice/x.service", 2), ("/b.slice", 3)]),
             (Grouping::Units, [("x.service", 2), ("b.slice", 3)]),
         ] {
-            let lines = arrange(&rows, &Order { grouping, ..Order::default() });
-            let got: Vec<_> = lines.iter().map(|l| (l.row.name.as_str(), l.members)).collect();
+            let lines = arrange(&world, &Order { grouping, ..Order::default() });
+            let got: Vec<_> = lines.iter().map(|l| (&*l.row.name, l.pids.len())).collect();
             assert_eq!(got, want);
             assert_eq!(lines[0].row.within[1].map(|w| w.bytes >> 20), Some(16));
         }
+    }
+
+    /// 12 MiB of a file are mapped by 2 and 4, which are a group, and by 3, which is in the other.
+    #[test]
+    fn sums_count_shared_memory_once_and_keep_the_sum_over_processes() {
+        let region = RegionInfo {
+            range: AddrRange::new(0, 12 << 20),
+            nr_accesses: 1,
+            resolved: true,
+            ..RegionInfo::default()
+        };
+        let mut sharing = Sharing::default();
+        let object = Object { device: 1, inode: 2, offset: 0 };
+        let file = [Mapping::new(0, 12 << 20, "r--p", "/x").of_object(object)];
+        (2..5).for_each(|id| sharing.learn(id, 1, &file));
+        let member = |pid| (pid, Arc::new(Member::of(&sharing, pid, None, &[region])));
+        let members = (2..5).map(member).collect();
+        let sharers = Sharers::new(Arc::new(sharing), members, 1_000_000, true);
+        let of = |pid| Row { rss: Some(20 << 20), ..row(pid, 1, "x", None) };
+        let world = World { sharers: Arc::new(sharers), ..world((1..5).map(of).collect()) };
+        let mib = |row: &Row| row.rss.unwrap() >> 20;
+        for (grouping, want) in [
+            (Grouping::Processes, vec![(20, 20); 4]),
+            (Grouping::Cgroups, vec![(40, 40), (28, 40)]),
+        ] {
+            let lines = arrange(&world, &Order { grouping, ..Order::default() });
+            let got: Vec<_> = lines.iter().map(|l| (mib(&l.row), mib(l.summed()))).collect();
+            assert_eq!(got, want, "of processes, and of groups, the largest first");
+            let (once, sum) = total(&lines, &world);
+            assert_eq!((mib(&once), mib(&sum.unwrap())), (56, 80));
+        }
+        let alone = Order { filter: "4".into(), ..Order::default() };
+        let (once, sum) = total(&arrange(&world, &alone), &world);
+        assert_eq!((mib(&once), sum), (20, None));
     }
 
     #[test]

@@ -35,6 +35,14 @@ impl Tiers {
         self.unresolved = self.unresolved.saturating_add(other.unresolved);
     }
 
+    /// Takes away what was counted too often.
+    pub(crate) fn take_away(&mut self, other: Self) {
+        self.hot = self.hot.saturating_sub(other.hot);
+        self.warm = self.warm.saturating_sub(other.warm);
+        self.cold = self.cold.saturating_sub(other.cold);
+        self.unresolved = self.unresolved.saturating_sub(other.unresolved);
+    }
+
     /// All bytes.
     pub(crate) const fn total(self) -> u64 {
         self.hot.saturating_add(self.warm).saturating_add(self.cold).saturating_add(self.unresolved)
@@ -55,6 +63,35 @@ impl Tiers {
             *tier = tier.saturating_add(bytes);
         }
         tiers
+    }
+}
+
+/// Pages of a unit by temperature.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Temperature {
+    /// Touched within a second.
+    pub(crate) hot: PageBits,
+    /// Touched within 10 s, and within a minute, as far as these spans tell.
+    pub(crate) ten: PageBits,
+    pub(crate) minute: PageBits,
+    /// None of these, and measured for at least a second.
+    pub(crate) cold: PageBits,
+    pub(crate) present: PageBits,
+}
+
+impl Temperature {
+    /// Of these pages of the unit.
+    pub(crate) fn of(unit: &UnitInfo, pages: PageBits) -> Self {
+        let present = unit.present.and(pages);
+        let known = present.minus(unit.unresolved);
+        let [sample, window, second, ten, minute] = unit.touched;
+        let some = |a: Option<PageBits>| a.unwrap_or_default().and(known);
+        let hot = some(sample).or(some(window)).or(some(second));
+        let is_measured = second.or(ten).or(minute).is_some();
+        let [ten, minute] = [ten, minute].map(some);
+        let rest = known.minus(hot.or(ten).or(minute));
+        let cold = if is_measured { rest } else { PageBits::default() };
+        Self { hot, ten, minute, cold, present }
     }
 }
 
@@ -93,25 +130,13 @@ impl Ages {
     /// Adds these pages of a unit.
     pub(crate) fn add(&mut self, unit: &UnitInfo, pages: PageBits) {
         let bytes = |pages: PageBits| pages.count() << 12;
-        let present = unit.present.and(pages);
-        let known = present.minus(unit.unresolved);
-        self.unresolved += bytes(present) - bytes(known);
-        let [sample, window, second, ten, minute] = unit.touched;
-        let some = |a: Option<PageBits>| a.unwrap_or_default();
-        let short = some(sample).or(some(window)).or(some(second)).and(known);
-        let (ten_s, minute_s) = (some(ten).and(known), some(minute).and(known));
-        let any = short.or(ten_s).or(minute_s);
-        self.touched[0] += bytes(short);
-        self.touched[1] += bytes(ten_s.minus(short));
-        self.touched[2] += bytes(minute_s.minus(ten_s.or(short)));
-        let rest = bytes(known.minus(any));
-        if minute.is_some() {
-            self.minute += rest;
-        } else if second.or(ten).is_some() {
-            self.idle += rest;
-        } else {
-            self.unresolved += rest;
-        }
+        let Temperature { hot, ten, minute, cold, present } = Temperature::of(unit, pages);
+        self.touched[0] += bytes(hot);
+        self.touched[1] += bytes(ten.minus(hot));
+        self.touched[2] += bytes(minute.minus(ten.or(hot)));
+        let age = if unit.touched[4].is_some() { &mut self.minute } else { &mut self.idle };
+        *age += bytes(cold);
+        self.unresolved += bytes(present.minus(hot.or(ten).or(minute).or(cold)));
     }
 
     /// Adds other memory.

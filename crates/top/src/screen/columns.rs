@@ -13,10 +13,14 @@ use crate::model::{Tiers, Watch};
 /// and what is between the columns.
 const FIXED: usize = 7 + 5 + 3 * 6 + 4 + 8;
 
+/// The width of the column that a group has beside its resident memory: the sum over processes.
+const SUM: usize = 6;
+
 /// How wide the columns are that grow with the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Widths {
     pub(crate) name: usize,
+    pub(crate) sum: usize,
     pub(crate) bar: usize,
     pub(crate) trend: usize,
 }
@@ -25,12 +29,14 @@ impl Widths {
     /// For a line of `total` characters. Below 80 the trend goes, and then the bar.
     pub(crate) fn of(total: usize, grouping: Grouping) -> Self {
         let rest = total.saturating_sub(FIXED);
+        let sum = if grouping != Grouping::Processes && rest >= 56 { SUM } else { 0 };
+        let rest = rest - sum;
         // Names of cgroups are long.
         let most = if grouping == Grouping::Processes { 24 } else { 48 };
         let trend = if rest >= 36 { (rest / 5).clamp(7, 16) } else { 0 };
         let bar = if rest >= 24 { (rest / 3).clamp(10, 32) } else { 0 };
         let name = rest.saturating_sub(bar + trend).clamp(4, most);
-        Self { name, bar, trend }
+        Self { name, sum, bar, trend }
     }
 }
 
@@ -45,7 +51,7 @@ pub(crate) fn heading(widths: Widths, grouping: Grouping, key: SortKey) -> Strin
         Grouping::Units => "UNIT",
     };
     let pid = if grouping == Grouping::Processes { "PID" } else { "PROCS" };
-    let Widths { name: name_width, bar, trend } = widths;
+    let Widths { name: name_width, sum, bar, trend } = widths;
     let bar_name = match key {
         SortKey::Cold => "*.COLD",
         SortKey::Unresolved => "*?UNRESOLVED",
@@ -53,10 +59,11 @@ pub(crate) fn heading(widths: Widths, grouping: Grouping, key: SortKey) -> Strin
         _ => "#hot +warm .cold ?unresolved",
     };
     format!(
-        "{:>7} {:<name_width$} {:>5} {:>6} {:>6} {:>6} {:<bar$} {:>trend$} {:>4}",
+        "{:>7} {:<name_width$} {:>5}{:>sum$} {:>6} {:>6} {:>6} {:<bar$} {:>trend$} {:>4}",
         mark(pid, SortKey::Pid),
         mark(name, SortKey::Name),
         mark("RSS", SortKey::Rss),
+        cut("SUM", sum),
         mark("1s", SortKey::Second),
         mark("10s", SortKey::Ten),
         mark("1m", SortKey::Minute),
@@ -69,15 +76,16 @@ pub(crate) fn heading(widths: Widths, grouping: Grouping, key: SortKey) -> Strin
 /// A row.
 pub(crate) fn row(line: &table::Line<'_>, widths: Widths, look: Look) -> Line<'static> {
     let row = &line.row;
-    let Widths { name: name_width, bar, trend: trend_width } = widths;
-    let number = if row.pid == 0 { line.members } else { row.pid as usize };
+    let Widths { name: name_width, sum, bar, trend: trend_width } = widths;
+    let summed = if sum > 0 { maybe(line.summed().rss) } else { String::new() };
+    let number = if row.pid == 0 { line.pids.len() } else { row.pid as usize };
     let indent = " ".repeat(line.depth.min(8) * 2);
     let name =
         if row.pid == 0 { tail(&plain(&row.name), name_width) } else { indent + &plain(&row.name) };
     let name = cut(&name, name_width);
     let [second, ten, minute] = row.within.map(|w| within(w, row.watched));
     let start = format!(
-        "{number:>7} {name:<name_width$} {:>5} {second:>6} {ten:>6} {minute:>6} ",
+        "{number:>7} {name:<name_width$} {:>5}{summed:>sum$} {second:>6} {ten:>6} {minute:>6} ",
         maybe(row.rss)
     );
     let mut spans = vec![Span::raw(start)];
@@ -158,7 +166,10 @@ mod tests {
                 assert!(widths.bar >= 10 && widths.trend >= 7 && widths.name >= 12, "{widths:?}");
             }
         }
-        assert_eq!(Widths::of(0, Grouping::Processes), Widths { name: 4, bar: 0, trend: 0 });
+        assert_eq!(
+            Widths::of(0, Grouping::Processes),
+            Widths { name: 4, sum: 0, bar: 0, trend: 0 }
+        );
     }
 
     #[test]

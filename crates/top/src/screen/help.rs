@@ -14,7 +14,9 @@ s S             next, previous sort key       r      reverse the order
 v               tree of children              space  freeze, and go on
 p c u           processes, cgroups, systemd units    q  quit
 
-RSS      resident memory, up to 8 s old; shared pages count in each process
+RSS      resident memory, up to 8 s old; of a process with all that it shares
+sums     of groups and of all count shared memory once (what is still the same
+         after a fork in each process); the sum over processes stands beside it
 1s 10s 1m  what was touched within such a time (the working set); ~ the error
          bar is wide; - not measured yet
 bar      # hot: touched within 1 s       + warm: within a minute
@@ -22,8 +24,7 @@ bar      # hot: touched within 1 s       + warm: within a minute
          ? unresolved: not looked at yet, or it cannot be made old
 TREND    the working set over 1 s, a sign for 3 s; the highest is its maximum
 AGE      how long ago its memory was looked at, on average
-own CPU  of this program, over the last seconds. All processes share one budget,
-         by size and change: the more there are, the rarer each is looked at.
+own CPU  of top, lately. Processes share one budget: many are looked at rarely.
          While top watches a process, no other Isotherm can.";
 
 const REPLAY: &str = "

@@ -1,6 +1,5 @@
 //! The table of processes or groups.
 
-use isotherm::raw::core::TouchedBytes;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
@@ -10,8 +9,8 @@ use super::put;
 use super::text::{clock, maybe, percent, size, within};
 use crate::app::App;
 use crate::look::Look;
-use crate::model::table::Line as TableLine;
-use crate::model::{Row, Watch, World};
+use crate::model::table::{Line as TableLine, total};
+use crate::model::{Watch, World};
 
 /// Lines above the rows.
 const HEAD: usize = 4;
@@ -68,8 +67,13 @@ pub(crate) fn head(
         None if is_frozen => first.push(Span::styled("  FROZEN (space)", look.warning())),
         None => {}
     }
+    let (sum, over_processes) = total(lines, world);
     first.push(Span::raw(format!("  {}", counts(lines))));
-    let sum = total(lines);
+    if let Some(plain) = over_processes {
+        let ten = within(plain.within[1], plain.watched);
+        let text = format!("  (sum over processes: 10s {ten} of {})", maybe(plain.rss));
+        first.push(Span::styled(text, look.quiet()));
+    }
     let [second, ten, minute] = sum.within.map(|w| within(w, sum.watched));
     let unresolved = size(sum.tiers.unresolved);
     let rss = maybe(sum.rss);
@@ -96,7 +100,7 @@ pub(crate) fn head(
 
 /// How many processes there are, and how many are not watched yet or cannot be.
 fn counts(lines: &[TableLine<'_>]) -> String {
-    let all: usize = lines.iter().map(|line| line.members).sum();
+    let all: usize = lines.iter().map(|line| line.pids.len()).sum();
     let refused: usize = lines.iter().map(|line| line.refused).sum();
     let waiting = lines.iter().filter(|line| line.row.watch == Watch::Waiting).count();
     let plural = if all == 1 { "process" } else { "processes" };
@@ -108,12 +112,4 @@ fn counts(lines: &[TableLine<'_>]) -> String {
         text += &format!(", {waiting} waiting");
     }
     text
-}
-
-/// The sum over all lines. Memory that processes share counts once for each of them.
-fn total(lines: &[TableLine<'_>]) -> Row {
-    let within: [Option<TouchedBytes>; 3] = [None; 3];
-    let mut sum = Row { within, ..Row::default() };
-    lines.iter().for_each(|line| sum.join(&line.row));
-    sum
 }

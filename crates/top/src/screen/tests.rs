@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use expect_test::{Expect, expect};
-use isotherm::raw::core::{AddrRange, TouchedBytes};
+use isotherm::raw::core::{AddrRange, RegionInfo, TouchedBytes};
+use isotherm::raw::record::once::Sharing;
+use isotherm::raw::record::{Mapping, Object};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -13,7 +15,7 @@ use crate::app::{App, Start};
 use crate::look::Look;
 use crate::model::detail::{Cell, Detail, Heat, MappingHeat};
 use crate::model::tally::Ages;
-use crate::model::{Head, Position, Row, Tiers, Watch, World};
+use crate::model::{Head, Member, Position, Row, Sharers, Tiers, Watch, World};
 
 const MIB: u64 = 1 << 20;
 
@@ -190,20 +192,62 @@ fn cgroups_in_a_wide_terminal() {
         "c",
         (132, 12),
         &expect![[r#"
-        "isotherm top  8 processes, 1 not watched, 1 waiting                                                                                 "
-        "working set 1s 520M  10s 780M  1m 1.02G  of 2.55G, unresolved 261M                                                                  "
-        "own CPU 0.83 %, mean 0.91 %, budget 1.00 %, 18.0M  pagewalk, census                                                                 "
-        "  PROCS CGROUP                                         RSS     1s   *10s     1m #hot +warm .cold ?unresolved              TREND  AGE"
-        "      1 /system.slice/redis-server.service           1.76G   360M   540M   720M ######++++++..............????     ___..--==**#  10s"
-        "      3 /system.slice/postgres.service                784M   157M   235M   314M ######++++++..............????     ___..--==**#  14s"
-        "      1 /system.slice/systemd.service                12.0M  2.40M  3.60M  4.80M ######++++++..............????     ___..--==**#   1s"
-        "      1 ~ystem.slice/a-name-that-is-too-long.service 3.00M   614K   922K  1.20M ######++++++..............????     ___..--==**#   0s"
-        "      1 /system.slice/sshd.service                   8.00M      -      -      - not watched: another Isotherm watches it?[31m       "
-        "      1 -                                            1.00M      -      -      - waiting                                            -"
-        "                                                                                                                                    "
-        "q quit  ? help  s sort  / filter  v tree  c cgroups  u units  Enter open                                                            "
-    "#]],
+            "isotherm top  8 processes, 1 not watched, 1 waiting                                                                                 "
+            "working set 1s 520M  10s 780M  1m 1.02G  of 2.55G, unresolved 261M                                                                  "
+            "own CPU 0.83 %, mean 0.91 %, budget 1.00 %, 18.0M  pagewalk, census                                                                 "
+            "  PROCS CGROUP                                     RSS   SUM     1s   *10s     1m #hot +warm .cold ?unresolved            TREND  AGE"
+            "      1 /system.slice/redis-server.service       1.76G 1.76G   360M   540M   720M ######++++++.............???     ___..--==**#  10s"
+            "      3 /system.slice/postgres.service            784M  784M   157M   235M   314M ######++++++.............???     ___..--==**#  14s"
+            "      1 /system.slice/systemd.service            12.0M 12.0M  2.40M  3.60M  4.80M ######++++++.............???     ___..--==**#   1s"
+            "      1 ~m.slice/a-name-that-is-too-long.service 3.00M 3.00M   614K   922K  1.20M ######++++++.............???     ___..--==**#   0s"
+            "      1 /system.slice/sshd.service               8.00M 8.00M      -      -      - not watched: another Isotherm watches it?[31m     "
+            "      1 -                                        1.00M 1.00M      -      -      - waiting                                          -"
+            "                                                                                                                                    "
+            "q quit  ? help  s sort  / filter  v tree  c cgroups  u units  Enter open                                                            "
+        "#]],
     );
+}
+
+/// The world, in which the three processes named postgres map the same 40 MiB.
+fn sharing_world() -> World {
+    let range = AddrRange::new(0, 40 * MIB);
+    let region = RegionInfo { range, nr_accesses: 1, resolved: true, ..RegionInfo::default() };
+    let object = Object { device: 1, inode: 2, offset: 0 };
+    let buffers = [Mapping::new(0, 40 * MIB, "rw-s", "/dev/zero").of_object(object)];
+    let mut sharing = Sharing::default();
+    (812..815).for_each(|id| sharing.learn(id, 1, &buffers));
+    let member = |pid| (pid, Arc::new(Member::of(&sharing, pid, None, &[region])));
+    let members = (812..815).map(member).collect();
+    let sharers = Sharers::new(Arc::new(sharing), members, 1_000_000, true);
+    World { sharers: Arc::new(sharers), ..world() }
+}
+
+#[test]
+fn groups_that_share_memory_tell_the_sum_over_processes() {
+    let want = expect![[r#"
+        "isotherm top  8 processes, 1 not watched, 1 waiting  (sum over processes: 10s 780M of 2.55G)                                        "
+        "working set 1s 520M  10s 780M  1m 1.02G  of 2.47G, unresolved 261M                                                                  "
+        "own CPU 0.83 %, mean 0.91 %, budget 1.00 %, 18.0M  pagewalk, census                                                                 "
+        "  PROCS CGROUP                                     RSS   SUM     1s   *10s     1m #hot +warm .cold ?unresolved            TREND  AGE"
+        "      1 /system.slice/redis-server.service       1.76G 1.76G   360M   540M   720M ######++++++.............???     ___..--==**#  10s"
+        "      3 /system.slice/postgres.service            704M  784M   157M   235M   314M ####++++++..............????     ___..--==**#  14s"
+        "      1 /system.slice/systemd.service            12.0M 12.0M  2.40M  3.60M  4.80M ######++++++.............???     ___..--==**#   1s"
+        "q quit  ? help  s sort  / filter  v tree  c cgroups  u units  Enter open                                                            "
+    "#]];
+    want.assert_eq(&screen(app(sharing_world()), "c", (132, 8)));
+}
+
+#[test]
+fn the_total_of_processes_that_share_memory_at_80_by_24() {
+    let want = expect![[r#"
+        "isotherm top  3 processes  (sum over processes: 10s 235M of 784M)               "
+        "working set 1s 157M  10s 235M  1m 314M  of 704M, unresolved 78.4M               "
+        "own CPU 0.83 %, mean 0.91 %, budget 1.00 %, 18.0M  pagewalk, census             "
+        "    PID NAME                  RSS     1s   *10s     1m #hot .cold ?   TREND  AGE"
+        "    812 postgres             640M   128M   192M   256M ###++.....?? --==**#  12s"
+        "q quit  ? help  s sort  / filter  v tree  c cgroups  u units  Enter open        "
+    "#]];
+    want.assert_eq(&screen(app(sharing_world()), "/post\n", (80, 6)));
 }
 
 #[test]
@@ -284,31 +328,31 @@ fn the_help_fits_80_by_24() {
         "?",
         (80, 24),
         &expect![[r#"
-        "isotherm top: help                                                              "
-        "                                                                                "
-        "up down j k     select; PgUp PgDn g G         Enter  open                       "
-        "s S             next, previous sort key       r      reverse the order          "
-        "/               filter by name, pid, cgroup   Esc    show all, or go back       "
-        "v               tree of children              space  freeze, and go on          "
-        "p c u           processes, cgroups, systemd units    q  quit                    "
-        "                                                                                "
-        "RSS      resident memory, up to 8 s old; shared pages count in each process     "
-        "1s 10s 1m  what was touched within such a time (the working set); ~ the error   "
-        "         bar is wide; - not measured yet                                        "
-        "bar      # hot: touched within 1 s       + warm: within a minute                "
-        "         . cold: not touched for as long as it was watched, up to a minute      "
-        "         ? unresolved: not looked at yet, or it cannot be made old              "
-        "TREND    the working set over 1 s, a sign for 3 s; the highest is its maximum   "
-        "AGE      how long ago its memory was looked at, on average                      "
-        "own CPU  of this program, over the last seconds. All processes share one budget,"
-        "         by size and change: the more there are, the rarer each is looked at.   "
-        "         While top watches a process, no other Isotherm can.                    "
-        "                                                                                "
-        "                                                                                "
-        "                                                                                "
-        "                                                                                "
-        "any key: back   q quit                                                          "
-    "#]],
+            "isotherm top: help                                                              "
+            "                                                                                "
+            "up down j k     select; PgUp PgDn g G         Enter  open                       "
+            "s S             next, previous sort key       r      reverse the order          "
+            "/               filter by name, pid, cgroup   Esc    show all, or go back       "
+            "v               tree of children              space  freeze, and go on          "
+            "p c u           processes, cgroups, systemd units    q  quit                    "
+            "                                                                                "
+            "RSS      resident memory, up to 8 s old; of a process with all that it shares   "
+            "sums     of groups and of all count shared memory once (what is still the same  "
+            "         after a fork in each process); the sum over processes stands beside it "
+            "1s 10s 1m  what was touched within such a time (the working set); ~ the error   "
+            "         bar is wide; - not measured yet                                        "
+            "bar      # hot: touched within 1 s       + warm: within a minute                "
+            "         . cold: not touched for as long as it was watched, up to a minute      "
+            "         ? unresolved: not looked at yet, or it cannot be made old              "
+            "TREND    the working set over 1 s, a sign for 3 s; the highest is its maximum   "
+            "AGE      how long ago its memory was looked at, on average                      "
+            "own CPU  of top, lately. Processes share one budget: many are looked at rarely. "
+            "         While top watches a process, no other Isotherm can.                    "
+            "                                                                                "
+            "                                                                                "
+            "                                                                                "
+            "any key: back   q quit                                                          "
+        "#]],
     );
 }
 

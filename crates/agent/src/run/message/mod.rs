@@ -101,8 +101,11 @@ pub struct Summary {
     /// For how long each percent of the memory is idle, in ms; see
     /// [`crate::ready::idle_percentiles`].
     pub idle_ms: Vec<i64>,
-    /// Bytes by idle time in ms, in order of time; see [`crate::ready::idle_bytes`].
+    /// Bytes by idle time in ms, in order of time; see [`crate::ready::idle_bytes`]. With a scheme
+    /// that pages out, memory that several targets share is counted once.
     pub idle: Vec<(u64, u64)>,
+    /// The same as a sum over the targets, if they share memory and `idle` counts it once.
+    pub idle_summed: Option<Vec<(u64, u64)>>,
     /// An estimate of the memory bandwidth, in bytes per second.
     pub bandwidth: u64,
     /// Each scheme, in order.

@@ -16,15 +16,19 @@ mod regions;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use isotherm_core::{AddrRange, Snapshot};
-use isotherm_record::Mapping;
+use isotherm_core::AddrRange;
 
-use crate::scan::Scan;
+use crate::Mapping;
+
+pub use pages::{SharedUnit, counted_again};
 
 /// Which parts of the targets' memory are the same.
 #[derive(Debug, Clone, Default)]
 pub struct Sharing {
     objects: BTreeMap<(u64, u64), u32>,
+    /// By object: in how many parts of targets it is.
+    uses: BTreeMap<u32, u32>,
+    generation: u64,
     targets: BTreeMap<u32, Mapped>,
 }
 
@@ -63,16 +67,37 @@ impl Sharing {
                 parts.push(Part { range, object: nr, offset: object.offset });
             }
         }
+        let objects: BTreeSet<u32> = parts.iter().map(|part| part.object).collect();
+        let alone: Vec<u32> = objects.into_iter().filter(|nr| !self.is_shared(*nr)).collect();
+        self.forget(id);
+        for part in &parts {
+            *self.uses.entry(part.object).or_default() += 1;
+        }
         self.targets.insert(id, Mapped { version, parts });
+        if alone.into_iter().any(|nr| self.is_shared(nr)) {
+            self.generation += 1;
+        }
     }
 
-    /// Takes in what the pass knows of the targets in a snapshot.
-    pub(crate) fn follow(&mut self, scan: &Scan, s: &Snapshot) {
-        if s.targets.len() > 1 {
-            for (state, t) in scan.wanted(s) {
-                self.learn(t.id.0, state.mappings_version, &state.mappings);
+    /// Drops what is known of a target.
+    pub fn forget(&mut self, id: u32) {
+        for part in self.targets.remove(&id).into_iter().flat_map(|mapped| mapped.parts) {
+            if let Some(uses) = self.uses.get_mut(&part.object) {
+                *uses = uses.saturating_sub(1);
             }
         }
+    }
+
+    /// Increased whenever memory of one target has become another's as well. Until then,
+    /// [`Sharing::shared_units`] of other targets do not change.
+    #[must_use]
+    pub const fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Whether more than one part is of this object.
+    fn is_shared(&self, object: u32) -> bool {
+        self.uses.get(&object).is_some_and(|uses| *uses > 1)
     }
 
     /// Whether two of these targets may share memory.

@@ -9,7 +9,7 @@ use super::Sharing;
 impl Sharing {
     /// Takes out of the address space that is absent in the targets, in address order each, what
     /// is not absent in another of them.
-    pub(crate) fn keep_filled(&self, absent: &mut BTreeMap<u32, Vec<AddrRange>>) {
+    pub fn keep_filled(&self, absent: &mut BTreeMap<u32, Vec<AddrRange>>) {
         if absent.values().all(Vec::is_empty) || !self.is_any(absent.keys().copied()) {
             return;
         }
@@ -79,7 +79,7 @@ fn join(ranges: &mut Vec<AddrRange>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use isotherm_record::{Mapping, Object};
+    use crate::{Mapping, Object};
 
     fn ranges(of: &[(u64, u64)]) -> Vec<AddrRange> {
         of.iter().map(|&(start, end)| AddrRange::new(start, end)).collect()

@@ -20,7 +20,7 @@ pub(super) fn next_reading(now: Time, every_ns: u64, cost_ns: u64) -> Time {
 
 /// What was read of the targets' mappings.
 #[derive(Debug, Default)]
-pub(super) struct Maps {
+pub(crate) struct Maps {
     /// Where mappings are, neighbours joined.
     mapped: BTreeMap<TargetId, Vec<AddrRange>>,
     /// What the regions of the last snapshots covered, neighbours joined.
@@ -29,19 +29,19 @@ pub(super) struct Maps {
 
 impl Maps {
     /// Takes in what was read of a target.
-    pub(super) fn learn(&mut self, id: TargetId, mappings: &[Mapping]) {
+    pub(crate) fn learn(&mut self, id: TargetId, mappings: &[Mapping]) {
         let mapped = mappings.iter().map(|m| AddrRange::new(m.start, m.end));
         self.mapped.insert(id, joined(mapped));
     }
 
     /// Forgets a target that is gone.
-    pub(super) fn forget(&mut self, id: TargetId) {
+    pub(crate) fn forget(&mut self, id: TargetId) {
         self.mapped.remove(&id);
         self.outlines.remove(&id);
     }
 
     /// The targets of which the snapshot shows new memory without a mapping.
-    pub(super) fn unknown(&mut self, s: &Snapshot) -> Vec<TargetId> {
+    pub(crate) fn unknown(&mut self, s: &Snapshot) -> Vec<TargetId> {
         s.targets.iter().filter(|t| self.is_unknown(t)).map(|t| t.id).collect()
     }
 

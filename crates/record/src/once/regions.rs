@@ -113,7 +113,7 @@ fn sweep(pieces: &[Piece], out: &mut Vec<(u32, RegionInfo)>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use isotherm_record::{Mapping, Object};
+    use crate::{Mapping, Object};
 
     const M: u64 = 1 << 20;
 

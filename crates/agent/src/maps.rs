@@ -14,7 +14,7 @@ use isotherm_record::Mapping;
 const REST: u64 = 100;
 
 /// When all mappings are read again, after that took `cost_ns` of CPU time.
-pub(super) fn next_reading(now: Time, every_ns: u64, cost_ns: u64) -> Time {
+pub(crate) fn next_reading(now: Time, every_ns: u64, cost_ns: u64) -> Time {
     now + every_ns.max(cost_ns.saturating_mul(REST))
 }
 

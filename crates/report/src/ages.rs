@@ -4,7 +4,8 @@
 //! lengths. A region with accesses has been idle for 0, and so have pages that were touched within
 //! the window, where they are known. There are two histograms: one of each
 //! target's last snapshot, and one of the mean over time. Memory that several targets share counts
-//! once, see [`once`](isotherm_record::once); the text and the JSON also tell the sum over the targets.
+//! once, see [`once`](isotherm_record::once); the text and the JSON also tell the sum over the
+//! targets.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

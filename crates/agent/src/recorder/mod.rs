@@ -32,7 +32,7 @@ mod sampler;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use crate::maps::Maps;
+use crate::maps::{Maps, next_reading};
 use crate::monitor::{Happened, Monitor};
 use crate::others::Others;
 use isotherm_core::{Late, TargetId, Time};
@@ -343,7 +343,7 @@ impl Recorder {
             self.mappings_of(self.targets[i].id, self.targets[i].pid, now);
         }
         let cost_ns = clock::thread_cpu_ns().saturating_sub(before);
-        self.maps_at = maps::next_reading(now, self.maps_every_ns, cost_ns);
+        self.maps_at = next_reading(now, self.maps_every_ns, cost_ns);
     }
 
     /// Writes the mappings of targets of which the snapshot shows memory that has no name yet.

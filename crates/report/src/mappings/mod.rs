@@ -7,8 +7,8 @@
 //! cold. What was not touched and holds no page is *absent*, in a column of its own. Parts of one
 //! file are one line. Each anonymous mapping without a name has its own line, with its address.
 //! Memory that several targets share is in the lines of each of them, and once in the sums by kind,
-//! see [`once`](isotherm_record::once). Records with page maps also tell how many pages are hot and cold, see
-//! [`PageHeat`].
+//! see [`once`](isotherm_record::once). Records with page maps also tell how many pages are hot and
+//! cold, see [`PageHeat`].
 
 mod absent;
 mod by_page;

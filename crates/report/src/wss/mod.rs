@@ -4,8 +4,8 @@
 //! access, see [`estimate`](mod@estimate). *By pages*: the pages that were touched within a span,
 //! for several spans, see [`profile`]. Only the method census knows single pages.
 //!
-//! Memory that several targets share counts once, see [`once`](isotherm_record::once); the text and the JSON
-//! also tell the sum over the targets.
+//! Memory that several targets share counts once, see [`once`](isotherm_record::once); the text and
+//! the JSON also tell the sum over the targets.
 
 pub mod over;
 pub mod profile;

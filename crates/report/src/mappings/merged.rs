@@ -1,7 +1,8 @@
 //! The hottest mappings of all targets together: one line per file, however many processes map it.
 //!
-//! Memory that targets share counts once, see [`once`](isotherm_record::once); a line also tells the
-//! sum over its processes. Heap, stack and anonymous memory has nothing in common but the program, so where
+//! Memory that targets share counts once, see [`once`](isotherm_record::once); a line also tells
+//! the sum over its processes. Heap, stack and anonymous memory has nothing in common but the
+//! program, so where
 //! there are several processes, all of a program is one line per name. Numbers are means over the
 //! whole time, also for targets that were not there all the time.
 

@@ -58,6 +58,12 @@ impl Sample {
         float(self.pages) / float(self.size.max(1))
     }
 
+    /// How many pages are mapped in so many other units, in which the target has so many pages. Of
+    /// a large area that a program keeps for later hardly any are.
+    fn likely(&self, [units, pages]: [u64; 2]) -> u64 {
+        if self.units == 0 { pages } else { (self.size * units / self.units).min(pages) }
+    }
+
     const fn numbers(&mut self) -> [&mut u64; 4] {
         [&mut self.units, &mut self.size, &mut self.pages, &mut self.squares]
     }
@@ -186,8 +192,10 @@ impl Rest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Sums {
     spans: [Sum; SPANS],
-    /// Pages of all units that are mapped, as far as that is known.
+    /// Pages that are mapped, of the units that were looked at.
     size: u64,
+    /// Units that were never looked at, and the pages that the target has in them.
+    unknown: [u64; 2],
 }
 
 impl Sums {
@@ -200,8 +208,15 @@ impl Sums {
     }
 
     fn change(&mut self, unit: &Unit, sign: i64) {
+        let change = |a: &mut u64, b: u64| *a = a.wrapping_add_signed(sign * b.cast_signed());
+        if !unit.known {
+            let [units, pages] = &mut self.unknown;
+            change(units, 1);
+            change(pages, unit.size());
+            return;
+        }
         let (size, stuck) = (unit.size(), unit.nr_stuck());
-        self.size = self.size.wrapping_add_signed(sign * size.cast_signed());
+        change(&mut self.size, size);
         let size = size - stuck;
         for (nr, sum) in self.spans.iter_mut().enumerate() {
             let planes = unit.planes();
@@ -249,8 +264,11 @@ impl Sums {
         others: &ClearRate,
         lines: &Lines<'_>,
     ) -> Touched {
-        let all = (all as u64, self.size);
-        let of = |nr: usize| self.spans[nr].estimate(all, watched, others, (nr, lines));
+        let of = |nr: usize| {
+            let sum = &self.spans[nr];
+            let size = self.size + sum.in_turn.likely(self.unknown);
+            sum.estimate((all as u64, size), watched, others, (nr, lines))
+        };
         Touched { spans: core::array::from_fn(of), watched }
     }
 
@@ -375,6 +393,34 @@ mod tests {
             .unwrap();
         let pages = [got.bytes, got.lo, got.hi, got.measured].map(|b| b / PAGE_SIZE);
         assert_eq!(pages, [640, 320, 640 + stuck, size]);
+    }
+
+    #[test]
+    fn of_an_area_that_is_hardly_mapped_no_more_is_touched_than_is_there() {
+        let mut sums = Sums::default();
+        let there = PageBits::of(0, crate::addr::AddrRange::new(0, 8 * PAGE_SIZE));
+        for nr in 0..1000 {
+            let mut unit = Unit::new(nr * UNIT, PageBits::ALL, Time(0));
+            // One unit in ten was looked at, and of those one in ten has pages, all of them hot.
+            if nr % 10 == 0 {
+                let present = if nr % 100 == 0 { there } else { PageBits::default() };
+                let check = UnitCheck {
+                    answered: true,
+                    present,
+                    young: present,
+                    ..UnitCheck::new(TargetId(1), unit.start, PageBits::ALL)
+                };
+                unit.is_turn = true;
+                unit.was_armed(&check, Time(0));
+                let spans = [5, 100, 1000, 10_000, 60_000].map(|ms| ms * 1_000_000);
+                unit.was_looked_at(&check, Time(spans[0]), &spans, false);
+            }
+            sums.add(&unit);
+        }
+        let got = sums.touched(1000, 1000 * UNIT, &ClearRate::default(), &NO_LINES);
+        let TouchedBytes { bytes, lo, hi, .. } = got.spans[0].unwrap();
+        assert_eq!(bytes / PAGE_SIZE, 100 * 8);
+        assert!(lo < bytes && hi > bytes && hi / PAGE_SIZE < 3 * 100 * 8, "{lo} {hi}");
     }
 
     #[test]

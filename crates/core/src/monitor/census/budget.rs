@@ -30,9 +30,10 @@ const MOST_TIMES: u64 = 4;
 const SHARES: (u64, u64) = (40, 20);
 /// The same while hardly anything has changed for some time: what changes then is seen a little
 /// later, and the target and the machine are left alone.
-const CALM_SHARES: (u64, u64) = (20, 10);
-/// The share for drawing regions, in percent.
-const DRAWING_SHARE: u64 = 12;
+const CALM_SHARES: (u64, u64) = (10, 5);
+/// The share for drawing regions, in percent; and while hardly anything has changed, when they only
+/// become older.
+const DRAWING_SHARES: (u64, u64) = (12, 6);
 /// The share for looks in turn while units wait for their turn: there is memory that was never
 /// armed, or too little is left to arm what was.
 const WAITING_SHARE: u64 = 10;
@@ -270,7 +271,8 @@ impl Budget {
 
     /// How long to rest after regions were drawn, which took about `work_ns`, in ns.
     pub(super) fn rest_of_drawing(&self, work_ns: u64) -> u64 {
-        work_ns.saturating_mul(10_000 * 100) / (self.bp * DRAWING_SHARE).max(1)
+        let share = if self.is_calm { DRAWING_SHARES.1 } else { DRAWING_SHARES.0 };
+        work_ns.saturating_mul(10_000 * 100) / (self.bp * share).max(1)
     }
 
     /// How many pages may be armed alone, per `window_ns`.
@@ -401,14 +403,14 @@ mod tests {
     }
 
     #[test]
-    fn a_calm_target_is_looked_at_half_as_often() {
+    fn a_calm_target_is_looked_at_a_quarter_as_often() {
         let mut budget = Budget::default();
         budget.begin(100, Time(0));
         budget.earn(100, Time(1_000_000_000));
         let busy = (budget.looks(100_000_000), budget.sentinels(100_000_000));
         budget.set_calm(true);
         let calm = (budget.looks(100_000_000), budget.sentinels(100_000_000));
-        assert_eq!((calm.0, calm.1), (busy.0 / 2, busy.1 / 2));
+        assert_eq!((calm.0, calm.1), (busy.0 / 4, busy.1 / 4));
     }
 
     #[test]

@@ -2,7 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a failing test says enough")]
 
 use isotherm_core::{
-    AddrRange, PageBits, RegionInfo, Snapshot, TargetId, TargetInfo, Time, UnitInfo,
+    AddrRange, PageBits, RegionInfo, Snapshot, TargetId, TargetInfo, Time, Touched, TouchedBytes,
+    UnitInfo,
 };
 use isotherm_record::export::{self, Table};
 use isotherm_record::{Exec, Header, Mapping, Record, Target, Writer};
@@ -83,7 +84,10 @@ fn record_of_pages() -> Record {
         ..UnitInfo::default()
     };
     unit.touched[1] = Some(PageBits([1 << 63, 0, 0, 0, 0, 0, 0, 1]));
-    let targets = vec![TargetInfo { units: vec![unit], ..TargetInfo::default() }];
+    let within = TouchedBytes { bytes: 8192, lo: 4096, hi: 12288, measured: 1 << 21 };
+    let spans = [None, Some(within), None, None, None];
+    let touched = Some(Touched { spans, watched: 1 << 22 });
+    let targets = vec![TargetInfo { units: vec![unit], touched, ..TargetInfo::default() }];
     w.push_snapshot(&Snapshot { end: Time(100), targets, ..Snapshot::default() }).unwrap();
     Record::from_bytes(w.finish(Time(200), "over").unwrap().0).unwrap()
 }
@@ -116,6 +120,23 @@ fn text(table: Table) -> String {
     let mut out = Vec::new();
     export::csv(table, &mut record().reader().unwrap(), &mut out).unwrap();
     String::from_utf8(out).unwrap()
+}
+
+/// A record keeps them with the page maps.
+#[test]
+fn snapshots_have_the_working_sets_that_page_maps_tell() {
+    let mut out = Vec::new();
+    export::csv(Table::Snapshots, &mut record_of_pages().reader().unwrap(), &mut out).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    let mut lines = text.lines();
+    let (names, values) = (lines.next().unwrap(), lines.next().unwrap().replace("a, b", "a b"));
+    let of = |name| {
+        let at = names.split(',').position(|n| n == name);
+        values.split(',').nth(at.unwrap()).unwrap()
+    };
+    let names = ["watched", "touched_window", "touched_window_lo", "touched_window_hi"];
+    assert_eq!(names.map(of), ["4194304", "8192", "4096", "12288"]);
+    assert_eq!([of("touched_window_measured"), of("touched_1s")], ["2097152", ""]);
 }
 
 #[test]

@@ -1,12 +1,18 @@
 //! One row per target and snapshot: the working set in all its definitions, and the window's cost.
 
-use isotherm_core::{SPANS, Snapshot, TouchedBytes};
+use std::collections::BTreeMap;
+
+use isotherm_core::{SPANS, Snapshot, TargetId, Time, Touched, TouchedBytes};
 
 use super::super::batch::{Batch, Maybe, column};
 use super::Rows;
 use super::who::{Known, Stamp};
 use crate::event::Event;
+use crate::pages::Pages;
 use crate::working_set::{WorkingSet, estimate};
+
+/// Working sets that wait for their snapshots at most. A frame of page maps has a second of them.
+const MOST_TOLD: usize = 1 << 16;
 
 /// The working set of one span.
 #[derive(Debug, Default)]
@@ -34,6 +40,8 @@ pub(super) struct Snapshots {
     watched: Maybe<Vec<u64>>,
     spans: [Span; SPANS],
     cost: [Vec<u64>; 3],
+    /// What page maps have told of windows whose snapshots are to come.
+    told: BTreeMap<(Time, TargetId), Touched>,
 }
 
 impl Snapshots {
@@ -53,6 +61,19 @@ impl Snapshots {
             watched: Maybe::default(),
             spans: Default::default(),
             cost: Default::default(),
+            told: BTreeMap::new(),
+        }
+    }
+
+    /// A record keeps the working sets with the page maps, which come before their snapshots.
+    fn pages(&mut self, pages: &Pages) {
+        for window in &pages.windows {
+            let touched = window.touched.iter();
+            self.told.extend(touched.map(|(target, touched)| ((window.end, *target), *touched)));
+        }
+        // The snapshots of those may be damaged.
+        while self.told.len() > MOST_TOLD {
+            self.told.pop_first();
         }
     }
 
@@ -72,9 +93,10 @@ impl Snapshots {
             for (column, value) in self.wss.iter_mut().zip([bytes, lo, hi]) {
                 column.push(value);
             }
-            self.watched.push(target.touched.map(|t| t.watched));
+            let touched = target.touched.or_else(|| self.told.remove(&(s.end, target.id)));
+            self.watched.push(touched.map(|t| t.watched));
             for (span, column) in self.spans.iter_mut().enumerate() {
-                let within: Option<TouchedBytes> = target.touched.and_then(|t| t.spans[span]);
+                let within: Option<TouchedBytes> = touched.and_then(|t| t.spans[span]);
                 column.bytes.push(within.map(|t| t.bytes));
                 column.lo.push(within.map(|t| t.lo));
                 column.hi.push(within.map(|t| t.hi));
@@ -100,8 +122,10 @@ const SPAN_NAMES: [[&str; 4]; SPANS] = [
 impl Rows for Snapshots {
     fn push(&mut self, event: &Event<'_>) {
         self.known.learn(event);
-        if let Event::Snapshot(s) = event {
-            self.snapshot(s);
+        match event {
+            Event::Snapshot(s) => self.snapshot(s),
+            Event::Pages(pages) => self.pages(pages),
+            _ => {}
         }
     }
 

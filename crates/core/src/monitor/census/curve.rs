@@ -282,8 +282,10 @@ impl Lines<'_> {
         let at_once = points.iter().map(|p| p.at_once).fold(0.0, f64::max);
         let at = float(self.spans[span].cast_signed());
         let counted = (!self.is_passing).then_some(Point { at, pages: counted, at_once });
-        // What is hot is touched within the first sample, and adds to each point.
-        for from in [Point::default(), *points.first()?] {
+        // What is hot is touched within the first sample, and adds to each point. It may have
+        // changed since the turns, other than what only passes by.
+        let hot = counted.is_some().then_some(*points.first()?);
+        for from in [Point::default()].into_iter().chain(hot) {
             for end in points.iter().rev().take_while(|end| from.at < at && end.at > at) {
                 let between = points.iter().filter(|p| p.at > from.at && p.at < end.at);
                 let mut all = between.chain(counted.as_ref());

@@ -81,8 +81,10 @@ impl Unit {
         }
         let cell = usize::from(core::mem::replace(&mut self.sentinel, NO_PAGE)) / PAGES_PER_CELL;
         let since = u64::from(self.steady[cell]).saturating_mul(TICK_NS);
-        let has_passed = is_missed && now.0.saturating_sub(since) < spans[1] * PASSED;
-        news.alarm = (has_passed || !is_missed).then_some(has_passed);
+        // Of what has been hot for long, nobody thought that it might pass by.
+        let is_new = now.0.saturating_sub(since) < spans[1] * PASSED;
+        let has_passed = is_missed && is_new;
+        news.alarm = is_new.then_some(has_passed);
         if has_passed {
             self.has_passed(spans);
         }

@@ -40,7 +40,9 @@
 //! | `age` | u32 | windows for which the region has looked like this |
 //! | `lo`, `hi` | f32 | 90 % interval of the mean rate, in `nr_accesses` |
 //! | `resolved` | bool | false: nobody could look, so the numbers mean nothing |
-//! | `touched_window`, `touched_1s` | f32 or null | share of its pages touched within the span, of a monitor that runs; null from a record, whose pages are in the table `pages` |
+//! | `touched_window`, `touched_1s` | f32 or null | share of its pages touched within the span |
+//!
+//! Those two are of a monitor that runs. Of a record they are null; see the table `pages`.
 //!
 //! `pages`, a row per unit of 2 MiB, at the end of each window in which something changed in it:
 //!

@@ -61,7 +61,7 @@ impl Sample {
     /// How many pages are mapped in so many other units, in which the target has so many pages. Of
     /// a large area that a program keeps for later hardly any are.
     fn likely(&self, [units, pages]: [u64; 2]) -> u64 {
-        if self.units == 0 { pages } else { (self.size * units / self.units).min(pages) }
+        (self.size * units).checked_div(self.units).map_or(pages, |likely| likely.min(pages))
     }
 
     const fn numbers(&mut self) -> [&mut u64; 4] {

@@ -6,7 +6,9 @@
 //! * *When in its cycle a unit was measured.* One turn is one sample in time. Where a unit was
 //!   measured twice, half of the squared difference is the variance of one measurement, whatever
 //!   the pattern is. Where it was measured once, what the next longer span adds tells how much of
-//!   it comes and goes: at most a quarter of its square.
+//!   it comes and goes: at most a quarter of its square. Neighbours have their turns together, so
+//!   what passes one of them passes all; [`curve`](super::curve) knows by how much that adds to the
+//!   doubt, and what a short span is from longer ones.
 //! * *The units that were not measured yet.* Those that were armed in turn are an even sample of
 //!   the target, so their mean and variance stand for the rest. Units that were armed out of turn,
 //!   because something near them changed, are no such sample and do not count for that. A unit

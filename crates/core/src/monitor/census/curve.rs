@@ -377,6 +377,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "minutes")]
     fn a_short_span_is_its_share_of_a_long_one_where_memory_is_gone_over() {
         let all = float((NR * 512).cast_signed());
         for period in [450, 1000, 3300, 5000, 7777] {
@@ -394,6 +395,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "minutes")]
     fn a_line_that_something_contradicts_is_not_taken() {
         let sweep = curve(swept(1000));
         let (far, sure) = (Pages { mean: 1e5, sigma: 100.0 }, Pages { mean: 6e4, sigma: 100.0 });
@@ -409,6 +411,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "minutes")]
     fn hot_memory_beside_a_sweep_adds_to_the_line() {
         let sweep = swept(2000);
         let curve = curve(|nr, turn, ms| if nr % 64 < 8 { 512 } else { sweep(nr, turn, ms) });
@@ -419,6 +422,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "minutes")]
     fn neighbours_that_are_touched_together_are_one_event() {
         let lines = |curve| Lines { curve, spans: &SPANS_NS, is_passing: false }.together(1);
         let together = curve(swept(1000));
@@ -428,6 +432,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "minutes")]
     fn what_was_taken_out_is_no_part_of_it() {
         let mut curve = curve(swept(1000));
         let before = curve;

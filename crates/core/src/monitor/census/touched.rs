@@ -398,6 +398,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "minutes")]
     fn of_an_area_that_is_hardly_mapped_no_more_is_touched_than_is_there() {
         let mut sums = Sums::default();
         let there = PageBits::of(0, crate::addr::AddrRange::new(0, 8 * PAGE_SIZE));

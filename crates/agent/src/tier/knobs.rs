@@ -1,7 +1,7 @@
 //! The options of `tier`, as numbers.
 
-use isotherm_core::Attrs;
 use isotherm_core::attrs::IntervalsGoal;
+use isotherm_core::{Attrs, Method};
 
 use crate::ready::knobs::Rate;
 
@@ -28,8 +28,8 @@ pub struct Knobs {
 
 impl Default for Knobs {
     /// 99.7 % used, 0.5 % free; 200 MiB per second, ten times per second; half a minute of rest for
-    /// a page that was moved; a second of watching. Intervals tuned for 4 % of positive samples,
-    /// from 5 ms to 10 s.
+    /// a page that was moved; a second of watching. A census with a budget of 2 %; intervals tuned
+    /// for 4 % of positive samples, from 5 ms to 10 s.
     fn default() -> Self {
         let goal = IntervalsGoal {
             access_bp: 400,
@@ -45,8 +45,15 @@ impl Default for Knobs {
             hold_us: 30_000_000,
             confirm_us: 1_000_000,
             // A hundred regions at least: the hot parts of a large mapping are rarely in ten
-            // pieces.
-            attrs: Attrs { intervals_goal: goal, min_nr_regions: 100, ..Attrs::default() },
+            // pieces. What is hot on a slow node is to be found within seconds, so the budget is
+            // twice that of who only looks.
+            attrs: Attrs {
+                method: Method::Census,
+                budget_bp: 200,
+                intervals_goal: goal,
+                min_nr_regions: 100,
+                ..Attrs::default()
+            },
             dry_run: false,
         }
     }

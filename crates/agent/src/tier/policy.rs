@@ -87,12 +87,16 @@ impl Knobs {
             .iter()
             .flat_map(|link| self.pushed(*link, physical.prompt, total(link.upper), kept_out));
         let nr = hierarchy.nodes().len() as u64;
+        let usual = Attrs::default();
         let context = ContextPolicy {
             name: NAME.to_owned(),
             targets: vec![TargetSpec::Memory(Memory::All)],
             ops: Some(SetName::Kdamond),
             engine: Engine::Kernel,
+            // Method and budget are those of Isotherm's engine.
             attrs: Attrs {
+                method: usual.method,
+                budget_bp: usual.budget_bp,
                 update_us: UPDATE_US,
                 min_nr_regions: REGIONS.0 * nr,
                 max_nr_regions: REGIONS.1 * nr,

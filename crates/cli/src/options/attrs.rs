@@ -85,7 +85,7 @@ pub(crate) enum MethodArg {
 }
 
 /// A budget, in basis points of one CPU.
-fn budget(text: &str) -> Result<u32, String> {
+pub(crate) fn budget(text: &str) -> Result<u32, String> {
     match share_bp(text).map_err(|e| e.to_string())? {
         0 => Err("a budget of 0, with which nothing can be seen".to_owned()),
         10_001.. => Err("more than one CPU; the default is 1%".to_owned()),

@@ -19,6 +19,7 @@ use isotherm::raw::host::proc::Proc;
 use isotherm::raw::ops::targets::Memory;
 
 use crate::exit;
+use crate::options::attrs::budget;
 use crate::options::targets::TargetArgs;
 
 /// Arguments of `isotherm tier`.
@@ -107,15 +108,16 @@ pub(crate) struct Args {
         hide_short_help = true
     )]
     min_rss: u64,
-    /// The most accessed bits to clear per second.
+    /// The share of one CPU that monitoring by Isotherm may use. Moves come on top.
     #[arg(
         long,
-        value_name = "N",
-        default_value_t = 1000,
+        value_name = "SHARE",
+        default_value = "2%",
+        value_parser = budget,
         help_heading = "Monitoring",
         hide_short_help = true
     )]
-    clears: u32,
+    budget: u32,
     /// Stop after this time (as 30s or 5m).
     ///
     /// A command that was started then gets SIGTERM.
@@ -192,7 +194,7 @@ impl Args {
             dry_run: self.dry_run,
             ..Knobs::default()
         };
-        knobs.attrs.clears_per_sec = self.clears;
+        knobs.attrs.budget_bp = self.budget;
         knobs
     }
 

@@ -18,6 +18,7 @@ pub const SHIPPED: &[(&str, &str)] = workloads![
     "fork-tree",
     "mmap-churn",
     "tier",
+    "tier-scattered",
     "scattered-2m",
     "scattered-256k",
     "scattered-256k-3",

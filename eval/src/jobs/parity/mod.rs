@@ -67,8 +67,8 @@ const FIRST_TOUCH: &str = "pagewalk-first-touch";
 
 /// The kernel's bitmap of idle pages, without which there is no set `idle`.
 const BITMAP: &str = "/sys/kernel/mm/page_idle/bitmap";
-/// The only workload that is for other jobs.
-const NOT_HERE: &str = "tier";
+/// The workloads that are for another job.
+const NOT_HERE: [&str; 2] = super::tier::LAYOUTS;
 
 /// What a smoke run takes, and how long its workloads take.
 const QUICK: (&[&str], f64) = (&["phase-change"], 6.0);
@@ -129,7 +129,7 @@ impl Job for Parity {
     fn run(&self, bench: &Bench<'_>) -> anyhow::Result<()> {
         let spec = bench.spec;
         let mut shipped = workloads::shipped(&spec.isotherm)?;
-        shipped.retain(|n| n != NOT_HERE);
+        shipped.retain(|n| !NOT_HERE.contains(&n.as_str()));
         let usual =
             |name: &str| !workloads::is_scattered(name) && (!spec.quick || QUICK.0.contains(&name));
         let workloads = workloads::wanted(spec, &shipped, usual);

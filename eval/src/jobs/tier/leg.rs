@@ -11,7 +11,7 @@ use isotherm_core::AddrRange;
 use isotherm_host::Roots;
 use isotherm_host::nodes::levels;
 use isotherm_pages::places::Places;
-use isotherm_sim::truth::{Line, PatternInfo};
+use isotherm_sim::truth::Line;
 use isotherm_sys::clock;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -19,9 +19,15 @@ use serde_json::Value;
 use crate::job::Bench;
 use crate::processes::child::{Child, sleep_until};
 use crate::processes::workload::Workload;
+use crate::stats::to_f64;
 
 /// Who moves the pages; `none`: nobody, for comparison.
 pub(super) const ENGINES: [&str; 3] = ["isotherm", "kernel", "none"];
+/// The workloads: hot memory in a few stretches, and in scattered pieces.
+pub(in crate::jobs) const LAYOUTS: [&str; 2] = ["tier", "tier-scattered"];
+/// The budget of monitoring: one that is a percent outside of emulated guests, where calls take 5
+/// times as long.
+const BUDGET: &str = "5%";
 /// Between two looks at where pages are.
 const LOOK_US: u64 = 2_000_000;
 /// Pages looked at of every granule.
@@ -39,6 +45,9 @@ const KEEP_KIB: &str = "2048";
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Leg {
     pub(super) engine: String,
+    /// The workload: one of [`LAYOUTS`].
+    #[serde(default)]
+    pub(super) layout: String,
     /// Each look.
     pub(super) looks: Vec<Look>,
     /// Each phase: when it began, and the accesses of each granule in it.
@@ -91,16 +100,21 @@ impl Drop for Setting {
     }
 }
 
-/// Runs one engine.
-pub(super) fn run(bench: &Bench<'_>, engine: &str, nodes: [u32; 2]) -> anyhow::Result<Leg> {
+/// Runs one engine over one workload.
+pub(super) fn run(
+    bench: &Bench<'_>,
+    layout: &str,
+    engine: &str,
+    nodes: [u32; 2],
+) -> anyhow::Result<Leg> {
     let _keep = Setting::set(KEEP_KIB)?;
     let phase_s = bench.spec.seconds.unwrap_or(if bench.spec.quick { 30.0 } else { 60.0 });
     let whole = format!("{}ms", (phase_s * 1000.0).round() * 3.0);
-    let truth = bench.dir.raw(&format!("truth-{engine}"));
-    let args = ["--scale", &whole, "tier"];
+    let truth = bench.dir.raw(&format!("truth-{layout}-{engine}"));
+    let args = ["--scale", &whole, layout];
     let mut workload = Workload::start(&bench.spec.isotherm, &args, &truth)?;
     let pid = workload.child.pid();
-    let out = bench.dir.raw(&format!("{engine}.out"));
+    let out = bench.dir.raw(&format!("{layout}-{engine}.out"));
     let mut tool = start(bench, engine, nodes, pid, &out)?;
     let process = Process::open(pid)?;
     let (range, begin_ns) = memory(&truth)?;
@@ -135,6 +149,7 @@ pub(super) fn run(bench: &Bench<'_>, engine: &str, nodes: [u32; 2]) -> anyhow::R
     let from = looks.first().map_or(0, |l| l.ns) + MINUTE_NS.min(end - begin_ns);
     Ok(Leg {
         engine: engine.into(),
+        layout: layout.into(),
         looks,
         phases,
         moves: watch.moves(from.min(begin_ns + MINUTE_NS)),
@@ -165,7 +180,7 @@ fn start(
     command.args(["tier", "--json", "--every", "5s", "--engine", engine]);
     command.args(["--fast", &fast.to_string(), "--slow", &slow.to_string()]);
     if engine == "isotherm" {
-        command.args(["-p", &pid.to_string()]);
+        command.args(["-p", &pid.to_string(), "--budget", BUDGET]);
     }
     let file = fs::File::create(out).with_context(|| format!("create {}", out.display()))?;
     command.stdin(Stdio::null()).stdout(file);
@@ -191,43 +206,50 @@ fn memory(truth: &Path) -> anyhow::Result<(AddrRange, u64)> {
 /// How often each granule was accessed in each phase.
 fn phases(truth: &Path, range: AddrRange) -> anyhow::Result<Vec<Phase>> {
     let granules = usize::try_from(range.len() / GRANULE)?;
-    let mut parts = BTreeMap::new();
-    let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
+    let mut patterns = BTreeMap::new();
+    let mut counts: BTreeMap<(u32, u64), u64> = BTreeMap::new();
     let mut out: Vec<Phase> = Vec::new();
-    let mut order = Vec::new();
     for line in fs::read_to_string(truth)?.lines() {
         match serde_json::from_str(line) {
             Ok(Line::Header(header)) => {
-                for (i, phase) in header.phases.iter().enumerate() {
-                    order.push(phase.patterns.iter().map(|p| p.id).collect::<Vec<_>>());
-                    let of_pattern = |p: &PatternInfo| (p.id, (i, (p.cells.offset, p.cells.end)));
-                    parts.extend(phase.patterns.iter().map(of_pattern));
+                for (nr, phase) in header.phases.into_iter().enumerate() {
+                    patterns.extend(phase.patterns.into_iter().map(|p| (p.id, (nr, p.cells))));
                 }
             }
             Ok(Line::Phase { ns, .. }) => {
                 out.push(Phase { begin_ns: ns, accesses: vec![0.0; granules] });
             }
             Ok(Line::Slot { c, .. }) => {
-                for (id, _, n) in c {
-                    *counts.entry(id).or_default() += n;
+                for (id, cell, n) in c {
+                    *counts.entry((id, cell.into())).or_default() += n;
                 }
             }
             _ => {}
         }
     }
-    for (id, count) in counts {
-        let Some(&(phase, (start, end))) = parts.get(&id) else { continue };
-        let Some(phase) = out.get_mut(phase) else { continue };
-        let part = AddrRange::new(start, end);
-        for (nr, sum) in phase.accesses.iter_mut().enumerate() {
-            let start = nr as u64 * GRANULE;
-            let here = part.end.min(start + GRANULE).saturating_sub(part.start.max(start));
-            #[expect(clippy::cast_precision_loss, reason = "bytes of a few GiB")]
-            let share = here as f64 / part.len().max(1) as f64;
-            *sum += share * crate::stats::to_f64(count);
+    for ((id, cell), count) in counts {
+        let Some((phase, cells)) = patterns.get(&id) else { continue };
+        let Some(phase) = out.get_mut(*phase) else { continue };
+        let pieces: Vec<(u64, u64)> = cells.pieces_of(cell).collect();
+        let bytes: u64 = pieces.iter().map(|(start, end)| end - start).sum();
+        for (start, end) in pieces {
+            spread(&mut phase.accesses, (start, end), to_f64(count) / to_f64(bytes.max(1)));
         }
     }
     Ok(out)
+}
+
+/// Counts accesses, so many per byte, of a piece of memory for its granules.
+fn spread(granules: &mut [f64], (start, end): (u64, u64), per_byte: f64) {
+    let mut at = start;
+    while at < end {
+        let next = ((at / GRANULE + 1) * GRANULE).min(end);
+        let granule = usize::try_from(at / GRANULE).ok().and_then(|nr| granules.get_mut(nr));
+        if let Some(sum) = granule {
+            *sum += to_f64(next - at) * per_byte;
+        }
+        at = next;
+    }
 }
 
 /// Where pages are, and how often they moved.

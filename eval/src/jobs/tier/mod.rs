@@ -1,7 +1,7 @@
 //! Job `tier`: whether `isotherm tier` keeps hot memory on the fast node.
 //!
-//! The workload `tier` has more memory than the fast node, 13 % of it hot, and other 13 % in each
-//! phase. Where its pages are is seen from outside (pagemap, a sample of 64 pages of every 2 MiB,
+//! The workloads `tier` and `tier-scattered` have more memory than the fast node, 13 % of it hot, and
+//! other 13 % in each phase: a few stretches, or pieces of 2 MiB. Where its pages are is seen from outside (pagemap, a sample of 64 pages of every 2 MiB,
 //! every two seconds); how often they are accessed is the truth's. The share of accesses that the
 //! fast node serves is held against that of the best placement with as many pages on the fast node.
 //! Both engines; only pages of the workload count.
@@ -20,7 +20,10 @@ use crate::dir::ResultDir;
 use crate::job::{Bench, Job, Spec};
 use crate::requirement::{self, Requirement};
 use leg::{ENGINES, Leg};
+
 use study::Row;
+
+pub(super) use leg::LAYOUTS;
 
 const LEGS: &str = "raw/legs.json";
 
@@ -67,14 +70,20 @@ impl Job for Tier {
             return bench.dir.write_json(LEGS, &Vec::<Leg>::new());
         };
         let mut legs = Vec::new();
-        for engine in ENGINES {
+        let layouts = LAYOUTS.into_iter().filter(|l| bench.spec.wants(l, &LAYOUTS));
+        for (layout, engine) in layouts.flat_map(|l| ENGINES.map(|engine| (l, engine))) {
             if !bench.spec.wants(engine, &ENGINES) {
                 continue;
             }
-            say(&format!("tier: {engine}"));
-            let leg = leg::run(bench, engine, nodes).unwrap_or_else(|e| {
-                say(&format!("tier: {engine}: failed: {e:#}"));
-                Leg { engine: engine.into(), failed: Some(format!("{e:#}")), ..Leg::default() }
+            say(&format!("tier: {layout}, {engine}"));
+            let leg = leg::run(bench, layout, engine, nodes).unwrap_or_else(|e| {
+                say(&format!("tier: {layout}, {engine}: failed: {e:#}"));
+                Leg {
+                    engine: engine.into(),
+                    layout: layout.into(),
+                    failed: Some(format!("{e:#}")),
+                    ..Leg::default()
+                }
             });
             legs.push(leg);
             bench.dir.write_json(LEGS, &legs)?;

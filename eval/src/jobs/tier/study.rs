@@ -18,6 +18,8 @@ const MOVES: f64 = 2.0;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Row {
     pub(super) engine: String,
+    #[serde(default)]
+    pub(super) layout: String,
     pub(super) what: String,
     pub(super) value: Option<f64>,
     pub(super) goal: String,
@@ -50,6 +52,7 @@ pub(super) fn served(look: &Look, phase: &Phase) -> Option<(f64, f64)> {
 pub(super) fn rows(leg: &Leg) -> Vec<Row> {
     let row = |what: String, value: Option<f64>, goal: Option<(String, bool)>| Row {
         engine: leg.engine.clone(),
+        layout: leg.layout.clone(),
         what,
         value,
         goal: goal.as_ref().map_or_else(|| "-".into(), |(text, _)| text.clone()),
@@ -122,9 +125,10 @@ fn goals(leg: &Leg) -> (f64, f64) {
 
 /// The table.
 pub(super) fn format(rows: &[Row]) -> String {
-    let mut table = Table::new(["engine", "what", "value", "goal", "reached"]);
+    let mut table = Table::new(["workload", "engine", "what", "value", "goal", "reached"]);
     for r in rows {
         table.row([
+            r.layout.clone(),
             r.engine.clone(),
             r.what.clone(),
             number(r.value, 2),

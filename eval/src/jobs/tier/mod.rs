@@ -1,9 +1,10 @@
 //! Job `tier`: whether `isotherm tier` keeps hot memory on the fast node.
 //!
-//! The workloads `tier` and `tier-scattered` have more memory than the fast node, 13 % of it hot, and
-//! other 13 % in each phase: a few stretches, or pieces of 2 MiB. Where its pages are is seen from outside (pagemap, a sample of 64 pages of every 2 MiB,
-//! every two seconds); how often they are accessed is the truth's. The share of accesses that the
-//! fast node serves is held against that of the best placement with as many pages on the fast node.
+//! The workloads `tier` and `tier-scattered` have more memory than the fast node, 13 % of it hot,
+//! and other 13 % in each phase: in a few stretches, or in pieces of 2 MiB. Where its pages are is
+//! seen from outside (pagemap, a sample of 64 pages of every 2 MiB, every two seconds); how often
+//! they are accessed is the truth's. The share of accesses that the fast node serves is held
+//! against that of the best placement with as many pages on the fast node.
 //! Both engines; only pages of the workload count.
 //!
 //! Needs two nodes (`lab/vm --numa2`); on a machine with one it says so and measures nothing.

@@ -59,8 +59,12 @@ pub(super) fn drive(policy: Policy, args: &RunArgs, extra: Extra<'_>) -> anyhow:
         signals::reload_at_hangup()?;
     }
     let log = Log::create(args.events.as_deref())?;
-    let options =
-        Options { dry_run: args.dry_run, undo_on_exit: args.undo_on_exit, seed: args.seed };
+    let options = Options {
+        dry_run: args.dry_run,
+        undo_on_exit: args.undo_on_exit,
+        seed: args.seed,
+        by_cgroup: false,
+    };
     let plan = Plan::of(&policy);
     let mut runner = Runner::start(policy, options).map_err(exit::refused)?;
     let mut run = Run::new(args, extra, log, plan);

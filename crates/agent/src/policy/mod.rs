@@ -83,8 +83,8 @@ pub enum TargetSpec {
     /// Every process of the Kubernetes pods that match, by `NAMESPACE/NAME`, `NAME` or uid; `*` and
     /// `?` as in a shell.
     Pod(String),
-    /// Every process of the containers that match, by name, `NAMESPACE/POD/NAME`, or the first 12 or
-    /// more digits of the id; `*` and `?` as in a shell.
+    /// Every process of the containers that match, by name, `NAMESPACE/POD/NAME`, or the first 12
+    /// or more digits of the id; `*` and `?` as in a shell.
     Container(String),
     /// Every process that runs as this user, by name or number; `*` and `?` as in a shell.
     User(String),

@@ -27,7 +27,7 @@ mod runner;
 mod set;
 mod start;
 
-pub use account::{Account, Standing};
+pub use account::{Account, GoalStanding, Standing};
 pub use ending::end_command;
 pub(crate) use guard_watch::{Actions, GuardWatch};
 pub use heat::{Heat, HeatTable};

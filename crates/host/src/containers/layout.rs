@@ -1,16 +1,19 @@
 //! What the path of a cgroup says of pods and containers.
 //!
-//! | who made it | path |
-//! |---|---|
-//! | kubelet, driver `cgroupfs` | `/kubepods/burstable/podUID/ID`; guaranteed pods lack the class |
-//! | kubelet, driver `systemd` | `/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podUID.slice/cri-containerd-ID.scope` |
-//! | the same with CRI-O, Docker | the last part is `crio-ID.scope`, `docker-ID.scope` |
-//! | containerd whose driver differs from the kubelet's | the last part is `kubepods-burstable-podUID.slice:cri-containerd:ID` |
-//! | nested nodes (kind) | any of these below other cgroups, the slices with a prefix such as `kubelet-` |
-//! | Docker, Podman, nerdctl alone | `docker/ID`, `docker-ID.scope`, `libpod-ID.scope`, `nerdctl-ID.scope`, anywhere |
+//! * The kubelet with the driver `cgroupfs`: `/kubepods/burstable/podUID/ID`. Guaranteed pods
+//!   lack the class.
+//! * The kubelet with the driver `systemd`: `/kubepods.slice/kubepods-burstable.slice/`
+//!   `kubepods-burstable-podUID.slice/cri-containerd-ID.scope`. CRI-O and Docker put `crio-` and
+//!   `docker-` in front of the id.
+//! * containerd with another driver than the kubelet: the last part is
+//!   `kubepods-burstable-podUID.slice:cri-containerd:ID`.
+//! * Nodes in containers (kind): any of these below other cgroups. Slices have a prefix, such as
+//!   `kubelet-`.
+//! * Docker, Podman and nerdctl alone: `docker/ID`, `docker-ID.scope`, `libpod-ID.scope`,
+//!   `nerdctl-ID.scope`, below any cgroup.
 //!
-//! In the names of slices the uid has `_` in place of `-`, since `-` separates levels there. The uid
-//! of a static pod is a hash of 32 hexadecimal digits.
+//! In the names of slices the uid has `_` in place of `-`, since `-` separates levels there. The
+//! uid of a static pod is a hash of 32 hexadecimal digits.
 
 /// What made a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -47,8 +50,8 @@ pub struct Place {
 #[must_use]
 pub fn place_of(path: &str) -> Option<Place> {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
-    let pods = parts.iter().enumerate().filter_map(|(at, part)| Some((at, pod_of(part)?)));
-    let pod = pods.last();
+    let mut pods = parts.iter().enumerate().filter_map(|(at, part)| Some((at, pod_of(part)?)));
+    let pod = pods.next_back();
     let mut containers = parts.iter().enumerate().filter_map(|(at, part)| {
         let above = at.checked_sub(1).and_then(|above| parts.get(above)).copied();
         Some((at, container_of(part, above.unwrap_or_default())?))

@@ -1,18 +1,18 @@
 //! What people call pods and containers, from files on the node.
 //!
-//! | file | says |
-//! |---|---|
-//! | `/var/log/pods/NAMESPACE_POD_UID/CONTAINER/` (kubelet) | the pod's name by its uid |
-//! | `/var/log/containers/POD_NAMESPACE_CONTAINER-ID.log` (kubelet) | pod and container by the container's id |
-//! | `/var/lib/docker/containers/ID/config.v2.json` (Docker; root only) | the container's name |
-//! | `/var/lib/containers/storage/overlay-containers/containers.json` (Podman; root only) | the same |
+//! * `/var/log/pods/NAMESPACE_POD_UID/CONTAINER/` (kubelet): the pod's name by its uid.
+//! * `/var/log/containers/POD_NAMESPACE_CONTAINER-ID.log` (kubelet): the container's name by its
+//!   id.
+//! * `/var/lib/docker/containers/ID/config.v2.json` (Docker; root only): the container's name.
+//! * `/var/lib/containers/storage/overlay-containers/containers.json` (Podman; root only): the
+//!   same.
 //!
 //! None of them has to be there: without a name there is the id. Names of Kubernetes have no `_` in
 //! them, so the parts of a file's name are known.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::Deserialize;
 
@@ -106,7 +106,7 @@ impl Names {
         }
     }
 
-    fn podman(&mut self, file: &PathBuf) {
+    fn podman(&mut self, file: &Path) {
         /// As much of the file as is needed.
         #[derive(Deserialize)]
         struct Container {

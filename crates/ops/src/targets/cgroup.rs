@@ -44,6 +44,14 @@ pub fn path_is_of_unit(path: &[u8], unit: &str) -> bool {
     path.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).any(matches)
 }
 
+/// The systemd unit that a cgroup belongs to: the innermost part of its path that names one.
+#[must_use]
+pub fn unit_of(path: &str) -> Option<&str> {
+    let is_unit =
+        |part: &&str| part.rsplit_once('.').is_some_and(|(_, kind)| KINDS.contains(&kind));
+    path.rsplit('/').find(is_unit)
+}
+
 /// The types of systemd units that have cgroups.
 const KINDS: [&str; 6] = ["service", "scope", "slice", "socket", "mount", "swap"];
 

@@ -1,7 +1,8 @@
 //! Finding targets by name, by cgroup and by size.
 //!
 //! The answers are pids of processes that can be targets: not ourselves, not the machine's
-//! init process, no kernel thread, no zombie. They are as of now. The tracker then reports what becomes of them.
+//! init process, no kernel thread, no zombie. They are as of now. The tracker then reports what
+//! becomes of them.
 
 use std::io;
 

@@ -1,15 +1,17 @@
 //! Which processes match rules now, followed cheaply on a machine with thousands of processes and
 //! cgroups.
 //!
-//! A [`Roster`] is polled about once a second. What a poll costs does not grow with the machine:
+//! A [`Roster`] is polled about once a second. A poll finds
 //!
-//! | what changes | how it shows | when |
-//! |---|---|---|
-//! | a process starts | the last pid in `/proc/loadavg`, then a listing | at the next poll |
-//! | it runs another program, or is moved right after its start | the young are read at every poll | at the next poll |
-//! | a process moves to or from a cgroup that matches | `cgroup.procs` of that cgroup | at the next poll; of hundreds of cgroups, in turn |
-//! | a cgroup is made or removed | inotify; without it a walk of the tree | at the next poll; without it 5 s |
-//! | anything else, such as a change of user | the process's files, in turn | as the budget allows; [`Roster::oldest_ns`] |
+//! * that a process has started: the last pid in `/proc/loadavg` changes, and `/proc` is listed;
+//! * that a young process runs another program or is moved: the young are read at every poll;
+//! * that a process moves to or from a cgroup that matches: `cgroup.procs` of that cgroup is read,
+//!   at every poll, or in turn if there are hundreds of such cgroups;
+//! * that a cgroup is made or removed: inotify tells, and without it a walk of the tree every 5 s;
+//! * anything else, such as a change of user: processes are read in turn, as far as the budget
+//!   allows. [`Roster::oldest_ns`] tells how far that is.
+//!
+//! Listing `/proc` is the only part whose cost grows with the machine: about 1 µs per process.
 //!
 //! Never a member: we ourselves, threads of the kernel, zombies, and the machine's init process.
 

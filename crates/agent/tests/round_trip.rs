@@ -270,6 +270,9 @@ fn contexts() -> impl Strategy<Value = ContextPolicy> {
         "[ -~]{1,15}".prop_map(TargetSpec::Name),
         "/[a-z* \\\\\"]{1,9}".prop_map(TargetSpec::Cgroup),
         "[ -~]{1,20}".prop_map(TargetSpec::Unit),
+        "[ -~]{1,20}".prop_map(TargetSpec::Pod),
+        "[ -~]{1,20}".prop_map(TargetSpec::Container),
+        "[ -~]{1,20}".prop_map(TargetSpec::User),
     ];
     let memory = prop_oneof![
         Just(Memory::All),

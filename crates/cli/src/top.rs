@@ -29,7 +29,7 @@ pub(crate) struct Args {
         short,
         long,
         value_name = "FILE",
-        conflicts_with_all = ["pids", "names", "cgroups", "units", "all", "command", "ops", "budget"],
+        conflicts_with_all = ["pids", "names", "cgroups", "units", "pods", "containers", "users", "targets", "all", "command", "ops", "budget"],
         help_heading = "Target"
     )]
     input: Option<PathBuf>,

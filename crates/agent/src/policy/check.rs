@@ -159,6 +159,9 @@ impl<'a> Check<'a> {
                 // Such processes may start later, so there is nothing to check.
                 TargetSpec::Name(_)
                 | TargetSpec::Unit(_)
+                | TargetSpec::Pod(_)
+                | TargetSpec::Container(_)
+                | TargetSpec::User(_)
                 | TargetSpec::Rss(_)
                 | TargetSpec::Command(_) => {}
             }

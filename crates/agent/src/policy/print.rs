@@ -84,6 +84,9 @@ impl Lines {
                 TargetSpec::Name(name) => targets.push(table(&[("name", quoted(name))])),
                 TargetSpec::Cgroup(path) => targets.push(table(&[("cgroup", quoted(path))])),
                 TargetSpec::Unit(name) => targets.push(table(&[("unit", quoted(name))])),
+                TargetSpec::Pod(name) => targets.push(table(&[("pod", quoted(name))])),
+                TargetSpec::Container(name) => targets.push(table(&[("container", quoted(name))])),
+                TargetSpec::User(name) => targets.push(table(&[("user", quoted(name))])),
                 TargetSpec::Rss(bytes) => {
                     targets.push(table(&[("rss", quoted(show_size(*bytes)))]));
                 }

@@ -18,11 +18,12 @@ use super::commit::Between;
 use super::ending::end_command;
 use super::guard_watch::{Actions, GuardWatch};
 use super::heat::{COLD_NS, HeatTable, Warmth, memory_of};
-use super::message::{Ended, Event, EventSender, Ready, Reason, Summary};
+use super::message::{Effort, Ended, Event, EventSender, Ready, Reason, Summary};
 use super::place::{Place, place};
 use super::runner::{Options, Refused};
 use super::set::{open_physical_set, open_set};
 use super::start::{nobody, pids, tracker};
+use crate::groups::{Group, Groups};
 use crate::monitor::{Happened, Monitor};
 use crate::policy::{ContextPolicy, SchemePolicy};
 use crate::ready::{bandwidth, idle_bytes, idle_percentiles};
@@ -114,6 +115,9 @@ pub(super) struct Work {
     /// What the schemes that run or ran in the kernel did.
     pub(super) kernel: KernelAccounts,
     sharing: LiveSharing,
+    effort: Effort,
+    /// What cgroups use, if that is asked for.
+    groups: Option<Groups>,
     /// The physical memory of the nodes that schemes migrate to, read when it is first needed.
     node_memory: Option<Vec<Vec<AddrRange>>>,
 }
@@ -150,6 +154,8 @@ impl Work {
             actions: BTreeMap::new(),
             node_memory: None,
             sharing: LiveSharing::default(),
+            effort: Effort::default(),
+            groups: options.by_cgroup.then(Groups::default),
             policy,
             options,
             events,
@@ -180,7 +186,7 @@ impl Work {
                 Happened::NotWatched(target, err) => self.not_watched(&target, &err),
                 Happened::Watched(target) => self.watched(&target),
                 Happened::NotActedOn(target, err) => self.left_out(target.pid, &err.to_string()),
-                Happened::Snapshot => self.ask_guard(),
+                Happened::Snapshot => self.window(),
                 Happened::Trouble(text) => self.left_out(0, &text),
                 Happened::Failed(text) => return Err(Refused { code: 1, text }),
                 Happened::Idle => {}
@@ -310,6 +316,15 @@ impl Work {
         self.events.send(Event::LeftOut { pid, text: text.to_owned() });
     }
 
+    fn window(&mut self) {
+        let snapshot = self.monitor.snapshot();
+        self.effort.note(snapshot);
+        if let Some(groups) = &mut self.groups {
+            groups.learn(snapshot);
+        }
+        self.ask_guard();
+    }
+
     /// Lets the guard check the last window, if any scheme acts or counts pages.
     fn ask_guard(&mut self) {
         // The guard checks what page tables say, and watching physical memory uses none.
@@ -352,8 +367,12 @@ impl Work {
         let attrs = *context.attrs();
         let heat = self.heat(&attrs);
         let (idle, idle_summed) = self.idle();
+        let groups = self.groups();
         let snapshot = self.monitor.snapshot();
         Summary {
+            groups,
+            spans_us: snapshot.spans_us(),
+            effort: Effort { budget_bp: attrs.budget_bp, ..self.effort },
             nr_targets: self.targets.len(),
             nr_regions: snapshot.nr_regions(),
             working_set: snapshot.working_set(),
@@ -367,6 +386,12 @@ impl Work {
             blocked,
             heat,
         }
+    }
+
+    fn groups(&mut self) -> Vec<Group> {
+        let Some(groups) = &mut self.groups else { return Vec::new() };
+        let pids = self.targets.iter().filter(|t| t.memory.is_none()).map(|t| (t.id, t.pid));
+        groups.now(self.monitor.snapshot(), self.monitor.lengths(), &pids.collect())
     }
 
     /// Bytes by idle time, with shared memory once if the policy pages out; and as a sum over the

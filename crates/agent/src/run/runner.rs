@@ -24,6 +24,8 @@ pub struct Options {
     pub undo_on_exit: bool,
     /// Seed for the random choice of pages; none: a different one for each run.
     pub seed: Option<u64>,
+    /// Tell in summaries what every cgroup uses. That takes 0.5 KiB of memory per 2 MiB watched.
+    pub by_cgroup: bool,
 }
 
 /// The refusal of a policy. Nothing has changed.

@@ -18,6 +18,7 @@ use serde_json::json;
 use super::account::Final;
 use super::args::{RunArgs, WhoseArgs};
 use super::events::Log;
+use super::metrics::Exporter;
 use super::status::Status;
 use super::stopped::Stopped;
 use super::verdict::Plan;
@@ -59,11 +60,20 @@ pub(super) fn drive(policy: Policy, args: &RunArgs, extra: Extra<'_>) -> anyhow:
         signals::reload_at_hangup()?;
     }
     let log = Log::create(args.events.as_deref())?;
-    let options =
-        Options { dry_run: args.dry_run, undo_on_exit: args.undo_on_exit, seed: args.seed };
+    let options = Options {
+        dry_run: args.dry_run,
+        undo_on_exit: args.undo_on_exit,
+        seed: args.seed,
+        by_cgroup: args.metrics.is_any(),
+    };
     let plan = Plan::of(&policy);
+    let exporter = Exporter::start(&args.metrics)?;
     let mut runner = Runner::start(policy, options).map_err(exit::refused)?;
     let mut run = Run::new(args, extra, log, plan);
+    if let Some(address) = exporter.as_ref().and_then(Exporter::address) {
+        run.say(&format!("metrics: {address}"));
+    }
+    run.exporter = exporter;
     let mut stopped = None;
     while !runner.is_over() {
         if let Some(told) = runner.next(PATIENCE) {
@@ -92,6 +102,7 @@ struct Run<'a> {
     extra: Extra<'a>,
     log: Log,
     plan: Plan,
+    exporter: Option<Exporter>,
     status: Status,
     started: Instant,
     cpu_ns: u64,
@@ -118,6 +129,7 @@ impl<'a> Run<'a> {
             extra,
             log,
             plan,
+            exporter: None,
             status: Status::new(args.quiet || extra.percentiles),
             started: Instant::now(),
             cpu_ns: clock::process_cpu_ns(),
@@ -137,6 +149,9 @@ impl<'a> Run<'a> {
     /// Takes in an event of a context.
     fn hear(&mut self, told: Message) -> std::io::Result<()> {
         self.log.told(&told);
+        if let Some(exporter) = &mut self.exporter {
+            exporter.hear(&told, own_cost(&mut self.text));
+        }
         let context = told.context;
         match told.event {
             Event::Ready(ready) => ready.why.iter().for_each(|line| self.say(line)),

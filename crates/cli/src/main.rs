@@ -4,7 +4,9 @@
 //! Results go to standard output, messages about the run itself to standard error.
 
 mod act;
+mod agent;
 mod config;
+mod ctl;
 mod demo;
 mod doctor;
 mod exit;
@@ -58,6 +60,10 @@ enum Command {
     ///
     /// Until it is stopped.
     Run(act::run::Args),
+    /// Run policies as a service, and answer on a control socket.
+    Agent(agent::Args),
+    /// Ask and tell the agent that runs: status, start, stop, commit, follow.
+    Ctl(ctl::Args),
     /// Page out memory that was idle for long.
     Reclaim(act::ready::reclaim::Args),
     /// Make huge pages where memory is hot.
@@ -125,6 +131,8 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Wss(args) => wss::run(args),
         Command::Top(args) => top::run(args),
         Command::Run(args) => act::run::run(args),
+        Command::Agent(args) => agent::run(args),
+        Command::Ctl(args) => ctl::run(args),
         Command::Reclaim(args) => act::ready::reclaim::run(args),
         Command::Thp(args) => act::ready::thp::run(args),
         Command::LruSort(args) => act::ready::lru_sort::run(args),

@@ -65,11 +65,11 @@ impl Gather {
         }
     }
 
-    /// Takes in a message. `unix` is the time since 1970 at which the monotonic clock was at zero.
-    /// Returns whether a reading would be another one.
-    pub fn hear(&mut self, told: &Message, unix: Duration) -> bool {
-        let context = self.contexts.entry(told.context.clone()).or_default();
-        context.reading.name.clone_from(&told.context);
+    /// Takes in a message of the context that readings call `name`. `unix` is the time since 1970
+    /// at which the monotonic clock was at zero. Returns whether a reading would be another one.
+    pub fn hear(&mut self, name: &str, told: &Message, unix: Duration) -> bool {
+        let context = self.contexts.entry(name.to_owned()).or_default();
+        name.clone_into(&mut context.reading.name);
         match &told.event {
             Event::Ready(ready) => {
                 ready.ops.clone_into(&mut context.reading.backend);

@@ -11,6 +11,7 @@ mod child;
 pub mod clock;
 mod machine;
 pub mod map;
+pub mod peer;
 mod remote;
 mod signal;
 pub mod signals;

@@ -18,7 +18,7 @@ use super::commit::Between;
 use super::ending::end_command;
 use super::guard_watch::{Actions, GuardWatch};
 use super::heat::{COLD_NS, HeatTable, Warmth, memory_of};
-use super::message::{Effort, Ended, Event, EventSender, Ready, Reason, Summary};
+use super::message::{Effort, Ended, Event, EventSender, Ready, Reason, Seen, Summary};
 use super::place::{Place, place};
 use super::runner::{Options, Refused};
 use super::set::{open_physical_set, open_set};
@@ -47,6 +47,10 @@ pub(super) enum Order {
     Commit,
     /// Drop the prepared policy; the former one stays in force.
     Abort,
+    /// Neither look nor act from now on, or go on with that.
+    Pause(bool),
+    /// Send what was seen.
+    Look(Sender<Seen>),
     /// Stop acting and monitoring, and end the thread.
     Stop,
 }
@@ -200,6 +204,8 @@ impl Work {
                         return Ok(Reason::Stopped);
                     }
                 }
+                Ok(Order::Pause(pause)) => self.monitor.context().pause(pause),
+                Ok(Order::Look(whom)) => drop(whom.send(self.seen())),
                 // A commit without a preparation has no effect.
                 Ok(Order::Begin | Order::Commit | Order::Abort) | Err(TryRecvError::Empty) => {}
                 Ok(Order::Stop) | Err(TryRecvError::Disconnected) => return Ok(Reason::Stopped),
@@ -220,13 +226,14 @@ impl Work {
             Err(refused) => drop(answer.send(Err(refused))),
             Ok(prepared) => {
                 answer.send(Ok(())).ok();
+                // The runner sends nothing else between the two.
                 match orders.recv() {
                     Ok(Order::Commit) => self.commit(prepared),
-                    Ok(Order::Begin | Order::Prepare(..) | Order::Abort) => self.abort(prepared),
                     Ok(Order::Stop) | Err(RecvError) => {
                         self.abort(prepared);
                         return ControlFlow::Break(());
                     }
+                    Ok(_) => self.abort(prepared),
                 }
             }
         }
@@ -360,6 +367,16 @@ impl Work {
         self.events.send_at(now, Event::Summary(Box::new(summary)));
     }
 
+    fn seen(&mut self) -> Seen {
+        Seen {
+            context: self.policy.name.clone(),
+            ops: self.monitor.ops().name(),
+            snapshot: self.monitor.snapshot().clone(),
+            targets: self.targets.clone(),
+            attrs: *self.monitor.context().attrs(),
+        }
+    }
+
     fn summary(&mut self) -> Summary {
         let blocked = self.monitor.actor().blocked().map(str::to_owned);
         let schemes = self.standings();
@@ -385,6 +402,7 @@ impl Work {
             schemes,
             blocked,
             heat,
+            cpu_ns: clock::thread_cpu_ns(),
         }
     }
 

@@ -12,7 +12,7 @@ use isotherm_ops::support::SetName;
 
 use super::context::{Order, acts, run_context};
 use super::machine::check;
-use super::message::{Envelope, Event, EventSender, Message, Reason};
+use super::message::{Envelope, Event, EventSender, Message, Reason, Seen};
 use crate::policy::{ContextPolicy, Policy, TargetSpec};
 
 /// How a policy is run.
@@ -150,6 +150,31 @@ impl Runner {
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.contexts.is_empty() && self.early.is_empty()
+    }
+
+    /// Asks all contexts to neither look nor act from now on, or to go on with that. What they know
+    /// stays, and their clocks stand still meanwhile.
+    pub fn pause(&self, pause: bool) {
+        for context in &self.contexts {
+            context.order(Order::Pause(pause));
+        }
+    }
+
+    /// Asks every context for what it has seen by now. Each answers within a turn of its loop, and
+    /// not at all if it has just ended.
+    pub fn look(&self) -> Receiver<Seen> {
+        let (sender, seen) = channel();
+        for context in &self.contexts {
+            context.order(Order::Look(sender.clone()));
+        }
+        seen
+    }
+
+    /// The policies of the contexts that run, as they are in force.
+    #[must_use]
+    pub fn policy(&self) -> Policy {
+        let running = self.contexts.iter().filter(|c| !c.ended);
+        Policy { contexts: running.map(|c| c.policy.clone()).collect() }
     }
 
     /// Asks all contexts to end. Each sends its last account.

@@ -13,12 +13,13 @@ use isotherm::raw::agent::run::{Account, Event, Message, Options, Reason, Runner
 use isotherm::raw::host::proc::own_cost;
 use isotherm::raw::ops::targets::ChildExit;
 use isotherm::raw::sys::{clock, signals};
+use isotherm_metrics::Exporter;
 use serde_json::json;
 
 use super::account::Final;
 use super::args::{RunArgs, WhoseArgs};
 use super::events::Log;
-use super::metrics::Exporter;
+use super::metrics::build;
 use super::status::Status;
 use super::stopped::Stopped;
 use super::verdict::Plan;
@@ -60,14 +61,16 @@ pub(super) fn drive(policy: Policy, args: &RunArgs, extra: Extra<'_>) -> anyhow:
         signals::reload_at_hangup()?;
     }
     let log = Log::create(args.events.as_deref())?;
+    let outlets = args.metrics.outlets()?;
     let options = Options {
         dry_run: args.dry_run,
         undo_on_exit: args.undo_on_exit,
         seed: args.seed,
-        by_cgroup: args.metrics.is_any(),
+        by_cgroup: outlets.is_any(),
     };
     let plan = Plan::of(&policy);
-    let exporter = Exporter::start(&args.metrics)?;
+    let exporter = outlets.is_any().then(|| Exporter::start(outlets, build())).transpose();
+    let exporter = exporter.map_err(exit::of)?;
     let mut runner = Runner::start(policy, options).map_err(exit::refused)?;
     let mut run = Run::new(args, extra, log, plan);
     if let Some(address) = exporter.as_ref().and_then(Exporter::address) {
@@ -149,8 +152,9 @@ impl<'a> Run<'a> {
     /// Takes in an event of a context.
     fn hear(&mut self, told: Message) -> std::io::Result<()> {
         self.log.told(&told);
-        if let Some(exporter) = &mut self.exporter {
-            exporter.hear(&told, own_cost(&mut self.text));
+        let exporter = self.exporter.as_mut();
+        if let Some(trouble) = exporter.and_then(|exporter| exporter.hear(&told.context, &told)) {
+            self.warn(&trouble);
         }
         let context = told.context;
         match told.event {

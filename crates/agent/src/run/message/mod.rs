@@ -1,9 +1,10 @@
 //! The messages that contexts send while they run.
 
+mod json;
 mod sender;
 
 use isotherm_act::apply::ActEvent;
-use isotherm_core::{Late, SPANS, Snapshot, Time};
+use isotherm_core::{Attrs, Late, SPANS, Snapshot, Time};
 use isotherm_ops::targets::{ChildExit, Target};
 
 use super::account::{Account, Standing};
@@ -123,6 +124,23 @@ pub struct Summary {
     /// How hot the memory of each node is, if the context has schemes that move memory between
     /// nodes.
     pub heat: Option<HeatTable>,
+    /// CPU time that the context's thread has used, in ns.
+    pub cpu_ns: u64,
+}
+
+/// What a context has seen by now.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    /// The name of the context.
+    pub context: String,
+    /// The operations set.
+    pub ops: &'static str,
+    /// The last finished window.
+    pub snapshot: Snapshot,
+    /// The targets, among them those that the set cannot look at.
+    pub targets: Vec<Target>,
+    /// The attributes that are in force.
+    pub attrs: Attrs,
 }
 
 /// What the monitor of a context has done since its start.

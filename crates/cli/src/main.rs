@@ -5,6 +5,7 @@
 
 mod act;
 mod config;
+mod damonfs;
 mod demo;
 mod doctor;
 mod exit;
@@ -76,6 +77,8 @@ enum Command {
     Doctor(doctor::Args),
     /// List, show, enable, disable or tune the kernel's own DAMON modules.
     KernelModule(kernel_module::Args),
+    /// Serve the files of the kernel's DAMON, for programs that use DAMON.
+    Damonfs(damonfs::Args),
     /// Convert a record for other tools.
     ///
     /// To Parquet, Arrow, JSON lines, CSV, or a record of damo.
@@ -134,6 +137,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Idle(args) => idle::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::KernelModule(args) => kernel_module::run(args),
+        Command::Damonfs(args) => damonfs::run(args),
         Command::Export(args) => reading::export::run(args),
         Command::Import(args) => reading::export::import(args),
         Command::Score(args) => reading::score::run(args),

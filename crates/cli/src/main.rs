@@ -102,14 +102,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let done = config::applied(Cli::command()).and_then(|program| {
-        let words = std::env::args_os().collect();
-        let words = options::targets::words::with_pids(&program, words);
-        let matches = shell::help::shortened(program).get_matches_from(words);
-        // The commands were made from the same types, so this cannot fail.
-        let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-        run(cli.command)
-    });
+    let as_perf = damonfs::as_perf();
+    let done = as_perf.unwrap_or_else(as_isotherm);
     done.unwrap_or_else(|error| {
         if exit::is_broken_pipe(&error) {
             return ExitCode::SUCCESS;
@@ -117,6 +111,18 @@ fn main() -> ExitCode {
         // A failure to print the error cannot be reported anywhere.
         writeln!(std::io::stderr(), "error: {}", told(&error)).ok();
         exit::code_of(&error)
+    })
+}
+
+/// Runs the command that the arguments name.
+fn as_isotherm() -> anyhow::Result<ExitCode> {
+    config::applied(Cli::command()).and_then(|program| {
+        let words = std::env::args_os().collect();
+        let words = options::targets::words::with_pids(&program, words);
+        let matches = shell::help::shortened(program).get_matches_from(words);
+        // The commands were made from the same types, so this cannot fail.
+        let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+        run(cli.command)
     })
 }
 

@@ -16,6 +16,7 @@
 //! | [`Engine`] | what runs, as the tree sees it |
 //! | [`live`] | the engine over real processes |
 //! | [`fuse`] | the tree as a file system |
+//! | [`trace`], [`perf`] | DAMON's events, and the part of `perf` that records them |
 //! | [`space`] | a command in a mount namespace in which the tree is where the kernel has its own |
 //!
 //! Invariants. What is written to files has no effect on what runs until a command says so. No call
@@ -29,8 +30,10 @@
 mod engine;
 pub mod fuse;
 pub mod live;
+pub mod perf;
 pub mod space;
 mod stage;
+pub mod trace;
 mod tree;
 mod world;
 

@@ -1,5 +1,6 @@
 //! A kdamond from inside: a session, and the orders that it takes between two steps of its loop.
 
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 
 use isotherm_act::apply::Settings;
@@ -15,6 +16,7 @@ use rustix::io::Errno;
 use super::worker::{Order, Walked};
 use super::{Log, cgroups, policy, targets};
 use crate::engine::{Results, SchemeResults};
+use crate::trace::{Source, Trace};
 use crate::tree::TriedRegion;
 
 /// How often orders and the ends of targets are looked for, in ns. The kernel takes calls once per
@@ -23,6 +25,12 @@ const LOOK_NS: u64 = 5_000_000;
 
 /// What a look costs more per target, in ns, so that many targets are looked at less often.
 const LOOK_NS_PER_TARGET: u64 = 500_000;
+
+/// Where a context tells what happens.
+pub(super) struct Telling {
+    pub(super) trace: Arc<Trace>,
+    pub(super) from: Source,
+}
 
 /// A context that runs.
 pub(super) struct Kdamond {
@@ -33,6 +41,9 @@ pub(super) struct Kdamond {
     /// Who waits for the walk under way.
     walker: Option<Sender<Walked>>,
     log: Log,
+    telling: Telling,
+    /// The sample interval that was told last, in µs.
+    told_us: u64,
 }
 
 impl Kdamond {
@@ -41,7 +52,7 @@ impl Kdamond {
     /// # Errors
     ///
     /// As [`Engine::start`](crate::Engine::start).
-    pub(super) fn start(config: &Config, log: Log) -> Result<Self, Errno> {
+    pub(super) fn start(config: &Config, log: Log, telling: Telling) -> Result<Self, Errno> {
         let context = &config.context;
         let refuse = |why: String| {
             log(&why);
@@ -71,6 +82,8 @@ impl Kdamond {
             targets,
             walker: None,
             log,
+            telling,
+            told_us: context.intervals.sample_us,
         };
         this.session.commit_schemes(this.schemes.clone());
         this.session.monitor_mut().context().pause(context.pause);
@@ -95,6 +108,7 @@ impl Kdamond {
                     (self.log)(&format!("the context ends: {why}"));
                     break;
                 }
+                Step::Monitor(Happened::Snapshot) => self.trace(),
                 Step::Monitor(happened) => self.tell(&happened),
                 Step::Unblocked => {}
             }
@@ -122,6 +136,20 @@ impl Kdamond {
             Happened::Trouble(text) => (self.log)(text),
             _ => {}
         }
+    }
+
+    /// Tells of the window that is over, and of intervals that were tuned since the last.
+    fn trace(&mut self) {
+        let Telling { trace, from } = &self.telling;
+        if !trace.is_heard() {
+            return;
+        }
+        let snapshot = self.session.monitor().snapshot();
+        if snapshot.sample_us != self.told_us {
+            self.told_us = snapshot.sample_us;
+            trace.tuned(from, snapshot.end, snapshot.sample_us);
+        }
+        trace.aggregated(from, snapshot, &self.targets.ids());
     }
 
     fn begin_walk(&mut self, walker: Sender<Walked>) {

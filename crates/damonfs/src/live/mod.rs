@@ -22,6 +22,7 @@ use isotherm_ops::support::SetName;
 use rustix::io::Errno;
 
 use crate::engine::{Engine, Worker};
+use crate::trace::Trace;
 
 /// Takes lines that tell people why something was refused or left out.
 pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
@@ -29,6 +30,7 @@ pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
 /// Runs kdamonds over the processes of this machine.
 pub struct Live {
     log: Log,
+    trace: Arc<Trace>,
     operations: OnceLock<Vec<Operations>>,
 }
 
@@ -39,10 +41,10 @@ impl fmt::Debug for Live {
 }
 
 impl Live {
-    /// An engine that tells `log` what an errno cannot say.
+    /// An engine that tells `log` what an errno cannot say, and `trace` what happens.
     #[must_use]
-    pub fn new(log: Log) -> Self {
-        Self { log, operations: OnceLock::new() }
+    pub fn new(log: Log, trace: Arc<Trace>) -> Self {
+        Self { log, trace, operations: OnceLock::new() }
     }
 }
 
@@ -66,6 +68,7 @@ impl Engine for Live {
             return Err(Errno::INVAL);
         }
         let name = format!("kdamond.{nr_running}");
-        Ok(Arc::new(worker::LiveWorker::start(name, config.clone(), Arc::clone(&self.log))?))
+        let (log, trace) = (Arc::clone(&self.log), Arc::clone(&self.trace));
+        Ok(Arc::new(worker::LiveWorker::start(name, config.clone(), log, trace)?))
     }
 }

@@ -68,6 +68,14 @@ impl Targets {
         Tracker::memory(memory).map_err(|why| refuse(why.to_string()))
     }
 
+    /// The targets in the order of their indices. Physical memory is the one target 0.
+    pub(super) fn ids(&self) -> Vec<TargetId> {
+        if self.by_index.is_empty() {
+            return vec![TargetId::default()];
+        }
+        self.by_index.iter().map(|known| known.id).collect()
+    }
+
     /// Gives the monitor the ranges to begin with. With `fvaddr` they stay.
     pub(super) fn give_first_ranges(&self, context: &Context, monitor: &mut Monitor) {
         if context.operations == Operations::Paddr {

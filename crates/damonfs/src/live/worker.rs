@@ -10,8 +10,9 @@ use isotherm_damon::model::Config;
 use rustix::io::Errno;
 
 use super::Log;
-use super::kdamond::Kdamond;
+use super::kdamond::{Kdamond, Telling};
 use crate::engine::{Results, Worker};
+use crate::trace::{Source, Trace};
 use crate::tree::TriedRegion;
 
 /// What a walk found, by scheme.
@@ -52,17 +53,23 @@ impl Drop for Ending {
 
 impl LiveWorker {
     /// Starts a kdamond, and waits until it runs.
-    pub(super) fn start(name: String, config: Config, log: Log) -> Result<Self, Errno> {
+    pub(super) fn start(
+        name: String,
+        config: Config,
+        log: Log,
+        trace: Arc<Trace>,
+    ) -> Result<Self, Errno> {
         let pid = Arc::new(AtomicI32::new(-1));
         let (orders, received) = channel();
         let (ready, answer) = channel();
+        let comm = name.clone();
         let ending = Ending(Arc::clone(&pid));
         let run = move || {
-            let started = Kdamond::start(&config, log);
-            match started {
+            let own = rustix::thread::gettid().as_raw_nonzero().get();
+            let from = Source { comm, pid: own };
+            match Kdamond::start(&config, log, Telling { trace, from }) {
                 Err(errno) => drop(ready.send(Err(errno))),
                 Ok(mut kdamond) => {
-                    let own = rustix::thread::gettid().as_raw_nonzero().get();
                     ending.0.store(own, Ordering::SeqCst);
                     ready.send(Ok(())).ok();
                     kdamond.run(&received);

@@ -8,19 +8,24 @@
 //! All of this is done on one thread, since a thread can be in a mount namespace of its own. That
 //! thread has to unmount the tree as well: elsewhere the same path is another directory.
 
+mod desk;
+mod place;
+
 use std::ffi::OsString;
-use std::fs;
-use std::io;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, io};
 
 use isotherm_sys::namespace::own_mounts;
-use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind_recursive, mount_change};
+use rustix::mount::{MountPropagationFlags, mount_change};
 
+use self::desk::Desk;
 use crate::fuse;
+use crate::live::Log;
+use crate::perf::SOCKET;
+use crate::trace::Trace;
 use crate::tree::ROOT;
 use crate::world::World;
 
@@ -41,8 +46,8 @@ pub struct NotRun {
     pub why: io::Error,
 }
 
-impl std::fmt::Display for NotRun {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for NotRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.what, self.why)
     }
 }
@@ -54,12 +59,21 @@ fn tried<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> NotRun {
 }
 
 /// A command that is run in a mount namespace with our tree.
-#[derive(Debug, Clone)]
 pub struct Space {
     /// The program and its arguments.
     pub command: Vec<OsString>,
     /// Says that the command has to end: it is sent SIGTERM then.
     pub must_end: fn() -> bool,
+    /// The events of what runs.
+    pub trace: Arc<Trace>,
+    /// Takes what could not be done although the command runs.
+    pub log: Log,
+}
+
+impl fmt::Debug for Space {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Space").field("command", &self.command).finish_non_exhaustive()
+    }
 }
 
 impl Space {
@@ -70,28 +84,35 @@ impl Space {
     /// If the namespace cannot be made, the tree cannot be mounted, or the command cannot be
     /// started.
     pub fn run(self, world: &Arc<World>) -> Result<ExitStatus, NotRun> {
-        let thread = std::thread::Builder::new().name("namespace".into());
-        let for_thread = Arc::clone(world);
-        let thread = thread.spawn(move || self.run_here(for_thread));
-        let thread = thread.map_err(tried("cannot start a thread"))?;
-        let done = thread.join().unwrap_or_else(|_panic| {
-            Err(NotRun { what: "cannot run the command", why: io::Error::other("internal error") })
+        let desk = Desk::new().map_err(tried("cannot make a directory"))?;
+        let done = std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().name("namespace".into());
+            let thread = thread.spawn_scoped(scope, || self.run_here(&desk, Arc::clone(world)));
+            let panicked = |_| {
+                let why = io::Error::other("internal error");
+                Err(NotRun { what: "cannot run the command", why })
+            };
+            let thread = thread.map_err(tried("cannot start a thread"))?;
+            thread.join().unwrap_or_else(panicked)
         });
         world.stop_all();
         done
     }
 
-    fn run_here(self, world: Arc<World>) -> Result<ExitStatus, NotRun> {
+    fn run_here(&self, desk: &Desk, world: Arc<World>) -> Result<ExitStatus, NotRun> {
         own_mounts().map_err(tried("cannot make a mount namespace"))?;
         let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
         // If this fails, what is mounted could be seen outside, so nothing is.
         mount_change("/", private).map_err(tried("cannot make the mounts private"))?;
-        if !Path::new(DAMON).is_dir() {
-            make_place(Path::new(MM), Path::new(DAMON))?;
-        }
+        let place = place::make(Path::new(MM), Path::new(DAMON));
+        place.map_err(tried("cannot make a place for the tree"))?;
         let mounted = fuse::mount(world, ROOT, Path::new(DAMON));
         let mounted = mounted.map_err(tried("cannot mount the tree"))?;
-        let child = self.start()?;
+        let lack = desk.fill(&self.trace).map_err(tried("cannot make a `perf` for the command"))?;
+        if let Some(lack) = lack {
+            (self.log)(&lack);
+        }
+        let child = self.start(desk)?;
         let status = self.wait(child);
         // A process that the command has left behind can hold it. It then goes away with the
         // namespace.
@@ -99,12 +120,12 @@ impl Space {
         status
     }
 
-    fn start(&self) -> Result<Child, NotRun> {
+    fn start(&self, desk: &Desk) -> Result<Child, NotRun> {
         let Some((program, args)) = self.command.split_first() else {
             return Err(tried("no command")(io::Error::from(io::ErrorKind::InvalidInput)));
         };
         let mut command = Command::new(program);
-        command.args(args).arg0(program);
+        command.args(args).env("PATH", desk.search_path()).env(SOCKET, desk.socket());
         command.spawn().map_err(tried("cannot start the command"))
     }
 
@@ -124,39 +145,4 @@ impl Space {
             std::thread::sleep(LOOK);
         }
     }
-}
-
-/// Makes the directory `wanted` in a directory of a file system that takes no new ones. A tmpfs
-/// covers `parent`, and what was in there is bound back.
-fn make_place(parent: &Path, wanted: &Path) -> Result<(), NotRun> {
-    let what = "cannot make a place for the tree";
-    let entries = fs::read_dir(parent).and_then(Iterator::collect::<io::Result<Vec<_>>>);
-    let entries = entries.map_err(tried(what))?;
-    // Through this, the covered directory can still be reached.
-    let before = rustix::fs::open(
-        parent,
-        rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC,
-        rustix::fs::Mode::empty(),
-    );
-    let before = before.map_err(tried(what))?;
-    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    mount("isotherm", parent, "tmpfs", flags, Some(c"mode=0755")).map_err(tried(what))?;
-    for entry in entries {
-        let name = entry.file_name();
-        let covered = fd_path(&before).join(&name);
-        let place = parent.join(&name);
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            fs::create_dir(&place).map_err(tried(what))?;
-        } else {
-            fs::write(&place, "").map_err(tried(what))?;
-        }
-        mount_bind_recursive(&covered, &place).map_err(tried(what))?;
-    }
-    fs::create_dir_all(wanted).map_err(tried(what))
-}
-
-/// The path of an open directory, also of one that is covered.
-fn fd_path(fd: &rustix::fd::OwnedFd) -> std::path::PathBuf {
-    use std::os::fd::AsRawFd;
-    format!("/proc/thread-self/fd/{}", fd.as_raw_fd()).into()
 }

@@ -1,7 +1,8 @@
 //! A kdamond from inside: a session, and the orders that it takes between two steps of its loop.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, TryRecvError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError};
+use std::time::Duration;
 
 use isotherm_act::apply::Settings;
 use isotherm_agent::monitor::{Closeness, Happened, Monitor};
@@ -103,10 +104,9 @@ impl Kdamond {
     pub(super) fn run(&mut self, orders: &Receiver<Order>) {
         loop {
             match self.session.next() {
-                Step::Monitor(Happened::Stopped) => break,
+                Step::Monitor(Happened::Stopped) => return self.linger(orders),
                 Step::Monitor(Happened::Failed(why)) => {
-                    (self.log)(&format!("the context ends: {why}"));
-                    break;
+                    return (self.log)(&format!("the context ends: {why}"));
                 }
                 Step::Monitor(Happened::Snapshot) => self.trace(),
                 Step::Monitor(happened) => self.tell(&happened),
@@ -120,6 +120,25 @@ impl Kdamond {
                     Ok(Order::Walk(walker)) => self.begin_walk(walker),
                     Ok(Order::Stop) | Err(TryRecvError::Disconnected) => return,
                     Err(TryRecvError::Empty) => break,
+                }
+            }
+        }
+    }
+
+    /// Takes orders while targets have ended and were not waited for by their parents. To the
+    /// kernel such a process is still there (`damon_va_target_valid()`), with no memory in use.
+    fn linger(&mut self, orders: &Receiver<Order>) {
+        while self.targets.any_zombie() {
+            match orders.recv_timeout(Duration::from_nanos(LOOK_NS)) {
+                Ok(Order::Call(call)) => call(self),
+                Ok(Order::Walk(walker)) => {
+                    walker.send(Ok(vec![Vec::new(); self.schemes.len()])).ok();
+                }
+                Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Timeout) => {
+                    if let Some(walker) = self.walker.take() {
+                        walker.send(Ok(vec![Vec::new(); self.schemes.len()])).ok();
+                    }
                 }
             }
         }

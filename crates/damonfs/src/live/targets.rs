@@ -76,6 +76,20 @@ impl Targets {
         self.by_index.iter().map(|known| known.id).collect()
     }
 
+    /// Whether a target has ended while its parent has not asked how.
+    pub(super) fn any_zombie(&self) -> bool {
+        let (proc, mut stat) = (Proc::default(), Vec::new());
+        self.by_index.iter().any(|known| {
+            let Ok(pid) = u32::try_from(known.pid) else { return false };
+            // The state is behind the name, which can hold any bytes.
+            proc.read(pid, "stat", &mut stat).is_ok()
+                && stat
+                    .iter()
+                    .rposition(|byte| *byte == b')')
+                    .is_some_and(|at| stat[at..].starts_with(b") Z"))
+        })
+    }
+
     /// Gives the monitor the ranges to begin with. With `fvaddr` they stay.
     pub(super) fn give_first_ranges(&self, context: &Context, monitor: &mut Monitor) {
         if context.operations == Operations::Paddr {

@@ -14,7 +14,7 @@ use isotherm_damonfs::live::{Live, Log};
 use isotherm_damonfs::perf::{self, Asked};
 use isotherm_damonfs::space::{NotRun, Space};
 use isotherm_damonfs::trace::Trace;
-use isotherm_damonfs::{ROOT, World, fuse};
+use isotherm_damonfs::{DAMON, World, fuse};
 
 use crate::exit;
 use crate::terminal::warn;
@@ -41,7 +41,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let log: Log = Arc::new(|text: &str| warn(text));
     let trace = Arc::new(Trace::default());
     let engine = Live::new(Arc::clone(&log), Arc::clone(&trace));
-    let world = Arc::new(World::new(Arc::new(engine)));
+    let world = World::new(Arc::new(engine));
     match args.mountpoint {
         Some(mountpoint) => serve(&world, &mountpoint),
         None => {
@@ -53,7 +53,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn serve(world: &Arc<World>, mountpoint: &Path) -> anyhow::Result<ExitCode> {
-    let mounted = fuse::mount(Arc::clone(world), ROOT, mountpoint)
+    let mounted = fuse::mount(Arc::clone(world), DAMON, mountpoint)
         .map_err(|why| not_run(NotRun { what: "cannot mount the tree", why }))?;
     while mounted.is_served() && signals::stop_requested().is_none() {
         std::thread::sleep(LOOK);

@@ -22,7 +22,7 @@ use fuser::{
 };
 use rustix::io::Errno as Kernel;
 
-use crate::tree::{Ino, Kind, ROOT};
+use crate::tree::{Ino, Kind};
 use crate::world::World;
 
 /// Nothing may be cached.
@@ -96,13 +96,13 @@ fn errno(kernel: Kernel) -> Errno {
 }
 
 impl Files {
-    /// FUSE's root has the number of the tree's.
+    /// The number in the tree. FUSE's root has always the same.
     fn ino(&self, ino: INodeNo) -> Ino {
-        if ino.0 == ROOT { self.root } else { ino.0 }
+        if ino.0 == INodeNo::ROOT.0 { self.root } else { ino.0 }
     }
 
     fn shown(&self, ino: Ino) -> INodeNo {
-        INodeNo(if ino == self.root { ROOT } else { ino })
+        if ino == self.root { INodeNo::ROOT } else { INodeNo(ino) }
     }
 
     fn attr(&self, ino: Ino, kind: Kind) -> FileAttr {

@@ -26,11 +26,11 @@ use crate::fuse;
 use crate::live::Log;
 use crate::perf::SOCKET;
 use crate::trace::Trace;
-use crate::tree::ROOT;
+use crate::tree::DAMON;
 use crate::world::World;
 
 /// Where the kernel has DAMON's tree.
-const DAMON: &str = "/sys/kernel/mm/damon";
+const PLACE: &str = "/sys/kernel/mm/damon";
 /// The directory that it is in.
 const MM: &str = "/sys/kernel/mm";
 
@@ -104,9 +104,9 @@ impl Space {
         let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
         // If this fails, what is mounted could be seen outside, so nothing is.
         mount_change("/", private).map_err(tried("cannot make the mounts private"))?;
-        let place = place::make(Path::new(MM), Path::new(DAMON));
+        let place = place::make(Path::new(MM), Path::new(PLACE));
         place.map_err(tried("cannot make a place for the tree"))?;
-        let mounted = fuse::mount(world, ROOT, Path::new(DAMON));
+        let mounted = fuse::mount(world, DAMON, Path::new(PLACE));
         let mounted = mounted.map_err(tried("cannot mount the tree"))?;
         let lack = desk.fill(&self.trace).map_err(tried("cannot make a `perf` for the command"))?;
         if let Some(lack) = lack {

@@ -2,7 +2,7 @@
 //! contexts and targets. `scheme` has the directories of schemes.
 
 use super::file::{Child, Value};
-use super::{Ino, ROOT, Tree, scheme};
+use super::{Ino, Tree, scheme};
 
 /// The keywords of the operations sets.
 const OPERATIONS: &[&str] = &["vaddr", "fvaddr", "paddr"];
@@ -17,8 +17,8 @@ pub(super) const fn none(child: Child) -> Value {
     Value::Nr(0, child)
 }
 
-pub(super) fn root(tree: &mut Tree) {
-    let admin = tree.dir(ROOT, "admin");
+pub(super) fn damon(tree: &mut Tree, damon: Ino) {
+    let admin = tree.dir(damon, "admin");
     let kdamonds = tree.dir(admin, "kdamonds");
     tree.file(kdamonds, "nr_kdamonds", none(Child::Kdamond));
 }

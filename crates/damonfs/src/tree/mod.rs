@@ -19,8 +19,11 @@ pub(crate) use scheme::{STATS, tried_region};
 /// The number of a directory or file.
 pub type Ino = u64;
 
-/// The root directory: that which the kernel shows as `/sys/kernel/mm/damon`.
-pub const ROOT: Ino = 1;
+/// The directory that holds the others. No file system shows it.
+const TOP: Ino = 1;
+
+/// The directory that the kernel shows as `/sys/kernel/mm/damon`.
+pub const DAMON: Ino = 2;
 
 #[derive(Debug)]
 struct Node {
@@ -56,9 +59,11 @@ pub(crate) struct Tree {
 impl Tree {
     /// The tree of a kernel that was just booted: no kdamond, and modules that are off.
     pub(crate) fn new() -> Self {
-        let root = Node { parent: ROOT, name: "".into(), body: Body::Dir(BTreeMap::new()) };
-        let mut this = Self { nodes: BTreeMap::from([(ROOT, root)]), next: ROOT + 1 };
-        layout::root(&mut this);
+        let top = Node { parent: TOP, name: "".into(), body: Body::Dir(BTreeMap::new()) };
+        let mut this = Self { nodes: BTreeMap::from([(TOP, top)]), next: TOP + 1 };
+        let damon = this.dir(TOP, "damon");
+        debug_assert_eq!(damon, DAMON, "the first directory has this number");
+        layout::damon(&mut this, damon);
         this
     }
 

@@ -1,12 +1,12 @@
 //! The commands of a `state` file (`damon_sysfs_handle_cmd()`, Linux 7.2; R§5.3).
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use isotherm_damon::Command as Word;
 use isotherm_damon::model::Config;
 use rustix::io::Errno;
 
-use super::World;
+use super::{World, refresh};
 use crate::engine::Worker;
 use crate::stage::{Files, config};
 use crate::tree::Ino;
@@ -95,7 +95,8 @@ impl World {
             return Err(Errno::INVAL);
         }
         let worker = self.engine.start(&staged, nr_running)?;
-        self.state().workers.insert(kdamond, worker);
+        self.state().workers.insert(kdamond, Arc::clone(&worker));
+        refresh::follow(Weak::clone(&self.this), kdamond, worker);
         Ok(())
     }
 

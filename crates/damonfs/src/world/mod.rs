@@ -5,15 +5,16 @@
 //! (`damon_sysfs_lock`, Linux 7.2): files under it answer EBUSY, and no others wait.
 
 mod command;
+mod refresh;
 mod results;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rustix::io::Errno;
 
 use crate::engine::{Engine, Worker};
-use crate::tree::{Child, Ino, Kind, ROOT, Tree, Value, word_of};
+use crate::tree::{Child, DAMON, Ino, Kind, Tree, Value, word_of};
 
 pub(crate) use command::Command;
 
@@ -23,6 +24,8 @@ const PAGE: usize = 4096;
 /// The tree, and what runs.
 #[derive(Debug)]
 pub struct World {
+    /// Itself, for threads that must not keep it.
+    this: Weak<Self>,
     engine: Arc<dyn Engine>,
     state: Mutex<State>,
 }
@@ -39,9 +42,10 @@ pub(crate) struct State {
 impl World {
     /// A tree without kdamonds, over this engine.
     #[must_use]
-    pub fn new(engine: Arc<dyn Engine>) -> Self {
+    pub fn new(engine: Arc<dyn Engine>) -> Arc<Self> {
         let state = State { tree: Tree::new(), workers: BTreeMap::new(), locked: false };
-        Self { engine, state: Mutex::new(state) }
+        let state = Mutex::new(state);
+        Arc::new_cyclic(|this| Self { this: Weak::clone(this), engine, state })
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
@@ -59,10 +63,10 @@ impl World {
         self.state().tree.lookup(dir, name)
     }
 
-    /// What is at this path below the root, for tests and tools.
+    /// What is at this path below DAMON's directory, for tests and tools.
     #[must_use]
     pub fn at(&self, path: &str) -> Option<Ino> {
-        self.state().tree.at(ROOT, path)
+        self.state().tree.at(DAMON, path)
     }
 
     /// What this number stands for.
@@ -82,7 +86,7 @@ impl World {
     pub fn entries(&self, dir: Ino) -> Result<Vec<(Ino, String, bool)>, Errno> {
         let state = self.state();
         let inside = state.tree.entries(dir)?;
-        let parent = state.tree.parent(dir).unwrap_or(ROOT);
+        let parent = state.tree.parent(dir).unwrap_or(DAMON);
         let dots = [(dir, ".".to_owned(), true), (parent, "..".to_owned(), true)];
         Ok(dots.into_iter().chain(inside).collect())
     }

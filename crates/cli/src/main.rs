@@ -7,6 +7,7 @@ mod act;
 mod agent;
 mod config;
 mod ctl;
+mod damonfs;
 mod demo;
 mod doctor;
 mod exit;
@@ -82,6 +83,8 @@ enum Command {
     Doctor(doctor::Args),
     /// List, show, enable, disable or tune the kernel's own DAMON modules.
     KernelModule(kernel_module::Args),
+    /// Serve the files of the kernel's DAMON, for programs that use DAMON.
+    Damonfs(damonfs::Args),
     /// Convert a record for other tools.
     ///
     /// To Parquet, Arrow, JSON lines, CSV, or a record of damo.
@@ -105,14 +108,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let done = config::applied(Cli::command()).and_then(|program| {
-        let words = std::env::args_os().collect();
-        let words = options::targets::words::with_pids(&program, words);
-        let matches = shell::help::shortened(program).get_matches_from(words);
-        // The commands were made from the same types, so this cannot fail.
-        let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-        run(cli.command)
-    });
+    let as_perf = damonfs::as_perf();
+    let done = as_perf.unwrap_or_else(as_isotherm);
     done.unwrap_or_else(|error| {
         if exit::is_broken_pipe(&error) {
             return ExitCode::SUCCESS;
@@ -120,6 +117,18 @@ fn main() -> ExitCode {
         // A failure to print the error cannot be reported anywhere.
         writeln!(std::io::stderr(), "error: {}", told(&error)).ok();
         exit::code_of(&error)
+    })
+}
+
+/// Runs the command that the arguments name.
+fn as_isotherm() -> anyhow::Result<ExitCode> {
+    config::applied(Cli::command()).and_then(|program| {
+        let words = std::env::args_os().collect();
+        let words = options::targets::words::with_pids(&program, words);
+        let matches = shell::help::shortened(program).get_matches_from(words);
+        // The commands were made from the same types, so this cannot fail.
+        let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+        run(cli.command)
     })
 }
 
@@ -142,6 +151,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Idle(args) => idle::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::KernelModule(args) => kernel_module::run(args),
+        Command::Damonfs(args) => damonfs::run(args),
         Command::Export(args) => reading::export::run(args),
         Command::Import(args) => reading::export::import(args),
         Command::Score(args) => reading::score::run(args),

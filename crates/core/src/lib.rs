@@ -44,6 +44,6 @@ pub use snapshot::{
     Cost, Late, Lengths, RegionInfo, SPANS, Snapshot, Suspends, TargetInfo, Temperature, Touched,
     TouchedBytes, TouchedShare, UnitInfo,
 };
-pub use target::{Target, TargetId};
+pub use target::{Given, Target, TargetId};
 pub use time::Time;
 pub use unit::{PageBits, UnitCheck};

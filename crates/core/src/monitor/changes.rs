@@ -6,10 +6,10 @@ use core::mem;
 
 use super::method::InForce;
 use super::{Context, Conversion, Phase, Schedule};
+use crate::addr::AddrRange;
 use crate::attrs::{Attrs, AttrsError};
 use crate::scheme::Scheme;
-use crate::target::Target;
-use crate::target::TargetId;
+use crate::target::{Given, Target, TargetId};
 
 /// A change that waits for the point of the loop where changes are safe.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +19,7 @@ pub(super) enum Change {
     Pause(bool),
     Add(TargetId, bool),
     Remove(TargetId),
+    Ranges(TargetId, Vec<AddrRange>, Given),
     Update,
 }
 
@@ -39,6 +40,12 @@ impl Context {
     /// Stops watching a target, at the next turn of the loop.
     pub fn remove_target(&mut self, id: TargetId) {
         self.change(Change::Remove(id));
+    }
+
+    /// Fits a target's regions to exactly these ranges, at the next turn of the loop, as
+    /// [`Context::set_ranges`] does. Ranges that cannot be are ignored then.
+    pub fn give_ranges(&mut self, id: TargetId, ranges: Vec<AddrRange>, given: Given) {
+        self.change(Change::Ranges(id, ranges, given));
     }
 
     /// Asks for the mappings at the end of the next turn, rather than after the update interval.
@@ -147,6 +154,13 @@ impl Context {
             Change::Remove(id) => {
                 self.targets.retain(|t| t.id != id);
                 self.schemes.forget(id);
+            }
+            Change::Ranges(id, ranges, given) => {
+                if self.set_ranges(id, &ranges).is_ok()
+                    && let Some(target) = self.targets.iter_mut().find(|t| t.id == id)
+                {
+                    target.kept = Some(given).filter(|given| *given != Given::Now);
+                }
             }
             Change::Update => self.turn.next_update = self.schedule.passed,
         }

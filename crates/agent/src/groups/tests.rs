@@ -14,7 +14,7 @@ fn machine(processes: &[(u32, &str)]) -> (tempfile::TempDir, Groups) {
         fs::create_dir_all(&at).unwrap();
         fs::write(at.join("cgroup"), format!("0::{cgroup}\n")).unwrap();
     }
-    let groups = Groups::new(Proc::new(dir.path()));
+    let groups = Groups::new(Proc::new(dir.path()), By::Cgroup);
     (dir, groups)
 }
 
@@ -103,4 +103,25 @@ fn regions_stand_in_where_pages_are_not_known() {
     let now = groups.now(&s, &lengths, &pids(&[1]));
     assert_eq!(now[0].tiers, Tiers { hot: M, warm: M, cold: M, unresolved: M });
     assert_eq!((now[0].touched, now[0].working_set), (None, M));
+}
+
+#[test]
+fn groups_can_be_units_pods_and_containers() {
+    let uid = "0b1c2d3e-1111-4222-8333-444455556666";
+    let id = "a".repeat(64);
+    let pod = format!("/kubepods/burstable/pod{uid}");
+    let container = format!("{pod}/{id}");
+    for (by, cgroup, name) in [
+        (By::Cgroup, "/a/b", "/a/b"),
+        (By::Unit, "/system.slice/redis.service/inner", "redis.service"),
+        (By::Unit, "/a/b", "-"),
+        (By::Pod, container.as_str(), uid),
+        (By::Pod, "/system.slice/redis.service", "-"),
+        (By::Container, container.as_str(), &format!("{uid}/aaaaaaaaaaaa")),
+        (By::Container, &format!("/docker/{id}"), "aaaaaaaaaaaa"),
+        (By::Container, pod.as_str(), "-"),
+    ] {
+        let namer = Namer::new(by);
+        assert_eq!(namer.group_of(cgroup), name, "{by:?}");
+    }
 }

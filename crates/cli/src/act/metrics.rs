@@ -26,9 +26,10 @@ pub(crate) struct MetricsArgs {
     /// With --metrics: allow an address that other machines can reach.
     #[arg(long = "metrics-any-address", requires = "address", hide_short_help = true)]
     any: bool,
-    /// Write metrics to this file about every 10 s, for node_exporter's textfile collector.
+    /// Write metrics to this file about every 10 s, for the textfile collector.
     ///
-    /// The name has to end in .prom. The file is replaced as a whole.
+    /// That is a part of Prometheus' node exporter. The name has to end in .prom. The file is
+    /// replaced as a whole.
     #[arg(long = "metrics-textfile", value_name = "FILE", hide_short_help = true)]
     textfile: Option<PathBuf>,
 }

@@ -5,7 +5,7 @@
 //! well, so the sum over groups can be more than the machine has.
 //!
 //! Which cgroup a process is in is read when it becomes a target, and then in turn, so many at each
-//! asking ([`TURNS`]); [`Group::age_ns`] tells how old the oldest answer within a group is.
+//! asking; [`Group::age_ns`] tells how old the oldest answer within a group is.
 //!
 //! Only census tells of single pages. With other methods all numbers are those of regions.
 

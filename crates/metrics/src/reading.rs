@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// So many cgroups are told of one by one: those with the most memory. The rest is one more, called
-/// [`OTHERS`].
+/// `(others)`.
 pub const MOST_CGROUPS: usize = 1000;
 /// The name of all other cgroups together.
 pub(crate) const OTHERS: &str = "(others)";

@@ -39,7 +39,7 @@ pub use acting::Acting;
 pub use event::ActEvent;
 pub use filters::refuse_anon;
 pub use placed::{Placed, Placement};
-pub use settings::{Evidence, Settings};
+pub use settings::{Evidence, Reclaim, ReclaimFrom, Settings};
 
 use isotherm_host::metrics::Metrics;
 use isotherm_ops::set::PageView;
@@ -57,6 +57,7 @@ use self::filters::MemcgIds;
 use self::levels::Levels;
 use self::placed::{Moved, Tables};
 use self::target::TargetState;
+use crate::cgroup::OwnCgroups;
 use crate::{ActError, Outcome, Process};
 
 /// CPU time that gathering evidence may take, in ns per second: half of the default budget of 1 %.
@@ -93,6 +94,8 @@ pub struct Actor {
     swap: Swap,
     metrics: Metrics,
     memcgs: MemcgIds,
+    /// The cgroups that schemes ask to reclaim.
+    own_cgroups: OwnCgroups,
     /// Which frame is on which node, for schemes that are told a node to take from.
     places: Places,
     /// How full the nodes are that schemes move memory between.
@@ -148,6 +151,7 @@ impl Actor {
             swap: Swap::default(),
             metrics: Metrics::default(),
             memcgs: MemcgIds::default(),
+            own_cgroups: OwnCgroups::default(),
             places: Places::default(),
             levels: Levels::default(),
             placement: None,

@@ -5,10 +5,11 @@
 //! well, so the sum over groups can be more than the machine has.
 //!
 //! Which cgroup a process is in is read when it becomes a target, and then in turn, so many at each
-//! asking ([`TURNS`]); [`Group::age_ns`] tells how old the oldest answer within a group is.
+//! asking; [`Group::age_ns`] tells how old the oldest answer within a group is.
 //!
 //! Only census tells of single pages. With other methods all numbers are those of regions.
 
+mod by;
 mod sums;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +21,8 @@ use isotherm_ops::targets::cgroup::cgroup_to_show;
 
 use crate::ready::idle_bytes;
 use crate::sharing::LiveSharing;
+pub use by::By;
+use by::Namer;
 use sums::{Sums, planes};
 
 #[cfg(test)]
@@ -44,7 +47,7 @@ pub struct Tiers {
 /// What the targets in one cgroup use.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Group {
-    /// The cgroup's path from the root of its hierarchy.
+    /// The cgroup's path from the root of its hierarchy, or what else makes the group ([`By`]).
     pub cgroup: String,
     /// How many targets are in it.
     pub processes: usize,
@@ -64,6 +67,7 @@ pub struct Group {
 #[derive(Debug, Default)]
 pub struct Groups {
     cgroup_of: BTreeMap<TargetId, (String, Time)>,
+    namer: Namer,
     units: BTreeMap<u32, BTreeMap<u64, UnitInfo>>,
     sharing: LiveSharing,
     proc: Proc,
@@ -73,8 +77,8 @@ pub struct Groups {
 impl Groups {
     /// With the processes of this `/proc`.
     #[must_use]
-    pub fn new(proc: Proc) -> Self {
-        Self { proc, ..Self::default() }
+    pub fn new(proc: Proc, by: By) -> Self {
+        Self { proc, namer: Namer::new(by), ..Self::default() }
     }
 
     /// Takes in what a window tells of pages. Every snapshot has to come here.
@@ -110,15 +114,16 @@ impl Groups {
         self.forget(s);
         self.ask(s, pids);
         self.sharing.follow(s, |id| pids.get(&id).copied());
-        let mut members: BTreeMap<&str, Vec<&TargetInfo>> = BTreeMap::new();
+        self.namer.refresh(s.end);
+        let mut members: BTreeMap<String, Vec<&TargetInfo>> = BTreeMap::new();
         for target in &s.targets {
             if let Some((cgroup, _)) = self.cgroup_of.get(&target.id) {
-                members.entry(cgroup).or_default().push(target);
+                members.entry(self.namer.group_of(cgroup)).or_default().push(target);
             }
         }
         members
             .into_iter()
-            .map(|(cgroup, targets)| self.group(cgroup, &targets, s, lengths))
+            .map(|(cgroup, targets)| self.group(&cgroup, &targets, s, lengths))
             .collect()
     }
 

@@ -2,6 +2,7 @@ use std::fs;
 
 use isotherm_core::unit::UNIT;
 use isotherm_core::{AddrRange, PageBits, SPANS, TouchedBytes};
+use isotherm_record::{Mapping, Object};
 
 use super::*;
 
@@ -14,7 +15,7 @@ fn machine(processes: &[(u32, &str)]) -> (tempfile::TempDir, Groups) {
         fs::create_dir_all(&at).unwrap();
         fs::write(at.join("cgroup"), format!("0::{cgroup}\n")).unwrap();
     }
-    let groups = Groups::new(Proc::new(dir.path()));
+    let groups = Groups::new(Proc::new(dir.path()), By::Cgroup);
     (dir, groups)
 }
 
@@ -103,4 +104,45 @@ fn regions_stand_in_where_pages_are_not_known() {
     let now = groups.now(&s, &lengths, &pids(&[1]));
     assert_eq!(now[0].tiers, Tiers { hot: M, warm: M, cold: M, unresolved: M });
     assert_eq!((now[0].touched, now[0].working_set), (None, M));
+}
+
+#[test]
+fn groups_can_be_units_pods_and_containers() {
+    let uid = "0b1c2d3e-1111-4222-8333-444455556666";
+    let id = "a".repeat(64);
+    let pod = format!("/kubepods/burstable/pod{uid}");
+    let container = format!("{pod}/{id}");
+    for (by, cgroup, name) in [
+        (By::Cgroup, "/a/b", "/a/b"),
+        (By::Unit, "/system.slice/redis.service/inner", "redis.service"),
+        (By::Unit, "/a/b", "-"),
+        (By::Pod, container.as_str(), uid),
+        (By::Pod, "/system.slice/redis.service", "-"),
+        (By::Container, container.as_str(), &format!("{uid}/aaaaaaaaaaaa")),
+        (By::Container, &format!("/docker/{id}"), "aaaaaaaaaaaa"),
+        (By::Container, pod.as_str(), "-"),
+    ] {
+        let namer = Namer::new(by);
+        assert_eq!(namer.group_of(cgroup), name, "{by:?}");
+    }
+}
+
+/// Three processes map the same 2 MiB; two of them are in one cgroup.
+#[test]
+fn shared_memory_counts_once_in_each_cgroup_as_hot_as_where_it_is_hottest() {
+    let (_dir, mut groups) = machine(&[(1, "/a"), (2, "/a"), (3, "/b")]);
+    let s = snapshot(1, vec![target(1, 4), target(2, 10), target(3, 2)]);
+    groups.learn(&s);
+    let object = Object { device: 1, inode: 2, offset: 0 };
+    let maps = vec![Mapping::new(0, UNIT, "rw-s", "/x").of_object(object)];
+    groups.sharing.follow_with(&s, &mut |_| maps.clone());
+    let now = groups.now(&s, &Lengths::default(), &pids(&[1, 2, 3]));
+    let pages = |bytes: u64| bytes >> 12;
+    let told: Vec<_> = now.iter().map(|g| (pages(g.tiers.hot), pages(g.tiers.cold))).collect();
+    assert_eq!(told, [(10, 502), (2, 510)]);
+    let spans = now.iter().map(|g| g.touched.and_then(|t| t.spans[2]).unwrap());
+    // The 4 pages that the first has touched are among the 10 of the second.
+    assert_eq!(spans.map(|span| pages(span.bytes)).collect::<Vec<_>>(), [10, 2]);
+    let idle = now.iter().map(|g| g.idle.iter().map(|(_, bytes)| bytes / M).sum::<u64>());
+    assert_eq!(idle.collect::<Vec<_>>(), [2, 2]);
 }

@@ -213,7 +213,7 @@ mod tests {
         rules.set(&[TargetSpec::Name("worker".into())]);
         let mut now = Time::default();
         let mut refused = |rules: &mut Rules| {
-            now = now.plus_us(2_000_000);
+            now = now.plus_us(10_000_000);
             rules.follow(now, &mut tracker).len()
         };
         put(root, 100, 500);

@@ -8,7 +8,8 @@
 
 use std::fmt::{Display, Write as _};
 
-use isotherm_act::apply::{Evidence, Settings};
+use isotherm_act::Toll;
+use isotherm_act::apply::{Evidence, Reclaim, ReclaimFrom, Settings};
 use isotherm_core::attrs::IntervalsGoal;
 use isotherm_core::scheme::{
     Age, Bounds, FailCharge, Filter, FilterKind, Frequency, Goal, Metric, Pattern, Quota, Tuner,
@@ -58,6 +59,25 @@ fn interval(us: u64) -> String {
 
 #[derive(Default)]
 struct Lines(String);
+
+/// Which cgroup is asked to reclaim, and what that may cost it.
+fn memory_reclaim(reclaim: &Reclaim) -> String {
+    let from = match &reclaim.from {
+        ReclaimFrom::Own => quoted("own"),
+        ReclaimFrom::Path(path) => quoted(path),
+    };
+    if reclaim.toll == Toll::default() {
+        return from;
+    }
+    let Toll { pressure_us_per_s, refaults_bp } = reclaim.toll;
+    let pressure =
+        if pressure_us_per_s == 0 { quoted("none") } else { interval(pressure_us_per_s) };
+    let refaults = match refaults_bp {
+        0 => quoted("none"),
+        bp => quoted(show_share(bp.into())),
+    };
+    table(&[("from", from), ("pressure", pressure), ("refaults", refaults)])
+}
 
 impl Lines {
     fn field(&mut self, key: &str, value: impl Display) {
@@ -274,8 +294,8 @@ impl Lines {
         if settings.inject {
             self.field("inject", true);
         }
-        if let Some(path) = &settings.memory_reclaim {
-            self.field("memory_reclaim", quoted(path));
+        if let Some(reclaim) = &settings.memory_reclaim {
+            self.field("memory_reclaim", memory_reclaim(reclaim));
         }
         if settings.refault_window_us != usual.refault_window_us {
             self.field("refault_window", interval(settings.refault_window_us));

@@ -131,7 +131,8 @@ fn can_be_target(proc: &Proc, stat: &Stat<'_>) -> bool {
 
 /// Whether this is the machine's init process, on which everything depends. Process 1 of a
 /// container is a program like others.
-pub(super) fn is_init(proc: &Proc, pid: u32) -> bool {
+#[must_use]
+pub fn is_init(proc: &Proc, pid: u32) -> bool {
     /// The pid namespace that every other one is below (`PROC_PID_INIT_INO`, Linux 3.8).
     const INITIAL: &str = "pid:[4026531836]";
     pid == 1

@@ -7,6 +7,7 @@ mod fields;
 mod filter;
 mod pattern;
 mod quota;
+mod reclaim;
 mod scheme;
 
 use std::collections::BTreeMap;

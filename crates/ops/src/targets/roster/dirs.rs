@@ -8,7 +8,7 @@
 //! or told to have changed (`cgroup.events`), then those that changed lately, then the large ones;
 //! of the rest those that were not read for the longest time, as far as the budget allows.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsStr;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
@@ -24,9 +24,11 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use super::rule::Matcher;
 
 /// CPU time per poll for reading lists of members.
-const READ_NS: u64 = 1_500_000;
+const READ_NS: u64 = 1_000_000;
 /// Lists that are read at every poll in any case.
 const ALWAYS: usize = 32;
+/// Those with the most processes are found again after this time, in ns.
+const LARGE_EVERY_NS: u64 = 10_000_000_000;
 /// A list that has changed is read at every poll for so long.
 const LIVELY_NS: u64 = 30_000_000_000;
 /// The tree is walked again after this time if inotify tells everything, and if it does not.
@@ -62,6 +64,11 @@ pub struct Followed {
 #[derive(Debug, Default)]
 pub(super) struct Dirs {
     matching: BTreeMap<PathBuf, Dir>,
+    /// The cgroups whose lists are read in turn, the next one first.
+    turn: VecDeque<PathBuf>,
+    /// Those with the most processes, as of this time.
+    large: Vec<PathBuf>,
+    large_at: Option<Time>,
     watcher: Option<Watcher>,
     walked_at: Option<Time>,
 }
@@ -132,8 +139,11 @@ impl Dirs {
         if let Some(watcher) = &mut self.watcher {
             watcher.watch_events(dir);
         }
-        let new = || Dir { path, is_dirty: true, ..Dir::default() };
-        self.matching.entry(dir.to_path_buf()).or_insert_with(new);
+        let Self { matching, turn, .. } = self;
+        matching.entry(dir.to_path_buf()).or_insert_with(|| {
+            turn.push_back(dir.to_path_buf());
+            Dir { path, is_dirty: true, ..Dir::default() }
+        });
         true
     }
 
@@ -163,54 +173,79 @@ impl Dirs {
         }
     }
 
-    /// Reads lists of members, in the order that the module's head tells.
+    /// Reads lists of members, in the order that the module's head tells. Returns who has come or
+    /// gone.
     fn read(&mut self, now: Time) -> BTreeSet<u32> {
-        let rank = |dir: &Dir| {
-            let lively = dir.changed_at.is_some_and(|at| now.since(at) < LIVELY_NS);
-            (!dir.is_dirty, !lively, dir.read_at)
+        self.find_large(now);
+        let lively = |dir: &Dir| dir.changed_at.is_some_and(|at| now.since(at) < LIVELY_NS);
+        let told = |dir: &Dir| dir.is_dirty || dir.read_at.is_none();
+        let is = |which: &dyn Fn(&Dir) -> bool| {
+            let those = self.matching.iter().filter(|(_, dir)| which(dir));
+            those.map(|(at, _)| at.clone()).collect::<Vec<_>>()
         };
-        let mut order: Vec<_> =
-            self.matching.iter().map(|(at, dir)| (rank(dir), at.clone())).collect();
-        order.sort();
-        let large = large(&self.matching);
-        // Large ones directly behind those that change.
-        order.sort_by_key(|((quiet, calm, _), at)| (*quiet, *calm && !large.contains(at)));
+        let urgent = [is(&told), is(&|dir| !told(dir) && lively(dir)), self.large.clone()];
         let (mut moved, began_ns) = (BTreeSet::new(), thread_cpu_ns());
-        for (nr, (_, at)) in order.into_iter().enumerate() {
-            if nr >= ALWAYS && thread_cpu_ns().saturating_sub(began_ns) >= READ_NS {
+        let has_time =
+            |nr: usize| nr < ALWAYS || thread_cpu_ns().saturating_sub(began_ns) < READ_NS;
+        for (nr, at) in urgent.into_iter().flatten().enumerate() {
+            if !has_time(nr) {
                 break;
             }
-            let Some(dir) = self.matching.get_mut(&at) else { continue };
-            match std::fs::read_to_string(at.join("cgroup.procs")) {
-                Ok(text) => {
-                    let members: BTreeSet<u32> =
-                        text.lines().filter_map(|l| l.parse().ok()).collect();
-                    let changed: Vec<u32> =
-                        members.symmetric_difference(&dir.members).copied().collect();
-                    if !changed.is_empty() {
-                        dir.changed_at = Some(now);
-                    }
-                    moved.extend(changed);
-                    (dir.members, dir.read_at, dir.is_dirty) = (members, Some(now), false);
-                }
-                // It was removed, or has only threads.
-                Err(_) if !at.is_dir() => {
-                    moved.extend(&dir.members);
-                    self.matching.remove(&at);
-                }
-                Err(_) => (dir.read_at, dir.is_dirty) = (Some(now), false),
+            self.read_one(&at, now, &mut moved);
+        }
+        // However much is urgent, some of the others are read as well.
+        for nr in 0..self.turn.len() {
+            let Some(at) = self.turn.pop_front() else { break };
+            if !self.matching.contains_key(&at) {
+                continue;
             }
+            if !has_time(nr) {
+                self.turn.push_front(at);
+                break;
+            }
+            self.read_one(&at, now, &mut moved);
+            self.turn.push_back(at);
         }
         moved.remove(&0);
         moved
     }
-}
 
-/// The cgroups with the most processes.
-fn large(all: &BTreeMap<PathBuf, Dir>) -> BTreeSet<PathBuf> {
-    let mut sizes: Vec<_> = all.iter().map(|(at, dir)| (dir.members.len(), at)).collect();
-    sizes.sort_unstable_by(|a, b| b.cmp(a));
-    sizes.into_iter().take(ALWAYS).filter(|(len, _)| *len > 1).map(|(_, at)| at.clone()).collect()
+    /// Reads one list, unless that was done in this poll already.
+    fn read_one(&mut self, at: &Path, now: Time, moved: &mut BTreeSet<u32>) {
+        let Some(dir) = self.matching.get_mut(at) else { return };
+        if dir.read_at == Some(now) {
+            return;
+        }
+        match std::fs::read_to_string(at.join("cgroup.procs")) {
+            Ok(text) => {
+                let members: BTreeSet<u32> = text.lines().filter_map(|l| l.parse().ok()).collect();
+                if members != dir.members {
+                    dir.changed_at = Some(now);
+                    moved.extend(members.symmetric_difference(&dir.members));
+                }
+                (dir.members, dir.read_at, dir.is_dirty) = (members, Some(now), false);
+            }
+            // It was removed, or has only threads.
+            Err(_) if !at.is_dir() => {
+                moved.extend(&dir.members);
+                self.matching.remove(at);
+            }
+            Err(_) => (dir.read_at, dir.is_dirty) = (Some(now), false),
+        }
+    }
+
+    /// Finds the cgroups with the most processes, from time to time.
+    fn find_large(&mut self, now: Time) {
+        if self.large_at.is_some_and(|at| now.since(at) < LARGE_EVERY_NS) {
+            return;
+        }
+        self.large_at = Some(now);
+        let mut sizes: Vec<_> =
+            self.matching.iter().map(|(at, dir)| (dir.members.len(), at)).collect();
+        sizes.sort_unstable_by(|a, b| b.cmp(a));
+        let large = sizes.into_iter().take(ALWAYS).filter(|(len, _)| *len > 1);
+        self.large = large.map(|(_, at)| at.clone()).collect();
+    }
 }
 
 /// The directories in a directory; none if it is gone.

@@ -13,9 +13,11 @@ use crate::targets::find::is_init;
 /// For so long a process is young: it may still run its program, or be moved to its cgroup.
 const YOUNG_NS: u64 = 3_000_000_000;
 /// Processes are listed again after this time, even if none was forked: some have ended.
-const LIST_EVERY_NS: u64 = 2_000_000_000;
+const LIST_EVERY_NS: u64 = 10_000_000_000;
 /// CPU time per poll for reading processes in turn.
-const TURN_NS: u64 = 1_500_000;
+const TURN_NS: u64 = 1_000_000;
+/// In so many polls each process has its turn, if that much time suffices.
+const ROUND: usize = 10;
 
 /// What is known of a process.
 #[derive(Debug, Clone, Copy)]
@@ -96,14 +98,16 @@ impl Table {
         if listed.is_err() {
             return;
         }
+        // Those that were there before us are not young.
+        let first_at = if self.listed_at.is_some() { now } else { Time::default() };
         (self.last_pid, self.listed_at) = (last_pid, Some(now));
         self.all.retain(|pid, _| pids.contains(pid));
         for pid in pids {
-            // Read at once, as it is young.
+            // Read at once: it is young, or all are read.
             self.all.entry(pid).or_insert_with(|| {
                 self.turn.push_back(pid);
                 let never = Time::default();
-                Known { start_ticks: 0, is_member: false, first_at: now, read_at: never }
+                Known { start_ticks: 0, is_member: false, first_at, read_at: never }
             });
         }
     }
@@ -111,7 +115,7 @@ impl Table {
     /// Reads some processes, those first that were not read for the longest time.
     fn take_turns(&mut self, proc: &Proc, matcher: &Matcher, now: Time) {
         let began_ns = thread_cpu_ns();
-        for _ in 0..self.turn.len() {
+        for _ in 0..self.turn.len().div_ceil(ROUND) {
             if thread_cpu_ns().saturating_sub(began_ns) >= TURN_NS {
                 break;
             }

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
 
+use isotherm_act::apply::{Notes, Undone};
 use isotherm_agent::policy::parse;
 use isotherm_agent::run::{Options, check};
 use isotherm_host::proc::raise_file_limit;
@@ -13,6 +14,7 @@ use isotherm_sys::signals;
 use tracing::{info, warn};
 
 use crate::access::Access;
+use crate::advice::AdviceLog;
 use crate::hub::Hub;
 use crate::notify::Notify;
 use crate::policy::{Policies, files};
@@ -107,7 +109,8 @@ impl Agent {
         let store = Store::open(&settings.state_dir.join("state"), &settings.version)?;
         let hub = Arc::new(Hub::default());
         let options = Options { dry_run: settings.dry_run, undo_on_exit: true, seed: None };
-        let policies = Policies::new(store, options, Arc::clone(&hub));
+        let notes = begin_notes(&settings)?;
+        let policies = Policies::new(store, options, notes, Arc::clone(&hub));
         let access = Arc::new(RwLock::new(access(&settings)));
         let shared = Arc::new(Shared {
             policies,
@@ -196,6 +199,30 @@ impl Agent {
         }
         text
     }
+}
+
+/// Takes back what a former agent left behind, and begins to note what this one gives.
+fn begin_notes(settings: &Settings) -> Result<Arc<dyn Notes>, Failed> {
+    let path = settings.state_dir.join("state/advice.jsonl");
+    let (log, undone) = AdviceLog::begin(&path).map_err(|err| Failed {
+        code: 1,
+        text: format!(
+            "cannot note what is done to processes\n  tried: open {}: {err}\n  hint:  --state DIR for \
+             another directory",
+            path.display()
+        ),
+    })?;
+    let Undone { restored_bytes, replaced_bytes, left_bytes, errors } = undone;
+    for err in &errors {
+        warn!("advice of a former agent could not be taken back: {err}");
+    }
+    if restored_bytes + replaced_bytes + left_bytes > 0 {
+        info!(
+            restored_bytes,
+            replaced_bytes, left_bytes, "a former agent left advice, which was taken back"
+        );
+    }
+    Ok(Arc::new(log))
 }
 
 fn access(settings: &Settings) -> Access {

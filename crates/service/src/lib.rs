@@ -16,6 +16,7 @@
 //! watched and acted on, which is the runner's.
 
 pub mod access;
+mod advice;
 pub mod agent;
 mod hub;
 pub mod notify;

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvError, Sender, TryRecvError};
 
-use isotherm_act::apply::{ActEvent, Undone};
+use isotherm_act::apply::{ActEvent, Notes, Undone};
 use isotherm_core::scheme::Action;
 use isotherm_core::{AddrRange, Attrs, TargetId, Time};
 use isotherm_host::error::{Class, SetError};
@@ -57,11 +58,17 @@ pub(super) enum Order {
 /// Runs a context from its start to its last account.
 pub(super) fn run_context(
     policy: ContextPolicy,
-    options: Options,
+    (options, notes): (Options, Option<Arc<dyn Notes>>),
     orders: Receiver<Order>,
     mut events: EventSender,
 ) {
     let prepared = guarded(|| Work::prepare(policy, options, events.clone()));
+    let prepared = prepared.map(|done| {
+        done.map(|(mut work, ready)| {
+            work.monitor.actor().set_notes(notes);
+            (work, ready)
+        })
+    });
     let (mut work, ready) = match prepared.and_then(|done| done) {
         Ok(prepared) => prepared,
         Err(Refused { code, text }) => {

@@ -4,6 +4,7 @@
 mod common;
 
 mod clients;
+mod crash;
 mod policies;
 mod rights;
 mod service;

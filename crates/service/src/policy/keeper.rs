@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use isotherm_act::apply::Notes;
 use isotherm_agent::policy::{Policy, parse};
 use isotherm_agent::run::{Event, Message, Options, Reason, Refused, Runner, Seen, check};
 use isotherm_control::error::{Kind, Refusal};
@@ -33,6 +34,7 @@ pub(super) struct Keeper {
     unreadable: Option<String>,
     wanted: Wanted,
     options: Options,
+    notes: Arc<dyn Notes>,
     shown: Arc<Mutex<Shown>>,
     hub: Arc<Hub>,
     runner: Option<Runner>,
@@ -53,12 +55,13 @@ pub(super) struct Begin {
     pub(super) file: Option<PathBuf>,
     pub(super) wanted: Wanted,
     pub(super) options: Options,
+    pub(super) notes: Arc<dyn Notes>,
     pub(super) hub: Arc<Hub>,
 }
 
 impl Keeper {
     pub(super) fn new(begin: Begin) -> (Self, Arc<Mutex<Shown>>) {
-        let Begin { name, text, file, wanted, options, hub } = begin;
+        let Begin { name, text, file, wanted, options, notes, hub } = begin;
         let (text, unreadable) = match text {
             Ok(text) => (text, None),
             Err(why) => (String::new(), Some(why)),
@@ -72,6 +75,7 @@ impl Keeper {
             unreadable,
             wanted,
             options,
+            notes,
             shown: Arc::clone(&shown),
             hub,
             runner: None,
@@ -218,7 +222,7 @@ impl Keeper {
                 return Err(Refusal::of_policy(refused.code, &refused.text));
             }
         };
-        match Runner::start(policy, self.options) {
+        match Runner::start_noting(policy, self.options, Some(Arc::clone(&self.notes))) {
             Ok(runner) => {
                 if self.wanted == Wanted::Paused {
                     runner.pause(true);

@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use isotherm_act::apply::Notes;
 use isotherm_agent::run::Options;
 use isotherm_control::error::{Kind, Refusal};
 use isotherm_control::types;
@@ -42,6 +43,7 @@ pub(crate) type Answering = Receiver<Result<Answer, Refusal>>;
 pub(crate) struct Policies {
     inner: Mutex<Inner>,
     options: Options,
+    notes: Arc<dyn Notes>,
     hub: Arc<Hub>,
 }
 
@@ -76,9 +78,14 @@ impl Handle {
 }
 
 impl Policies {
-    pub(crate) fn new(store: Store, options: Options, hub: Arc<Hub>) -> Self {
+    pub(crate) fn new(
+        store: Store,
+        options: Options,
+        notes: Arc<dyn Notes>,
+        hub: Arc<Hub>,
+    ) -> Self {
         let inner = Inner { policies: BTreeMap::new(), store, problems: Vec::new() };
-        Self { inner: Mutex::new(inner), options, hub }
+        Self { inner: Mutex::new(inner), options, notes, hub }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -169,6 +176,7 @@ impl Policies {
             file,
             wanted,
             options: self.options,
+            notes: Arc::clone(&self.notes),
             hub: Arc::clone(&self.hub),
         });
         let thread = std::thread::Builder::new().name(format!("policy {name}"));

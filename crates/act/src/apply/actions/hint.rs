@@ -60,6 +60,15 @@ impl Actor {
             }
         }
         self.tell_unknown(state, job, passes);
+        if !dry_run && !chosen.ranges.is_empty() {
+            let granules: Vec<u64> =
+                chosen.before(chosen.end_of(chosen.bytes)).map(|(start, _)| start).collect();
+            if let Err(err) = self.note(state, action, &granules, &opposed) {
+                let why = format!("no advice is given, since it could not be noted before: {err}");
+                self.trouble(scheme, 0, &why);
+                return later(whole.len());
+            }
+        }
         let outcome = match (dry_run, chosen.ranges.is_empty()) {
             (_, true) => Outcome::default(),
             (true, _) => pretended(&chosen),

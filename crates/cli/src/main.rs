@@ -11,6 +11,7 @@ mod demo;
 mod doctor;
 mod exit;
 mod files;
+mod history;
 mod idle;
 mod kernel_module;
 mod options;

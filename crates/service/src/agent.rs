@@ -15,9 +15,10 @@ use tracing::{info, warn};
 
 use crate::access::Access;
 use crate::advice::AdviceLog;
+use crate::history::History;
 use crate::hub::Hub;
 use crate::notify::Notify;
-use crate::policy::{Policies, files};
+use crate::policy::{Policies, With, files};
 use crate::server::Server;
 use crate::settings::Settings;
 use crate::shared::Shared;
@@ -27,6 +28,8 @@ use crate::state::{StateError, Store};
 const TICK: Duration = Duration::from_millis(100);
 /// How long the first tries of policies may take before the agent says that it is ready.
 const READY_PATIENCE: Duration = Duration::from_secs(20);
+/// How often old records are dropped.
+const PRUNE_EVERY: Duration = Duration::from_secs(10);
 /// Where the machine's groups are.
 const GROUPS: &str = "/etc/group";
 
@@ -102,6 +105,7 @@ impl Agent {
     /// If the state or the socket cannot be used. A policy that cannot run is no error.
     pub fn start(settings: Settings) -> Result<Self, Failed> {
         raise_file_limit();
+        spare_from_oom();
         let notify = Notify::of_environment().map_err(|err| Failed {
             code: 1,
             text: format!("cannot talk to systemd (NOTIFY_SOCKET): {err}"),
@@ -110,11 +114,15 @@ impl Agent {
         let hub = Arc::new(Hub::default());
         let options = Options { dry_run: settings.dry_run, undo_on_exit: true, seed: None };
         let notes = begin_notes(&settings)?;
-        let policies = Policies::new(store, options, notes, Arc::clone(&hub));
+        let of_history = |retention| History::new(settings.state_dir.join("history"), retention);
+        let history = settings.history.map(of_history).map(Arc::new);
+        let with = With { options, notes, hub: Arc::clone(&hub), history: history.clone() };
+        let policies = Policies::new(store, with);
         let access = Arc::new(RwLock::new(access(&settings)));
         let shared = Arc::new(Shared {
             policies,
             hub,
+            history,
             clients: Arc::default(),
             started: Instant::now(),
             settings,
@@ -134,6 +142,7 @@ impl Agent {
         let mut ready = false;
         let mut alive_at = Instant::now();
         let mut told = String::new();
+        let mut prune_at = Instant::now();
         while signals::stop_requested().is_none() {
             let now = Instant::now();
             if !ready && (self.shared.policies.all_tried() || now >= deadline) {
@@ -149,6 +158,12 @@ impl Agent {
             {
                 self.notify.alive();
                 alive_at = now + every;
+            }
+            if let Some(history) = &self.shared.history
+                && now >= prune_at
+            {
+                history.prune();
+                prune_at = now + PRUNE_EVERY;
             }
             let status = self.status();
             if status != told {
@@ -198,6 +213,17 @@ impl Agent {
             text.push_str(&format!("; files with problems: {problems}"));
         }
         text
+    }
+}
+
+/// Asks the kernel to end others first when memory is short: an agent that is ended takes nothing
+/// back until the next one starts. A unit file can say another value; then this changes nothing.
+fn spare_from_oom() {
+    const PATH: &str = "/proc/self/oom_score_adj";
+    if std::fs::read_to_string(PATH).is_ok_and(|text| text.trim() == "0")
+        && let Err(err) = std::fs::write(PATH, "-500")
+    {
+        info!("the kernel may end this agent like any other when memory is short: {err}");
     }
 }
 

@@ -18,6 +18,7 @@
 pub mod access;
 mod advice;
 pub mod agent;
+pub mod history;
 mod hub;
 pub mod notify;
 mod policy;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvError, Sender, TryRecvError};
 
@@ -27,6 +28,7 @@ use super::start::{nobody, pids, tracker};
 use crate::monitor::{Happened, Monitor};
 use crate::policy::{ContextPolicy, SchemePolicy};
 use crate::ready::{bandwidth, idle_bytes, idle_percentiles};
+use crate::recorder::Recorder;
 use crate::sharing::LiveSharing;
 
 /// Bytes by idle time in ms.
@@ -49,6 +51,8 @@ pub(super) enum Order {
     Abort,
     /// Neither look nor act from now on, or go on with that.
     Pause(bool),
+    /// Write a record to this path from now on, or none. The one before is finished.
+    Record(Option<PathBuf>),
     /// Send what was seen.
     Look(Sender<Seen>),
     /// Stop acting and monitoring, and end the thread.
@@ -110,7 +114,7 @@ pub(super) struct Work {
     options: Options,
     pub(super) events: EventSender,
     pub(super) monitor: Monitor,
-    targets: Vec<Target>,
+    pub(super) targets: Vec<Target>,
     /// The targets that the operations set cannot look at.
     unwatched: BTreeSet<TargetId>,
     /// The first process that the policy names by its pid and that was never watched, and why.
@@ -125,6 +129,7 @@ pub(super) struct Work {
     /// What the schemes that run or ran in the kernel did.
     pub(super) kernel: KernelAccounts,
     sharing: LiveSharing,
+    pub(super) recorder: Option<Recorder>,
     /// The physical memory of the nodes that schemes migrate to, read when it is first needed.
     node_memory: Option<Vec<Vec<AddrRange>>>,
 }
@@ -161,6 +166,7 @@ impl Work {
             actions: BTreeMap::new(),
             node_memory: None,
             sharing: LiveSharing::default(),
+            recorder: None,
             policy,
             options,
             events,
@@ -186,7 +192,9 @@ impl Work {
         self.monitor.tracker().start()?;
         self.monitor.follow(&self.policy.targets);
         loop {
-            match self.monitor.next() {
+            let happened = self.monitor.next();
+            self.record(&happened);
+            match happened {
                 Happened::Target(event) => self.target(event),
                 Happened::NotWatched(target, err) => self.not_watched(&target, &err),
                 Happened::Watched(target) => self.watched(&target),
@@ -206,6 +214,7 @@ impl Work {
                     }
                 }
                 Ok(Order::Pause(pause)) => self.monitor.context().pause(pause),
+                Ok(Order::Record(path)) => self.begin_record(path),
                 Ok(Order::Look(whom)) => drop(whom.send(self.seen())),
                 // A commit without a preparation has no effect.
                 Ok(Order::Begin | Order::Commit | Order::Abort) | Err(TryRecvError::Empty) => {}
@@ -249,6 +258,7 @@ impl Work {
         {
             kdamond.stop();
         }
+        self.begin_record(None);
         let accounts = self.accounts();
         self.monitor.commit_schemes(Vec::new());
         if self.options.undo_on_exit {

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvError, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -172,6 +173,14 @@ impl Runner {
     pub fn pause(&self, pause: bool) {
         for context in &self.contexts {
             context.order(Order::Pause(pause));
+        }
+    }
+
+    /// Lets a context write a record to this path from now on, or none; a record that it writes
+    /// already is finished. [`Event::Unrecorded`] tells if that fails.
+    pub fn record(&self, context: &str, path: Option<PathBuf>) {
+        if let Some(handle) = self.running(context) {
+            handle.order(Order::Record(path));
         }
     }
 

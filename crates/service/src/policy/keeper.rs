@@ -6,18 +6,19 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use isotherm_act::apply::Notes;
 use isotherm_agent::policy::{Policy, parse};
-use isotherm_agent::run::{Event, Message, Options, Reason, Refused, Runner, Seen, check};
+use isotherm_agent::run::{Event, Message, Reason, Refused, Runner, Seen, check};
 use isotherm_control::error::{Kind, Refusal};
 use isotherm_control::types::State;
 use tracing::{info, warn};
 
+use super::With;
 use super::backoff::Backoff;
 use super::order::{Answer, Ask, Order};
+use super::records::Records;
 use super::shown::Shown;
 use super::told;
-use crate::hub::{self, Hub};
+use crate::hub;
 use crate::state::Wanted;
 
 /// How long a message is waited for before orders are looked at.
@@ -33,10 +34,9 @@ pub(super) struct Keeper {
     /// Why there is no text.
     unreadable: Option<String>,
     wanted: Wanted,
-    options: Options,
-    notes: Arc<dyn Notes>,
+    with: With,
     shown: Arc<Mutex<Shown>>,
-    hub: Arc<Hub>,
+    records: Records,
     runner: Option<Runner>,
     backoff: Backoff,
     retry_at: Option<Instant>,
@@ -54,14 +54,12 @@ pub(super) struct Begin {
     pub(super) text: Result<String, String>,
     pub(super) file: Option<PathBuf>,
     pub(super) wanted: Wanted,
-    pub(super) options: Options,
-    pub(super) notes: Arc<dyn Notes>,
-    pub(super) hub: Arc<Hub>,
+    pub(super) with: With,
 }
 
 impl Keeper {
     pub(super) fn new(begin: Begin) -> (Self, Arc<Mutex<Shown>>) {
-        let Begin { name, text, file, wanted, options, notes, hub } = begin;
+        let Begin { name, text, file, wanted, with } = begin;
         let (text, unreadable) = match text {
             Ok(text) => (text, None),
             Err(why) => (String::new(), Some(why)),
@@ -70,20 +68,19 @@ impl Keeper {
         let shown = Arc::new(Mutex::new(shown));
         let now = Instant::now();
         let this = Self {
-            name,
             text,
             unreadable,
             wanted,
-            options,
-            notes,
+            records: Records::new(&name, with.history.clone()),
+            with,
             shown: Arc::clone(&shown),
-            hub,
             runner: None,
             backoff: Backoff::default(),
             retry_at: None,
             looking: None,
             look_at: now,
             accounts_at: now,
+            name,
         };
         (this, shown)
     }
@@ -151,6 +148,9 @@ impl Keeper {
             let why = "no target is left";
             info!(policy = self.name, "{why}");
             self.failed(why.to_owned());
+        }
+        if let Some(runner) = &self.runner {
+            self.records.turn(runner);
         }
         self.feed();
     }
@@ -222,7 +222,7 @@ impl Keeper {
                 return Err(Refusal::of_policy(refused.code, &refused.text));
             }
         };
-        match Runner::start_noting(policy, self.options, Some(Arc::clone(&self.notes))) {
+        match Runner::start_noting(policy, self.with.options, Some(Arc::clone(&self.with.notes))) {
             Ok(runner) => {
                 if self.wanted == Wanted::Paused {
                     runner.pause(true);
@@ -329,17 +329,21 @@ impl Keeper {
     fn hear(&mut self, message: Message) {
         let Message { context, at, event } = message;
         told::log(&self.name, &context, &event);
-        self.hub.send(hub::Kind::Event, &self.name, &context, || {
+        self.with.hub.send(hub::Kind::Event, &self.name, &context, || {
             told::event(&self.name, &context, at, &event)
         });
         match event {
             Event::Ready(ready) => {
                 let mut shown = self.shown();
                 ready.ops.clone_into(&mut shown.context(&context).ops);
+                drop(shown);
+                self.records.wanted(&context);
             }
+            Event::Unrecorded { text } => self.records.failed(&context, &text),
             Event::Summary(summary) => self.shown().note(&self.name, &context, &summary),
             Event::Ended(ended) => {
                 self.shown().forget(&context);
+                self.records.ended(&context);
                 if let Reason::Failed { text, .. } = ended.reason {
                     // Without this context the rest is no longer the policy that was asked for.
                     self.stop();
@@ -358,7 +362,7 @@ impl Keeper {
                 match looking.try_recv() {
                     Ok(seen) => {
                         let text = || told::snapshot(&self.name, &seen);
-                        self.hub.send(hub::Kind::Snapshot, &self.name, &seen.context, text);
+                        self.with.hub.send(hub::Kind::Snapshot, &self.name, &seen.context, text);
                     }
                     Err(TryRecvError::Empty) => {
                         self.looking = Some(looking);
@@ -370,16 +374,16 @@ impl Keeper {
         }
         if self.looking.is_none()
             && now >= self.look_at
-            && let Some(every) = self.hub.every(hub::Kind::Snapshot, &self.name)
+            && let Some(every) = self.with.hub.every(hub::Kind::Snapshot, &self.name)
         {
             self.looking = self.runner.as_ref().map(Runner::look);
             self.look_at = now + every;
         }
         if now >= self.accounts_at
-            && let Some(every) = self.hub.every(hub::Kind::Accounts, &self.name)
+            && let Some(every) = self.with.hub.every(hub::Kind::Accounts, &self.name)
         {
             let accounts = self.shown().accounts.clone();
-            self.hub.send(hub::Kind::Accounts, &self.name, "", || told::accounts(accounts));
+            self.with.hub.send(hub::Kind::Accounts, &self.name, "", || told::accounts(accounts));
             self.accounts_at = now + every;
         }
     }

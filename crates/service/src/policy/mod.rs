@@ -8,6 +8,7 @@ mod backoff;
 pub(crate) mod files;
 mod keeper;
 pub(crate) mod order;
+mod records;
 pub(crate) mod shown;
 pub(crate) mod told;
 
@@ -28,6 +29,7 @@ use self::files::{PolicyFile, check_name};
 use self::keeper::{Begin, Keeper};
 use self::order::{Answer, Ask, Order};
 use self::shown::Shown;
+use crate::history::History;
 use crate::hub::Hub;
 use crate::state::{Kept, Store, Wanted};
 
@@ -42,9 +44,16 @@ pub(crate) type Answering = Receiver<Result<Answer, Refusal>>;
 #[derive(Debug)]
 pub(crate) struct Policies {
     inner: Mutex<Inner>,
-    options: Options,
-    notes: Arc<dyn Notes>,
-    hub: Arc<Hub>,
+    with: With,
+}
+
+/// What all policies are run with.
+#[derive(Debug, Clone)]
+pub(crate) struct With {
+    pub(crate) options: Options,
+    pub(crate) notes: Arc<dyn Notes>,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) history: Option<Arc<History>>,
 }
 
 #[derive(Debug)]
@@ -78,14 +87,9 @@ impl Handle {
 }
 
 impl Policies {
-    pub(crate) fn new(
-        store: Store,
-        options: Options,
-        notes: Arc<dyn Notes>,
-        hub: Arc<Hub>,
-    ) -> Self {
+    pub(crate) fn new(store: Store, with: With) -> Self {
         let inner = Inner { policies: BTreeMap::new(), store, problems: Vec::new() };
-        Self { inner: Mutex::new(inner), options, notes, hub }
+        Self { inner: Mutex::new(inner), with }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -175,9 +179,7 @@ impl Policies {
             text,
             file,
             wanted,
-            options: self.options,
-            notes: Arc::clone(&self.notes),
-            hub: Arc::clone(&self.hub),
+            with: self.with.clone(),
         });
         let thread = std::thread::Builder::new().name(format!("policy {name}"));
         let thread = thread.spawn(move || keeper.run(&receiver))?;

@@ -19,9 +19,9 @@ use isotherm_sys::clock;
 use serde::{Deserialize, Serialize};
 
 use crate::Process;
-use crate::apply::Actor;
 use crate::apply::actions::undo::Undone;
-use crate::apply::target::TargetState;
+use crate::apply::target::{Chosen, TargetState};
+use crate::apply::{Actor, Job};
 
 /// A process, and the program in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -77,12 +77,27 @@ pub trait Notes: fmt::Debug + Send + Sync {
 }
 
 impl Actor {
-    /// Notes what is about to be given.
+    /// Notes what is about to be given. Returns whether it may be given.
     pub(super) fn note(
+        &mut self,
+        state: &TargetState,
+        job: Job<'_>,
+        chosen: &Chosen,
+        opposed: &BTreeSet<u64>,
+    ) -> bool {
+        let kept = self.try_note(state, job.request.action, chosen, opposed);
+        if let Err(err) = &kept {
+            let why = format!("no advice is given, since it could not be noted before: {err}");
+            self.trouble(job.request.scheme, 0, &why);
+        }
+        kept.is_ok()
+    }
+
+    fn try_note(
         &self,
         state: &TargetState,
         action: Action,
-        granules: &[u64],
+        chosen: &Chosen,
         opposed: &BTreeSet<u64>,
     ) -> io::Result<()> {
         let Some(notes) = &self.notes else { return Ok(()) };
@@ -93,7 +108,7 @@ impl Actor {
         notes.keep(&Given {
             whose,
             huge: action == Action::Hugepage,
-            granules: granules.to_vec(),
+            granules: chosen.before(chosen.end_of(chosen.bytes)).map(|(start, _)| start).collect(),
             opposed: opposed.iter().filter(is_new).copied().collect(),
         })
     }

@@ -15,6 +15,7 @@ use tracing::{info, warn};
 
 use crate::access::Access;
 use crate::advice::AdviceLog;
+use crate::budget::Balance;
 use crate::history::History;
 use crate::hub::Hub;
 use crate::notify::Notify;
@@ -28,6 +29,8 @@ use crate::state::{StateError, Store};
 const TICK: Duration = Duration::from_millis(100);
 /// How long the first tries of policies may take before the agent says that it is ready.
 const READY_PATIENCE: Duration = Duration::from_secs(20);
+/// How often the budget is shared anew.
+const BALANCE_EVERY: Duration = Duration::from_secs(5);
 /// How often old records are dropped.
 const PRUNE_EVERY: Duration = Duration::from_secs(10);
 /// Where the machine's groups are.
@@ -143,6 +146,7 @@ impl Agent {
         let mut alive_at = Instant::now();
         let mut told = String::new();
         let mut prune_at = Instant::now();
+        let (mut balance, mut balance_at) = (Balance::default(), Instant::now());
         while signals::stop_requested().is_none() {
             let now = Instant::now();
             if !ready && (self.shared.policies.all_tried() || now >= deadline) {
@@ -164,6 +168,10 @@ impl Agent {
             {
                 history.prune();
                 prune_at = now + PRUNE_EVERY;
+            }
+            if now >= balance_at {
+                self.shared.policies.balance(&mut balance, self.shared.settings.budget_bp);
+                balance_at = now + BALANCE_EVERY;
             }
             let status = self.status();
             if status != told {

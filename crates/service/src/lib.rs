@@ -18,6 +18,7 @@
 pub mod access;
 mod advice;
 pub mod agent;
+mod budget;
 pub mod history;
 mod hub;
 pub mod notify;

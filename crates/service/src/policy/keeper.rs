@@ -1,6 +1,7 @@
 //! The thread of one policy. It starts the policy, hears what its contexts tell, carries out
 //! orders, and tries again after a failure.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,6 +19,7 @@ use super::order::{Answer, Ask, Order};
 use super::records::Records;
 use super::shown::Shown;
 use super::told;
+use crate::budget::Limit;
 use crate::hub;
 use crate::state::Wanted;
 
@@ -33,6 +35,8 @@ pub(super) struct Keeper {
     text: String,
     /// Why there is no text.
     unreadable: Option<String>,
+    /// What the text says.
+    policy: Policy,
     wanted: Wanted,
     with: With,
     shown: Arc<Mutex<Shown>>,
@@ -70,6 +74,7 @@ impl Keeper {
         let this = Self {
             text,
             unreadable,
+            policy: Policy::default(),
             wanted,
             records: Records::new(&name, with.history.clone()),
             with,
@@ -163,7 +168,43 @@ impl Keeper {
                 Some(runner) => Ok(Answer::Looking(runner.look())),
                 None => Err(self.wrong_state("look at", "it does not run")),
             },
+            Order::Limit(limits) => {
+                self.limit(&limits);
+                Ok(Answer::Done)
+            }
             Order::Quit => Ok(Answer::Done),
+        }
+    }
+
+    /// Notes what a policy asks for, now that it is in force.
+    fn asks(&mut self, policy: Policy) {
+        let asked = policy.contexts.iter().map(|c| (c.name.clone(), c.attrs.budget_bp)).collect();
+        self.shown().asked = asked;
+        self.policy = policy;
+    }
+
+    /// Lets contexts keep to these limits. Only those that run are committed to, since a commit
+    /// would start the others again.
+    fn limit(&mut self, limits: &BTreeMap<String, Limit>) {
+        let Some(runner) = &mut self.runner else { return };
+        let mut policy = runner.policy();
+        for context in &mut policy.contexts {
+            let asked = self.policy.contexts.iter().find(|asked| asked.name == context.name);
+            let (Some(limit), Some(asked)) = (limits.get(&context.name), asked) else { continue };
+            context.attrs.budget_bp = limit.budget_bp;
+            context.attrs.sample_us = asked.attrs.sample_us << limit.slow;
+            context.attrs.aggr_us = asked.attrs.aggr_us << limit.slow;
+            if limit.slow > 0 {
+                let times = 1 << limit.slow;
+                warn!(
+                    policy = self.name,
+                    context = context.name,
+                    "costs too much: its intervals are {times} times as long"
+                );
+            }
+        }
+        if let Err(refused) = runner.commit(policy) {
+            warn!(policy = self.name, "cannot keep to its budget: {refused}");
         }
     }
 
@@ -222,12 +263,17 @@ impl Keeper {
                 return Err(Refusal::of_policy(refused.code, &refused.text));
             }
         };
-        match Runner::start_noting(policy, self.with.options, Some(Arc::clone(&self.with.notes))) {
+        match Runner::start_noting(
+            policy.clone(),
+            self.with.options,
+            Some(Arc::clone(&self.with.notes)),
+        ) {
             Ok(runner) => {
                 if self.wanted == Wanted::Paused {
                     runner.pause(true);
                 }
                 self.backoff.started(Instant::now());
+                self.asks(policy);
                 self.runner = Some(runner);
                 let paused = self.wanted == Wanted::Paused;
                 self.show(if paused { State::Paused } else { State::Running }, None);
@@ -294,7 +340,8 @@ impl Keeper {
             };
         }
         if let Some(runner) = &mut self.runner {
-            runner.commit(policy).map_err(of)?;
+            runner.commit(policy.clone()).map_err(of)?;
+            self.asks(policy);
             self.text = text;
         } else {
             let before = std::mem::replace(&mut self.text, text);

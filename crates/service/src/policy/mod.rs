@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use isotherm_act::apply::Notes;
 use isotherm_agent::run::Options;
@@ -29,6 +29,7 @@ use self::files::{PolicyFile, check_name};
 use self::keeper::{Begin, Keeper};
 use self::order::{Answer, Ask, Order};
 use self::shown::Shown;
+use crate::budget::{Balance, Limit, Seen};
 use crate::history::History;
 use crate::hub::Hub;
 use crate::state::{Kept, Store, Wanted};
@@ -211,6 +212,33 @@ impl Policies {
     /// What is wrong with the files.
     pub(crate) fn problems(&self) -> Vec<String> {
         self.inner().problems.clone()
+    }
+
+    /// Shares the CPU time among all contexts that run.
+    pub(crate) fn balance(&self, balance: &mut Balance, total_bp: u32) {
+        let inner = self.inner();
+        let mut seen = BTreeMap::new();
+        for (name, handle) in &inner.policies {
+            let shown = handle.shown();
+            if shown.state != types::State::Running {
+                continue;
+            }
+            // Without a window nothing is known, and its method may have no budget.
+            for context in shown.contexts.iter().filter(|c| c.cpu_ns > 0) {
+                let asked_bp = shown.asked.get(&context.name).copied().unwrap_or(0);
+                let of = Seen { asked_bp, cpu_ns: context.cpu_ns };
+                seen.insert((name.clone(), context.name.clone()), of);
+            }
+        }
+        let mut of_policies: BTreeMap<String, BTreeMap<String, Limit>> = BTreeMap::new();
+        for ((policy, context), limit) in balance.round(total_bp, Instant::now(), &seen) {
+            of_policies.entry(policy).or_default().insert(context, limit);
+        }
+        for (name, limits) in of_policies {
+            if let Some(handle) = inner.policies.get(&name) {
+                drop(handle.ask(Order::Limit(limits)));
+            }
+        }
     }
 
     /// The accounts of one policy, or of all.

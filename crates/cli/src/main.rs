@@ -12,6 +12,7 @@ mod demo;
 mod doctor;
 mod exit;
 mod files;
+mod history;
 mod idle;
 mod kernel_module;
 mod options;

@@ -3,19 +3,24 @@
 use std::fmt;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
 
+use isotherm_act::apply::{Notes, Undone};
 use isotherm_agent::policy::parse;
 use isotherm_agent::run::{Options, check};
 use isotherm_host::proc::raise_file_limit;
+use isotherm_metrics::{Build, Exporter};
 use isotherm_sys::signals;
 use tracing::{info, warn};
 
 use crate::access::Access;
+use crate::advice::AdviceLog;
+use crate::budget::Balance;
+use crate::history::History;
 use crate::hub::Hub;
 use crate::notify::Notify;
-use crate::policy::{Policies, files};
+use crate::policy::{Policies, With, files};
 use crate::server::Server;
 use crate::settings::Settings;
 use crate::shared::Shared;
@@ -25,6 +30,10 @@ use crate::state::{StateError, Store};
 const TICK: Duration = Duration::from_millis(100);
 /// How long the first tries of policies may take before the agent says that it is ready.
 const READY_PATIENCE: Duration = Duration::from_secs(20);
+/// How often the budget is shared anew.
+const BALANCE_EVERY: Duration = Duration::from_secs(5);
+/// How often old records are dropped.
+const PRUNE_EVERY: Duration = Duration::from_secs(10);
 /// Where the machine's groups are.
 const GROUPS: &str = "/etc/group";
 
@@ -100,19 +109,31 @@ impl Agent {
     /// If the state or the socket cannot be used. A policy that cannot run is no error.
     pub fn start(settings: Settings) -> Result<Self, Failed> {
         raise_file_limit();
+        spare_from_oom();
         let notify = Notify::of_environment().map_err(|err| Failed {
             code: 1,
             text: format!("cannot talk to systemd (NOTIFY_SOCKET): {err}"),
         })?;
         let store = Store::open(&settings.state_dir.join("state"), &settings.version)?;
         let hub = Arc::new(Hub::default());
-        let options =
-            Options { dry_run: settings.dry_run, undo_on_exit: true, by_cgroup: false, seed: None };
-        let policies = Policies::new(store, options, Arc::clone(&hub));
+        let metrics = metrics(&settings)?;
+        let options = Options {
+            dry_run: settings.dry_run,
+            undo_on_exit: true,
+            by_cgroup: metrics.is_some(),
+            seed: None,
+        };
+        let notes = begin_notes(&settings)?;
+        let of_history = |retention| History::new(settings.state_dir.join("history"), retention);
+        let history = settings.history.map(of_history).map(Arc::new);
+        let with =
+            With { options, notes, hub: Arc::clone(&hub), history: history.clone(), metrics };
+        let policies = Policies::new(store, with);
         let access = Arc::new(RwLock::new(access(&settings)));
         let shared = Arc::new(Shared {
             policies,
             hub,
+            history,
             clients: Arc::default(),
             started: Instant::now(),
             settings,
@@ -132,6 +153,8 @@ impl Agent {
         let mut ready = false;
         let mut alive_at = Instant::now();
         let mut told = String::new();
+        let mut prune_at = Instant::now();
+        let (mut balance, mut balance_at) = (Balance::default(), Instant::now());
         while signals::stop_requested().is_none() {
             let now = Instant::now();
             if !ready && (self.shared.policies.all_tried() || now >= deadline) {
@@ -147,6 +170,16 @@ impl Agent {
             {
                 self.notify.alive();
                 alive_at = now + every;
+            }
+            if let Some(history) = &self.shared.history
+                && now >= prune_at
+            {
+                history.prune();
+                prune_at = now + PRUNE_EVERY;
+            }
+            if now >= balance_at {
+                self.shared.policies.balance(&mut balance, self.shared.settings.budget_bp);
+                balance_at = now + BALANCE_EVERY;
             }
             let status = self.status();
             if status != told {
@@ -197,6 +230,55 @@ impl Agent {
         }
         text
     }
+}
+
+/// Asks the kernel to end others first when memory is short: an agent that is ended takes nothing
+/// back until the next one starts. A unit file can say another value; then this changes nothing.
+fn spare_from_oom() {
+    const PATH: &str = "/proc/self/oom_score_adj";
+    if std::fs::read_to_string(PATH).is_ok_and(|text| text.trim() == "0")
+        && let Err(err) = std::fs::write(PATH, "-500")
+    {
+        info!("the kernel may end this agent like any other when memory is short: {err}");
+    }
+}
+
+/// Takes back what a former agent left behind, and begins to note what this one gives.
+fn begin_notes(settings: &Settings) -> Result<Arc<dyn Notes>, Failed> {
+    let path = settings.state_dir.join("state/advice.jsonl");
+    let (log, undone) = AdviceLog::begin(&path).map_err(|err| Failed {
+        code: 1,
+        text: format!(
+            "cannot note what is done to processes\n  tried: open {}: {err}\n  hint:  --state DIR for \
+             another directory",
+            path.display()
+        ),
+    })?;
+    let Undone { restored_bytes, replaced_bytes, left_bytes, errors } = undone;
+    for err in &errors {
+        warn!("advice of a former agent could not be taken back: {err}");
+    }
+    if restored_bytes + replaced_bytes + left_bytes > 0 {
+        info!(
+            restored_bytes,
+            replaced_bytes, left_bytes, "a former agent left advice, which was taken back"
+        );
+    }
+    Ok(Arc::new(log))
+}
+
+/// Starts what puts metrics where they are read, if they are wanted.
+fn metrics(settings: &Settings) -> Result<Option<Arc<Mutex<Exporter>>>, Failed> {
+    if !settings.metrics.is_any() {
+        return Ok(None);
+    }
+    let build = Build { version: settings.version.clone(), commit: settings.commit.clone() };
+    let exporter = Exporter::start(settings.metrics.clone(), build)
+        .map_err(|err| Failed { code: err.exit_code(), text: err.to_string() })?;
+    if let Some(address) = exporter.address() {
+        info!("metrics at {address}");
+    }
+    Ok(Some(Arc::new(Mutex::new(exporter))))
 }
 
 fn access(settings: &Settings) -> Access {

@@ -16,7 +16,10 @@
 //! watched and acted on, which is the runner's.
 
 pub mod access;
+mod advice;
 pub mod agent;
+mod budget;
+pub mod history;
 mod hub;
 pub mod notify;
 mod policy;

@@ -2,6 +2,10 @@
 
 use std::path::PathBuf;
 
+use isotherm_metrics::Outlets;
+
+use crate::history::Retention;
+
 /// How the agent runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
@@ -19,8 +23,14 @@ pub struct Settings {
     pub actors: Option<String>,
     /// The share of one CPU that all contexts together may use, in basis points.
     pub budget_bp: u32,
+    /// How long records of what contexts saw are kept; none: none are written.
+    pub history: Option<Retention>,
+    /// Where metrics of all policies are wanted.
+    pub metrics: Outlets,
     /// Decide and count, but change nothing, whatever the policies say.
     pub dry_run: bool,
     /// The version of the program.
     pub version: String,
+    /// The commit that it was built from.
+    pub commit: String,
 }

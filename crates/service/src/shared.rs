@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use crate::history::History;
 use crate::hub::Hub;
 use crate::policy::Policies;
 use crate::settings::Settings;
@@ -15,6 +16,7 @@ pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) policies: Policies,
     pub(crate) hub: Arc<Hub>,
+    pub(crate) history: Option<Arc<History>>,
     pub(crate) clients: Arc<Clients>,
     pub(crate) started: Instant,
 }

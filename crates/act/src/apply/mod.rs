@@ -47,6 +47,7 @@ use isotherm_pages::places::Places;
 use isotherm_pages::tables::PageTables;
 use isotherm_sys::clock::now;
 
+pub use self::actions::given::{Given, Notes, Whose};
 use self::actions::swap::Swap;
 pub use self::actions::undo::Undone;
 use self::budget::Budget;
@@ -125,6 +126,8 @@ pub struct Actor {
     /// Estimated time of the actions that a dry run only pretended, in ns, as far as it is not
     /// charged yet.
     pretended_ns: u64,
+    /// Where advice is noted before it is given.
+    notes: Option<Arc<dyn Notes>>,
 }
 
 /// One request, with what belongs to it.
@@ -168,6 +171,7 @@ impl Actor {
             pass_ns: 0,
             pass_ns_of: Vec::new(),
             pretended_ns: 0,
+            notes: None,
         }
     }
 
@@ -213,6 +217,11 @@ impl Actor {
     #[must_use]
     pub fn accounts(&self) -> &[Account] {
         &self.accounts
+    }
+
+    /// Where advice is noted before it is given; none: nowhere.
+    pub fn set_notes(&mut self, notes: Option<Arc<dyn Notes>>) {
+        self.notes = notes;
     }
 
     /// Takes hold of a target.

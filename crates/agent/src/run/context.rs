@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvError, Sender, TryRecvError};
 
-use isotherm_act::apply::{ActEvent, Undone};
+use isotherm_act::apply::{ActEvent, Notes, Undone};
 use isotherm_core::scheme::Action;
 use isotherm_core::{AddrRange, Attrs, TargetId, Time};
 use isotherm_host::error::{Class, SetError};
@@ -27,6 +29,7 @@ use crate::groups::{Group, Groups};
 use crate::monitor::{Happened, Monitor};
 use crate::policy::{ContextPolicy, SchemePolicy};
 use crate::ready::{bandwidth, idle_bytes, idle_percentiles};
+use crate::recorder::Recorder;
 use crate::sharing::LiveSharing;
 
 /// Bytes by idle time in ms.
@@ -49,6 +52,8 @@ pub(super) enum Order {
     Abort,
     /// Neither look nor act from now on, or go on with that.
     Pause(bool),
+    /// Write a record to this path from now on, or none. The one before is finished.
+    Record(Option<PathBuf>),
     /// Send what was seen.
     Look(Sender<Seen>),
     /// Stop acting and monitoring, and end the thread.
@@ -58,11 +63,17 @@ pub(super) enum Order {
 /// Runs a context from its start to its last account.
 pub(super) fn run_context(
     policy: ContextPolicy,
-    options: Options,
+    (options, notes): (Options, Option<Arc<dyn Notes>>),
     orders: Receiver<Order>,
     mut events: EventSender,
 ) {
     let prepared = guarded(|| Work::prepare(policy, options, events.clone()));
+    let prepared = prepared.map(|done| {
+        done.map(|(mut work, ready)| {
+            work.monitor.actor().set_notes(notes);
+            (work, ready)
+        })
+    });
     let (mut work, ready) = match prepared.and_then(|done| done) {
         Ok(prepared) => prepared,
         Err(Refused { code, text }) => {
@@ -104,7 +115,7 @@ pub(super) struct Work {
     options: Options,
     pub(super) events: EventSender,
     pub(super) monitor: Monitor,
-    targets: Vec<Target>,
+    pub(super) targets: Vec<Target>,
     /// The targets that the operations set cannot look at.
     unwatched: BTreeSet<TargetId>,
     /// The first process that the policy names by its pid and that was never watched, and why.
@@ -122,6 +133,7 @@ pub(super) struct Work {
     effort: Effort,
     /// What cgroups use, if that is asked for.
     groups: Option<Groups>,
+    pub(super) recorder: Option<Recorder>,
     /// The physical memory of the nodes that schemes migrate to, read when it is first needed.
     node_memory: Option<Vec<Vec<AddrRange>>>,
 }
@@ -160,6 +172,7 @@ impl Work {
             sharing: LiveSharing::default(),
             effort: Effort::default(),
             groups: options.by_cgroup.then(Groups::default),
+            recorder: None,
             policy,
             options,
             events,
@@ -185,7 +198,9 @@ impl Work {
         self.monitor.tracker().start()?;
         self.monitor.follow(&self.policy.targets);
         loop {
-            match self.monitor.next() {
+            let happened = self.monitor.next();
+            self.record(&happened);
+            match happened {
                 Happened::Target(event) => self.target(event),
                 Happened::NotWatched(target, err) => self.not_watched(&target, &err),
                 Happened::Watched(target) => self.watched(&target),
@@ -205,6 +220,7 @@ impl Work {
                     }
                 }
                 Ok(Order::Pause(pause)) => self.monitor.context().pause(pause),
+                Ok(Order::Record(path)) => self.begin_record(path),
                 Ok(Order::Look(whom)) => drop(whom.send(self.seen())),
                 // A commit without a preparation has no effect.
                 Ok(Order::Begin | Order::Commit | Order::Abort) | Err(TryRecvError::Empty) => {}
@@ -248,6 +264,7 @@ impl Work {
         {
             kdamond.stop();
         }
+        self.begin_record(None);
         let accounts = self.accounts();
         self.monitor.commit_schemes(Vec::new());
         if self.options.undo_on_exit {

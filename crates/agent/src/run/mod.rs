@@ -23,6 +23,7 @@ mod heat;
 mod machine;
 mod message;
 mod place;
+mod record;
 mod runner;
 mod set;
 mod start;

@@ -2,10 +2,13 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvError, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use isotherm_act::apply::Notes;
 use isotherm_host::error::{Error, Kind};
 use isotherm_ops::doctor::NoSet;
 use isotherm_ops::support::SetName;
@@ -62,6 +65,7 @@ impl From<NoSet> for Refused {
 pub struct Runner {
     contexts: Vec<Handle>,
     options: Options,
+    notes: Option<Arc<dyn Notes>>,
     messages: Receiver<Envelope>,
     sender: Sender<Envelope>,
     /// Messages that arrived while contexts were started; they are returned next.
@@ -112,12 +116,26 @@ impl Runner {
     /// If the machine cannot do what the policy says ([`check`]), or a context cannot start.
     /// Nothing runs then.
     pub fn start(policy: Policy, options: Options) -> Result<Self, Refused> {
+        Self::start_noting(policy, options, None)
+    }
+
+    /// The same; what would have to be taken back after a crash is noted before it is done.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::start`].
+    pub fn start_noting(
+        policy: Policy,
+        options: Options,
+        notes: Option<Arc<dyn Notes>>,
+    ) -> Result<Self, Refused> {
         let policy = dry(policy, options);
         refuse_if_impossible(&policy)?;
         let (sender, messages) = channel();
         let mut this = Self {
             contexts: Vec::new(),
             options,
+            notes,
             messages,
             sender,
             early: VecDeque::new(),
@@ -157,6 +175,14 @@ impl Runner {
     pub fn pause(&self, pause: bool) {
         for context in &self.contexts {
             context.order(Order::Pause(pause));
+        }
+    }
+
+    /// Lets a context write a record to this path from now on, or none; a record that it writes
+    /// already is finished. [`Event::Unrecorded`] tells if that fails.
+    pub fn record(&self, context: &str, path: Option<PathBuf>) {
+        if let Some(handle) = self.running(context) {
+            handle.order(Order::Record(path));
         }
     }
 
@@ -296,7 +322,8 @@ impl Runner {
     fn prepare(&mut self, contexts: Vec<ContextPolicy>) -> Result<Vec<Handle>, Refused> {
         let mut handles = Vec::new();
         for policy in contexts {
-            match spawn(self.next_id, policy, self.options, self.sender.clone()) {
+            let with = (self.options, self.notes.clone());
+            match spawn(self.next_id, policy, with, self.sender.clone()) {
                 Ok(handle) => handles.push(handle),
                 Err(refused) => {
                     self.discard(handles);
@@ -365,7 +392,7 @@ impl Drop for Runner {
 fn spawn(
     id: u64,
     policy: ContextPolicy,
-    options: Options,
+    (options, notes): (Options, Option<Arc<dyn Notes>>),
     sender: Sender<Envelope>,
 ) -> Result<Handle, Refused> {
     let (orders, receiver) = channel();
@@ -373,7 +400,7 @@ fn spawn(
     let own = policy.clone();
     let thread = std::thread::Builder::new()
         .name(format!("context {}", policy.name.replace('\0', "")))
-        .spawn(move || run_context(own, options, receiver, events))
+        .spawn(move || run_context(own, (options, notes), receiver, events))
         .map_err(|e| Refused { code: 1, text: format!("cannot start a thread: {e}") })?;
     Ok(Handle { id, policy, ended: false, ops: "", orders, thread: Some(thread) })
 }

@@ -173,6 +173,7 @@ impl<'a> Run<'a> {
                     "{context}: {events} events were dropped because they came too fast"
                 ));
             }
+            Event::Unrecorded { text } => self.warn(&format!("{context}: {text}")),
             Event::Unblocked => self.say(&format!("{context}: actions go on")),
             Event::Summary(summary) => {
                 // The first one comes before the first window.

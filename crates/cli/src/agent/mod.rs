@@ -5,12 +5,15 @@ mod log;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
-use isotherm::raw::core::units::share_bp;
+use isotherm::raw::core::units::{duration, share_bp, size};
 use isotherm::raw::sys::signals;
 use isotherm_service::agent::Checked;
+use isotherm_service::history::Retention;
 use isotherm_service::{Agent, Settings};
 
+use crate::act::metrics::{MetricsArgs, build};
 use crate::exit;
 
 /// Where policies are, unless others are given.
@@ -33,7 +36,7 @@ pub(crate) struct Args {
     #[arg(long)]
     check: bool,
     /// Decide and count, but change nothing.
-    #[arg(long, help_heading = "Action")]
+    #[arg(long, help_heading = "Action", hide_short_help = true)]
     dry_run: bool,
     /// The share of one CPU that all policies together may use.
     #[arg(
@@ -41,20 +44,47 @@ pub(crate) struct Args {
         value_name = "SHARE",
         default_value = "5%",
         value_parser = budget,
-        help_heading = "Limits"
+        help_heading = "Limits",
+        hide_short_help = true
     )]
     budget: u32,
     #[command(flatten)]
     socket: crate::ctl::SocketArg,
     /// Who is in this group may read from the socket.
-    #[arg(long, value_name = "GROUP", default_value = "isotherm", help_heading = "Socket")]
+    #[arg(
+        long,
+        value_name = "GROUP",
+        default_value = "isotherm",
+        help_heading = "Socket",
+        hide_short_help = true
+    )]
     readers: String,
     /// Who is in this group may act, as root may.
-    #[arg(long, value_name = "GROUP", help_heading = "Socket")]
+    #[arg(long, value_name = "GROUP", help_heading = "Socket", hide_short_help = true)]
     actors: Option<String>,
+    /// Keep at most this much history of what was seen; 0 for none.
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size, help_heading = "History", hide_short_help = true)]
+    history_size: u64,
+    /// Keep history for this long.
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "7d",
+        value_parser = duration,
+        help_heading = "History", hide_short_help = true
+    )]
+    history_age: Duration,
     /// Keep state and history below this directory.
-    #[arg(long, value_name = "DIR", default_value = "/var/lib/isotherm")]
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "/var/lib/isotherm",
+        help_heading = "History",
+        hide_short_help = true
+    )]
     state: PathBuf,
+    #[command(flatten)]
+    metrics: MetricsArgs,
 }
 
 const EXAMPLES: &str = "Examples:
@@ -73,6 +103,7 @@ fn budget(text: &str) -> Result<u32, String> {
 
 /// Runs the subcommand.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let built = build();
     let settings = Settings {
         policies_dir: Some(args.policies_dir),
         policies: args.policies,
@@ -81,8 +112,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         readers: args.readers,
         actors: args.actors,
         budget_bp: args.budget,
+        history: (args.history_size > 0)
+            .then_some(Retention { most_bytes: args.history_size, most_age: args.history_age }),
+        metrics: args.metrics.outlets()?,
         dry_run: args.dry_run,
-        version: env!("CARGO_PKG_VERSION").to_owned(),
+        version: built.version,
+        commit: built.commit,
     };
     refuse_missing(&settings.policies)?;
     if args.check {

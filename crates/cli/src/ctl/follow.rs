@@ -25,7 +25,7 @@ pub(super) struct Args {
     /// Print accounts.
     #[arg(long)]
     accounts: bool,
-    /// The time between two snapshots or accounts.
+    /// The time between two snapshots of a context, or two accounts of a policy.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
     every: Duration,
     /// Stop after this time.

@@ -17,28 +17,29 @@ use crate::exit::{self, usage};
 
 /// Arguments of `isotherm ctl`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, disable_help_subcommand = true)]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
     #[command(flatten)]
     socket: SocketArg,
     /// Print JSON.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, hide_short_help = true)]
     json: bool,
 }
 
 /// `--socket`.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct SocketArg {
-    /// The agent's control socket.
+    /// The agent's control socket, as a path.
     #[arg(
         long,
         value_name = "PATH",
         env = "ISOTHERM_SOCKET",
         default_value = SOCKET,
         global = true,
-        help_heading = "Socket"
+        help_heading = "Socket",
+        hide_short_help = true
     )]
     socket: PathBuf,
 }
@@ -62,18 +63,23 @@ enum Command {
     Status,
     /// List the policies with their contexts.
     List,
-    /// Start a policy that is stopped or waits.
+    /// Start a policy that is stopped or waits, or let a paused one go on.
+    #[command(alias = "resume")]
     Start(OfPolicy),
     /// Stop a policy. It stays stopped when the agent starts again.
-    Stop(OfPolicy),
+    Stop {
+        #[command(flatten)]
+        of: OfPolicy,
+        /// Forget it as well. Only a policy that was committed, not one of a file.
+        #[arg(long)]
+        forget: bool,
+    },
     /// Let a policy neither look nor act, and keep what it knows.
     Pause(OfPolicy),
-    /// Let a paused policy go on.
-    Resume(OfPolicy),
     /// Put a policy in force, as a whole or not at all.
     ///
     /// A policy that runs goes on with all it has learned. A new name makes a new policy, which
-    /// stays until it is removed.
+    /// stays until it is forgotten (`stop --forget`).
     Commit {
         /// Its name.
         policy: String,
@@ -83,8 +89,6 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
-    /// Stop a policy that was committed, and forget it.
-    Remove(OfPolicy),
     /// Print the text of a policy that is in force.
     Show(OfPolicy),
     /// Show the last windows.
@@ -123,10 +127,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::Status => show(agent, json, "Status", &types::NoArguments {}, text::status),
         Command::List => show(agent, json, "List", &types::NoArguments {}, text::list),
         Command::Start(of) => act(agent, json, "Start", of, "started"),
-        Command::Stop(of) => act(agent, json, "Stop", of, "stopped"),
+        Command::Stop { of, forget: false } => act(agent, json, "Stop", of, "stopped"),
+        Command::Stop { of, forget: true } => act(agent, json, "Remove", of, "removed"),
         Command::Pause(of) => act(agent, json, "Pause", of, "paused"),
-        Command::Resume(of) => act(agent, json, "Resume", of, "goes on"),
-        Command::Remove(of) => act(agent, json, "Remove", of, "removed"),
         Command::Commit { policy, file, check } => {
             let text = read(&file)?;
             let done = if check { "could be in force" } else { "in force" };

@@ -101,7 +101,7 @@ fn policies_start_stop_pause_and_change_while_others_run() {
     world.until("b was not disturbed", |world| {
         world.policy("b")["contexts"][0]["cpu_ns"].as_u64() > before
     });
-    let removed = world.ctl("remove b");
+    let removed = world.ctl("stop b --forget");
     assert_eq!(removed.code, Some(2), "a policy of a file: {removed:?}");
 }
 
@@ -157,7 +157,7 @@ fn what_clients_asked_for_is_there_again_after_a_crash() {
     world.write("changed", &watches[1].replace("1s", "9s"));
     world.start();
     assert!(world.ctl("show changed").out.contains("9s.."));
-    assert_eq!(world.ctl("remove own").code, Some(0));
+    assert_eq!(world.ctl("stop own --forget").code, Some(0));
     assert_eq!(world.state("own"), "none");
     world.kill();
     world.start();
@@ -177,7 +177,7 @@ fn files_are_read_again_and_a_bad_one_leaves_the_former_policy_in_force() {
     world.signal(Signal::HUP);
     world.until("the files were read again", |world| world.log().contains("not in force: 1"));
     assert!(world.ctl("show a").out.contains("4s.."));
-    assert_eq!(world.state("new"), "running");
+    world.until("the new one runs", |world| world.state("new") == "running");
     assert_eq!(world.state("gone"), "none");
     let b = world.policy("b");
     assert_eq!(b["state"], "running");

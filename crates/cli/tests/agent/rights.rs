@@ -68,7 +68,9 @@ fn readers_read_actors_act_and_others_are_refused() {
     for words in ["list", "account", "snapshot", "show a", "follow -n 1 --accounts"] {
         assert_eq!(as_nobody(&world, &[READERS], words).code, Some(0), "{words}");
     }
-    for words in ["stop a", "start a", "pause a", "resume a", "remove a", "commit a /dev/null"] {
+    for words in
+        ["stop a", "start a", "pause a", "resume a", "stop a --forget", "commit a /dev/null"]
+    {
         let refused = as_nobody(&world, &[READERS], words);
         assert_eq!(refused.code, Some(4), "{words}: {refused:?}");
         assert!(refused.err.contains("may only read"), "{words}: {refused:?}");

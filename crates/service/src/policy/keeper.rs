@@ -1,22 +1,26 @@
 //! The thread of one policy. It starts the policy, hears what its contexts tell, carries out
 //! orders, and tries again after a failure.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use isotherm_agent::policy::{Policy, parse};
-use isotherm_agent::run::{Event, Message, Options, Reason, Refused, Runner, Seen, check};
+use isotherm_agent::run::{Event, Message, Reason, Refused, Runner, Seen, check};
 use isotherm_control::error::{Kind, Refusal};
 use isotherm_control::types::State;
 use tracing::{info, warn};
 
+use super::With;
 use super::backoff::Backoff;
 use super::order::{Answer, Ask, Order};
+use super::records::Records;
 use super::shown::Shown;
 use super::told;
-use crate::hub::{self, Hub};
+use crate::budget::Limit;
+use crate::hub;
 use crate::state::Wanted;
 
 /// How long a message is waited for before orders are looked at.
@@ -31,10 +35,12 @@ pub(super) struct Keeper {
     text: String,
     /// Why there is no text.
     unreadable: Option<String>,
+    /// What the text says.
+    policy: Policy,
     wanted: Wanted,
-    options: Options,
+    with: With,
     shown: Arc<Mutex<Shown>>,
-    hub: Arc<Hub>,
+    records: Records,
     runner: Option<Runner>,
     backoff: Backoff,
     retry_at: Option<Instant>,
@@ -52,13 +58,12 @@ pub(super) struct Begin {
     pub(super) text: Result<String, String>,
     pub(super) file: Option<PathBuf>,
     pub(super) wanted: Wanted,
-    pub(super) options: Options,
-    pub(super) hub: Arc<Hub>,
+    pub(super) with: With,
 }
 
 impl Keeper {
     pub(super) fn new(begin: Begin) -> (Self, Arc<Mutex<Shown>>) {
-        let Begin { name, text, file, wanted, options, hub } = begin;
+        let Begin { name, text, file, wanted, with } = begin;
         let (text, unreadable) = match text {
             Ok(text) => (text, None),
             Err(why) => (String::new(), Some(why)),
@@ -67,19 +72,20 @@ impl Keeper {
         let shown = Arc::new(Mutex::new(shown));
         let now = Instant::now();
         let this = Self {
-            name,
             text,
             unreadable,
+            policy: Policy::default(),
             wanted,
-            options,
+            records: Records::new(&name, with.history.clone()),
+            with,
             shown: Arc::clone(&shown),
-            hub,
             runner: None,
             backoff: Backoff::default(),
             retry_at: None,
             looking: None,
             look_at: now,
             accounts_at: now,
+            name,
         };
         (this, shown)
     }
@@ -148,6 +154,9 @@ impl Keeper {
             info!(policy = self.name, "{why}");
             self.failed(why.to_owned());
         }
+        if let Some(runner) = &self.runner {
+            self.records.turn(runner);
+        }
         self.feed();
     }
 
@@ -159,7 +168,43 @@ impl Keeper {
                 Some(runner) => Ok(Answer::Looking(runner.look())),
                 None => Err(self.wrong_state("look at", "it does not run")),
             },
+            Order::Limit(limits) => {
+                self.limit(&limits);
+                Ok(Answer::Done)
+            }
             Order::Quit => Ok(Answer::Done),
+        }
+    }
+
+    /// Notes what a policy asks for, now that it is in force.
+    fn asks(&mut self, policy: Policy) {
+        let asked = policy.contexts.iter().map(|c| (c.name.clone(), c.attrs.budget_bp)).collect();
+        self.shown().asked = asked;
+        self.policy = policy;
+    }
+
+    /// Lets contexts keep to these limits. Only those that run are committed to, since a commit
+    /// would start the others again.
+    fn limit(&mut self, limits: &BTreeMap<String, Limit>) {
+        let Some(runner) = &mut self.runner else { return };
+        let mut policy = runner.policy();
+        for context in &mut policy.contexts {
+            let asked = self.policy.contexts.iter().find(|asked| asked.name == context.name);
+            let (Some(limit), Some(asked)) = (limits.get(&context.name), asked) else { continue };
+            context.attrs.budget_bp = limit.budget_bp;
+            context.attrs.sample_us = asked.attrs.sample_us << limit.slow;
+            context.attrs.aggr_us = asked.attrs.aggr_us << limit.slow;
+            if limit.slow > 0 {
+                let times = 1 << limit.slow;
+                warn!(
+                    policy = self.name,
+                    context = context.name,
+                    "costs too much: its intervals are {times} times as long"
+                );
+            }
+        }
+        if let Err(refused) = runner.commit(policy) {
+            warn!(policy = self.name, "cannot keep to its budget: {refused}");
         }
     }
 
@@ -218,12 +263,17 @@ impl Keeper {
                 return Err(Refusal::of_policy(refused.code, &refused.text));
             }
         };
-        match Runner::start(policy, self.options) {
+        match Runner::start_noting(
+            policy.clone(),
+            self.with.options,
+            Some(Arc::clone(&self.with.notes)),
+        ) {
             Ok(runner) => {
                 if self.wanted == Wanted::Paused {
                     runner.pause(true);
                 }
                 self.backoff.started(Instant::now());
+                self.asks(policy);
                 self.runner = Some(runner);
                 let paused = self.wanted == Wanted::Paused;
                 self.show(if paused { State::Paused } else { State::Running }, None);
@@ -290,7 +340,8 @@ impl Keeper {
             };
         }
         if let Some(runner) = &mut self.runner {
-            runner.commit(policy).map_err(of)?;
+            runner.commit(policy.clone()).map_err(of)?;
+            self.asks(policy);
             self.text = text;
         } else {
             let before = std::mem::replace(&mut self.text, text);
@@ -323,19 +374,30 @@ impl Keeper {
     }
 
     fn hear(&mut self, message: Message) {
+        if let Some(exporter) = &self.with.metrics {
+            let mut exporter = exporter.lock().unwrap_or_else(PoisonError::into_inner);
+            let name = format!("{}/{}", self.name, message.context);
+            if let Some(trouble) = exporter.hear(&name, &message) {
+                warn!("{trouble}");
+            }
+        }
         let Message { context, at, event } = message;
         told::log(&self.name, &context, &event);
-        self.hub.send(hub::Kind::Event, &self.name, &context, || {
+        self.with.hub.send(hub::Kind::Event, &self.name, &context, || {
             told::event(&self.name, &context, at, &event)
         });
         match event {
             Event::Ready(ready) => {
                 let mut shown = self.shown();
                 ready.ops.clone_into(&mut shown.context(&context).ops);
+                drop(shown);
+                self.records.wanted(&context);
             }
+            Event::Unrecorded { text } => self.records.failed(&context, &text),
             Event::Summary(summary) => self.shown().note(&self.name, &context, &summary),
             Event::Ended(ended) => {
                 self.shown().forget(&context);
+                self.records.ended(&context);
                 if let Reason::Failed { text, .. } = ended.reason {
                     // Without this context the rest is no longer the policy that was asked for.
                     self.stop();
@@ -354,7 +416,7 @@ impl Keeper {
                 match looking.try_recv() {
                     Ok(seen) => {
                         let text = || told::snapshot(&self.name, &seen);
-                        self.hub.send(hub::Kind::Snapshot, &self.name, &seen.context, text);
+                        self.with.hub.send(hub::Kind::Snapshot, &self.name, &seen.context, text);
                     }
                     Err(TryRecvError::Empty) => {
                         self.looking = Some(looking);
@@ -366,16 +428,16 @@ impl Keeper {
         }
         if self.looking.is_none()
             && now >= self.look_at
-            && let Some(every) = self.hub.every(hub::Kind::Snapshot, &self.name)
+            && let Some(every) = self.with.hub.every(hub::Kind::Snapshot, &self.name)
         {
             self.looking = self.runner.as_ref().map(Runner::look);
             self.look_at = now + every;
         }
         if now >= self.accounts_at
-            && let Some(every) = self.hub.every(hub::Kind::Accounts, &self.name)
+            && let Some(every) = self.with.hub.every(hub::Kind::Accounts, &self.name)
         {
             let accounts = self.shown().accounts.clone();
-            self.hub.send(hub::Kind::Accounts, &self.name, "", || told::accounts(accounts));
+            self.with.hub.send(hub::Kind::Accounts, &self.name, "", || told::accounts(accounts));
             self.accounts_at = now + every;
         }
     }

@@ -8,6 +8,7 @@ mod backoff;
 pub(crate) mod files;
 mod keeper;
 pub(crate) mod order;
+mod records;
 pub(crate) mod shown;
 pub(crate) mod told;
 
@@ -16,17 +17,21 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use isotherm_act::apply::Notes;
 use isotherm_agent::run::Options;
 use isotherm_control::error::{Kind, Refusal};
 use isotherm_control::types;
+use isotherm_metrics::Exporter;
 use tracing::{info, warn};
 
 use self::files::{PolicyFile, check_name};
 use self::keeper::{Begin, Keeper};
 use self::order::{Answer, Ask, Order};
 use self::shown::Shown;
+use crate::budget::{Balance, Limit, Seen};
+use crate::history::History;
 use crate::hub::Hub;
 use crate::state::{Kept, Store, Wanted};
 
@@ -41,8 +46,17 @@ pub(crate) type Answering = Receiver<Result<Answer, Refusal>>;
 #[derive(Debug)]
 pub(crate) struct Policies {
     inner: Mutex<Inner>,
-    options: Options,
-    hub: Arc<Hub>,
+    with: With,
+}
+
+/// What all policies are run with.
+#[derive(Debug, Clone)]
+pub(crate) struct With {
+    pub(crate) options: Options,
+    pub(crate) notes: Arc<dyn Notes>,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) history: Option<Arc<History>>,
+    pub(crate) metrics: Option<Arc<Mutex<Exporter>>>,
 }
 
 #[derive(Debug)]
@@ -76,9 +90,9 @@ impl Handle {
 }
 
 impl Policies {
-    pub(crate) fn new(store: Store, options: Options, hub: Arc<Hub>) -> Self {
+    pub(crate) fn new(store: Store, with: With) -> Self {
         let inner = Inner { policies: BTreeMap::new(), store, problems: Vec::new() };
-        Self { inner: Mutex::new(inner), options, hub }
+        Self { inner: Mutex::new(inner), with }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -168,8 +182,7 @@ impl Policies {
             text,
             file,
             wanted,
-            options: self.options,
-            hub: Arc::clone(&self.hub),
+            with: self.with.clone(),
         });
         let thread = std::thread::Builder::new().name(format!("policy {name}"));
         let thread = thread.spawn(move || keeper.run(&receiver))?;
@@ -201,6 +214,33 @@ impl Policies {
     /// What is wrong with the files.
     pub(crate) fn problems(&self) -> Vec<String> {
         self.inner().problems.clone()
+    }
+
+    /// Shares the CPU time among all contexts that run.
+    pub(crate) fn balance(&self, balance: &mut Balance, total_bp: u32) {
+        let inner = self.inner();
+        let mut seen = BTreeMap::new();
+        for (name, handle) in &inner.policies {
+            let shown = handle.shown();
+            if shown.state != types::State::Running {
+                continue;
+            }
+            // Without a window nothing is known, and its method may have no budget.
+            for context in shown.contexts.iter().filter(|c| c.cpu_ns > 0) {
+                let asked_bp = shown.asked.get(&context.name).copied().unwrap_or(0);
+                let of = Seen { asked_bp, cpu_ns: context.cpu_ns };
+                seen.insert((name.clone(), context.name.clone()), of);
+            }
+        }
+        let mut of_policies: BTreeMap<String, BTreeMap<String, Limit>> = BTreeMap::new();
+        for ((policy, context), limit) in balance.round(total_bp, Instant::now(), &seen) {
+            of_policies.entry(policy).or_default().insert(context, limit);
+        }
+        for (name, limits) in of_policies {
+            if let Some(handle) = inner.policies.get(&name) {
+                drop(handle.ask(Order::Limit(limits)));
+            }
+        }
     }
 
     /// The accounts of one policy, or of all.

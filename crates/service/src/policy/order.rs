@@ -1,10 +1,12 @@
 //! What the thread of a policy is asked to do, and what it answers.
 
+use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender};
 
 use isotherm_agent::run::Seen;
 use isotherm_control::error::Refusal;
 
+use crate::budget::Limit;
 use crate::state::Wanted;
 
 /// An order. All but `Quit` have an answer.
@@ -14,6 +16,8 @@ pub(crate) enum Order {
     Become(Wanted),
     /// Put this text in force, or only say whether that could be.
     Commit { text: String, check: bool },
+    /// Keep to these limits, by context.
+    Limit(BTreeMap<String, Limit>),
     /// Send what the contexts have seen.
     Look,
     /// Stop, and end the thread.

@@ -1,5 +1,6 @@
 //! What clients are shown of a policy: the types of the interface, from those of the runner.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -20,6 +21,8 @@ pub(crate) struct Shown {
     pub(crate) commits: u64,
     pub(crate) contexts: Vec<types::Context>,
     pub(crate) accounts: Vec<types::Account>,
+    /// The budget that each context asks for, in basis points.
+    pub(crate) asked: BTreeMap<String, u32>,
     /// The text in force.
     pub(crate) text: String,
     /// Whether it was tried for the first time.

@@ -23,6 +23,7 @@ pub(super) fn log(policy: &str, context: &str, event: &Event) {
         Event::Act(ActEvent::Lost { events, .. }) | Event::Lost { events } => {
             debug!(policy, context, "{events} events were dropped because they came too fast");
         }
+        Event::Unrecorded { text } => warn!(policy, context, "not recorded: {text}"),
         Event::Unblocked => info!(policy, context, "actions go on"),
         Event::Undone { restored_bytes, replaced_bytes, left_bytes, failures } => info!(
             policy,

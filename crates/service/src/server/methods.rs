@@ -101,7 +101,7 @@ fn status(right: Right, shared: &Shared) -> types::Status {
         budget_bp: u64::from(shared.settings.budget_bp),
         clients: shared.clients.served() as u64,
         may_act: right == Right::Act,
-        history: None,
+        history: shared.history.as_ref().map(|history| history.shown()),
         policies: shared.policies.list(),
     }
 }

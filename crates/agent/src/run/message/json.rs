@@ -34,6 +34,7 @@ fn event(event: &Event) -> (&'static str, Value) {
                 "failures": failures,
             }),
         ),
+        Event::Unrecorded { text } => ("unrecorded", json!({ "text": text })),
         Event::Committed => ("committed", json!({})),
         Event::Ended(ended) => ("ended", of_end(ended)),
     }

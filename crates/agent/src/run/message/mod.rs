@@ -70,6 +70,11 @@ pub enum Event {
         /// How many times it failed.
         failures: usize,
     },
+    /// The context's record could not be written. What it held is lost; the context goes on.
+    Unrecorded {
+        /// Why, for people.
+        text: String,
+    },
     /// A new policy is in force.
     Committed,
     /// The context ended. It sends nothing more.

@@ -200,14 +200,14 @@ impl Filesystem for Files {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        match self.world.read(self.ino(ino)) {
-            Ok(text) => {
-                let from = usize::try_from(offset).unwrap_or(usize::MAX).min(text.len());
-                let len = usize::try_from(size).unwrap_or(usize::MAX).min(text.len() - from);
-                reply.data(&text[from..from + len]);
-            }
-            Err(kernel) => reply.error(errno(kernel)),
+        let ino = self.ino(ino);
+        if !self.world.may_wait(ino) {
+            return show(self.world.read(ino), offset, size, reply);
         }
+        let world = Arc::clone(&self.world);
+        let thread = std::thread::Builder::new().name("read".into());
+        // If there can be no thread, the reply is dropped with the closure, which answers EIO.
+        thread.spawn(move || show(world.read(ino), offset, size, reply)).ok();
     }
 
     fn write(
@@ -277,6 +277,17 @@ impl Filesystem for Files {
 
     fn rmdir(&self, _: &Request, _: INodeNo, _: &OsStr, reply: ReplyEmpty) {
         reply.error(Errno::EPERM);
+    }
+}
+
+fn show(text: Result<Vec<u8>, Kernel>, offset: u64, size: u32, reply: ReplyData) {
+    match text {
+        Ok(text) => {
+            let from = usize::try_from(offset).unwrap_or(usize::MAX).min(text.len());
+            let len = usize::try_from(size).unwrap_or(usize::MAX).min(text.len() - from);
+            reply.data(&text[from..from + len]);
+        }
+        Err(kernel) => reply.error(errno(kernel)),
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod file;
 mod layout;
+mod module;
 mod number;
 mod scheme;
 
@@ -13,6 +14,7 @@ use std::collections::BTreeMap;
 use rustix::io::Errno;
 
 pub(crate) use file::{Child, Stored, Value, path_of, word_of};
+pub(crate) use number::boolean;
 pub use scheme::TriedRegion;
 pub(crate) use scheme::{STATS, tried_region};
 
@@ -24,6 +26,9 @@ const TOP: Ino = 1;
 
 /// The directory that the kernel shows as `/sys/kernel/mm/damon`.
 pub const DAMON: Ino = 2;
+
+/// The directory that holds the modules' directories, as `/sys/module` does.
+pub const MODULES: Ino = 3;
 
 #[derive(Debug)]
 struct Node {
@@ -63,7 +68,10 @@ impl Tree {
         let mut this = Self { nodes: BTreeMap::from([(TOP, top)]), next: TOP + 1 };
         let damon = this.dir(TOP, "damon");
         debug_assert_eq!(damon, DAMON, "the first directory has this number");
+        let modules = this.dir(TOP, "module");
+        debug_assert_eq!(modules, MODULES, "the second directory has this number");
         layout::damon(&mut this, damon);
+        module::all(&mut this, modules);
         this
     }
 

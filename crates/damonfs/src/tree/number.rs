@@ -24,7 +24,7 @@ pub(super) fn int(text: &[u8]) -> Result<i32, Errno> {
 }
 
 /// `kstrtobool()`: looks at the first letter, and after an `o` at the second.
-pub(super) fn boolean(text: &[u8]) -> Result<bool, Errno> {
+pub(crate) fn boolean(text: &[u8]) -> Result<bool, Errno> {
     match text.first().map(u8::to_ascii_lowercase) {
         Some(b'y' | b't' | b'e' | b'1') => Ok(true),
         Some(b'n' | b'f' | b'd' | b'0') => Ok(false),

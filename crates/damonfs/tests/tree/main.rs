@@ -4,4 +4,5 @@ mod commands;
 mod fake;
 mod fuzz;
 mod layout;
+mod modules;
 mod values;

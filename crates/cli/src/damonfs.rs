@@ -62,9 +62,9 @@ fn serve(world: &Arc<World>, mountpoint: &Path) -> anyhow::Result<ExitCode> {
     world.stop_all();
     // Who has unmounted it has ended it in the right way.
     if mounted.is_served() {
-        mounted.unmount()?
+        mounted.unmount()?;
     } else {
-        mounted.wait()?
+        mounted.wait()?;
     }
     Ok(ExitCode::SUCCESS)
 }

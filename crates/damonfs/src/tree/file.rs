@@ -141,7 +141,7 @@ impl Value {
             },
             Self::Nr(nr, child) => {
                 let wanted = int(text)?;
-                let count = u32::try_from(wanted).map_err(|_| Errno::INVAL)?;
+                let count = u32::try_from(wanted).map_err(|_err| Errno::INVAL)?;
                 if child.most().is_some_and(|most| wanted > most) {
                     return Err(Errno::INVAL);
                 }

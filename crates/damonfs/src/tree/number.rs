@@ -11,7 +11,7 @@ pub(super) fn unsigned(text: &[u8]) -> Result<u64, Errno> {
 
 /// `kstrtouint()`.
 pub(super) fn unsigned_int(text: &[u8]) -> Result<u32, Errno> {
-    u32::try_from(unsigned(text)?).map_err(|_| Errno::RANGE)
+    u32::try_from(unsigned(text)?).map_err(|_err| Errno::RANGE)
 }
 
 /// `kstrtoint()`: as [`unsigned`], with an optional sign.
@@ -20,7 +20,7 @@ pub(super) fn int(text: &[u8]) -> Result<i32, Errno> {
         Some(rest) => -i128::from(digits(rest)?),
         None => i128::from(unsigned(text)?),
     };
-    i32::try_from(value).map_err(|_| Errno::RANGE)
+    i32::try_from(value).map_err(|_err| Errno::RANGE)
 }
 
 /// `kstrtobool()`: looks at the first letter, and after an `o` at the second.

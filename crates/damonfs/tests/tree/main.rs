@@ -1,4 +1,5 @@
 //! The tree over an engine that runs nothing: every file, mode, value and errno, and the commands.
+#![expect(clippy::unwrap_used, reason = "a test")]
 
 mod commands;
 mod fake;

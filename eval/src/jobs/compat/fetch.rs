@@ -1,4 +1,4 @@
-//! Fetches damo from PyPI, and the kernel's selftests from the distribution's `linux-source`.
+//! Fetches damo from the package index of Python, and the kernel's selftests from the distribution's `linux-source`.
 
 use std::ffi::OsString;
 use std::fs;

@@ -1,9 +1,9 @@
 //! Job `compat`: programs for the kernel's DAMON, unmodified, over `isotherm damonfs`.
 //!
-//! They are damo, as PyPI has it, and the kernel's own selftests, as the distribution's
-//! `linux-source` has them. Both are fetched for the run and removed after it. All of damo's
-//! commands run one after the other in one namespace, since some need what others have started;
-//! each selftest runs in one of its own.
+//! They are damo, as the package index of Python has it, and the kernel's own selftests, as the
+//! distribution's `linux-source` has them. Both are fetched for the run and removed after it. All
+//! commands of damo run one after the other in one namespace, since some need what others have
+//! started; each selftest runs in one of its own.
 
 mod cases;
 mod fetch;

@@ -44,7 +44,7 @@ pub(super) const DAMO: &[Case] = &[
     case("report nr_regions --input damon.data", "100"),
     case("report record_info --input damon.data", ""),
     case("monitor PID --count 2", "8"),
-    case("schemes PID --damos_action stat --damos_access_rate 0% 100%", ""),
+    case("schemes \"sleep 3\" --damos_action stat", ""),
     case("reclaim enable", ""),
     case("reclaim disable", ""),
     case("lru_sort enable", ""),

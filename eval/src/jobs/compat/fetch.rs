@@ -1,4 +1,5 @@
-//! Fetches damo from the package index of Python, and the kernel's selftests from the distribution's `linux-source`.
+//! Fetches damo from the package index of Python, and the kernel's selftests from the
+//! distribution's package `linux-source`.
 
 use std::ffi::OsString;
 use std::fs;

@@ -28,8 +28,9 @@ use crate::world::World;
 /// What may change may not be cached: the text of files, and which directory has a number.
 const TTL: Duration = Duration::ZERO;
 
-/// For how long the rest may be cached: what a name stands for in a directory that stays, and modes.
-/// A directory that is made anew has another number, so nothing of the old one is found in it.
+/// For how long the rest may be cached: what a name stands for in a directory that stays, and
+/// modes. A directory that is made anew has another number, so nothing of the old one is found in
+/// it.
 const STAYS: Duration = Duration::from_secs(3600);
 
 /// The size that sysfs says every file has.

@@ -53,13 +53,19 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn serve(world: &Arc<World>, mountpoint: &Path) -> anyhow::Result<ExitCode> {
-    let mounted = fuse::mount(Arc::clone(world), DAMON, mountpoint)
-        .map_err(|why| not_run(NotRun { what: "cannot mount the tree", why }))?;
+    let mounted = fuse::mount(Arc::clone(world), DAMON, mountpoint).map_err(|why| {
+        not_run(NotRun { what: format!("cannot mount the tree at {}", mountpoint.display()), why })
+    })?;
     while mounted.is_served() && signals::stop_requested().is_none() {
         std::thread::sleep(LOOK);
     }
     world.stop_all();
-    mounted.unmount()?;
+    // Who has unmounted it has ended it in the right way.
+    if mounted.is_served() {
+        mounted.unmount()?;
+    } else {
+        mounted.wait()?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -70,13 +76,17 @@ fn code_of(status: ExitStatus) -> ExitCode {
     ExitCode::from(u8::try_from(code).unwrap_or(exit::UNEXPECTED))
 }
 
+/// An error that says what to do about it.
 fn not_run(not_run: NotRun) -> anyhow::Error {
-    let code = match not_run.why.kind() {
-        std::io::ErrorKind::PermissionDenied => exit::PERMISSION,
-        std::io::ErrorKind::NotFound => exit::USAGE,
-        _ => exit::UNEXPECTED,
+    let (code, hint) = match not_run.why.kind() {
+        std::io::ErrorKind::PermissionDenied => (
+            exit::PERMISSION,
+            "run it as root: it mounts a file system and reads other processes' memory",
+        ),
+        std::io::ErrorKind::NotFound => (exit::USAGE, "check the path for a typing mistake"),
+        _ => (exit::UNEXPECTED, "`isotherm doctor` shows what this machine supports"),
     };
-    exit::with(code, not_run.to_string())
+    exit::with(code, format!("{}\n  why:   {}\n  hint:  {hint}", not_run.what, not_run.why))
 }
 
 /// Runs the stand-in of `perf`, if this program was started by that name in a namespace of

@@ -76,6 +76,11 @@ pub struct Results {
     pub sample_us: u64,
     /// The aggregation interval in force, in µs.
     pub aggr_us: u64,
+    /// For how long each percent of the memory is idle, in ms, hottest first; negative if it is in
+    /// use. Empty before the first window.
+    pub idle_ms: Vec<i64>,
+    /// An estimate of the memory bandwidth, in bytes per second.
+    pub bandwidth: u64,
 }
 
 /// What a scheme shows of itself.

@@ -2,7 +2,7 @@
 //!
 //! It behaves as sysfs does to those who read and write it: every file has the size 4096, one write
 //! is one transaction whatever its offset, and truncation is accepted and does nothing. The kernel
-//! caches nothing, since files change by themselves.
+//! caches no text, since files change by themselves.
 //!
 //! Requests are answered one after the other by one thread. A command that waits for what runs has
 //! a thread of its own, so it keeps nobody else waiting. When this process ends, however it does,
@@ -25,8 +25,13 @@ use rustix::io::Errno as Kernel;
 use crate::tree::{Ino, Kind};
 use crate::world::World;
 
-/// Nothing may be cached.
+/// What may change may not be cached: the text of files, and which directory has a number.
 const TTL: Duration = Duration::ZERO;
+
+/// For how long the rest may be cached: what a name stands for in a directory that stays, and
+/// modes. A directory that is made anew has another number, so nothing of the old one is found in
+/// it.
+const STAYS: Duration = Duration::from_secs(3600);
 
 /// The size that sysfs says every file has.
 const SIZE: u64 = 4096;
@@ -138,7 +143,11 @@ impl Filesystem for Files {
             Ok(self.attr(ino, self.world.kind(ino)?))
         });
         match found {
-            Ok(attr) => reply.entry(&TTL, &attr, Generation(0)),
+            Ok(attr) => {
+                let is_numbered = name.as_encoded_bytes().first().is_some_and(u8::is_ascii_digit);
+                let entry = if is_numbered { TTL } else { STAYS };
+                reply.entry_with_ttls(&STAYS, &entry, &attr, Generation(0));
+            }
             Err(kernel) => reply.error(errno(kernel)),
         }
     }
@@ -200,14 +209,14 @@ impl Filesystem for Files {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        match self.world.read(self.ino(ino)) {
-            Ok(text) => {
-                let from = usize::try_from(offset).unwrap_or(usize::MAX).min(text.len());
-                let len = usize::try_from(size).unwrap_or(usize::MAX).min(text.len() - from);
-                reply.data(&text[from..from + len]);
-            }
-            Err(kernel) => reply.error(errno(kernel)),
+        let ino = self.ino(ino);
+        if !self.world.may_wait(ino) {
+            return show(self.world.read(ino), offset, size, reply);
         }
+        let world = Arc::clone(&self.world);
+        let thread = std::thread::Builder::new().name("read".into());
+        // If there can be no thread, the reply is dropped with the closure, which answers EIO.
+        thread.spawn(move || show(world.read(ino), offset, size, reply)).ok();
     }
 
     fn write(
@@ -277,6 +286,17 @@ impl Filesystem for Files {
 
     fn rmdir(&self, _: &Request, _: INodeNo, _: &OsStr, reply: ReplyEmpty) {
         reply.error(Errno::EPERM);
+    }
+}
+
+fn show(text: Result<Vec<u8>, Kernel>, offset: u64, size: u32, reply: ReplyData) {
+    match text {
+        Ok(text) => {
+            let from = usize::try_from(offset).unwrap_or(usize::MAX).min(text.len());
+            let len = usize::try_from(size).unwrap_or(usize::MAX).min(text.len() - from);
+            reply.data(&text[from..from + len]);
+        }
+        Err(kernel) => reply.error(errno(kernel)),
     }
 }
 

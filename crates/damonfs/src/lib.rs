@@ -38,5 +38,5 @@ mod tree;
 mod world;
 
 pub use engine::{Engine, Results, SchemeResults, Worker};
-pub use tree::{DAMON, Ino, Kind, TriedRegion};
+pub use tree::{DAMON, Ino, Kind, MODULES, TriedRegion};
 pub use world::World;

@@ -12,9 +12,9 @@ use isotherm::raw::core::Method;
 use isotherm::raw::core::scheme::{Watermarks, Weights};
 use isotherm::raw::core::units::{UnitError, duration, interval_us_with_unit, share_bp};
 
-use super::metrics::MetricsArgs;
 use crate::exit::usage;
 use crate::options::attrs::AttrsArgs;
+use crate::options::metrics::MetricsArgs;
 use crate::options::targets::TargetArgs;
 
 /// Options that say how a policy is run.

@@ -19,11 +19,12 @@ use serde_json::json;
 use super::account::Final;
 use super::args::{RunArgs, WhoseArgs};
 use super::events::Log;
-use super::metrics::build;
+
 use super::status::Status;
 use super::stopped::Stopped;
 use super::verdict::Plan;
 use crate::exit;
+use crate::options::metrics::build;
 use crate::terminal::warn;
 
 /// How long to wait for the next event before signals are checked.

@@ -7,7 +7,6 @@ mod account;
 mod args;
 mod drive;
 mod events;
-pub(crate) mod metrics;
 pub(crate) mod ready;
 pub(crate) mod run;
 pub(crate) mod schemes;

@@ -13,8 +13,8 @@ use isotherm_service::agent::Checked;
 use isotherm_service::history::Retention;
 use isotherm_service::{Agent, Settings};
 
-use crate::act::metrics::{MetricsArgs, build};
 use crate::exit;
+use crate::options::metrics::{MetricsArgs, build};
 
 /// Where policies are, unless others are given.
 const POLICIES: &str = "/etc/isotherm/policies.d";

@@ -173,3 +173,47 @@ pub(super) const fn fill_aggr_samples(attrs: &mut Attrs) {
     let sample = if attrs.sample_us == 0 { 1 } else { attrs.sample_us };
     attrs.aggr_samples = attrs.aggr_us / sample;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIVEN: AddrRange = AddrRange { start: 0x10_000, end: 0x20_000 };
+    const MAPS: [AddrRange; 3] = [
+        AddrRange { start: 0x100_000, end: 0x200_000 },
+        AddrRange { start: 0x900_000, end: 0xa00_000 },
+        AddrRange { start: 0xf00_000, end: 0xf10_000 },
+    ];
+
+    /// Where the target's regions begin after each of two readings of its mappings.
+    fn starts(given: Option<Given>) -> [u64; 2] {
+        let mut context = Context::new(Attrs::reference(), 1).expect("valid attributes");
+        let id = TargetId(0);
+        context.add_target(id);
+        if let Some(given) = given {
+            context.give_ranges(id, alloc::vec![GIVEN], given);
+        }
+        [(); 2].map(|()| {
+            assert!(context.update_target(id, &MAPS));
+            context.targets()[0].regions[0].range.start
+        })
+    }
+
+    #[test]
+    fn given_ranges_hold_for_as_long_as_was_said() {
+        let (given, mapped) = (GIVEN.start, MAPS[0].start);
+        assert_eq!(starts(None), [mapped, mapped]);
+        assert_eq!(starts(Some(Given::Now)), [mapped, mapped]);
+        assert_eq!(starts(Some(Given::First)), [given, mapped]);
+        assert_eq!(starts(Some(Given::Always)), [given, given]);
+    }
+
+    #[test]
+    fn ranges_that_cannot_be_are_ignored() {
+        let mut context = Context::new(Attrs::reference(), 1).expect("valid attributes");
+        context.add_target(TargetId(0));
+        context.give_ranges(TargetId(0), alloc::vec![GIVEN, GIVEN], Given::Always);
+        assert!(context.update_target(TargetId(0), &MAPS));
+        assert_eq!(context.targets()[0].regions[0].range.start, MAPS[0].start);
+    }
+}

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use isotherm_act::apply::Settings;
 use isotherm_agent::monitor::{Closeness, Happened, Monitor};
+use isotherm_agent::ready::{bandwidth, idle_percentiles};
 use isotherm_agent::run::{open_physical_set, open_set};
 use isotherm_agent::session::{Session, Step};
 use isotherm_core::scheme::{Scheme, Walk};
@@ -254,12 +255,16 @@ impl Kdamond {
 
     /// What the context shows of itself.
     pub(super) fn results(&mut self) -> Results {
+        let monitor = self.session.monitor();
+        let idle_ms = idle_percentiles(monitor.snapshot(), monitor.lengths()).to_vec();
+        let bandwidth = bandwidth(monitor.snapshot());
         let context = self.session.monitor_mut().context();
         let of = |scheme: &isotherm_core::scheme::Installed| SchemeResults {
             stats: scheme.stats().clone(),
             effective_bytes: scheme.quota().esz,
         };
         let (sample_us, aggr_us) = (context.attrs().sample_us, context.attrs().aggr_us);
-        Results { schemes: context.schemes().iter().map(of).collect(), sample_us, aggr_us }
+        let schemes = context.schemes().iter().map(of).collect();
+        Results { schemes, sample_us, aggr_us, idle_ms, bandwidth }
     }
 }

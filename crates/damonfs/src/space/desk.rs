@@ -51,6 +51,24 @@ impl Desk {
         Ok(list_events(&events).err().map(|err| format!("tracefs lists no events of DAMON: {err}")))
     }
 
+    /// Makes the directory at which the modules' directories are to be mounted.
+    pub(super) fn modules(&self) -> io::Result<PathBuf> {
+        let dir = self.dir.join("module");
+        fs::create_dir(&dir)?;
+        Ok(dir)
+    }
+
+    /// Puts the modules' directories to where the kernel has its own.
+    pub(super) fn show_modules(&self) -> io::Result<()> {
+        for entry in fs::read_dir(self.dir.join("module"))? {
+            let entry = entry?;
+            let wanted = Path::new(super::MODULE).join(entry.file_name());
+            place::make(Path::new(super::MODULE), &wanted)?;
+            mount_bind(entry.path(), &wanted)?;
+        }
+        Ok(())
+    }
+
     /// The directory of programs.
     fn bin(&self) -> PathBuf {
         self.dir.join("bin")

@@ -26,11 +26,13 @@ use crate::fuse;
 use crate::live::Log;
 use crate::perf::SOCKET;
 use crate::trace::Trace;
-use crate::tree::DAMON;
+use crate::tree::{DAMON, MODULES};
 use crate::world::World;
 
 /// Where the kernel has DAMON's tree.
 const PLACE: &str = "/sys/kernel/mm/damon";
+/// Where the kernel has the modules' directories.
+const MODULE: &str = "/sys/module";
 /// The directory that it is in.
 const MM: &str = "/sys/kernel/mm";
 
@@ -41,7 +43,7 @@ const LOOK: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct NotRun {
     /// What was tried.
-    pub what: &'static str,
+    pub what: String,
     /// What the kernel said.
     pub why: io::Error,
 }
@@ -54,8 +56,8 @@ impl fmt::Display for NotRun {
 
 impl std::error::Error for NotRun {}
 
-fn tried<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> NotRun {
-    move |why| NotRun { what, why: why.into() }
+fn tried<E: Into<io::Error>>(what: impl Into<String>) -> impl FnOnce(E) -> NotRun {
+    move |why| NotRun { what: what.into(), why: why.into() }
 }
 
 /// A command that is run in a mount namespace with our tree.
@@ -90,7 +92,7 @@ impl Space {
             let thread = thread.spawn_scoped(scope, || self.run_here(&desk, Arc::clone(world)));
             let panicked = |_| {
                 let why = io::Error::other("internal error");
-                Err(NotRun { what: "cannot run the command", why })
+                Err(NotRun { what: "cannot run the command".into(), why })
             };
             let thread = thread.map_err(tried("cannot start a thread"))?;
             thread.join().unwrap_or_else(panicked)
@@ -106,17 +108,24 @@ impl Space {
         mount_change("/", private).map_err(tried("cannot make the mounts private"))?;
         let place = place::make(Path::new(MM), Path::new(PLACE));
         place.map_err(tried("cannot make a place for the tree"))?;
-        let mounted = fuse::mount(world, DAMON, Path::new(PLACE));
+        let mounted = fuse::mount(Arc::clone(&world), DAMON, Path::new(PLACE));
         let mounted = mounted.map_err(tried("cannot mount the tree"))?;
         let lack = desk.fill(&self.trace).map_err(tried("cannot make a `perf` for the command"))?;
         if let Some(lack) = lack {
             (self.log)(&lack);
         }
+        let modules = desk.modules().map_err(tried("cannot make a directory"))?;
+        let modules = fuse::mount(Arc::clone(&world), MODULES, &modules)
+            .map_err(tried("cannot mount the modules' parameters"))?;
+        if let Err(why) = desk.show_modules() {
+            (self.log)(&format!("the modules' parameters are not at {MODULE}: {why}"));
+        }
         let child = self.start(desk)?;
         let status = self.wait(child);
-        // A process that the command has left behind can hold it. It then goes away with the
-        // namespace.
-        mounted.unmount().ok();
+        // A process that the command has left behind can hold them, and so can the other places of
+        // the modules. So nobody waits for their end, which comes with this process at the latest.
+        drop(modules);
+        drop(mounted);
         status
     }
 
@@ -126,7 +135,8 @@ impl Space {
         };
         let mut command = Command::new(program);
         command.args(args).env("PATH", desk.search_path()).env(SOCKET, desk.socket());
-        command.spawn().map_err(tried("cannot start the command"))
+        let what = format!("cannot start {}", program.display());
+        command.spawn().map_err(tried(what))
     }
 
     fn wait(&self, mut child: Child) -> Result<ExitStatus, NotRun> {

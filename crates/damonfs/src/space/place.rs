@@ -46,9 +46,9 @@ pub(super) fn make(parent: &Path, wanted: &Path) -> io::Result<()> {
 
 /// Whether a directory is ours already: then it is on a tmpfs, and not on sysfs.
 fn is_covered(dir: &Path) -> io::Result<bool> {
-    const TMPFS_MAGIC: i64 = 0x0102_1994;
+    const TMPFS_MAGIC: i128 = 0x0102_1994;
     let kind = rustix::fs::statfs(dir)?.f_type;
-    Ok(i64::try_from(kind).is_ok_and(|kind| kind == TMPFS_MAGIC))
+    Ok(i128::from(kind) == TMPFS_MAGIC)
 }
 
 /// Covers a directory with an empty tmpfs.

@@ -1,5 +1,6 @@
 //! A file: what it holds, and what it takes.
 
+use isotherm_damon::modules::Module;
 use rustix::io::Errno;
 
 use super::number::{boolean, c_string, int, is_word, line, unsigned, unsigned_int};
@@ -67,6 +68,12 @@ pub(crate) enum Value {
     State,
     /// The kdamond's pid.
     Pid,
+    /// Whether a module runs; switches it.
+    Enabled(Module),
+    /// Makes a module read its parameters again.
+    CommitInputs(Module),
+    /// Something that a module says, by name.
+    Said(Module, &'static str),
 }
 
 /// What became of a write.
@@ -82,7 +89,7 @@ impl Value {
     /// The permission bits. sysfs has no other modes here.
     pub(crate) const fn mode(&self) -> u16 {
         match self {
-            Self::Shown(_) | Self::AvailableOperations | Self::Pid => 0o400,
+            Self::Shown(_) | Self::AvailableOperations | Self::Pid | Self::Said(..) => 0o400,
             _ => 0o600,
         }
     }
@@ -106,6 +113,7 @@ impl Value {
                 return Some(text);
             }
             Self::AvailableOperations | Self::State | Self::Pid => return None,
+            Self::Enabled(_) | Self::CommitInputs(_) | Self::Said(..) => return None,
         };
         Some(format!("{text}\n").into_bytes())
     }
@@ -133,7 +141,7 @@ impl Value {
             },
             Self::Nr(nr, child) => {
                 let wanted = int(text)?;
-                let count = u32::try_from(wanted).map_err(|_| Errno::INVAL)?;
+                let count = u32::try_from(wanted).map_err(|_err| Errno::INVAL)?;
                 if child.most().is_some_and(|most| wanted > most) {
                     return Err(Errno::INVAL);
                 }
@@ -143,7 +151,11 @@ impl Value {
                 *nr = wanted;
                 return Ok(Stored::Children(count, *child));
             }
+            // Files that are not written, and those whose writes are commands.
             Self::Shown(_) | Self::AvailableOperations | Self::State | Self::Pid => {
+                return Err(Errno::ACCESS);
+            }
+            Self::Enabled(_) | Self::CommitInputs(_) | Self::Said(..) => {
                 return Err(Errno::ACCESS);
             }
         }

@@ -5,6 +5,7 @@
 
 mod file;
 mod layout;
+mod module;
 mod number;
 mod scheme;
 
@@ -13,6 +14,7 @@ use std::collections::BTreeMap;
 use rustix::io::Errno;
 
 pub(crate) use file::{Child, Stored, Value, path_of, word_of};
+pub(crate) use number::boolean;
 pub use scheme::TriedRegion;
 pub(crate) use scheme::{STATS, tried_region};
 
@@ -25,6 +27,9 @@ const TOP: Ino = 1;
 /// The directory that the kernel shows as `/sys/kernel/mm/damon`.
 pub const DAMON: Ino = 2;
 
+/// The directory that holds the modules' directories, as `/sys/module` does.
+pub const MODULES: Ino = 3;
+
 #[derive(Debug)]
 struct Node {
     parent: Ino,
@@ -34,8 +39,16 @@ struct Node {
 
 #[derive(Debug)]
 enum Body {
-    Dir(BTreeMap<Box<str>, Ino>),
+    Dir(Entries),
     File(Value),
+}
+
+/// What is in a directory.
+#[derive(Debug, Default)]
+struct Entries {
+    by_name: BTreeMap<Box<str>, Ino>,
+    /// How many of them are directories.
+    nr_dirs: u32,
 }
 
 /// What a number stands for.
@@ -59,27 +72,32 @@ pub(crate) struct Tree {
 impl Tree {
     /// The tree of a kernel that was just booted: no kdamond, and modules that are off.
     pub(crate) fn new() -> Self {
-        let top = Node { parent: TOP, name: "".into(), body: Body::Dir(BTreeMap::new()) };
+        let top = Node { parent: TOP, name: "".into(), body: Body::Dir(Entries::default()) };
         let mut this = Self { nodes: BTreeMap::from([(TOP, top)]), next: TOP + 1 };
         let damon = this.dir(TOP, "damon");
         debug_assert_eq!(damon, DAMON, "the first directory has this number");
+        let modules = this.dir(TOP, "module");
+        debug_assert_eq!(modules, MODULES, "the second directory has this number");
         layout::damon(&mut this, damon);
+        module::all(&mut this, modules);
         this
     }
 
     fn add(&mut self, parent: Ino, name: &str, body: Body) -> Ino {
         let ino = self.next;
         self.next += 1;
+        let is_dir = matches!(body, Body::Dir(_));
         self.nodes.insert(ino, Node { parent, name: name.into(), body });
-        if let Some(Node { body: Body::Dir(children), .. }) = self.nodes.get_mut(&parent) {
-            children.insert(name.into(), ino);
+        if let Some(Node { body: Body::Dir(entries), .. }) = self.nodes.get_mut(&parent) {
+            entries.by_name.insert(name.into(), ino);
+            entries.nr_dirs += u32::from(is_dir);
         }
         ino
     }
 
     /// Makes a directory.
     pub(crate) fn dir(&mut self, parent: Ino, name: &str) -> Ino {
-        self.add(parent, name, Body::Dir(BTreeMap::new()))
+        self.add(parent, name, Body::Dir(Entries::default()))
     }
 
     /// Makes a file.
@@ -91,12 +109,13 @@ impl Tree {
     pub(crate) fn remove(&mut self, ino: Ino) {
         let Some(node) = self.nodes.remove(&ino) else { return };
         if let Some(Node { body: Body::Dir(siblings), .. }) = self.nodes.get_mut(&node.parent) {
-            siblings.remove(&node.name);
+            siblings.by_name.remove(&node.name);
+            siblings.nr_dirs -= u32::from(matches!(node.body, Body::Dir(_)));
         }
         let mut left = vec![node];
         while let Some(node) = left.pop() {
-            if let Body::Dir(children) = node.body {
-                left.extend(children.values().filter_map(|child| self.nodes.remove(child)));
+            if let Body::Dir(entries) = node.body {
+                left.extend(entries.by_name.values().filter_map(|child| self.nodes.remove(child)));
             }
         }
     }
@@ -112,7 +131,7 @@ impl Tree {
 
     fn children(&self, dir: Ino) -> Result<&BTreeMap<Box<str>, Ino>, Errno> {
         match &self.nodes.get(&dir).ok_or(Errno::NOENT)?.body {
-            Body::Dir(children) => Ok(children),
+            Body::Dir(entries) => Ok(&entries.by_name),
             Body::File(_) => Err(Errno::NOTDIR),
         }
     }
@@ -141,13 +160,7 @@ impl Tree {
     pub(crate) fn kind(&self, ino: Ino) -> Result<Kind, Errno> {
         match &self.nodes.get(&ino).ok_or(Errno::NOENT)?.body {
             Body::File(value) => Ok(Kind { is_dir: false, mode: value.mode(), nr_dirs: 0 }),
-            Body::Dir(children) => {
-                let of =
-                    |child| matches!(self.nodes.get(child), Some(Node { body: Body::Dir(_), .. }));
-                let nr_dirs = children.values().filter(|child| of(child)).count();
-                let nr_dirs = u32::try_from(nr_dirs).unwrap_or(u32::MAX);
-                Ok(Kind { is_dir: true, mode: 0o755, nr_dirs })
-            }
+            Body::Dir(entries) => Ok(Kind { is_dir: true, mode: 0o755, nr_dirs: entries.nr_dirs }),
         }
     }
 

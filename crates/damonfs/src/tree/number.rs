@@ -11,7 +11,7 @@ pub(super) fn unsigned(text: &[u8]) -> Result<u64, Errno> {
 
 /// `kstrtouint()`.
 pub(super) fn unsigned_int(text: &[u8]) -> Result<u32, Errno> {
-    u32::try_from(unsigned(text)?).map_err(|_| Errno::RANGE)
+    u32::try_from(unsigned(text)?).map_err(|_err| Errno::RANGE)
 }
 
 /// `kstrtoint()`: as [`unsigned`], with an optional sign.
@@ -20,11 +20,11 @@ pub(super) fn int(text: &[u8]) -> Result<i32, Errno> {
         Some(rest) => -i128::from(digits(rest)?),
         None => i128::from(unsigned(text)?),
     };
-    i32::try_from(value).map_err(|_| Errno::RANGE)
+    i32::try_from(value).map_err(|_err| Errno::RANGE)
 }
 
 /// `kstrtobool()`: looks at the first letter, and after an `o` at the second.
-pub(super) fn boolean(text: &[u8]) -> Result<bool, Errno> {
+pub(crate) fn boolean(text: &[u8]) -> Result<bool, Errno> {
     match text.first().map(u8::to_ascii_lowercase) {
         Some(b'y' | b't' | b'e' | b'1') => Ok(true),
         Some(b'n' | b'f' | b'd' | b'0') => Ok(false),

@@ -88,6 +88,9 @@ impl World {
             if state.workers.get(&kdamond).is_some_and(|worker| worker.pid().is_some()) {
                 return Err(Errno::BUSY);
             }
+            if state.is_exclusive() {
+                return Err(Errno::BUSY);
+            }
             let staged = config(Files::new(&state.tree, kdamond))?;
             (staged, state.nr_running())
         };

@@ -5,15 +5,18 @@
 //! (`damon_sysfs_lock`, Linux 7.2): files under it answer EBUSY, and no others wait.
 
 mod command;
+mod module;
 mod refresh;
 mod results;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use isotherm_damon::modules::Module;
 use rustix::io::Errno;
 
-use crate::engine::{Engine, Worker};
+use self::module::Switch;
+use crate::engine::{Engine, Results, Worker};
 use crate::tree::{Child, DAMON, Ino, Kind, Tree, Value, word_of};
 
 pub(crate) use command::Command;
@@ -35,6 +38,9 @@ pub(crate) struct State {
     pub(crate) tree: Tree,
     /// What was started last in each kdamond directory.
     pub(crate) workers: BTreeMap<Ino, Arc<dyn Worker>>,
+    /// What was started last of each module, and what it said last.
+    modules: BTreeMap<Module, Arc<dyn Worker>>,
+    module_results: BTreeMap<Module, Results>,
     /// Whether a command holds DAMON's lock.
     locked: bool,
 }
@@ -43,7 +49,13 @@ impl World {
     /// A tree without kdamonds, over this engine.
     #[must_use]
     pub fn new(engine: Arc<dyn Engine>) -> Arc<Self> {
-        let state = State { tree: Tree::new(), workers: BTreeMap::new(), locked: false };
+        let state = State {
+            tree: Tree::new(),
+            workers: BTreeMap::new(),
+            modules: BTreeMap::new(),
+            module_results: BTreeMap::new(),
+            locked: false,
+        };
         let state = Mutex::new(state);
         Arc::new_cyclic(|this| Self { this: Weak::clone(this), engine, state })
     }
@@ -106,6 +118,18 @@ impl World {
         if let Some(text) = value.show() {
             return Ok(text);
         }
+        let of_module = match *value {
+            Value::Enabled(module) => Some((module, None)),
+            Value::CommitInputs(_) => return Ok(b"N\n".to_vec()),
+            Value::Said(module, name) => Some((module, Some(name))),
+            _ => None,
+        };
+        if let Some((module, name)) = of_module {
+            drop(state);
+            let switch = || if self.is_enabled(module) { "Y" } else { "N" }.to_owned();
+            let text = name.map_or_else(switch, |name| self.said(module, name));
+            return Ok(format!("{text}\n").into_bytes());
+        }
         let pid = state.tree.parent(ino).and_then(|dir| state.workers.get(&dir)?.pid());
         let text = match value {
             Value::AvailableOperations => {
@@ -118,10 +142,14 @@ impl World {
         Ok(format!("{text}\n").into_bytes())
     }
 
-    /// Whether a write to this file can wait for what runs.
+    /// Whether a read or write of this file can wait for what runs.
     #[must_use]
     pub fn may_wait(&self, ino: Ino) -> bool {
-        matches!(self.state().tree.value(ino), Ok(Value::State))
+        let waits = |value: &Value| {
+            let is_module = matches!(value, Value::Enabled(_) | Value::CommitInputs(_));
+            is_module || matches!(value, Value::State | Value::Said(..))
+        };
+        self.state().tree.value(ino).is_ok_and(waits)
     }
 
     /// Writes a text to a file, as one transaction, and returns how many bytes were taken.
@@ -149,6 +177,16 @@ impl World {
             self.command(kdamond, command)?;
             return Ok(text.len());
         }
+        let switch = match *value {
+            Value::Enabled(module) => Some((module, Switch::Enabled)),
+            Value::CommitInputs(module) => Some((module, Switch::CommitInputs)),
+            _ => None,
+        };
+        if let Some((module, switch)) = switch {
+            drop(state);
+            self.switch(ino, module, switch, text)?;
+            return Ok(text.len());
+        }
         let remakes_kdamonds = matches!(value, Value::Nr(_, Child::Kdamond));
         if remakes_kdamonds && state.nr_running() > 0 {
             return Err(Errno::BUSY);
@@ -161,7 +199,10 @@ impl World {
 
     /// Stops all that runs.
     pub fn stop_all(&self) {
-        let workers: Vec<_> = self.state().workers.values().cloned().collect();
+        let workers: Vec<_> = {
+            let state = self.state();
+            state.workers.values().chain(state.modules.values()).cloned().collect()
+        };
         workers.iter().for_each(|worker| worker.stop());
     }
 }

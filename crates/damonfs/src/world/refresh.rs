@@ -1,8 +1,8 @@
 //! `refresh_ms`: shows statistics, quotas and intervals again and again, without a command.
 //!
 //! The kernel does so inside of the kdamond (`damon_sysfs_repeat_call_fn()`, 6.17), and leaves a
-//! turn out while a command holds the lock. The file is looked at each time, so a change of it needs
-//! no commit.
+//! turn out while a command holds the lock. The file is looked at each time, so that a change of it
+//! needs no commit.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};

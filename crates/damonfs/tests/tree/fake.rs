@@ -10,26 +10,26 @@ use isotherm_damonfs::{Engine, Results, SchemeResults, TriedRegion, Worker, Worl
 use rustix::io::Errno;
 
 /// The pid of every worker.
-pub const PID: i32 = 4711;
+pub(crate) const PID: i32 = 4711;
 
 #[derive(Debug, Default)]
-pub struct FakeEngine {
+pub(crate) struct FakeEngine {
     /// Every configuration that was started or committed, in order.
-    pub told: Arc<Mutex<Vec<Config>>>,
-    pub workers: Mutex<Vec<Arc<FakeWorker>>>,
+    pub(crate) told: Arc<Mutex<Vec<Config>>>,
+    pub(crate) workers: Mutex<Vec<Arc<FakeWorker>>>,
 }
 
 #[derive(Debug)]
-pub struct FakeWorker {
+pub(crate) struct FakeWorker {
     told: Arc<Mutex<Vec<Config>>>,
-    pub runs: AtomicBool,
+    pub(crate) runs: AtomicBool,
     /// A walk waits for this, if it is there.
     gate: Mutex<Option<Receiver<()>>>,
 }
 
 impl FakeWorker {
     /// Makes the next walk wait until the returned end is used or dropped.
-    pub fn hold_walk(&self) -> Sender<()> {
+    pub(crate) fn hold_walk(&self) -> Sender<()> {
         let (sender, receiver) = channel();
         *self.gate.lock().unwrap() = Some(receiver);
         sender
@@ -96,7 +96,7 @@ impl Worker for FakeWorker {
             }
         };
         let schemes = (0..self.nr_schemes()).map(one).collect();
-        Ok(Results { schemes, sample_us: 777, aggr_us: 8888 })
+        Ok(Results { schemes, sample_us: 777, aggr_us: 8888, ..Results::default() })
     }
 
     fn walk(&self) -> Result<Vec<Vec<TriedRegion>>, Errno> {
@@ -118,41 +118,41 @@ impl Worker for FakeWorker {
 }
 
 /// A tree over a fake engine.
-pub struct Tree {
-    pub world: Arc<World>,
-    pub engine: Arc<FakeEngine>,
+pub(crate) struct Tree {
+    pub(crate) world: Arc<World>,
+    pub(crate) engine: Arc<FakeEngine>,
 }
 
 impl Tree {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let engine = Arc::new(FakeEngine::default());
         Self { world: World::new(Arc::clone(&engine) as Arc<dyn Engine>), engine }
     }
 
     /// A tree with one kdamond and one context.
-    pub fn with_context() -> Self {
+    pub(crate) fn with_context() -> Self {
         let this = Self::new();
         this.put("nr_kdamonds", "1");
         this.put("0/contexts/nr_contexts", "1");
         this
     }
 
-    pub fn write(&self, path: &str, text: &str) -> Result<usize, Errno> {
+    pub(crate) fn write(&self, path: &str, text: &str) -> Result<usize, Errno> {
         let ino = self.world.at(&format!("admin/kdamonds/{path}")).ok_or(Errno::NOENT)?;
         self.world.write(ino, text.as_bytes())
     }
 
-    pub fn put(&self, path: &str, text: &str) {
+    pub(crate) fn put(&self, path: &str, text: &str) {
         assert_eq!(self.write(path, text), Ok(text.len()), "{path} <- {text:?}");
     }
 
-    pub fn read(&self, path: &str) -> Result<String, Errno> {
+    pub(crate) fn read(&self, path: &str) -> Result<String, Errno> {
         let ino = self.world.at(&format!("admin/kdamonds/{path}")).ok_or(Errno::NOENT)?;
         Ok(String::from_utf8(self.world.read(ino)?).unwrap())
     }
 
     /// Every file below a directory, as paths from the kdamonds' directory.
-    pub fn files(&self, below: &str) -> Vec<String> {
+    pub(crate) fn files(&self, below: &str) -> Vec<String> {
         let dir = self.world.at(&format!("admin/kdamonds/{below}")).unwrap();
         let mut found = Vec::new();
         for (_, name, is_dir) in self.world.entries(dir).unwrap() {

@@ -56,7 +56,7 @@ const FILES: &str = "\
 0/contexts/0/schemes/0/tried_regions total_bytes:0
 ";
 
-pub fn full() -> Tree {
+pub(crate) fn full() -> Tree {
     let tree = Tree::with_context();
     for (path, text) in MADE {
         tree.put(path, text);

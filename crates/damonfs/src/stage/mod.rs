@@ -3,6 +3,8 @@
 //!
 //! What depends on the machine, as whether a process exists, is the engine's to refuse.
 
+mod module;
+
 use isotherm_core::AddrRange;
 use isotherm_core::attrs::IntervalsGoal;
 use isotherm_core::scheme::{
@@ -13,6 +15,8 @@ use isotherm_damon::model::{
     ProbeFilter, ProbeKind, Quota, Scheme, Target,
 };
 use rustix::io::Errno;
+
+pub(crate) use module::config as module_config;
 
 use crate::tree::{Ino, Tree, Value, path_of};
 

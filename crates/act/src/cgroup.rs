@@ -4,12 +4,20 @@
 //! and after tells how much was reclaimed. Memory that the group allocated in the meantime makes
 //! this difference smaller.
 
+mod guard;
+mod own;
+mod room;
+mod toll;
+
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::error::{self, ActError, ActKind};
 use super::outcome::Stopwatch;
+
+pub(crate) use own::OwnCgroups;
+pub use toll::Toll;
 
 /// A cgroup whose memory may be reclaimed.
 #[derive(Debug, Clone, PartialEq, Eq)]

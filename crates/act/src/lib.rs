@@ -26,7 +26,7 @@ mod process;
 mod weights;
 
 pub use advise::Advice;
-pub use cgroup::{Cgroup, Reclaimed};
+pub use cgroup::{Cgroup, Reclaimed, Toll};
 pub use error::{ActError, ActKind};
 pub use inject::{HugePageAdvice, InjectOptions, Injected, Injector};
 pub(crate) use migrate::BATCH as MIGRATE_BATCH;

@@ -10,6 +10,7 @@
 //! plain functions.
 
 pub mod damos;
+pub mod groups;
 mod maps;
 pub mod monitor;
 pub mod others;

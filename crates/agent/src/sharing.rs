@@ -42,7 +42,7 @@ impl LiveSharing {
         were_read
     }
 
-    fn follow_with(
+    pub(crate) fn follow_with(
         &mut self,
         s: &Snapshot,
         read: &mut impl FnMut(TargetId) -> Vec<Mapping>,

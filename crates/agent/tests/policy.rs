@@ -1,8 +1,9 @@
 //! Policies that are read, and policies that are refused.
 
 use expect_test::{Expect, expect};
-use isotherm_act::apply::Evidence;
-use isotherm_agent::policy::{Policy, TargetSpec, parse, print};
+use isotherm_act::Toll;
+use isotherm_act::apply::{Evidence, ReclaimFrom};
+use isotherm_agent::policy::{Policy, SchemePolicy, TargetSpec, parse, print};
 use isotherm_core::scheme::{
     Action, Age, Bounds, Brake, FailCharge, Filter, FilterKind, Frequency, Metric, Pattern, Quota,
     Tuner, WatermarkMetric, Weights,
@@ -116,7 +117,7 @@ fn everything_arrives() {
     assert_eq!(huge.scheme.quota, Quota::default());
 }
 
-fn scheme(text: &str) -> isotherm_agent::policy::SchemePolicy {
+fn scheme(text: &str) -> SchemePolicy {
     let policy = read(&format!("[[context]]\n[[context.scheme]]\n{text}"));
     policy.contexts[0].schemes[0].clone()
 }
@@ -421,4 +422,33 @@ fn what_is_printed_is_read_back() {
         evidence = { confirm = "1s" }
         min_touched = "75%"
     "#]].assert_eq(&text);
+}
+
+/// The policy that is shipped for whole fleets has every limit that it promises.
+#[test]
+fn the_shipped_policy_is_read_and_has_its_limits() {
+    let file =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/policies/proactive-reclaim.toml");
+    let text = std::fs::read_to_string(file).unwrap();
+    let policy = parse(&text, file).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(parse(&print(&policy), "printed").unwrap(), policy);
+    let context = &policy.contexts[0];
+    assert!(context.targets.iter().all(|t| matches!(t, TargetSpec::Cgroup(path) if path != "/")));
+    for SchemePolicy { scheme, settings } in &context.schemes {
+        let name = &settings.name;
+        let reclaim = settings.memory_reclaim.as_ref().unwrap();
+        assert_eq!(reclaim.from, ReclaimFrom::Own, "{name}");
+        let Toll { pressure_us_per_s, refaults_bp } = reclaim.toll;
+        assert!((1..=1000).contains(&pressure_us_per_s), "{name}");
+        assert!((1..=200).contains(&refaults_bp), "{name}");
+        assert!(matches!(settings.evidence, Evidence::Confirm(us) if us >= 60_000_000), "{name}");
+        let quota = &scheme.quota;
+        assert!(quota.sz > 0 && quota.ms > 0 && quota.brake.is_some(), "{name}");
+        assert!(!quota.goals.is_empty() && !settings.dry_run, "{name}");
+        assert_eq!(scheme.filters.ops.len(), 2, "{name}: shared memory would count twice");
+    }
+    // Every line that says something is explained above it, or is a part of what is.
+    let comments = text.lines().filter(|line| line.starts_with('#')).count();
+    let settings = text.lines().filter(|line| line.contains(" = ")).count();
+    assert!(comments * 4 > settings * 3, "{comments} comments, {settings} settings");
 }

@@ -1,6 +1,7 @@
 //! Every policy can be written as a file: reading a printed policy gives the same policy.
 
-use isotherm_act::apply::{Evidence, Settings};
+use isotherm_act::Toll;
+use isotherm_act::apply::{Evidence, Reclaim, ReclaimFrom, Settings};
 use isotherm_agent::damos::parse_damos;
 use isotherm_agent::policy::{
     ContextPolicy, Engine, Policy, SchemePolicy, TargetSpec, parse, print,
@@ -174,8 +175,12 @@ fn settings(action: Action, carried: Carried, s: Settings) -> Settings {
         dry_run,
         inject: inject || needs,
         refault_window_us,
-        memory_reclaim: (dry_run && action == Action::Pageout && confirm.is_some())
-            .then(|| "/app".to_owned()),
+        memory_reclaim: (dry_run && action == Action::Pageout && confirm.is_some()).then(|| {
+            let n = u32::try_from(refault_window_us % 10_000).unwrap_or(0);
+            let (a, b) = (u64::from(n) * 7, n % 300);
+            let from = if inject { ReclaimFrom::Own } else { ReclaimFrom::Path("/app".into()) };
+            Reclaim { from, toll: Toll { pressure_us_per_s: a, refaults_bp: b } }
+        }),
         ..s
     }
 }
@@ -270,6 +275,9 @@ fn contexts() -> impl Strategy<Value = ContextPolicy> {
         "[ -~]{1,15}".prop_map(TargetSpec::Name),
         "/[a-z* \\\\\"]{1,9}".prop_map(TargetSpec::Cgroup),
         "[ -~]{1,20}".prop_map(TargetSpec::Unit),
+        "[ -~]{1,20}".prop_map(TargetSpec::Pod),
+        "[ -~]{1,20}".prop_map(TargetSpec::Container),
+        "[ -~]{1,20}".prop_map(TargetSpec::User),
     ];
     let memory = prop_oneof![
         Just(Memory::All),

@@ -4,11 +4,15 @@
 //! Results go to standard output, messages about the run itself to standard error.
 
 mod act;
+mod agent;
 mod config;
+mod ctl;
+mod damonfs;
 mod demo;
 mod doctor;
 mod exit;
 mod files;
+mod history;
 mod idle;
 mod kernel_module;
 mod options;
@@ -58,6 +62,10 @@ enum Command {
     ///
     /// Until it is stopped.
     Run(act::run::Args),
+    /// Run policies as a service, and answer on a control socket.
+    Agent(agent::Args),
+    /// Ask and tell the agent that runs: status, start, stop, commit, follow.
+    Ctl(ctl::Args),
     /// Page out memory that was idle for long.
     Reclaim(act::ready::reclaim::Args),
     /// Make huge pages where memory is hot.
@@ -76,6 +84,8 @@ enum Command {
     Doctor(doctor::Args),
     /// List, show, enable, disable or tune the kernel's own DAMON modules.
     KernelModule(kernel_module::Args),
+    /// Serve the files of the kernel's DAMON, for programs that use DAMON.
+    Damonfs(damonfs::Args),
     /// Convert a record for other tools.
     ///
     /// To Parquet, Arrow, JSON lines, CSV, or a record of damo.
@@ -99,14 +109,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let done = config::applied(Cli::command()).and_then(|program| {
-        let words = std::env::args_os().collect();
-        let words = options::targets::words::with_pids(&program, words);
-        let matches = shell::help::shortened(program).get_matches_from(words);
-        // The commands were made from the same types, so this cannot fail.
-        let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-        run(cli.command)
-    });
+    let as_perf = damonfs::as_perf();
+    let done = as_perf.unwrap_or_else(as_isotherm);
     done.unwrap_or_else(|error| {
         if exit::is_broken_pipe(&error) {
             return ExitCode::SUCCESS;
@@ -114,6 +118,18 @@ fn main() -> ExitCode {
         // A failure to print the error cannot be reported anywhere.
         writeln!(std::io::stderr(), "error: {}", told(&error)).ok();
         exit::code_of(&error)
+    })
+}
+
+/// Runs the command that the arguments name.
+fn as_isotherm() -> anyhow::Result<ExitCode> {
+    config::applied(Cli::command()).and_then(|program| {
+        let words = std::env::args_os().collect();
+        let words = options::targets::words::with_pids(&program, words);
+        let matches = shell::help::shortened(program).get_matches_from(words);
+        // The commands were made from the same types, so this cannot fail.
+        let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+        run(cli.command)
     })
 }
 
@@ -125,6 +141,8 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Wss(args) => wss::run(args),
         Command::Top(args) => top::run(args),
         Command::Run(args) => act::run::run(args),
+        Command::Agent(args) => agent::run(args),
+        Command::Ctl(args) => ctl::run(args),
         Command::Reclaim(args) => act::ready::reclaim::run(args),
         Command::Thp(args) => act::ready::thp::run(args),
         Command::LruSort(args) => act::ready::lru_sort::run(args),
@@ -134,6 +152,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Idle(args) => idle::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::KernelModule(args) => kernel_module::run(args),
+        Command::Damonfs(args) => damonfs::run(args),
         Command::Export(args) => reading::export::run(args),
         Command::Import(args) => reading::export::import(args),
         Command::Score(args) => reading::score::run(args),

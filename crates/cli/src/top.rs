@@ -14,6 +14,7 @@ use isotherm_top::{
 
 use crate::exit::{self, usage};
 use crate::files;
+use crate::history::{HistoryArgs, ago};
 use crate::options::sets::OpsOption;
 use crate::options::targets::ProcessArgs;
 use crate::terminal::ColorArg;
@@ -29,10 +30,23 @@ pub(crate) struct Args {
         short,
         long,
         value_name = "FILE",
-        conflicts_with_all = ["pids", "names", "cgroups", "units", "all", "command", "ops", "budget"],
+        conflicts_with_all = ["pids", "names", "cgroups", "units", "pods", "containers", "users", "targets", "all", "command", "ops", "budget"],
         help_heading = "Target"
     )]
     input: Option<PathBuf>,
+    /// Show what the agent has recorded since then, as 1h or "10 min ago".
+    #[arg(
+        short = 't',
+        long,
+        value_name = "TIME",
+        value_parser = ago,
+        conflicts_with_all = ["input", "pids", "names", "cgroups", "units", "all", "command", "ops", "budget"],
+        help_heading = "History",
+        hide_short_help = true
+    )]
+    since: Option<Duration>,
+    #[command(flatten)]
+    history: HistoryArgs,
     /// The share of one CPU that this may use.
     #[arg(
         long,
@@ -165,6 +179,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn feed(args: &Args) -> anyhow::Result<Box<dyn Feed>> {
+    if let Some(since) = args.since {
+        let replay = Replay::open(args.history.open(since)?).map_err(told)?;
+        return Ok(Box::new(replay));
+    }
     if let Some(path) = &args.input {
         let replay = Replay::open(files::open(path)?).map_err(told)?;
         return Ok(Box::new(replay));
@@ -202,20 +220,22 @@ fn look(color: ColorArg) -> Look {
 /// Prints tables as text. A table comes after each interval, so that there is something to tell.
 fn batch(args: &Args, feed: &mut dyn Feed, start: &Start) -> anyhow::Result<()> {
     let count = args.count.unwrap_or(u32::MAX);
-    if args.input.is_some() {
+    let is_record = args.input.is_some() || args.since.is_some();
+    if is_record {
         feed.travel(Travel::Pause);
-        feed.travel(Travel::To(args.at.unwrap_or(Duration::MAX)));
+        // What was then is the beginning of the history since then.
+        let at = if args.since.is_some() { Duration::ZERO } else { Duration::MAX };
+        feed.travel(Travel::To(args.at.unwrap_or(at)));
     }
     for nr in 0..count {
-        if nr > 0 && args.input.is_some() {
-            if args.at.is_none() {
+        if nr > 0 && is_record {
+            if args.at.is_none() && args.since.is_none() {
                 break;
             }
             let s = i64::try_from(args.interval.as_secs().max(1)).unwrap_or(i64::MAX);
             feed.travel(Travel::By { s });
         }
-        let due =
-            Instant::now() + if args.input.is_some() { Duration::ZERO } else { args.interval };
+        let due = Instant::now() + if is_record { Duration::ZERO } else { args.interval };
         let mut world = None;
         loop {
             let wait =

@@ -41,9 +41,9 @@ pub use ops::{Check, ClearRate, Observation, Observed, Operations, PageState};
 pub use region::Region;
 pub use scheme::{Applied, Eligible, Measure, Request, Scheme};
 pub use snapshot::{
-    Cost, Late, Lengths, RegionInfo, SPANS, Snapshot, Suspends, TargetInfo, Touched, TouchedBytes,
-    TouchedShare, UnitInfo,
+    Cost, Late, Lengths, RegionInfo, SPANS, Snapshot, Suspends, TargetInfo, Temperature, Touched,
+    TouchedBytes, TouchedShare, UnitInfo,
 };
-pub use target::{Target, TargetId};
+pub use target::{Given, Target, TargetId};
 pub use time::Time;
 pub use unit::{PageBits, UnitCheck};

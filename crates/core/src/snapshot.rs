@@ -2,6 +2,7 @@
 
 mod lengths;
 mod suspends;
+mod temperature;
 
 use alloc::vec::Vec;
 
@@ -13,6 +14,7 @@ use crate::unit::PageBits;
 
 pub use lengths::{Late, Lengths};
 pub use suspends::Suspends;
+pub use temperature::Temperature;
 
 /// Spans of time in which the method `census` counts touched pages: a sample interval, a window,
 /// 1 s, 10 s and 1 min, in this order.
@@ -120,6 +122,26 @@ impl TouchedBytes {
             lo: bytes.saturating_sub(down),
             hi: bytes.saturating_add(up),
             measured: self.measured.saturating_add(other.measured),
+        }
+    }
+
+    /// The same without `again` bytes that were counted more than once. The error shrinks in
+    /// proportion.
+    #[must_use]
+    pub fn without(self, again: u64) -> Self {
+        let bytes = self.bytes.saturating_sub(again);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::cast_precision_loss,
+            reason = "a share of a size, not below 0"
+        )]
+        let share = |error: u64| (error as f64 * bytes as f64 / self.bytes.max(1) as f64) as u64;
+        Self {
+            bytes,
+            lo: bytes.saturating_sub(share(self.bytes.saturating_sub(self.lo))),
+            hi: bytes.saturating_add(share(self.hi.saturating_sub(self.bytes))),
+            measured: self.measured,
         }
     }
 }

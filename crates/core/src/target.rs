@@ -13,6 +13,18 @@ use crate::watches::Watches;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct TargetId(pub u32);
 
+/// For how long ranges hold that a user has given to a target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Given {
+    /// Until its mappings are read again.
+    Now,
+    /// As [`Given::Now`], and the next reading of the mappings is skipped: it is that of a new
+    /// target, which is only made for want of ranges (`damon_va_init()`).
+    First,
+    /// Always: its mappings are not followed (`fvaddr`).
+    Always,
+}
+
 /// One target (`struct damon_target`).
 ///
 /// Invariant: regions are sorted, do not overlap, and none is empty. Gaps are possible.
@@ -25,6 +37,9 @@ pub struct Target {
     /// Whether the user gave the ranges. Then they are watched as they are, and no gaps are left
     /// out.
     pub given: bool,
+    /// For how long the ranges stay that [`Context::give_ranges`](crate::Context::give_ranges) has
+    /// set, if it was used and they are not to be replaced by the next mappings.
+    pub(crate) kept: Option<Given>,
     /// The watched pages of its regions; empty unless the method is `first_touch`.
     pub(crate) watches: Watches,
     /// The list in which passes build the new regions. It is kept, so that a steady state allocates

@@ -7,6 +7,7 @@
 //! The only thing that this crate sets up is swap on [`zram`], for tests and evaluation jobs.
 
 mod again;
+pub mod containers;
 pub mod error;
 pub mod glob;
 mod machine;
@@ -16,6 +17,7 @@ pub mod proc;
 pub mod ram;
 pub mod reclaim;
 mod roots;
+pub mod users;
 mod version;
 pub mod zram;
 

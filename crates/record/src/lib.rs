@@ -58,5 +58,5 @@ pub use mapping::{Mapping, Object};
 pub use pages::{ChangedUnit, PageWindow, Pages};
 pub use place::Place;
 pub use reader::Reader;
-pub use source::{Input, Record};
+pub use source::{Input, Record, join};
 pub use writer::{FLUSH_NS, Writer, Written};

@@ -11,12 +11,13 @@ mod child;
 pub mod clock;
 mod machine;
 pub mod map;
+pub mod peer;
 mod remote;
 mod signal;
 pub mod signals;
 pub mod workload;
 
-pub use machine::{flush, lru, priority, swap};
+pub use machine::{flush, lru, namespace, priority, swap};
 
 pub use remote::{madvise, move_pages, pagemap, ptrace};
 

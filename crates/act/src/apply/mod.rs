@@ -39,7 +39,7 @@ pub use acting::Acting;
 pub use event::ActEvent;
 pub use filters::refuse_anon;
 pub use placed::{Placed, Placement};
-pub use settings::{Evidence, Settings};
+pub use settings::{Evidence, Reclaim, ReclaimFrom, Settings};
 
 use isotherm_host::metrics::Metrics;
 use isotherm_ops::set::PageView;
@@ -47,6 +47,7 @@ use isotherm_pages::places::Places;
 use isotherm_pages::tables::PageTables;
 use isotherm_sys::clock::now;
 
+pub use self::actions::given::{Given, Notes, Whose};
 use self::actions::swap::Swap;
 pub use self::actions::undo::Undone;
 use self::budget::Budget;
@@ -57,6 +58,7 @@ use self::filters::MemcgIds;
 use self::levels::Levels;
 use self::placed::{Moved, Tables};
 use self::target::TargetState;
+use crate::cgroup::OwnCgroups;
 use crate::{ActError, Outcome, Process};
 
 /// CPU time that gathering evidence may take, in ns per second: half of the default budget of 1 %.
@@ -93,6 +95,8 @@ pub struct Actor {
     swap: Swap,
     metrics: Metrics,
     memcgs: MemcgIds,
+    /// The cgroups that schemes ask to reclaim.
+    own_cgroups: OwnCgroups,
     /// Which frame is on which node, for schemes that are told a node to take from.
     places: Places,
     /// How full the nodes are that schemes move memory between.
@@ -122,6 +126,8 @@ pub struct Actor {
     /// Estimated time of the actions that a dry run only pretended, in ns, as far as it is not
     /// charged yet.
     pretended_ns: u64,
+    /// Where advice is noted before it is given.
+    notes: Option<Arc<dyn Notes>>,
 }
 
 /// One request, with what belongs to it.
@@ -148,6 +154,7 @@ impl Actor {
             swap: Swap::default(),
             metrics: Metrics::default(),
             memcgs: MemcgIds::default(),
+            own_cgroups: OwnCgroups::default(),
             places: Places::default(),
             levels: Levels::default(),
             placement: None,
@@ -164,6 +171,7 @@ impl Actor {
             pass_ns: 0,
             pass_ns_of: Vec::new(),
             pretended_ns: 0,
+            notes: None,
         }
     }
 
@@ -209,6 +217,11 @@ impl Actor {
     #[must_use]
     pub fn accounts(&self) -> &[Account] {
         &self.accounts
+    }
+
+    /// Where advice is noted before it is given; none: nowhere.
+    pub fn set_notes(&mut self, notes: Option<Arc<dyn Notes>>) {
+        self.notes = notes;
     }
 
     /// Takes hold of a target.

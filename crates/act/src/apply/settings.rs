@@ -2,6 +2,7 @@
 
 use isotherm_core::scheme::Action;
 
+use crate::Toll;
 use crate::apply::proof::taken::Terms;
 
 /// What must be known about pages before they are acted on.
@@ -12,6 +13,24 @@ pub enum Evidence {
     /// For pageout, cold and migration of cold memory: every page of the region is armed, and those
     /// that stay untouched for this time, in µs, are acted on.
     Confirm(u64),
+}
+
+/// Which cgroup is asked to reclaim, and what that may cost it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Reclaim {
+    /// Which one.
+    pub from: ReclaimFrom,
+    /// What it may cost.
+    pub toll: Toll,
+}
+
+/// Which cgroup is asked to reclaim.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum ReclaimFrom {
+    /// The one that the target is in.
+    Own,
+    /// The one at this path from the root of the hierarchy.
+    Path(String),
 }
 
 /// How one scheme's action is carried out.
@@ -29,10 +48,10 @@ pub struct Settings {
     /// Whether a target may be stopped for a moment to make it call `madvise` itself. The actions
     /// hugepage and nohugepage are possible in no other way.
     pub inject: bool,
-    /// Pageout only: the cgroup (v2) whose `memory.reclaim` is asked to reclaim as many bytes as
-    /// were found idle, a path from the root of the hierarchy. The kernel chooses the pages then,
-    /// by its own lists, and also takes page cache that no process maps.
-    pub memory_reclaim: Option<String>,
+    /// Pageout only: a cgroup (v2) is asked by `memory.reclaim` to reclaim as many bytes as were
+    /// found idle. The kernel chooses the pages then, by its own lists, and also takes page cache
+    /// that no process maps.
+    pub memory_reclaim: Option<Reclaim>,
     /// The refault window, in µs: memory that is touched within it after an action counts as
     /// refaulted.
     pub refault_window_us: u64,

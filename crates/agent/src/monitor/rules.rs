@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use isotherm_core::{TargetId, Time};
 use isotherm_host::proc::Proc;
+use isotherm_ops::targets::roster::Roster;
 use isotherm_ops::targets::{TargetError, TargetEvent, Tracker, find};
 use isotherm_sys::clock;
 
@@ -16,7 +17,7 @@ use crate::policy::TargetSpec;
 
 /// How often processes are looked for, in ns.
 const EVERY_NS: u64 = 1_000_000_000;
-/// The share of one CPU that looking for processes may take is one in so many.
+/// The share of one CPU that looking for large processes may take is one in so many.
 const SHARE: u64 = 1_000;
 
 /// What a monitor's targets are by, and the processes that match.
@@ -25,6 +26,10 @@ pub(super) struct Rules {
     specs: Vec<TargetSpec>,
     /// When processes are looked for again.
     due: Time,
+    /// Finds what the rules name; none if there are none.
+    roster: Option<Roster>,
+    /// When processes are looked through for large ones again.
+    large_due: Time,
     /// The processes that are targets because of a specification. A pid has no target yet until it
     /// is added.
     found: BTreeMap<u32, Option<TargetId>>,
@@ -48,8 +53,13 @@ impl Rules {
                 self.found.entry(*pid).or_default();
             }
         }
+        if self.specs != specs {
+            let rules: Vec<_> = specs.iter().filter_map(TargetSpec::rule).collect();
+            let roster = |rules| Roster::new(self.proc.clone(), "/", rules);
+            self.roster = (!rules.is_empty()).then(|| roster(rules));
+        }
         self.specs = specs.to_vec();
-        self.due = Time::default();
+        (self.due, self.large_due) = (Time::default(), Time::default());
     }
 
     /// Whether processes that do not exist yet can become targets.
@@ -62,19 +72,19 @@ impl Rules {
         if now < self.due || self.specs.is_empty() {
             return Vec::new();
         }
-        let began_ns = clock::thread_cpu_ns();
-        let refused = self.follow(tracker);
-        let cost_ns = clock::thread_cpu_ns().saturating_sub(began_ns);
-        let is_rule = self.more_may_come();
-        let wait_ns = if is_rule { cost_ns.saturating_mul(SHARE).max(EVERY_NS) } else { u64::MAX };
+        let refused = self.follow(now, tracker);
+        let wait_ns = if self.more_may_come() { EVERY_NS } else { u64::MAX };
         self.due = Time(now.as_ns().saturating_add(wait_ns));
         refused
     }
 
     /// Adds the processes that the specifications match, and removes those that they do not match
     /// any more. Returns the errors for processes that could not be added, once for each process.
-    fn follow(&mut self, tracker: &mut Tracker) -> Vec<TargetError> {
-        self.look_for_large();
+    fn follow(&mut self, now: Time, tracker: &mut Tracker) -> Vec<TargetError> {
+        self.look_for_large(now);
+        if let Some(roster) = &mut self.roster {
+            roster.poll(now);
+        }
         let meant = self.meant();
         for pid in self.found.keys().filter(|pid| !meant.contains(pid)) {
             remove(tracker, *pid);
@@ -129,7 +139,11 @@ impl Rules {
         }
     }
 
-    fn look_for_large(&mut self) {
+    fn look_for_large(&mut self, now: Time) {
+        if now < self.large_due {
+            return;
+        }
+        let began_ns = clock::thread_cpu_ns();
         let proc = Proc::default();
         let least = self.specs.iter().filter_map(|spec| match spec {
             TargetSpec::Rss(least) => Some(*least),
@@ -141,31 +155,18 @@ impl Rules {
         }
         let lives = |pid: &u32| proc.stat(*pid, &mut Vec::new()).is_ok();
         self.large.retain(lives);
+        let cost_ns = clock::thread_cpu_ns().saturating_sub(began_ns);
+        let wait_ns = cost_ns.saturating_mul(SHARE).max(EVERY_NS);
+        self.large_due = Time(now.as_ns().saturating_add(wait_ns));
     }
 
     fn meant(&self) -> BTreeSet<u32> {
-        let proc = &self.proc;
-        let mut meant = BTreeSet::new();
-        for spec in &self.specs {
-            match spec {
-                TargetSpec::Pid(pid) => {
-                    meant.extend(Some(*pid).filter(|pid| self.found.contains_key(pid)));
-                }
-                // A name or cgroup that cannot be listed now matches no process now.
-                TargetSpec::Name(name) => {
-                    meant.extend(find::by_name(proc, name).unwrap_or_default());
-                }
-                TargetSpec::Cgroup(pattern) => {
-                    meant.extend(find::by_cgroup(proc, pattern).unwrap_or_default());
-                }
-                TargetSpec::Unit(name) => {
-                    meant.extend(find::by_unit(proc, name).unwrap_or_default());
-                }
-                TargetSpec::Rss(_) => meant.extend(&self.large),
-                TargetSpec::Command(_) | TargetSpec::Memory(_) => {}
-            }
-        }
-        meant
+        let pids = self.specs.iter().filter_map(|spec| match spec {
+            TargetSpec::Pid(pid) => Some(*pid).filter(|pid| self.found.contains_key(pid)),
+            _ => None,
+        });
+        let by_rule = self.roster.iter().flat_map(Roster::members);
+        pids.chain(by_rule).chain(self.large.iter().copied()).collect()
     }
 }
 
@@ -210,7 +211,11 @@ mod tests {
         let mut tracker = Tracker::new(Proc::new(root), true);
         let mut rules = Rules { proc: Proc::new(root), ..Rules::default() };
         rules.set(&[TargetSpec::Name("worker".into())]);
-        let mut refused = |rules: &mut Rules| rules.follow(&mut tracker).len();
+        let mut now = Time::default();
+        let mut refused = |rules: &mut Rules| {
+            now = now.plus_us(10_000_000);
+            rules.follow(now, &mut tracker).len()
+        };
         put(root, 100, 500);
         assert_eq!((refused(&mut rules), refused(&mut rules)), (1, 0));
         // The same pid, but another process.

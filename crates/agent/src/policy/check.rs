@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use isotherm_act::apply::{Reclaim, ReclaimFrom};
 use isotherm_core::Scheme;
 use isotherm_core::scheme::{Action, FilterKind, Metric, WatermarkMetric};
 use isotherm_host::glob::is_glob;
@@ -159,6 +160,9 @@ impl<'a> Check<'a> {
                 // Such processes may start later, so there is nothing to check.
                 TargetSpec::Name(_)
                 | TargetSpec::Unit(_)
+                | TargetSpec::Pod(_)
+                | TargetSpec::Container(_)
+                | TargetSpec::User(_)
                 | TargetSpec::Rss(_)
                 | TargetSpec::Command(_) => {}
             }
@@ -194,6 +198,10 @@ impl<'a> Check<'a> {
                 let answer = self.machine.cgroup(path);
                 self.need(answer, || format!("filter memcg {path}"));
             }
+        }
+        if let Some(Reclaim { from: ReclaimFrom::Path(path), .. }) = &settings.memory_reclaim {
+            let answer = self.machine.cgroup(path);
+            self.need(answer, || format!("memory_reclaim {path}"));
         }
         for goal in &scheme.quota.goals {
             // Isotherm measures these itself on any machine.

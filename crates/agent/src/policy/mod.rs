@@ -12,6 +12,7 @@ mod engine;
 pub(crate) mod metric;
 mod parse;
 mod print;
+pub(crate) mod spelled;
 
 pub use check::{Lack, Machine, Unmet, check};
 pub use engine::Engine;
@@ -23,6 +24,7 @@ use isotherm_act::apply::Settings;
 use isotherm_core::{Attrs, Scheme};
 use isotherm_ops::support::SetName;
 use isotherm_ops::targets::Memory;
+use isotherm_ops::targets::roster::Rule;
 
 /// A policy.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -78,6 +80,14 @@ pub enum TargetSpec {
     Cgroup(String),
     /// Every process of the systemd unit with this name; `*` and `?` as in a shell.
     Unit(String),
+    /// Every process of the Kubernetes pods that match, by `NAMESPACE/NAME`, `NAME` or uid; `*` and
+    /// `?` as in a shell.
+    Pod(String),
+    /// Every process of the containers that match, by name, `NAMESPACE/POD/NAME`, or the first 12
+    /// or more digits of the id; `*` and `?` as in a shell.
+    Container(String),
+    /// Every process that runs as this user, by name or number; `*` and `?` as in a shell.
+    User(String),
     /// Every process with at least this much resident memory, in bytes. A process that was large
     /// enough once stays a target.
     Rss(u64),
@@ -91,8 +101,22 @@ pub enum TargetSpec {
 impl TargetSpec {
     /// Whether processes that do not exist yet can match it.
     #[must_use]
-    pub const fn is_rule(&self) -> bool {
-        matches!(self, Self::Name(_) | Self::Cgroup(_) | Self::Unit(_) | Self::Rss(_))
+    pub fn is_rule(&self) -> bool {
+        self.rule().is_some() || matches!(self, Self::Rss(_))
+    }
+
+    /// The rule that finds such processes; `None` if they are found in another way.
+    #[must_use]
+    pub fn rule(&self) -> Option<Rule> {
+        Some(match self {
+            Self::Name(pattern) => Rule::Name(pattern.clone()),
+            Self::Cgroup(pattern) => Rule::Cgroup(pattern.clone()),
+            Self::Unit(name) => Rule::Unit(name.clone()),
+            Self::Pod(pattern) => Rule::Pod(pattern.clone()),
+            Self::Container(pattern) => Rule::Container(pattern.clone()),
+            Self::User(pattern) => Rule::User(pattern.clone()),
+            Self::Pid(_) | Self::Rss(_) | Self::Memory(_) | Self::Command(_) => return None,
+        })
     }
 }
 

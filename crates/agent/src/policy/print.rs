@@ -8,7 +8,8 @@
 
 use std::fmt::{Display, Write as _};
 
-use isotherm_act::apply::{Evidence, Settings};
+use isotherm_act::Toll;
+use isotherm_act::apply::{Evidence, Reclaim, ReclaimFrom, Settings};
 use isotherm_core::attrs::IntervalsGoal;
 use isotherm_core::scheme::{
     Age, Bounds, FailCharge, Filter, FilterKind, Frequency, Goal, Metric, Pattern, Quota, Tuner,
@@ -59,6 +60,25 @@ fn interval(us: u64) -> String {
 #[derive(Default)]
 struct Lines(String);
 
+/// Which cgroup is asked to reclaim, and what that may cost it.
+fn memory_reclaim(reclaim: &Reclaim) -> String {
+    let from = match &reclaim.from {
+        ReclaimFrom::Own => quoted("own"),
+        ReclaimFrom::Path(path) => quoted(path),
+    };
+    if reclaim.toll == Toll::default() {
+        return from;
+    }
+    let Toll { pressure_us_per_s, refaults_bp } = reclaim.toll;
+    let pressure =
+        if pressure_us_per_s == 0 { quoted("none") } else { interval(pressure_us_per_s) };
+    let refaults = match refaults_bp {
+        0 => quoted("none"),
+        bp => quoted(show_share(bp.into())),
+    };
+    table(&[("from", from), ("pressure", pressure), ("refaults", refaults)])
+}
+
 impl Lines {
     fn field(&mut self, key: &str, value: impl Display) {
         // Writing to a string cannot fail.
@@ -84,6 +104,9 @@ impl Lines {
                 TargetSpec::Name(name) => targets.push(table(&[("name", quoted(name))])),
                 TargetSpec::Cgroup(path) => targets.push(table(&[("cgroup", quoted(path))])),
                 TargetSpec::Unit(name) => targets.push(table(&[("unit", quoted(name))])),
+                TargetSpec::Pod(name) => targets.push(table(&[("pod", quoted(name))])),
+                TargetSpec::Container(name) => targets.push(table(&[("container", quoted(name))])),
+                TargetSpec::User(name) => targets.push(table(&[("user", quoted(name))])),
                 TargetSpec::Rss(bytes) => {
                     targets.push(table(&[("rss", quoted(show_size(*bytes)))]));
                 }
@@ -271,8 +294,8 @@ impl Lines {
         if settings.inject {
             self.field("inject", true);
         }
-        if let Some(path) = &settings.memory_reclaim {
-            self.field("memory_reclaim", quoted(path));
+        if let Some(reclaim) = &settings.memory_reclaim {
+            self.field("memory_reclaim", memory_reclaim(reclaim));
         }
         if settings.refault_window_us != usual.refault_window_us {
             self.field("refault_window", interval(settings.refault_window_us));

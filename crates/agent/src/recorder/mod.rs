@@ -183,6 +183,20 @@ impl Recorder {
     /// Lets the monitor run until something happens, and records it.
     pub fn step(&mut self, monitor: &mut Monitor) -> Step {
         let happened = monitor.next();
+        self.record(monitor, &happened)
+    }
+
+    /// Takes in targets that the monitor has already. For a record that begins while it runs.
+    pub fn take_over(&mut self, targets: &[Target]) {
+        let now = clock::now();
+        for target in targets {
+            let written = self.added(target.clone(), now);
+            self.count(written);
+        }
+    }
+
+    /// Records what has just happened in the monitor.
+    pub fn record(&mut self, monitor: &mut Monitor, happened: &Happened) -> Step {
         let now = clock::now();
         let written = match happened {
             Happened::Snapshot => {
@@ -199,22 +213,22 @@ impl Recorder {
             }
             Happened::Stopped => return Step::Over,
             Happened::Trouble(text) => {
-                self.tell(Event::Trouble(text));
+                self.tell(Event::Trouble(text.clone()));
                 return Step::Quiet;
             }
             Happened::Watched(target) => {
-                self.tell(Event::Watched(target));
+                self.tell(Event::Watched(target.clone()));
                 return Step::Quiet;
             }
             Happened::Failed(text) => {
-                self.tell(Event::SetFailed(text));
+                self.tell(Event::SetFailed(text.clone()));
                 return Step::Failed;
             }
             // A record has no schemes, so no target is acted on.
             Happened::Idle | Happened::NotActedOn(..) => self.writer.tick(now),
             Happened::Target(event) => self.target(event, now),
             Happened::NotWatched(target, err) => {
-                let event = Event::NotWatched { target, why: err.to_string() };
+                let event = Event::NotWatched { target: target.clone(), why: err.to_string() };
                 if err.is_gone() {
                     // Many processes are too short-lived to be watched: only a note.
                     self.note(&event.to_string());
@@ -286,18 +300,18 @@ impl Recorder {
         }
     }
 
-    fn target(&mut self, event: TargetEvent, now: Time) -> Result<(), Error> {
+    fn target(&mut self, event: &TargetEvent, now: Time) -> Result<(), Error> {
         match event {
-            TargetEvent::Added(target) => self.added(target, now),
+            TargetEvent::Added(target) => self.added(target.clone(), now),
             TargetEvent::Execed { old, target } => {
-                self.targets.retain(|t| t.id != old);
-                self.maps.forget(old);
+                self.targets.retain(|t| t.id != *old);
+                self.maps.forget(*old);
                 self.writer.exit(&Exit { id: old.0, status: None, t_ns: now.as_ns() })?;
-                self.added(target, now)
+                self.added(target.clone(), now)
             }
             TargetEvent::Exited(id) => {
-                self.targets.retain(|t| t.id != id);
-                self.maps.forget(id);
+                self.targets.retain(|t| t.id != *id);
+                self.maps.forget(*id);
                 self.writer.exit(&Exit { id: id.0, status: None, t_ns: now.as_ns() })
             }
             TargetEvent::Refused(err) => {

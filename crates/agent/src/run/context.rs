@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvError, Sender, TryRecvError};
 
-use isotherm_act::apply::{ActEvent, Undone};
+use isotherm_act::apply::{ActEvent, Notes, Undone};
 use isotherm_core::scheme::Action;
 use isotherm_core::{AddrRange, Attrs, TargetId, Time};
 use isotherm_host::error::{Class, SetError};
@@ -18,14 +20,16 @@ use super::commit::Between;
 use super::ending::end_command;
 use super::guard_watch::{Actions, GuardWatch};
 use super::heat::{COLD_NS, HeatTable, Warmth, memory_of};
-use super::message::{Ended, Event, EventSender, Ready, Reason, Summary};
+use super::message::{Effort, Ended, Event, EventSender, Ready, Reason, Seen, Summary};
 use super::place::{Place, place};
 use super::runner::{Options, Refused};
 use super::set::{open_physical_set, open_set};
 use super::start::{nobody, pids, tracker};
+use crate::groups::{Group, Groups};
 use crate::monitor::{Happened, Monitor};
 use crate::policy::{ContextPolicy, SchemePolicy};
 use crate::ready::{bandwidth, idle_bytes, idle_percentiles};
+use crate::recorder::Recorder;
 use crate::sharing::LiveSharing;
 
 /// Bytes by idle time in ms.
@@ -46,6 +50,12 @@ pub(super) enum Order {
     Commit,
     /// Drop the prepared policy; the former one stays in force.
     Abort,
+    /// Neither look nor act from now on, or go on with that.
+    Pause(bool),
+    /// Write a record to this path from now on, or none. The one before is finished.
+    Record(Option<PathBuf>),
+    /// Send what was seen.
+    Look(Sender<Seen>),
     /// Stop acting and monitoring, and end the thread.
     Stop,
 }
@@ -53,11 +63,17 @@ pub(super) enum Order {
 /// Runs a context from its start to its last account.
 pub(super) fn run_context(
     policy: ContextPolicy,
-    options: Options,
+    (options, notes): (Options, Option<Arc<dyn Notes>>),
     orders: Receiver<Order>,
     mut events: EventSender,
 ) {
     let prepared = guarded(|| Work::prepare(policy, options, events.clone()));
+    let prepared = prepared.map(|done| {
+        done.map(|(mut work, ready)| {
+            work.monitor.actor().set_notes(notes);
+            (work, ready)
+        })
+    });
     let (mut work, ready) = match prepared.and_then(|done| done) {
         Ok(prepared) => prepared,
         Err(Refused { code, text }) => {
@@ -99,7 +115,7 @@ pub(super) struct Work {
     options: Options,
     pub(super) events: EventSender,
     pub(super) monitor: Monitor,
-    targets: Vec<Target>,
+    pub(super) targets: Vec<Target>,
     /// The targets that the operations set cannot look at.
     unwatched: BTreeSet<TargetId>,
     /// The first process that the policy names by its pid and that was never watched, and why.
@@ -114,6 +130,10 @@ pub(super) struct Work {
     /// What the schemes that run or ran in the kernel did.
     pub(super) kernel: KernelAccounts,
     sharing: LiveSharing,
+    effort: Effort,
+    /// What cgroups use, if that is asked for.
+    groups: Option<Groups>,
+    pub(super) recorder: Option<Recorder>,
     /// The physical memory of the nodes that schemes migrate to, read when it is first needed.
     node_memory: Option<Vec<Vec<AddrRange>>>,
 }
@@ -150,6 +170,9 @@ impl Work {
             actions: BTreeMap::new(),
             node_memory: None,
             sharing: LiveSharing::default(),
+            effort: Effort::default(),
+            groups: options.by_cgroup.then(Groups::default),
+            recorder: None,
             policy,
             options,
             events,
@@ -175,12 +198,14 @@ impl Work {
         self.monitor.tracker().start()?;
         self.monitor.follow(&self.policy.targets);
         loop {
-            match self.monitor.next() {
+            let happened = self.monitor.next();
+            self.record(&happened);
+            match happened {
                 Happened::Target(event) => self.target(event),
                 Happened::NotWatched(target, err) => self.not_watched(&target, &err),
                 Happened::Watched(target) => self.watched(&target),
                 Happened::NotActedOn(target, err) => self.left_out(target.pid, &err.to_string()),
-                Happened::Snapshot => self.ask_guard(),
+                Happened::Snapshot => self.window(),
                 Happened::Trouble(text) => self.left_out(0, &text),
                 Happened::Failed(text) => return Err(Refused { code: 1, text }),
                 Happened::Idle => {}
@@ -194,6 +219,9 @@ impl Work {
                         return Ok(Reason::Stopped);
                     }
                 }
+                Ok(Order::Pause(pause)) => self.monitor.context().pause(pause),
+                Ok(Order::Record(path)) => self.begin_record(path),
+                Ok(Order::Look(whom)) => drop(whom.send(self.seen())),
                 // A commit without a preparation has no effect.
                 Ok(Order::Begin | Order::Commit | Order::Abort) | Err(TryRecvError::Empty) => {}
                 Ok(Order::Stop) | Err(TryRecvError::Disconnected) => return Ok(Reason::Stopped),
@@ -214,13 +242,14 @@ impl Work {
             Err(refused) => drop(answer.send(Err(refused))),
             Ok(prepared) => {
                 answer.send(Ok(())).ok();
+                // The runner sends nothing else between the two.
                 match orders.recv() {
                     Ok(Order::Commit) => self.commit(prepared),
-                    Ok(Order::Begin | Order::Prepare(..) | Order::Abort) => self.abort(prepared),
                     Ok(Order::Stop) | Err(RecvError) => {
                         self.abort(prepared);
                         return ControlFlow::Break(());
                     }
+                    Ok(_) => self.abort(prepared),
                 }
             }
         }
@@ -235,6 +264,7 @@ impl Work {
         {
             kdamond.stop();
         }
+        self.begin_record(None);
         let accounts = self.accounts();
         self.monitor.commit_schemes(Vec::new());
         if self.options.undo_on_exit {
@@ -310,6 +340,15 @@ impl Work {
         self.events.send(Event::LeftOut { pid, text: text.to_owned() });
     }
 
+    fn window(&mut self) {
+        let snapshot = self.monitor.snapshot();
+        self.effort.note(snapshot);
+        if let Some(groups) = &mut self.groups {
+            groups.learn(snapshot);
+        }
+        self.ask_guard();
+    }
+
     /// Lets the guard check the last window, if any scheme acts or counts pages.
     fn ask_guard(&mut self) {
         // The guard checks what page tables say, and watching physical memory uses none.
@@ -345,6 +384,16 @@ impl Work {
         self.events.send_at(now, Event::Summary(Box::new(summary)));
     }
 
+    fn seen(&mut self) -> Seen {
+        Seen {
+            context: self.policy.name.clone(),
+            ops: self.monitor.ops().name(),
+            snapshot: self.monitor.snapshot().clone(),
+            targets: self.targets.clone(),
+            attrs: *self.monitor.context().attrs(),
+        }
+    }
+
     fn summary(&mut self) -> Summary {
         let blocked = self.monitor.actor().blocked().map(str::to_owned);
         let schemes = self.standings();
@@ -352,8 +401,12 @@ impl Work {
         let attrs = *context.attrs();
         let heat = self.heat(&attrs);
         let (idle, idle_summed) = self.idle();
+        let groups = self.groups();
         let snapshot = self.monitor.snapshot();
         Summary {
+            groups,
+            spans_us: snapshot.spans_us(),
+            effort: Effort { budget_bp: attrs.budget_bp, ..self.effort },
             nr_targets: self.targets.len(),
             nr_regions: snapshot.nr_regions(),
             working_set: snapshot.working_set(),
@@ -366,7 +419,14 @@ impl Work {
             schemes,
             blocked,
             heat,
+            cpu_ns: clock::thread_cpu_ns(),
         }
+    }
+
+    fn groups(&mut self) -> Vec<Group> {
+        let Some(groups) = &mut self.groups else { return Vec::new() };
+        let pids = self.targets.iter().filter(|t| t.memory.is_none()).map(|t| (t.id, t.pid));
+        groups.now(self.monitor.snapshot(), self.monitor.lengths(), &pids.collect())
     }
 
     /// Bytes by idle time, with shared memory once if the policy pages out; and as a sum over the

@@ -1,10 +1,12 @@
 //! Finds what of a policy this machine cannot do, before the policy starts.
 
-use isotherm_act::apply::{Evidence, refuse_anon};
+use std::path::Path;
+
+use isotherm_act::apply::{Evidence, ReclaimFrom, Settings, refuse_anon};
 use isotherm_core::scheme::{Action, Metric};
 use isotherm_host::Roots;
 use isotherm_host::error::Class;
-use isotherm_host::metrics::Metrics;
+use isotherm_host::metrics::{Cgroups, Metrics};
 use isotherm_host::proc::{Proc, meminfo_kib};
 use isotherm_ops::support::{SetName, Support, detect};
 use isotherm_ops::targets::{Memory, TargetError, Tracker, find};
@@ -35,11 +37,13 @@ pub struct Problem {
 #[must_use]
 pub fn check(policy: &Policy) -> Vec<Problem> {
     let mut problems = Vec::new();
+    problems.extend(policy.contexts.iter().filter_map(init));
     problems.extend(no_process(policy));
     for context in &policy.contexts {
         problems.extend(no_memory(context));
         for scheme in &context.schemes {
             problems.extend(no_swap(context, scheme));
+            problems.extend(no_reclaim(context, scheme));
             problems.extend(no_pages(context, scheme));
             problems.extend(no_frames(context, scheme));
         }
@@ -69,6 +73,21 @@ fn no_process(policy: &Policy) -> Vec<Problem> {
     refused.iter().map(of).collect()
 }
 
+/// The machine's init process is never acted on. By a rule it is no target at all.
+fn init(context: &ContextPolicy) -> Option<Problem> {
+    let acts = context.schemes.iter().any(|s| s.scheme.action != Action::Stat);
+    let is_named = pids(context).any(|pid| find::is_init(&Proc::default(), pid));
+    (acts && is_named).then(|| {
+        let why = "process 1 is the machine's init process, on which everything depends";
+        let text = format!(
+            "context `{}`: schemes that act on process 1\n  why:   {why}\n  hint:  action \"stat\" only \
+             counts; `isotherm wss 1` only looks",
+            context.name
+        );
+        Problem { fatal: true, code: Class::Usage.exit_code(), text }
+    })
+}
+
 fn no_memory(context: &ContextPolicy) -> Option<Problem> {
     let err = Tracker::memory(context.memory()?.clone()).err()?;
     Some(Problem { fatal: true, code: err.exit_code(), text: err.to_string() })
@@ -86,7 +105,41 @@ fn no_swap(context: &ContextPolicy, scheme: &SchemePolicy) -> Option<Problem> {
          memory out (filter \"reject anon\"), or try with --dry-run",
         context.name, settings.name
     );
-    Some(Problem { fatal: !settings.dry_run, code: NOT_SUPPORTED, text })
+    // A policy for many machines has schemes for those with swap and for those without.
+    let is_bearable = settings.dry_run || takes_from_own(settings);
+    Some(Problem { fatal: !is_bearable, code: NOT_SUPPORTED, text })
+}
+
+/// Whether a scheme asks the cgroups that its targets are in.
+fn takes_from_own(settings: &Settings) -> bool {
+    settings.memory_reclaim.as_ref().is_some_and(|reclaim| reclaim.from == ReclaimFrom::Own)
+}
+
+/// Cgroups of version 1 have no `memory.reclaim`, and neither have kernels before 5.19. That is
+/// only a warning where targets are to come: their cgroups are looked at one by one.
+fn no_reclaim(context: &ContextPolicy, scheme: &SchemePolicy) -> Option<Problem> {
+    let SchemePolicy { settings, .. } = scheme;
+    settings.memory_reclaim.as_ref()?;
+    let mounted = Cgroups::mounted(&Proc::default());
+    let has_it = |at: &Path| {
+        let groups = std::fs::read_dir(at).into_iter().flatten().flatten();
+        groups.map(|group| group.path()).any(|group| group.join("memory.reclaim").exists())
+    };
+    if mounted.v2.as_deref().is_some_and(has_it) {
+        return None;
+    }
+    let why = match (&mounted.v2, mounted.v1_of("memory")) {
+        (_, Some(at)) => format!("the memory controller is version 1's ({})", at.display()),
+        (Some(at), None) => format!("no cgroup below {} has such a file", at.display()),
+        (None, None) => "no cgroups are mounted".to_owned(),
+    };
+    let text = format!(
+        "context `{}`, scheme `{}`: `memory_reclaim`\n  why:   {why}\n  hint:  Linux 5.19 and cgroup v2 \
+         (systemd.unified_cgroup_hierarchy=1), or leave `memory_reclaim` out to act page by page",
+        context.name, settings.name
+    );
+    let is_bearable = settings.dry_run || takes_from_own(settings);
+    Some(Problem { fatal: !is_bearable, code: NOT_SUPPORTED, text })
 }
 
 /// The machine's swap, in KiB; none if it is not known.

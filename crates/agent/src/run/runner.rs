@@ -2,17 +2,20 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvError, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use isotherm_act::apply::Notes;
 use isotherm_host::error::{Error, Kind};
 use isotherm_ops::doctor::NoSet;
 use isotherm_ops::support::SetName;
 
 use super::context::{Order, acts, run_context};
 use super::machine::check;
-use super::message::{Envelope, Event, EventSender, Message, Reason};
+use super::message::{Envelope, Event, EventSender, Message, Reason, Seen};
 use crate::policy::{ContextPolicy, Policy, TargetSpec};
 
 /// How a policy is run.
@@ -24,6 +27,8 @@ pub struct Options {
     pub undo_on_exit: bool,
     /// Seed for the random choice of pages; none: a different one for each run.
     pub seed: Option<u64>,
+    /// Tell in summaries what every cgroup uses. That takes 0.5 KiB of memory per 2 MiB watched.
+    pub by_cgroup: bool,
 }
 
 /// The refusal of a policy. Nothing has changed.
@@ -60,6 +65,7 @@ impl From<NoSet> for Refused {
 pub struct Runner {
     contexts: Vec<Handle>,
     options: Options,
+    notes: Option<Arc<dyn Notes>>,
     messages: Receiver<Envelope>,
     sender: Sender<Envelope>,
     /// Messages that arrived while contexts were started; they are returned next.
@@ -110,12 +116,26 @@ impl Runner {
     /// If the machine cannot do what the policy says ([`check`]), or a context cannot start.
     /// Nothing runs then.
     pub fn start(policy: Policy, options: Options) -> Result<Self, Refused> {
+        Self::start_noting(policy, options, None)
+    }
+
+    /// The same; what would have to be taken back after a crash is noted before it is done.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::start`].
+    pub fn start_noting(
+        policy: Policy,
+        options: Options,
+        notes: Option<Arc<dyn Notes>>,
+    ) -> Result<Self, Refused> {
         let policy = dry(policy, options);
         refuse_if_impossible(&policy)?;
         let (sender, messages) = channel();
         let mut this = Self {
             contexts: Vec::new(),
             options,
+            notes,
             messages,
             sender,
             early: VecDeque::new(),
@@ -148,6 +168,39 @@ impl Runner {
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.contexts.is_empty() && self.early.is_empty()
+    }
+
+    /// Asks all contexts to neither look nor act from now on, or to go on with that. What they know
+    /// stays, and their clocks stand still meanwhile.
+    pub fn pause(&self, pause: bool) {
+        for context in &self.contexts {
+            context.order(Order::Pause(pause));
+        }
+    }
+
+    /// Lets a context write a record to this path from now on, or none; a record that it writes
+    /// already is finished. [`Event::Unrecorded`] tells if that fails.
+    pub fn record(&self, context: &str, path: Option<PathBuf>) {
+        if let Some(handle) = self.running(context) {
+            handle.order(Order::Record(path));
+        }
+    }
+
+    /// Asks every context for what it has seen by now. Each answers within a turn of its loop, and
+    /// not at all if it has just ended.
+    pub fn look(&self) -> Receiver<Seen> {
+        let (sender, seen) = channel();
+        for context in &self.contexts {
+            context.order(Order::Look(sender.clone()));
+        }
+        seen
+    }
+
+    /// The policies of the contexts that run, as they are in force.
+    #[must_use]
+    pub fn policy(&self) -> Policy {
+        let running = self.contexts.iter().filter(|c| !c.ended);
+        Policy { contexts: running.map(|c| c.policy.clone()).collect() }
     }
 
     /// Asks all contexts to end. Each sends its last account.
@@ -269,7 +322,8 @@ impl Runner {
     fn prepare(&mut self, contexts: Vec<ContextPolicy>) -> Result<Vec<Handle>, Refused> {
         let mut handles = Vec::new();
         for policy in contexts {
-            match spawn(self.next_id, policy, self.options, self.sender.clone()) {
+            let with = (self.options, self.notes.clone());
+            match spawn(self.next_id, policy, with, self.sender.clone()) {
                 Ok(handle) => handles.push(handle),
                 Err(refused) => {
                     self.discard(handles);
@@ -338,7 +392,7 @@ impl Drop for Runner {
 fn spawn(
     id: u64,
     policy: ContextPolicy,
-    options: Options,
+    (options, notes): (Options, Option<Arc<dyn Notes>>),
     sender: Sender<Envelope>,
 ) -> Result<Handle, Refused> {
     let (orders, receiver) = channel();
@@ -346,7 +400,7 @@ fn spawn(
     let own = policy.clone();
     let thread = std::thread::Builder::new()
         .name(format!("context {}", policy.name.replace('\0', "")))
-        .spawn(move || run_context(own, options, receiver, events))
+        .spawn(move || run_context(own, (options, notes), receiver, events))
         .map_err(|e| Refused { code: 1, text: format!("cannot start a thread: {e}") })?;
     Ok(Handle { id, policy, ended: false, ops: "", orders, thread: Some(thread) })
 }

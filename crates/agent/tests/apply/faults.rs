@@ -1,7 +1,7 @@
 //! Faults between evidence and action, on real processes: the counters stay right, and nothing else
 //! fails.
 
-use isotherm_act::apply::Evidence;
+use isotherm_act::apply::{Actor, Evidence, Given, Notes, Whose};
 use isotherm_core::AddrRange;
 use isotherm_core::scheme::{Action, Brake, FilterKind};
 use isotherm_host::zram::keep_off;
@@ -318,6 +318,87 @@ fn advice_that_the_program_had_given_comes_back() {
     assert!(undone.errors.is_empty(), "{undone:?}");
     assert_eq!(undone.restored_bytes, refuses.len(), "{undone:?}");
     assert_eq!(undone.replaced_bytes + undone.left_bytes, 4 * MIB, "{undone:?}");
+}
+
+/// Notes that are only kept in memory, as if they were on disk.
+#[derive(Debug, Default)]
+struct Kept(std::sync::Mutex<Vec<Given>>);
+
+impl Notes for Kept {
+    fn keep(&self, given: &Given) -> std::io::Result<()> {
+        self.0.lock().unwrap().push(given.clone());
+        Ok(())
+    }
+
+    fn forget(&self, whose: Whose) {
+        self.0.lock().unwrap().retain(|given| given.whose != whose);
+    }
+}
+
+/// Whoever starts after a crash takes back exactly what the notes say, and nothing of a process or
+/// program that is another one by now.
+#[test]
+fn advice_that_a_killed_run_left_is_taken_back() {
+    let Some(mut direct) = Direct::start(Action::Nohugepage) else { return };
+    direct.settings.evidence = Evidence::Off;
+    direct.settings.inject = true;
+    let kept = std::sync::Arc::new(Kept::default());
+    direct.actor.set_notes(Some(kept.clone()));
+    let all = mib(0, 8);
+    direct.odd.tell("anon", all, "");
+    direct.odd.tell("fill", all, "");
+    direct.pass_until(all, |direct| direct.account().done_bytes >= all.len());
+    let notes = kept.0.lock().unwrap().clone();
+    let granules: usize = notes.iter().map(|given| given.granules.len()).sum();
+    assert_eq!(granules, 4, "{notes:?}");
+
+    let of_another = |change: fn(&mut Whose)| {
+        let mut notes = notes.clone();
+        notes.iter_mut().for_each(|given| change(&mut given.whose));
+        notes
+    };
+    for others in [
+        of_another(|whose| whose.start_ticks += 1),
+        of_another(|whose| whose.program += 1),
+        of_another(|whose| whose.pid = 4_194_304),
+    ] {
+        let undone = Actor::take_back_left(&others);
+        let bytes = undone.restored_bytes + undone.replaced_bytes + undone.left_bytes;
+        assert_eq!((bytes, undone.errors.len()), (0, 0), "{undone:?}");
+    }
+    let undone = Actor::take_back_left(&notes);
+    assert!(undone.errors.is_empty(), "{undone:?}");
+    assert_eq!(undone.replaced_bytes + undone.left_bytes, all.len(), "{undone:?}");
+    // Where the advice had an effect it is gone, so there is nothing left to take back.
+    if undone.replaced_bytes > 0 {
+        let again = Actor::take_back_left(&notes);
+        assert_eq!(again.replaced_bytes + again.left_bytes, 0, "{again:?}");
+    }
+}
+
+/// What cannot be noted is not done.
+#[test]
+fn no_advice_is_given_that_cannot_be_noted() {
+    #[derive(Debug)]
+    struct Full;
+    impl Notes for Full {
+        fn keep(&self, _: &Given) -> std::io::Result<()> {
+            Err(std::io::ErrorKind::StorageFull.into())
+        }
+
+        fn forget(&self, _: Whose) {}
+    }
+    let Some(mut direct) = Direct::start(Action::Nohugepage) else { return };
+    direct.settings.evidence = Evidence::Off;
+    direct.settings.inject = true;
+    direct.actor.set_notes(Some(std::sync::Arc::new(Full)));
+    let all = mib(0, 8);
+    direct.odd.tell("anon", all, "");
+    direct.odd.tell("fill", all, "");
+    direct.pass(all);
+    assert_eq!(direct.account().done_bytes, 0);
+    let undone = direct.actor.undo();
+    assert_eq!(undone.replaced_bytes + undone.left_bytes + undone.restored_bytes, 0);
 }
 
 /// A dry run changes nothing but accessed bits, and those only where it gathers evidence.

@@ -14,6 +14,7 @@ use isotherm::raw::core::units::{UnitError, duration, interval_us_with_unit, sha
 
 use crate::exit::usage;
 use crate::options::attrs::AttrsArgs;
+use crate::options::metrics::MetricsArgs;
 use crate::options::targets::TargetArgs;
 
 /// Options that say how a policy is run.
@@ -47,6 +48,8 @@ pub(crate) struct RunArgs {
     /// Seed for the random choice of pages.
     #[arg(long, help_heading = "Monitoring", hide_short_help = true)]
     pub(crate) seed: Option<u64>,
+    #[command(flatten)]
+    pub(crate) metrics: MetricsArgs,
 }
 
 /// `--engine`.

@@ -13,15 +13,18 @@ use isotherm::raw::agent::run::{Account, Event, Message, Options, Reason, Runner
 use isotherm::raw::host::proc::own_cost;
 use isotherm::raw::ops::targets::ChildExit;
 use isotherm::raw::sys::{clock, signals};
+use isotherm_metrics::Exporter;
 use serde_json::json;
 
 use super::account::Final;
 use super::args::{RunArgs, WhoseArgs};
 use super::events::Log;
+
 use super::status::Status;
 use super::stopped::Stopped;
 use super::verdict::Plan;
 use crate::exit;
+use crate::options::metrics::build;
 use crate::terminal::warn;
 
 /// How long to wait for the next event before signals are checked.
@@ -59,11 +62,22 @@ pub(super) fn drive(policy: Policy, args: &RunArgs, extra: Extra<'_>) -> anyhow:
         signals::reload_at_hangup()?;
     }
     let log = Log::create(args.events.as_deref())?;
-    let options =
-        Options { dry_run: args.dry_run, undo_on_exit: args.undo_on_exit, seed: args.seed };
+    let outlets = args.metrics.outlets()?;
+    let options = Options {
+        dry_run: args.dry_run,
+        undo_on_exit: args.undo_on_exit,
+        seed: args.seed,
+        by_cgroup: outlets.is_any(),
+    };
     let plan = Plan::of(&policy);
+    let exporter = outlets.is_any().then(|| Exporter::start(outlets, build())).transpose();
+    let exporter = exporter.map_err(exit::of)?;
     let mut runner = Runner::start(policy, options).map_err(exit::refused)?;
     let mut run = Run::new(args, extra, log, plan);
+    if let Some(address) = exporter.as_ref().and_then(Exporter::address) {
+        run.say(&format!("metrics: {address}"));
+    }
+    run.exporter = exporter;
     let mut stopped = None;
     while !runner.is_over() {
         if let Some(told) = runner.next(PATIENCE) {
@@ -92,6 +106,7 @@ struct Run<'a> {
     extra: Extra<'a>,
     log: Log,
     plan: Plan,
+    exporter: Option<Exporter>,
     status: Status,
     started: Instant,
     cpu_ns: u64,
@@ -118,6 +133,7 @@ impl<'a> Run<'a> {
             extra,
             log,
             plan,
+            exporter: None,
             status: Status::new(args.quiet || extra.percentiles),
             started: Instant::now(),
             cpu_ns: clock::process_cpu_ns(),
@@ -137,6 +153,10 @@ impl<'a> Run<'a> {
     /// Takes in an event of a context.
     fn hear(&mut self, told: Message) -> std::io::Result<()> {
         self.log.told(&told);
+        let exporter = self.exporter.as_mut();
+        if let Some(trouble) = exporter.and_then(|exporter| exporter.hear(&told.context, &told)) {
+            self.warn(&trouble);
+        }
         let context = told.context;
         match told.event {
             Event::Ready(ready) => ready.why.iter().for_each(|line| self.say(line)),
@@ -154,6 +174,7 @@ impl<'a> Run<'a> {
                     "{context}: {events} events were dropped because they came too fast"
                 ));
             }
+            Event::Unrecorded { text } => self.warn(&format!("{context}: {text}")),
             Event::Unblocked => self.say(&format!("{context}: actions go on")),
             Event::Summary(summary) => {
                 // The first one comes before the first window.

@@ -5,8 +5,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-use isotherm::raw::act::apply::ActEvent;
-use isotherm::raw::agent::run::{Ended, Event, Message, Reason, Summary};
+use isotherm::raw::agent::run::Message;
 use isotherm::raw::core::Time;
 use serde_json::{Value, json};
 
@@ -57,75 +56,8 @@ impl Log {
     /// Writes an event of a context.
     pub(super) fn told(&mut self, told: &Message) {
         if self.out.is_some() {
-            let (name, rest) = event(&told.event);
+            let (name, rest) = told.event.json();
             self.write(told.at, Some(&told.context), name, rest);
         }
     }
-}
-
-fn event(event: &Event) -> (&'static str, Value) {
-    match event {
-        Event::Ready(ready) => ("started", json!({ "ops": ready.ops, "why": ready.why })),
-        Event::Added(t) => (
-            "target_added",
-            json!({ "pid": t.pid, "ppid": t.ppid, "name": t.name, "exec": t.generation }),
-        ),
-        Event::Gone { pid, name } => ("target_gone", json!({ "pid": pid, "name": name })),
-        Event::LeftOut { pid, text } => ("left_out", json!({ "pid": pid, "text": text })),
-        Event::Act(act) => acted(act),
-        Event::Lost { events } => ("lost", json!({ "events": events })),
-        Event::Unblocked => ("unblocked", json!({})),
-        Event::Summary(summary) => ("summary", of_summary(summary)),
-        Event::Undone { restored_bytes, replaced_bytes, left_bytes, failures } => (
-            "undone",
-            json!({
-                "bytes": restored_bytes + replaced_bytes, "restored_bytes": restored_bytes,
-                "replaced_bytes": replaced_bytes, "left_bytes": left_bytes,
-                "failures": failures,
-            }),
-        ),
-        Event::Committed => ("committed", json!({})),
-        Event::Ended(ended) => ("ended", of_end(ended)),
-    }
-}
-
-fn acted(event: &ActEvent) -> (&'static str, Value) {
-    match event {
-        ActEvent::Acted { scheme, pid, action, range, asked, done, dry_run, ns, .. } => (
-            "acted",
-            json!({
-                "scheme": scheme, "pid": pid, "action": action.name(),
-                "start": range.start, "end": range.end,
-                "asked_bytes": asked, "done_bytes": done, "dry_run": dry_run,
-                "ns": ns,
-            }),
-        ),
-        ActEvent::Trouble { scheme, pid, text, .. } => {
-            ("trouble", json!({ "scheme": scheme, "pid": pid, "text": text }))
-        }
-        ActEvent::Lost { events, .. } => ("lost", json!({ "events": events })),
-        ActEvent::Blocked { text, .. } => ("blocked", json!({ "text": text })),
-    }
-}
-
-fn of_summary(s: &Summary) -> Value {
-    json!({
-        "targets": s.nr_targets, "regions": s.nr_regions, "working_set_bytes": s.working_set,
-        "sample_us": s.sample_us, "aggr_us": s.aggr_us, "bandwidth_bytes_per_s": s.bandwidth,
-        "blocked": s.blocked, "schemes": s.schemes,
-    })
-}
-
-fn of_end(ended: &Ended) -> Value {
-    let (reason, text) = match &ended.reason {
-        Reason::Stopped => ("stopped", None),
-        Reason::TargetsGone => ("targets-gone", None),
-        Reason::Failed { text, .. } => ("failed", Some(text)),
-    };
-    let late = ended.late.unwrap_or_default();
-    json!({
-        "reason": reason, "text": text, "late_windows": late.late, "missing_ns": late.missing_ns,
-        "suspended_ns": late.suspended_ns,
-        "schemes": ended.accounts,
-    })
 }

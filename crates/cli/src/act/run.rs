@@ -56,7 +56,7 @@ pub(super) fn load(path: &Path) -> anyhow::Result<Policy> {
 }
 
 /// Reads a text file that the user named.
-pub(super) fn read(path: &Path, hint: &str) -> anyhow::Result<String> {
+pub(crate) fn read(path: &Path, hint: &str) -> anyhow::Result<String> {
     std::fs::read_to_string(path).map_err(|e| {
         let name = path.display();
         // The file is not UTF-8, so it is no text.

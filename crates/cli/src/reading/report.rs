@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Subcommand;
 use isotherm::raw::core::AddrRange;
@@ -13,6 +14,7 @@ use isotherm::raw::report::{
 
 use crate::exit::usage;
 use crate::files;
+use crate::history::{HistoryArgs, ago};
 use crate::terminal::pager::PagerArg;
 use crate::terminal::{ColorArg, warn, width};
 
@@ -63,6 +65,18 @@ pub(super) struct Common {
     /// The record.
     #[arg(default_value = "isotherm.data")]
     pub(super) record: PathBuf,
+    /// Show what the agent has recorded since then, as 1h or "10 min ago".
+    #[arg(
+        long,
+        value_name = "TIME",
+        value_parser = ago,
+        conflicts_with = "record",
+        help_heading = "History",
+        hide_short_help = true
+    )]
+    since: Option<Duration>,
+    #[command(flatten)]
+    history: HistoryArgs,
     #[command(flatten)]
     pub(super) limits: Limits,
 }
@@ -226,7 +240,11 @@ fn address(text: &str) -> Result<AddrRange, String> {
 impl Common {
     /// Opens the record. The reports warn of damage themselves, because they read all of it.
     pub(super) fn open(&self) -> anyhow::Result<(Record, Filter)> {
-        Ok((files::open(&self.record)?, self.limits.filter()))
+        let record = match self.since {
+            Some(since) => self.history.open(since)?,
+            None => files::open(&self.record)?,
+        };
+        Ok((record, self.limits.filter()))
     }
 }
 

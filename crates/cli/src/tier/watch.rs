@@ -105,7 +105,7 @@ impl Watch<'_> {
     fn event(&mut self, event: Event) -> anyhow::Result<()> {
         match event {
             Event::Ready(ready) => ready.why.iter().for_each(|line| self.output.say(line)),
-            Event::LeftOut { text, .. } => self.output.warn(&text),
+            Event::LeftOut { text, .. } | Event::Unrecorded { text } => self.output.warn(&text),
             Event::Act(ActEvent::Trouble { pid, text, .. }) => {
                 let prefix = if pid == 0 { String::new() } else { format!("process {pid}: ") };
                 self.output.warn(&format!("{prefix}{text}"));

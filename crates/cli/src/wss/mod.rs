@@ -5,6 +5,7 @@
 //! tell the size of the regions with at least one access, which is DAMON's working set. Memory that
 //! several targets share counts once in the total; the sum over them is told beside it.
 
+mod groups;
 mod line;
 mod shared;
 mod text;
@@ -26,6 +27,7 @@ use crate::options::sets::open_set_for;
 use crate::options::targets::{TargetArgs, not_started};
 use crate::record::end_command;
 use crate::terminal::{warn, width};
+use crate::wss::groups::{ByArg, Grouped};
 use crate::wss::line::Lines;
 use crate::wss::text::Table;
 
@@ -50,6 +52,13 @@ pub(crate) struct Args {
         help_heading = "Output"
     )]
     interval: Duration,
+    /// Print a line per process, cgroup, systemd unit, pod or container.
+    ///
+    /// Memory that the processes of a group share is counted once. Of a group the memory by
+    /// temperature is told as well: hot was touched within a second, warm within a minute, cold was
+    /// not.
+    #[arg(long, value_enum, default_value_t = ByArg::Process, help_heading = "Output", hide_short_help = true)]
+    by: ByArg,
     /// Print one JSON object per line.
     #[arg(long, help_heading = "Output")]
     json: bool,
@@ -62,6 +71,7 @@ const EXAMPLES: &str = "Examples:
   isotherm wss 1234                        of a process and its children
   isotherm wss -i 10s --name 'postgres*'   over 10 s, by name
   isotherm wss --unit redis --duration 1m  of a systemd unit, for a minute
+  isotherm wss --cgroup 'system.slice/*' --by cgroup   a line per cgroup, shared memory once
   isotherm wss sleep 10                    of a command, while it runs";
 
 impl Args {
@@ -127,21 +137,32 @@ fn watch(args: &Args, monitor: &mut Monitor, interval: Duration) -> anyhow::Resu
     let mut out = std::io::stdout().lock();
     let room = if out.is_terminal() { width() } else { usize::MAX };
     let mut table = Table::new(room);
-    let mut lines = Lines::new(u64::try_from(interval.as_micros()).unwrap_or(u64::MAX));
+    let interval_us = u64::try_from(interval.as_micros()).unwrap_or(u64::MAX);
+    let mut lines = Lines::new(interval_us);
+    let mut grouped = args.by.groups().map(|by| Grouped::new(by, interval_us));
     let mut shown = 0;
     loop {
         match monitor.next() {
             Happened::Snapshot => {
-                lines.learn(monitor.snapshot());
+                match &mut grouped {
+                    Some(grouped) => grouped.learn(monitor.snapshot()),
+                    None => lines.learn(monitor.snapshot()),
+                }
                 if Instant::now() >= next {
                     next += interval;
                     shown += 1;
-                    let now = lines.take(monitor);
-                    if args.json {
-                        writeln!(out, "{}", now.json(monitor.snapshot()))
-                            .and_then(|()| out.flush())?;
-                    } else {
-                        table.write(&mut out, &now, started.elapsed())?;
+                    let (since, json) = (started.elapsed(), args.json);
+                    match &mut grouped {
+                        Some(grouped) => grouped.write(&mut out, monitor, since, json)?,
+                        None => {
+                            let now = lines.take(monitor);
+                            if json {
+                                writeln!(out, "{}", now.json(monitor.snapshot()))
+                                    .and_then(|()| out.flush())?;
+                            } else {
+                                table.write(&mut out, &now, since)?;
+                            }
+                        }
                     }
                 }
             }

@@ -103,7 +103,7 @@ fn row(
 }
 
 /// A working set with half of its 90 % interval, if that is a percent or more.
-fn known(within: Option<TouchedBytes>) -> String {
+pub(super) fn known(within: Option<TouchedBytes>) -> String {
     let Some(within) = within else { return "-".to_owned() };
     let half = within.hi.saturating_sub(within.lo) / 2;
     match half * 100 / within.bytes.max(1) {

@@ -6,6 +6,7 @@
 #![expect(clippy::print_stderr, reason = "a test that skips something says why")]
 
 mod help;
+mod metrics;
 mod named;
 
 #[path = "../faults/program.rs"]

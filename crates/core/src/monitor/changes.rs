@@ -6,10 +6,10 @@ use core::mem;
 
 use super::method::InForce;
 use super::{Context, Conversion, Phase, Schedule};
+use crate::addr::AddrRange;
 use crate::attrs::{Attrs, AttrsError};
 use crate::scheme::Scheme;
-use crate::target::Target;
-use crate::target::TargetId;
+use crate::target::{Given, Target, TargetId};
 
 /// A change that waits for the point of the loop where changes are safe.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +19,7 @@ pub(super) enum Change {
     Pause(bool),
     Add(TargetId, bool),
     Remove(TargetId),
+    Ranges(TargetId, Vec<AddrRange>, Given),
     Update,
 }
 
@@ -39,6 +40,12 @@ impl Context {
     /// Stops watching a target, at the next turn of the loop.
     pub fn remove_target(&mut self, id: TargetId) {
         self.change(Change::Remove(id));
+    }
+
+    /// Fits a target's regions to exactly these ranges, at the next turn of the loop, as
+    /// [`Context::set_ranges`] does. Ranges that cannot be are ignored then.
+    pub fn give_ranges(&mut self, id: TargetId, ranges: Vec<AddrRange>, given: Given) {
+        self.change(Change::Ranges(id, ranges, given));
     }
 
     /// Asks for the mappings at the end of the next turn, rather than after the update interval.
@@ -148,6 +155,13 @@ impl Context {
                 self.targets.retain(|t| t.id != id);
                 self.schemes.forget(id);
             }
+            Change::Ranges(id, ranges, given) => {
+                if self.set_ranges(id, &ranges).is_ok()
+                    && let Some(target) = self.targets.iter_mut().find(|t| t.id == id)
+                {
+                    target.kept = Some(given).filter(|given| *given != Given::Now);
+                }
+            }
             Change::Update => self.turn.next_update = self.schedule.passed,
         }
     }
@@ -158,4 +172,48 @@ impl Context {
 pub(super) const fn fill_aggr_samples(attrs: &mut Attrs) {
     let sample = if attrs.sample_us == 0 { 1 } else { attrs.sample_us };
     attrs.aggr_samples = attrs.aggr_us / sample;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIVEN: AddrRange = AddrRange { start: 0x10_000, end: 0x20_000 };
+    const MAPS: [AddrRange; 3] = [
+        AddrRange { start: 0x100_000, end: 0x200_000 },
+        AddrRange { start: 0x900_000, end: 0xa00_000 },
+        AddrRange { start: 0xf00_000, end: 0xf10_000 },
+    ];
+
+    /// Where the target's regions begin after each of two readings of its mappings.
+    fn starts(given: Option<Given>) -> [u64; 2] {
+        let mut context = Context::new(Attrs::reference(), 1).expect("valid attributes");
+        let id = TargetId(0);
+        context.add_target(id);
+        if let Some(given) = given {
+            context.give_ranges(id, alloc::vec![GIVEN], given);
+        }
+        [(); 2].map(|()| {
+            assert!(context.update_target(id, &MAPS));
+            context.targets()[0].regions[0].range.start
+        })
+    }
+
+    #[test]
+    fn given_ranges_hold_for_as_long_as_was_said() {
+        let (given, mapped) = (GIVEN.start, MAPS[0].start);
+        assert_eq!(starts(None), [mapped, mapped]);
+        assert_eq!(starts(Some(Given::Now)), [mapped, mapped]);
+        assert_eq!(starts(Some(Given::First)), [given, mapped]);
+        assert_eq!(starts(Some(Given::Always)), [given, given]);
+    }
+
+    #[test]
+    fn ranges_that_cannot_be_are_ignored() {
+        let mut context = Context::new(Attrs::reference(), 1).expect("valid attributes");
+        context.add_target(TargetId(0));
+        context.give_ranges(TargetId(0), alloc::vec![GIVEN, GIVEN], Given::Always);
+        assert!(context.update_target(TargetId(0), &MAPS));
+        assert_eq!(context.targets()[0].regions[0].range.start, MAPS[0].start);
+    }
 }

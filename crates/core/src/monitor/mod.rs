@@ -63,7 +63,7 @@ use crate::ops::{Check, ClearRate};
 use crate::rng::Rng;
 use crate::scheme::{Eligible, Measure, Schemes};
 use crate::snapshot::{Cost, Snapshot};
-use crate::target::{RangesError, Target, TargetId};
+use crate::target::{Given, RangesError, Target, TargetId};
 use crate::time::Time;
 use crate::unit::UnitCheck;
 use changes::{Change, fill_aggr_samples};
@@ -299,6 +299,14 @@ impl Context {
     pub fn update_target(&mut self, id: TargetId, maps: &[AddrRange]) -> bool {
         if self.observes() {
             return !maps.is_empty();
+        }
+        if let Some(target) = self.targets.iter_mut().find(|t| t.id == id)
+            && let Some(given) = target.kept
+        {
+            if given == Given::First {
+                target.kept = None;
+            }
+            return true;
         }
         if self.targets.iter().any(|t| t.id == id && t.given) {
             return !maps.is_empty() && self.set_ranges(id, maps).is_ok();

@@ -25,6 +25,9 @@ pub(super) fn attach(specs: &[TargetSpec], children: bool) -> Result<Tracker, Er
             TargetSpec::Cgroup(_)
             | TargetSpec::Name(_)
             | TargetSpec::Unit(_)
+            | TargetSpec::Pod(_)
+            | TargetSpec::Container(_)
+            | TargetSpec::User(_)
             | TargetSpec::Rss(_)
             | TargetSpec::Memory(_)
             | TargetSpec::Command(_) => {}

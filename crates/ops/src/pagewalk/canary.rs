@@ -13,10 +13,15 @@
 //! young, and is not counted meanwhile. What is counted fades, so that the rate follows changes
 //! within some minutes.
 //!
+//! One set per process has the memory. Others in the same process take over what it counts, since
+//! it is the same for all of them: an agent with many sets would have as many times 4 MiB.
+//!
 //! What it cannot see: clears that are not spread over all memory. The ageing of MGLRU and reclaim
 //! in the memory cgroup of a target leave the memory of this process alone; `pressure` notices them
 //! by their counters. A monitor that watches only the target is not seen, either. The kernel's
 //! DAMON samples a page per region, so pages in small regions are cleared more often than these.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use isotherm_core::{ClearRate, PageBits, TargetId, Time};
 use isotherm_pages::tables::{Dense, PageKey, PageTables};
@@ -39,9 +44,36 @@ const SELF: TargetId = TargetId(u32::MAX);
 /// The standard normal's 95 % point: a two-sided interval of 90 %.
 const Z90: f64 = 1.644_854;
 
+/// When the set that has the memory has not told a rate for so long, another one begins, in ns.
+const STALE_NS: u64 = 30_000_000_000;
+
+/// What the set that has the memory tells the others in this process.
+#[derive(Debug)]
+struct Told {
+    /// The number of the canary that has the memory.
+    by: Option<u64>,
+    /// The number of the last canary that got one.
+    last: u64,
+    at: Time,
+    rate: ClearRate,
+}
+
+static TOLD: Mutex<Told> = Mutex::new(Told {
+    by: None,
+    last: 0,
+    at: Time(0),
+    rate: ClearRate { mean: 0.0, lo: 0.0, hi: 0.0 },
+});
+
+fn told() -> MutexGuard<'static, Told> {
+    TOLD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The memory, and what was counted on it.
 #[derive(Debug, Default)]
 pub(super) struct Canary {
+    /// Distinguishes it from the others in this process, once it has the memory; 0 before.
+    number: u64,
     /// From the first question on.
     arena: Option<Arena>,
     is_off: bool,
@@ -59,16 +91,38 @@ impl Canary {
             return ClearRate::default();
         }
         if self.arena.is_none() {
+            let mut told = told();
+            if told.by.is_some() && now.since(told.at) < STALE_NS {
+                return told.rate;
+            }
             self.arena = map(tables);
             (self.is_off, self.looked) = (self.arena.is_none(), now);
+            if !self.is_off {
+                self.number = told.last + 1;
+                (told.by, told.last, told.at) = (Some(self.number), self.number, now);
+            }
         } else if now.since(self.looked) >= REST_NS {
             self.look(tables, now);
         }
-        self.counts.rate()
+        let rate = self.counts.rate();
+        let mut told = told();
+        if told.by == Some(self.number) {
+            (told.at, told.rate) = (now, rate);
+        }
+        rate
+    }
+
+    /// Lets another set of this process have the memory.
+    fn resign(&self) {
+        let mut told = told();
+        if told.by == Some(self.number) {
+            told.by = None;
+        }
     }
 
     /// Gives it up, for good: the set itself makes the memory of this process old.
     pub(super) fn switch_off(&mut self, tables: &mut PageTables) {
+        self.resign();
         tables.remove_target(SELF);
         if let Some(mut arena) = self.arena.take() {
             unmap(&mut arena);
@@ -95,6 +149,7 @@ impl Canary {
 
 impl Drop for Canary {
     fn drop(&mut self) {
+        self.resign();
         self.arena.as_mut().into_iter().for_each(unmap);
     }
 }

@@ -44,11 +44,36 @@ pub fn path_is_of_unit(path: &[u8], unit: &str) -> bool {
     path.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).any(matches)
 }
 
+/// The systemd unit that a cgroup belongs to: the innermost part of its path that names one.
+#[must_use]
+pub fn unit_of(path: &str) -> Option<&str> {
+    let is_unit =
+        |part: &&str| part.rsplit_once('.').is_some_and(|(_, kind)| KINDS.contains(&kind));
+    path.rsplit('/').find(is_unit)
+}
+
 /// The types of systemd units that have cgroups.
 const KINDS: [&str; 6] = ["service", "scope", "slice", "socket", "mount", "swap"];
 
+/// The one cgroup of a process to show, by its `/proc/PID/cgroup`: that of v2 if it is in one, else
+/// of the memory controller, else systemd's name of it; `/` if it is in none.
+#[must_use]
+pub fn cgroup_to_show(text: &str) -> &str {
+    let path = |is_it: fn(&str, &str) -> bool| {
+        text.lines().find_map(|line| {
+            let mut parts = line.splitn(3, ':');
+            let (nr, names, path) = (parts.next()?, parts.next()?, parts.next()?);
+            (is_it(nr, names) && path != "/").then_some(path)
+        })
+    };
+    let v2 = || path(|nr, names| nr == "0" && names.is_empty());
+    let memory = || path(|_, names| names.split(',').any(|name| name == "memory"));
+    let systemd = || path(|_, names| names == "name=systemd");
+    v2().or_else(memory).or_else(systemd).unwrap_or("/")
+}
+
 /// The paths of a `/proc/PID/cgroup`.
-fn paths(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(super) fn paths(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     let lines = text.split(|byte| *byte == b'\n');
     lines.filter_map(|line| line.splitn(3, |byte| *byte == b':').nth(2))
 }

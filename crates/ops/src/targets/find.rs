@@ -1,7 +1,8 @@
 //! Finding targets by name, by cgroup and by size.
 //!
-//! The answers are pids of processes that can be targets: not ourselves, no kernel thread, no
-//! zombie. They are as of now. The tracker then reports what becomes of them.
+//! The answers are pids of processes that can be targets: not ourselves, not the machine's
+//! init process, no kernel thread, no zombie. They are as of now. The tracker then reports what
+//! becomes of them.
 
 use std::io;
 
@@ -125,7 +126,18 @@ pub fn name_matches(comm: &[u8], pattern: &str) -> bool {
 
 fn can_be_target(proc: &Proc, stat: &Stat<'_>) -> bool {
     let myself = proc.is_real() && stat.pid == std::process::id();
-    !myself && !stat.is_kthread && stat.state == TaskState::Alive
+    !myself && !is_init(proc, stat.pid) && !stat.is_kthread && stat.state == TaskState::Alive
+}
+
+/// Whether this is the machine's init process, on which everything depends. Process 1 of a
+/// container is a program like others.
+#[must_use]
+pub fn is_init(proc: &Proc, pid: u32) -> bool {
+    /// The pid namespace that every other one is below (`PROC_PID_INIT_INO`, Linux 3.8).
+    const INITIAL: &str = "pid:[4026531836]";
+    pid == 1
+        && std::fs::read_link(proc.path_of(pid, "ns/pid"))
+            .map_or(true, |namespace| namespace.as_os_str() == INITIAL)
 }
 
 #[cfg(test)]

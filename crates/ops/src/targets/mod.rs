@@ -29,6 +29,7 @@ mod entry;
 mod error;
 pub mod find;
 mod memory;
+pub mod roster;
 mod scan;
 mod tracker;
 

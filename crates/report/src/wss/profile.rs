@@ -191,20 +191,8 @@ fn percentile(points: &[SpanPoint], p: u32) -> SpanPoint {
 
 /// A sum over targets without what it counts again. The errors shrink with it.
 #[must_use]
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a share of a size, not below 0"
-)]
 pub fn without(sum: TouchedBytes, again: u64) -> TouchedBytes {
-    let bytes = sum.bytes.saturating_sub(again);
-    let share = |error: u64| (float(error) * float(bytes) / float(sum.bytes.max(1))) as u64;
-    TouchedBytes {
-        bytes,
-        lo: bytes.saturating_sub(share(sum.bytes.saturating_sub(sum.lo))),
-        hi: bytes.saturating_add(share(sum.hi.saturating_sub(sum.bytes))),
-        measured: sum.measured,
-    }
+    sum.without(again)
 }
 
 /// The profile as JSON.

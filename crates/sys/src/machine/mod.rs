@@ -2,5 +2,6 @@
 
 pub mod flush;
 pub mod lru;
+pub mod namespace;
 pub mod priority;
 pub mod swap;

@@ -10,8 +10,10 @@ use std::io;
 use isotherm::raw::agent::policy::TargetSpec;
 use isotherm::raw::core::addr::PAGE_SIZE;
 use isotherm::raw::host::proc::{Proc, TaskState};
-use isotherm::raw::ops::targets::cgroup::{path_is_of_unit, path_matches};
+use isotherm::raw::ops::targets::cgroup::{cgroup_to_show, path_is_of_unit, path_matches};
 use isotherm::raw::ops::targets::find::name_matches;
+use isotherm::raw::ops::targets::roster::{Roster, Rule};
+use isotherm::raw::sys::clock;
 
 /// Which processes to show. Nothing means all of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,6 +57,8 @@ impl Wanted {
                 process.cgroups.iter().any(|path| path_is_of_unit(path.as_bytes(), name))
             }
             TargetSpec::Rss(least) => process.rss >= *least,
+            // The roster knows them.
+            TargetSpec::Pod(_) | TargetSpec::Container(_) | TargetSpec::User(_) => false,
             TargetSpec::Memory(_) | TargetSpec::Command(_) => false,
         })
     }
@@ -80,6 +84,8 @@ pub(crate) struct Processes {
     wanted: Wanted,
     all: BTreeMap<u32, Process>,
     kernel_threads: BTreeSet<u32>,
+    /// Finds those of pods, containers and users; none if none are wanted.
+    roster: Option<Roster>,
     lists: u32,
     buf: Vec<u8>,
 }
@@ -92,7 +98,11 @@ const FORGET_EVERY: u32 = 32;
 impl Processes {
     pub(crate) fn new(proc: Proc, wanted: Wanted) -> Self {
         let (all, kernel_threads) = (BTreeMap::new(), BTreeSet::new());
-        Self { proc, wanted, all, kernel_threads, lists: 0, buf: Vec::new() }
+        let names = |rule: &Rule| matches!(rule, Rule::Pod(_) | Rule::Container(_) | Rule::User(_));
+        let rules = wanted.specs.iter().filter_map(TargetSpec::rule).filter(names);
+        let rules: Vec<Rule> = rules.collect();
+        let roster = (!rules.is_empty()).then(|| Roster::new(proc.clone(), "/", rules));
+        Self { proc, wanted, all, kernel_threads, roster, lists: 0, buf: Vec::new() }
     }
 
     /// Lists them anew.
@@ -100,6 +110,9 @@ impl Processes {
         let mut pids = Vec::new();
         self.proc.for_each_pid(|pid| pids.push(pid))?;
         self.lists = self.lists.wrapping_add(1);
+        if let Some(roster) = &mut self.roster {
+            roster.poll(clock::now());
+        }
         if self.lists.is_multiple_of(FORGET_EVERY) {
             self.kernel_threads.clear();
         }
@@ -151,7 +164,7 @@ impl Processes {
         let text = String::from_utf8_lossy(&self.buf);
         let paths = text.lines().filter_map(|line| line.splitn(3, ':').nth(2));
         let paths: BTreeSet<&str> = paths.collect();
-        (cgroup_of(&text).to_owned(), paths.into_iter().map(str::to_owned).collect())
+        (cgroup_to_show(&text).to_owned(), paths.into_iter().map(str::to_owned).collect())
     }
 
     /// The wanted ones, the largest first.
@@ -160,6 +173,8 @@ impl Processes {
         let mut found: BTreeSet<u32> = BTreeSet::new();
         let matching = self.all.iter().filter(|(pid, p)| is_all || self.wanted.matches(**pid, p));
         found.extend(matching.map(|(pid, _)| *pid));
+        let by_roster = self.roster.iter().flat_map(Roster::members);
+        found.extend(by_roster.filter(|pid| self.all.contains_key(pid)));
         let with_children = !is_all && self.wanted.children;
         loop {
             let children = self
@@ -182,20 +197,6 @@ impl Processes {
     pub(crate) fn get(&self, pid: u32) -> Option<&Process> {
         self.all.get(&pid)
     }
-}
-
-fn cgroup_of(text: &str) -> &str {
-    let path = |is_it: fn(&str, &str) -> bool| {
-        text.lines().find_map(|line| {
-            let mut parts = line.splitn(3, ':');
-            let (nr, names, path) = (parts.next()?, parts.next()?, parts.next()?);
-            (is_it(nr, names) && path != "/").then_some(path)
-        })
-    };
-    let v2 = || path(|nr, names| nr == "0" && names.is_empty());
-    let memory = || path(|_, names| names.split(',').any(|name| name == "memory"));
-    let systemd = || path(|_, names| names == "name=systemd");
-    v2().or_else(memory).or_else(systemd).unwrap_or("/")
 }
 
 #[cfg(test)]
@@ -272,7 +273,7 @@ mod tests {
             ("0::/\n", "/"),
             ("", "/"),
         ] {
-            assert_eq!(cgroup_of(text), path);
+            assert_eq!(cgroup_to_show(text), path);
         }
     }
 }

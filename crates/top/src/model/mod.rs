@@ -8,6 +8,7 @@ pub(crate) mod tally;
 use std::sync::Arc;
 
 use isotherm::raw::core::TouchedBytes;
+use isotherm::raw::ops::targets::cgroup::unit_of;
 
 pub(crate) use detail::Detail;
 pub(crate) use sharers::{Member, Sharers};
@@ -120,9 +121,7 @@ impl Row {
 
     /// The systemd unit that it belongs to: the innermost part of its cgroup that names one.
     pub(crate) fn unit(&self) -> &str {
-        let is_unit =
-            |part: &&str| [".service", ".scope", ".slice"].iter().any(|end| part.ends_with(end));
-        self.cgroup.rsplit('/').find(is_unit).unwrap_or("-")
+        unit_of(&self.cgroup).unwrap_or("-")
     }
 }
 

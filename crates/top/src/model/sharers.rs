@@ -7,12 +7,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use isotherm::raw::core::{PageBits, RegionInfo, UnitInfo};
+use isotherm::raw::core::{PageBits, RegionInfo, Temperature, UnitInfo};
 use isotherm::raw::record::once::{SharedUnit, Sharing, counted_again};
 use isotherm::raw::report::page_maps::PageMap;
 use isotherm::raw::report::wss::without;
 
-use super::tally::Temperature;
 use super::{COLUMNS, Row, Tiers};
 
 /// What pages are counted for: the three working sets, what is hot, that and warm, that and cold,

@@ -12,7 +12,7 @@
 
 use isotherm::raw::core::addr::round_down;
 use isotherm::raw::core::unit::UNIT;
-use isotherm::raw::core::{AddrRange, PageBits, RegionInfo, UnitInfo};
+use isotherm::raw::core::{AddrRange, PageBits, RegionInfo, Temperature, UnitInfo};
 use isotherm::raw::report::page_maps::PageMap;
 
 /// From this age on a region without accesses counts as cold, in µs.
@@ -63,35 +63,6 @@ impl Tiers {
             *tier = tier.saturating_add(bytes);
         }
         tiers
-    }
-}
-
-/// Pages of a unit by temperature.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Temperature {
-    /// Touched within a second.
-    pub(crate) hot: PageBits,
-    /// Touched within 10 s, and within a minute, as far as these spans tell.
-    pub(crate) ten: PageBits,
-    pub(crate) minute: PageBits,
-    /// None of these, and measured for at least a second.
-    pub(crate) cold: PageBits,
-    pub(crate) present: PageBits,
-}
-
-impl Temperature {
-    /// Of these pages of the unit.
-    pub(crate) fn of(unit: &UnitInfo, pages: PageBits) -> Self {
-        let present = unit.present.and(pages);
-        let known = present.minus(unit.unresolved);
-        let [sample, window, second, ten, minute] = unit.touched;
-        let some = |a: Option<PageBits>| a.unwrap_or_default().and(known);
-        let hot = some(sample).or(some(window)).or(some(second));
-        let is_measured = second.or(ten).or(minute).is_some();
-        let [ten, minute] = [ten, minute].map(some);
-        let rest = known.minus(hot.or(ten).or(minute));
-        let cold = if is_measured { rest } else { PageBits::default() };
-        Self { hot, ten, minute, cold, present }
     }
 }
 

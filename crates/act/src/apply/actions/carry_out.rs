@@ -34,7 +34,7 @@ impl Actor {
             self.pretend(look, state, job, chosen)
         } else {
             match (job.request.action, settings.and_then(|s| s.memory_reclaim.clone())) {
-                (Action::Pageout, Some(path)) => self.reclaim(state, job, chosen, &path),
+                (Action::Pageout, Some(from)) => self.reclaim(look, state, job, chosen, &from),
                 (Action::Pageout, None) => self.advise(look, state, job, chosen, Advice::Pageout),
                 (Action::Cold, _) => self.advise(look, state, job, chosen, Advice::Cold),
                 (Action::Willneed, _) => self.advise(look, state, job, chosen, Advice::Willneed),

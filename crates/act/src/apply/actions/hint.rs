@@ -60,6 +60,10 @@ impl Actor {
             }
         }
         self.tell_unknown(state, job, passes);
+        let gives = !dry_run && !chosen.ranges.is_empty();
+        if gives && !self.note(state, job, &chosen, &opposed) {
+            return later(whole.len());
+        }
         let outcome = match (dry_run, chosen.ranges.is_empty()) {
             (_, true) => Outcome::default(),
             (true, _) => pretended(&chosen),
@@ -80,15 +84,8 @@ impl Actor {
         } else {
             self.note_outcome(job, state, &outcome);
         }
-        for (start, _) in chosen.before(chosen.end_of(outcome.asked_bytes)) {
-            // What had the opposite advice gets that again at the end.
-            if !dry_run && !state.hinted.contains_key(&start) && opposed.contains(&start) {
-                state.opposed.insert(start);
-            }
-            // Only what was really given may be taken back.
-            let given = if dry_run { &mut state.pretended } else { &mut state.hinted };
-            given.insert(start, action);
-        }
+        let given = chosen.before(chosen.end_of(outcome.asked_bytes)).map(|(start, _)| start);
+        remember(state, action, dry_run, given, &opposed);
         let done = outcome.accepted_bytes;
         self.done(state, job, &chosen, &outcome, done);
         let end = if outcome.is_cut_short() {
@@ -119,5 +116,24 @@ impl Actor {
             Some(injector) => Ok(injector.madvise(&state.process, advice, ranges, stop)?.outcome),
             None => Ok(Outcome::default()),
         }
+    }
+}
+
+/// Remembers what was given, or what a dry run pretended.
+fn remember(
+    state: &mut TargetState,
+    action: Action,
+    dry_run: bool,
+    given: impl Iterator<Item = u64>,
+    opposed: &BTreeSet<u64>,
+) {
+    for start in given {
+        // What had the opposite advice gets that again at the end.
+        if !dry_run && !state.hinted.contains_key(&start) && opposed.contains(&start) {
+            state.opposed.insert(start);
+        }
+        // Only what was really given may be taken back.
+        let given = if dry_run { &mut state.pretended } else { &mut state.hinted };
+        given.insert(start, action);
     }
 }

@@ -2,6 +2,7 @@
 
 pub(in crate::apply) mod carry_out;
 pub(in crate::apply) mod collapse;
+pub(in crate::apply) mod given;
 pub(in crate::apply) mod hint;
 pub(in crate::apply) mod migrate;
 pub(in crate::apply) mod plain;

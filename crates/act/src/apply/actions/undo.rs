@@ -16,6 +16,7 @@ use isotherm_core::scheme::Action;
 
 use crate::ActError;
 use crate::apply::Actor;
+use crate::apply::actions::given::Whose;
 use crate::apply::pages::Bits;
 use crate::apply::target::{Chosen, TargetState};
 
@@ -45,6 +46,11 @@ impl Actor {
         for state in all.values_mut() {
             for given in [Action::Hugepage, Action::Nohugepage] {
                 self.take_back(state, given, who.has_effect(given), &mut undone);
+            }
+            if let (Some(notes), false) = (&self.notes, state.hinted.is_empty())
+                && let Some(whose) = Whose::of(state.process.pid())
+            {
+                notes.forget(whose);
             }
             state.hinted.clear();
             state.opposed.clear();

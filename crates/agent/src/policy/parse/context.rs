@@ -11,7 +11,7 @@ use super::Seen;
 use super::fields::{Entry, Errors, Fields};
 use super::quota;
 use super::scheme::{self, scheme};
-use crate::policy::{ContextPolicy, Engine, SchemePolicy, TargetSpec, defaults};
+use crate::policy::{ContextPolicy, Engine, SchemePolicy, TargetSpec, defaults, spelled};
 use crate::text::{TextError, unknown};
 
 pub(super) const KEYS: &[&str] = &[
@@ -137,7 +137,13 @@ pub(super) fn name(entry: Entry<'_>) -> Result<&str, TextError> {
 }
 
 fn target(entry: Entry<'_>, errors: &mut Errors) -> Option<TargetSpec> {
-    let keys: &'static [&'static str] = &["pid", "name", "cgroup", "unit", "rss", "paddr"];
+    if let Some(text) = entry.as_text() {
+        return errors.keep(TargetSpec::parse(text).map_err(|why| {
+            entry.error(format!("`{text}` is no target: {why}")).hint(spelled::HINT)
+        }));
+    }
+    let keys: &'static [&'static str] =
+        &["pid", "name", "cgroup", "unit", "pod", "container", "user", "rss", "paddr"];
     let before = errors.0.len();
     let fields = entry.fields(keys, errors)?;
     if errors.0.len() > before {
@@ -145,8 +151,8 @@ fn target(entry: Entry<'_>, errors: &mut Errors) -> Option<TargetSpec> {
     }
     let present = fields.present(keys);
     let [one] = present.as_slice() else {
-        let hint = "one of { pid = 4711 }, { name = \"postgres\" }, { cgroup = \"/app\" }, { unit = \"redis\" } and \
-                    { paddr = \"all\" }";
+        let hint = "one of { pid = 4711 }, { name = \"postgres\" }, { cgroup = \"/app\" }, { unit = \"redis\" }, \
+                    { pod = \"shop/web-*\" }, { container = \"nginx\" }, { user = \"postgres\" } and { paddr = \"all\" }";
         errors.push(entry.error("a target is one thing").hint(hint));
         return None;
     };
@@ -167,6 +173,9 @@ fn target(entry: Entry<'_>, errors: &mut Errors) -> Option<TargetSpec> {
             _ => Ok(TargetSpec::Name(name.to_owned())),
         }),
         "unit" => name(*one).map(|name| TargetSpec::Unit(name.to_owned())),
+        "pod" => name(*one).map(|name| TargetSpec::Pod(name.to_owned())),
+        "container" => name(*one).map(|name| TargetSpec::Container(name.to_owned())),
+        "user" => name(*one).map(|name| TargetSpec::User(name.to_owned())),
         "rss" => one.size("64M").and_then(|bytes| match bytes {
             0 => Err(one.error("`rss` is 0").hint("{ name = \"*\" } is every process")),
             bytes => Ok(TargetSpec::Rss(bytes)),

@@ -7,6 +7,7 @@ mod fields;
 mod filter;
 mod pattern;
 mod quota;
+mod reclaim;
 mod scheme;
 
 use std::collections::BTreeMap;
@@ -75,6 +76,9 @@ fn shown(target: &TargetSpec) -> String {
         TargetSpec::Name(name) => format!("name {name}"),
         TargetSpec::Cgroup(path) => format!("cgroup {path}"),
         TargetSpec::Unit(name) => format!("unit {name}"),
+        TargetSpec::Pod(name) => format!("pod {name}"),
+        TargetSpec::Container(name) => format!("container {name}"),
+        TargetSpec::User(name) => format!("user {name}"),
         TargetSpec::Rss(bytes) => format!("rss {bytes}"),
         TargetSpec::Memory(memory) => format!("paddr {memory}"),
         TargetSpec::Command(command) => command.join(" "),

@@ -9,6 +9,7 @@ use super::fields::{Entry, Errors, Fields};
 use super::filter::filters;
 use super::pattern::pattern;
 use super::quota::{milliseconds, node, quota, watermarks};
+use super::reclaim::reclaim;
 use crate::policy::action::available;
 use crate::policy::{SchemePolicy, defaults};
 use crate::text::TextError;
@@ -114,9 +115,9 @@ fn carrying_out(
         }
     }
     if let Some(entry) = fields.get("memory_reclaim") {
-        match (errors.keep(entry.text()), action, settings.evidence) {
-            (Some(path), Action::Pageout, Evidence::Confirm(_)) => {
-                settings.memory_reclaim = Some(path.to_owned());
+        match (reclaim(entry, errors), action, settings.evidence) {
+            (Some(reclaim), Action::Pageout, Evidence::Confirm(_)) => {
+                settings.memory_reclaim = Some(reclaim);
             }
             (Some(_), Action::Pageout, Evidence::Off) => errors.push(
                 entry

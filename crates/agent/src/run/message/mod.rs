@@ -1,14 +1,16 @@
 //! The messages that contexts send while they run.
 
+mod json;
 mod sender;
 
 use isotherm_act::apply::ActEvent;
-use isotherm_core::{Late, Time};
+use isotherm_core::{Attrs, Late, SPANS, Snapshot, Time};
 use isotherm_ops::targets::{ChildExit, Target};
 
 use super::account::{Account, Standing};
 use super::heat::HeatTable;
 use super::runner::Refused;
+use crate::groups::Group;
 
 pub(super) use sender::{Envelope, EventSender};
 
@@ -68,6 +70,11 @@ pub enum Event {
         /// How many times it failed.
         failures: usize,
     },
+    /// The context's record could not be written. What it held is lost; the context goes on.
+    Unrecorded {
+        /// Why, for people.
+        text: String,
+    },
     /// A new policy is in force.
     Committed,
     /// The context ended. It sends nothing more.
@@ -106,6 +113,13 @@ pub struct Summary {
     pub idle: Vec<(u64, u64)>,
     /// The same as a sum over the targets, if they share memory and `idle` counts it once.
     pub idle_summed: Option<Vec<(u64, u64)>>,
+    /// What each cgroup uses, by path; empty unless
+    /// [`Options::by_cgroup`](super::Options::by_cgroup).
+    pub groups: Vec<Group>,
+    /// The spans of the groups, in µs.
+    pub spans_us: [u64; SPANS],
+    /// What the monitor has done so far.
+    pub effort: Effort,
     /// An estimate of the memory bandwidth, in bytes per second.
     pub bandwidth: u64,
     /// Each scheme, in order.
@@ -115,6 +129,48 @@ pub struct Summary {
     /// How hot the memory of each node is, if the context has schemes that move memory between
     /// nodes.
     pub heat: Option<HeatTable>,
+    /// CPU time that the context's thread has used, in ns.
+    pub cpu_ns: u64,
+}
+
+/// What a context has seen by now.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    /// The name of the context.
+    pub context: String,
+    /// The operations set.
+    pub ops: &'static str,
+    /// The last finished window.
+    pub snapshot: Snapshot,
+    /// The targets, among them those that the set cannot look at.
+    pub targets: Vec<Target>,
+    /// The attributes that are in force.
+    pub attrs: Attrs,
+}
+
+/// What the monitor of a context has done since its start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Effort {
+    /// Its windows, and those that came late.
+    pub late: Late,
+    /// Looks at pages.
+    pub checks: u64,
+    /// Accessed bits cleared.
+    pub clears: u64,
+    /// The end of the last window; none if there was none yet.
+    pub last_end: Option<Time>,
+    /// The share of one CPU that monitoring may take, in basis points.
+    pub budget_bp: u32,
+}
+
+impl Effort {
+    /// Takes in a window.
+    pub(super) fn note(&mut self, s: &Snapshot) {
+        self.late.note(s);
+        self.checks = self.checks.saturating_add(s.cost.checks);
+        self.clears = self.clears.saturating_add(s.cost.clears);
+        self.last_end = Some(s.end);
+    }
 }
 
 /// Why a context ended.

@@ -54,11 +54,31 @@ pub(crate) struct ProcessArgs {
     /// A name without a type is a service, as for systemctl: `redis` is `redis.service`.
     #[arg(long = "unit", value_name = "NAME")]
     units: Vec<String>,
+    /// Watch the processes of matching Kubernetes pods, also those to come.
+    ///
+    /// By namespace and name (shop/web-*), by name, or by uid. Names come from files on the node
+    /// (/var/log/pods); no API server is asked.
+    #[arg(long = "pod", value_name = "GLOB", hide_short_help = true)]
+    pods: Vec<String>,
+    /// Watch the processes of matching containers, also those to come.
+    ///
+    /// By name, by NAMESPACE/POD/NAME within Kubernetes, or by the first 12 or more digits of the
+    /// id. Of containerd, CRI-O, Docker, Podman and nerdctl.
+    #[arg(long = "container", value_name = "GLOB", hide_short_help = true)]
+    containers: Vec<String>,
+    /// Watch the processes of a user, by name or number, also those to come.
+    #[arg(long = "user", value_name = "USER", hide_short_help = true)]
+    users: Vec<String>,
+    /// Watch what this word names, as a policy writes it: KIND:WHICH.
+    ///
+    /// The kinds are pid, name, cgroup, unit, pod, container, user and rss, as unit:redis.service.
+    #[arg(long = "target", value_name = "KIND:WHICH", value_parser = word, hide_short_help = true)]
+    targets: Vec<TargetSpec>,
     /// Watch every process that may be watched.
     #[arg(
         short,
         long,
-        conflicts_with_all = ["pids", "names", "cgroups", "units", "command"]
+        conflicts_with_all = ["pids", "names", "cgroups", "units", "pods", "containers", "users", "targets", "command"]
     )]
     all: bool,
     /// Do not watch the children of these processes.
@@ -86,12 +106,20 @@ pub(crate) struct TargetArgs {
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "all",
-        conflicts_with_all = ["pids", "names", "cgroups", "units", "all", "command", "no_children"],
+        conflicts_with_all = ["pids", "names", "cgroups", "units", "pods", "containers", "users", "targets", "all", "command", "no_children"],
         hide_short_help = true
     )]
     paddr: Option<String>,
     #[command(flatten)]
     ops: OpsOption,
+}
+
+/// A word that names a target. Physical memory has an option of its own.
+fn word(text: &str) -> Result<TargetSpec, String> {
+    match TargetSpec::parse(text)? {
+        TargetSpec::Memory(_) => Err("physical memory is --paddr".to_owned()),
+        spec => Ok(spec),
+    }
 }
 
 /// A pid. Who gives a name there is told the right option.
@@ -109,13 +137,14 @@ impl ProcessArgs {
     /// Whether any process was named, in any way.
     pub(crate) fn is_empty(&self) -> bool {
         let Self { pids, command, .. } = self;
-        pids.is_empty() && command.is_empty() && !self.has_rules()
+        pids.is_empty() && command.is_empty() && self.targets.is_empty() && !self.has_rules()
     }
 
     /// Whether processes that do not exist yet can become targets.
     pub(crate) fn has_rules(&self) -> bool {
-        let Self { names, cgroups, units, all, .. } = self;
-        *all || !names.is_empty() || !cgroups.is_empty() || !units.is_empty()
+        let Self { names, cgroups, units, pods, containers, users, targets, all, .. } = self;
+        let named = [names, cgroups, units, pods, containers, users];
+        *all || named.iter().any(|list| !list.is_empty()) || targets.iter().any(TargetSpec::is_rule)
     }
 
     /// Whether children are watched, too.
@@ -142,12 +171,21 @@ impl ProcessArgs {
         let path = |path: &String| TargetSpec::Cgroup(format!("/{}", path.trim_matches('/')));
         specs.extend(self.cgroups.iter().map(path));
         specs.extend(self.units.iter().cloned().map(TargetSpec::Unit));
+        specs.extend(self.pods.iter().cloned().map(TargetSpec::Pod));
+        specs.extend(self.containers.iter().cloned().map(TargetSpec::Container));
+        specs.extend(self.users.iter().cloned().map(TargetSpec::User));
+        specs.extend(self.targets.iter().cloned());
         Ok(specs)
     }
 
     /// Takes hold of the processes that were given by their pids.
     fn attach(&self) -> anyhow::Result<Tracker> {
-        Tracker::attach(&self.pids, self.follow()).map_err(exit::of)
+        let words = self.targets.iter().filter_map(|spec| match spec {
+            TargetSpec::Pid(pid) => Some(*pid),
+            _ => None,
+        });
+        let pids: Vec<u32> = self.pids.iter().copied().chain(words).collect();
+        Tracker::attach(&pids, self.follow()).map_err(exit::of)
     }
 }
 

@@ -1,6 +1,10 @@
 //! A record that can be read more than once: a file, or bytes in memory. Records of damo are
 //! converted when they are opened.
 
+mod join;
+
+pub use join::join;
+
 use std::fs::File;
 use std::io::{self, Cursor, Read};
 use std::path::Path;

@@ -1,0 +1,192 @@
+//! What the cgroups of the targets use: working set, hot and cold memory, idle time.
+//!
+//! A group is all targets of one cgroup. Memory that several of them map is counted once, as hot as
+//! in the process in which it is hottest (`record::once`). Cgroups share memory with each other as
+//! well, so the sum over groups can be more than the machine has.
+//!
+//! Which cgroup a process is in is read when it becomes a target, and then in turn, so many at each
+//! asking; [`Group::age_ns`] tells how old the oldest answer within a group is.
+//!
+//! Only census tells of single pages. With other methods all numbers are those of regions.
+
+mod by;
+mod sums;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use isotherm_core::unit::UNIT;
+use isotherm_core::{Lengths, RegionInfo, Snapshot, TargetId, TargetInfo, Time, Touched, UnitInfo};
+use isotherm_host::proc::Proc;
+use isotherm_ops::targets::cgroup::cgroup_to_show;
+
+use crate::ready::idle_bytes;
+use crate::sharing::LiveSharing;
+pub use by::By;
+use by::Namer;
+use sums::{Sums, planes};
+
+#[cfg(test)]
+mod tests;
+
+/// So many processes are asked again for their cgroup at each asking. A process costs about 10 µs.
+const TURNS: usize = 64;
+
+/// Bytes by how long ago they were touched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tiers {
+    /// Touched within a second; by regions: within the last window.
+    pub hot: u64,
+    /// Touched within a minute.
+    pub warm: u64,
+    /// Not touched for longer, as far as was measured.
+    pub cold: u64,
+    /// Nothing is known of them.
+    pub unresolved: u64,
+}
+
+/// What the targets in one cgroup use.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Group {
+    /// The cgroup's path from the root of its hierarchy, or what else makes the group ([`By`]).
+    pub cgroup: String,
+    /// How many targets are in it.
+    pub processes: usize,
+    /// Its memory, shared memory once.
+    pub tiers: Tiers,
+    /// By span, if the method sees single pages: how much was touched, shared memory once.
+    pub touched: Option<Touched>,
+    /// The working set of the last window by regions, in bytes, shared memory once.
+    pub working_set: u64,
+    /// Bytes by idle time in ms, in order of time, shared memory once; see [`idle_bytes`].
+    pub idle: Vec<(u64, u64)>,
+    /// How long ago the process that waits the longest was asked for its cgroup, in ns.
+    pub age_ns: u64,
+}
+
+/// Follows the cgroups of targets, and their pages.
+#[derive(Debug, Default)]
+pub struct Groups {
+    cgroup_of: BTreeMap<TargetId, (String, Time)>,
+    namer: Namer,
+    units: BTreeMap<u32, BTreeMap<u64, UnitInfo>>,
+    sharing: LiveSharing,
+    proc: Proc,
+    buf: Vec<u8>,
+}
+
+impl Groups {
+    /// With the processes of this `/proc`.
+    #[must_use]
+    pub fn new(proc: Proc, by: By) -> Self {
+        Self { proc, namer: Namer::new(by), ..Self::default() }
+    }
+
+    /// Takes in what a window tells of pages. Every snapshot has to come here.
+    pub fn learn(&mut self, s: &Snapshot) {
+        self.units.retain(|id, _| s.targets.iter().any(|t| t.id.0 == *id));
+        for t in s.targets.iter().filter(|t| t.touched.is_some()) {
+            let known = self.units.entry(t.id.0).or_default();
+            known.extend(t.units.iter().map(|unit| (unit.start, *unit)));
+        }
+    }
+
+    /// Forgets pages that are not mapped any more.
+    fn forget(&mut self, s: &Snapshot) {
+        for t in &s.targets {
+            let Some(known) = self.units.get_mut(&t.id.0) else { continue };
+            let Some((first, last)) = t.regions.first().zip(t.regions.last()) else { continue };
+            let all = first.range.start..last.range.end;
+            known.retain(|start, unit| {
+                *start < all.end
+                    && start.saturating_add(UNIT) > all.start
+                    && !unit.present.is_empty()
+            });
+        }
+    }
+
+    /// The groups as of the last window, by path. `pids`: the processes of the targets.
+    pub fn now(
+        &mut self,
+        s: &Snapshot,
+        lengths: &Lengths,
+        pids: &BTreeMap<TargetId, u32>,
+    ) -> Vec<Group> {
+        self.forget(s);
+        self.ask(s, pids);
+        self.sharing.follow(s, |id| pids.get(&id).copied());
+        self.namer.refresh(s.end);
+        let mut members: BTreeMap<String, Vec<&TargetInfo>> = BTreeMap::new();
+        for target in &s.targets {
+            if let Some((cgroup, _)) = self.cgroup_of.get(&target.id) {
+                members.entry(self.namer.group_of(cgroup)).or_default().push(target);
+            }
+        }
+        members
+            .into_iter()
+            .map(|(cgroup, targets)| self.group(&cgroup, &targets, s, lengths))
+            .collect()
+    }
+
+    /// Asks new targets for their cgroups, and some of the others again.
+    fn ask(&mut self, s: &Snapshot, pids: &BTreeMap<TargetId, u32>) {
+        let ids: BTreeSet<TargetId> = s.targets.iter().map(|t| t.id).collect();
+        self.cgroup_of.retain(|id, _| ids.contains(id));
+        let new = ids.iter().filter(|id| !self.cgroup_of.contains_key(id)).copied();
+        let mut asked: Vec<TargetId> = new.collect();
+        let mut oldest: Vec<(Time, TargetId)> =
+            self.cgroup_of.iter().map(|(id, (_, at))| (*at, *id)).collect();
+        oldest.sort_unstable();
+        asked.extend(oldest.into_iter().take(TURNS).map(|(_, id)| id));
+        for id in asked {
+            let Some(pid) = pids.get(&id) else { continue };
+            // A process that has just ended stays where it was until it is gone.
+            if self.proc.read(*pid, "cgroup", &mut self.buf).is_ok() {
+                let cgroup = cgroup_to_show(&String::from_utf8_lossy(&self.buf)).to_owned();
+                self.cgroup_of.insert(id, (cgroup, s.end));
+            }
+        }
+    }
+
+    fn group(
+        &self,
+        cgroup: &str,
+        targets: &[&TargetInfo],
+        s: &Snapshot,
+        lengths: &Lengths,
+    ) -> Group {
+        let sharing = self.sharing.sharing();
+        let all = || targets.iter().map(|t| (t.id.0, t.regions.clone()));
+        let regions: Vec<RegionInfo> = if targets.len() > 1 {
+            sharing.regions(all()).into_iter().map(|(_, region)| region).collect()
+        } else {
+            all().flat_map(|(_, regions)| regions).collect()
+        };
+        let maps = || targets.iter().filter_map(|t| Some((t.id.0, self.units.get(&t.id.0)?)));
+        let mut sums = Sums::default();
+        maps().for_each(|(_, units)| sums.add_units(units.values()));
+        if targets.len() > 1 {
+            let shared = maps().flat_map(|(id, units)| sharing.shared_units(id, units, planes));
+            sums.take_off(&shared.collect::<Vec<_>>());
+        }
+        let by_pages = maps().next().is_some();
+        let touched = targets.iter().filter_map(|t| t.touched).reduce(Touched::with);
+        let touched = touched.map(|mut touched| {
+            for (span, again) in touched.spans.iter_mut().zip(sums.again()) {
+                *span = span.map(|sum| sum.without(again.min(sum.bytes)));
+            }
+            touched
+        });
+        let tiers = if by_pages { sums.tiers() } else { Tiers::of_regions(&regions, lengths) };
+        let used = regions.iter().filter(|region| region.resolved && region.nr_accesses > 0);
+        let asked_at = targets.iter().filter_map(|t| self.cgroup_of.get(&t.id)).map(|(_, at)| *at);
+        Group {
+            cgroup: cgroup.to_owned(),
+            processes: targets.len(),
+            tiers,
+            touched,
+            working_set: used.map(|region| region.range.len()).sum(),
+            idle: idle_bytes(regions.iter(), lengths),
+            age_ns: asked_at.min().map_or(0, |at| s.end.since(at)),
+        }
+    }
+}

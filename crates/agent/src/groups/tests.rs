@@ -1,0 +1,148 @@
+use std::fs;
+
+use isotherm_core::unit::UNIT;
+use isotherm_core::{AddrRange, PageBits, SPANS, TouchedBytes};
+use isotherm_record::{Mapping, Object};
+
+use super::*;
+
+const M: u64 = 1 << 20;
+
+fn machine(processes: &[(u32, &str)]) -> (tempfile::TempDir, Groups) {
+    let dir = tempfile::tempdir().unwrap();
+    for (pid, cgroup) in processes {
+        let at = dir.path().join(pid.to_string());
+        fs::create_dir_all(&at).unwrap();
+        fs::write(at.join("cgroup"), format!("0::{cgroup}\n")).unwrap();
+    }
+    let groups = Groups::new(Proc::new(dir.path()), By::Cgroup);
+    (dir, groups)
+}
+
+/// A target with one unit of which so many pages were touched within a second.
+fn target(id: u32, pages: u64) -> TargetInfo {
+    let touched = PageBits::of(0, AddrRange::new(0, pages << 12));
+    let within = TouchedBytes { bytes: pages << 12, lo: 0, hi: pages << 12, measured: UNIT };
+    let mut spans = [None; SPANS];
+    spans[2] = Some(within);
+    let mut unit = UnitInfo { present: PageBits::ALL, ..UnitInfo::default() };
+    unit.touched[2] = Some(touched);
+    let range = AddrRange::new(0, UNIT);
+    TargetInfo {
+        id: TargetId(id),
+        regions: vec![RegionInfo { range, resolved: true, age: 9, ..RegionInfo::default() }],
+        touched: Some(Touched { spans, watched: UNIT }),
+        units: vec![unit],
+    }
+}
+
+fn snapshot(at_s: u64, targets: Vec<TargetInfo>) -> Snapshot {
+    Snapshot { end: Time(at_s * 1_000_000_000), targets, aggr_us: 100_000, ..Snapshot::default() }
+}
+
+fn pids(ids: &[u32]) -> BTreeMap<TargetId, u32> {
+    ids.iter().map(|id| (TargetId(*id), *id)).collect()
+}
+
+#[test]
+fn a_group_is_the_targets_of_a_cgroup() {
+    let (dir, mut groups) = machine(&[(1, "/a"), (2, "/b"), (3, "/a")]);
+    let s = snapshot(1, vec![target(1, 4), target(2, 512), target(3, 0)]);
+    groups.learn(&s);
+    let now = groups.now(&s, &Lengths::default(), &pids(&[1, 2, 3]));
+    let told: Vec<_> = now
+        .iter()
+        .map(|g| (g.cgroup.as_str(), g.processes, g.tiers.hot >> 12, g.tiers.cold >> 12))
+        .collect();
+    assert_eq!(told, [("/a", 2, 4, 1020), ("/b", 1, 512, 0)]);
+    let span = now[0].touched.and_then(|t| t.spans[2]).unwrap();
+    assert_eq!((span.bytes, span.measured), (4 << 12, 2 * UNIT));
+    assert_eq!(now[0].idle.iter().map(|(_, bytes)| bytes / M).sum::<u64>(), 4);
+    // It moves, and another ends.
+    fs::write(dir.path().join("3/cgroup"), "0::/b\n").unwrap();
+    let s = snapshot(3, vec![target(2, 512), target(3, 0)]);
+    groups.learn(&s);
+    let now = groups.now(&s, &Lengths::default(), &pids(&[2, 3]));
+    assert_eq!(
+        now.iter().map(|g| (g.cgroup.as_str(), g.processes)).collect::<Vec<_>>(),
+        [("/b", 2)]
+    );
+}
+
+#[test]
+fn thousands_are_asked_in_turn_and_tell_how_old_the_answer_is() {
+    let nr = 3 * u32::try_from(TURNS).unwrap();
+    let all: Vec<u32> = (1..=nr).collect();
+    let (_dir, mut groups) = machine(&all.iter().map(|pid| (*pid, "/a")).collect::<Vec<_>>());
+    let mut age_at = |s: u64| {
+        let s = snapshot(s, all.iter().map(|id| target(*id, 1)).collect());
+        groups.now(&s, &Lengths::default(), &pids(&all))[0].age_ns / 1_000_000_000
+    };
+    assert_eq!([age_at(10), age_at(11), age_at(12), age_at(13), age_at(14)], [0, 1, 2, 2, 2]);
+}
+
+#[test]
+fn regions_stand_in_where_pages_are_not_known() {
+    let (_dir, mut groups) = machine(&[(1, "/a")]);
+    let region = |nr: u64, nr_accesses, age, resolved| RegionInfo {
+        range: AddrRange::new(nr * M, (nr + 1) * M),
+        nr_accesses,
+        age,
+        resolved,
+        ..RegionInfo::default()
+    };
+    let regions = vec![
+        region(0, 3, 1, true),
+        region(1, 0, 1, true),
+        region(2, 0, 1 << 20, true),
+        region(3, 0, 0, false),
+    ];
+    let s = snapshot(1, vec![TargetInfo { id: TargetId(1), regions, ..TargetInfo::default() }]);
+    groups.learn(&s);
+    let mut lengths = Lengths::default();
+    lengths.note(&s);
+    let now = groups.now(&s, &lengths, &pids(&[1]));
+    assert_eq!(now[0].tiers, Tiers { hot: M, warm: M, cold: M, unresolved: M });
+    assert_eq!((now[0].touched, now[0].working_set), (None, M));
+}
+
+#[test]
+fn groups_can_be_units_pods_and_containers() {
+    let uid = "0b1c2d3e-1111-4222-8333-444455556666";
+    let id = "a".repeat(64);
+    let pod = format!("/kubepods/burstable/pod{uid}");
+    let container = format!("{pod}/{id}");
+    for (by, cgroup, name) in [
+        (By::Cgroup, "/a/b", "/a/b"),
+        (By::Unit, "/system.slice/redis.service/inner", "redis.service"),
+        (By::Unit, "/a/b", "-"),
+        (By::Pod, container.as_str(), uid),
+        (By::Pod, "/system.slice/redis.service", "-"),
+        (By::Container, container.as_str(), &format!("{uid}/aaaaaaaaaaaa")),
+        (By::Container, &format!("/docker/{id}"), "aaaaaaaaaaaa"),
+        (By::Container, pod.as_str(), "-"),
+    ] {
+        let namer = Namer::new(by);
+        assert_eq!(namer.group_of(cgroup), name, "{by:?}");
+    }
+}
+
+/// Three processes map the same 2 MiB; two of them are in one cgroup.
+#[test]
+fn shared_memory_counts_once_in_each_cgroup_as_hot_as_where_it_is_hottest() {
+    let (_dir, mut groups) = machine(&[(1, "/a"), (2, "/a"), (3, "/b")]);
+    let s = snapshot(1, vec![target(1, 4), target(2, 10), target(3, 2)]);
+    groups.learn(&s);
+    let object = Object { device: 1, inode: 2, offset: 0 };
+    let maps = vec![Mapping::new(0, UNIT, "rw-s", "/x").of_object(object)];
+    groups.sharing.follow_with(&s, &mut |_| maps.clone());
+    let now = groups.now(&s, &Lengths::default(), &pids(&[1, 2, 3]));
+    let pages = |bytes: u64| bytes >> 12;
+    let told: Vec<_> = now.iter().map(|g| (pages(g.tiers.hot), pages(g.tiers.cold))).collect();
+    assert_eq!(told, [(10, 502), (2, 510)]);
+    let spans = now.iter().map(|g| g.touched.and_then(|t| t.spans[2]).unwrap());
+    // The 4 pages that the first has touched are among the 10 of the second.
+    assert_eq!(spans.map(|span| pages(span.bytes)).collect::<Vec<_>>(), [10, 2]);
+    let idle = now.iter().map(|g| g.idle.iter().map(|(_, bytes)| bytes / M).sum::<u64>());
+    assert_eq!(idle.collect::<Vec<_>>(), [2, 2]);
+}

@@ -1,0 +1,272 @@
+//! `isotherm damonfs` as its users meet it: real mounts, real processes, and programs that know
+//! nothing of Isotherm.
+#![expect(clippy::print_stderr, reason = "a test that skips something says why")]
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+mod common;
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{Guard, isotherm};
+use rustix::mount::{UnmountFlags, unmount};
+
+/// How long something may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Whether this machine lets us mount; prints why not.
+fn can_mount() -> bool {
+    let why = if !rustix::process::geteuid().is_root() {
+        "not root"
+    } else if !Path::new("/dev/fuse").exists() {
+        "there is no /dev/fuse"
+    } else {
+        return true;
+    };
+    eprintln!("skipped: {why}");
+    false
+}
+
+/// Waits until something is so.
+fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A process with memory that does nothing for a while.
+fn sleeper() -> Guard {
+    Guard(Command::new("sleep").arg("600").spawn().unwrap())
+}
+
+/// A tree that is served at a directory of its own.
+struct Served {
+    server: Guard,
+    dir: tempfile::TempDir,
+}
+
+impl Served {
+    fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let server = isotherm().arg("damonfs").arg(dir.path()).stderr(Stdio::null()).spawn();
+        let this = Self { server: Guard(server.unwrap()), dir };
+        eventually("the tree is mounted", || this.kdamonds().join("nr_kdamonds").exists());
+        this
+    }
+
+    fn kdamonds(&self) -> PathBuf {
+        self.dir.path().join("admin/kdamonds")
+    }
+
+    fn write(&self, file: &str, text: &str) -> io::Result<()> {
+        fs::write(self.kdamonds().join(file), text)
+    }
+
+    fn read(&self, file: &str) -> String {
+        fs::read_to_string(self.kdamonds().join(file)).unwrap()
+    }
+
+    /// Starts a kdamond for a process, with one scheme that takes a look at all memory.
+    fn begin(&self, pid: u32) {
+        let pattern = "0/contexts/0/schemes/0/access_pattern";
+        for (file, text) in [
+            ("nr_kdamonds", "1"),
+            ("0/contexts/nr_contexts", "1"),
+            ("0/contexts/0/targets/nr_targets", "1"),
+            ("0/contexts/0/targets/0/pid_target", &pid.to_string()),
+            ("0/contexts/0/schemes/nr_schemes", "1"),
+            (&format!("{pattern}/sz/max"), "18446744073709551615"),
+            (&format!("{pattern}/nr_accesses/max"), "4294967295"),
+            (&format!("{pattern}/age/max"), "4294967295"),
+            ("0/state", "on"),
+        ] {
+            self.write(file, text).unwrap_or_else(|err| panic!("{file} <- {text}: {err}"));
+        }
+    }
+
+    fn is_mounted(&self) -> bool {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        mounts.contains(&*self.dir.path().to_string_lossy())
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        if self.is_mounted() {
+            unmount(self.dir.path(), UnmountFlags::DETACH).ok();
+        }
+    }
+}
+
+/// Waits until a process ends, and returns its exit code.
+fn code_of(child: &mut Child) -> Option<i32> {
+    let start = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status.code();
+        }
+        assert!(start.elapsed() < PATIENCE, "it ends");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_context_runs_over_a_real_process() {
+    if !can_mount() {
+        return;
+    }
+    let (served, target) = (Served::start(), sleeper());
+    served.begin(target.0.id());
+    assert_eq!(served.read("0/state"), "on\n");
+    let pid: u32 = served.read("0/pid").trim().parse().unwrap();
+    // It is a thread of the server, with the name that the kernel's worker would have.
+    assert_eq!(fs::read_to_string(format!("/proc/{pid}/comm")).unwrap(), "kdamond.0\n");
+    served.write("0/state", "update_schemes_tried_regions").unwrap();
+    let tried = "0/contexts/0/schemes/0/tried_regions";
+    let total: u64 = served.read(&format!("{tried}/total_bytes")).trim().parse().unwrap();
+    let bound = |index: usize, name: &str| -> u64 {
+        served.read(&format!("{tried}/{index}/{name}")).trim().parse().unwrap()
+    };
+    let nr = fs::read_dir(served.kdamonds().join(tried)).unwrap().count() - 1;
+    assert!(nr >= 3, "{nr} regions");
+    let sum: u64 = (0..nr).map(|index| bound(index, "end") - bound(index, "start")).sum();
+    assert_eq!(sum, total);
+    // The regions are memory of the process.
+    let maps = fs::read_to_string(format!("/proc/{}/maps", target.0.id())).unwrap();
+    let first = u64::from_str_radix(maps.split('-').next().unwrap(), 16).unwrap();
+    assert_eq!(bound(0, "start"), first);
+    served.write("0/state", "off").unwrap();
+    assert_eq!((served.read("0/state"), served.read("0/pid")), ("off\n".into(), "-1\n".into()));
+}
+
+#[test]
+fn what_sysfs_refuses_is_refused() {
+    if !can_mount() {
+        return;
+    }
+    let served = Served::start();
+    let refused = |file: &str, text: &str| served.write(file, text).unwrap_err();
+    served.write("nr_kdamonds", "1").unwrap();
+    served.write("0/contexts/nr_contexts", "1").unwrap();
+    served.write("0/contexts/0/targets/nr_targets", "1").unwrap();
+    assert_eq!(refused("0/pid", "1").kind(), ErrorKind::PermissionDenied);
+    assert_eq!(refused("0/state", "foo").kind(), ErrorKind::InvalidInput);
+    assert_eq!(refused("new", "1").kind(), ErrorKind::PermissionDenied);
+    served.write("0/contexts/0/targets/0/pid_target", "999999999").unwrap();
+    assert_eq!(refused("0/state", "on").kind(), ErrorKind::InvalidInput, "no such process");
+    assert!(fs::create_dir(served.kdamonds().join("1")).is_err());
+    assert!(fs::remove_dir(served.kdamonds().join("0")).is_err());
+    let stat = fs::metadata(served.kdamonds().join("0/pid")).unwrap();
+    assert_eq!(stat.len(), 4096, "as sysfs says");
+}
+
+#[test]
+fn unmounting_ends_it_while_a_context_runs() {
+    if !can_mount() {
+        return;
+    }
+    let (mut served, target) = (Served::start(), sleeper());
+    served.begin(target.0.id());
+    unmount(served.dir.path(), UnmountFlags::empty()).unwrap();
+    assert_eq!(code_of(&mut served.server.0), Some(0));
+    assert!(!served.is_mounted());
+}
+
+#[test]
+fn clients_do_not_hang_when_the_server_is_killed() {
+    if !can_mount() {
+        return;
+    }
+    let (mut served, target) = (Served::start(), sleeper());
+    served.begin(target.0.id());
+    // A scheme that is applied once an hour: a walk waits for it.
+    served.write("0/contexts/0/schemes/0/apply_interval_us", "3600000000").unwrap();
+    served.write("0/state", "commit").unwrap();
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| served.write("0/state", "update_schemes_tried_regions"));
+        let state = served.kdamonds().join("0/state");
+        let busy = || fs::read(&state).is_err_and(|err| err.raw_os_error() == Some(16));
+        eventually("the command holds the lock", busy);
+        let pid = rustix::process::Pid::from_child(&served.server.0);
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        eventually("the client is let go", || waits.is_finished());
+        assert!(waits.join().unwrap().is_err());
+    });
+    assert_eq!(code_of(&mut served.server.0), None, "it was killed");
+    let gone = fs::read(served.kdamonds().join("0/state")).unwrap_err();
+    assert_eq!(gone.kind(), ErrorKind::NotConnected);
+}
+
+/// Runs a shell script in a namespace with the tree.
+fn inside(script: &str) -> std::process::Output {
+    isotherm().args(["damonfs", "--", "sh", "-c", script]).output().unwrap()
+}
+
+#[test]
+fn a_command_finds_the_tree_and_nobody_else_does() {
+    if !can_mount() {
+        return;
+    }
+    // Other tests mount trees at directories of their own meanwhile.
+    let mounts = || -> Vec<String> {
+        let text = fs::read_to_string("/proc/self/mounts").unwrap();
+        let at_theirs = |line: &&str| line.contains(" /sys") || line.contains(" /run");
+        text.lines().filter(at_theirs).map(str::to_owned).collect()
+    };
+    let before = mounts();
+    let done = inside(
+        "cd /sys/kernel/mm/damon/admin/kdamonds && echo 3 > nr_kdamonds && cat nr_kdamonds && \
+         grep -c isotherm-damonfs /proc/self/mounts >&2; ls -d /sys/kernel/mm/*; sleep 0.5; exit 7",
+    );
+    assert_eq!(done.status.code(), Some(7), "the command's own status: {done:?}");
+    let out = String::from_utf8(done.stdout).unwrap();
+    assert!(out.starts_with("3\n"), "{out}");
+    // What else is there stays there.
+    for entry in fs::read_dir("/sys/kernel/mm").unwrap() {
+        let path = entry.unwrap().path().display().to_string();
+        assert!(out.contains(&path), "{path} is missing in {out}");
+    }
+    assert_eq!(mounts(), before);
+    if let Ok(kernels) = fs::read_to_string("/sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds") {
+        assert_ne!(kernels, "3\n", "the kernel's own tree was not written to");
+    }
+}
+
+#[test]
+fn perf_records_what_a_context_sees() {
+    if !can_mount() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let target = sleeper();
+    let script = format!(
+        "cd {dir}; d=/sys/kernel/mm/damon/admin/kdamonds; echo 1 > $d/nr_kdamonds; echo 1 > \
+         $d/0/contexts/nr_contexts; echo 1 > $d/0/contexts/0/targets/nr_targets; echo {pid} > \
+         $d/0/contexts/0/targets/0/pid_target; echo on > $d/0/state || exit 1; perf record -a -o x \
+         -e damon:damon_aggregated & p=$!; n=0; while [ $n -lt 300 ] && ! [ -s x ]; do sleep 0.1; \
+         n=$((n+1)); done; kill -TERM $p; wait $p; perf script -i x",
+        dir = dir.path().display(),
+        pid = target.0.id(),
+    );
+    let done = inside(&script);
+    let out = String::from_utf8(done.stdout).unwrap();
+    let line = out.lines().next().unwrap_or_else(|| panic!("no event: {:?}", done.stderr));
+    assert!(line.trim_start().starts_with("kdamond.0"), "{line}");
+    assert!(line.contains(": damon:damon_aggregated: target_id=0 nr_regions="), "{line}");
+}
+
+#[test]
+fn a_command_that_cannot_be_started_is_told() {
+    if !can_mount() {
+        return;
+    }
+    let done = isotherm().args(["damonfs", "--", "/no/such/program"]).output().unwrap();
+    assert_eq!(done.status.code(), Some(2));
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert!(said.contains("/no/such/program") && said.contains("hint:"), "{said}");
+}

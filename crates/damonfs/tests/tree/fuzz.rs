@@ -1,0 +1,125 @@
+//! Random writes to every file: nothing crashes, every refusal is one that the kernel has, and what
+//! was taken can be read back and written again.
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use rustix::io::Errno;
+
+use crate::layout::full;
+
+/// Writes per file.
+const CASES: u32 = 10_000;
+
+/// Whether writing this file makes directories.
+fn is_nr(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap();
+    name.starts_with("nr_") && !path.contains("/stats/")
+}
+
+fn text() -> impl Strategy<Value = Vec<u8>> {
+    let number = prop_oneof![
+        any::<u64>().prop_map(|n| n.to_string()),
+        any::<i32>().prop_map(|n| n.to_string()),
+        (0_u64..6).prop_map(|n| n.to_string()),
+        any::<u64>().prop_map(|n| format!("{n:#x}")),
+        any::<u64>().prop_map(|n| format!("0{n:o}")),
+        any::<u128>().prop_map(|n| n.to_string()),
+    ];
+    let word = prop::sample::select(vec![
+        "vaddr",
+        "fvaddr",
+        "paddr",
+        "stat",
+        "pageout",
+        "anon",
+        "memcg",
+        "young",
+        "addr",
+        "target",
+        "user_input",
+        "some_mem_psi_us",
+        "temporal",
+        "free_mem_rate",
+        "Y",
+        "N",
+        "on",
+        "off",
+        "commit",
+        "update_schemes_stats",
+        "update_schemes_tried_regions",
+        "/sys/fs/cgroup/a",
+    ]);
+    let plain = prop_oneof![
+        4 => number.prop_map(String::into_bytes),
+        3 => word.prop_map(|word| word.as_bytes().to_vec()),
+        2 => prop::collection::vec(any::<u8>(), 0..40),
+    ];
+    let tail = prop::sample::select(vec!["", "\n", "\n\n", "\0x", " "]);
+    (plain, tail).prop_map(|(mut text, tail)| {
+        text.extend_from_slice(tail.as_bytes());
+        text
+    })
+}
+
+#[test]
+fn random_writes_get_the_kernels_answers() {
+    let tree = full();
+    let allowed =
+        [Errno::INVAL, Errno::RANGE, Errno::NOMEM, Errno::ACCESS, Errno::PERM, Errno::CANCELED];
+    for path in tree.files("") {
+        // Removing what is above a file is a test of its own.
+        if path == "nr_kdamonds" || path == "0/contexts/nr_contexts" {
+            continue;
+        }
+        let mut runner = TestRunner::new(Config {
+            cases: CASES,
+            failure_persistence: None,
+            ..Config::default()
+        });
+        let done = runner.run(&text(), |text| {
+            let tree = &tree;
+            let Some(ino) = tree.world.at(&format!("admin/kdamonds/{path}")) else {
+                // A `nr_` file above it was written; the files of the next round are there again.
+                return Err(TestCaseError::fail("the file is gone"));
+            };
+            match tree.world.write(ino, &text) {
+                Ok(len) => prop_assert_eq!(len, text.len()),
+                Err(errno) if errno == Errno::BUSY => prop_assert!(path.ends_with("state")),
+                Err(errno) => prop_assert!(allowed.contains(&errno), "{errno:?}"),
+            }
+            let shown = tree.world.read(ino);
+            prop_assert!(shown.is_ok(), "{shown:?}");
+            let is_command = path.ends_with("/state");
+            let is_path = path.ends_with("path");
+            let is_read_only = tree.world.kind(ino).unwrap().mode == 0o400;
+            if !is_command && !is_path && !is_read_only && !is_nr(&path) {
+                let shown = shown.unwrap();
+                // A core filter that was not written to shows a word that it does not take.
+                let word = String::from_utf8_lossy(&shown).into_owned();
+                if !(path.contains("core_filters") && word == "anon\n") {
+                    prop_assert!(tree.world.write(ino, &shown).is_ok(), "{word:?}");
+                    prop_assert_eq!(tree.world.read(ino).unwrap(), shown);
+                }
+            }
+            Ok(())
+        });
+        done.unwrap_or_else(|failed| panic!("{path}: {failed}"));
+        if is_nr(&path) {
+            // Bring back what random numbers have removed.
+            tree.put(&path, "1");
+            refill(&tree, &path);
+        }
+    }
+}
+
+/// Makes the directories again that were below a `nr_` file.
+fn refill(tree: &crate::fake::Tree, path: &str) {
+    let fresh = full();
+    let dir = path.rsplit_once('/').unwrap().0;
+    let mut nested: Vec<String> = fresh.files(dir);
+    nested.retain(|file| is_nr(file) && file != path);
+    nested.sort_by_key(|file| file.matches('/').count());
+    for file in nested {
+        tree.put(&file, "1");
+    }
+}

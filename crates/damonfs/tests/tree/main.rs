@@ -1,0 +1,9 @@
+//! The tree over an engine that runs nothing: every file, mode, value and errno, and the commands.
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+mod commands;
+mod fake;
+mod fuzz;
+mod layout;
+mod modules;
+mod values;

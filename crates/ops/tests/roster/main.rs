@@ -1,0 +1,226 @@
+//! The roster over a made-up machine, and over cgroups of this one.
+#![expect(clippy::unwrap_used, reason = "helper functions of tests")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+
+use isotherm_core::Time;
+use isotherm_host::metrics::Cgroups;
+use isotherm_host::proc::Proc;
+use isotherm_ops::targets::roster::{Roster, Rule};
+use isotherm_sys::clock;
+
+const S: u64 = 1_000_000_000;
+const UID: &str = "0b1c2d3e-1111-4222-8333-444455556666";
+
+/// A made-up machine with cgroup v2.
+struct Machine {
+    dir: tempfile::TempDir,
+}
+
+impl Machine {
+    fn new() -> Self {
+        let machine = Self { dir: tempfile::tempdir().unwrap() };
+        let at = machine.path("cg");
+        machine.put("cg/cgroup.procs", "");
+        let mounts = format!("41 31 0:38 / {} rw - cgroup2 cgroup2 rw\n", at.display());
+        machine.put("proc/self/mountinfo", &mounts);
+        machine.last_pid(1);
+        machine
+    }
+
+    fn path(&self, file: &str) -> PathBuf {
+        self.dir.path().join(file)
+    }
+
+    fn put(&self, file: &str, text: &str) {
+        let path = self.path(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn last_pid(&self, pid: u32) {
+        self.put("proc/loadavg", &format!("0.00 0.02 0.00 1/86 {pid}\n"));
+    }
+
+    /// Starts a process, or changes it without anything else showing that.
+    fn process(&self, pid: u32, comm: &str, cgroup: &str, uid: u32) {
+        let flags = if comm.starts_with("kworker") { 0x0020_0000 } else { 64 };
+        let stat = format!(
+            "{pid} ({comm}) S 1 1 1 0 -1 {flags} 9 0 0 0 5 6 0 0 20 0 1 0 {pid} 8 9 10 1 1 1 0 \
+             0 0 0 0 0 0 0 0 17 0 0\n"
+        );
+        self.put(&format!("proc/{pid}/stat"), &stat);
+        self.put(&format!("proc/{pid}/status"), &format!("Uid:\t{uid}\t{uid}\t{uid}\t{uid}\n"));
+        self.put(&format!("proc/{pid}/cgroup"), &format!("0::{cgroup}\n"));
+    }
+
+    fn start(&self, pid: u32, comm: &str, cgroup: &str, uid: u32) {
+        self.process(pid, comm, cgroup, uid);
+        self.last_pid(pid);
+    }
+
+    fn members(&self, cgroup: &str, pids: &[u32]) {
+        let text: String = pids.iter().map(|pid| format!("{pid}\n")).collect();
+        self.put(&format!("cg{cgroup}/cgroup.procs"), &text);
+    }
+
+    fn roster(&self, rules: &[Rule]) -> Roster {
+        Roster::new(Proc::new(self.path("proc")), self.dir.path(), rules.to_vec())
+    }
+}
+
+fn at(roster: &mut Roster, s: u64) -> Vec<u32> {
+    roster.poll(Time(s * S));
+    roster.members().collect()
+}
+
+#[test]
+fn every_kind_of_rule_finds_its_processes() {
+    let machine = Machine::new();
+    let id = "a".repeat(64);
+    let pod = format!(
+        "/kubepods.slice/kubepods-pod{}.slice/cri-containerd-{id}.scope",
+        UID.replace('-', "_")
+    );
+    machine.start(1, "systemd", "/init.scope", 0);
+    machine.start(20, "kworker/0:1", "/", 0);
+    machine.start(30, "postgres", "/system.slice/postgresql.service", 114);
+    machine.start(31, "nginx", &pod, 33);
+    machine.put("etc/passwd", "root:x:0:0::/:\npostgres:x:114:120::/:\n");
+    machine.put(&format!("var/log/pods/shop_web-1_{UID}/nginx/0.log"), "");
+    machine.put(&format!("var/log/containers/web-1_shop_nginx-{id}.log"), "");
+    let rule = |kind: fn(String) -> Rule, text: &str| kind(text.to_owned());
+    for (rule, found) in [
+        (rule(Rule::Name, "*"), vec![30, 31]),
+        (rule(Rule::Name, "post*"), vec![30]),
+        (rule(Rule::Cgroup, "/system.slice"), vec![30]),
+        (rule(Rule::Cgroup, machine.path("cg/system.slice").to_str().unwrap()), vec![30]),
+        (rule(Rule::Cgroup, "/"), vec![30, 31]),
+        (rule(Rule::Unit, "postgresql"), vec![30]),
+        (rule(Rule::User, "postgres"), vec![30]),
+        (rule(Rule::User, "33"), vec![31]),
+        (rule(Rule::User, "nobody"), vec![]),
+        (rule(Rule::Pod, "web-*"), vec![31]),
+        (rule(Rule::Pod, "shop/web-1"), vec![31]),
+        (rule(Rule::Pod, "test/web-1"), vec![]),
+        (rule(Rule::Pod, UID), vec![31]),
+        (rule(Rule::Container, "nginx"), vec![31]),
+        (rule(Rule::Container, "shop/web-1/ng*"), vec![31]),
+        (rule(Rule::Container, "aaaaaaaaaaaa"), vec![31]),
+        (rule(Rule::Container, "aaaa"), vec![]),
+    ] {
+        assert_eq!(at(&mut machine.roster(std::slice::from_ref(&rule)), 10), found, "{rule:?}");
+    }
+    let both = [Rule::Unit("postgresql".into()), Rule::Container("nginx".into())];
+    assert_eq!(at(&mut machine.roster(&both), 10), [30, 31]);
+}
+
+#[test]
+fn what_starts_moves_and_ends_shows_at_the_next_poll() {
+    let machine = Machine::new();
+    machine.start(30, "a", "/app/one", 0);
+    machine.members("/app/one", &[30]);
+    let mut roster = machine.roster(&[Rule::Cgroup("/app/*".into())]);
+    assert_eq!(at(&mut roster, 10), [30]);
+    machine.start(31, "b", "/app/one", 0);
+    machine.members("/app/one", &[30, 31]);
+    assert_eq!(at(&mut roster, 11), [30, 31]);
+    // It is moved without a fork.
+    machine.process(30, "a", "/else", 0);
+    machine.members("/app/one", &[31]);
+    assert_eq!(at(&mut roster, 100), [31]);
+    // It comes to a cgroup that was not there before.
+    machine.process(30, "a", "/app/new", 0);
+    machine.members("/app/new", &[30]);
+    assert_eq!(at(&mut roster, 101), [30, 31]);
+    let followed: Vec<_> = roster.followed(Time(103 * S)).collect();
+    let ages: Vec<_> = followed.iter().map(|f| (f.path.as_str(), f.members, f.age_ns)).collect();
+    assert_eq!(ages, [("/app/new", 1, Some(2 * S)), ("/app/one", 1, Some(2 * S))]);
+    // The cgroup and its process go.
+    fs::remove_dir_all(machine.path("cg/app/new")).unwrap();
+    fs::remove_dir_all(machine.path("proc/30")).unwrap();
+    assert_eq!(at(&mut roster, 104), [31]);
+    assert_eq!(roster.followed(Time(104 * S)).count(), 1);
+    assert!(roster.oldest_ns(Time(104 * S)) < 10 * S, "all are read in turn");
+}
+
+#[test]
+fn a_young_process_that_is_moved_and_a_pod_that_gets_its_name_late_are_found() {
+    let machine = Machine::new();
+    let mut roster = machine.roster(&[Rule::Pod("web".into())]);
+    let path = format!("/kubepods/pod{UID}/{}", "b".repeat(64));
+    machine.start(40, "runc", "/system.slice/containerd.service", 0);
+    assert_eq!(at(&mut roster, 10), [] as [u32; 0]);
+    machine.process(40, "nginx", &path, 0);
+    assert_eq!(at(&mut roster, 11), [] as [u32; 0], "nobody knows its name yet");
+    machine.put(&format!("var/log/pods/shop_web_{UID}/x"), "");
+    assert_eq!(at(&mut roster, 12), [40]);
+}
+
+/// A cgroup of this machine, removed at the end, with a process in it.
+struct Real {
+    dir: PathBuf,
+    child: Child,
+}
+
+impl Real {
+    fn make(above: &Path, name: &str) -> std::io::Result<Self> {
+        let dir = above.join(name);
+        fs::create_dir(&dir)?;
+        let child = Command::new("sleep").arg("100").spawn()?;
+        Ok(Self { dir, child })
+    }
+
+    fn enter(&self) {
+        fs::write(self.dir.join("cgroup.procs"), self.child.id().to_string()).unwrap();
+    }
+}
+
+impl Drop for Real {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+        // The kernel lets go of the process a moment later.
+        for _ in 0..1000 {
+            if fs::remove_dir(&self.dir).is_ok() || !self.dir.exists() {
+                break;
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn real_cgroups_are_followed_from_their_making_to_their_end() {
+    let mounted = Cgroups::mounted(&Proc::default());
+    let mounts: Vec<PathBuf> =
+        mounted.v2.iter().cloned().chain(mounted.v1_of("memory").map(Path::to_path_buf)).collect();
+    if mounts.is_empty() {
+        println!("skipped: no cgroups are mounted here");
+    }
+    for mount in mounts {
+        let name = format!("isotherm-roster-{}", std::process::id());
+        let mut roster = Roster::new(Proc::default(), "/", vec![Rule::Cgroup(format!("/{name}*"))]);
+        roster.poll(clock::now());
+        assert_eq!(roster.members().count(), 0);
+        let real = match Real::make(&mount, &name) {
+            Ok(real) => real,
+            Err(err) => {
+                println!("skipped: no cgroup can be made below {}: {err}", mount.display());
+                continue;
+            }
+        };
+        roster.poll(clock::now());
+        assert_eq!(roster.members().count(), 0, "nobody is in it yet");
+        real.enter();
+        roster.poll(clock::now());
+        assert_eq!(roster.members().collect::<Vec<_>>(), [real.child.id()]);
+        assert_eq!(roster.followed(clock::now()).map(|f| f.members).sum::<usize>(), 1);
+        drop(real);
+        roster.poll(clock::now());
+        assert_eq!(roster.members().count(), 0);
+        assert_eq!(roster.followed(clock::now()).count(), 0);
+    }
+}

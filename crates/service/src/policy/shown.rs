@@ -1,0 +1,146 @@
+//! What clients are shown of a policy: the types of the interface, from those of the runner.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use isotherm_agent::run::{Seen, Standing, Summary};
+use isotherm_control::types;
+
+/// What clients are shown of a policy.
+#[derive(Debug, Default)]
+pub(crate) struct Shown {
+    pub(crate) state: types::State,
+    pub(crate) file: Option<PathBuf>,
+    /// Why it does not run as wanted.
+    pub(crate) why: Option<String>,
+    /// How many times in a row it failed.
+    pub(crate) tries: u32,
+    pub(crate) retry_at: Option<Instant>,
+    /// How many commits it took.
+    pub(crate) commits: u64,
+    pub(crate) contexts: Vec<types::Context>,
+    pub(crate) accounts: Vec<types::Account>,
+    /// The budget that each context asks for, in basis points.
+    pub(crate) asked: BTreeMap<String, u32>,
+    /// The text in force.
+    pub(crate) text: String,
+    /// Whether it was tried for the first time.
+    pub(crate) tried: bool,
+}
+
+impl Shown {
+    /// As the interface has it.
+    pub(crate) fn policy(&self, name: &str) -> types::Policy {
+        let left = self.retry_at.map(|at| at.saturating_duration_since(Instant::now()));
+        types::Policy {
+            name: name.to_owned(),
+            state: self.state,
+            file: self.file.as_ref().map(|path| path.display().to_string()),
+            why: self.why.clone(),
+            tries: u64::from(self.tries),
+            retry_ms: left.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
+            commits: self.commits,
+            contexts: self.contexts.clone(),
+        }
+    }
+
+    /// The context of this name; a new one if there is none.
+    pub(super) fn context(&mut self, name: &str) -> &mut types::Context {
+        let at = self.contexts.iter().position(|c| c.name == name).unwrap_or_else(|| {
+            self.contexts.push(types::Context { name: name.to_owned(), ..Default::default() });
+            self.contexts.len() - 1
+        });
+        &mut self.contexts[at]
+    }
+
+    /// Takes in what a context tells once per second.
+    pub(super) fn note(&mut self, policy: &str, context: &str, summary: &Summary) {
+        let shown = self.context(context);
+        shown.targets = summary.nr_targets as u64;
+        shown.regions = summary.nr_regions as u64;
+        shown.working_set_bytes = summary.working_set;
+        shown.sample_us = summary.sample_us;
+        shown.aggr_us = summary.aggr_us;
+        shown.budget_bp = u64::from(summary.effort.budget_bp);
+        shown.cpu_ns = summary.cpu_ns;
+        shown.blocked.clone_from(&summary.blocked);
+        self.accounts.retain(|account| account.context != context);
+        self.accounts.extend(summary.schemes.iter().map(|standing| account(policy, standing)));
+    }
+
+    /// Forgets a context that has ended.
+    pub(super) fn forget(&mut self, context: &str) {
+        self.contexts.retain(|c| c.name != context);
+        for account in self.accounts.iter_mut().filter(|a| a.context == context) {
+            account.active = false;
+        }
+    }
+}
+
+fn account(policy: &str, standing: &Standing) -> types::Account {
+    let a = &standing.account;
+    types::Account {
+        policy: policy.to_owned(),
+        context: a.context.clone(),
+        name: a.name.clone(),
+        action: a.action.to_owned(),
+        active: standing.active,
+        dry_run: a.dry_run,
+        blocked: a.blocked.clone(),
+        windows: a.windows,
+        tried_bytes: a.tried_bytes,
+        asked_bytes: a.asked_bytes,
+        done_bytes: a.done_bytes,
+        refused_bytes: a.refused_bytes,
+        refaulted_bytes: a.refaulted_bytes,
+        pretended_bytes: a.pretended_bytes,
+        confirmed_bytes: a.confirmed_bytes,
+        refuted_bytes: a.refuted_bytes,
+        quota_exceeds: a.quota_exceeds,
+        action_ns: a.action_ns,
+    }
+}
+
+/// A snapshot as the interface has it.
+pub(crate) fn snapshot(policy: &str, seen: &Seen) -> types::Snapshot {
+    let Seen { context, ops, snapshot, targets, .. } = seen;
+    let spans = snapshot.spans_us();
+    let of_target = |info: &isotherm_core::TargetInfo| {
+        let target = targets.iter().find(|target| target.id == info.id);
+        let touched = info.touched.iter().flat_map(|t| t.spans.into_iter().zip(spans));
+        types::Target {
+            pid: target.map_or(0, |target| u64::from(target.pid)),
+            name: target.map(|target| target.name.clone()).unwrap_or_default(),
+            touched: touched
+                .filter_map(|(touched, span_us)| {
+                    let isotherm_core::TouchedBytes { bytes, lo, hi, .. } = touched?;
+                    Some(types::Touched { span_ns: span_us.saturating_mul(1000), bytes, lo, hi })
+                })
+                .collect(),
+            regions: info.regions.iter().map(region).collect(),
+        }
+    };
+    types::Snapshot {
+        policy: policy.to_owned(),
+        context: context.clone(),
+        ops: (*ops).to_owned(),
+        start_ns: snapshot.start.as_ns(),
+        end_ns: snapshot.end.as_ns(),
+        max_nr_accesses: u64::from(snapshot.max_nr_accesses),
+        working_set_bytes: snapshot.working_set(),
+        targets: snapshot.targets.iter().map(of_target).collect(),
+    }
+}
+
+fn region(region: &isotherm_core::RegionInfo) -> types::Region {
+    types::Region {
+        start: region.range.start,
+        end: region.range.end,
+        nr_accesses: u64::from(region.nr_accesses),
+        age: u64::from(region.age),
+        lo: region.lo,
+        hi: region.hi,
+        resolved: region.resolved,
+    }
+}

@@ -1,0 +1,36 @@
+//! How the agent runs.
+
+use std::path::PathBuf;
+
+use isotherm_metrics::Outlets;
+
+use crate::history::Retention;
+
+/// How the agent runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// The directory of policies; every `*.toml` in it is one. It need not exist.
+    pub policies_dir: Option<PathBuf>,
+    /// Policies that are given one by one.
+    pub policies: Vec<PathBuf>,
+    /// Where the socket is.
+    pub socket: PathBuf,
+    /// Where the state and the history are.
+    pub state_dir: PathBuf,
+    /// The group whose members may read.
+    pub readers: String,
+    /// The group whose members may act; none: only root may.
+    pub actors: Option<String>,
+    /// The share of one CPU that all contexts together may use, in basis points.
+    pub budget_bp: u32,
+    /// How long records of what contexts saw are kept; none: none are written.
+    pub history: Option<Retention>,
+    /// Where metrics of all policies are wanted.
+    pub metrics: Outlets,
+    /// Decide and count, but change nothing, whatever the policies say.
+    pub dry_run: bool,
+    /// The version of the program.
+    pub version: String,
+    /// The commit that it was built from.
+    pub commit: String,
+}

@@ -117,11 +117,13 @@ types! {
         bytes: u64,
         lo: u64,
         hi: u64,
+        measured_bytes: u64,
     }
     /// A target of a snapshot.
     Target {
         pid: u64,
         name: String,
+        watched_bytes: u64,
         touched: Vec<Touched>,
         regions: Vec<Region>,
     }

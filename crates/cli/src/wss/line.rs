@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use isotherm::raw::agent::monitor::Monitor;
-use isotherm::raw::core::{RegionInfo, Snapshot, Touched, TouchedBytes};
+use isotherm::raw::core::{RegionInfo, SPANS, Snapshot, Touched, TouchedBytes};
 use isotherm::raw::report::wss::over::{over, union};
 use isotherm::raw::report::wss::{WorkingSet, estimate};
 use serde_json::{Value, json};
@@ -50,6 +50,22 @@ pub(super) struct Lines {
     unions: BTreeMap<u32, Vec<RegionInfo>>,
 }
 
+impl Line {
+    /// A line of a target over `interval_us`. `spans_us` are those of `touched`, which is none if
+    /// the method does not see single pages.
+    pub(super) fn new(
+        (pid, name): (u32, String),
+        touched: Option<Touched>,
+        regions: WorkingSet,
+        spans_us: [u64; SPANS],
+        interval_us: u64,
+    ) -> Self {
+        let by_pages = touched.and_then(|touched| over(&touched, spans_us, interval_us));
+        let over = by_pages.unwrap_or_else(|| of_regions(regions));
+        Self { pid, name, over, by_pages: by_pages.is_some(), touched, regions }
+    }
+}
+
 impl Lines {
     pub(super) fn new(interval_us: u64) -> Self {
         Self { interval_us, shared: Shared::default(), unions: BTreeMap::new() }
@@ -72,21 +88,19 @@ impl Lines {
             monitor.tracker().targets().map(|t| (t.id.0, (t.pid, t.name.clone()))).collect();
         let s = monitor.snapshot();
         let spans_us = s.spans_us();
-        let of = |pid, name, touched: Option<Touched>, regions| {
-            let by_pages = touched.and_then(|touched| over(&touched, spans_us, *interval_us));
-            let over = by_pages.unwrap_or_else(|| of_regions(regions));
-            Line { pid, name, over, by_pages: by_pages.is_some(), touched, regions }
-        };
+        let of =
+            |whose, touched, regions| Line::new(whose, touched, regions, spans_us, *interval_us);
         let line = |t: &isotherm::raw::core::TargetInfo| {
-            let (pid, name) = names.get(&t.id.0)?.clone();
+            let whose = names.get(&t.id.0)?.clone();
             let regions = unions.get(&t.id.0).unwrap_or(&t.regions);
-            Some(of(pid, name, t.touched, estimate(regions, s.max_nr_accesses)))
+            Some(of(whose, t.touched, estimate(regions, s.max_nr_accesses)))
         };
         let mut lines: Vec<Line> = s.targets.iter().filter_map(line).collect();
         lines.sort_by_key(|l| std::cmp::Reverse(l.over.bytes));
         let sum = lines.iter().map(|l| l.over.bytes).sum();
         let Once { regions, touched, is_shared } = self.shared.once(monitor, unions);
-        let mut total = of(0, format!("total ({})", lines.len()), touched, regions);
+        let whose = (0, format!("total ({})", lines.len()));
+        let mut total = of(whose, touched, regions);
         if is_shared {
             // Spans are measured at different times, so what is between them could say more.
             total.over.bytes = total.over.bytes.min(sum);
@@ -104,12 +118,12 @@ fn of_regions(regions: WorkingSet) -> TouchedBytes {
 }
 
 impl Now {
-    /// One JSON object.
-    pub(super) fn json(&self, snapshot: &Snapshot) -> Value {
+    /// One JSON object. The last window ended at `t_ns`, and had so many regions.
+    pub(super) fn json(&self, t_ns: u64, regions: usize) -> Value {
         let mut line = self.fields(&self.total);
-        line["t_ns"] = snapshot.end.as_ns().into();
+        line["t_ns"] = t_ns.into();
         line["interval_us"] = self.interval_us.into();
-        line["regions"] = snapshot.nr_regions().into();
+        line["regions"] = regions.into();
         line["targets"] = self.lines.len().into();
         line["sum_over_processes_bytes"] = self.sum.into();
         let of_one = |l: &Line| {

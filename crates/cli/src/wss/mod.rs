@@ -5,6 +5,7 @@
 //! tell the size of the regions with at least one access, which is DAMON's working set. Memory that
 //! several targets share counts once in the total; the sum over them is told beside it.
 
+mod attached;
 mod groups;
 mod line;
 mod shared;
@@ -21,12 +22,14 @@ use isotherm::raw::core::units::{duration, show_interval};
 use isotherm::raw::ops::targets::TargetEvent;
 use isotherm::raw::sys::{clock, signals};
 
+use crate::ctl::SocketArg;
 use crate::exit;
 use crate::options::attrs::AttrsArgs;
 use crate::options::sets::open_set_for;
 use crate::options::targets::{TargetArgs, not_started};
 use crate::record::end_command;
 use crate::terminal::{warn, width};
+use crate::wss::attached::Attached;
 use crate::wss::groups::{ByArg, Grouped};
 use crate::wss::line::Lines;
 use crate::wss::text::Table;
@@ -62,6 +65,8 @@ pub(crate) struct Args {
     /// Print one JSON object per line.
     #[arg(long, help_heading = "Output")]
     json: bool,
+    #[command(flatten)]
+    socket: SocketArg,
     /// Stop after this time (as 30s or 5m).
     #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Limits")]
     duration: Option<Duration>,
@@ -95,6 +100,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut attrs = args.attrs.attrs(Method::Census)?;
     args.require_a_window(attrs.aggr_us)?;
     signals::install()?;
+    if let Some((attached, whose)) = Attached::find(&args)? {
+        writeln!(std::io::stderr(), "{whose}")?;
+        attached.watch(&args)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let tracker = args.targets.tracker()?;
     let (set, why) = open_set_for(&args.targets, &mut attrs, args.attrs.is_auto())?;
     // A second line means that the set is not the best one; it says why.
@@ -157,7 +167,8 @@ fn watch(args: &Args, monitor: &mut Monitor, interval: Duration) -> anyhow::Resu
                         None => {
                             let now = lines.take(monitor);
                             if json {
-                                writeln!(out, "{}", now.json(monitor.snapshot()))
+                                let s = monitor.snapshot();
+                                writeln!(out, "{}", now.json(s.end.as_ns(), s.nr_regions()))
                                     .and_then(|()| out.flush())?;
                             } else {
                                 table.write(&mut out, &now, since)?;

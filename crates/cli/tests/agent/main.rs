@@ -5,6 +5,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod attach;
 mod budget;
 mod clients;
 mod crash;

@@ -31,12 +31,13 @@ pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
 pub struct Live {
     log: Log,
     trace: Arc<Trace>,
-    operations: OnceLock<Vec<Operations>>,
+    /// Why there is no `paddr`; none if there is.
+    no_paddr: OnceLock<Option<String>>,
 }
 
 impl fmt::Debug for Live {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Live").field("operations", &self.operations).finish_non_exhaustive()
+        f.debug_struct("Live").field("no_paddr", &self.no_paddr).finish_non_exhaustive()
     }
 }
 
@@ -44,27 +45,28 @@ impl Live {
     /// An engine that tells `log` what an errno cannot say, and `trace` what happens.
     #[must_use]
     pub fn new(log: Log, trace: Arc<Trace>) -> Self {
-        Self { log, trace, operations: OnceLock::new() }
+        Self { log, trace, no_paddr: OnceLock::new() }
+    }
+
+    /// Why there is no `paddr`. The set `kdamond` sees physical memory too, but it is the kernel's
+    /// DAMON, which must be left alone here.
+    fn no_paddr(&self) -> Option<&str> {
+        let find = || choose_physical(Some(SetName::Idle)).err().map(|why| why.to_string());
+        self.no_paddr.get_or_init(find).as_deref()
     }
 }
 
 impl Engine for Live {
     fn operations(&self) -> Vec<Operations> {
-        let find = || {
-            let mut found = vec![Operations::Vaddr, Operations::Fvaddr];
-            // The set `kdamond` sees physical memory too, but it is the kernel's DAMON, which must
-            // be left alone here.
-            match choose_physical(Some(SetName::Idle)) {
-                Ok(_) => found.push(Operations::Paddr),
-                Err(why) => (self.log)(&format!("`paddr` is not available: {why}")),
-            }
-            found
-        };
-        self.operations.get_or_init(find).clone()
+        let physical = self.no_paddr().is_none().then_some(Operations::Paddr);
+        [Operations::Vaddr, Operations::Fvaddr].into_iter().chain(physical).collect()
     }
 
     fn start(&self, config: &Config, nr_running: usize) -> Result<Arc<dyn Worker>, Errno> {
-        if !self.operations().contains(&config.context.operations) {
+        if config.context.operations == Operations::Paddr
+            && let Some(why) = self.no_paddr()
+        {
+            (self.log)(&format!("`paddr` is not available: {why}"));
             return Err(Errno::INVAL);
         }
         let name = format!("kdamond.{nr_running}");

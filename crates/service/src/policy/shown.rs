@@ -112,10 +112,12 @@ pub(crate) fn snapshot(policy: &str, seen: &Seen) -> types::Snapshot {
         types::Target {
             pid: target.map_or(0, |target| u64::from(target.pid)),
             name: target.map(|target| target.name.clone()).unwrap_or_default(),
+            watched_bytes: info.regions.iter().map(|region| region.range.len()).sum(),
             touched: touched
                 .filter_map(|(touched, span_us)| {
-                    let isotherm_core::TouchedBytes { bytes, lo, hi, .. } = touched?;
-                    Some(types::Touched { span_ns: span_us.saturating_mul(1000), bytes, lo, hi })
+                    let isotherm_core::TouchedBytes { bytes, lo, hi, measured } = touched?;
+                    let span_ns = span_us.saturating_mul(1000);
+                    Some(types::Touched { span_ns, bytes, lo, hi, measured_bytes: measured })
                 })
                 .collect(),
             regions: info.regions.iter().map(region).collect(),

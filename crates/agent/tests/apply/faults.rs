@@ -111,7 +111,10 @@ fn pages_of_a_shared_file_go_to_the_file() {
     direct.pass(range);
     let (account, left) = (direct.account(), direct.odd.smaps(range, "Rss:"));
     eprintln!("{account:?}, {left} bytes left");
-    assert_eq!(account.done_bytes, 8 * MIB - left);
+    // A few pages may have been taken by others: this machine's reclaim, or its DAMON.
+    let gone = 8 * MIB - left;
+    let by_others = gone.checked_sub(account.done_bytes);
+    assert!(by_others.is_some_and(|bytes| bytes <= 64 << 10), "{gone} bytes are gone");
     assert_eq!(direct.odd.wrong(range), 0);
 }
 

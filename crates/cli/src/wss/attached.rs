@@ -104,6 +104,9 @@ impl Attached {
             next += args.interval;
             let snapshots = self.ask().map_err(told)?;
             let Some(now) = self.lines(&snapshots, interval_us) else { return Ok(shown) };
+            if now.lines.is_empty() {
+                continue;
+            }
             shown += 1;
             if args.json {
                 let end_ns = snapshots.iter().map(|s| s.end_ns).max().unwrap_or_default();
@@ -115,21 +118,27 @@ impl Attached {
         }
     }
 
-    /// The lines of what the agent sees; `None` if it sees none of the processes any more.
+    /// The lines of what the agent sees; `None` if it sees none of the processes any more. There is
+    /// no line before the first window of a process is over.
     fn lines(&mut self, snapshots: &[types::Snapshot], interval_us: u64) -> Option<Now> {
         let spans_us = spans(snapshots);
         let mut lines = Vec::new();
+        let mut any = false;
         for snapshot in snapshots {
             for target in &snapshot.targets {
                 let pid = u32::try_from(target.pid).ok()?;
-                if self.is_asked_for(pid) {
+                if !self.is_asked_for(pid) {
+                    continue;
+                }
+                any = true;
+                if !target.regions.is_empty() {
                     let (touched, regions) = (touched(target, spans_us), regions(target, snapshot));
                     let whose = (pid, target.name.clone());
                     lines.push(Line::new(whose, touched, regions, spans_us, interval_us));
                 }
             }
         }
-        if lines.is_empty() {
+        if !any {
             return None;
         }
         lines.sort_by_key(|line| std::cmp::Reverse(line.over.bytes));

@@ -50,8 +50,9 @@ fn two_hundred_clients_are_served_and_silent_ones_cost_nothing() {
     drop(more);
     drop(silent);
     world.until("their places are free", |world| world.json("status")["clients"] == 1);
-    let threads = std::fs::read_dir(format!("/proc/{}/task", world.pid())).unwrap().count();
-    assert!(threads < 20, "{threads} threads are left");
+    // A thread gives its place back just before it ends.
+    let threads = format!("/proc/{}/task", world.pid());
+    world.until("their threads end", |_| std::fs::read_dir(&threads).unwrap().count() < 20);
 }
 
 #[test]

@@ -123,6 +123,16 @@ pub(crate) fn snapshot(policy: &str, seen: &Seen) -> types::Snapshot {
             regions: info.regions.iter().map(region).collect(),
         }
     };
+    let known: Vec<types::Target> = snapshot.targets.iter().map(of_target).collect();
+    // Those of which no window has told anything yet.
+    let new = targets.iter().filter(|t| snapshot.targets.iter().all(|info| info.id != t.id));
+    let new = new.map(|target| types::Target {
+        pid: u64::from(target.pid),
+        name: target.name.clone(),
+        watched_bytes: 0,
+        touched: Vec::new(),
+        regions: Vec::new(),
+    });
     types::Snapshot {
         policy: policy.to_owned(),
         context: context.clone(),
@@ -131,7 +141,7 @@ pub(crate) fn snapshot(policy: &str, seen: &Seen) -> types::Snapshot {
         end_ns: snapshot.end.as_ns(),
         max_nr_accesses: u64::from(snapshot.max_nr_accesses),
         working_set_bytes: snapshot.working_set(),
-        targets: snapshot.targets.iter().map(of_target).collect(),
+        targets: known.into_iter().chain(new).collect(),
     }
 }
 

@@ -11,7 +11,7 @@ use isotherm_agent::policy::parse;
 use isotherm_agent::run::{Options, check};
 use isotherm_host::proc::raise_file_limit;
 use isotherm_metrics::{Build, Exporter};
-use isotherm_sys::signals;
+use isotherm_sys::{heap, signals};
 use tracing::{info, warn};
 
 use crate::access::Access;
@@ -109,6 +109,7 @@ impl Agent {
     /// If the state or the socket cannot be used. A policy that cannot run is no error.
     pub fn start(settings: Settings) -> Result<Self, Failed> {
         raise_file_limit();
+        heap::give_back_large_blocks();
         spare_from_oom();
         let notify = Notify::of_environment().map_err(|err| Failed {
             code: 1,

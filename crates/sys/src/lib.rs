@@ -17,7 +17,7 @@ mod signal;
 pub mod signals;
 pub mod workload;
 
-pub use machine::{flush, lru, namespace, priority, swap};
+pub use machine::{flush, heap, lru, namespace, priority, swap};
 
 pub use remote::{madvise, move_pages, pagemap, ptrace};
 

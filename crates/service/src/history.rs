@@ -80,9 +80,14 @@ impl History {
     ) -> io::Result<PathBuf> {
         let dir = self.dir.join(policy).join(file_name(context));
         fs::create_dir_all(&dir)?;
-        let ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-        let path = dir.join(format!("{ms:014}.{ENDING}"));
+        let mut ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+        let path_at = |ms: u128| dir.join(format!("{ms:014}.{ENDING}"));
         let mut inner = self.inner();
+        // Another one may have begun in this millisecond, or before the clock was put back.
+        while inner.open.contains(&path_at(ms)) || path_at(ms).exists() {
+            ms += 1;
+        }
+        let path = path_at(ms);
         former.map(|former| inner.open.remove(former));
         inner.open.insert(path.clone());
         Ok(path)
@@ -230,6 +235,21 @@ mod tests {
         write(&next, 0);
         history.prune();
         assert!(!open.exists() && next.exists(), "it is too old");
+    }
+
+    #[test]
+    fn records_of_one_millisecond_have_files_of_their_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let history = history(dir.path(), 250, DAY);
+        let paths: BTreeSet<PathBuf> = (0..50)
+            .map(|_| {
+                let path = history.begin("p", "c", None).unwrap();
+                write(&path, 0);
+                history.end(&path);
+                path
+            })
+            .collect();
+        assert_eq!(paths.len(), 50);
     }
 
     #[test]

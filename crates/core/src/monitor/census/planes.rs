@@ -188,6 +188,9 @@ pub(super) struct Planes {
     /// By plane: how many of its counted pages were mapped within the span. That they were touched
     /// then does not tell whether they are used.
     came: [u16; SPANS],
+    /// How many more pages there may be within the shortest span, since what is counted there is
+    /// what one page tells of all.
+    guessed: u16,
 }
 
 impl Planes {
@@ -204,6 +207,7 @@ impl Planes {
             // something has just happened there, so what is touched is more than usual.
             let is_expected = self.expected >> nr & 1 == 1;
             (self.counts[nr], self.came[nr]) = (count, if is_expected { 0 } else { count });
+            self.sure(nr);
             for longer in nr + 1..SPANS {
                 if self.came[longer] > 0 && open >> longer & 1 == 0 {
                     (self.counted, self.came[longer]) = (self.counted & !(1 << longer), 0);
@@ -255,6 +259,7 @@ impl Planes {
             self.counted |= bit;
             (self.counts[nr], self.exposed[nr]) = (count, exposed);
             self.came[nr] = came.min(count);
+            self.sure(nr);
         });
         is_new
     }
@@ -282,6 +287,20 @@ impl Planes {
             self.twice |= 1 << nr;
             self.expected |= 1 << nr;
             self.in_turn |= 1 << nr;
+            self.sure(nr);
+        }
+    }
+
+    /// The same for the shortest span, if only one page has told, and there may be `more` pages.
+    pub(super) fn guess(&mut self, pages: u64, more: u64) {
+        self.expect(0, pages);
+        self.guessed = if self.is_expected(0) { number(more) } else { 0 };
+    }
+
+    /// The number of a span is no guess any more.
+    const fn sure(&mut self, nr: usize) {
+        if nr == 0 {
+            self.guessed = 0;
         }
     }
 
@@ -291,6 +310,7 @@ impl Planes {
         if self.expected >> nr & 1 == 1 && self.counts[nr] > number(pages) {
             self.counts[nr] = number(pages);
             self.expected &= !(1 << nr);
+            self.sure(nr);
         }
     }
 
@@ -330,6 +350,12 @@ impl Planes {
     /// How many of the pages that [`Planes::counted`] counts were mapped within the span.
     pub(super) fn came(&self, nr: usize) -> u64 {
         self.came.get(nr).map_or(0, |came| u64::from(*came))
+    }
+
+    /// How many more pages there may be than [`Planes::counted`] has of the shortest span, since
+    /// only one page has told.
+    pub(super) fn guessed(&self, nr: usize) -> u64 {
+        if nr == 0 { u64::from(self.guessed) } else { 0 }
     }
 
     /// By how many pages two turns differ, if there were two.

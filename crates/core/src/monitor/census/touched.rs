@@ -1,7 +1,7 @@
 //! How much of a target was touched within each span: sums over its units, with their doubt.
 //!
 //! A unit counts for a span when it was its turn and a look has come at the span's end. The pages
-//! seen then are added up, not extrapolated. Five things are not known, and make the interval:
+//! seen then are added up, not extrapolated. Six things are not known, and make the interval:
 //!
 //! * *When in its cycle a unit was measured.* One turn is one sample in time. Where a unit was
 //!   measured twice, half of the squared difference is the variance of one measurement, whatever
@@ -22,6 +22,9 @@
 //! * *What was mapped within the span.* Mapping a page touches it, as when a program fills its
 //!   memory at the start. Whether it is used from then on, the next turn tells. Until then the
 //!   lower end is without such pages.
+//! * *What has just woken up.* Where one page was asked whether that is touched all the time, the
+//!   others are taken to be touched as often. Of the shortest span that is a guess, and the upper
+//!   end has all of them.
 //! * *Touches that were lost* because others clear accessed bits, too; see `lost`. They widen the
 //!   upper end only.
 //!
@@ -90,6 +93,8 @@ struct Sum {
     shorter: [u64; 3],
     /// Pages that were mapped within the span.
     came: u64,
+    /// Pages that may be touched besides, where one page has told of many.
+    guessed: u64,
     /// Pages of all units that could not be made old. They do not count for the sizes above.
     stuck: u64,
     /// Units that have changed since their turn.
@@ -108,6 +113,7 @@ impl Sum {
         change(&mut self.pages, other.pages);
         change(&mut self.doubt, other.doubt);
         change(&mut self.came, other.came);
+        change(&mut self.guessed, other.guessed);
         change(&mut self.stuck, other.stuck);
         change(&mut self.expected, other.expected);
         for (sample, mut other) in
@@ -159,7 +165,7 @@ impl Sum {
         Some(TouchedBytes {
             bytes: bytes(pages),
             lo: bytes(lo - float(self.came) - stuck * self.in_turn.share()),
-            hi: bytes(hi + unseen + stuck),
+            hi: bytes(hi + float(self.guessed) + unseen + stuck),
             measured: self.watched * PAGE_SIZE,
         })
     }
@@ -245,6 +251,7 @@ impl Sums {
                 size,
                 pages: count,
                 came: planes.came(nr),
+                guessed: planes.guessed(nr),
                 stuck,
                 expected: planes.is_expected(nr).into(),
                 doubt,

@@ -16,7 +16,7 @@ mod sentinel;
 use self::levels::SETTLED;
 pub(super) use self::outline::Outline;
 use self::sentinel::NO_PAGE;
-use super::curve::Course;
+use super::curve::{ALL, Course};
 use super::planes::{Clock, Planes, Seen};
 use crate::snapshot::{SPANS, TouchedShare, UnitInfo};
 use crate::time::Time;
@@ -90,6 +90,8 @@ pub(super) struct Unit {
     turns: u8,
     /// How often it was armed out of turn for something that had passed by when it was looked at.
     false_alarms: u8,
+    /// Whether it had no page when it was its turn, and none was seen since.
+    bare: bool,
     /// Whether it is about to be armed because it is its turn.
     pub(super) is_turn: bool,
     /// Whether it was first armed when it was its turn, or has had another one since.
@@ -163,6 +165,7 @@ impl Unit {
             leaf_shift: 12,
             turns: 0,
             false_alarms: 0,
+            bare: false,
             is_turn: false,
             in_turn: true,
             since: now,
@@ -236,6 +239,9 @@ impl Unit {
             // However it was found, its second turn is one like any other.
             self.in_turn |= self.armed;
             self.earlier = PageBits::default();
+            if core::mem::replace(&mut self.bare, self.present.is_empty()) {
+                self.planes = Planes::default();
+            }
             self.turns = self.turns.wrapping_add(1);
             self.false_alarms = self.false_alarms.saturating_sub(1);
         } else {
@@ -265,18 +271,23 @@ impl Unit {
         let present = check.present.and(self.pages);
         // Some are gone for a moment only, while the kernel makes a huge page of them.
         let mapped = present.minus(self.present).and(check.young);
+        if self.bare && !present.is_empty() {
+            news.counted = self.begin_anew();
+        }
         news.published = self.planes.take_new(mapped);
         self.turn.note_mapped(mapped.count());
         self.present = present;
         self.lose(check.stuck.and(self.pages));
         // Others may have cleared bits that an earlier look saw.
         let touched = self.young.or(check.young).and(self.present).minus(self.stuck);
-        let newly = touched.minus(self.young);
+        // What is mapped for the first time has not woken up.
+        let newly = touched.minus(self.young).minus(mapped);
         if !self.known && touched.is_empty() {
             // Nothing has to be made old: the clock starts at this look. Looks find only idle units
             // so, and those would make the sample of what is armed in turn look idle.
             self.in_turn = false;
             (self.armed, self.since, self.turn) = (true, now, Clock::begin(now, SPANS));
+            self.bare = present.is_empty();
         }
         (self.known, self.leaf_shift) = (true, check.leaf_shift);
         let was_young = core::mem::replace(&mut self.young, touched);
@@ -296,7 +307,7 @@ impl Unit {
         news.published |= self.planes.count(&mut self.turn, &seen, spans, is_newest);
         let size = self.size() - self.nr_stuck();
         if self.in_turn {
-            news.counted = self.course.take(self.turn.since, &seen, size, spans);
+            news.counted |= self.course.take(self.turn.since, &seen, size, spans);
         }
         let first_ended = was_open && !self.is_first_open();
         if first_ended && (elapsed <= spans[0] * JUDGED || touched.is_empty()) {
@@ -328,11 +339,29 @@ impl Unit {
         news
     }
 
+    /// The unit had no page when it was its turn, and has some now: of them nothing is known. So
+    /// its next turn is due at once. Returns at which points its course is not what it was.
+    fn begin_anew(&mut self) -> u16 {
+        (self.planes, self.bare) = (Planes::default(), false);
+        (self.turn, self.extra) = (Clock::default(), Clock::default());
+        (self.course, self.interval_ns, self.same) = (Course::default(), INTERVAL_NS.0, 0);
+        ALL
+    }
+
     /// The window after the unit was armed is over. These pages were touched within it.
     fn end_window(&mut self, touched: PageBits, now: Time, spans: &[u64; SPANS], news: &mut News) {
+        let begun = self.begun_within(touched);
         news.again |= self.take_window(touched, now, ratio(spans[0], spans[1]));
         let woken = core::mem::take(&mut self.woken);
-        if self.turn.since == self.since || woken == 0 {
+        if self.turn.since == self.since {
+            // It woke up within its first window.
+            if begun.count() >= RISEN {
+                news.woken = begun.count();
+                self.wake(begun, now, ratio(spans[1], spans[0]));
+            }
+            return;
+        }
+        if woken == 0 {
             return;
         }
         if touched.count() * 4 < woken {

@@ -6,6 +6,7 @@
 //!
 //! Invariant: a level that no first look in time has confirmed is a guess, and told as such.
 
+use super::sentinel::cells;
 use super::{ALARM, CELLS, INTERVAL_NS, NO_PAGE, TOGETHER_NS, Unit, share, tick};
 use crate::interval::count;
 use crate::time::Time;
@@ -102,6 +103,16 @@ impl Unit {
             self.levels[cell] = self.levels[cell].max(least);
         }
         was_kept
+    }
+
+    /// Pages of cells that were not touched within a sample after the arming, and nearly all of
+    /// them within a window. Pages that are touched at random are not like that.
+    pub(super) fn begun_within(&self, touched: PageBits) -> PageBits {
+        let has_begun = |cell: usize| {
+            let there = self.present.cell(cell).count_ones();
+            self.levels[cell] == 0 && share(touched.cell(cell).count_ones(), there) > NEARLY_ALL
+        };
+        touched.and(cells(has_begun))
     }
 
     /// How many of these pages are in cells that are not touched as far as is known.
@@ -217,8 +228,8 @@ impl Unit {
     /// What has woken up is touched all the time from now on, as far as is known, so it counts.
     /// Returns whether a plane is not what it was.
     pub(super) fn expect_more(&mut self, touched: PageBits) -> bool {
-        let at_once = self.mean_level() * count(pages(self.present));
-        self.planes.expect(0, whole(at_once));
+        let at_once = whole(self.mean_level() * count(pages(self.present)));
+        self.planes.guess(at_once, touched.count().saturating_sub(at_once));
         (1..SETTLED).for_each(|span| self.planes.expect(span, touched.count()));
         self.planes.take_new(touched)
     }
@@ -227,6 +238,30 @@ impl Unit {
     /// samples may be passing by, and only turns say how much of that there is.
     pub(super) fn is_lasting(&self) -> bool {
         self.mean_level() >= LASTING
+    }
+
+    /// What woke up in a unit that was then armed out of turn is still touched, so it has not
+    /// passed by. What was seen since counts until it is its turn. Returns whether a plane is not
+    /// what it was.
+    pub(super) fn expect_seen(&mut self) -> bool {
+        let touched = self.young.and(self.present);
+        if self.turn.since == self.since || self.false_alarms >= ALARM {
+            return false;
+        }
+        // A first look that came late has set no plane, but a level.
+        let at_once = whole(self.mean_level() * count(pages(self.present)));
+        for span in 0..SETTLED {
+            let is_seen = !self.extra.is_open(span);
+            let seen = match span {
+                0 => at_once,
+                _ if is_seen => self.plane(span).count(),
+                _ => touched.count(),
+            };
+            if self.planes.counted(span).is_some_and(|counted| seen > counted) {
+                self.planes.expect(span, seen);
+            }
+        }
+        self.planes.take_new(touched)
     }
 
     /// A unit that was armed out of turn is not what it was: only these pages are touched.

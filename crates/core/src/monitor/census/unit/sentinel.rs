@@ -87,6 +87,8 @@ impl Unit {
         news.alarm = is_new.then_some(has_passed);
         if has_passed {
             self.has_passed(spans);
+        } else if is_new && !is_missed {
+            news.published |= self.expect_seen();
         }
         // One page stands for a unit that was hot all over. Else all of it has to be seen.
         let is_calm = is_missed && self.is_mostly_hot();
@@ -141,7 +143,7 @@ impl Unit {
 }
 
 /// The pages of some cells.
-fn cells(are_in: impl Fn(usize) -> bool) -> PageBits {
+pub(super) fn cells(are_in: impl Fn(usize) -> bool) -> PageBits {
     let mut pages = PageBits::default();
     for cell in (0..CELLS).filter(|cell| are_in(*cell)) {
         pages.0[cell / 4] |= 0xffff << (cell % 4 * 16);

@@ -451,20 +451,24 @@ fn a_unit_that_became_hot_and_was_looked_at_late_can_have_a_sentinel() {
 #[test]
 fn pages_that_are_mapped_within_a_span_are_told_apart_until_the_next_turn() {
     let mut unit = unit();
-    let nothing = UnitCheck::new(TargetId(1), UNIT, PageBits::ALL);
+    let one = UnitCheck {
+        answered: true,
+        present: PageBits::page(7),
+        ..UnitCheck::new(TargetId(1), UNIT, PageBits::ALL)
+    };
     unit.is_turn = true;
-    unit.was_armed(&UnitCheck { answered: true, ..nothing }, Time(1000 * MS));
-    for (at, came) in [(1005, 512), (1100, 512)] {
+    unit.was_armed(&one, Time(1000 * MS));
+    for (at, came) in [(1005, 511), (1100, 511)] {
         look(&mut unit, PageBits::ALL, at);
         assert_eq!(unit.planes().came(usize::from(at > 1005)), came);
     }
     arm_in_turn(&mut unit, PageBits::ALL, PageBits::default(), 2000);
     look(&mut unit, PageBits::ALL, 2005);
-    assert_eq!([0, 1].map(|nr| unit.planes().came(nr)), [0, 512], "the window is not over");
+    assert_eq!([0, 1].map(|nr| unit.planes().came(nr)), [0, 511], "the window is not over");
     // Out of turn, the span that was measured after the start counts, and longer ones do not.
     let mut unit = self::unit();
     unit.is_turn = true;
-    unit.was_armed(&UnitCheck { answered: true, ..nothing }, Time(1000 * MS));
+    unit.was_armed(&one, Time(1000 * MS));
     for at in [1005, 1100, 2000, 11_000] {
         look(&mut unit, PageBits::ALL, at);
     }
@@ -531,5 +535,85 @@ fn of_a_window_with_few_samples_a_sentinel_waits_for_more_than_half() {
         let missed = UnitCheck { young: PageBits::ALL.minus(page), ..check };
         let news = unit.was_looked_at(&missed, Time((6000 + after) * MS), &spans, false);
         assert_eq!(news.calmed, calmed, "after {after} ms");
+    }
+}
+
+/// A look that finds no page mapped.
+fn look_at_nothing(unit: &mut Unit, at: u64) {
+    let check = UnitCheck { answered: true, ..UnitCheck::new(TargetId(1), UNIT, PageBits::ALL) };
+    unit.was_looked_at(&check, Time(at * MS), &SPANS_NS, false);
+}
+
+#[test]
+fn a_unit_that_was_measured_without_a_page_is_not_measured() {
+    let mut unit = unit();
+    for at in [1000, 1100, 2000] {
+        look_at_nothing(&mut unit, at);
+    }
+    assert_eq!([0, 1].map(|nr| unit.planes().counted(nr)), [Some(0); 2]);
+    assert!(!unit.has_waited(Time(2000 * MS), &SPANS_NS, u64::MAX));
+    let news = look(&mut unit, PageBits::ALL, 2100);
+    assert_eq!((news.woken, news.counted), (0, ALL), "what is mapped has not woken up");
+    assert_eq!([0, 1, 2].map(|nr| unit.planes().counted(nr)), [None; 3]);
+    assert!(unit.has_waited(Time(2100 * MS), &SPANS_NS, u64::MAX));
+    arm_in_turn(&mut unit, PageBits::ALL, PageBits::default(), 2200);
+    look(&mut unit, cell(1), 2205);
+    assert_eq!((unit.planes().counted(0), unit.planes().came(0)), (Some(16), 0));
+}
+
+#[test]
+fn what_begins_within_the_window_after_a_turn_has_woken_up() {
+    let mut unit = unit();
+    arm_in_turn(&mut unit, PageBits::ALL, PageBits::default(), 1000);
+    look(&mut unit, PageBits::default(), 1005);
+    let begun = cell(4).or(cell(5)).or(cell(6));
+    assert_eq!(look(&mut unit, begun, 1100).woken, 48);
+    // One page is asked, and tells of all.
+    let page = unit.choose_woken(3).unwrap();
+    let check = UnitCheck {
+        answered: true,
+        present: PageBits::ALL,
+        young: page,
+        ..UnitCheck::new(TargetId(1), UNIT, page)
+    };
+    unit.was_armed(&check, Time(1110 * MS));
+    assert!(look(&mut unit, begun, 1115).confirmed);
+    assert_eq!((unit.planes().counted(0), unit.planes().guessed(0)), (Some(48), 0));
+    // Where every page is touched now and then, none of that has begun.
+    let mut unit = self::unit();
+    arm_in_turn(&mut unit, PageBits::ALL, PageBits::default(), 1000);
+    look(&mut unit, PageBits::default(), 1005);
+    assert_eq!(look(&mut unit, PageBits([0x7777_7777_7777_7777; 8]), 1100).woken, 0);
+}
+
+#[test]
+fn what_was_seen_out_of_turn_counts_once_it_is_known_to_last() {
+    for lasts in [true, false] {
+        let mut unit = unit();
+        arm_in_turn(&mut unit, PageBits::ALL, PageBits::default(), 1000);
+        for at in [1005, 1100, 2000] {
+            look(&mut unit, PageBits::default(), at);
+        }
+        let hot = cell(4).or(cell(5)).or(cell(6));
+        assert_eq!(look(&mut unit, hot, 2100).woken, 48);
+        arm(&mut unit, hot, PageBits::default(), 2110);
+        // Of one cell nothing is touched within the first sample.
+        look(&mut unit, cell(4).or(cell(5)), 2115);
+        assert_eq!(unit.planes().counted(0), Some(0), "it may pass by");
+        look(&mut unit, hot, 2210);
+        let page = unit.choose_sentinel(3).unwrap();
+        let check = UnitCheck {
+            answered: true,
+            present: PageBits::ALL,
+            young: page,
+            ..UnitCheck::new(TargetId(1), UNIT, page)
+        };
+        unit.was_armed(&check, Time(2215 * MS));
+        let news = look(&mut unit, if lasts { hot } else { hot.minus(page) }, 2290);
+        assert_eq!(news.alarm, Some(!lasts));
+        let counted = [0, 1].map(|nr| unit.planes().counted(nr));
+        // Of that cell, a twentieth of its pages: it was touched in one sample of the window.
+        let expected = if lasts { [33, 48] } else { [0, 0] };
+        assert_eq!(counted, expected.map(Some));
     }
 }

@@ -7,7 +7,8 @@
 //! one little, and one that wakes up has its fair part again after two rounds.
 //!
 //! A budget is a request to the method of sampling. A context that uses far more than that for a
-//! while is slowed: its intervals are doubled, up to eight times as long.
+//! while is slowed: its intervals are doubled, up to eight times as long. They are halved again when
+//! it has used so little for two minutes that twice as much would be within bounds.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -20,6 +21,8 @@ const FULL: u32 = 80;
 const SLACK_BP: u32 = 50;
 /// After so many rounds of being too costly it is slowed.
 const PATIENCE: u32 = 3;
+/// After so many rounds in which twice of what it uses is not too costly, it is slowed less.
+const CALM: u32 = 24;
 /// The most times that intervals are doubled.
 const MOST_SLOW: u32 = 3;
 
@@ -94,8 +97,9 @@ struct Known {
     cpu_ns: u64,
     at: Instant,
     limit: Limit,
-    /// Rounds in which it was too costly.
+    /// Rounds in a row in which it was too costly, and in which it could have been faster.
     costly: u32,
+    calm: u32,
 }
 
 /// What is known of all contexts from the rounds before.
@@ -120,6 +124,7 @@ impl Balance {
                 at: now,
                 limit: Limit { budget_bp: seen.asked_bp, slow: 0 },
                 costly: 0,
+                calm: 0,
             };
             let known = self.known.entry(name.clone()).or_insert(first);
             let ns = u64::try_from(now.duration_since(known.at).as_nanos()).unwrap_or(u64::MAX);
@@ -154,16 +159,19 @@ impl Known {
     /// How many times the intervals are to be doubled from now on.
     fn slow(&mut self, need: &Need) -> u32 {
         let most = need.granted_bp.saturating_mul(2).max(need.granted_bp.saturating_add(SLACK_BP));
-        if need.used_bp != u32::MAX && need.used_bp > most {
-            self.costly += 1;
-        } else {
+        let is_known = need.used_bp != u32::MAX;
+        let counted = |holds: bool, before: u32| if holds { before + 1 } else { 0 };
+        self.costly = counted(is_known && need.used_bp > most, self.costly);
+        self.calm = counted(is_known && need.used_bp.saturating_mul(2) <= most, self.calm);
+        if self.costly >= PATIENCE {
             self.costly = 0;
+            return (self.limit.slow + 1).min(MOST_SLOW);
         }
-        if self.costly < PATIENCE {
-            return self.limit.slow;
+        if self.calm >= CALM {
+            self.calm = 0;
+            return self.limit.slow.saturating_sub(1);
         }
-        self.costly = 0;
-        (self.limit.slow + 1).min(MOST_SLOW)
+        self.limit.slow
     }
 }
 
@@ -217,19 +225,21 @@ mod tests {
     }
 
     #[test]
-    fn what_uses_far_too_much_is_slowed_after_a_while() {
+    fn what_uses_far_too_much_is_slowed_for_a_while() {
         let mut balance = Balance::default();
         let name = ("p".to_owned(), "c".to_owned());
         let (mut now, mut cpu_ns) = (Instant::now(), 0);
         let mut slow = Vec::new();
-        for _ in 0..14 {
-            let seen = BTreeMap::from([(name.clone(), Seen { asked_bp: 100, cpu_ns })]);
-            let changed = balance.round(500, now, &seen);
-            slow.extend(changed.get(&name).map(|limit| limit.slow));
-            now += Duration::from_secs(10);
-            // A tenth of a CPU, of which it may use a hundredth.
-            cpu_ns += 1_000_000_000;
+        // A tenth of a CPU, of which it may use a hundredth; then nearly nothing.
+        for (rounds, used_ns) in [(14, 1_000_000_000), (80, 1_000_000), (14, 120_000_000)] {
+            for _ in 0..rounds {
+                let seen = BTreeMap::from([(name.clone(), Seen { asked_bp: 100, cpu_ns })]);
+                let changed = balance.round(500, now, &seen);
+                slow.extend(changed.get(&name).map(|limit| limit.slow));
+                now += Duration::from_secs(10);
+                cpu_ns += used_ns;
+            }
         }
-        assert_eq!(slow, [1, 2, 3]);
+        assert_eq!(slow, [1, 2, 3, 2, 1, 0]);
     }
 }

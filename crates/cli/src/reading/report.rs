@@ -106,6 +106,9 @@ pub(super) struct Limits {
 struct HeatmapArgs {
     #[command(flatten)]
     common: Common,
+    /// Write a picture to this file: SVG or PNG, as its name ends.
+    #[arg(short, long, value_name = "FILE", value_parser = picture)]
+    output: Option<PathBuf>,
     /// Write an SVG picture to this file.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
@@ -381,7 +384,11 @@ fn working_set(args: &WssArgs, report: &wss::Report) -> anyhow::Result<String> {
 
 fn heat(args: &HeatmapArgs, out: &mut impl Write) -> anyhow::Result<()> {
     let (record, filter) = args.common.open()?;
-    let picture = args.svg.is_some() || args.png.is_some();
+    let ends = |path: &Path, ending: &str| path.extension().is_some_and(|end| end == ending);
+    let named = |ending| args.output.iter().filter(move |path| ends(path, ending));
+    let svgs: Vec<_> = args.svg.iter().chain(named("svg")).collect();
+    let pngs: Vec<_> = args.png.iter().chain(named("png")).collect();
+    let picture = !svgs.is_empty() || !pngs.is_empty();
     let mut options =
         if picture { heatmap::Options::for_picture() } else { heatmap::Options::for_text(width()) };
     options.all_targets = args.all_targets;
@@ -395,10 +402,10 @@ fn heat(args: &HeatmapArgs, out: &mut impl Write) -> anyhow::Result<()> {
     if !map.damage.is_empty() {
         warn(&map.damage);
     }
-    if let Some(path) = &args.svg {
+    for path in svgs {
         write_file(path, map.to_svg().as_bytes())?;
     }
-    if let Some(path) = &args.png {
+    for path in pngs {
         write_file(path, &map.to_png()?)?;
     }
     if args.common.limits.json {
@@ -407,6 +414,15 @@ fn heat(args: &HeatmapArgs, out: &mut impl Write) -> anyhow::Result<()> {
         writeln!(out, "{}", map.to_text(&args.color.style()).trim_end())?;
     }
     Ok(())
+}
+
+/// The name of a picture.
+fn picture(name: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(name);
+    match path.extension().and_then(|end| end.to_str()) {
+        Some("svg" | "png") => Ok(path),
+        _ => Err("the name of a picture ends in .svg or .png".to_owned()),
+    }
 }
 
 fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {

@@ -214,6 +214,13 @@ fn pictures() {
     assert_eq!(svg.root_element().tag_name().name(), "svg");
     let png = fs::read(dir.path().join("h.png")).unwrap();
     assert!(png.starts_with(b"\x89PNG\r\n\x1a\n") && png.ends_with(b"IEND\xae\x42\x60\x82"));
+    isotherm(dir.path(), "report heatmap r.data -o o.png --output o.svg").expect(2, &["--output"]);
+    for (name, other) in [("o.png", "h.png"), ("o.svg", "h.svg")] {
+        isotherm(dir.path(), &format!("report heatmap r.data -o {name}")).expect(0, &[]);
+        let [one, two] = [name, other].map(|name| fs::read(dir.path().join(name)).unwrap());
+        assert_eq!(one, two, "the same picture");
+    }
+    isotherm(dir.path(), "report heatmap r.data -o h.jpg").expect(2, &["ends in .svg or .png"]);
     for what in ["--svg", "--png"] {
         isotherm(dir.path(), &format!("report heatmap r.data {what} nosuch/h"))
             .expect(2, &["cannot write nosuch/h", "make the directory"]);

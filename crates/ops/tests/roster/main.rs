@@ -66,6 +66,13 @@ impl Machine {
         self.put(&format!("cg{cgroup}/cgroup.procs"), &text);
     }
 
+    /// The same, without a write that inotify tells of: as for the cgroup that a process leaves.
+    fn members_quietly(&self, cgroup: &str, pids: &[u32]) {
+        self.members("/../quiet", pids);
+        let to = self.path(&format!("cg{cgroup}/cgroup.procs"));
+        fs::rename(self.path("quiet/cgroup.procs"), to).unwrap();
+    }
+
     fn roster(&self, rules: &[Rule]) -> Roster {
         Roster::new(Proc::new(self.path("proc")), self.dir.path(), rules.to_vec())
     }
@@ -144,6 +151,49 @@ fn what_starts_moves_and_ends_shows_at_the_next_poll() {
     assert_eq!(at(&mut roster, 104), [31]);
     assert_eq!(roster.followed(Time(104 * S)).count(), 1);
     assert!(roster.oldest_ns(Time(104 * S)) < 10 * S, "all are read in turn");
+}
+
+/// Far more cgroups than are read at each poll, none of which has changed for long.
+#[test]
+fn a_move_between_any_two_of_thousands_of_quiet_cgroups_shows_at_the_next_poll() {
+    const CGROUPS: u32 = 3000;
+    let machine = Machine::new();
+    let cgroup = |nr: u32| format!("/app/g{nr}");
+    for nr in 0..CGROUPS {
+        machine.process(100 + nr, "x", &cgroup(nr), 0);
+        machine.members(&cgroup(nr), &[100 + nr]);
+    }
+    machine.members("/else", &[]);
+    let mut roster = machine.roster(&[Rule::Cgroup("/app/*".into())]);
+    let count = |roster: &mut Roster, s| at(roster, s).len();
+    // Until all lists were read, and the changes of the beginning are forgotten.
+    let mut s = 10;
+    while s < 60 || roster.followed(Time(s * S)).any(|f| f.age_ns.is_none()) {
+        count(&mut roster, s);
+        s += 1;
+    }
+    let all = CGROUPS as usize;
+    let of = |roster: &Roster, nr: u32| {
+        let path = cgroup(nr);
+        roster.followed(Time(0)).find(|f| f.path == path).unwrap().members
+    };
+    // From one that matches to another, out, and back in. Only the cgroup that it comes to is told.
+    machine.process(2000, "x", &cgroup(2500), 0);
+    machine.members(&cgroup(2500), &[2600, 2000]);
+    machine.members_quietly(&cgroup(1900), &[]);
+    assert_eq!(count(&mut roster, s), all);
+    assert_eq!((of(&roster, 1900), of(&roster, 2500)), (0, 2));
+    for round in 1..3 {
+        let from = cgroup(if round == 1 { 2500 } else { 77 });
+        machine.process(2000, "x", "/else", 0);
+        machine.members("/else", &[2000]);
+        machine.members_quietly(&from, &[]);
+        assert_eq!(count(&mut roster, s + 2 * round), all - 1, "out, {round}");
+        machine.process(2000, "x", &cgroup(77), 0);
+        machine.members_quietly("/else", &[]);
+        machine.members(&cgroup(77), &[2000]);
+        assert_eq!(count(&mut roster, s + 2 * round + 1), all, "in, {round}");
+    }
 }
 
 #[test]

@@ -96,6 +96,7 @@ pub(crate) fn all() -> Vec<Box<dyn Job>> {
         Box::new(jobs::idle::Idle),
         Box::new(jobs::tier::Tier),
         Box::new(jobs::top::Top),
+        Box::new(jobs::cgroups::ManyCgroups),
         Box::new(jobs::compat::Compat),
     ]
 }

@@ -2,7 +2,8 @@
 //!
 //! The kernel chooses the pages, the least used first. The difference of `memory.current` before
 //! and after tells how much was reclaimed. Memory that the group allocated in the meantime makes
-//! this difference smaller.
+//! this difference smaller. What the kernel looks at for that is noted as ours
+//! ([`note_ours`]), so that no monitor takes it for a machine that runs short.
 
 mod guard;
 mod own;
@@ -12,6 +13,8 @@ mod toll;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+
+use isotherm_host::reclaim::{note_ours, scanned};
 
 use super::error::{self, ActError, ActKind};
 use super::outcome::Stopwatch;
@@ -131,7 +134,7 @@ impl Cgroup {
                 None => step.to_string(),
             };
             out.asked_bytes += step;
-            match fs::write(self.dir.join("memory.reclaim"), &text) {
+            match self.ask(&text) {
                 Ok(()) => out.accepted_bytes += step,
                 Err(e) => match e.raw_os_error() {
                     Some(libc::EAGAIN) => out.exhausted = true,
@@ -149,6 +152,16 @@ impl Cgroup {
         }
         (out.elapsed_ns, out.cpu_ns) = watch.read();
         Ok(out)
+    }
+
+    /// Asks for one step, and notes what was looked at for it.
+    fn ask(&self, text: &str) -> io::Result<()> {
+        let before = scanned(&self.dir);
+        let answer = fs::write(self.dir.join("memory.reclaim"), text);
+        if let Some((before, after)) = before.zip(scanned(&self.dir)) {
+            note_ours(&self.dir, after.saturating_sub(before));
+        }
+        answer
     }
 
     fn no_swappiness(&self, err: io::Error) -> ActError {

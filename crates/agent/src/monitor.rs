@@ -16,6 +16,7 @@
 //! ([`Monitor::follow`]) is removed when the rule does not match it any more. Not here: printing,
 //! files, and the decision when to stop.
 
+mod durations;
 mod rules;
 
 use std::collections::VecDeque;
@@ -40,6 +41,7 @@ use isotherm_ops::set::{OpsSet, PageView, SchemeOps};
 use isotherm_ops::targets::{Claim, Target, TargetError, TargetEvent, Tracker};
 use isotherm_sys::clock::{self, Wake};
 
+pub use self::durations::{BOUNDS_US, Durations};
 use self::rules::Rules;
 use crate::others::Others;
 use crate::policy::TargetSpec;
@@ -89,12 +91,16 @@ struct MonotonicClock {
     /// The time since boot, which goes on while the machine is suspended.
     since_boot: fn() -> Time,
     suspends: Suspends,
+    /// When the last sleep ended, and how long it was until the next in each case.
+    woke_at: Option<Time>,
+    durations: Durations,
 }
 
 impl Default for MonotonicClock {
     fn default() -> Self {
-        let suspends = Suspends::default();
-        Self { alarm: Time::default(), since_boot: clock::since_boot, suspends }
+        let (suspends, durations) = (Suspends::default(), Durations::default());
+        let since_boot = clock::since_boot;
+        Self { alarm: Time::default(), since_boot, suspends, woke_at: None, durations }
     }
 }
 
@@ -119,7 +125,11 @@ impl Clock for MonotonicClock {
     }
 
     fn sleep_until(&mut self, deadline: Time) -> bool {
+        if let Some(woke_at) = self.woke_at {
+            self.durations.note(clock::now().since(woke_at));
+        }
         let signal = clock::sleep_until(deadline.min(self.alarm)) == Wake::Signal;
+        self.woke_at = Some(clock::now());
         signal || self.alarm < deadline
     }
 
@@ -589,6 +599,12 @@ impl Monitor {
     #[must_use]
     pub fn late(&self) -> Option<Late> {
         Some(self.late).filter(Late::is_worth_telling)
+    }
+
+    /// How long samples took.
+    #[must_use]
+    pub const fn durations(&self) -> Durations {
+        self.driver.clock.durations
     }
 
     /// What others hide by clearing accessed bits, if that is worth telling.

@@ -188,6 +188,8 @@ impl Check<'_> {
             Metric::FullMemPsiUs
             | Metric::CgroupSomeMemPsiUs(_)
             | Metric::CgroupFullMemPsiUs(_)
+            | Metric::WorkingsetRefaultBytes
+            | Metric::CgroupWorkingsetRefaultBytes(_)
             | Metric::RefaultBp
             | Metric::DoneBytes
             | Metric::RefaultedBytes

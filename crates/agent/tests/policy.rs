@@ -444,7 +444,9 @@ fn the_shipped_policy_is_read_and_has_its_limits() {
         assert!(matches!(settings.evidence, Evidence::Confirm(us) if us >= 60_000_000), "{name}");
         let quota = &scheme.quota;
         assert!(quota.sz > 0 && quota.ms > 0 && quota.brake.is_some(), "{name}");
-        assert!(!quota.goals.is_empty() && !settings.dry_run, "{name}");
+        let goals: Vec<_> = quota.goals.iter().map(|goal| goal.metric).collect();
+        let want = [Metric::SomeMemPsiUs, Metric::WorkingsetRefaultBytes];
+        assert!(goals == want && !settings.dry_run, "{name}: {goals:?}");
         assert_eq!(scheme.filters.ops.len(), 2, "{name}: shared memory would count twice");
     }
     // Every line that says something is explained above it, or is a part of what is.

@@ -340,6 +340,7 @@ fn goals() {
         ("active=50%", Metric::ActiveMemBp, 5000),
         ("inactive=40%", Metric::InactiveMemBp, 4000),
         ("refaults=1%", Metric::RefaultBp, 100),
+        ("refaults=2M/2s", Metric::WorkingsetRefaultBytes, 1 << 20),
         ("user=1/2", Metric::UserInput, 2),
     ];
     for (text, metric, target) in cases {
@@ -351,6 +352,9 @@ fn goals() {
     let cgroup = policy("psi=1ms/s@/app", 1000);
     assert!(matches!(cgroup.scheme.quota.goals[0].metric, Metric::CgroupSomeMemPsiUs(_)));
     assert_eq!(cgroup.settings.cgroups, ["/app"]);
+    let cgroup = policy("refaults=1M/s@/app", 4000).scheme.quota.goals[0];
+    assert_eq!(cgroup.metric.name(), "cgroup_workingset_refault_bytes");
+    assert_eq!(cgroup.target, 4 << 20, "it follows the window");
     let user = policy("user=5000", 1000).scheme.quota.goals[0];
     assert_eq!((user.current, user.target), (5000, 10_000));
     for wrong in [
@@ -360,6 +364,9 @@ fn goals() {
         "psi=0/s",
         "psi=2s/s",
         "psi=1ms/s@0",
+        "refaults=1%@/app",
+        "refaults=1M/s@0",
+        "refaults=0/s",
         "free=0%",
         "free=101%@0",
         "used=5%",

@@ -67,7 +67,7 @@ fn number(list: &mut Vec<String>, name: &str) -> u32 {
 }
 
 fn goals() -> impl Strategy<Value = Vec<(u8, i32, usize, u64, u64)>> {
-    vec((0..13_u8, 0..1024_i32, 0..CGROUPS.len(), 1..=1000_u64, any::<u64>()), 0..4)
+    vec((0..15_u8, 0..1024_i32, 0..CGROUPS.len(), 1..=1000_u64, any::<u64>()), 0..4)
 }
 
 fn goal(
@@ -89,6 +89,8 @@ fn goal(
         9 => Metric::InactiveMemBp,
         10 => Metric::RefaultBp,
         11 => Metric::FreeMemRate,
+        12 => Metric::WorkingsetRefaultBytes,
+        13 => Metric::CgroupWorkingsetRefaultBytes(of()),
         _ => Metric::UserInput,
     };
     let mut goal = Goal::new(metric, target);

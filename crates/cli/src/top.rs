@@ -109,7 +109,7 @@ pub(crate) struct Args {
         hide_short_help = true
     )]
     filter: String,
-    /// Show a row per process, cgroup or systemd unit.
+    /// Show a row per process, or per group of them.
     #[arg(
         long,
         value_enum,
@@ -136,6 +136,9 @@ enum ByArg {
     Process,
     Cgroup,
     Unit,
+    Pod,
+    Container,
+    User,
 }
 
 fn budget(text: &str) -> Result<u32, String> {
@@ -165,6 +168,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             ByArg::Process => Grouping::Processes,
             ByArg::Cgroup => Grouping::Cgroups,
             ByArg::Unit => Grouping::Units,
+            ByArg::Pod => Grouping::Pods,
+            ByArg::Container => Grouping::Containers,
+            ByArg::User => Grouping::Users,
         },
         filter: args.filter.clone(),
         look: look(args.color),

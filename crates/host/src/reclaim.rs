@@ -8,13 +8,30 @@
 //! | `pgscan_kswapd`, `pgscan_direct` | `/proc/vmstat` | the machine runs short |
 //!
 //! Pages that are paged out on request (`MADV_PAGEOUT`, DAMON) are in none of them (`mm/vmscan.c`,
-//! Linux 6.18).
+//! Linux 6.18). What this program asks a cgroup to reclaim is in `pgscan`, so it is counted apart
+//! ([`note_ours`]).
+
+mod ours;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::metrics::Cgroups;
 use crate::proc::Proc;
+
+pub use ours::{note_ours, scanned};
+
+/// What the counters that concern a process have counted: pages, and reached limits. The numbers
+/// say nothing by themselves; that they grow does. They fall when the process moves to another
+/// cgroup.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counted {
+    /// The sum of all counters.
+    pub all: u64,
+    /// The part of it that this program has asked for. It may be too much, where the cgroup that was
+    /// asked is above that of the process.
+    pub ours: u64,
+}
 
 /// Reads the counters of processes.
 #[derive(Debug)]
@@ -25,7 +42,7 @@ pub struct Reclaim {
     /// What was read at this time, in ns: of the machine, and by the text of `/proc/PID/cgroup`.
     read_ns: u64,
     of_machine: Option<u64>,
-    of_cgroups: BTreeMap<Vec<u8>, Option<u64>>,
+    of_cgroups: BTreeMap<Vec<u8>, Counted>,
 }
 
 /// For so long what was read stands for all processes that share it, in ns: whoever asks about
@@ -48,29 +65,30 @@ impl Reclaim {
         Self { proc, cgroups, text: Vec::new(), read_ns: 0, of_machine: None, of_cgroups }
     }
 
-    /// The sum of all counters that concern this process: pages, and reached limits. It says
-    /// nothing by itself; that it grows does. It falls when the process moves to another cgroup.
+    /// What the counters that concern this process say.
     ///
     /// `now_ns` is the time of any clock that does not go back. A counter that was read less than
     /// 100 ms before, for whichever process, is not read again.
-    pub fn total(&mut self, pid: u32, now_ns: u64) -> u64 {
+    pub fn counted(&mut self, pid: u32, now_ns: u64) -> Counted {
         if now_ns.saturating_sub(self.read_ns) >= SHARED_NS {
             (self.read_ns, self.of_machine) = (now_ns, None);
             self.of_cgroups.clear();
         }
         let of_machine = self.of_machine.unwrap_or_else(|| self.of_machine_now());
         self.of_machine = Some(of_machine);
-        of_machine.saturating_add(self.of_process(pid).unwrap_or(0))
+        let mut counted = self.of_process(pid).unwrap_or_default();
+        counted.all = counted.all.saturating_add(of_machine);
+        counted
     }
 
-    fn of_process(&mut self, pid: u32) -> Option<u64> {
+    fn of_process(&mut self, pid: u32) -> Option<Counted> {
         self.proc.read(pid, "cgroup", &mut self.text).ok()?;
-        if let Some(total) = self.of_cgroups.get(&self.text) {
-            return *total;
+        if let Some(counted) = self.of_cgroups.get(&self.text) {
+            return Some(*counted);
         }
-        let total = self.of_cgroup(&String::from_utf8_lossy(&self.text));
-        self.of_cgroups.insert(self.text.clone(), total);
-        total
+        let counted = self.of_cgroup(&String::from_utf8_lossy(&self.text)).unwrap_or_default();
+        self.of_cgroups.insert(self.text.clone(), counted);
+        Some(counted)
     }
 
     fn of_machine_now(&mut self) -> u64 {
@@ -82,7 +100,7 @@ impl Reclaim {
     }
 
     /// Of the cgroups that this text names.
-    fn of_cgroup(&self, text: &str) -> Option<u64> {
+    fn of_cgroup(&self, text: &str) -> Option<Counted> {
         let mut lines = text.lines().map(|line| line.splitn(3, ':'));
         // 4:memory:/a/b of v1 counts if it is there, else 0::/a/b of v2.
         let v1 = lines.clone().find_map(|mut line| {
@@ -90,11 +108,13 @@ impl Reclaim {
             is_memory.then(|| line.next())?
         });
         if let (Some(path), Some(mount)) = (v1, self.cgroups.v1_of("memory")) {
-            return Some(reached_limits(mount, path));
+            return Some(Counted { all: reached_limits(mount, path), ours: 0 });
         }
         let v2 = lines.find_map(|mut line| if line.next()? == "0" { line.nth(1) } else { None })?;
         let dir = directory(self.cgroups.v2.as_deref()?, v2)?;
-        field(&std::fs::read_to_string(dir.join("memory.stat")).ok()?, "pgscan")
+        let all = scanned(&dir)?;
+        // Read last: what is being done meanwhile is rather counted as ours.
+        Some(Counted { all, ours: ours::of(&dir) })
     }
 }
 
@@ -138,7 +158,7 @@ mod tests {
         write("proc/7/cgroup", cgroup);
         files.iter().for_each(|(path, text)| write(path, text));
         let proc = Proc::new(dir.path().join("proc"));
-        Reclaim::new(proc, cgroups(&dir.path().join("cg"))).total(7, 0)
+        Reclaim::new(proc, cgroups(&dir.path().join("cg"))).counted(7, 0).all
     }
 
     #[test]
@@ -159,12 +179,37 @@ mod tests {
         };
         let cgroups = Cgroups { v2: Some(dir.path().join("cg")), ..Cgroups::default() };
         let mut reclaim = Reclaim::new(Proc::new(dir.path()), cgroups);
-        let mut at = |ms: u64| [7, 8, 9].map(|pid| reclaim.total(pid, ms * 1_000_000));
+        let mut at = |ms: u64| [7, 8, 9].map(|pid| reclaim.counted(pid, ms * 1_000_000).all);
         grow(100, 20);
         assert_eq!(at(1000), [120, 107, 120]);
         grow(200, 30);
         assert_eq!(at(1050), [120, 107, 120], "read a moment ago");
         assert_eq!(at(1100), [230, 207, 230]);
+    }
+
+    #[test]
+    fn what_we_ask_for_is_counted_apart() {
+        let dir = tempfile::tempdir().unwrap();
+        let put = |path: &str, text: &str| {
+            let path = dir.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        put("7/cgroup", "0::/a/b\n");
+        put("8/cgroup", "0::/ab\n");
+        put("cg/a/b/memory.stat", "pgscan 900\npgscan_direct 900\n");
+        put("cg/ab/memory.stat", "pgscan 40\n");
+        let at = |group: &str| dir.path().join("cg").join(group);
+        assert_eq!(scanned(&at("a/b")), Some(900));
+        assert_eq!(scanned(&at("a")), None, "no memory controller");
+        note_ours(&at("a/b"), 600);
+        note_ours(&at("a/b"), 100);
+        note_ours(&at("a"), 50);
+        note_ours(&at("a/b/c"), 7);
+        let cgroups = Cgroups { v2: Some(dir.path().join("cg")), ..Cgroups::default() };
+        let mut reclaim = Reclaim::new(Proc::new(dir.path()), cgroups);
+        assert_eq!(reclaim.counted(7, 0), Counted { all: 900, ours: 750 });
+        assert_eq!(reclaim.counted(8, 0), Counted { all: 40, ours: 0 });
     }
 
     #[test]

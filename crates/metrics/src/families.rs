@@ -4,6 +4,7 @@ mod cgroups;
 mod contexts;
 mod own;
 
+use isotherm_agent::monitor::{BOUNDS_US, Durations};
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
@@ -20,6 +21,8 @@ pub enum Kind {
     Gauge,
     /// Only goes up; samples end in `_total`.
     Counter,
+    /// How often which values came; samples end in `_bucket` (with a label `le`), `_sum`, `_count`.
+    Histogram,
     /// Says what something is; samples end in `_info` and are 1.
     Info,
 }
@@ -63,10 +66,12 @@ type Fill = fn(&Reading, &mut Emit<'_>) -> std::fmt::Result;
 pub(crate) enum Value {
     Whole(u64),
     Real(f64),
+    /// How many were in which class, and their sum.
+    Spread(Durations),
 }
 
 impl Family {
-    /// The name that samples have, as a query writes it.
+    /// The name that samples have, as a query writes it; of a histogram without its suffixes.
     #[must_use]
     pub fn sample_name(&self) -> String {
         let unit = match self.measure {
@@ -75,7 +80,7 @@ impl Family {
             Measure::Seconds => "_seconds",
         };
         let suffix = match self.kind {
-            Kind::Gauge => "",
+            Kind::Gauge | Kind::Histogram => "",
             Kind::Counter => "_total",
             Kind::Info => "_info",
         };
@@ -92,6 +97,7 @@ impl Family {
         let of_library = match kind {
             Kind::Gauge => MetricType::Gauge,
             Kind::Counter => MetricType::Counter,
+            Kind::Histogram => MetricType::Histogram,
             Kind::Info => MetricType::Info,
         };
         let mut metric =
@@ -125,7 +131,17 @@ fn sample(metric: &mut MetricEncoder<'_>, kind: Kind, value: Value) -> std::fmt:
         (Kind::Counter, Value::Real(x)) => metric.encode_counter::<NoLabels, _, u64>(&x, None),
         (_, Value::Whole(n)) => metric.encode_gauge(&n),
         (_, Value::Real(x)) => metric.encode_gauge(&x),
+        (_, Value::Spread(durations)) => spread(metric, &durations),
     }
+}
+
+/// Writes a histogram of times, in seconds.
+#[expect(clippy::cast_precision_loss, reason = "metrics are floating point numbers")]
+fn spread(metric: &mut MetricEncoder<'_>, durations: &Durations) -> std::fmt::Result {
+    let bounds = BOUNDS_US.iter().map(|us| *us as f64 / 1e6).chain([f64::INFINITY]);
+    let buckets: Vec<(f64, u64)> = bounds.zip(durations.counts).collect();
+    let count = durations.counts.iter().sum();
+    metric.encode_histogram::<NoLabels>(durations.sum_ns as f64 / 1e9, count, &buckets, None)
 }
 
 type NoLabels = [(&'static str, &'static str); 0];

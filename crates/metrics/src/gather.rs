@@ -196,6 +196,7 @@ impl Known {
             late_windows: effort.late.late,
             missing_seconds: seconds(effort.late.missing_ns),
             samples: effort.checks,
+            durations: effort.durations,
             clears: effort.clears,
             budget_ratio: f64::from(effort.budget_bp) / 10_000.0,
             last_snapshot_seconds: effort.last_end.map(since_1970),

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use isotherm_agent::monitor::Durations;
+
 /// So many cgroups are told of one by one: those with the most memory. The rest is one more, called
 /// `(others)`.
 pub const MOST_CGROUPS: usize = 1000;
@@ -68,6 +70,8 @@ pub struct ContextReading {
     pub missing_seconds: f64,
     /// Looks at pages.
     pub samples: u64,
+    /// How long samples took.
+    pub durations: Durations,
     /// Accessed bits cleared.
     pub clears: u64,
     /// The share of one CPU that monitoring may take.

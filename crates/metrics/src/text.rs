@@ -50,6 +50,7 @@ pub fn plain(reading: &Arc<Reading>) -> String {
                 let (suffix, kind) = match *of {
                     "counter" => ("_total", "counter"),
                     "info" => ("_info", "gauge"),
+                    "histogram" => ("", "histogram"),
                     _ => ("", "gauge"),
                 };
                 writeln!(out, "# HELP {name}{suffix} {help}\n# TYPE {name}{suffix} {kind}").ok();

@@ -1,4 +1,5 @@
-//! Measures what a poll of the roster costs on a made-up machine with many processes and cgroups.
+//! Measures what a poll of the roster costs on a made-up machine with many processes and cgroups, and
+//! how many moves of a process out of a quiet cgroup, and back into another, the next poll knows.
 //!
 //! `cargo run --release -p isotherm-ops --example roster -- 5000 2000`
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "an example that measures")]
@@ -26,6 +27,7 @@ fn main() {
     let root = dir.path();
     let mounts = format!("41 31 0:38 / {} rw - cgroup2 cgroup2 rw\n", root.join("cg").display());
     put(root, "proc/self/mountinfo", &mounts);
+    put(root, "cg/else/cgroup.procs", "");
     put(root, "proc/loadavg", "0.00 0.02 0.00 1/86 7\n");
     let mut members = vec![String::new(); cgroups as usize];
     for nr in 0..processes {
@@ -43,18 +45,30 @@ fn main() {
     }
     let rules = vec![Rule::Cgroup("/app.slice/*".to_owned())];
     let mut roster = Roster::new(Proc::new(root.join("proc")), root, rules);
-    let mut costs = Vec::new();
-    for s in 101..=160 {
+    let (mut costs, mut moves, mut known) = (Vec::new(), 0, 0);
+    for s in 101..=160_u32 {
+        // In the second half: at an odd second out, at an even one back.
+        let (pid, is_out) = (100 + (s / 2) * 61 % processes, s % 2 == 1);
+        if s > 130 {
+            let to =
+                if is_out { "else".to_owned() } else { format!("app.slice/g{}", s * 7 % cgroups) };
+            put(root, &format!("proc/{pid}/cgroup"), &format!("0::/{to}\n"));
+            put(root, &format!("cg/{to}/cgroup.procs"), &format!("{pid}\n"));
+        }
         let began = thread_cpu_ns();
-        roster.poll(Time(s * S));
+        roster.poll(Time(u64::from(s) * S));
         costs.push(thread_cpu_ns() - began);
+        if s > 130 {
+            moves += 1;
+            known += usize::from(roster.members().any(|member| member == pid) != is_out);
+        }
     }
     let first = costs.remove(0);
     costs.sort_unstable();
     let oldest = roster.followed(Time(160 * S)).filter_map(|f| f.age_ns).max().unwrap_or(0);
     println!(
         "{processes} processes in {cgroups} cgroups: first poll {} ms, then median {} us, longest {} us; \
-         oldest list of members {} s, oldest process {} s",
+         oldest list of members {} s, oldest process {} s; {known} of {moves} moves known at once",
         first / 1_000_000,
         costs[costs.len() / 2] / 1000,
         costs[costs.len() - 1] / 1000,

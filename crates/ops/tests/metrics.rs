@@ -34,6 +34,8 @@ impl Machine {
         let nodes = "anon N0=9 N1=9\nactive_anon N0=4096 N1=0\ninactive_anon N0=8192 N1=0\n\
                      active_file N0=102400 N1=0\ninactive_file N0=0 N1=4096\n";
         machine.put("v2/db/memory.numa_stat", nodes);
+        machine.put("v2/db/memory.stat", "workingset_refault_anon 2\nworkingset_refault_file 3\n");
+        machine.put("proc/vmstat", "workingset_nodes 1\nworkingset_refault_anon 9\n");
         for (nr, total, free) in [(0, 1000, 250), (1, 3, 2), (2, 0, 0)] {
             let text = format!("Node {nr} MemTotal: {total} kB\nNode {nr} MemFree: {free} kB\n");
             machine.put(&format!("sys/devices/system/node/node{nr}/meminfo"), &text);
@@ -96,6 +98,8 @@ fn numbers_are_the_references() {
         (Metric::NodeMemcgFreeBp(1, DB), 0),
         (Metric::ActiveMemBp, 3000),
         (Metric::InactiveMemBp, 7000),
+        (Metric::WorkingsetRefaultBytes, 9 << 12),
+        (Metric::CgroupWorkingsetRefaultBytes(DB), 5 << 12),
     ] {
         assert_eq!(machine.read(metric, "db").unwrap(), value, "{metric:?}");
         let full = machine.path("v2/db");
@@ -244,6 +248,23 @@ fn what_is_missing_is_an_error_that_says_so() {
             MetricKind::NodeWithoutMemory,
             &["node 2 has no memory", "nodes with memory: 0, 1"],
         ),
+        (
+            |m| {
+                m.remove("v2/db/memory.stat");
+                m.put("v2/db/cgroup.controllers", "cpu\n");
+            },
+            Metric::CgroupWorkingsetRefaultBytes(DB),
+            "db",
+            MetricKind::NoMemoryController,
+            &["not enabled for cgroup `db`", "+memory"],
+        ),
+        (
+            |m| m.put("v2/db/memory.stat", "anon 5\n"),
+            Metric::CgroupWorkingsetRefaultBytes(DB),
+            "db",
+            MetricKind::Unexpected,
+            &["memory.stat of cgroup `db`"],
+        ),
         (|_| {}, Metric::UserInput, "", MetricKind::NotFromTheMachine, &["the user gives it"]),
         (|_| {}, Metric::RefaultBp, "", MetricKind::NotFromTheMachine, &["the schemes count it"]),
         (|_| {}, Metric::NodeEligibleMemBp(0), "", MetricKind::PhysicalOnly, &["physical"]),
@@ -341,6 +362,8 @@ fn this_machine() {
     let on_node = metrics.read(Metric::NodeMemcgUsedBp(0, DB), &root);
     let has = |file: &str| cgroups.v2.as_ref().is_some_and(|at| at.join(file).exists());
     assert_eq!(on_node.is_ok(), has("memory.numa_stat"), "{on_node:?}");
+    let refaults = metrics.read(Metric::CgroupWorkingsetRefaultBytes(DB), &root);
+    assert_eq!(refaults.is_ok(), has("memory.stat"), "{refaults:?}");
     let pressure = metrics.read(Metric::CgroupSomeMemPsiUs(DB), &root);
     assert_eq!(pressure.is_ok(), has("memory.pressure"), "{pressure:?}");
 }

@@ -18,6 +18,7 @@ use std::fs;
 use std::path::Path;
 
 use isotherm_core::Time;
+use isotherm_host::metrics::refaulted;
 
 /// What a cgroup may pay for memory that is taken from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -65,18 +66,7 @@ impl Costs {
             let line = text.lines().find_map(|line| line.strip_prefix("some "))?;
             line.split(' ').find_map(|word| word.strip_prefix("total="))?.trim().parse().ok()
         });
-        let refaulted = text("memory.stat").and_then(|text| {
-            // One counter until Linux 5.9, two since.
-            let pages = text.lines().filter_map(|line| {
-                let (name, value) = line.split_once(' ')?;
-                let is_it = matches!(
-                    name,
-                    "workingset_refault" | "workingset_refault_anon" | "workingset_refault_file"
-                );
-                is_it.then(|| value.trim().parse::<u64>().ok())?
-            });
-            pages.reduce(u64::saturating_add).map(|pages| pages.saturating_mul(4096))
-        });
+        let refaulted = text("memory.stat").and_then(|text| refaulted(&text));
         Self { stalled_us, refaulted }
     }
 }

@@ -8,6 +8,7 @@ use isotherm_core::AddrRange;
 use isotherm_core::scheme::{CgroupId, Metric};
 use isotherm_host::metrics::Metrics;
 use isotherm_host::nodes::Nodes;
+use isotherm_host::reclaim::Reclaim;
 
 use crate::target::{ARENA, Target};
 use crate::zram::swap;
@@ -107,6 +108,34 @@ fn reclaim_takes_from_the_group_and_loses_nothing() {
     let done = cgroup.reclaim(1 << 30, None, 64 * MIB, &mut || false).unwrap();
     assert!(done.exhausted, "{done:?}");
     assert_eq!(target.say("wrong"), "0", "pages with another content");
+}
+
+/// The kernel counts both alike, and a monitor is to spare memory only because of the one.
+#[test]
+fn what_we_reclaim_is_told_from_what_the_kernel_does() {
+    let Some(_swap) = swap(128) else { return };
+    let Some(group) = Group::new("ours") else { return };
+    let target = group.target(64);
+    let cgroup = match Cgroup::open(&group.dir) {
+        Err(e) if kernel() < (5, 19) => return eprintln!("skipped: {e}"),
+        cgroup => cgroup.unwrap(),
+    };
+    let mut reclaim = Reclaim::of_machine();
+    let mut at = |s: u64| reclaim.counted(target.pid(), s * 1_000_000_000);
+    let begin = at(1);
+    let done = cgroup.reclaim(16 * MIB, None, 4 * MIB, &mut || false).unwrap();
+    assert_eq!(done.accepted_bytes, 16 * MIB, "{done:?}");
+    let asked = at(2);
+    let (all, ours) = (asked.all - begin.all, asked.ours - begin.ours);
+    let pages = 16 * MIB / 4096;
+    assert!(ours >= pages / 2, "{ours} pages of {pages} are ours: {done:?}");
+    assert!(all <= ours + ours / 4 + 255, "{ours} pages of {all} are ours");
+    // Now the kernel has to.
+    let limit = cgroup.current_bytes().unwrap() - 16 * MIB;
+    std::fs::write(group.dir.join("memory.max"), limit.to_string()).unwrap();
+    let limited = at(3);
+    assert!(limited.all - asked.all >= pages / 2, "{limited:?} after {asked:?}");
+    assert_eq!(limited.ours, asked.ours, "the kernel's own is not ours");
 }
 
 #[test]

@@ -21,8 +21,7 @@ use isotherm_ops::targets::cgroup::cgroup_to_show;
 
 use crate::ready::idle_bytes;
 use crate::sharing::LiveSharing;
-pub use by::By;
-use by::Namer;
+pub use by::{By, GroupNames};
 use sums::{Sums, planes};
 
 #[cfg(test)]
@@ -63,11 +62,21 @@ pub struct Group {
     pub age_ns: u64,
 }
 
+/// What a target belongs to, as of some time.
+#[derive(Debug, Clone, Default)]
+struct Belongs {
+    cgroup: String,
+    /// Its effective user, where groups are users.
+    uid: Option<u32>,
+    asked_at: Time,
+}
+
 /// Follows the cgroups of targets, and their pages.
 #[derive(Debug, Default)]
 pub struct Groups {
-    cgroup_of: BTreeMap<TargetId, (String, Time)>,
-    namer: Namer,
+    belongs: BTreeMap<TargetId, Belongs>,
+    by: By,
+    names: GroupNames,
     units: BTreeMap<u32, BTreeMap<u64, UnitInfo>>,
     sharing: LiveSharing,
     proc: Proc,
@@ -78,7 +87,7 @@ impl Groups {
     /// With the processes of this `/proc`.
     #[must_use]
     pub fn new(proc: Proc, by: By) -> Self {
-        Self { proc, namer: Namer::new(by), ..Self::default() }
+        Self { proc, by, ..Self::default() }
     }
 
     /// Takes in what a window tells of pages. Every snapshot has to come here.
@@ -114,11 +123,14 @@ impl Groups {
         self.forget(s);
         self.ask(s, pids);
         self.sharing.follow(s, |id| pids.get(&id).copied());
-        self.namer.refresh(s.end);
+        if self.by != By::Cgroup && self.by != By::Unit {
+            self.names.refresh(s.end);
+        }
         let mut members: BTreeMap<String, Vec<&TargetInfo>> = BTreeMap::new();
         for target in &s.targets {
-            if let Some((cgroup, _)) = self.cgroup_of.get(&target.id) {
-                members.entry(self.namer.group_of(cgroup)).or_default().push(target);
+            if let Some(Belongs { cgroup, uid, .. }) = self.belongs.get(&target.id) {
+                let name = self.names.of(self.by, cgroup, *uid);
+                members.entry(name).or_default().push(target);
             }
         }
         members
@@ -130,11 +142,11 @@ impl Groups {
     /// Asks new targets for their cgroups, and some of the others again.
     fn ask(&mut self, s: &Snapshot, pids: &BTreeMap<TargetId, u32>) {
         let ids: BTreeSet<TargetId> = s.targets.iter().map(|t| t.id).collect();
-        self.cgroup_of.retain(|id, _| ids.contains(id));
-        let new = ids.iter().filter(|id| !self.cgroup_of.contains_key(id)).copied();
+        self.belongs.retain(|id, _| ids.contains(id));
+        let new = ids.iter().filter(|id| !self.belongs.contains_key(id)).copied();
         let mut asked: Vec<TargetId> = new.collect();
         let mut oldest: Vec<(Time, TargetId)> =
-            self.cgroup_of.iter().map(|(id, (_, at))| (*at, *id)).collect();
+            self.belongs.iter().map(|(id, of)| (of.asked_at, *id)).collect();
         oldest.sort_unstable();
         asked.extend(oldest.into_iter().take(TURNS).map(|(_, id)| id));
         for id in asked {
@@ -142,7 +154,9 @@ impl Groups {
             // A process that has just ended stays where it was until it is gone.
             if self.proc.read(*pid, "cgroup", &mut self.buf).is_ok() {
                 let cgroup = cgroup_to_show(&String::from_utf8_lossy(&self.buf)).to_owned();
-                self.cgroup_of.insert(id, (cgroup, s.end));
+                let status = || self.proc.status(*pid, &mut self.buf).ok();
+                let uid = (self.by == By::User).then(status).flatten().map(|status| status.euid);
+                self.belongs.insert(id, Belongs { cgroup, uid, asked_at: s.end });
             }
         }
     }
@@ -178,7 +192,7 @@ impl Groups {
         });
         let tiers = if by_pages { sums.tiers() } else { Tiers::of_regions(&regions, lengths) };
         let used = regions.iter().filter(|region| region.resolved && region.nr_accesses > 0);
-        let asked_at = targets.iter().filter_map(|t| self.cgroup_of.get(&t.id)).map(|(_, at)| *at);
+        let asked_at = targets.iter().filter_map(|t| self.belongs.get(&t.id)).map(|of| of.asked_at);
         Group {
             cgroup: cgroup.to_owned(),
             processes: targets.len(),

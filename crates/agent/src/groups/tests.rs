@@ -107,7 +107,7 @@ fn regions_stand_in_where_pages_are_not_known() {
 }
 
 #[test]
-fn groups_can_be_units_pods_and_containers() {
+fn groups_can_be_units_pods_containers_and_users() {
     let uid = "0b1c2d3e-1111-4222-8333-444455556666";
     let id = "a".repeat(64);
     let pod = format!("/kubepods/burstable/pod{uid}");
@@ -122,9 +122,40 @@ fn groups_can_be_units_pods_and_containers() {
         (By::Container, &format!("/docker/{id}"), "aaaaaaaaaaaa"),
         (By::Container, pod.as_str(), "-"),
     ] {
-        let namer = Namer::new(by);
-        assert_eq!(namer.group_of(cgroup), name, "{by:?}");
+        assert_eq!(GroupNames::default().of(by, cgroup, None), name, "{by:?}");
     }
+    let root = tempfile::tempdir().unwrap();
+    let put = |file: &str| fs::create_dir_all(root.path().join(file)).unwrap();
+    put(&format!("var/log/pods/shop_web-1_{uid}"));
+    put(&format!("var/log/containers/web-1_shop_nginx-{id}.log"));
+    put("etc");
+    fs::write(root.path().join("etc/passwd"), "postgres:x:114:120::/:/bin/sh\n").unwrap();
+    let mut names = GroupNames::new(root.path());
+    assert!(names.refresh(Time(0)) && !names.refresh(Time(1)));
+    for (by, user, name) in [
+        (By::Pod, None, "shop/web-1"),
+        (By::Container, None, "shop/web-1/nginx"),
+        (By::User, Some(114), "postgres"),
+        (By::User, Some(4711), "4711"),
+        (By::User, None, "-"),
+    ] {
+        assert_eq!(names.of(by, &container, user), name, "{by:?}");
+    }
+}
+
+#[test]
+fn processes_of_a_user_are_a_group_in_whatever_cgroups() {
+    let (dir, _) = machine(&[(1, "/a"), (2, "/b"), (3, "/b")]);
+    for (pid, uid) in [(1, 900_001), (2, 900_001), (3, 900_002)] {
+        let text = format!("Name:\tx\nUid:\t0\t{uid}\t0\t0\n");
+        fs::write(dir.path().join(format!("{pid}/status")), text).unwrap();
+    }
+    let mut groups = Groups::new(Proc::new(dir.path()), By::User);
+    let s = snapshot(1, vec![target(1, 4), target(2, 10), target(3, 2)]);
+    groups.learn(&s);
+    let now = groups.now(&s, &Lengths::default(), &pids(&[1, 2, 3]));
+    let told: Vec<_> = now.iter().map(|g| (g.cgroup.as_str(), g.processes)).collect();
+    assert_eq!(told, [("900001", 2), ("900002", 1)]);
 }
 
 /// Three processes map the same 2 MiB; two of them are in one cgroup.

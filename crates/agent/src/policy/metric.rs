@@ -9,6 +9,8 @@ pub(crate) enum Unit {
     Input,
     /// Time stalled per quota window, in µs.
     Stall,
+    /// Memory per quota window, in bytes.
+    Bytes,
     /// A share, in basis points.
     Share,
     /// A share, in permil.
@@ -32,7 +34,7 @@ const fn word(name: &'static str, unit: Unit, node: bool, cgroup: bool) -> Word 
 }
 
 /// All of them.
-pub(crate) const WORDS: [Word; 14] = [
+pub(crate) const WORDS: [Word; 16] = [
     word("user_input", Unit::Input, false, false),
     word("some_mem_psi_us", Unit::Stall, false, false),
     word("full_mem_psi_us", Unit::Stall, false, false),
@@ -45,6 +47,8 @@ pub(crate) const WORDS: [Word; 14] = [
     word("node_eligible_mem_bp", Unit::Share, true, false),
     word("active_mem_bp", Unit::Share, false, false),
     word("inactive_mem_bp", Unit::Share, false, false),
+    word("workingset_refault_bytes", Unit::Bytes, false, false),
+    word("cgroup_workingset_refault_bytes", Unit::Bytes, false, true),
     word("refault_bp", Unit::Share, false, false),
     word("free_mem_rate", Unit::Permil, false, false),
 ];
@@ -64,6 +68,8 @@ pub(crate) fn from_parts(name: &str, node: i32, cgroup: CgroupId) -> Option<Metr
         "node_eligible_mem_bp" => Metric::NodeEligibleMemBp(node),
         "active_mem_bp" => Metric::ActiveMemBp,
         "inactive_mem_bp" => Metric::InactiveMemBp,
+        "workingset_refault_bytes" => Metric::WorkingsetRefaultBytes,
+        "cgroup_workingset_refault_bytes" => Metric::CgroupWorkingsetRefaultBytes(cgroup),
         "refault_bp" => Metric::RefaultBp,
         "free_mem_rate" => Metric::FreeMemRate,
         _ => return None,
@@ -84,9 +90,9 @@ pub(crate) const fn about(metric: &Metric) -> (Option<i32>, Option<CgroupId>) {
         Metric::NodeMemcgUsedBp(node, cgroup) | Metric::NodeMemcgFreeBp(node, cgroup) => {
             (Some(*node), Some(*cgroup))
         }
-        Metric::CgroupSomeMemPsiUs(cgroup) | Metric::CgroupFullMemPsiUs(cgroup) => {
-            (None, Some(*cgroup))
-        }
+        Metric::CgroupSomeMemPsiUs(cgroup)
+        | Metric::CgroupFullMemPsiUs(cgroup)
+        | Metric::CgroupWorkingsetRefaultBytes(cgroup) => (None, Some(*cgroup)),
         _ => (None, None),
     }
 }

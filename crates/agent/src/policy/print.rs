@@ -382,6 +382,7 @@ fn goal(goal: &Goal, settings: &Settings, names: &[&str]) -> String {
         match unit {
             Unit::Input => goal.target.to_string(),
             Unit::Stall => interval(goal.target),
+            Unit::Bytes => quoted(show_size(goal.target)),
             Unit::Share => quoted(show_share(goal.target)),
             Unit::Permil => quoted(show_share(goal.target.saturating_mul(10))),
         },

@@ -98,9 +98,9 @@ pub struct GoalKnob {
     word: &'static Word,
     node: i32,
     cgroup: Option<String>,
-    /// In the metric's unit; for pressure: µs per `per_ms`.
+    /// In the metric's unit; for pressure and refaults in bytes: so much per `per_ms`.
     target: u64,
-    /// For pressure: per how long.
+    /// For these: per how long.
     per_ms: u64,
     current: u64,
 }
@@ -116,7 +116,7 @@ impl GoalKnob {
         let number = cgroup.map_or(0, |path| number_of(&mut settings.cgroups, path));
         let metric = metric::from_parts(self.word.name, self.node, CgroupId(number));
         let target = match self.word.unit {
-            Unit::Stall => {
+            Unit::Stall | Unit::Bytes => {
                 Rate { amount: self.target, per_ms: self.per_ms }.in_window(window_ms).max(1)
             }
             _ => self.target,
@@ -132,11 +132,12 @@ impl GoalKnob {
 }
 
 const GOAL: &str = "NAME=VALUE[@WHERE]: psi=0.5ms/s, psi-full=1ms/s@/app, free=5%, free=0.5%@0, used=99.7%@0, \
-    used=30%@0/app, active=50%, inactive=50%, refaults=1%, user=CURRENT/TARGET";
+    used=30%@0/app, active=50%, inactive=50%, refaults=1%, refaults=1M/s@/app, user=CURRENT/TARGET";
 
 /// Reads a goal: `psi=0.5ms/s` (all of `psi`, `psi-full` with `@/CGROUP`), `free=0.5%@0` and
 /// `used=99.7%@0` of a node (with `@0/CGROUP`: of a cgroup on it), `free=5%` of the machine,
-/// `active=`, `inactive=` of the LRU lists, `refaults=1%` of what the scheme acted on,
+/// `active=`, `inactive=` of the LRU lists, `refaults=1%` of what the scheme acted on, `refaults=1M/s`
+/// of whatever was reclaimed (with `@/CGROUP`: from it),
 /// `user=5000/10000`.
 ///
 /// # Errors
@@ -162,6 +163,8 @@ pub fn goal(text: &str) -> Result<GoalKnob, UnitError> {
         ("used", true, true) => "node_memcg_used_bp",
         ("active", false, false) => "active_mem_bp",
         ("inactive", false, false) => "inactive_mem_bp",
+        ("refaults", false, false) if value.contains('/') => "workingset_refault_bytes",
+        ("refaults", false, true) => "cgroup_workingset_refault_bytes",
         ("refaults", false, false) => "refault_bp",
         ("user", false, false) => "user_input",
         _ => return Err(form()),
@@ -174,6 +177,12 @@ pub fn goal(text: &str) -> Result<GoalKnob, UnitError> {
             let expected = "TIME/TIME, more than 0 and at most all, as 0.5ms/s";
             let rate = Rate::read(value, expected, units::interval_us_with_unit)?;
             let rate = rate.filter(|rate| rate.amount <= rate.per_ms * 1000);
+            let rate = rate.ok_or(UnitError::Form { expected })?;
+            (knob.target, knob.per_ms) = (rate.amount, rate.per_ms);
+        }
+        Unit::Bytes => {
+            let expected = "SIZE/TIME, as 1M/s";
+            let rate = Rate::read(value, expected, units::size)?;
             let rate = rate.ok_or(UnitError::Form { expected })?;
             (knob.target, knob.per_ms) = (rate.amount, rate.per_ms);
         }

@@ -406,7 +406,11 @@ impl Work {
         Summary {
             groups,
             spans_us: snapshot.spans_us(),
-            effort: Effort { budget_bp: attrs.budget_bp, ..self.effort },
+            effort: Effort {
+                budget_bp: attrs.budget_bp,
+                durations: self.monitor.durations(),
+                ..self.effort
+            },
             nr_targets: self.targets.len(),
             nr_regions: snapshot.nr_regions(),
             working_set: snapshot.working_set(),

@@ -1,4 +1,4 @@
-//! The working set by cgroup, unit, pod or container, in place of processes.
+//! The working set by cgroup, unit, pod, container or user, in place of processes.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -28,6 +28,8 @@ pub(crate) enum ByArg {
     Pod,
     /// A line per container.
     Container,
+    /// A line per effective user.
+    User,
 }
 
 impl ByArg {
@@ -39,6 +41,7 @@ impl ByArg {
             Self::Unit => Some(By::Unit),
             Self::Pod => Some(By::Pod),
             Self::Container => Some(By::Container),
+            Self::User => Some(By::User),
         }
     }
 }
@@ -107,6 +110,7 @@ impl Grouped {
             By::Unit => "unit",
             By::Pod => "pod",
             By::Container => "container",
+            By::User => "user",
         };
         let over = format!("over {}", span_name(self.interval_us));
         write!(out, "{:>11}{:>7}  {by:<NAME$}{over:>16}", "time", "procs")?;

@@ -8,6 +8,7 @@
 mod help;
 mod metrics;
 mod named;
+mod reclaim;
 
 #[path = "../faults/program.rs"]
 #[expect(dead_code, reason = "shared with the tests in faults")]

@@ -55,7 +55,9 @@ impl<'r> Missing<'r> {
             Source::Pressure if missing => self.no_psi(tried),
             Source::CgroupPressure if is_not_supported(err) => psi_off(tried),
             Source::CgroupPressure if missing => self.no_cgroup_psi(tried, cgroup, path),
-            Source::CgroupNodes if missing => self.no_cgroup_nodes(tried, cgroup, path),
+            Source::CgroupNodes | Source::CgroupStat if missing => {
+                self.no_memory_of_cgroup(source, tried, cgroup, path)
+            }
             Source::Node(nr) if missing => self.no_node(tried, nr),
             _ => unexpected(tried),
         }
@@ -114,7 +116,13 @@ impl<'r> Missing<'r> {
         }
     }
 
-    fn no_cgroup_nodes(&self, tried: String, cgroup: &str, path: &Path) -> MetricError {
+    fn no_memory_of_cgroup(
+        &self,
+        source: Source,
+        tried: String,
+        cgroup: &str,
+        path: &Path,
+    ) -> MetricError {
         let cgroups = Cgroups::mounted(&self.roots.proc);
         let has = |dir: &Path| has_memory_controller(&dir.join("cgroup.controllers"));
         let here = path.parent().unwrap_or(path);
@@ -144,6 +152,9 @@ impl<'r> Missing<'r> {
                     None => String::new(),
                 },
             )
+        } else if source == Source::CgroupStat {
+            // Every kernel with the controller has the file.
+            (MetricKind::NoCgroup, "the cgroup was just removed".to_owned(), String::new())
         } else {
             (
                 MetricKind::NoMemoryController,
@@ -220,9 +231,11 @@ pub(super) fn unexpected_text(source: Source, cgroup: &str) -> MetricError {
     let file = match source {
         Source::Pressure => "/proc/pressure/memory".to_owned(),
         Source::MemInfo => "/proc/meminfo".to_owned(),
+        Source::VmStat => "/proc/vmstat".to_owned(),
         Source::Node(nr) => format!("the meminfo of node {nr}"),
         Source::CgroupPressure => format!("memory.pressure of cgroup `{cgroup}`"),
         Source::CgroupNodes => format!("memory.numa_stat of cgroup `{cgroup}`"),
+        Source::CgroupStat => format!("memory.stat of cgroup `{cgroup}`"),
     };
     because(
         MetricKind::Unexpected,

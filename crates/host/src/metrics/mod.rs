@@ -5,6 +5,10 @@
 //! and pressure is the total since boot in µs, of which the core takes differences. A number that
 //! this machine does not have is a [`MetricError`], never a zero.
 //!
+//! Memory that came back after it was reclaimed is `workingset_refault_anon` and `_file` of
+//! `/proc/vmstat` and of a cgroup's `memory.stat` (`workingset_refault` until Linux 5.8), in bytes.
+//! These count up as well, and whatever was reclaimed counts, whoever asked for that.
+//!
 //! Files stay open and are read at offset 0 into one buffer, so that a reading that works costs one
 //! system call per file and allocates nothing. A file that fails is opened once more: a cgroup may
 //! have been made anew.
@@ -31,6 +35,7 @@ use crate::again::read_again;
 use crate::proc::meminfo_kib;
 pub use cgroup::Cgroups;
 use missing::Missing;
+pub use text::refaulted;
 
 pub use error::{MetricError, MetricKind};
 
@@ -54,8 +59,10 @@ enum Source {
     Pressure,
     MemInfo,
     Node(i32),
+    VmStat,
     CgroupPressure,
     CgroupNodes,
+    CgroupStat,
 }
 
 /// A source that is open. `cgroup` is empty for those without.
@@ -140,6 +147,10 @@ impl Metrics {
             Metric::InactiveMemBp => {
                 let [active, rest] = self.fields(Source::MemInfo, ["Active:", "Inactive:"])?;
                 bp(rest, active.saturating_add(rest))
+            }
+            Metric::WorkingsetRefaultBytes => self.parse(Source::VmStat, "", refaulted),
+            Metric::CgroupWorkingsetRefaultBytes(id) => {
+                self.parse(Source::CgroupStat, cgroup(id)?, refaulted)
             }
             Metric::UserInput
             | Metric::RefaultBp
@@ -230,11 +241,13 @@ impl Metrics {
         Ok(match source {
             Source::Pressure => self.roots.proc.root().join("pressure/memory"),
             Source::MemInfo => self.roots.proc.root().join("meminfo"),
+            Source::VmStat => self.roots.proc.root().join("vmstat"),
             Source::Node(nr) => {
                 self.roots.sys.join(format!("devices/system/node/node{nr}/meminfo"))
             }
             Source::CgroupPressure => in_cgroup()?.join("memory.pressure"),
             Source::CgroupNodes => in_cgroup()?.join("memory.numa_stat"),
+            Source::CgroupStat => in_cgroup()?.join("memory.stat"),
         })
     }
 }
@@ -254,7 +267,9 @@ fn what(metric: Metric, cgroups: &[String]) -> String {
         Metric::NodeMemUsedBp(node)
         | Metric::NodeMemFreeBp(node)
         | Metric::NodeEligibleMemBp(node) => (Some(node), None),
-        Metric::CgroupSomeMemPsiUs(id) | Metric::CgroupFullMemPsiUs(id) => (None, Some(id)),
+        Metric::CgroupSomeMemPsiUs(id)
+        | Metric::CgroupFullMemPsiUs(id)
+        | Metric::CgroupWorkingsetRefaultBytes(id) => (None, Some(id)),
         _ => (None, None),
     };
     if let Some(node) = node {

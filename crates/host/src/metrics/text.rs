@@ -7,6 +7,18 @@ pub(super) fn pressure_total(text: &str, line: &str) -> Option<u64> {
     words.find_map(|word| word.strip_prefix("total="))?.parse().ok()
 }
 
+/// What `memory.stat` of a cgroup or `/proc/vmstat` tells of memory that came back after it was
+/// reclaimed, in bytes. `None` if it does not tell.
+pub fn refaulted(text: &str) -> Option<u64> {
+    // One counter until Linux 5.8, two since.
+    let is_it = |name| {
+        ["workingset_refault", "workingset_refault_anon", "workingset_refault_file"].contains(&name)
+    };
+    let named = text.lines().filter_map(|line| line.split_once(' '));
+    let pages = named.filter_map(|(name, pages)| is_it(name).then(|| pages.trim().parse().ok())?);
+    pages.reduce(u64::saturating_add).map(|pages| pages.saturating_mul(4096))
+}
+
 /// What a cgroup's `memory.numa_stat` says about `kind` on a node, in bytes.
 pub(super) fn on_node(text: &str, kind: &str, node: i32) -> Option<u64> {
     let mut words = text.lines().map(str::split_ascii_whitespace);
@@ -47,6 +59,19 @@ mod tests {
             ("", "some", None),
         ] {
             assert_eq!(pressure_total(text, line), total, "{line} in {text}");
+        }
+    }
+
+    #[test]
+    fn refaults_of_old_and_new_kernels() {
+        for (text, bytes) in [
+            ("anon 5\nworkingset_refault_anon 2\nworkingset_refault_file 3\n", Some(5 << 12)),
+            ("workingset_refault 4\nworkingset_activate 9\n", Some(4 << 12)),
+            ("workingset_refault_anon 0\n", Some(0)),
+            ("anon 5\nworkingset_refaults 7\nworkingset_refault_anon x\n", None),
+            ("", None),
+        ] {
+            assert_eq!(refaulted(text), bytes, "{text}");
         }
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use isotherm_core::scheme::{self, CgroupId, Metric};
 
 use super::{basis_points, filter::number_of};
+use crate::Bytes;
 use crate::units::micros;
 
 /// A value that a quota is tuned for (`struct damos_quota_goal`): more is done while the measured
@@ -53,10 +54,23 @@ impl Goal {
         Self::new(Metric::RefaultBp, basis_points(share).into())
     }
 
+    /// So much memory of one cgroup (v2; a path from the root of the hierarchy) that comes back per
+    /// window of the quota after it was reclaimed (`workingset_refault_*` of `memory.stat`).
+    #[must_use]
+    pub fn cgroup_refaults(path: impl Into<String>, bytes: Bytes) -> Self {
+        let metric = Metric::CgroupWorkingsetRefaultBytes(CgroupId(0));
+        Self { cgroup: Some(path.into()), ..Self::new(metric, bytes.get()) }
+    }
+
     pub(super) fn to_core(&self, cgroups: &mut Vec<String>) -> scheme::Goal {
-        let metric = match &self.cgroup {
-            Some(path) => Metric::CgroupSomeMemPsiUs(CgroupId(number_of(cgroups, path))),
-            None => self.metric,
+        let mut of = || {
+            let path = self.cgroup.as_deref().unwrap_or_default();
+            CgroupId(number_of(cgroups, path))
+        };
+        let metric = match self.metric {
+            Metric::CgroupSomeMemPsiUs(_) => Metric::CgroupSomeMemPsiUs(of()),
+            Metric::CgroupWorkingsetRefaultBytes(_) => Metric::CgroupWorkingsetRefaultBytes(of()),
+            metric => metric,
         };
         scheme::Goal::new(metric, self.target)
     }

@@ -1,8 +1,8 @@
 //! What is about contexts and their schemes.
 
-use super::Kind::{Counter, Gauge, Info};
+use super::Kind::{Counter, Gauge, Histogram, Info};
 use super::Measure::{Bytes, Count, Ratio, Seconds};
-use super::Value::{Real, Whole};
+use super::Value::{Real, Spread, Whole};
 use super::{Emit, Family, Value, family};
 use crate::reading::{ContextReading, Reading, SchemeReading};
 
@@ -65,6 +65,14 @@ pub(super) const FAMILIES: &[Family] = &[
     family("samples", Counter, Count, CONTEXT, "Looks at single pages", |r, emit| {
         each(r, emit, |c| Whole(c.samples))
     }),
+    family(
+        "sample_duration",
+        Histogram,
+        Seconds,
+        CONTEXT,
+        "How long a sample took: from waking up to sleeping again",
+        |r, emit| each(r, emit, |c| Spread(c.durations)),
+    ),
     family("clears", Counter, Count, CONTEXT, "Accessed bits that were cleared", |r, emit| {
         each(r, emit, |c| Whole(c.clears))
     }),

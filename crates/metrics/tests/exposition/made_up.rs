@@ -1,5 +1,6 @@
 //! A reading in which everything is there.
 
+use isotherm_agent::monitor::Durations;
 use isotherm_metrics::{
     Build, CgroupReading, ContextReading, GoalReading, OwnReading, Reading, SchemeReading,
     SpanReading, TierReading,
@@ -26,6 +27,10 @@ pub(crate) fn reading(cgroups: u64) -> Reading {
         is_up: true,
         targets: cgroups,
         windows: 100,
+        durations: Durations {
+            counts: [0, 7, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1],
+            sum_ns: 1_500_000_000,
+        },
         budget_ratio: 0.01,
         last_snapshot_seconds: Some(1_700_000_000.5),
         schemes: vec![scheme],

@@ -9,7 +9,7 @@ mod shipped;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use isotherm_metrics::families::{Kind, families};
+use isotherm_metrics::families::{Family, Kind, families};
 use isotherm_metrics::text::{openmetrics, plain};
 use isotherm_metrics::textfile;
 
@@ -39,7 +39,13 @@ fn every_metric_has_samples_and_every_sample_is_of_a_metric() {
         .filter(|line| !line.starts_with('#'))
         .filter_map(|line| line.split(['{', ' ']).next())
         .collect();
-    let names: BTreeSet<String> = families().map(|family| family.sample_name()).collect();
+    let suffixes = |family: &Family| match family.kind {
+        Kind::Histogram => vec!["_bucket", "_sum", "_count"],
+        _ => vec![""],
+    };
+    let names: BTreeSet<String> = families()
+        .flat_map(|f| suffixes(f).into_iter().map(|suffix| f.sample_name() + suffix))
+        .collect();
     assert_eq!(told, names.iter().map(String::as_str).collect());
 }
 

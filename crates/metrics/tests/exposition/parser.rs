@@ -1,10 +1,11 @@
 //! Prometheus' own parser for Python reads both formats.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use isotherm_metrics::families::families;
+use isotherm_metrics::families::{Kind, families};
 use isotherm_metrics::text::{openmetrics, plain};
 
 use crate::made_up::reading;
@@ -59,6 +60,36 @@ fn parsed(python: &Path, format: &str, text: &str) -> Vec<String> {
     String::from_utf8(done.stdout).unwrap().lines().map(str::to_owned).collect()
 }
 
+/// `promtool` of Prometheus knows what its people want of names, and reads rules.
+#[test]
+fn promtool_has_nothing_to_say() {
+    let promtool = |args: &[&str], text: &str| {
+        let mut child = Command::new("promtool")
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        // What has read enough and ended is no error here; its status tells.
+        child.stdin.take().map(|mut pipe| pipe.write_all(text.as_bytes()));
+        child.wait_with_output()
+    };
+    let done = match promtool(&["check", "metrics"], &plain(&Arc::new(reading(3)))) {
+        Ok(done) => done,
+        Err(err) => {
+            println!("skipped: promtool (Debian package `prometheus`) cannot be run: {err}");
+            return;
+        }
+    };
+    let said = String::from_utf8_lossy(&done.stdout) + String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success() && said.trim().is_empty(), "{}: {said}", done.status);
+    let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/prometheus");
+    let rules = rules.join("isotherm.rules.yml").display().to_string();
+    let done = promtool(&["check", "rules", &rules], "").unwrap();
+    let said = String::from_utf8_lossy(&done.stdout) + String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{}: {said}", done.status);
+}
+
 #[test]
 fn the_official_parser_reads_both_formats_alike() {
     let python = match python() {
@@ -77,6 +108,9 @@ fn the_official_parser_reads_both_formats_alike() {
         "gauge - isotherm_scheme_goal_ratio 4 0.25",
         "gauge seconds isotherm_last_snapshot_timestamp_seconds 1 1700000000.5",
         "counter bytes isotherm_scheme_done_bytes_total 3 8388608.0",
+        "histogram seconds isotherm_sample_duration_seconds_bucket 2 9.0",
+        "histogram seconds isotherm_sample_duration_seconds_count 1 10.0",
+        "histogram seconds isotherm_sample_duration_seconds_sum 1 1.5",
     ] {
         assert!(of_new.iter().any(|known| known == line), "{line}: {of_new:#?}");
     }
@@ -87,7 +121,8 @@ fn the_official_parser_reads_both_formats_alike() {
     assert_eq!(samples(&of_new), samples(&of_old));
     assert!(!of_old.iter().any(|line| line.starts_with("unknown")), "{of_old:#?}");
     for family in families() {
-        let name = format!(" {} ", family.sample_name());
+        let suffix = if family.kind == Kind::Histogram { "_bucket" } else { "" };
+        let name = format!(" {}{suffix} ", family.sample_name());
         assert!(of_new.iter().any(|line| line.contains(&name)), "{name}");
     }
 }

@@ -3,11 +3,14 @@
 //! Reclaim decides by the accessed bits that the monitor clears. While it is at work, a monitor
 //! that clears the bits of all memory every few seconds takes away what reclaim has to know, and
 //! memory in use is paged out.
+//!
+//! What this program asks a cgroup to reclaim does not count. It asks for no more than it has seen to
+//! be idle, and to make less memory old because of that would take away what it decides by.
 
 use std::collections::BTreeMap;
 
 use isotherm_core::{TargetId, Time};
-use isotherm_host::reclaim::Reclaim;
+use isotherm_host::reclaim::{Counted, Reclaim};
 
 /// Growth of the counters per second from one question to the next, from which on reclaim is at
 /// work: 1 MiB looked at, in pages.
@@ -26,16 +29,20 @@ pub(super) struct Pressure {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Last {
-    /// When the counters were read, and what they were.
-    total: Option<(Time, u64)>,
+    /// When the counters were read, and what they said.
+    counted: Option<(Time, Counted)>,
     /// When reclaim was at work last.
     on: Option<Time>,
 }
 
-/// Whether counters that were `before` so long ago say that reclaim is at work. Whoever asks rarely
-/// sees more growth, and is not to spare a target for what it finds in a second.
-fn is_at_work(total: u64, before: u64, elapsed_ns: u64) -> bool {
-    let grown = u128::from(total.saturating_sub(before)) * u128::from(SECOND_NS);
+/// Whether counters that said `before` so long ago say that reclaim is at work, other than ours.
+/// Whoever asks rarely sees more growth, and is not to spare a target for what it finds in a second.
+fn is_at_work(now: Counted, before: Counted, elapsed_ns: u64) -> bool {
+    let all = now.all.saturating_sub(before.all);
+    let ours = now.ours.saturating_sub(before.ours);
+    // The kernel adds such counters up late, so what is seen of ours while we ask is too little.
+    let others = all.saturating_sub(ours.saturating_add(ours / 4));
+    let grown = u128::from(others) * u128::from(SECOND_NS);
     grown >= u128::from(AT_WORK) * u128::from(elapsed_ns.max(SECOND_NS))
 }
 
@@ -43,10 +50,10 @@ impl Pressure {
     /// Whether memory of this process was being reclaimed since this was asked last.
     pub(super) fn is_on(&mut self, target: TargetId, pid: u32, now: Time) -> bool {
         let reclaim = self.reclaim.get_or_insert_with(Reclaim::of_machine);
-        let total = reclaim.total(pid, now.as_ns());
+        let counted = reclaim.counted(pid, now.as_ns());
         let last = self.of.entry(target).or_default();
-        let before = last.total.replace((now, total));
-        let is_on = before.is_some_and(|(at, before)| is_at_work(total, before, now.since(at)));
+        let before = last.counted.replace((now, counted));
+        let is_on = before.is_some_and(|(at, before)| is_at_work(counted, before, now.since(at)));
         if is_on && last.on.replace(now).is_none_or(|on| now.since(on) > QUIET_NS) {
             self.news.push(format!(
                 "the kernel is reclaiming memory of process {pid}: to leave it the accessed bits \
@@ -71,6 +78,10 @@ impl Pressure {
 mod tests {
     use super::*;
 
+    const fn counted(all: u64, ours: u64) -> Counted {
+        Counted { all, ours }
+    }
+
     #[test]
     fn what_grows_slowly_is_no_reclaim_at_work_however_rarely_it_is_asked() {
         let s = |s: u64| s * SECOND_NS;
@@ -81,8 +92,27 @@ mod tests {
             (2559, s(10), false),
             (2560, s(10), true),
         ] {
-            assert_eq!(is_at_work(1000 + grown, 1000, elapsed), at_work, "{grown} in {elapsed} ns");
+            let is = is_at_work(counted(1000 + grown, 0), counted(1000, 0), elapsed);
+            assert_eq!(is, at_work, "{grown} in {elapsed} ns");
         }
-        assert!(!is_at_work(10, 1000, s(1)), "it has moved to another cgroup");
+        let moved = is_at_work(counted(10, 0), counted(1000, 0), s(1));
+        assert!(!moved, "it has moved to another cgroup");
+    }
+
+    #[test]
+    fn what_we_asked_for_is_not_the_kernels_reclaim() {
+        for (all, ours, at_work) in [
+            (8192, 8192, false),
+            (9000, 8192, false),
+            (10_240 + 255, 8192, false),
+            (10_240 + 256, 8192, true),
+            (8192, 0, true),
+            // The cgroup above was asked, and others below it have paid.
+            (0, 8192, false),
+        ] {
+            let before = counted(5000, 300);
+            let is = is_at_work(counted(5000 + all, 300 + ours), before, SECOND_NS);
+            assert_eq!(is, at_work, "{all}, {ours} of them ours");
+        }
     }
 }

@@ -10,9 +10,11 @@
 //! Without a set that can look at memory, the rows have names and sizes only, and a note says why.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
+use isotherm::raw::agent::groups::GroupNames;
 use isotherm::raw::agent::monitor::{Closeness, Happened, Monitor};
 use isotherm::raw::agent::recorder::mappings_of;
 use isotherm::raw::agent::run::{Refused, open_set, take_in_targets};
@@ -121,6 +123,8 @@ struct Watcher {
     pace: Pace,
     attrs: Attrs,
     head: Head,
+    names: GroupNames,
+    shown_names: Arc<GroupNames>,
     sharing: Sharing,
     list_at: Time,
     machine_at: Time,
@@ -161,6 +165,8 @@ impl Watcher {
             pace: Pace::new(budget_bp),
             attrs,
             head,
+            names: GroupNames::default(),
+            shown_names: Arc::default(),
             sharing: Sharing::default(),
             list_at: clock::now().plus_us(LIST_NS / 1000),
             machine_at: Time::default(),
@@ -431,7 +437,11 @@ impl Watcher {
         let rows = self.rows(now);
         let detail = self.picture.detail();
         let (head, sharers) = (self.head.clone(), self.sharing.sharers());
-        let world = World { rows, sharers, detail, head, position: None };
+        if self.names.refresh(now) {
+            self.shown_names = Arc::new(self.names.clone());
+        }
+        let names = Arc::clone(&self.shown_names);
+        let world = World { rows, names, sharers, detail, head, position: None };
         self.out.send(Ok(world)).or(Err(Closed))
     }
 
@@ -445,6 +455,7 @@ impl Watcher {
                 ppid: process.ppid,
                 name: process.name.clone(),
                 cgroup: process.cgroup.clone(),
+                uid: process.uid,
                 rss: Some(process.rss),
                 watch: entry.watch.clone(),
                 ..Row::default()

@@ -73,6 +73,8 @@ pub(crate) struct Process {
     pub(crate) rss: u64,
     /// The cgroup to show.
     pub(crate) cgroup: String,
+    /// Its effective user.
+    pub(crate) uid: Option<u32>,
     /// The paths of its cgroups in all hierarchies.
     cgroups: Vec<String>,
 }
@@ -144,12 +146,18 @@ impl Processes {
             };
             let same = before.get(&pid).filter(|old| old.start_ticks == process.start_ticks);
             // A process that has just been started is often moved to its cgroup.
-            (process.cgroup, process.cgroups) = match same {
+            match same {
                 Some(old) if self.lists % FORGET_EVERY >= READ_EVERY => {
-                    (old.cgroup.clone(), old.cgroups.clone())
+                    process.cgroup.clone_from(&old.cgroup);
+                    process.cgroups.clone_from(&old.cgroups);
+                    process.uid = old.uid;
                 }
-                _ => self.cgroups(pid),
-            };
+                _ => {
+                    (process.cgroup, process.cgroups) = self.cgroups(pid);
+                    let status = self.proc.status(pid, &mut self.buf);
+                    process.uid = status.ok().map(|status| status.euid);
+                }
+            }
             self.all.insert(pid, process);
         }
         Ok(())

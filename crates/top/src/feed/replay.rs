@@ -185,7 +185,8 @@ impl Replay {
             length_ns: self.length_ns(),
             is_playing: self.is_playing && self.at < self.end,
         });
-        World { rows, sharers, detail: self.picture.detail(), head, position }
+        let detail = self.picture.detail();
+        World { rows, sharers, detail, head, position, ..World::default() }
     }
 }
 

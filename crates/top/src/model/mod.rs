@@ -7,8 +7,8 @@ pub(crate) mod tally;
 
 use std::sync::Arc;
 
+use isotherm::raw::agent::groups::{By, GroupNames};
 use isotherm::raw::core::TouchedBytes;
-use isotherm::raw::ops::targets::cgroup::unit_of;
 
 pub(crate) use detail::Detail;
 pub(crate) use sharers::{Member, Sharers};
@@ -25,6 +25,8 @@ pub(crate) const TREND_NS: u64 = 3_000_000_000;
 #[derive(Debug, Clone, Default)]
 pub struct World {
     pub(crate) rows: Vec<Row>,
+    /// What pods, containers and users are called.
+    pub(crate) names: Arc<GroupNames>,
     /// What the processes share.
     pub(crate) sharers: Arc<Sharers>,
     /// More about the target that is open.
@@ -32,6 +34,13 @@ pub struct World {
     pub(crate) head: Head,
     /// Where in a record this is; none if it is live.
     pub(crate) position: Option<Position>,
+}
+
+impl World {
+    /// The group that a row belongs to; `-` if to none.
+    pub(crate) fn group_of(&self, by: By, row: &Row) -> String {
+        self.names.of(by, &row.cgroup, row.uid)
+    }
 }
 
 /// What concerns the view as a whole.
@@ -79,6 +88,8 @@ pub(crate) struct Row {
     pub(crate) name: String,
     /// Its cgroup's path; empty if it has none, or that is not known.
     pub(crate) cgroup: String,
+    /// Its effective user, if that is known.
+    pub(crate) uid: Option<u32>,
     /// Resident memory, in bytes.
     pub(crate) rss: Option<u64>,
     /// What was touched within 1 s, 10 s and 1 min.
@@ -117,11 +128,6 @@ impl Row {
         if other.watch == Watch::Watched {
             self.watch = Watch::Watched;
         }
-    }
-
-    /// The systemd unit that it belongs to: the innermost part of its cgroup that names one.
-    pub(crate) fn unit(&self) -> &str {
-        unit_of(&self.cgroup).unwrap_or("-")
     }
 }
 
@@ -165,7 +171,8 @@ mod tests {
             ("/", "-"),
             ("", "-"),
         ] {
-            assert_eq!(Row { cgroup: cgroup.into(), ..Row::default() }.unit(), unit, "{cgroup}");
+            let row = Row { cgroup: cgroup.into(), ..Row::default() };
+            assert_eq!(World::default().group_of(By::Unit, &row), unit, "{cgroup}");
         }
     }
 }

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
+use isotherm::raw::agent::groups::By;
+
 use super::{Row, Watch, World};
 
 /// What a row of the table is.
@@ -16,6 +18,26 @@ pub enum Grouping {
     Cgroups,
     /// The processes of a systemd unit.
     Units,
+    /// The processes of a Kubernetes pod.
+    Pods,
+    /// The processes of a container.
+    Containers,
+    /// The processes that run as a user.
+    Users,
+}
+
+impl Grouping {
+    /// What makes a group; none for processes.
+    const fn by(self) -> Option<By> {
+        Some(match self {
+            Self::Processes => return None,
+            Self::Cgroups => By::Cgroup,
+            Self::Units => By::Unit,
+            Self::Pods => By::Pod,
+            Self::Containers => By::Container,
+            Self::Users => By::User,
+        })
+    }
 }
 
 /// What the rows are sorted by.
@@ -142,12 +164,15 @@ pub(crate) fn arrange<'a>(world: &'a World, order: &Order) -> Vec<Line<'a>> {
             || row.name.to_lowercase().contains(&filter)
             || row.pid.to_string() == filter
             || row.cgroup.to_lowercase().contains(&filter)
+            // A group that is opened is a filter by its name.
+            || [By::Pod, By::Container, By::User]
+                .iter()
+                .any(|by| world.group_of(*by, row).to_lowercase() == filter)
     };
     let rows = world.rows.iter().filter(is_wanted);
-    let mut lines: Vec<Line<'_>> = match order.grouping {
-        Grouping::Processes => rows.map(line).collect(),
-        Grouping::Cgroups => grouped(rows, |row| &row.cgroup),
-        Grouping::Units => grouped(rows, Row::unit),
+    let mut lines: Vec<Line<'_>> = match order.grouping.by() {
+        None => rows.map(line).collect(),
+        Some(by) => grouped(rows, |row| world.group_of(by, row)),
     };
     if order.grouping != Grouping::Processes {
         lines.iter_mut().for_each(|line| count_once(line, world));
@@ -192,20 +217,22 @@ pub(crate) fn total(lines: &[Line<'_>], world: &World) -> (Row, Option<Row>) {
 }
 
 /// The sums of the groups that `name` tells.
-fn grouped<'a>(rows: impl Iterator<Item = &'a Row>, name: impl Fn(&Row) -> &str) -> Vec<Line<'a>> {
-    let mut groups: BTreeMap<&str, Line<'a>> = BTreeMap::new();
+fn grouped<'a>(
+    rows: impl Iterator<Item = &'a Row>,
+    name: impl Fn(&Row) -> String,
+) -> Vec<Line<'a>> {
+    let mut groups: BTreeMap<String, Line<'a>> = BTreeMap::new();
     for row in rows {
         let name = name(row);
         let refused = usize::from(matches!(row.watch, Watch::Refused(_)));
-        match groups.get_mut(name) {
+        match groups.get_mut(&name) {
             Some(group) => {
                 group.row.to_mut().join(row);
                 group.pids.to_mut().push(row.pid);
                 group.refused += refused;
             }
             None => {
-                let shown = if name.is_empty() { "-" } else { name };
-                let sum = Row { pid: 0, ppid: 0, name: shown.to_owned(), ..row.clone() };
+                let sum = Row { pid: 0, ppid: 0, name: name.clone(), ..row.clone() };
                 groups.insert(name, Line { row: Cow::Owned(sum), ..line(row) });
             }
         }
@@ -251,7 +278,8 @@ fn tree(lines: Vec<Line<'_>>) -> Vec<Line<'_>> {
 mod tests {
     use std::sync::Arc;
 
-    use isotherm::raw::core::{AddrRange, RegionInfo, TouchedBytes};
+    use isotherm::raw::agent::groups::GroupNames;
+    use isotherm::raw::core::{AddrRange, RegionInfo, Time, TouchedBytes};
     use isotherm::raw::record::once::Sharing;
     use isotherm::raw::record::{Mapping, Object};
 
@@ -266,6 +294,7 @@ mod tests {
             ppid,
             name: name.into(),
             cgroup: cgroup.into(),
+            uid: Some(if pid.is_multiple_of(2) { 900_001 } else { 0 }),
             within: [None, ten, None],
             rss: Some(u64::from(pid) << 20),
             ..Row::default()
@@ -318,12 +347,55 @@ mod tests {
         for (grouping, want) in [
             (Grouping::Cgroups, [("/a.slice/x.service", 2), ("/b.slice", 3)]),
             (Grouping::Units, [("x.service", 2), ("b.slice", 3)]),
+            // Those of odd pids run as 0, the others as 900,001, whom nobody has named.
+            (Grouping::Users, [("900001", 2), ("0", 3)]),
         ] {
             let lines = arrange(&world, &Order { grouping, ..Order::default() });
             let got: Vec<_> = lines.iter().map(|l| (&*l.row.name, l.pids.len())).collect();
             assert_eq!(got, want);
             assert_eq!(lines[0].row.within[1].map(|w| w.bytes >> 20), Some(16));
         }
+    }
+
+    /// Two containers of a pod, another pod, and a process that is in none.
+    #[test]
+    fn pods_and_containers_are_groups_and_open_by_their_names() {
+        let uid = |nr: u32| format!("0b1c2d3e-1111-4222-8333-00000000000{nr}");
+        let id = |digit: &str| digit.repeat(64);
+        let root = tempfile::tempdir().unwrap();
+        let put = |file: String| std::fs::create_dir_all(root.path().join(file)).unwrap();
+        put(format!("var/log/pods/shop_web-1_{}", uid(1)));
+        put(format!("var/log/containers/web-1_shop_nginx-{}.log", id("a")));
+        let mut names = GroupNames::new(root.path());
+        names.refresh(Time(0));
+        let of = |pid, pod, container: &str| Row {
+            cgroup: format!("/kubepods/pod{}/{}", uid(pod), id(container)),
+            ..row(pid, 1, "x", Some(8))
+        };
+        let rows = vec![of(2, 1, "a"), of(3, 1, "b"), of(4, 2, "c"), row(5, 1, "sshd", Some(2))];
+        let world = World { names: Arc::new(names), ..world(rows) };
+        let shown = |grouping, filter: &str| {
+            let order =
+                Order { key: SortKey::Name, grouping, filter: filter.into(), ..Order::default() };
+            let lines = arrange(&world, &order);
+            lines.iter().map(|l| (l.row.name.clone(), l.pids.len())).collect::<Vec<_>>()
+        };
+        let other = format!("{}/{}", uid(2), "c".repeat(12));
+        assert_eq!(
+            shown(Grouping::Pods, ""),
+            [("-".into(), 1), (uid(2), 1), ("shop/web-1".into(), 2)]
+        );
+        assert_eq!(
+            shown(Grouping::Containers, ""),
+            [
+                ("-".into(), 1),
+                (other, 1),
+                (format!("shop/web-1/{}", "b".repeat(12)), 1),
+                ("shop/web-1/nginx".into(), 1)
+            ]
+        );
+        assert_eq!(shown(Grouping::Processes, "shop/web-1").len(), 2);
+        assert_eq!(shown(Grouping::Processes, "shop/web-1/nginx").len(), 1);
     }
 
     /// 12 MiB of a file are mapped by 2 and 4, which are a group, and by 3, which is in the other.

@@ -49,6 +49,9 @@ pub(crate) fn heading(widths: Widths, grouping: Grouping, key: SortKey) -> Strin
         Grouping::Processes => "NAME",
         Grouping::Cgroups => "CGROUP",
         Grouping::Units => "UNIT",
+        Grouping::Pods => "POD",
+        Grouping::Containers => "CONTAINER",
+        Grouping::Users => "USER",
     };
     let pid = if grouping == Grouping::Processes { "PID" } else { "PROCS" };
     let Widths { name: name_width, sum, bar, trend } = widths;

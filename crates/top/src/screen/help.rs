@@ -8,11 +8,11 @@ use super::put;
 use crate::app::App;
 
 const LIVE: &str = "\
-up down j k     select; PgUp PgDn g G         Enter  open
+up down j k     select; PgUp PgDn g G         Enter  open; q  quit
 s S             next, previous sort key       r      reverse the order
 /               filter by name, pid, cgroup   Esc    show all, or go back
 v               tree of children              space  freeze, and go on
-p c u           processes, cgroups, systemd units    q  quit
+p c u           processes, cgroups, units     P C U  pods, containers, users
 
 RSS      resident memory, up to 8 s old; of a process with all that it shares
 sums     of groups and of all count shared memory once (what is still the same

@@ -29,6 +29,7 @@ fn row(pid: u32, ppid: u32, name: &str, mib: u64) -> Row {
         ppid,
         name: name.into(),
         cgroup: format!("/system.slice/{name}.service"),
+        uid: None,
         rss: Some(mib * MIB),
         within: [touched(2), touched(3), touched(4)],
         watched: mib * MIB,
@@ -330,11 +331,11 @@ fn the_help_fits_80_by_24() {
         &expect![[r#"
             "isotherm top: help                                                              "
             "                                                                                "
-            "up down j k     select; PgUp PgDn g G         Enter  open                       "
+            "up down j k     select; PgUp PgDn g G         Enter  open; q  quit              "
             "s S             next, previous sort key       r      reverse the order          "
             "/               filter by name, pid, cgroup   Esc    show all, or go back       "
             "v               tree of children              space  freeze, and go on          "
-            "p c u           processes, cgroups, systemd units    q  quit                    "
+            "p c u           processes, cgroups, units     P C U  pods, containers, users    "
             "                                                                                "
             "RSS      resident memory, up to 8 s old; of a process with all that it shares   "
             "sums     of groups and of all count shared memory once (what is still the same  "

@@ -294,6 +294,7 @@ fn target_value(entry: Entry<'_>, unit: Unit, interval_ms: u64) -> Result<u64, T
             }
             us => us,
         },
+        Unit::Bytes => entry.size("1M")?,
         Unit::Share => entry.share("0.5%")?.into(),
         Unit::Permil => permil(entry, "5%")?,
     };

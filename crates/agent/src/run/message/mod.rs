@@ -11,6 +11,7 @@ use super::account::{Account, Standing};
 use super::heat::HeatTable;
 use super::runner::Refused;
 use crate::groups::Group;
+use crate::monitor::Durations;
 
 pub(super) use sender::{Envelope, EventSender};
 
@@ -161,6 +162,8 @@ pub struct Effort {
     pub last_end: Option<Time>,
     /// The share of one CPU that monitoring may take, in basis points.
     pub budget_bp: u32,
+    /// How long samples took.
+    pub durations: Durations,
 }
 
 impl Effort {

@@ -34,6 +34,11 @@ pub enum Metric {
     CgroupSomeMemPsiUs(CgroupId),
     /// As [`Metric::FullMemPsiUs`], for the tasks of one cgroup. Not in the kernel.
     CgroupFullMemPsiUs(CgroupId),
+    /// Memory of the machine that came back after it was reclaimed, since the last measurement, in
+    /// bytes, whoever reclaimed it. Not in the kernel.
+    WorkingsetRefaultBytes,
+    /// As [`Metric::WorkingsetRefaultBytes`], for one cgroup. Not in the kernel.
+    CgroupWorkingsetRefaultBytes(CgroupId),
     /// The share of the memory that the scheme acted on that was touched soon after, in basis
     /// points. Not in the kernel.
     RefaultBp,
@@ -64,6 +69,8 @@ impl Metric {
             Self::NodeEligibleMemBp(_) => "node_eligible_mem_bp",
             Self::ActiveMemBp => "active_mem_bp",
             Self::InactiveMemBp => "inactive_mem_bp",
+            Self::WorkingsetRefaultBytes => "workingset_refault_bytes",
+            Self::CgroupWorkingsetRefaultBytes(_) => "cgroup_workingset_refault_bytes",
             Self::RefaultBp => "refault_bp",
             Self::DoneBytes => "done_bytes",
             Self::RefaultedBytes => "refaulted_bytes",
@@ -98,6 +105,8 @@ impl Metric {
                 | Self::FullMemPsiUs
                 | Self::CgroupSomeMemPsiUs(_)
                 | Self::CgroupFullMemPsiUs(_)
+                | Self::WorkingsetRefaultBytes
+                | Self::CgroupWorkingsetRefaultBytes(_)
         )
     }
 }

@@ -142,6 +142,8 @@ impl Pushed {
             | Metric::FullMemPsiUs
             | Metric::CgroupSomeMemPsiUs(_)
             | Metric::CgroupFullMemPsiUs(_)
+            | Metric::WorkingsetRefaultBytes
+            | Metric::CgroupWorkingsetRefaultBytes(_)
             | Metric::RefaultBp
             | Metric::DoneBytes
             | Metric::RefaultedBytes

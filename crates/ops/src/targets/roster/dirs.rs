@@ -1,12 +1,15 @@
 //! The directories of cgroups that match, and who is in them.
 //!
 //! A process that moves between cgroups does not show in `/proc` until its file is read again. It
-//! shows in `cgroup.procs` of the cgroup that it comes to, or leaves. Directories that come and go
-//! are told by inotify; where that is not to be had, the tree is walked again from time to time.
+//! shows in `cgroup.procs` of the cgroup that it comes to, or leaves. Whoever moves a process writes
+//! to that file of the cgroup that it comes to, and inotify tells of the write, also of cgroups that
+//! do not match. It tells of directories that come and go as well. Where it is not to be had, the
+//! tree is walked again from time to time.
 //!
 //! The lists of few cgroups are read at every poll. Of thousands, those are read first that are new
-//! or told to have changed (`cgroup.events`), then those that changed lately, then the large ones;
-//! of the rest those that were not read for the longest time, as far as the budget allows.
+//! or told to have changed, then those that changed lately, then the large ones; of the rest those
+//! that were not read for the longest time, as far as the budget allows. That is all there is where
+//! inotify does not tell, and else a second look.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsStr;
@@ -25,6 +28,8 @@ use super::rule::Matcher;
 
 /// CPU time per poll for reading lists of members.
 const READ_NS: u64 = 1_000_000;
+/// The same for a second look at lists of which inotify tells.
+const LOOK_AGAIN_NS: u64 = READ_NS / 4;
 /// Lists that are read at every poll in any case.
 const ALWAYS: usize = 32;
 /// Those with the most processes are found again after this time, in ns.
@@ -33,8 +38,11 @@ const LARGE_EVERY_NS: u64 = 10_000_000_000;
 const LIVELY_NS: u64 = 30_000_000_000;
 /// The tree is walked again after this time if inotify tells everything, and if it does not.
 const WALK_EVERY_NS: [u64; 2] = [300_000_000_000, 5_000_000_000];
-/// Directories that are watched at most; the kernel's limit is for all programs of a user.
-const MOST_WATCHES: usize = 4096;
+/// Directories and files that are watched at most, and at most half of the kernel's limit, which is
+/// for all programs of a user. A watch holds about 1 KiB of the kernel's memory.
+const MOST_WATCHES: usize = 16_384;
+/// The files whose being written moves a process or a thread: of version 2, and of version 1.
+const MOVES: [&[u8]; 3] = [b"cgroup.procs", b"cgroup.threads", b"tasks"];
 /// Directories that are known at most.
 const MOST_DIRS: usize = 200_000;
 
@@ -43,6 +51,8 @@ const MOST_DIRS: usize = 200_000;
 struct Dir {
     /// Its path below the root of its hierarchy.
     path: String,
+    /// The number of its hierarchy.
+    root: usize,
     members: BTreeSet<u32>,
     read_at: Option<Time>,
     changed_at: Option<Time>,
@@ -69,6 +79,10 @@ pub(super) struct Dirs {
     /// Those with the most processes, as of this time.
     large: Vec<PathBuf>,
     large_at: Option<Time>,
+    /// Cgroups that do not match, and to which a process was moved.
+    elsewhere: BTreeSet<PathBuf>,
+    /// Where the processes are that have come to a cgroup in this poll, by hierarchy.
+    came: BTreeMap<(usize, u32), PathBuf>,
     watcher: Option<Watcher>,
     walked_at: Option<Time>,
 }
@@ -85,10 +99,12 @@ impl Dirs {
             mounts.v2.iter().map(PathBuf::as_path).chain(v1).map(Path::to_path_buf).collect();
         if self.walked_at.is_none_or(|at| now.since(at) >= every) {
             self.walked_at = Some(now);
-            self.walk(&roots, matcher);
+            self.walk(proc, &roots, matcher);
         }
         self.hear(&roots, matcher);
-        self.read(now)
+        let mut moved = self.read(now);
+        moved.extend(self.gone_elsewhere(&roots));
+        moved
     }
 
     /// Looks at all directories at the next poll, since others may match.
@@ -106,8 +122,8 @@ impl Dirs {
     }
 
     /// Looks at all directories.
-    fn walk(&mut self, roots: &[PathBuf], matcher: &Matcher) {
-        self.watcher = Watcher::new();
+    fn walk(&mut self, proc: &Proc, roots: &[PathBuf], matcher: &Matcher) {
+        self.watcher = Watcher::new(proc);
         let mut found = BTreeSet::new();
         let mut left: Vec<(usize, PathBuf)> = roots.iter().cloned().enumerate().collect();
         let mut dirs = 0;
@@ -121,7 +137,7 @@ impl Dirs {
                 watcher.watch(&dir);
             }
             left.extend(below(&dir).into_iter().map(|dir| (nr, dir)));
-            if self.take(&roots[nr], &dir, matcher) {
+            if self.take(nr, &roots[nr], &dir, matcher) {
                 found.insert(dir);
             }
         }
@@ -129,8 +145,8 @@ impl Dirs {
     }
 
     /// Takes a directory in if it matches.
-    fn take(&mut self, root: &Path, dir: &Path, matcher: &Matcher) -> bool {
-        let Some(path) = dir.strip_prefix(root).ok().and_then(Path::to_str) else { return false };
+    fn take(&mut self, root: usize, mount: &Path, dir: &Path, matcher: &Matcher) -> bool {
+        let Some(path) = dir.strip_prefix(mount).ok().and_then(Path::to_str) else { return false };
         let line = format!("0::/{path}\n");
         if !matcher.means_cgroup(line.as_bytes()) {
             return false;
@@ -142,7 +158,7 @@ impl Dirs {
         let Self { matching, turn, .. } = self;
         matching.entry(dir.to_path_buf()).or_insert_with(|| {
             turn.push_back(dir.to_path_buf());
-            Dir { path, is_dirty: true, ..Dir::default() }
+            Dir { path, root, is_dirty: true, ..Dir::default() }
         });
         true
     }
@@ -153,7 +169,7 @@ impl Dirs {
         for event in told {
             match event {
                 Told::Made(dir) => {
-                    let Some(root) = roots.iter().find(|root| dir.starts_with(root)) else {
+                    let Some(nr) = roots.iter().position(|root| dir.starts_with(root)) else {
                         continue;
                     };
                     let mut left = vec![dir];
@@ -161,13 +177,14 @@ impl Dirs {
                         if let Some(watcher) = &mut self.watcher {
                             watcher.watch(&dir);
                         }
-                        self.take(root, &dir, matcher);
+                        self.take(nr, &roots[nr], &dir, matcher);
                         left.extend(below(&dir));
                     }
                 }
-                Told::Changed(dir) => {
-                    self.matching.entry(dir).and_modify(|dir| dir.is_dirty = true);
-                }
+                Told::Changed(dir) => match self.matching.get_mut(&dir) {
+                    Some(dir) => dir.is_dirty = true,
+                    None => drop(self.elsewhere.insert(dir)),
+                },
                 Told::Lost => self.walked_at = None,
             }
         }
@@ -194,6 +211,11 @@ impl Dirs {
             self.read_one(&at, now, &mut moved);
         }
         // However much is urgent, some of the others are read as well.
+        let is_told = self.watcher.as_ref().is_some_and(|watcher| watcher.sees_all);
+        let limit_ns = if is_told { LOOK_AGAIN_NS } else { READ_NS };
+        let began_ns = thread_cpu_ns();
+        let has_time =
+            |nr: usize| nr < ALWAYS || thread_cpu_ns().saturating_sub(began_ns) < limit_ns;
         for nr in 0..self.turn.len() {
             let Some(at) = self.turn.pop_front() else { break };
             if !self.matching.contains_key(&at) {
@@ -206,6 +228,8 @@ impl Dirs {
             self.read_one(&at, now, &mut moved);
             self.turn.push_back(at);
         }
+        let came = std::mem::take(&mut self.came);
+        self.take_out(&came);
         moved.remove(&0);
         moved
     }
@@ -222,6 +246,8 @@ impl Dirs {
                 if members != dir.members {
                     dir.changed_at = Some(now);
                     moved.extend(members.symmetric_difference(&dir.members));
+                    let came = members.difference(&dir.members);
+                    self.came.extend(came.map(|pid| ((dir.root, *pid), at.to_path_buf())));
                 }
                 (dir.members, dir.read_at, dir.is_dirty) = (members, Some(now), false);
             }
@@ -232,6 +258,40 @@ impl Dirs {
             }
             Err(_) => (dir.read_at, dir.is_dirty) = (Some(now), false),
         }
+    }
+
+    /// Takes processes that have come to a cgroup out of the lists of the others in its hierarchy.
+    /// Or their coming back would change nothing.
+    fn take_out(&mut self, came: &BTreeMap<(usize, u32), PathBuf>) {
+        if came.is_empty() {
+            return;
+        }
+        for (at, dir) in &mut self.matching {
+            let (root, members) = (dir.root, &mut dir.members);
+            members.retain(|pid| came.get(&(root, *pid)).is_none_or(|to| to == at));
+        }
+    }
+
+    /// The processes that were in cgroups that match, and were moved to one that does not.
+    fn gone_elsewhere(&mut self, roots: &[PathBuf]) -> BTreeSet<u32> {
+        let mut gone = BTreeMap::new();
+        for at in std::mem::take(&mut self.elsewhere) {
+            let Some(root) = roots.iter().position(|root| at.starts_with(root)) else { continue };
+            let text = std::fs::read_to_string(at.join("cgroup.procs")).unwrap_or_default();
+            let pids = text.lines().filter_map(|line| line.parse::<u32>().ok());
+            gone.extend(pids.map(|pid| ((root, pid), at.clone())));
+        }
+        if gone.is_empty() {
+            return BTreeSet::new();
+        }
+        let known: BTreeSet<(usize, u32)> = self
+            .matching
+            .values()
+            .flat_map(|dir| dir.members.iter().map(|pid| (dir.root, *pid)))
+            .collect();
+        gone.retain(|pid, _| known.contains(pid));
+        self.take_out(&gone);
+        gone.into_keys().map(|(_, pid)| pid).collect()
     }
 
     /// Finds the cgroups with the most processes, from time to time.
@@ -259,7 +319,7 @@ fn below(dir: &Path) -> Vec<PathBuf> {
 enum Told {
     /// A directory was made.
     Made(PathBuf),
-    /// `cgroup.events` of this cgroup has changed: its first process came, or its last has gone.
+    /// A process was moved to this cgroup, or its first process came, or its last has gone.
     Changed(PathBuf),
     /// Too much happened at once.
     Lost,
@@ -273,20 +333,26 @@ struct Watcher {
     events: BTreeMap<i32, PathBuf>,
     /// Whether all directories could be watched.
     sees_all: bool,
+    most: usize,
 }
 
 impl Watcher {
-    fn new() -> Option<Self> {
+    fn new(proc: &Proc) -> Option<Self> {
         let fd = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok()?;
-        Some(Self { fd, dirs: BTreeMap::new(), events: BTreeMap::new(), sees_all: true })
+        let mut text = Vec::new();
+        let limit = proc.read_system("sys/fs/inotify/max_user_watches", &mut text).ok();
+        let limit = limit.and_then(|()| String::from_utf8_lossy(&text).trim().parse().ok());
+        let most = limit.map_or(MOST_WATCHES, |limit: usize| (limit / 2).min(MOST_WATCHES));
+        let (dirs, events) = (BTreeMap::new(), BTreeMap::new());
+        Some(Self { fd, dirs, events, sees_all: true, most })
     }
 
     fn watch(&mut self, dir: &Path) {
-        if self.dirs.len() + self.events.len() >= MOST_WATCHES {
+        if self.dirs.len() + self.events.len() >= self.most {
             self.sees_all = false;
             return;
         }
-        let flags = WatchFlags::CREATE | WatchFlags::ONLYDIR;
+        let flags = WatchFlags::CREATE | WatchFlags::MODIFY | WatchFlags::ONLYDIR;
         match inotify::add_watch(&self.fd, dir, flags) {
             Ok(nr) => drop(self.dirs.insert(nr, dir.to_path_buf())),
             // A directory that is gone need not be watched.
@@ -295,9 +361,10 @@ impl Watcher {
     }
 
     fn watch_events(&mut self, dir: &Path) {
-        if self.dirs.len() + self.events.len() >= MOST_WATCHES {
+        if self.dirs.len() + self.events.len() >= self.most {
             return;
         }
+        // The kernel tells of what it changes itself only if the file is watched, not its directory.
         // v1 has no such file; there the list is read in turn.
         if let Ok(nr) = inotify::add_watch(&self.fd, dir.join("cgroup.events"), WatchFlags::MODIFY)
         {
@@ -319,10 +386,12 @@ impl Watcher {
                 self.events.remove(&nr);
             } else if let Some(dir) = self.events.get(&nr) {
                 out.push(Told::Changed(dir.clone()));
-            } else if let Some((dir, name)) = self.dirs.get(&nr).zip(event.file_name())
-                && flags.contains(ReadFlags::ISDIR)
-            {
-                out.push(Told::Made(dir.join(OsStr::from_bytes(name.to_bytes()))));
+            } else if let Some((dir, name)) = self.dirs.get(&nr).zip(event.file_name()) {
+                if flags.contains(ReadFlags::ISDIR) {
+                    out.push(Told::Made(dir.join(OsStr::from_bytes(name.to_bytes()))));
+                } else if MOVES.contains(&name.to_bytes()) {
+                    out.push(Told::Changed(dir.clone()));
+                }
             }
         }
         out

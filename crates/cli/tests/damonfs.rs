@@ -260,6 +260,94 @@ fn perf_records_what_a_context_sees() {
     assert!(line.contains(": damon:damon_aggregated: target_id=0 nr_regions="), "{line}");
 }
 
+/// The part of a script that makes one kdamond with one context over this process and a scheme that
+/// counts all of its memory.
+fn made(pid: u32) -> String {
+    format!(
+        "k=/sys/kernel/mm/damon/admin/kdamonds; echo 1 > $k/nr_kdamonds; echo 1 > \
+         $k/0/contexts/nr_contexts; c=$k/0/contexts/0; echo 1 > $c/targets/nr_targets; echo {pid} > \
+         $c/targets/0/pid_target; echo 1 > $c/schemes/nr_schemes; p=$c/schemes/0/access_pattern; \
+         for f in nr_accesses age; do echo 4294967295 > $p/$f/max; done; \
+         echo 18446744073709551615 > $p/sz/max; "
+    )
+}
+
+#[test]
+fn perf_records_what_schemes_do() {
+    if !can_mount() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let target = sleeper();
+    let script = format!(
+        "cd {dir}; {made} echo 1000000 > $c/schemes/0/quotas/bytes; echo 100 > \
+         $c/schemes/0/quotas/reset_interval_ms; echo on > $k/0/state || exit 1; perf record -o x -e \
+         damon:damos_before_apply -e damon:damos_stat_after_apply_interval -e damon:damos_esz & p=$!; \
+         n=0; while [ $n -lt 300 ]; do sleep 0.1; n=$((n+1)); grep -q before_apply x && grep -q stat_after \
+         x && grep -q esz= x && break; done; kill -TERM $p; wait $p; perf script -i x",
+        dir = dir.path().display(),
+        made = made(target.0.id()),
+    );
+    let done = inside(&script);
+    let out = String::from_utf8(done.stdout).unwrap();
+    for event in [
+        ": damon:damos_before_apply: ctx_idx=0 scheme_idx=0 target_idx=0 nr_regions=",
+        ": damon:damos_stat_after_apply_interval: ctx_idx=0 scheme_idx=0 nr_tried=",
+        ": damon:damos_esz: ctx_idx=0 scheme_idx=0 esz=1000000",
+    ] {
+        assert!(out.contains(event), "no {event} in {out}\n{:?}", done.stderr);
+    }
+    assert!(!out.contains("damon_aggregated"), "that was not asked for");
+}
+
+#[test]
+fn drgn_dumps_what_was_committed() {
+    if !can_mount() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let target = sleeper();
+    let script = format!(
+        "cd {dir}; {made} echo on > $k/0/state || exit 1; echo 5 > $p/nr_accesses/min; pid=$(cat \
+         $k/0/pid); drgn drgn_dump_damon_status.py $pid a || exit 2; echo commit > $k/0/state; drgn \
+         /x/drgn_dump_damon_status.py $pid stdout || exit 3; drgn drgn_dump_damon_status.py 1 b && exit 4; \
+         exit 0",
+        dir = dir.path().display(),
+        made = made(target.0.id()),
+    );
+    let done = inside(&script);
+    assert_eq!(done.status.code(), Some(0), "{done:?}");
+    let least = |text: &str| {
+        let dump: serde_json::Value = serde_json::from_str(text).unwrap();
+        let context = &dump["contexts"][0];
+        assert_eq!(context["adaptive_targets"][0]["pid"], target.0.id());
+        assert_eq!(context["attrs"]["sample_interval"], 5000);
+        context["schemes"][0]["pattern"]["min_nr_accesses"].clone()
+    };
+    // What is written to files is in force only after a commit.
+    assert_eq!(least(&fs::read_to_string(dir.path().join("a")).unwrap()), 0);
+    assert_eq!(least(&String::from_utf8(done.stdout).unwrap()), 5);
+}
+
+#[test]
+fn modules_and_empty_physical_contexts_run_on_any_machine() {
+    if !can_mount() {
+        return;
+    }
+    // Only our processes are counted: a kernel can have kdamonds of its own.
+    let script = "ours() { for p in $(pgrep kdamond); do [ -e /proc/$p/exe ] && readlink /proc/$p/exe; \
+         done | grep -c isotherm; }; m=/sys/module/damon_reclaim/parameters; echo 1000 > \
+         $m/wmarks_low; before=$(ours); echo Y > $m/enabled || exit 1; [ $(ours) -gt $before ] || exit 2; [ $(cat \
+         $m/kdamond_pid) -gt 0 ] || exit 3; echo N > $m/enabled || exit 4; \
+         k=/sys/kernel/mm/damon/admin/kdamonds; echo 1 > $k/nr_kdamonds; echo 1 > \
+         $k/0/contexts/nr_contexts; echo paddr > $k/0/contexts/0/operations; echo on > $k/0/state || \
+         exit 5; cat $k/0/state; echo commit > $k/0/state || exit 6; echo off > $k/0/state || exit 7; \
+         exit 0";
+    let done = inside(script);
+    assert_eq!(done.status.code(), Some(0), "{done:?}");
+    assert_eq!(String::from_utf8(done.stdout).unwrap(), "on\n");
+}
+
 #[test]
 fn a_command_that_cannot_be_started_is_told() {
     if !can_mount() {

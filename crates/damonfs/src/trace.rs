@@ -143,27 +143,26 @@ impl Trace {
         from: &Source,
         at: Time,
         schemes: &[Installed],
-        told: &mut Vec<(u64, u64)>,
+        told: &mut Vec<(Counters, u64)>,
     ) {
         let mut lines = String::new();
         for (index, scheme) in schemes.iter().enumerate() {
             let (stats, esz) = (scheme.stats(), scheme.quota().esz);
             // Of what was before somebody listened, only the quota is news.
-            let known = told.get(index).copied();
-            let (nr_told, esz_told) = known.unwrap_or((stats.nr_snapshots, esz.wrapping_add(1)));
+            let known = told.get(index);
             let is_set = scheme.scheme().quota.is_set();
-            if is_set && esz != esz_told {
+            if is_set && known.is_none_or(|(_, told)| *told != esz) {
                 head(&mut lines, from, at, QUOTA);
                 // Writing to a string cannot fail.
                 writeln!(lines, "ctx_idx=0 scheme_idx={index} esz={esz}").ok();
             }
-            if stats.nr_snapshots != nr_told {
+            if known.is_some_and(|(told, _)| told != stats) {
                 head(&mut lines, from, at, COUNTED);
                 counted(&mut lines, index, stats);
             }
         }
         told.clear();
-        told.extend(schemes.iter().map(|s| (s.stats().nr_snapshots, s.quota().esz)));
+        told.extend(schemes.iter().map(|s| (s.stats().clone(), s.quota().esz)));
         if !lines.is_empty() {
             self.tell(lines);
         }

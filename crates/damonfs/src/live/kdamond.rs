@@ -9,7 +9,7 @@ use isotherm_agent::monitor::{Closeness, Happened, Monitor};
 use isotherm_agent::ready::{bandwidth, idle_percentiles};
 use isotherm_agent::session::{Session, Step};
 use isotherm_core::TargetId;
-use isotherm_core::scheme::{Scheme, Walk};
+use isotherm_core::scheme::{Counters, Scheme, Walk};
 use isotherm_damon::model::Config;
 use isotherm_sys::clock;
 use rustix::io::Errno;
@@ -51,8 +51,8 @@ pub(super) struct Kdamond {
     telling: Telling,
     /// The sample interval that was told last, in µs.
     told_us: u64,
-    /// By scheme: how many applications were told, and its quota in bytes.
-    told: Vec<(u64, u64)>,
+    /// By scheme: the counts and the quota in bytes that were told.
+    told: Vec<(Counters, u64)>,
 }
 
 impl Kdamond {

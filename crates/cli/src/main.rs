@@ -109,8 +109,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let as_perf = damonfs::as_perf();
-    let done = as_perf.unwrap_or_else(as_isotherm);
+    let as_another = damonfs::as_another();
+    let done = as_another.unwrap_or_else(as_isotherm);
     done.unwrap_or_else(|error| {
         if exit::is_broken_pipe(&error) {
             return ExitCode::SUCCESS;

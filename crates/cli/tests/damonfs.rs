@@ -52,10 +52,16 @@ struct Served {
 
 impl Served {
     fn start() -> Self {
+        Self::start_with(&[], "admin/kdamonds/nr_kdamonds")
+    }
+
+    /// Starts it with these options, and waits until this file is there.
+    fn start_with(options: &[&str], file: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let server = isotherm().arg("damonfs").arg(dir.path()).stderr(Stdio::null()).spawn();
-        let this = Self { server: Guard(server.unwrap()), dir };
-        eventually("the tree is mounted", || this.kdamonds().join("nr_kdamonds").exists());
+        let mut server = isotherm();
+        server.arg("damonfs").args(options).arg(dir.path()).stderr(Stdio::null());
+        let this = Self { server: Guard(server.spawn().unwrap()), dir };
+        eventually("the tree is mounted", || this.dir.path().join(file).exists());
         this
     }
 
@@ -258,6 +264,144 @@ fn perf_records_what_a_context_sees() {
     let line = out.lines().next().unwrap_or_else(|| panic!("no event: {:?}", done.stderr));
     assert!(line.trim_start().starts_with("kdamond.0"), "{line}");
     assert!(line.contains(": damon:damon_aggregated: target_id=0 nr_regions="), "{line}");
+}
+
+/// The part of a script that makes one kdamond with one context over this process and a scheme that
+/// counts all of its memory.
+fn made(pid: u32) -> String {
+    format!(
+        "k=/sys/kernel/mm/damon/admin/kdamonds; echo 1 > $k/nr_kdamonds; echo 1 > \
+         $k/0/contexts/nr_contexts; c=$k/0/contexts/0; echo 1 > $c/targets/nr_targets; echo {pid} > \
+         $c/targets/0/pid_target; echo 1 > $c/schemes/nr_schemes; p=$c/schemes/0/access_pattern; \
+         for f in nr_accesses age; do echo 4294967295 > $p/$f/max; done; \
+         echo 18446744073709551615 > $p/sz/max; "
+    )
+}
+
+#[test]
+fn perf_records_what_schemes_do() {
+    if !can_mount() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let target = sleeper();
+    let script = format!(
+        "cd {dir}; {made} echo 1000000 > $c/schemes/0/quotas/bytes; echo 100 > \
+         $c/schemes/0/quotas/reset_interval_ms; echo on > $k/0/state || exit 1; perf record -o x -e \
+         damon:damos_before_apply -e damon:damos_stat_after_apply_interval -e damon:damos_esz & p=$!; \
+         n=0; while [ $n -lt 300 ]; do sleep 0.1; n=$((n+1)); grep -q before_apply x && grep -q stat_after \
+         x && grep -q esz= x && break; done; kill -TERM $p; wait $p; perf script -i x",
+        dir = dir.path().display(),
+        made = made(target.0.id()),
+    );
+    let done = inside(&script);
+    let out = String::from_utf8(done.stdout).unwrap();
+    for event in [
+        ": damon:damos_before_apply: ctx_idx=0 scheme_idx=0 target_idx=0 nr_regions=",
+        ": damon:damos_stat_after_apply_interval: ctx_idx=0 scheme_idx=0 nr_tried=",
+        ": damon:damos_esz: ctx_idx=0 scheme_idx=0 esz=1000000",
+    ] {
+        assert!(out.contains(event), "no {event} in {out}\n{:?}", done.stderr);
+    }
+    assert!(!out.contains("damon_aggregated"), "that was not asked for");
+}
+
+#[test]
+fn drgn_dumps_what_was_committed() {
+    if !can_mount() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let target = sleeper();
+    let script = format!(
+        "cd {dir}; {made} echo on > $k/0/state || exit 1; echo 5 > $p/nr_accesses/min; pid=$(cat \
+         $k/0/pid); drgn drgn_dump_damon_status.py $pid a || exit 2; echo commit > $k/0/state; drgn \
+         /x/drgn_dump_damon_status.py $pid stdout || exit 3; drgn drgn_dump_damon_status.py 1 b && exit 4; \
+         exit 0",
+        dir = dir.path().display(),
+        made = made(target.0.id()),
+    );
+    let done = inside(&script);
+    assert_eq!(done.status.code(), Some(0), "{done:?}");
+    let least = |text: &str| {
+        let dump: serde_json::Value = serde_json::from_str(text).unwrap();
+        let context = &dump["contexts"][0];
+        assert_eq!(context["adaptive_targets"][0]["pid"], target.0.id());
+        assert_eq!(context["attrs"]["sample_interval"], 5000);
+        context["schemes"][0]["pattern"]["min_nr_accesses"].clone()
+    };
+    // What is written to files is in force only after a commit.
+    assert_eq!(least(&fs::read_to_string(dir.path().join("a")).unwrap()), 0);
+    assert_eq!(least(&String::from_utf8(done.stdout).unwrap()), 5);
+}
+
+#[test]
+fn modules_and_empty_physical_contexts_run_on_any_machine() {
+    if !can_mount() {
+        return;
+    }
+    // Only our processes are counted: a kernel can have kdamonds of its own.
+    let script = "ours() { for p in /proc/[0-9]*; do read -r n 2> /dev/null < $p/comm || continue; case \
+         $n in kdamond*) readlink $p/exe;; esac; done | grep -c isotherm; }; \
+         m=/sys/module/damon_reclaim/parameters; echo 1000 > $m/wmarks_low; before=$(ours); echo Y > $m/enabled || exit 1; [ $(ours) -gt $before ] || exit 2; [ $(cat \
+         $m/kdamond_pid) -gt 0 ] || exit 3; echo N > $m/enabled || exit 4; \
+         k=/sys/kernel/mm/damon/admin/kdamonds; echo 1 > $k/nr_kdamonds; echo 1 > \
+         $k/0/contexts/nr_contexts; echo paddr > $k/0/contexts/0/operations; echo on > $k/0/state || \
+         exit 5; cat $k/0/state; echo commit > $k/0/state || exit 6; echo off > $k/0/state || exit 7; \
+         exit 0";
+    let done = inside(script);
+    assert_eq!(done.status.code(), Some(0), "{done:?}");
+    assert_eq!(String::from_utf8(done.stdout).unwrap(), "on\n");
+}
+
+#[test]
+fn the_files_of_debugfs_run_the_same_engine() {
+    if !can_mount() {
+        return;
+    }
+    let served = Served::start_with(&["--debugfs"], "monitor_on");
+    let at = |file: &str| served.dir.path().join(file);
+    let read = |file: &str| fs::read_to_string(at(file)).unwrap();
+    let target = sleeper();
+    assert_eq!(read("monitor_on"), "off\n");
+    assert_eq!(fs::metadata(at("attrs")).unwrap().len(), 0, "as debugfs says");
+    fs::write(at("attrs"), "5000 100000 1000000 10 1000\n").unwrap();
+    fs::write(at("target_ids"), target.0.id().to_string()).unwrap();
+    // All memory, at any rate and age: count it.
+    let all = format!("0 {} 0 1000 0 1000 5 0 0 0 0 0 0 0 0 0 0 0\n", u64::MAX);
+    fs::write(at("schemes"), &all).unwrap();
+    fs::write(at("monitor_on"), "on\n").unwrap();
+    let pid: u32 = read("kdamond_pid").trim().parse().unwrap();
+    assert_eq!(fs::read_to_string(format!("/proc/{pid}/comm")).unwrap(), "kdamond.0\n");
+    let counted = || read("schemes").split_whitespace().nth(19).unwrap() != "0";
+    eventually("the scheme counts", counted);
+    fs::write(at("monitor_on"), "off\n").unwrap();
+    assert_eq!((read("kdamond_pid"), read("target_ids")), ("none\n".into(), "\n".into()));
+    // Two writes are two values, so a second one without a new open is refused.
+    let mut file = fs::File::options().write(true).open(at("schemes")).unwrap();
+    io::Write::write_all(&mut file, b"").unwrap();
+    io::Write::write_all(&mut file, all.as_bytes()).unwrap();
+    let again = io::Write::write_all(&mut file, all.as_bytes()).unwrap_err();
+    assert_eq!(again.kind(), ErrorKind::InvalidInput);
+}
+
+#[test]
+fn a_command_finds_the_files_of_debugfs_if_it_wants_them() {
+    if !can_mount() {
+        return;
+    }
+    let script = "cd /sys/kernel/debug/damon && ls | tr '\\n' ' ' && echo x > mk_contexts && cat x/attrs; \
+                  ls /sys/kernel/mm/damon";
+    let done =
+        isotherm().args(["damonfs", "--debugfs", "--", "sh", "-c", script]).output().unwrap();
+    assert_eq!(
+        String::from_utf8(done.stdout).unwrap(),
+        "attrs init_regions kdamond_pid mk_contexts monitor_on rm_contexts schemes target_ids 5000 \
+         100000 1000000 10 1000\nadmin\n",
+        "{:?}",
+        String::from_utf8(done.stderr)
+    );
+    assert!(!Path::new("/sys/kernel/debug/damon/x").exists(), "nobody else sees it");
 }
 
 #[test]

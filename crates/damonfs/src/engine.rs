@@ -7,10 +7,21 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use isotherm_core::scheme::Counters;
+use isotherm_core::snapshot::RegionInfo;
 use isotherm_damon::model::{Config, Operations};
+use isotherm_damon::modules::Module;
 use rustix::io::Errno;
 
 use crate::tree::TriedRegion;
+
+/// Who asks for a context.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asker {
+    /// The files of a kdamond. Physical memory is watched where they give regions of it.
+    Files,
+    /// A module, which watches all of the machine's memory if no region is given.
+    Module(Module),
+}
 
 /// Starts kdamonds.
 pub trait Engine: Debug + Send + Sync {
@@ -24,7 +35,12 @@ pub trait Engine: Debug + Send + Sync {
     ///
     /// What the kernel says: EINVAL if the attributes are not valid, the operations set is not
     /// available or a target does not exist; ENOMEM if a scheme cannot be made (R§5.3).
-    fn start(&self, config: &Config, nr_running: usize) -> Result<Arc<dyn Worker>, Errno>;
+    fn start(
+        &self,
+        config: &Config,
+        by: Asker,
+        nr_running: usize,
+    ) -> Result<Arc<dyn Worker>, Errno>;
 }
 
 /// A context that runs, or has run.
@@ -65,6 +81,24 @@ pub trait Worker: Debug + Send + Sync {
     ///
     /// ECANCELED if it has ended, is paused, or has no scheme that may work.
     fn walk(&self) -> Result<Vec<Vec<TriedRegion>>, Errno>;
+
+    /// All that can be seen of it from inside.
+    ///
+    /// # Errors
+    ///
+    /// ECANCELED if it has ended.
+    fn status(&self) -> Result<Status, Errno>;
+}
+
+/// A context from inside.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Status {
+    /// The configuration in force. Targets that were removed are not in it.
+    pub config: Config,
+    /// What it shows.
+    pub results: Results,
+    /// The regions of each target, in the order of the targets.
+    pub regions: Vec<Vec<RegionInfo>>,
 }
 
 /// What a context shows of itself.

@@ -1,7 +1,7 @@
 //! The tree as a file system, by `fuser`. Nothing else names that crate.
 //!
-//! It behaves as sysfs does to those who read and write it: every file has the size 4096, one write
-//! is one transaction whatever its offset, and truncation is accepted and does nothing. The kernel
+//! It behaves as sysfs and debugfs do to those who read and write them: one write is one
+//! transaction, and truncation is accepted and does nothing. The kernel
 //! caches no text, since files change by themselves.
 //!
 //! Requests are answered one after the other by one thread. A command that waits for what runs has
@@ -22,8 +22,8 @@ use fuser::{
 };
 use rustix::io::Errno as Kernel;
 
+use crate::served::Served;
 use crate::tree::{Ino, Kind};
-use crate::world::World;
 
 /// What may change may not be cached: the text of files, and which directory has a number.
 const TTL: Duration = Duration::ZERO;
@@ -32,9 +32,6 @@ const TTL: Duration = Duration::ZERO;
 /// modes. A directory that is made anew has another number, so nothing of the old one is found in
 /// it.
 const STAYS: Duration = Duration::from_secs(3600);
-
-/// The size that sysfs says every file has.
-const SIZE: u64 = 4096;
 
 /// A mounted tree. It is unmounted when this is dropped.
 #[derive(Debug)]
@@ -72,7 +69,7 @@ impl Mounted {
 /// # Errors
 ///
 /// If the kernel refuses the mount.
-pub fn mount(world: Arc<World>, root: Ino, at: &Path) -> io::Result<Mounted> {
+pub fn mount(tree: Arc<dyn Served>, root: Ino, at: &Path) -> io::Result<Mounted> {
     let mut config = Config::default();
     config.mount_options = vec![
         MountOption::FSName("isotherm-damonfs".into()),
@@ -85,13 +82,13 @@ pub fn mount(world: Arc<World>, root: Ino, at: &Path) -> io::Result<Mounted> {
     ];
     // So that the modes decide who may use it, not who has mounted it.
     config.acl = fuser::SessionACL::All;
-    let files = Files { world, root, made: SystemTime::now() };
+    let files = Files { tree, root, made: SystemTime::now() };
     fuser::spawn_mount(files, at, &config).map(|session| Mounted(Some(session)))
 }
 
 #[derive(Debug)]
 struct Files {
-    world: Arc<World>,
+    tree: Arc<dyn Served>,
     root: Ino,
     made: SystemTime,
 }
@@ -113,7 +110,7 @@ impl Files {
     fn attr(&self, ino: Ino, kind: Kind) -> FileAttr {
         FileAttr {
             ino: self.shown(ino),
-            size: if kind.is_dir { 0 } else { SIZE },
+            size: if kind.is_dir { 0 } else { self.tree.size() },
             blocks: 0,
             atime: self.made,
             mtime: self.made,
@@ -132,20 +129,20 @@ impl Files {
 
     fn attr_of(&self, ino: INodeNo) -> Result<FileAttr, Kernel> {
         let ino = self.ino(ino);
-        Ok(self.attr(ino, self.world.kind(ino)?))
+        Ok(self.attr(ino, self.tree.kind(ino)?))
     }
 }
 
 impl Filesystem for Files {
     fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let found = name.to_str().ok_or(Kernel::NOENT).and_then(|name| {
-            let ino = self.world.lookup(self.ino(parent), name)?;
-            Ok(self.attr(ino, self.world.kind(ino)?))
+            let ino = self.tree.lookup(self.ino(parent), name)?;
+            Ok(self.attr(ino, self.tree.kind(ino)?))
         });
         match found {
             Ok(attr) => {
-                let is_numbered = name.as_encoded_bytes().first().is_some_and(u8::is_ascii_digit);
-                let entry = if is_numbered { TTL } else { STAYS };
+                let stays = name.to_str().is_some_and(|name| self.tree.is_stable(name));
+                let entry = if stays { STAYS } else { TTL };
                 reply.entry_with_ttls(&STAYS, &entry, &attr, Generation(0));
             }
             Err(kernel) => reply.error(errno(kernel)),
@@ -190,7 +187,7 @@ impl Filesystem for Files {
 
     fn open(&self, _req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let writes = flags.acc_mode() != OpenAccMode::O_RDONLY;
-        match self.world.kind(self.ino(ino)) {
+        match self.tree.kind(self.ino(ino)) {
             // sysfs refuses this to root, too.
             Ok(kind) if writes && kind.mode & 0o222 == 0 => reply.error(Errno::EACCES),
             Ok(_) => reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO),
@@ -210,13 +207,13 @@ impl Filesystem for Files {
         reply: ReplyData,
     ) {
         let ino = self.ino(ino);
-        if !self.world.may_wait(ino) {
-            return show(self.world.read(ino), offset, size, reply);
+        if !self.tree.may_wait(ino) {
+            return show(self.tree.read(ino), offset, size, reply);
         }
-        let world = Arc::clone(&self.world);
+        let tree = Arc::clone(&self.tree);
         let thread = std::thread::Builder::new().name("read".into());
         // If there can be no thread, the reply is dropped with the closure, which answers EIO.
-        thread.spawn(move || show(world.read(ino), offset, size, reply)).ok();
+        thread.spawn(move || show(tree.read(ino), offset, size, reply)).ok();
     }
 
     fn write(
@@ -224,7 +221,7 @@ impl Filesystem for Files {
         _req: &Request,
         ino: INodeNo,
         _fh: FileHandle,
-        _offset: u64,
+        offset: u64,
         data: &[u8],
         _write_flags: WriteFlags,
         _flags: OpenFlags,
@@ -232,13 +229,13 @@ impl Filesystem for Files {
         reply: ReplyWrite,
     ) {
         let ino = self.ino(ino);
-        if !self.world.may_wait(ino) {
-            return answer(self.world.write(ino, data), reply);
+        if !self.tree.may_wait(ino) {
+            return answer(self.tree.write(ino, offset, data), reply);
         }
-        let (world, data) = (Arc::clone(&self.world), data.to_vec());
+        let (tree, data) = (Arc::clone(&self.tree), data.to_vec());
         let thread = std::thread::Builder::new().name("command".into());
         // If there can be no thread, the reply is dropped with the closure, which answers EIO.
-        thread.spawn(move || answer(world.write(ino, &data), reply)).ok();
+        thread.spawn(move || answer(tree.write(ino, offset, &data), reply)).ok();
     }
 
     fn readdir(
@@ -249,7 +246,7 @@ impl Filesystem for Files {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        let entries = match self.world.entries(self.ino(ino)) {
+        let entries = match self.tree.entries(self.ino(ino)) {
             Ok(entries) => entries,
             Err(kernel) => return reply.error(errno(kernel)),
         };

@@ -13,10 +13,12 @@
 //! | `tree` | every file, its mode, its values, and what the kernel says to a bad one |
 //! | `stage` | what the files of a kdamond say, as a [`Config`](isotherm_damon::Config) |
 //! | `world` | the tree with what runs: commands, results, the lock |
+//! | [`debugfs`] | the files from before that tree |
 //! | [`Engine`] | what runs, as the tree sees it |
 //! | [`live`] | the engine over real processes |
-//! | [`fuse`] | the tree as a file system |
+//! | [`fuse`] | a tree as a file system |
 //! | [`trace`], [`perf`] | DAMON's events, and the part of `perf` that records them |
+//! | [`drgn`] | contexts from inside, as a script of the kernel's tests for `drgn` dumps them |
 //! | [`space`] | a command in a mount namespace in which the tree is where the kernel has its own |
 //!
 //! Invariants. What is written to files has no effect on what runs until a command says so. No call
@@ -27,16 +29,20 @@
 //! Absent on purpose: printing.
 #![forbid(unsafe_code)]
 
+pub mod debugfs;
+pub mod drgn;
 mod engine;
 pub mod fuse;
 pub mod live;
 pub mod perf;
+mod served;
 pub mod space;
 mod stage;
 pub mod trace;
 mod tree;
 mod world;
 
-pub use engine::{Engine, Results, SchemeResults, Worker};
+pub use engine::{Asker, Engine, Results, SchemeResults, Status, Worker};
+pub use served::Served;
 pub use tree::{DAMON, Ino, Kind, MODULES, TriedRegion};
 pub use world::World;

@@ -117,11 +117,11 @@ pub fn script(input: &Path) -> io::Result<Option<Vec<u8>>> {
     Ok(if text.starts_with(b"PERFILE2") { None } else { Some(text) })
 }
 
-/// The real `perf`: the first one in the search path that is not in this directory.
+/// The real program of this name: the first one in the search path that is not in this directory.
 #[must_use]
-pub fn real(path: &OsStr, own: &Path) -> Option<PathBuf> {
+pub fn real(name: &str, path: &OsStr, own: &Path) -> Option<PathBuf> {
     let places = std::env::split_paths(path).filter(|place| place != own);
-    places.map(|place| place.join("perf")).find(|program| program.is_file())
+    places.map(|place| place.join(name)).find(|program| program.is_file())
 }
 
 #[cfg(test)]

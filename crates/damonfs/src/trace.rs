@@ -12,10 +12,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use isotherm_core::scheme::{Counters, Installed, Tried};
 use isotherm_core::{Snapshot, TargetId, Time};
 
+const AGGREGATED: &str = "damon:damon_aggregated";
+const TUNED: &str = "damon:damon_monitor_intervals_tune";
+const BEFORE_APPLY: &str = "damon:damos_before_apply";
+const QUOTA: &str = "damon:damos_esz";
+const COUNTED: &str = "damon:damos_stat_after_apply_interval";
+
 /// The events that can be listened to, as `available_events` of tracefs lists them.
-pub const EVENTS: [&str; 2] = ["damon:damon_aggregated", "damon:damon_monitor_intervals_tune"];
+pub const EVENTS: [&str; 5] = [AGGREGATED, TUNED, BEFORE_APPLY, QUOTA, COUNTED];
 
 /// How many windows of a context may wait for a listener.
 const WAITING: usize = 256;
@@ -61,13 +68,20 @@ impl Trace {
     }
 
     /// Tells of a window that is over. `targets` are the context's, in their order.
-    pub(crate) fn aggregated(&self, from: &Source, snapshot: &Snapshot, targets: &[TargetId]) {
+    pub(crate) fn aggregated(
+        &self,
+        from: &Source,
+        snapshot: &Snapshot,
+        targets: &[Option<TargetId>],
+    ) {
         let mut lines = String::new();
         for target in &snapshot.targets {
-            let Some(index) = targets.iter().position(|id| *id == target.id) else { continue };
+            let Some(index) = targets.iter().position(|id| *id == Some(target.id)) else {
+                continue;
+            };
             let nr_regions = target.regions.len();
             for region in &target.regions {
-                head(&mut lines, from, snapshot.end, EVENTS[0]);
+                head(&mut lines, from, snapshot.end, AGGREGATED);
                 let (start, end) = (region.range.start, region.range.end);
                 let (nr, age) = (region.nr_accesses, region.age);
                 // Writing to a string cannot fail.
@@ -84,10 +98,74 @@ impl Trace {
     /// Tells of a sample interval that was tuned.
     pub(crate) fn tuned(&self, from: &Source, at: Time, sample_us: u64) {
         let mut line = String::new();
-        head(&mut line, from, at, EVENTS[1]);
+        head(&mut line, from, at, TUNED);
         // Writing to a string cannot fail.
         writeln!(line, "sample_us={sample_us}").ok();
         self.tell(line);
+    }
+
+    /// Tells of regions that schemes were applied to. `snapshot` is of the last window, and
+    /// `targets` are the context's, in their order.
+    pub(crate) fn before_apply(
+        &self,
+        from: &Source,
+        at: Time,
+        applied: &[Tried],
+        snapshot: &Snapshot,
+        targets: &[Option<TargetId>],
+    ) {
+        if applied.is_empty() {
+            return;
+        }
+        let mut lines = String::new();
+        for tried in applied {
+            let index = targets.iter().position(|id| *id == Some(tried.target));
+            let Some(index) = index else { continue };
+            let target = snapshot.targets.iter().find(|target| target.id == tried.target);
+            let nr_regions = target.map_or(0, |target| target.regions.len());
+            let (start, end) = (tried.range.start, tried.range.end);
+            let Tried { scheme, nr_accesses, age, .. } = tried;
+            head(&mut lines, from, at, BEFORE_APPLY);
+            // Writing to a string cannot fail.
+            writeln!(
+                lines,
+                "ctx_idx=0 scheme_idx={scheme} target_idx={index} nr_regions={nr_regions} \
+                 {start}-{end}: {nr_accesses} {age}"
+            )
+            .ok();
+        }
+        self.tell(lines);
+    }
+
+    /// Tells of what schemes have counted since `told`, and of quotas that are others than then.
+    pub(crate) fn schemes(
+        &self,
+        from: &Source,
+        at: Time,
+        schemes: &[Installed],
+        told: &mut Vec<(Counters, u64)>,
+    ) {
+        let mut lines = String::new();
+        for (index, scheme) in schemes.iter().enumerate() {
+            let (stats, esz) = (scheme.stats(), scheme.quota().esz);
+            // Of what was before somebody listened, only the quota is news.
+            let known = told.get(index);
+            let is_set = scheme.scheme().quota.is_set();
+            if is_set && known.is_none_or(|(_, told)| *told != esz) {
+                head(&mut lines, from, at, QUOTA);
+                // Writing to a string cannot fail.
+                writeln!(lines, "ctx_idx=0 scheme_idx={index} esz={esz}").ok();
+            }
+            if known.is_some_and(|(told, _)| told != stats) {
+                head(&mut lines, from, at, COUNTED);
+                counted(&mut lines, index, stats);
+            }
+        }
+        told.clear();
+        told.extend(schemes.iter().map(|s| (s.stats().clone(), s.quota().esz)));
+        if !lines.is_empty() {
+            self.tell(lines);
+        }
     }
 
     /// Serves a socket at this path, on threads of its own, for as long as the process lives.
@@ -117,6 +195,20 @@ fn pass_on(lines: &Receiver<Arc<str>>, mut stream: UnixStream) {
             return;
         }
     }
+}
+
+/// What a scheme has counted, as its event says it.
+fn counted(lines: &mut String, index: usize, stats: &Counters) {
+    let Counters { nr_tried, sz_tried, nr_applied, sz_applied, .. } = stats;
+    let Counters { sz_ops_filter_passed, qt_exceeds, nr_snapshots, .. } = stats;
+    // Writing to a string cannot fail.
+    writeln!(
+        lines,
+        "ctx_idx=0 scheme_idx={index} nr_tried={nr_tried} sz_tried={sz_tried} nr_applied={nr_applied} \
+         sz_applied={sz_applied} sz_ops_filter_passed={sz_ops_filter_passed} qt_exceeds={qt_exceeds} \
+         nr_snapshots={nr_snapshots}"
+    )
+    .ok();
 }
 
 /// What `perf script` prints in front of an event. A context's thread has no CPU of its own.
@@ -152,7 +244,7 @@ mod tests {
         let snapshot =
             Snapshot { end: Time(1_500_000_042_000), targets: vec![target], ..Default::default() };
         let from = Source { comm: "kdamond.0".into(), pid: 42 };
-        trace.aggregated(&from, &snapshot, &[TargetId(1), TargetId(9)]);
+        trace.aggregated(&from, &snapshot, &[Some(TargetId(1)), Some(TargetId(9))]);
         assert_eq!(
             &*lines.recv().unwrap(),
             "       kdamond.0     42 [000]   1500.000042: damon:damon_aggregated: target_id=1 \
@@ -161,5 +253,42 @@ mod tests {
         drop(lines);
         trace.tuned(&from, Time::default(), 5000);
         assert!(!trace.is_heard(), "who went away is forgotten");
+    }
+
+    #[test]
+    fn what_schemes_do_is_told_as_perf_script_prints_it() {
+        let trace = Trace::default();
+        let lines = trace.listen();
+        let from = Source { comm: "kdamond.0".into(), pid: 42 };
+        let tried = Tried {
+            scheme: 1,
+            target: TargetId(9),
+            range: AddrRange::new(4096, 8192),
+            nr_accesses: 3,
+            age: 7,
+            passed: 0,
+        };
+        let elsewhere = Tried { target: TargetId(8), ..tried };
+        let target = TargetInfo {
+            id: TargetId(9),
+            regions: vec![RegionInfo::default(); 5],
+            ..Default::default()
+        };
+        let snapshot = Snapshot { targets: vec![target], ..Default::default() };
+        let ids = [None, Some(TargetId(9))];
+        trace.before_apply(&from, Time::default(), &[elsewhere, tried], &snapshot, &ids);
+        assert_eq!(
+            &*lines.recv().unwrap(),
+            "       kdamond.0     42 [000]      0.000000: damon:damos_before_apply: ctx_idx=0 \
+             scheme_idx=1 target_idx=1 nr_regions=5 4096-8192: 3 7\n"
+        );
+        let mut counts = String::new();
+        let stats = Counters { nr_tried: 1, sz_applied: 4, nr_snapshots: 7, ..Counters::default() };
+        counted(&mut counts, 2, &stats);
+        assert_eq!(
+            counts,
+            "ctx_idx=0 scheme_idx=2 nr_tried=1 sz_tried=0 nr_applied=0 sz_applied=4 \
+             sz_ops_filter_passed=0 qt_exceeds=0 nr_snapshots=7\n"
+        );
     }
 }

@@ -3,8 +3,8 @@
 
 use super::{Context, Phase, Wish};
 use crate::scheme::{
-    Applied, Counters, Eligible, Installed, Measure, Metric, Request, Scheme, Step, Totals, Walk,
-    WalkBusy,
+    Applied, Counters, Eligible, Installed, Measure, Metric, Request, Scheme, Step, Totals, Tried,
+    Walk, WalkBusy,
 };
 use crate::time::Time;
 
@@ -83,6 +83,14 @@ impl Context {
     #[must_use]
     pub const fn walk(&self) -> &Walk {
         &self.schemes.walk
+    }
+
+    /// Keeps from now on what schemes are applied to, or does not. Returns what was kept since the
+    /// last call, oldest first. What comes after the first 65,536 is not kept.
+    pub fn log_tried(&mut self, keep: bool) -> alloc::vec::Vec<Tried> {
+        let kept = self.schemes.log.take().unwrap_or_default();
+        self.schemes.log = keep.then(alloc::vec::Vec::new);
+        kept
     }
 
     /// Step 1: asks for what the watermarks need. After a wait that was cut short, they are checked

@@ -5,12 +5,15 @@
 //! names its workers.
 //!
 //! Absent on purpose: evidence before actions, a brake, and everything else that DAMON does not
-//! have. A user of these files who wants them uses `isotherm run`.
+//! have. A user of these files who wants them uses `isotherm run`. Modules are an exception where
+//! they watch all processes (see `watch`).
 
 mod cgroups;
 mod kdamond;
+mod listed;
 mod policy;
 mod targets;
+mod watch;
 mod worker;
 
 use std::fmt;
@@ -21,7 +24,8 @@ use isotherm_ops::doctor::choose_physical;
 use isotherm_ops::support::SetName;
 use rustix::io::Errno;
 
-use crate::engine::{Engine, Worker};
+use self::watch::Watch;
+use crate::engine::{Asker, Engine, Worker};
 use crate::trace::Trace;
 
 /// Takes lines that tell people why something was refused or left out.
@@ -62,15 +66,16 @@ impl Engine for Live {
         [Operations::Vaddr, Operations::Fvaddr].into_iter().chain(physical).collect()
     }
 
-    fn start(&self, config: &Config, nr_running: usize) -> Result<Arc<dyn Worker>, Errno> {
-        if config.context.operations == Operations::Paddr
-            && let Some(why) = self.no_paddr()
-        {
-            (self.log)(&format!("`paddr` is not available: {why}"));
-            return Err(Errno::INVAL);
-        }
+    fn start(
+        &self,
+        config: &Config,
+        by: Asker,
+        nr_running: usize,
+    ) -> Result<Arc<dyn Worker>, Errno> {
+        let no_paddr = || self.no_paddr().map(str::to_owned);
+        let watch = Watch::of(&config.context, by, no_paddr, &self.log)?;
         let name = format!("kdamond.{nr_running}");
         let (log, trace) = (Arc::clone(&self.log), Arc::clone(&self.trace));
-        Ok(Arc::new(worker::LiveWorker::start(name, config.clone(), log, trace)?))
+        Ok(Arc::new(worker::LiveWorker::start(name, config.clone(), watch, log, trace)?))
     }
 }

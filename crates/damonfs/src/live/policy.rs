@@ -9,6 +9,9 @@ use isotherm_core::scheme::{
 };
 use isotherm_core::{Attrs, Method};
 use isotherm_damon::model::{self, GoalMetric};
+use rustix::io::Errno;
+
+use super::Log;
 
 /// The attributes of a context.
 pub(super) fn attrs(context: &model::Context) -> Attrs {
@@ -24,6 +27,18 @@ pub(super) fn attrs(context: &model::Context) -> Attrs {
         strict: true,
         ..Attrs::reference()
     }
+}
+
+/// Checks the attributes of a context.
+///
+/// # Errors
+///
+/// EINVAL if they are not valid.
+pub(super) fn check(context: &model::Context, log: &Log) -> Result<(), Errno> {
+    attrs(context).validate().map_err(|why| {
+        log(&format!("impossible attributes: {why}"));
+        Errno::INVAL
+    })
 }
 
 /// The schemes of a context, with how each is carried out.

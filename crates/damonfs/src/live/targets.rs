@@ -4,7 +4,7 @@ use isotherm_agent::monitor::Monitor;
 use isotherm_core::{AddrRange, Given, TargetId};
 use isotherm_damon::model::{Context, Operations, Target};
 use isotherm_host::proc::Proc;
-use isotherm_ops::targets::{Memory, Tracker};
+use isotherm_ops::targets::{Memory, TargetKind, Tracker};
 use rustix::io::Errno;
 
 use super::Log;
@@ -18,7 +18,14 @@ pub(super) struct Targets {
 #[derive(Debug, Clone, Copy)]
 struct Known {
     pid: i32,
-    id: TargetId,
+    /// None for a process that has ended and was not waited for. It is a target to the kernel, with
+    /// no memory.
+    id: Option<TargetId>,
+}
+
+/// A tracker of no process.
+pub(super) fn none() -> Tracker {
+    Tracker::new(Proc::default(), false)
 }
 
 /// Adds a process to a tracker.
@@ -29,8 +36,11 @@ fn add(tracker: &mut Tracker, target: &Target, log: &Log) -> Result<Known, Errno
     };
     let pid = u32::try_from(target.pid).ok().filter(|pid| *pid != 0);
     let pid = pid.ok_or_else(|| refuse(format!("there is no process {}", target.pid)))?;
-    let id = tracker.add(pid).map_err(|why| refuse(why.to_string()))?;
-    Ok(Known { pid: target.pid, id })
+    match tracker.add(pid) {
+        Ok(id) => Ok(Known { pid: target.pid, id: Some(id) }),
+        Err(why) if why.kind() == TargetKind::Zombie => Ok(Known { pid: target.pid, id: None }),
+        Err(why) => Err(refuse(why.to_string())),
+    }
 }
 
 impl Targets {
@@ -40,7 +50,7 @@ impl Targets {
     ///
     /// EINVAL if one of them cannot be a target.
     pub(super) fn processes(&mut self, context: &Context, log: &Log) -> Result<Tracker, Errno> {
-        let mut tracker = Tracker::new(Proc::default(), false);
+        let mut tracker = none();
         for target in &context.targets {
             self.by_index.push(add(&mut tracker, target, log)?);
         }
@@ -68,11 +78,8 @@ impl Targets {
         Tracker::memory(memory).map_err(|why| refuse(why.to_string()))
     }
 
-    /// The targets in the order of their indices. Physical memory is the one target 0.
-    pub(super) fn ids(&self) -> Vec<TargetId> {
-        if self.by_index.is_empty() {
-            return vec![TargetId::default()];
-        }
+    /// The targets in the order of their indices.
+    pub(super) fn ids(&self) -> Vec<Option<TargetId>> {
         self.by_index.iter().map(|known| known.id).collect()
     }
 
@@ -96,7 +103,9 @@ impl Targets {
             return;
         }
         for (known, target) in self.by_index.iter().zip(&context.targets) {
-            give(monitor, known.id, &target.regions, how(context.operations, Given::First));
+            if let Some(id) = known.id {
+                give(monitor, id, &target.regions, how(context.operations, Given::First));
+            }
         }
     }
 
@@ -112,9 +121,6 @@ impl Targets {
         monitor: &mut Monitor,
         log: &Log,
     ) -> Result<(), Errno> {
-        if context.operations == Operations::Paddr {
-            return Ok(());
-        }
         let before: Vec<TargetId> = monitor.tracker().targets().map(|target| target.id).collect();
         let mut now = Vec::new();
         for (index, target) in context.targets.iter().enumerate() {
@@ -131,22 +137,22 @@ impl Targets {
             match found {
                 Ok(found) => now.push((found, target)),
                 Err(errno) => {
-                    let added = now.iter().map(|(known, _)| known.id);
+                    let added = now.iter().filter_map(|(known, _)| known.id);
                     let new: Vec<_> = added.filter(|id| !before.contains(id)).collect();
                     new.into_iter().for_each(|id| monitor.tracker().remove(id));
                     return Err(errno);
                 }
             }
         }
-        for known in &self.by_index {
-            if !now.iter().any(|(stays, _)| stays.id == known.id) {
-                monitor.tracker().remove(known.id);
+        for id in self.by_index.iter().filter_map(|known| known.id) {
+            if !now.iter().any(|(stays, _)| stays.id == Some(id)) {
+                monitor.tracker().remove(id);
             }
         }
         for (known, target) in &now {
-            let is_new = !before.contains(&known.id);
-            let mapped = if is_new { Given::First } else { Given::Now };
-            give(monitor, known.id, &target.regions, how(context.operations, mapped));
+            let Some(id) = known.id else { continue };
+            let mapped = if before.contains(&id) { Given::Now } else { Given::First };
+            give(monitor, id, &target.regions, how(context.operations, mapped));
         }
         self.by_index = now.into_iter().map(|(known, _)| known).collect();
         Ok(())

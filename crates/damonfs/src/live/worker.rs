@@ -9,9 +9,10 @@ use std::thread::{Builder, JoinHandle};
 use isotherm_damon::model::Config;
 use rustix::io::Errno;
 
-use super::Log;
 use super::kdamond::{Kdamond, Telling};
-use crate::engine::{Results, Worker};
+use super::watch::Watch;
+use super::{Log, listed};
+use crate::engine::{Results, Status, Worker};
 use crate::trace::{Source, Trace};
 use crate::tree::TriedRegion;
 
@@ -56,23 +57,26 @@ impl LiveWorker {
     pub(super) fn start(
         name: String,
         config: Config,
+        watch: Watch,
         log: Log,
         trace: Arc<Trace>,
     ) -> Result<Self, Errno> {
         let pid = Arc::new(AtomicI32::new(-1));
         let (orders, received) = channel();
         let (ready, answer) = channel();
-        let comm = name.clone();
+        let (comm, shown) = (name.clone(), name.clone());
         let ending = Ending(Arc::clone(&pid));
         let run = move || {
             let own = rustix::thread::gettid().as_raw_nonzero().get();
             let from = Source { comm, pid: own };
-            match Kdamond::start(&config, log, Telling { trace, from }) {
+            match Kdamond::start(&config, watch, log, Telling { trace, from }) {
                 Err(errno) => drop(ready.send(Err(errno))),
                 Ok(mut kdamond) => {
+                    let listed = listed::as_kdamond(&shown);
                     ending.0.store(own, Ordering::SeqCst);
                     ready.send(Ok(())).ok();
                     kdamond.run(&received);
+                    drop(listed);
                 }
             }
             drop(ending);
@@ -132,6 +136,10 @@ impl Worker for LiveWorker {
         let (sender, answer) = channel();
         self.order(Order::Walk(sender))?;
         answer.recv().map_err(|_err| Errno::CANCELED)?
+    }
+
+    fn status(&self) -> Result<Status, Errno> {
+        self.call(|kdamond| kdamond.status())
     }
 }
 

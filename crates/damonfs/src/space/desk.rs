@@ -1,4 +1,5 @@
-//! What a command finds besides the tree: a `perf` for DAMON's events, and a list of these events.
+//! What a command finds besides the tree: a `perf` for DAMON's events, a list of these events, and
+//! a `drgn` for contexts from inside.
 //!
 //! They are in a directory on a tmpfs that only the command sees. Outside, the directory is empty,
 //! and is removed at the end.
@@ -13,7 +14,9 @@ use std::sync::Arc;
 use rustix::mount::{MountFlags, mount, mount_bind};
 
 use super::place;
+use crate::drgn;
 use crate::trace::{EVENTS, Trace};
+use crate::world::World;
 
 /// Where tracefs is mounted, if it is.
 const TRACEFS: &str = "/sys/kernel/tracing";
@@ -41,11 +44,18 @@ impl Desk {
     }
 
     /// Fills it, in the calling thread's namespace. Returns what could not be done, for people.
-    pub(super) fn fill(&self, trace: &Arc<Trace>) -> io::Result<Option<String>> {
+    pub(super) fn fill(
+        &self,
+        trace: &Arc<Trace>,
+        world: &Arc<World>,
+    ) -> io::Result<Option<String>> {
         place::tmpfs(&self.dir)?;
         fs::create_dir(self.bin())?;
-        symlink(std::env::current_exe()?, self.bin().join("perf"))?;
+        let program = std::env::current_exe()?;
+        symlink(&program, self.bin().join("perf"))?;
+        symlink(&program, self.bin().join("drgn"))?;
         trace.serve(&self.socket())?;
+        drgn::serve(world, &self.dir.join(drgn::SOCKET))?;
         let events = self.dir.join("available_events");
         fs::write(&events, EVENTS.map(|event| format!("{event}\n")).concat())?;
         Ok(list_events(&events).err().map(|err| format!("tracefs lists no events of DAMON: {err}")))

@@ -16,13 +16,14 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
 use std::time::Duration;
-use std::{fmt, io};
+use std::{fmt, fs, io};
 
 use isotherm_sys::namespace::own_mounts;
-use rustix::mount::{MountPropagationFlags, mount_change};
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 
 use self::desk::Desk;
-use crate::fuse;
+use crate::debugfs::{self, Debugfs};
+use crate::fuse::{self, Mounted};
 use crate::live::Log;
 use crate::perf::SOCKET;
 use crate::trace::Trace;
@@ -31,6 +32,10 @@ use crate::world::World;
 
 /// Where the kernel has DAMON's tree.
 const PLACE: &str = "/sys/kernel/mm/damon";
+/// Where debugfs is mounted, if it is.
+const DEBUGFS: &str = "/sys/kernel/debug";
+/// Where the kernel had DAMON's files before the tree.
+const OLD_PLACE: &str = "/sys/kernel/debug/damon";
 /// Where the kernel has the modules' directories.
 const MODULE: &str = "/sys/module";
 /// The directory that it is in.
@@ -68,6 +73,8 @@ pub struct Space {
     pub must_end: fn() -> bool,
     /// The events of what runs.
     pub trace: Arc<Trace>,
+    /// Whether the command also finds the files of debugfs.
+    pub debugfs: bool,
     /// Takes what could not be done although the command runs.
     pub log: Log,
 }
@@ -108,25 +115,47 @@ impl Space {
         mount_change("/", private).map_err(tried("cannot make the mounts private"))?;
         let place = place::make(Path::new(MM), Path::new(PLACE));
         place.map_err(tried("cannot make a place for the tree"))?;
-        let mounted = fuse::mount(Arc::clone(&world), DAMON, Path::new(PLACE));
+        let mounted = fuse::mount(Arc::clone(&world) as _, DAMON, Path::new(PLACE));
         let mounted = mounted.map_err(tried("cannot mount the tree"))?;
-        let lack = desk.fill(&self.trace).map_err(tried("cannot make a `perf` for the command"))?;
+        let lack = desk.fill(&self.trace, &world);
+        let lack = lack.map_err(tried("cannot make a `perf` for the command"))?;
         if let Some(lack) = lack {
             (self.log)(&lack);
         }
         let modules = desk.modules().map_err(tried("cannot make a directory"))?;
-        let modules = fuse::mount(Arc::clone(&world), MODULES, &modules)
+        let modules = fuse::mount(Arc::clone(&world) as _, MODULES, &modules)
             .map_err(tried("cannot mount the modules' parameters"))?;
         if let Err(why) = desk.show_modules() {
             (self.log)(&format!("the modules' parameters are not at {MODULE}: {why}"));
         }
+        let old = if self.debugfs { Some(self.mount_old(&world)?) } else { None };
         let child = self.start(desk)?;
         let status = self.wait(child);
         // A process that the command has left behind can hold them, and so can the other places of
         // the modules. So nobody waits for their end, which comes with this process at the latest.
+        drop(old);
         drop(modules);
         drop(mounted);
         status
+    }
+
+    /// Mounts the files of debugfs to where the kernel had them.
+    fn mount_old(&self, world: &Arc<World>) -> Result<Mounted, NotRun> {
+        let mounts = fs::read_to_string("/proc/thread-self/mounts").unwrap_or_default();
+        let is_mounted = mounts.lines().any(|line| line.split(' ').nth(1) == Some(DEBUGFS));
+        if !is_mounted {
+            let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+            // Programs that look for debugfs in the list of mounts do not find it then; those that
+            // use its usual path do.
+            if let Err(why) = mount("debugfs", DEBUGFS, "debugfs", flags, None) {
+                (self.log)(&format!("there is no debugfs around DAMON's files: {why}"));
+            }
+        }
+        let place = place::make(Path::new(DEBUGFS), Path::new(OLD_PLACE));
+        place.map_err(tried("cannot make a place for the files of debugfs"))?;
+        let files = Debugfs::new(Arc::clone(world));
+        fuse::mount(files, debugfs::ROOT, Path::new(OLD_PLACE))
+            .map_err(tried("cannot mount the files of debugfs"))
     }
 
     fn start(&self, desk: &Desk) -> Result<Child, NotRun> {

@@ -7,7 +7,7 @@ use isotherm_damon::model::Config;
 use rustix::io::Errno;
 
 use super::{World, refresh};
-use crate::engine::Worker;
+use crate::engine::{Asker, Worker};
 use crate::stage::{Files, config};
 use crate::tree::Ino;
 
@@ -97,7 +97,7 @@ impl World {
         if staged.context.targets.iter().any(|target| target.obsolete) {
             return Err(Errno::INVAL);
         }
-        let worker = self.engine.start(&staged, nr_running)?;
+        let worker = self.engine.start(&staged, Asker::Files, nr_running)?;
         self.state().workers.insert(kdamond, Arc::clone(&worker));
         refresh::follow(Weak::clone(&self.this), kdamond, worker);
         Ok(())

@@ -12,11 +12,12 @@ mod results;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use isotherm_damon::model::Config;
 use isotherm_damon::modules::Module;
 use rustix::io::Errno;
 
 use self::module::Switch;
-use crate::engine::{Engine, Results, Worker};
+use crate::engine::{Asker, Engine, Results, Status, Worker};
 use crate::tree::{Child, DAMON, Ino, Kind, Tree, Value, word_of};
 
 pub(crate) use command::Command;
@@ -41,6 +42,8 @@ pub(crate) struct State {
     /// What was started last of each module, and what it said last.
     modules: BTreeMap<Module, Arc<dyn Worker>>,
     module_results: BTreeMap<Module, Results>,
+    /// What was started last without this tree: by the files of debugfs.
+    others: Vec<Arc<dyn Worker>>,
     /// Whether a command holds DAMON's lock.
     locked: bool,
 }
@@ -54,6 +57,7 @@ impl World {
             workers: BTreeMap::new(),
             modules: BTreeMap::new(),
             module_results: BTreeMap::new(),
+            others: Vec::new(),
             locked: false,
         };
         let state = Mutex::new(state);
@@ -197,17 +201,67 @@ impl World {
         Ok(text.len())
     }
 
+    /// The context whose kdamond has this pid, from inside; none if there is no such kdamond.
+    #[must_use]
+    pub fn status_of(&self, pid: i32) -> Option<Status> {
+        let worker = {
+            let state = self.state();
+            let worker = state.all().find(|worker| worker.pid() == Some(pid));
+            worker.cloned()
+        };
+        worker?.status().ok()
+    }
+
+    /// Whether anything runs.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.state().all().any(|worker| worker.pid().is_some())
+    }
+
+    /// Starts contexts that are not of this tree, all or none. Nothing else may run meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// EBUSY if anything runs, and as [`Engine::start`].
+    pub fn start_exclusively(&self, configs: &[Config]) -> Result<Vec<Arc<dyn Worker>>, Errno> {
+        {
+            let mut state = self.state();
+            if state.locked || state.all().any(|worker| worker.pid().is_some()) {
+                return Err(Errno::BUSY);
+            }
+            state.locked = true;
+        }
+        let _unlock = Unlock(self);
+        let mut started = Vec::new();
+        for (nr, config) in configs.iter().enumerate() {
+            match self.engine.start(config, Asker::Files, nr) {
+                Ok(worker) => started.push(worker),
+                Err(errno) => {
+                    started.iter().for_each(|worker| worker.stop());
+                    return Err(errno);
+                }
+            }
+        }
+        self.state().others.clone_from(&started);
+        Ok(started)
+    }
+
     /// Stops all that runs.
     pub fn stop_all(&self) {
         let workers: Vec<_> = {
             let state = self.state();
-            state.workers.values().chain(state.modules.values()).cloned().collect()
+            state.all().cloned().collect()
         };
         workers.iter().for_each(|worker| worker.stop());
     }
 }
 
 impl State {
+    /// All that was started last.
+    fn all(&self) -> impl Iterator<Item = &Arc<dyn Worker>> {
+        self.workers.values().chain(self.modules.values()).chain(&self.others)
+    }
+
     /// How many kdamonds run.
     pub(crate) fn nr_running(&self) -> usize {
         self.workers.values().filter(|worker| worker.pid().is_some()).count()

@@ -8,7 +8,7 @@ use isotherm_damon::modules::Module;
 use rustix::io::Errno;
 
 use super::{State, Unlock, World};
-use crate::engine::{Results, Worker};
+use crate::engine::{Asker, Results, Worker};
 use crate::stage::{Files, module_config};
 use crate::tree::{Ino, boolean};
 
@@ -20,9 +20,9 @@ pub(super) enum Switch {
 }
 
 impl State {
-    /// Whether a module runs. Then no kdamond may be started.
+    /// Whether a module runs, or contexts of debugfs. Then no kdamond may be started.
     pub(super) fn is_exclusive(&self) -> bool {
-        self.modules.values().any(|worker| worker.pid().is_some())
+        self.modules.values().chain(&self.others).any(|worker| worker.pid().is_some())
     }
 
     fn running(&self, module: Module) -> Option<Arc<dyn Worker>> {
@@ -72,7 +72,7 @@ impl World {
         if self.state().nr_running() > 0 || self.state().is_exclusive() {
             return Err(Errno::BUSY);
         }
-        let worker = self.engine.start(config, 0)?;
+        let worker = self.engine.start(config, Asker::Module(module), 0)?;
         self.state().modules.insert(module, worker);
         Ok(())
     }

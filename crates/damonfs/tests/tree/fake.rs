@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use isotherm_core::scheme::Counters;
 use isotherm_damon::model::{Config, Operations};
-use isotherm_damonfs::{Engine, Results, SchemeResults, TriedRegion, Worker, World};
+use isotherm_damonfs::{Asker, Engine, Results, SchemeResults, Status, TriedRegion, Worker, World};
 use rustix::io::Errno;
 
 /// The pid of every worker.
@@ -16,6 +16,8 @@ pub(crate) const PID: i32 = 4711;
 pub(crate) struct FakeEngine {
     /// Every configuration that was started or committed, in order.
     pub(crate) told: Arc<Mutex<Vec<Config>>>,
+    /// Who asked for each context.
+    pub(crate) asked: Mutex<Vec<Asker>>,
     pub(crate) workers: Mutex<Vec<Arc<FakeWorker>>>,
 }
 
@@ -49,7 +51,8 @@ impl Engine for FakeEngine {
         Operations::ALL.to_vec()
     }
 
-    fn start(&self, config: &Config, _nr_running: usize) -> Result<Arc<dyn Worker>, Errno> {
+    fn start(&self, config: &Config, by: Asker, _: usize) -> Result<Arc<dyn Worker>, Errno> {
+        self.asked.lock().unwrap().push(by);
         self.told.lock().unwrap().push(config.clone());
         let (told, gate) = (Arc::clone(&self.told), Mutex::default());
         let worker = Arc::new(FakeWorker { told, runs: true.into(), gate });
@@ -114,6 +117,11 @@ impl Worker for FakeWorker {
             probe_hits: vec![9],
         };
         Ok((0..self.nr_schemes()).map(|_| vec![region(4096), region(16384)]).collect())
+    }
+
+    fn status(&self) -> Result<Status, Errno> {
+        let config = self.told.lock().unwrap().last().cloned().unwrap_or_default();
+        Ok(Status { config, results: self.results()?, regions: Vec::new() })
     }
 }
 

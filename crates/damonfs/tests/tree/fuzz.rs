@@ -1,10 +1,13 @@
 //! Random writes to every file: nothing crashes, every refusal is one that the kernel has, and what
 //! was taken can be read back and written again.
 
+use isotherm_damonfs::MODULES;
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, TestRunner};
 use rustix::io::Errno;
 
+use crate::fake::Tree;
 use crate::layout::full;
 
 /// Writes per file.
@@ -112,8 +115,80 @@ fn random_writes_get_the_kernels_answers() {
     }
 }
 
+#[test]
+fn random_writes_to_modules_get_the_kernels_answers() {
+    let tree = Tree::new();
+    let world = &tree.world;
+    let allowed = [Errno::INVAL, Errno::RANGE, Errno::ACCESS, Errno::BUSY];
+    let mut files = Vec::new();
+    for (dir, name, _) in world.entries(MODULES).unwrap() {
+        if name.starts_with("damon_") {
+            let parameters = world.lookup(dir, "parameters").unwrap();
+            let inside = world.entries(parameters).unwrap().into_iter();
+            files.extend(inside.filter(|(.., is_dir)| !is_dir).map(|(ino, name, _)| (ino, name)));
+        }
+    }
+    assert!(files.len() > 60, "three modules have many parameters");
+    let mut runner = TestRunner::deterministic();
+    for (ino, name) in files {
+        for _ in 0..CASES {
+            let text = text().new_tree(&mut runner).unwrap().current();
+            match world.write(ino, &text) {
+                Ok(len) => assert_eq!(len, text.len(), "{name}"),
+                Err(errno) => assert!(allowed.contains(&errno), "{name} <- {text:?}: {errno:?}"),
+            }
+            world.read(ino).unwrap_or_else(|errno| panic!("{name} <- {text:?}: {errno}"));
+        }
+    }
+}
+
+/// Two who write at the same time, commands and directories included: each gets an answer of the
+/// kernel's, and nobody waits for the other for good.
+#[test]
+fn two_writers_disturb_nothing() {
+    let tree = full();
+    let paths = tree.files("");
+    let allowed = [
+        Errno::INVAL,
+        Errno::RANGE,
+        Errno::NOMEM,
+        Errno::ACCESS,
+        Errno::PERM,
+        Errno::CANCELED,
+        Errno::BUSY,
+        Errno::NOENT,
+        Errno::NODEV,
+    ];
+    std::thread::scope(|scope| {
+        for begin in 0..2 {
+            let (tree, paths) = (&tree, &paths);
+            scope.spawn(move || {
+                let mut runner = TestRunner::deterministic();
+                for at in 0..CASES as usize {
+                    let path = &paths[(begin + at * 7) % paths.len()];
+                    // Large numbers of directories would only take long.
+                    let text = match text().new_tree(&mut runner).unwrap().current() {
+                        _ if is_nr(path) => (at % 4).to_string().into_bytes(),
+                        text => text,
+                    };
+                    let ino = tree.world.at(&format!("admin/kdamonds/{path}"));
+                    let done = ino.map(|ino| tree.world.write(ino, &text));
+                    if let Some(Err(errno)) = done {
+                        assert!(allowed.contains(&errno), "{path} <- {text:?}: {errno:?}");
+                    }
+                }
+            });
+        }
+    });
+    // No lock was left behind: files under it can be read and written.
+    tree.world.stop_all();
+    assert!(tree.read("nr_kdamonds").is_ok());
+    tree.put("nr_kdamonds", "1");
+    assert_eq!(tree.read("0/pid").as_deref(), Ok("-1\n"));
+}
+
 /// Makes the directories again that were below a `nr_` file.
-fn refill(tree: &crate::fake::Tree, path: &str) {
+fn refill(tree: &Tree, path: &str) {
     let fresh = full();
     let dir = path.rsplit_once('/').unwrap().0;
     let mut nested: Vec<String> = fresh.files(dir);

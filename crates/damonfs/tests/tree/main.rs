@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test")]
 
 mod commands;
+mod debugfs;
 mod fake;
 mod fuzz;
 mod layout;

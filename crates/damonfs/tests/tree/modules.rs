@@ -2,7 +2,7 @@
 
 use isotherm_core::scheme::{Action, Bounds};
 use isotherm_damon::model::{FilterKind, GoalMetric, Operations};
-use isotherm_damonfs::MODULES;
+use isotherm_damonfs::{Asker, MODULES};
 use rustix::io::Errno;
 
 use crate::fake::{PID, Tree};
@@ -36,6 +36,8 @@ fn reclaim_pages_out_what_was_idle_for_two_minutes() {
     assert_eq!(tree.get("reclaim", "kdamond_pid"), PID.to_string());
     assert_eq!(tree.get("reclaim", "nr_reclaim_tried_regions"), "1");
     assert_eq!(tree.get("reclaim", "bytes_reclaimed_regions"), "4");
+    let by = Asker::Module(isotherm_damon::modules::Module::Reclaim);
+    assert_eq!(*tree.engine.asked.lock().unwrap(), [by]);
     let context = tree.engine.told.lock().unwrap()[0].context.clone();
     assert_eq!((context.operations, context.targets.len()), (Operations::Paddr, 1));
     let scheme = &context.schemes[0];

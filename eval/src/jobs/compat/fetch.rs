@@ -1,5 +1,6 @@
-//! Fetches damo from the package index of Python, and the kernel's selftests from the
-//! distribution's package `linux-source`.
+//! Fetches damo from the package index of Python, and the kernel's selftests from packages
+//! `linux-source`: that of Debian's unstable suite, by the lab's way to other suites, which has the
+//! newest, and that of this machine's, which can be old enough to have those for debugfs.
 
 use std::ffi::OsString;
 use std::fs;
@@ -16,13 +17,26 @@ use crate::jobs::output;
 /// Where the selftests are in the kernel's sources.
 const SELFTESTS: &str = "tools/testing/selftests/damon";
 /// Programs in C that the selftests start.
-const HELPERS: [&str; 2] = ["access_memory", "access_memory_even"];
+const HELPERS: [&str; 4] = [
+    "access_memory",
+    "access_memory_even",
+    "huge_count_read_write",
+    "debugfs_target_ids_read_before_terminate_race",
+];
+
+/// Downloads the newest `linux-source` that this machine's apt knows.
+const OWN: &str = "apt-get -q download \"$(apt-cache search --names-only '^linux-source-[0-9.]+$' | cut -d' ' -f1 \
+     | sort -V | tail -n 1)\"";
+/// The same of Debian unstable, without touching this machine's apt.
+const UNSTABLE: &str = ". \"$LAB/lib/archive.sh\" && archive_open sid && apt-get \"${APT[@]}\" download \"$(apt-cache \
+     \"${APT[@]}\" search --names-only '^linux-source-[0-9.]+$' | cut -d' ' -f1 | sort -V | tail -n 1)\"";
 
 /// Programs that were fetched. They are removed when this is dropped.
 #[derive(Debug)]
 pub(super) struct Programs {
     dir: PathBuf,
-    selftests: Option<PathBuf>,
+    /// Newest first.
+    selftests: Vec<PathBuf>,
 }
 
 impl Programs {
@@ -30,7 +44,7 @@ impl Programs {
     /// out; without damo there is nothing to do.
     pub(super) fn fetch(results: &ResultDir, all: bool) -> anyhow::Result<Self> {
         let dir = std::env::temp_dir().join(format!("isotherm-compat.{}", std::process::id()));
-        let mut this = Self { dir, selftests: None };
+        let mut this = Self { dir, selftests: Vec::new() };
         fs::create_dir_all(this.work()).context("make a directory for the programs")?;
         say("compat: fetch damo from PyPI");
         output(Command::new("python3").args(["-m", "venv"]).arg(this.venv()))?;
@@ -42,34 +56,46 @@ impl Programs {
         fs::set_permissions(&dmesg, fs::Permissions::from_mode(0o755))?;
         if all {
             say("compat: fetch the kernel's selftests (linux-source)");
-            match this.fetch_selftests() {
-                Ok(dir) => this.selftests = Some(dir),
-                Err(err) => say(&format!("compat: there are no selftests: {err:#}")),
+            for (name, script) in [("unstable", UNSTABLE), ("own", OWN)] {
+                match this.fetch_selftests(name, script) {
+                    Ok(dir) => this.selftests.push(dir),
+                    Err(err) => say(&format!("compat: no selftests ({name}): {err:#}")),
+                }
             }
         }
         let damo = output(Command::new(this.venv().join("bin/damo")).arg("version"))?;
-        let source = this.selftests.as_ref().map(|dir| dir.display().to_string());
-        results.write_json("raw/versions.json", &(damo.trim(), source))?;
+        let sources: Vec<_> = this.selftests.iter().map(|dir| dir.display().to_string()).collect();
+        results.write_json("raw/versions.json", &(damo.trim(), sources))?;
         Ok(this)
     }
 
-    fn fetch_selftests(&self) -> anyhow::Result<PathBuf> {
-        let listed =
-            output(Command::new("apt-cache").args(["search", "--names-only", "^linux-source-"]))?;
-        let newest = listed.lines().filter_map(|line| line.split_whitespace().next());
-        let newest = newest.max_by_key(|name| version(name)).context("no package linux-source")?;
-        let dir = self.dir.join("kernel");
+    fn fetch_selftests(&self, name: &str, script: &str) -> anyhow::Result<PathBuf> {
+        let dir = self.dir.join(name);
         fs::create_dir(&dir)?;
-        output(Command::new("apt-get").args(["-q", "download", newest]).current_dir(&dir))?;
-        let shell =
-            |script: &str| output(Command::new("sh").args(["-c", script]).current_dir(&dir));
+        let lab = std::env::current_dir()?.join("lab");
+        let cache = std::env::var_os("ISOTHERM_LAB_CACHE")
+            .map(PathBuf::from)
+            .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/isotherm-lab")));
+        let shell = |script: &str| {
+            let mut command = Command::new("bash");
+            command.args(["-c", script]).current_dir(&dir).env("LAB", &lab);
+            if let Some(cache) = &cache {
+                command.env("LAB_CACHE", cache);
+            }
+            output(&mut command)
+        };
+        shell(script)?;
         shell("dpkg-deb -x *.deb . && rm *.deb")?;
-        shell(&format!("tar -xf usr/src/linux-source-*.tar.xz --wildcards '*/{SELFTESTS}/*'"))?;
+        shell(&format!(
+            "tar -xf usr/src/linux-source-*.tar.xz --wildcards '*/{SELFTESTS}/*' && rm -r usr"
+        ))?;
         let found = shell(&format!("ls -d \"$PWD\"/*/{SELFTESTS}"))?;
         let found = PathBuf::from(found.trim());
         for helper in HELPERS {
             let source = format!("{helper}.c");
-            output(Command::new("cc").args(["-o", helper, &source]).current_dir(&found))?;
+            if found.join(&source).exists() {
+                output(Command::new("cc").args(["-o", helper, &source]).current_dir(&found))?;
+            }
         }
         Ok(found)
     }
@@ -83,9 +109,9 @@ impl Programs {
         self.dir.join("work")
     }
 
-    /// The directory of the selftests, if there are any.
-    pub(super) fn selftests(&self) -> Option<&Path> {
-        self.selftests.as_deref()
+    /// The directory of a selftest, in the newest kernel that has it.
+    pub(super) fn selftest(&self, name: &str) -> Option<&Path> {
+        self.selftests.iter().find(|dir| dir.join(name).exists()).map(PathBuf::as_path)
     }
 
     /// The search path with the programs in front.
@@ -100,23 +126,5 @@ impl Programs {
 impl Drop for Programs {
     fn drop(&mut self) {
         fs::remove_dir_all(&self.dir).ok();
-    }
-}
-
-/// The numbers in the name of a package, to find the newest.
-fn version(name: &str) -> Vec<u32> {
-    let numbers = name.split(|c: char| !c.is_ascii_digit());
-    numbers.filter_map(|number| number.parse().ok()).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::version;
-
-    #[test]
-    fn the_newest_kernel_has_the_largest_number() {
-        let names = ["linux-source-6.1", "linux-source-6.12", "linux-source-6.9"];
-        let newest = names.into_iter().max_by_key(|name| version(name));
-        assert_eq!(newest, Some("linux-source-6.12"));
     }
 }

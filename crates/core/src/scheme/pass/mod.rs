@@ -39,6 +39,8 @@ pub(crate) struct Schemes {
     /// What the schemes had counted when the last commit took effect, by index.
     pub(crate) stats_before: Vec<Counters>,
     pub(crate) walk: Walk,
+    /// What schemes were applied to, if somebody keeps it.
+    pub(crate) log: Option<Vec<Tried>>,
     /// The request that waits for its answer: set by [`Step::Apply`], taken by
     /// [`Schemes::applied`].
     pub(crate) request: Option<Request>,
@@ -52,6 +54,9 @@ pub(crate) struct Schemes {
     /// When the pass under way began.
     began: Time,
 }
+
+/// How many applications are kept for somebody who does not take them.
+const MOST_LOGGED: usize = 1 << 16;
 
 /// What a pass needs next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -323,14 +328,18 @@ impl Schemes {
         let charge = fail_charge.charge(tried, applied.applied);
         scheme.quota.charged_sz = scheme.quota.charged_sz.saturating_add(charge);
         scheme.note_window();
-        self.walk.see(Tried {
+        let tried_on = Tried {
             scheme: self.scheme,
             target: request.target,
             range: region.range,
             nr_accesses: request.nr_accesses,
             age: request.age,
             passed: applied.passed,
-        });
+        };
+        self.walk.see(tried_on);
+        if let Some(log) = self.log.as_mut().filter(|log| log.len() < MOST_LOGGED) {
+            log.push(tried_on);
+        }
         if request.action != Action::Stat {
             region.acted(attrs.strict && attrs.method != Method::Observed);
         }

@@ -1,23 +1,26 @@
 //! `isotherm damonfs`: serves the files of the kernel's DAMON, so that programs for DAMON use
 //! Isotherm unchanged.
 
+mod stand_in;
+
 use std::ffi::OsString;
-use std::io::Write;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
 use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm::raw::sys::signals;
+use isotherm_damonfs::debugfs::{self, Debugfs};
 use isotherm_damonfs::live::{Live, Log};
-use isotherm_damonfs::perf::{self, Asked};
 use isotherm_damonfs::space::{NotRun, Space};
 use isotherm_damonfs::trace::Trace;
-use isotherm_damonfs::{DAMON, World, fuse};
+use isotherm_damonfs::{DAMON, Served, World, fuse};
 
 use crate::exit;
 use crate::terminal::warn;
+
+pub(crate) use stand_in::as_another;
 
 /// How often is looked for a signal, and whether somebody has unmounted the tree.
 const LOOK: Duration = Duration::from_millis(50);
@@ -28,6 +31,12 @@ pub(crate) struct Args {
     /// Serve the tree at this directory, until it is unmounted or this command is stopped.
     #[arg(value_name = "MOUNTPOINT", required_unless_present = "command")]
     mountpoint: Option<PathBuf>,
+    /// Serve DAMON's files of before 2022: attrs, target_ids, schemes, monitor_on ...
+    ///
+    /// At the directory instead of the tree, or for a command, besides it, at
+    /// /sys/kernel/debug/damon.
+    #[arg(long)]
+    debugfs: bool,
     /// Run a command that sees the tree at /sys/kernel/mm/damon.
     ///
     /// Nobody else sees it. What the command has started in the tree ends with it.
@@ -43,17 +52,23 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let engine = Live::new(Arc::clone(&log), Arc::clone(&trace));
     let world = World::new(Arc::new(engine));
     match args.mountpoint {
-        Some(mountpoint) => serve(&world, &mountpoint),
+        Some(mountpoint) => serve(&world, args.debugfs, &mountpoint),
         None => {
             let must_end = || signals::stop_requested().is_some();
-            let space = Space { command: args.command, must_end, trace, log };
+            let space =
+                Space { command: args.command, must_end, trace, debugfs: args.debugfs, log };
             space.run(&world).map(code_of).map_err(not_run)
         }
     }
 }
 
-fn serve(world: &Arc<World>, mountpoint: &Path) -> anyhow::Result<ExitCode> {
-    let mounted = fuse::mount(Arc::clone(world), DAMON, mountpoint).map_err(|why| {
+fn serve(world: &Arc<World>, old: bool, mountpoint: &Path) -> anyhow::Result<ExitCode> {
+    let (files, root): (Arc<dyn Served>, _) = if old {
+        (Debugfs::new(Arc::clone(world)), debugfs::ROOT)
+    } else {
+        (Arc::clone(world) as _, DAMON)
+    };
+    let mounted = fuse::mount(files, root, mountpoint).map_err(|why| {
         not_run(NotRun { what: format!("cannot mount the tree at {}", mountpoint.display()), why })
     })?;
     while mounted.is_served() && signals::stop_requested().is_none() {
@@ -87,54 +102,4 @@ fn not_run(not_run: NotRun) -> anyhow::Error {
         _ => (exit::UNEXPECTED, "`isotherm doctor` shows what this machine supports"),
     };
     exit::with(code, format!("{}\n  why:   {}\n  hint:  {hint}", not_run.what, not_run.why))
-}
-
-/// Runs the stand-in of `perf`, if this program was started by that name in a namespace of
-/// `isotherm damonfs`.
-pub(crate) fn as_perf() -> Option<anyhow::Result<ExitCode>> {
-    let mut words = std::env::args_os();
-    let name = PathBuf::from(words.next()?);
-    let socket = PathBuf::from(std::env::var_os(perf::SOCKET)?);
-    if name.file_name()? != "perf" {
-        return None;
-    }
-    let args: Vec<OsString> = words.collect();
-    Some(
-        match perf::asked(&args) {
-            Asked::Record { output, events } => record(&socket, &output, &events),
-            Asked::Script { input } => match perf::script(&input) {
-                Ok(Some(text)) => std::io::stdout().write_all(&text).map_err(Into::into),
-                Ok(None) => return Some(real_perf(&socket, &args)),
-                Err(why) => Err(exit::usage(format!("cannot read {}: {why}", input.display()))),
-            },
-            Asked::Version => {
-                writeln!(std::io::stdout(), "perf version {}", env!("CARGO_PKG_VERSION"))
-                    .map_err(Into::into)
-            }
-            Asked::Other => return Some(real_perf(&socket, &args)),
-        }
-        .map(|()| ExitCode::SUCCESS),
-    )
-}
-
-fn record(socket: &Path, output: &Path, events: &[String]) -> anyhow::Result<()> {
-    signals::install()?;
-    let must_end = || signals::stop_requested().is_some();
-    perf::record(socket, output, events, must_end).map_err(|why| {
-        let file = output.display();
-        exit::with(exit::UNEXPECTED, format!("cannot record events into {file}: {why}"))
-    })
-}
-
-/// Runs the real `perf` instead of this program.
-fn real_perf(socket: &Path, args: &[OsString]) -> anyhow::Result<ExitCode> {
-    let own = socket.with_file_name("bin");
-    let real = std::env::var_os("PATH").and_then(|path| perf::real(&path, &own));
-    let Some(real) = real else {
-        let text = "this `perf` is a part of `isotherm damonfs`, and knows events of DAMON only\n  hint:  \
-                    install perf for everything else";
-        return Err(exit::with(exit::NOT_SUPPORTED, text));
-    };
-    let why = std::process::Command::new(&real).args(args).exec();
-    Err(exit::with(exit::UNEXPECTED, format!("cannot run {}: {why}", real.display())))
 }

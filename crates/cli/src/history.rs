@@ -5,7 +5,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use isotherm::raw::core::Time;
 use isotherm::raw::core::units::duration;
-use isotherm::raw::record::{Record, join};
+use isotherm::raw::host::proc::Proc;
+use isotherm::raw::record::{Event, Record, join};
+use isotherm::raw::sys::clock;
 
 use crate::exit::{self, usage};
 use crate::files;
@@ -42,34 +44,37 @@ impl HistoryArgs {
     /// Opens what was recorded since then, as one record.
     pub(crate) fn open(&self, since: Duration) -> anyhow::Result<Record> {
         let context = self.context()?;
-        let oldest = SystemTime::now().checked_sub(since).unwrap_or(UNIX_EPOCH);
-        let ended_later = |path: &PathBuf| {
-            path.metadata().and_then(|m| m.modified()).is_ok_and(|modified| modified >= oldest)
-        };
-        let mut paths: Vec<PathBuf> = below(&context).into_iter().filter(ended_later).collect();
+        let mut paths = below(&context);
         paths.retain(|path| path.extension().is_some_and(|ending| ending == "data"));
-        // The names are times.
+        // The names are in the order of time.
         paths.sort();
-        let mut records = Vec::new();
-        for path in &paths {
-            records.push(files::open(path)?);
-        }
-        // Only what is of the last boot has a common clock.
-        let boot = records.last().map(|record| record.header().boot_id.clone());
-        records.retain(|record| Some(&record.header().boot_id) == boot.as_ref());
-        let Some(last) = records.last() else {
-            return Err(usage(format!(
-                "the agent has recorded nothing since then\n  tried: read {}\n  hint:  a longer time",
-                context.display()
-            )));
+        let now = Now {
+            wall: SystemTime::now(),
+            monotonic: clock::now(),
+            boot_id: Proc::default().boot_id().unwrap_or_default(),
         };
-        let header = last.header();
-        let wall = oldest.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
-        let before_start = u128::from(header.started_unix_ns).saturating_sub(wall);
-        let after_start = wall.saturating_sub(u128::from(header.started_unix_ns));
-        let ns = |wide: u128| u64::try_from(wide).unwrap_or(u64::MAX);
-        let from = header.started_ns.saturating_sub(ns(before_start)) + ns(after_start);
-        join(&records, Time(from)).map_err(Into::into)
+        let (mut records, mut damaged) = (Vec::new(), None);
+        for path in &paths {
+            // One that has no beginning, as after a power failure, does not hide the others.
+            match files::open(path) {
+                Ok(record) => records.push(record),
+                Err(err) => damaged = Some(err),
+            }
+        }
+        if let (Some(err), true) = (damaged, records.is_empty()) {
+            return Err(err);
+        }
+        let (records, from) = since_then(records, since, &now);
+        if !records.is_empty() {
+            let joined = join(&records, from)?;
+            if has_snapshot(&joined)? {
+                return Ok(joined);
+            }
+        }
+        Err(usage(format!(
+            "the agent has recorded nothing since then\n  tried: read {}\n  hint:  a longer time",
+            context.display()
+        )))
     }
 
     /// The directory of the context that is meant.
@@ -108,13 +113,103 @@ impl HistoryArgs {
     }
 }
 
+fn has_snapshot(record: &Record) -> anyhow::Result<bool> {
+    let mut reader = record.reader()?;
+    while let Some(event) = reader.next_event()? {
+        if matches!(event, Event::Snapshot(_)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// What time it is.
+struct Now {
+    wall: SystemTime,
+    monotonic: Time,
+    /// The boot that the monotonic clock belongs to.
+    boot_id: String,
+}
+
+/// Those of the records, which are in the order of time, that may hold something of the time since
+/// then; and from when on, by their clock. Only what is of the last boot has a common clock. If
+/// that is the present boot, nothing depends on the wall clock, which may have been set meanwhile.
+fn since_then(mut records: Vec<Record>, since: Duration, now: &Now) -> (Vec<Record>, Time) {
+    let boot = records.last().map(|record| record.header().boot_id.clone());
+    records.retain(|record| Some(&record.header().boot_id) == boot.as_ref());
+    let Some(last) = records.last() else { return (records, Time::default()) };
+    let ns = |wide: u128| u64::try_from(wide).unwrap_or(u64::MAX);
+    let header = last.header();
+    let from = if header.boot_id == now.boot_id {
+        now.monotonic.as_ns().saturating_sub(ns(since.as_nanos()))
+    } else {
+        let oldest = now.wall.checked_sub(since).unwrap_or(UNIX_EPOCH);
+        let wall = oldest.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+        let before_start = u128::from(header.started_unix_ns).saturating_sub(wall);
+        let after_start = wall.saturating_sub(u128::from(header.started_unix_ns));
+        header.started_ns.saturating_sub(ns(before_start)).saturating_add(ns(after_start))
+    };
+    // A record ends at the latest when the next one begins.
+    let began = records.partition_point(|record| record.header().started_ns <= from);
+    (records.split_off(began.saturating_sub(1)), Time(from))
+}
+
 fn below(dir: &Path) -> Vec<PathBuf> {
     std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use isotherm::raw::record::{Header, Writer};
+
     use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    /// A record that began at this time of both clocks, in seconds, in this boot.
+    fn record(boot: &str, started: u64, wall: u64) -> Record {
+        let header = Header {
+            boot_id: boot.to_owned(),
+            started_ns: started * S,
+            started_unix_ns: wall * S,
+            ..Header::default()
+        };
+        let writer = Writer::new(Vec::new(), &header).unwrap();
+        Record::from_bytes(writer.finish(Time(started * S), "test").unwrap().0).unwrap()
+    }
+
+    #[test]
+    fn the_wall_clock_may_be_set_while_the_agent_records() {
+        let now = |wall, boot: &str| Now {
+            wall: UNIX_EPOCH + Duration::from_secs(wall),
+            monotonic: Time(10_000 * S),
+            boot_id: boot.to_owned(),
+        };
+        let started = |records: &[Record]| -> Vec<u64> {
+            records.iter().map(|record| record.header().started_ns / S).collect()
+        };
+        // Set to 1970 and ahead by years in between.
+        let records = || {
+            vec![
+                record("other", 50, 1_800_000_000),
+                record("this", 1000, 1_800_000_000),
+                record("this", 5000, 7),
+                record("this", 9000, 2_500_000_000),
+            ]
+        };
+        let hour = Duration::from_secs(3600);
+        for wall in [0, 1_800_009_000, 2_600_000_000] {
+            let (found, from) = since_then(records(), hour, &now(wall, "this"));
+            assert_eq!((started(&found), from), (vec![5000, 9000], Time(6400 * S)), "{wall}");
+            let (found, from) = since_then(records(), hour * 24, &now(wall, "this"));
+            assert_eq!((started(&found), from), (vec![1000, 5000, 9000], Time(0)), "{wall}");
+        }
+        // After a reboot there is only the wall clock.
+        let before = vec![record("other", 50, 1000), record("other", 500, 1450)];
+        let (found, from) = since_then(before, hour, &now(5000, "this"));
+        assert_eq!((started(&found), from), (vec![50, 500], Time(450 * S)));
+        assert_eq!(since_then(Vec::new(), hour, &now(5000, "this")).0.len(), 0);
+    }
 
     #[test]
     fn times_before_now_are_read_as_people_write_them() {

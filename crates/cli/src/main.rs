@@ -5,6 +5,7 @@
 
 mod act;
 mod agent;
+mod attach;
 mod config;
 mod ctl;
 mod damonfs;

@@ -7,15 +7,19 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use isotherm::raw::core::units::{duration, share_bp};
+use isotherm::raw::core::{Snapshot, TargetId};
 use isotherm::raw::sys::signals;
 use isotherm_top::{
-    Error, Feed, Grouping, Live, Look, Replay, Settings, SortKey, Start, Travel, Wanted,
+    Error, Feed, Grouping, Live, Look, Replay, Settings, SortKey, Source, Start, Told, Travel,
+    Wanted,
 };
 
+use crate::attach::{Attached, snapshot};
+use crate::ctl::SocketArg;
 use crate::exit::{self, usage};
 use crate::files;
 use crate::history::{HistoryArgs, ago};
-use crate::options::sets::OpsOption;
+use crate::options::sets::{OpsArg, OpsOption};
 use crate::options::targets::ProcessArgs;
 use crate::terminal::ColorArg;
 
@@ -47,6 +51,8 @@ pub(crate) struct Args {
     since: Option<Duration>,
     #[command(flatten)]
     history: HistoryArgs,
+    #[command(flatten)]
+    socket: SocketArg,
     /// The share of one CPU that this may use.
     #[arg(
         long,
@@ -201,8 +207,43 @@ fn feed(args: &Args) -> anyhow::Result<Box<dyn Feed>> {
         )));
     }
     let wanted = Wanted { specs: args.processes.specs()?, children: args.processes.follow() };
+    if let Some(told) = of_agent(args, &wanted)? {
+        return Ok(Box::new(told));
+    }
     let settings = Settings { wanted, budget_bp: args.budget, set: args.ops.ops.wanted() };
     Ok(Box::new(Live::start(settings).map_err(told)?))
+}
+
+/// The numbers of an agent that watches all of these processes already, if one does.
+fn of_agent(args: &Args, wanted: &Wanted) -> anyhow::Result<Option<Told>> {
+    if args.ops.ops != OpsArg::Auto {
+        return Ok(None);
+    }
+    let found = Attached::find(&args.socket.path(), &wanted.specs, wanted.children)?;
+    let Some((mut agent, snapshots)) = found else { return Ok(None) };
+    let whose = agent.whose(&snapshots);
+    if args.batch {
+        writeln!(std::io::stderr(), "these numbers are {whose}")?;
+    }
+    Told::new(Box::new(OfAgent(agent)), wanted.clone(), whose).map(Some).map_err(told)
+}
+
+/// An agent as the source of a view.
+#[derive(Debug)]
+struct OfAgent(Attached);
+
+impl Source for OfAgent {
+    fn ask(&mut self) -> Result<Vec<Snapshot>, String> {
+        let all = self.0.ask().map_err(|err| err.refusal().to_string())?;
+        let mut known = std::collections::BTreeSet::new();
+        let family = self.0.family();
+        let mut of = |target: &isotherm_control::types::Target| {
+            let pid = u32::try_from(target.pid).ok().filter(|pid| family.has(*pid))?;
+            // What two contexts watch is shown once.
+            known.insert(pid).then_some(TargetId(pid))
+        };
+        Ok(all.iter().map(|s| snapshot::of_agent(s, &mut of)).collect())
+    }
 }
 
 /// The view's error, with its exit code.

@@ -1,6 +1,6 @@
 //! The side that asks. Every call waits for its answer.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::NAME;
 use crate::error::{CallError, Refusal};
-use crate::frame::{Frames, write_frame};
+use crate::frame::{FrameError, Frames, write_frame};
 use crate::message::{Call, Reply, object};
 
 /// The largest reply that is read. A snapshot of many contexts is larger than any call.
@@ -71,16 +71,32 @@ impl Client {
     ///
     /// If the agent refuses, or gives no answer.
     pub fn receive<T: for<'a> Deserialize<'a>>(&mut self) -> Result<T, CallError> {
-        let reply = match self.frames.next_frame() {
-            Ok(Some(message)) => serde_json::from_slice::<Reply>(message),
+        let late = || CallError::lost("nothing came in time");
+        self.receive_within().and_then(|reply| reply.ok_or_else(late))
+    }
+
+    /// Waits for the next reply; none if no whole one came within the patience. It may be asked for
+    /// again then.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::receive`].
+    pub fn receive_within<T: for<'a> Deserialize<'a>>(&mut self) -> Result<Option<T>, CallError> {
+        let message = match self.frames.next_frame() {
+            Ok(Some(message)) => message,
             Ok(None) => return Err(CallError::lost("it hung up")),
+            Err(FrameError::Io(err))
+                if matches!(err.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) =>
+            {
+                return Ok(None);
+            }
             Err(err) => return Err(CallError::lost(err)),
         };
-        let reply = reply.map_err(CallError::lost)?;
+        let reply: Reply = serde_json::from_slice(message).map_err(CallError::lost)?;
         if let Some(error) = &reply.error {
             return Err(CallError::Refused(Refusal::of_reply(error, &reply)));
         }
-        serde_json::from_value(Value::Object(reply.parameters)).map_err(CallError::lost)
+        serde_json::from_value(Value::Object(reply.parameters)).map(Some).map_err(CallError::lost)
     }
 
     fn send(
@@ -95,7 +111,7 @@ impl Client {
         let mut stream = self.frames.input();
         match write_frame(&mut stream, &message) {
             // An agent that refuses a caller says so before it hangs up. That can be read still.
-            Err(err) if err.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+            Err(err) if err.kind() == ErrorKind::BrokenPipe => Ok(()),
             sent => sent.and_then(|()| stream.flush()).map_err(CallError::lost),
         }
     }

@@ -17,6 +17,19 @@ pub enum Method {
     Observed,
 }
 
+impl Method {
+    /// Its name in records, policies and on the control socket.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Resample => "resample",
+            Self::FirstTouch => "first_touch",
+            Self::Census => "census",
+            Self::Observed => "observed",
+        }
+    }
+}
+
 /// Goal of the intervals auto-tuning (`struct damon_intervals_goal`, Linux 6.15).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct IntervalsGoal {

@@ -4,7 +4,7 @@
 //! clock of the recording machine. Small events are stored as JSON objects, so a reader ignores
 //! fields that a later minor version added.
 
-use isotherm_core::{Attrs, Method, Snapshot};
+use isotherm_core::{Attrs, Snapshot};
 use serde::{Deserialize, Serialize};
 
 use crate::frames::{Frames, Ram};
@@ -71,13 +71,7 @@ impl From<&Attrs> for AttrsInfo {
             min_nr_regions: a.min_nr_regions,
             max_nr_regions: a.max_nr_regions,
             min_region_sz: a.min_region_sz,
-            method: match a.method {
-                Method::Resample => "resample",
-                Method::FirstTouch => "first_touch",
-                Method::Census => "census",
-                Method::Observed => "observed",
-            }
-            .into(),
+            method: a.method.name().into(),
             strict: a.strict,
             clears_per_sec: a.clears_per_sec,
             budget_bp: a.budget_bp,

@@ -3,13 +3,13 @@
 use std::fmt;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use isotherm_act::apply::{Notes, Undone};
 use isotherm_agent::policy::parse;
 use isotherm_agent::run::{Options, check};
-use isotherm_host::proc::raise_file_limit;
+use isotherm_host::proc::{own_cost, raise_file_limit};
 use isotherm_metrics::{Build, Exporter};
 use isotherm_sys::{heap, signals};
 use tracing::{info, warn};
@@ -19,6 +19,7 @@ use crate::advice::AdviceLog;
 use crate::budget::Balance;
 use crate::history::History;
 use crate::hub::Hub;
+use crate::memory::{Step, Thrift};
 use crate::notify::Notify;
 use crate::policy::{Policies, With, files};
 use crate::server::Server;
@@ -127,8 +128,14 @@ impl Agent {
         let notes = begin_notes(&settings)?;
         let of_history = |retention| History::new(settings.state_dir.join("history"), retention);
         let history = settings.history.map(of_history).map(Arc::new);
-        let with =
-            With { options, notes, hub: Arc::clone(&hub), history: history.clone(), metrics };
+        let with = With {
+            options,
+            notes,
+            hub: Arc::clone(&hub),
+            history: history.clone(),
+            metrics,
+            thrift: Arc::default(),
+        };
         let policies = Policies::new(store, with);
         let access = Arc::new(RwLock::new(access(&settings)));
         let shared = Arc::new(Shared {
@@ -136,6 +143,7 @@ impl Agent {
             hub,
             history,
             clients: Arc::default(),
+            short: Mutex::default(),
             started: Instant::now(),
             settings,
         });
@@ -156,6 +164,7 @@ impl Agent {
         let mut told = String::new();
         let mut prune_at = Instant::now();
         let (mut balance, mut balance_at) = (Balance::default(), Instant::now());
+        let mut thrift = Thrift::default();
         while signals::stop_requested().is_none() {
             let now = Instant::now();
             if !ready && (self.shared.policies.all_tried() || now >= deadline) {
@@ -180,6 +189,7 @@ impl Agent {
             }
             if now >= balance_at {
                 self.shared.policies.balance(&mut balance, self.shared.settings.budget_bp);
+                self.keep_memory(&mut thrift);
                 balance_at = now + BALANCE_EVERY;
             }
             let status = self.status();
@@ -196,10 +206,44 @@ impl Agent {
         self.shared.policies.quit();
     }
 
+    /// Keeps the agent's own memory below its cap.
+    fn keep_memory(&self, thrift: &mut Thrift) {
+        let cap = self.shared.settings.most_memory;
+        let used = own_cost(&mut Vec::new()).rss_bytes;
+        let before = thrift.level();
+        let text = match thrift.round(used, cap) {
+            Step::Keep => return,
+            Step::Thrift(level) => {
+                self.shared.policies.set_thrift(level);
+                let regions = 1 << level;
+                if level < before {
+                    info!(
+                        used,
+                        cap, "there is memory again: 1/{regions} of the regions per context"
+                    );
+                } else {
+                    warn!(used, cap, "memory is short: 1/{regions} of the regions per context");
+                }
+                (level > 0).then(|| {
+                    format!(
+                        "memory is short, so contexts have 1/{regions} of their regions at most"
+                    )
+                })
+            }
+            Step::Shed => {
+                let name = self.shared.policies.shed();
+                let name = name.unwrap_or_else(|| "none".to_owned());
+                warn!(used, cap, "memory is short: the policy that watches most waits: {name}");
+                Some(format!("memory is short, so the policy that watches most waits: {name}"))
+            }
+        };
+        *self.shared.short.lock().unwrap_or_else(PoisonError::into_inner) = text;
+    }
+
     fn reload(&self) {
         self.notify.reloading();
         let fresh = access(&self.shared.settings);
-        *self.access.write().unwrap_or_else(std::sync::PoisonError::into_inner) = fresh;
+        *self.access.write().unwrap_or_else(PoisonError::into_inner) = fresh;
         match self.read() {
             0 => info!("the files were read again"),
             n => warn!("the files were read again; not in force: {n}"),

@@ -6,13 +6,18 @@
 //!
 //! Dropped are records that are too old, and the oldest ones while all together are too large, or
 //! the disk is full. The record that is being written is never dropped.
+//!
+//! The wall clock may be set at any time. So a name is later than all names before it, whatever the
+//! clock says, and the order of names is that of time. A record is as old as the newest stamp of it
+//! and those before it that is not in the future, and what time it is now is told by [`Steady`].
+//! Where that is in doubt a record is kept: the size is a limit that needs no clock.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use isotherm_control::types;
 use tracing::{info, warn};
@@ -34,6 +39,53 @@ pub struct Retention {
     pub most_age: Duration,
 }
 
+/// A jump of the wall clock that is smaller than this is none.
+const NO_JUMP: Duration = Duration::from_secs(60);
+/// After a jump the wall clock is believed once it has gone on evenly for so long.
+const BELIEVED_AFTER: Duration = Duration::from_secs(3600);
+
+/// The time of day, which does not jump at once when the wall clock does: by a clock that is set
+/// ten years ahead by mistake all history would be too old.
+#[derive(Debug, Clone, Copy)]
+struct Steady {
+    wall: SystemTime,
+    at: Instant,
+    /// Where the wall clock went, and when.
+    jumped: Option<(SystemTime, Instant)>,
+}
+
+impl Steady {
+    const fn new(wall: SystemTime, at: Instant) -> Self {
+        Self { wall, at, jumped: None }
+    }
+
+    /// What time it is, when the wall clock says `wall`.
+    fn now(&mut self, wall: SystemTime, at: Instant) -> SystemTime {
+        let expected = self.wall + at.duration_since(self.at);
+        if apart(wall, expected) < NO_JUMP {
+            (self.wall, self.at, self.jumped) = (wall, at, None);
+            return wall;
+        }
+        let since = match self.jumped {
+            Some((to, since)) if apart(wall, to + at.duration_since(since)) < NO_JUMP => since,
+            _ => {
+                warn!("history: the wall clock has jumped; nothing is too old because of that yet");
+                self.jumped = Some((wall, at));
+                at
+            }
+        };
+        if at.duration_since(since) < BELIEVED_AFTER {
+            return expected;
+        }
+        (self.wall, self.at, self.jumped) = (wall, at, None);
+        wall
+    }
+}
+
+fn apart(a: SystemTime, b: SystemTime) -> Duration {
+    a.duration_since(b).unwrap_or_else(|err| err.duration())
+}
+
 /// The directory of records.
 #[derive(Debug)]
 pub(crate) struct History {
@@ -42,8 +94,11 @@ pub(crate) struct History {
     inner: Mutex<Inner>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Inner {
+    clock: Steady,
+    /// The number of the last name, in ms.
+    last_name: u64,
     /// Records that are being written.
     open: BTreeSet<PathBuf>,
     dropped: u64,
@@ -52,6 +107,8 @@ struct Inner {
 
 #[derive(Debug, PartialEq, Eq)]
 struct Found {
+    /// The number that its name is; 0 if it is none.
+    name: u64,
     modified: SystemTime,
     path: PathBuf,
     bytes: u64,
@@ -59,7 +116,17 @@ struct Found {
 
 impl History {
     pub(crate) fn new(dir: PathBuf, retention: Retention) -> Self {
-        Self { dir, retention, inner: Mutex::default() }
+        let inner = Inner {
+            clock: Steady::new(SystemTime::now(), Instant::now()),
+            last_name: 0,
+            open: BTreeSet::new(),
+            dropped: 0,
+            trouble: None,
+        };
+        let this = Self { dir, retention, inner: Mutex::new(inner) };
+        let last = this.found().iter().map(|found| found.name).max();
+        this.inner().last_name = last.unwrap_or(0);
+        this
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -80,14 +147,11 @@ impl History {
     ) -> io::Result<PathBuf> {
         let dir = self.dir.join(policy).join(file_name(context));
         fs::create_dir_all(&dir)?;
-        let mut ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-        let path_at = |ms: u128| dir.join(format!("{ms:014}.{ENDING}"));
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let ms = u64::try_from(since.as_millis()).unwrap_or(0);
         let mut inner = self.inner();
-        // Another one may have begun in this millisecond, or before the clock was put back.
-        while inner.open.contains(&path_at(ms)) || path_at(ms).exists() {
-            ms += 1;
-        }
-        let path = path_at(ms);
+        inner.last_name = ms.max(inner.last_name + 1);
+        let path = dir.join(format!("{:014}.{ENDING}", inner.last_name));
         former.map(|former| inner.open.remove(former));
         inner.open.insert(path.clone());
         Ok(path)
@@ -100,13 +164,14 @@ impl History {
 
     /// Drops what is too old or too much.
     pub(crate) fn prune(&self) {
-        self.drop_oldest(self.retention.most_bytes);
+        self.drop_oldest(self.retention.most_bytes, SystemTime::now());
     }
 
     /// Makes room on a full disk: drops a tenth of all, and at least one record. Says so.
     pub(crate) fn make_room(&self, why: &str) {
         let bytes: u64 = self.found().iter().map(|found| found.bytes).sum();
-        let dropped = self.drop_oldest(bytes.saturating_sub((bytes / ROOM).max(1)));
+        let most = bytes.saturating_sub((bytes / ROOM).max(1));
+        let dropped = self.drop_oldest(most, SystemTime::now());
         let text = match dropped {
             0 => format!("a record cannot be written, and there is no older one to drop: {why}"),
             n => format!("a record could not be written, so the oldest were dropped ({n}): {why}"),
@@ -116,16 +181,21 @@ impl History {
     }
 
     /// Drops records that are too old, and the oldest until all together have `most` bytes. Returns
-    /// how many.
-    fn drop_oldest(&self, most: u64) -> u64 {
+    /// how many. `wall`: what the wall clock says.
+    fn drop_oldest(&self, most: u64, wall: SystemTime) -> u64 {
         let mut found = self.found();
-        found.sort_by_key(|found| found.modified);
+        found.sort_by_key(|found| found.name);
         let mut bytes: u64 = found.iter().map(|found| found.bytes).sum();
-        let oldest = SystemTime::now().checked_sub(self.retention.most_age).unwrap_or(UNIX_EPOCH);
         let mut dropped = 0;
         let mut inner = self.inner();
-        for Found { modified, path, bytes: of_one } in found {
-            if (bytes <= most && modified >= oldest) || inner.open.contains(&path) {
+        let now = inner.clock.now(wall, Instant::now());
+        let oldest = now.checked_sub(self.retention.most_age).unwrap_or(UNIX_EPOCH);
+        // What was written later is no older than what was written before it.
+        let mut newest: Option<SystemTime> = None;
+        for Found { modified, path, bytes: of_one, .. } in found {
+            newest = newest.max((modified <= now).then_some(modified));
+            let is_old = newest.is_some_and(|newest| newest < oldest);
+            if (bytes <= most && !is_old) || inner.open.contains(&path) {
                 continue;
             }
             match fs::remove_file(&path) {
@@ -156,7 +226,9 @@ impl History {
             .filter(|path| path.extension().is_some_and(|ending| ending == ENDING))
             .filter_map(|path| {
                 let metadata = fs::metadata(&path).ok().filter(fs::Metadata::is_file)?;
-                Some(Found { modified: metadata.modified().ok()?, path, bytes: metadata.len() })
+                let name = path.file_stem().and_then(|stem| stem.to_str()?.parse().ok());
+                let (name, modified) = (name.unwrap_or(0), metadata.modified().ok()?);
+                Some(Found { name, modified, path, bytes: metadata.len() })
             })
             .collect()
     }
@@ -215,7 +287,7 @@ mod tests {
         let paths: Vec<PathBuf> = [9, 3, 2, 1]
             .into_iter()
             .map(|days| {
-                let path = open.with_file_name(format!("{days}.data"));
+                let path = open.with_file_name(format!("{}.data", 10 - days));
                 write(&path, days);
                 path
             })
@@ -250,6 +322,69 @@ mod tests {
             })
             .collect();
         assert_eq!(paths.len(), 50);
+    }
+
+    #[test]
+    fn a_clock_that_jumps_drops_nothing_and_confuses_no_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let history = history(dir.path(), 1000, DAY * 7);
+        let first = history.begin("p", "c", None).unwrap();
+        write(&first, 8);
+        let second = history.begin("p", "c", Some(&first)).unwrap();
+        write(&second, 1);
+        // Set back to 1980: the name is later all the same, and the stamp says nothing.
+        let third = history.begin("p", "c", Some(&second)).unwrap();
+        write(&third, 365 * 45);
+        // Set ahead.
+        let fourth = history.begin("p", "c", Some(&third)).unwrap();
+        write(&fourth, 0);
+        let file = fs::File::options().append(true).open(&fourth).unwrap();
+        file.set_modified(SystemTime::now() + DAY * 3650).unwrap();
+        history.end(&fourth);
+        let all = [&first, &second, &third, &fourth];
+        assert!(all.is_sorted(), "{all:?}");
+        let left = || all.map(|path| path.exists());
+        // Ten years ahead, for now: nothing is too old by that.
+        history.drop_oldest(1000, SystemTime::now() + DAY * 3650);
+        assert_eq!(left(), [false, true, true, true], "the first one is too old by any clock");
+        // Another context begins behind all of them, also after a restart of the agent.
+        let history = History::new(
+            dir.path().join("history"),
+            Retention { most_bytes: 250, most_age: DAY * 7 },
+        );
+        let other = history.begin("p", "d", None).unwrap();
+        assert!(other.file_name() > fourth.file_name());
+        // Too much: the first that was written goes first, whatever its stamp is.
+        history.prune();
+        assert_eq!(left(), [false, false, true, true]);
+    }
+
+    #[test]
+    fn a_jump_is_believed_once_it_has_lasted() {
+        let (wall, at) = (SystemTime::now(), Instant::now());
+        let hours = |n: u32| Duration::from_secs(3600) * n;
+        let mut clock = Steady::new(wall, at);
+        assert_eq!(clock.now(wall + hours(1), at + hours(1)), wall + hours(1));
+        // It drifts, and is set a little.
+        let little = wall + hours(2) + Duration::from_secs(30);
+        assert_eq!(clock.now(little, at + hours(2)), little);
+        let jumped = wall + DAY * 3650;
+        assert_eq!(clock.now(jumped, at + hours(2)), little);
+        let minutes = Duration::from_secs(1800);
+        assert_eq!(clock.now(jumped + minutes, at + hours(2) + minutes), little + minutes);
+        // It jumps once more, so the hour begins again.
+        let other = wall - DAY * 3650;
+        assert_eq!(clock.now(other, at + hours(3)), little + hours(1));
+        assert_eq!(
+            clock.now(other + minutes, at + hours(3) + minutes),
+            little + hours(1) + minutes
+        );
+        assert_eq!(clock.now(other + hours(1), at + hours(4)), other + hours(1));
+        // And back, as if nothing had been.
+        let mut clock = Steady::new(wall, at);
+        clock.now(jumped, at + hours(1));
+        assert_eq!(clock.now(wall + hours(2), at + hours(2)), wall + hours(2));
+        assert!(clock.jumped.is_none());
     }
 
     #[test]

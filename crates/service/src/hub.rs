@@ -5,6 +5,7 @@
 //! is made into text once, and only if somebody wants it.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,10 @@ use std::time::{Duration, Instant};
 const MOST_MESSAGES: usize = 1024;
 /// The most bytes in a queue. One message that is larger is kept while it is alone.
 const MOST_BYTES: usize = 4 << 20;
+
+/// The shortest time between two snapshots, except for who wants every window, and between two
+/// accounts.
+pub(crate) const LEAST: Duration = Duration::from_millis(100);
 
 /// What a message is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,7 +34,8 @@ pub(crate) struct Wish {
     pub(crate) accounts: bool,
     /// Only of this policy.
     pub(crate) policy: Option<String>,
-    /// The time between two snapshots of a context, and between two accounts of a policy.
+    /// The time between two snapshots of a context, and between two accounts of a policy. Zero:
+    /// every window is wanted.
     pub(crate) every: Duration,
 }
 
@@ -48,6 +54,8 @@ impl Wish {
 #[derive(Debug, Default)]
 pub(crate) struct Hub {
     followers: Mutex<Vec<Arc<Queue>>>,
+    /// How thrifty the agent is: each step leaves a quarter of the room in every queue.
+    thrift: AtomicU32,
 }
 
 #[derive(Debug)]
@@ -93,6 +101,11 @@ impl Hub {
         Follower { hub: Arc::clone(self), queue }
     }
 
+    /// Be as thrifty as this from now on. What waits already goes with the next message.
+    pub(crate) fn set_thrift(&self, level: u32) {
+        self.thrift.store(level, Ordering::Relaxed);
+    }
+
     /// How often somebody wants this, if anybody does.
     pub(crate) fn every(&self, kind: Kind, policy: &str) -> Option<Duration> {
         let followers = locked(&self.followers);
@@ -114,14 +127,16 @@ impl Hub {
             return;
         }
         let text: Arc<str> = text().into();
+        let most_bytes = MOST_BYTES >> (2 * self.thrift.load(Ordering::Relaxed));
         for follower in wanting {
-            follower.push(kind, policy, about, &text);
+            follower.push(kind, (policy, about), &text, most_bytes);
         }
     }
 }
 
 impl Queue {
-    fn push(&self, kind: Kind, policy: &str, about: &str, text: &Arc<str>) {
+    fn push(&self, kind: Kind, of: (&str, &str), text: &Arc<str>, most_bytes: usize) {
+        let (policy, about) = of;
         let mut inner = locked(&self.inner);
         if kind != Kind::Event {
             let now = Instant::now();
@@ -136,7 +151,7 @@ impl Queue {
         inner.bytes += text.len();
         inner.messages.push_back(Arc::clone(text));
         while inner.messages.len() > MOST_MESSAGES
-            || (inner.bytes > MOST_BYTES && inner.messages.len() > 1)
+            || (inner.bytes > most_bytes && inner.messages.len() > 1)
         {
             if let Some(dropped) = inner.messages.pop_front() {
                 inner.bytes -= dropped.len();
@@ -194,6 +209,11 @@ mod tests {
         }
         assert_eq!(slow.next(Duration::ZERO).lost, MOST_MESSAGES as u64 - 2 + 3);
         assert!(locked(&slow.queue.inner).bytes <= MOST_BYTES);
+        // Less room, once memory is short.
+        hub.set_thrift(2);
+        hub.send(Kind::Event, "a", "", || "small".to_owned());
+        assert!(locked(&slow.queue.inner).bytes <= MOST_BYTES / 16);
+        assert_eq!(slow.next(Duration::ZERO).message.as_deref(), Some("small"));
     }
 
     #[test]

@@ -21,6 +21,7 @@ pub mod agent;
 mod budget;
 pub mod history;
 mod hub;
+mod memory;
 pub mod notify;
 mod policy;
 mod server;

@@ -23,6 +23,8 @@ pub struct Settings {
     pub actors: Option<String>,
     /// The share of one CPU that all contexts together may use, in basis points.
     pub budget_bp: u32,
+    /// The most memory that the agent should use itself, in bytes; 0 for no cap.
+    pub most_memory: u64,
     /// How long records of what contexts saw are kept; none: none are written.
     pub history: Option<Retention>,
     /// Where metrics of all policies are wanted.

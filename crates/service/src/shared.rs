@@ -18,6 +18,8 @@ pub(crate) struct Shared {
     pub(crate) hub: Arc<Hub>,
     pub(crate) history: Option<Arc<History>>,
     pub(crate) clients: Arc<Clients>,
+    /// What the agent does since it is short of memory; none if it is not.
+    pub(crate) short: Mutex<Option<String>>,
     pub(crate) started: Instant,
 }
 

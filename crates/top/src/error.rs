@@ -26,6 +26,8 @@ pub enum Error {
         /// The message.
         text: String,
     },
+    /// Who told what is seen does so no more, and why.
+    NotTold(String),
     /// The thread that watches has ended, which is a defect.
     Ended,
 }
@@ -40,7 +42,7 @@ impl fmt::Display for Error {
             Self::Record(err) => err.fmt(f),
             Self::Processes(err) => write!(f, "/proc cannot be listed: {err}"),
             Self::Target(err) => err.fmt(f),
-            Self::NotWatched { text, .. } => f.write_str(text),
+            Self::NotWatched { text, .. } | Self::NotTold(text) => f.write_str(text),
             Self::NoSnapshots => {
                 f.write_str("the record holds no snapshot, so there is nothing to show")
             }
@@ -55,7 +57,7 @@ impl std::error::Error for Error {
             Self::Terminal(err) | Self::Processes(err) => Some(err),
             Self::Record(err) => Some(err),
             Self::Target(err) => Some(err),
-            Self::NotWatched { .. } | Self::NoSnapshots | Self::Ended => None,
+            Self::NotWatched { .. } | Self::NotTold(_) | Self::NoSnapshots | Self::Ended => None,
         }
     }
 }

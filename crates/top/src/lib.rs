@@ -3,12 +3,13 @@
 //!
 //! ```text
 //! feed ----> World ----> App (keys, order, what is open) ----> screen (ratatui's buffer)
-//! live | replay          model: rows, groups, tree, sums         '-- batch (plain text)
+//! live | replay | told   model: rows, groups, tree, sums         '-- batch (plain text)
 //! ```
 //!
 //! * A *feed* makes a [`World`] about once a second: a row per process, and more about the one that
 //!   is open. The live feed runs one monitor with one budget over all processes, on a
-//!   thread of its own; see `feed::live`. The replay makes the same rows from a record.
+//!   thread of its own; see `feed::live`. The replay makes the same rows from a record, and
+//!   `feed::told` from the windows of an agent that watches already.
 //! * The *model* is pure: it knows no process, no clock and no terminal.
 //! * A *screen* is a function of the application's state. It writes into a buffer, so tests compare
 //!   what a terminal would show.
@@ -33,6 +34,7 @@ pub use error::Error;
 pub use feed::live::{Live, Settings};
 pub use feed::processes::Wanted;
 pub use feed::replay::Replay;
+pub use feed::told::{Source, Told};
 pub use feed::{Feed, Travel};
 pub use look::Look;
 pub use model::World;

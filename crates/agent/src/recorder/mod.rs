@@ -429,6 +429,12 @@ fn mapping(m: &isotherm_host::proc::Mapping<'_>) -> Mapping {
 
 fn header(monitor: &mut Monitor, command: Vec<String>) -> Header {
     let attrs = *monitor.context().attrs();
+    origin(AttrsInfo::from(&attrs), monitor.ops().name(), command)
+}
+
+/// The origin of a record that begins now on this machine.
+#[must_use]
+pub fn origin(attrs: AttrsInfo, ops: &str, command: Vec<String>) -> Header {
     let uname = rustix::system::uname();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     Header {
@@ -440,8 +446,8 @@ fn header(monitor: &mut Monitor, command: Vec<String>) -> Header {
         boot_id: Proc::default().boot_id().unwrap_or_default(),
         started_unix_ns: now.map_or(0, |d| u64::try_from(d.as_nanos()).unwrap_or(0)),
         started_ns: clock::now().as_ns(),
-        attrs: AttrsInfo::from(&attrs),
-        ops: monitor.ops().name().into(),
+        attrs,
+        ops: ops.into(),
         command,
         capabilities: Vec::new(),
     }

@@ -56,6 +56,8 @@ pub(super) enum Order {
     Record(Option<PathBuf>),
     /// Send what was seen.
     Look(Sender<Seen>),
+    /// Send what every window shows from now on, as long as somebody receives it.
+    Watch(Sender<Seen>),
     /// Stop acting and monitoring, and end the thread.
     Stop,
 }
@@ -134,6 +136,8 @@ pub(super) struct Work {
     /// What cgroups use, if that is asked for.
     groups: Option<Groups>,
     pub(super) recorder: Option<Recorder>,
+    /// Who is sent what every window shows.
+    watchers: Vec<Sender<Seen>>,
     /// The physical memory of the nodes that schemes migrate to, read when it is first needed.
     node_memory: Option<Vec<Vec<AddrRange>>>,
 }
@@ -173,6 +177,7 @@ impl Work {
             effort: Effort::default(),
             groups: options.by_cgroup.then(Groups::default),
             recorder: None,
+            watchers: Vec::new(),
             policy,
             options,
             events,
@@ -222,6 +227,7 @@ impl Work {
                 Ok(Order::Pause(pause)) => self.monitor.context().pause(pause),
                 Ok(Order::Record(path)) => self.begin_record(path),
                 Ok(Order::Look(whom)) => drop(whom.send(self.seen())),
+                Ok(Order::Watch(whom)) => self.watchers.push(whom),
                 // A commit without a preparation has no effect.
                 Ok(Order::Begin | Order::Commit | Order::Abort) | Err(TryRecvError::Empty) => {}
                 Ok(Order::Stop) | Err(TryRecvError::Disconnected) => return Ok(Reason::Stopped),
@@ -347,6 +353,10 @@ impl Work {
             groups.learn(snapshot);
         }
         self.ask_guard();
+        if !self.watchers.is_empty() {
+            let seen = self.seen();
+            self.watchers.retain(|whom| whom.send(seen.clone()).is_ok());
+        }
     }
 
     /// Lets the guard check the last window, if any scheme acts or counts pages.

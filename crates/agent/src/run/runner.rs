@@ -196,6 +196,16 @@ impl Runner {
         seen
     }
 
+    /// Asks every context to send what each of its windows shows, until the receiver is dropped.
+    /// Contexts that start later do not.
+    pub fn watch(&self) -> Receiver<Seen> {
+        let (sender, seen) = channel();
+        for context in &self.contexts {
+            context.order(Order::Watch(sender.clone()));
+        }
+        seen
+    }
+
     /// The policies of the contexts that run, as they are in force.
     #[must_use]
     pub fn policy(&self) -> Policy {

@@ -48,6 +48,20 @@ pub(crate) struct Args {
         hide_short_help = true
     )]
     budget: u32,
+    /// The most memory that the agent should use itself; 0 for no cap.
+    ///
+    /// Near it, contexts get fewer regions and slow followers less room, then the policy that
+    /// watches most memory has to wait. `isotherm ctl status` tells. The kernel's limit is
+    /// MemoryMax of the unit.
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value = "256M",
+        value_parser = size,
+        help_heading = "Limits",
+        hide_short_help = true
+    )]
+    memory: u64,
     #[command(flatten)]
     socket: crate::ctl::SocketArg,
     /// Who is in this group may read from the socket.
@@ -112,6 +126,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         readers: args.readers,
         actors: args.actors,
         budget_bp: args.budget,
+        most_memory: args.memory,
         history: (args.history_size > 0)
             .then_some(Retention { most_bytes: args.history_size, most_age: args.history_age }),
         metrics: args.metrics.outlets()?,

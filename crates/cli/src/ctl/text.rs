@@ -40,6 +40,12 @@ pub(super) fn status(status: &Status) -> String {
         bytes(status.rss_bytes),
         counted(status.clients, "client"),
     );
+    if status.most_rss_bytes > 0 {
+        text += &format!("memory of its own at most {}\n", bytes(status.most_rss_bytes));
+    }
+    if let Some(short) = &status.short {
+        text += &format!("  {short}\n");
+    }
     text += &format!("budget {} of one CPU for all policies\n", show_share(status.budget_bp));
     if let Some(history) = &status.history {
         text += &format!(

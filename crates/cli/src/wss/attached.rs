@@ -1,87 +1,46 @@
-//! Working sets from an agent that watches the processes already. A second monitor of the same
-//! memory would make its pages old, and each would miss what the other has seen.
-//!
-//! Invariant: nothing is made old or looked at here. Absent: memory that processes share, which the
-//! agent does not tell apart, so it counts in each of them.
+//! Working sets from an agent that watches the processes already.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use isotherm::raw::agent::policy::TargetSpec;
-use isotherm::raw::core::{AddrRange, RegionInfo, SPANS, Touched, TouchedBytes};
-use isotherm::raw::host::proc::Proc;
+use isotherm::raw::core::{SPANS, Touched};
 use isotherm::raw::report::wss::{WorkingSet, estimate};
 use isotherm::raw::sys::signals;
-use isotherm_control::client::Client;
 use isotherm_control::types;
 
 use super::Args;
 use super::line::{Line, Now};
 use super::text::Table;
+use crate::attach::snapshot::{narrow, region, touched};
+use crate::attach::{self, Family};
 use crate::ctl::told;
 use crate::options::sets::OpsArg;
 use crate::terminal::width;
 
-/// How long the agent may take for an answer.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// How often a signal is looked for while an interval goes on.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// An agent that watches all processes that were asked for.
 #[derive(Debug)]
-pub(super) struct Attached {
-    agent: Client,
-    pids: Vec<u32>,
-    /// Whether their children are asked for, too.
-    children: bool,
-    proc: Proc,
-    buf: Vec<u8>,
-}
+pub(super) struct Attached(attach::Attached);
 
 impl Attached {
-    /// Asks the agent, if one runs, and says whose numbers will be shown. `None` if the processes
-    /// were not given by their pids, or the agent does not watch all of them, or may not be asked.
+    /// Asks the agent, if one runs, and says whose numbers will be shown. `None` if the agent does
+    /// not watch all of them, or something is wanted that it does not tell.
     pub(super) fn find(args: &Args) -> anyhow::Result<Option<(Self, String)>> {
         // Who wants another set or method would not get it from the agent.
         let is_usual = args.attrs.is_auto() && args.targets.ops() == OpsArg::Auto;
         if args.by.groups().is_some() || !is_usual {
             return Ok(None);
         }
-        let mut pids = Vec::new();
-        for spec in args.targets.specs()? {
-            let TargetSpec::Pid(pid) = spec else { return Ok(None) };
-            pids.push(pid);
-        }
-        let Ok(agent) = Client::connect(&args.socket.path()) else { return Ok(None) };
-        agent.set_patience(Some(PATIENCE))?;
-        let children = args.targets.follow();
-        let mut this = Self { agent, pids, children, proc: Proc::default(), buf: Vec::new() };
-        let Ok(snapshots) = this.ask() else { return Ok(None) };
-        let is_watched = |pid: &u32| targets(&snapshots).any(|t| t.pid == u64::from(*pid));
-        let all = !this.pids.is_empty() && this.pids.iter().all(is_watched);
-        let whose = this.whose(&snapshots);
-        Ok(all.then_some((this, whose)))
-    }
-
-    /// What is told to the user.
-    fn whose(&mut self, snapshots: &[types::Snapshot]) -> String {
-        let mut of = Vec::new();
-        for s in snapshots {
-            let pids = s.targets.iter().filter_map(|t| u32::try_from(t.pid).ok());
-            if pids.into_iter().any(|pid| self.is_asked_for(pid)) {
-                of.push(format!("{} / {}", s.policy, s.context));
-            }
-        }
-        format!(
-            "these numbers are the agent's ({}), which watches already; memory that processes share \
-             counts in each",
-            of.join(", ")
-        )
-    }
-
-    fn ask(&mut self) -> Result<Vec<types::Snapshot>, isotherm_control::error::CallError> {
-        let which = types::Which { policy: None, context: None, pid: None };
-        self.agent.call("Snapshot", &which).map(|all: types::Snapshots| all.snapshots)
+        let (specs, children) = (args.targets.specs()?, args.targets.follow());
+        let found = attach::Attached::find(&args.socket.path(), &specs, children)?;
+        Ok(found.map(|(mut agent, snapshots)| {
+            let whose = agent.whose(&snapshots);
+            let text =
+                format!("these numbers are {whose}; memory that processes share counts in each");
+            (Self(agent), text)
+        }))
     }
 
     /// Prints lines until something ends that, and returns for how many intervals.
@@ -102,8 +61,10 @@ impl Attached {
                 continue;
             }
             next += args.interval;
-            let snapshots = self.ask().map_err(told)?;
-            let Some(now) = self.lines(&snapshots, interval_us) else { return Ok(shown) };
+            let snapshots = self.0.ask().map_err(told)?;
+            let Some(now) = lines(self.0.family(), &snapshots, interval_us) else {
+                return Ok(shown);
+            };
             if now.lines.is_empty() {
                 continue;
             }
@@ -117,56 +78,39 @@ impl Attached {
             }
         }
     }
+}
 
-    /// The lines of what the agent sees; `None` if it sees none of the processes any more. There is
-    /// no line before the first window of a process is over.
-    fn lines(&mut self, snapshots: &[types::Snapshot], interval_us: u64) -> Option<Now> {
-        let spans_us = spans(snapshots);
-        let mut lines = Vec::new();
-        let mut any = false;
-        for snapshot in snapshots {
-            for target in &snapshot.targets {
-                let pid = u32::try_from(target.pid).ok()?;
-                if !self.is_asked_for(pid) {
-                    continue;
-                }
-                any = true;
-                if !target.regions.is_empty() {
-                    let (touched, regions) = (touched(target, spans_us), regions(target, snapshot));
-                    let whose = (pid, target.name.clone());
-                    lines.push(Line::new(whose, touched, regions, spans_us, interval_us));
-                }
+/// The lines of what the agent sees; `None` if it sees none of the processes any more. There is
+/// no line before the first window of a process is over.
+fn lines(family: &mut Family, snapshots: &[types::Snapshot], interval_us: u64) -> Option<Now> {
+    let spans_us = spans(snapshots);
+    let mut lines = Vec::new();
+    let mut any = false;
+    for snapshot in snapshots {
+        for target in &snapshot.targets {
+            let pid = u32::try_from(target.pid).ok()?;
+            if !family.has(pid) {
+                continue;
+            }
+            any = true;
+            if !target.regions.is_empty() {
+                let (touched, regions) = (touched(target, spans_us), regions(target, snapshot));
+                let whose = (pid, target.name.clone());
+                lines.push(Line::new(whose, touched, regions, spans_us, interval_us));
             }
         }
-        if !any {
-            return None;
-        }
-        lines.sort_by_key(|line| std::cmp::Reverse(line.over.bytes));
-        let sum = lines.iter().map(|line| line.over.bytes).sum();
-        let touched = lines.iter().map(|line| line.touched).reduce(|a, b| Some(both(a?, b?)));
-        let regions = lines.iter().map(|line| line.regions).fold(WorkingSet::default(), add);
-        let whose = (0, format!("sum ({})", lines.len()));
-        let total = Line::new(whose, touched.flatten(), regions, spans_us, interval_us);
-        let spans_us = spans_us.into_iter().filter(|us| *us > 0).collect();
-        Some(Now { interval_us, spans_us, lines, total, sum, is_shared: false })
     }
-
-    /// Whether a process is one of those asked for, or a child of one.
-    fn is_asked_for(&mut self, pid: u32) -> bool {
-        /// Deeper than processes are nested.
-        const MOST: usize = 64;
-        let mut pid = pid;
-        for _ in 0..MOST {
-            if self.pids.contains(&pid) {
-                return true;
-            }
-            match self.proc.stat(pid, &mut self.buf) {
-                Ok(stat) if self.children && stat.ppid > 1 => pid = stat.ppid,
-                _ => return false,
-            }
-        }
-        false
+    if !any {
+        return None;
     }
+    lines.sort_by_key(|line| std::cmp::Reverse(line.over.bytes));
+    let sum = lines.iter().map(|line| line.over.bytes).sum();
+    let touched = lines.iter().map(|line| line.touched).reduce(|a, b| Some(both(a?, b?)));
+    let regions = lines.iter().map(|line| line.regions).fold(WorkingSet::default(), add);
+    let whose = (0, format!("sum ({})", lines.len()));
+    let total = Line::new(whose, touched.flatten(), regions, spans_us, interval_us);
+    let spans_us = spans_us.into_iter().filter(|us| *us > 0).collect();
+    Some(Now { interval_us, spans_us, lines, total, sum, is_shared: false })
 }
 
 fn targets(snapshots: &[types::Snapshot]) -> impl Iterator<Item = &types::Target> {
@@ -184,31 +128,9 @@ fn spans(snapshots: &[types::Snapshot]) -> [u64; SPANS] {
     spans
 }
 
-fn touched(target: &types::Target, spans_us: [u64; SPANS]) -> Option<Touched> {
-    if target.touched.is_empty() {
-        return None;
-    }
-    let of = |us: u64| {
-        let told = target.touched.iter().find(|t| t.span_ns / 1000 == us)?;
-        let types::Touched { bytes, lo, hi, measured_bytes, .. } = *told;
-        Some(TouchedBytes { bytes, lo, hi, measured: measured_bytes })
-    };
-    Some(Touched { spans: spans_us.map(of), watched: target.watched_bytes })
-}
-
 /// The working set by regions, in the last window.
 fn regions(target: &types::Target, snapshot: &types::Snapshot) -> WorkingSet {
-    let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
-    let region = |r: &types::Region| RegionInfo {
-        range: AddrRange::new(r.start, r.end.max(r.start)),
-        nr_accesses: narrow(r.nr_accesses),
-        age: narrow(r.age),
-        lo: r.lo,
-        hi: r.hi,
-        resolved: r.resolved,
-        ..RegionInfo::default()
-    };
-    let all: Vec<RegionInfo> = target.regions.iter().map(region).collect();
+    let all: Vec<_> = target.regions.iter().map(region).collect();
     estimate(&all, narrow(snapshot.max_nr_accesses))
 }
 

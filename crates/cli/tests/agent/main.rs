@@ -13,4 +13,5 @@ mod history;
 mod policies;
 mod rights;
 mod service;
+mod upgrade;
 mod world;

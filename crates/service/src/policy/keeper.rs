@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use isotherm_agent::policy::{Policy, parse};
+use isotherm_agent::policy::{ContextPolicy, Policy, parse};
 use isotherm_agent::run::{Event, Message, Reason, Refused, Runner, Seen, check};
 use isotherm_control::error::{Kind, Refusal};
 use isotherm_control::types::State;
@@ -25,6 +26,8 @@ use crate::state::Wanted;
 
 /// How long a message is waited for before orders are looked at.
 const PATIENCE: Duration = Duration::from_millis(50);
+/// Thrift leaves a context at least so many regions.
+const LEAST_REGIONS: u64 = 20;
 /// How long an idle thread sleeps if there is nothing to try again.
 const IDLE: Duration = Duration::from_secs(3600);
 
@@ -38,6 +41,8 @@ pub(super) struct Keeper {
     /// What the text says.
     policy: Policy,
     wanted: Wanted,
+    /// What its contexts have to keep to, by name.
+    limits: BTreeMap<String, Limit>,
     with: With,
     shown: Arc<Mutex<Shown>>,
     records: Records,
@@ -46,6 +51,8 @@ pub(super) struct Keeper {
     retry_at: Option<Instant>,
     /// What contexts were asked to send for followers, and when they are asked again.
     looking: Option<Receiver<Seen>>,
+    /// Whether that is every window, until nobody wants that any more.
+    is_watching: bool,
     look_at: Instant,
     accounts_at: Instant,
 }
@@ -76,6 +83,7 @@ impl Keeper {
             unreadable,
             policy: Policy::default(),
             wanted,
+            limits: BTreeMap::new(),
             records: Records::new(&name, with.history.clone()),
             with,
             shown: Arc::clone(&shown),
@@ -83,6 +91,7 @@ impl Keeper {
             backoff: Backoff::default(),
             retry_at: None,
             looking: None,
+            is_watching: false,
             look_at: now,
             accounts_at: now,
             name,
@@ -169,7 +178,18 @@ impl Keeper {
                 None => Err(self.wrong_state("look at", "it does not run")),
             },
             Order::Limit(limits) => {
-                self.limit(&limits);
+                self.limit(limits);
+                Ok(Answer::Done)
+            }
+            Order::Thrift => {
+                self.limit(BTreeMap::new());
+                Ok(Answer::Done)
+            }
+            Order::Shed => {
+                if self.runner.is_some() {
+                    self.stop();
+                    self.failed("the agent is short of memory (`isotherm agent --memory`)".into());
+                }
                 Ok(Answer::Done)
             }
             Order::Quit => Ok(Answer::Done),
@@ -183,29 +203,44 @@ impl Keeper {
         self.policy = policy;
     }
 
-    /// Lets contexts keep to these limits. Only those that run are committed to, since a commit
-    /// would start the others again.
-    fn limit(&mut self, limits: &BTreeMap<String, Limit>) {
-        let Some(runner) = &mut self.runner else { return };
-        let mut policy = runner.policy();
-        for context in &mut policy.contexts {
-            let asked = self.policy.contexts.iter().find(|asked| asked.name == context.name);
-            let (Some(limit), Some(asked)) = (limits.get(&context.name), asked) else { continue };
-            context.attrs.budget_bp = limit.budget_bp;
-            context.attrs.sample_us = asked.attrs.sample_us << limit.slow;
-            context.attrs.aggr_us = asked.attrs.aggr_us << limit.slow;
+    /// Lets contexts keep to these limits from now on. Only those that run are committed to, since
+    /// a commit would start the others again.
+    fn limit(&mut self, limits: BTreeMap<String, Limit>) {
+        let Some(runner) = &self.runner else { return };
+        for (context, limit) in limits {
             if limit.slow > 0 {
                 let times = 1 << limit.slow;
                 warn!(
                     policy = self.name,
-                    context = context.name,
-                    "costs too much: its intervals are {times} times as long"
+                    context, "costs too much: its intervals are {times} times as long"
                 );
             }
+            self.limits.insert(context, limit);
         }
+        let policy = self.limited(runner.policy(), &self.policy);
+        let Some(runner) = &mut self.runner else { return };
         if let Err(refused) = runner.commit(policy) {
             warn!(policy = self.name, "cannot keep to its budget: {refused}");
         }
+    }
+
+    /// The policy with attributes that keep to the limits, when it asks for those of `asked`.
+    fn limited(&self, mut policy: Policy, asked: &Policy) -> Policy {
+        let thrift = self.with.thrift.load(Ordering::Relaxed);
+        for context in &mut policy.contexts {
+            let of_name = |asked: &&ContextPolicy| asked.name == context.name;
+            let Some(asked) = asked.contexts.iter().find(of_name) else { continue };
+            let attrs = &mut context.attrs;
+            let fewer = (asked.attrs.max_nr_regions >> thrift).max(LEAST_REGIONS);
+            let least = fewer.max(asked.attrs.min_nr_regions);
+            attrs.max_nr_regions = least.min(asked.attrs.max_nr_regions);
+            if let Some(limit) = self.limits.get(&context.name) {
+                attrs.budget_bp = limit.budget_bp;
+                attrs.sample_us = asked.attrs.sample_us << limit.slow;
+                attrs.aggr_us = asked.attrs.aggr_us << limit.slow;
+            }
+        }
+        policy
     }
 
     fn wrong_state(&self, what: &str, why: &str) -> Refusal {
@@ -263,8 +298,10 @@ impl Keeper {
                 return Err(Refusal::of_policy(refused.code, &refused.text));
             }
         };
+        // Who starts again asks for its share anew.
+        self.limits.clear();
         match Runner::start_noting(
-            policy.clone(),
+            self.limited(policy.clone(), &policy),
             self.with.options,
             Some(Arc::clone(&self.with.notes)),
         ) {
@@ -339,8 +376,11 @@ impl Keeper {
                 None => Ok(committed),
             };
         }
-        if let Some(runner) = &mut self.runner {
-            runner.commit(policy.clone()).map_err(of)?;
+        if self.runner.is_some() {
+            let limited = self.limited(policy.clone(), &policy);
+            self.runner.as_mut().map_or(Ok(()), |runner| runner.commit(limited)).map_err(of)?;
+            // A context that is new is asked as well, next time.
+            self.looking = None;
             self.asks(policy);
             self.text = text;
         } else {
@@ -426,11 +466,18 @@ impl Keeper {
                 }
             }
         }
+        let every = self.with.hub.every(hub::Kind::Snapshot, &self.name);
+        let wants_all = every == Some(Duration::ZERO);
+        if self.is_watching && !wants_all {
+            self.looking = None;
+        }
         if self.looking.is_none()
-            && now >= self.look_at
-            && let Some(every) = self.with.hub.every(hub::Kind::Snapshot, &self.name)
+            && (now >= self.look_at || wants_all)
+            && let Some(every) = every
         {
-            self.looking = self.runner.as_ref().map(Runner::look);
+            let look = if wants_all { Runner::watch } else { Runner::look };
+            self.looking = self.runner.as_ref().map(look);
+            self.is_watching = wants_all;
             self.look_at = now + every;
         }
         if now >= self.accounts_at
@@ -438,7 +485,7 @@ impl Keeper {
         {
             let accounts = self.shown().accounts.clone();
             self.with.hub.send(hub::Kind::Accounts, &self.name, "", || told::accounts(accounts));
-            self.accounts_at = now + every;
+            self.accounts_at = now + every.max(hub::LEAST);
         }
     }
 }

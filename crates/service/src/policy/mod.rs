@@ -14,6 +14,7 @@ pub(crate) mod told;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -57,6 +58,8 @@ pub(crate) struct With {
     pub(crate) hub: Arc<Hub>,
     pub(crate) history: Option<Arc<History>>,
     pub(crate) metrics: Option<Arc<Mutex<Exporter>>>,
+    /// How thrifty contexts are to be with memory.
+    pub(crate) thrift: Arc<AtomicU32>,
 }
 
 #[derive(Debug)]
@@ -241,6 +244,27 @@ impl Policies {
                 drop(handle.ask(Order::Limit(limits)));
             }
         }
+    }
+
+    /// Lets all contexts be as thrifty as this with memory.
+    pub(crate) fn set_thrift(&self, level: u32) {
+        self.with.thrift.store(level, Ordering::Relaxed);
+        self.with.hub.set_thrift(level);
+        for handle in self.inner().policies.values() {
+            drop(handle.ask(Order::Thrift));
+        }
+    }
+
+    /// Puts the policy that watches most memory to wait. Returns its name; none if none runs.
+    pub(crate) fn shed(&self) -> Option<String> {
+        let inner = self.inner();
+        let watched = |handle: &Handle| handle.shown().watched.values().sum::<u64>();
+        let running = inner.policies.iter().filter(|(_, handle)| {
+            matches!(handle.shown().state, types::State::Running | types::State::Paused)
+        });
+        let (name, handle) = running.max_by_key(|(_, handle)| watched(handle))?;
+        drop(handle.ask(Order::Shed));
+        Some(name.clone())
     }
 
     /// The accounts of one policy, or of all.

@@ -18,6 +18,10 @@ pub(crate) enum Order {
     Commit { text: String, check: bool },
     /// Keep to these limits, by context.
     Limit(BTreeMap<String, Limit>),
+    /// Be as thrifty with memory as the agent is now.
+    Thrift,
+    /// Wait and be tried again later, since memory is short.
+    Shed,
     /// Send what the contexts have seen.
     Look,
     /// Stop, and end the thread.

@@ -21,6 +21,8 @@ pub(crate) struct Shown {
     pub(crate) commits: u64,
     pub(crate) contexts: Vec<types::Context>,
     pub(crate) accounts: Vec<types::Account>,
+    /// How much memory each context watches, in bytes.
+    pub(crate) watched: BTreeMap<String, u64>,
     /// The budget that each context asks for, in basis points.
     pub(crate) asked: BTreeMap<String, u32>,
     /// The text in force.
@@ -65,6 +67,8 @@ impl Shown {
         shown.budget_bp = u64::from(summary.effort.budget_bp);
         shown.cpu_ns = summary.cpu_ns;
         shown.blocked.clone_from(&summary.blocked);
+        let watched = summary.idle.iter().map(|(_, bytes)| bytes).sum();
+        self.watched.insert(context.to_owned(), watched);
         self.accounts.retain(|account| account.context != context);
         self.accounts.extend(summary.schemes.iter().map(|standing| account(policy, standing)));
     }
@@ -72,6 +76,7 @@ impl Shown {
     /// Forgets a context that has ended.
     pub(super) fn forget(&mut self, context: &str) {
         self.contexts.retain(|c| c.name != context);
+        self.watched.remove(context);
         for account in self.accounts.iter_mut().filter(|a| a.context == context) {
             account.active = false;
         }
@@ -104,7 +109,7 @@ fn account(policy: &str, standing: &Standing) -> types::Account {
 
 /// A snapshot as the interface has it.
 pub(crate) fn snapshot(policy: &str, seen: &Seen) -> types::Snapshot {
-    let Seen { context, ops, snapshot, targets, .. } = seen;
+    let Seen { context, ops, snapshot, targets, attrs } = seen;
     let spans = snapshot.spans_us();
     let of_target = |info: &isotherm_core::TargetInfo| {
         let target = targets.iter().find(|target| target.id == info.id);
@@ -137,6 +142,10 @@ pub(crate) fn snapshot(policy: &str, seen: &Seen) -> types::Snapshot {
         policy: policy.to_owned(),
         context: context.clone(),
         ops: (*ops).to_owned(),
+        method: attrs.method.name().to_owned(),
+        seq: snapshot.seq,
+        sample_us: snapshot.sample_us,
+        aggr_us: snapshot.aggr_us,
         start_ns: snapshot.start.as_ns(),
         end_ns: snapshot.end.as_ns(),
         max_nr_accesses: u64::from(snapshot.max_nr_accesses),

@@ -11,12 +11,11 @@ use isotherm_control::{service, types};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::client::say;
-use crate::hub::Wish;
+use crate::hub::{LEAST, Wish};
 use crate::policy::told;
 use crate::shared::Shared;
 
-/// The shortest time between two snapshots.
-const LEAST: Duration = Duration::from_millis(100);
+/// The time between two snapshots, if none was asked for.
 const USUAL: Duration = Duration::from_secs(1);
 /// How often it is looked whether a client has hung up while nothing happens.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -43,7 +42,11 @@ pub(super) fn follow(stream: &UnixStream, call: Call, shared: &Shared) -> io::Re
     {
         return say(stream, &refusal.reply());
     }
-    let every = wanted.every_ms.map_or(USUAL, Duration::from_millis).max(LEAST);
+    let every = match wanted.every_ms {
+        None => USUAL,
+        Some(0) => Duration::ZERO,
+        Some(ms) => Duration::from_millis(ms).max(LEAST),
+    };
     let (snapshots, events, accounts) = (wanted.snapshots, wanted.events, wanted.accounts);
     let all = snapshots.is_none() && events.is_none() && accounts.is_none();
     let follower = shared.hub.follow(Wish {

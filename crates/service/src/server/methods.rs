@@ -1,5 +1,6 @@
 //! The methods of the interface.
 
+use std::sync::PoisonError;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
@@ -98,6 +99,8 @@ fn status(right: Right, shared: &Shared) -> types::Status {
         uptime_ns: u64::try_from(shared.started.elapsed().as_nanos()).unwrap_or(u64::MAX),
         cpu_ns: own.cpu_ns,
         rss_bytes: own.rss_bytes,
+        most_rss_bytes: shared.settings.most_memory,
+        short: shared.short.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         budget_bp: u64::from(shared.settings.budget_bp),
         clients: shared.clients.served() as u64,
         may_act: right == Right::Act,

@@ -6,6 +6,7 @@ pub(crate) mod picture;
 pub(crate) mod processes;
 pub(crate) mod replay;
 mod sharing;
+pub(crate) mod told;
 
 use std::time::Duration;
 

@@ -1,5 +1,7 @@
 //! `isotherm record`: watches processes and writes a record of their accesses to a file.
 
+mod attached;
+
 use std::fs::File;
 use std::io::{IsTerminal, Write};
 use std::os::fd::AsFd;
@@ -16,6 +18,7 @@ use isotherm::raw::ops::kdamond::Share;
 use isotherm::raw::record::Written;
 use isotherm::raw::sys::{clock, signals};
 
+use crate::ctl::SocketArg;
 use crate::exit;
 use crate::files::{not_created, not_kept};
 use crate::options::attrs::AttrsArgs;
@@ -55,6 +58,8 @@ pub(crate) struct Args {
     /// Seed for the random choice of pages.
     #[arg(long, help_heading = "Monitoring", hide_short_help = true)]
     seed: Option<u64>,
+    #[command(flatten)]
+    socket: SocketArg,
 }
 
 const EXAMPLES: &str = "Examples:
@@ -67,7 +72,11 @@ const EXAMPLES: &str = "Examples:
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut attrs = args.attrs.attrs(Method::Census)?;
     signals::install()?;
+    let agents = attached::Watched::find(&args)?;
     let stdout = if args.output.as_os_str() == "-" { Some(take_stdout()?) } else { None };
+    if let Some(agents) = agents {
+        return agents.record(&args, stdout);
+    }
     let tracker = args.targets.tracker()?;
     let (set, why) = open_set_for(&args.targets, &mut attrs, args.attrs.is_auto())?;
     let seed = args.seed.unwrap_or_else(|| clock::now().as_ns());
@@ -166,7 +175,12 @@ fn tell(summary: &Summary, reason: &str, args: &Args) {
     if let Some(others) = &summary.others {
         say(args.quiet, &others.to_string());
     }
-    let Written { bytes: size, snapshots, regions, lost_snapshots } = summary.written;
+    tell_written(summary.written, summary.failed_writes, reason, args);
+}
+
+/// Prints how much a finished record holds.
+fn tell_written(written: Written, failed_writes: u64, reason: &str, args: &Args) {
+    let Written { bytes: size, snapshots, regions, lost_snapshots } = written;
     let is_stdout = args.output.as_os_str() == "-";
     let path = if is_stdout { "standard output".into() } else { args.output.to_string_lossy() };
     let size = bytes(size);
@@ -178,10 +192,10 @@ fn tell(summary: &Summary, reason: &str, args: &Args) {
             counted(regions, "region")
         ),
     );
-    if summary.failed_writes > 0 {
+    if failed_writes > 0 {
         warn(&format!(
-            "{} writes failed; {lost_snapshots} of the {snapshots} snapshots are not in the record",
-            summary.failed_writes
+            "{failed_writes} writes failed; {lost_snapshots} of the {snapshots} snapshots are not in \
+             the record"
         ));
     } else if snapshots == 0 && reason != SET_FAILED {
         warn(

@@ -10,11 +10,9 @@
 //! Without a set that can look at memory, the rows have names and sizes only, and a note says why.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use isotherm::raw::agent::groups::GroupNames;
 use isotherm::raw::agent::monitor::{Closeness, Happened, Monitor};
 use isotherm::raw::agent::recorder::mappings_of;
 use isotherm::raw::agent::run::{Refused, open_set, take_in_targets};
@@ -26,6 +24,7 @@ use isotherm::raw::report::page_maps::PageMap;
 use isotherm::raw::sys::clock;
 
 use super::Feed;
+use super::names::SharedNames;
 use super::pace::Pace;
 use super::picture::{Picture, Seen};
 use super::processes::{Processes, Wanted};
@@ -123,8 +122,7 @@ struct Watcher {
     pace: Pace,
     attrs: Attrs,
     head: Head,
-    names: GroupNames,
-    shown_names: Arc<GroupNames>,
+    names: SharedNames,
     sharing: Sharing,
     list_at: Time,
     machine_at: Time,
@@ -165,8 +163,7 @@ impl Watcher {
             pace: Pace::new(budget_bp),
             attrs,
             head,
-            names: GroupNames::default(),
-            shown_names: Arc::default(),
+            names: SharedNames::default(),
             sharing: Sharing::default(),
             list_at: clock::now().plus_us(LIST_NS / 1000),
             machine_at: Time::default(),
@@ -437,10 +434,7 @@ impl Watcher {
         let rows = self.rows(now);
         let detail = self.picture.detail();
         let (head, sharers) = (self.head.clone(), self.sharing.sharers());
-        if self.names.refresh(now) {
-            self.shown_names = Arc::new(self.names.clone());
-        }
-        let names = Arc::clone(&self.shown_names);
+        let names = self.names.at(now);
         let world = World { rows, names, sharers, detail, head, position: None };
         self.out.send(Ok(world)).or(Err(Closed))
     }

@@ -1,6 +1,7 @@
 //! Where worlds come from.
 
 pub(crate) mod live;
+mod names;
 mod pace;
 pub(crate) mod picture;
 pub(crate) mod processes;

@@ -13,6 +13,7 @@ use isotherm::raw::core::{Snapshot, TargetId, TargetInfo, Time};
 use isotherm::raw::host::proc::Proc;
 use isotherm::raw::sys::clock;
 
+use super::names::SharedNames;
 use super::picture::{Picture, Seen};
 use super::processes::{Processes, Wanted};
 use super::{Error, Feed, Travel};
@@ -38,6 +39,7 @@ pub struct Told {
     processes: Processes,
     picture: Picture,
     head: Head,
+    names: SharedNames,
     snapshots: Vec<Snapshot>,
     known: BTreeSet<TargetId>,
     asked: Option<Instant>,
@@ -59,6 +61,7 @@ impl Told {
             processes,
             picture: Picture::default(),
             head: Head { set: whose, ..Head::default() },
+            names: SharedNames::default(),
             snapshots: Vec::new(),
             known: BTreeSet::new(),
             asked: None,
@@ -109,6 +112,7 @@ impl Told {
                     ppid: process.ppid,
                     name: process.name.clone(),
                     cgroup: process.cgroup.clone(),
+                    uid: process.uid,
                     rss: Some(process.rss),
                     ..Row::default()
                 };
@@ -122,6 +126,7 @@ impl Told {
         }
         World {
             rows,
+            names: self.names.at(now),
             sharers: Arc::default(),
             detail: self.picture.detail(),
             head: self.head.clone(),

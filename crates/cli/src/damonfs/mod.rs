@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// Serve the tree at this directory, until it is unmounted or this command is stopped.
     #[arg(value_name = "MOUNTPOINT", required_unless_present = "command")]
     mountpoint: Option<PathBuf>,
-    /// Serve DAMON's files of before 2022: attrs, target_ids, schemes, monitor_on ...
+    /// Serve DAMON's files of before 2022, as attrs and schemes.
     ///
     /// At the directory instead of the tree, or for a command, besides it, at
     /// /sys/kernel/debug/damon.

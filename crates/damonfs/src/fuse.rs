@@ -4,6 +4,11 @@
 //! transaction, and truncation is accepted and does nothing. The kernel
 //! caches no text, since files change by themselves.
 //!
+//! What a name stands for is cached by the kernel, since programs walk the same long paths
+//! thousands of times. A write that removes directories has them forgotten before it returns. That
+//! waits for whoever looks into the same directory, who waits for us, so it is done by a thread of
+//! its own.
+//!
 //! Requests are answered one after the other by one thread. A command that waits for what runs has
 //! a thread of its own, so it keeps nobody else waiting. When this process ends, however it does,
 //! the kernel aborts the connection, and clients get ENOTCONN instead of hanging.
@@ -11,26 +16,25 @@
 use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use fuser::{
     BackgroundSession, BsdFileFlags, Config, Errno, FileAttr, FileHandle, FileType, Filesystem,
-    FopenFlags, Generation, INodeNo, LockOwner, MountOption, OpenAccMode, OpenFlags, ReplyAttr,
-    ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request,
-    TimeOrNow, WriteFlags,
+    FopenFlags, Generation, INodeNo, LockOwner, MountOption, Notifier, OpenAccMode, OpenFlags,
+    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen,
+    ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
 use rustix::io::Errno as Kernel;
 
 use crate::served::Served;
 use crate::tree::{Ino, Kind};
 
-/// What may change may not be cached: the text of files, and which directory has a number.
+/// What may change without our telling may not be cached: times and sizes, and some names.
 const TTL: Duration = Duration::ZERO;
 
-/// For how long the rest may be cached: what a name stands for in a directory that stays, and
-/// modes. A directory that is made anew has another number, so nothing of the old one is found in
-/// it.
+/// For how long the rest may be cached: what a name stands for, and modes. A directory that is made
+/// anew has another number, so nothing of the old one is found in it.
 const STAYS: Duration = Duration::from_secs(3600);
 
 /// A mounted tree. It is unmounted when this is dropped.
@@ -82,8 +86,11 @@ pub fn mount(tree: Arc<dyn Served>, root: Ino, at: &Path) -> io::Result<Mounted>
     ];
     // So that the modes decide who may use it, not who has mounted it.
     config.acl = fuser::SessionACL::All;
-    let files = Files { tree, root, made: SystemTime::now() };
-    fuser::spawn_mount(files, at, &config).map(|session| Mounted(Some(session)))
+    let notifier = Arc::new(Mutex::new(None));
+    let files = Files { tree, root, made: SystemTime::now(), notifier: Arc::clone(&notifier) };
+    let session = fuser::spawn_mount(files, at, &config)?;
+    *notifier.lock().unwrap_or_else(PoisonError::into_inner) = Some(session.notifier());
+    Ok(Mounted(Some(session)))
 }
 
 #[derive(Debug)]
@@ -91,6 +98,24 @@ struct Files {
     tree: Arc<dyn Served>,
     root: Ino,
     made: SystemTime,
+    /// Tells the kernel what to forget; there as soon as the tree is mounted.
+    notifier: Arc<Mutex<Option<Notifier>>>,
+}
+
+/// Has the kernel forget directories that were removed. Also those that another writer has removed
+/// are forgotten when this returns: it waits for who forgets them.
+fn forget(tree: &dyn Served, root: Ino, notifier: &Mutex<Option<Notifier>>) {
+    let notifier = notifier.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(notifier) = &*notifier else { return };
+    for (dir, name) in tree.take_removed() {
+        // What it does not know it need not forget.
+        notifier.inval_entry(shown(root, dir), OsStr::new(&*name)).ok();
+    }
+}
+
+/// The number of a directory or file in the file system. FUSE's root has always the same.
+fn shown(root: Ino, ino: Ino) -> INodeNo {
+    if ino == root { INodeNo::ROOT } else { INodeNo(ino) }
 }
 
 fn errno(kernel: Kernel) -> Errno {
@@ -104,7 +129,7 @@ impl Files {
     }
 
     fn shown(&self, ino: Ino) -> INodeNo {
-        if ino == self.root { INodeNo::ROOT } else { INodeNo(ino) }
+        shown(self.root, ino)
     }
 
     fn attr(&self, ino: Ino, kind: Kind) -> FileAttr {
@@ -229,13 +254,22 @@ impl Filesystem for Files {
         reply: ReplyWrite,
     ) {
         let ino = self.ino(ino);
-        if !self.tree.may_wait(ino) {
+        let removes = self.tree.can_remove(ino);
+        if !self.tree.may_wait(ino) && !removes {
             return answer(self.tree.write(ino, offset, data), reply);
         }
         let (tree, data) = (Arc::clone(&self.tree), data.to_vec());
+        let (root, notifier) = (self.root, Arc::clone(&self.notifier));
         let thread = std::thread::Builder::new().name("command".into());
         // If there can be no thread, the reply is dropped with the closure, which answers EIO.
-        thread.spawn(move || answer(tree.write(ino, offset, &data), reply)).ok();
+        let run = move || {
+            let done = tree.write(ino, offset, &data);
+            if removes {
+                forget(&*tree, root, &notifier);
+            }
+            answer(done, reply);
+        };
+        thread.spawn(run).ok();
     }
 
     fn readdir(

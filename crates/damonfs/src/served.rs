@@ -43,6 +43,13 @@ pub trait Served: Debug + Send + Sync {
     /// Whether a read or write of this file can wait for what runs.
     fn may_wait(&self, ino: Ino) -> bool;
 
+    /// Whether a write of this file can remove directories.
+    fn can_remove(&self, ino: Ino) -> bool;
+
+    /// The entries that writes have removed since the last call: the directory, and the name. Only
+    /// those that are stable.
+    fn take_removed(&self) -> Vec<(Ino, Box<str>)>;
+
     /// Writes a text to a file, as one transaction, and returns how many bytes were taken.
     ///
     /// # Errors
@@ -53,7 +60,8 @@ pub trait Served: Debug + Send + Sync {
     /// The size that every file is said to have, in bytes.
     fn size(&self) -> u64;
 
-    /// Whether an entry of this name stands for the same as long as its directory is there.
+    /// Whether an entry of this name stands for the same until [`Served::take_removed`] has it, or
+    /// its directory is gone.
     fn is_stable(&self, name: &str) -> bool;
 }
 
@@ -78,6 +86,14 @@ impl Served for World {
         Self::may_wait(self, ino)
     }
 
+    fn can_remove(&self, ino: Ino) -> bool {
+        Self::can_remove(self, ino)
+    }
+
+    fn take_removed(&self) -> Vec<(Ino, Box<str>)> {
+        Self::take_removed(self)
+    }
+
     /// To sysfs one write is one value, whatever its offset.
     fn write(&self, ino: Ino, _offset: u64, text: &[u8]) -> Result<usize, Errno> {
         Self::write(self, ino, text)
@@ -87,8 +103,7 @@ impl Served for World {
         SYSFS_SIZE
     }
 
-    /// Which directory has a number can change.
-    fn is_stable(&self, name: &str) -> bool {
-        !name.as_bytes().first().is_some_and(u8::is_ascii_digit)
+    fn is_stable(&self, _name: &str) -> bool {
+        true
     }
 }

@@ -316,6 +316,15 @@ impl Served for Debugfs {
         matches!(found, Ok((_, Some(File::Schemes | File::MonitorOn))))
     }
 
+    fn can_remove(&self, _ino: Ino) -> bool {
+        false
+    }
+
+    /// Directories of contexts are not stable.
+    fn take_removed(&self) -> Vec<(Ino, Box<str>)> {
+        Vec::new()
+    }
+
     fn write(&self, ino: Ino, offset: u64, text: &[u8]) -> Result<usize, Errno> {
         let (context, file) = self.contexts().find(ino).map_err(|_gone| Errno::NODEV)?;
         if offset != 0 {

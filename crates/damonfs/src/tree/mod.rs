@@ -67,13 +67,16 @@ pub struct Kind {
 pub(crate) struct Tree {
     nodes: BTreeMap<Ino, Node>,
     next: Ino,
+    /// What was removed and not asked about yet: the directory it was in, and its name.
+    removed: Vec<(Ino, Box<str>)>,
 }
 
 impl Tree {
     /// The tree of a kernel that was just booted: no kdamond, and modules that are off.
     pub(crate) fn new() -> Self {
         let top = Node { parent: TOP, name: "".into(), body: Body::Dir(Entries::default()) };
-        let mut this = Self { nodes: BTreeMap::from([(TOP, top)]), next: TOP + 1 };
+        let mut this =
+            Self { nodes: BTreeMap::from([(TOP, top)]), next: TOP + 1, removed: Vec::new() };
         let damon = this.dir(TOP, "damon");
         debug_assert_eq!(damon, DAMON, "the first directory has this number");
         let modules = this.dir(TOP, "module");
@@ -111,6 +114,7 @@ impl Tree {
         if let Some(Node { body: Body::Dir(siblings), .. }) = self.nodes.get_mut(&node.parent) {
             siblings.by_name.remove(&node.name);
             siblings.nr_dirs -= u32::from(matches!(node.body, Body::Dir(_)));
+            self.removed.push((node.parent, node.name.clone()));
         }
         let mut left = vec![node];
         while let Some(node) = left.pop() {
@@ -118,6 +122,11 @@ impl Tree {
                 left.extend(entries.by_name.values().filter_map(|child| self.nodes.remove(child)));
             }
         }
+    }
+
+    /// What was removed since the last call: the directory it was in, and its name.
+    pub(crate) fn take_removed(&mut self) -> Vec<(Ino, Box<str>)> {
+        std::mem::take(&mut self.removed)
     }
 
     /// The entry of a directory with this name.

@@ -156,6 +156,19 @@ impl World {
         self.state().tree.value(ino).is_ok_and(waits)
     }
 
+    /// Whether a write of this file can remove directories.
+    #[must_use]
+    pub fn can_remove(&self, ino: Ino) -> bool {
+        let removes = |value: &Value| matches!(value, Value::Nr(..) | Value::State);
+        self.state().tree.value(ino).is_ok_and(removes)
+    }
+
+    /// The directories that were removed since the last call: what they were in, and their names.
+    #[must_use]
+    pub fn take_removed(&self) -> Vec<(Ino, Box<str>)> {
+        self.state().tree.take_removed()
+    }
+
     /// Writes a text to a file, as one transaction, and returns how many bytes were taken.
     ///
     /// # Errors

@@ -52,7 +52,7 @@ pub(crate) struct Args {
     ///
     /// Near it, contexts get fewer regions and slow followers less room, then the policy that
     /// watches most memory has to wait. `isotherm ctl status` tells. The kernel's limit is
-    /// MemoryMax of the unit.
+    /// `MemoryMax` of the unit.
     #[arg(
         long,
         value_name = "SIZE",

@@ -98,6 +98,8 @@ pub(crate) fn all() -> Vec<Box<dyn Job>> {
         Box::new(jobs::top::Top),
         Box::new(jobs::cgroups::ManyCgroups),
         Box::new(jobs::compat::Compat),
+        Box::new(jobs::agent::Agent),
+        Box::new(jobs::agent::soak::Soak),
     ]
 }
 

@@ -17,7 +17,8 @@ use std::time::Instant;
 const LEAST_BP: u32 = 5;
 /// A context that uses more than this share of what it has, in percent, needs more.
 const FULL: u32 = 80;
-/// A context is too costly above twice its budget and half a percent of a CPU.
+/// A context is too costly above twice its budget and half a percent of a CPU, or its even part of
+/// the total if that is less: many that are each a little too costly are so together.
 const SLACK_BP: u32 = 50;
 /// After so many rounds of being too costly it is slowed.
 const PATIENCE: u32 = 3;
@@ -140,9 +141,11 @@ impl Balance {
             });
         }
         let shares = share(total_bp, &needs);
+        let even = u32::try_from(seen.len()).ok().and_then(|nr| total_bp.checked_div(nr));
+        let slack = SLACK_BP.min(even.unwrap_or(0));
         let mut changed = BTreeMap::new();
         for (((name, known), need), budget_bp) in self.known.iter_mut().zip(&needs).zip(shares) {
-            let slow = known.slow(need);
+            let slow = known.slow(need, slack);
             let before = known.limit;
             // A change of less than a fifth is not worth a commit.
             let differs = budget_bp.abs_diff(before.budget_bp) * 5 > before.budget_bp;
@@ -157,8 +160,8 @@ impl Balance {
 
 impl Known {
     /// How many times the intervals are to be doubled from now on.
-    fn slow(&mut self, need: &Need) -> u32 {
-        let most = need.granted_bp.saturating_mul(2).max(need.granted_bp.saturating_add(SLACK_BP));
+    fn slow(&mut self, need: &Need, slack: u32) -> u32 {
+        let most = need.granted_bp.saturating_mul(2).max(need.granted_bp.saturating_add(slack));
         let is_known = need.used_bp != u32::MAX;
         let counted = |holds: bool, before: u32| if holds { before + 1 } else { 0 };
         self.costly = counted(is_known && need.used_bp > most, self.costly);
@@ -241,5 +244,23 @@ mod tests {
             }
         }
         assert_eq!(slow, [1, 2, 3, 2, 1, 0]);
+    }
+
+    #[test]
+    fn many_that_are_each_a_little_too_costly_are_slowed() {
+        let mut balance = Balance::default();
+        let (mut now, mut cpu_ns) = (Instant::now(), 0);
+        let mut slowed = 0;
+        for _ in 0..6 {
+            let context =
+                |nr: u32| (("p".to_owned(), nr.to_string()), Seen { asked_bp: 100, cpu_ns });
+            let seen: BTreeMap<Name, Seen> = (0..50).map(context).collect();
+            let changed = balance.round(500, now, &seen);
+            slowed += changed.values().filter(|limit| limit.slow == 1).count();
+            now += Duration::from_secs(5);
+            // Each a quarter of a percent: two and a half times as much as all may use.
+            cpu_ns += 12_500_000;
+        }
+        assert_eq!(slowed, 50);
     }
 }

@@ -1,6 +1,7 @@
 //! One file per job, and what several of them share.
 
 pub(crate) mod accuracy;
+pub(crate) mod agent;
 pub(crate) mod cgroups;
 pub(crate) mod compat;
 pub(crate) mod example;

@@ -1,12 +1,14 @@
 //! What is fuzzed: every parser of bytes that are not ours, as plain functions.
 //!
 //! The bytes come from the kernel (BTF, trace pages, `/proc`), from users (policies, historic
-//! schemes, workload configs) or from files that others wrote (records). A target panics if the
+//! schemes, workload configs), from clients (the control socket) or from files that others wrote
+//! (records). A target panics if the
 //! parser does, or if what was read breaks a promise of the parser.
 //!
 //! `tests/replay.rs` runs every target on its corpus and on mutations of it, with stable Rust and
 //! in seconds. The binaries in `fuzz/` run the same functions under libFuzzer.
 
+mod control;
 mod kernel;
 mod proc;
 mod record;
@@ -22,7 +24,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const ALL: [Target; 12] = [
+pub const ALL: [Target; 13] = [
     Target { name: "btf", run: kernel::btf },
     Target { name: "trace_page", run: kernel::trace_page },
     Target { name: "trace_format", run: kernel::trace_format },
@@ -35,6 +37,7 @@ pub const ALL: [Target; 12] = [
     Target { name: "record", run: record::record },
     Target { name: "damo", run: record::damo },
     Target { name: "workload", run: texts::workload },
+    Target { name: "control", run: control::control },
 ];
 
 /// Runs the target called `name`.

@@ -219,8 +219,9 @@ fn nonsense(random: &mut Random) -> Vec<u8> {
 #[test]
 fn nonsense_neither_ends_the_agent_nor_makes_it_grow() {
     let seed = 0x5eed_1507;
-    let messages = 100_000;
-    eprintln!("seed {seed:#x}");
+    // More of them: ISOTHERM_MESSAGES=1000000.
+    let messages = std::env::var("ISOTHERM_MESSAGES").map_or(100_000, |n| n.parse().unwrap());
+    eprintln!("seed {seed:#x}, {messages} messages");
     let text = policy("{ name = \"isotherm-none\" }", "1s");
     let mut world = World::new(&[("a", &text)]).env("ISOTHERM_LOG", "error");
     // It says nothing at this level, so it is ready when it answers.

@@ -28,8 +28,8 @@ pub use ours::{note_ours, scanned};
 pub struct Counted {
     /// The sum of all counters.
     pub all: u64,
-    /// The part of it that this program has asked for. It may be too much, where the cgroup that was
-    /// asked is above that of the process.
+    /// The part of it that this program has asked for. It may be too much, where the cgroup that
+    /// was asked is above that of the process.
     pub ours: u64,
 }
 

@@ -9,8 +9,8 @@ use std::path::Path;
 
 use crate::glob::glob;
 
-/// The names of all users by their numbers; of names with the same number the first. `root` is `/` on a
-/// machine.
+/// The names of all users by their numbers; of names with the same number the first. `root` is `/`
+/// on a machine.
 #[must_use]
 pub fn names(root: &Path) -> BTreeMap<u32, String> {
     let text = fs::read(root.join("etc/passwd")).unwrap_or_default();

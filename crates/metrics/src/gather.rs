@@ -1,6 +1,7 @@
 //! Makes readings of what a runner tells.
 //!
-//! The counts of a context that has ended stay. A context of the same name that starts later begins
+//! The counts of a context that has ended stay, of the last 100: whoever starts policies under ever
+//! new names must not make ever more of them. A context of the same name that starts later begins
 //! at zero, which readers of counters take for a restart.
 
 use std::collections::BTreeMap;
@@ -23,6 +24,8 @@ use crate::reading::{
 pub(crate) const AGES_S: [u64; 8] = [1, 10, 60, 300, 900, 3600, 14_400, 86_400];
 /// Names of pods and containers are read again after this time, in ns.
 const NAMES_EVERY_NS: u64 = 10_000_000_000;
+/// So many contexts that have ended are told of.
+const MOST_ENDED: usize = 100;
 /// Errors are counted by these kinds.
 const KINDS: [&str; 5] = ["action", "blocked", "context", "left_out", "lost_events"];
 
@@ -30,6 +33,7 @@ const KINDS: [&str; 5] = ["action", "blocked", "context", "left_out", "lost_even
 #[derive(Debug, Default)]
 struct Known {
     reading: ContextReading,
+    ended_at: Option<Time>,
     groups: Vec<Group>,
     spans_us: Vec<u64>,
 }
@@ -74,6 +78,7 @@ impl Gather {
             Event::Ready(ready) => {
                 ready.ops.clone_into(&mut context.reading.backend);
                 context.reading.is_up = true;
+                context.ended_at = None;
             }
             Event::Summary(summary) => {
                 context.summary(summary, unix);
@@ -84,16 +89,29 @@ impl Gather {
             Event::Act(event) => self.acted(event),
             Event::Ended(ended) => {
                 context.reading.is_up = false;
+                context.ended_at = Some(told.at);
                 context.groups.clear();
                 (context.reading.targets, context.reading.regions) = (0, 0);
                 if matches!(ended.reason, Reason::Failed { .. }) {
                     self.count("context", 1);
                 }
+                self.forget();
                 return true;
             }
             _ => {}
         }
         false
+    }
+
+    /// Forgets the contexts that ended first, if there are too many that have.
+    fn forget(&mut self) {
+        let ended = |(name, known): (&String, &Known)| Some((known.ended_at?, name.clone()));
+        let mut ended: Vec<(Time, String)> = self.contexts.iter().filter_map(ended).collect();
+        ended.sort_unstable();
+        let too_many = ended.len().saturating_sub(MOST_ENDED);
+        for (_, name) in ended.into_iter().take(too_many) {
+            self.contexts.remove(&name);
+        }
     }
 
     fn acted(&mut self, event: &ActEvent) {
@@ -269,4 +287,41 @@ fn seconds(ns: u64) -> f64 {
 #[expect(clippy::cast_precision_loss, reason = "metrics are floating point numbers")]
 fn ratio(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use isotherm_agent::run::Ended;
+
+    use super::*;
+
+    #[test]
+    fn contexts_that_ended_long_ago_are_forgotten_and_those_that_run_are_not() {
+        let mut gather = Gather::new(Build::default(), "/nonexistent");
+        let mut tell = |name: &str, at: u64, event: Event| {
+            let told = Message { context: name.to_owned(), at: Time(at), event };
+            gather.hear(name, &told, Duration::ZERO);
+        };
+        let ended = || {
+            Event::Ended(Ended {
+                reason: Reason::Stopped,
+                accounts: Vec::new(),
+                child: None,
+                late: None,
+                missing: None,
+            })
+        };
+        tell("runs", 1, Event::Lost { events: 1 });
+        for nr in 0..300 {
+            tell(&format!("{nr}"), 2 + nr, ended());
+        }
+        let names: Vec<String> = gather
+            .reading(Time(9), Duration::ZERO, 0)
+            .contexts
+            .into_iter()
+            .map(|c| c.name)
+            .collect();
+        assert_eq!(names.len(), MOST_ENDED + 1);
+        assert!(["runs", "200", "299"].iter().all(|name| names.iter().any(|n| n == name)));
+    }
 }

@@ -1,5 +1,6 @@
-//! Measures what a poll of the roster costs on a made-up machine with many processes and cgroups, and
-//! how many moves of a process out of a quiet cgroup, and back into another, the next poll knows.
+//! Measures what a poll of the roster costs on a made-up machine with many processes and cgroups,
+//! and how many moves of a process out of a quiet cgroup, and back into another, the next poll
+//! knows.
 //!
 //! `cargo run --release -p isotherm-ops --example roster -- 5000 2000`
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "an example that measures")]

@@ -1,9 +1,10 @@
 //! Job `cgroups`: hundreds and thousands of cgroups as targets of one policy, with their metrics.
 //!
 //! Each cgroup has one process. 20 of them hold memory of which a known part is touched ten times a
-//! second; the others sleep. What is measured: own CPU and memory, how long a scrape takes (in pairs
-//! with a request that is answered without metrics), how soon a process that starts, is moved
-//! between quiet cgroups, or ends shows in the events, and what the metrics say of the known memory.
+//! second; the others sleep. What is measured: own CPU and memory, how long a scrape takes (in
+//! pairs with a request that is answered without metrics), how soon a process that starts, is moved
+//! between quiet cgroups, or ends shows in the events, and what the metrics say of the known
+//! memory.
 
 use std::fs;
 use std::io::{Read, Write};

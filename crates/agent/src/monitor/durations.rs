@@ -4,8 +4,8 @@
 pub const BOUNDS_US: [u64; 12] =
     [50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 1_000_000];
 
-/// How many samples took how long. A sample is all that is done between two sleeps: looking, arming,
-/// schemes, and what the caller does with a window that ends with it.
+/// How many samples took how long. A sample is all that is done between two sleeps: looking,
+/// arming, schemes, and what the caller does with a window that ends with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Durations {
     /// How many are in each class of [`BOUNDS_US`], the longest last; none counts twice.

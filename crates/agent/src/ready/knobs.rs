@@ -136,9 +136,8 @@ const GOAL: &str = "NAME=VALUE[@WHERE]: psi=0.5ms/s, psi-full=1ms/s@/app, free=5
 
 /// Reads a goal: `psi=0.5ms/s` (all of `psi`, `psi-full` with `@/CGROUP`), `free=0.5%@0` and
 /// `used=99.7%@0` of a node (with `@0/CGROUP`: of a cgroup on it), `free=5%` of the machine,
-/// `active=`, `inactive=` of the LRU lists, `refaults=1%` of what the scheme acted on, `refaults=1M/s`
-/// of whatever was reclaimed (with `@/CGROUP`: from it),
-/// `user=5000/10000`.
+/// `active=`, `inactive=` of the LRU lists, `refaults=1%` of what the scheme acted on,
+/// `refaults=1M/s` of whatever was reclaimed (with `@/CGROUP`: from it), `user=5000/10000`.
 ///
 /// # Errors
 ///

@@ -15,15 +15,15 @@ static BOOK: Mutex<BTreeMap<PathBuf, u64>> = Mutex::new(BTreeMap::new());
 /// kernel's.
 const MANY: usize = 4096;
 
-/// Pages that the kernel has looked at to reclaim memory of the v2 cgroup at `dir` and below it, for
-/// whatever reason, since the cgroup was made. `None` if it does not tell.
+/// Pages that the kernel has looked at to reclaim memory of the v2 cgroup at `dir` and below it,
+/// for whatever reason, since the cgroup was made. `None` if it does not tell.
 #[must_use]
 pub fn scanned(dir: &Path) -> Option<u64> {
     super::field(&std::fs::read_to_string(dir.join("memory.stat")).ok()?, "pgscan")
 }
 
-/// Notes that so many pages of the cgroup at `dir`, or below it, were looked at because this program
-/// asked for that.
+/// Notes that so many pages of the cgroup at `dir`, or below it, were looked at because this
+/// program asked for that.
 pub fn note_ours(dir: &Path, pages: u64) {
     if pages == 0 {
         return;

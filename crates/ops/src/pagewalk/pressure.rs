@@ -4,8 +4,8 @@
 //! that clears the bits of all memory every few seconds takes away what reclaim has to know, and
 //! memory in use is paged out.
 //!
-//! What this program asks a cgroup to reclaim does not count. It asks for no more than it has seen to
-//! be idle, and to make less memory old because of that would take away what it decides by.
+//! What this program asks a cgroup to reclaim does not count. It asks for no more than it has seen
+//! to be idle, and to make less memory old because of that would take away what it decides by.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,8 @@ struct Last {
 }
 
 /// Whether counters that said `before` so long ago say that reclaim is at work, other than ours.
-/// Whoever asks rarely sees more growth, and is not to spare a target for what it finds in a second.
+/// Whoever asks rarely sees more growth, and is not to spare a target for what it finds in a
+/// second.
 fn is_at_work(now: Counted, before: Counted, elapsed_ns: u64) -> bool {
     let all = now.all.saturating_sub(before.all);
     let ours = now.ours.saturating_sub(before.ours);

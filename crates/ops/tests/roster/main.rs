@@ -242,8 +242,8 @@ impl Drop for Real {
     }
 }
 
-/// A hierarchy of version 1 beside version 2, as systemd once made it. Only in a guest of the lab: it
-/// is there for the whole machine. It is taken away at the end.
+/// A hierarchy of version 1 beside version 2, as systemd once made it. Only in a guest of the lab:
+/// it is there for the whole machine. It is taken away at the end.
 struct Mixed(tempfile::TempDir);
 
 impl Mixed {

@@ -1,10 +1,10 @@
 //! The directories of cgroups that match, and who is in them.
 //!
 //! A process that moves between cgroups does not show in `/proc` until its file is read again. It
-//! shows in `cgroup.procs` of the cgroup that it comes to, or leaves. Whoever moves a process writes
-//! to that file of the cgroup that it comes to, and inotify tells of the write, also of cgroups that
-//! do not match. It tells of directories that come and go as well. Where it is not to be had, the
-//! tree is walked again from time to time.
+//! shows in `cgroup.procs` of the cgroup that it comes to, or leaves. Whoever moves a process
+//! writes to that file of the cgroup that it comes to, and inotify tells of the write, also of
+//! cgroups that do not match. It tells of directories that come and go as well. Where it is not to
+//! be had, the tree is walked again from time to time.
 //!
 //! The lists of few cgroups are read at every poll. Of thousands, those are read first that are new
 //! or told to have changed, then those that changed lately, then the large ones; of the rest those
@@ -364,8 +364,8 @@ impl Watcher {
         if self.dirs.len() + self.events.len() >= self.most {
             return;
         }
-        // The kernel tells of what it changes itself only if the file is watched, not its directory.
-        // v1 has no such file; there the list is read in turn.
+        // The kernel tells of what it changes itself only if the file is watched, not its
+        // directory. v1 has no such file; there the list is read in turn.
         if let Ok(nr) = inotify::add_watch(&self.fd, dir.join("cgroup.events"), WatchFlags::MODIFY)
         {
             self.events.insert(nr, dir.to_path_buf());

@@ -7,8 +7,8 @@
 //! one little, and one that wakes up has its fair part again after two rounds.
 //!
 //! A budget is a request to the method of sampling. A context that uses far more than that for a
-//! while is slowed: its intervals are doubled, up to eight times as long. They are halved again when
-//! it has used so little for two minutes that twice as much would be within bounds.
+//! while is slowed: its intervals are doubled, up to eight times as long. They are halved again
+//! when it has used so little for two minutes that twice as much would be within bounds.
 
 use std::collections::BTreeMap;
 use std::time::Instant;

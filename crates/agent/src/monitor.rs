@@ -52,8 +52,16 @@ const MINUTE_NS: u64 = 60_000_000_000;
 /// How often the tracker looks for forks, execs and exits, in ns.
 const TRACK_EVERY_NS: u64 = 100_000_000;
 
+/// The share of one CPU that this may take is one in so many, as long as it is done this often.
+const TRACK_SHARE: u64 = 500;
+const TRACK_MOST_NS: u64 = 800_000_000;
+/// Fewer targets than this are looked at as often as was asked for.
+const TRACK_FEW: usize = 100;
+
 /// How often it is tried to watch a target that another program watches, in ns.
 const CLAIM_EVERY_NS: u64 = 1_000_000_000;
+/// So many are tried at a time.
+const CLAIMS: usize = 64;
 
 /// The most processes that one look for new ones tells of one by one if they may not be watched.
 const REFUSED_ALONE: usize = 3;
@@ -519,10 +527,12 @@ impl Monitor {
             }
             let now = clock::now();
             if now >= self.track_at {
-                self.track_at = now + self.closeness.track_ns;
-                self.driver.clock.alarm = self.track_at;
+                let began_ns = clock::thread_cpu_ns();
                 self.track(now);
                 self.ask_set();
+                let cost_ns = clock::thread_cpu_ns().saturating_sub(began_ns);
+                self.track_at = now + self.track_after(cost_ns);
+                self.driver.clock.alarm = self.track_at;
                 continue;
             }
             if self.watched.is_empty() {
@@ -562,6 +572,17 @@ impl Monitor {
                 }
             }
         }
+    }
+
+    /// After what time targets are looked at again if that has cost so much CPU time: later where
+    /// there are hundreds, but within a second. Few are looked at as often whatever it costs, since
+    /// a child that nobody has seen begin is not followed.
+    fn track_after(&self, cost_ns: u64) -> u64 {
+        if self.watched.len() < TRACK_FEW {
+            return self.closeness.track_ns;
+        }
+        let most_ns = TRACK_MOST_NS.max(self.closeness.track_ns);
+        cost_ns.saturating_mul(TRACK_SHARE).clamp(self.closeness.track_ns, most_ns)
     }
 
     /// Tells once if the budget of the method `census` does not allow one look per minute.
@@ -673,7 +694,10 @@ impl Monitor {
 
     /// Watches the targets that other programs do not watch any more.
     fn claim_again(&mut self) {
-        for target in std::mem::take(&mut self.claimed) {
+        // Some of them each time, or many that a set has no room for would cost more than those
+        // that it has.
+        let rest = self.claimed.split_off(self.claimed.len().min(CLAIMS));
+        for target in std::mem::replace(&mut self.claimed, rest) {
             match self.try_watch(&target) {
                 Ok(()) => self.events.push_back(Happened::Watched(target)),
                 Err(err) if err.kind() == SetKind::Busy => self.claimed.push(target),

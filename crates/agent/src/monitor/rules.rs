@@ -2,8 +2,8 @@
 //!
 //! A pid is looked up once, when the specifications take effect, since later the same number can be
 //! another process. Names, cgroups, units and sizes are looked up again and again: processes that
-//! match later are added, and processes that do not match any more are removed. This is done about
-//! every second, and less often where there are so many processes that it takes long.
+//! match later are added, and processes that do not match any more are removed. This is done
+//! within every second, and less often where there are so many processes that it takes long.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,8 +15,11 @@ use isotherm_sys::clock;
 
 use crate::policy::TargetSpec;
 
-/// How often processes are looked for, in ns.
-const EVERY_NS: u64 = 1_000_000_000;
+/// How often processes are looked for, in ns. The tracker is polled every 100 ms, so what has come
+/// or moved is a target within a second.
+const EVERY_NS: u64 = 800_000_000;
+/// So many new processes at once are taken in the order of their size.
+const MANY: usize = 64;
 /// The share of one CPU that looking for large processes may take is one in so many.
 const SHARE: u64 = 1_000;
 
@@ -90,9 +93,11 @@ impl Rules {
             remove(tracker, *pid);
         }
         let mut refused = Vec::new();
-        self.found.clear();
+        // One that has ended since is told by the tracker.
+        self.found.retain(|pid, known| known.is_some() && meant.contains(pid));
         self.reported.retain(|pid, _| meant.contains(pid));
-        for pid in meant {
+        let new = meant.into_iter().filter(|pid| !self.found.contains_key(pid)).collect();
+        for pid in self.largest_first(new) {
             match tracker.add(pid) {
                 Ok(id) => {
                     self.found.insert(pid, Some(id));
@@ -137,6 +142,16 @@ impl Rules {
             }
             TargetEvent::Refused(_) => {}
         }
+    }
+
+    /// A set holds so many processes and no more, so the large ones have to come first.
+    fn largest_first(&mut self, mut pids: Vec<u32>) -> Vec<u32> {
+        if pids.len() > MANY {
+            let Self { proc, buf, .. } = self;
+            let mut size = |pid: u32| proc.stat(pid, buf).map_or(0, |stat| stat.rss_pages);
+            pids.sort_by_cached_key(|pid| std::cmp::Reverse(size(*pid)));
+        }
+        pids
     }
 
     fn look_for_large(&mut self, now: Time) {

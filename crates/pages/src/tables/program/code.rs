@@ -34,7 +34,7 @@ pub(crate) const MAX_KEYS: usize = 4096;
 pub(crate) const MAX_TABLES: usize = 64;
 /// Address spaces known at a time. A power of two, at most 4096: the number is kept in the low bits
 /// of a page address.
-pub(crate) const MAX_SLOTS: usize = 1024;
+pub(crate) const MAX_SLOTS: usize = 4096;
 
 /// The map's layout, in words.
 pub(crate) mod at {
@@ -60,12 +60,12 @@ pub(crate) mod at {
     pub(crate) const SEEN_MIDDLE: usize = 12;
     pub(crate) const SEEN_2MIB: usize = 13;
     pub(crate) const SEEN_LAST: usize = 14;
-    /// In: top tables of the address spaces.
-    pub(crate) const TOPS: usize = 512;
     /// In: page addresses, with the number of the address space in the low bits.
-    pub(crate) const KEYS: usize = TOPS + MAX_SLOTS;
+    pub(crate) const KEYS: usize = 512;
+    /// In: top tables of the address spaces.
+    pub(crate) const TOPS: usize = KEYS + MAX_KEYS;
     /// Out: entries, in the keys' order.
-    pub(crate) const ENTRIES: usize = KEYS + MAX_KEYS;
+    pub(crate) const ENTRIES: usize = TOPS + MAX_SLOTS;
     /// Out, `dense`: how the walk for each key ended.
     pub(crate) const MARKS: usize = ENTRIES + MAX_KEYS;
     /// Out, `dense`: the tables themselves.
@@ -207,7 +207,7 @@ pub(crate) fn peek(map_fd: i32) -> Program {
     a.load(R3, R6, 0);
     probe(&mut a, 8);
     a.store(R6, 0, R0);
-    a.alu_const(Op::Add, R6, byte(MAX_KEYS));
+    a.alu_const(Op::Add, R6, byte(at::ENTRIES - at::KEYS));
     a.load(R1, R10, ENTRY);
     a.store(R6, 0, R1);
     a.set(R0, 0);
@@ -292,7 +292,8 @@ fn upper_levels(a: &mut Asm) {
     a.alu_const(Op::And, R1, mask(MAX_SLOTS));
     a.alu_const(Op::Lsh, R1, 3);
     a.alu(Op::Add, R1, R6);
-    a.load(R9, R1, head(at::TOPS));
+    a.alu_const(Op::Add, R1, byte(at::TOPS));
+    a.load(R9, R1, 0);
     a.load(R1, R6, head(at::LEVELS));
     a.jump_if(R1, If::Ne, 5, "four_levels");
     read_entry(a, 5, 48);

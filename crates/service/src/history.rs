@@ -9,7 +9,7 @@
 //!
 //! The wall clock may be set at any time. So a name is later than all names before it, whatever the
 //! clock says, and the order of names is that of time. A record is as old as the newest stamp of it
-//! and those before it that is not in the future, and what time it is now is told by [`Steady`].
+//! and those before it that is not in the future, and what time it is now is told by `Steady`.
 //! Where that is in doubt a record is kept: the size is a limit that needs no clock.
 
 use std::collections::BTreeSet;

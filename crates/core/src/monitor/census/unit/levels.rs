@@ -169,6 +169,11 @@ impl Unit {
         was >= 16 && is * 2 < was
     }
 
+    /// How many of its pages are touched within one sample, by its levels.
+    fn at_once(&self) -> u64 {
+        whole(self.mean_level() * count(pages(self.present)))
+    }
+
     /// How many pages were touched in one of two samples only, beyond what chance explains: where
     /// pages are touched at random, each sample has others of them.
     fn differs(&self, a: PageBits, b: PageBits) -> u64 {
@@ -228,7 +233,7 @@ impl Unit {
     /// What has woken up is touched all the time from now on, as far as is known, so it counts.
     /// Returns whether a plane is not what it was.
     pub(super) fn expect_more(&mut self, touched: PageBits) -> bool {
-        let at_once = whole(self.mean_level() * count(pages(self.present)));
+        let at_once = self.at_once();
         self.planes.guess(at_once, touched.count().saturating_sub(at_once));
         (1..SETTLED).for_each(|span| self.planes.expect(span, touched.count()));
         self.planes.take_new(touched)
@@ -249,7 +254,7 @@ impl Unit {
             return false;
         }
         // A first look that came late has set no plane, but a level.
-        let at_once = whole(self.mean_level() * count(pages(self.present)));
+        let at_once = self.at_once();
         for span in 0..SETTLED {
             let is_seen = !self.extra.is_open(span);
             let seen = match span {

@@ -30,11 +30,13 @@ use rustix::io::Errno as Kernel;
 use crate::served::Served;
 use crate::tree::{Ino, Kind};
 
-/// What may change without our telling may not be cached: times and sizes, and some names.
+/// What may change without our telling may not be cached: some names, and how many directories a
+/// directory has.
 const TTL: Duration = Duration::ZERO;
 
-/// For how long the rest may be cached: what a name stands for, and modes. A directory that is made
-/// anew has another number, so nothing of the old one is found in it.
+/// For how long the rest may be cached: what a name stands for, and modes, sizes and times of files,
+/// which never change. A directory that is made anew has another number, so nothing of the old one
+/// is found in it.
 const STAYS: Duration = Duration::from_secs(3600);
 
 /// A mounted tree. It is unmounted when this is dropped.
@@ -176,6 +178,8 @@ impl Filesystem for Files {
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         match self.attr_of(ino) {
+            // Who opens a file asks for this, so every file that is read.
+            Ok(attr) if attr.kind == FileType::RegularFile => reply.attr(&STAYS, &attr),
             Ok(attr) => reply.attr(&TTL, &attr),
             Err(kernel) => reply.error(errno(kernel)),
         }

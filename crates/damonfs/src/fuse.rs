@@ -34,9 +34,9 @@ use crate::tree::{Ino, Kind};
 /// directory has.
 const TTL: Duration = Duration::ZERO;
 
-/// For how long the rest may be cached: what a name stands for, and modes, sizes and times of files,
-/// which never change. A directory that is made anew has another number, so nothing of the old one
-/// is found in it.
+/// For how long the rest may be cached: what a name stands for, and the modes, sizes and times of
+/// files, which never change. A directory that is made anew has another number, so nothing of the
+/// old one is found in it.
 const STAYS: Duration = Duration::from_secs(3600);
 
 /// A mounted tree. It is unmounted when this is dropped.

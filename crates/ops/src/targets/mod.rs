@@ -13,7 +13,8 @@
 //!   addresses in `/proc/PID/stat` are drawn anew.
 //! * **fork**: a process whose parent is a target is a target. Pids are listed only when the last
 //!   given pid in `/proc/loadavg` has changed, and then only new pids are looked at. All processes
-//!   are looked at every 2 s if the number has changed since, and every 20 s in any case.
+//!   are looked at every 2 s if the number has changed since, and every 20 s in any case. All
+//!   trackers of a program share these listings.
 //!
 //! Only one program at a time may make a process's pages old: see [`Claim`].
 //!
@@ -28,6 +29,7 @@ mod claim;
 mod entry;
 mod error;
 pub mod find;
+mod listing;
 mod memory;
 pub mod roster;
 mod scan;

@@ -82,10 +82,11 @@ impl Tracker {
     /// A tracker without targets, over `proc`.
     #[must_use]
     pub fn new(proc: Proc, follow: bool) -> Self {
+        let scan = Scan::new(&proc);
         Self {
             proc,
             entries: Vec::new(),
-            scan: Scan::default(),
+            scan,
             follow,
             adopt: false,
             child: None,

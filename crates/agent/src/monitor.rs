@@ -18,8 +18,9 @@
 
 mod durations;
 mod rules;
+mod turns;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::{fmt, io};
 
 use isotherm_act::ActError;
@@ -43,6 +44,7 @@ use isotherm_sys::clock::{self, Wake};
 
 pub use self::durations::{BOUNDS_US, Durations};
 use self::rules::Rules;
+use self::turns::{Place, Turn, Turns};
 use crate::others::Others;
 use crate::policy::TargetSpec;
 
@@ -158,6 +160,10 @@ pub enum Happened {
     NotWatched(Target, SetError),
     /// This target was left out for a while ([`SetKind::Busy`]), and is watched from now on.
     Watched(Target),
+    /// The set has no place for this target ([`SetKind::Full`]). It is watched in turn.
+    Waits(Target),
+    /// This target has waited, and is watched from now on.
+    HasTurn(Target),
     /// This target is watched, but no scheme may act on it.
     NotActedOn(Target, ActError),
     /// The set had a problem and solved it. The text is for people.
@@ -236,6 +242,8 @@ pub struct Monitor {
     /// Targets that another program watches, and when that is looked at again.
     claimed: Vec<Target>,
     claim_at: Time,
+    /// Those for which the set has no place.
+    turns: Turns,
     /// Whether a scheme acts.
     acts: bool,
     /// Whether it was told that the budget is too small.
@@ -260,6 +268,7 @@ pub struct Monitor {
 struct Watched {
     id: TargetId,
     pid: u32,
+    since: Time,
     /// The right to make its pages old; none for physical memory.
     _claim: Option<Claim>,
     /// The number of mapped pages when it was last read, from `/proc/PID/statm`.
@@ -301,6 +310,7 @@ impl Monitor {
             watched: Vec::new(),
             claimed: Vec::new(),
             claim_at: Time::default(),
+            turns: Turns::default(),
             next_size: 0,
             text: Vec::new(),
             cpu_ns: clock::process_cpu_ns(),
@@ -471,6 +481,8 @@ impl Monitor {
                 Happened::Target(_)
                 | Happened::NotWatched(..)
                 | Happened::Watched(_)
+                | Happened::Waits(_)
+                | Happened::HasTurn(_)
                 | Happened::NotActedOn(..)
                 | Happened::Trouble(_)
                 | Happened::Idle => {}
@@ -670,12 +682,16 @@ impl Monitor {
             }
             self.events.push_back(Happened::Target(event));
         }
+        if let Some(text) = self.turns.to_tell("the set holds no more") {
+            self.events.push_back(Happened::Trouble(text));
+        }
         if self.closeness.follow_sizes && self.has_resized() {
             self.driver.context.update_soon();
         }
         if now >= self.claim_at {
             self.claim_at = now + CLAIM_EVERY_NS;
             self.claim_again();
+            self.take_turns(now);
         }
     }
 
@@ -701,9 +717,59 @@ impl Monitor {
             match self.try_watch(&target) {
                 Ok(()) => self.events.push_back(Happened::Watched(target)),
                 Err(err) if err.kind() == SetKind::Busy => self.claimed.push(target),
+                Err(err) if err.kind() == SetKind::Full => self.wait(target),
                 Err(err) => self.events.push_back(Happened::NotWatched(target, err)),
             }
         }
+    }
+
+    /// Lets others be watched if there are more targets than places. What schemes have done, and
+    /// what they wait for, belongs to a target that is watched. So nobody makes room while they
+    /// act.
+    fn take_turns(&mut self, now: Time) {
+        if self.turns.waiting().len() == 0 {
+            return;
+        }
+        let mut watched = Vec::new();
+        if self.turns.is_turn(now) && !self.acts {
+            for &Watched { id, pid, since, .. } in &self.watched {
+                let size = self.proc.stat(pid, &mut self.text).map_or(0, |stat| stat.rss_pages);
+                watched.push(Place { id, since, size });
+            }
+        }
+        let Turn { leave, enter } = self.turns.next(now, self.watched.len(), watched);
+        let all: BTreeMap<TargetId, Target> =
+            self.tracker.targets().map(|target| (target.id, target.clone())).collect();
+        for id in leave {
+            self.unwatch(id);
+            if let Some(target) = all.get(&id) {
+                self.wait(target.clone());
+            }
+        }
+        for target in enter.iter().filter_map(|id| all.get(id)) {
+            match self.try_watch(target) {
+                Ok(()) => self.events.push_back(Happened::HasTurn(target.clone())),
+                // There are fewer places than before.
+                Err(err) if err.kind() == SetKind::Full => return,
+                Err(err) => {
+                    self.turns.forget(target.id);
+                    if err.kind() == SetKind::Busy {
+                        self.claimed.push(target.clone());
+                    }
+                    self.events.push_back(Happened::NotWatched(target.clone(), err));
+                }
+            }
+        }
+    }
+
+    fn wait(&mut self, target: Target) {
+        self.turns.wait(target.id, clock::now(), self.watched.len());
+        self.events.push_back(Happened::Waits(target));
+    }
+
+    /// The targets for which the set has no place now, and since when each was not watched.
+    pub fn waiting(&self) -> impl ExactSizeIterator<Item = (TargetId, Time)> {
+        self.turns.waiting()
     }
 
     /// Whether a target maps more or less than before. Mappings are read once per update interval,
@@ -726,6 +792,10 @@ impl Monitor {
 
     fn watch(&mut self, target: Target) {
         if let Err(err) = self.try_watch(&target) {
+            if err.kind() == SetKind::Full {
+                self.wait(target);
+                return;
+            }
             if err.kind() == SetKind::Busy {
                 self.claimed.push(target.clone());
             }
@@ -738,12 +808,19 @@ impl Monitor {
         let claim = is_process.then(|| Claim::take(&self.proc, target.pid)).transpose()?;
         self.driver.ops.set.attach(target)?;
         self.claimed.retain(|other| other.id != target.id);
+        self.turns.forget(target.id);
         if target.memory.is_some() {
             self.driver.context.add_ranges(target.id);
         } else {
             self.driver.context.add_target(target.id);
         }
-        self.watched.push(Watched { id: target.id, pid: target.pid, _claim: claim, pages: 0 });
+        self.watched.push(Watched {
+            id: target.id,
+            pid: target.pid,
+            since: clock::now(),
+            _claim: claim,
+            pages: 0,
+        });
         if self.acts {
             self.act_on(target.clone());
         }
@@ -766,6 +843,7 @@ impl Monitor {
         self.driver.context.remove_target(id);
         self.watched.retain(|w| w.id != id);
         self.claimed.retain(|target| target.id != id);
+        self.turns.forget(id);
     }
 }
 

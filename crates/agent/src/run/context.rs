@@ -209,6 +209,8 @@ impl Work {
                 Happened::Target(event) => self.target(event),
                 Happened::NotWatched(target, err) => self.not_watched(&target, &err),
                 Happened::Watched(target) => self.watched(&target),
+                Happened::Waits(target) => drop(self.unwatched.insert(target.id)),
+                Happened::HasTurn(target) => drop(self.unwatched.remove(&target.id)),
                 Happened::NotActedOn(target, err) => self.left_out(target.pid, &err.to_string()),
                 Happened::Snapshot => self.window(),
                 Happened::Trouble(text) => self.left_out(0, &text),

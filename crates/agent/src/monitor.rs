@@ -18,6 +18,8 @@
 
 mod durations;
 mod rules;
+mod turns;
+mod watching;
 
 use std::collections::VecDeque;
 use std::{fmt, io};
@@ -43,6 +45,8 @@ use isotherm_sys::clock::{self, Wake};
 
 pub use self::durations::{BOUNDS_US, Durations};
 use self::rules::Rules;
+use self::turns::Turns;
+use self::watching::Watched;
 use crate::others::Others;
 use crate::policy::TargetSpec;
 
@@ -158,6 +162,10 @@ pub enum Happened {
     NotWatched(Target, SetError),
     /// This target was left out for a while ([`SetKind::Busy`]), and is watched from now on.
     Watched(Target),
+    /// The set has no place for this target ([`SetKind::Full`]). It is watched in turn.
+    Waits(Target),
+    /// This target has waited, and is watched from now on.
+    HasTurn(Target),
     /// This target is watched, but no scheme may act on it.
     NotActedOn(Target, ActError),
     /// The set had a problem and solved it. The text is for people.
@@ -236,6 +244,8 @@ pub struct Monitor {
     /// Targets that another program watches, and when that is looked at again.
     claimed: Vec<Target>,
     claim_at: Time,
+    /// Those for which the set has no place.
+    turns: Turns,
     /// Whether a scheme acts.
     acts: bool,
     /// Whether it was told that the budget is too small.
@@ -253,17 +263,6 @@ pub struct Monitor {
     next_size: usize,
     text: Vec<u8>,
     cpu_ns: u64,
-}
-
-/// A target that the context watches.
-#[derive(Debug)]
-struct Watched {
-    id: TargetId,
-    pid: u32,
-    /// The right to make its pages old; none for physical memory.
-    _claim: Option<Claim>,
-    /// The number of mapped pages when it was last read, from `/proc/PID/statm`.
-    pages: u64,
 }
 
 impl Monitor {
@@ -301,6 +300,7 @@ impl Monitor {
             watched: Vec::new(),
             claimed: Vec::new(),
             claim_at: Time::default(),
+            turns: Turns::default(),
             next_size: 0,
             text: Vec::new(),
             cpu_ns: clock::process_cpu_ns(),
@@ -471,6 +471,8 @@ impl Monitor {
                 Happened::Target(_)
                 | Happened::NotWatched(..)
                 | Happened::Watched(_)
+                | Happened::Waits(_)
+                | Happened::HasTurn(_)
                 | Happened::NotActedOn(..)
                 | Happened::Trouble(_)
                 | Happened::Idle => {}
@@ -670,12 +672,16 @@ impl Monitor {
             }
             self.events.push_back(Happened::Target(event));
         }
+        if let Some(text) = self.turns.news() {
+            self.events.push_back(Happened::Trouble(text));
+        }
         if self.closeness.follow_sizes && self.has_resized() {
             self.driver.context.update_soon();
         }
         if now >= self.claim_at {
             self.claim_at = now + CLAIM_EVERY_NS;
             self.claim_again();
+            self.take_turns(now);
         }
     }
 
@@ -689,20 +695,6 @@ impl Monitor {
         if refused.len() > 0 {
             let text = format!("{} more processes that match cannot be targets", refused.len());
             self.events.push_back(Happened::Trouble(text));
-        }
-    }
-
-    /// Watches the targets that other programs do not watch any more.
-    fn claim_again(&mut self) {
-        // Some of them each time, or many that a set has no room for would cost more than those
-        // that it has.
-        let rest = self.claimed.split_off(self.claimed.len().min(CLAIMS));
-        for target in std::mem::replace(&mut self.claimed, rest) {
-            match self.try_watch(&target) {
-                Ok(()) => self.events.push_back(Happened::Watched(target)),
-                Err(err) if err.kind() == SetKind::Busy => self.claimed.push(target),
-                Err(err) => self.events.push_back(Happened::NotWatched(target, err)),
-            }
         }
     }
 
@@ -722,50 +714,6 @@ impl Monitor {
             watched.pages = pages;
         }
         resized
-    }
-
-    fn watch(&mut self, target: Target) {
-        if let Err(err) = self.try_watch(&target) {
-            if err.kind() == SetKind::Busy {
-                self.claimed.push(target.clone());
-            }
-            self.events.push_back(Happened::NotWatched(target, err));
-        }
-    }
-
-    fn try_watch(&mut self, target: &Target) -> Result<(), SetError> {
-        let is_process = target.memory.is_none();
-        let claim = is_process.then(|| Claim::take(&self.proc, target.pid)).transpose()?;
-        self.driver.ops.set.attach(target)?;
-        self.claimed.retain(|other| other.id != target.id);
-        if target.memory.is_some() {
-            self.driver.context.add_ranges(target.id);
-        } else {
-            self.driver.context.add_target(target.id);
-        }
-        self.watched.push(Watched { id: target.id, pid: target.pid, _claim: claim, pages: 0 });
-        if self.acts {
-            self.act_on(target.clone());
-        }
-        Ok(())
-    }
-
-    fn act_on(&mut self, target: Target) {
-        if target.memory.is_some() {
-            self.driver.ops.actor.add_memory(target.id);
-            return;
-        }
-        if let Err(err) = self.driver.ops.actor.add_target(target.id, target.pid) {
-            self.events.push_back(Happened::NotActedOn(target, err));
-        }
-    }
-
-    fn unwatch(&mut self, id: TargetId) {
-        self.driver.ops.set.detach(id);
-        self.driver.ops.actor.remove_target(id);
-        self.driver.context.remove_target(id);
-        self.watched.retain(|w| w.id != id);
-        self.claimed.retain(|target| target.id != id);
     }
 }
 

@@ -94,8 +94,12 @@ impl Session {
         let happened = self.monitor.next();
         match &happened {
             Happened::Target(event) => self.note(event),
-            Happened::NotWatched(target, _) => self.unwatched.push(target.id),
-            Happened::Watched(target) => self.unwatched.retain(|id| *id != target.id),
+            Happened::NotWatched(target, _) | Happened::Waits(target) => {
+                self.unwatched.push(target.id);
+            }
+            Happened::Watched(target) | Happened::HasTurn(target) => {
+                self.unwatched.retain(|id| *id != target.id);
+            }
             Happened::Snapshot => self.guard(),
             _ => {}
         }

@@ -92,6 +92,7 @@ impl Gather {
                 context.ended_at = Some(told.at);
                 context.groups.clear();
                 (context.reading.targets, context.reading.regions) = (0, 0);
+                (context.reading.waiting, context.reading.longest_wait_seconds) = (0, 0.0);
                 if matches!(ended.reason, Reason::Failed { .. }) {
                     self.count("context", 1);
                 }
@@ -207,6 +208,8 @@ impl Known {
             backend: std::mem::take(&mut self.reading.backend),
             is_up: true,
             targets: summary.nr_targets as u64,
+            waiting: summary.nr_waiting as u64,
+            longest_wait_seconds: seconds(summary.longest_wait_ns),
             regions: summary.nr_regions as u64,
             working_set_bytes: summary.working_set,
             bandwidth: summary.bandwidth,

@@ -54,8 +54,12 @@ pub struct ContextReading {
     pub backend: String,
     /// Whether it runs. One that has ended keeps its counts.
     pub is_up: bool,
-    /// Targets and regions now.
+    /// Targets now.
     pub targets: u64,
+    /// Targets that the operations set has no place for now.
+    pub waiting: u64,
+    /// For how long the first of them was not watched.
+    pub longest_wait_seconds: f64,
     /// Regions now.
     pub regions: u64,
     /// Bytes of the regions that were accessed in the last window.

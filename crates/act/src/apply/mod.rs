@@ -246,6 +246,20 @@ impl Actor {
         self.forget_reports(&gone);
     }
 
+    /// Whether letting go of a target now would forget something that has still to be done: advice
+    /// that is to be taken back, pages that were moved, and pages that may yet come back within the
+    /// refault window, which the brake and the accounts count.
+    #[must_use]
+    pub fn owes(&self, id: TargetId) -> bool {
+        self.physical.contains_key(&id)
+            || self.targets.get(&id).is_some_and(|state| {
+                !(state.proof.is_empty()
+                    && state.hinted.is_empty()
+                    && state.pretended.is_empty()
+                    && state.moved.is_empty())
+            })
+    }
+
     fn forget_reports(&mut self, gone: &[u32]) {
         self.reported.retain(|(_, pid, _)| !gone.contains(pid));
     }

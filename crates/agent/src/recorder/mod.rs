@@ -225,7 +225,10 @@ impl Recorder {
                 return Step::Failed;
             }
             // A record has no schemes, so no target is acted on.
-            Happened::Idle | Happened::NotActedOn(..) => self.writer.tick(now),
+            Happened::Idle
+            | Happened::NotActedOn(..)
+            | Happened::Waits(_)
+            | Happened::HasTurn(_) => self.writer.tick(now),
             Happened::Target(event) => self.target(event, now),
             Happened::NotWatched(target, err) => {
                 let event = Event::NotWatched { target: target.clone(), why: err.to_string() };

@@ -209,6 +209,8 @@ impl Work {
                 Happened::Target(event) => self.target(event),
                 Happened::NotWatched(target, err) => self.not_watched(&target, &err),
                 Happened::Watched(target) => self.watched(&target),
+                Happened::Waits(target) => drop(self.unwatched.insert(target.id)),
+                Happened::HasTurn(target) => drop(self.unwatched.remove(&target.id)),
                 Happened::NotActedOn(target, err) => self.left_out(target.pid, &err.to_string()),
                 Happened::Snapshot => self.window(),
                 Happened::Trouble(text) => self.left_out(0, &text),
@@ -412,6 +414,7 @@ impl Work {
         let heat = self.heat(&attrs);
         let (idle, idle_summed) = self.idle();
         let groups = self.groups();
+        let (nr_waiting, longest_wait_ns) = self.monitor.waiting();
         let snapshot = self.monitor.snapshot();
         Summary {
             groups,
@@ -422,6 +425,8 @@ impl Work {
                 ..self.effort
             },
             nr_targets: self.targets.len(),
+            nr_waiting,
+            longest_wait_ns,
             nr_regions: snapshot.nr_regions(),
             working_set: snapshot.working_set(),
             sample_us: attrs.sample_us,

@@ -8,6 +8,7 @@
 mod help;
 mod metrics;
 mod named;
+mod places;
 mod reclaim;
 
 #[path = "../faults/program.rs"]

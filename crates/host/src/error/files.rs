@@ -19,7 +19,7 @@ pub fn too_many_files(said: &io::Error) -> Option<(String, &'static str)> {
     let limit = getrlimit(Resource::Nofile).current;
     let limit = limit.map_or_else(|| "none".to_owned(), |limit| limit.to_string());
     let why = format!("the limit of open files is reached (`ulimit -n` is {limit})");
-    Some((why, "raise it (`ulimit -n 1024`): 64 and 4 more per target are enough"))
+    Some((why, "raise it: 64 and 8 more per target are enough"))
 }
 
 #[cfg(test)]

@@ -18,8 +18,10 @@ pub enum SetKind {
     /// What was asked for cannot be: attributes that contradict each other, a value out of its
     /// range.
     Invalid,
-    /// More was asked for than the set can hold, or somebody else has what only one can have.
+    /// Somebody else has what only one can have.
     Busy,
+    /// More was asked for than the set can hold.
+    Full,
     /// Anything else that the kernel said.
     Io,
 }
@@ -31,7 +33,7 @@ impl Kind for SetKind {
             Self::Permission => Class::Permission,
             Self::Gone => Class::Gone,
             Self::Invalid => Class::Usage,
-            Self::Busy => Class::Busy,
+            Self::Busy | Self::Full => Class::Busy,
             Self::Io => Class::Unexpected,
         }
     }

@@ -25,7 +25,7 @@ use isotherm_core::AddrRange;
 pub use last_pid::LastPid;
 pub use maps::{Mapping, Maps, Perms, monitored_ranges, parse_maps};
 pub use meminfo::meminfo_kib;
-pub use own::{OwnCost, own_cost, raise_file_limit};
+pub use own::{OwnCost, may_open, own_cost, raise_file_limit};
 pub use smaps::{MappingUse, Smaps, parse_smaps};
 pub use stat::{Stat, TaskState, parse_stat};
 pub use status::{Status, capability_name, parse_status};

@@ -130,6 +130,7 @@ impl Live {
                 let what = "the operations set cannot go on";
                 return Err(Error::new(ErrorKind::Failed, what, &why, ""));
             }
+            Happened::Waits(_) | Happened::HasTurn(_) => Next::Idle,
             Happened::Idle => {
                 self.look_for_blindness()?;
                 Next::Idle

@@ -21,9 +21,25 @@ pub(super) const FAMILIES: &[Family] = &[
     family("context_up", Gauge, Count, CONTEXT, "1 while the context runs", |r, emit| {
         each(r, emit, |c| Whole(c.is_up.into()))
     }),
-    family("targets", Gauge, Count, CONTEXT, "Processes that are watched", |r, emit| {
+    family("targets", Gauge, Count, CONTEXT, "Processes that are targets", |r, emit| {
         each(r, emit, |c| Whole(c.targets))
     }),
+    family(
+        "targets_waiting",
+        Gauge,
+        Count,
+        CONTEXT,
+        "Targets that have no place in the operations set now, and are watched in turn",
+        |r, emit| each(r, emit, |c| Whole(c.waiting)),
+    ),
+    family(
+        "longest_wait",
+        Gauge,
+        Seconds,
+        CONTEXT,
+        "For how long the first of the targets without a place was not watched",
+        |r, emit| each(r, emit, |c| Real(c.longest_wait_seconds)),
+    ),
     family("regions", Gauge, Count, CONTEXT, "Regions of all targets", |r, emit| {
         each(r, emit, |c| Whole(c.regions))
     }),

@@ -139,7 +139,7 @@ impl PageTables {
         let free = self.spaces.iter().position(Option::is_none).unwrap_or(self.spaces.len());
         let Some(slot) = u16::try_from(free).ok().filter(|s| usize::from(*s) < MAX_SLOTS) else {
             let why = format!("{MAX_SLOTS} processes are the most that this set holds");
-            let full = SetError::of_set(SET, SetKind::Busy, "add a target", why, "");
+            let full = SetError::of_set(SET, SetKind::Full, "add a target", why, "");
             return Err(full.of_process(SET, pid));
         };
         let space = Space::open(&mut self.kernel, self.file_ops, pid)?;

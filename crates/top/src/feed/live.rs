@@ -271,7 +271,12 @@ impl Watcher {
                 let why = why.to_string();
                 self.refuse(&target, why.lines().next().unwrap_or_default());
             }
-            Happened::Watched(target) => self.set_watch(&target, Watch::Waiting),
+            Happened::Waits(target) => {
+                self.refuse(&target, "no place now: the largest are watched, the rest in turn");
+            }
+            Happened::Watched(target) | Happened::HasTurn(target) => {
+                self.set_watch(&target, Watch::Waiting);
+            }
             Happened::Trouble(text) => self.head.note = first_line(&text),
             Happened::Failed(why) => {
                 self.head.note = first_line(&why);

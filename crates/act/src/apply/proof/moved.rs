@@ -37,6 +37,11 @@ pub(in crate::apply) struct Moved {
 }
 
 impl Moved {
+    /// Whether no pages are remembered.
+    pub(in crate::apply) fn is_empty(&self) -> bool {
+        self.batches.is_empty()
+    }
+
     /// The pages of the granule at `start` that must stay where they are: moved within the last
     /// `hold_ns`, or refused not long ago.
     pub(in crate::apply) fn held(&self, start: u64, hold_ns: u64, now: Time) -> Bits {

@@ -61,7 +61,9 @@ fn acted(event: &ActEvent) -> (&'static str, Value) {
 
 fn of_summary(s: &Summary) -> Value {
     json!({
-        "targets": s.nr_targets, "regions": s.nr_regions, "working_set_bytes": s.working_set,
+        "targets": s.nr_targets, "waiting": s.nr_waiting,
+        "longest_wait_ms": s.longest_wait_ns / 1_000_000,
+        "regions": s.nr_regions, "working_set_bytes": s.working_set,
         "sample_us": s.sample_us, "aggr_us": s.aggr_us, "bandwidth_bytes_per_s": s.bandwidth,
         "blocked": s.blocked, "schemes": s.schemes,
     })

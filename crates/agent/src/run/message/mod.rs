@@ -98,6 +98,10 @@ pub struct Ready {
 pub struct Summary {
     /// Number of targets.
     pub nr_targets: usize,
+    /// Number of those that the operations set has no place for now; they are watched in turn.
+    pub nr_waiting: usize,
+    /// For how long the first of them was not watched, in ns.
+    pub longest_wait_ns: u64,
     /// Number of regions.
     pub nr_regions: usize,
     /// The working set of the last window, in bytes.

@@ -40,7 +40,7 @@ pub(super) struct Turn {
 pub(super) struct Turns {
     /// Since when; of those that were watched before, when that ended.
     waiting: BTreeMap<TargetId, Time>,
-    /// The most places there were.
+    /// How many were taken when there was no more place.
     places: usize,
     turn_at: Time,
     /// Why there are no more places.
@@ -50,17 +50,17 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// There is no place for this target; `taken` are.
-    pub(super) fn wait(&mut self, id: TargetId, now: Time, taken: usize) {
+    /// This target has no place from now on.
+    pub(super) fn wait(&mut self, id: TargetId, now: Time) {
         if self.waiting.is_empty() {
             self.turn_at = now.plus_us(STINT_NS / 1000);
         }
         self.waiting.entry(id).or_insert(now);
-        self.places = taken;
     }
 
-    /// There are no more places, for this reason.
-    pub(super) fn is_full(&mut self, why: &str, hint: &str) {
+    /// So many places are taken, and there are no more, for this reason.
+    pub(super) fn is_full(&mut self, taken: usize, why: &str, hint: &str) {
+        self.places = taken;
         let between = if hint.is_empty() { "" } else { "; " };
         self.why = format!("{why}{between}{hint}");
     }
@@ -81,7 +81,8 @@ impl Turns {
     }
 
     /// What is to be done now. `taken`: how many places are; `watched`: all of them at a turn, and
-    /// nothing between turns.
+    /// nothing between turns. At a turn more may enter than there is room for, in case there are
+    /// more places than before: the first that is refused ends it.
     pub(super) fn next(&mut self, now: Time, taken: usize, mut watched: Vec<Place>) -> Turn {
         let free = self.places.saturating_sub(taken);
         if !self.is_turn(now) {
@@ -93,13 +94,16 @@ impl Turns {
         watched.sort_by_key(|place| (place.size, place.since, place.id));
         let leave = watched.into_iter().take(share.saturating_sub(free));
         let leave: Vec<TargetId> = leave.map(|place| place.id).collect();
-        let enter = self.longest(leave.len() + free.min(share));
+        let enter = self.longest(leave.len() + FILL);
         Turn { leave, enter }
     }
 
     /// Those that wait the longest; of equals those that became targets first, since many at once
     /// become targets in the order of their size.
     fn longest(&self, nr: usize) -> Vec<TargetId> {
+        if nr == 0 {
+            return Vec::new();
+        }
         let mut all: Vec<_> = self.waiting.iter().map(|(id, since)| (*since, *id)).collect();
         all.sort_unstable();
         all.into_iter().take(nr).map(|(_, id)| id).collect()
@@ -141,18 +145,22 @@ mod tests {
             let (turns, watched, now) = (Turns::default(), BTreeMap::new(), Time(S));
             let mut world = Self { turns, places, sizes, watched, now };
             for id in world.sizes.keys().copied().collect::<Vec<_>>() {
-                world.enter(id);
+                let _ = world.enter(id);
             }
             world
         }
 
-        fn enter(&mut self, id: TargetId) {
-            if self.watched.len() < self.places {
+        /// Whether there was room.
+        fn enter(&mut self, id: TargetId) -> bool {
+            let is_room = self.watched.len() < self.places;
+            if is_room {
                 self.watched.insert(id, self.now);
                 self.turns.forget(id);
             } else {
-                self.turns.wait(id, self.now, self.watched.len());
+                self.turns.is_full(self.watched.len(), "full", "");
+                self.turns.wait(id, self.now);
             }
+            is_room
         }
 
         fn end(&mut self, id: TargetId) {
@@ -174,9 +182,9 @@ mod tests {
             let turn = self.turns.next(self.now, self.watched.len(), watched);
             for id in &turn.leave {
                 assert!(self.watched.remove(id).is_some());
-                self.turns.wait(*id, self.now, self.places);
+                self.turns.wait(*id, self.now);
             }
-            turn.enter.iter().for_each(|id| self.enter(*id));
+            let _all = turn.enter.iter().all(|id| self.enter(*id));
             assert!(self.watched.len() <= self.places);
             assert_eq!(self.watched.len() + self.turns.waiting().len(), self.sizes.len());
             turn.leave.len()
@@ -224,5 +232,17 @@ mod tests {
         world.second();
         assert_eq!(world.turns.waiting().len(), 0);
         assert_eq!((0..600).map(|_| world.second()).sum::<usize>(), 0);
+    }
+
+    #[test]
+    fn places_are_filled_at_once_between_turns_too_and_more_places_are_found() {
+        let mut world = World::new(160, (0..400).map(|nr| 1000 - nr));
+        let _: usize = (0..70).map(|_| world.second()).sum();
+        (0..5).for_each(|nr| world.end(TargetId(nr)));
+        world.second();
+        assert_eq!(world.watched.len(), 160, "a turn has been taken, and no place is lost by that");
+        world.places = 200;
+        let _: usize = (0..60).map(|_| world.second()).sum();
+        assert_eq!(world.watched.len(), 200);
     }
 }

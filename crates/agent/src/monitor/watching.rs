@@ -64,6 +64,9 @@ impl Monitor {
             }
         }
         let Turn { leave, enter } = self.turns.next(now, self.watched.len(), watched);
+        if leave.is_empty() && enter.is_empty() {
+            return;
+        }
         let all: BTreeMap<TargetId, Target> =
             self.tracker.targets().map(|target| (target.id, target.clone())).collect();
         for id in leave {
@@ -75,8 +78,7 @@ impl Monitor {
         for target in enter.iter().filter_map(|id| all.get(id)) {
             match self.try_watch(target) {
                 Ok(()) => self.events.push_back(Happened::HasTurn(target.clone())),
-                // There are fewer places than before.
-                Err(err) if err.kind() == SetKind::Full => return,
+                Err(err) if err.kind() == SetKind::Full => return self.tell_full(&err),
                 Err(err) => {
                     self.turns.forget(target.id);
                     if err.kind() == SetKind::Busy {
@@ -90,12 +92,16 @@ impl Monitor {
 
     /// There is no place for this target, and this is why.
     fn wait(&mut self, target: Target, full: &SetError) {
-        self.turns.is_full(full.why(), full.hint());
+        self.tell_full(full);
         self.wait_again(target);
     }
 
+    fn tell_full(&mut self, full: &SetError) {
+        self.turns.is_full(self.watched.len(), full.why(), full.hint());
+    }
+
     fn wait_again(&mut self, target: Target) {
-        self.turns.wait(target.id, clock::now(), self.watched.len());
+        self.turns.wait(target.id, clock::now());
         self.events.push_back(Happened::Waits(target));
     }
 

@@ -1,5 +1,5 @@
 //! Census over simulated memory that is gone over again and again: the working set of a short span
-//! follows from longer ones.
+//! follows from longer ones, and how often a region is touched from more than one sample.
 //!
 //! Every test prints its seed. `ISOTHERM_SEED=N` runs with another one.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "in a test")]
@@ -71,5 +71,45 @@ fn hot_memory_does_not_hide_what_passes_by() {
     println!("{judged:?}");
     for (error, held) in judged {
         assert!(error <= 0.15 && held >= 0.75, "{judged:?}");
+    }
+}
+
+/// How often memory is touched by the regions of each window from 5 s on, as a share of samples:
+/// the mean over its bytes and windows, and the mean error of a byte. Last, the share of it that is
+/// touched within a sample.
+fn rates(text: &str, seed: u64, truth: f64) -> (f64, f64, f64) {
+    let config = Config::parse(text).unwrap();
+    let attrs = Attrs { method: Method::Census, ..Attrs::default() };
+    let options = Options { seed, ..Options::default() };
+    let mut simulation = Simulation::new(&config, &options, attrs).unwrap();
+    let (mut sum, mut error, mut bytes, mut at_once) = (0.0, 0.0, 0.0, 0.0);
+    while simulation.next_snapshot().is_some() {
+        let snapshot = simulation.context().snapshot();
+        let max = f64::from(snapshot.max_nr_accesses);
+        let is_late = snapshot.end.0 >= 5_000_000_000;
+        for region in snapshot.targets[0].regions.iter().filter(|_| is_late) {
+            let (rate, len) = (f64::from(region.nr_accesses) / max, region.range.len() as f64);
+            sum += rate * len;
+            error += (rate - truth).abs() * len;
+            bytes += len;
+        }
+        let touched = snapshot.targets[0].touched.filter(|_| is_late);
+        at_once += touched.and_then(|touched| touched.spans[0]).map_or(0.0, |t| t.bytes as f64);
+    }
+    (sum / bytes, error / bytes, at_once / bytes)
+}
+
+/// A pointer goes over 40 MiB many times a second, so a sample sees all of a unit or nothing.
+#[test]
+fn how_often_memory_is_gone_over_is_no_matter_of_one_sample() {
+    let seed = seed();
+    for hz in [71.3, 38.7, 14.3] {
+        let text = format!("m, 40M\n\nsteady\n30000\nm, 0, 4096, 1, rw, hz={hz}\n");
+        let truth = hz * 0.005;
+        let (mean, error, at_once) = rates(&text, seed, truth);
+        println!("{hz}/s: {truth:.3}, measured {mean:.3}, error {error:.3}, set {at_once:.3}");
+        assert!(at_once <= truth * 1.6 && at_once * 1.6 >= truth, "{hz}: {at_once} of {truth}");
+        assert!(mean <= truth * 1.6 && mean * 1.6 >= truth, "{hz}: {mean} of {truth}");
+        assert!(error <= truth * 0.6, "{hz}: {error} of {truth}");
     }
 }

@@ -108,6 +108,8 @@ pub(crate) struct Census {
     maps: Vec<Map>,
     /// Looks to come, per time between arming and look. Each list is in order of time.
     due: [VecDeque<Due>; 2 + LATER_NS.len()],
+    /// Looks to come before the window is over, at units with cells that are waited for.
+    soon: Vec<Due>,
     /// How long each of these lists may grow until what is out of date is taken out.
     prune_at: [usize; 2 + LATER_NS.len()],
     /// The target that comes first when units are armed in turn.
@@ -144,7 +146,7 @@ impl Sampler for Census {
     /// The looks to come are counted in samples, so they are counted anew.
     fn rescale(&mut self, scene: &mut Scene<'_>, old_us: u64) {
         let (passed, new_us) = (scene.passed, scene.attrs.sample_us.max(1));
-        for due in self.due.iter_mut().flatten() {
+        for due in self.due.iter_mut().flatten().chain(&mut self.soon) {
             let us = due.sample.saturating_sub(passed).saturating_mul(old_us);
             due.sample = passed.saturating_add(us / new_us).max(passed + 1);
         }
@@ -203,7 +205,8 @@ impl Sampler for Census {
     }
 
     fn next_due(&self, scene: &Scene<'_>) -> u64 {
-        let looks = self.due.iter().filter_map(|list| list.front().map(|due| due.sample)).min();
+        let fronts = self.due.iter().filter_map(VecDeque::front);
+        let looks = fronts.chain(&self.soon).map(|due| due.sample).min();
         let arms = !self.idle && self.budget.allows_chunk();
         let arms = if arms { scene.passed.wrapping_add(1) } else { u64::MAX };
         let arms = if self.changes.are_pending() { scene.passed.wrapping_add(1) } else { arms };
@@ -230,6 +233,15 @@ impl Sampler for Census {
                 }
             }
         }
+        let (maps, passed, units) = (&self.maps, scene.passed, &mut *scene.units);
+        self.soon.retain(|due| {
+            let is_due = due.sample <= passed;
+            let map = maps.iter().find(|m| is_due && m.id == due.target);
+            let unit = map.and_then(|m| m.units.get(m.find(due.start)?));
+            let unit = unit.filter(|u| u.since == due.since);
+            units.extend(unit.map(|u| UnitCheck::new(due.target, due.start, u.pages)));
+            !is_due
+        });
         self.budget.earn(scene.attrs.budget_bp, scene.now);
         self.changes.choose_looks(&self.maps, scene.units, &spans, scene.now);
         if scene.window_over() {
@@ -272,6 +284,14 @@ impl Sampler for Census {
             }
             if news.counted != 0 {
                 map.count(at, course, news.counted);
+            }
+            if news.waits {
+                let unit = &map.units[at];
+                let (target, start, since) = (map.id, unit.start, unit.since);
+                // Looks at twice the time each.
+                let samples = now.since(since) / spans[0];
+                let sample = scene.passed + samples.max(1);
+                self.soon.push(Due { sample, target, start, since });
             }
             map.outline(at);
             if news.judged && map.units[at].is_new() {

@@ -297,6 +297,13 @@ impl Planes {
         self.guessed = if self.is_expected(0) { number(more) } else { 0 };
     }
 
+    /// More is known about what was counted of a span in this turn than one look tells.
+    pub(super) fn correct(&mut self, nr: usize, pages: u64) {
+        if self.counted >> nr & 1 == 1 && (self.expected | self.in_turn) >> nr & 1 == 0 {
+            self.counts[nr] = number(pages);
+        }
+    }
+
     /// The number of a span is no guess any more.
     const fn sure(&mut self, nr: usize) {
         if nr == 0 {

@@ -99,6 +99,8 @@ struct Sum {
     stuck: u64,
     /// Units that have changed since their turn.
     expected: u64,
+    /// Of the pages, those that bursts have been found to touch.
+    bursts: u64,
     /// What others may have hidden.
     exposed: Exposed,
 }
@@ -116,6 +118,7 @@ impl Sum {
         change(&mut self.guessed, other.guessed);
         change(&mut self.stuck, other.stuck);
         change(&mut self.expected, other.expected);
+        change(&mut self.bursts, other.bursts);
         for (sample, mut other) in
             [(&mut self.in_turn, other.in_turn), (&mut self.grown, other.grown)]
         {
@@ -159,7 +162,8 @@ impl Sum {
         let pages = line.filter(|_| !is_stale).map_or(pages, |line| {
             lo = lo.min(line.mean - SIGMAS * line.sigma);
             hi = hi.max(line.mean + SIGMAS * line.sigma);
-            line.mean
+            // Of what comes in bursts, no less is touched than the line says.
+            if self.bursts * 2 > self.pages { line.mean.max(pages) } else { line.mean }
         });
         let bytes = |pages: f64| whole(pages * float(PAGE_SIZE)).min(watched);
         Some(TouchedBytes {
@@ -254,6 +258,7 @@ impl Sums {
                 guessed: planes.guessed(nr),
                 stuck,
                 expected: planes.is_expected(nr).into(),
+                bursts: if nr == 0 { unit.in_bursts() } else { 0 },
                 doubt,
                 in_turn,
                 grown,

@@ -12,6 +12,7 @@
 mod levels;
 mod outline;
 mod sentinel;
+mod waits;
 
 use self::levels::SETTLED;
 pub(super) use self::outline::Outline;
@@ -26,6 +27,8 @@ use crate::unit::{PageBits, UnitCheck};
 pub(super) const CELLS: usize = 32;
 /// Pages that are touched at once, and were not before, from which on a unit is measured again.
 const RISEN: u64 = 32;
+/// Pages that are not touched any more, and were before, from which on a unit has gone cold.
+const CALMED: u64 = 16;
 /// Up to this many samples after arming, the rate in one sample is told from what was touched.
 const JUDGED: u64 = 4;
 /// Spans that are shown of a unit that was armed out of turn: up to a second.
@@ -63,6 +66,8 @@ pub(super) struct News {
     pub(super) published: bool,
     /// The points at which its course is not what it was, one bit each.
     pub(super) counted: u16,
+    /// Whether it is to be looked at again soon: cells are waited for, see `unit/waits.rs`.
+    pub(super) waits: bool,
 }
 
 /// A unit.
@@ -112,6 +117,12 @@ pub(super) struct Unit {
     /// Cells that have woken up, one bit each. Whether they are touched all the time is asked of
     /// a sentinel, as long as it is not 0.
     waking: u32,
+    /// Cells of which a sample sees all or nothing, and those of them of which nothing was touched
+    /// yet since the arming, one bit each.
+    bursts: u32,
+    waiting: u32,
+    /// In how many armings in a row there were such cells, up to a number.
+    nr_bursts: u8,
     /// How long to wait until it is armed again, in ns.
     pub(super) interval_ns: u64,
     /// Pages that woke up last.
@@ -176,6 +187,9 @@ impl Unit {
             sentinel: NO_PAGE,
             sentinel_since: now,
             waking: 0,
+            bursts: 0,
+            waiting: 0,
+            nr_bursts: 0,
             interval_ns: INTERVAL_NS.0,
             woken: 0,
             same: 0,
@@ -231,7 +245,7 @@ impl Unit {
             }
         }
         let since = check.made_old.map_or(now, |at| at.min(now));
-        (self.sentinel, self.waking) = (NO_PAGE, 0);
+        (self.sentinel, self.waking, self.waiting) = (NO_PAGE, 0, 0);
         if core::mem::take(&mut self.is_turn) {
             (self.turn, self.extra) = (Clock::begin(since, SPANS), Clock::default());
             self.planes.begin_turn();
@@ -305,8 +319,8 @@ impl Unit {
         news.published |= self.planes.publish(&mut self.extra, &seen, spans);
         let seen = Seen { pages: since_turn, before: self.earlier.or(was_young), ..seen };
         news.published |= self.planes.count(&mut self.turn, &seen, spans, is_newest);
-        let size = self.size() - self.nr_stuck();
         if self.in_turn {
+            let size = self.size() - self.nr_stuck();
             news.counted |= self.course.take(self.turn.since, &seen, size, spans);
         }
         let first_ended = was_open && !self.is_first_open();
@@ -321,22 +335,43 @@ impl Unit {
             news.risen = !is_first && more >= RISEN.max(before.count());
         } else if first_ended {
             news.again = self.guessed || self.touched_where_quiet(touched) >= RISEN;
-        } else if !self.is_first_open() && !newly.is_empty() {
-            // What shows within a window after the arming may be hot and touched now and then.
-            let was_quiet = self.looked.since(self.since) * 4 >= spans[1] * 3;
-            if was_quiet || elapsed > spans[1] * 2 {
-                news.woken = newly.count();
-            }
-            if was_quiet {
-                let span = if passing || self.false_alarms > 0 { elapsed } else { spans[1] };
-                self.wake(newly, now, ratio(span.max(spans[1]), spans[0]));
+        } else if !self.is_first_open() {
+            self.show_newly(newly, now, spans, passing, &mut news);
+            let idle = self.hear_waits(touched, elapsed, spans);
+            // What passes by is mostly not there.
+            if idle >= CALMED && !passing {
+                news.calmed = true;
+                self.expect_less(touched);
             }
         }
         if window_was_open && !self.is_window_open() && elapsed <= spans[1] * 2 {
             self.end_window(touched, now, spans, &mut news);
         }
+        self.count_bursts();
+        news.waits = self.waiting != 0 && elapsed * 2 < spans[1];
         self.looked = now;
         news
+    }
+
+    /// These pages were touched since the last look, which was after the first sample.
+    fn show_newly(
+        &mut self,
+        newly: PageBits,
+        now: Time,
+        spans: &[u64; SPANS],
+        passing: bool,
+        news: &mut News,
+    ) {
+        // What shows within a window after the arming may be hot and touched now and then.
+        let (elapsed, looked) = (now.since(self.since), self.looked.since(self.since));
+        let was_quiet = looked * 4 >= spans[1] * 3;
+        if was_quiet || elapsed > spans[1] * 2 {
+            news.woken = newly.count();
+        }
+        if was_quiet && !newly.is_empty() {
+            let span = if passing || self.false_alarms > 0 { elapsed } else { spans[1] };
+            self.wake(newly, now, ratio(span.max(spans[1]), spans[0]));
+        }
     }
 
     /// The unit had no page when it was its turn, and has some now: of them nothing is known. So

@@ -6,8 +6,8 @@
 //!
 //! Invariant: a level that no first look in time has confirmed is a guess, and told as such.
 
-use super::sentinel::cells;
-use super::{ALARM, CELLS, INTERVAL_NS, NO_PAGE, TOGETHER_NS, Unit, share, tick};
+use super::sentinel::{HOT, cells};
+use super::{ALARM, CALMED, CELLS, INTERVAL_NS, NO_PAGE, TOGETHER_NS, Unit, share, tick};
 use crate::interval::count;
 use crate::time::Time;
 use crate::unit::PageBits;
@@ -15,7 +15,7 @@ use crate::unit::PageBits;
 /// Standard deviations that chance explains.
 const CHANCE: f32 = 3.0;
 /// The share of a cell's pages from which on nearly all of them are touched.
-const NEARLY_ALL: f32 = 0.9;
+pub(super) const NEARLY_ALL: f32 = 0.9;
 /// A level that says: touched in every sample.
 pub(super) const FULL: f32 = 255.0;
 /// The mean level of a unit from which on what is touched in it is taken to stay.
@@ -48,7 +48,7 @@ pub(super) fn per_sample(touched: u32, there: u32, times: f32) -> f32 {
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 255")]
-fn level(share: f32) -> u8 {
+pub(super) fn level(share: f32) -> u8 {
     libm::roundf(share.clamp(0.0, 1.0) * FULL) as u8
 }
 
@@ -138,9 +138,14 @@ impl Unit {
         times: f32,
     ) -> bool {
         let was_guessed = core::mem::take(&mut self.guessed);
+        let was_hot = cells(|cell| self.levels[cell] >= HOT);
+        (self.bursts, self.waiting) = (0, 0);
         for cell in 0..CELLS {
             let there = self.present.cell(cell).count_ones();
             let touched = plane.cell(cell).count_ones();
+            if self.judge_burst(cell, share(touched, there), times, was_guessed, now) {
+                continue;
+            }
             let new = level(per_sample(touched, there, times));
             let old = self.levels[cell];
             self.levels[cell] = if was_guessed || new.abs_diff(old) > change(old, there) {
@@ -154,8 +159,16 @@ impl Unit {
                 u8::midpoint(old, new)
             };
         }
+        self.end_judging();
+        // What was hot has gone cold, whatever it was before. Of others that is seen later.
+        let judged = was_hot.or(cells(|cell| self.bursts >> cell & 1 == 0));
+        let (old, new) = (before.and(judged).count(), plane.and(judged).count());
+        // What a sample has found of a burst says nothing about the next one.
+        let bursts = self.proven_bursts();
+        let steady = cells(|cell| bursts >> cell & 1 == 0);
+        let (before, plane) = (before.and(steady), plane.and(steady));
         let (was, is) = (before.count(), plane.count());
-        if self.turn.since != self.since {
+        if self.turn.since != self.since || self.asks_for_waits() {
             // Only turns say how often it has to have its turn.
         } else if self.differs(before, plane) * 8 <= was + is + 64 {
             self.same = self.same.saturating_add(1);
@@ -166,12 +179,19 @@ impl Unit {
         } else {
             (self.same, self.interval_ns) = (0, INTERVAL_NS.0);
         }
-        was >= 16 && is * 2 < was
+        old >= CALMED && new * 2 < old
     }
 
     /// How many of its pages are touched within one sample, by its levels.
     fn at_once(&self) -> u64 {
         whole(self.mean_level() * count(pages(self.present)))
+    }
+
+    /// The same for some of its cells, one bit each.
+    pub(super) fn at_once_in(&self, cells: u32) -> u64 {
+        let cells = (0..CELLS).filter(|cell| cells >> cell & 1 == 1);
+        let there = |cell: usize| self.present.cell(cell).count_ones();
+        whole(cells.map(|cell| self.rate(cell) * count(there(cell))).sum())
     }
 
     /// How many pages were touched in one of two samples only, beyond what chance explains: where

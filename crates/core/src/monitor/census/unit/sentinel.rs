@@ -18,7 +18,7 @@ use crate::unit::PageBits;
 pub(super) const NO_PAGE: u16 = u16::MAX;
 /// A level from which on a page that was touched is missed in half a window once in a thousand
 /// times.
-const HOT: u8 = 128;
+pub(super) const HOT: u8 = 128;
 /// For so many samples it has to be missed at least. Where a window has few samples, half of one
 /// is too short: in five samples, one page in thirty of such a cell is missed. (Nine, since it is
 /// armed a little after the window has begun and looked at when it ends.)

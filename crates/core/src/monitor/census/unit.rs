@@ -387,6 +387,7 @@ impl Unit {
     fn end_window(&mut self, touched: PageBits, now: Time, spans: &[u64; SPANS], news: &mut News) {
         let begun = self.begun_within(touched);
         news.again |= self.take_window(touched, now, ratio(spans[0], spans[1]));
+        news.again |= self.doubts_bursts();
         let woken = core::mem::take(&mut self.woken);
         if self.turn.since == self.since {
             // It woke up within its first window.

@@ -105,6 +105,14 @@ impl Unit {
         if self.nr_bursts < PROVEN { 0 } else { self.bursts }
     }
 
+    /// Whether bursts were found for the first time. A program that did not run for some samples
+    /// looks like that. So their levels are guesses.
+    pub(super) fn doubts_bursts(&mut self) -> bool {
+        let is_doubtful = self.nr_bursts < PROVEN && self.at_once_in(self.bursts) > 0;
+        self.guessed |= is_doubtful;
+        is_doubtful
+    }
+
     /// Whether there are bursts of which a few more waits would tell more.
     pub(super) const fn asks_for_waits(&self) -> bool {
         self.proven_bursts() != 0 && self.nr_bursts < ENOUGH
@@ -204,10 +212,12 @@ mod tests {
             (&[Some(1), Some(2), Some(3)][..], &[1.0, 1.0, 1.0][..], &[5, 100][..]),
             // Between 10 and 20 ms after the second arming: every 30 ms, of which a sample is 1/6.
             (&[Some(1), Some(15)], &[1.0, 1.0 / 3.5], &[5, 10, 20, 100]),
-            // At first only the window tells that it is touched. Then waits do, and their mean.
-            (&[Some(60), Some(15), Some(35)], &[0.05, 0.167, 0.111], &[5, 10, 20, 40, 100]),
-            // It may be in use all the time now.
-            (&[Some(15), Some(15), Some(1)], &[0.05, 0.167, 0.286], &[5, 100]),
+            // At first only the window tells that it is touched, then a wait, which is doubted, ...
+            (&[Some(60), Some(15), Some(35)], &[0.05, 0.167, 0.083], &[5, 10, 20, 40, 100]),
+            // ... and then their mean.
+            (&[Some(60), Some(15), Some(35), Some(1)], &[0.05, 0.167, 0.083, 0.12], &[5, 100]),
+            // A program did not run for three samples. It was no burst.
+            (&[Some(1), Some(15), Some(1)], &[1.0, 1.0 / 3.5, 1.0], &[5, 100]),
             // It is idle as soon as a window has passed.
             (&[Some(1), Some(15), None], &[1.0, 1.0 / 3.5, 0.0], &[5, 10, 20, 40, 80, 100]),
         ] {

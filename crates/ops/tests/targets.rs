@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use isotherm_core::TargetId;
 use isotherm_ops::targets::{ChildExit, Target, TargetEvent, TargetKind, Tracker};
 use isotherm_sys::clock::{now, sleep_until};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 
 /// A process that is ended with the test.
 struct Guard(Child);
@@ -43,6 +43,12 @@ fn poll_until(
         assert!(now() < end, "nothing happened in four minutes; so far: {events:?}");
         sleep_until(now().plus_us(5_000));
     }
+}
+
+/// Ends a process that a test has started.
+fn end(pid: u32) {
+    let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    kill_process(pid, Signal::TERM).unwrap();
 }
 
 fn added(events: &[TargetEvent]) -> Vec<&Target> {
@@ -84,10 +90,22 @@ fn attaches_and_sees_the_exit() {
 
 #[test]
 fn follows_forks_and_execs_of_a_command() {
-    let mut tracker = spawn_sh("sleep 0.3 & sh -c 'sleep 0.2; exec sleep 0.4' & wait; exit 7");
+    // Each sleep ends when it was seen: on a busy machine that may take longer than any time.
+    let mut tracker = spawn_sh("sleep 600 & sh -c 'sleep 600; exec sleep 600' & wait; exit 7");
     assert!(tracker.poll(now()).is_empty(), "it waits for the start");
     tracker.start().unwrap();
-    let events = poll_until(&mut tracker, |t, _| t.all_gone());
+    let sleeps = |t: &Tracker| {
+        let sleeps = t.targets().filter(|target| target.name == "sleep");
+        sleeps.map(|target| (target.pid, target.ppid)).collect::<Vec<_>>()
+    };
+    let mut events = poll_until(&mut tracker, |t, _| sleeps(t).len() == 2);
+    let command = tracker.child_pid().unwrap();
+    let inner = sleeps(&tracker).into_iter().find(|(_, parent)| *parent != command).unwrap();
+    end(inner.0);
+    let is_last = |t: &Tracker| sleeps(t).iter().filter(|(_, up)| *up == command).count() == 2;
+    events.extend(poll_until(&mut tracker, |t, _| is_last(t)));
+    sleeps(&tracker).iter().for_each(|(pid, _)| end(*pid));
+    events.extend(poll_until(&mut tracker, |t, _| t.all_gone()));
     let names: Vec<_> = events
         .iter()
         .filter_map(|e| match e {
@@ -96,7 +114,7 @@ fn follows_forks_and_execs_of_a_command() {
         })
         .collect();
     assert_eq!(names[0], "sh");
-    assert!(names.iter().filter(|n| **n == "sleep").count() >= 3, "{names:?}");
+    assert!(names.iter().filter(|n| **n == "sleep").count() == 3, "{names:?}");
     // Every id was told once as new, and once as gone.
     let mut born: Vec<_> = added(&events).iter().map(|t| t.id).collect();
     born.extend(execed(&events).iter().map(|(_, t)| t.id));
@@ -150,10 +168,7 @@ fn attaching_takes_children_that_are_already_there() {
         poll_until(&mut tracker, |t, _| t.targets().filter(|t| t.name == "sleep").count() == 2);
     assert_eq!(added(&events).len(), 3, "{events:?}");
     let children: Vec<_> = tracker.targets().filter(|t| t.name == "sleep").map(|t| t.pid).collect();
-    for pid in children {
-        let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
-        rustix::process::kill_process(pid, Signal::KILL).unwrap();
-    }
+    children.into_iter().for_each(end);
     poll_until(&mut tracker, |t, _| t.all_gone());
 }
 

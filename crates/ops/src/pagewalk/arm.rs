@@ -204,16 +204,16 @@ impl PageWalk {
         let after = self.look_after(units);
         let later_ns = now().since(made_old);
         for (unit, after) in units.iter_mut().zip(&after).filter(|(unit, _)| unit.together) {
-            // A page in use is young again at once. One that is old shows that it has worked.
-            let old = unit.stuck.minus(after.young);
+            // A page in use is young again at once. Of small pages that is the only reason, since
+            // all that are seen can be cleared.
+            let is_old = unit.leaf_shift == 12 || !unit.stuck.minus(after.young).is_empty();
             let stuck = &mut self.fallback(slot).stuck;
-            if old.is_empty() {
-                let is_huge = unit.leaf_shift > 12;
-                stuck.clearing_is_doubted(unit.start, unit.stuck, is_huge, later_ns, at);
+            if !is_old {
+                stuck.clearing_is_doubted(unit.start, unit.stuck, later_ns, at);
                 continue;
             }
             stuck.clearing_has_worked(unit.start);
-            self.counters.clears += old.count();
+            self.counters.clears += unit.stuck.count();
             unit.stuck = PageBits::default();
         }
         self.units_after = after;

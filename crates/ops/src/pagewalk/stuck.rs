@@ -11,16 +11,14 @@ use isotherm_core::{PageBits, Time};
 const MAX: usize = 4096;
 /// How long a unit is not tried again, in ns.
 const KEEP_NS: u64 = 30_000_000_000;
-/// Clearings of all memory in a row that left every page young add up to this, and then no more are
-/// made for this unit. Pages in use are young again at once, so one does not prove anything.
+/// Clearings of all memory in a row that left a huge page young add up to this, and then no more
+/// are made for it. A page in use is young again at once, so one does not prove anything. Small
+/// pages are never doubted: all that a unit shows can be cleared.
 const MOST_DOUBT: u8 = 12;
 /// What one adds of which the result was seen at once, and one that was seen later: by then the
-/// target may have touched every page again. Huge pages may be of hugetlb, which nothing clears.
-const DOUBT_HUGE: (u8, u8) = (4, 1);
-/// The same of small pages, of which only the zero page cannot be cleared.
-const DOUBT_SMALL: (u8, u8) = (1, 0);
-/// Until then after the clearing, in ns, a result was seen at once. To touch 512 pages again takes
-/// a quarter of a millisecond.
+/// target may have touched the page again. It may be of hugetlb, which nothing clears.
+const DOUBT: (u8, u8) = (4, 1);
+/// Until then after the clearing, in ns, a result was seen at once.
 const AT_ONCE_NS: u64 = 500_000;
 
 /// What is known of one unit.
@@ -104,21 +102,19 @@ impl StuckUnits {
         }
     }
 
-    /// All memory of the process was cleared for these pages, and `later_ns` afterwards all of them
-    /// were young.
+    /// All memory of the process was cleared for the pages of a huge one, and it was young
+    /// `later_ns` afterwards.
     pub(super) fn clearing_is_doubted(
         &mut self,
         start: u64,
         pages: PageBits,
-        is_huge: bool,
         later_ns: u64,
         now: Time,
     ) {
         let before = self.get(start, now);
         self.tried(start, before.pages.or(pages), before.cut, now);
         if let Ok(at) = self.find(start) {
-            let (at_once, later) = if is_huge { DOUBT_HUGE } else { DOUBT_SMALL };
-            let more = if later_ns <= AT_ONCE_NS { at_once } else { later };
+            let more = if later_ns <= AT_ONCE_NS { DOUBT.0 } else { DOUBT.1 };
             self.spots[at].stuck.doubt = before.doubt.saturating_add(more);
         }
     }
@@ -151,14 +147,14 @@ mod tests {
     #[test]
     fn gives_up_after_some_tries_in_a_row_that_did_nothing() {
         let now = Time(1_000);
-        let cases = [(true, AT_ONCE_NS, 3), (true, AT_ONCE_NS + 1, 12), (false, AT_ONCE_NS, 12)];
-        for (is_huge, later_ns, tries) in cases {
+        let cases = [(AT_ONCE_NS, 3), (AT_ONCE_NS + 1, 12)];
+        for (later_ns, tries) in cases {
             let mut units = StuckUnits::default();
             units.tried(UNIT, PageBits::ALL, NONE, now);
             let mut try_in_vain = |start, nr| {
                 for _ in 0..nr {
                     assert!(units.get(start, now).has_hope());
-                    units.clearing_is_doubted(start, PageBits::ALL, is_huge, later_ns, now);
+                    units.clearing_is_doubted(start, PageBits::ALL, later_ns, now);
                     units.tried(start, PageBits::ALL, NONE, now);
                 }
                 units.get(start, now).has_hope()
@@ -169,7 +165,7 @@ mod tests {
             units.clearing_has_worked(UNIT);
             for nr in 0..tries {
                 assert!(units.get(UNIT, now).has_hope(), "{nr}");
-                units.clearing_is_doubted(UNIT, PageBits::ALL, is_huge, later_ns, now);
+                units.clearing_is_doubted(UNIT, PageBits::ALL, later_ns, now);
             }
             assert!(!units.get(UNIT, now).has_hope());
             assert!(units.get(UNIT, now + KEEP_NS).has_hope(), "for a while");

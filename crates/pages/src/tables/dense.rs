@@ -34,8 +34,6 @@ pub enum Dense<'a> {
 #[derive(Debug)]
 pub struct Table<'a> {
     entries: &'a [u64],
-    /// Frame of the zero page.
-    zero: Option<u64>,
 }
 
 impl Table<'_> {
@@ -56,18 +54,16 @@ impl Table<'_> {
         self.bits(Entry::is_young)
     }
 
-    /// Both at once, in one pass: [`Table::present`] and [`Table::young`]. Pages that were only
-    /// read so far are left out: the kernel's own page of zeros is mapped there. It is no memory of
-    /// the process, and its accessed bit cannot be cleared.
+    /// Both at once, in one pass: [`Table::present`] and [`Table::young`]. What the kernel marks as
+    /// no memory of the process is left out: its own page of zeros, which is mapped where pages
+    /// were only read so far, and frames of devices. Their accessed bits cannot be cleared.
     #[must_use]
     pub fn present_and_young(&self) -> ([u64; 8], [u64; 8]) {
-        // No frame has this address.
-        let zero = self.zero.unwrap_or(u64::MAX);
         let (mut present, mut young) = ([0; 8], [0; 8]);
         let words = present.iter_mut().zip(&mut young);
         for ((present, young), entries) in words.zip(self.entries.chunks_exact(64)) {
             for (nr, &raw) in entries.iter().enumerate() {
-                let is_there = raw & bit::MAPPED != 0 && raw & bit::FRAME != zero;
+                let is_there = raw & bit::MAPPED != 0 && raw & bit::SPECIAL == 0;
                 *present |= u64::from(is_there) << nr;
                 *young |= u64::from(is_there && raw & bit::ACCESSED != 0) << nr;
             }
@@ -152,7 +148,7 @@ impl PageTables {
             return Ok(());
         }
         let range = AddrRange::new(range.start, range.end.min(self.user_end));
-        read_tables(&mut self.kernel, self.zero, slot, range, each)
+        read_tables(&mut self.kernel, slot, range, each)
     }
 
     /// Reads the tables of a list of places, in any order, of any address spaces: the 2 MiB around
@@ -174,9 +170,7 @@ impl PageTables {
                 match table {
                     // The walk takes an address that no process has for another one.
                     _ if place.addr() >= self.user_end => {}
-                    Some(entries) => {
-                        each(*nr, Dense::Table(Table { entries, zero: self.zero }));
-                    }
+                    Some(entries) => each(*nr, Dense::Table(Table { entries })),
                     None if mark.is_present() => each(*nr, Dense::Huge(mark)),
                     None => {}
                 }
@@ -189,7 +183,6 @@ impl PageTables {
 /// Reads all tables of a range of user addresses of the address space in a slot.
 fn read_tables(
     kernel: &mut Kernel,
-    zero: Option<u64>,
     space: u16,
     range: AddrRange,
     each: &mut dyn FnMut(u64, Dense<'_>),
@@ -207,7 +200,7 @@ fn read_tables(
         for (mark, table) in tables.slots() {
             let size = 1_u64 << mark.shift().max(21);
             match table {
-                Some(entries) => each(slot, Dense::Table(Table { entries, zero })),
+                Some(entries) => each(slot, Dense::Table(Table { entries })),
                 None if mark.is_present() && slot >= told => {
                     let leaf = slot & !(size - 1);
                     each(leaf, Dense::Huge(mark));

@@ -11,13 +11,14 @@ pub(super) mod bit {
     pub(super) const PRESENT: u64 = 1;
     /// Of a last-level entry: a page is mapped.
     pub(in super::super) const MAPPED: u64 = PRESENT | PROT_NONE;
-    /// Of a last-level entry: the physical address.
-    pub(in super::super) const FRAME: u64 = (1 << 52) - 4096;
     pub(in super::super) const ACCESSED: u64 = 1 << 5;
     pub(super) const DIRTY: u64 = 1 << 6;
     /// At levels 2 and 3: maps memory itself. Stays set while the kernel splits a huge page and has
     /// taken `PRESENT` away for a moment.
     pub(super) const LEAF: u64 = 1 << 7;
+    /// Of a last-level entry: the kernel's own mark (`_PAGE_SPECIAL`) of what is no memory of the
+    /// process: the page of zeros, and frames of devices. No call takes their accessed bits away.
+    pub(in super::super) const SPECIAL: u64 = 1 << 9;
     /// Set instead of `PRESENT` in a page that may not be touched now (`PROT_NONE`, NUMA hinting);
     /// never set in a swap entry.
     pub(super) const PROT_NONE: u64 = 1 << 8;

@@ -27,7 +27,6 @@ mod folio;
 mod look;
 pub mod program;
 mod space;
-mod zero;
 
 use std::time::Duration;
 
@@ -76,8 +75,6 @@ pub struct PageTables {
     file_ops: u64,
     /// First address that no process has.
     user_end: u64,
-    /// Frame of the zero page, if it is known.
-    zero: Option<u64>,
     /// By slot, which is the number by which the BPF programs know an address space.
     spaces: Vec<Option<Space>>,
     /// Where each target's space is, sorted by target.
@@ -101,14 +98,11 @@ impl PageTables {
         }
         let (mut kernel, load) = Kernel::load()?;
         let (Paging { levels, .. }, own) = calibrate(&mut kernel)?;
-        // Without it, pages that were only read look like shared ones.
-        let zero = zero::find(&mut kernel, own.pgd).unwrap_or_default();
         Ok(Self {
             kernel,
             setup: Setup { levels, load },
             file_ops: own.file_ops,
             user_end: if levels == 5 { 1 << 56 } else { 1 << 47 },
-            zero,
             spaces: Vec::new(),
             slots: Vec::new(),
             queries: Vec::new(),

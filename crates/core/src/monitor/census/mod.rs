@@ -193,8 +193,10 @@ impl Sampler for Census {
             if since == before {
                 continue;
             }
+            // To make shared memory old takes some samples, and the spans have begun meanwhile.
+            let begun = now.since(since) / self.spans[0].max(1);
             for (list, wait) in self.due.iter_mut().zip(waits(scene.attrs)) {
-                let sample = passed.saturating_add(wait);
+                let sample = passed.saturating_add(wait.saturating_sub(begun).max(1));
                 let (target, start) = (check.target, check.start);
                 list.push_back(Due { sample, target, start, since });
             }

@@ -42,12 +42,14 @@ pub(super) struct Seen {
 }
 
 /// What was touched within a span: the pages, their number, and between how many numbers the truth
-/// lies.
+/// lies. `either`: by how many the number may be wrong in the same way as all others, because all
+/// looks of a batch are a little late.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Within {
     pages: PageBits,
     count: u16,
     apart: u16,
+    either: u8,
 }
 
 impl Seen {
@@ -71,8 +73,27 @@ impl Seen {
         // Of what was touched within one sample, nothing before the look is known.
         let is_known = elapsed <= span || !is_late && looked == 0;
         if is_known || most == least {
-            return Some(Within { pages: self.pages, count: number(most), apart: 0 });
+            let count = number(most);
+            return Some(Within { pages: self.pages, count, apart: 0, either: 0 });
         }
+        let (low, high) = self.between(since, span)?;
+        let count = low.midpoint(high);
+        if !is_late {
+            let either = u8::try_from((high - low).div_ceil(2)).unwrap_or(u8::MAX);
+            return Some(Within { pages: self.pages, count: number(count), apart: 0, either });
+        }
+        let pages = if count - least < most - count { self.before } else { self.pages };
+        // Memory that has just begun to be used keeps to no line.
+        let apart = (high - low).max((most - least).div_ceil(4));
+        let (pages, count) = (pages.and(self.pages), number(count));
+        Some(Within { pages, count, apart: number(apart), either: 0 })
+    }
+
+    /// Between which numbers the truth lies, if the look came after the end of the span and another
+    /// one before. None if it was too late to tell.
+    fn between(&self, since: Time, span: u64) -> Option<(u64, u64)> {
+        let (elapsed, looked) = (self.now.since(since), self.looked.since(since));
+        let (most, least) = (self.pages.count(), self.before.and(self.pages).count());
         if elapsed * 100 >= span * TOO_LATE || looked >= span {
             return None;
         }
@@ -82,21 +103,10 @@ impl Seen {
             0 => most,
             first => most.min(saturated(first / u128::from(looked.max(1)))).max(low),
         };
-        let count = low.midpoint(high);
-        if !is_late {
-            return Some(Within { pages: self.pages, count: number(count), apart: 0 });
-        }
-        let pages = if count - least < most - count { self.before } else { self.pages };
-        // Memory that has just begun to be used keeps to no line.
-        let apart = (high - low).max((most - least).div_ceil(4));
-        let (pages, count) = (pages.and(self.pages), number(count));
-        Some(Within { pages, count, apart: number(apart) })
+        Some((low, high))
     }
-}
 
-impl Seen {
-    /// How many pages were touched by so long after `since`, if what comes between two looks comes
-    /// at an even speed; none if the look was too late to tell.
+    /// How many pages were touched by so long after `since`; none if the look was too late to tell.
     pub(super) fn by(&self, since: Time, span: u64) -> Option<u16> {
         let (elapsed, looked) = (self.now.since(since), self.looked.since(since));
         let (most, least) = (self.pages.count(), self.before.and(self.pages).count());
@@ -104,9 +114,9 @@ impl Seen {
         if elapsed <= span || is_first || most == least {
             return Some(number(most));
         }
-        let is_late = elapsed * 100 >= span * TOO_LATE || looked >= span;
-        let later = u128::from(most - least) * u128::from(span.saturating_sub(looked));
-        (!is_late).then(|| number(least + saturated(later / u128::from(elapsed - looked))))
+        let (low, high) = self.between(since, span)?;
+        // Without a look before, what passes by and what stays cannot be told apart at all.
+        Some(number(if looked == 0 { low } else { low.midpoint(high) }))
     }
 }
 
@@ -183,6 +193,8 @@ pub(super) struct Planes {
     /// differed.
     counts: [u16; SPANS],
     apart: [u16; SPANS],
+    /// By plane: see [`Within::either`].
+    either: [u8; SPANS],
     /// By plane: for how long its counted pages could lose their bits, see [`Clock`].
     exposed: [u32; SPANS],
     /// By plane: how many of its counted pages were mapped within the span. That they were touched
@@ -244,7 +256,7 @@ impl Planes {
         let mut both = *clock;
         let is_new = is_newest && self.show(&mut both, seen, spans);
         let (exposed, came) = (clock.exposed, clock.came);
-        clock.close(seen, spans, |nr, Within { count, apart, .. }| {
+        clock.close(seen, spans, |nr, Within { count, apart, either, .. }| {
             let bit = 1 << nr;
             if self.in_turn & bit != 0 {
                 // The unit has changed within the span, so what was seen before is past.
@@ -257,7 +269,7 @@ impl Planes {
                 self.apart[nr] = last.abs_diff(count).max(apart / 2);
             }
             self.counted |= bit;
-            (self.counts[nr], self.exposed[nr]) = (count, exposed);
+            (self.counts[nr], self.exposed[nr], self.either[nr]) = (count, exposed, either);
             self.came[nr] = came.min(count);
             self.sure(nr);
         });
@@ -365,6 +377,12 @@ impl Planes {
         if nr == 0 { u64::from(self.guessed) } else { 0 }
     }
 
+    /// By how many pages the number of a span may be wrong, as those of all other units, since its
+    /// looks were a little late; 0 if it is only expected.
+    pub(super) fn either(&self, nr: usize) -> u64 {
+        if self.is_expected(nr) { 0 } else { u64::from(self.either[nr]) }
+    }
+
     /// By how many pages two turns differ, if there were two.
     pub(super) fn apart(&self, nr: usize) -> Option<u64> {
         let apart = self.apart.get(nr).filter(|_| self.twice >> nr & 1 == 1);
@@ -409,22 +427,22 @@ mod tests {
     fn what_a_late_look_tells_lies_between_two_lines() {
         let first = |n: u64| PageBits::of(0, crate::addr::AddrRange::new(0, n * 4096));
         let ms = |ms: u64| Time(ms * MS);
-        for (name, looked, before, now, pages, (count, apart, shown)) in [
-            ("hot, all of it", 5, 512, 3000, 512, (512, 0, 512)),
-            ("hot, most of it", 5, 320, 195, 512, (464, 96, 512)),
-            ("gone over at an even speed", 20, 40, 200, 400, (200, 90, 40)),
-            ("it has just begun", 90, 0, 190, 512, (281, 461, 512)),
-            ("nothing came after the look before", 60, 7, 400, 7, (7, 0, 7)),
-            ("in time", 5, 100, 100, 200, (200, 0, 200)),
-            ("a little late, used by chance", 5, 100, 150, 200, (182, 0, 200)),
-            ("a little late, gone over at an even speed", 20, 40, 150, 300, (200, 0, 300)),
-            ("a little late, and nothing before is known", 0, 0, 150, 200, (200, 0, 200)),
+        for (name, looked, before, now, pages, (count, apart, either, shown)) in [
+            ("hot, all of it", 5, 512, 3000, 512, (512, 0, 0, 512)),
+            ("hot, most of it", 5, 320, 195, 512, (464, 96, 0, 512)),
+            ("gone over at an even speed", 20, 40, 200, 400, (200, 90, 0, 40)),
+            ("it has just begun", 90, 0, 190, 512, (281, 461, 0, 512)),
+            ("nothing came after the look before", 60, 7, 400, 7, (7, 0, 0, 7)),
+            ("in time", 5, 100, 100, 200, (200, 0, 0, 200)),
+            ("a little late, used by chance", 5, 100, 150, 200, (182, 0, 18, 200)),
+            ("a little late, gone over at an even speed", 20, 40, 150, 300, (200, 0, 0, 300)),
+            ("a little late, and nothing before is known", 0, 0, 150, 200, (200, 0, 0, 200)),
         ] {
             let (pages, before) = (first(pages), first(before));
             let seen = Seen { now: ms(now), pages, looked: ms(looked), before };
             let within = seen.within(Time(0), 100 * MS).unwrap();
-            let Within { pages, count: got, apart: wide } = within;
-            assert_eq!((got, wide, pages.count()), (count, apart, shown), "{name}");
+            let got = (within.count, within.apart, within.either, within.pages.count());
+            assert_eq!(got, (count, apart, either, shown), "{name}");
         }
         let seen = Seen { now: ms(300), pages: first(9), looked: ms(50), before: first(1) };
         assert_eq!(seen.within(Time(0), 100 * MS), None, "too late");

@@ -95,6 +95,8 @@ struct Sum {
     came: u64,
     /// Pages that may be touched besides, where one page has told of many.
     guessed: u64,
+    /// By how many the number may be wrong in the same direction everywhere, since looks were late.
+    either: u64,
     /// Pages of all units that could not be made old. They do not count for the sizes above.
     stuck: u64,
     /// Units that have changed since their turn.
@@ -116,6 +118,7 @@ impl Sum {
         change(&mut self.doubt, other.doubt);
         change(&mut self.came, other.came);
         change(&mut self.guessed, other.guessed);
+        change(&mut self.either, other.either);
         change(&mut self.stuck, other.stuck);
         change(&mut self.expected, other.expected);
         change(&mut self.bursts, other.bursts);
@@ -149,10 +152,11 @@ impl Sum {
         let doubt =
             float(self.doubt) / 4.0 * lines.together(span) + rest.variance + longer.variance;
         let unseen = rest.unseen + longer.unseen;
-        let stuck = float(self.stuck);
+        // The rest is taken to be like what was measured, in what is lost and what is late as well.
+        let scale = float(all.max(1)) / float(self.units);
+        let (stuck, either) = (float(self.stuck), float(self.either) * scale);
         let width = SIGMAS * libm::sqrt(doubt);
-        // As much is lost in the rest as in what was measured.
-        let (lost, scale) = (self.exposed.most(others), float(all.max(1)) / float(self.units));
+        let lost = self.exposed.most(others);
         let above = lost.pages * scale + SIGMAS * libm::sqrt(doubt + lost.variance * scale);
         let (mut lo, mut hi) = (pages - width, pages + above);
         let counted = Pages { mean: pages, sigma: libm::sqrt(doubt) };
@@ -168,8 +172,8 @@ impl Sum {
         let bytes = |pages: f64| whole(pages * float(PAGE_SIZE)).min(watched);
         Some(TouchedBytes {
             bytes: bytes(pages),
-            lo: bytes(lo - float(self.came) - stuck * self.in_turn.share()),
-            hi: bytes(hi + float(self.guessed) + unseen + stuck),
+            lo: bytes(lo - float(self.came) - either - stuck * self.in_turn.share()),
+            hi: bytes(hi + float(self.guessed) + either + unseen + stuck),
             measured: self.watched * PAGE_SIZE,
         })
     }
@@ -256,6 +260,7 @@ impl Sums {
                 pages: count,
                 came: planes.came(nr),
                 guessed: planes.guessed(nr),
+                either: planes.either(nr),
                 stuck,
                 expected: planes.is_expected(nr).into(),
                 bursts: if nr == 0 { unit.in_bursts() } else { 0 },

@@ -106,17 +106,18 @@ impl Seen {
         Some((low, high))
     }
 
-    /// How many pages were touched by so long after `since`; none if the look was too late to tell.
+    /// How many pages were touched by so long after `since`, if what comes between two looks comes
+    /// at an even speed; none if the look was too late to tell.
+    ///
+    /// Of many units together that is right also where something passes by, each at once.
     pub(super) fn by(&self, since: Time, span: u64) -> Option<u16> {
         let (elapsed, looked) = (self.now.since(since), self.looked.since(since));
-        let (most, least) = (self.pages.count(), self.before.and(self.pages).count());
+        let most = self.pages.count();
         let is_first = looked == 0 && elapsed * 100 <= span * LATE;
-        if elapsed <= span || is_first || most == least {
+        if elapsed <= span || is_first || most == self.before.and(self.pages).count() {
             return Some(number(most));
         }
-        let (low, high) = self.between(since, span)?;
-        // Without a look before, what passes by and what stays cannot be told apart at all.
-        Some(number(if looked == 0 { low } else { low.midpoint(high) }))
+        self.between(since, span).map(|(low, _)| number(low))
     }
 }
 

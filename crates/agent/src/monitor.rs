@@ -46,6 +46,7 @@ use isotherm_sys::clock::{self, Wake};
 pub use self::durations::{BOUNDS_US, Durations};
 use self::rules::Rules;
 use self::turns::Turns;
+pub use self::watching::Looks;
 use self::watching::Watched;
 use crate::others::Others;
 use crate::policy::TargetSpec;

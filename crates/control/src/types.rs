@@ -53,6 +53,8 @@ types! {
         name: String,
         ops: String,
         targets: u64,
+        waiting: u64,
+        longest_wait_ns: u64,
         regions: u64,
         working_set_bytes: u64,
         sample_us: u64,

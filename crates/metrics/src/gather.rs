@@ -186,6 +186,7 @@ impl Gather {
             pod: pod.unwrap_or_default(),
             container: container.unwrap_or_default(),
             processes: group.processes as u64,
+            waiting: group.waiting as u64,
             tiers: TierReading {
                 hot: tiers.hot,
                 warm: tiers.warm,
@@ -195,6 +196,7 @@ impl Gather {
             spans: spans(group, spans_us),
             idle: idle(&group.idle),
             age_seconds: seconds(group.age_ns),
+            look_age_seconds: seconds(group.look_age_ns),
         }
     }
 }

@@ -145,8 +145,10 @@ pub struct CgroupReading {
     pub pod: String,
     /// The container, by name or the first 12 digits of its id; empty if there is none.
     pub container: String,
-    /// How many targets are in it.
+    /// How many targets are in it that are watched.
     pub processes: u64,
+    /// How many more are in it that have no place now.
+    pub waiting: u64,
     /// Its memory.
     pub tiers: TierReading,
     /// The working set, by span.
@@ -156,6 +158,8 @@ pub struct CgroupReading {
     pub idle: Vec<(u64, u64)>,
     /// How old the knowledge is who is in the cgroup, in seconds.
     pub age_seconds: f64,
+    /// How long ago its target that waits the longest was looked at, in seconds.
+    pub look_age_seconds: f64,
 }
 
 /// Memory by temperature, in bytes.
@@ -221,6 +225,7 @@ impl CgroupReading {
     /// Adds another cgroup. Memory that both share counts twice.
     fn join(&mut self, other: &Self) {
         self.processes += other.processes;
+        self.waiting += other.waiting;
         let (sum, add) = (&mut self.tiers, other.tiers);
         sum.hot = sum.hot.saturating_add(add.hot);
         sum.warm = sum.warm.saturating_add(add.warm);
@@ -234,5 +239,6 @@ impl CgroupReading {
         }
         // Their errors and coverage do not add up, so spans are left out.
         self.age_seconds = self.age_seconds.max(other.age_seconds);
+        self.look_age_seconds = self.look_age_seconds.max(other.look_age_seconds);
     }
 }

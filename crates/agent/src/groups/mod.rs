@@ -7,6 +7,9 @@
 //! Which cgroup a process is in is read when it becomes a target, and then in turn, so many at each
 //! asking; [`Group::age_ns`] tells how old the oldest answer within a group is.
 //!
+//! Targets that the set has no place for are in no window, so the memory of a group leaves them out.
+//! The group counts them, and [`Group::look_age_ns`] tells how old what is known of it is.
+//!
 //! Only census tells of single pages. With other methods all numbers are those of regions.
 
 mod by;
@@ -19,6 +22,7 @@ use isotherm_core::{Lengths, RegionInfo, Snapshot, TargetId, TargetInfo, Time, T
 use isotherm_host::proc::Proc;
 use isotherm_ops::targets::cgroup::cgroup_to_show;
 
+use crate::monitor::Looks;
 use crate::ready::idle_bytes;
 use crate::sharing::LiveSharing;
 pub use by::{By, GroupNames};
@@ -48,8 +52,10 @@ pub struct Tiers {
 pub struct Group {
     /// The cgroup's path from the root of its hierarchy, or what else makes the group ([`By`]).
     pub cgroup: String,
-    /// How many targets are in it.
+    /// How many targets are in it that are watched.
     pub processes: usize,
+    /// How many more are in it that have no place in the set now. They are in none of the sizes.
+    pub waiting: usize,
     /// Its memory, shared memory once.
     pub tiers: Tiers,
     /// By span, if the method sees single pages: how much was touched, shared memory once.
@@ -60,6 +66,17 @@ pub struct Group {
     pub idle: Vec<(u64, u64)>,
     /// How long ago the process that waits the longest was asked for its cgroup, in ns.
     pub age_ns: u64,
+    /// How long ago its target that waits the longest was looked at, in ns: on average over the
+    /// memory of one that is watched; of one without a place, since it is none or became a target.
+    pub look_age_ns: u64,
+}
+
+/// The targets of a group.
+#[derive(Debug, Default)]
+struct Members<'a> {
+    watched: Vec<&'a TargetInfo>,
+    /// Those without a place.
+    waiting: Vec<TargetId>,
 }
 
 /// What a target belongs to, as of some time.
@@ -113,35 +130,48 @@ impl Groups {
         }
     }
 
-    /// The groups as of the last window, by path. `pids`: the processes of the targets.
+    /// The groups as of the last window, by path. `pids`: the processes of the targets; `looks`:
+    /// when these were looked at, and who has no place.
     pub fn now(
         &mut self,
         s: &Snapshot,
         lengths: &Lengths,
         pids: &BTreeMap<TargetId, u32>,
+        looks: &Looks,
     ) -> Vec<Group> {
+        let seen: BTreeSet<TargetId> = s.targets.iter().map(|t| t.id).collect();
+        let waiting = || looks.waiting.keys().filter(|id| !seen.contains(id)).copied();
         self.forget(s);
-        self.ask(s, pids);
+        self.ask(s.end, seen.iter().copied().chain(waiting()).collect(), pids);
         self.sharing.follow(s, |id| pids.get(&id).copied());
         if self.by != By::Cgroup && self.by != By::Unit {
             self.names.refresh(s.end);
         }
-        let mut members: BTreeMap<String, Vec<&TargetInfo>> = BTreeMap::new();
+        let mut members: BTreeMap<String, Members<'_>> = BTreeMap::new();
         for target in &s.targets {
-            if let Some(Belongs { cgroup, uid, .. }) = self.belongs.get(&target.id) {
-                let name = self.names.of(self.by, cgroup, *uid);
-                members.entry(name).or_default().push(target);
+            if let Some(name) = self.name_of(target.id) {
+                members.entry(name).or_default().watched.push(target);
+            }
+        }
+        for id in waiting() {
+            if let Some(name) = self.name_of(id) {
+                members.entry(name).or_default().waiting.push(id);
             }
         }
         members
             .into_iter()
-            .map(|(cgroup, targets)| self.group(&cgroup, &targets, s, lengths))
+            .map(|(cgroup, members)| self.group(cgroup, &members, s, lengths, looks))
             .collect()
     }
 
+    /// The group that a target is in.
+    fn name_of(&self, id: TargetId) -> Option<String> {
+        let Belongs { cgroup, uid, .. } = self.belongs.get(&id)?;
+        Some(self.names.of(self.by, cgroup, *uid))
+    }
+
     /// Asks new targets for their cgroups, and some of the others again.
-    fn ask(&mut self, s: &Snapshot, pids: &BTreeMap<TargetId, u32>) {
-        let ids: BTreeSet<TargetId> = s.targets.iter().map(|t| t.id).collect();
+    fn ask(&mut self, now: Time, ids: BTreeSet<TargetId>, pids: &BTreeMap<TargetId, u32>) {
         self.belongs.retain(|id, _| ids.contains(id));
         let new = ids.iter().filter(|id| !self.belongs.contains_key(id)).copied();
         let mut asked: Vec<TargetId> = new.collect();
@@ -156,18 +186,20 @@ impl Groups {
                 let cgroup = cgroup_to_show(&String::from_utf8_lossy(&self.buf)).to_owned();
                 let status = || self.proc.status(*pid, &mut self.buf).ok();
                 let uid = (self.by == By::User).then(status).flatten().map(|status| status.euid);
-                self.belongs.insert(id, Belongs { cgroup, uid, asked_at: s.end });
+                self.belongs.insert(id, Belongs { cgroup, uid, asked_at: now });
             }
         }
     }
 
     fn group(
         &self,
-        cgroup: &str,
-        targets: &[&TargetInfo],
+        cgroup: String,
+        members: &Members<'_>,
         s: &Snapshot,
         lengths: &Lengths,
+        looks: &Looks,
     ) -> Group {
+        let Members { watched: targets, waiting } = members;
         let sharing = self.sharing.sharing();
         let all = || targets.iter().map(|t| (t.id.0, t.regions.clone()));
         let regions: Vec<RegionInfo> = if targets.len() > 1 {
@@ -192,15 +224,19 @@ impl Groups {
         });
         let tiers = if by_pages { sums.tiers() } else { Tiers::of_regions(&regions, lengths) };
         let used = regions.iter().filter(|region| region.resolved && region.nr_accesses > 0);
-        let asked_at = targets.iter().filter_map(|t| self.belongs.get(&t.id)).map(|of| of.asked_at);
+        let ids = || targets.iter().map(|t| t.id).chain(waiting.iter().copied());
+        let asked_at = ids().filter_map(|id| self.belongs.get(&id)).map(|of| of.asked_at);
+        let looked = ids().filter_map(|id| looks.waiting.get(&id).or(looks.watched.get(&id)));
         Group {
-            cgroup: cgroup.to_owned(),
+            cgroup,
             processes: targets.len(),
+            waiting: waiting.len(),
             tiers,
             touched,
             working_set: used.map(|region| region.range.len()).sum(),
             idle: idle_bytes(regions.iter(), lengths),
             age_ns: asked_at.min().map_or(0, |at| s.end.since(at)),
+            look_age_ns: looked.min().map_or(0, |at| s.end.since(*at)),
         }
     }
 }

@@ -49,7 +49,7 @@ fn a_group_is_the_targets_of_a_cgroup() {
     let (dir, mut groups) = machine(&[(1, "/a"), (2, "/b"), (3, "/a")]);
     let s = snapshot(1, vec![target(1, 4), target(2, 512), target(3, 0)]);
     groups.learn(&s);
-    let now = groups.now(&s, &Lengths::default(), &pids(&[1, 2, 3]));
+    let now = groups.now(&s, &Lengths::default(), &pids(&[1, 2, 3]), &Looks::default());
     let told: Vec<_> = now
         .iter()
         .map(|g| (g.cgroup.as_str(), g.processes, g.tiers.hot >> 12, g.tiers.cold >> 12))
@@ -62,7 +62,7 @@ fn a_group_is_the_targets_of_a_cgroup() {
     fs::write(dir.path().join("3/cgroup"), "0::/b\n").unwrap();
     let s = snapshot(3, vec![target(2, 512), target(3, 0)]);
     groups.learn(&s);
-    let now = groups.now(&s, &Lengths::default(), &pids(&[2, 3]));
+    let now = groups.now(&s, &Lengths::default(), &pids(&[2, 3]), &Looks::default());
     assert_eq!(
         now.iter().map(|g| (g.cgroup.as_str(), g.processes)).collect::<Vec<_>>(),
         [("/b", 2)]
@@ -76,7 +76,8 @@ fn thousands_are_asked_in_turn_and_tell_how_old_the_answer_is() {
     let (_dir, mut groups) = machine(&all.iter().map(|pid| (*pid, "/a")).collect::<Vec<_>>());
     let mut age_at = |s: u64| {
         let s = snapshot(s, all.iter().map(|id| target(*id, 1)).collect());
-        groups.now(&s, &Lengths::default(), &pids(&all))[0].age_ns / 1_000_000_000
+        groups.now(&s, &Lengths::default(), &pids(&all), &Looks::default())[0].age_ns
+            / 1_000_000_000
     };
     assert_eq!([age_at(10), age_at(11), age_at(12), age_at(13), age_at(14)], [0, 1, 2, 2, 2]);
 }
@@ -101,7 +102,7 @@ fn regions_stand_in_where_pages_are_not_known() {
     groups.learn(&s);
     let mut lengths = Lengths::default();
     lengths.note(&s);
-    let now = groups.now(&s, &lengths, &pids(&[1]));
+    let now = groups.now(&s, &lengths, &pids(&[1]), &Looks::default());
     assert_eq!(now[0].tiers, Tiers { hot: M, warm: M, cold: M, unresolved: M });
     assert_eq!((now[0].touched, now[0].working_set), (None, M));
 }
@@ -153,7 +154,7 @@ fn processes_of_a_user_are_a_group_in_whatever_cgroups() {
     let mut groups = Groups::new(Proc::new(dir.path()), By::User);
     let s = snapshot(1, vec![target(1, 4), target(2, 10), target(3, 2)]);
     groups.learn(&s);
-    let now = groups.now(&s, &Lengths::default(), &pids(&[1, 2, 3]));
+    let now = groups.now(&s, &Lengths::default(), &pids(&[1, 2, 3]), &Looks::default());
     let told: Vec<_> = now.iter().map(|g| (g.cgroup.as_str(), g.processes)).collect();
     assert_eq!(told, [("900001", 2), ("900002", 1)]);
 }
@@ -167,7 +168,7 @@ fn shared_memory_counts_once_in_each_cgroup_as_hot_as_where_it_is_hottest() {
     let object = Object { device: 1, inode: 2, offset: 0 };
     let maps = vec![Mapping::new(0, UNIT, "rw-s", "/x").of_object(object)];
     groups.sharing.follow_with(&s, &mut |_| maps.clone());
-    let now = groups.now(&s, &Lengths::default(), &pids(&[1, 2, 3]));
+    let now = groups.now(&s, &Lengths::default(), &pids(&[1, 2, 3]), &Looks::default());
     let pages = |bytes: u64| bytes >> 12;
     let told: Vec<_> = now.iter().map(|g| (pages(g.tiers.hot), pages(g.tiers.cold))).collect();
     assert_eq!(told, [(10, 502), (2, 510)]);
@@ -176,4 +177,28 @@ fn shared_memory_counts_once_in_each_cgroup_as_hot_as_where_it_is_hottest() {
     assert_eq!(spans.map(|span| pages(span.bytes)).collect::<Vec<_>>(), [10, 2]);
     let idle = now.iter().map(|g| g.idle.iter().map(|(_, bytes)| bytes / M).sum::<u64>());
     assert_eq!(idle.collect::<Vec<_>>(), [2, 2]);
+}
+
+#[test]
+fn those_without_a_place_are_counted_and_age_their_group() {
+    let (_dir, mut groups) = machine(&[(1, "/a"), (2, "/a"), (3, "/b"), (4, "/c")]);
+    let second = |s: u64| Time(s * 1_000_000_000);
+    let s = snapshot(100, vec![target(1, 4), target(4, 4)]);
+    let looks = Looks {
+        watched: [(TargetId(1), second(95)), (TargetId(4), second(99))].into(),
+        waiting: [(TargetId(2), second(40)), (TargetId(3), second(70))].into(),
+    };
+    groups.learn(&s);
+    let now = groups.now(&s, &Lengths::default(), &pids(&[1, 2, 3, 4]), &looks);
+    let told: Vec<_> = now
+        .iter()
+        .map(|g| (g.cgroup.as_str(), g.processes, g.waiting, g.look_age_ns / 1_000_000_000))
+        .collect();
+    assert_eq!(told, [("/a", 1, 1, 60), ("/b", 0, 1, 30), ("/c", 1, 0, 1)]);
+    assert_eq!((now[1].tiers, now[1].touched), (Tiers::default(), None), "nothing is made up");
+
+    // One that has just left its place is in the last window still.
+    let looks = Looks { waiting: [(TargetId(1), second(100))].into(), ..looks };
+    let now = groups.now(&s, &Lengths::default(), &pids(&[1, 4]), &looks);
+    assert_eq!((now[0].processes, now[0].waiting), (1, 0));
 }

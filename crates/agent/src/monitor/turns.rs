@@ -75,6 +75,11 @@ impl Turns {
         self.waiting.iter().map(|(id, since)| (*id, *since))
     }
 
+    /// Since when this target waits.
+    pub(super) fn since(&self, id: TargetId) -> Option<Time> {
+        self.waiting.get(&id).copied()
+    }
+
     /// Whether [`Turns::next`] needs to know who is watched.
     pub(super) fn is_turn(&self, now: Time) -> bool {
         !self.waiting.is_empty() && now >= self.turn_at

@@ -20,6 +20,15 @@ use super::{CLAIMS, Happened, Monitor};
 /// to eight.
 const SPARE_FILES: u64 = 64;
 
+/// When the memory of targets was looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Looks {
+    /// Of those that are watched: when their memory was looked at, on average.
+    pub watched: BTreeMap<TargetId, Time>,
+    /// Of those that the set has no place for now: since when. They are in no snapshot.
+    pub waiting: BTreeMap<TargetId, Time>,
+}
+
 /// A target that the context watches.
 #[derive(Debug)]
 pub(super) struct Watched {
@@ -112,6 +121,22 @@ impl Monitor {
         let mut all = self.turns.waiting();
         let now = clock::now();
         (all.len(), all.by_ref().map(|(_, since)| now.since(since)).max().unwrap_or(0))
+    }
+
+    /// When the memory of all targets was looked at.
+    #[must_use]
+    pub fn looks(&mut self) -> Looks {
+        let end = self.snapshot().end;
+        let context = &mut self.driver.context;
+        let watched =
+            self.watched.iter().map(|w| (w.id, context.looked(w.id).unwrap_or(end))).collect();
+        Looks { watched, waiting: self.turns.waiting().collect() }
+    }
+
+    /// Since when a target waits for a place; `None` if it does not.
+    #[must_use]
+    pub fn waits_since(&self, id: TargetId) -> Option<Time> {
+        self.turns.since(id)
     }
 
     pub(super) fn watch(&mut self, target: Target) {

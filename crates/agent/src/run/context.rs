@@ -444,8 +444,9 @@ impl Work {
 
     fn groups(&mut self) -> Vec<Group> {
         let Some(groups) = &mut self.groups else { return Vec::new() };
+        let looks = self.monitor.looks();
         let pids = self.targets.iter().filter(|t| t.memory.is_none()).map(|t| (t.id, t.pid));
-        groups.now(self.monitor.snapshot(), self.monitor.lengths(), &pids.collect())
+        groups.now(self.monitor.snapshot(), self.monitor.lengths(), &pids.collect(), &looks)
     }
 
     /// Bytes by idle time, with shared memory once if the policy pages out; and as a sum over the

@@ -1,7 +1,9 @@
 //! Replies of the agent, for people.
 
 use isotherm::raw::core::units::{bytes, counted, show_interval, show_share, span};
-use isotherm_control::types::{Accounts, Policies, Policy, Snapshot, Snapshots, State, Status};
+use isotherm_control::types::{
+    Accounts, Context, Policies, Policy, Snapshot, Snapshots, State, Status,
+};
 
 /// Rows as columns, each as wide as its widest cell. The last one is not padded.
 fn columns(rows: &[Vec<String>]) -> String {
@@ -69,9 +71,7 @@ fn policies(policies: &[Policy]) -> String {
     let mut rows = vec![head(&["POLICY", "STATE", "CONTEXTS", "TARGETS", "WORKING SET", "CPU"])];
     let mut notes = String::new();
     for policy in policies {
-        let sum = |of: fn(&isotherm_control::types::Context) -> u64| -> u64 {
-            policy.contexts.iter().map(of).sum()
-        };
+        let sum = |of: fn(&Context) -> u64| -> u64 { policy.contexts.iter().map(of).sum() };
         rows.push(vec![
             policy.name.clone(),
             policy.state.name().to_owned(),
@@ -92,6 +92,14 @@ fn policies(policies: &[Policy]) -> String {
     if notes.is_empty() { table } else { format!("{table}\n{notes}") }
 }
 
+/// How many targets have no place, and for how long the first of them was not watched.
+fn waiting(c: &Context) -> String {
+    match c.waiting {
+        0 => "-".to_owned(),
+        nr => format!("{nr}, {}", time(c.longest_wait_ns)),
+    }
+}
+
 pub(super) fn list(list: &Policies) -> String {
     let mut text = policies(&list.policies);
     let mut rows = vec![head(&[
@@ -99,6 +107,7 @@ pub(super) fn list(list: &Policies) -> String {
         "CONTEXT",
         "SET",
         "TARGETS",
+        "WAITING",
         "REGIONS",
         "WORKING SET",
         "WINDOW",
@@ -113,6 +122,7 @@ pub(super) fn list(list: &Policies) -> String {
                 c.name.clone(),
                 c.ops.clone(),
                 c.targets.to_string(),
+                waiting(c),
                 c.regions.to_string(),
                 bytes(c.working_set_bytes),
                 show_interval(c.aggr_us),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use isotherm::raw::agent::groups::{By, Group, Groups};
 use isotherm::raw::agent::monitor::Monitor;
-use isotherm::raw::core::units::bytes;
+use isotherm::raw::core::units::{bytes, span};
 use isotherm::raw::core::{Snapshot, TargetId, TouchedBytes};
 use isotherm::raw::host::proc::Proc;
 use isotherm::raw::report::page_maps::span_name;
@@ -79,8 +79,9 @@ impl Grouped {
     ) -> std::io::Result<()> {
         let pids: BTreeMap<TargetId, u32> =
             monitor.tracker().targets().map(|t| (t.id, t.pid)).collect();
+        let looks = monitor.looks();
         let (s, lengths) = (monitor.snapshot(), monitor.lengths());
-        let mut groups = self.groups.now(s, lengths, &pids);
+        let mut groups = self.groups.now(s, lengths, &pids, &looks);
         let of = |group: &Group| self.over(group, s);
         groups.sort_by_key(|group| std::cmp::Reverse(of(group).map_or(0, |over| over.bytes)));
         if as_json {
@@ -114,7 +115,11 @@ impl Grouped {
         };
         let over = format!("over {}", span_name(self.interval_us));
         write!(out, "{:>11}{:>7}  {by:<NAME$}{over:>16}", "time", "procs")?;
-        writeln!(out, "{:>11}{:>11}{:>11}{:>12}", "hot", "warm", "cold", "unresolved")
+        writeln!(
+            out,
+            "{:>11}{:>11}{:>11}{:>12}{:>10}",
+            "hot", "warm", "cold", "unresolved", "looked"
+        )
     }
 
     fn json(&self, groups: &[Group], s: &Snapshot) -> Value {
@@ -128,6 +133,8 @@ impl Grouped {
                 "idle": group.idle.iter().map(|(ms, bytes)| json!({ "ms": ms, "bytes": bytes }))
                     .collect::<Vec<_>>(),
                 "membership_age_ms": group.age_ns / 1_000_000,
+                "waiting": group.waiting,
+                "look_age_ms": group.look_age_ns / 1_000_000,
             });
             if let Some(over) = self.over(group, s) {
                 (fields["wss_bytes"], fields["lo"], fields["hi"]) =
@@ -154,7 +161,14 @@ fn row(
     write!(out, "{:9.1} s{procs:>7}  {name:<NAME$}{:>16}", elapsed.as_secs_f64(), known(over))?;
     let [hot, warm, cold, unresolved] =
         [tiers.hot, tiers.warm, tiers.cold, tiers.unresolved].map(bytes);
-    writeln!(out, "{hot:>11}{warm:>11}{cold:>11}{unresolved:>12}")
+    write!(out, "{hot:>11}{warm:>11}{cold:>11}{unresolved:>12}")?;
+    #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
+    let looked = span(group.look_age_ns as f64);
+    write!(out, "{looked:>10}")?;
+    if group.waiting > 0 {
+        write!(out, "  and {} without a place", group.waiting)?;
+    }
+    writeln!(out)
 }
 
 /// As much of a name as fits. The end of a path says more than its begin.

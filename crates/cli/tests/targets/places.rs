@@ -37,6 +37,18 @@ fn what_has_no_place_waits_and_is_counted_and_told_once() {
     assert_eq!(metric("isotherm_targets"), Some(20.0), "{}", said());
     assert!((1.0..19.0).contains(&waiting), "{waiting} wait: {}", said());
     wait_until("how long", || metric("isotherm_longest_wait_seconds").is_some_and(|s| s > 2.0));
+    // Each of them is in some cgroup, whose numbers say so.
+    let of_cgroups = |name: &str| -> Vec<f64> {
+        let text = fs::read_to_string(dir.path().join("m.prom")).unwrap();
+        let lines = text.lines().filter(|line| line.starts_with(&format!("{name}{{")));
+        lines.filter_map(|line| line.rsplit(' ').next()?.parse().ok()).collect()
+    };
+    wait_until("the cgroups' age", || {
+        let ages = of_cgroups("isotherm_cgroup_look_age_seconds");
+        ages.iter().any(|s| *s > 2.0)
+    });
+    assert_eq!(of_cgroups("isotherm_cgroup_waiting").iter().sum::<f64>(), waiting);
+    assert_eq!(of_cgroups("isotherm_cgroup_processes").iter().sum::<f64>(), 20.0 - waiting);
     let said = said();
     assert_eq!(said.matches("have no place now").count(), 1, "{said}");
     assert!(said.contains("`ulimit -n` is 170"), "{said}");
@@ -46,6 +58,7 @@ fn what_has_no_place_waits_and_is_counted_and_told_once() {
     sleepers.truncate(5);
     wait_until("nobody waits", || metric("isotherm_targets_waiting") == Some(0.0));
     assert_eq!(metric("isotherm_targets"), Some(5.0));
+    assert_eq!(of_cgroups("isotherm_cgroup_waiting").iter().sum::<f64>(), 0.0);
     run.signal("TERM");
     run.finish();
 }

@@ -29,6 +29,22 @@ pub(super) const FAMILIES: &[Family] = &[
         |r, emit| r.cgroups.iter().try_for_each(|c| emit(&labels(c), Real(c.age_seconds))),
     ),
     family(
+        "cgroup_waiting",
+        Gauge,
+        Count,
+        CGROUP,
+        "Targets in the cgroup that have no place in the operations set now; no size has them",
+        |r, emit| r.cgroups.iter().try_for_each(|c| emit(&labels(c), Whole(c.waiting))),
+    ),
+    family(
+        "cgroup_look_age",
+        Gauge,
+        Seconds,
+        CGROUP,
+        "How long ago the target in the cgroup that was not looked at for the longest time was looked at, on average over its memory",
+        |r, emit| r.cgroups.iter().try_for_each(|c| emit(&labels(c), Real(c.look_age_seconds))),
+    ),
+    family(
         "target",
         Gauge,
         Bytes,

@@ -55,9 +55,11 @@ fn cgroup(nr: u64) -> CgroupReading {
         pod: format!("shop/web-{nr}"),
         container: "nginx".into(),
         processes: 3,
+        waiting: 1,
         tiers: TierReading { hot: nr << 20, warm: nr << 10, cold: nr << 22, unresolved: 4096 },
         spans: vec![span(1), span(10), span(60)],
         idle: vec![(1, 0), (10, nr), (60, nr), (300, nr), (u64::MAX, nr << 3)],
         age_seconds: 0.5,
+        look_age_seconds: 12.5,
     }
 }

@@ -60,6 +60,8 @@ impl Shown {
     pub(super) fn note(&mut self, policy: &str, context: &str, summary: &Summary) {
         let shown = self.context(context);
         shown.targets = summary.nr_targets as u64;
+        shown.waiting = summary.nr_waiting as u64;
+        shown.longest_wait_ns = summary.longest_wait_ns;
         shown.regions = summary.nr_regions as u64;
         shown.working_set_bytes = summary.working_set;
         shown.sample_us = summary.sample_us;

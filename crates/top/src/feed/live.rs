@@ -461,6 +461,7 @@ impl Watcher {
             };
             if let (Some(monitor), Some(id)) = (monitor.as_mut(), entry.id) {
                 let looked = monitor.context().looked(id);
+                row.age_ns = monitor.waits_since(id).map(|at| now.since(at));
                 let snapshot = monitor.snapshot();
                 if let Some(target) = snapshot.targets.iter().find(|target| target.id == id) {
                     let seen = Seen {

@@ -7,8 +7,8 @@
 //! Which cgroup a process is in is read when it becomes a target, and then in turn, so many at each
 //! asking; [`Group::age_ns`] tells how old the oldest answer within a group is.
 //!
-//! Targets that the set has no place for are in no window, so the memory of a group leaves them out.
-//! The group counts them, and [`Group::look_age_ns`] tells how old what is known of it is.
+//! Targets that the set has no place for are in no window, so the memory of a group leaves them
+//! out. The group counts them, and [`Group::look_age_ns`] tells how old what is known of it is.
 //!
 //! Only census tells of single pages. With other methods all numbers are those of regions.
 

@@ -127,9 +127,9 @@ impl Monitor {
     #[must_use]
     pub fn looks(&mut self) -> Looks {
         let end = self.snapshot().end;
-        let context = &mut self.driver.context;
-        let watched =
-            self.watched.iter().map(|w| (w.id, context.looked(w.id).unwrap_or(end))).collect();
+        // A method without units looks at everything in every window.
+        let mut watched: BTreeMap<_, _> = self.watched.iter().map(|w| (w.id, end)).collect();
+        watched.extend(self.driver.context.looks());
         Looks { watched, waiting: self.turns.waiting().collect() }
     }
 

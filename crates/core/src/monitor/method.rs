@@ -120,10 +120,10 @@ pub(crate) trait Sampler: core::fmt::Debug {
         0.0
     }
 
-    /// When the units of a target were last looked at, on average. `None`: the method has no units,
-    /// or none of this target was looked at yet.
-    fn looked(&self, _target: TargetId) -> Option<Time> {
-        None
+    /// When the units of each target were last looked at, on average. Targets of which no unit was
+    /// looked at are left out; all are, if the method has no units.
+    fn looks(&self) -> Vec<(TargetId, Time)> {
+        Vec::new()
     }
 
     /// Tells a snapshot what is known of a target's single pages, for methods that see them.

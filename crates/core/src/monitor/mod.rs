@@ -276,11 +276,13 @@ impl Context {
         self.method.sampler().hidden()
     }
 
-    /// When the memory of a target was last looked at, on average over its units. It says how old
-    /// [`TargetInfo::touched`](crate::TargetInfo::touched) is. `None` if the method has no units,
-    /// or none was looked at yet.
-    pub fn looked(&mut self, id: TargetId) -> Option<Time> {
-        self.method.sampler().looked(id)
+    /// When the memory of each target was last looked at, on average over its units. It says how
+    /// old [`TargetInfo::touched`](crate::TargetInfo::touched) is. Targets of which nothing was
+    /// looked at yet are left out; all are, if the method has no units.
+    ///
+    /// The cost is some nanoseconds per unit: meant to be called about once a second.
+    pub fn looks(&mut self) -> Vec<(TargetId, Time)> {
+        self.method.sampler().looks()
     }
 
     /// The last finished window. Meaningful from the first [`Wish::Snapshot`] on.

@@ -447,6 +447,8 @@ impl Watcher {
     fn rows(&mut self, now: Time) -> Vec<Row> {
         let Self { entries, processes, monitor, picture, maps, .. } = self;
         let mut rows = Vec::with_capacity(entries.len());
+        let looks = monitor.as_mut().map(|monitor| monitor.context().looks());
+        let looks: BTreeMap<_, _> = looks.into_iter().flatten().collect();
         for (pid, entry) in entries.iter() {
             let Some(process) = processes.get(*pid) else { continue };
             let mut row = Row {
@@ -460,7 +462,6 @@ impl Watcher {
                 ..Row::default()
             };
             if let (Some(monitor), Some(id)) = (monitor.as_mut(), entry.id) {
-                let looked = monitor.context().looked(id);
                 row.age_ns = monitor.waits_since(id).map(|at| now.since(at));
                 let snapshot = monitor.snapshot();
                 if let Some(target) = snapshot.targets.iter().find(|target| target.id == id) {
@@ -478,7 +479,7 @@ impl Watcher {
                     row.tiers.unresolved = row.tiers.unresolved.saturating_add(missing);
                     // A method without units looks at everything in every window.
                     let of_window = seen.map.is_none().then_some(snapshot.end);
-                    row.age_ns = looked.or(of_window).map(|at| now.since(at));
+                    row.age_ns = looks.get(&id).copied().or(of_window).map(|at| now.since(at));
                 }
             }
             rows.push(row);

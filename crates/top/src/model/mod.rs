@@ -97,7 +97,8 @@ pub(crate) struct Row {
     /// Bytes of address space that are watched.
     pub(crate) watched: u64,
     pub(crate) tiers: Tiers,
-    /// How long ago its memory was looked at, on average, in ns; without a place: since when it waits.
+    /// How long ago its memory was looked at, on average, in ns; without a place: since when it
+    /// waits.
     pub(crate) age_ns: Option<u64>,
     /// Its working set over 1 s, the oldest first.
     pub(crate) trend: Vec<u64>,

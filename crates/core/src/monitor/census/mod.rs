@@ -382,8 +382,8 @@ impl Sampler for Census {
         self.others = rate;
     }
 
-    fn looked(&self, target: TargetId) -> Option<Time> {
-        self.maps.iter().find(|map| map.id == target)?.looked()
+    fn looks(&self) -> Vec<(TargetId, Time)> {
+        self.maps.iter().filter_map(|map| Some((map.id, map.looked()?))).collect()
     }
 
     fn hidden(&self) -> f64 {

@@ -41,7 +41,7 @@ pub(super) const FAMILIES: &[Family] = &[
         Gauge,
         Seconds,
         CGROUP,
-        "How long ago the target in the cgroup that was not looked at for the longest time was looked at, on average over its memory",
+        "Time since the last look at the target of the cgroup that waits the longest, on average over its memory",
         |r, emit| r.cgroups.iter().try_for_each(|c| emit(&labels(c), Real(c.look_age_seconds))),
     ),
     family(

@@ -106,7 +106,8 @@ struct Due {
 pub(crate) struct Census {
     /// One per target, in the order of the targets.
     maps: Vec<Map>,
-    /// Looks to come, per time between arming and look. Each list is in order of time.
+    /// Looks to come, per time between arming and look. Each list is in order of time, up to the
+    /// few samples that it took to make the units of one batch old.
     due: [VecDeque<Due>; 2 + LATER_NS.len()],
     /// Looks to come before the window is over, at units with cells that are waited for.
     soon: Vec<Due>,
@@ -193,10 +194,8 @@ impl Sampler for Census {
             if since == before {
                 continue;
             }
-            // To make shared memory old takes some samples, and the spans have begun meanwhile.
-            let begun = now.since(since) / self.spans[0].max(1);
-            for (list, wait) in self.due.iter_mut().zip(waits(scene.attrs)) {
-                let sample = passed.saturating_add(wait.saturating_sub(begun).max(1));
+            for (list, wait) in self.due.iter_mut().zip(waits(scene.attrs, now.since(since))) {
+                let sample = passed.saturating_add(wait);
                 let (target, start) = (check.target, check.start);
                 list.push_back(Due { sample, target, start, since });
             }
@@ -547,11 +546,14 @@ fn spans(attrs: &Attrs) -> [u64; SPANS] {
     [us(attrs.sample_us), us(attrs.aggr_us), LATER_NS[0], LATER_NS[1], LATER_NS[2]]
 }
 
-/// Samples between arming and the looks.
-fn waits(attrs: &Attrs) -> [u64; 2 + LATER_NS.len()] {
+/// Samples until the looks at what was made old `ago_ns` ago: to make shared memory old takes some
+/// samples, and the spans have begun meanwhile.
+fn waits(attrs: &Attrs, ago_ns: u64) -> [u64; 2 + LATER_NS.len()] {
     let sample_ns = attrs.sample_us.max(1).saturating_mul(1000);
     let later = LATER_NS.map(|ns| (ns / sample_ns).max(1));
-    [1, (attrs.aggr_us / attrs.sample_us.max(1)).max(1), later[0], later[1], later[2]]
+    let window = (attrs.aggr_us / attrs.sample_us.max(1)).max(1);
+    let waits = [1, window, later[0], later[1], later[2]];
+    waits.map(|wait| wait.saturating_sub(ago_ns / sample_ns).max(1))
 }
 
 /// The nearest count.
@@ -566,6 +568,15 @@ mod tests {
     use crate::addr::AddrRange;
     use crate::region::Region;
     use crate::rng::Rng;
+
+    #[test]
+    fn looks_are_due_from_the_time_when_a_unit_was_made_old() {
+        let attrs = Attrs::default();
+        assert_eq!(waits(&attrs, 0), [1, 20, 200, 2000, 12_000]);
+        assert_eq!(waits(&attrs, 4_900_000), [1, 20, 200, 2000, 12_000]);
+        assert_eq!(waits(&attrs, 12_000_000), [1, 18, 198, 1998, 11_998]);
+        assert_eq!(waits(&attrs, 3_000_000_000), [1, 1, 1, 1400, 11_400]);
+    }
 
     #[test]
     fn regions_that_schemes_have_split_keep_their_intervals() {

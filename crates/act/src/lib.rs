@@ -13,6 +13,8 @@
 //! | [`Injector::madvise`] | `madvise(2)` that the process is made to call: huge page advice |
 //! | [`Process::page_runs`] | `PAGEMAP_SCAN`: what became of pages, as ranges |
 //! | [`Process::page_entries`] | `pagemap`: what became of pages, one by one |
+//!
+//! [`refault_price`] tells what a page costs that comes back, on memory of our own.
 
 mod advise;
 pub mod apply;
@@ -22,6 +24,7 @@ mod inject;
 mod migrate;
 mod outcome;
 mod pages;
+mod price;
 mod process;
 mod weights;
 
@@ -33,5 +36,6 @@ pub(crate) use migrate::BATCH as MIGRATE_BATCH;
 pub use migrate::Migrated;
 pub use outcome::{MAX_REFUSED, Outcome, Refused};
 pub use pages::{PageCount, PageEntry, PageKind};
+pub use price::{RefaultPrice, refault_price};
 pub use process::Process;
 pub use weights::{WeightedNodes, interleave_index};

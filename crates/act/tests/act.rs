@@ -17,6 +17,8 @@ mod inject;
 mod migrate;
 #[path = "act/pages.rs"]
 mod pages;
+#[path = "act/price.rs"]
+mod price;
 #[path = "act/process.rs"]
 mod process;
 #[path = "../../ops/tests/shared/target.rs"]

@@ -21,6 +21,7 @@ pub mod memory;
 mod numbers;
 pub mod page_maps;
 pub mod pages;
+pub mod plan;
 mod rate;
 pub mod regions;
 pub mod scan;

@@ -166,7 +166,7 @@ impl Report {
 }
 
 /// Text as it may stand in markup.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     // A title that looks like a place to fill in is none.
     text.replace('{', "&#123;")

@@ -53,6 +53,10 @@ enum Command {
     Record(record::Args),
     /// Show a record: heatmap, working set, regions, mappings, ages.
     Report(reading::report::Args),
+    /// Say how much memory could be saved, at what price, and by which policy.
+    ///
+    /// From a record, or from processes that it watches for a while.
+    Plan(reading::plan::Args),
     /// Print the working set of running processes, live.
     Wss(wss::Args),
     /// Show live which processes use which memory.
@@ -139,6 +143,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Demo(args) => demo::run(args),
         Command::Record(args) => record::run(args),
         Command::Report(args) => reading::report::run(args),
+        Command::Plan(args) => reading::plan::run(args),
         Command::Wss(args) => wss::run(args),
         Command::Top(args) => top::run(args),
         Command::Run(args) => act::run::run(args),

@@ -252,7 +252,7 @@ impl Common {
 }
 
 impl Limits {
-    fn filter(&self) -> Filter {
+    pub(super) fn filter(&self) -> Filter {
         Filter { time: self.time, address: self.address, targets: self.targets.clone() }
     }
 }

@@ -19,12 +19,19 @@ const OF_ACTING: [&str; 2] = ["dry_run", "undo_on_exit"];
 
 const EXAMPLES: &str = "Examples:";
 
+/// Options that `plan` has from the reports.
+const OF_REPORTS: [&str; 3] = ["json", "time", "targets"];
+
 /// The program with short helps.
 pub(crate) fn shortened(program: Command) -> Command {
     let name = program.get_name().to_owned();
     // One page has no room for it.
     let program = without_acting(program)
-        .mut_subcommand("report", |all| all.mut_arg("record", |arg| arg.hide_short_help(true)));
+        .mut_subcommand("report", |all| all.mut_arg("record", |arg| arg.hide_short_help(true)))
+        .mut_subcommand("plan", |plan| {
+            let hide = |arg: Arg| arg.hide_short_help(true);
+            OF_REPORTS.into_iter().fold(plan, |plan, id| plan.mut_arg(id, hide))
+        });
     // The template is the same for both helps, so the long one is made before.
     let long = program.clone().render_long_help();
     let short = overview(&program);

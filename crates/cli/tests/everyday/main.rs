@@ -6,6 +6,7 @@ mod config;
 mod doctor;
 mod manual;
 mod pager;
+mod plan;
 #[path = "../faults/program.rs"]
 #[expect(dead_code, reason = "shared with other tests, which use more of it")]
 mod program;

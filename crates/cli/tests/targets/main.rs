@@ -9,6 +9,7 @@ mod help;
 mod metrics;
 mod named;
 mod places;
+mod plan;
 mod reclaim;
 
 #[path = "../faults/program.rs"]

@@ -1,0 +1,327 @@
+//! `isotherm plan`: how much memory could be saved, at what price, and by which policy.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use anyhow::Context;
+use isotherm::raw::act::{RefaultPrice, refault_price};
+use isotherm::raw::agent::policy::{TargetSpec, print};
+use isotherm::raw::agent::ready::{Reclaim, Whose};
+use isotherm::raw::core::scheme::Watermarks;
+use isotherm::raw::core::units::{duration, interval_us_with_unit, share_bp};
+use isotherm::raw::host::{Machine, Roots};
+use isotherm::raw::report::plan::curve::Estimate;
+use isotherm::raw::report::plan::{Limits, Price, Report};
+
+use super::report::Common;
+use crate::exit::{self, usage};
+use crate::files;
+use crate::terminal::pager::PagerArg;
+use crate::terminal::warn;
+
+/// Arguments of `isotherm plan`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    common: Common,
+    #[command(flatten)]
+    live: Live,
+    /// How much slower the program may become, as 1%.
+    #[arg(
+        long,
+        value_name = "SHARE",
+        default_value = "1%",
+        value_parser = share,
+        help_heading = "Limits"
+    )]
+    max_slowdown: f64,
+    /// How much memory may come back per minute, as 0.2%/min of what is resident.
+    #[arg(long, value_name = "SHARE/min", value_parser = per_minute, help_heading = "Limits", hide_short_help = true)]
+    max_refaults: Option<f64>,
+    /// How much of the resident memory has to be saved, as 30%.
+    #[arg(long, value_name = "SHARE", value_parser = share, help_heading = "Limits")]
+    save: Option<f64>,
+    /// What a page costs that comes back, as 20us.
+    ///
+    /// Without this option it is measured on 16 MiB of own memory if this machine has swap, and
+    /// assumed if it has none.
+    #[arg(long, value_name = "TIME", value_parser = interval_us_with_unit, help_heading = "Price", hide_short_help = true)]
+    refault_cost: Option<u64>,
+    /// How many CPUs the program keeps busy.
+    ///
+    /// While one thread waits for a page, the others go on.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1.0,
+        help_heading = "Price",
+        hide_short_help = true
+    )]
+    cpus: f64,
+    /// Write the policy that is recommended to this file.
+    #[arg(short, long, value_name = "FILE", help_heading = "Output")]
+    output: Option<PathBuf>,
+    /// Write a picture of savings and refaults to this file, as SVG.
+    #[arg(long, value_name = "FILE", help_heading = "Output", hide_short_help = true)]
+    svg: Option<PathBuf>,
+    /// Write all of it to this file, as one page for a browser.
+    #[arg(long, value_name = "FILE", help_heading = "Output", hide_short_help = true)]
+    html: Option<PathBuf>,
+    #[command(flatten)]
+    pager: PagerArg,
+}
+
+/// Processes to watch first.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Watch first")]
+struct Live {
+    /// Watch these processes and their children, then plan for them.
+    #[arg(
+        short,
+        long = "pid",
+        value_name = "PID,...",
+        value_delimiter = ',',
+        conflicts_with = "record"
+    )]
+    pids: Vec<u32>,
+    /// Watch processes whose name matches.
+    #[arg(long = "name", value_name = "GLOB", conflicts_with = "record", hide_short_help = true)]
+    names: Vec<String>,
+    /// Watch the processes of matching cgroups.
+    #[arg(long = "cgroup", value_name = "GLOB", conflicts_with = "record", hide_short_help = true)]
+    cgroups: Vec<String>,
+    /// Watch the processes of a systemd unit.
+    #[arg(long = "unit", value_name = "NAME", conflicts_with = "record", hide_short_help = true)]
+    units: Vec<String>,
+    /// Watch the processes of matching Kubernetes pods.
+    #[arg(long = "pod", value_name = "GLOB", conflicts_with = "record", hide_short_help = true)]
+    pods: Vec<String>,
+    /// Watch the processes of matching containers.
+    #[arg(
+        long = "container",
+        value_name = "GLOB",
+        conflicts_with = "record",
+        hide_short_help = true
+    )]
+    containers: Vec<String>,
+    /// For how long to watch.
+    ///
+    /// Idle times up to a fifth of it can be told of.
+    #[arg(long = "for", value_name = "TIME", default_value = "5m", value_parser = duration)]
+    watch_for: Duration,
+    /// Keep the record in this file.
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    keep: Option<PathBuf>,
+}
+
+const EXAMPLES: &str = "Examples:
+  isotherm plan r.data                            from a record
+  isotherm plan -p 1234 --for 5m                  watch a process first
+  isotherm plan r.data --save 30%                 the cheapest way to save 30 %
+  isotherm plan r.data --max-slowdown 0.5% -o p.toml   the policy, for `isotherm run p.toml`";
+
+/// A share of 0 % or more.
+fn share(text: &str) -> Result<f64, String> {
+    let bp = share_bp(text).map_err(|err| err.to_string())?;
+    #[expect(clippy::cast_precision_loss, reason = "basis points")]
+    Ok(bp as f64 / 10_000.0)
+}
+
+/// A share per minute.
+fn per_minute(text: &str) -> Result<f64, String> {
+    let known = text.trim().strip_suffix("/min").or_else(|| text.trim().strip_suffix("/m"));
+    share(known.ok_or("give a share per minute, as 0.2%/min")?)
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if !(args.cpus > 0.0 && args.cpus.is_finite()) {
+        return Err(usage("--cpus is a number above 0, as 2.5"));
+    }
+    let specs = args.live.specs();
+    let scratch = tempdir(&specs)?;
+    let (record, filter) = match &scratch {
+        Some(dir) => {
+            let path = args.live.keep.clone().unwrap_or_else(|| dir.0.join("plan.data"));
+            args.live.watch(&path)?;
+            (files::open(&path)?, args.common.limits.filter())
+        }
+        None => args.common.open()?,
+    };
+    let limits = Limits {
+        max_slowdown: args.max_slowdown,
+        max_refaults: args.max_refaults,
+        save: args.save,
+    };
+    let report = Report::build(&record, &filter, price(args.refault_cost, args.cpus), limits)?;
+    if let Some(path) = &args.svg {
+        write_file(path, &report.to_svg())?;
+    }
+    let policy = policy(&report, specs);
+    if let Some(path) = &args.html {
+        write_file(path, &report.to_html(policy.as_deref()))?;
+    }
+    if let Some(path) = &args.output {
+        let Some(policy) = &policy else {
+            return Err(exit::with(
+                exit::PARTIAL,
+                format!("no policy was written\n  why:   {}", report.verdict()),
+            ));
+        };
+        write_file(path, policy)?;
+    }
+    let mut out = args.pager.open();
+    let shown = show(&args, &report, policy.as_deref(), &mut out);
+    let finished = out.finish();
+    shown?;
+    finished?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(
+    args: &Args,
+    report: &Report,
+    policy: Option<&str>,
+    out: &mut impl Write,
+) -> anyhow::Result<()> {
+    if args.common.limits.json {
+        return Ok(writeln!(out, "{}", report.to_json())?);
+    }
+    writeln!(out, "{}", report.to_text().trim_end())?;
+    match (&args.output, policy) {
+        (Some(path), Some(_)) => {
+            let path = path.display();
+            writeln!(out, "\nthe policy is in {path}; `isotherm run {path} --dry-run` tries it")?;
+        }
+        (None, Some(policy)) => {
+            writeln!(
+                out,
+                "\nthe policy, which -o FILE writes to a file:\n\n{}",
+                policy.trim_end()
+            )?;
+        }
+        (_, None) => {}
+    }
+    Ok(())
+}
+
+impl Live {
+    /// What is to be watched, for a policy.
+    fn specs(&self) -> Vec<TargetSpec> {
+        let pids = self.pids.iter().map(|pid| TargetSpec::Pid(*pid));
+        let names = self.names.iter().cloned().map(TargetSpec::Name);
+        let cgroups = self.cgroups.iter().cloned().map(TargetSpec::Cgroup);
+        let units = self.units.iter().cloned().map(TargetSpec::Unit);
+        let pods = self.pods.iter().cloned().map(TargetSpec::Pod);
+        let containers = self.containers.iter().cloned().map(TargetSpec::Container);
+        pids.chain(names).chain(cgroups).chain(units).chain(pods).chain(containers).collect()
+    }
+
+    /// Records for a while, as `isotherm record` does.
+    fn watch(&self, path: &Path) -> anyhow::Result<()> {
+        let own = std::env::current_exe().context("find our own program")?;
+        let mut command = Command::new(own);
+        command.arg("record").arg("--quiet").arg("--output").arg(path);
+        command.args(["--duration", &format!("{}ms", self.watch_for.as_millis())]);
+        command.args(self.pids.iter().map(|pid| format!("--pid={pid}")));
+        let named = [
+            ("name", &self.names),
+            ("cgroup", &self.cgroups),
+            ("unit", &self.units),
+            ("pod", &self.pods),
+            ("container", &self.containers),
+        ];
+        for (option, values) in named {
+            command.args(values.iter().map(|value| format!("--{option}={value}")));
+        }
+        writeln!(std::io::stderr(), "watching for {:?}; Ctrl-C ends it sooner", self.watch_for)
+            .ok();
+        let status = command.status().context("run `isotherm record`")?;
+        match status.code() {
+            Some(0) => Ok(()),
+            Some(code) if code == i32::from(exit::PARTIAL) => {
+                warn("the record is not complete");
+                Ok(())
+            }
+            code => {
+                let code = code.and_then(|code| u8::try_from(code).ok());
+                let code = code.unwrap_or(exit::UNEXPECTED);
+                Err(exit::with(code, "so there is nothing to plan for: watching failed"))
+            }
+        }
+    }
+}
+
+/// A directory of our own, which goes when this is dropped.
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+/// A place for the record, if there is something to watch.
+fn tempdir(specs: &[TargetSpec]) -> anyhow::Result<Option<Scratch>> {
+    if specs.is_empty() {
+        return Ok(None);
+    }
+    let dir = std::env::temp_dir().join(format!("isotherm-plan-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).map_err(|err| files::cannot_create(&dir, &err))?;
+    Ok(Some(Scratch(dir)))
+}
+
+/// What a page costs that comes back: as told, as measured, or as assumed.
+fn price(told_us: Option<u64>, cpus: f64) -> Price {
+    if let Some(us) = told_us {
+        #[expect(clippy::cast_precision_loss, reason = "a time of µs")]
+        let us = us as f64;
+        let source = "as --refault-cost says".to_owned();
+        return Price { us: Estimate::new(us, us, us), source, cpus };
+    }
+    let assumed = Price { cpus, ..Price::assumed() };
+    if Machine::read(&Roots::default()).swap_bytes == 0 {
+        return Price { source: "assumed: this machine has no swap".to_owned(), ..assumed };
+    }
+    match refault_price() {
+        Ok(Some(RefaultPrice { p10, mean, p90, pages })) => {
+            let source = format!("measured on this machine's swap, {pages} pages");
+            Price { us: Estimate::new(p10, mean, p90), source, cpus }
+        }
+        Ok(None) => {
+            let source = "assumed: this machine's swap took nothing; is it full?".to_owned();
+            Price { source, ..assumed }
+        }
+        Err(err) => {
+            Price { source: format!("assumed: it could not be measured: {err}"), ..assumed }
+        }
+    }
+}
+
+/// The policy that is recommended. It names the programs as the user named them, or as the record
+/// knows them.
+fn policy(report: &Report, specs: Vec<TargetSpec>) -> Option<String> {
+    let row = report.chosen()?;
+    let names = report.names.iter().filter(|name| !name.is_empty());
+    let targets =
+        if specs.is_empty() { names.cloned().map(TargetSpec::Name).collect() } else { specs };
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an idle time")]
+    let min_age_us = (row.age_s * 1e6) as u64;
+    let mut reclaim = Reclaim {
+        whose: Whose { targets, ..Whose::default() },
+        min_age_us,
+        refault_window_us: min_age_us.clamp(1_000_000, 60_000_000),
+        ..Reclaim::default()
+    };
+    // The plan is for this program alone, however much memory is free.
+    reclaim.limits.watermarks = Watermarks::default();
+    let about = format!("# {}\n# {}\n", report.title, report.verdict().replace('\n', " "));
+    Some(about + &print(&reclaim.policy()))
+}
+
+fn write_file(path: &Path, text: &str) -> anyhow::Result<()> {
+    std::fs::write(path, text).map_err(|err| files::cannot_create(path, &err))
+}

@@ -1,0 +1,53 @@
+//! `isotherm plan -p`: watches a process first, and leaves nothing behind.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::program::{ISOTHERM, Running, command, isotherm, scratch, shell, wait_until};
+
+#[test]
+fn a_process_is_watched_and_planned_for() {
+    let dir = scratch();
+    fs::write(dir.path().join("w.cfg"), "h, 8M\nc, 56M\n\nall\n3600000\nh, 0, 64, 1, rw\n")
+        .unwrap();
+    let workload = command(ISOTHERM, dir.path(), &["workload", "-q", "--truth", "t", "w.cfg"]);
+    let workload = Running::start(workload);
+    let begun = || fs::read_to_string(dir.path().join("t")).is_ok_and(|t| t.contains("\"phase\""));
+    wait_until("the workload", begun);
+    let pid = workload.pid();
+    let plan = format!("plan -p {pid} --for 27s --refault-cost 20us -o p.toml --json");
+    fs::create_dir(dir.path().join("tmp")).unwrap();
+    let said = shell(dir.path(), &format!("TMPDIR=$PWD/tmp $ISOTHERM {plan}"));
+    if matches!(said.code, Some(3 | 4)) {
+        eprintln!("skipped: processes cannot be watched here: {}", said.err);
+        return;
+    }
+    said.expect(0, &["watching for 27s"]);
+    let plan: Value = serde_json::from_str(&said.out).unwrap();
+    if plan["by_pages"] == false {
+        eprintln!("skipped: page tables cannot be read here: {plan:#}");
+        return;
+    }
+    let row = plan["rows"].as_array().unwrap().iter().find(|row| row["age_s"] == 5.0).unwrap();
+    let share = row["saved_share"]["mid"].as_f64().unwrap();
+    // The program itself is resident as well.
+    assert!((0.6..0.95).contains(&share), "{plan:#}");
+    assert!(row["refaults_per_s"]["mid"].as_f64().unwrap() < 20.0, "{plan:#}");
+    let policy = fs::read_to_string(dir.path().join("p.toml")).unwrap();
+    assert!(policy.contains(&format!("pid = {pid}")), "{policy}");
+    assert_eq!(fs::read_dir(dir.path().join("tmp")).unwrap().count(), 0);
+    workload.assert_untouched();
+}
+
+#[test]
+fn who_has_ended_is_told_and_there_is_no_plan() {
+    let dir = scratch();
+    let gone = Running::sleeper(dir.path());
+    let pid = gone.pid();
+    drop(gone);
+    let said = isotherm(dir.path(), &format!("plan -p {pid} --for 5s -o p.toml"));
+    assert!(matches!(said.code, Some(3..=5)), "{said:#?}");
+    assert!(said.err.contains("watching failed"), "{said:#?}");
+    assert!(!dir.path().join("p.toml").exists());
+}

@@ -10,6 +10,7 @@ pub(crate) mod huge;
 pub(crate) mod idle;
 pub(crate) mod overhead;
 pub(crate) mod parity;
+pub(crate) mod plan;
 pub(crate) mod pressure;
 pub(crate) mod quota;
 pub(crate) mod reclaim;

@@ -19,8 +19,8 @@ const OF_ACTING: [&str; 2] = ["dry_run", "undo_on_exit"];
 
 const EXAMPLES: &str = "Examples:";
 
-/// Options that `plan` has from the reports.
-const OF_REPORTS: [&str; 3] = ["json", "time", "targets"];
+/// Arguments that `plan` has from the reports. The record is named in its examples.
+const OF_REPORTS: [&str; 4] = ["record", "json", "time", "targets"];
 
 /// The program with short helps.
 pub(crate) fn shortened(program: Command) -> Command {

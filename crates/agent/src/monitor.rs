@@ -30,7 +30,7 @@ use isotherm_core::scheme::{Entry, Installed, Scheme};
 use isotherm_core::unit::UNIT;
 use isotherm_core::units::{bytes, show_share};
 use isotherm_core::{
-    Attrs, AttrsError, Clock, Context, Driver, Event, Late, Lengths, Operations, Snapshot,
+    Attrs, AttrsError, Clock, Context, Driver, Event, Late, Lengths, Method, Operations, Snapshot,
     Suspends, TargetId, Time,
 };
 use isotherm_host::error::{Class, SetError, SetKind};
@@ -382,9 +382,10 @@ impl Monitor {
     /// [`Context::commit_schemes`]. Their settings change at the same point. If this is called
     /// again before that, the second commit takes effect one turn later.
     pub fn commit_schemes(&mut self, mut schemes: Vec<(Scheme, Settings)>) {
+        let sees_pages = self.driver.context.attrs().method != Method::Observed;
         for (scheme, settings) in &mut schemes {
             settings.only_on = scheme.source_nid;
-            scheme.by_page = settings.proves_pages_idle(scheme.action);
+            scheme.by_page = sees_pages && settings.proves_pages_idle(scheme.action);
         }
         let acted = self.acts;
         self.acts = schemes.iter().any(|(scheme, _)| scheme.looks_at_pages());

@@ -24,6 +24,7 @@ pub mod pages;
 pub mod plan;
 mod rate;
 pub mod regions;
+pub mod replay;
 pub mod scan;
 pub mod score;
 mod shown;

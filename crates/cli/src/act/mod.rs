@@ -7,6 +7,7 @@ mod account;
 mod args;
 mod drive;
 mod events;
+mod over;
 pub(crate) mod ready;
 pub(crate) mod run;
 pub(crate) mod schemes;

@@ -26,6 +26,12 @@ pub(crate) struct Args {
     /// Check the policy against this machine, and exit.
     #[arg(long, conflicts_with = "command")]
     check: bool,
+    /// Say what the policy would have done to a recorded program, and exit.
+    ///
+    /// Nothing is watched or changed. Quotas, brakes and filters work as in a real run; pressure,
+    /// free memory and nodes are not in a record, and it is said what that leaves out.
+    #[arg(long, value_name = "RECORD", conflicts_with_all = ["check", "command", "duration", "dry_run"])]
+    over: Option<PathBuf>,
     #[command(flatten)]
     run: RunArgs,
     /// Start this command; it is the target of the context that names none.
@@ -36,6 +42,7 @@ pub(crate) struct Args {
 const EXAMPLES: &str = "Examples:
   isotherm reclaim --print-policy > p.toml        a policy to begin with
   isotherm run p.toml --dry-run --duration 1m     what would it do?
+  isotherm run p.toml --over isotherm.data        what would it have done?
   isotherm run p.toml --check                     is it valid, and can this machine do it?";
 
 /// Runs the subcommand.
@@ -43,6 +50,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut policy = load(&args.policy)?;
     if args.check {
         return told(&args.policy, &policy);
+    }
+    if let Some(record) = &args.over {
+        return super::over::run(&policy, record, args.run.json);
     }
     add_command(&mut policy, &args.command)?;
     drive(policy, &args.run, Extra { file: Some(&args.policy), ..Extra::default() })

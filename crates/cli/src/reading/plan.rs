@@ -275,7 +275,7 @@ fn tempdir(specs: &[TargetSpec]) -> anyhow::Result<Option<Scratch>> {
 }
 
 /// What a page costs that comes back: as told, as measured, or as assumed.
-fn price(told_us: Option<u64>, cpus: f64) -> Price {
+pub(crate) fn price(told_us: Option<u64>, cpus: f64) -> Price {
     if let Some(us) = told_us {
         #[expect(clippy::cast_precision_loss, reason = "a time of µs")]
         let us = us as f64;

@@ -133,3 +133,88 @@ fn without_page_maps_the_intervals_are_wide_and_it_is_said() {
     assert!(lo < 0.05 && hi > 0.9 && mid > 0.7, "{plan:#}");
     assert_eq!(plan["fast_node"].as_array().unwrap().len(), 0);
 }
+
+/// A policy for the replays: idle for 2 s, with these lines of its own.
+fn policy(dir: &Path, more: &str) {
+    let text = format!(
+        "[[context]]\nname = \"c\"\n[[context.scheme]]\nname = \"cold\"\naction = \"pageout\"\n\
+         frequency = \"0%\"\nage = \"2s..\"\n{more}\n"
+    );
+    std::fs::write(dir.join("p.toml"), text).unwrap();
+}
+
+fn replay(dir: &Path, more: &str) -> Value {
+    policy(dir, more);
+    let said = isotherm(dir, "run p.toml --over w.data --json");
+    serde_json::from_str(&said.expect(0, &[]).out).unwrap()
+}
+
+const UNLIMITED: &str = "quota = \"none\"\nbrake = \"off\"";
+
+#[test]
+fn a_policy_played_back_takes_what_is_cold_within_its_quota() {
+    let dir = scratch();
+    plan(dir.path(), HOT_AND_COLD, 40, "");
+    let number = |of: &Value, key: &str| of[key].as_f64().unwrap();
+    let all = replay(dir.path(), UNLIMITED);
+    assert!((number(&all, "saved_share_late") - 0.875).abs() < 0.01, "{all:#}");
+    assert!(number(&all, "pages_back_per_s") < 1.0, "{all:#}");
+    let done = number(&all["schemes"][0], "done_bytes");
+    assert!((done / f64::from(112 << 20) - 1.0).abs() < 0.02, "{all:#}");
+    // 112 MiB at 2 MiB a second is more than the record is long.
+    let slow = replay(dir.path(), "quota = { size = \"2M\", interval = \"1s\" }\nbrake = \"off\"");
+    let scheme = &slow["schemes"][0];
+    let most = number(scheme, "max_window_bytes");
+    assert!(number(scheme, "done_bytes") < f64::from(40 * (2 << 20)), "{slow:#}");
+    assert!(number(scheme, "quota_exceeds") > 30.0 && most <= f64::from(2 << 20), "{slow:#}");
+    let none = replay(dir.path(), "filters = [\"reject anon\"]");
+    assert!(number(&none, "saved").abs() < 1.0, "all of it is anonymous: {none:#}");
+    let text = isotherm(dir.path(), "run p.toml --over w.data").expect(0, &[]).out.clone();
+    for part in ["c: 40.0 s over w", "cold (pageout): acts on 0 MiB", "times as fast as it was"] {
+        assert!(text.contains(part), "no {part} in {text}");
+    }
+}
+
+/// What is gone over comes back, and the brake takes less of it.
+#[test]
+fn a_policy_played_back_sees_what_comes_back_and_brakes() {
+    let dir = scratch();
+    let config = "s, 96M\nc, 32M\n\nall\n3600000\ns, 0, 4096, 1, rw, rate=3072\n";
+    plan(dir.path(), config, 60, "");
+    let of = |more: &str| {
+        let all = replay(dir.path(), more);
+        let scheme = &all["schemes"][0];
+        ["done_bytes", "refaulted_bytes"].map(|key| scheme[key].as_f64().unwrap())
+    };
+    let [free, braked] = [of(UNLIMITED), of("quota = \"none\"")];
+    let mib = f64::from(1 << 20);
+    assert!(free[1] > 0.2 * free[0] && free[0] > 200.0 * mib, "{free:?}");
+    assert!(braked[0] < 0.7 * free[0] && braked[1] < 0.5 * free[1], "{free:?} {braked:?}");
+}
+
+#[test]
+fn what_cannot_be_played_back_is_said() {
+    let dir = scratch();
+    plan(dir.path(), HOT_AND_COLD, 40, "");
+    policy(
+        dir.path(),
+        "watermarks = { metric = \"free_mem_rate\", interval = \"5s\", high = \"50%\", mid = \"40%\", low = \"20%\" }",
+    );
+    let run = |args: &str| isotherm(dir.path(), args);
+    let text = run("run p.toml --over w.data").expect(0, &[]).out.clone();
+    assert!(text.contains("not played back: watermarks"), "{text}");
+    policy(dir.path(), "filters = [\"reject memcg /x\"]");
+    let text = run("run p.toml --over w.data").expect(0, &[]).out.clone();
+    assert!(text.contains("does not answer filters by cgroup"), "{text}");
+    let named = "[[context]]\nname = \"c\"\ntargets = [{ name = \"other\" }]\n[[context.scheme]]\naction = \"stat\"\n";
+    std::fs::write(dir.path().join("p.toml"), named).unwrap();
+    run("run p.toml --over w.data").expect(2, &["none of its targets", "the record holds"]);
+    run("run p.toml --over nothing.data").expect(2, &["cannot open the record"]);
+    run("run p.toml --over w.data --dry-run").expect(2, &["cannot be used with"]);
+    // Without page maps regions stand for their pages.
+    let sim = "sim -q w.cfg -o r.data --seed 5 --duration 40s --method first-touch";
+    run(sim).expect(0, &[]);
+    policy(dir.path(), UNLIMITED);
+    let text = run("run p.toml --over r.data").expect(0, &[]).out.clone();
+    assert!(text.contains("no page maps, so regions stand for their pages"), "{text}");
+}

@@ -202,7 +202,9 @@ impl Installed {
     pub(crate) fn idle_us(&self, region: &Region, attrs: &Attrs) -> Option<u64> {
         let Resolved { sz, nr_accesses, age } = self.pattern;
         let wants_idle = self.scheme.by_page && nr_accesses.min == 0 && age.max == u32::MAX;
-        let sees_pages = attrs.method == Method::Census && !attrs.strict && !region.unresolved;
+        // What is observed elsewhere may be pages, too; whoever drives the context knows that.
+        let by_pages = matches!(attrs.method, Method::Census | Method::Observed);
+        let sees_pages = by_pages && !attrs.strict && !region.unresolved;
         // Where all pages are touched in every sample, none is idle.
         let is_mixed = frequency(region) < attrs.max_nr_accesses();
         (wants_idle && sees_pages && is_mixed && sz.contains(region.len()))

@@ -49,6 +49,7 @@ pub mod pattern;
 #[cfg(kani)]
 mod proofs;
 pub mod quota;
+mod refaults;
 mod request;
 pub mod score;
 mod watermark;
@@ -67,6 +68,7 @@ pub(crate) use pass::{Schemes, Step};
 pub use pattern::{Age, Bounds, Frequency, Pattern, Resolved};
 pub(crate) use quota::Totals;
 pub use quota::{Brake, FailCharge, Quota, QuotaState, Weights, follow, goal, rest};
+pub use refaults::Refaults;
 pub use request::{Applied, Eligible, Measure, Request};
 pub use rest::Rest;
 pub use watermark::{WatermarkMetric, Watermarks};
@@ -109,7 +111,8 @@ pub struct Scheme {
     pub max_nr_snapshots: u64,
     /// For memory that was idle for long: also act within regions that do not match, on those of
     /// their pages that were idle for so long by themselves (see [`Request::idle_us`]). Only the
-    /// method `census` sees such pages. Not in the kernel, where a region stands for its pages.
+    /// method `census` sees such pages, or whoever plays back what it saw. Not in the kernel, where
+    /// a region stands for its pages.
     pub by_page: bool,
 }
 

@@ -46,6 +46,7 @@ pub struct PageMaps {
     within: BTreeMap<TargetId, Within>,
     waiting: VecDeque<Waiting>,
     spans_us: [u64; SPANS],
+    changed: Vec<(TargetId, u64)>,
 }
 
 impl PageMaps {
@@ -71,6 +72,7 @@ impl PageMaps {
 
     /// Goes on to the window that ends at `now`.
     pub fn advance(&mut self, now: Time) {
+        self.changed.clear();
         self.targets.values_mut().for_each(|map| map.touched = None);
         while self.waiting.front().is_some_and(|window| window.end <= now) {
             self.next_window(Some(now));
@@ -86,6 +88,7 @@ impl PageMaps {
             map.touched = (now == Some(window.end)).then_some(touched);
         }
         for (target, unit) in window.units {
+            self.changed.push((target, unit.start));
             self.targets.entry(target).or_default().units.insert(unit.start, unit);
         }
     }
@@ -111,6 +114,12 @@ impl PageMaps {
     #[must_use]
     pub fn get(&self, target: TargetId) -> Option<&PageMap> {
         self.targets.get(&target)
+    }
+
+    /// The units that [`PageMaps::advance`] has changed, by target and start.
+    #[must_use]
+    pub fn changed(&self) -> &[(TargetId, u64)] {
+        &self.changed
     }
 
     /// The lengths of the spans, in microseconds; see [`SPANS`].

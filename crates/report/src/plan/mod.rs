@@ -14,7 +14,7 @@ mod html;
 pub mod huge;
 mod seen;
 mod svg;
-mod text;
+pub(crate) mod text;
 pub mod tier;
 
 use isotherm_record::Record;

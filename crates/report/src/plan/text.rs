@@ -131,12 +131,12 @@ fn line(out: &mut String, row: &Row, mark: char) -> std::fmt::Result {
 }
 
 /// `mid [lo .. hi]`.
-fn interval(e: Estimate, show: &dyn Fn(f64) -> String) -> String {
+pub(crate) fn interval(e: Estimate, show: &dyn Fn(f64) -> String) -> String {
     format!("{} [{} .. {}]", show(e.mid), show(e.lo), show(e.hi))
 }
 
 /// The same of shares, with one sign for all three.
-fn shares(e: Estimate) -> String {
+pub(crate) fn shares(e: Estimate) -> String {
     let bare = |share: f64| percent(share).trim_end_matches([' ', '%']).to_owned();
     format!("{} [{} .. {}] %", bare(e.mid), bare(e.lo), bare(e.hi))
 }

@@ -4,7 +4,8 @@
 //! A program is recorded for a while without any scheme, and the plan is made. Then, for each of
 //! some idle times, memory is paged out to a swap device of its own, without quota and brake, so
 //! that the idle time alone decides. What is compared: the share of resident memory that is saved
-//! on average, and the major faults per second. Memory before is that of the recorded phase.
+//! on average, and the major faults per second. Memory before is that of the recorded phase. The
+//! same policy is also played back over the record, by `isotherm run --over`.
 
 mod study;
 
@@ -29,7 +30,7 @@ use crate::readings::procfs;
 use crate::readings::sampling::{self, sampler, tree};
 use crate::requirement::{self, Requirement};
 use crate::stats::to_f64;
-use study::{Case, Row, Summary, format, summary};
+use study::{Case, Replayed, Row, Summary, format, summary};
 
 /// Generated workloads: used at random by rank, in turn, gone over, scattered, moving.
 const WORKLOADS: [&str; 6] =
@@ -187,6 +188,7 @@ fn measure_one(
         let mut args: Vec<String> = args.map(str::to_owned).to_vec();
         args.extend(["--age".to_owned(), format!("{age_s}s")]);
         let log = bench.dir.raw(&format!("{name}-{age_s}"));
+        let replayed = replayed(isotherm, &path, &args, &log.with_extension("toml"))?;
         let mut tool = Tool::start(isotherm, "reclaim", tree(&load.roots()), &args, &log)?;
         // Until memory has aged and is gone.
         load.load(3.0 * to_f64(*age_s) + if bench.spec.quick { 1.0 } else { 6.0 })?;
@@ -197,7 +199,8 @@ fn measure_one(
         let near = |row: &&Row| (row.age_s - to_f64(*age_s)).abs() < 1e-6;
         let predicted = rows.iter().find(near).copied();
         let (program, age_s) = (name.to_owned(), *age_s);
-        cases.push(Case { program, age_s, predicted, before, after, faults: [faults, with] });
+        let faults = [faults, with];
+        cases.push(Case { program, age_s, predicted, replayed, before, after, faults });
     }
     Ok(())
 }
@@ -209,4 +212,20 @@ fn predicted(isotherm: &Path, record: &Path) -> anyhow::Result<Vec<Row>> {
     let text = crate::jobs::output(&mut command)?;
     let plan: Predicted = serde_json::from_str(&text).context("understand the plan")?;
     Ok(plan.rows)
+}
+
+/// What the policy of `isotherm reclaim` with these options would have done to the record.
+fn replayed(
+    isotherm: &Path,
+    record: &Path,
+    args: &[String],
+    policy: &Path,
+) -> anyhow::Result<Option<Replayed>> {
+    let mut printed = Command::new(isotherm);
+    printed.arg("reclaim").args(args).arg("--print-policy");
+    std::fs::write(policy, crate::jobs::output(&mut printed)?)?;
+    let mut run = Command::new(isotherm);
+    run.arg("run").arg(policy).arg("--over").arg(record).arg("--json");
+    let text = crate::jobs::output(&mut run)?;
+    Ok(Some(serde_json::from_str(&text).context("understand the replay")?))
 }

@@ -27,12 +27,21 @@ pub(super) struct Row {
     refaults_per_s: Estimate,
 }
 
+/// A policy played back over the record, in its second half.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(super) struct Replayed {
+    saved_share_late: f64,
+    pages_back_per_s: f64,
+}
+
 /// One idle time of one program; `raw/cases.json` lists them.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Case {
     pub(super) program: String,
     pub(super) age_s: u64,
     pub(super) predicted: Option<Row>,
+    #[serde(default)]
+    pub(super) replayed: Option<Replayed>,
     /// Mean resident memory while it was recorded, and while memory was paged out.
     pub(super) before: f64,
     pub(super) after: f64,
@@ -56,8 +65,18 @@ impl Case {
 
     /// How many times as many refaults were predicted; few are as good as none.
     fn factor(&self) -> Option<f64> {
-        let (told, done) = (self.predicted?.refaults_per_s.mid, self.refaults());
-        Some(told.max(FEW) / done.max(FEW))
+        Some(self.factor_of(self.predicted?.refaults_per_s.mid))
+    }
+
+    fn factor_of(&self, told: f64) -> f64 {
+        told.max(FEW) / self.refaults().max(FEW)
+    }
+
+    /// The same of the policy that was played back.
+    fn replay(&self) -> Option<(f64, f64)> {
+        let told = self.replayed?;
+        let points = (told.saved_share_late - self.saved()) * 100.0;
+        Some((points, self.factor_of(told.pages_back_per_s)))
     }
 }
 
@@ -72,6 +91,9 @@ pub(super) struct Summary {
     factor_reached: f64,
     saving_held: f64,
     refaults_held: f64,
+    /// Of policies that were played back: points, factor, and the shares that reach the goals.
+    #[serde(default)]
+    replay: Option<(Middle, Middle, f64, f64)>,
 }
 
 /// The sums.
@@ -83,12 +105,19 @@ pub(super) fn summary(cases: &[Case]) -> Summary {
         to_f64(all.iter().filter(|yes| **yes).count() as u64) / to_f64(all.len().max(1) as u64)
     };
     let factor = |c: &Case| c.factor().map(|f| f.max(1.0 / f));
+    let replay = |c: &Case| c.replay().map(|(points, f)| (points.abs(), f.max(1.0 / f)));
+    let replay_middles =
+        Middle::of(&of(&|c| Some(replay(c)?.0))).zip(Middle::of(&of(&|c| Some(replay(c)?.1))));
     Summary {
         cases: cases.len(),
         points: Middle::of(&of(&|c| c.points().map(f64::abs))),
         factor: Middle::of(&of(&factor)),
         points_reached: share(&|c| Some(c.points()?.abs() <= GOAL_POINTS)),
         factor_reached: share(&|c| Some(factor(c)? <= GOAL_FACTOR)),
+        replay: replay_middles.map(|(points, factor)| {
+            let near = share(&|c| Some(replay(c)?.0 <= GOAL_POINTS));
+            (points, factor, near, share(&|c| Some(replay(c)?.1 <= GOAL_FACTOR)))
+        }),
         saving_held: share(&|c| {
             let told = c.predicted?.saved_share;
             Some((told.lo - 0.01..=told.hi + 0.01).contains(&c.saved()))
@@ -113,6 +142,8 @@ pub(super) fn format(cases: &[Case], summary: &Summary) -> String {
         "interval",
         "points",
         "factor",
+        "replay saves",
+        "replay refaults",
     ]);
     let percent = |share: f64| number(Some(share * 100.0), 1);
     for c in cases {
@@ -134,6 +165,8 @@ pub(super) fn format(cases: &[Case], summary: &Summary) -> String {
             interval(refaults, 1.0),
             number(c.points(), 1),
             number(c.factor(), 2),
+            number(c.replayed.map(|r| r.saved_share_late * 100.0), 1),
+            number(c.replayed.map(|r| r.pages_back_per_s), 1),
         ]);
     }
     let middle = |m: Option<Middle>, digits| number(m.map(|m| m.median), digits);
@@ -150,6 +183,16 @@ pub(super) fn format(cases: &[Case], summary: &Summary) -> String {
             percent(summary.factor_reached),
             percent(summary.refaults_held),
         )
+        + &summary.replay.as_ref().map_or_else(String::new, |(points, factor, near, twice)| {
+            format!(
+                "Played back: saving off by {} points (median), at most {GOAL_POINTS} in {} %; refaults \
+                 off by a factor of {} (median), at most {GOAL_FACTOR} in {} %.\n",
+                number(Some(points.median), 1),
+                percent(*near),
+                number(Some(factor.median), 2),
+                percent(*twice)
+            )
+        })
 }
 
 #[cfg(test)]
@@ -165,6 +208,10 @@ mod tests {
                 age_s: 2.0,
                 saved_share: around(saved),
                 refaults_per_s: around(refaults),
+            }),
+            replayed: told.map(|(saved, refaults)| Replayed {
+                saved_share_late: saved,
+                pages_back_per_s: refaults,
             }),
             before: 100.0,
             after: 100.0 * (1.0 - saved),
@@ -192,5 +239,6 @@ mod tests {
         assert_eq!((sums.cases, shares), (3, [0.5, 0.5, 0.5, 0.5]));
         let text = format(&cases, &sums);
         assert!(text.contains("| x       |      2 |    20.0 |      - |"), "{text}");
+        assert!(text.contains("Played back: saving off by 16.0 points"), "{text}");
     }
 }

@@ -1,0 +1,95 @@
+//! `isotherm run POLICY --over RECORD`: what a policy would have done to a recorded program.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use isotherm::raw::act::apply::Evidence;
+use isotherm::raw::agent::policy::{ContextPolicy, Policy, SchemePolicy, TargetSpec};
+use isotherm::raw::host::glob::glob;
+use isotherm::raw::record::Target;
+use isotherm::raw::report::Filter;
+use isotherm::raw::report::replay::{Replayed, Report, What};
+
+use crate::files;
+use crate::reading::plan::price;
+use crate::terminal::warn;
+
+/// Runs every context of the policy over the record.
+pub(super) fn run(policy: &Policy, record: &Path, json: bool) -> anyhow::Result<ExitCode> {
+    let opened = files::open(record)?;
+    let price = price(None, 1.0);
+    let mut out = std::io::stdout().lock();
+    for context in &policy.contexts {
+        let begin = Instant::now();
+        let schemes: Vec<What> = context.schemes.iter().map(what).collect();
+        let replayed = Replayed { name: &context.name, schemes: &schemes };
+        let wants = |target: &Target| wants(context, target);
+        let report = Report::build(&opened, &Filter::default(), &replayed, &wants, price.clone())?;
+        if json {
+            writeln!(out, "{}", report.to_json())?;
+            continue;
+        }
+        tell_of_rules(context);
+        let took_s = begin.elapsed().as_secs_f64();
+        write!(out, "{}", report.to_text())?;
+        writeln!(
+            out,
+            "  played back in {:.2} s, {:.0} times as fast as it was",
+            took_s,
+            report.len_s / took_s.max(1e-9)
+        )?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn what(policy: &SchemePolicy) -> What {
+    let SchemePolicy { scheme, settings } = policy;
+    let patterns = settings.mappings.clone();
+    What {
+        name: settings.name.clone(),
+        scheme: scheme.clone(),
+        confirm_us: match settings.evidence {
+            Evidence::Confirm(us) => Some(us),
+            Evidence::Off => None,
+        },
+        refault_window_us: settings.refault_window_us,
+        min_touched_bp: settings.min_touched_bp,
+        matches_mapping: Box::new(move |nr, name| {
+            let pattern = usize::try_from(nr).ok().and_then(|nr| patterns.get(nr));
+            pattern.is_some_and(|pattern| glob(pattern.as_bytes(), name.as_bytes()))
+        }),
+    }
+}
+
+/// Whether a target of the record is one of the context's. What a record cannot tell, as cgroups,
+/// lets all in.
+fn wants(context: &ContextPolicy, target: &Target) -> bool {
+    let is = |spec: &TargetSpec| match spec {
+        TargetSpec::Pid(pid) => *pid == target.pid,
+        TargetSpec::Name(pattern) => glob(pattern.as_bytes(), target.name.as_bytes()),
+        TargetSpec::Memory(_) => target.memory.is_some(),
+        _ => true,
+    };
+    context.targets.is_empty()
+        || context.targets.iter().any(is)
+        || (context.children
+            && context
+                .targets
+                .iter()
+                .any(|spec| matches!(spec, TargetSpec::Pid(pid) if *pid == target.ppid)))
+}
+
+fn tell_of_rules(context: &ContextPolicy) {
+    let told = |spec: &TargetSpec| {
+        matches!(spec, TargetSpec::Pid(_) | TargetSpec::Name(_) | TargetSpec::Memory(_))
+    };
+    if !context.targets.iter().all(told) {
+        warn(&format!(
+            "context `{}`: a record does not tell cgroups, units, pods, containers and users, so all \
+             of its processes count as targets",
+            context.name
+        ));
+    }
+}

@@ -13,6 +13,7 @@
 //! | [`Injector::madvise`] | `madvise(2)` that the process is made to call: huge page advice |
 //! | [`Process::page_runs`] | `PAGEMAP_SCAN`: what became of pages, as ranges |
 //! | [`Process::page_entries`] | `pagemap`: what became of pages, one by one |
+//! | [`Process::bring_back`] | reads of `/proc/PID/mem`: what is in swap is resident again |
 //!
 //! [`refault_price`] tells what a page costs that comes back, on memory of our own.
 
@@ -26,6 +27,7 @@ mod outcome;
 mod pages;
 mod price;
 mod process;
+mod restore;
 mod weights;
 
 pub use advise::Advice;
@@ -38,4 +40,5 @@ pub use outcome::{MAX_REFUSED, Outcome, Refused};
 pub use pages::{PageCount, PageEntry, PageKind};
 pub use price::{RefaultPrice, refault_price};
 pub use process::Process;
+pub use restore::Restored;
 pub use weights::{WeightedNodes, interleave_index};

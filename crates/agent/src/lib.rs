@@ -4,6 +4,8 @@
 //! from a file ([`policy::parse`]), from the options of a ready-made policy ([`ready`]), or from
 //! DAMON's historic text formats ([`damos`]). The runner ([`run`]) carries a policy out.
 //!
+//! [`tune`] decides which numbers of a policy are tried, and what the trials have shown.
+//!
 //! [`recorder`] writes what a monitor sees into a file.
 //!
 //! Nothing in this crate prints. All modules but [`run`], [`tier`] and [`recorder`] are values and
@@ -23,3 +25,4 @@ pub mod session;
 pub mod sharing;
 pub mod text;
 pub mod tier;
+pub mod tune;

@@ -333,7 +333,7 @@ fn over_memory(SchemePolicy { scheme, settings }: &mut SchemePolicy) {
 proptest! {
     #[test]
     fn policies(contexts in vec(contexts(), 1..3)) {
-        let mut policy = Policy { contexts };
+        let mut policy = Policy { contexts, ..Policy::default() };
         let mut seen = Vec::new();
         for (i, context) in policy.contexts.iter_mut().enumerate() {
             context.name = format!("\"{i}\"\\");

@@ -44,7 +44,7 @@ fn context(name: &str, pid: u32, schemes: &[&str]) -> ContextPolicy {
 }
 
 fn policy(contexts: &[ContextPolicy]) -> Policy {
-    Policy { contexts: contexts.to_vec() }
+    Policy { contexts: contexts.to_vec(), ..Policy::default() }
 }
 
 /// Waits for something to be told; the limit only ends a test that hangs.

@@ -13,12 +13,14 @@ pub(crate) mod metric;
 mod parse;
 mod print;
 pub(crate) mod spelled;
+mod tuning;
 
 pub use check::{Lack, Machine, Unmet, check};
 pub use engine::Engine;
 pub(crate) use parse::cgroup_path;
 pub use parse::{PolicyErrors, parse};
 pub use print::print;
+pub use tuning::{Key, Range, Tuning, min_age_us, usual_ranges};
 
 use isotherm_act::apply::Settings;
 use isotherm_core::{Attrs, Scheme};
@@ -31,6 +33,8 @@ use isotherm_ops::targets::roster::Rule;
 pub struct Policy {
     /// Its contexts.
     pub contexts: Vec<ContextPolicy>,
+    /// What of it may be tuned. A policy that runs does not use this.
+    pub tuning: Tuning,
 }
 
 /// One context: whose memory is watched, how, and what is done to it.

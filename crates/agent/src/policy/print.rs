@@ -20,7 +20,7 @@ use isotherm_core::{Attrs, Method, Scheme};
 use toml_writer::{ToTomlValue as _, TomlStringBuilder};
 
 use super::metric::{self, Unit, WORDS};
-use super::{ContextPolicy, Engine, Policy, SchemePolicy, TargetSpec, defaults};
+use super::{ContextPolicy, Engine, Policy, SchemePolicy, TargetSpec, Tuning, defaults};
 
 /// Writes a policy file.
 #[must_use]
@@ -29,6 +29,7 @@ pub fn print(policy: &Policy) -> String {
     for context in &policy.contexts {
         out.context(context);
     }
+    out.tuning(&policy.tuning);
     out.0
 }
 
@@ -92,6 +93,23 @@ impl Lines {
         }
         self.0.push_str(head);
         self.0.push('\n');
+    }
+
+    fn tuning(&mut self, tuning: &Tuning) {
+        if *tuning == Tuning::default() {
+            return;
+        }
+        self.head("[tune]");
+        let ranges: Vec<_> = tuning.ranges.iter().map(quoted).collect();
+        if !ranges.is_empty() {
+            self.field("range", lines(&ranges));
+        }
+        if let Some(bp) = tuning.max_slowdown_bp {
+            self.field("max_slowdown", quoted(show_share(bp.into())));
+        }
+        if let Some(weight) = tuning.weight {
+            self.field("weight", weight);
+        }
     }
 
     fn context(&mut self, context: &ContextPolicy) {

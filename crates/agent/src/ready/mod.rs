@@ -61,6 +61,7 @@ impl Whose {
         let name = name.to_owned();
         Policy {
             contexts: vec![ContextPolicy { name, targets, children, ops, engine, attrs, schemes }],
+            ..Policy::default()
         }
     }
 

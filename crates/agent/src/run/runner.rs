@@ -210,7 +210,7 @@ impl Runner {
     #[must_use]
     pub fn policy(&self) -> Policy {
         let running = self.contexts.iter().filter(|c| !c.ended);
-        Policy { contexts: running.map(|c| c.policy.clone()).collect() }
+        Policy { contexts: running.map(|c| c.policy.clone()).collect(), ..Policy::default() }
     }
 
     /// Asks all contexts to end. Each sends its last account.

@@ -72,7 +72,7 @@ impl Knobs {
             schemes,
             ..ContextPolicy::default()
         };
-        Policy { contexts: vec![context] }
+        Policy { contexts: vec![context], ..Policy::default() }
     }
 
     /// The policy for the kernel's engine: over physical memory.
@@ -105,7 +105,7 @@ impl Knobs {
             schemes: schemes.collect(),
             ..ContextPolicy::default()
         };
-        Policy { contexts: vec![context] }
+        Policy { contexts: vec![context], ..Policy::default() }
     }
 }
 

@@ -49,6 +49,6 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let schemes = with_settings(schemes, &attrs, args.confirm.confirm()?, args.inject);
     let name = "schemes".to_owned();
     let context = ContextPolicy { name, targets, children, ops, engine, attrs, schemes };
-    let policy = Policy { contexts: vec![context] };
+    let policy = Policy { contexts: vec![context], ..Policy::default() };
     print_or_drive(policy, &args.whose, &args.run, Extra::default())
 }

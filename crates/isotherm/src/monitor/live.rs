@@ -266,7 +266,7 @@ impl Source for Live {
             schemes: vec![scheme.clone()],
             ..ContextPolicy::default()
         };
-        let problems = run::check(&Policy { contexts: vec![context] });
+        let problems = run::check(&Policy { contexts: vec![context], ..Policy::default() });
         if let Some(problem) = problems.iter().find(|p| p.fatal) {
             return Err(Error::of_text(kind_of_code(problem.code), &problem.text));
         }

@@ -20,6 +20,8 @@ pub(crate) const USAGE: u8 = Class::Usage.exit_code();
 pub(crate) const NOT_SUPPORTED: u8 = Class::NotSupported.exit_code();
 /// A privilege is missing, or a file is not ours to touch.
 pub(crate) const PERMISSION: u8 = Class::Permission.exit_code();
+/// The targets are gone.
+pub(crate) const TARGET_GONE: u8 = Class::Gone.exit_code();
 /// Only a part was done.
 pub(crate) const PARTIAL: u8 = 6;
 

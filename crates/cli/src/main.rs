@@ -67,6 +67,8 @@ enum Command {
     ///
     /// Until it is stopped.
     Run(act::run::Args),
+    /// Find the best numbers of a policy by trials on a program that runs.
+    Tune(act::tune::Args),
     /// Run policies as a service, and answer on a control socket.
     Agent(agent::Args),
     /// Ask and tell the agent that runs: status, start, stop, commit, follow.
@@ -147,6 +149,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Wss(args) => wss::run(args),
         Command::Top(args) => top::run(args),
         Command::Run(args) => act::run::run(args),
+        Command::Tune(args) => act::tune::run(args),
         Command::Agent(args) => agent::run(args),
         Command::Ctl(args) => ctl::run(args),
         Command::Reclaim(args) => act::ready::reclaim::run(args),

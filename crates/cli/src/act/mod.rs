@@ -1,4 +1,5 @@
-//! The commands that act on memory: `run`, `reclaim`, `thp`, `lru-sort`, `stat`, `schemes`.
+//! The commands that act on memory: `run`, `reclaim`, `thp`, `lru-sort`, `stat`, `schemes`,
+//! `tune`.
 //!
 //! Each command makes a policy, from a file or from options. [`drive`] runs it to its end and
 //! reports on it.
@@ -14,4 +15,5 @@ pub(crate) mod schemes;
 pub(crate) mod stat;
 mod status;
 pub(crate) mod stopped;
+pub(crate) mod tune;
 mod verdict;

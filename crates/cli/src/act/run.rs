@@ -106,7 +106,7 @@ fn told(path: &Path, policy: &Policy) -> anyhow::Result<ExitCode> {
 }
 
 /// Makes the command the target of the context that has none, or of the only context.
-fn add_command(policy: &mut Policy, command: &[OsString]) -> anyhow::Result<()> {
+pub(super) fn add_command(policy: &mut Policy, command: &[OsString]) -> anyhow::Result<()> {
     let empty = policy.contexts.iter().filter(|c| c.targets.is_empty()).count();
     if command.is_empty() {
         return match policy.contexts.iter().find(|c| c.targets.is_empty()) {

@@ -11,6 +11,7 @@ mod named;
 mod places;
 mod plan;
 mod reclaim;
+mod tune;
 
 #[path = "../faults/program.rs"]
 #[expect(dead_code, reason = "shared with the tests in faults")]

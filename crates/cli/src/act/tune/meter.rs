@@ -1,0 +1,285 @@
+//! What is measured in a phase: the targets' memory, and by how much they got on.
+//!
+//! A phase is compared with the untouched phases around it, so only ratios and differences matter,
+//! and no unit of the counter has to be known.
+//!
+//! Slowdown without a counter is what CPU seconds show: system time that came on top, as a share
+//! of all CPU time before. Faults and decompression are in it. Time in which a program waits for a
+//! disk is not.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use isotherm::raw::host::proc::Proc;
+
+use crate::exit::{self, usage};
+
+/// A slowdown that is this large, or larger, is written as this.
+const WORST: f64 = 100.0;
+/// The file that tells for how long anybody waited for memory.
+const PRESSURE: &str = "/proc/pressure/memory";
+
+/// What tells how the program gets on.
+#[derive(Debug, Clone)]
+pub(super) enum Source {
+    /// The last number in a file counts work.
+    File(PathBuf),
+    /// A command prints a number that counts work.
+    Command(String),
+    /// A command prints a latency.
+    Latency(String),
+    /// The machine's stall on memory.
+    Pressure,
+    /// CPU seconds.
+    Cpu,
+}
+
+impl Source {
+    /// In words, with what it does not show.
+    pub(super) fn told(&self) -> String {
+        match self {
+            Self::File(path) => format!("work counted in {}", path.display()),
+            Self::Command(command) => format!("work counted by `{command}`"),
+            Self::Latency(command) => format!("latency printed by `{command}`"),
+            Self::Pressure => "stall on memory (PSI) of the whole machine".to_owned(),
+            Self::Cpu => {
+                "CPU seconds only: system time that comes on top. Waiting for a disk does \
+                          not show; --progress FILE counts work"
+                    .to_owned()
+            }
+        }
+    }
+
+    /// The number that it shows now.
+    fn read(&self) -> anyhow::Result<f64> {
+        match self {
+            Self::File(path) => last_number(&super::super::run::read(path, HINT)?)
+                .ok_or_else(|| usage(format!("no number in {}\n  hint:  {HINT}", path.display()))),
+            Self::Command(command) | Self::Latency(command) => printed(command),
+            Self::Pressure => stalled_us(Path::new(PRESSURE)),
+            Self::Cpu => Ok(0.0),
+        }
+    }
+}
+
+const HINT: &str = "the program, or a loop beside it, has to write how much work it has done";
+
+/// The last number of a text.
+fn last_number(text: &str) -> Option<f64> {
+    let is_other = |c: char| !(c.is_ascii_digit() || matches!(c, '.' | 'e' | 'E' | '+' | '-'));
+    let words = text.split(is_other).rev();
+    words.filter_map(|word| word.parse().ok()).find(|x: &f64| x.is_finite())
+}
+
+/// The last number that a line of shell prints.
+fn printed(line: &str) -> anyhow::Result<f64> {
+    let mut command = Command::new("sh");
+    command.args(["-c", line]).stdin(Stdio::null()).stderr(Stdio::inherit());
+    let output = command.output().map_err(|e| exit::with(exit::of_io(&e), format!("sh: {e}")))?;
+    if !output.status.success() {
+        return Err(usage(format!("`{line}` failed: {}", output.status)));
+    }
+    last_number(&String::from_utf8_lossy(&output.stdout))
+        .ok_or_else(|| usage(format!("`{line}` printed no number")))
+}
+
+/// For how long some task waited for memory since the start of the machine, in µs.
+fn stalled_us(path: &Path) -> anyhow::Result<f64> {
+    let tried = |why: &str| {
+        exit::with(
+            exit::NOT_SUPPORTED,
+            format!(
+                "cannot read the pressure on memory\n  tried: read {}: {why}\n  hint:  a kernel with \
+                 PSI (psi=1), or --progress FILE",
+                path.display()
+            ),
+        )
+    };
+    let text = std::fs::read_to_string(path).map_err(|e| tried(&e.to_string()))?;
+    let some = text.lines().find_map(|line| line.strip_prefix("some "));
+    let total = some.and_then(|line| line.rsplit_once("total=")?.1.trim().parse().ok());
+    total.ok_or_else(|| tried("no total"))
+}
+
+/// Memory and CPU time of all targets.
+#[derive(Debug, Clone, Copy, Default)]
+struct Use {
+    resident: f64,
+    swapped: f64,
+    /// All CPU time and that in the kernel, in clock ticks.
+    ticks: [f64; 2],
+}
+
+#[expect(clippy::cast_precision_loss, reason = "bytes and ticks of a process")]
+const fn float(x: u64) -> f64 {
+    x as f64
+}
+
+fn used(pids: &BTreeSet<u32>, text: &mut Vec<u8>) -> Use {
+    let proc = Proc::default();
+    let mut all = Use::default();
+    for pid in pids {
+        // A process that has just ended is told of by its context.
+        let Ok(status) = proc.status(*pid, text) else { continue };
+        all.resident += float(status.rss_bytes);
+        all.swapped += float(status.swap_bytes);
+        if let Ok(stat) = proc.stat(*pid, text) {
+            all.ticks[0] += float(stat.utime + stat.stime);
+            all.ticks[1] += float(stat.stime);
+        }
+    }
+    all
+}
+
+/// What one phase has shown.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Phase {
+    /// Mean resident memory, in bytes.
+    pub(super) resident: f64,
+    /// Memory in swap at the end, in bytes.
+    pub(super) swapped: f64,
+    /// CPU time per second, and that in the kernel, in clock ticks.
+    cpu: [f64; 2],
+    /// Counted work per second, mean latency, or share of time stalled.
+    shown: f64,
+}
+
+impl Phase {
+    /// The mean of two phases.
+    pub(super) fn mean(&self, other: &Self) -> Self {
+        let of = f64::midpoint;
+        Self {
+            resident: of(self.resident, other.resident),
+            swapped: of(self.swapped, other.swapped),
+            cpu: [of(self.cpu[0], other.cpu[0]), of(self.cpu[1], other.cpu[1])],
+            shown: of(self.shown, other.shown),
+        }
+    }
+
+    /// The share of memory that is saved, compared with an untouched phase.
+    pub(super) fn saved(&self, off: &Self) -> f64 {
+        if off.resident > 0.0 { 1.0 - self.resident / off.resident } else { 0.0 }
+    }
+
+    /// By which share the program is slower than in an untouched phase.
+    pub(super) fn slowdown(&self, off: &Self, source: &Source) -> f64 {
+        let by = match source {
+            Source::File(_) | Source::Command(_) => off.shown / self.shown - 1.0,
+            Source::Latency(_) => self.shown / off.shown - 1.0,
+            Source::Pressure => self.shown - off.shown,
+            Source::Cpu => (self.cpu[1] - off.cpu[1]) / off.cpu[0],
+        };
+        // A program that does nothing in both phases is not slower.
+        if by.is_nan() { 0.0 } else { by.clamp(-1.0, WORST) }
+    }
+
+    /// Why nothing can be told from this untouched phase, if so.
+    pub(super) fn useless(&self, source: &Source) -> Option<String> {
+        let counts = matches!(source, Source::File(_) | Source::Command(_) | Source::Latency(_));
+        if counts && self.shown <= 0.0 {
+            return Some(format!("{}: it did not grow in a whole untouched phase", source.told()));
+        }
+        (self.resident <= 0.0).then(|| "the targets have no memory".to_owned())
+    }
+}
+
+/// A phase under way.
+#[derive(Debug)]
+pub(super) struct Gauge<'a> {
+    source: &'a Source,
+    begun: Instant,
+    first: Use,
+    counted: f64,
+    resident: Vec<f64>,
+    latencies: Vec<f64>,
+    text: Vec<u8>,
+}
+
+impl<'a> Gauge<'a> {
+    pub(super) fn begin(source: &'a Source, pids: &BTreeSet<u32>) -> anyhow::Result<Self> {
+        let mut text = Vec::new();
+        let counted = if matches!(source, Source::Latency(_)) { 0.0 } else { source.read()? };
+        let first = used(pids, &mut text);
+        Ok(Self {
+            source,
+            begun: Instant::now(),
+            first,
+            counted,
+            resident: vec![first.resident],
+            latencies: Vec::new(),
+            text,
+        })
+    }
+
+    /// Takes a sample.
+    pub(super) fn sample(&mut self, pids: &BTreeSet<u32>) -> anyhow::Result<()> {
+        self.resident.push(used(pids, &mut self.text).resident);
+        if matches!(self.source, Source::Latency(_)) {
+            self.latencies.push(self.source.read()?);
+        }
+        Ok(())
+    }
+
+    /// What was shown so far.
+    pub(super) fn read(&mut self, pids: &BTreeSet<u32>) -> anyhow::Result<Phase> {
+        if self.latencies.is_empty() {
+            self.sample(pids)?;
+        }
+        let counted = if self.latencies.is_empty() { self.source.read()? } else { 0.0 };
+        let seconds = self.begun.elapsed().as_secs_f64().max(1e-3);
+        let last = used(pids, &mut self.text);
+        let shown = match self.source {
+            Source::Latency(_) => mean(&self.latencies),
+            Source::Pressure => (counted - self.counted) / 1e6 / seconds,
+            _ => (counted - self.counted) / seconds,
+        };
+        let rate = |at: usize| (last.ticks[at] - self.first.ticks[at]).max(0.0) / seconds;
+        Ok(Phase {
+            resident: mean(&self.resident),
+            swapped: last.swapped,
+            cpu: [rate(0), rate(1)],
+            shown,
+        })
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a number of samples")]
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_number_counts() {
+        for (text, expected) in [
+            ("12\n", Some(12.0)),
+            ("ops: 1200, done 7.5e3\n", Some(7500.0)),
+            ("done 5.\n", Some(5.0)),
+            ("p99=0.25ms", Some(0.25)),
+            ("nothing - here", None),
+            ("", None),
+        ] {
+            assert_eq!(last_number(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn slowdown_is_of_what_the_user_names() {
+        let phase = |cpu: [f64; 2], shown| Phase { resident: 50.0, swapped: 0.0, cpu, shown };
+        let (off, on) = (phase([100.0, 10.0], 100.0), phase([100.0, 12.0], 80.0));
+        let file = Source::File(PathBuf::new());
+        let of = |source: &Source| on.slowdown(&off, source);
+        assert!((of(&file) - 0.25).abs() < 1e-12);
+        assert!((of(&Source::Latency(String::new())) + 0.2).abs() < 1e-12);
+        assert!((of(&Source::Cpu) - 0.02).abs() < 1e-12);
+        let still = phase([0.0; 2], 0.0);
+        assert_eq!(still.slowdown(&off, &file), WORST);
+        assert_eq!(still.slowdown(&still, &Source::Cpu), 0.0);
+        assert!(still.useless(&file).is_some() && still.useless(&Source::Cpu).is_none());
+    }
+}

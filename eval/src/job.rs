@@ -92,6 +92,7 @@ pub(crate) fn all() -> Vec<Box<dyn Job>> {
         Box::new(jobs::pressure::Pressure),
         Box::new(jobs::reclaim::Reclaim),
         Box::new(jobs::plan::Plan),
+        Box::new(jobs::tune::Tune),
         Box::new(jobs::thp::Thp),
         Box::new(jobs::quota::Quota),
         Box::new(jobs::idle::Idle),

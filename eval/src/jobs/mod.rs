@@ -21,6 +21,7 @@ pub(crate) mod thp;
 pub(crate) mod tick;
 pub(crate) mod tier;
 pub(crate) mod top;
+pub(crate) mod tune;
 mod workloads;
 
 use std::process::Command;

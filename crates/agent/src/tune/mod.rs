@@ -2,7 +2,7 @@
 //! have shown, and how sure that is.
 //!
 //! ```text
-//! ranges -> Space -> candidates -> Search: next() -> trial -> tell() -> ... -> Verdict
+//! ranges -> Space -> candidates -> Search: ask() -> trial -> tell() -> ... -> Verdict
 //! ```
 //!
 //! A *trial* puts a candidate in force between two untouched phases, and says which share of memory

@@ -138,7 +138,7 @@ pub struct Verdict {
     pub within_limit: f64,
 }
 
-/// A search. [`next`](Self::next) says what to try, [`tell`](Self::tell) takes what came of it.
+/// A search. [`ask`](Self::ask) says what to try, [`tell`](Self::tell) takes what came of it.
 #[derive(Debug, Clone)]
 pub struct Search {
     space: Space,
@@ -225,7 +225,7 @@ impl Search {
     }
 
     /// The candidate to try next; none if the search is over.
-    pub fn next(&mut self) -> Option<usize> {
+    pub fn ask(&mut self) -> Option<usize> {
         if self.told >= self.limits.trials {
             return None;
         }

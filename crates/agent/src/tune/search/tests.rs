@@ -43,7 +43,7 @@ fn searched(seed: u64, noise: f64, truth: impl Fn(&[u64]) -> Trial, ranges: &[&s
         search.tell_null(Trial { saved: 0.0, slowdown: noise * random.normal() });
     }
     let mut asked = 0;
-    while let Some(at) = search.next() {
+    while let Some(at) = search.ask() {
         let truth = truth(&search.candidates()[at].point);
         let slowdown = truth.slowdown + noise * random.normal();
         let trial = Trial { saved: truth.saved + 0.2 * noise * random.normal(), slowdown };
@@ -129,7 +129,7 @@ fn what_is_refused_is_left_out_and_a_good_start_stays() {
     let mut search = Search::new(space, vec![5_000_000], Some(vec![8_000_000]), 4, LIMITS);
     let origins: Vec<_> = search.candidates().iter().map(|c| c.origin).collect();
     assert_eq!(origins, [Origin::Start, Origin::Plan, Origin::Spread, Origin::Spread]);
-    while let Some(at) = search.next() {
+    while let Some(at) = search.ask() {
         search.tell(
             at,
             match search.candidates()[at].origin {
@@ -157,7 +157,7 @@ proptest! {
         let space = space(&["cold.age=1s..60s", "cold.quota.size=1M..1G"]);
         let mut search = Search::new(space, vec![1_000_000, 1 << 30], None, nr, limits);
         let mut answers = answers.into_iter().cycle();
-        while let Some(at) = search.next() {
+        while let Some(at) = search.ask() {
             prop_assert_eq!(&search.candidates()[at].fate, &Fate::In);
             let (saved, slowdown, kind) = answers.next().unwrap();
             let trial = Trial { saved, slowdown };

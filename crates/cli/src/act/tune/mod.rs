@@ -176,7 +176,7 @@ impl Tuner<'_> {
             );
         }
         let mut older = None;
-        while let Some(at) = search.next() {
+        while let Some(at) = search.ask() {
             let policy = self.space.apply(&self.policy, &search.candidates()[at].point);
             let brake = Brake { max_slowdown: self.limits.max_slowdown, noise: search.noise() };
             let done = lab.candidate(&policy, &before, brake)?;

@@ -26,8 +26,8 @@ pub(crate) struct Args {
     /// Tune this number of a scheme, as cold.age=1s..60s; may be repeated.
     ///
     /// SCHEME.KEY=LOW..HIGH. Keys: age, quota.size, quota.time, frequency (its upper bound),
-    /// min_touched, confirm. Without any, here or in the policy: the age of every scheme that pages
-    /// out, from 1 s to 60 s, and min_touched of those that make huge pages.
+    /// `min_touched`, confirm. Without any, here or in the policy: the age of every scheme that
+    /// pages out, from 1 s to 60 s, and `min_touched` of those that make huge pages.
     #[arg(long = "range", value_name = "RANGE", value_parser = Range::parse)]
     range: Vec<Range>,
     /// Tune on this process and its children.

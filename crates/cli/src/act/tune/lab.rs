@@ -166,7 +166,7 @@ impl Lab {
                         self.ended = Some(Ended::Failed { code, text });
                     }
                     Reason::TargetsGone => {
-                        self.ended = self.ended.take().or(Some(Ended::TargetsGone))
+                        self.ended = self.ended.take().or(Some(Ended::TargetsGone));
                     }
                     Reason::Stopped => {}
                 }

@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use isotherm::raw::act::Process;
-use isotherm::raw::act::apply::ActEvent;
+use isotherm::raw::act::apply::{ActEvent, Evidence};
 use isotherm::raw::agent::policy::{Policy, min_age_us};
 use isotherm::raw::agent::run::{Event, Options, Reason, Refused, Runner};
 use isotherm::raw::agent::tune::Trial;
@@ -34,10 +34,10 @@ const PATIENCE: Duration = Duration::from_millis(20);
 const SAMPLE: Duration = Duration::from_millis(200);
 /// After a change, before anything counts.
 const SETTLE: Duration = Duration::from_secs(1);
-/// Memory leaves after its age and a while in which it is watched page by page.
-const LEAVES_AFTER: f64 = 1.6;
 /// A candidate settles for longer while more than this share of memory leaves in a slice.
-const MOVES: f64 = 0.02;
+const MOVES: f64 = 0.01;
+/// But for no more than so many slices.
+const MORE: u32 = 4;
 /// A candidate is stopped at once above so many times the limit.
 const AT_ONCE: f64 = 4.0;
 /// And above so many deviations of what is noise, this much before that is known.
@@ -289,7 +289,7 @@ impl Lab {
             return Ok(Done::Refused(refused));
         }
         let until = self.since + settling(&policy);
-        let (mut before, mut more) = (f64::NAN, 3);
+        let (mut before, mut more) = (f64::NAN, MORE);
         loop {
             let left = until.saturating_duration_since(Instant::now());
             let slice = self.phase.max(2 * SETTLE).min(left.max(SETTLE));
@@ -332,13 +332,20 @@ impl Lab {
     }
 }
 
-/// For how long nothing can leave that was brought back, with this policy.
+/// How long it takes until all has left that was brought back: its age, the time in which pages are
+/// watched once more, and a moment.
 pub(super) fn settling(policy: &Policy) -> Duration {
     let ages = policy.contexts.iter().flat_map(|context| {
         let takes = context.schemes.iter().filter(|s| s.scheme.action == Action::Pageout);
-        takes.map(move |scheme| min_age_us(context, scheme))
+        takes.map(move |scheme| {
+            let confirm = match scheme.settings.evidence {
+                Evidence::Confirm(us) => us,
+                Evidence::Off => 0,
+            };
+            min_age_us(context, scheme).saturating_add(confirm)
+        })
     });
-    Duration::from_micros(ages.max().unwrap_or(0)).mul_f64(LEAVES_AFTER) + SETTLE
+    Duration::from_micros(ages.max().unwrap_or(0)) + SETTLE
 }
 
 /// A trial from the phases before, during and after.

@@ -96,7 +96,12 @@ fn ms_of(us: u64) -> u32 {
 
 /// The pages of a set, by their numbers.
 fn each(pages: PageBits, mut f: impl FnMut(usize)) {
-    pages.runs(|first, behind| (first..behind).for_each(|nr| f(usize::try_from(nr).unwrap_or(0))));
+    for (first, mut word) in (0_usize..).step_by(64).zip(pages.0) {
+        while word != 0 {
+            f(first + word.trailing_zeros() as usize);
+            word &= word - 1;
+        }
+    }
 }
 
 impl Unit {

@@ -21,11 +21,11 @@ const MAX_SLOWDOWN_BP: u32 = 200;
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// The policy to begin with (TOML); its table [tune] may have ranges.
-    #[arg(value_name = "POLICY")]
+    #[arg(value_name = "POLICY", hide_short_help = true)]
     pub(super) policy: PathBuf,
-    /// Tune this number of a scheme, as cold.age=1s..60s; may be repeated.
+    /// Tune this number of a scheme, as cold.age=1s..60s.
     ///
-    /// SCHEME.KEY=LOW..HIGH. Keys: age, quota.size, quota.time, frequency (its upper bound),
+    /// May be given more than once. SCHEME.KEY=LOW..HIGH. Keys: age, quota.size, quota.time, frequency (its upper bound),
     /// `min_touched`, confirm. Without any, here or in the policy: the age of every scheme that
     /// pages out, from 1 s to 60 s, and `min_touched` of those that make huge pages.
     #[arg(long = "range", value_name = "RANGE", value_parser = Range::parse)]
@@ -40,17 +40,17 @@ pub(crate) struct Args {
         help_heading = "Target"
     )]
     pids: Vec<u32>,
-    /// The last number in this file counts the program's work.
+    /// The last number in this file counts the work.
     ///
     /// Without any measure of progress slowdown is what CPU seconds show.
-    #[arg(long, value_name = "FILE", group = "measure", help_heading = "Slowdown")]
+    #[arg(long, value_name = "FILE", group = "measure", help_heading = "Score")]
     progress: Option<PathBuf>,
     /// This line of shell prints a number that counts the program's work.
     #[arg(
         long,
         value_name = "CMD",
         group = "measure",
-        help_heading = "Slowdown",
+        help_heading = "Score",
         hide_short_help = true
     )]
     progress_cmd: Option<String>,
@@ -59,17 +59,17 @@ pub(crate) struct Args {
         long,
         value_name = "CMD",
         group = "measure",
-        help_heading = "Slowdown",
+        help_heading = "Score",
         hide_short_help = true
     )]
     latency_cmd: Option<String>,
     /// Take the machine's stall on memory for the slowdown (PSI).
-    #[arg(long, group = "measure", help_heading = "Slowdown", hide_short_help = true)]
+    #[arg(long, group = "measure", help_heading = "Score", hide_short_help = true)]
     psi: bool,
-    /// How much slower the program may become.  [default: 2%]
+    /// How much slower it may become. [default: 2%]
     #[arg(long, value_name = "SHARE", value_parser = share, help_heading = "Score")]
     max_slowdown: Option<u32>,
-    /// Percent of memory that 1 % of slowdown is worth.  [default: 2]
+    /// Percent of memory that 1 % of slowdown is worth. [default: 2]
     ///
     /// The score is the share of memory saved, less so many times the slowdown.
     #[arg(long, value_name = "N", help_heading = "Score", hide_short_help = true)]
@@ -95,7 +95,7 @@ pub(crate) struct Args {
     )]
     candidates: u16,
     /// How long an untouched phase is; a trial is measured for twice as long.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration, help_heading = "Trials")]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration, help_heading = "Trials", hide_short_help = true)]
     pub(super) phase: Duration,
     /// Watch for so long first, to predict an age as `isotherm plan` does; 0s: do not.
     ///

@@ -1,5 +1,7 @@
 //! `isotherm run POLICY --over RECORD`: what a policy would have done to a recorded program.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -25,13 +27,14 @@ pub(super) fn run(policy: &Policy, record: &Path, json: bool) -> anyhow::Result<
         let begin = Instant::now();
         let schemes: Vec<What> = context.schemes.iter().map(what).collect();
         let replayed = Replayed { name: &context.name, schemes: &schemes };
-        let wants = |target: &Target| wants(context, target);
+        tell_of_rules(context);
+        let family = RefCell::new(BTreeSet::new());
+        let wants = |target: &Target| wants(context, target, &mut family.borrow_mut());
         let report = Report::build(&opened, &Filter::default(), &replayed, &wants, price.clone())?;
         if json {
             writeln!(out, "{}", report.to_json())?;
             continue;
         }
-        tell_of_rules(context);
         let took_s = begin.elapsed().as_secs_f64();
         write!(out, "{}", report.to_text())?;
         writeln!(
@@ -63,22 +66,21 @@ fn what(policy: &SchemePolicy) -> What {
     }
 }
 
-/// Whether a target of the record is one of the context's. What a record cannot tell, as cgroups,
-/// lets all in.
-fn wants(context: &ContextPolicy, target: &Target) -> bool {
+/// Whether a target of the record is one of the context's, or a child of one. `family` keeps their
+/// pids; parents come before their children. What a record cannot tell, as cgroups, lets all in.
+fn wants(context: &ContextPolicy, target: &Target, family: &mut BTreeSet<u32>) -> bool {
     let is = |spec: &TargetSpec| match spec {
         TargetSpec::Pid(pid) => *pid == target.pid,
         TargetSpec::Name(pattern) => glob(pattern.as_bytes(), target.name.as_bytes()),
         TargetSpec::Memory(_) => target.memory.is_some(),
         _ => true,
     };
-    context.targets.is_empty()
-        || context.targets.iter().any(is)
-        || (context.children
-            && context
-                .targets
-                .iter()
-                .any(|spec| matches!(spec, TargetSpec::Pid(pid) if *pid == target.ppid)))
+    let is_named = context.targets.is_empty() || context.targets.iter().any(is);
+    let is_wanted = is_named || (context.children && family.contains(&target.ppid));
+    if is_wanted {
+        family.insert(target.pid);
+    }
+    is_wanted
 }
 
 fn tell_of_rules(context: &ContextPolicy) {

@@ -34,10 +34,11 @@ const PAGE: f64 = 4096.0;
 const TIMES: f64 = 5.0;
 /// A page leaves when it was idle for the idle time and then stayed untouched while it was watched,
 /// which takes as long again, less what was known of it before. By what the job `plan` found, it
-/// leaves mostly after this many times the idle time; and after this many times and seconds at the
-/// latest, since what was touched while it was watched is left alone for a while.
+/// leaves mostly after this many times the idle time.
 const MOSTLY: f64 = 1.6;
-const LATEST: (f64, f64) = (3.0, 1.0);
+/// And after this many times the idle time and so many seconds at the latest, since what was
+/// touched while it was watched is left alone for a while.
+pub const LATEST: (f64, f64) = (3.0, 1.0);
 
 /// What it costs when a page comes back.
 #[derive(Debug, Clone, PartialEq, Serialize)]

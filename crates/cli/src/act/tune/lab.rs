@@ -24,6 +24,7 @@ use isotherm::raw::agent::run::{Event, Options, Reason, Refused, Runner};
 use isotherm::raw::agent::tune::Trial;
 use isotherm::raw::core::scheme::{Action, Watermarks};
 use isotherm::raw::ops::targets::ChildExit;
+use isotherm::raw::report::plan::LATEST;
 use isotherm::raw::sys::signals;
 
 use super::meter::{Gauge, Phase, Source};
@@ -332,8 +333,8 @@ impl Lab {
     }
 }
 
-/// How long it takes until all has left that was brought back: its age, the time in which pages are
-/// watched once more, and a moment.
+/// How long it takes until all has left that was brought back: as `plan` found it ([`LATEST`]), or
+/// its age and twice the time in which pages are watched once more, if that is longer.
 pub(super) fn settling(policy: &Policy) -> Duration {
     let ages = policy.contexts.iter().flat_map(|context| {
         let takes = context.schemes.iter().filter(|s| s.scheme.action == Action::Pageout);
@@ -342,10 +343,12 @@ pub(super) fn settling(policy: &Policy) -> Duration {
                 Evidence::Confirm(us) => us,
                 Evidence::Off => 0,
             };
-            min_age_us(context, scheme).saturating_add(confirm)
+            let age = Duration::from_micros(min_age_us(context, scheme));
+            let usual = age.mul_f64(LATEST.0) + Duration::from_secs_f64(LATEST.1);
+            usual.max(age + 2 * Duration::from_micros(confirm))
         })
     });
-    Duration::from_micros(ages.max().unwrap_or(0)) + SETTLE
+    ages.max().unwrap_or_default() + SETTLE
 }
 
 /// A trial from the phases before, during and after.

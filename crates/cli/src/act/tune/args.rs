@@ -25,9 +25,10 @@ pub(crate) struct Args {
     pub(super) policy: PathBuf,
     /// Tune this number of a scheme, as cold.age=1s..60s.
     ///
-    /// May be given more than once. SCHEME.KEY=LOW..HIGH. Keys: age, quota.size, quota.time, frequency (its upper bound),
-    /// `min_touched`, confirm. Without any, here or in the policy: the age of every scheme that
-    /// pages out, from 1 s to 60 s, and `min_touched` of those that make huge pages.
+    /// May be given more than once. SCHEME.KEY=LOW..HIGH. Keys: age, quota.size, quota.time,
+    /// frequency (its upper bound), `min_touched`, confirm. Without any, here or in the policy: the
+    /// age of every scheme that pages out, from 1 s to 60 s, and `min_touched` of those that make
+    /// huge pages.
     #[arg(long = "range", value_name = "RANGE", value_parser = Range::parse)]
     range: Vec<Range>,
     /// Tune on this process and its children.

@@ -118,6 +118,49 @@ fn a_signal_or_the_end_of_the_target_ends_tuning() {
     assert!(said.out.contains("ended by the end of the targets"), "{said:#?}");
 }
 
+/// The latency grows with what is in swap, so whoever takes much is far too slow at once.
+#[test]
+fn a_trial_that_breaks_the_limit_is_stopped_and_put_back() {
+    let Some(_swap) = swap() else { return };
+    let dir = scratch();
+    let target = workload(dir.path());
+    let latency =
+        format!("awk '/VmSwap/ {{ print 1 + int($2 / 2048) }}' /proc/{}/status", target.pid());
+    fs::write(dir.path().join("p.toml"), POLICY).unwrap();
+    let pid = target.pid().to_string();
+    let args = [
+        "tune",
+        "p.toml",
+        "-p",
+        &pid,
+        "--phase",
+        "5s",
+        "--watch",
+        "0s",
+        "--trials",
+        "2",
+        "--candidates",
+        "2",
+        "--range",
+        "cold.quota.size=16M..256M",
+        "--json",
+        "--latency-cmd",
+        &latency,
+    ];
+    let said = Running::start(command(ISOTHERM, dir.path(), &args)).finish();
+    said.expect(6, &["putting everything back"]);
+    let told: Value = serde_json::from_str(&said.out).unwrap();
+    // The start lets 64 KiB go per second, which the latency does not show.
+    let candidate = &told["candidates"][1];
+    assert_eq!(
+        (&candidate["over_limit"], &told["winner"]),
+        (&true.into(), &Value::Null),
+        "{told:#}"
+    );
+    assert!(candidate["slowdown"]["mid"].as_f64().unwrap() > 0.5, "{told:#}");
+    put_back(&target);
+}
+
 #[test]
 fn no_swap_is_said_before_anything_is_done() {
     let _off = match keep_off() {

@@ -18,8 +18,9 @@ use isotherm::raw::record::Record;
 use isotherm::raw::report::{Filter, heatmap, wss};
 use isotherm::raw::sim::world::Options;
 use isotherm::raw::sys::{clock, signals};
+use tempfile::TempDir;
 
-use crate::files::{not_created, not_kept};
+use crate::files::{self, cannot_create, not_created, not_kept};
 use crate::options::sets::{OpsArg, open_set};
 use crate::reading::score;
 use crate::terminal::{ColorArg, When, style, warn, width};
@@ -47,8 +48,11 @@ pub(crate) struct Args {
 
 /// Runs the subcommand.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let scratch = Scratch::new(args.keep.as_deref())?;
-    let (record, truth) = (scratch.0.join("demo.data"), scratch.0.join("demo.truth"));
+    // Removed at the end, unless the user gave one.
+    let own = if args.keep.is_none() { Some(files::scratch("demo")?) } else { None };
+    let dir = own.as_ref().map(TempDir::path).or(args.keep.as_deref()).unwrap_or(Path::new("."));
+    std::fs::create_dir_all(dir).map_err(|err| cannot_create(dir, &err))?;
+    let (record, truth) = (dir.join("demo.data"), dir.join("demo.truth"));
     let mut out = std::io::stdout().lock();
     writeln!(
         out,
@@ -126,24 +130,4 @@ fn simulated(attrs: Attrs, record: &Path, truth: &Path) -> anyhow::Result<()> {
     let options = Options { seed: config.settings.seed, ..Options::default() };
     let (simulation, _) = sim::simulate(&name, &config, &options, attrs, record)?;
     sim::write_truth(&simulation, &name, truth)
-}
-
-/// A directory for the files of the demo; removed at the end, unless the user gave it.
-struct Scratch(std::path::PathBuf, bool);
-
-impl Scratch {
-    fn new(keep: Option<&Path>) -> anyhow::Result<Self> {
-        let own = || std::env::temp_dir().join(format!("isotherm-demo-{}", std::process::id()));
-        let dir = keep.map_or_else(own, Path::to_path_buf);
-        std::fs::create_dir_all(&dir).with_context(|| format!("create {}", dir.display()))?;
-        Ok(Self(dir, keep.is_none()))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        if self.1 {
-            std::fs::remove_dir_all(&self.0).ok();
-        }
-    }
 }

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use isotherm::raw::host::error::too_many_files;
 use isotherm::raw::record::{Damage, Error, Record};
+use tempfile::TempDir;
 
 use crate::exit;
 use crate::terminal::warn;
@@ -71,6 +72,12 @@ pub(crate) fn cannot_create(path: &Path, err: &io::Error) -> anyhow::Error {
     let why = full.as_ref().map_or_else(String::new, |(why, _)| format!("  why:   {why}\n"));
     let text = format!("cannot write {shown}\n  tried: write {shown}: {err}\n{why}  hint:  {hint}");
     exit::with(exit::of_io(err), text)
+}
+
+/// A directory for files of our own. It is private, and removed when this is dropped.
+pub(crate) fn scratch(what: &str) -> anyhow::Result<TempDir> {
+    let made = tempfile::Builder::new().prefix(&format!("isotherm-{what}-")).tempdir();
+    made.map_err(|err| cannot_create(&std::env::temp_dir(), &err))
 }
 
 /// As [`cannot_create`], for an error of the record crate.

@@ -142,10 +142,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         return Err(usage("--cpus is a number above 0, as 2.5"));
     }
     let specs = args.live.specs();
-    let scratch = tempdir(&specs)?;
+    let scratch = if specs.is_empty() { None } else { Some(files::scratch("plan")?) };
     let (record, filter) = match &scratch {
         Some(dir) => {
-            let path = args.live.keep.clone().unwrap_or_else(|| dir.0.join("plan.data"));
+            let path = args.live.keep.clone().unwrap_or_else(|| dir.path().join("plan.data"));
             args.live.watch(&path)?;
             (files::open(&path)?, args.common.limits.filter())
         }
@@ -253,25 +253,6 @@ impl Live {
             }
         }
     }
-}
-
-/// A directory of our own, which goes when this is dropped.
-struct Scratch(PathBuf);
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).ok();
-    }
-}
-
-/// A place for the record, if there is something to watch.
-fn tempdir(specs: &[TargetSpec]) -> anyhow::Result<Option<Scratch>> {
-    if specs.is_empty() {
-        return Ok(None);
-    }
-    let dir = std::env::temp_dir().join(format!("isotherm-plan-{}", std::process::id()));
-    std::fs::create_dir_all(&dir).map_err(|err| files::cannot_create(&dir, &err))?;
-    Ok(Some(Scratch(dir)))
 }
 
 /// What a page costs that comes back: as told, as measured, or as assumed.

@@ -190,6 +190,14 @@ fn a_policy_played_back_sees_what_comes_back_and_brakes() {
     let mib = f64::from(1 << 20);
     assert!(free[1] > 0.2 * free[0] && free[0] > 200.0 * mib, "{free:?}");
     assert!(braked[0] < 0.7 * free[0] && braked[1] < 0.5 * free[1], "{free:?} {braked:?}");
+    // What is only marked as cold stays resident, so nobody waits for it.
+    let policy = std::fs::read_to_string(dir.path().join("p.toml")).unwrap();
+    let policy = policy.replace("\"pageout\"", "\"cold\"");
+    std::fs::write(dir.path().join("p.toml"), policy).unwrap();
+    let said = isotherm(dir.path(), "run p.toml --over w.data --json");
+    let cold: Value = serde_json::from_str(&said.expect(0, &[]).out).unwrap();
+    assert!(cold["schemes"][0]["returned_bytes"].as_f64().unwrap() > mib, "{cold:#}");
+    assert_eq!((&cold["pages_back_per_s"], &cold["saved"]), (&0.0.into(), &0.0.into()), "{cold:#}");
 }
 
 #[test]

@@ -96,7 +96,7 @@ pub struct Point {
     pub paged_out: f64,
     /// What huge pages would have added.
     pub bloat: f64,
-    /// Pages that had come back by then.
+    /// Pages that had been paged out and had come back by then.
     pub pages_back: f64,
 }
 
@@ -120,7 +120,7 @@ pub struct Report {
     /// The same over the second half of the record, when schemes have come to an end with what was
     /// there at the start.
     pub saved_share_late: f64,
-    /// Pages that come back per second in the second half.
+    /// Pages that were paged out and come back per second, in the second half.
     pub pages_back_per_s: f64,
     /// The time that the program would wait for them, as a share.
     pub slowdown: Estimate,
@@ -326,7 +326,7 @@ impl World<'_> {
             }
         }
         let [again] = counted_again(shared.iter());
-        let back: f64 = self.done.iter().map(|done| done.returned).sum();
+        let back: f64 = takers.iter().map(|nr| self.done[*nr].returned).sum();
         Point {
             t_s,
             recorded: float((present * PAGE_SIZE).saturating_sub(again)),

@@ -1,6 +1,5 @@
 //! The first guess: what `isotherm plan` predicts from a record of an untouched phase.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use isotherm::raw::agent::policy::{Key, Range};
@@ -15,15 +14,6 @@ use crate::reading::plan::price;
 /// For how long to wait for a record to be whole.
 const TRIES: u32 = 50;
 
-/// A file of our own, which goes when this is dropped.
-struct Scratch(PathBuf);
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        std::fs::remove_file(&self.0).ok();
-    }
-}
-
 /// The age that is predicted, in µs; none if no age is tuned, or nothing can be predicted.
 pub(super) fn guess(tuner: &Tuner<'_>, lab: &mut Lab) -> Result<Option<u64>, Halt> {
     let watch = tuner.args.watch;
@@ -35,9 +25,9 @@ pub(super) fn guess(tuner: &Tuner<'_>, lab: &mut Lab) -> Result<Option<u64>, Hal
     let context = contexts.find(|c| c.schemes.iter().any(|s| has_it(&s.settings.name)));
     let Some(context) = context.filter(|_| !watch.is_zero()) else { return Ok(None) };
     tuner.say(&format!("watching for {watch:?} first, for a prediction"));
-    let name = format!("isotherm-tune-{}.data", std::process::id());
-    let scratch = Scratch(std::env::temp_dir().join(name));
-    lab.runner().record(&context.name, Some(scratch.0.clone()));
+    let scratch = files::scratch("tune")?;
+    let path = scratch.path().join("untouched.data");
+    lab.runner().record(&context.name, Some(path.clone()));
     lab.wait(watch)?;
     lab.runner().record(&context.name, None);
     let limits = Limits { max_slowdown: tuner.limits.max_slowdown, max_refaults: None, save: None };
@@ -45,7 +35,7 @@ pub(super) fn guess(tuner: &Tuner<'_>, lab: &mut Lab) -> Result<Option<u64>, Hal
     for _ in 0..TRIES {
         // The context finishes the record at the end of its window.
         lab.wait(Duration::from_millis(100))?;
-        let record = match files::open(&scratch.0) {
+        let record = match files::open(&path) {
             Ok(record) => record,
             Err(err) => {
                 why = err.to_string();

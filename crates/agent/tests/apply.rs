@@ -161,6 +161,9 @@ fn huge_page_advice_is_given_by_the_target_and_can_be_taken_back() {
         let scheme = Scheme { pattern, action: Action::Hugepage, ..Scheme::default() };
         let settings = Settings { inject: true, ..Settings::default() };
         let mut run = Run::start(32, pages, vec![(scheme, settings)]);
+        // Since Linux 6.7 the kernel itself sets this on stacks of threads (`MAP_STACK`). So some
+        // memory has it "as set", and a stack in use is hot.
+        let refused_before = run.advised("nh");
         run.touch_until(0, 16 * MIB, |run| run.account().0.done_bytes >= 12 * MIB);
         let (account, _) = run.account();
         eprintln!("{account:?}");
@@ -170,14 +173,14 @@ fn huge_page_advice_is_given_by_the_target_and_can_be_taken_back() {
         assert!(undone.errors.is_empty(), "{undone:?}");
         // The kernel cannot remove advice. So its opposite is set where it was before, or where
         // that matters, and only there.
-        let done = account.done_bytes;
-        let want = match (pages, setting.contains("[madvise]")) {
-            ("small", _) => (done, 0, 0),
-            (_, true) => (0, done, 0),
-            (_, false) => (0, 0, done),
-        };
         let Undone { restored_bytes, replaced_bytes, left_bytes, .. } = undone;
-        assert_eq!((restored_bytes, replaced_bytes, left_bytes), want, "{pages}");
+        let had_none = account.done_bytes - restored_bytes;
+        let want = if setting.contains("[madvise]") { (had_none, 0) } else { (0, had_none) };
+        assert_eq!((replaced_bytes, left_bytes), want, "{pages}");
+        assert!(restored_bytes <= refused_before, "{pages}: {restored_bytes} {refused_before}");
+        if pages == "small" {
+            assert!(restored_bytes >= 12 * MIB, "{pages}: only {restored_bytes} restored");
+        }
         assert_eq!(run.advised("hg"), left_bytes, "{pages}: some advice stayed");
         assert_eq!(run.advised("nh"), refused + advised - left_bytes, "{pages}");
         assert_eq!(run.target.say("wrong"), "0", "pages with another content");

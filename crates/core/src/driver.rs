@@ -148,7 +148,7 @@ impl<O: Operations, C: Clock> Driver<O, C> {
                 Err(UpdateError::NotNow) => {}
             }
             if self.context.attrs().method == Method::Census {
-                self.context.set_reclaimed(*id, self.ops.is_reclaimed(*id));
+                self.context.set_reclaimed(*id, self.ops.reclaimed(*id));
             }
         }
         if self.context.attrs().method == Method::Census {

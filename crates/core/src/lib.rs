@@ -37,7 +37,7 @@ pub use mapping::MappingKind;
 pub use math::rng::Rng;
 pub use math::{interval, rng};
 pub use monitor::{Context, Wish};
-pub use ops::{Check, ClearRate, Observation, Observed, Operations, PageState};
+pub use ops::{Check, ClearRate, Observation, Observed, Operations, PageState, Reclaimed};
 pub use region::Region;
 pub use scheme::{Applied, Eligible, Measure, Request, Scheme};
 pub use snapshot::{

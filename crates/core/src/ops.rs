@@ -95,6 +95,17 @@ pub struct Observation {
     pub aggr_us: u64,
 }
 
+/// What the kernel is reclaiming of a target's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reclaimed<'a> {
+    /// Nothing, as far as is known.
+    Nothing,
+    /// Memory in these ranges only, sorted and not overlapping: mapped files, say.
+    Part(&'a [AddrRange]),
+    /// Any of it.
+    All,
+}
+
 /// How often others clear the accessed bit of a page, in clears per page of 4 KiB and second: the
 /// kernel's reclaim and DAMON, or another monitor. All 0: nothing is known of such.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -147,11 +158,11 @@ pub trait Operations {
     /// See [`UpdateError`]; `maps` is ignored then.
     fn update(&mut self, target: TargetId, maps: &mut Vec<AddrRange>) -> Result<(), UpdateError>;
 
-    /// Whether the kernel is reclaiming memory of this target, so that it needs the accessed bits
+    /// What the kernel is reclaiming of this target's memory, so that it needs the accessed bits
     /// itself. Asked after each update, for the method `census` only. A set that cannot know says
-    /// no.
-    fn is_reclaimed(&mut self, _target: TargetId) -> bool {
-        false
+    /// nothing.
+    fn reclaimed(&mut self, _target: TargetId) -> Reclaimed<'_> {
+        Reclaimed::Nothing
     }
 
     /// How often others clear accessed bits here, as far as the set can measure it. Asked after

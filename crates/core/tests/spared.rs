@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "in a test")]
 
 use isotherm_core::unit::{PageBits, UNIT};
-use isotherm_core::{AddrRange, Attrs, Context, Method, TargetId, Time, Wish};
+use isotherm_core::{AddrRange, Attrs, Context, Method, Reclaimed, TargetId, Time, Wish};
 
 const ID: TargetId = TargetId(7);
 const S: u64 = 1_000_000_000;
@@ -12,6 +12,17 @@ const UNITS: u64 = 128;
 /// Memory that is touched all the time, and reclaimed in some seconds. Returns the whole units that
 /// were made old, by second. An answer takes so much CPU time.
 fn armed(is_reclaimed: impl Fn(u64) -> bool, seconds: usize, answer_ns: u64) -> Vec<u64> {
+    let reclaimed = |s| if is_reclaimed(s) { Reclaimed::All } else { Reclaimed::Nothing };
+    armed_of(reclaimed, |_| true, seconds, answer_ns)
+}
+
+/// The same, for any part that is reclaimed, and of the units that count.
+fn armed_of<'a>(
+    reclaimed: impl Fn(u64) -> Reclaimed<'a>,
+    counts: impl Fn(u64) -> bool,
+    seconds: usize,
+    answer_ns: u64,
+) -> Vec<u64> {
     let attrs = Attrs { method: Method::Census, budget_bp: 1000, ..Attrs::default() };
     let mut context = Context::new(attrs, 1).unwrap();
     context.add_target(ID);
@@ -21,14 +32,15 @@ fn armed(is_reclaimed: impl Fn(u64) -> bool, seconds: usize, answer_ns: u64) -> 
             Wish::Update => {
                 let area = AddrRange::new(UNIT, (UNITS + 1) * UNIT);
                 context.set_ranges(ID, &[area]).unwrap();
-                context.set_reclaimed(ID, is_reclaimed(now.0 / S));
+                context.set_reclaimed(ID, reclaimed(now.0 / S));
             }
             wish @ (Wish::PrepareUnits | Wish::CheckUnits) => {
                 for unit in context.units_mut() {
                     (unit.answered, unit.present, unit.young) =
                         (true, PageBits::ALL, PageBits::ALL);
                     let is_whole = wish == Wish::PrepareUnits && unit.pages.count() > 1;
-                    armed[usize::try_from(now.0 / S).unwrap()] += u64::from(is_whole);
+                    armed[usize::try_from(now.0 / S).unwrap()] +=
+                        u64::from(is_whole && counts(unit.start));
                 }
                 context.set_units_cpu(Some((cpu, cpu + answer_ns)));
                 cpu += answer_ns;
@@ -52,6 +64,23 @@ fn what_is_reclaimed_is_spared_and_seen_again_afterwards() {
     assert!(count(&spared, 70, 90) >= UNITS / 2, "{spared:?}: ten seconds later");
     let free = armed(|_| false, 60, 50_000);
     assert!(count(&free, 21, 60) > 4 * in_time, "{free:?}: otherwise");
+}
+
+#[test]
+fn a_part_is_spared_and_the_rest_is_seen_as_ever() {
+    let half = AddrRange::new(UNIT, (UNITS / 2 + 1) * UNIT);
+    let part = [half];
+    let reclaimed = |s| if s < 60 { Reclaimed::Part(&part) } else { Reclaimed::Nothing };
+    let of = |inside: bool| {
+        let armed = armed_of(reclaimed, |start| half.contains(start) == inside, 90, 50_000);
+        move |from: usize, to: usize| armed[from..to].iter().sum::<u64>()
+    };
+    let (inside, outside) = (of(true), of(false));
+    // The first picture is begun before a set can know.
+    assert!(inside(2, 60) <= 7, "{} of what is reclaimed", inside(2, 60));
+    assert!(inside(70, 90) >= UNITS / 2, "{}: ten seconds later", inside(70, 90));
+    assert!(outside(0, 5) >= UNITS / 2, "{} of the rest at first", outside(0, 5));
+    assert!(outside(21, 60) > UNITS, "{} of the rest later", outside(21, 60));
 }
 
 #[test]

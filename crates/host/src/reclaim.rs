@@ -7,6 +7,12 @@
 //! | `memory.failcnt` | the v1 memory cgroup and those above it | a limit was reached |
 //! | `pgscan_kswapd`, `pgscan_direct` | `/proc/vmstat` | the machine runs short |
 //!
+//! The machine tells what it looked at, too (`pgscan_anon`, `pgscan_file`, since Linux 5.8). Where
+//! files are read, their pages are reclaimed all day long, and anonymous memory is left alone.
+//! Those counters are of all reclaim, of cgroups as well, which do not tell kinds. So they are a
+//! bound: of a cgroup no more pages of a kind were looked at than of the whole machine
+//! ([`Counted::since`]).
+//!
 //! Pages that are paged out on request (`MADV_PAGEOUT`, DAMON) are in none of them (`mm/vmscan.c`,
 //! Linux 6.18). What this program asks a cgroup to reclaim is in `pgscan`, so it is counted apart
 //! ([`note_ours`]).
@@ -31,6 +37,34 @@ pub struct Counted {
     /// The part of it that this program has asked for. It may be too much, where the cgroup that
     /// was asked is above that of the process.
     pub ours: u64,
+    /// Pages of the whole machine, for whatever reason. `None`: the kernel does not tell.
+    pub kinds: Option<Kinds>,
+}
+
+/// Pages that reclaim has looked at, by kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Kinds {
+    /// Anonymous pages, and shared memory: what goes to swap.
+    pub anon: u64,
+    /// Pages of files.
+    pub files: u64,
+}
+
+impl Counted {
+    /// What others than this program have had looked at since an earlier count, at most. Where
+    /// kinds are not known, all of it may be of either.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Kinds {
+        let all = self.all.saturating_sub(before.all);
+        let ours = self.ours.saturating_sub(before.ours);
+        // The kernel adds such counters up late: what is seen of ours while we ask is too little.
+        let others = all.saturating_sub(ours.saturating_add(ours / 4));
+        let kinds = self.kinds.zip(before.kinds);
+        kinds.map_or(Kinds { anon: others, files: others }, |(now, was)| Kinds {
+            anon: now.anon.saturating_sub(was.anon).min(others),
+            files: now.files.saturating_sub(was.files).min(others),
+        })
+    }
 }
 
 /// Reads the counters of processes.
@@ -41,8 +75,27 @@ pub struct Reclaim {
     text: Vec<u8>,
     /// What was read at this time, in ns: of the machine, and by the text of `/proc/PID/cgroup`.
     read_ns: u64,
-    of_machine: Option<u64>,
+    of_machine: Option<Machine>,
     of_cgroups: BTreeMap<Vec<u8>, Counted>,
+}
+
+/// What the machine has looked at.
+#[derive(Debug, Clone, Copy, Default)]
+struct Machine {
+    /// For itself.
+    for_itself: u64,
+    /// For itself and for cgroups, by kind.
+    kinds: Option<Kinds>,
+}
+
+impl Machine {
+    /// From the text of `vmstat`.
+    fn of(text: &str) -> Self {
+        let names = ["pgscan_kswapd", "pgscan_direct"];
+        let for_itself = names.iter().filter_map(|name| field(text, name)).sum();
+        let kinds = field(text, "pgscan_anon").zip(field(text, "pgscan_file"));
+        Self { for_itself, kinds: kinds.map(|(anon, files)| Kinds { anon, files }) }
+    }
 }
 
 /// For so long what was read stands for all processes that share it, in ns: whoever asks about
@@ -77,7 +130,8 @@ impl Reclaim {
         let of_machine = self.of_machine.unwrap_or_else(|| self.of_machine_now());
         self.of_machine = Some(of_machine);
         let mut counted = self.of_process(pid).unwrap_or_default();
-        counted.all = counted.all.saturating_add(of_machine);
+        counted.all = counted.all.saturating_add(of_machine.for_itself);
+        counted.kinds = of_machine.kinds;
         counted
     }
 
@@ -91,12 +145,11 @@ impl Reclaim {
         Some(counted)
     }
 
-    fn of_machine_now(&mut self) -> u64 {
-        if self.proc.read_system("vmstat", &mut self.text).is_err() {
-            return 0;
+    fn of_machine_now(&mut self) -> Machine {
+        match self.proc.read_system("vmstat", &mut self.text) {
+            Ok(()) => Machine::of(&String::from_utf8_lossy(&self.text)),
+            Err(_) => Machine::default(),
         }
-        let text = String::from_utf8_lossy(&self.text);
-        ["pgscan_kswapd", "pgscan_direct"].iter().filter_map(|name| field(&text, name)).sum()
     }
 
     /// Of the cgroups that this text names.
@@ -108,13 +161,13 @@ impl Reclaim {
             is_memory.then(|| line.next())?
         });
         if let (Some(path), Some(mount)) = (v1, self.cgroups.v1_of("memory")) {
-            return Some(Counted { all: reached_limits(mount, path), ours: 0 });
+            return Some(Counted { all: reached_limits(mount, path), ..Counted::default() });
         }
         let v2 = lines.find_map(|mut line| if line.next()? == "0" { line.nth(1) } else { None })?;
         let dir = directory(self.cgroups.v2.as_deref()?, v2)?;
         let all = scanned(&dir)?;
         // Read last: what is being done meanwhile is rather counted as ours.
-        Some(Counted { all, ours: ours::of(&dir) })
+        Some(Counted { all, ours: ours::of(&dir), kinds: None })
     }
 }
 
@@ -188,6 +241,26 @@ mod tests {
     }
 
     #[test]
+    fn of_a_kind_no_more_was_looked_at_than_on_the_whole_machine() {
+        let kinds = |anon: u64, files: u64| Kinds { anon, files };
+        let before = Counted { all: 500, ours: 0, kinds: Some(kinds(60, 950)) };
+        let since = |all: u64, ours: u64, kinds: Option<Kinds>| {
+            Counted { all: 500 + all, ours, kinds }.since(&before)
+        };
+        // Files only; both; more than what concerns this process; ours alone.
+        assert_eq!(since(800, 0, Some(kinds(60, 1750))), kinds(0, 800));
+        assert_eq!(since(800, 0, Some(kinds(260, 1550))), kinds(200, 600));
+        assert_eq!(since(300, 0, Some(kinds(9060, 1950))), kinds(300, 300));
+        assert_eq!(since(300, 280, Some(kinds(360, 950))), kinds(0, 0));
+        // A kernel that does not tell.
+        assert_eq!(since(300, 0, None), kinds(300, 300));
+        let text = "pgscan_kswapd 30\npgscan_direct 4\npgscan_anon 9\npgscan_file 25\n";
+        let machine = Machine::of(text);
+        assert_eq!((machine.for_itself, machine.kinds), (34, Some(kinds(9, 25))));
+        assert_eq!(Machine::of("pgscan_kswapd 30\n").kinds, None);
+    }
+
+    #[test]
     fn what_we_ask_for_is_counted_apart() {
         let dir = tempfile::tempdir().unwrap();
         let put = |path: &str, text: &str| {
@@ -208,13 +281,13 @@ mod tests {
         note_ours(&at("a/b/c"), 7);
         let cgroups = Cgroups { v2: Some(dir.path().join("cg")), ..Cgroups::default() };
         let mut reclaim = Reclaim::new(Proc::new(dir.path()), cgroups);
-        assert_eq!(reclaim.counted(7, 0), Counted { all: 900, ours: 750 });
-        assert_eq!(reclaim.counted(8, 0), Counted { all: 40, ours: 0 });
+        assert_eq!(reclaim.counted(7, 0), Counted { all: 900, ours: 750, kinds: None });
+        assert_eq!(reclaim.counted(8, 0), Counted { all: 40, ours: 0, kinds: None });
     }
 
     #[test]
     fn the_counters_that_concern_a_process_are_added_up() {
-        let vmstat = ("proc/vmstat", "pgscan_kswapd 30\npgscan_direct 4\npgscan_anon 9\n");
+        let vmstat = ("proc/vmstat", "pgscan_kswapd 30\npgscan_direct 4\n");
         let v1 = |at: &Path| Cgroups {
             v1: vec![("memory".into(), at.to_path_buf())],
             ..Cgroups::default()

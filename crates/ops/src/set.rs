@@ -2,8 +2,8 @@
 
 use isotherm_core::ops::UpdateError;
 use isotherm_core::{
-    AddrRange, Check, ClearRate, Method, Observation, Observed, Operations, PageBits, TargetId,
-    UnitCheck,
+    AddrRange, Check, ClearRate, Method, Observation, Observed, Operations, PageBits, Reclaimed,
+    TargetId, UnitCheck,
 };
 use isotherm_host::error::{Error, SetError, SetKind};
 use isotherm_host::proc::Proc;
@@ -304,8 +304,8 @@ impl Operations for OpsSet {
         self.set().check_units(batch);
     }
 
-    fn is_reclaimed(&mut self, target: TargetId) -> bool {
-        self.set().is_reclaimed(target)
+    fn reclaimed(&mut self, target: TargetId) -> Reclaimed<'_> {
+        self.set().reclaimed(target)
     }
 
     fn others_clear(&mut self) -> ClearRate {

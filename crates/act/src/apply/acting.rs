@@ -4,7 +4,7 @@ use isotherm_core::ops::UpdateError;
 use isotherm_core::scheme::{Counters, Entry, Ledger, Scheme};
 use isotherm_core::{
     AddrRange, Applied, Check, ClearRate, Eligible, Measure, Observation, Observed, Operations,
-    PageState, Request, Snapshot, TargetId, UnitCheck,
+    PageState, Reclaimed, Request, Snapshot, TargetId, UnitCheck,
 };
 use isotherm_ops::set::{PageView, SchemeOps};
 
@@ -115,8 +115,8 @@ impl<S: SchemeOps> Operations for Acting<S> {
         batch.iter().for_each(|check| self.actor.note_unit_looked_at(check));
     }
 
-    fn is_reclaimed(&mut self, target: TargetId) -> bool {
-        self.set.is_reclaimed(target)
+    fn reclaimed(&mut self, target: TargetId) -> Reclaimed<'_> {
+        self.set.reclaimed(target)
     }
 
     fn others_clear(&mut self) -> ClearRate {

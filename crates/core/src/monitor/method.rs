@@ -14,7 +14,7 @@ use super::observed::Observer;
 use super::resample::Resample;
 use super::{Schedule, Wish};
 use crate::attrs::{Attrs, Method};
-use crate::ops::{Check, ClearRate};
+use crate::ops::{Check, ClearRate, Reclaimed};
 use crate::rng::Rng;
 use crate::snapshot::{RegionInfo, TargetInfo};
 use crate::target::{Target, TargetId};
@@ -108,8 +108,8 @@ pub(crate) trait Sampler: core::fmt::Debug {
     /// Appends a target's regions with the 90 % intervals of their counts.
     fn interval(&mut self, target: &Target, max_nr_accesses: u32, out: &mut Vec<RegionInfo>);
 
-    /// The kernel is reclaiming memory of this target.
-    fn reclaimed(&mut self, _target: TargetId, _now: Time) {}
+    /// The kernel is reclaiming this of a target's memory.
+    fn reclaimed(&mut self, _target: TargetId, _reclaimed: Reclaimed<'_>, _now: Time) {}
 
     /// Others clear accessed bits this often.
     fn set_others_clear(&mut self, _rate: ClearRate) {}

@@ -59,7 +59,7 @@ pub use tune::{adaptation, score, tuned};
 use crate::addr::AddrRange;
 use crate::areas::Areas;
 use crate::attrs::{Attrs, AttrsError};
-use crate::ops::{Check, ClearRate};
+use crate::ops::{Check, ClearRate, Reclaimed};
 use crate::rng::Rng;
 use crate::scheme::{Eligible, Measure, Schemes};
 use crate::snapshot::{Cost, Snapshot};
@@ -255,12 +255,11 @@ impl Context {
         self.units_cpu = cpu_ns;
     }
 
-    /// Says whether the kernel is reclaiming memory of this target now. The method `census` then
-    /// makes little of it old, for ten seconds from the last time on. Other methods take no notice.
-    pub fn set_reclaimed(&mut self, target: TargetId, is_reclaimed: bool) {
-        if is_reclaimed {
-            self.method.sampler().reclaimed(target, self.now);
-        }
+    /// Says what the kernel is reclaiming of this target's memory now. The method `census` then
+    /// makes little of that old, for ten seconds from the last time on. Other methods take no
+    /// notice.
+    pub fn set_reclaimed(&mut self, target: TargetId, reclaimed: Reclaimed<'_>) {
+        self.method.sampler().reclaimed(target, reclaimed, self.now);
     }
 
     /// Says how often others clear accessed bits. The method `census` then widens its bars by what

@@ -7,7 +7,7 @@ use isotherm_core::ops::UpdateError;
 use isotherm_core::scheme::Counters;
 use isotherm_core::{
     AddrRange, Applied, Attrs, Check, ClearRate, Clock, Context, Driver, Event as Ran, Lengths,
-    Measure, Observation, Observed, Operations, Request, TargetId, Time, UnitCheck,
+    Measure, Observation, Observed, Operations, Reclaimed, Request, TargetId, Time, UnitCheck,
 };
 use isotherm_record::Mapping;
 
@@ -80,8 +80,8 @@ impl Operations for AnySet {
         self.set.check_units(batch);
     }
 
-    fn is_reclaimed(&mut self, target: TargetId) -> bool {
-        self.set.is_reclaimed(target)
+    fn reclaimed(&mut self, target: TargetId) -> Reclaimed<'_> {
+        self.set.reclaimed(target)
     }
 
     fn others_clear(&mut self) -> ClearRate {

@@ -12,8 +12,8 @@ use isotherm_core::addr::PAGE_SIZE;
 use isotherm_core::ops::UpdateError;
 use isotherm_core::scheme::{Action, Counters, FilterKind, Scheme};
 use isotherm_core::{
-    AddrRange, Applied, Check, ClearRate, Operations, PageBits, PageState, Request, TargetId, Time,
-    UnitCheck,
+    AddrRange, Applied, Check, ClearRate, Operations, PageBits, PageState, Reclaimed, Request,
+    TargetId, Time, UnitCheck,
 };
 use isotherm_host::glob::glob;
 use isotherm_sim::world::World;
@@ -230,8 +230,8 @@ impl Operations for Acting {
         self.world.check_units(batch);
     }
 
-    fn is_reclaimed(&mut self, target: TargetId) -> bool {
-        self.world.is_reclaimed(target)
+    fn reclaimed(&mut self, target: TargetId) -> Reclaimed<'_> {
+        self.world.reclaimed(target)
     }
 
     fn others_clear(&mut self) -> ClearRate {

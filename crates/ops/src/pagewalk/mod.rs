@@ -33,7 +33,7 @@ use std::io;
 
 use isotherm_core::ops::UpdateError;
 use isotherm_core::{
-    AddrRange, Check, ClearRate, Operations, PageState, TargetId, Time, UnitCheck,
+    AddrRange, Check, ClearRate, Operations, PageState, Reclaimed, TargetId, Time, UnitCheck,
 };
 use isotherm_host::error::SetError;
 use isotherm_host::proc::Proc;
@@ -324,10 +324,10 @@ impl Operations for PageWalk {
         self.look_at_units(batch);
     }
 
-    fn is_reclaimed(&mut self, target: TargetId) -> bool {
+    fn reclaimed(&mut self, target: TargetId) -> Reclaimed<'_> {
         let slot = self.tables.slot(target);
         let pid = slot.and_then(|slot| self.tables.space(slot)).map(|space| space.pid());
-        pid.is_some_and(|pid| self.pressure.is_on(target, pid, now()))
+        pid.map_or(Reclaimed::Nothing, |pid| self.pressure.of(target, pid, now()))
     }
 
     fn others_clear(&mut self) -> ClearRate {

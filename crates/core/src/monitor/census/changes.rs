@@ -166,7 +166,7 @@ impl Changes {
         now: Time,
     ) {
         // Memory that was never seen has half of the places.
-        let is_first_pass = maps.iter().any(|map| map.nr_unknown > 0);
+        let is_first_pass = maps.iter().any(|map| map.has_unknown(now));
         let most = if is_first_pass { MOST_ARMED / 2 } else { MOST_ARMED };
         for _ in 0..self.urgent.len().min(MOST_TRIED) {
             if units.len() >= most || !budget.allows_overdraft() {
@@ -261,15 +261,16 @@ impl Changes {
     }
 }
 
-/// The unit at this place, and whether its target is spared now.
+/// The unit at this place, and whether it is spared now.
 fn find(maps: &mut [Map], place: Place, now: Time) -> Option<(&mut Unit, bool)> {
     let map = maps.iter_mut().find(|m| m.id == place.0)?;
     let at = map.find(place.1)?;
-    Some((&mut map.units[at], now < map.reclaimed_until))
+    let is_spared = map.spared.unit(place.1, now);
+    Some((&mut map.units[at], is_spared))
 }
 
-/// Asks about the page that `choose` takes of this unit, unless its target is spared or the unit is
-/// asked about anyway. Returns whether it is asked.
+/// Asks about the page that `choose` takes of this unit, unless the unit is spared or asked
+/// about anyway. Returns whether it is asked.
 fn ask_page(
     maps: &mut [Map],
     units: &mut Vec<UnitCheck>,

@@ -4,9 +4,11 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::curve::{self, Course, Curve};
+use super::spared::Spared;
 use super::touched::Sums;
 use super::unit::{Outline, Unit};
 use crate::addr::{AddrRange, round_down};
+use crate::ops::Reclaimed;
 use crate::region::Region;
 use crate::rng::Rng;
 use crate::target::TargetId;
@@ -59,8 +61,10 @@ pub(super) struct Map {
     pub(super) fresh: Vec<u64>,
     /// Bytes of the areas.
     pub(super) watched: u64,
-    /// Until when the target is spared, since its memory is being reclaimed.
-    pub(super) reclaimed_until: Time,
+    /// What is spared, since it is being reclaimed.
+    pub(super) spared: Spared,
+    /// Units that were never armed and are spared, as it was when that was asked last.
+    nr_unknown_spared: usize,
     /// Units that have changed since `counted_from`.
     pub(super) nr_changed: u64,
     counted_from: Time,
@@ -238,6 +242,21 @@ impl Map {
     /// the memory is gone over.
     pub(super) const fn is_passing(&self) -> bool {
         self.false_alarms >= 128
+    }
+
+    /// Takes in what the kernel is reclaiming of the target's memory.
+    pub(super) fn set_reclaimed(&mut self, reclaimed: Reclaimed<'_>, now: Time) {
+        self.spared.note(reclaimed, now);
+        self.nr_unknown_spared = 0;
+        if self.nr_unknown > 0 && self.spared.any(now) {
+            let unknown = self.units.iter().filter(|unit| !unit.armed);
+            self.nr_unknown_spared = unknown.filter(|u| self.spared.unit(u.start, now)).count();
+        }
+    }
+
+    /// Whether there are units that were never armed, and may be.
+    pub(super) fn has_unknown(&self, now: Time) -> bool {
+        self.nr_unknown > self.nr_unknown_spared && !self.spared.all(now)
     }
 
     /// The place of the unit at `start`.

@@ -31,12 +31,10 @@ mod draw;
 mod lost;
 mod map;
 mod planes;
+mod spared;
 mod touched;
 mod turns;
 mod unit;
-
-#[cfg(test)]
-mod stuck;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -54,7 +52,7 @@ use super::method::{Ended, Sampler, Scene};
 use super::observed::take;
 use crate::attrs::Attrs;
 use crate::interval::{count, wilson};
-use crate::ops::{ClearRate, Observed};
+use crate::ops::{ClearRate, Observed, Reclaimed};
 use crate::snapshot::{RegionInfo, SPANS, TargetInfo};
 use crate::target::{Target, TargetId};
 use crate::time::Time;
@@ -72,12 +70,11 @@ const TOGETHER_REST_NS: (u64, u64) = (250_000_000, 2_000_000_000);
 const HASTE: u64 = 4;
 /// The longest time for which a drawing has to be paid for, in ns.
 const LONGEST_KEPT_NS: u64 = 60_000_000_000;
-/// For how long a target is spared after its memory was reclaimed, in ns.
-const RECLAIMED_NS: u64 = 10_000_000_000;
-/// Meanwhile one in this many units is made old, at most once in this time, in ns. Reclaim decides
-/// by the same accessed bits, and the advice that clears them makes pages inactive as well: where
-/// it is given every 3 s, memory that is touched once a second is paged out and comes back two to
-/// six times as often. One unit in 16 every 12 s still showed in the faults, one in 128 does not.
+/// Of memory that is spared, one in this many units is made old, at most once in this time, in ns.
+/// Reclaim decides by the same accessed bits, and the advice that clears them makes pages inactive
+/// as well: where it is given every 3 s, memory that is touched once a second is paged out and
+/// comes back two to six times as often. One unit in 16 every 12 s still showed in the faults, one
+/// in 128 does not.
 const SPARED: (usize, u64) = (128, 12_000_000_000);
 /// Units of a target that are tried for a sentinel, per window: usually, and after something has
 /// changed.
@@ -371,9 +368,9 @@ impl Sampler for Census {
         }));
     }
 
-    fn reclaimed(&mut self, target: TargetId, now: Time) {
+    fn reclaimed(&mut self, target: TargetId, reclaimed: Reclaimed<'_>, now: Time) {
         if let Some(map) = self.maps.iter_mut().find(|m| m.id == target) {
-            map.reclaimed_until = now + RECLAIMED_NS;
+            map.set_reclaimed(reclaimed, now);
         }
     }
 
@@ -474,14 +471,15 @@ impl Census {
             &mut self.watched_alone,
         );
         let maps = from(&mut self.maps, self.first_map);
-        for map in maps.filter(|map| now >= map.reclaimed_until) {
+        for map in maps.filter(|map| !map.spared.all(now)) {
             for _ in 0..tried.min(map.units.len()) {
                 if left == 0 {
                     break;
                 }
                 let Some(at) = map.next_for_sentinel() else { break };
                 let unit = &mut map.units[at];
-                if scene.units.iter().any(|c| (c.target, c.start) == (map.id, unit.start)) {
+                let is_asked = |c: &UnitCheck| (c.target, c.start) == (map.id, unit.start);
+                if map.spared.unit(unit.start, now) || scene.units.iter().any(is_asked) {
                     continue;
                 }
                 if let Some(page) = unit.choose_sentinel(u64::from(scene.rng.next_u32())) {

@@ -57,7 +57,7 @@ impl Turns {
             spans: super::spans(attrs),
             most: most_armed(attrs),
             is_starved: budget.is_starved(now),
-            is_first_pass: maps.iter().any(|map| has_unknown(map, now)),
+            is_first_pass: maps.iter().any(|map| map.has_unknown(now)),
             window_begins,
         }
     }
@@ -82,7 +82,7 @@ impl Turns {
         let mut is_idle = true;
         for unknown in [true, false] {
             let maps = super::from(maps, first);
-            for map in maps.filter(|map| has_unknown(map, self.now) == unknown) {
+            for map in maps.filter(|map| map.has_unknown(self.now) == unknown) {
                 is_idle &= self.choose_of(map, units, budget);
             }
         }
@@ -107,7 +107,7 @@ impl Turns {
             }
             let Some(at) = map.next_to_arm() else { break };
             let unit = &mut map.units[at];
-            let is_due = if now < map.reclaimed_until {
+            let is_due = if map.spared.unit(unit.start, now) {
                 // Every unit has its time, one after the other.
                 let slot = usize::try_from(now.0 / SPARED.1).unwrap_or(0);
                 (at + slot).is_multiple_of(SPARED.0) && now.since(unit.since) >= SPARED.1
@@ -128,11 +128,6 @@ impl Turns {
         }
         true
     }
-}
-
-/// Whether there are units that were never armed, and may be.
-fn has_unknown(map: &Map, now: Time) -> bool {
-    map.nr_unknown > 0 && now >= map.reclaimed_until
 }
 
 /// Units of a target that can only be made old together: all of them, or none if they were asked

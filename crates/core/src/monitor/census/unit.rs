@@ -552,4 +552,6 @@ impl Unit {
 }
 
 #[cfg(test)]
+mod stuck;
+#[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
 //! Tests: units with pages that cannot be made old, for a while.
 
-use super::unit::Unit;
+use super::Unit;
 use crate::snapshot::SPANS;
 use crate::target::TargetId;
 use crate::time::Time;

@@ -17,6 +17,7 @@ mod history;
 mod idle;
 mod kernel_module;
 mod options;
+mod progress;
 mod reading;
 mod record;
 mod shell;

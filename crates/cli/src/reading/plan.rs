@@ -1,5 +1,6 @@
 //! `isotherm plan`: how much memory could be saved, at what price, and by which policy.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -12,12 +13,14 @@ use isotherm::raw::agent::ready::{Reclaim, Whose};
 use isotherm::raw::core::scheme::Watermarks;
 use isotherm::raw::core::units::{duration, interval_us_with_unit, share_bp};
 use isotherm::raw::host::{Machine, Roots};
+use isotherm::raw::record::{Event, Record};
 use isotherm::raw::report::plan::curve::Estimate;
 use isotherm::raw::report::plan::{Limits, Price, Report};
 
 use super::report::Common;
 use crate::exit::{self, usage};
 use crate::files;
+use crate::progress::{Counter, Pace, Watch};
 use crate::terminal::pager::PagerArg;
 use crate::terminal::warn;
 
@@ -52,15 +55,30 @@ pub(crate) struct Args {
     refault_cost: Option<u64>,
     /// How many CPUs the program keeps busy.
     ///
-    /// While one thread waits for a page, the others go on.
+    /// While one thread waits for a page, the others go on. Without this option it is what was
+    /// measured while watching, and one for a record; at least one.
+    #[arg(long, value_name = "N", help_heading = "Price", hide_short_help = true)]
+    cpus: Option<f64>,
+    /// The last number in this file counts the program's work, and the price is told in it.
     #[arg(
         long,
-        value_name = "N",
-        default_value_t = 1.0,
+        value_name = "FILE",
+        group = "counter",
+        conflicts_with = "record",
         help_heading = "Price",
         hide_short_help = true
     )]
-    cpus: f64,
+    progress: Option<PathBuf>,
+    /// This line of shell prints a number that counts the program's work.
+    #[arg(
+        long,
+        value_name = "CMD",
+        group = "counter",
+        conflicts_with = "record",
+        help_heading = "Price",
+        hide_short_help = true
+    )]
+    progress_cmd: Option<String>,
     /// Write the policy that is recommended to this file.
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     output: Option<PathBuf>,
@@ -138,16 +156,27 @@ fn per_minute(text: &str) -> Result<f64, String> {
 
 /// Runs the subcommand.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    if !(args.cpus > 0.0 && args.cpus.is_finite()) {
+    if args.cpus.is_some_and(|cpus| !(cpus > 0.0 && cpus.is_finite())) {
         return Err(usage("--cpus is a number above 0, as 2.5"));
     }
     let specs = args.live.specs();
+    let counter = args.counter();
+    let mut pace = Pace { cpus: 1.0, work_per_s: None };
     let scratch = if specs.is_empty() { None } else { Some(files::scratch("plan")?) };
     let (record, filter) = match &scratch {
         Some(dir) => {
             let path = args.live.keep.clone().unwrap_or_else(|| dir.path().join("plan.data"));
+            let watch = Watch::begin(counter.as_ref())?;
             args.live.watch(&path)?;
-            (files::open(&path)?, args.common.limits.filter())
+            let record = files::open(&path)?;
+            pace = watch.end(&pids(&record)?)?;
+            if pace.work_per_s.is_some_and(|work| work <= 0.0) {
+                let told = counter.as_ref().map_or_else(String::new, Counter::told);
+                return Err(usage(format!(
+                    "{told}: it did not grow while the program was watched"
+                )));
+            }
+            (record, args.common.limits.filter())
         }
         None => args.common.open()?,
     };
@@ -156,7 +185,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         max_refaults: args.max_refaults,
         save: args.save,
     };
-    let report = Report::build(&record, &filter, price(args.refault_cost, args.cpus), limits)?;
+    let cpus = args.cpus.unwrap_or(pace.cpus.max(1.0));
+    let price = Price { work_per_s: pace.work_per_s, ..price(args.refault_cost, cpus) };
+    let report = Report::build(&record, &filter, price, limits)?;
     if let Some(path) = &args.svg {
         write_file(path, &report.to_svg())?;
     }
@@ -179,6 +210,17 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     shown?;
     finished?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The processes in a record.
+fn pids(record: &Record) -> anyhow::Result<BTreeSet<u32>> {
+    let (mut reader, mut pids) = (record.reader()?, BTreeSet::new());
+    while let Some(event) = reader.next_event()? {
+        if let Event::Target(target) = event {
+            pids.insert(target.pid);
+        }
+    }
+    Ok(pids)
 }
 
 fn show(
@@ -206,6 +248,13 @@ fn show(
         (_, None) => {}
     }
     Ok(())
+}
+
+impl Args {
+    fn counter(&self) -> Option<Counter> {
+        let file = self.progress.clone().map(Counter::File);
+        file.or_else(|| self.progress_cmd.clone().map(Counter::Command))
+    }
 }
 
 impl Live {
@@ -257,20 +306,20 @@ impl Live {
 
 /// What a page costs that comes back: as told, as measured, or as assumed.
 pub(crate) fn price(told_us: Option<u64>, cpus: f64) -> Price {
+    let assumed = Price { cpus, ..Price::assumed() };
     if let Some(us) = told_us {
         #[expect(clippy::cast_precision_loss, reason = "a time of µs")]
         let us = us as f64;
         let source = "as --refault-cost says".to_owned();
-        return Price { us: Estimate::new(us, us, us), source, cpus };
+        return Price { us: Estimate::new(us, us, us), source, ..assumed };
     }
-    let assumed = Price { cpus, ..Price::assumed() };
     if Machine::read(&Roots::default()).swap_bytes == 0 {
         return Price { source: "assumed: this machine has no swap".to_owned(), ..assumed };
     }
     match refault_price() {
         Ok(Some(RefaultPrice { p10, mean, p90, pages })) => {
             let source = format!("measured on this machine's swap, {pages} pages");
-            Price { us: Estimate::new(p10, mean, p90), source, cpus }
+            Price { us: Estimate::new(p10, mean, p90), source, ..assumed }
         }
         Ok(None) => {
             let source = "assumed: this machine's swap took nothing; is it full?".to_owned();

@@ -161,6 +161,37 @@ fn a_trial_that_breaks_the_limit_is_stopped_and_put_back() {
     put_back(&target);
 }
 
+/// A file counts the target's clock ticks. That shows whether it runs, as a counter of work does.
+#[test]
+fn work_counted_in_a_file_and_stall_on_memory_tell_of_the_slowdown() {
+    let Some(_swap) = swap() else { return };
+    let dir = scratch();
+    let target = workload(dir.path());
+    let pid = target.pid();
+    let count = format!(
+        "while sleep 0.05; do awk '{{ print $14 + $15 }}' /proc/{pid}/stat >new && mv new work; done"
+    );
+    let _counter = Running::start(command("sh", dir.path(), &["-c", &count]));
+    wait_until("the counter", || dir.path().join("work").exists());
+    for (by, told_by) in [("--progress work", "work counted in work"), ("--psi", "PSI")] {
+        let args = format!(
+            "-p {pid} --range cold.quota.size=64K..256M --phase 2s --watch 0s --trials 3 \
+             --candidates 2 --max-slowdown 100% --weight 0 --json {by}"
+        );
+        if by == "--psi" && !Path::new("/proc/pressure/memory").exists() {
+            eprintln!("skipped: no pressure is told here");
+            continue;
+        }
+        let said = tune(dir.path(), &args).finish();
+        said.expect(0, &[told_by]);
+        let told: Value = serde_json::from_str(&said.out).unwrap();
+        let winner = usize::try_from(told["winner"].as_u64().unwrap()).unwrap();
+        let of = |key: &str| told["candidates"][winner][key]["mid"].as_f64().unwrap();
+        assert!(of("saved") > 0.5 && of("slowdown").abs() < 1.0, "{by}: {told:#}");
+        put_back(&target);
+    }
+}
+
 #[test]
 fn no_swap_is_said_before_anything_is_done() {
     let _off = match keep_off() {

@@ -49,6 +49,8 @@ pub struct Price {
     pub source: String,
     /// How many CPUs the program keeps busy. So many threads go on while one waits.
     pub cpus: f64,
+    /// Units of work that the program does per second, where a counter is known.
+    pub work_per_s: Option<f64>,
 }
 
 impl Price {
@@ -57,7 +59,12 @@ impl Price {
     #[must_use]
     pub fn assumed() -> Self {
         let source = "assumed; nothing was measured".to_owned();
-        Self { us: Estimate { lo: 10.0, mid: 20.0, hi: 200.0 }, source, cpus: 1.0 }
+        Self {
+            us: Estimate { lo: 10.0, mid: 20.0, hi: 200.0 },
+            source,
+            cpus: 1.0,
+            work_per_s: None,
+        }
     }
 }
 

@@ -50,6 +50,9 @@ impl Report {
         };
         let us = interval(self.price.us, &|us| format!("{} us", three_digits(us)));
         writeln!(out, "a page that comes back costs {us}{cpus} ({})", self.price.source)?;
+        if let Some(work) = self.price.work_per_s {
+            writeln!(out, "the program does {} units of work per second", three_digits(work))?;
+        }
         writeln!(out, "\n{}", self.verdict())?;
         self.huge_text(out)?;
         self.tier_text(out)?;
@@ -74,12 +77,19 @@ impl Report {
                 format!("limit: {limits}. No idle time is recommended: {why}.")
             }
             (_, None) => String::new(),
-            (_, Some(row)) => format!(
-                "limit: {limits}. Recommended: page out what is idle for {}; that saves {}, {}.",
-                span(row.age_s * 1e9),
-                percent(row.saved_share.mid),
-                mib(row.saved.mid)
-            ),
+            (_, Some(row)) => {
+                let price = self.price.work_per_s.map_or(String::new(), |work| {
+                    let lost = interval(row.slowdown.times(work), &three_digits);
+                    format!(", and costs {lost} units of work per second")
+                });
+                format!(
+                    "limit: {limits}. Recommended: page out what is idle for {}; that saves {}, \
+                     {}{price}.",
+                    span(row.age_s * 1e9),
+                    percent(row.saved_share.mid),
+                    mib(row.saved.mid)
+                )
+            }
         }
     }
 

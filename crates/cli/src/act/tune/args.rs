@@ -10,6 +10,7 @@ use isotherm::raw::core::units::{duration, share_bp};
 
 use super::meter::Source;
 use crate::exit::usage;
+use crate::progress::Counter;
 
 /// The score's weight of slowdown, if nobody gives one.
 const WEIGHT: u32 = 2;
@@ -170,9 +171,9 @@ impl Args {
     /// What tells how the program gets on.
     pub(super) fn source(&self) -> Source {
         if let Some(path) = &self.progress {
-            Source::File(path.clone())
+            Source::Work(Counter::File(path.clone()))
         } else if let Some(command) = &self.progress_cmd {
-            Source::Command(command.clone())
+            Source::Work(Counter::Command(command.clone()))
         } else if let Some(command) = &self.latency_cmd {
             Source::Latency(command.clone())
         } else if self.psi {

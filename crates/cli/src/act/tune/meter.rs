@@ -8,13 +8,13 @@
 //! disk is not.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
 use std::time::Instant;
 
 use isotherm::raw::host::proc::Proc;
 
-use crate::exit::{self, usage};
+use crate::exit;
+use crate::progress::{Counter, printed};
 
 /// A slowdown that is this large, or larger, is written as this.
 const WORST: f64 = 100.0;
@@ -24,10 +24,8 @@ const PRESSURE: &str = "/proc/pressure/memory";
 /// What tells how the program gets on.
 #[derive(Debug, Clone)]
 pub(super) enum Source {
-    /// The last number in a file counts work.
-    File(PathBuf),
-    /// A command prints a number that counts work.
-    Command(String),
+    /// Counted work.
+    Work(Counter),
     /// A command prints a latency.
     Latency(String),
     /// The machine's stall on memory.
@@ -40,8 +38,7 @@ impl Source {
     /// In words, with what it does not show.
     pub(super) fn told(&self) -> String {
         match self {
-            Self::File(path) => format!("work counted in {}", path.display()),
-            Self::Command(command) => format!("work counted by `{command}`"),
+            Self::Work(counter) => counter.told(),
             Self::Latency(command) => format!("latency printed by `{command}`"),
             Self::Pressure => "stall on memory (PSI) of the whole machine".to_owned(),
             Self::Cpu => {
@@ -55,34 +52,12 @@ impl Source {
     /// The number that it shows now.
     fn read(&self) -> anyhow::Result<f64> {
         match self {
-            Self::File(path) => last_number(&super::super::run::read(path, HINT)?)
-                .ok_or_else(|| usage(format!("no number in {}\n  hint:  {HINT}", path.display()))),
-            Self::Command(command) | Self::Latency(command) => printed(command),
+            Self::Work(counter) => counter.read(),
+            Self::Latency(command) => printed(command),
             Self::Pressure => stalled_us(Path::new(PRESSURE)),
             Self::Cpu => Ok(0.0),
         }
     }
-}
-
-const HINT: &str = "the program, or a loop beside it, has to write how much work it has done";
-
-/// The last number of a text.
-fn last_number(text: &str) -> Option<f64> {
-    let is_other = |c: char| !(c.is_ascii_digit() || matches!(c, '.' | 'e' | 'E' | '+' | '-'));
-    let words = text.split(is_other).rev();
-    words.filter_map(|word| word.parse().ok()).find(|x: &f64| x.is_finite())
-}
-
-/// The last number that a line of shell prints.
-fn printed(line: &str) -> anyhow::Result<f64> {
-    let mut command = Command::new("sh");
-    command.args(["-c", line]).stdin(Stdio::null()).stderr(Stdio::inherit());
-    let output = command.output().map_err(|e| exit::with(exit::of_io(&e), format!("sh: {e}")))?;
-    if !output.status.success() {
-        return Err(usage(format!("`{line}` failed: {}", output.status)));
-    }
-    last_number(&String::from_utf8_lossy(&output.stdout))
-        .ok_or_else(|| usage(format!("`{line}` printed no number")))
 }
 
 /// For how long some task waited for memory since the start of the machine, in µs.
@@ -166,7 +141,7 @@ impl Phase {
     /// By which share the program is slower than in an untouched phase.
     pub(super) fn slowdown(&self, off: &Self, source: &Source) -> f64 {
         let by = match source {
-            Source::File(_) | Source::Command(_) => off.shown / self.shown - 1.0,
+            Source::Work(_) => off.shown / self.shown - 1.0,
             Source::Latency(_) => self.shown / off.shown - 1.0,
             Source::Pressure => self.shown - off.shown,
             Source::Cpu => (self.cpu[1] - off.cpu[1]) / off.cpu[0],
@@ -177,7 +152,7 @@ impl Phase {
 
     /// Why nothing can be told from this untouched phase, if so.
     pub(super) fn useless(&self, source: &Source) -> Option<String> {
-        let counts = matches!(source, Source::File(_) | Source::Command(_) | Source::Latency(_));
+        let counts = matches!(source, Source::Work(_) | Source::Latency(_));
         if counts && self.shown <= 0.0 {
             return Some(format!("{}: it did not grow in a whole untouched phase", source.told()));
         }
@@ -255,24 +230,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_number_counts() {
-        for (text, expected) in [
-            ("12\n", Some(12.0)),
-            ("ops: 1200, done 7.5e3\n", Some(7500.0)),
-            ("done 5.\n", Some(5.0)),
-            ("p99=0.25ms", Some(0.25)),
-            ("nothing - here", None),
-            ("", None),
-        ] {
-            assert_eq!(last_number(text), expected, "{text}");
-        }
-    }
-
-    #[test]
     fn slowdown_is_of_what_the_user_names() {
         let phase = |cpu: [f64; 2], shown| Phase { resident: 50.0, swapped: 0.0, cpu, shown };
         let (off, on) = (phase([100.0, 10.0], 100.0), phase([100.0, 12.0], 80.0));
-        let file = Source::File(PathBuf::new());
+        let file = Source::Work(Counter::Command(String::new()));
         let of = |source: &Source| on.slowdown(&off, source);
         assert!((of(&file) - 0.25).abs() < 1e-12);
         assert!((of(&Source::Latency(String::new())) + 0.2).abs() < 1e-12);

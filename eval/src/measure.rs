@@ -97,6 +97,7 @@ pub(crate) fn run(
     let cpu_after = tool.as_mut().and_then(Tool::cpu_ns);
     let swapped_after = swapped()?;
     let account = tool.map(Tool::finish).transpose()?;
+    running.check().context("check what the program made")?;
     let tool_cpu_ns = match (cpu_before, cpu_after) {
         (Some(before), Some(after)) => Some(after.saturating_sub(before)),
         _ => account.as_ref().map(|a| a.own_cpu_ns),

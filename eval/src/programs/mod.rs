@@ -1,22 +1,27 @@
-//! Real programs under a load: what the jobs `reclaim` and `thp` run Isotherm on.
+//! Real programs under a load: what jobs run Isotherm on. [`all`] are those of the jobs `reclaim`,
+//! `plan` and `thp`.
 //!
 //! A [`Program`] is begun in a private directory ([`Place`]) with its data loaded, is then put
 //! under load for some seconds, once or several times, and says how much it did. It has memory that
 //! is cold while the load runs, and a hot part. Servers listen on a Unix socket in that directory
 //! only. Whatever was started ends when the [`Running`] is dropped.
+//!
+//! Each program comes by a Debian package; one that is not installed says which. Its input is
+//! generated and the same each time. Answers are checked: a wrong one is a failed run.
+//!
+//! ```text
+//! servers/   take requests from outside, or have their load inside, for as long as they are told
+//! scripts/   Python: a table of programs, and their sources
+//! batch/     a command with a fixed amount of work, that ends with it
+//! clients/   what loads the servers
+//! ```
 
-mod compiler;
-mod jvm;
-mod numpy;
+mod batch;
+mod clients;
+mod installed;
 mod place;
-mod postgres;
-mod redis;
-mod resp;
-mod talk;
-mod zipf;
-
-use std::path::Path;
-use std::process::Command;
+mod scripts;
+mod servers;
 
 use serde::{Deserialize, Serialize};
 
@@ -73,50 +78,49 @@ pub(crate) trait Running: std::fmt::Debug {
     fn lasts(&self) -> bool;
     /// A load phase.
     fn load(&mut self, seconds: f64) -> anyhow::Result<Outcome>;
+    /// Whether what the load made is right, where that takes longer than the load should; called
+    /// after it, when nothing is measured.
+    fn check(&self) -> anyhow::Result<()> {
+        Ok(())
+    }
 }
 
-/// All programs of the job `reclaim`.
+/// The programs of the jobs `reclaim`, `plan` and `thp`.
 pub(crate) fn all() -> Vec<Box<dyn Program>> {
     vec![
-        Box::new(redis::Redis),
-        Box::new(postgres::Postgres),
-        Box::new(jvm::Jvm),
-        Box::new(numpy::Numpy::PHASES),
-        Box::new(compiler::Compiler),
+        Box::new(servers::Redis),
+        Box::new(servers::Postgres::LOOKUPS),
+        Box::new(servers::Jvm),
+        Box::new(scripts::NUMPY),
+        Box::new(batch::Compiler),
     ]
 }
 
 /// Those that only the job `thp` runs: what huge pages are for, and what they waste.
 pub(crate) fn for_huge_pages() -> Vec<Box<dyn Program>> {
-    vec![Box::new(numpy::Numpy::GATHER), Box::new(numpy::Numpy::SPARSE)]
-}
-
-/// The first of `programs` that is neither a path that exists nor found in `PATH`.
-fn not_installed(programs: &[&str], package: &str) -> Option<String> {
-    let paths = std::env::var_os("PATH").unwrap_or_default();
-    let dirs: Vec<_> = std::env::split_paths(&paths).collect();
-    let there = |p: &&&str| dirs.iter().any(|d| d.join(p).is_file()) || Path::new(p).is_file();
-    let lost = programs.iter().find(|p| !there(p))?;
-    Some(format!("no {lost}: apt-get install {package}"))
-}
-
-/// Runs a command to its end; what it says on standard output.
-fn output(command: &mut Command) -> anyhow::Result<String> {
-    use anyhow::Context;
-    let done = command.output().with_context(|| format!("start {command:?}"))?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
-    anyhow::ensure!(done.status.success(), "{command:?}: {}: {}", done.status, text(&done.stderr));
-    Ok(text(&done.stdout))
+    vec![Box::new(scripts::GATHER), Box::new(scripts::SPARSE)]
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
-    fn a_lost_program_is_named_with_its_package() {
-        assert_eq!(not_installed(&["sh", "/bin/sh"], "dash"), None);
-        let lost = not_installed(&["sh", "no-such-program"], "nothing");
-        assert_eq!(lost.as_deref(), Some("no no-such-program: apt-get install nothing"));
+    fn names_are_unique() {
+        let all: Vec<_> = all().into_iter().chain(for_huge_pages()).collect();
+        let names: BTreeSet<&str> = all.iter().map(|p| p.name()).collect();
+        assert_eq!(names.len(), all.len());
+        assert!(all.iter().all(|p| !p.about().is_empty()));
+    }
+
+    #[test]
+    fn what_is_missing_comes_by_a_package() {
+        for program in all() {
+            let Some(missing) = program.missing() else { continue };
+            let (what, package) = missing.split_once(": apt-get install ").unwrap();
+            assert!(what.starts_with("no ") && !package.is_empty(), "{missing}");
+        }
     }
 }

@@ -2,18 +2,16 @@
 
 use std::process::Command;
 
-use super::talk::{self, Talk};
-use super::{Outcome, Place, Program, Running, Size, not_installed};
+use crate::programs::clients::talk::{Talk, Worker};
+use crate::programs::installed::not_installed;
+use crate::programs::{Place, Program, Running, Size};
 
 const SOURCE: &str = include_str!("Cache.java");
 const ENTRIES: u64 = 900_000;
 
 /// The program.
 #[derive(Debug)]
-pub(super) struct Jvm;
-
-#[derive(Debug)]
-struct Vm(Talk);
+pub(crate) struct Jvm;
 
 impl Program for Jvm {
     fn name(&self) -> &'static str {
@@ -34,20 +32,6 @@ impl Program for Jvm {
         let heap = if size.quick { "-Xmx512m" } else { "-Xmx2g" };
         command.args(["-XX:+UseSerialGC", "-Xmn64m", "-Xshare:auto", heap]);
         command.arg(source).arg(size.scaled(ENTRIES).to_string());
-        Ok(Box::new(Vm(Talk::start(command, place, "java", 120)?)))
-    }
-}
-
-impl Running for Vm {
-    fn roots(&self) -> Vec<u32> {
-        vec![self.0.pid()]
-    }
-
-    fn lasts(&self) -> bool {
-        true
-    }
-
-    fn load(&mut self, seconds: f64) -> anyhow::Result<Outcome> {
-        talk::outcome(&self.0.ask(&format!("{seconds:.3}"), 1000)?, None, seconds)
+        Ok(Box::new(Worker::new(Talk::start(command, place, "java", 120)?, true)))
     }
 }

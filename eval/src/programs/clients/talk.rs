@@ -10,14 +10,14 @@ use std::process::{Command, Stdio};
 use anyhow::Context;
 use isotherm_sys::clock;
 
-use super::{Outcome, Place};
 use crate::processes::child::{Child, sleep_until};
+use crate::programs::{Outcome, Place, Running};
 
 const POLL_US: u64 = 5_000;
 
 /// The program.
 #[derive(Debug)]
-pub(super) struct Talk {
+pub(crate) struct Talk {
     child: Child,
     answers: PathBuf,
     seen: usize,
@@ -25,7 +25,7 @@ pub(super) struct Talk {
 
 impl Talk {
     /// Starts it, and waits until it says `ready`.
-    pub(super) fn start(
+    pub(crate) fn start(
         mut command: Command,
         place: &Place,
         name: &str,
@@ -42,12 +42,8 @@ impl Talk {
         Ok(talk)
     }
 
-    pub(super) fn pid(&self) -> u32 {
-        self.child.pid()
-    }
-
     /// Writes a command, and waits for the answer.
-    pub(super) fn ask(&mut self, line: &str, patience_s: u64) -> anyhow::Result<String> {
+    fn ask(&mut self, line: &str, patience_s: u64) -> anyhow::Result<String> {
         self.child.tell(line)?;
         self.answer(patience_s)
     }
@@ -69,9 +65,39 @@ impl Talk {
     }
 }
 
+/// Such a program under load: it takes a number of seconds, works, and answers as [`outcome`] says.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    talk: Talk,
+    lasts: bool,
+}
+
+impl Worker {
+    /// `lasts` as in [`Running::lasts`].
+    pub(crate) fn new(talk: Talk, lasts: bool) -> Self {
+        Self { talk, lasts }
+    }
+}
+
+impl Running for Worker {
+    fn roots(&self) -> Vec<u32> {
+        vec![self.talk.child.pid()]
+    }
+
+    fn lasts(&self) -> bool {
+        self.lasts
+    }
+
+    fn load(&mut self, seconds: f64) -> anyhow::Result<Outcome> {
+        let answer = self.talk.ask(&format!("{seconds:.3}"), 1000)?;
+        // A program that does not last does its work once.
+        outcome(&answer, (!self.lasts).then_some(1.0), seconds)
+    }
+}
+
 /// `PER_SECOND [P50_US P99_US]`, as the programs answer after a load phase; `work` units of work
 /// were done if it is known, else what so many seconds make.
-pub(super) fn outcome(line: &str, work: Option<f64>, seconds: f64) -> anyhow::Result<Outcome> {
+fn outcome(line: &str, work: Option<f64>, seconds: f64) -> anyhow::Result<Outcome> {
     let numbers: Result<Vec<f64>, _> = line.split_whitespace().map(str::parse).collect();
     let numbers = numbers.with_context(|| format!("understand the answer `{line}`"))?;
     let per_second = *numbers.first().context("an empty answer")?;

@@ -1,11 +1,8 @@
 //! g++ -O2 of a big generated source: a driver and its children, which end when the work is done.
 
-use std::process::{Command, Stdio};
-
-use isotherm_sys::clock;
-
-use super::{Outcome, Place, Program, Running, Size, not_installed};
-use crate::processes::child::Child;
+use super::{Batch, check_len, work};
+use crate::programs::installed::not_installed;
+use crate::programs::{Place, Program, Running, Size};
 
 /// Generated functions per second that g++ takes for them, about.
 const PER_SECOND: f64 = 4.6;
@@ -35,10 +32,7 @@ long f@(int a) {
 
 /// The program.
 #[derive(Debug)]
-pub(super) struct Compiler;
-
-#[derive(Debug)]
-struct Compilation(Child);
+pub(crate) struct Compiler;
 
 impl Program for Compiler {
     fn name(&self) -> &'static str {
@@ -54,19 +48,9 @@ impl Program for Compiler {
     }
 
     fn begin(&self, place: &Place, size: Size) -> anyhow::Result<Box<dyn Running>> {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a small positive number"
-        )]
-        let functions = (size.seconds * PER_SECOND) as u64;
-        place.write("big.cc", &source(functions))?;
-        let mut command = Command::new("sh");
-        // The shell waits for the start, and becomes the driver: the pid stays.
-        let script = "read go; exec g++ -std=c++17 -O2 -pipe -c big.cc -o big.o";
-        command.args(["-c", script]).current_dir(place.path());
-        command.stdin(Stdio::piped()).stdout(Stdio::null());
-        Ok(Box::new(Compilation(Child::spawn(command, &place.file("g++.err"))?)))
+        place.write("big.cc", &source(work(size.seconds, PER_SECOND)))?;
+        let args = ["g++", "-std=c++17", "-O2", "-pipe", "-c", "big.cc", "-o", "big.o"];
+        Batch::start(place, &args, |dir| check_len(dir, "big.o", 1000))
     }
 }
 
@@ -77,22 +61,4 @@ fn source(functions: u64) -> String {
         text.push_str(&FUNCTION.replace('@', &i.to_string()));
     }
     text
-}
-
-impl Running for Compilation {
-    fn roots(&self) -> Vec<u32> {
-        vec![self.0.pid()]
-    }
-
-    fn lasts(&self) -> bool {
-        false
-    }
-
-    fn load(&mut self, _: f64) -> anyhow::Result<Outcome> {
-        let begin = clock::now();
-        self.0.tell("go")?;
-        self.0.succeeds(begin.plus_us(300_000_000))?;
-        let seconds = crate::stats::to_f64(clock::now().since(begin)) / 1e9;
-        Ok(Outcome { per_second: 1.0 / seconds, work: Some(1.0), ..Outcome::default() })
-    }
 }

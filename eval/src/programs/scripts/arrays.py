@@ -1,19 +1,15 @@
-"""Programs with big arrays: arrays.py NAME MIB.
-
-Says "ready", then reads a number of seconds per line, works, and answers: units of work per second,
-and for `gather` and `sparse` also the median and 99th percentile of a step in us.
-"""
+"""Programs with big arrays: arrays.py NAME MIB."""
 
 import sys
-import time
 
 import numpy as np
+
+from steps import once, serve, steps
 
 
 def phases(mib, seconds):
     """A fixed amount of work, of about so many seconds: makes data, sums up all of it once, and then
     iterates over a working set of an eighth; at the end it looks at a thousandth of the rest."""
-    begin = time.perf_counter()
     n = mib * (1 << 20) // 8
     raw = np.empty(n * 7 // 8)
     raw[:] = np.round(np.sin(np.arange(raw.size) * 1e-3), 4)
@@ -25,20 +21,6 @@ def phases(mib, seconds):
         total += np.sqrt(state).sum()
     total += raw[:: raw.size // 1000].sum()
     assert np.isfinite(total)
-    return f"{1 / (time.perf_counter() - begin):.6f}"
-
-
-def steps(seconds, step):
-    """Steps for so many seconds."""
-    begin = before = time.perf_counter()
-    took = []
-    while before < begin + seconds:
-        step()
-        now = time.perf_counter()
-        took.append(now - before)
-        before = now
-    us = np.percentile(took, [50, 99]) * 1e6
-    return f"{len(took) / (before - begin):.6f} {us[0]:.3f} {us[1]:.3f}"
 
 
 def gather(mib):
@@ -68,12 +50,10 @@ def sparse(mib):
 def main():
     name, mib = sys.argv[1], int(sys.argv[2])
     if name == "numpy":
-        work = lambda seconds: phases(mib, seconds)
+        work = lambda seconds: once(lambda: phases(mib, seconds))
     else:
         work = {"gather": gather, "sparse": sparse}[name](mib)
-    print("ready", flush=True)
-    for line in sys.stdin:
-        print(work(float(line)), flush=True)
+    serve(work)
 
 
 main()

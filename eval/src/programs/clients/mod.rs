@@ -1,0 +1,14 @@
+//! Clients of servers: what asks a program for something, and takes the time.
+//!
+//! A [`Connection`](connection::Connection) speaks a protocol (Redis)
+//! over a Unix socket, and [`keyed`] loads such a server. A [`Talk`](talk::Talk) has its load
+//! inside of itself and answers line by line.
+
+pub(crate) mod connection;
+pub(crate) mod keyed;
+mod resp;
+pub(crate) mod talk;
+pub(crate) mod value;
+pub(crate) mod zipf;
+
+pub(crate) use resp::Resp;

@@ -90,6 +90,7 @@ pub(crate) fn all() -> Vec<Box<dyn Job>> {
         Box::new(jobs::frontier::Frontier),
         Box::new(jobs::huge::Huge),
         Box::new(jobs::pressure::Pressure),
+        Box::new(jobs::programs::Programs),
         Box::new(jobs::reclaim::Reclaim),
         Box::new(jobs::plan::Plan),
         Box::new(jobs::tune::Tune),

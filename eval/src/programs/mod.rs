@@ -1,5 +1,5 @@
 //! Real programs under a load: what jobs run Isotherm on. [`all`] are those of the jobs `reclaim`,
-//! `plan` and `thp`.
+//! `plan` and `thp`, [`suite`] is every program that there is.
 //!
 //! A [`Program`] is begun in a private directory ([`Place`]) with its data loaded, is then put
 //! under load for some seconds, once or several times, and says how much it did. It has memory that
@@ -101,6 +101,19 @@ pub(crate) fn for_huge_pages() -> Vec<Box<dyn Program>> {
     vec![Box::new(scripts::GATHER), Box::new(scripts::SPARSE)]
 }
 
+/// All programs that stand for what users run.
+pub(crate) fn suite() -> Vec<Box<dyn Program>> {
+    let mut suite = all();
+    suite.extend::<Vec<Box<dyn Program>>>(vec![
+        Box::new(servers::Memcached),
+        Box::new(servers::Postgres::SCANS),
+        Box::new(servers::Nginx),
+        Box::new(servers::Go),
+        Box::new(servers::Node),
+    ]);
+    suite
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -109,15 +122,16 @@ mod tests {
 
     #[test]
     fn names_are_unique() {
-        let all: Vec<_> = all().into_iter().chain(for_huge_pages()).collect();
+        let all: Vec<_> = suite().into_iter().chain(for_huge_pages()).collect();
         let names: BTreeSet<&str> = all.iter().map(|p| p.name()).collect();
         assert_eq!(names.len(), all.len());
+        assert!(suite().len() >= 10, "{names:?}");
         assert!(all.iter().all(|p| !p.about().is_empty()));
     }
 
     #[test]
     fn what_is_missing_comes_by_a_package() {
-        for program in all() {
+        for program in suite() {
             let Some(missing) = program.missing() else { continue };
             let (what, package) = missing.split_once(": apt-get install ").unwrap();
             assert!(what.starts_with("no ") && !package.is_empty(), "{missing}");

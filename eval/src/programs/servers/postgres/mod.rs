@@ -1,9 +1,12 @@
-//! Postgres with a database of about 700 MiB in its shared buffers, under a load of pgbench.
+//! Postgres with a database of about 700 MiB in its shared buffers, under two loads of pgbench.
 //!
 //! *Look-ups* by key go to a tenth of the rows, by Zipf's law. Two things are cold then. A pooled
 //! connection has once read the whole table and now idles: its page tables hold the shared buffers,
 //! most of which nobody else has mapped. And an open cursor over a big sorted result sits in its
 //! private memory. pgbench's connections touch the hot rows.
+//!
+//! *Scans* are analytic queries over the newest half of the table: a join and sums by group. The
+//! pooled connection has read everything and has no cursor.
 
 mod bench;
 mod cluster;
@@ -40,6 +43,18 @@ impl Postgres {
             "BEGIN; DECLARE c NO SCROLL CURSOR FOR SELECT aid, bid, abalance FROM pgbench_accounts ORDER BY filler, aid DESC;",
             "FETCH 1 FROM c;",
         ],
+    };
+
+    /// The answer is known: a wrong one divides by zero, which ends pgbench.
+    pub(crate) const SCANS: Self = Self {
+        name: "postgres-scans",
+        about: "PostgreSQL, 700 MiB in shared buffers, a join and sums over the newest half",
+        transaction: "SET max_parallel_workers_per_gather = 0;\n\
+            SELECT 1 / (count(*) = @ / 2 AND min(n) = 100000)::int FROM (\n\
+            SELECT bid, count(*) AS n, sum(abalance + bbalance), max(pgbench_accounts.filler)\n\
+            FROM pgbench_accounts JOIN pgbench_branches USING (bid)\n\
+            WHERE aid > 50000 * @ GROUP BY bid) AS branches;\n",
+        pooled: &[],
     };
 }
 

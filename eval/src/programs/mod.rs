@@ -110,6 +110,9 @@ pub(crate) fn suite() -> Vec<Box<dyn Program>> {
         Box::new(servers::Nginx),
         Box::new(servers::Go),
         Box::new(servers::Node),
+        Box::new(scripts::SQLITE),
+        Box::new(scripts::PANDAS),
+        Box::new(scripts::GRAPH),
     ]);
     suite
 }
@@ -125,7 +128,7 @@ mod tests {
         let all: Vec<_> = suite().into_iter().chain(for_huge_pages()).collect();
         let names: BTreeSet<&str> = all.iter().map(|p| p.name()).collect();
         assert_eq!(names.len(), all.len());
-        assert!(suite().len() >= 10, "{names:?}");
+        assert!(suite().len() >= 13, "{names:?}");
         assert!(all.iter().all(|p| !p.about().is_empty()));
     }
 

@@ -50,6 +50,36 @@ pub(super) const SPARSE: Script = Script {
     ..NUMPY
 };
 
+/// A frame of which the newest part is asked for.
+pub(super) const PANDAS: Script = Script {
+    name: "pandas",
+    about: "pandas: a table of 400 MiB, group-by and join over the last eighth again and again",
+    source: ("frames.py", include_str!("frames.py")),
+    modules: &[NUMPY_MODULE, ("pandas", "python3-pandas")],
+    mib: 400,
+    lasts: false,
+};
+
+/// A graph of which everything is used.
+pub(super) const GRAPH: Script = Script {
+    name: "graph",
+    about: "igraph: breadth-first searches and PageRank over a graph of 8 million edges",
+    source: ("graph.py", include_str!("graph.py")),
+    modules: &[("igraph", "python3-igraph")],
+    mib: 256,
+    lasts: true,
+};
+
+/// A database inside of a program.
+pub(super) const SQLITE: Script = Script {
+    name: "sqlite",
+    about: "SQLite, a table of 512 MiB in its cache, transactions over the newest tenth",
+    source: ("rows.py", include_str!("rows.py")),
+    modules: &[("sqlite3", "python3")],
+    mib: 512,
+    lasts: true,
+};
+
 impl Program for Script {
     fn name(&self) -> &'static str {
         self.name

@@ -113,6 +113,10 @@ pub(crate) fn suite() -> Vec<Box<dyn Program>> {
         Box::new(scripts::SQLITE),
         Box::new(scripts::PANDAS),
         Box::new(scripts::GRAPH),
+        Box::new(batch::Ffmpeg),
+        Box::new(batch::Hpcc),
+        Box::new(batch::Zstd),
+        Box::new(batch::Povray),
     ]);
     suite
 }
@@ -128,7 +132,7 @@ mod tests {
         let all: Vec<_> = suite().into_iter().chain(for_huge_pages()).collect();
         let names: BTreeSet<&str> = all.iter().map(|p| p.name()).collect();
         assert_eq!(names.len(), all.len());
-        assert!(suite().len() >= 13, "{names:?}");
+        assert!(suite().len() >= 14, "{names:?}");
         assert!(all.iter().all(|p| !p.about().is_empty()));
     }
 

@@ -1,6 +1,10 @@
 //! Commands with a fixed amount of work, that end with it.
 
 mod compiler;
+mod ffmpeg;
+mod hpcc;
+mod povray;
+mod zstd;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -10,6 +14,10 @@ use anyhow::Context;
 use isotherm_sys::clock;
 
 pub(super) use compiler::Compiler;
+pub(super) use ffmpeg::Ffmpeg;
+pub(super) use hpcc::Hpcc;
+pub(super) use povray::Povray;
+pub(super) use zstd::Zstd;
 
 use super::{Outcome, Place, Running};
 use crate::processes::child::Child;

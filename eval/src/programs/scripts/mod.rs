@@ -63,7 +63,7 @@ pub(super) const PANDAS: Script = Script {
 /// A graph of which everything is used.
 pub(super) const GRAPH: Script = Script {
     name: "graph",
-    about: "igraph: breadth-first searches and PageRank over a graph of 8 million edges",
+    about: "igraph: PageRank once, then breadth-first searches over a graph of 8 million edges",
     source: ("graph.py", include_str!("graph.py")),
     modules: &[("igraph", "python3-igraph")],
     mib: 256,

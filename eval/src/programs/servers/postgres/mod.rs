@@ -36,8 +36,8 @@ impl Postgres {
     pub(crate) const LOOKUPS: Self = Self {
         name: "postgres",
         about: "PostgreSQL, 700 MiB in shared buffers, pgbench select-only on a tenth by Zipf's law",
-        transaction: "\\set n random_zipfian(1, 10000 * :scale, 1.05)\n\
-            SELECT abalance FROM pgbench_accounts WHERE aid = 90000 * :scale + :n;\n",
+        transaction: "\\set n random_zipfian(1, 10000 * @, 1.05)\n\
+            SELECT abalance FROM pgbench_accounts WHERE aid = 90000 * @ + :n;\n",
         pooled: &[
             "SET work_mem = '600MB'; SET jit = off; SET max_parallel_workers_per_gather = 0;",
             "BEGIN; DECLARE c NO SCROLL CURSOR FOR SELECT aid, bid, abalance FROM pgbench_accounts ORDER BY filler, aid DESC;",

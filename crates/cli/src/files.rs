@@ -13,6 +13,17 @@ use tempfile::TempDir;
 use crate::exit;
 use crate::terminal::warn;
 
+/// Reads a text file.
+pub(crate) fn text(path: &Path, hint: &str) -> anyhow::Result<String> {
+    std::fs::read_to_string(path).map_err(|e| {
+        let name = path.display();
+        // The file is not UTF-8, so it is no text.
+        let is_text = e.kind() != io::ErrorKind::InvalidData;
+        let code = if is_text { exit::of_io(&e) } else { exit::USAGE };
+        exit::with(code, format!("cannot read {name}\n  tried: read {name}: {e}\n  hint:  {hint}"))
+    })
+}
+
 /// Opens a record for reading. `-` means standard input, which is read to its end first, since
 /// reports may read a record twice.
 pub(crate) fn open(path: &Path) -> anyhow::Result<Record> {

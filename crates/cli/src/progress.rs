@@ -10,8 +10,8 @@ use std::time::Instant;
 
 use isotherm::raw::host::proc::Proc;
 
-use crate::act::run::read;
 use crate::exit::{self, usage};
+use crate::files;
 
 const HINT: &str = "the program, or a loop beside it, has to write how much work it has done";
 
@@ -36,7 +36,7 @@ impl Counter {
     /// The number that it shows now.
     pub(crate) fn read(&self) -> anyhow::Result<f64> {
         match self {
-            Self::File(path) => last_number(&read(path, HINT)?)
+            Self::File(path) => last_number(&files::text(path, HINT)?)
                 .ok_or_else(|| usage(format!("no number in {}\n  hint:  {HINT}", path.display()))),
             Self::Command(command) => printed(command),
         }

@@ -124,6 +124,7 @@ fn unit(random: &mut Random, nr: u64) -> UnitInfo {
         present: PageBits::ALL,
         unresolved: PageBits::default(),
         touched,
+        found: touched[1],
         leaf_shift: 12,
     }
 }

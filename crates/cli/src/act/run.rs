@@ -1,7 +1,7 @@
 //! `isotherm run`: runs a policy from a file until it is stopped.
 
 use std::ffi::OsString;
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -10,7 +10,8 @@ use isotherm::raw::agent::run::check;
 
 use super::args::RunArgs;
 use super::drive::{Extra, drive};
-use crate::exit::{self, usage};
+use crate::exit::usage;
+use crate::files;
 use crate::options::targets::words;
 use crate::terminal::warn;
 
@@ -60,19 +61,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 /// Reads a policy from a file.
 pub(super) fn load(path: &Path) -> anyhow::Result<Policy> {
-    let text = read(path, "`isotherm reclaim --print-policy` prints a policy to begin with")?;
+    let text =
+        files::text(path, "`isotherm reclaim --print-policy` prints a policy to begin with")?;
     parse(&text, &path.display().to_string())
         .map_err(|e| usage(format!("the policy is not valid\n{e}")))
-}
-
-/// Reads a text file that the user named.
-pub(crate) fn read(path: &Path, hint: &str) -> anyhow::Result<String> {
-    std::fs::read_to_string(path).map_err(|e| {
-        let name = path.display();
-        // The file is not UTF-8, so it is no text.
-        let code = if e.kind() == ErrorKind::InvalidData { exit::USAGE } else { exit::of_io(&e) };
-        exit::with(code, format!("cannot read {name}\n  tried: read {name}: {e}\n  hint:  {hint}"))
-    })
 }
 
 /// Checks whether this machine can do what a policy asks for.

@@ -9,8 +9,8 @@ use isotherm::raw::agent::ready::Whose;
 
 use super::args::{ConfirmArgs, RunArgs, WhoseArgs};
 use super::drive::{Extra, print_or_drive};
-use super::run::read;
 use crate::exit::usage;
+use crate::files;
 
 /// Arguments of `isotherm schemes`.
 #[derive(Debug, clap::Args)]
@@ -41,7 +41,8 @@ const EXAMPLES: &str = "Examples:
 
 /// Runs the subcommand.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let text = read(&args.file, "a scheme is a line such as `4K max 0% 0% 10s max pageout`")?;
+    let text =
+        files::text(&args.file, "a scheme is a line such as `4K max 0% 0% 10s max pageout`")?;
     let Whose { targets, children, ops, engine, attrs } = args.whose.whose()?;
     let name = args.file.display().to_string();
     let schemes = parse_damos(&text, &name, &attrs)

@@ -202,7 +202,7 @@ fn act(
 /// Reads the text of a policy.
 fn read(file: &Path) -> anyhow::Result<String> {
     if file.as_os_str() != "-" {
-        return crate::act::run::read(
+        return crate::files::text(
             file,
             "`isotherm reclaim --print-policy` prints a policy to begin with",
         );

@@ -175,8 +175,8 @@ fn work_counted_in_a_file_and_stall_on_memory_tell_of_the_slowdown() {
     wait_until("the counter", || dir.path().join("work").exists());
     for (by, told_by) in [("--progress work", "work counted in work"), ("--psi", "PSI")] {
         let args = format!(
-            "-p {pid} --range cold.quota.size=64K..256M --phase 2s --watch 0s --trials 3 \
-             --candidates 2 --max-slowdown 100% --weight 0 --json {by}"
+            "-p {pid} --range cold.quota.size=64K..256M --phase 1s --watch 0s --trials 4 \
+             --candidates 3 --max-slowdown 100% --weight 0 --json {by}"
         );
         if by == "--psi" && !Path::new("/proc/pressure/memory").exists() {
             eprintln!("skipped: no pressure is told here");

@@ -8,7 +8,8 @@
 //! PLACE    units: where they start, as the distance from the end of the last one
 //! WINDOW   the window in which a unit changed
 //! SINCE    when it was made old, as the distance from that of the last one
-//! TAGS     leaf size, and one tag for each of present, unresolved and the planes of the spans
+//! TAGS     leaf size, and one tag for each of present, unresolved and the planes of the spans; if
+//!          the leaf size has its highest bit, one for what was found
 //! BITS     what the tags announce, see [`crate::encoding::planes`]
 //! ```
 //!
@@ -35,6 +36,8 @@ const BITS: usize = 6;
 
 /// The shift of addresses if all units are aligned.
 const UNIT_SHIFT: u32 = UNIT.trailing_zeros();
+/// The bit of a leaf size that tells that what was found follows. Format version 2.
+const HAS_FOUND: u8 = 0x80;
 /// The tag of a span that was not measured.
 const NOT_MEASURED: u8 = u8::MAX;
 const NONE: PageBits = PageBits([0; 8]);
@@ -206,7 +209,7 @@ fn put_unit(columns: &mut Columns, last: &ChangedUnit, changed: &ChangedUnit, sh
     let window = i64::from(changed.window) - i64::from(last.window);
     varint::put(&mut columns[WINDOW], zigzag(window));
     varint::put_delta(&mut columns[SINCE], last.unit.since.0, unit.since.0);
-    let mut tags = [unit.leaf_shift; 3 + SPANS];
+    let mut tags = [unit.leaf_shift & !HAS_FOUND; 3 + SPANS];
     let bits = &mut columns[BITS];
     tags[1] = planes::put(bits, unit.present, &[NONE, PageBits::ALL]);
     tags[2] = planes::put(bits, unit.unresolved, &[NONE, unit.present]);
@@ -218,7 +221,12 @@ fn put_unit(columns: &mut Columns, last: &ChangedUnit, changed: &ChangedUnit, sh
             tag
         });
     }
+    let found = unit.found.map(|found| {
+        tags[0] |= HAS_FOUND;
+        planes::put(bits, found, &[NONE, unit.present, shorter])
+    });
     columns[TAGS].extend_from_slice(&tags);
+    columns[TAGS].extend(found);
 }
 
 /// The next unit. Its target is not set.
@@ -228,6 +236,7 @@ fn take_unit(c: &mut Cursors<'_>, last: &ChangedUnit, shift: u32) -> Option<Chan
     let window = i64::from(last.window).checked_add(unzigzag(c[WINDOW].get()?))?;
     let since = Time(c[SINCE].get_delta(last.unit.since.0)?);
     let leaf_shift = c[TAGS].byte()?;
+    let (leaf_shift, has_found) = (leaf_shift & !HAS_FOUND, leaf_shift & HAS_FOUND != 0);
     let present = planes::get(c[TAGS].byte()?, &mut c[BITS], &[NONE, PageBits::ALL])?;
     let unresolved = planes::get(c[TAGS].byte()?, &mut c[BITS], &[NONE, present])?;
     let mut touched = [None; SPANS];
@@ -239,7 +248,12 @@ fn take_unit(c: &mut Cursors<'_>, last: &ChangedUnit, shift: u32) -> Option<Chan
             *plane = Some(shorter);
         }
     }
-    let unit = UnitInfo { start, since, present, unresolved, touched, leaf_shift };
+    let found = if has_found {
+        Some(planes::get(c[TAGS].byte()?, &mut c[BITS], &[NONE, present, shorter])?)
+    } else {
+        None
+    };
+    let unit = UnitInfo { start, since, present, unresolved, touched, found, leaf_shift };
     Some(ChangedUnit { window: u32::try_from(window).ok()?, unit, ..ChangedUnit::default() })
 }
 
@@ -284,13 +298,15 @@ mod tests {
     fn unit() -> impl Strategy<Value = UnitInfo> {
         let start = prop_oneof![(0u64..1 << 43).prop_map(|nr| nr * UNIT), any::<u64>()];
         let planes = prop::collection::vec(prop::option::of(bits()), SPANS);
-        (start, any::<u64>(), bits(), bits(), planes, any::<u8>()).prop_map(
-            |(start, since, present, unresolved, planes, leaf_shift)| UnitInfo {
+        let found = prop::option::of(bits());
+        (start, any::<u64>(), bits(), bits(), planes, found, 0u8..HAS_FOUND).prop_map(
+            |(start, since, present, unresolved, planes, found, leaf_shift)| UnitInfo {
                 start,
                 since: Time(since),
                 present,
                 unresolved,
                 touched: planes.try_into().unwrap(),
+                found,
                 leaf_shift,
             },
         )

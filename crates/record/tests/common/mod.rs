@@ -121,8 +121,9 @@ fn unit() -> impl Strategy<Value = UnitInfo> {
         let mut touched = [None; SPANS];
         touched[span] = Some(PageBits(bits));
         let (present, unresolved) = (PageBits::ALL, PageBits::page(7));
+        let found = (nr % 2 == 0).then_some(PageBits(bits));
         let since = Time(since);
-        UnitInfo { start: nr * UNIT, since, present, unresolved, touched, leaf_shift: 12 }
+        UnitInfo { start: nr * UNIT, since, present, unresolved, touched, found, leaf_shift: 12 }
     })
 }
 

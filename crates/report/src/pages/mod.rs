@@ -170,6 +170,7 @@ fn cut_unit(unit: &UnitInfo, pages: PageBits) -> UnitInfo {
         present: unit.present.and(pages),
         unresolved: unit.unresolved.and(unit.present).and(pages),
         touched: unit.touched.map(|plane| plane.map(|p| p.and(unit.present).and(pages))),
+        found: unit.found.map(|found| found.and(pages)),
         ..*unit
     }
 }

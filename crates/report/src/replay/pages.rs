@@ -2,18 +2,16 @@
 //!
 //! A census makes a unit old and looks after set spans which pages were touched. So a page that a
 //! span shows was touched at some time between the span before and this one; until the unit is made
-//! old again, nothing more is known of it. A page that no span shows stayed untouched. Between the
-//! last look and the next time the unit is made old, the record is silent. Of the pages that were
-//! quiet until then, some count as touched there. How many, the unit's other looks let expect, by
-//! how many idle pages they show to wake up; which ones, chance decides. If the unit was quiet as a
-//! whole, the ages of regions tell instead. Of a unit that was made old several times within a
-//! second, the record has the last time only; what a span shows then that is not over yet was
-//! touched before.
+//! old again, nothing more is known of it. A page that no span shows stayed untouched. What was
+//! touched between the last look and the next time the unit is made old is found then, and told
+//! with the news after it. A record of format version 1 does not tell it: there, memory that wakes
+//! up late is not seen to. Of a unit that was made old several times within a second, the record
+//! has the last time only; what a span shows then that is not over yet was touched before.
 //!
 //! Times are milliseconds since the record's start. State: 16 bytes per page.
 
 use isotherm_core::unit::UNIT;
-use isotherm_core::{PageBits, Rng, SPANS, Time, UnitInfo};
+use isotherm_core::{PageBits, SPANS, Time, UnitInfo};
 
 /// A page that a scheme had taken was touched.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -37,13 +35,6 @@ pub(super) struct Rules {
 
 /// The largest share of mistakes that evidence lets pass, as in the crate `act`.
 const MAX_MISTAKES: f64 = 0.01;
-
-/// A page is idle from this time on, for how many wake up. Those in use every moment say nothing of
-/// the others.
-const LONG_MS: u32 = 1_000;
-/// What was seen of waking pages is forgotten by half when it is so much, in ms and pages: so that
-/// it follows what the program does.
-const MOST_WATCHED: f64 = 512.0 * 60_000.0;
 
 /// What a scheme holds of a unit.
 #[derive(Debug, Clone)]
@@ -75,11 +66,6 @@ pub(super) struct Unit {
     /// Which spans were measured since then, and up to when.
     measured: [bool; SPANS],
     measured_ms: u32,
-    /// How many idle pages were seen to wake up, and the time for which idle pages were looked at,
-    /// in ms, summed over pages.
-    woken: f64,
-    watched: f64,
-    chance: Rng,
     /// Touched since the unit was made old.
     used: PageBits,
     /// Since when the other pages have been untouched.
@@ -105,7 +91,7 @@ fn each(pages: PageBits, mut f: impl FnMut(usize)) {
 }
 
 impl Unit {
-    pub(super) fn new(schemes: usize, seed: u64) -> Self {
+    pub(super) fn new(schemes: usize) -> Self {
         let zeros = || Box::new([0; 512]);
         Self {
             present: PageBits::default(),
@@ -116,9 +102,6 @@ impl Unit {
             since_ms: 0,
             measured: [false; SPANS],
             measured_ms: 0,
-            woken: 0.0,
-            watched: 0.0,
-            chance: Rng::seeded(seed),
             used: PageBits::default(),
             quiet_ms: zeros(),
             woke_ms: zeros(),
@@ -138,6 +121,10 @@ impl Unit {
     ) {
         self.fit(info.present, info.unresolved, since_ms);
         self.leaf_shift = info.leaf_shift;
+        if let Some(found) = info.found {
+            let new = found.and(self.present).minus(self.used);
+            self.touched(new, (self.measured_ms.min(since_ms), since_ms), back);
+        }
         if info.since != self.since {
             let before = (self.since_ms.min(since_ms), since_ms);
             for ((span_us, touched), known) in spans_us.iter().zip(info.touched).zip(self.planes) {
@@ -149,7 +136,7 @@ impl Unit {
                     self.touched(touched.and(self.present).minus(self.used), before, back);
                 }
             }
-            self.made_old(info.since, since_ms, back);
+            self.made_old(info.since, since_ms);
         }
         self.planes = info.touched;
         for (nr, (touched, span_us)) in info.touched.iter().zip(spans_us).enumerate() {
@@ -162,7 +149,6 @@ impl Unit {
             self.measured[nr] = true;
             let new = touched.and(self.present).minus(self.used);
             let between = (self.measured_ms.min(end_ms), end_ms);
-            self.watch(new, between);
             self.touched(new, between, back);
             self.measured_ms = self.measured_ms.max(end_ms);
         }
@@ -201,77 +187,11 @@ impl Unit {
         self.taken.iter_mut().for_each(|taken| taken.not_before_ms = 0);
     }
 
-    fn made_old(&mut self, since: Time, since_ms: u32, back: &mut Vec<Back>) {
-        let silent_ms = since_ms.saturating_sub(self.measured_ms);
-        if self.measured_ms > self.since_ms && self.woken > 0.0 && silent_ms > 0 {
-            let expected = self.woken / self.watched.max(1.0) * f64::from(silent_ms);
-            let idle = self.idle_for(LONG_MS, self.measured_ms);
-            let pages = self.drawn(idle, -(-expected).exp_m1());
-            self.touched(pages, (self.measured_ms, since_ms), back);
-        }
+    fn made_old(&mut self, since: Time, since_ms: u32) {
         each(self.used, |nr| self.quiet_ms[nr] = since_ms);
         self.used = PageBits::default();
         (self.since, self.since_ms, self.measured_ms) = (since, since_ms, since_ms);
         self.measured = [false; SPANS];
-    }
-
-    /// When it was made old last.
-    pub(super) const fn since(&self) -> Time {
-        self.since
-    }
-
-    /// Whether all of its looks since then showed no page in use.
-    pub(super) fn is_quiet(&self) -> bool {
-        self.measured_ms > self.since_ms && self.used.is_empty()
-    }
-
-    /// Of these pages a share was touched since the last look, if `began_ms` is after that: they
-    /// have looked as they do now since then.
-    pub(super) fn woke_unseen(
-        &mut self,
-        pages: PageBits,
-        (began_ms, since_ms): (u32, u32),
-        share: f64,
-        back: &mut Vec<Back>,
-    ) {
-        if began_ms <= self.measured_ms {
-            return;
-        }
-        let pages = self.idle_for(LONG_MS, self.measured_ms).and(pages);
-        let pages = self.drawn(pages, share);
-        self.touched(pages, (self.measured_ms, since_ms.max(self.measured_ms)), back);
-    }
-
-    /// Each of these pages with this chance.
-    fn drawn(&mut self, pages: PageBits, chance: f64) -> PageBits {
-        let mut words = [0_u64; 8];
-        each(pages, |nr| {
-            let is_drawn = f64::from(self.chance.next_u32()) < chance * 4_294_967_296.0;
-            words[nr / 64] |= u64::from(is_drawn) << (nr % 64);
-        });
-        PageBits(words)
-    }
-
-    /// Pages that were untouched for so long at a time, as far as is known.
-    fn idle_for(&self, len_ms: u32, at_ms: u32) -> PageBits {
-        let mut words = [0_u64; 8];
-        each(self.present.minus(self.used), |nr| {
-            let is_idle = self.quiet_ms[nr].saturating_add(len_ms) <= at_ms;
-            words[nr / 64] |= u64::from(is_idle) << (nr % 64);
-        });
-        PageBits(words)
-    }
-
-    /// Learns how many idle pages wake up, from a look that showed these pages.
-    fn watch(&mut self, new: PageBits, (from_ms, to_ms): (u32, u32)) {
-        if self.watched > MOST_WATCHED {
-            self.watched /= 2.0;
-            self.woken /= 2.0;
-        }
-        let idle = self.idle_for(LONG_MS, from_ms);
-        let number = |pages: PageBits| f64::from(u32::try_from(pages.count()).unwrap_or(0));
-        self.watched += number(idle) * f64::from(to_ms.saturating_sub(from_ms));
-        self.woken += number(idle.and(new));
     }
 
     /// These pages were touched between the two times.
@@ -442,7 +362,7 @@ mod tests {
 
     #[test]
     fn pages_are_idle_from_when_they_were_made_old_and_never_while_they_are_young() {
-        let mut unit = Unit::new(1, 1);
+        let mut unit = Unit::new(1);
         let none = PageBits::default();
         told(&mut unit, 100, 1_100, pages(0, 8), none);
         assert_eq!(unit.idle(0, RULES, 2_099), none, "idle for less than 2 s");
@@ -460,7 +380,7 @@ mod tests {
         for (taken_ms, share, after_ms) in
             [(500, 1.0, 5_000), (1_000, 1.0, 4_500), (3_162, 0.5, 3_419)]
         {
-            let mut unit = Unit::new(1, 1);
+            let mut unit = Unit::new(1);
             told(&mut unit, 0, 1_000, none, none);
             unit.take(0, pages(0, 4), taken_ms);
             let back = told(&mut unit, 0, 10_000, none, pages(3, 5));
@@ -473,7 +393,7 @@ mod tests {
 
     #[test]
     fn memory_that_wakes_up_is_waited_for() {
-        let mut unit = Unit::new(1, 1);
+        let mut unit = Unit::new(1);
         let none = PageBits::default();
         told(&mut unit, 0, 1_000, none, none);
         told(&mut unit, 3_000, 4_000, pages(0, 40), none);
@@ -482,8 +402,28 @@ mod tests {
     }
 
     #[test]
+    fn what_is_found_when_a_unit_is_made_old_was_touched_since_its_last_look() {
+        let mut unit = Unit::new(1);
+        let none = PageBits::default();
+        told(&mut unit, 0, 1_000, pages(0, 8), none);
+        unit.take(0, pages(100, 104), 3_000);
+        let found = Some(pages(0, 8).or(pages(100, 102)));
+        let touched = [Some(none), None, None, None, None];
+        let since = Time(9_000_000_000);
+        let info =
+            UnitInfo { since, present: PageBits::ALL, touched, found, ..UnitInfo::default() };
+        let mut back = Vec::new();
+        unit.learn(&info, (9_000, 9_005), SPANS_US, &mut back);
+        assert_eq!(back.len(), 2, "{back:?}");
+        assert!(back.iter().all(|b| b.after_ms == 3_000 && b.share > 0.4), "{back:?}");
+        assert_eq!(unit.taken(0), pages(102, 104));
+        // They are old now, and idle since then.
+        assert!(unit.idle(0, RULES, 11_000).and(pages(100, 102)) == pages(100, 102));
+    }
+
+    #[test]
     fn pages_that_are_freed_do_not_come_back() {
-        let mut unit = Unit::new(1, 1);
+        let mut unit = Unit::new(1);
         told(&mut unit, 0, 1_000, PageBits::default(), PageBits::default());
         unit.take(0, PageBits::ALL, 2_000);
         let info = UnitInfo { present: pages(0, 10), since: Time(0), ..UnitInfo::default() };
@@ -493,7 +433,7 @@ mod tests {
 
     #[test]
     fn a_huge_page_is_counted_once_and_adds_what_was_not_there() {
-        let mut unit = Unit::new(2, 1);
+        let mut unit = Unit::new(2);
         let second = Some(pages(0, 300));
         let touched = [None, None, second, None, None];
         let info =

@@ -10,8 +10,7 @@ use isotherm_core::ops::UpdateError;
 use isotherm_core::scheme::{Action, Applied, Measure, Metric, Refaults, Request, Scheme};
 use isotherm_core::unit::UNIT;
 use isotherm_core::{
-    AddrRange, Check, Clock, Observation, Observed, Operations, PageBits, RegionInfo, Snapshot,
-    TargetId, Time,
+    AddrRange, Check, Clock, Observation, Observed, Operations, PageBits, Snapshot, TargetId, Time,
 };
 use isotherm_record::Mapping;
 use isotherm_record::once::Sharing;
@@ -19,7 +18,6 @@ use isotherm_record::once::Sharing;
 use super::What;
 use super::filters::let_in;
 use super::pages::{Back, Rules, Unit};
-use crate::rate::in_use;
 use crate::scan::Scan;
 
 /// What the kernel takes to page out a MiB, in ns: as a dry run is charged.
@@ -170,12 +168,7 @@ impl<'a> World<'a> {
             let since_ms = info.map_or(0, |info| self.ms(info.since));
             let (Some(info), Some(memory)) = (info, self.targets.get_mut(id)) else { continue };
             memory.has_pages = true;
-            let here = s.targets.iter().find(|t| t.id == *id).map_or(&[][..], |t| &t.regions);
-            let unit = memory.units.entry(*start).or_insert_with(|| Unit::new(schemes, *start));
-            // Of a unit that is in use in part, what its looks let expect is the better answer.
-            if unit.since() != info.since && unit.is_quiet() {
-                wake(unit, *start, here, s, (since_ms, now_ms), &mut back);
-            }
+            let unit = memory.units.entry(*start).or_insert_with(|| Unit::new(schemes));
             unit.learn(info, (since_ms, now_ms), spans_us, &mut back);
         }
         let from_ms = self.ms(s.start);
@@ -190,8 +183,7 @@ impl<'a> World<'a> {
             for r in t.regions.iter().filter(|r| r.resolved) {
                 for start in units_of(r.range) {
                     let pages = PageBits::of(start, r.range);
-                    let unit =
-                        memory.units.entry(start).or_insert_with(|| Unit::new(schemes, start));
+                    let unit = memory.units.entry(start).or_insert_with(|| Unit::new(schemes));
                     unit.learn_region(pages, r.nr_accesses > 0, (from_ms, now_ms), &mut back);
                 }
             }
@@ -310,28 +302,6 @@ impl<'a> World<'a> {
         self.did(request.scheme, asked);
         let ns = asked / (1 << 20) * NS_PER_MIB;
         Applied { asked, applied: asked, passed: asked, ns, ..all_of(request) }
-    }
-}
-
-/// Tells a quiet unit that is made old again what regions say of the time since its last look. Such
-/// a unit is made old again when it wakes up. A region that has not looked like this for longer
-/// than that was touched meanwhile, or its part in use was.
-fn wake(
-    unit: &mut Unit,
-    start: u64,
-    regions: &[RegionInfo],
-    s: &Snapshot,
-    (since_ms, now_ms): (u32, u32),
-    back: &mut Vec<Back>,
-) {
-    let end = start.saturating_add(UNIT);
-    let first = regions.partition_point(|r| r.range.end <= start);
-    let here = regions[first..].iter().take_while(|r| r.range.start < end);
-    for r in here.filter(|r| r.resolved) {
-        let aged_ms = u64::from(r.age).saturating_mul(s.aggr_us) / 1000;
-        let began_ms = now_ms.saturating_sub(u32::try_from(aged_ms).unwrap_or(u32::MAX));
-        let share = if r.nr_accesses == 0 { 1.0 } else { in_use(r, s.max_nr_accesses) };
-        unit.woke_unseen(PageBits::of(start, r.range), (began_ms, since_ms), share, back);
     }
 }
 

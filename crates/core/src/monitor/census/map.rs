@@ -1,10 +1,14 @@
 //! The units of a target, sorted, and the orders in which they take their turns.
 
+mod found;
+mod spared;
+
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use self::found::Found;
+use self::spared::Spared;
 use super::curve::{self, Course, Curve};
-use super::spared::Spared;
 use super::touched::Sums;
 use super::unit::{Outline, Unit};
 use crate::addr::{AddrRange, round_down};
@@ -59,6 +63,8 @@ pub(super) struct Map {
     pub(super) hidden: f64,
     /// Starts of units of which the next snapshot tells.
     pub(super) fresh: Vec<u64>,
+    /// What was found touched when units were made old, until it is told.
+    pub(super) found: Found,
     /// Bytes of the areas.
     pub(super) watched: u64,
     /// What is spared, since it is being reclaimed.
@@ -177,6 +183,8 @@ impl Map {
             }
         }
         // The places have changed.
+        let units = &self.units;
+        self.found.keep(|start| units.binary_search_by_key(&start, |unit| unit.start).is_ok());
         self.near.clear();
         self.outlines.clear();
         self.outlines.reserve_exact(self.units.len());

@@ -31,7 +31,6 @@ mod draw;
 mod lost;
 mod map;
 mod planes;
-mod spared;
 mod touched;
 mod turns;
 mod unit;
@@ -53,7 +52,7 @@ use super::observed::take;
 use crate::attrs::Attrs;
 use crate::interval::{count, wilson};
 use crate::ops::{ClearRate, Observed, Reclaimed};
-use crate::snapshot::{RegionInfo, SPANS, TargetInfo};
+use crate::snapshot::{RegionInfo, SPANS, TargetInfo, UnitInfo};
 use crate::target::{Target, TargetId};
 use crate::time::Time;
 use crate::unit::UnitCheck;
@@ -187,6 +186,7 @@ impl Sampler for Census {
                 map.together_rest_ns = 0;
             }
             map.nr_unknown -= usize::from(was_unknown && unit.armed);
+            map.found.note(check);
             map.outline(at);
             if since == before {
                 continue;
@@ -394,8 +394,10 @@ impl Sampler for Census {
         let mut fresh = core::mem::take(&mut map.fresh);
         fresh.sort_unstable();
         fresh.dedup();
-        info.units
-            .extend(fresh.iter().filter_map(|start| Some(map.units[map.find(*start)?].info())));
+        info.units.extend(fresh.iter().filter_map(|start| {
+            let unit = map.units[map.find(*start)?].info();
+            Some(UnitInfo { found: map.found.take(*start), ..unit })
+        }));
         fresh.clear();
         map.fresh = fresh;
     }

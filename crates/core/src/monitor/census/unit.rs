@@ -546,6 +546,7 @@ impl Unit {
             present: self.present,
             unresolved: self.stuck.and(self.present),
             touched: core::array::from_fn(|nr| self.planes.get(nr)),
+            found: None,
             leaf_shift: self.leaf_shift,
         }
     }

@@ -15,7 +15,7 @@ const SPARED_NS: u64 = 10_000_000_000;
 
 /// What is spared of a target.
 #[derive(Debug, Default)]
-pub(super) struct Spared {
+pub(in crate::monitor::census) struct Spared {
     /// Until when all of it is.
     all_until: Time,
     /// Until when these ranges are, sorted and not overlapping.
@@ -25,7 +25,7 @@ pub(super) struct Spared {
 
 impl Spared {
     /// Takes in what is being reclaimed at this time.
-    pub(super) fn note(&mut self, reclaimed: Reclaimed<'_>, now: Time) {
+    pub(in crate::monitor::census) fn note(&mut self, reclaimed: Reclaimed<'_>, now: Time) {
         match reclaimed {
             Reclaimed::Nothing => {}
             Reclaimed::All => self.all_until = now + SPARED_NS,
@@ -38,17 +38,17 @@ impl Spared {
     }
 
     /// Whether all of it is spared now.
-    pub(super) fn all(&self, now: Time) -> bool {
+    pub(in crate::monitor::census) fn all(&self, now: Time) -> bool {
         now < self.all_until
     }
 
     /// Whether any of it may be spared now.
-    pub(super) fn any(&self, now: Time) -> bool {
+    pub(in crate::monitor::census) fn any(&self, now: Time) -> bool {
         self.all(now) || now < self.part_until
     }
 
     /// Whether the unit that begins at this address is spared now: all of it, or a part.
-    pub(super) fn unit(&self, start: u64, now: Time) -> bool {
+    pub(in crate::monitor::census) fn unit(&self, start: u64, now: Time) -> bool {
         let is_in_part = || {
             let at = self.part.partition_point(|range| range.end <= start);
             self.part.get(at).is_some_and(|range| range.start < start.saturating_add(UNIT))

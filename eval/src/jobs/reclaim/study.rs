@@ -230,7 +230,7 @@ mod tests {
             elapsed_ns: 2_000_000_000,
             program_cpu_ns: 1_000_000,
             swapped: [5, 100],
-            failed: None,
+            ..Run::default()
         }
     }
 

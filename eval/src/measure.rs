@@ -47,7 +47,7 @@ pub(crate) struct Run {
     pub(crate) major_faults: u64,
     /// CPU time of the program during the load.
     pub(crate) program_cpu_ns: u64,
-    /// Pages swapped in and out meanwhile, on the whole machine.
+    /// Pages swapped in and out on the whole machine, since the tool was started.
     pub(crate) swapped: [u64; 2],
     /// Why there is no outcome.
     pub(crate) failed: Option<String>,
@@ -83,6 +83,7 @@ pub(crate) fn run(
     warm: f64,
     seconds: f64,
 ) -> anyhow::Result<Run> {
+    let swapped_before = swapped()?;
     let mut tool = None;
     if let Some(s) = scheme {
         let pids = if s.watches { tree(&running.roots()) } else { BTreeSet::new() };
@@ -96,7 +97,6 @@ pub(crate) fn run(
         running.load(warm)?;
     }
     let [cpu_before, rss_before] = of_tool(tool.as_ref());
-    let swapped_before = swapped()?;
     let begin = clock::now();
     let sampler = sampler(running.roots(), zram.map(sysfs))?;
     let busy = Busy::now(&running.roots());

@@ -64,7 +64,7 @@ impl Job for Published {
             satisfied: fs::exists(IDLE_BITMAP).unwrap_or(false),
             found: "no idle page tracking".into(),
         });
-        all.extend(programs::all().iter().map(|p| requirement::program(p.as_ref())));
+        all.extend(all_programs().iter().map(|p| requirement::program(p.as_ref())));
         all
     }
 
@@ -87,7 +87,8 @@ impl Job for Published {
     }
 
     fn study(&self, dir: &ResultDir) -> anyhow::Result<Value> {
-        let study = study::study(&Run::read_all(dir)?);
+        let spec: Spec = dir.read_json("spec.json")?;
+        let study = study::Study { is_smoke: spec.quick, ..study::study(&Run::read_all(dir)?) };
         pictures::bars(dir, &study)?;
         let left_out: Vec<String> = dir.read_json(LEFT_OUT)?;
         Ok(serde_json::json!({ "study": study, "left_out": left_out }))
@@ -104,6 +105,11 @@ impl Job for Published {
     }
 }
 
+/// All programs that can be measured.
+fn all_programs() -> Vec<Box<dyn Program>> {
+    programs::all()
+}
+
 /// What is measured, and what of it is there.
 struct Suite<'a> {
     bench: &'a Bench<'a>,
@@ -118,7 +124,7 @@ impl<'a> Suite<'a> {
     fn of(bench: &'a Bench<'a>) -> anyhow::Result<Self> {
         let mut left_out = Vec::new();
         let (mut programs, mut configs) = (Vec::new(), Vec::new());
-        for program in suite::wanted_programs(bench.spec, programs::all()) {
+        for program in suite::wanted_programs(bench.spec, all_programs()) {
             match program.missing() {
                 Some(why) => left_out.push(format!("{}: {why}", program.name())),
                 None => programs.push(program),
@@ -142,18 +148,23 @@ impl<'a> Suite<'a> {
         let there = all.iter().filter(|step| has(**step)).count();
         let with_policy = configs.iter().filter(|c| c.beside == Beside::Policy).count();
         let policies = if there == 0 { with_policy * programs.len() } else { 0 };
+        let minutes = plan.minutes(all.len() - there, policies);
         for why in &self.left_out {
             say(&format!("published: left out: {why}"));
         }
         say(&format!(
             "published: {} programs x {} configurations x {} rounds of {} s; {there} of {} phases are \
-             there; about {:.1} h to go",
+             there; about {} to go",
             programs.len(),
             configs.len(),
             plan.rounds,
             plan.seconds,
             all.len(),
-            plan.hours(all.len() - there, policies)
+            if minutes < 120.0 {
+                format!("{minutes:.0} min")
+            } else {
+                format!("{:.1} h", minutes / 60.0)
+            }
         ));
     }
 

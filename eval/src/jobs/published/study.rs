@@ -40,7 +40,7 @@ pub(super) struct Cell {
     pub(super) p99: Metric,
     /// Major faults per second.
     pub(super) faults: Option<Middle>,
-    /// Swapped out on the whole machine during the load, in MiB.
+    /// Swapped out on the whole machine since Isotherm was started, in MiB.
     pub(super) out_mib: Option<Middle>,
     /// Swapped in per page swapped out, on the whole machine.
     pub(super) back: Option<Middle>,
@@ -91,6 +91,8 @@ pub(super) struct Study {
     pub(super) cells: Vec<Cell>,
     pub(super) totals: Vec<Total>,
     pub(super) failed: Vec<String>,
+    /// A smoke run, which proves nothing about a goal.
+    pub(super) is_smoke: bool,
 }
 
 impl Study {
@@ -118,7 +120,8 @@ pub(super) fn study(runs: &[Run]) -> Study {
         cells.extend(configs.iter().filter_map(|config| cell(&of_program, config)));
     }
     let totals = configs.iter().map(|config| total(&cells, config)).collect();
-    Study { programs, configs, totals, cells, failed: failures(runs, &done) }
+    let failed = failures(runs, &done);
+    Study { programs, configs, totals, cells, failed, is_smoke: false }
 }
 
 fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {

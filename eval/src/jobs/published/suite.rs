@@ -58,11 +58,11 @@ impl Plan {
         Size { seconds: self.seconds, quick: self.quick }
     }
 
-    /// How long so many phases and policies take, about, in hours. Programs that end with their
+    /// How long so many phases and policies take, about, in minutes. Programs that end with their
     /// work take less.
-    pub(super) fn hours(&self, phases: usize, policies: usize) -> f64 {
+    pub(super) fn minutes(&self, phases: usize, policies: usize) -> f64 {
         let phase = START_S + self.warm + self.seconds + STOP_S;
-        (to_f64(phases as u64) * phase + to_f64(policies as u64) * POLICY_S) / 3600.0
+        (to_f64(phases as u64) * phase + to_f64(policies as u64) * POLICY_S) / 60.0
     }
 }
 
@@ -170,11 +170,12 @@ mod tests {
         let mut spec = Spec { quick: false, ..Spec::of_test("published") };
         let plan = Plan::of(&spec);
         assert_eq!((plan.rounds, plan.age_ms), (5, 2000));
-        let hours = plan.hours(15 * configs::ALL.len() * plan.rounds, 15 * 2);
+        let hours = plan.minutes(15 * configs::ALL.len() * plan.rounds, 15 * 2) / 60.0;
         assert!((6.0..8.0).contains(&hours), "{hours}");
         (spec.pairs, spec.seconds) = (Some(2), Some(7.0));
         assert_eq!((Plan::of(&spec).rounds, Plan::of(&spec).age_ms), (2, 1000));
-        assert_eq!((Plan::of(&spec).warm, Plan::of(&spec).hours(0, 45)), (3.5, 1.0));
+        // 9 + 3.5 + 7 + 1.5 s.
+        assert_eq!((Plan::of(&spec).warm, Plan::of(&spec).minutes(20, 45)), (3.5, 7.0 + 60.0));
     }
 
     #[test]

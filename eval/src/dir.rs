@@ -23,7 +23,7 @@ use crate::job::Spec;
 
 const PICTURES: &str = "pictures";
 /// A picture in documents is not larger.
-const PICTURE_BYTES: u64 = 100 << 10;
+pub(crate) const PICTURE_BYTES: u64 = 100 << 10;
 
 /// A result directory.
 #[derive(Debug)]

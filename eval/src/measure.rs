@@ -15,6 +15,7 @@ use crate::processes::tool::{Account, Tool};
 use crate::programs::{Outcome, Running};
 use crate::readings::procfs;
 use crate::readings::sampling::{Sample, grown, sampler, tree};
+use crate::stats::to_f64;
 
 /// Between the start of the tool, or where there is none of nothing, and the load.
 const LEAD_US: u64 = 500_000;
@@ -176,6 +177,12 @@ pub(crate) fn swapped() -> anyhow::Result<[u64; 2]> {
 }
 
 impl Run {
+    /// CPU time of the program per unit of work, in ns. Less noisy than time.
+    pub(crate) fn cpu_per_work(&self) -> Option<f64> {
+        let work = self.outcome.as_ref()?.work?;
+        (self.program_cpu_ns > 0 && work > 0.0).then(|| to_f64(self.program_cpu_ns) / work)
+    }
+
     /// Adds a line to `raw/runs.jsonl`.
     pub(crate) fn append(&self, dir: &ResultDir) -> anyhow::Result<()> {
         use std::io::Write;

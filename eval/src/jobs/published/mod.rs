@@ -11,6 +11,7 @@
 //! else. So the published numbers are to be compared as ratios to `orig`, never as seconds.
 
 mod configs;
+mod gallery;
 mod goals;
 mod phase;
 mod pictures;

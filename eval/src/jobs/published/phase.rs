@@ -8,12 +8,9 @@
 
 use std::path::Path;
 
-use anyhow::Context;
-
 use super::configs::{Beside, CENSUS, Config};
-use super::policies;
 use super::suite::Plan;
-use crate::cli::say;
+use super::{gallery, policies};
 use crate::job::Bench;
 use crate::jobs::thp::setting::{self, Setting};
 use crate::measure::{self, Run, Scheme};
@@ -60,25 +57,11 @@ pub(super) fn run(
     drop(place);
     zram.tear_down()?;
     if matches!(config.beside, Beside::Record(_)) {
-        keep_picture(bench, program.name(), config, &file);
+        if config.name == CENSUS {
+            gallery::draw(bench, program.name(), &file);
+        }
+        // Records are large, so none stays. It may never have been written.
+        std::fs::remove_file(&file).ok();
     }
     run
-}
-
-/// Draws the first record of the default method for the gallery. Records are large, so none stays.
-fn keep_picture(bench: &Bench<'_>, program: &str, config: Config, record: &Path) {
-    let done = || -> anyhow::Result<()> {
-        let picture = bench.dir.picture(&format!("{}.png", program.replace('/', "-")))?;
-        if config.name == CENSUS && record.exists() && !picture.exists() {
-            let mut heatmap = std::process::Command::new(&bench.spec.isotherm);
-            heatmap.args(["report", "heatmap"]).arg(record).arg("-o").arg(&picture);
-            crate::jobs::output(&mut heatmap)?;
-        }
-        Ok(())
-    };
-    if let Err(e) = done().context("draw a heatmap") {
-        say(&format!("published: {program}: {e:#}"));
-    }
-    // It may never have been written.
-    std::fs::remove_file(record).ok();
 }

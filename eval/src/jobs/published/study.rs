@@ -32,6 +32,8 @@ pub(super) struct Cell {
     pub(super) config: String,
     /// Seconds.
     pub(super) runtime: Metric,
+    /// CPU time of the program per unit of work, in us.
+    pub(super) cpu: Metric,
     /// `MemTotal` less `MemFree` and the cache of files, mean over the phase, in KiB.
     pub(super) memused: Metric,
     /// Mean over the phase, in KiB.
@@ -73,12 +75,17 @@ pub(super) struct Total {
     pub(super) rss: Sum,
     /// Over programs, of what the cells have as medians.
     pub(super) slowdown: Option<Middle>,
+    pub(super) cpu_more: Option<Middle>,
     pub(super) used_more: Option<Middle>,
     pub(super) rss_more: Option<Middle>,
     pub(super) p99_more: Option<Middle>,
     pub(super) back: Option<Middle>,
     pub(super) own_cpu: Option<Middle>,
     pub(super) own_mib: Option<Middle>,
+    /// Over all pairs of all programs: of the slowdown, and of the CPU time per unit of work. There
+    /// are enough for an interval of 95 %.
+    pub(super) pairs: Option<Middle>,
+    pub(super) cpu_pairs: Option<Middle>,
     /// The largest slowdown of a program, and whose it is.
     pub(super) worst: Option<(String, f64)>,
 }
@@ -119,9 +126,32 @@ pub(super) fn study(runs: &[Run]) -> Study {
             done.iter().filter(|r| r.program == *program).copied().collect();
         cells.extend(configs.iter().filter_map(|config| cell(&of_program, config)));
     }
-    let totals = configs.iter().map(|config| total(&cells, config)).collect();
+    let mut totals: Vec<Total> = configs.iter().map(|config| total(&cells, config)).collect();
+    for t in &mut totals {
+        let pairs = pairs(&done, &t.config);
+        // The work of a phase cancels: time per unit of work.
+        let time = |r: &Run| Some(1.0 / r.outcome.as_ref()?.per_second);
+        t.pairs = middle(pairs.iter().filter_map(|p| more(*p, &time)));
+        t.cpu_pairs = middle(pairs.iter().filter_map(|p| more(*p, &Run::cpu_per_work)));
+    }
     let failed = failures(runs, &done);
     Study { programs, configs, totals, cells, failed, is_smoke: false }
+}
+
+/// Of each program and round the run under the configuration, and the one without Isotherm.
+fn pairs<'a>(runs: &[&'a Run], config: &str) -> Vec<(&'a Run, &'a Run)> {
+    let is_same = |with: &Run, r: &Run| {
+        r.config == ORIG && r.program == with.program && r.round == with.round
+    };
+    let pair = |with: &&'a Run| {
+        Some((*with, *runs.iter().find(|r| is_same(with, r))?)).filter(|_| with.config == config)
+    };
+    runs.iter().filter_map(pair).collect()
+}
+
+/// By which share a number is more than without Isotherm.
+fn more((with, orig): (&Run, &Run), f: &dyn Fn(&Run) -> Option<f64>) -> Option<f64> {
+    Some(f(with)? / f(orig).filter(|v| *v > 0.0)? - 1.0)
 }
 
 fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
@@ -153,22 +183,20 @@ fn cell(of_program: &[&Run], config: &str) -> Option<Cell> {
         of_program.iter().filter(|r| r.config == config).copied().collect()
     };
     let (with, orig) = (of(config), of(ORIG));
-    let first = with.first()?;
+    let (first, pairs) = (with.first()?, pairs(of_program, config));
     let work = work(&orig);
     let kib = |bytes: Option<f64>| Some(bytes? / 1024.0);
     let of_all = |f: &dyn Fn(&Run) -> Option<f64>| middle(with.iter().filter_map(|r| f(r)));
     let metric = |f: &dyn Fn(&Run) -> Option<f64>| Metric {
         value: of_all(f),
-        more: middle(with.iter().filter_map(|r| {
-            let same = orig.iter().find(|o| o.round == r.round)?;
-            Some(f(r)? / f(same).filter(|v| *v > 0.0)? - 1.0)
-        })),
+        more: middle(pairs.iter().filter_map(|p| more(*p, f))),
     };
     let seconds = |r: &Run| to_f64(r.elapsed_ns.max(1)) / 1e9;
     Some(Cell {
         program: first.program.clone(),
         config: config.to_owned(),
         runtime: metric(&|r| runtime(r, work)),
+        cpu: metric(&|r| Some(r.cpu_per_work()? / 1e3)),
         memused: metric(&|r| kib(mean(&r.samples, |s| s.used.saturating_sub(s.file_cache)))),
         rss: metric(&|r| kib(mean(&r.samples, |s| s.rss))),
         p99: metric(&|r| r.outcome.as_ref()?.p99_us),
@@ -221,6 +249,7 @@ fn total(cells: &[Cell], config: &str) -> Total {
         memused: sum(|c| c.memused),
         rss: sum(|c| c.rss),
         slowdown: over(|c| c.runtime.more),
+        cpu_more: over(|c| c.cpu.more),
         used_more: over(|c| c.memused.more),
         rss_more: over(|c| c.rss.more),
         p99_more: over(|c| c.p99.more),
@@ -228,6 +257,8 @@ fn total(cells: &[Cell], config: &str) -> Total {
         own_cpu: over(|c| c.own_cpu),
         own_mib: over(|c| c.own_mib),
         worst: worst.map(|(program, more)| (program.clone(), more)),
+        pairs: None,
+        cpu_pairs: None,
     }
 }
 
@@ -258,12 +289,14 @@ pub(super) mod tests {
             lasts: true,
             outcome: Some(Outcome {
                 per_second,
+                work: Some(2.0),
                 p99_us: Some(1000.0 / per_second),
                 ..Outcome::default()
             }),
             // The mean counts.
             samples: vec![sample(rss / 2), sample(rss + rss / 2)],
             elapsed_ns: 10_000_000_000,
+            program_cpu_ns: rss * 1000,
             tool_cpu_ns: (config != ORIG).then_some(50_000_000),
             tool_rss: (config != ORIG).then_some(8 << 20),
             major_faults: 40,
@@ -315,6 +348,9 @@ pub(super) mod tests {
         near(median(prcl.memused.value), 1550.0);
         near(median(prcl.memused.more), -0.225);
         near(median(prcl.p99.more), 0.25);
+        // Half of it in one round, 0.6 of it in the other.
+        near(median(prcl.cpu.more), -0.45);
+        near(median(prcl.cpu.value), 275.0);
         near(median(prcl.own_cpu), 0.005);
         near(median(prcl.own_mib), 8.0);
         near(median(prcl.faults), 4.0);
@@ -344,6 +380,9 @@ pub(super) mod tests {
         assert_eq!(total.worst.as_ref().unwrap().0, "redis");
         near(total.worst.as_ref().map(|(_, more)| *more), 1.0);
         assert_eq!(study.total(ORIG).unwrap().runtime.more(), Some(0.0));
+        assert_eq!(total.pairs.map(|m| (m.n, m.lo)), Some((3, 0.0)));
+        near(median(total.pairs), 0.1);
+        near(median(total.cpu_pairs), -0.2);
     }
 
     #[test]

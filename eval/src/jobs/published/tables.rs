@@ -23,7 +23,7 @@ pub(super) fn format(study: &Study, left_out: &[String]) -> String {
     text += &if study.is_smoke {
         "\nGoals are not judged: a smoke run proves only that the job works.\n".to_owned()
     } else {
-        "\nGoals (medians over programs, unless it says `total`):\n\n".to_owned()
+        "\nGoals (medians; one that the noise hides is not decided):\n\n".to_owned()
             + &goals::format(&goals::judge(study))
     };
     for why in left_out {
@@ -35,7 +35,7 @@ pub(super) fn format(study: &Study, left_out: &[String]) -> String {
     text + NOTES
 }
 
-const NOTES: &str = "\n\nmore: less is negative. runtime of a program that goes on: the time for as much work as \
+const NOTES: &str = "\n\nmore: less is negative. CPU: of the program, per unit of work. runtime of a program that goes on: the time for as much work as \
      `orig` does in a phase. memused: MemTotal less MemFree and less the cache of files, of the whole \
      machine. out, back: swapped out since Isotherm was started, and swapped in per page swapped out, of the \
      whole machine.\n\
@@ -111,6 +111,8 @@ fn paired(study: &Study) -> String {
         "n",
         "slowdown %",
         "95 %",
+        "CPU more %",
+        "95 %",
         "p99 more %",
         "95 %",
         "rss more %",
@@ -126,7 +128,7 @@ fn paired(study: &Study) -> String {
     for c in study.cells.iter().filter(|c| c.config != ORIG) {
         let n = c.runtime.more.map_or(0, |m| m.n).to_string();
         let mut row = vec![c.program.clone(), c.config.clone(), n];
-        let ratios = [(c.runtime, 2), (c.p99, 1), (c.rss, 1), (c.memused, 1)];
+        let ratios = [(c.runtime, 2), (c.cpu, 2), (c.p99, 1), (c.rss, 1), (c.memused, 1)];
         for (metric, digits) in ratios {
             row.push(median(metric.more, 100.0, digits));
             row.push(interval(metric.more, 100.0, digits));
@@ -143,7 +145,8 @@ fn paired(study: &Study) -> String {
     for t in study.totals.iter().filter(|t| t.config != ORIG) {
         let n = t.slowdown.map_or(0, |m| m.n).to_string();
         let mut row = vec!["median of programs".to_owned(), t.config.clone(), n];
-        let ratios = [(t.slowdown, 2), (t.p99_more, 1), (t.rss_more, 1), (t.used_more, 1)];
+        let ratios =
+            [(t.slowdown, 2), (t.cpu_more, 2), (t.p99_more, 1), (t.rss_more, 1), (t.used_more, 1)];
         for (more, digits) in ratios {
             row.push(median(more, 100.0, digits));
             row.push(interval(more, 100.0, digits));

@@ -147,8 +147,11 @@ impl<'a> Suite<'a> {
         let has = |(p, c, r): suite::Step| self.done.has(programs[p].name(), configs[c].name, r);
         let all = suite::order(programs.len(), configs.len(), plan.rounds);
         let there = all.iter().filter(|step| has(**step)).count();
-        let with_policy = configs.iter().filter(|c| c.beside == Beside::Policy).count();
-        let policies = if there == 0 { with_policy * programs.len() } else { 0 };
+        let with_policy = || configs.iter().filter(|c| c.beside == Beside::Policy);
+        let missing = |p: &dyn Program| {
+            with_policy().filter(|c| policies::known(self.bench, p, **c).is_none()).count()
+        };
+        let policies = programs.iter().map(|p| missing(p.as_ref())).sum();
         let minutes = plan.minutes(all.len() - there, policies);
         for why in &self.left_out {
             say(&format!("published: left out: {why}"));
@@ -176,10 +179,9 @@ impl<'a> Suite<'a> {
         if self.done.has(program.name(), config.name, round) {
             return Ok(());
         }
-        let what = format!("{} {}", program.name(), config.name);
         let done = match self.policy(program, config) {
             Ok(Some(Policy::LeftOut(why))) => {
-                let told = format!("{what}: {}", why.trim());
+                let told = format!("{} {}: {}", program.name(), config.name, why.trim());
                 if !self.left_out.contains(&told) {
                     self.left_out.push(told);
                     self.bench.dir.write_json(LEFT_OUT, &self.left_out)?;
@@ -194,11 +196,21 @@ impl<'a> Suite<'a> {
         if isotherm_sys::signals::stop_requested().is_some() {
             return Ok(());
         }
+        self.keep(program.name(), config.name, round, done)
+    }
+
+    fn keep(
+        &self,
+        program: &str,
+        config: &str,
+        round: usize,
+        done: anyhow::Result<Run>,
+    ) -> anyhow::Result<()> {
         let mut run = done.unwrap_or_else(|e| {
-            say(&format!("published: {what}: failed: {e:#}"));
+            say(&format!("published: {program} {config}: failed: {e:#}"));
             Run { failed: Some(format!("{e:#}")), ..Run::default() }
         });
-        (run.program, run.config, run.round) = (program.name().into(), config.name.into(), round);
+        (run.program, run.config, run.round) = (program.into(), config.into(), round);
         run.append(self.bench.dir).context("keep what was measured")
     }
 
@@ -291,5 +303,32 @@ mod tests {
         let told: Vec<String> = dir.read_json(LEFT_OUT).unwrap();
         assert_eq!(told.last().unwrap(), "never plan: it saves nothing");
         assert!(suite.done.has("never", "orig", 0) && !suite.done.has("never", "orig", 1));
+        // A failure is kept, and tried again.
+        let done = Err(anyhow::anyhow!("it does not start").context("start never"));
+        suite.keep("never", configs::ORIG, 1, done).unwrap();
+        let runs = Run::read_all(&dir).unwrap();
+        let [_, failed] = &runs[..] else { panic!("{runs:?}") };
+        assert_eq!((&*failed.config, failed.round), (configs::ORIG, 1));
+        assert!(failed.failed.as_deref() == Some("start never: it does not start"));
+        assert!(!Done::of(&runs).has("never", "orig", 1));
+    }
+
+    #[test]
+    fn tables_are_made_from_files_alone() {
+        let out = tempfile::tempdir().unwrap();
+        let spec = Spec { quick: false, ..Spec::of_test("published") };
+        let dir = ResultDir::create(out.path(), &spec).unwrap();
+        for run in [
+            study::tests::once("gcc", configs::ORIG, 0, 30.0, 3000),
+            study::tests::once("gcc", configs::PRCL, 0, 33.0, 1500),
+        ] {
+            run.append(&dir).unwrap();
+        }
+        dir.write_json(LEFT_OUT, &["prec: no idle page tracking"]).unwrap();
+        let result = Published.study(&dir).unwrap();
+        let text = Published.format(&result).unwrap();
+        assert!(text.contains("| 30.000 | 33.000 |    (10.00) |"), "{text}");
+        assert!(text.contains("left out: prec: no idle page tracking"), "{text}");
+        assert!(dir.picture("published-rss.svg").unwrap().exists());
     }
 }

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
@@ -29,9 +29,22 @@ use crate::readings::sampling::tree;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Policy {
     /// The file.
-    Made(std::path::PathBuf),
+    Made(PathBuf),
     /// Why there is none.
     LeftOut(String),
+}
+
+fn path(bench: &Bench<'_>, program: &dyn Program, config: Config, ending: &str) -> PathBuf {
+    bench.dir.raw(&format!("{}-{}.{ending}", program.name(), config.name))
+}
+
+/// The policy, if it has been made or given up.
+pub(super) fn known(bench: &Bench<'_>, program: &dyn Program, config: Config) -> Option<Policy> {
+    let file = path(bench, program, config, "toml");
+    if file.exists() {
+        return Some(Policy::Made(file));
+    }
+    fs::read_to_string(path(bench, program, config, "why")).ok().map(Policy::LeftOut)
 }
 
 /// The policy; it is made if it has not been made yet.
@@ -41,18 +54,13 @@ pub(super) fn get(
     plan: &Plan,
     config: Config,
 ) -> anyhow::Result<Policy> {
-    let name = format!("{}-{}", program.name(), config.name);
-    let file = bench.dir.raw(&format!("{name}.toml"));
-    let why = bench.dir.raw(&format!("{name}.why"));
-    if file.exists() {
-        return Ok(Policy::Made(file));
+    if let Some(policy) = known(bench, program, config) {
+        return Ok(policy);
     }
-    if let Ok(why) = fs::read_to_string(&why) {
-        return Ok(Policy::LeftOut(why));
-    }
+    let [file, why, draft] =
+        ["toml", "why", "draft"].map(|ending| path(bench, program, config, ending));
     say(&format!("published: {}: the policy of {}", program.name(), config.name));
     // Under another name until it is complete.
-    let draft = bench.dir.raw(&format!("{name}.draft"));
     let made = make(bench, program, plan, config, &draft);
     if isotherm_sys::signals::stop_requested().is_some() {
         bail!("interrupted");

@@ -169,11 +169,16 @@ fn under_load(
     }
     child.succeeds(clock::now().plus_us(30_000_000))?;
     let said = || {
-        let text = fs::read_to_string(&log).unwrap_or_default();
-        let lines: Vec<&str> = text.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
-        lines[lines.len().saturating_sub(2)..].join("; ")
+        let [errors, answer] = [&log, &out].map(|f| fs::read_to_string(f).unwrap_or_default());
+        last_words(if errors.trim().is_empty() { &answer } else { &errors })
     };
     Ok((!draft.exists()).then(said))
+}
+
+/// What a command said at last; it says so why there is no policy.
+fn last_words(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
+    lines[lines.len().saturating_sub(2)..].join("; ")
 }
 
 /// Writes the policy to `now`, with these processes as its only targets.
@@ -195,6 +200,14 @@ fn aimed(policy: &str, pids: &BTreeSet<u32>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_words_say_why() {
+        let said = "watching\n\nerror: no policy was written\n  why:   it costs 12 %\n";
+        assert_eq!(last_words(said), "error: no policy was written; why:   it costs 12 %");
+        assert_eq!(last_words("No winner.\n"), "No winner.");
+        assert_eq!(last_words(" \n"), "");
+    }
 
     #[test]
     fn a_policy_is_aimed_at_the_processes_of_now() {

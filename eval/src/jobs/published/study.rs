@@ -82,12 +82,11 @@ pub(super) struct Total {
     pub(super) back: Option<Middle>,
     pub(super) own_cpu: Option<Middle>,
     pub(super) own_mib: Option<Middle>,
-    /// Over all pairs of all programs: of the slowdown, and of the CPU time per unit of work. There
-    /// are enough for an interval of 95 %.
+    /// Over all pairs of all programs: of the slowdown, of the CPU time per unit of work, and of
+    /// system memory. There are enough for an interval of 95 %.
     pub(super) pairs: Option<Middle>,
     pub(super) cpu_pairs: Option<Middle>,
-    /// The largest slowdown of a program, and whose it is.
-    pub(super) worst: Option<(String, f64)>,
+    pub(super) used_pairs: Option<Middle>,
 }
 
 /// The result.
@@ -133,6 +132,7 @@ pub(super) fn study(runs: &[Run]) -> Study {
         let time = |r: &Run| Some(1.0 / r.outcome.as_ref()?.per_second);
         t.pairs = middle(pairs.iter().filter_map(|p| more(*p, &time)));
         t.cpu_pairs = middle(pairs.iter().filter_map(|p| more(*p, &Run::cpu_per_work)));
+        t.used_pairs = middle(pairs.iter().filter_map(|p| more(*p, &used)));
     }
     let failed = failures(runs, &done);
     Study { programs, configs, totals, cells, failed, is_smoke: false }
@@ -197,7 +197,7 @@ fn cell(of_program: &[&Run], config: &str) -> Option<Cell> {
         config: config.to_owned(),
         runtime: metric(&|r| runtime(r, work)),
         cpu: metric(&|r| Some(r.cpu_per_work()? / 1e3)),
-        memused: metric(&|r| kib(mean(&r.samples, |s| s.used.saturating_sub(s.file_cache)))),
+        memused: metric(&|r| kib(used(r))),
         rss: metric(&|r| kib(mean(&r.samples, |s| s.rss))),
         p99: metric(&|r| r.outcome.as_ref()?.p99_us),
         faults: of_all(&|r| Some(to_f64(r.major_faults) / seconds(r))),
@@ -206,6 +206,11 @@ fn cell(of_program: &[&Run], config: &str) -> Option<Cell> {
         own_cpu: of_all(&|r| Some(to_f64(r.tool_cpu_ns?) / 1e9 / seconds(r))),
         own_mib: of_all(&|r| Some(to_f64(r.tool_rss?) / f64::from(1 << 20))),
     })
+}
+
+/// Memory of the machine in use, in bytes.
+fn used(run: &Run) -> Option<f64> {
+    mean(&run.samples, |s| s.used.saturating_sub(s.file_cache))
 }
 
 /// What a program that goes on does in a load phase without Isotherm.
@@ -241,8 +246,6 @@ fn total(cells: &[Cell], config: &str) -> Total {
     };
     let over =
         |f: fn(&Cell) -> Option<Middle>| middle(of.iter().filter_map(|c| Some(f(c)?.median)));
-    let slowdowns = of.iter().filter_map(|c| Some((&c.program, c.runtime.more?.median)));
-    let worst = slowdowns.max_by(|a, b| a.1.total_cmp(&b.1));
     Total {
         config: config.to_owned(),
         runtime: sum(|c| c.runtime),
@@ -256,9 +259,9 @@ fn total(cells: &[Cell], config: &str) -> Total {
         back: over(|c| c.back),
         own_cpu: over(|c| c.own_cpu),
         own_mib: over(|c| c.own_mib),
-        worst: worst.map(|(program, more)| (program.clone(), more)),
         pairs: None,
         cpu_pairs: None,
+        used_pairs: None,
     }
 }
 
@@ -377,12 +380,12 @@ pub(super) mod tests {
         near(total.rss.more(), 2300.0 / 4500.0 - 1.0);
         near(median(total.slowdown), 0.1);
         near(median(total.rss_more), -0.2);
-        assert_eq!(total.worst.as_ref().unwrap().0, "redis");
-        near(total.worst.as_ref().map(|(_, more)| *more), 1.0);
         assert_eq!(study.total(ORIG).unwrap().runtime.more(), Some(0.0));
         assert_eq!(total.pairs.map(|m| (m.n, m.lo)), Some((3, 0.0)));
         near(median(total.pairs), 0.1);
         near(median(total.cpu_pairs), -0.2);
+        // 1800 of 2000 KiB in the middle.
+        near(median(total.used_pairs), -0.1);
     }
 
     #[test]

@@ -108,7 +108,7 @@ impl Job for Published {
 
 /// All programs that can be measured.
 fn all_programs() -> Vec<Box<dyn Program>> {
-    programs::all()
+    programs::suite()
 }
 
 /// What is measured, and what of it is there.

@@ -35,6 +35,14 @@ enum Command {
         /// A result directory.
         dir: PathBuf,
     },
+    /// Copy the pictures of an old run (`published`) to where documents show them.
+    Gallery {
+        /// A result directory.
+        dir: PathBuf,
+        /// Where to.
+        #[arg(long, value_name = "DIR", default_value = "docs/gallery")]
+        out: PathBuf,
+    },
     /// What the job `stalls` measures.
     #[command(hide = true)]
     StallTarget,
@@ -52,6 +60,15 @@ enum Command {
 struct RunArgs {
     /// Which job; `list` names them.
     job: String,
+    /// Go on with this run that was interrupted: what it has is left out (`published`).
+    ///
+    /// It goes on as it began, with the same programs, lengths and binary.
+    #[arg(
+        long,
+        value_name = "DIR",
+        conflicts_with_all = ["out", "quick", "isotherm", "only", "pairs", "seconds"]
+    )]
+    resume: Option<PathBuf>,
     /// Where results go: a new directory JOB-TIME is made below this one.
     #[arg(long, value_name = "DIR", default_value = "eval/results")]
     out: PathBuf,
@@ -91,6 +108,10 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<()> {
             let dir = ResultDir::open(&dir)?;
             format_result(job_of(&dir)?.as_ref(), &dir)
         }
+        Command::Gallery { dir, out } => {
+            let copied = ResultDir::open(&dir)?.copy_pictures(&out)?;
+            print(&format!("{copied} pictures are in {}\n", out.display()))
+        }
         Command::Holder { mib, hot } => crate::jobs::top::hold(mib, hot),
         Command::StallTarget => crate::jobs::stalls::target(),
     }
@@ -99,6 +120,10 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<()> {
 fn run_job(args: RunArgs) -> anyhow::Result<()> {
     isotherm_sys::signals::install().context("set up signal handlers")?;
     let job = job::by_name(&args.job)?;
+    if let Some(dir) = &args.resume {
+        let (dir, spec) = resumed(job.as_ref(), dir)?;
+        return measure(job.as_ref(), &spec, &dir);
+    }
     let isotherm = match args.isotherm {
         Some(path) => path,
         None => sibling("isotherm")?,
@@ -122,9 +147,41 @@ fn run_job(args: RunArgs) -> anyhow::Result<()> {
         say(&format!("{}: missed requirement: {r}", spec.job));
     }
     dir.write_json("requirements.json", &wanted)?;
-    job.run(&Bench { spec: &spec, dir: &dir }).with_context(|| format!("run job {}", spec.job))?;
+    measure(job.as_ref(), &spec, &dir)
+}
+
+/// The run to go on with. Results of two versions would be taken for those of one.
+fn resumed(job: &dyn Job, path: &Path) -> anyhow::Result<(ResultDir, Spec)> {
+    anyhow::ensure!(
+        job.resumes(),
+        "job `{}` cannot go on with an old run\n  hint:  leave out --resume; `published` can",
+        job.name()
+    );
+    let dir = ResultDir::open(path)?;
+    let spec: Spec = dir.read_json("spec.json")?;
+    anyhow::ensure!(
+        spec.job == job.name(),
+        "{} is a run of job `{}`, not of `{}`",
+        path.display(),
+        spec.job,
+        job.name()
+    );
+    let (then, now): (System, System) =
+        (dir.read_json("system.json")?, System::read(&spec.isotherm));
+    if (&then.commit, &then.isotherm) != (&now.commit, &now.isotherm) {
+        say(&format!(
+            "{}: it began with {} at {}, and goes on with {} at {}",
+            spec.job, then.isotherm, then.commit, now.isotherm, now.commit
+        ));
+    }
+    dir.write_json("system-resumed.json", &now)?;
+    Ok((dir, spec))
+}
+
+fn measure(job: &dyn Job, spec: &Spec, dir: &ResultDir) -> anyhow::Result<()> {
+    job.run(&Bench { spec, dir }).with_context(|| format!("run job {}", spec.job))?;
     dir.write_json("system-after.json", &System::read_load())?;
-    study_and_format(job.as_ref(), &dir)
+    study_and_format(job, dir)
 }
 
 /// A length of a load phase.

@@ -8,6 +8,7 @@
 //!          raw/                 what `run` left
 //!          result.json          what `study` made of raw/
 //!          report.txt           what `format` made of result.json
+//!          pictures/            what `run` and `study` drew, if they draw
 //! ```
 
 use std::fs;
@@ -19,6 +20,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::job::Spec;
+
+const PICTURES: &str = "pictures";
+/// A picture in documents is not larger.
+pub(crate) const PICTURE_BYTES: u64 = 100 << 10;
 
 /// A result directory.
 #[derive(Debug)]
@@ -40,7 +45,8 @@ impl ResultDir {
 
     /// The directory of an old run.
     pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
-        let dir = Self { path: path.to_owned() };
+        let path = path.canonicalize().with_context(|| format!("find {}", path.display()))?;
+        let dir = Self { path };
         dir.read_json::<Spec>("spec.json").context("this is no result directory")?;
         Ok(dir)
     }
@@ -52,6 +58,37 @@ impl ResultDir {
     /// Path of a raw file.
     pub(crate) fn raw(&self, name: &str) -> PathBuf {
         self.path.join("raw").join(name)
+    }
+
+    /// Path of a picture; its directory is made.
+    pub(crate) fn picture(&self, name: &str) -> anyhow::Result<PathBuf> {
+        let path = self.path.join(PICTURES);
+        fs::create_dir_all(&path).with_context(|| format!("make {}", path.display()))?;
+        Ok(path.join(name))
+    }
+
+    /// Copies all pictures to `to`, and says how many. One that is too large for a repository is
+    /// refused.
+    pub(crate) fn copy_pictures(&self, to: &Path) -> anyhow::Result<usize> {
+        let from = self.path.join(PICTURES);
+        let listed =
+            fs::read_dir(&from).with_context(|| format!("no pictures: read {}", from.display()))?;
+        fs::create_dir_all(to).with_context(|| format!("make {}", to.display()))?;
+        let mut copied = 0;
+        for entry in listed {
+            let entry = entry.with_context(|| format!("read {}", from.display()))?;
+            let bytes = entry.metadata().context("look at a picture")?.len();
+            anyhow::ensure!(
+                bytes <= PICTURE_BYTES,
+                "{} has {bytes} bytes, more than {PICTURE_BYTES}",
+                entry.path().display()
+            );
+            let name = to.join(entry.file_name());
+            fs::copy(entry.path(), &name)
+                .with_context(|| format!("copy a picture to {}", name.display()))?;
+            copied += 1;
+        }
+        Ok(copied)
     }
 
     pub(crate) fn write_json(&self, name: &str, value: &impl Serialize) -> anyhow::Result<()> {
@@ -92,6 +129,19 @@ fn timestamp(unix: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pictures_are_copied_unless_they_are_large() {
+        let out = tempfile::tempdir().unwrap();
+        let dir = ResultDir::create(out.path(), &Spec::of_test("x")).unwrap();
+        let to = out.path().join("docs/gallery");
+        assert!(dir.copy_pictures(&to).unwrap_err().to_string().contains("no pictures"));
+        fs::write(dir.picture("a.svg").unwrap(), "<svg/>").unwrap();
+        assert_eq!(dir.copy_pictures(&to).unwrap(), 1);
+        assert_eq!(fs::read_to_string(to.join("a.svg")).unwrap(), "<svg/>");
+        fs::write(dir.picture("b.svg").unwrap(), vec![b' '; 102_401]).unwrap();
+        assert!(dir.copy_pictures(&to).unwrap_err().to_string().contains("102401 bytes"));
+    }
 
     #[test]
     fn timestamps_are_utc() {

@@ -75,6 +75,10 @@ pub(crate) trait Job {
     fn study(&self, dir: &ResultDir) -> anyhow::Result<Value>;
     /// Makes text from a result.
     fn format(&self, result: &Value) -> anyhow::Result<String>;
+    /// Whether `run` leaves out what the directory has already.
+    fn resumes(&self) -> bool {
+        false
+    }
 }
 
 /// All jobs.
@@ -95,6 +99,7 @@ pub(crate) fn all() -> Vec<Box<dyn Job>> {
         Box::new(jobs::plan::Plan),
         Box::new(jobs::tune::Tune),
         Box::new(jobs::thp::Thp),
+        Box::new(jobs::published::Published),
         Box::new(jobs::quota::Quota),
         Box::new(jobs::idle::Idle),
         Box::new(jobs::tier::Tier),

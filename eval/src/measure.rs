@@ -1,5 +1,6 @@
 //! One load phase of a program under one configuration, with all measurements of it.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
@@ -13,7 +14,8 @@ use crate::processes::child::sleep_until;
 use crate::processes::tool::{Account, Tool};
 use crate::programs::{Outcome, Running};
 use crate::readings::procfs;
-use crate::readings::sampling::{Sample, sampler, tree};
+use crate::readings::sampling::{Sample, grown, sampler, tree};
+use crate::stats::to_f64;
 
 /// Between the start of the tool, or where there is none of nothing, and the load.
 const LEAD_US: u64 = 500_000;
@@ -38,9 +40,15 @@ pub(crate) struct Run {
     pub(crate) tool_cpu_ns: Option<u64>,
     /// See there.
     pub(crate) elapsed_ns: u64,
+    /// Resident memory of the tool.
+    pub(crate) tool_rss: Option<u64>,
+    /// Whether the program goes on after its load; else the load is all of its work.
+    pub(crate) lasts: bool,
+    /// Its major faults during the load, as far as its samples know.
+    pub(crate) major_faults: u64,
     /// CPU time of the program during the load.
     pub(crate) program_cpu_ns: u64,
-    /// Pages swapped in and out meanwhile, on the whole machine.
+    /// Pages swapped in and out on the whole machine, since the tool was started.
     pub(crate) swapped: [u64; 2],
     /// Why there is no outcome.
     pub(crate) failed: Option<String>,
@@ -53,6 +61,9 @@ pub(crate) struct Scheme<'a> {
     pub(crate) isotherm: &'a std::path::Path,
     /// Its subcommand.
     pub(crate) name: &'a str,
+    /// Whether the program's processes belong on its command line. A policy names its targets
+    /// itself, and physical memory belongs to nobody.
+    pub(crate) watches: bool,
     /// Arguments, without pids.
     pub(crate) args: &'a [String],
     /// Where its files go, without ending.
@@ -73,9 +84,10 @@ pub(crate) fn run(
     warm: f64,
     seconds: f64,
 ) -> anyhow::Result<Run> {
+    let swapped_before = swapped()?;
     let mut tool = None;
     if let Some(s) = scheme {
-        let pids = tree(&running.roots());
+        let pids = if s.watches { tree(&running.roots()) } else { BTreeSet::new() };
         tool = Some(Tool::start(s.isotherm, s.name, pids, s.args, s.log)?);
     }
     sleep_until(clock::now().plus_us(LEAD_US))?;
@@ -85,8 +97,7 @@ pub(crate) fn run(
     if warm > 0.0 {
         running.load(warm)?;
     }
-    let cpu_before = tool.as_mut().and_then(Tool::cpu_ns);
-    let swapped_before = swapped()?;
+    let [cpu_before, rss_before] = of_tool(tool.as_ref());
     let begin = clock::now();
     let sampler = sampler(running.roots(), zram.map(sysfs))?;
     let busy = Busy::now(&running.roots());
@@ -94,9 +105,9 @@ pub(crate) fn run(
     let program_cpu_ns = Busy::now(&running.roots()).since(&busy);
     let samples = sampler.finish();
     let elapsed_ns = clock::now().since(begin);
-    let cpu_after = tool.as_mut().and_then(Tool::cpu_ns);
+    let [cpu_after, rss_after] = of_tool(tool.as_ref());
     let swapped_after = swapped()?;
-    let account = tool.map(Tool::finish).transpose()?;
+    let account = tool.map(Tool::finish).transpose()?.flatten();
     running.check().context("check what the program made")?;
     let tool_cpu_ns = match (cpu_before, cpu_after) {
         (Some(before), Some(after)) => Some(after.saturating_sub(before)),
@@ -104,6 +115,9 @@ pub(crate) fn run(
     };
     Ok(Run {
         outcome: Some(outcome),
+        lasts: running.lasts(),
+        major_faults: grown(&samples, |s| s.major_faults),
+        tool_rss: rss_before.max(rss_after),
         samples,
         account,
         tool_cpu_ns,
@@ -112,6 +126,11 @@ pub(crate) fn run(
         swapped: [0, 1].map(|i| swapped_after[i].saturating_sub(swapped_before[i])),
         ..Run::default()
     })
+}
+
+/// CPU time and resident memory of the tool.
+fn of_tool(tool: Option<&Tool>) -> [Option<u64>; 2] {
+    [tool.and_then(Tool::cpu_ns), tool.and_then(Tool::rss)]
 }
 
 /// CPU time of the trees below some roots, in ns.
@@ -158,6 +177,12 @@ pub(crate) fn swapped() -> anyhow::Result<[u64; 2]> {
 }
 
 impl Run {
+    /// CPU time of the program per unit of work, in ns. Less noisy than time.
+    pub(crate) fn cpu_per_work(&self) -> Option<f64> {
+        let work = self.outcome.as_ref()?.work?;
+        (self.program_cpu_ns > 0 && work > 0.0).then(|| to_f64(self.program_cpu_ns) / work)
+    }
+
     /// Adds a line to `raw/runs.jsonl`.
     pub(crate) fn append(&self, dir: &ResultDir) -> anyhow::Result<()> {
         use std::io::Write;
@@ -171,15 +196,32 @@ impl Run {
         file.write_all(line.as_bytes()).with_context(|| format!("write {}", path.display()))
     }
 
+    /// Cuts off a last line that is not complete: whoever wrote it was killed.
+    pub(crate) fn mend(dir: &ResultDir) -> anyhow::Result<()> {
+        let path = dir.raw(RUNS);
+        let text = lines(&path)?;
+        let whole = text.rfind('\n').map_or(0, |at| at + 1);
+        if whole < text.len() {
+            fs::write(&path, &text[..whole])
+                .with_context(|| format!("write {}", path.display()))?;
+        }
+        Ok(())
+    }
+
     /// All lines.
     pub(crate) fn read_all(dir: &ResultDir) -> anyhow::Result<Vec<Self>> {
         let path = dir.raw(RUNS);
-        let text = match fs::read_to_string(&path) {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => String::new(),
-            other => other.with_context(|| format!("read {}", path.display()))?,
-        };
+        let text = lines(&path)?;
         let parsed: Result<Vec<Self>, _> = text.lines().map(serde_json::from_str).collect();
         parsed.with_context(|| format!("understand {}", path.display()))
+    }
+}
+
+/// The text of a file; nothing if there is none.
+fn lines(path: &std::path::Path) -> anyhow::Result<String> {
+    match fs::read_to_string(path) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
+        other => other.with_context(|| format!("read {}", path.display())),
     }
 }
 
@@ -203,6 +245,22 @@ mod tests {
         let after = Busy::now(&roots);
         assert!(before.trees.is_some() && after.trees.is_none());
         assert!(after.since(&before) > 0);
+    }
+
+    #[test]
+    fn a_torn_last_line_is_cut_off() {
+        let out = tempfile::tempdir().unwrap();
+        let dir = ResultDir::create(out.path(), &crate::job::Spec::of_test("x")).unwrap();
+        Run::mend(&dir).unwrap();
+        let run = Run { program: "redis".into(), round: 3, ..Run::default() };
+        run.append(&dir).unwrap();
+        let path = dir.raw(RUNS);
+        let whole = fs::read_to_string(&path).unwrap();
+        fs::write(&path, whole.clone() + "{\"program\":\"re").unwrap();
+        assert!(Run::read_all(&dir).is_err());
+        Run::mend(&dir).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), whole);
+        assert_eq!(Run::read_all(&dir).unwrap()[0].round, 3);
     }
 
     #[test]

@@ -8,8 +8,8 @@ pub(crate) struct Table {
 
 impl Table {
     /// A table with these columns. The first is set left, the others right.
-    pub(crate) fn new<const N: usize>(columns: [&str; N]) -> Self {
-        Self { rows: vec![columns.map(str::to_owned).to_vec()] }
+    pub(crate) fn new(columns: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self { rows: vec![columns.into_iter().map(Into::into).collect()] }
     }
 
     /// One more row.

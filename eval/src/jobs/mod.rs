@@ -13,6 +13,7 @@ pub(crate) mod parity;
 pub(crate) mod plan;
 pub(crate) mod pressure;
 pub(crate) mod programs;
+pub(crate) mod published;
 pub(crate) mod quota;
 pub(crate) mod reclaim;
 pub(crate) mod record_size;

@@ -1,4 +1,5 @@
-//! A ready-made scheme of Isotherm (`reclaim`, `thp`) at work on processes, and its final account.
+//! Isotherm at work beside a program: a ready-made scheme (`reclaim`, `thp`) or a policy (`run`),
+//! with its final account, or a recorder (`record`), which has none.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -10,6 +11,9 @@ use serde::{Deserialize, Serialize};
 use crate::processes::child::Child;
 use crate::readings::procfs;
 use crate::stats::to_f64;
+
+/// The subcommand without an account.
+pub(crate) const RECORD: &str = "record";
 
 /// What the last line of `--json` says. What it does not say stays zero.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -77,26 +81,30 @@ impl Account {
 pub(crate) struct Tool {
     child: Child,
     out: PathBuf,
+    has_account: bool,
 }
 
 impl Tool {
-    /// Starts `isotherm SCHEME` on `pids`. `log` is where its files go, without ending.
+    /// Starts `isotherm SUBCOMMAND` on `pids`. `log` is where its files go, without ending.
     pub(crate) fn start(
         isotherm: &Path,
-        scheme: &str,
+        subcommand: &str,
         pids: impl IntoIterator<Item = u32>,
         args: &[String],
         log: &Path,
     ) -> anyhow::Result<Self> {
-        let out = log.with_extension("out");
+        // What follows a dot in the name of a configuration is no ending.
+        let beside = |ending: &str| PathBuf::from(format!("{}.{ending}", log.display()));
+        let out = beside("out");
+        let has_account = subcommand != RECORD;
         let mut command = Command::new(isotherm);
-        command.arg(scheme).arg("--json");
+        command.arg(subcommand).arg(if has_account { "--json" } else { "--quiet" });
         for pid in pids {
             command.args(["-p", &pid.to_string()]);
         }
         let file = File::create(&out).with_context(|| format!("create {}", out.display()))?;
         command.args(args).stdin(Stdio::null()).stdout(file);
-        Ok(Self { child: Child::spawn(command, &log.with_extension("log"))?, out })
+        Ok(Self { child: Child::spawn(command, &beside("log"))?, out, has_account })
     }
 
     /// Fails if it has ended with a failure; it may end by itself when its targets are gone.
@@ -107,19 +115,30 @@ impl Tool {
         self.child.succeeds(isotherm_sys::clock::now())
     }
 
-    /// Its CPU time up to now.
-    pub(crate) fn cpu_ns(&mut self) -> Option<u64> {
-        self.child.runs().then(|| procfs::cpu_ns(self.child.pid()).ok())?
+    /// Its CPU time up to now. It may have ended by itself: until it is waited for, by
+    /// [`Tool::check`], the kernel knows, in ticks of 10 ms.
+    pub(crate) fn cpu_ns(&self) -> Option<u64> {
+        let pid = self.child.pid();
+        let ended = procfs::cpu_and_childrens_ns(pid).ok().map(|[own, _]| own);
+        ended.max(procfs::cpu_ns(pid).ok())
     }
 
-    /// Ends it, and reads its account.
-    pub(crate) fn finish(mut self) -> anyhow::Result<Account> {
+    /// Its resident memory now; none once it has ended.
+    pub(crate) fn rss(&self) -> Option<u64> {
+        procfs::status_bytes(self.child.pid(), "VmRSS").ok()
+    }
+
+    /// Ends it, and reads its account, if it has one.
+    pub(crate) fn finish(mut self) -> anyhow::Result<Option<Account>> {
         self.check()?;
         if self.child.runs() {
             self.child.stop()?;
         }
+        if !self.has_account {
+            return Ok(None);
+        }
         let text = fs::read_to_string(&self.out).context("read the account")?;
-        Account::parse(&text)
+        Account::parse(&text).map(Some)
     }
 }
 
@@ -151,5 +170,21 @@ mod tests {
         let log = dir.path().join("tool");
         let tool = Tool::start(Path::new("/bin/false"), "reclaim", [1], &[], &log).unwrap();
         assert!(tool.finish().is_err());
+    }
+
+    #[test]
+    fn each_subcommand_gets_what_it_takes() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("prcl.5");
+        for (subcommand, line, has_account) in [
+            ("reclaim", "reclaim --json -p 7 -p 8 x", true),
+            (RECORD, "record --quiet -p 7 -p 8 x", false),
+        ] {
+            let echo = Path::new("/bin/echo");
+            let mut tool = Tool::start(echo, subcommand, [7, 8], &["x".into()], &log).unwrap();
+            tool.child.succeeds(isotherm_sys::clock::now().plus_us(5_000_000)).unwrap();
+            let said = fs::read_to_string(dir.path().join("prcl.5.out")).unwrap();
+            assert_eq!((said.trim(), tool.has_account), (line, has_account));
+        }
     }
 }

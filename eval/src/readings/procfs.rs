@@ -31,11 +31,21 @@ pub(crate) fn cpu_and_childrens_ns(pid: u32) -> anyhow::Result<[u64; 2]> {
 
 /// Major faults of a process so far: pages that had to be read from swap or a file.
 pub(crate) fn major_faults(pid: u32) -> anyhow::Result<u64> {
+    major_faults_and_childrens(pid).map(|[own, _]| own)
+}
+
+/// The same, and those of its children that it has waited for.
+pub(crate) fn major_faults_and_childrens(pid: u32) -> anyhow::Result<[u64; 2]> {
     let path = format!("/proc/{pid}/stat");
     let text = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
-    let (_, rest) = text.rsplit_once(')').with_context(|| format!("understand {path}"))?;
-    let field = rest.split_whitespace().nth(9).and_then(|n| n.parse().ok());
-    field.with_context(|| format!("understand {path}"))
+    faults(&text).with_context(|| format!("understand {path}"))
+}
+
+/// Fields 12 and 13.
+fn faults(stat: &str) -> Option<[u64; 2]> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_whitespace().skip(9).map_while(|f| f.parse::<u64>().ok());
+    Some([fields.next()?, fields.next()?])
 }
 
 /// Fields 14 and 15, 16 and 17. The name in front of them is whatever the process likes.
@@ -87,6 +97,7 @@ mod tests {
     fn children_count() {
         let text = "7 (a b) c) S 1 2 3 4 5 6 7 8 9 10 100 20 3 4 20 0 1";
         assert_eq!(ticks(text), Some([120, 7]));
+        assert_eq!((faults(text), faults("7 (a) S 1")), (Some([9, 10]), None));
         assert_eq!(ticks("7 (a) S 1"), None);
         assert!(cpu_and_childrens_ns(std::process::id()).is_ok());
     }

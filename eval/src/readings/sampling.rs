@@ -30,6 +30,12 @@ pub(crate) struct Sample {
     pub(crate) swap: u64,
     /// `MemAvailable`: what the swap device takes is not in it.
     pub(crate) available: u64,
+    /// `MemTotal` less `MemFree`.
+    pub(crate) used: u64,
+    /// `Cached` and `Buffers` less `Shmem`: pages of files, which the kernel can drop.
+    pub(crate) file_cache: u64,
+    /// Major faults of the tree so far, those of children that were waited for included.
+    pub(crate) major_faults: u64,
     /// `SwapCached`: in swap, and still in memory too.
     pub(crate) swap_cached: u64,
     /// Memory that the swap device takes.
@@ -73,8 +79,10 @@ pub(crate) fn tree(roots: &[u32]) -> BTreeSet<u32> {
 }
 
 fn sample(ms: u64, roots: &[u32], zram: Option<&std::path::Path>) -> Sample {
-    let (mut anon, mut shared, mut file, mut swap) = (0, 0, 0, 0);
+    let (mut anon, mut shared, mut file, mut swap, mut major_faults) = (0, 0, 0, 0, 0);
     for pid in tree(roots) {
+        let faults = procfs::major_faults_and_childrens(pid);
+        major_faults += faults.map_or(0, |[own, childrens]| own + childrens);
         let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         let size = |key| procfs::kib(&text, key).unwrap_or(0);
         anon += size("RssAnon");
@@ -91,6 +99,9 @@ fn sample(ms: u64, roots: &[u32], zram: Option<&std::path::Path>) -> Sample {
         rss: anon + shared + file,
         swap,
         available: meminfo("MemAvailable"),
+        used: meminfo("MemTotal").saturating_sub(meminfo("MemFree")),
+        file_cache: (meminfo("Cached") + meminfo("Buffers")).saturating_sub(meminfo("Shmem")),
+        major_faults,
         swap_cached: meminfo("SwapCached"),
         zram: zram.unwrap_or(0),
     }
@@ -101,6 +112,12 @@ pub(crate) fn mean(samples: &[Sample], f: fn(&Sample) -> u64) -> Option<f64> {
     let sum: u64 = samples.iter().map(f).sum();
     let n = u64::try_from(samples.len()).ok().filter(|n| *n > 0)?;
     Some(crate::stats::to_f64(sum) / crate::stats::to_f64(n))
+}
+
+/// By how much `f`, which only grows, has grown; processes that have ended may take theirs away.
+pub(crate) fn grown(samples: &[Sample], f: fn(&Sample) -> u64) -> u64 {
+    let most = samples.iter().map(f).max().unwrap_or(0);
+    most - samples.first().map_or(0, f)
 }
 
 #[cfg(test)]
@@ -121,5 +138,8 @@ mod tests {
         assert!(!samples.is_empty() && samples.iter().all(|s| s.rss > 0 && s.available > 0));
         assert_eq!(mean(&samples, |_| 3), Some(3.0));
         assert_eq!(mean(&[], |_| 3), None);
+        assert!(samples.iter().all(|s| s.used > s.rss && s.used > s.file_cache));
+        let faults = [5, 9, 2].map(|major_faults| Sample { major_faults, ..Sample::default() });
+        assert_eq!((grown(&faults, |s| s.major_faults), grown(&[], |s| s.rss)), (4, 0));
     }
 }

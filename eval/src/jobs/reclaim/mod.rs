@@ -195,6 +195,7 @@ fn phase(
     let scheme = config.flags.as_deref().map(|args| Scheme {
         isotherm: &bench.spec.isotherm,
         name: "reclaim",
+        watches: true,
         args,
         log: &log,
     });

@@ -59,7 +59,7 @@ impl Pair<'_> {
     }
 
     fn cpu_slowdown(&self) -> Option<f64> {
-        Some(cpu_per_work(self.with)? / cpu_per_work(self.without)? - 1.0)
+        Some(self.with.cpu_per_work()? / self.without.cpu_per_work()? - 1.0)
     }
 
     fn p99_ratio(&self) -> Option<f64> {
@@ -100,11 +100,6 @@ fn at_end(run: &Run) -> Option<f64> {
     mean(&end, |s| s.rss)
 }
 
-fn cpu_per_work(run: &Run) -> Option<f64> {
-    let work = run.outcome.as_ref()?.work?;
-    (run.program_cpu_ns > 0 && work > 0.0).then(|| to_f64(run.program_cpu_ns) / work)
-}
-
 fn ratio(a: f64, b: f64) -> Option<f64> {
     (b > 0.0).then(|| a / b)
 }
@@ -132,7 +127,7 @@ fn row(program: &str, config: &str, of: &[&Run], pairs: &[Pair<'_>]) -> Row {
         program: program.into(),
         config: config.into(),
         per_second: outcome(|o| Some(o.per_second)),
-        cpu_us: middle(of, |r| Some(cpu_per_work(r)? / 1e3)),
+        cpu_us: middle(of, |r| Some(r.cpu_per_work()? / 1e3)),
         p99_us: outcome(|o| o.p99_us),
         rss: middle(of, |r| mean(&r.samples, |s| s.rss)),
         rss_end: middle(of, |r| at_end(r)),
@@ -230,7 +225,7 @@ mod tests {
             elapsed_ns: 2_000_000_000,
             program_cpu_ns: 1_000_000,
             swapped: [5, 100],
-            failed: None,
+            ..Run::default()
         }
     }
 

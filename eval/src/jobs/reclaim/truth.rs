@@ -191,7 +191,7 @@ fn case(
     case.samples.retain(|s| s.rss > 0);
     let after = measure::swapped()?;
     case.swapped = [0, 1].map(|i| after[i].saturating_sub(before[i]));
-    case.account = tool.map(Tool::finish).transpose()?;
+    case.account = tool.map(Tool::finish).transpose()?.flatten();
     case.changes = watch.changes;
     drop(running);
     zram.tear_down()?;

@@ -5,7 +5,7 @@
 //! use. Long-running programs first run unmeasured for a while, until the scheme and khugepaged
 //! have settled.
 
-mod setting;
+pub(crate) mod setting;
 mod study;
 
 use serde_json::Value;
@@ -128,6 +128,7 @@ fn one(
     let scheme = (mode == study::ISOTHERM).then_some(Scheme {
         isotherm: &bench.spec.isotherm,
         name: "thp",
+        watches: true,
         args: &[],
         log: &log,
     });

@@ -10,14 +10,14 @@ const ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 /// A changed setting. Signals that end the job unwind through here; after SIGKILL the changed
 /// setting stays.
 #[derive(Debug)]
-pub(super) struct Setting {
+pub(crate) struct Setting {
     path: PathBuf,
     old: String,
 }
 
 impl Setting {
     /// Changes it to `always` or `madvise`.
-    pub(super) fn set(value: &str) -> anyhow::Result<Self> {
+    pub(crate) fn set(value: &str) -> anyhow::Result<Self> {
         Self::set_in(Path::new(ENABLED), value)
     }
 
@@ -44,7 +44,7 @@ impl Drop for Setting {
 }
 
 /// Whether the kernel has transparent huge pages, and what is chosen.
-pub(super) fn found() -> Option<String> {
+pub(crate) fn found() -> Option<String> {
     Some(chosen(&fs::read_to_string(ENABLED).ok()?)?.to_owned())
 }
 

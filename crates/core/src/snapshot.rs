@@ -77,9 +77,9 @@ pub struct UnitInfo {
     /// the end of such a span yet. A span may have been measured after an earlier arming than the
     /// shorter ones, so it need not hold all of their pages.
     pub touched: [Option<PageBits>; SPANS],
-    /// Pages that were found touched when the unit was made old: at some time since it was made old
-    /// before, whatever the spans of that time show. Told once, with the first news since then;
-    /// then it is what was found since the news before. `None`: it was told, or is not known.
+    /// Pages that were found touched since the last news of this unit, whatever the spans show:
+    /// when the unit was made old, or by looks. Touches after the longest span are in nothing else.
+    /// `None`: nothing was found, or it is not known.
     pub found: Option<PageBits>,
     /// The base-2 logarithm of the size in bytes of the page-table leaves: 12, 21 or 30.
     pub leaf_shift: u8,

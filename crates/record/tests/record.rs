@@ -28,7 +28,47 @@ fn said_by(s: &Snapshot, (windows, units): &mut Said) {
         touched: touched.collect(),
     });
     let all = s.targets.iter().flat_map(|t| t.units.iter().map(|u| ((t.id, u.start), *u)));
-    units.extend(all);
+    all.for_each(|(key, unit)| learn(units, key, unit));
+}
+
+/// The last news of a unit, with all pages that were ever found.
+fn learn(
+    units: &mut BTreeMap<(TargetId, u64), UnitInfo>,
+    key: (TargetId, u64),
+    mut unit: UnitInfo,
+) {
+    let before = units.get(&key).and_then(|known| known.found);
+    if let Some(before) = before {
+        unit.found = Some(unit.found.unwrap_or_default().or(before));
+    }
+    units.insert(key, unit);
+}
+
+/// Version 1 is version 2 without what was found.
+#[test]
+fn records_of_the_first_version_are_read_and_newer_ones_refused_by_name() {
+    let mut unit = UnitInfo { start: 2 << 20, leaf_shift: 21, ..UnitInfo::default() };
+    unit.touched[0] = Some(isotherm_core::PageBits::page(7));
+    let target = TargetInfo { id: TargetId(3), units: vec![unit], ..TargetInfo::default() };
+    let snapshot = Snapshot { targets: vec![target], ..Snapshot::default() };
+    let bytes = write(&[Owned::Snapshot(snapshot)]);
+    let of_version = |version: u32| {
+        let mut bytes = bytes.clone();
+        bytes[8..12].copy_from_slice(&version.to_le_bytes());
+        let crc = crc32fast::hash(&bytes[..12]);
+        bytes[12..16].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    };
+    let (events, damage) = read(&of_version(1)).unwrap();
+    assert!(damage.is_none(), "{damage}");
+    let units = events.iter().filter_map(|event| match event {
+        Owned::Pages(pages) => Some(pages.units.iter().map(|u| (u.target, u.unit))),
+        _ => None,
+    });
+    assert_eq!(units.flatten().collect::<Vec<_>>(), [(TargetId(3), unit)]);
+    let newer = isotherm_record::VERSION + 1;
+    let refused = Record::from_bytes(of_version(newer)).map(drop);
+    assert!(matches!(refused, Err(Error::Newer { found }) if found == newer), "{refused:?}");
 }
 
 proptest! {
@@ -63,7 +103,7 @@ proptest! {
                     to_come += pages.windows.len();
                     for u in &pages.units {
                         prop_assert!(usize::try_from(u.window).unwrap() < pages.windows.len());
-                        got.1.insert((u.target, u.unit.start), u.unit);
+                        learn(&mut got.1, (u.target, u.unit.start), u.unit);
                     }
                     got.0.extend(pages.windows.iter().cloned());
                 }

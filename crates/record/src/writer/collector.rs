@@ -35,7 +35,14 @@ impl Collector {
             for unit in &t.units {
                 self.make_room(s);
                 let window = u32::try_from(self.windows.len() - 1).unwrap_or(u32::MAX);
-                self.units.insert((t.id, unit.start), (window, *unit));
+                let mut unit = *unit;
+                let known = self.units.entry((t.id, unit.start)).or_insert((window, unit));
+                // The last news of the frame stands, with all that was found meanwhile.
+                unit.found = match (known.1.found, unit.found) {
+                    (Some(before), Some(now)) => Some(before.or(now)),
+                    (before, now) => before.or(now),
+                };
+                *known = (window, unit);
             }
         }
     }

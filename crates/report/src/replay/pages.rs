@@ -3,10 +3,10 @@
 //! A census makes a unit old and looks after set spans which pages were touched. So a page that a
 //! span shows was touched at some time between the span before and this one; until the unit is made
 //! old again, nothing more is known of it. A page that no span shows stayed untouched. What was
-//! touched between the last look and the next time the unit is made old is found then, and told
-//! with the news after it. A record of format version 1 does not tell it: there, memory that wakes
-//! up late is not seen to. Of a unit that was made old several times within a second, the record
-//! has the last time only; what a span shows then that is not over yet was touched before.
+//! touched after the longest span is found by later looks, or when the unit is made old again. A
+//! record of format version 1 does not tell it: there, memory that wakes up late is not seen to. Of
+//! a unit that was made old several times within a second, the record has the last time only; what
+//! a span shows then that is not over yet was touched before.
 //!
 //! Times are milliseconds since the record's start. State: 16 bytes per page.
 
@@ -121,11 +121,12 @@ impl Unit {
     ) {
         self.fit(info.present, info.unresolved, since_ms);
         self.leaf_shift = info.leaf_shift;
-        if let Some(found) = info.found {
-            let new = found.and(self.present).minus(self.used);
-            self.touched(new, (self.measured_ms.min(since_ms), since_ms), back);
+        let found = info.found.unwrap_or_default().and(self.present);
+        let is_made_old = info.since != self.since;
+        if is_made_old {
+            self.touched(found.minus(self.used), (self.measured_ms.min(since_ms), since_ms), back);
         }
-        if info.since != self.since {
+        if is_made_old {
             let before = (self.since_ms.min(since_ms), since_ms);
             for ((span_us, touched), known) in spans_us.iter().zip(info.touched).zip(self.planes) {
                 let is_over = since_ms.saturating_add(ms_of(*span_us)) <= now_ms;
@@ -151,6 +152,11 @@ impl Unit {
             let between = (self.measured_ms.min(end_ms), end_ms);
             self.touched(new, between, back);
             self.measured_ms = self.measured_ms.max(end_ms);
+        }
+        if !is_made_old && info.found.is_some() {
+            let between = (self.measured_ms.min(now_ms), now_ms);
+            self.touched(found.minus(self.used), between, back);
+            self.measured_ms = now_ms;
         }
     }
 
@@ -417,6 +423,10 @@ mod tests {
         assert_eq!(back.len(), 2, "{back:?}");
         assert!(back.iter().all(|b| b.after_ms == 3_000 && b.share > 0.4), "{back:?}");
         assert_eq!(unit.taken(0), pages(102, 104));
+        // A look finds another one touched, long after that.
+        let info = UnitInfo { found: Some(pages(103, 104)), ..info };
+        unit.learn(&info, (9_000, 10_500), SPANS_US, &mut back);
+        assert_eq!((back.len(), unit.taken(0)), (3, pages(102, 103)));
         // They are old now, and idle since then.
         assert!(unit.idle(0, RULES, 11_000).and(pages(100, 102)) == pages(100, 102));
     }

@@ -276,8 +276,12 @@ impl Sampler for Census {
                 map.fresh.push(check.start);
             }
             map.nr_unknown -= usize::from(!is_ours && unit.armed);
+            let newly = unit.young.minus(before);
+            if map.found.note_look(check.start, newly) && !news.published {
+                map.fresh.push(check.start);
+            }
             if is_ours {
-                let touched = unit.leaves(unit.young.minus(before).and(present));
+                let touched = unit.leaves(newly.and(present));
                 self.budget.touched(touched, unit.is_new());
             }
             if news.counted != 0 {

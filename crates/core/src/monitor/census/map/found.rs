@@ -1,12 +1,16 @@
 //! What was found touched when units were made old, until a snapshot tells it.
 //!
-//! Spans begin when a unit is made old. What was touched between its last look and the next time it
-//! is made old is in no span, and for memory that is gone over slowly that is nearly all of it. It
-//! is kept here and not in the units: it is told soon, so there is little of it at a time.
+//! Spans begin when a unit is made old. What was touched after the longest span is in none, and for
+//! memory that is gone over slowly that is nearly all of it. Later looks see it, and so does the
+//! next question that makes the unit old. It is kept here and not in the units: it is told soon, so
+//! there is little of it at a time.
 
 use alloc::vec::Vec;
 
 use crate::unit::{PageBits, UnitCheck};
+
+/// From so many pages on, what a look finds is news by itself: 64 KiB.
+const MANY: u64 = 16;
 
 /// Pages by the start of their unit, sorted.
 #[derive(Debug, Default)]
@@ -30,6 +34,18 @@ impl Found {
             }
             Err(_) => {}
         }
+    }
+
+    /// Takes in the pages that a look found touched since the look before. Returns whether they are
+    /// news. Fewer are told with what is told next, or when the unit is made old.
+    pub(in crate::monitor::census) fn note_look(&mut self, start: u64, newly: PageBits) -> bool {
+        let is_news = newly.count() >= MANY;
+        match self.pages.binary_search_by_key(&start, |(start, _)| *start) {
+            Ok(at) => self.pages[at].1 = self.pages[at].1.or(newly),
+            Err(at) if is_news => self.pages.insert(at, (start, newly)),
+            Err(_) => {}
+        }
+        is_news
     }
 
     /// What was found of a unit, which is told now.
@@ -71,6 +87,12 @@ mod tests {
         assert_eq!(found.take(2 * UNIT), Some(PageBits::default()), "nothing was found");
         assert_eq!(found.take(3 * UNIT), None, "a sentinel that is quiet is no news");
         found.note(&answer(5, PageBits::ALL, page(1)));
+        let block = |pages: core::ops::Range<u16>| pages.map(page).fold(page(0), PageBits::or);
+        assert!(!found.note_look(6 * UNIT, block(1..15)), "few pages are no news");
+        assert_eq!(found.take(6 * UNIT), None);
+        assert!(found.note_look(6 * UNIT, block(1..16)));
+        assert!(!found.note_look(6 * UNIT, page(20)));
+        assert_eq!(found.take(6 * UNIT), Some(block(1..16).or(page(20))));
         found.keep(|start| start != 5 * UNIT);
         assert_eq!(found.take(5 * UNIT), None);
     }

@@ -4,15 +4,24 @@
 //! (`__damon_va_three_regions()`). These gaps are nearly always those between heap, mmap area and
 //! stack. The default here leaves out more gaps. A gap holds no page, and a region over it dilutes
 //! every estimate and hides the edges of mappings. [`Areas::THREE`] is the kernel's rule.
+//!
+//! Some programs map small blocks at random addresses, as V8 does for Node.js: hundreds of gaps of
+//! hundreds of GiB each. So gaps are left out beyond the usual number while the rest of them holds
+//! more than what is mapped: the method `census` keeps state for every 2 MiB of an area.
 
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 use crate::addr::{AddrRange, round_up};
+
+/// What gaps may hold in any case.
+const SMALL: u64 = 64 << 20;
 
 /// How many areas to cut an address space into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Areas {
-    /// Number of gaps to leave out, at most.
+    /// Number of gaps to leave out, at most. Unless it is `exact`, more are left out while those
+    /// that stay hold more bytes than what is mapped, and 64 MiB.
     pub max_gaps: usize,
     /// Gaps smaller than this many bytes stay inside an area.
     pub min_gap: u64,
@@ -46,13 +55,19 @@ impl Areas {
             if gap.len() < self.min_gap.max(1) {
                 continue;
             }
-            // Gaps are kept sorted by size, largest first. A gap goes behind others of its size.
-            let at = areas.iter().position(|g| g.len() < gap.len()).unwrap_or(areas.len());
-            if at < self.max_gaps {
-                areas.truncate(self.max_gaps - 1);
-                areas.insert(at, gap);
+            areas.push(gap);
+        }
+        areas.sort_unstable_by_key(|gap| (Reverse(gap.len()), gap.start));
+        let sum = |ranges: &[AddrRange]| ranges.iter().map(AddrRange::len).sum::<u64>();
+        let mut left_out = self.max_gaps.min(areas.len());
+        if !self.exact {
+            let (mut stays, most) = (sum(&areas[left_out..]), sum(maps).max(SMALL));
+            while stays > most {
+                stays -= areas[left_out].len();
+                left_out += 1;
             }
         }
+        areas.truncate(left_out);
         if self.exact && areas.len() < self.max_gaps {
             areas.clear();
             return false;

@@ -1,5 +1,6 @@
 //! S1 to S19 and the three regions (§8.2).
 
+use isotherm_core::AddrRange;
 use isotherm_core::areas::Areas;
 use isotherm_core::target::RangesError;
 
@@ -186,4 +187,24 @@ fn areas_by_default() {
     assert_eq!(areas, ranges(&[(0, 12 * K), (80 * K, 84 * K), (148 * K, 152 * K)]));
     assert!(Areas::for_regions(1000).find(&maps[..1], 4096, &mut areas), "one area is enough");
     assert_eq!(areas, ranges(&[(0, 4 * K)]));
+}
+
+/// As Node.js maps its heap: blocks of 256 KiB, hundreds of GiB apart.
+#[test]
+fn gaps_that_hold_more_than_what_is_mapped_are_left_out_however_many() {
+    let block = |nr: u64| AddrRange::new(nr << 38, (nr << 38) + (256 << 10));
+    let maps: Vec<_> = (1..=640).map(block).collect();
+    let mut areas = Vec::new();
+    assert!(Areas::for_regions(1000).find(&maps, 4096, &mut areas));
+    assert_eq!(areas, maps);
+    // Of gaps that hold little, no more are left out than an eighth of the regions.
+    let block = |nr: u64| AddrRange::new(nr << 20, (nr << 20) + (768 << 10));
+    let maps: Vec<_> = (1..=640).map(block).collect();
+    assert!(Areas::for_regions(1000).find(&maps, 4096, &mut areas));
+    assert_eq!(areas.len(), 126);
+    let watched: u64 = areas.iter().map(AddrRange::len).sum();
+    assert!(watched < 2 * 640 * (768 << 10), "{watched}");
+    // The kernel's rule stays what it is.
+    assert!(Areas::THREE.find(&maps, 4096, &mut areas));
+    assert_eq!(areas.len(), 3);
 }

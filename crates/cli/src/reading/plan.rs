@@ -161,6 +161,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let specs = args.live.specs();
     let counter = args.counter();
+    if counter.is_some() && specs.is_empty() {
+        return Err(usage(
+            "a counter of work is read while a program is watched\n  hint:  -p PID, or another \
+             target; a record knows no counter",
+        ));
+    }
     let mut pace = Pace { cpus: 1.0, work_per_s: None };
     let scratch = if specs.is_empty() { None } else { Some(files::scratch("plan")?) };
     let (record, filter) = match &scratch {

@@ -57,6 +57,8 @@ fn a_counter_that_counts_nothing_is_told_before_there_is_a_plan() {
     let pid = target.pid();
     let plan = format!("plan -p {pid} --for 1s");
     isotherm(dir.path(), &format!("{plan} --progress none")).expect(2, &["cannot read none"]);
+    let record = isotherm(dir.path(), "plan --progress none");
+    record.expect(2, &["read while a program is watched", "-p PID"]);
     fs::write(dir.path().join("work"), "7\n").unwrap();
     let said = isotherm(dir.path(), &format!("{plan} --progress work"));
     if matches!(said.code, Some(3 | 4)) {

@@ -4,6 +4,9 @@
 //! machine and the program, so it is about the same for all. Deviations of all candidates from
 //! their own means, and trials in which nothing was changed, are put together.
 
+/// The least that a single trial is taken to be off, as a share.
+const LEAST: f64 = 0.005;
+
 /// A mean with its 90 % interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
@@ -42,10 +45,10 @@ impl Spread {
         }
     }
 
-    /// The standard deviation of one trial; none if nothing is known of it.
+    /// The standard deviation of one trial, at least [`LEAST`]; none if nothing is known of it.
     #[must_use]
     pub fn deviation(&self) -> Option<f64> {
-        (self.free > 0).then(|| (self.squares / count(self.free)).sqrt())
+        (self.free > 0).then(|| (self.squares / count(self.free)).sqrt().max(LEAST))
     }
 
     /// The mean of trials of a candidate.
@@ -72,14 +75,8 @@ impl Spread {
     }
 
     fn likely(&self, difference: f64, variances: f64) -> f64 {
-        match self.deviation() {
-            None => 0.5,
-            Some(sd) if sd > 0.0 => t_cdf(difference / (sd * variances.sqrt()), self.free),
-            // There is no noise at all.
-            Some(_) if difference > 0.0 => 1.0,
-            Some(_) if difference < 0.0 => 0.0,
-            Some(_) => 0.5,
-        }
+        self.deviation()
+            .map_or(0.5, |sd| t_cdf(difference / (sd * variances.sqrt()), self.free))
     }
 }
 
@@ -153,8 +150,14 @@ mod tests {
         let known = spread.estimate(&[2.0, 4.0]);
         assert!((known.mean - 3.0).abs() < 1e-12 && known.low > 0.5 && known.high < 5.5);
         assert!(spread.above(&[9.0], 0.0) > 0.99 && spread.better(&[1.0], &[9.0]) < 0.01);
-        let mut none = Spread::default();
-        none.add_nulls([0.0, 0.0]);
-        assert_eq!([none.above(&[1.0], 0.0), none.above(&[1.0], 2.0)], [1.0, 0.0]);
+    }
+
+    #[test]
+    fn a_measure_that_did_not_move_makes_nothing_certain() {
+        let mut still = Spread::default();
+        still.add_nulls([0.0]);
+        assert_eq!(still.deviation(), Some(LEAST));
+        assert!(still.above(&[LEAST], 0.0) < 0.8 && still.above(&[1.0], 0.0) > 0.99);
+        assert!(still.above(&[1.0], 2.0) < 0.01);
     }
 }

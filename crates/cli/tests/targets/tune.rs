@@ -148,15 +148,14 @@ fn a_trial_that_breaks_the_limit_is_stopped_and_put_back() {
         &latency,
     ];
     let said = Running::start(command(ISOTHERM, dir.path(), &args)).finish();
-    said.expect(6, &["putting everything back"]);
     let told: Value = serde_json::from_str(&said.out).unwrap();
-    // The start lets 64 KiB go per second, which the latency does not show.
     let candidate = &told["candidates"][1];
-    assert_eq!(
-        (&candidate["over_limit"], &told["winner"]),
-        (&true.into(), &Value::Null),
-        "{told:#}"
-    );
+    assert_eq!(candidate["over_limit"], true, "{told:#}");
+    // The start lets 64 KiB go per second, which the latency does not show. Where the kernel pages
+    // out idle memory meanwhile, the start may even win.
+    assert_ne!(told["winner"], 1, "{told:#}");
+    let named = told["winner"] == 0;
+    said.expect(if named { 0 } else { 6 }, &["stopped, far above the limit", "putting everything"]);
     assert!(candidate["slowdown"]["mid"].as_f64().unwrap() > 0.5, "{told:#}");
     put_back(&target);
 }

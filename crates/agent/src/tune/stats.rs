@@ -75,8 +75,7 @@ impl Spread {
     }
 
     fn likely(&self, difference: f64, variances: f64) -> f64 {
-        self.deviation()
-            .map_or(0.5, |sd| t_cdf(difference / (sd * variances.sqrt()), self.free))
+        self.deviation().map_or(0.5, |sd| t_cdf(difference / (sd * variances.sqrt()), self.free))
     }
 }
 

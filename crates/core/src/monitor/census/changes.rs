@@ -186,7 +186,7 @@ impl Changes {
                 unit.in_turn &= unit.armed;
                 unit.is_turn = false;
                 budget.reserve(unit.leaves(unit.plane(0)));
-                units.push(UnitCheck::new(place.0, place.1, unit.pages));
+                units.push(UnitCheck::new(place.0, place.1, *unit.pages));
             }
         }
     }
@@ -247,7 +247,7 @@ impl Changes {
             // It may have been armed late in its sample.
             let is_over = unit.is_waking_over(now, spans);
             if is_over {
-                units.push(UnitCheck::new(place.0, place.1, unit.pages));
+                units.push(UnitCheck::new(place.0, place.1, *unit.pages));
             }
             !is_over
         });
@@ -257,7 +257,7 @@ impl Changes {
         self.near.truncate(self.near_left);
         self.near_left -= self.near.len();
         let near = self.near.drain(..).filter_map(|place| Some((place.0, unit_at(place)?)));
-        units.extend(near.map(|(target, unit)| UnitCheck::new(target, unit.start, unit.pages)));
+        units.extend(near.map(|(target, unit)| UnitCheck::new(target, unit.start, *unit.pages)));
     }
 }
 

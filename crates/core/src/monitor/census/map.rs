@@ -159,13 +159,13 @@ impl Map {
             while start < area.end {
                 let pages = PageBits::of(start, *area);
                 if let Some(last) = self.units.last_mut().filter(|u| u.start == start) {
-                    last.pages = last.pages.or(pages);
+                    last.pages.set(last.pages.or(pages));
                 } else {
                     while old.next_if(|u| u.start < start).is_some() {}
                     let unit = match old.next_if(|u| u.start == start) {
                         Some(mut unit) => {
-                            let more = pages.minus(unit.pages);
-                            unit.pages = pages;
+                            let more = pages.minus(*unit.pages);
+                            unit.pages.set(pages);
                             if !more.is_empty() {
                                 // Of the new pages nothing is known, so the unit begins anew.
                                 unit = Unit::new(start, pages, now);

@@ -227,7 +227,7 @@ impl Sampler for Census {
                 let map = self.maps.iter().find(|m| m.id == due.target);
                 let unit = map.and_then(|m| m.units.get(m.find(due.start)?));
                 if let Some(unit) = unit.filter(|u| u.expects(due.since)) {
-                    scene.units.push(UnitCheck::new(due.target, due.start, unit.pages));
+                    scene.units.push(UnitCheck::new(due.target, due.start, *unit.pages));
                 }
             }
         }
@@ -237,7 +237,7 @@ impl Sampler for Census {
             let map = maps.iter().find(|m| is_due && m.id == due.target);
             let unit = map.and_then(|m| m.units.get(m.find(due.start)?));
             let unit = unit.filter(|u| u.since == due.since);
-            units.extend(unit.map(|u| UnitCheck::new(due.target, due.start, u.pages)));
+            units.extend(unit.map(|u| UnitCheck::new(due.target, due.start, *u.pages)));
             !is_due
         });
         self.budget.earn(scene.attrs.budget_bp, scene.now);
@@ -265,7 +265,7 @@ impl Sampler for Census {
             let is_passing = map.is_passing();
             let unit = &mut map.units[at];
             // Only what was made old has to be set again: not what is mapped for the first time.
-            let (before, present) = (unit.young, unit.present);
+            let (before, present) = (unit.young, *unit.present);
             let is_ours = unit.armed;
             map.sums.take_out(unit);
             let course = unit.course;
@@ -505,7 +505,7 @@ impl Census {
         for (target, start) in self.watched_alone.drain(..) {
             let map = self.maps.iter().find(|m| m.id == target);
             let unit = map.and_then(|m| m.units.get(m.find(start)?));
-            scene.units.extend(unit.map(|u| UnitCheck::new(target, start, u.pages)));
+            scene.units.extend(unit.map(|u| UnitCheck::new(target, start, *u.pages)));
         }
         // Each target has its share, so that none is left out.
         let total: usize = self.maps.iter().map(|map| map.units.len()).sum();
@@ -513,7 +513,7 @@ impl Census {
             for _ in 0..map.looks_of(left, total) {
                 let Some(at) = map.next_to_look_at() else { break };
                 let unit = &map.units[at];
-                scene.units.push(UnitCheck::new(map.id, unit.start, unit.pages));
+                scene.units.push(UnitCheck::new(map.id, unit.start, *unit.pages));
             }
         }
     }

@@ -122,7 +122,7 @@ impl Turns {
             } else if is_due && !units.iter().any(is_asked) {
                 unit.is_turn = true;
                 budget.reserve(unit.leaves(unit.plane(0)));
-                units.push(UnitCheck::new(map.id, unit.start, unit.pages));
+                units.push(UnitCheck::new(map.id, unit.start, *unit.pages));
                 nr_here += 1;
             }
         }
@@ -141,7 +141,7 @@ fn choose_together(map: &mut Map, units: &mut Vec<UnitCheck>, budget: &mut Budge
     for unit in map.units.iter_mut().filter(|unit| unit.together) {
         unit.is_turn = true;
         budget.reserve(unit.leaves(unit.plane(0)));
-        units.push(UnitCheck::new(map.id, unit.start, unit.pages));
+        units.push(UnitCheck::new(map.id, unit.start, *unit.pages));
     }
 }
 

@@ -12,11 +12,13 @@
 mod levels;
 mod outline;
 mod sentinel;
+mod usual;
 mod waits;
 
 use self::levels::SETTLED;
 pub(super) use self::outline::Outline;
 use self::sentinel::NO_PAGE;
+use self::usual::Usual;
 use super::curve::{ALL, Course};
 use super::planes::{Clock, Planes, Seen};
 use crate::snapshot::{SPANS, TouchedShare, UnitInfo};
@@ -75,16 +77,16 @@ pub(super) struct News {
 pub(super) struct Unit {
     pub(super) start: u64,
     /// Pages that the target has.
-    pub(super) pages: PageBits,
-    pub(super) present: PageBits,
+    pub(super) pages: Usual,
+    pub(super) present: Usual,
     /// Pages touched since the unit was armed.
     pub(super) young: PageBits,
     /// Pages that cannot be made old.
-    stuck: PageBits,
+    stuck: Usual,
     planes: Planes,
     /// When it was its turn last, and the pages that were touched since then and made old again.
     turn: Clock,
-    earlier: PageBits,
+    earlier: Usual,
     /// How soon its pages are touched after its turns.
     pub(super) course: Course,
     /// When it was armed out of turn, if that was later.
@@ -164,13 +166,13 @@ impl Unit {
     pub(super) fn new(start: u64, pages: PageBits, now: Time) -> Self {
         Self {
             start,
-            pages,
-            present: PageBits::default(),
+            pages: Usual::new(pages),
+            present: Usual::default(),
             young: PageBits::default(),
-            stuck: PageBits::default(),
+            stuck: Usual::default(),
             planes: Planes::default(),
             turn: Clock::default(),
-            earlier: PageBits::default(),
+            earlier: Usual::default(),
             course: Course::default(),
             extra: Clock::default(),
             leaf_shift: 12,
@@ -204,37 +206,37 @@ impl Unit {
     /// Takes in that the unit, or a part of it, was made old at `now`. Returns how many pages the
     /// target will have to set the bit of again.
     pub(super) fn was_armed(&mut self, check: &UnitCheck, now: Time) -> u64 {
-        if check.pages == self.pages {
+        if check.pages == *self.pages {
             self.together = check.together;
         }
         if !check.answered {
             if check.together && !self.armed {
                 // Others need not wait for it. Until its time comes nothing is known.
-                self.present = check.present.and(self.pages);
-                self.stuck = self.present;
+                self.present.set(check.present.and(*self.pages));
+                self.stuck.set(*self.present);
                 (self.since, self.looked, self.known, self.armed) = (now, now, true, true);
             }
             return 0;
         }
-        let asked = check.pages.and(self.pages);
+        let asked = check.pages.and(*self.pages);
         let found = check.young.and(asked);
-        self.planes.take_new(found.and(check.present).minus(self.present));
-        self.present = self.present.minus(asked).or(check.present.and(asked));
-        let was_stuck = self.stuck;
-        self.stuck = self.stuck.minus(asked).or(check.stuck.and(asked));
-        if !was_stuck.minus(self.stuck).is_empty() {
+        self.planes.take_new(found.and(check.present).minus(*self.present));
+        self.present.set(self.present.minus(asked).or(check.present.and(asked)));
+        let was_stuck = *self.stuck;
+        self.stuck.set(self.stuck.minus(asked).or(check.stuck.and(asked)));
+        if !was_stuck.minus(*self.stuck).is_empty() {
             // The planes left these pages out, which does not mean that they were idle. All spans
             // are measured anew.
             (self.planes, self.guessed, self.is_turn) = (Planes::default(), true, true);
         }
         (self.known, self.leaf_shift) = (true, check.leaf_shift);
-        if asked != self.pages {
+        if asked != *self.pages {
             // A sentinel. It says nothing of the other pages.
             self.sentinel_since = now;
             if !check.stuck.is_empty() {
                 (self.sentinel, self.waking) = (NO_PAGE, 0);
             }
-            self.earlier = self.earlier.or(self.young.and(asked));
+            self.earlier.set(self.earlier.or(self.young.and(asked)));
             self.young = self.young.minus(asked).or(check.stuck.and(asked));
             return found.count();
         }
@@ -252,7 +254,7 @@ impl Unit {
             self.course.begin_turn();
             // However it was found, its second turn is one like any other.
             self.in_turn |= self.armed;
-            self.earlier = PageBits::default();
+            self.earlier.set(PageBits::default());
             if core::mem::replace(&mut self.bare, self.present.is_empty()) {
                 self.planes = Planes::default();
             }
@@ -260,9 +262,9 @@ impl Unit {
             self.false_alarms = self.false_alarms.saturating_sub(1);
         } else {
             self.extra = Clock::begin(since, OUT_OF_TURN);
-            let newly = found.minus(self.young).minus(self.earlier).minus(check.stuck);
+            let newly = found.minus(self.young).minus(*self.earlier).minus(check.stuck);
             self.turn.expose(newly.count(), since.since(self.looked));
-            self.earlier = self.earlier.or(touched.minus(check.stuck));
+            self.earlier.set(self.earlier.or(touched.minus(check.stuck)));
         }
         self.young = PageBits::default();
         (self.since, self.looked, self.armed, self.urgent) = (since, since, true, false);
@@ -282,18 +284,18 @@ impl Unit {
         if !check.answered {
             return news;
         }
-        let present = check.present.and(self.pages);
+        let present = check.present.and(*self.pages);
         // Some are gone for a moment only, while the kernel makes a huge page of them.
-        let mapped = present.minus(self.present).and(check.young);
+        let mapped = present.minus(*self.present).and(check.young);
         if self.bare && !present.is_empty() {
             news.counted = self.begin_anew();
         }
         news.published = self.planes.take_new(mapped);
         self.turn.note_mapped(mapped.count());
-        self.present = present;
-        self.lose(check.stuck.and(self.pages));
+        self.present.set(present);
+        self.lose(check.stuck.and(*self.pages));
         // Others may have cleared bits that an earlier look saw.
-        let touched = self.young.or(check.young).and(self.present).minus(self.stuck);
+        let touched = self.young.or(check.young).and(*self.present).minus(*self.stuck);
         // What is mapped for the first time has not woken up.
         let newly = touched.minus(self.young).minus(mapped);
         if !self.known && touched.is_empty() {
@@ -313,8 +315,8 @@ impl Unit {
         let (elapsed, before) = (now.since(self.since), self.plane(0));
         let (was_open, window_was_open) = (self.is_first_open(), self.is_window_open());
         let is_newest = self.turn.since == self.since;
-        let since_turn = self.earlier.or(touched).and(self.present);
-        self.turn.expose(newly.minus(self.earlier).count(), now.since(self.looked));
+        let since_turn = self.earlier.or(touched).and(*self.present);
+        self.turn.expose(newly.minus(*self.earlier).count(), now.since(self.looked));
         let seen = Seen { now, pages: touched, looked: self.looked, before: was_young };
         news.published |= self.planes.publish(&mut self.extra, &seen, spans);
         let seen = Seen { pages: since_turn, before: self.earlier.or(was_young), ..seen };
@@ -416,7 +418,7 @@ impl Unit {
         if pages.is_empty() {
             return;
         }
-        self.stuck = self.stuck.or(pages);
+        self.stuck.set(self.stuck.or(pages));
         if !PageBits::page(self.sentinel).and(pages).is_empty() {
             (self.sentinel, self.waking) = (NO_PAGE, 0);
         }
@@ -460,7 +462,7 @@ impl Unit {
 
     /// The shares of a cell's mapped pages that were touched within a window and within a second.
     pub(super) fn touched(&self, cell: usize) -> TouchedShare {
-        let there = self.present.minus(self.stuck).cell(cell);
+        let there = self.present.minus(*self.stuck).cell(cell);
         let within = |span| {
             let plane: PageBits = self.planes.get(span)?;
             Some(share((plane.cell(cell) & there).count_ones(), there.count_ones()))
@@ -490,7 +492,7 @@ impl Unit {
 
     /// Pages of a plane that are still mapped; none if it was never published.
     pub(super) fn plane(&self, nr: usize) -> PageBits {
-        self.planes.get(nr).unwrap_or_default().and(self.present)
+        self.planes.get(nr).unwrap_or_default().and(*self.present)
     }
 
     /// What was touched within spans.
@@ -500,7 +502,7 @@ impl Unit {
 
     /// The number of its pages that are mapped, as far as that is known.
     pub(super) fn size(&self) -> u64 {
-        if self.known { self.present.and(self.pages).count() } else { self.pages.count() }
+        if self.known { self.present.and(*self.pages).count() } else { self.pages.count() }
     }
 
     /// Whether its pages share one accessed bit.
@@ -510,7 +512,7 @@ impl Unit {
 
     /// How many of those cannot be made old now.
     pub(super) fn nr_stuck(&self) -> u64 {
-        self.stuck.and(self.present).and(self.pages).count()
+        self.stuck.and(*self.present).and(*self.pages).count()
     }
 
     /// How many accessed bits these pages have.
@@ -543,8 +545,8 @@ impl Unit {
         UnitInfo {
             start: self.start,
             since: self.since,
-            present: self.present,
-            unresolved: self.stuck.and(self.present),
+            present: *self.present,
+            unresolved: self.stuck.and(*self.present),
             touched: core::array::from_fn(|nr| self.planes.get(nr)),
             found: None,
             leaf_shift: self.leaf_shift,

@@ -80,9 +80,9 @@ impl Unit {
     /// share of the window that a sample is. A target that was kept from running while the first
     /// look came is not idle. Returns whether that was so, and the levels are only bounds.
     pub(super) fn take_window(&mut self, touched: PageBits, now: Time, sample: f32) -> bool {
-        let least_of_all = share(pages(touched), pages(self.present)) * sample;
+        let least_of_all = share(pages(touched), pages(*self.present)) * sample;
         let mean = self.mean_level();
-        let chance = libm::sqrtf(least_of_all * (1.0 - least_of_all) / count(pages(self.present)));
+        let chance = libm::sqrtf(least_of_all * (1.0 - least_of_all) / count(pages(*self.present)));
         // What is wrong of the whole unit was not just missed by one look at few pages.
         let was_kept = least_of_all > mean + CHANCE * chance;
         self.guessed |= was_kept;
@@ -125,7 +125,7 @@ impl Unit {
     pub(super) fn mean_level(&self) -> f32 {
         let there = (0..CELLS).map(|cell| self.present.cell(cell).count_ones());
         let sum: u32 = there.zip(self.levels).map(|(n, level)| n * u32::from(level)).sum();
-        count(sum) / FULL / count(pages(self.present).max(1))
+        count(sum) / FULL / count(pages(*self.present).max(1))
     }
 
     /// Sets the levels from `plane`, which was touched in `times` samples. Returns whether much of
@@ -184,7 +184,7 @@ impl Unit {
 
     /// How many of its pages are touched within one sample, by its levels.
     fn at_once(&self) -> u64 {
-        whole(self.mean_level() * count(pages(self.present)))
+        whole(self.mean_level() * count(pages(*self.present)))
     }
 
     /// The same for some of its cells, one bit each.
@@ -247,7 +247,7 @@ impl Unit {
             let new = level(share(woken, there) / samples.max(1.0));
             self.levels[cell] = self.levels[cell].max(new);
         }
-        self.expect_more(self.young.and(self.present))
+        self.expect_more(self.young.and(*self.present))
     }
 
     /// What has woken up is touched all the time from now on, as far as is known, so it counts.
@@ -269,7 +269,7 @@ impl Unit {
     /// passed by. What was seen since counts until it is its turn. Returns whether a plane is not
     /// what it was.
     pub(super) fn expect_seen(&mut self) -> bool {
-        let touched = self.young.and(self.present);
+        let touched = self.young.and(*self.present);
         if self.turn.since == self.since || self.false_alarms >= ALARM {
             return false;
         }

@@ -58,7 +58,7 @@ impl Unit {
     pub(in crate::monitor::census) fn outline(&self) -> Option<Outline> {
         let all_or_none = |bits: PageBits| bits.is_empty() || bits == PageBits::ALL;
         let is_uniform = self.stuck.is_empty()
-            && all_or_none(self.present)
+            && all_or_none(*self.present)
             && all_or_none(self.young)
             && all_or_none(self.plane(1))
             && all_or_none(self.plane(2))

@@ -116,7 +116,7 @@ impl Unit {
         if self.together || self.is_huge() || self.sentinel != NO_PAGE || self.is_first_open() {
             return None;
         }
-        let woken = self.young.and(self.present).and(cells(|cell| self.waking >> cell & 1 == 1));
+        let woken = self.young.and(*self.present).and(cells(|cell| self.waking >> cell & 1 == 1));
         self.sentinel = woken.nth(nr % woken.count().max(1))?;
         Some(PageBits::page(self.sentinel))
     }
@@ -129,7 +129,7 @@ impl Unit {
     /// Pages that were touched within the shortest span that was measured, and are not sentinels.
     /// Of a cell that has become hot since then, those that were touched since the arming.
     fn seen_soon(&self) -> PageBits {
-        let young = self.young.and(self.present);
+        let young = self.young.and(*self.present);
         // Where the first look came late, the span of a sample is not known.
         let plane = self.planes.get(0).or_else(|| self.planes.get(1)).unwrap_or(young).and(young);
         let is_newer = |cell| plane.cell(cell) == 0 && self.levels[cell] >= HOT;

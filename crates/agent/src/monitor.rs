@@ -6,7 +6,7 @@
 //!
 //! let mut monitor = Monitor::of_pid(4711, Attrs::default())?;
 //! while let Some(snapshot) = monitor.next_snapshot()? {
-//!     println!("{} bytes in use", snapshot.working_set());
+//!     println!("{} bytes in use", snapshot.in_use());
 //! }
 //! # Ok::<(), isotherm_agent::monitor::MonitorError>(())
 //! ```

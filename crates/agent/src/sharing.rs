@@ -150,7 +150,7 @@ mod tests {
             follow(&mut live, &s);
             let once = live.regions_once(&s).unwrap();
             let bytes = |regions: &mut dyn Iterator<Item = &RegionInfo>| {
-                let idle = idle_bytes(regions, &Lengths::default());
+                let idle = idle_bytes(regions, 20, &Lengths::default());
                 idle.iter().map(|(_, bytes)| bytes / M).sum::<u64>()
             };
             let summed = bytes(&mut s.targets.iter().flat_map(|t| &t.regions));

@@ -60,6 +60,51 @@ impl RegionInfo {
         let nr_accesses = if resolved { region.nr_accesses } else { 0 };
         Self { range: region.range, nr_accesses, age: region.age, lo, hi, resolved, touched: None }
     }
+
+    /// The share of the region's bytes that is in use, from 0 to 1. Where single pages are known
+    /// these are the pages that were touched within a second, or within a window until that was
+    /// measured. Elsewhere it is all of the region or nothing. `max_nr_accesses`: that of the
+    /// snapshot.
+    ///
+    /// A count of 0 does not say that a region is idle: a census tells the rate of one sample, and
+    /// of memory that is gone over once a second a sample sees next to nothing.
+    #[must_use]
+    pub fn in_use(&self, max_nr_accesses: u32) -> f64 {
+        let shares = self.touched.map(|touched| [touched.window, touched.second]);
+        let Some(share) = shares.into_iter().flatten().flatten().reduce(f32::max) else {
+            return f64::from(u8::from(self.nr_accesses > 0));
+        };
+        let in_sample = f64::from(self.nr_accesses) / f64::from(max_nr_accesses.max(1));
+        f64::from(share).max(in_sample).min(1.0)
+    }
+
+    /// How many of the region's bytes are in use, and how many are not; see
+    /// [`in_use`](Self::in_use).
+    #[must_use]
+    pub fn split_bytes(&self, max_nr_accesses: u32) -> (u64, u64) {
+        let len = self.range.len();
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::cast_precision_loss,
+            reason = "a share of a size"
+        )]
+        let used = (len as f64 * self.in_use(max_nr_accesses)) as u64;
+        (used.min(len), len - used.min(len))
+    }
+}
+
+impl TargetInfo {
+    /// How many bytes are in use: touched within a second where single pages are known, or within a
+    /// window until that was measured. Elsewhere the regions with an access, as DAMON counts.
+    #[must_use]
+    pub fn in_use(&self) -> u64 {
+        let touched = self.touched.and_then(|touched| touched.spans[2].or(touched.spans[1]));
+        touched.map_or_else(
+            || self.regions.iter().filter(|r| r.nr_accesses > 0).map(|r| r.range.len()).sum(),
+            |touched| touched.bytes,
+        )
+    }
 }
 
 /// The pages of one unit of 2 MiB, as the method `census` has seen them.
@@ -219,6 +264,12 @@ impl Snapshot {
         regions.filter(|r| r.nr_accesses > 0).map(|r| r.range.len()).sum()
     }
 
+    /// How many bytes of all targets are in use; see [`TargetInfo::in_use`].
+    #[must_use]
+    pub fn in_use(&self) -> u64 {
+        self.targets.iter().map(TargetInfo::in_use).sum()
+    }
+
     /// How much of all targets together was touched within each span; `None` if the method does
     /// not see single pages. Targets of which a span was not measured yet are in `watched` only.
     #[must_use]
@@ -242,6 +293,51 @@ impl Snapshot {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_touched_within_a_second_is_in_use_whatever_a_sample_saw() {
+        // nr_accesses of 20; shares touched within a window and a second; the share in use
+        let cases = [
+            (0, None, 0.0),
+            (5, None, 1.0),
+            (0, Some((None, None)), 0.0),
+            (5, Some((None, None)), 1.0),
+            (0, Some((Some(0.1), None)), 0.1),
+            (0, Some((Some(0.1), Some(1.0))), 1.0),
+            // Measured in different turns.
+            (10, Some((Some(0.25), Some(0.0))), 0.5),
+            (2, Some((Some(0.1), Some(0.1))), 0.1),
+        ];
+        for (nr_accesses, shares, want) in cases {
+            let touched = shares.map(|(window, second)| TouchedShare {
+                window,
+                second,
+                ..TouchedShare::default()
+            });
+            let range = AddrRange::new(0, 1000);
+            let r = RegionInfo { range, nr_accesses, touched, ..RegionInfo::default() };
+            assert!((r.in_use(20) - want).abs() < 1e-6, "{r:?}: {}", r.in_use(20));
+            let (used, idle) = r.split_bytes(20);
+            assert_eq!(used + idle, 1000);
+        }
+        let span = |bytes| Some(TouchedBytes { bytes, ..TouchedBytes::default() });
+        let touched = |spans| Some(Touched { spans, watched: 9 });
+        let regions = alloc::vec![RegionInfo {
+            range: AddrRange::new(0, 100),
+            nr_accesses: 1,
+            ..RegionInfo::default()
+        }];
+        let of =
+            |touched| TargetInfo { touched, regions: regions.clone(), ..TargetInfo::default() };
+        let targets = alloc::vec![
+            of(None),
+            of(touched([span(1), span(2), None, None, None])),
+            of(touched([span(1), span(2), span(4), span(8), None])),
+        ];
+        let got: Vec<u64> = targets.iter().map(TargetInfo::in_use).collect();
+        assert_eq!(got, [100, 2, 4]);
+        assert_eq!(Snapshot { targets, ..Snapshot::default() }.in_use(), 106);
+    }
 
     #[test]
     fn working_sets_of_targets_add_up_and_their_errors_in_quadrature() {

@@ -34,7 +34,7 @@ fn the_working_set_has_its_truth_in_the_error_bar() {
     let (mut sure, mut windows) = (0, 0);
     while let Some(snapshot) = monitor.next_snapshot().unwrap() {
         if S(4) < snapshot.start() && snapshot.end() < S(10) {
-            let set = snapshot.working_set();
+            let set = snapshot.working_set_by_regions();
             windows += 1;
             sure += u32::from(set.low <= Bytes::mib(16) && Bytes::mib(16) <= set.high);
             assert!(set.mapped <= Bytes::mib(65), "{set}");

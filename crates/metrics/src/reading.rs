@@ -62,7 +62,7 @@ pub struct ContextReading {
     pub longest_wait_seconds: f64,
     /// Regions now.
     pub regions: u64,
-    /// Bytes of the regions that were accessed in the last window.
+    /// Bytes that were touched within a second, or by regions: accessed in the last window.
     pub working_set_bytes: u64,
     /// Estimated memory bandwidth, in bytes per second.
     pub bandwidth: u64,

@@ -1,4 +1,4 @@
-//! How much of a region is in use.
+//! How often a region is touched.
 //!
 //! A census looks at the end of one sample per turn. So `nr_accesses` is that of one sample: 0 for
 //! memory that is touched every 20 ms and happened to be left alone in those 5 ms, and it stays 0
@@ -16,16 +16,6 @@ pub(crate) fn rate(r: &RegionInfo, max_nr_accesses: u32) -> f64 {
     in_sample + seldom / max
 }
 
-/// The share of the region's bytes that were touched within a window. Where nobody looked at single
-/// pages it is all or nothing.
-pub(crate) fn in_use(r: &RegionInfo, max_nr_accesses: u32) -> f64 {
-    let in_sample = f64::from(r.nr_accesses) / f64::from(max_nr_accesses.max(1));
-    match within_window(r) {
-        Some(share) => share.max(in_sample).min(1.0),
-        None => f64::from(u8::from(r.nr_accesses > 0)),
-    }
-}
-
 fn within_window(r: &RegionInfo) -> Option<f64> {
     r.touched.and_then(|touched| touched.window).map(f64::from)
 }
@@ -38,25 +28,23 @@ mod tests {
 
     #[test]
     fn pages_that_were_touched_within_the_window_count_where_the_sample_missed_them() {
-        // nr_accesses of 20, share touched within the window: rate, share in use
+        // nr_accesses of 20, share touched within the window: rate
         let cases = [
-            (0, None, 0.0, 0.0),
-            (5, None, 0.25, 1.0),
-            (0, Some(0.0), 0.0, 0.0),
-            (0, Some(1.0), 0.05, 1.0),
-            (0, Some(0.5), 0.025, 0.5),
-            (10, Some(0.5), 0.5, 0.5),
-            (10, Some(1.0), 0.525, 1.0),
-            (20, Some(1.0), 1.0, 1.0),
+            (0, None, 0.0),
+            (5, None, 0.25),
+            (0, Some(0.0), 0.0),
+            (0, Some(1.0), 0.05),
+            (0, Some(0.5), 0.025),
+            (10, Some(0.5), 0.5),
+            (10, Some(1.0), 0.525),
+            (20, Some(1.0), 1.0),
             // Measured in different turns.
-            (20, Some(0.0), 1.0, 1.0),
+            (20, Some(0.0), 1.0),
         ];
-        for (nr_accesses, window, rate_is, in_use_is) in cases {
+        for (nr_accesses, window, want) in cases {
             let touched = Some(TouchedShare { window, ..TouchedShare::default() });
             let r = RegionInfo { nr_accesses, touched, resolved: true, ..RegionInfo::default() };
-            let (rate, in_use) = (rate(&r, 20), in_use(&r, 20));
-            let close = |a: f64, b: f64| (a - b).abs() < 1e-9;
-            assert!(close(rate, rate_is) && close(in_use, in_use_is), "{r:?}: {rate} {in_use}");
+            assert!((rate(&r, 20) - want).abs() < 1e-9, "{r:?}: {}", rate(&r, 20));
         }
     }
 }

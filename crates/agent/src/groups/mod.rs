@@ -234,7 +234,7 @@ impl Groups {
             tiers,
             touched,
             working_set: used.map(|region| region.range.len()).sum(),
-            idle: idle_bytes(regions.iter(), lengths),
+            idle: idle_bytes(regions.iter(), s.max_nr_accesses, lengths),
             age_ns: asked_at.min().map_or(0, |at| s.end.since(at)),
             look_age_ns: looked.min().map_or(0, |at| s.end.since(*at)),
         }

@@ -57,6 +57,9 @@ impl Stat {
 /// byte at `n` % of all. A negative number means that the byte is being accessed, and has been for
 /// that long. `lengths` are those of the windows up to this snapshot.
 ///
+/// Where single pages are known, a part of a region may be in use and the rest idle; see
+/// [`RegionInfo::in_use`].
+///
 /// The kernel refreshes these numbers at any sample, with counts of an unfinished window
 /// (R§9.2.17). Here they are of a finished window. Regions that were not looked at yet are left
 /// out. Without any memory all numbers are 0.
@@ -65,11 +68,12 @@ pub fn idle_percentiles(snapshot: &Snapshot, lengths: &Lengths) -> [i64; 101] {
     let regions = snapshot.targets.iter().flat_map(|target| &target.regions);
     let mut idle: Vec<(i64, u128)> = regions
         .filter(|region| region.resolved)
-        .map(|region| {
+        .flat_map(|region| {
             let windows = i64::from(region.age) + 1;
-            let windows = if region.nr_accesses > 0 { -windows } else { windows };
-            (windows, u128::from(region.range.len()))
+            let (used, rest) = region.split_bytes(snapshot.max_nr_accesses);
+            [(-windows, u128::from(used)), (windows, u128::from(rest))]
         })
+        .filter(|(_, bytes)| *bytes > 0)
         .collect();
     idle.sort_unstable();
     let total: u128 = idle.iter().map(|(_, bytes)| bytes).sum();
@@ -89,17 +93,21 @@ pub fn idle_percentiles(snapshot: &Snapshot, lengths: &Lengths) -> [i64; 101] {
     percentiles
 }
 
-/// Bytes by idle time in ms, in order of time, of the regions that were looked at and are not being
-/// accessed. `lengths` are those of the windows up to their snapshot.
+/// Bytes by idle time in ms, in order of time, of what was looked at and is not in use; see
+/// [`RegionInfo::in_use`]. `max_nr_accesses` is that of the regions' snapshot, and `lengths` are
+/// those of the windows up to it.
 #[must_use]
 pub fn idle_bytes<'a>(
     regions: impl Iterator<Item = &'a RegionInfo>,
+    max_nr_accesses: u32,
     lengths: &Lengths,
 ) -> Vec<(u64, u64)> {
-    let idle = regions.filter(|region| region.resolved && region.nr_accesses == 0);
     let mut by_windows: BTreeMap<u32, u64> = BTreeMap::new();
-    for region in idle {
-        *by_windows.entry(region.age).or_default() += region.range.len();
+    for region in regions.filter(|region| region.resolved) {
+        let (_, idle) = region.split_bytes(max_nr_accesses);
+        if idle > 0 {
+            *by_windows.entry(region.age).or_default() += idle;
+        }
     }
     let ms = |age: u32| lengths.of_last(age.saturating_add(1)) / 1_000_000;
     by_windows.into_iter().map(|(age, bytes)| (ms(age), bytes)).collect()

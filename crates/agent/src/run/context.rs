@@ -428,7 +428,7 @@ impl Work {
             nr_waiting,
             longest_wait_ns,
             nr_regions: snapshot.nr_regions(),
-            working_set: snapshot.working_set(),
+            working_set: snapshot.in_use(),
             sample_us: attrs.sample_us,
             aggr_us: attrs.aggr_us,
             idle_ms: idle_percentiles(snapshot, self.monitor.lengths()).to_vec(),
@@ -453,14 +453,15 @@ impl Work {
     /// targets, if that is something else. What is in use in one process is not idle.
     fn idle(&mut self) -> (IdleBytes, Option<IdleBytes>) {
         let (snapshot, lengths) = (self.monitor.snapshot(), self.monitor.lengths());
-        let summed = idle_bytes(snapshot.targets.iter().flat_map(|t| &t.regions), lengths);
+        let max = snapshot.max_nr_accesses;
+        let summed = idle_bytes(snapshot.targets.iter().flat_map(|t| &t.regions), max, lengths);
         if self.policy.schemes.iter().all(|s| s.scheme.action != Action::Pageout) {
             return (summed, None);
         }
         let pid_of = |id| self.targets.iter().find(|t| t.id == id).map(|t| t.pid);
         self.sharing.follow(snapshot, pid_of);
         match self.sharing.regions_once(snapshot) {
-            Some(once) => (idle_bytes(once.iter(), lengths), Some(summed)),
+            Some(once) => (idle_bytes(once.iter(), max, lengths), Some(summed)),
             None => (summed, None),
         }
     }

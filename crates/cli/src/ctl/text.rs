@@ -149,7 +149,7 @@ fn snapshot(snapshot: &Snapshot) -> String {
     let Snapshot { policy, context, ops, .. } = snapshot;
     let window = time(snapshot.end_ns.saturating_sub(snapshot.start_ns));
     let mut text = format!(
-        "{policy} / {context}: working set {} in a window of {window} ({ops})\n",
+        "{policy} / {context}: working set {}, windows of {window} ({ops})\n",
         bytes(snapshot.working_set_bytes)
     );
     let mut rows = vec![head(&["PID", "NAME", "REGIONS", "HOT", "IDLE", "UNKNOWN", "TOUCHED"])];

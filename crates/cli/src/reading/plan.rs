@@ -128,8 +128,8 @@ struct Live {
     /// For how long to watch.
     ///
     /// Idle times up to a fifth of it can be told of.
-    #[arg(long = "for", value_name = "TIME", default_value = "5m", value_parser = duration)]
-    watch_for: Duration,
+    #[arg(long, alias = "for", value_name = "TIME", default_value = "5m", value_parser = duration)]
+    duration: Duration,
     /// Keep the record in this file.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     keep: Option<PathBuf>,
@@ -137,7 +137,7 @@ struct Live {
 
 const EXAMPLES: &str = "Examples:
   isotherm plan r.data                            from a record
-  isotherm plan -p 1234 --for 5m                  watch a process first
+  isotherm plan -p 1234 --duration 5m             watch a process first
   isotherm plan r.data --save 30%                 the cheapest way to save 30 %
   isotherm plan r.data --max-slowdown 0.5% -o p.toml   the policy, for `isotherm run p.toml`";
 
@@ -280,7 +280,7 @@ impl Live {
         let own = std::env::current_exe().context("find our own program")?;
         let mut command = Command::new(own);
         command.arg("record").arg("--quiet").arg("--output").arg(path);
-        command.args(["--duration", &format!("{}ms", self.watch_for.as_millis())]);
+        command.args(["--duration", &format!("{}ms", self.duration.as_millis())]);
         command.args(self.pids.iter().map(|pid| format!("--pid={pid}")));
         let named = [
             ("name", &self.names),
@@ -292,8 +292,7 @@ impl Live {
         for (option, values) in named {
             command.args(values.iter().map(|value| format!("--{option}={value}")));
         }
-        writeln!(std::io::stderr(), "watching for {:?}; Ctrl-C ends it sooner", self.watch_for)
-            .ok();
+        writeln!(std::io::stderr(), "watching for {:?}; Ctrl-C ends it sooner", self.duration).ok();
         let status = command.status().context("run `isotherm record`")?;
         match status.code() {
             Some(0) => Ok(()),

@@ -246,7 +246,7 @@ impl Progress {
             std::io::stderr(),
             "\r\x1b[K{seconds:6.1} s  {}  working set {}  own cpu {cpu:.2} %",
             counted(snapshot.nr_regions() as u64, "region"),
-            bytes(snapshot.working_set()),
+            bytes(snapshot.in_use()),
         )
         .ok();
     }

@@ -19,7 +19,7 @@ fn a_process_is_watched_and_planned_for() {
     // A clock tick of its own is a unit of work: a hundred per second at most.
     let ticks = format!("awk '{{ print $14 + $15 }}' /proc/{pid}/stat");
     let plan = format!(
-        "plan -p {pid} --for 27s --refault-cost 20us -o p.toml --json --progress-cmd \"{ticks}\""
+        "plan -p {pid} --duration 27s --refault-cost 20us -o p.toml --json --progress-cmd \"{ticks}\""
     )
     .replace('$', "\\$");
     fs::create_dir(dir.path().join("tmp")).unwrap();
@@ -55,7 +55,7 @@ fn a_counter_that_counts_nothing_is_told_before_there_is_a_plan() {
     let dir = scratch();
     let target = Running::sleeper(dir.path());
     let pid = target.pid();
-    let plan = format!("plan -p {pid} --for 1s");
+    let plan = format!("plan -p {pid} --duration 1s");
     isotherm(dir.path(), &format!("{plan} --progress none")).expect(2, &["cannot read none"]);
     let record = isotherm(dir.path(), "plan --progress none");
     record.expect(2, &["read while a program is watched", "-p PID"]);
@@ -74,7 +74,7 @@ fn who_has_ended_is_told_and_there_is_no_plan() {
     let gone = Running::sleeper(dir.path());
     let pid = gone.pid();
     drop(gone);
-    let said = isotherm(dir.path(), &format!("plan -p {pid} --for 5s -o p.toml"));
+    let said = isotherm(dir.path(), &format!("plan -p {pid} --duration 5s -o p.toml"));
     assert!(matches!(said.code, Some(3..=5)), "{said:#?}");
     assert!(said.err.contains("watching failed"), "{said:#?}");
     assert!(!dir.path().join("p.toml").exists());

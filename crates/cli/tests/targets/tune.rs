@@ -104,7 +104,7 @@ fn a_signal_or_the_end_of_the_target_ends_tuning() {
         format!("-p {} --phase 1s --watch 0s --range cold.quota.size=1M..256M", target.pid());
     let tuning = tune(dir.path(), &args);
     wait_until("memory to leave", || memory(target.pid()).1 > M);
-    tuning.signal("INT");
+    tuning.signal("TERM");
     let said = tuning.finish();
     said.expect(6, &["putting everything back"]);
     assert!(said.out.contains("No winner: tuning was ended by a signal"), "{said:#?}");

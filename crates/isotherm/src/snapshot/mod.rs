@@ -117,9 +117,20 @@ impl<'a> Snapshot<'a> {
         })
     }
 
-    /// The working set of all targets together, with its error bar.
+    /// The working set of all targets together, with its error bar: what was touched within a
+    /// second, page by page, or within a window until a second was measured. With methods that do
+    /// not see single pages it is that of
+    /// [`working_set_by_regions`](Self::working_set_by_regions).
     #[must_use]
     pub fn working_set(&self) -> WorkingSet {
+        let touched = self.raw.touched();
+        WorkingSet::lately(touched).unwrap_or_else(|| self.working_set_by_regions())
+    }
+
+    /// The working set as DAMON counts it: the size of all regions with at least one access in the
+    /// window, however few of their pages were touched.
+    #[must_use]
+    pub fn working_set_by_regions(&self) -> WorkingSet {
         let regions = self.raw.targets.iter().flat_map(|t| &t.regions);
         WorkingSet::of(regions, self.raw.max_nr_accesses)
     }
@@ -225,9 +236,16 @@ impl<'a> TargetView<'a> {
         self.info.regions.iter().map(move |info| Region::new(*info, scale))
     }
 
-    /// Its working set, with its error bar.
+    /// Its working set, with its error bar; see [`Snapshot::working_set`].
     #[must_use]
     pub fn working_set(&self) -> WorkingSet {
+        let touched = self.info.touched;
+        WorkingSet::lately(touched).unwrap_or_else(|| self.working_set_by_regions())
+    }
+
+    /// Its working set as DAMON counts it; see [`Snapshot::working_set_by_regions`].
+    #[must_use]
+    pub fn working_set_by_regions(&self) -> WorkingSet {
         WorkingSet::of(&self.info.regions, self.scale.max)
     }
 

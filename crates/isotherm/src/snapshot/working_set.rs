@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-use isotherm_core::{RegionInfo, TouchedBytes};
+use isotherm_core::{RegionInfo, Touched, TouchedBytes};
 use isotherm_report::wss;
 
 use crate::Bytes;
 
-/// A working set, and how sure it is: the size of all regions that were accessed at all, as DAMON
-/// counts it (how the interval comes about is told in `isotherm_report::wss::estimate`), or what
-/// was touched within a span, page by page.
+/// A working set, and how sure it is: what was touched within a span, page by page, or the size of
+/// all regions that were accessed at all, as DAMON counts it (how the interval comes about is told
+/// in `isotherm_report::wss::estimate`).
 ///
 /// ```
 /// use isotherm::Bytes;
@@ -25,7 +25,7 @@ use crate::Bytes;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct WorkingSet {
-    /// Size of the regions with at least one access, or of the touched pages.
+    /// Size of the touched pages, or of the regions with at least one access.
     pub size: Bytes,
     /// Lower end of the 90 % interval.
     pub low: Bytes,
@@ -47,6 +47,13 @@ impl WorkingSet {
             unresolved: Bytes(unresolved),
             mapped: Bytes(mapped),
         }
+    }
+
+    /// What was touched within a second, or within a window until that was measured.
+    pub(super) fn lately(touched: Option<Touched>) -> Option<Self> {
+        let touched = touched?;
+        let span = touched.spans[2].or(touched.spans[1])?;
+        Some(Self::within(span, touched.watched))
     }
 
     pub(super) const fn within(touched: TouchedBytes, watched: u64) -> Self {

@@ -48,7 +48,7 @@ pub(super) const FAMILIES: &[Family] = &[
         Gauge,
         Bytes,
         CONTEXT,
-        "Regions that were accessed in the last window, memory that targets share as often as they map it",
+        "Pages touched within a second, or where only regions are known, regions accessed in the last window; memory that targets share as often as they map it",
         |r, emit| each(r, emit, |c| Whole(c.working_set_bytes)),
     ),
     family(

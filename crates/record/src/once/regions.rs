@@ -19,8 +19,13 @@ struct Piece {
 
 impl Piece {
     /// The piece with the higher rank tells about the pages of both.
-    fn rank(&self) -> (bool, u32, Reverse<u32>) {
-        (self.region.resolved, self.region.nr_accesses, Reverse(self.region.age))
+    fn rank(&self) -> (bool, u32, u32, Reverse<u32>) {
+        let RegionInfo { resolved, nr_accesses, age, touched, .. } = self.region;
+        let shares = touched.map(|touched| [touched.window, touched.second]);
+        let touched = shares.into_iter().flatten().flatten().reduce(f32::max).unwrap_or_default();
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share")]
+        let touched = (touched * 1e6) as u32;
+        (resolved, nr_accesses, touched, Reverse(age))
     }
 
     /// The region between two places in the object.

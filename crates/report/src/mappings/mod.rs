@@ -3,8 +3,8 @@
 //! Every region is divided among the mappings of that time, by bytes. Numbers are means over the
 //! time in which the target was seen. A byte is *hot* if its region was touched in at least half of
 //! the samples of a window, *warm* if it was touched in fewer, and *cold* if in none. Where single
-//! pages are known, those that were touched within the window are warm, also if the region seems
-//! cold. What was not touched and holds no page is *absent*, in a column of its own. Parts of one
+//! pages are known, those that were touched within a second are warm, also if the region seems
+//! cold, and the others are cold, also if the region seems warm. What was not touched and holds no page is *absent*, in a column of its own. Parts of one
 //! file are one line. Each anonymous mapping without a name has its own line, with its address.
 //! Memory that several targets share is in the lines of each of them, and once in the sums by kind,
 //! see [`once`](isotherm_record::once). Records with page maps also tell how many pages are hot and
@@ -34,7 +34,7 @@ use self::sums::Sums;
 use crate::error::Error;
 use crate::filter::Filter;
 use crate::numbers::to_u64;
-use crate::rate::{in_use, rate};
+use crate::rate::rate;
 use crate::scan::{self, Scan};
 use crate::shown::{float, written};
 
@@ -92,10 +92,11 @@ impl Heat {
         let bytes = r.range.len().saturating_sub(none);
         // What was touched is a share of all of the region, and lies in what is there.
         let mut there = *r;
-        if let Some(share) = there.touched.as_mut().and_then(|touched| touched.window.as_mut()) {
+        if let Some(touched) = &mut there.touched {
             #[expect(clippy::cast_possible_truncation, reason = "a share")]
             let more = (float(r.range.len()) / float(bytes.max(1))) as f32;
-            *share = (*share * more).min(1.0);
+            let shares = [&mut touched.window, &mut touched.second];
+            shares.into_iter().flatten().for_each(|share| *share = (*share * more).min(1.0));
         }
         self.add(float(bytes) * time, &there, max);
     }
@@ -107,7 +108,7 @@ impl Heat {
         }
         let rate = rate(r, max);
         self.touched += bytes * rate;
-        let in_use = bytes * in_use(r, max);
+        let in_use = bytes * r.in_use(max);
         if rate >= HOT {
             self.hot += in_use;
         } else {

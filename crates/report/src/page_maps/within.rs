@@ -1,4 +1,4 @@
-//! How much of any range was touched within a window, by page maps.
+//! How much of any range was touched within a window and within a second, by page maps.
 //!
 //! Sums over all units are made now and then, so that a region costs two searches and not a walk
 //! over all of its pages.
@@ -13,17 +13,18 @@ use crate::shown::float;
 /// Time between two sums, in ns of the record for each unit, since that is what a sum costs: a
 /// window at 1.6 GiB, a second at 16 GiB.
 const NS_PER_UNIT: u64 = 1_000_000_000 / 8192;
-/// The window, in the spans of a unit.
-const WINDOW: usize = 1;
+/// The window and the second, in the spans of a unit.
+const KINDS: [usize; 2] = [1, 2];
 
 /// Sums over the units of one target.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Within {
     summed_ns: Option<u64>,
-    /// Where each unit starts, and which of its pages were touched within the window.
-    units: Vec<(u64, PageBits)>,
+    /// Where each unit starts, and which of its pages were touched within the window, and within
+    /// the second or the window.
+    units: Vec<(u64, [PageBits; KINDS.len()])>,
     /// For each unit: the pages of all units before it. The last is of all.
-    before: Vec<u64>,
+    before: Vec<[u64; KINDS.len()]>,
 }
 
 impl Within {
@@ -35,46 +36,50 @@ impl Within {
         }
         self.summed_ns = Some(now_ns);
         let touched = |unit: &UnitInfo| {
-            unit.touched[WINDOW].unwrap_or_default().and(unit.present).minus(unit.unresolved)
+            let known = unit.present.minus(unit.unresolved);
+            let [window, second] = KINDS.map(|nr| unit.touched[nr].unwrap_or_default().and(known));
+            [window, second.or(window)]
         };
         self.units.clear();
         self.units.extend(map.units.values().map(|unit| (unit.start, touched(unit))));
         self.before.clear();
-        self.before.push(0);
-        let mut sum = 0;
+        let mut sums = [0; KINDS.len()];
+        self.before.push(sums);
         self.before.extend(self.units.iter().map(|(_, touched)| {
-            sum += touched.count();
-            sum
+            sums.iter_mut().zip(touched).for_each(|(sum, touched)| *sum += touched.count());
+            sums
         }));
     }
 
-    /// The share of the range that is known to have been touched.
-    pub(super) fn share(&self, range: AddrRange) -> f64 {
+    /// The shares of the range that are known to have been touched.
+    pub(super) fn shares(&self, range: AddrRange) -> [f64; KINDS.len()] {
         let first =
             self.units.partition_point(|(start, _)| start.saturating_add(UNIT) <= range.start);
         let end = self.units.partition_point(|(start, _)| *start < range.end);
         if end <= first || range.is_empty() {
-            return 0.0;
+            return [0.0; KINDS.len()];
         }
-        let mut pages = self.before[end] - self.before[first];
         let ends = [first, end - 1];
-        for (start, touched) in
-            ends[..if end - first > 1 { 2 } else { 1 }].iter().map(|nr| self.units[*nr])
-        {
-            pages -= touched.minus(PageBits::of(start, range)).count();
-        }
-        float(pages * PAGE_SIZE) / float(range.len())
+        let ends = ends[..if end - first > 1 { 2 } else { 1 }].iter().map(|nr| self.units[*nr]);
+        std::array::from_fn(|kind| {
+            let outside = |(start, touched): (u64, [PageBits; KINDS.len()])| {
+                touched[kind].minus(PageBits::of(start, range)).count()
+            };
+            let pages = self.before[end][kind] - self.before[first][kind];
+            let pages = pages - ends.clone().map(outside).sum::<u64>();
+            float(pages * PAGE_SIZE) / float(range.len())
+        })
     }
 
-    /// Tells the regions of a target in which the last sample saw nothing what was touched within
-    /// the window.
+    /// Tells the regions of a target what was touched within the window and within a second. If
+    /// the sample saw something where the maps show nothing, the maps are older.
     pub(super) fn tell(&self, target: &mut TargetInfo) {
-        for r in target.regions.iter_mut().filter(|r| r.resolved && r.nr_accesses == 0) {
-            let share = self.share(r.range);
-            if share > 0.0 {
-                #[expect(clippy::cast_possible_truncation, reason = "a share")]
-                let window = Some(share as f32);
-                r.touched = Some(TouchedShare { window, ..r.touched.unwrap_or_default() });
+        for r in target.regions.iter_mut().filter(|r| r.resolved) {
+            #[expect(clippy::cast_possible_truncation, reason = "a share")]
+            let [window, second] = self.shares(r.range).map(|share| share as f32);
+            if r.nr_accesses == 0 || second > 0.0 {
+                let (window, second) = (Some(window), Some(second));
+                r.touched = Some(TouchedShare { window, second, ..r.touched.unwrap_or_default() });
             }
         }
     }
@@ -96,7 +101,7 @@ mod tests {
             start: nr * UNIT,
             present: pages(0, 256),
             unresolved: pages(0, 1),
-            touched: [None, touched, None, None, None],
+            touched: [None, touched, touched.map(|t| t.or(PageBits::page(66))), None, None],
             ..UnitInfo::default()
         };
         let units = [unit(1, Some(pages(0, 65))), unit(2, None), unit(3, Some(pages(300, 512)))];
@@ -104,8 +109,9 @@ mod tests {
         let map = PageMap { units, touched: None };
         let mut within = Within::default();
         within.refresh(5, &map);
-        let share =
-            |from: u64, to: u64| within.share(AddrRange::new(from * PAGE_SIZE, to * PAGE_SIZE));
+        let shares =
+            |from: u64, to: u64| within.shares(AddrRange::new(from * PAGE_SIZE, to * PAGE_SIZE));
+        let share = |from, to| shares(from, to)[0];
         let cases = [
             ("all", 0, 4096, 64.0 / 4096.0),
             ("one unit", 512, 1024, 64.0 / 512.0),
@@ -120,11 +126,12 @@ mod tests {
         for (name, from, to, want) in cases {
             assert!((share(from, to) - want).abs() < 1e-12, "{name}: {}", share(from, to));
         }
+        assert!((shares(512, 1024)[1] - 65.0 / 512.0).abs() < 1e-12, "{:?}", shares(512, 1024));
         // Sums are kept for a while.
         let all = AddrRange::new(0, 9 * UNIT);
         within.refresh(4 + 3 * NS_PER_UNIT, &PageMap::default());
-        assert!(within.share(all) > 0.0);
+        assert!(within.shares(all)[0] > 0.0);
         within.refresh(5 + 3 * NS_PER_UNIT, &PageMap::default());
-        assert!(within.share(all) <= 0.0);
+        assert!(within.shares(all)[0] <= 0.0);
     }
 }

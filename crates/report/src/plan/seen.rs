@@ -16,7 +16,6 @@ use super::huge::Huge;
 use super::tier::{self, Tier};
 use crate::error::Error;
 use crate::filter::Filter;
-use crate::rate::in_use;
 use crate::scan::Scan;
 use crate::shown::float;
 use crate::wss;
@@ -151,7 +150,7 @@ impl Build {
                 if !r.resolved {
                     continue;
                 }
-                let idle = float(r.range.len()) * (1.0 - in_use(r, s.max_nr_accesses));
+                let idle = float(r.range.len()) * (1.0 - r.in_use(s.max_nr_accesses));
                 let age_s = scan.lengths.of_last(r.age) / 1_000_000_000;
                 for (sum, from_s) in self.idle.iter_mut().zip(AGES_S) {
                     // Nothing is older than the record.

@@ -151,7 +151,7 @@ pub(crate) fn snapshot(policy: &str, seen: &Seen) -> types::Snapshot {
         start_ns: snapshot.start.as_ns(),
         end_ns: snapshot.end.as_ns(),
         max_nr_accesses: u64::from(snapshot.max_nr_accesses),
-        working_set_bytes: snapshot.working_set(),
+        working_set_bytes: snapshot.in_use(),
         targets: known.into_iter().chain(new).collect(),
     }
 }

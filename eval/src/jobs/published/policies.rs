@@ -118,7 +118,7 @@ fn planned(
     let mut command = Command::new(&bench.spec.isotherm);
     // Idle times up to a fifth of what was seen can be told of.
     let seen = if running.lasts() { 1.5 * plan.seconds } else { 0.8 * plan.seconds };
-    command.args(["plan", "--for", &ms(seen), "--no-pager", "--output"]).arg(draft);
+    command.args(["plan", "--duration", &ms(seen), "--no-pager", "--output"]).arg(draft);
     for pid in tree(&running.roots()) {
         command.arg(format!("--pid={pid}"));
     }

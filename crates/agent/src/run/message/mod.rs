@@ -104,7 +104,7 @@ pub struct Summary {
     pub longest_wait_ns: u64,
     /// Number of regions.
     pub nr_regions: usize,
-    /// The working set of the last window, in bytes.
+    /// The working set over a second, in bytes; see [`isotherm_core::Snapshot::in_use`].
     pub working_set: u64,
     /// The sample interval, in µs.
     pub sample_us: u64,

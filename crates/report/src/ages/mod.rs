@@ -1,25 +1,27 @@
 //! `report ages`: for how long memory has not been accessed.
 //!
-//! A region without accesses has been idle for its age, which is counted in windows, of their real
-//! lengths. A region with accesses has been idle for 0, and so have pages that were touched within
-//! the window, where they are known. There are two histograms: one of each
-//! target's last snapshot, and one of the mean over time. Memory that several targets share counts
+//! Where a record has page maps, single pages count, see `by_page`. Elsewhere a region without
+//! accesses has been idle for its age, which is counted in windows, of their real lengths, and one
+//! with accesses for 0. There are two histograms: one of the end of the record, and one of the mean
+//! over time. Memory that several targets share counts
 //! once, see [`once`](isotherm_record::once); the text and the JSON also tell the sum over the
 //! targets.
+
+mod by_page;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use isotherm_core::units::{mib, percent, span};
-use isotherm_core::{Lengths, RegionInfo, Snapshot};
+use isotherm_core::{Lengths, RegionInfo, Snapshot, TargetInfo};
 use isotherm_record::Record;
 use isotherm_record::once::Sharing;
 use serde::Serialize;
 
+use self::by_page::ByPage;
 use crate::error::Error;
 use crate::filter::Filter;
 use crate::numbers::to_u64;
-use crate::rate::in_use;
 use crate::scan::{self, Scan};
 use crate::shown::{float, written};
 
@@ -48,15 +50,24 @@ impl Histogram {
             self.unresolved += bytes;
             return;
         }
-        let in_use = if r.nr_accesses > 0 { bytes } else { bytes * in_use(r, max) };
-        let class = CLASSES_MS.partition_point(|&from| from <= u64::from(r.age.max(1))) - 1;
+        let in_use = bytes * r.in_use(max);
         self.bytes[0] += in_use;
-        self.bytes[class] += bytes - in_use;
+        self.bytes[class_of(u64::from(r.age))] += bytes - in_use;
+    }
+
+    fn plus(&mut self, other: &Self, weight: f64) {
+        self.bytes.iter_mut().zip(other.bytes).for_each(|(sum, bytes)| *sum += bytes * weight);
+        self.unresolved += other.unresolved * weight;
     }
 
     fn all(&self) -> f64 {
         self.unresolved + self.bytes.iter().sum::<f64>()
     }
+}
+
+/// The class of what has been idle for so long, and is not in use.
+fn class_of(idle_ms: u64) -> usize {
+    CLASSES_MS.partition_point(|&from| from <= idle_ms.max(1)) - 1
 }
 
 /// One class of idle time.
@@ -114,6 +125,8 @@ pub(crate) struct Build {
     /// The regions of each target's last snapshot, with ages in ms.
     last: BTreeMap<u32, Vec<RegionInfo>>,
     time: f64,
+    /// The targets whose single pages are known.
+    pages: ByPage,
     /// The largest count of accesses, in the last snapshot.
     max: u32,
     sharing: Sharing,
@@ -130,9 +143,17 @@ impl Build {
         let max = s.max_nr_accesses;
         self.max = max;
         scan.tell_sharing(s, &mut self.sharing);
-        let ids = || scan.wanted(s).map(|(_, t)| t.id.0);
+        if self.pages.learn(scan, s, filter) {
+            self.pages.look(&self.sharing);
+        }
+        let by_regions = |t: &TargetInfo| scan.pages.get(t.id).is_none();
+        let ids = || scan.wanted(s).filter(|(_, t)| by_regions(t)).map(|(_, t)| t.id.0);
         let mut known = [None; KNOWN];
         for (_, t) in scan.wanted(s) {
+            if !by_regions(t) {
+                self.last.remove(&t.id.0);
+                continue;
+            }
             let last = self.last.entry(t.id.0).or_default();
             last.clear();
             last.reserve(t.regions.len());
@@ -149,12 +170,19 @@ impl Build {
     }
 
     /// The report on all snapshots so far.
-    pub(crate) fn finish(self, scan: &Scan) -> Report {
+    pub(crate) fn finish(mut self, scan: &Scan) -> Report {
         let mut now = Histogram::default();
         let all = || self.last.iter().map(|(id, regions)| (*id, regions.clone()));
-        let apart_now: u64 = all().flat_map(|(_, all)| all).map(|r| r.range.len()).sum();
+        let mut apart_now: u64 = all().flat_map(|(_, all)| all).map(|r| r.range.len()).sum();
         self.sharing.regions(all()).iter().for_each(|(_, r)| now.add(r, self.max, 1.0));
         let time = self.time.max(1.0);
+        if let Some(pages) = self.pages.finish(&self.sharing) {
+            now.plus(&pages.now, 1.0);
+            self.mean.plus(&pages.mean, time);
+            apart_now += to_u64(pages.apart_now);
+            self.apart += pages.apart * time;
+            self.is_shared |= pages.is_shared;
+        }
         let classes = CLASSES_MS.iter().enumerate().map(|(i, &idle_ms)| Class {
             idle_ms,
             below_ms: CLASSES_MS.get(i + 1).copied(),

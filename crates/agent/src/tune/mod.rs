@@ -16,10 +16,12 @@
 //!
 //! Not here: the trials themselves. Who has a program to try runs them.
 
+mod brake;
 mod search;
 mod space;
 mod stats;
 
+pub use brake::Brake;
 pub use search::{Candidate, Fate, Limits, Origin, Search, Told, Trial, Verdict, Why};
 pub use space::Space;
 pub use stats::{Estimate, Spread, t_cdf};

@@ -4,13 +4,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use isotherm::raw::agent::gauge::{Counter, Source};
 use isotherm::raw::agent::policy::{Policy, Range, TargetSpec};
 use isotherm::raw::agent::tune::Limits;
 use isotherm::raw::core::units::{duration, share_bp};
 
-use super::meter::Source;
 use crate::exit::usage;
-use crate::progress::Counter;
 
 /// The score's weight of slowdown, if nobody gives one.
 const WEIGHT: u32 = 2;

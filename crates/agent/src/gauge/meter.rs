@@ -109,11 +109,11 @@ fn used(pids: &BTreeSet<u32>, text: &mut Vec<u8>) -> Use {
     all
 }
 
-/// The share of the memory of these processes that is in swap; 0 if they have none.
+/// How much memory of these processes is resident, and how much is in swap, in bytes.
 #[must_use]
-pub fn out_share(pids: &BTreeSet<u32>) -> f64 {
+pub fn memory(pids: &BTreeSet<u32>) -> [f64; 2] {
     let Use { resident, swapped, .. } = used(pids, &mut Vec::new());
-    swapped / (resident + swapped).max(1.0)
+    [resident, swapped]
 }
 
 /// What one phase has shown.

@@ -18,4 +18,4 @@ mod counter;
 mod meter;
 
 pub use counter::{Counter, PATIENCE, printed};
-pub use meter::{Gauge, Phase, Source, out_share};
+pub use meter::{Gauge, Phase, Source, memory};

@@ -22,7 +22,7 @@ pub use online::{OnlineTuning, Unfit, online_ranges};
 pub(crate) use parse::cgroup_path;
 pub use parse::{PolicyErrors, parse};
 pub use print::print;
-pub use tuning::{Key, Range, Tuning, min_age_us, usual_ranges};
+pub use tuning::{Key, Range, Tuning, confirm_us, min_age_us, usual_ranges};
 
 use isotherm_act::apply::Settings;
 use isotherm_core::{Attrs, Scheme};

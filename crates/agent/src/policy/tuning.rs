@@ -230,10 +230,7 @@ impl Range {
                 Frequency::Samples(_) => None,
             },
             Key::MinTouched => Some(settings.min_touched_bp.into()),
-            Key::Confirm => match settings.evidence {
-                Evidence::Confirm(us) => Some(us),
-                Evidence::Off => None,
-            },
+            Key::Confirm => Some(confirm_us(policy)).filter(|us| *us != 0),
         }
     }
 
@@ -283,6 +280,15 @@ pub fn min_age_us(context: &ContextPolicy, policy: &SchemePolicy) -> u64 {
     match policy.scheme.pattern.age {
         Age::Micros(age) => age.min,
         Age::Windows(age) => u64::from(age.min).saturating_mul(context.attrs.aggr_us),
+    }
+}
+
+/// For how long a scheme confirms pages, in µs; 0 without evidence.
+#[must_use]
+pub const fn confirm_us(policy: &SchemePolicy) -> u64 {
+    match policy.settings.evidence {
+        Evidence::Confirm(us) => us,
+        Evidence::Off => 0,
     }
 }
 

@@ -200,6 +200,10 @@ impl<'a> Run<'a> {
                 self.say(&format!("{context}: huge page advice at the end: {text}"));
             }
             Event::Committed => self.say(&format!("{context}: the new policy is in force")),
+            Event::Tuned(tuned) if matches!(tuned.what, "trouble" | "dropped") => {
+                self.warn(&tuned.text);
+            }
+            Event::Tuned(tuned) => self.say(&tuned.text),
             Event::Ended(ended) => {
                 if let Reason::Failed { code, text } = ended.reason
                     && self.failed.is_none()

@@ -18,9 +18,9 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use isotherm::raw::act::Process;
-use isotherm::raw::act::apply::{ActEvent, Evidence};
+use isotherm::raw::act::apply::ActEvent;
 use isotherm::raw::agent::gauge::{Gauge, Phase, Source};
-use isotherm::raw::agent::policy::{Policy, min_age_us};
+use isotherm::raw::agent::policy::{Policy, confirm_us, min_age_us};
 use isotherm::raw::agent::run::{Event, Options, Reason, Refused, Runner};
 use isotherm::raw::agent::tune::{Brake, Trial};
 use isotherm::raw::core::scheme::{Action, Watermarks};
@@ -108,6 +108,7 @@ impl Lab {
     ) -> std::result::Result<Self, Refused> {
         let mut untouched = policy.clone();
         untouched.contexts.iter_mut().for_each(|context| context.schemes.clear());
+        untouched.tuning.online = None;
         // The schemes are checked by the machine before anything is begun.
         if let Some(problem) =
             isotherm::raw::agent::run::check(policy).into_iter().find(|problem| problem.fatal)
@@ -273,6 +274,7 @@ impl Lab {
     pub(super) fn candidate(&mut self, policy: &Policy, off: &Phase, brake: Brake) -> Result<Done> {
         self.go_on()?;
         let mut policy = policy.clone();
+        policy.tuning.online = None;
         for scheme in policy.contexts.iter_mut().flat_map(|c| &mut c.schemes) {
             // Tuning is about when memory is short.
             scheme.scheme.watermarks = Watermarks::default();
@@ -330,10 +332,7 @@ pub(super) fn settling(policy: &Policy) -> Duration {
     let ages = policy.contexts.iter().flat_map(|context| {
         let takes = context.schemes.iter().filter(|s| s.scheme.action == Action::Pageout);
         takes.map(move |scheme| {
-            let confirm = match scheme.settings.evidence {
-                Evidence::Confirm(us) => us,
-                Evidence::Off => 0,
-            };
+            let confirm = confirm_us(scheme);
             let age = Duration::from_micros(min_age_us(context, scheme));
             let usual = age.mul_f64(LATEST.0) + Duration::from_secs_f64(LATEST.1);
             usual.max(age + 2 * Duration::from_micros(confirm))

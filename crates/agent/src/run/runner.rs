@@ -326,15 +326,15 @@ impl Runner {
         let tuner = self.tuner_for(&policy)?;
         let tuner_or_ours = tuner.as_ref().or(self.tuner.as_ref());
         let is_tuned = policy.tuning.online.is_some();
-        let policy = match tuner_or_ours.filter(|_| is_tuned) {
+        let applied = match tuner_or_ours.filter(|_| is_tuned) {
             Some(tuner) => tuner.applied(&policy),
-            None => policy,
+            None => policy.clone(),
         };
-        self.commit_all(policy)?;
-        match tuner {
-            Some(tuner) => self.tuner = Some(tuner),
-            None if !is_tuned => self.tuner = None,
-            None => {}
+        self.commit_all(applied)?;
+        match (tuner, &mut self.tuner) {
+            (Some(tuner), _) => self.tuner = Some(tuner),
+            (None, Some(tuner)) if is_tuned => tuner.adopt(&policy),
+            (None, _) => self.tuner = None,
         }
         Ok(())
     }

@@ -96,13 +96,14 @@ impl Tuner {
         let space = Space::new(ranges);
         let began = space.of(policy);
         let mut news = Vec::new();
-        let kept = settings.state.as_ref().and_then(|path| match state::read(path, &space) {
-            Ok(kept) => kept,
-            Err(why) => {
-                news.push(told::dropped(&why));
-                None
-            }
-        });
+        let kept =
+            settings.state.as_ref().and_then(|path| match state::read(path, &space, &began) {
+                Ok(kept) => kept,
+                Err(why) => {
+                    news.push(told::dropped(&why));
+                    None
+                }
+            });
         let Kept { point, slowed } = kept.unwrap_or(Kept { point: began.clone(), slowed: 0.0 });
         if point != began {
             news.push(told::resumed(&space, &point));
@@ -149,6 +150,16 @@ impl Tuner {
             asked.any(|a| a.name == context.name && a.schemes == context.schemes)
         };
         policy.tuning == self.asked.tuning && policy.contexts.iter().all(is_same)
+    }
+
+    /// Goes on with a policy that [suits](Self::suits).
+    pub(super) fn adopt(&mut self, policy: &Policy) {
+        for context in &policy.contexts {
+            let mut asked = self.asked.contexts.iter_mut();
+            if let Some(asked) = asked.find(|asked| asked.name == context.name) {
+                asked.clone_from(context);
+            }
+        }
     }
 
     /// Fails if the set of a context has the kernel apply its schemes.
@@ -222,9 +233,11 @@ impl Tuner {
 
     /// Goes on, as far as that needs no waiting. `targets` are processes and their contexts.
     pub(super) fn turn(&mut self, targets: &BTreeMap<u32, String>, commit: Commit<'_>) {
-        let mine = targets.iter().filter(|(_, context)| self.contexts.contains(*context));
+        let acts =
+            |context: &String| self.contexts.contains(context) && !self.idle.contains(context);
+        let mine = targets.iter().filter(|(_, context)| acts(context));
         let pids: BTreeSet<u32> = mine.map(|(pid, _)| *pid).collect();
-        if pids.is_empty() || !self.idle.is_empty() {
+        if pids.is_empty() {
             if self.phase.is_some() {
                 self.interrupt();
             }
@@ -320,7 +333,7 @@ impl Tuner {
             if is_kept && let Some(path) = &self.settings.state {
                 let kept =
                     Kept { point: self.online.point().to_vec(), slowed: self.online.slowed() };
-                if let Err(why) = state::write(path, self.online.space(), &kept) {
+                if let Err(why) = state::write(path, self.online.space(), &self.began, &kept) {
                     self.news.push(told::trouble(&why));
                 }
             }

@@ -135,7 +135,7 @@ fn share_out([resident, swapped]: [f64; 2]) -> f64 {
 pub(super) fn settling(policy: &Policy) -> Duration {
     let of = policy.contexts.iter().flat_map(|context| {
         let schemes = context.schemes.iter();
-        schemes.map(|s| Duration::from_micros(min_age_us(context, s) + confirm_us(s)))
+        schemes.map(|s| Duration::from_micros(min_age_us(context, s).saturating_add(confirm_us(s))))
     });
     of.max().unwrap_or_default() + SETTLE
 }

@@ -1,7 +1,7 @@
 //! The file that keeps tuned values over a restart.
 //!
-//! It is replaced as a whole, and holds the ranges as well: values that were found within others are
-//! not used.
+//! It is replaced as a whole, and holds the ranges and the policy's own values as well. Once its user
+//! has changed one of them, the values are not used.
 
 use std::fs;
 use std::io::{self, Write};
@@ -27,6 +27,8 @@ pub(super) struct Kept {
 struct Document {
     version: u32,
     ranges: Vec<String>,
+    /// The policy's own values.
+    began: Vec<u64>,
     values: Vec<u64>,
     slowed: f64,
     /// For people.
@@ -38,12 +40,12 @@ fn ranges(space: &Space) -> Vec<String> {
     space.ranges().iter().map(ToString::to_string).collect()
 }
 
-/// What the file keeps for these ranges; none if there is no file yet.
+/// What the file keeps for these ranges and a policy with these values of its own; none if there is no file yet.
 ///
 /// # Errors
 ///
 /// Why what it keeps is not used.
-pub(super) fn read(path: &Path, space: &Space) -> Result<Option<Kept>, String> {
+pub(super) fn read(path: &Path, space: &Space, began: &[u64]) -> Result<Option<Kept>, String> {
     let shown = path.display();
     let text = match fs::read_to_string(path) {
         Ok(text) => text,
@@ -59,6 +61,10 @@ pub(super) fn read(path: &Path, space: &Space) -> Result<Option<Kept>, String> {
         let before = document.ranges.join(", ");
         return Err(format!("{shown} was written with other ranges ({before})"));
     }
+    if document.began != began {
+        let before = space.show(&document.began);
+        return Err(format!("{shown} was written for a policy with other values ({before})"));
+    }
     let Document { values, slowed, .. } = document;
     let is_within = space.ranges().iter().zip(&values).all(|(r, v)| (r.low..=r.high).contains(v));
     if values.len() != space.ranges().len() || !is_within || !slowed.is_finite() {
@@ -72,10 +78,11 @@ pub(super) fn read(path: &Path, space: &Space) -> Result<Option<Kept>, String> {
 /// # Errors
 ///
 /// Why it could not be written. The former file is still there then.
-pub(super) fn write(path: &Path, space: &Space, kept: &Kept) -> Result<(), String> {
+pub(super) fn write(path: &Path, space: &Space, began: &[u64], kept: &Kept) -> Result<(), String> {
     let document = Document {
         version: VERSION,
         ranges: ranges(space),
+        began: began.to_vec(),
         values: kept.point.clone(),
         slowed: kept.slowed,
         shown: space.show(&kept.point),
@@ -111,25 +118,27 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s.json");
         let ages = space("cold.age=1s..60s");
-        assert_eq!(read(&path, &ages), Ok(None));
+        assert_eq!(read(&path, &ages, &[9]), Ok(None));
         let kept = Kept { point: vec![7_000_000], slowed: 0.004 };
-        write(&path, &ages, &kept).unwrap();
-        assert_eq!(read(&path, &ages), Ok(Some(kept.clone())));
+        write(&path, &ages, &[9], &kept).unwrap();
+        assert_eq!(read(&path, &ages, &[9]), Ok(Some(kept.clone())));
         assert!(fs::read_to_string(&path).unwrap().contains("cold.age=7s"));
-        let other = read(&path, &space("cold.age=1s..30s")).unwrap_err();
+        let other = read(&path, &space("cold.age=1s..30s"), &[9]).unwrap_err();
         assert!(other.contains("other ranges (cold.age=1s..60s)"), "{other}");
+        let other = read(&path, &ages, &[2_000_000]).unwrap_err();
+        assert!(other.contains("other values (cold.age=9us)"), "{other}");
         for (from, to) in [("7000000", "70000000"), ("\"version\": 1", "\"version\": 2"), ("{", "")]
         {
-            write(&path, &ages, &kept).unwrap();
+            write(&path, &ages, &[9], &kept).unwrap();
             let text = fs::read_to_string(&path).unwrap().replacen(from, to, 1);
             fs::write(&path, text).unwrap();
-            let err = read(&path, &ages).unwrap_err();
+            let err = read(&path, &ages, &[9]).unwrap_err();
             assert!(err.contains("s.json"), "{err}");
         }
         // A directory is where the new file would be written.
         fs::create_dir(dir.path().join("s.new")).unwrap();
         let before = fs::read_to_string(&path).unwrap();
-        assert!(write(&path, &ages, &kept).unwrap_err().contains("tried: write"));
+        assert!(write(&path, &ages, &[9], &kept).unwrap_err().contains("tried: write"));
         assert_eq!(fs::read_to_string(&path).unwrap(), before);
     }
 }

@@ -43,7 +43,9 @@ pub(super) fn news(online: &Online, news: &News) -> Tuned {
     match news {
         News::Step(step) => Tuned { values, ..tried(online.space(), step) },
         News::Quiet { noise, rest } => {
-            let rest = show_interval(u64::try_from(rest.as_millis()).unwrap_or(u64::MAX) * 1000);
+            let rest = show_interval(
+                u64::try_from(rest.as_millis()).unwrap_or(u64::MAX).saturating_mul(1000),
+            );
             let noise = noise.map_or(String::new(), |noise| {
                 format!(" above the noise ({} % in a pair of phases)", percent(noise))
             });

@@ -9,8 +9,8 @@
 //!
 //! [`recorder`] writes what a monitor sees into a file.
 //!
-//! Nothing in this crate prints. All modules but [`run`], [`tier`], [`gauge`] and [`recorder`] are values and
-//! plain functions.
+//! Nothing in this crate prints. All modules but [`run`], [`tier`], [`gauge`] and [`recorder`] are
+//! values and plain functions.
 
 pub mod damos;
 pub mod gauge;

@@ -33,14 +33,14 @@ pub(crate) struct Pace {
 impl<'a> Watch<'a> {
     /// Begins.
     pub(crate) fn begin(counter: Option<&'a Counter>) -> anyhow::Result<Self> {
-        let counted = counter.map_or(Ok(0.0), Counter::read).map_err(exit::refused)?;
+        let counted = counter.map_or(Ok(0.0), Counter::read).map_err(exit::unread)?;
         Ok(Self { counter, begun: Instant::now(), counted, ticks: ticks() })
     }
 
     /// How these processes got on since then.
     pub(crate) fn end(self, pids: &BTreeSet<u32>) -> anyhow::Result<Pace> {
         let seconds = self.begun.elapsed().as_secs_f64().max(1e-3);
-        let counted = self.counter.map(Counter::read).transpose().map_err(exit::refused)?;
+        let counted = self.counter.map(Counter::read).transpose().map_err(exit::unread)?;
         let used = |(pid, now): (u32, u64)| {
             let before = self.ticks.get(&pid).copied().unwrap_or(0);
             if pids.contains(&pid) { now.saturating_sub(before) } else { 0 }

@@ -1,5 +1,6 @@
 //! Numbers that a file has, or that a line of shell prints.
 
+use std::fmt;
 use std::io::{self, ErrorKind, Read};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -7,13 +8,28 @@ use std::time::{Duration, Instant};
 
 use isotherm_host::error::Class;
 
-use crate::run::Refused;
-
 const HINT: &str = "the program, or a loop beside it, has to write how much work it has done";
 /// For how long a line of shell may run.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 /// How often it is looked whether it has ended.
 const PAUSE: Duration = Duration::from_millis(2);
+
+/// Why a number cannot be told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unread {
+    /// The exit code that a program should end with.
+    pub code: u8,
+    /// What was tried, why that failed, and what to do; for people.
+    pub text: String,
+}
+
+impl fmt::Display for Unread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Unread {}
 
 /// What counts a program's work.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,11 +55,11 @@ impl Counter {
     /// # Errors
     ///
     /// If the file cannot be read or has no number, or as [`printed`].
-    pub fn read(&self) -> Result<f64, Refused> {
+    pub fn read(&self) -> Result<f64, Unread> {
         match self {
             Self::File(path) => {
                 let shown = path.display();
-                let text = std::fs::read_to_string(path).map_err(|err| Refused {
+                let text = std::fs::read_to_string(path).map_err(|err| Unread {
                     code: code_of(&err),
                     text: format!(
                         "cannot read {shown}\n  tried: read {shown}: {err}\n  hint:  {HINT}"
@@ -57,8 +73,8 @@ impl Counter {
     }
 }
 
-fn refused(text: String) -> Refused {
-    Refused { code: Class::Usage.exit_code(), text }
+fn refused(text: String) -> Unread {
+    Unread { code: Class::Usage.exit_code(), text }
 }
 
 fn code_of(err: &io::Error) -> u8 {
@@ -83,14 +99,14 @@ fn last_number(text: &str) -> Option<f64> {
 ///
 /// If the shell cannot be started, the line fails, runs for longer than [`PATIENCE`], or prints no
 /// number.
-pub fn printed(line: &str) -> Result<f64, Refused> {
+pub fn printed(line: &str) -> Result<f64, Unread> {
     let text = output(line, PATIENCE)?;
     last_number(&text).ok_or_else(|| refused(format!("`{line}` printed no number")))
 }
 
 /// What a line of shell prints, if it ends in time.
-fn output(line: &str, patience: Duration) -> Result<String, Refused> {
-    let io = |err: io::Error| Refused { code: code_of(&err), text: format!("sh: {err}") };
+fn output(line: &str, patience: Duration) -> Result<String, Unread> {
+    let io = |err: io::Error| Unread { code: code_of(&err), text: format!("sh: {err}") };
     let mut command = Command::new("sh");
     command.args(["-c", line]).stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.spawn().map_err(io)?;

@@ -14,8 +14,7 @@ use std::time::Instant;
 use isotherm_host::error::Class;
 use isotherm_host::proc::Proc;
 
-use super::counter::{Counter, printed};
-use crate::run::Refused;
+use super::counter::{Counter, Unread, printed};
 
 /// A slowdown that is this large, or larger, is written as this.
 const WORST: f64 = 100.0;
@@ -53,7 +52,7 @@ impl Source {
     }
 
     /// The number that it shows now.
-    fn read(&self) -> Result<f64, Refused> {
+    fn read(&self) -> Result<f64, Unread> {
         match self {
             Self::Work(counter) => counter.read(),
             Self::Latency(command) => printed(command),
@@ -64,14 +63,14 @@ impl Source {
 }
 
 /// For how long some task waited for memory since the start of the machine, in µs.
-fn stalled_us(path: &Path) -> Result<f64, Refused> {
+fn stalled_us(path: &Path) -> Result<f64, Unread> {
     let tried = |why: &str| {
         let text = format!(
             "cannot read the pressure on memory\n  tried: read {}: {why}\n  hint:  a kernel with PSI \
              (psi=1), or a counter of work (progress)",
             path.display()
         );
-        Refused { code: Class::NotSupported.exit_code(), text }
+        Unread { code: Class::NotSupported.exit_code(), text }
     };
     let text = std::fs::read_to_string(path).map_err(|e| tried(&e.to_string()))?;
     let some = text.lines().find_map(|line| line.strip_prefix("some "));
@@ -190,7 +189,7 @@ impl Gauge {
     /// # Errors
     ///
     /// If the source cannot be read.
-    pub fn begin(source: &Source, pids: &BTreeSet<u32>) -> Result<Self, Refused> {
+    pub fn begin(source: &Source, pids: &BTreeSet<u32>) -> Result<Self, Unread> {
         let mut text = Vec::new();
         let counted = if matches!(source, Source::Latency(_)) { 0.0 } else { source.read()? };
         let first = used(pids, &mut text);
@@ -210,7 +209,7 @@ impl Gauge {
     /// # Errors
     ///
     /// If the source cannot be read.
-    pub fn sample(&mut self, pids: &BTreeSet<u32>) -> Result<(), Refused> {
+    pub fn sample(&mut self, pids: &BTreeSet<u32>) -> Result<(), Unread> {
         self.resident.push(used(pids, &mut self.text).resident);
         if matches!(self.source, Source::Latency(_)) {
             self.latencies.push(self.source.read()?);
@@ -223,7 +222,7 @@ impl Gauge {
     /// # Errors
     ///
     /// If the source cannot be read.
-    pub fn read(&mut self, pids: &BTreeSet<u32>) -> Result<Phase, Refused> {
+    pub fn read(&mut self, pids: &BTreeSet<u32>) -> Result<Phase, Unread> {
         if self.latencies.is_empty() {
             self.sample(pids)?;
         }

@@ -17,5 +17,5 @@
 mod counter;
 mod meter;
 
-pub use counter::{Counter, PATIENCE, printed};
+pub use counter::{Counter, PATIENCE, Unread, printed};
 pub use meter::{Gauge, Phase, Source, memory};

@@ -18,6 +18,7 @@ use super::context::{Order, acts, run_context};
 use super::machine::check;
 use super::message::{Envelope, Event, EventSender, Message, Reason, Seen};
 use super::tuning::{Tuner, Values};
+use crate::gauge::Unread;
 use crate::policy::{ContextPolicy, Policy, TargetSpec};
 use crate::tune::Space;
 
@@ -57,6 +58,12 @@ impl std::error::Error for Refused {}
 impl<K: Kind> From<Error<K>> for Refused {
     fn from(err: Error<K>) -> Self {
         Self { code: err.exit_code(), text: err.to_string() }
+    }
+}
+
+impl From<Unread> for Refused {
+    fn from(Unread { code, text }: Unread) -> Self {
+        Self { code, text }
     }
 }
 

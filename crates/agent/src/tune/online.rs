@@ -5,8 +5,8 @@
 //! ```
 //!
 //! A *step* changes one value by a few notches ([`Space::step`]). It is tried in phases that
-//! alternate with the present values: A are the present ones, B has the step. After every pair it is
-//! decided whether B is better, is worse, makes no difference, or has to be tried once more.
+//! alternate with the present values: A are the present ones, B has the step. After every pair it
+//! is decided whether B is better, is worse, makes no difference, or has to be tried once more.
 //!
 //! What untouched memory would look like is not known while a policy runs. So memory is told by the
 //! share that is out of RAM. Both of its ways to differ are in what a phase *gains* from the switch

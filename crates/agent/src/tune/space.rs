@@ -71,9 +71,9 @@ impl Space {
             .collect()
     }
 
-    /// The value so many notches away from another, in one of the ranges. A notch is a factor of the
-    /// square root of 2 for times and bytes, and a tenth of the range for shares. It stays within
-    /// the range, so at its end nothing changes.
+    /// The value so many notches away from another, in one of the ranges. A notch is a factor of
+    /// the square root of 2 for times and bytes, and a tenth of the range for shares. It stays
+    /// within the range, so at its end nothing changes.
     ///
     /// # Panics
     ///

@@ -1,7 +1,7 @@
 //! Online tuning by the agent: where it keeps values, and what of it the agent refuses.
 //!
-//! Who may commit a policy need not be root, and the agent mostly is. So a policy can neither name a
-//! command nor a file to be written: the values are kept in the agent's own directory.
+//! Who may commit a policy need not be root, and the agent mostly is. So a policy can neither name
+//! a command nor a file to be written: the values are kept in the agent's own directory.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -130,8 +130,8 @@ fn share_out([resident, swapped]: [f64; 2]) -> f64 {
 }
 
 /// How long it takes until memory is where the values of a policy have it: what is idle for long
-/// enough is confirmed and leaves, and what is used more often than that has come back. What a quota
-/// holds back is not waited for.
+/// enough is confirmed and leaves, and what is used more often than that has come back. What a
+/// quota holds back is not waited for.
 pub(super) fn settling(policy: &Policy) -> Duration {
     let of = policy.contexts.iter().flat_map(|context| {
         let schemes = context.schemes.iter();

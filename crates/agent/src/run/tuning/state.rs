@@ -1,7 +1,7 @@
 //! The file that keeps tuned values over a restart.
 //!
-//! It is replaced as a whole, and holds the ranges and the policy's own values as well. Once its user
-//! has changed one of them, the values are not used.
+//! It is replaced as a whole, and holds the ranges and the policy's own values as well. Once its
+//! user has changed one of them, the values are not used.
 
 use std::fs;
 use std::io::{self, Write};
@@ -40,7 +40,8 @@ fn ranges(space: &Space) -> Vec<String> {
     space.ranges().iter().map(ToString::to_string).collect()
 }
 
-/// What the file keeps for these ranges and a policy with these values of its own; none if there is no file yet.
+/// What the file keeps for these ranges and a policy with these values of its own; none if there is
+/// no file yet.
 ///
 /// # Errors
 ///

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use isotherm::raw::act::Process;
 use isotherm::raw::act::apply::ActEvent;
-use isotherm::raw::agent::gauge::{Gauge, Phase, Source};
+use isotherm::raw::agent::gauge::{Gauge, Phase, Source, Unread};
 use isotherm::raw::agent::policy::{Policy, confirm_us, min_age_us};
 use isotherm::raw::agent::run::{Event, Options, Reason, Refused, Runner};
 use isotherm::raw::agent::tune::{Brake, Trial};
@@ -54,6 +54,12 @@ pub(super) enum Halt {
 impl From<anyhow::Error> for Halt {
     fn from(err: anyhow::Error) -> Self {
         Self::Failed(err)
+    }
+}
+
+impl From<Unread> for Halt {
+    fn from(unread: Unread) -> Self {
+        Self::Failed(exit::unread(unread))
     }
 }
 

@@ -100,7 +100,7 @@ fn of_context(
     }
     if scheme.settings.dry_run {
         let why = format!("scheme `{scheme_name}` is a dry run, which changes nothing");
-        return Some((why, "leave out `dry_run`, or `online`"));
+        return Some((why, "leave out `dry_run` (or --dry-run), or `online`"));
     }
     if context.ops == Some(SetName::Kdamond) && context.engine != Engine::Isotherm {
         let why = format!("the kernel's DAMON applies the schemes of context `{name}`");

@@ -146,7 +146,8 @@ fn bad_input_is_told_with_its_place() {
     let check = |from: &str, to: &str| said(&POLICY.replacen(from, to, 1), "--check");
     check("every = \"1s\"", "every = \"0s\"").expect(2, &["p.toml:16:9", "left alone", "why:"]);
     check("phase = \"1s\"", "phase = \"0s\"").expect(2, &["p.toml:17:9", "in no time"]);
-    check("state", "psi = true\nprogress = \"f\"\nstate").expect(2, &["p.toml:19", "one measure"]);
+    check("state", "psi = true\nprogress = \"f\"\nstate")
+        .expect(2, &["p.toml:18:7", "one measure"]);
     check("online = true\n", "").expect(2, &["p.toml:15:9", "without `online`", "hint:"]);
     check("brake", "dry_run = true\nbrake").expect(2, &["p.toml:13:10", "is a dry run"]);
     check("\"c\"", "\"c\"\nops = \"kdamond\"").expect(2, &["p.toml:13:10", "kernel's DAMON"]);

@@ -151,7 +151,7 @@ impl Runner {
         notes: Option<Arc<dyn Notes>>,
     ) -> Result<Self, Refused> {
         let policy = dry(policy, options);
-        let tuner = Tuner::of(&policy)?;
+        let tuner = Tuner::of(&policy, None)?;
         let policy = tuner.as_ref().map_or_else(|| policy.clone(), |tuner| tuner.applied(&policy));
         refuse_if_impossible(&policy)?;
         let (sender, messages) = channel();
@@ -355,7 +355,7 @@ impl Runner {
                 return Ok(None);
             }
         }
-        let Some(tuner) = Tuner::of(policy)? else { return Ok(None) };
+        let Some(tuner) = Tuner::of(policy, self.tuner.as_ref())? else { return Ok(None) };
         for handle in self.contexts.iter().filter(|c| !c.ended) {
             tuner.refuse_set(&handle.policy.name, handle.ops)?;
         }

@@ -30,7 +30,7 @@ fn values_are_kept_by_the_agent_and_shown_to_clients() {
     fs::write(&file, kept).unwrap();
     world.start();
     world.until("it goes on", |world| tuned(world) == "cold.age=30m");
-    assert!(world.log().contains("values of an earlier run: cold.age=30m"), "{}", world.log());
+    assert!(world.log().contains("values that were found before: cold.age=30m"), "{}", world.log());
     // The same policy goes on with it. Another one begins anew, and that is said.
     let commit = |world: &World, text: &str| {
         fs::write(world.path("new.toml"), text).unwrap();

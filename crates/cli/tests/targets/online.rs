@@ -100,7 +100,7 @@ fn a_bad_start_gets_better_while_the_policy_runs_and_a_restart_goes_on_with_it()
 
     // A restart goes on with it, unless the ranges are others.
     for (policy_text, part) in [
-        (POLICY.to_owned(), format!("values of an earlier run: {values}")),
+        (POLICY.to_owned(), format!("values that were found before: {values}")),
         (POLICY.replace("256M", "128M"), "written with other ranges".to_owned()),
     ] {
         policy(dir.path(), &target, &policy_text);

@@ -8,7 +8,7 @@ use crate::tune::Estimate;
 /// contexts that are tuned.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Tuned {
-    /// What it is: `begun`, `resumed` (with values of an earlier run), `dropped` (such values are
+    /// What it is: `begun`, `resumed` (with values that were found before), `dropped` (such values are
     /// not used), `step`, `quiet` (no step makes a difference), `moved` (so the search begins
     /// again), `trouble`.
     pub what: &'static str,

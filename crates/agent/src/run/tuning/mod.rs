@@ -70,12 +70,13 @@ pub struct Values {
 }
 
 impl Tuner {
-    /// The tuner that a policy asks for; none if it asks for none.
+    /// The tuner that a policy asks for; none if it asks for none. It goes on with the values of
+    /// another one that was about the same, or else with those that were kept.
     ///
     /// # Errors
     ///
     /// If a range cannot be tuned while the policy runs.
-    pub(super) fn of(policy: &Policy) -> Result<Option<Self>, Refused> {
+    pub(super) fn of(policy: &Policy, before: Option<&Self>) -> Result<Option<Self>, Refused> {
         let Some(settings) = policy.tuning.online.clone() else { return Ok(None) };
         let ranges = online_ranges(policy).map_err(|(_, unfit)| Refused {
             code: Class::Usage.exit_code(),
@@ -96,14 +97,14 @@ impl Tuner {
         let space = Space::new(ranges);
         let began = space.of(policy);
         let mut news = Vec::new();
-        let kept =
-            settings.state.as_ref().and_then(|path| match state::read(path, &space, &began) {
-                Ok(kept) => kept,
-                Err(why) => {
-                    news.push(told::dropped(&why));
-                    None
-                }
+        let is_same = |other: &&Self| *other.online.space() == space && other.began == began;
+        let mut kept = before.filter(is_same).map(Self::kept);
+        if let Some(path) = settings.state.as_ref().filter(|_| kept.is_none()) {
+            kept = state::read(path, &space, &began).unwrap_or_else(|why| {
+                news.push(told::dropped(&why));
+                None
             });
+        }
         let Kept { point, slowed } = kept.unwrap_or(Kept { point: began.clone(), slowed: 0.0 });
         if point != began {
             news.push(told::resumed(&space, &point));
@@ -124,6 +125,11 @@ impl Tuner {
             troubles: 0,
             news,
         }))
+    }
+
+    /// What is kept over a restart.
+    fn kept(&self) -> Kept {
+        Kept { point: self.online.point().to_vec(), slowed: self.online.slowed() }
     }
 
     /// The policy with the values that are in force.
@@ -331,8 +337,7 @@ impl Tuner {
             let is_kept = told.outcome == Some("kept");
             self.news.push(told);
             if is_kept && let Some(path) = &self.settings.state {
-                let kept =
-                    Kept { point: self.online.point().to_vec(), slowed: self.online.slowed() };
+                let kept = self.kept();
                 if let Err(why) = state::write(path, self.online.space(), &self.began, &kept) {
                     self.news.push(told::trouble(&why));
                 }

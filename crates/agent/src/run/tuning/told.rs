@@ -19,10 +19,10 @@ pub(super) fn begun(space: &Space, point: &[u64], settings: &OnlineTuning) -> Tu
     Tuned { what: "begun", values: space.show(point), text, ..Tuned::default() }
 }
 
-/// Values of an earlier run are used.
+/// Values that were found before are used.
 pub(super) fn resumed(space: &Space, point: &[u64]) -> Tuned {
     let values = space.show(point);
-    let text = format!("tune: goes on with the values of an earlier run: {values}");
+    let text = format!("tune: goes on with values that were found before: {values}");
     Tuned { what: "resumed", values, text, ..Tuned::default() }
 }
 

@@ -8,8 +8,8 @@ use crate::tune::Estimate;
 /// contexts that are tuned.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Tuned {
-    /// What it is: `begun`, `resumed` (with values that were found before), `dropped` (such values are
-    /// not used), `step`, `quiet` (no step makes a difference), `moved` (so the search begins
+    /// What it is: `begun`, `resumed` (with values that were found before), `dropped` (such values
+    /// are not used), `step`, `quiet` (no step makes a difference), `moved` (so the search begins
     /// again), `trouble`.
     pub what: &'static str,
     /// Which number a step changed, as `cold.age`.

@@ -4,14 +4,16 @@
 //! from a file ([`policy::parse`]), from the options of a ready-made policy ([`ready`]), or from
 //! DAMON's historic text formats ([`damos`]). The runner ([`run`]) carries a policy out.
 //!
-//! [`tune`] decides which numbers of a policy are tried, and what the trials have shown.
+//! [`tune`] decides which numbers of a policy are tried, and what the trials have shown; [`gauge`]
+//! measures for that how programs get on.
 //!
 //! [`recorder`] writes what a monitor sees into a file.
 //!
-//! Nothing in this crate prints. All modules but [`run`], [`tier`] and [`recorder`] are values and
-//! plain functions.
+//! Nothing in this crate prints. All modules but [`run`], [`tier`], [`gauge`] and [`recorder`] are
+//! values and plain functions.
 
 pub mod damos;
+pub mod gauge;
 pub mod groups;
 mod maps;
 pub mod monitor;

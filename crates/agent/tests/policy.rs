@@ -424,6 +424,21 @@ fn what_is_printed_is_read_back() {
     "#]].assert_eq(&text);
 }
 
+/// Every policy that is shipped is valid, and says the same when it is printed.
+#[test]
+fn shipped_policies_are_read() {
+    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/policies");
+    let files = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let mut read = 0;
+    for file in files.filter(|path| path.extension().is_some_and(|end| end == "toml")) {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let policy = parse(&text, &file.display().to_string()).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(parse(&print(&policy), "printed").unwrap(), policy);
+        read += 1;
+    }
+    assert!(read >= 2, "{read} in {dir}");
+}
+
 /// The policy that is shipped for whole fleets has every limit that it promises.
 #[test]
 fn the_shipped_policy_is_read_and_has_its_limits() {

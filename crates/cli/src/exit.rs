@@ -6,6 +6,7 @@
 use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 
+use isotherm::raw::agent::gauge::Unread;
 use isotherm::raw::agent::run::Refused;
 use isotherm::raw::host::error::{Class, Error, Kind};
 use isotherm::raw::ops::targets::ChildExit;
@@ -61,6 +62,11 @@ pub(crate) fn of<K: Kind>(err: Error<K>) -> anyhow::Error {
 /// A refusal of the runner.
 pub(crate) fn refused(refused: Refused) -> anyhow::Error {
     with(refused.code, refused.text)
+}
+
+/// A number of a program that cannot be told.
+pub(crate) fn unread(unread: Unread) -> anyhow::Error {
+    refused(unread.into())
 }
 
 /// The exit code of a command that was started with `-- CMD`: its own, also if our SIGTERM ended

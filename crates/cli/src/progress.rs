@@ -4,63 +4,12 @@
 //! processes that are there at both times; what others used that ended meanwhile is not in it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::time::Instant;
 
+use isotherm::raw::agent::gauge::Counter;
 use isotherm::raw::host::proc::Proc;
 
-use crate::exit::{self, usage};
-use crate::files;
-
-const HINT: &str = "the program, or a loop beside it, has to write how much work it has done";
-
-/// What counts a program's work.
-#[derive(Debug, Clone)]
-pub(crate) enum Counter {
-    /// The last number in a file.
-    File(PathBuf),
-    /// The last number that a line of shell prints.
-    Command(String),
-}
-
-impl Counter {
-    /// In words.
-    pub(crate) fn told(&self) -> String {
-        match self {
-            Self::File(path) => format!("work counted in {}", path.display()),
-            Self::Command(command) => format!("work counted by `{command}`"),
-        }
-    }
-
-    /// The number that it shows now.
-    pub(crate) fn read(&self) -> anyhow::Result<f64> {
-        match self {
-            Self::File(path) => last_number(&files::text(path, HINT)?)
-                .ok_or_else(|| usage(format!("no number in {}\n  hint:  {HINT}", path.display()))),
-            Self::Command(command) => printed(command),
-        }
-    }
-}
-
-/// The last number of a text.
-fn last_number(text: &str) -> Option<f64> {
-    let is_other = |c: char| !(c.is_ascii_digit() || matches!(c, '.' | 'e' | 'E' | '+' | '-'));
-    let words = text.split(is_other).rev();
-    words.filter_map(|word| word.parse().ok()).find(|x: &f64| x.is_finite())
-}
-
-/// The last number that a line of shell prints.
-pub(crate) fn printed(line: &str) -> anyhow::Result<f64> {
-    let mut command = Command::new("sh");
-    command.args(["-c", line]).stdin(Stdio::null()).stderr(Stdio::inherit());
-    let output = command.output().map_err(|e| exit::with(exit::of_io(&e), format!("sh: {e}")))?;
-    if !output.status.success() {
-        return Err(usage(format!("`{line}` failed: {}", output.status)));
-    }
-    last_number(&String::from_utf8_lossy(&output.stdout))
-        .ok_or_else(|| usage(format!("`{line}` printed no number")))
-}
+use crate::exit;
 
 /// The CPU time of all processes, and a counter, from some time on.
 #[derive(Debug)]
@@ -84,14 +33,14 @@ pub(crate) struct Pace {
 impl<'a> Watch<'a> {
     /// Begins.
     pub(crate) fn begin(counter: Option<&'a Counter>) -> anyhow::Result<Self> {
-        let counted = counter.map_or(Ok(0.0), Counter::read)?;
+        let counted = counter.map_or(Ok(0.0), Counter::read).map_err(exit::unread)?;
         Ok(Self { counter, begun: Instant::now(), counted, ticks: ticks() })
     }
 
     /// How these processes got on since then.
     pub(crate) fn end(self, pids: &BTreeSet<u32>) -> anyhow::Result<Pace> {
         let seconds = self.begun.elapsed().as_secs_f64().max(1e-3);
-        let counted = self.counter.map(Counter::read).transpose()?;
+        let counted = self.counter.map(Counter::read).transpose().map_err(exit::unread)?;
         let used = |(pid, now): (u32, u64)| {
             let before = self.ticks.get(&pid).copied().unwrap_or(0);
             if pids.contains(&pid) { now.saturating_sub(before) } else { 0 }
@@ -118,20 +67,6 @@ fn ticks() -> BTreeMap<u32, u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_last_number_counts() {
-        for (text, expected) in [
-            ("12\n", Some(12.0)),
-            ("ops: 1200, done 7.5e3\n", Some(7500.0)),
-            ("done 5.\n", Some(5.0)),
-            ("p99=0.25ms", Some(0.25)),
-            ("nothing - here", None),
-            ("", None),
-        ] {
-            assert_eq!(last_number(text), expected, "{text}");
-        }
-    }
 
     #[test]
     fn own_work_and_own_cpu_time() {

@@ -72,6 +72,7 @@ types! {
         tries: u64,
         retry_ms: Option<u64>,
         commits: u64,
+        tuned: Option<String>,
         contexts: Vec<Context>,
     }
     /// The records that the agent keeps.

@@ -21,7 +21,7 @@ use crate::history::History;
 use crate::hub::Hub;
 use crate::memory::{Step, Thrift};
 use crate::notify::Notify;
-use crate::policy::{Policies, With, files};
+use crate::policy::{Policies, With, files, tuning};
 use crate::server::Server;
 use crate::settings::Settings;
 use crate::shared::Shared;
@@ -93,10 +93,13 @@ impl Agent {
             let parsed = file.text.and_then(|text| parse(&text, &path).map_err(|e| e.to_string()));
             let problem = match parsed {
                 Err(text) => Some((2, text)),
-                Ok(policy) => {
-                    let fatal = check(&policy).into_iter().find(|problem| problem.fatal);
-                    fatal.map(|problem| (problem.code, problem.text))
-                }
+                Ok(policy) => tuning::refuse(&policy, &name)
+                    .err()
+                    .map(|refused| (refused.code, refused.text))
+                    .or_else(|| {
+                        let fatal = check(&policy).into_iter().find(|problem| problem.fatal);
+                        fatal.map(|problem| (problem.code, problem.text))
+                    }),
             };
             all.push(Checked { name, problem });
         }
@@ -135,6 +138,7 @@ impl Agent {
             history: history.clone(),
             metrics,
             thrift: Arc::default(),
+            tuned_dir: settings.state_dir.join("tuned").into(),
         };
         let policies = Policies::new(store, with);
         let access = Arc::new(RwLock::new(access(&settings)));

@@ -10,6 +10,7 @@ mod check;
 pub mod defaults;
 mod engine;
 pub(crate) mod metric;
+mod online;
 mod parse;
 mod print;
 pub(crate) mod spelled;
@@ -17,10 +18,11 @@ mod tuning;
 
 pub use check::{Lack, Machine, Unmet, check};
 pub use engine::Engine;
+pub use online::{OnlineTuning, Unfit, online_ranges};
 pub(crate) use parse::cgroup_path;
 pub use parse::{PolicyErrors, parse};
 pub use print::print;
-pub use tuning::{Key, Range, Tuning, min_age_us, usual_ranges};
+pub use tuning::{Key, Range, Tuning, confirm_us, min_age_us, usual_ranges};
 
 use isotherm_act::apply::Settings;
 use isotherm_core::{Attrs, Scheme};
@@ -33,7 +35,7 @@ use isotherm_ops::targets::roster::Rule;
 pub struct Policy {
     /// Its contexts.
     pub contexts: Vec<ContextPolicy>,
-    /// What of it may be tuned. A policy that runs does not use this.
+    /// What of it may be tuned, and whether that is done while it runs.
     pub tuning: Tuning,
 }
 

@@ -20,7 +20,10 @@ use isotherm_core::{Attrs, Method, Scheme};
 use toml_writer::{ToTomlValue as _, TomlStringBuilder};
 
 use super::metric::{self, Unit, WORDS};
-use super::{ContextPolicy, Engine, Policy, SchemePolicy, TargetSpec, Tuning, defaults};
+use super::{
+    ContextPolicy, Engine, OnlineTuning, Policy, SchemePolicy, TargetSpec, Tuning, defaults,
+};
+use crate::gauge::{Counter, Source};
 
 /// Writes a policy file.
 #[must_use]
@@ -109,6 +112,26 @@ impl Lines {
         }
         if let Some(weight) = tuning.weight {
             self.field("weight", weight);
+        }
+        if let Some(online) = &tuning.online {
+            self.online(online);
+        }
+    }
+
+    fn online(&mut self, online: &OnlineTuning) {
+        let OnlineTuning { every_us, phase_us, source, state } = online;
+        self.field("online", true);
+        self.field("every", quoted(show_interval(*every_us)));
+        self.field("phase", quoted(show_interval(*phase_us)));
+        match source {
+            Source::Work(Counter::File(path)) => self.field("progress", quoted(path.display())),
+            Source::Work(Counter::Command(line)) => self.field("progress_cmd", quoted(line)),
+            Source::Latency(line) => self.field("latency_cmd", quoted(line)),
+            Source::Pressure => self.field("psi", true),
+            Source::Cpu => {}
+        }
+        if let Some(path) = state {
+            self.field("state", quoted(path.display()));
         }
     }
 

@@ -1,7 +1,7 @@
 //! What of a policy may be tuned: numbers with ranges, and what tuning has to keep to.
 //!
 //! A range is written `SCHEME.KEY=LOW..HIGH`, on the command line and in the list `range` of the
-//! table `[tune]` alike. A policy that runs does not use any of this.
+//! table `[tune]` alike. A policy that runs uses none of this, unless it is tuned online.
 //!
 //! Invariants. The ends of a range differ, and 0 is none of them where steps are factors. Setting a
 //! value changes that number only, with one exception: evidence that follows the age by default
@@ -16,7 +16,7 @@ use isotherm_core::scheme::{Action, Age, Bounds, Frequency, Pattern};
 use isotherm_core::units::size;
 use isotherm_core::units::{interval_us_with_unit, share_bp, show_interval, show_share, show_size};
 
-use super::{ContextPolicy, Policy, SchemePolicy, defaults};
+use super::{ContextPolicy, OnlineTuning, Policy, SchemePolicy, defaults};
 use crate::text::nearest;
 
 /// The table `[tune]`.
@@ -28,6 +28,27 @@ pub struct Tuning {
     pub max_slowdown_bp: Option<u32>,
     /// How many percent of memory one percent of slowdown is worth; none: as the user of it says.
     pub weight: Option<u32>,
+    /// How the policy is tuned while it runs; none: it is not.
+    pub online: Option<OnlineTuning>,
+}
+
+/// The score's weight of slowdown, if nobody gives one.
+const WEIGHT: u32 = 2;
+/// The largest slowdown, if nobody gives one, in basis points.
+const MAX_SLOWDOWN_BP: u32 = 200;
+
+impl Tuning {
+    /// The largest slowdown that is allowed, as a share.
+    #[must_use]
+    pub fn max_slowdown(&self) -> f64 {
+        f64::from(self.max_slowdown_bp.unwrap_or(MAX_SLOWDOWN_BP)) / 10_000.0
+    }
+
+    /// What slowdown weighs against memory in the score.
+    #[must_use]
+    pub fn weight(&self) -> f64 {
+        f64::from(self.weight.unwrap_or(WEIGHT))
+    }
 }
 
 /// A number of a scheme that can be tuned.
@@ -209,10 +230,7 @@ impl Range {
                 Frequency::Samples(_) => None,
             },
             Key::MinTouched => Some(settings.min_touched_bp.into()),
-            Key::Confirm => match settings.evidence {
-                Evidence::Confirm(us) => Some(us),
-                Evidence::Off => None,
-            },
+            Key::Confirm => Some(confirm_us(policy)).filter(|us| *us != 0),
         }
     }
 
@@ -262,6 +280,15 @@ pub fn min_age_us(context: &ContextPolicy, policy: &SchemePolicy) -> u64 {
     match policy.scheme.pattern.age {
         Age::Micros(age) => age.min,
         Age::Windows(age) => u64::from(age.min).saturating_mul(context.attrs.aggr_us),
+    }
+}
+
+/// For how long a scheme confirms pages, in µs; 0 without evidence.
+#[must_use]
+pub const fn confirm_us(policy: &SchemePolicy) -> u64 {
+    match policy.settings.evidence {
+        Evidence::Confirm(us) => us,
+        Evidence::Off => 0,
     }
 }
 
@@ -380,11 +407,51 @@ mod tests {
             ("[tune]\nrange = [\"warm.age=1s..2s\"]\n", ["p:9:10", "no scheme `warm`"]),
             ("[tune]\nrange = [\"cold.min_touched=1%..2%\"]\n", ["p:9:10", "does not use"]),
             ("[tune]\nrange = [\"cold.age=2s..2s\"]\n", ["p:9:10", "is empty"]),
+            ("[tune]\nevery = \"5m\"\n", ["p:9:9", "without `online`"]),
+            ("[tune]\nonline = 1\n", ["p:9:10", "true or false"]),
+            ("[tune]\nonline = true\nevery = \"0s\"\n", ["p:10:9", "left alone"]),
+            ("[tune]\nonline = true\nphase = \"0s\"\n", ["p:10:9", "in no time"]),
+            ("[tune]\nonline = true\npsi = true\nprogress = \"f\"\n", ["p:10:7", "one measure"]),
+            ("[tune]\nonline = true\nstate = \"\"\n", ["p:10:9", "is empty"]),
+            (
+                "[tune]\nonline = true\nrange = [\"cold.quota.time=1ms..90ms\", \"cold.age=6s..9s\"]\n",
+                ["p:10:39", "begins with 5s"],
+            ),
         ] {
             let err = parse(&format!("{POLICY}{table}"), "p").unwrap_err().to_string();
             for part in parts {
                 assert!(err.contains(part), "no {part} in {err}");
             }
+        }
+    }
+
+    #[test]
+    fn online_tuning_is_read_printed_and_refused_where_no_step_can_be_measured() {
+        let online = |more: &str| policy(&format!("[tune]\nonline = true\n{more}"));
+        assert_eq!(online("").tuning.online, Some(OnlineTuning::default()));
+        assert_eq!(policy("[tune]\nonline = false\nevery = \"1h\"\n").tuning, Tuning::default());
+        for measure in
+            ["psi = true", "progress = \"f\"", "progress_cmd = \"c\"", "latency_cmd = \"l\""]
+        {
+            let more = format!("every = \"1h\"\nphase = \"1m\"\n{measure}\nstate = \"s\"\n");
+            let tuned = online(&more);
+            let text = print(&tuned);
+            assert!(text.contains(measure), "{text}");
+            assert_eq!(parse(&text, "p").unwrap(), tuned, "{text}");
+            let tuning = tuned.tuning.online.unwrap();
+            assert_eq!((tuning.every_us, tuning.phase_us), (3_600_000_000, 60_000_000));
+        }
+        let of = |text: &str| parse(text, "p").unwrap_err().to_string();
+        let tune = "[tune]\nonline = true\n";
+        for (from, to, part) in [
+            ("pageout", "stat", "nothing to tune"),
+            ("pageout", "collapse", "huge pages that a step makes stay"),
+            ("age = ", "dry_run = true\nage = ", "is a dry run"),
+            ("name = \"c\"", "name = \"c\"\nops = \"kdamond\"", "kernel's DAMON applies"),
+            ("{ pid = 1 }", "{ paddr = \"all\" }", "physical memory"),
+        ] {
+            let err = of(&format!("{}{tune}", POLICY.replacen(from, to, 1)));
+            assert!(err.contains(part) && err.contains("why:"), "{err}");
         }
     }
 

@@ -1,6 +1,7 @@
 //! The runner: starts, commits to and stops all contexts of a policy.
 
-use std::collections::VecDeque;
+use std::cell::Cell;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,14 +10,20 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use isotherm_act::apply::Notes;
-use isotherm_host::error::{Error, Kind};
+use isotherm_host::error::{Class, Error, Kind};
 use isotherm_ops::doctor::NoSet;
 use isotherm_ops::support::SetName;
 
 use super::context::{Order, acts, run_context};
 use super::machine::check;
 use super::message::{Envelope, Event, EventSender, Message, Reason, Seen};
+use super::tuning::{Tuner, Values};
+use crate::gauge::Unread;
 use crate::policy::{ContextPolicy, Policy, TargetSpec};
+use crate::tune::Space;
+
+/// How often the tuner has a turn, at least.
+const TURN: Duration = Duration::from_millis(100);
 
 /// How a policy is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -54,6 +61,12 @@ impl<K: Kind> From<Error<K>> for Refused {
     }
 }
 
+impl From<Unread> for Refused {
+    fn from(Unread { code, text }: Unread) -> Self {
+        Self { code, text }
+    }
+}
+
 impl From<NoSet> for Refused {
     fn from(err: NoSet) -> Self {
         Self { code: err.exit_code(), text: err.to_string() }
@@ -72,6 +85,12 @@ pub struct Runner {
     early: VecDeque<Envelope>,
     /// The number of the next handle.
     next_id: u64,
+    /// The processes that are watched, and their contexts.
+    targets: BTreeMap<u32, String>,
+    /// Tunes the policy, if it asks for that.
+    tuner: Option<Tuner>,
+    /// Whether the contexts are paused, or were asked to end. Nothing is tuned then.
+    is_at_rest: Cell<bool>,
 }
 
 #[derive(Debug)]
@@ -83,6 +102,8 @@ struct Handle {
     ended: bool,
     /// The name of the operations set, once the context is ready.
     ops: &'static str,
+    /// Commits of the tuner that it has not told of.
+    quiet: usize,
     orders: Sender<Order>,
     thread: Option<JoinHandle<()>>,
 }
@@ -130,6 +151,8 @@ impl Runner {
         notes: Option<Arc<dyn Notes>>,
     ) -> Result<Self, Refused> {
         let policy = dry(policy, options);
+        let tuner = Tuner::of(&policy, None)?;
+        let policy = tuner.as_ref().map_or_else(|| policy.clone(), |tuner| tuner.applied(&policy));
         refuse_if_impossible(&policy)?;
         let (sender, messages) = channel();
         let mut this = Self {
@@ -140,14 +163,21 @@ impl Runner {
             sender,
             early: VecDeque::new(),
             next_id: 0,
+            targets: BTreeMap::new(),
+            tuner,
+            is_at_rest: Cell::new(false),
         };
         let added = this.prepare(policy.contexts)?;
         this.begin(added);
         Ok(this)
     }
 
-    /// Waits for the next message, at most for `patience`.
+    /// Waits for the next message, at most for `patience`. A policy that is tuned online goes on
+    /// with that in here, so somebody has to ask for messages all the time, and has to wait for the
+    /// line of shell that the policy may name as its measure ([`crate::gauge::PATIENCE`]).
     pub fn next(&mut self, patience: Duration) -> Option<Message> {
+        self.tune();
+        let patience = if self.tuner.is_some() { patience.min(TURN) } else { patience };
         let Envelope { from, message, .. } = match self.early.pop_front() {
             Some(envelope) => envelope,
             None => match self.messages.recv_timeout(patience) {
@@ -161,7 +191,68 @@ impl Runner {
         {
             self.contexts.remove(at).join();
         }
+        self.note_targets(&message);
+        if let Some(tuner) = &mut self.tuner {
+            tuner.hear(&message);
+        }
+        if matches!(message.event, Event::Committed)
+            && let Some(handle) = self.contexts.iter_mut().find(|c| c.id == from && c.quiet > 0)
+        {
+            handle.quiet -= 1;
+            return None;
+        }
         Some(message)
+    }
+
+    fn note_targets(&mut self, message: &Message) {
+        match &message.event {
+            Event::Added(target) => {
+                self.targets.insert(target.pid, message.context.clone());
+            }
+            Event::Gone { pid, .. } => drop(self.targets.remove(pid)),
+            Event::Ended(_) => self.targets.retain(|_, context| *context != message.context),
+            _ => {}
+        }
+    }
+
+    /// Lets the tuner go on.
+    fn tune(&mut self) {
+        let Some(mut tuner) = self.tuner.take() else { return };
+        if self.is_at_rest.get() {
+            tuner.interrupt();
+        } else {
+            let targets = std::mem::take(&mut self.targets);
+            tuner.turn(&targets, &mut |space, point| self.commit_values(space, point));
+            self.targets = targets;
+        }
+        let told = tuner.news().into_iter();
+        let told =
+            told.map(|(context, news)| Envelope::of_runner(context, Event::Tuned(Box::new(news))));
+        self.early.extend(told);
+        self.tuner = Some(tuner);
+    }
+
+    /// Puts values in force in the contexts that run.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::commit`], or if a context has just ended. Nothing has changed then.
+    fn commit_values(&mut self, space: &Space, point: &[u64]) -> Result<(), Refused> {
+        let running = self.contexts.iter().filter(|c| !c.ended);
+        let contexts = running.map(|c| c.policy.clone()).collect();
+        let policy = space.apply(&Policy { contexts, ..Policy::default() }, point);
+        // Another try would start the context again that has ended.
+        let text = "a context has just ended".to_owned();
+        let ended = Err(Refused { code: Class::Gone.exit_code(), text });
+        self.try_commit(policy).unwrap_or(ended)?;
+        self.contexts.iter_mut().filter(|c| !c.ended).for_each(|c| c.quiet += 1);
+        Ok(())
+    }
+
+    /// The present values of a policy that is tuned; none if it is not.
+    #[must_use]
+    pub fn tuned(&self) -> Option<Values> {
+        self.tuner.as_ref().map(Tuner::values)
     }
 
     /// Whether all contexts have ended and all their messages were returned.
@@ -173,6 +264,7 @@ impl Runner {
     /// Asks all contexts to neither look nor act from now on, or to go on with that. What they know
     /// stays, and their clocks stand still meanwhile.
     pub fn pause(&self, pause: bool) {
+        self.is_at_rest.set(pause);
         for context in &self.contexts {
             context.order(Order::Pause(pause));
         }
@@ -206,15 +298,22 @@ impl Runner {
         seen
     }
 
-    /// The policies of the contexts that run, as they are in force.
+    /// The policies of the contexts that run, as they are in force. What is tuned online has the
+    /// values of the policy that was committed, so that committing the result goes on tuning.
     #[must_use]
     pub fn policy(&self) -> Policy {
         let running = self.contexts.iter().filter(|c| !c.ended);
-        Policy { contexts: running.map(|c| c.policy.clone()).collect(), ..Policy::default() }
+        let contexts = running.map(|c| c.policy.clone()).collect();
+        let policy = Policy { contexts, ..Policy::default() };
+        match &self.tuner {
+            Some(tuner) => tuner.unapplied(policy),
+            None => policy,
+        }
     }
 
     /// Asks all contexts to end. Each sends its last account.
     pub fn stop(&self) {
+        self.is_at_rest.set(true);
         for context in &self.contexts {
             context.order(Order::Stop);
         }
@@ -231,6 +330,39 @@ impl Runner {
     /// stays as it was then.
     pub fn commit(&mut self, policy: Policy) -> Result<(), Refused> {
         let policy = dry(policy, self.options);
+        let tuner = self.tuner_for(&policy)?;
+        let tuner_or_ours = tuner.as_ref().or(self.tuner.as_ref());
+        let is_tuned = policy.tuning.online.is_some();
+        let applied = match tuner_or_ours.filter(|_| is_tuned) {
+            Some(tuner) => tuner.applied(&policy),
+            None => policy.clone(),
+        };
+        self.commit_all(applied)?;
+        match (tuner, &mut self.tuner) {
+            (Some(tuner), _) => self.tuner = Some(tuner),
+            (None, Some(tuner)) if is_tuned => tuner.adopt(&policy),
+            (None, _) => self.tuner = None,
+        }
+        Ok(())
+    }
+
+    /// The tuner that a policy needs; none if it needs none, or if the present one will do.
+    fn tuner_for(&mut self, policy: &Policy) -> Result<Option<Tuner>, Refused> {
+        if let Some(tuner) = &mut self.tuner {
+            // A phase in which something else changes tells nothing.
+            tuner.interrupt();
+            if tuner.suits(policy) {
+                return Ok(None);
+            }
+        }
+        let Some(tuner) = Tuner::of(policy, self.tuner.as_ref())? else { return Ok(None) };
+        for handle in self.contexts.iter().filter(|c| !c.ended) {
+            tuner.refuse_set(&handle.policy.name, handle.ops)?;
+        }
+        Ok(Some(tuner))
+    }
+
+    fn commit_all(&mut self, policy: Policy) -> Result<(), Refused> {
         // Every turn without an answer means that one more context has ended, so the loop is
         // finite.
         loop {
@@ -369,6 +501,12 @@ impl Runner {
             self.discard(handles);
             return Err(refused);
         }
+        let tuner = self.tuner.as_ref();
+        let check = |h: &Handle| tuner.map_or(Ok(()), |t| t.refuse_set(&h.policy.name, h.ops));
+        if let Err(refused) = handles.iter().try_for_each(check) {
+            self.discard(handles);
+            return Err(refused);
+        }
         Ok(handles)
     }
 
@@ -412,7 +550,8 @@ fn spawn(
         .name(format!("context {}", policy.name.replace('\0', "")))
         .spawn(move || run_context(own, (options, notes), receiver, events))
         .map_err(|e| Refused { code: 1, text: format!("cannot start a thread: {e}") })?;
-    Ok(Handle { id, policy, ended: false, ops: "", orders, thread: Some(thread) })
+    let thread = Some(thread);
+    Ok(Handle { id, policy, ended: false, ops: "", quiet: 0, orders, thread })
 }
 
 /// The policy with `dry_run` of the options applied to every scheme.
@@ -432,8 +571,10 @@ fn refuse_if_impossible(policy: &Policy) -> Result<(), Refused> {
 
 /// A command comes from the command line. A file that is read again cannot name it, so it is kept.
 fn keep_command(old: &ContextPolicy, new: &mut ContextPolicy) {
-    let command = old.targets.iter().find(|t| matches!(t, TargetSpec::Command(_)));
-    new.targets.extend(command.cloned());
+    let is_command = |t: &&TargetSpec| matches!(t, TargetSpec::Command(_));
+    if !new.targets.iter().any(|t| is_command(&t)) {
+        new.targets.extend(old.targets.iter().find(is_command).cloned());
+    }
 }
 
 /// Refuses changes that cannot be made while a context runs.

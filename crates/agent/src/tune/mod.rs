@@ -10,16 +10,22 @@
 //! slowdown`. The search halves the candidates: every one gets a trial, then the better half gets
 //! twice as many, and so on, so most trials go to those that could win.
 //!
+//! [`Online`] does the same in small steps, for as long as a policy runs.
+//!
 //! Invariants. Everything here is a value and a plain function: the same answers give the same
 //! search. A winner is named only if the trials show that it is better than doing nothing, and than
 //! the policy that tuning began with.
 //!
 //! Not here: the trials themselves. Who has a program to try runs them.
 
+mod brake;
+mod online;
 mod search;
 mod space;
 mod stats;
 
+pub use brake::Brake;
+pub use online::{Ask, News, Online, Outcome, Rules, Seen, Step, Told as OnlineTold};
 pub use search::{Candidate, Fate, Limits, Origin, Search, Told, Trial, Verdict, Why};
 pub use space::Space;
 pub use stats::{Estimate, Spread, t_cdf};

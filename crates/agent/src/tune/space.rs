@@ -71,6 +71,28 @@ impl Space {
             .collect()
     }
 
+    /// The value so many notches away from another, in one of the ranges. A notch is a factor of
+    /// the square root of 2 for times and bytes, and a tenth of the range for shares. It stays
+    /// within the range, so at its end nothing changes.
+    ///
+    /// # Panics
+    ///
+    /// If there are fewer ranges.
+    #[must_use]
+    pub fn step(&self, range: usize, from: u64, notches: i32) -> u64 {
+        let range = &self.ranges[range];
+        let [low, high] = [range.low, range.high].map(float);
+        let notch =
+            if range.key.is_log() { 0.5 * 2_f64.ln() / (high / low).ln() } else { 1.0 / 10.0 };
+        let to = value(range, unit(range, from) + f64::from(notches) * notch);
+        // Rounding must not undo a step.
+        match notches.signum() {
+            1 if to <= from => from.saturating_add(1).min(range.high),
+            -1 if to >= from => from.saturating_sub(1).max(range.low),
+            _ => to,
+        }
+    }
+
     /// The point half way between two.
     #[must_use]
     pub fn between(&self, a: &[u64], b: &[u64]) -> Vec<u64> {
@@ -167,7 +189,33 @@ mod tests {
         }
     }
 
+    #[test]
+    fn steps_are_factors_of_times_and_tenths_of_shares() {
+        let space = space(&["cold.age=1s..60s", "cold.frequency=0%..20%"]);
+        let ages = [1, 2, 4, -1, -8].map(|notches| space.step(0, 4_000_000, notches));
+        assert_eq!(ages, [5_700_000, 8_000_000, 16_000_000, 2_800_000, 1_000_000]);
+        let shares = [1, -1, -9, 20].map(|notches| space.step(1, 1000, notches));
+        assert_eq!(shares, [1200, 800, 0, 2000]);
+        assert_eq!(
+            [space.step(0, 1_000_000, -1), space.step(0, 60_000_000, 1)],
+            [1_000_000, 60_000_000]
+        );
+    }
+
     proptest! {
+        #[test]
+        fn a_step_goes_its_way_and_stays_within(low in 1_u64..1000, more in 1_u64..1 << 40, at in 0.0..1.0, n in 1_i32..5) {
+            for key in [Key::Age, Key::QuotaSize, Key::QuotaTime] {
+                let range = Range { scheme: "s".into(), key, low, high: low + more };
+                let space = Space::new(vec![range.clone()]);
+                let from = value(&range, at);
+                let (up, down) = (space.step(0, from, n), space.step(0, from, -n));
+                prop_assert!(up > from || from == range.high, "{from} up {n}: {up}");
+                prop_assert!(down < from || from == range.low, "{from} down {n}: {down}");
+                prop_assert!(down >= range.low && up <= range.high);
+            }
+        }
+
         #[test]
         fn points_stay_within_and_come_back(low in 1_u64..1 << 40, more in 2_u64..1 << 40, at in 0.0..1.0) {
             for key in [Key::Age, Key::QuotaSize, Key::QuotaTime] {

@@ -19,15 +19,37 @@ pub struct Estimate {
 }
 
 /// How far a single trial is off by chance.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spread {
     /// Sum of squares.
     squares: f64,
     /// How many independent deviations that is.
     free: usize,
+    /// The least deviation.
+    least: f64,
+}
+
+impl Default for Spread {
+    fn default() -> Self {
+        Self::with_least(LEAST)
+    }
 }
 
 impl Spread {
+    /// Nothing is known yet. A single trial is taken to be off by this much at least, as a share:
+    /// few trials of a measure that did not move do not say that it never does.
+    #[must_use]
+    pub const fn with_least(least: f64) -> Self {
+        Self { squares: 0.0, free: 0, least }
+    }
+
+    /// The same with a variance that is larger by this factor: for trials that are not independent,
+    /// so that their mean is off by more than their deviations tell.
+    #[must_use]
+    pub const fn widened(self, factor: f64) -> Self {
+        Self { squares: factor * self.squares, ..self }
+    }
+
     /// Adds trials that are alike, whose mean is not known.
     pub fn add_group(&mut self, values: &[f64]) {
         if values.len() > 1 {
@@ -45,10 +67,10 @@ impl Spread {
         }
     }
 
-    /// The standard deviation of one trial, at least [`LEAST`]; none if nothing is known of it.
+    /// The standard deviation of one trial, at least the least; none if nothing is known of it.
     #[must_use]
     pub fn deviation(&self) -> Option<f64> {
-        (self.free > 0).then(|| (self.squares / count(self.free)).sqrt().max(LEAST))
+        (self.free > 0).then(|| (self.squares / count(self.free)).sqrt().max(self.least))
     }
 
     /// The mean of trials of a candidate.

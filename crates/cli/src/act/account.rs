@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use isotherm::raw::agent::run::Account;
+use isotherm::raw::agent::policy::print;
+use isotherm::raw::agent::run::{Account, Values};
 use isotherm::raw::core::units::{bytes, counted};
 use serde::Serialize;
 
@@ -19,9 +20,28 @@ pub(super) struct Final {
     pub(super) stopped: Stopped,
     pub(super) dry_run: bool,
     pub(super) schemes: Vec<Account>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) tuned: Option<Tuned>,
     /// What the account of a scheme means, by context and name; for people only.
     #[serde(skip)]
     pub(super) explained: BTreeMap<(String, String), String>,
+}
+
+/// What a policy was tuned to while it ran.
+#[derive(Debug, Serialize)]
+pub(super) struct Tuned {
+    /// The values at the end, as `cold.age=5s`, separated by blanks.
+    values: String,
+    /// Those that the policy has itself.
+    began: String,
+    /// The policy with the values at the end.
+    policy: String,
+}
+
+impl From<Values> for Tuned {
+    fn from(values: Values) -> Self {
+        Self { policy: print(&values.policy), values: values.now, began: values.began }
+    }
 }
 
 impl Final {
@@ -38,6 +58,13 @@ impl Final {
         for scheme in &self.schemes {
             // Writing to a string cannot fail.
             write!(text, "{}", self.scheme(scheme)).ok();
+        }
+        if let Some(Tuned { values, began, .. }) = &self.tuned {
+            text += &if values == began {
+                format!("tuned: {values}, as in the policy\n")
+            } else {
+                format!("tuned: {values}; the policy has {began} (`-o FILE` writes another)\n")
+            };
         }
         text
     }

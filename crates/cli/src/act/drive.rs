@@ -8,15 +8,15 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use isotherm::raw::act::apply::ActEvent;
-use isotherm::raw::agent::policy::Policy;
-use isotherm::raw::agent::run::{Account, Event, Message, Options, Reason, Runner};
+use isotherm::raw::agent::policy::{Policy, print};
+use isotherm::raw::agent::run::{Account, Event, Message, Options, Reason, Runner, Values};
 use isotherm::raw::host::proc::own_cost;
 use isotherm::raw::ops::targets::ChildExit;
 use isotherm::raw::sys::{clock, signals};
 use isotherm_metrics::Exporter;
 use serde_json::json;
 
-use super::account::Final;
+use super::account::{Final, Tuned};
 use super::args::{RunArgs, WhoseArgs};
 use super::events::Log;
 
@@ -24,6 +24,7 @@ use super::status::Status;
 use super::stopped::Stopped;
 use super::verdict::Plan;
 use crate::exit;
+use crate::files;
 use crate::options::metrics::build;
 use crate::terminal::warn;
 
@@ -35,6 +36,8 @@ const PATIENCE: Duration = Duration::from_millis(50);
 pub(super) struct Extra<'a> {
     /// The policy's file, which is read again at a SIGHUP.
     pub(super) file: Option<&'a Path>,
+    /// Where the policy with its tuned values is written at the end.
+    pub(super) tuned: Option<&'a Path>,
     /// Show idle times and bandwidth on standard output, about once per second.
     pub(super) percentiles: bool,
 }
@@ -97,6 +100,7 @@ pub(super) fn drive(policy: Policy, args: &RunArgs, extra: Extra<'_>) -> anyhow:
             run.reload(&mut runner, file);
         }
     }
+    run.tuned = runner.tuned();
     run.finish(stopped)
 }
 
@@ -115,6 +119,8 @@ struct Run<'a> {
     accounts: Vec<Account>,
     child: Option<ChildExit>,
     failed: Option<(u8, String)>,
+    /// What the policy is tuned to.
+    tuned: Option<Values>,
     /// The exit code for a process that the policy names and that was never watched.
     missing: Option<u8>,
     /// Whether much of the time was not watched.
@@ -142,6 +148,7 @@ impl<'a> Run<'a> {
             accounts: Vec::new(),
             child: None,
             failed: None,
+            tuned: None,
             missing: None,
             hole: false,
             told_to_wait: false,
@@ -200,6 +207,10 @@ impl<'a> Run<'a> {
                 self.say(&format!("{context}: huge page advice at the end: {text}"));
             }
             Event::Committed => self.say(&format!("{context}: the new policy is in force")),
+            Event::Tuned(tuned) if matches!(tuned.what, "trouble" | "dropped") => {
+                self.warn(&tuned.text);
+            }
+            Event::Tuned(tuned) => self.say(&tuned.text),
             Event::Ended(ended) => {
                 if let Reason::Failed { code, text } = ended.reason
                     && self.failed.is_none()
@@ -291,7 +302,15 @@ impl<'a> Run<'a> {
             )
         });
         let explained = explained.collect();
+        let mut has_failed = false;
+        if let (Some(path), Some(values)) = (self.extra.tuned, &self.tuned)
+            && let Err(err) = std::fs::write(path, print(&values.policy))
+        {
+            self.warn(&files::cannot_create(path, &err).to_string());
+            has_failed = true;
+        }
         let account = Final {
+            tuned: self.tuned.take().map(Tuned::from),
             explained,
             elapsed_ns: u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX),
             own_cpu_ns: own.cpu_ns.saturating_sub(self.cpu_ns),
@@ -312,7 +331,7 @@ impl<'a> Run<'a> {
             return Err(exit::with(code, text));
         }
         let child = self.child.map(exit::of_child);
-        if self.log.has_failed() || self.hole {
+        if self.log.has_failed() || self.hole || has_failed {
             return Ok(ExitCode::from(exit::PARTIAL));
         }
         Ok(match child {

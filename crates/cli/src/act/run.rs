@@ -33,6 +33,12 @@ pub(crate) struct Args {
     /// free memory and nodes are not in a record, and it is said what that leaves out.
     #[arg(long, value_name = "RECORD", conflicts_with_all = ["check", "command", "duration", "dry_run"])]
     over: Option<PathBuf>,
+    /// At the end, write the policy with its tuned values to this file.
+    ///
+    /// For a policy that is tuned while it runs (`online` in its table [tune]). POLICY itself is
+    /// never written.
+    #[arg(short, long, value_name = "FILE", help_heading = "Output", hide_short_help = true, conflicts_with_all = ["check", "over"])]
+    output: Option<PathBuf>,
     #[command(flatten)]
     run: RunArgs,
     /// Start this command; it is the target of the context that names none.
@@ -55,8 +61,16 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(record) = &args.over {
         return super::over::run(&policy, record, args.run.json);
     }
+    if args.output.is_some() && policy.tuning.online.is_none() {
+        return Err(usage(
+            "-o without online tuning\n  why:   the policy stays as it is\n  hint:  online = true in the \
+             policy's table [tune]",
+        ));
+    }
     add_command(&mut policy, &args.command)?;
-    drive(policy, &args.run, Extra { file: Some(&args.policy), ..Extra::default() })
+    let extra =
+        Extra { file: Some(&args.policy), tuned: args.output.as_deref(), ..Extra::default() };
+    drive(policy, &args.run, extra)
 }
 
 /// Reads a policy from a file.

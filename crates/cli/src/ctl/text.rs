@@ -80,6 +80,9 @@ fn policies(policies: &[Policy]) -> String {
             bytes(sum(|c| c.working_set_bytes)),
             time(sum(|c| c.cpu_ns)),
         ]);
+        if let Some(tuned) = &policy.tuned {
+            notes += &format!("{}: tuned online: {tuned}\n", policy.name);
+        }
         if let Some(why) = &policy.why {
             let retry = match (policy.state, policy.retry_ms) {
                 (State::Waiting, Some(ms)) => format!(" (tried again in {} s)", ms.div_ceil(1000)),

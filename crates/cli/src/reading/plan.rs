@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use isotherm::raw::act::{RefaultPrice, refault_price};
+use isotherm::raw::agent::gauge::Counter;
 use isotherm::raw::agent::policy::{TargetSpec, print};
 use isotherm::raw::agent::ready::{Reclaim, Whose};
 use isotherm::raw::core::scheme::Watermarks;
@@ -20,7 +21,7 @@ use isotherm::raw::report::plan::{Limits, Price, Report};
 use super::report::Common;
 use crate::exit::{self, usage};
 use crate::files;
-use crate::progress::{Counter, Pace, Watch};
+use crate::progress::{Pace, Watch};
 use crate::terminal::pager::PagerArg;
 use crate::terminal::warn;
 

@@ -123,6 +123,7 @@ impl Watch<'_> {
             | Event::Act(_)
             | Event::Undone { .. }
             | Event::Committed
+            | Event::Tuned(_)
             | Event::Ended(_) => {}
         }
         Ok(())

@@ -13,5 +13,6 @@ mod history;
 mod policies;
 mod rights;
 mod service;
+mod tuning;
 mod upgrade;
 mod world;

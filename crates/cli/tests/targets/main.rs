@@ -8,6 +8,7 @@
 mod help;
 mod metrics;
 mod named;
+mod online;
 mod places;
 mod plan;
 mod reclaim;

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::program::{ISOTHERM, Running, Said, command, isotherm, scratch, wait_until};
 
-const M: u64 = 1 << 20;
+pub(crate) const M: u64 = 1 << 20;
 
 /// 16 MiB are written all the time, 48 MiB were written once.
 const WORKLOAD: &str = "@seed=1\nhot, 16M, none, populate=yes\ncold, 48M, none, populate=yes\n\n\
@@ -26,7 +26,7 @@ brake = "off"
 "#;
 
 /// Bytes that are resident and in swap.
-fn memory(pid: u32) -> (u64, u64) {
+pub(crate) fn memory(pid: u32) -> (u64, u64) {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let field = |name: &str| -> u64 {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
@@ -43,7 +43,7 @@ fn workload(dir: &Path) -> Running {
 }
 
 /// Swap of 256 MiB; `None`, printed, where there is none to be had. It is taken down when dropped.
-fn swap() -> Option<Zram> {
+pub(crate) fn swap() -> Option<Zram> {
     match Zram::set_up(256 * M) {
         Ok(swap) => Some(swap),
         Err(err) if err.is_missing() => {

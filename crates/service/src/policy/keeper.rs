@@ -19,7 +19,7 @@ use super::backoff::Backoff;
 use super::order::{Answer, Ask, Order};
 use super::records::Records;
 use super::shown::Shown;
-use super::told;
+use super::{told, tuning};
 use crate::budget::Limit;
 use crate::hub;
 use crate::state::Wanted;
@@ -328,8 +328,15 @@ impl Keeper {
     fn read(&self) -> Result<Policy, Refused> {
         match &self.unreadable {
             Some(why) => Err(Refused { code: 2, text: why.clone() }),
-            None => read(&self.name, &self.text),
+            None => self.parsed(&self.text),
         }
+    }
+
+    /// What a text says, with the place where its tuned values are kept.
+    fn parsed(&self, text: &str) -> Result<Policy, Refused> {
+        let mut policy = read(&self.name, text)?;
+        tuning::keep(&mut policy, &self.with.tuned_dir, &self.name)?;
+        Ok(policy)
     }
 
     /// Notes a failure, and when the policy is tried again.
@@ -366,7 +373,7 @@ impl Keeper {
 
     fn commit(&mut self, text: String, only_check: bool) -> Result<Answer, Refusal> {
         let of = |refused: Refused| Refusal::of_policy(refused.code, &refused.text);
-        let policy = read(&self.name, &text).map_err(of)?;
+        let policy = self.parsed(&text).map_err(of)?;
         let contexts = policy.contexts.len();
         let schemes = policy.contexts.iter().map(|c| c.schemes.len()).sum();
         let committed = Answer::Committed { contexts, schemes };
@@ -397,6 +404,9 @@ impl Keeper {
         let mut shown = self.shown();
         shown.text.clone_from(&self.text);
         shown.commits += 1;
+        if self.policy.tuning.online.is_none() {
+            shown.tuned = None;
+        }
         drop(shown);
         info!(policy = self.name, "committed");
         Ok(committed)
@@ -410,6 +420,7 @@ impl Keeper {
         shown.retry_at = self.retry_at;
         if !matches!(state, State::Running | State::Paused) {
             shown.contexts.clear();
+            shown.tuned = None;
         }
     }
 
@@ -434,6 +445,9 @@ impl Keeper {
                 self.records.wanted(&context);
             }
             Event::Unrecorded { text } => self.records.failed(&context, &text),
+            Event::Tuned(tuned) if !tuned.values.is_empty() => {
+                self.shown().tuned = Some(tuned.values);
+            }
             Event::Summary(summary) => self.shown().note(&self.name, &context, &summary),
             Event::Ended(ended) => {
                 self.shown().forget(&context);

@@ -11,9 +11,10 @@ pub(crate) mod order;
 mod records;
 pub(crate) mod shown;
 pub(crate) mod told;
+pub(crate) mod tuning;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -60,6 +61,8 @@ pub(crate) struct With {
     pub(crate) metrics: Option<Arc<Mutex<Exporter>>>,
     /// How thrifty contexts are to be with memory.
     pub(crate) thrift: Arc<AtomicU32>,
+    /// Where tuned values are kept.
+    pub(crate) tuned_dir: Arc<Path>,
 }
 
 #[derive(Debug)]
@@ -369,6 +372,7 @@ impl Policies {
         let handle = inner.policies.remove(name);
         drop(inner);
         end(handle);
+        tuning::forget(&self.with.tuned_dir, name);
         Ok(())
     }
 

@@ -19,6 +19,8 @@ pub(crate) struct Shown {
     pub(crate) retry_at: Option<Instant>,
     /// How many commits it took.
     pub(crate) commits: u64,
+    /// The values of what is tuned online.
+    pub(crate) tuned: Option<String>,
     pub(crate) contexts: Vec<types::Context>,
     pub(crate) accounts: Vec<types::Account>,
     /// How much memory each context watches, in bytes.
@@ -43,6 +45,7 @@ impl Shown {
             tries: u64::from(self.tries),
             retry_ms: left.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
             commits: self.commits,
+            tuned: self.tuned.clone(),
             contexts: self.contexts.clone(),
         }
     }

@@ -30,6 +30,10 @@ pub(super) fn log(policy: &str, context: &str, event: &Event) {
             context, restored_bytes, replaced_bytes, left_bytes, failures, "advice was taken back"
         ),
         Event::Committed => debug!(policy, context, "the new policy is in force"),
+        Event::Tuned(tuned) if matches!(tuned.what, "trouble" | "dropped") => {
+            warn!(policy, context, "{}", tuned.text);
+        }
+        Event::Tuned(tuned) => info!(policy, context, "{}", tuned.text),
         Event::Ended(ended) => match &ended.reason {
             Reason::Stopped => debug!(policy, context, "ended"),
             Reason::TargetsGone => info!(policy, context, "ended: no target is left"),

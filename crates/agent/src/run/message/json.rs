@@ -36,6 +36,7 @@ fn event(event: &Event) -> (&'static str, Value) {
         ),
         Event::Unrecorded { text } => ("unrecorded", json!({ "text": text })),
         Event::Committed => ("committed", json!({})),
+        Event::Tuned(tuned) => ("tuned", tuned.json()),
         Event::Ended(ended) => ("ended", of_end(ended)),
     }
 }

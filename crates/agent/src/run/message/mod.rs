@@ -2,6 +2,7 @@
 
 mod json;
 mod sender;
+mod tuned;
 
 use isotherm_act::apply::ActEvent;
 use isotherm_core::{Attrs, Late, SPANS, Snapshot, Time};
@@ -14,6 +15,7 @@ use crate::groups::Group;
 use crate::monitor::Durations;
 
 pub(super) use sender::{Envelope, EventSender};
+pub use tuned::Tuned;
 
 /// Something that happened in a context.
 #[derive(Debug)]
@@ -78,6 +80,8 @@ pub enum Event {
     },
     /// A new policy is in force.
     Committed,
+    /// Online tuning has something to tell.
+    Tuned(Box<Tuned>),
     /// The context ended. It sends nothing more.
     Ended(Ended),
 }

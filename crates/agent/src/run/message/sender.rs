@@ -46,6 +46,14 @@ impl Unread {
     }
 }
 
+impl Envelope {
+    /// A message of the runner itself, which is of no handle.
+    pub(in crate::run) fn of_runner(context: String, event: Event) -> Self {
+        let message = Message { context, at: clock::now(), event };
+        Self { from: u64::MAX, message, _place: None }
+    }
+}
+
 impl Drop for Unread {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);

@@ -4,18 +4,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use isotherm::raw::agent::policy::{Policy, Range, TargetSpec};
+use isotherm::raw::agent::gauge::{Counter, Source};
+use isotherm::raw::agent::policy::{Policy, Range, TargetSpec, Tuning};
 use isotherm::raw::agent::tune::Limits;
 use isotherm::raw::core::units::{duration, share_bp};
 
-use super::meter::Source;
 use crate::exit::usage;
-use crate::progress::Counter;
-
-/// The score's weight of slowdown, if nobody gives one.
-const WEIGHT: u32 = 2;
-/// The largest slowdown, if nobody gives one, in basis points.
-const MAX_SLOWDOWN_BP: u32 = 200;
 
 /// Arguments of `isotherm tune`.
 #[derive(Debug, clap::Args)]
@@ -185,11 +179,14 @@ impl Args {
 
     /// The limits: of the command line, of the policy, or the usual ones.
     pub(super) fn limits(&self, policy: &Policy) -> Limits {
-        let bp = self.max_slowdown.or(policy.tuning.max_slowdown_bp);
-        let weight = self.weight.or(policy.tuning.weight);
+        let tuning = Tuning {
+            max_slowdown_bp: self.max_slowdown.or(policy.tuning.max_slowdown_bp),
+            weight: self.weight.or(policy.tuning.weight),
+            ..Tuning::default()
+        };
         Limits {
-            max_slowdown: f64::from(bp.unwrap_or(MAX_SLOWDOWN_BP)) / 10_000.0,
-            weight: f64::from(weight.unwrap_or(WEIGHT)),
+            max_slowdown: tuning.max_slowdown(),
+            weight: tuning.weight(),
             trials: self.trials.into(),
         }
     }

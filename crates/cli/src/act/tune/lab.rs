@@ -18,16 +18,16 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use isotherm::raw::act::Process;
-use isotherm::raw::act::apply::{ActEvent, Evidence};
-use isotherm::raw::agent::policy::{Policy, min_age_us};
+use isotherm::raw::act::apply::ActEvent;
+use isotherm::raw::agent::gauge::{Gauge, Phase, Source, Unread};
+use isotherm::raw::agent::policy::{Policy, confirm_us, min_age_us};
 use isotherm::raw::agent::run::{Event, Options, Reason, Refused, Runner};
-use isotherm::raw::agent::tune::Trial;
+use isotherm::raw::agent::tune::{Brake, Trial};
 use isotherm::raw::core::scheme::{Action, Watermarks};
 use isotherm::raw::ops::targets::ChildExit;
 use isotherm::raw::report::plan::LATEST;
 use isotherm::raw::sys::signals;
 
-use super::meter::{Gauge, Phase, Source};
 use crate::exit;
 use crate::terminal::warn;
 
@@ -39,11 +39,6 @@ const SETTLE: Duration = Duration::from_secs(1);
 const MOVES: f64 = 0.01;
 /// But for no more than so many slices.
 const MORE: u32 = 4;
-/// A candidate is stopped at once above so many times the limit.
-const AT_ONCE: f64 = 4.0;
-/// And above so many deviations of what is noise, this much before that is known.
-const DEVIATIONS: f64 = 3.0;
-const UNKNOWN_NOISE: f64 = 0.05;
 
 /// Why there are no more phases.
 #[derive(Debug)]
@@ -62,6 +57,18 @@ impl From<anyhow::Error> for Halt {
     }
 }
 
+impl From<Unread> for Halt {
+    fn from(unread: Unread) -> Self {
+        Self::Failed(exit::unread(unread))
+    }
+}
+
+impl From<Refused> for Halt {
+    fn from(refused: Refused) -> Self {
+        Self::Failed(exit::refused(refused))
+    }
+}
+
 type Result<T> = std::result::Result<T, Halt>;
 
 /// What became of a candidate's phase.
@@ -73,14 +80,6 @@ pub(super) enum Done {
     Broken(Phase),
     /// It could not be put in force.
     Refused(Refused),
-}
-
-/// When a candidate is stopped.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Brake {
-    pub(super) max_slowdown: f64,
-    /// Deviation of the slowdown in a whole phase; none if not known.
-    pub(super) noise: Option<f64>,
 }
 
 /// A program that is tried.
@@ -115,6 +114,7 @@ impl Lab {
     ) -> std::result::Result<Self, Refused> {
         let mut untouched = policy.clone();
         untouched.contexts.iter_mut().for_each(|context| context.schemes.clear());
+        untouched.tuning.online = None;
         // The schemes are checked by the machine before anything is begun.
         if let Some(problem) =
             isotherm::raw::agent::run::check(policy).into_iter().find(|problem| problem.fatal)
@@ -240,9 +240,7 @@ impl Lab {
             checked = Instant::now();
             let so_far = gauge.read(&self.pids)?;
             let share = begun.elapsed().as_secs_f64() / self.phase.as_secs_f64();
-            let noise = brake.noise.unwrap_or(UNKNOWN_NOISE) / share.min(1.0).sqrt();
-            let most = AT_ONCE * brake.max_slowdown + DEVIATIONS * noise;
-            if so_far.slowdown(off, &source) > most {
+            if brake.stops(so_far.slowdown(off, &source), share) {
                 return Ok((so_far, true));
             }
         }
@@ -260,7 +258,7 @@ impl Lab {
     /// Commits no schemes, and brings back what was paged out.
     fn bring_back(&mut self) -> Result<()> {
         let committed = self.runner.commit(self.untouched.clone());
-        committed.map_err(|refused| Halt::Failed(exit::refused(refused)))?;
+        committed?;
         for pid in self.pids.clone() {
             // A process that has ended has nothing in swap.
             let Ok(process) = Process::open(pid) else { continue };
@@ -282,6 +280,7 @@ impl Lab {
     pub(super) fn candidate(&mut self, policy: &Policy, off: &Phase, brake: Brake) -> Result<Done> {
         self.go_on()?;
         let mut policy = policy.clone();
+        policy.tuning.online = None;
         for scheme in policy.contexts.iter_mut().flat_map(|c| &mut c.schemes) {
             // Tuning is about when memory is short.
             scheme.scheme.watermarks = Watermarks::default();
@@ -339,10 +338,7 @@ pub(super) fn settling(policy: &Policy) -> Duration {
     let ages = policy.contexts.iter().flat_map(|context| {
         let takes = context.schemes.iter().filter(|s| s.scheme.action == Action::Pageout);
         takes.map(move |scheme| {
-            let confirm = match scheme.settings.evidence {
-                Evidence::Confirm(us) => us,
-                Evidence::Off => 0,
-            };
+            let confirm = confirm_us(scheme);
             let age = Duration::from_micros(min_age_us(context, scheme));
             let usual = age.mul_f64(LATEST.0) + Duration::from_secs_f64(LATEST.1);
             usual.max(age + 2 * Duration::from_micros(confirm))

@@ -2,7 +2,6 @@
 
 mod args;
 mod lab;
-mod meter;
 mod plan;
 mod shown;
 
@@ -12,13 +11,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use isotherm::raw::agent::policy::{Policy, Range, print, usual_ranges};
-use isotherm::raw::agent::tune::{Limits, Search, Space, Told, Why};
+use isotherm::raw::agent::tune::{Brake, Limits, Search, Space, Told, Why};
 use isotherm::raw::core::scheme::{Action, Watermarks};
 use isotherm::raw::host::proc::{Proc, meminfo_kib};
 use isotherm::raw::sys::signals;
 
 pub(crate) use args::Args;
-use lab::{Brake, Done, Halt, Lab, settling, trial};
+use lab::{Done, Halt, Lab, settling, trial};
 
 use crate::exit::{self, usage};
 use crate::files;

@@ -11,10 +11,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Instant;
 
-use isotherm::raw::host::proc::Proc;
+use isotherm_host::error::Class;
+use isotherm_host::proc::Proc;
 
-use crate::exit;
-use crate::progress::{Counter, printed};
+use super::counter::{Counter, Unread, printed};
 
 /// A slowdown that is this large, or larger, is written as this.
 const WORST: f64 = 100.0;
@@ -22,8 +22,8 @@ const WORST: f64 = 100.0;
 const PRESSURE: &str = "/proc/pressure/memory";
 
 /// What tells how the program gets on.
-#[derive(Debug, Clone)]
-pub(super) enum Source {
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Source {
     /// Counted work.
     Work(Counter),
     /// A command prints a latency.
@@ -31,26 +31,28 @@ pub(super) enum Source {
     /// The machine's stall on memory.
     Pressure,
     /// CPU seconds.
+    #[default]
     Cpu,
 }
 
 impl Source {
     /// In words, with what it does not show.
-    pub(super) fn told(&self) -> String {
+    #[must_use]
+    pub fn told(&self) -> String {
         match self {
             Self::Work(counter) => counter.told(),
             Self::Latency(command) => format!("latency printed by `{command}`"),
             Self::Pressure => "stall on memory (PSI) of the whole machine".to_owned(),
             Self::Cpu => {
                 "CPU seconds only: system time that comes on top. Waiting for a disk does \
-                          not show; --progress FILE counts work"
+                          not show; a counter of work does (progress)"
                     .to_owned()
             }
         }
     }
 
     /// The number that it shows now.
-    fn read(&self) -> anyhow::Result<f64> {
+    fn read(&self) -> Result<f64, Unread> {
         match self {
             Self::Work(counter) => counter.read(),
             Self::Latency(command) => printed(command),
@@ -61,16 +63,14 @@ impl Source {
 }
 
 /// For how long some task waited for memory since the start of the machine, in µs.
-fn stalled_us(path: &Path) -> anyhow::Result<f64> {
+fn stalled_us(path: &Path) -> Result<f64, Unread> {
     let tried = |why: &str| {
-        exit::with(
-            exit::NOT_SUPPORTED,
-            format!(
-                "cannot read the pressure on memory\n  tried: read {}: {why}\n  hint:  a kernel with \
-                 PSI (psi=1), or --progress FILE",
-                path.display()
-            ),
-        )
+        let text = format!(
+            "cannot read the pressure on memory\n  tried: read {}: {why}\n  hint:  a kernel with PSI \
+             (psi=1), or a counter of work (progress)",
+            path.display()
+        );
+        Unread { code: Class::NotSupported.exit_code(), text }
     };
     let text = std::fs::read_to_string(path).map_err(|e| tried(&e.to_string()))?;
     let some = text.lines().find_map(|line| line.strip_prefix("some "));
@@ -108,22 +108,30 @@ fn used(pids: &BTreeSet<u32>, text: &mut Vec<u8>) -> Use {
     all
 }
 
+/// How much memory of these processes is resident, and how much is in swap, in bytes.
+#[must_use]
+pub fn memory(pids: &BTreeSet<u32>) -> [f64; 2] {
+    let Use { resident, swapped, .. } = used(pids, &mut Vec::new());
+    [resident, swapped]
+}
+
 /// What one phase has shown.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Phase {
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Phase {
     /// Mean resident memory, in bytes.
-    pub(super) resident: f64,
+    pub resident: f64,
     /// Memory in swap at the end, in bytes.
-    pub(super) swapped: f64,
+    pub swapped: f64,
     /// CPU time per second, and that in the kernel, in clock ticks.
-    cpu: [f64; 2],
+    pub cpu: [f64; 2],
     /// Counted work per second, mean latency, or share of time stalled.
-    shown: f64,
+    pub shown: f64,
 }
 
 impl Phase {
     /// The mean of two phases.
-    pub(super) fn mean(&self, other: &Self) -> Self {
+    #[must_use]
+    pub fn mean(&self, other: &Self) -> Self {
         let of = f64::midpoint;
         Self {
             resident: of(self.resident, other.resident),
@@ -134,12 +142,14 @@ impl Phase {
     }
 
     /// The share of memory that is saved, compared with an untouched phase.
-    pub(super) fn saved(&self, off: &Self) -> f64 {
+    #[must_use]
+    pub fn saved(&self, off: &Self) -> f64 {
         if off.resident > 0.0 { 1.0 - self.resident / off.resident } else { 0.0 }
     }
 
     /// By which share the program is slower than in an untouched phase.
-    pub(super) fn slowdown(&self, off: &Self, source: &Source) -> f64 {
+    #[must_use]
+    pub fn slowdown(&self, off: &Self, source: &Source) -> f64 {
         let by = match source {
             Source::Work(_) => off.shown / self.shown - 1.0,
             Source::Latency(_) => self.shown / off.shown - 1.0,
@@ -151,7 +161,8 @@ impl Phase {
     }
 
     /// Why nothing can be told from this untouched phase, if so.
-    pub(super) fn useless(&self, source: &Source) -> Option<String> {
+    #[must_use]
+    pub fn useless(&self, source: &Source) -> Option<String> {
         let counts = matches!(source, Source::Work(_) | Source::Latency(_));
         if counts && self.shown <= 0.0 {
             return Some(format!("{}: it did not grow in a whole untouched phase", source.told()));
@@ -162,8 +173,8 @@ impl Phase {
 
 /// A phase under way.
 #[derive(Debug)]
-pub(super) struct Gauge<'a> {
-    source: &'a Source,
+pub struct Gauge {
+    source: Source,
     begun: Instant,
     first: Use,
     counted: f64,
@@ -172,13 +183,18 @@ pub(super) struct Gauge<'a> {
     text: Vec<u8>,
 }
 
-impl<'a> Gauge<'a> {
-    pub(super) fn begin(source: &'a Source, pids: &BTreeSet<u32>) -> anyhow::Result<Self> {
+impl Gauge {
+    /// Begins.
+    ///
+    /// # Errors
+    ///
+    /// If the source cannot be read.
+    pub fn begin(source: &Source, pids: &BTreeSet<u32>) -> Result<Self, Unread> {
         let mut text = Vec::new();
         let counted = if matches!(source, Source::Latency(_)) { 0.0 } else { source.read()? };
         let first = used(pids, &mut text);
         Ok(Self {
-            source,
+            source: source.clone(),
             begun: Instant::now(),
             first,
             counted,
@@ -189,7 +205,11 @@ impl<'a> Gauge<'a> {
     }
 
     /// Takes a sample.
-    pub(super) fn sample(&mut self, pids: &BTreeSet<u32>) -> anyhow::Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// If the source cannot be read.
+    pub fn sample(&mut self, pids: &BTreeSet<u32>) -> Result<(), Unread> {
         self.resident.push(used(pids, &mut self.text).resident);
         if matches!(self.source, Source::Latency(_)) {
             self.latencies.push(self.source.read()?);
@@ -198,7 +218,11 @@ impl<'a> Gauge<'a> {
     }
 
     /// What was shown so far.
-    pub(super) fn read(&mut self, pids: &BTreeSet<u32>) -> anyhow::Result<Phase> {
+    ///
+    /// # Errors
+    ///
+    /// If the source cannot be read.
+    pub fn read(&mut self, pids: &BTreeSet<u32>) -> Result<Phase, Unread> {
         if self.latencies.is_empty() {
             self.sample(pids)?;
         }

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
+use isotherm::raw::host::counter::last_number;
 use isotherm::raw::host::proc::Proc;
 
 use crate::exit::{self, usage};
@@ -41,13 +42,6 @@ impl Counter {
             Self::Command(command) => printed(command),
         }
     }
-}
-
-/// The last number of a text.
-fn last_number(text: &str) -> Option<f64> {
-    let is_other = |c: char| !(c.is_ascii_digit() || matches!(c, '.' | 'e' | 'E' | '+' | '-'));
-    let words = text.split(is_other).rev();
-    words.filter_map(|word| word.parse().ok()).find(|x: &f64| x.is_finite())
 }
 
 /// The last number that a line of shell prints.

@@ -381,6 +381,7 @@ impl Work {
                 ActEvent::Lost { events, .. } => self.events.lose(*events),
                 ActEvent::Acted { at, .. }
                 | ActEvent::Trouble { at, .. }
+                | ActEvent::Proved { at, .. }
                 | ActEvent::Blocked { at, .. } => self.events.send_at(*at, Event::Act(event)),
             }
         }

@@ -18,8 +18,7 @@
 
 mod search;
 mod space;
-mod stats;
 
+pub use isotherm_act::benefit::stats::{Estimate, Spread, t_cdf};
 pub use search::{Candidate, Fate, Limits, Origin, Search, Told, Trial, Verdict, Why};
 pub use space::Space;
-pub use stats::{Estimate, Spread, t_cdf};

@@ -166,6 +166,9 @@ impl<'a> Run<'a> {
                 let whom = if pid == 0 { String::new() } else { format!(", process {pid}") };
                 self.warn(&format!("{context}{scheme}{whom}: {text}"));
             }
+            Event::Act(ActEvent::Proved { scheme, pid, text, .. }) => {
+                self.say(&format!("{context} / {scheme}, process {pid}: {text}"));
+            }
             Event::Act(ActEvent::Blocked { text, .. }) => {
                 self.warn(&format!("{context}: actions are blocked from now on: {text}"));
             }

@@ -11,8 +11,11 @@
 //!
 //! Invariants: looks are no more than that, so a unit that is not looked at in time is not known,
 //! and huge pages tell nothing (they have one accessed bit for all). One look per unit is kept, the
-//! last one, because units that change are armed more often. Absent: a unit of which all pages were
-//! touched. It counts as swept, once; it may have been touched more often than that.
+//! last one, because units that change are armed more often.
+//!
+//! A unit of which all pages were touched can be either. It counts as swept once, unless so much
+//! memory is touched that no sweep would come round in time. Then as many random accesses count as
+//! are needed until no page is left out, which is the least that there can have been.
 
 use std::collections::BTreeMap;
 
@@ -38,6 +41,19 @@ struct Sight {
     /// Accesses to scattered pages, and pages that a sweep touched.
     scattered: f64,
     swept: f64,
+    /// Whether no page was left out; then as many accesses, if they were random.
+    full: Option<f64>,
+}
+
+/// What small pages cost in a unit.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Cost {
+    /// As a share of time.
+    pub(crate) share: f64,
+    /// Pages per second that a sweep touched, as it looks.
+    pub(crate) swept_per_s: f64,
+    /// The share if it was no sweep that touched all pages of the unit.
+    pub(crate) share_if_random: f64,
 }
 
 /// The short looks at one target's units.
@@ -70,7 +86,8 @@ impl Looks {
             let mut runs = 0.0;
             young.runs(|_, _| runs += 1.0);
             let [scattered, swept] = accesses(young.count(), runs, pages);
-            self.seen.insert(check.start, Sight { at, span_ns, scattered, swept });
+            let full = (young.count() >= pages).then(|| until_full(pages));
+            self.seen.insert(check.start, Sight { at, span_ns, scattered, swept, full });
         }
     }
 
@@ -80,12 +97,18 @@ impl Looks {
         self.seen.retain(|_, sight| now.since(sight.at) <= FRESH_NS);
     }
 
-    /// The share of time that small pages cost in this unit; none if it was not looked at lately.
+    /// What small pages cost in this unit; none if it was not looked at lately.
     #[expect(clippy::cast_precision_loss, reason = "some ms")]
-    pub(crate) fn cost(&self, start: u64, price: WalkPrice, now: Time) -> Option<f64> {
+    pub(crate) fn cost(&self, start: u64, price: WalkPrice, now: Time) -> Option<Cost> {
         let sight = self.seen.get(&start).filter(|sight| now.since(sight.at) <= FRESH_NS)?;
         let ns = sight.scattered * price.random_ns + sight.swept * price.swept_ns;
-        Some(ns / sight.span_ns as f64)
+        let random_ns = sight.full.map_or(ns, |draws| draws * price.random_ns);
+        let span_ns = sight.span_ns as f64;
+        Some(Cost {
+            share: ns / span_ns,
+            swept_per_s: sight.swept * 1e9 / span_ns,
+            share_if_random: random_ns.max(ns) / span_ns,
+        })
     }
 }
 
@@ -102,6 +125,13 @@ fn accesses(young: u64, runs: f64, pages: u64) -> [f64; 2] {
     let random = if young < pages { (runs / by_chance).min(1.0) } else { 0.0 };
     let draws = -pages * (-young / (pages + 1.0)).ln_1p();
     [random * draws, (1.0 - random) * young]
+}
+
+/// How many draws it takes on average until none of the pages is left out.
+#[expect(clippy::cast_precision_loss, reason = "512 pages")]
+fn until_full(pages: u64) -> f64 {
+    const EULER: f64 = 0.577_2;
+    pages as f64 * ((pages.max(1) as f64).ln() + EULER)
 }
 
 #[cfg(test)]
@@ -146,9 +176,13 @@ mod tests {
         let price = WalkPrice { random_ns: 5.0, swept_ns: 1.0 };
         let first_half = PageBits([u64::MAX, u64::MAX, u64::MAX, u64::MAX, 0, 0, 0, 0]);
         let scattered = PageBits([0x9249_2492_4924_9249 | 0x8421_0842_1084_2108; 8]);
-        let cost = |young| look(young, 5000).cost(0, price, Time(1_000_000_000)).unwrap();
+        let costs = |young| look(young, 5000).cost(0, price, Time(1_000_000_000)).unwrap();
+        let cost = |young| costs(young).share;
         assert_eq!(cost(PageBits::default()), 0.0);
         assert!((cost(PageBits::ALL) - 512.0 / 5e6).abs() < 1e-9);
+        // 3500 draws until all 512 pages are touched.
+        assert!((costs(PageBits::ALL).share_if_random - 3490.0 * 5.0 / 5e6).abs() < 1e-4);
+        assert_eq!(costs(scattered).share_if_random, cost(scattered));
         assert!(cost(first_half) < 300.0 / 5e6 && cost(scattered) > 1000.0 / 5e6);
     }
 

@@ -11,7 +11,8 @@
 //!
 //! With a counter, phases without and with huge pages on the sample take turns. A gain by the
 //! sample is that of all, divided by its share. A sample that shows nothing after three turns grows.
-//! What work does not decide is decided by looks.
+//! What work does not decide is decided by looks, and what looks deny has to be very sure by work:
+//! chance would otherwise pay now and then.
 //!
 //! Invariants: before a decision only the sample is collapsed; what does not pay is asked back
 //! ([`Step::Undo`]) before anything else; rests double up to an hour.
@@ -21,12 +22,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use isotherm_core::{Rng, Time};
 
 use super::stats::{Estimate, Spread, count, mean};
-use super::{LEAST_GAIN, SURE};
+use super::{Cost, LEAST_GAIN, SURE};
 
 /// How long candidates and looks are gathered, in ns.
 const GATHER_NS: u64 = 1_500_000_000;
 /// How long the sample may take to be collapsed, in ns.
 const FILL_NS: u64 = 3_000_000_000;
+/// It is also over when nothing was added to it for so long, in ns.
+const STILL_NS: u64 = 500_000_000;
 /// A phase of a comparison of work, in ns.
 const PHASE_NS: u64 = 1_000_000_000;
 /// How long looks are waited for, in ns.
@@ -36,9 +39,13 @@ const REST_NS: (u64, u64) = (30_000_000_000, 3_600_000_000_000);
 /// A sample has one of so many candidates, and at least so many.
 const ONE_OF: usize = 10;
 const LEAST_SAMPLE: usize = 8;
+/// What looks deny surely, work has to show with this probability.
+const AGAINST_LOOKS: f64 = 0.999;
 /// From so many looks, or so many turns, something is concluded.
 const LEAST_LOOKS: usize = 8;
 const TURNS: usize = 3;
+/// More pages per second than a sweep over all of their bytes can reach on one CPU: 12 GB/s.
+const SWEEP_MOST: f64 = 3e6;
 /// Candidates that are remembered: 128 GiB of them.
 const MOST: usize = 65_536;
 /// A program runs for as long again as it has run, and at least for so long, in s.
@@ -55,8 +62,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) age_s: f64,
     /// Work that it has done, if that is counted, in any unit.
     pub(crate) work: Option<f64>,
-    /// The share of time that small pages cost in a unit; none if that is not known.
-    pub(crate) cost: &'a dyn Fn(u64) -> Option<f64>,
+    /// What small pages cost in a unit; none if that is not known.
+    pub(crate) cost: &'a dyn Fn(u64) -> Option<Cost>,
 }
 
 /// What to do next.
@@ -87,13 +94,31 @@ pub(crate) struct Verdict {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Stage {
-    Gather { since: Option<Time> },
-    Off { since: Time, cpu_ns: u64, work: f64 },
-    Fill { since: Time },
-    On { since: Time, cpu_ns: u64, work: f64 },
-    Watch { since: Time },
+    Gather {
+        since: Option<Time>,
+    },
+    Off {
+        since: Time,
+        cpu_ns: u64,
+        work: f64,
+    },
+    /// `last`: when the last huge page was made.
+    Fill {
+        since: Time,
+        last: Option<Time>,
+    },
+    On {
+        since: Time,
+        cpu_ns: u64,
+        work: f64,
+    },
+    Watch {
+        since: Time,
+    },
     Pays,
-    Rest { until: Time },
+    Rest {
+        until: Time,
+    },
 }
 
 /// A trial.
@@ -159,8 +184,11 @@ impl Trial {
         }
     }
 
-    /// A huge page was made, which took so much CPU time.
-    pub(crate) fn made(&mut self, start: u64, cpu_ns: u64) {
+    /// A huge page was made now, which took so much CPU time.
+    pub(crate) fn made(&mut self, start: u64, cpu_ns: u64, now: Time) {
+        if let Stage::Fill { last, .. } = &mut self.stage {
+            *last = Some(now);
+        }
         if self.stage != Stage::Pays {
             self.made.insert(start, cpu_ns);
         }
@@ -179,10 +207,14 @@ impl Trial {
             }
             Stage::Off { since, cpu_ns, work } if over(since, PHASE_NS) => {
                 self.off = rate(facts, cpu_ns, work);
-                self.stage = Stage::Fill { since: now };
+                self.stage = Stage::Fill { since: now, last: None };
                 Step::None
             }
-            Stage::Fill { since } if over(since, FILL_NS) || self.is_full() => self.filled(facts),
+            Stage::Fill { since, last } => {
+                let is_still = last.is_some_and(|last| over(last, STILL_NS));
+                let is_over = over(since, FILL_NS) || is_still || self.is_full();
+                if is_over { self.filled(facts) } else { Step::None }
+            }
             Stage::On { since, cpu_ns, work } if over(since, PHASE_NS) => {
                 self.turned(facts, rate(facts, cpu_ns, work))
             }
@@ -225,7 +257,11 @@ impl Trial {
 
     fn off_or_fill(&self, facts: &Facts<'_>) -> Stage {
         let (since, cpu_ns) = (facts.now, facts.cpu_ns);
-        facts.work.map_or(Stage::Fill { since }, |work| Stage::Off { since, cpu_ns, work })
+        facts.work.map_or(Stage::Fill { since, last: None }, |work| Stage::Off {
+            since,
+            cpu_ns,
+            work,
+        })
     }
 
     /// Draws the sample. What an earlier trial left collapsed belongs to it.
@@ -262,13 +298,15 @@ impl Trial {
             return self.decide(verdict, facts);
         }
         let is_all = self.sample.len() >= self.candidates.len();
-        if self.gains.len() >= TURNS && !is_all {
+        let by_looks = self.by_looks(facts);
+        if self.gains.len() >= TURNS && by_looks.pays == Some(false) {
+            return self.decide(by_looks, facts);
+        } else if self.gains.len() >= TURNS && !is_all {
             self.tenths = (self.tenths * 3).min(ONE_OF);
             self.gains.clear();
             self.draw();
-        } else if self.gains.len() >= 2 * TURNS || self.off.is_none() || on.is_none() {
+        } else if self.gains.len() > TURNS || self.off.is_none() || on.is_none() {
             // Work does not tell. A sample of all stays only if looks say that it pays.
-            let by_looks = self.by_looks(facts);
             let verdict = if by_looks.pays.is_some() { by_looks } else { verdict };
             return self.decide(verdict, facts);
         }
@@ -294,21 +332,28 @@ impl Trial {
 
     fn by_work(&self, facts: &Facts<'_>) -> Verdict {
         let known = self.gains.len() >= TURNS;
-        self.verdict(if known { &self.gains } else { &[] }, true, facts)
+        let sure = match self.by_looks(facts) {
+            Verdict { pays: Some(false), .. } => AGAINST_LOOKS,
+            _ => SURE,
+        };
+        self.verdict(if known { &self.gains } else { &[] }, true, sure, facts)
     }
 
     fn by_looks(&self, facts: &Facts<'_>) -> Verdict {
-        let costs: Vec<f64> =
+        let costs: Vec<Cost> =
             self.candidates.iter().filter_map(|start| (facts.cost)(*start)).collect();
         let least = LEAST_LOOKS.min(self.candidates.len()).max(2);
         let busy = self.busy(facts);
         if costs.len() < least {
-            return self.verdict(&[], false, facts);
+            return self.verdict(&[], false, SURE, facts);
         }
         // Units cost shares of time. All of them cost a share of the CPU time.
         let all = count(self.candidates.len()) / busy.max(1e-3);
-        let shares: Vec<f64> = costs.iter().map(|cost| cost * all).collect();
-        self.verdict(&shares, false, facts)
+        let swept: Vec<f64> = costs.iter().map(|cost| cost.swept_per_s * all).collect();
+        let is_sweep = mean(&swept) <= SWEEP_MOST;
+        let share = |cost: &Cost| if is_sweep { cost.share } else { cost.share_if_random };
+        let shares: Vec<f64> = costs.iter().map(|cost| share(cost) * all).collect();
+        self.verdict(&shares, false, SURE, facts)
     }
 
     /// How many CPUs the target keeps busy.
@@ -318,8 +363,9 @@ impl Trial {
         facts.cpu_ns.saturating_sub(cpu_ns) as f64 / facts.now.since(begun).max(1) as f64
     }
 
-    /// What these gains, of which each is an estimate of the whole, say.
-    fn verdict(&self, gains: &[f64], by_work: bool, facts: &Facts<'_>) -> Verdict {
+    /// What these gains, of which each is an estimate of the whole, say. That they pay has to be so
+    /// sure.
+    fn verdict(&self, gains: &[f64], by_work: bool, sure: f64, facts: &Facts<'_>) -> Verdict {
         let units = self.candidates.len();
         let nothing = Verdict { pays: None, gain: None, by_work, too_dear: false, units };
         if gains.is_empty() {
@@ -330,7 +376,7 @@ impl Trial {
         let likely = spread.above(gains, LEAST_GAIN);
         let gain = Some(spread.estimate(gains));
         let pays = match likely {
-            SURE.. => Some(true),
+            _ if likely >= sure => Some(true),
             _ if likely <= 1.0 - SURE => Some(false),
             _ => None,
         };

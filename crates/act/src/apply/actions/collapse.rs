@@ -53,7 +53,7 @@ impl Actor {
             self.counters(scheme).asked_bytes += chosen.bytes;
             for (start, _) in chosen.before(u64::MAX) {
                 state.pretended.insert(start, Action::Collapse);
-                state.proving.made(scheme, start, PRETENDED_NS, true);
+                state.proving.made(scheme, start, PRETENDED_NS, job.now, true);
             }
             pretended(&chosen)
         } else {
@@ -73,7 +73,7 @@ impl Actor {
             for (start, _) in chosen.before(asked_to) {
                 if after.get(&start).is_some_and(|seen| seen.huge) {
                     done += GRANULE;
-                    state.proving.made(scheme, start, cpu_ns, false);
+                    state.proving.made(scheme, start, cpu_ns, job.now, false);
                 } else {
                     state.note_refused_collapse(start, job.now);
                 }

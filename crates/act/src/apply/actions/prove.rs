@@ -52,9 +52,16 @@ impl Proving {
     }
 
     /// A huge page was made, or pretended in a dry run.
-    pub(in crate::apply) fn made(&mut self, scheme: usize, start: u64, cpu_ns: u64, dry_run: bool) {
+    pub(in crate::apply) fn made(
+        &mut self,
+        scheme: usize,
+        start: u64,
+        cpu_ns: u64,
+        now: Time,
+        dry_run: bool,
+    ) {
         if let Some(trial) = self.trials.get_mut(&scheme) {
-            trial.made(start, cpu_ns);
+            trial.made(start, cpu_ns, now);
         }
         if !dry_run {
             self.made.insert(start);

@@ -52,7 +52,7 @@ impl World {
             for start in (0..self.units).map(|nr| nr * UNIT) {
                 if !self.huge.contains(&start) && trial.offer(start, now) {
                     self.huge.insert(start);
-                    trial.made(start, 500_000);
+                    trial.made(start, 500_000, now);
                 }
             }
             self.most_huge = self.most_huge.max(self.huge.len());
@@ -61,7 +61,11 @@ impl World {
             let (huge, sees) = (self.huge.clone(), self.sees);
             let cost = move |start: u64| {
                 let uneven = 0.5 + (start / UNIT % 3) as f64 / 2.0;
-                (sees && !huge.contains(&start)).then_some(each * uneven)
+                (sees && !huge.contains(&start)).then_some(Cost {
+                    share: each * uneven,
+                    swept_per_s: 0.0,
+                    share_if_random: 1.0,
+                })
             };
             let work = self.counts.then_some(work);
             let step = trial.step(&Facts { now, cpu_ns, age_s: 1.0, work, cost: &cost });

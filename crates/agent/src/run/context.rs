@@ -73,6 +73,7 @@ pub(super) fn run_context(
     let prepared = prepared.map(|done| {
         done.map(|(mut work, ready)| {
             work.monitor.actor().set_notes(notes);
+            work.monitor.actor().set_undo_huge(options.undo_huge);
             (work, ready)
         })
     });
@@ -277,6 +278,9 @@ impl Work {
         self.monitor.commit_schemes(Vec::new());
         if self.options.undo_on_exit {
             self.undo();
+        }
+        if self.options.undo_huge {
+            self.monitor.actor().split_made();
         }
         self.pass_on();
         let child = end_command(&mut self.monitor);

@@ -66,6 +66,7 @@ pub(super) fn drive(policy: Policy, args: &RunArgs, extra: Extra<'_>) -> anyhow:
     let options = Options {
         dry_run: args.dry_run,
         undo_on_exit: args.undo_on_exit,
+        undo_huge: false,
         seed: args.seed,
         by_cgroup: outlets.is_any(),
     };

@@ -225,7 +225,7 @@ fn age_s(pid: u32) -> f64 {
 fn text(verdict: &Verdict, split: Split) -> String {
     let by = if verdict.by_work { "by its counter of progress" } else { "by how it touches pages" };
     let gain = verdict.gain.map_or_else(
-        || "nothing is known of the gain".to_owned(),
+        || "nothing tells of the gain (method `census` would, or `progress`)".to_owned(),
         |gain| {
             let percent = |share: f64| 100.0 * share.clamp(-9.99, 9.99);
             let [low, mean, high] = [gain.low, gain.mean, gain.high].map(percent);

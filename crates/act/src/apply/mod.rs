@@ -499,7 +499,6 @@ impl Actor {
             && let Some(state) = self.targets.get_mut(&check.target)
         {
             state.monitored.made_old(check, now());
-            state.proving.made_old(check, now());
         }
         cleared.runs(|first, behind| {
             let start = check.start + first * PAGE_SIZE;
@@ -514,7 +513,6 @@ impl Actor {
             && let Some(state) = self.targets.get_mut(&check.target)
         {
             state.monitored.looked(check, now());
-            state.proving.looked(check, now());
         }
     }
 

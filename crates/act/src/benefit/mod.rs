@@ -23,7 +23,7 @@ pub mod stats;
 mod trial;
 mod walk;
 
-pub(crate) use density::{Cost, Looks};
+pub(crate) use density::Cost;
 pub(crate) use trial::{Facts, Step, Trial, Verdict};
 pub(crate) use walk::walk_price_soon;
 pub use walk::{WalkPrice, walk_price};

@@ -42,7 +42,9 @@ const LEAST_SAMPLE: usize = 8;
 /// What looks deny surely, work has to show with this probability.
 const AGAINST_LOOKS: f64 = 0.999;
 /// From so many looks, or so many turns, something is concluded.
-const LEAST_LOOKS: usize = 8;
+const LEAST_LOOKS: usize = 32;
+/// So many looks are remembered.
+const MOST_LOOKS: usize = 4096;
 const TURNS: usize = 3;
 /// More pages per second than a sweep over all of their bytes can reach on one CPU: 12 GB/s.
 const SWEEP_MOST: f64 = 3e6;
@@ -62,8 +64,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) age_s: f64,
     /// Work that it has done, if that is counted, in any unit.
     pub(crate) work: Option<f64>,
-    /// What small pages cost in a unit; none if that is not known.
-    pub(crate) cost: &'a dyn Fn(u64) -> Option<Cost>,
+    /// What new looks at candidates ([`Trial::picks`]) showed.
+    pub(crate) looks: &'a [Cost],
 }
 
 /// What to do next.
@@ -132,6 +134,8 @@ pub(crate) struct Trial {
     made: BTreeMap<u64, u64>,
     /// CPU time of the target, and when that was.
     begun: Option<(Time, u64)>,
+    /// What looks showed since then.
+    looks: Vec<Cost>,
     /// Work per CPU second in the last phase without.
     off: Option<f64>,
     /// By how much a turn was better, all candidates being huge.
@@ -151,6 +155,7 @@ impl Trial {
             sample: BTreeSet::new(),
             made: BTreeMap::new(),
             begun: None,
+            looks: Vec::new(),
             off: None,
             gains: Vec::new(),
             tenths: 1,
@@ -184,6 +189,22 @@ impl Trial {
         }
     }
 
+    /// Some candidates at random, to be looked at now: each is made old and looked at some
+    /// milliseconds later. None once it is decided.
+    pub(crate) fn picks(&mut self, nr: usize) -> BTreeSet<u64> {
+        if matches!(self.stage, Stage::Pays | Stage::Rest { .. }) {
+            return BTreeSet::new();
+        }
+        let left: Vec<u64> = self
+            .candidates
+            .iter()
+            .filter(|start| !self.made.contains_key(start))
+            .copied()
+            .collect();
+        let mut at = || usize::try_from(self.rng.range(0, left.len().max(1) as u64)).unwrap_or(0);
+        (0..nr).filter_map(|_| left.get(at()).copied()).collect()
+    }
+
     /// A huge page was made now, which took so much CPU time.
     pub(crate) fn made(&mut self, start: u64, cpu_ns: u64, now: Time) {
         if let Stage::Fill { last, .. } = &mut self.stage {
@@ -198,6 +219,7 @@ impl Trial {
     pub(crate) fn step(&mut self, facts: &Facts<'_>) -> Step {
         let now = facts.now;
         let (begun, _) = *self.begun.get_or_insert((now, facts.cpu_ns));
+        self.looks.extend(facts.looks.iter().take(MOST_LOOKS - self.looks.len()));
         let over = |since: Time, ns: u64| now.since(since) >= ns;
         match self.stage {
             Stage::Gather { since: Some(since) }
@@ -227,6 +249,7 @@ impl Trial {
                 self.stage = Stage::Gather { since: None };
                 self.begun = None;
                 self.candidates.clear();
+                self.looks.clear();
                 Step::None
             }
             _ => Step::None,
@@ -340,11 +363,9 @@ impl Trial {
     }
 
     fn by_looks(&self, facts: &Facts<'_>) -> Verdict {
-        let costs: Vec<Cost> =
-            self.candidates.iter().filter_map(|start| (facts.cost)(*start)).collect();
-        let least = LEAST_LOOKS.min(self.candidates.len()).max(2);
+        let costs = &self.looks;
         let busy = self.busy(facts);
-        if costs.len() < least {
+        if costs.len() < LEAST_LOOKS {
             return self.verdict(&[], false, SURE, facts);
         }
         // Units cost shares of time. All of them cost a share of the CPU time.

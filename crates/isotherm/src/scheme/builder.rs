@@ -232,7 +232,7 @@ impl Scheme {
     }
 
     /// `collapse` only: a target's memory is collapsed at large only after a sample of it has shown
-    /// that this pays, by how the target touches its pages (method `census`).
+    /// that this pays, by how the target touches its pages.
     pub fn prove(mut self) -> Self {
         self.settings.prove = true;
         self

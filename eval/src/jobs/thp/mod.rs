@@ -28,7 +28,7 @@ const MODES: [(&str, &str); 4] = [
 ];
 
 /// All programs of a smoke run.
-const QUICK: [&str; 3] = ["gather", "sparse", "sweeper"];
+const QUICK: [&str; 2] = ["gather", "sweeper"];
 
 /// The job.
 #[derive(Debug)]

@@ -8,22 +8,28 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use isotherm_core::{AddrRange, Time, UnitCheck};
+use isotherm_core::{AddrRange, Time};
 use isotherm_host::counter;
 use isotherm_host::proc::Proc;
 use isotherm_ops::set::PageView;
-use isotherm_sys::clock::{now, process_cpu_ns_of};
+use isotherm_sys::clock::{now, process_cpu_ns_of, sleep_until};
 
 use crate::apply::evidence::look::{ByTables, Look};
-use crate::apply::pages::GRANULE;
+use crate::apply::pages::{Bits, GRANULE};
 use crate::apply::target::TargetState;
 use crate::apply::{ActEvent, Actor, Settings};
-use crate::benefit::{Facts, Looks, Step, Trial, Verdict, walk_price_soon};
+use crate::benefit::{Cost, Facts, Step, Trial, Verdict, walk_price_soon};
+
+/// How many units are looked at per window and trial, for how long, in µs: arming them costs the
+/// target up to 2 % of its time during a trial, and the monitor waits meanwhile.
+const LOOKS: usize = 8;
+const SPAN_US: u64 = 3_000;
+/// How many trials go on per window; the others wait for their turn.
+const TRIALS: usize = 4;
 
 /// What is known of the worth of huge pages in one target.
 #[derive(Debug, Default)]
 pub(in crate::apply) struct Proving {
-    looks: Looks,
     /// By scheme.
     trials: BTreeMap<usize, Trial>,
     /// Every huge page that was made.
@@ -31,14 +37,6 @@ pub(in crate::apply) struct Proving {
 }
 
 impl Proving {
-    pub(in crate::apply) fn made_old(&mut self, check: &UnitCheck, now: Time) {
-        self.looks.made_old(check, now);
-    }
-
-    pub(in crate::apply) fn looked(&mut self, check: &UnitCheck, now: Time) {
-        self.looks.looked(check, now);
-    }
-
     /// A scheme under trial could collapse the granule at `start`. Returns whether it may now.
     pub(in crate::apply) fn may_collapse(
         &mut self,
@@ -115,10 +113,14 @@ impl Actor {
             return;
         }
         let now = now();
-        let mut told = Vec::new();
+        let (mut told, mut left) = (Vec::new(), TRIALS);
         for state in self.targets.values_mut() {
-            state.proving.looks.sweep(now);
             for (scheme, settings) in self.settings.iter().enumerate().filter(|(_, s)| s.prove) {
+                let waits = state.proving.trials.get(&scheme);
+                if !waits.is_some_and(|trial| trial.waits_for_facts(now)) || left == 0 {
+                    continue;
+                }
+                left -= 1;
                 match step(state, scheme, settings, view, now) {
                     Ok(Some((verdict, split))) => {
                         told.push((scheme, state.process.pid(), Ok((verdict, split))));
@@ -150,9 +152,17 @@ fn step(
     now: Time,
 ) -> Result<Option<(Verdict, Split)>, String> {
     let (id, pid) = (state.id, state.process.pid());
-    let Proving { looks, trials, .. } = &mut state.proving;
-    let Some(trial) = trials.get_mut(&scheme).filter(|trial| trial.waits_for_facts(now)) else {
+    let Some(mut trial) = state.proving.trials.remove(&scheme) else { return Ok(None) };
+    if !trial.waits_for_facts(now) {
+        state.proving.trials.insert(scheme, trial);
         return Ok(None);
+    };
+    let looks = match view {
+        PageView::Tables(pages) => {
+            let picks = trial.picks(LOOKS);
+            looks(state, scheme, &mut ByTables(&mut **pages), &picks)
+        }
+        PageView::Marks(_) => Vec::new(),
     };
     // The end of a process is told of by its context.
     let Ok(cpu_ns) = process_cpu_ns_of(pid) else { return Ok(None) };
@@ -161,10 +171,9 @@ fn step(
         Some(Ok(work)) => (Some(work), None),
         None => (None, None),
     };
-    let price = walk_price_soon();
-    let cost = |start: u64| looks.cost(start, price?, now);
-    let facts = Facts { now, cpu_ns, age_s: age_s(pid), work, cost: &cost };
+    let facts = Facts { now, cpu_ns, age_s: age_s(pid), work, looks: &looks };
     let step = trial.step(&facts);
+    state.proving.trials.insert(scheme, trial);
     let (verdict, undo) = match step {
         Step::None => (None, Vec::new()),
         Step::Undo(undo) => (None, undo),
@@ -184,6 +193,39 @@ fn step(
         (None, Some(why)) => Err(why),
         (verdict, _) => Ok(verdict.map(|verdict| (verdict, split))),
     }
+}
+
+/// Makes these granules old, and looks at them after a short time. Empty while the price of a walk
+/// is not known yet.
+fn looks(
+    state: &mut TargetState,
+    scheme: usize,
+    look: &mut dyn Look,
+    picks: &BTreeSet<u64>,
+) -> Vec<Cost> {
+    let Some(price) = walk_price_soon() else { return Vec::new() };
+    let mut armed = Vec::new();
+    for &start in picks {
+        let granule = AddrRange::new(start, start + GRANULE);
+        let Some((_, seen)) = state.see(look, granule).pop_first() else { continue };
+        if seen.huge {
+            continue;
+        }
+        state.make_old(look, scheme, &[(start, seen)], &[granule], &mut || false);
+        let since = now();
+        // What is young already was touched just now, or cannot be made old.
+        let Some((_, seen)) = state.see(look, granule).pop_first() else { continue };
+        armed.push((granule, seen.present.minus(seen.young), since));
+    }
+    if armed.is_empty() {
+        return Vec::new();
+    }
+    sleep_until(now().plus_us(SPAN_US));
+    let cost = |(granule, old, since): (AddrRange, Bits, Time)| {
+        let (_, seen) = state.see(look, granule).pop_first()?;
+        (!seen.huge).then(|| Cost::of(old, seen.young, now().since(since), price))
+    };
+    armed.into_iter().filter_map(cost).collect()
 }
 
 /// Splits the huge pages at these addresses, and looks afterwards.
@@ -225,7 +267,7 @@ fn age_s(pid: u32) -> f64 {
 fn text(verdict: &Verdict, split: Split) -> String {
     let by = if verdict.by_work { "by its counter of progress" } else { "by how it touches pages" };
     let gain = verdict.gain.map_or_else(
-        || "nothing tells of the gain (method `census` would, or `progress`)".to_owned(),
+        || "nothing tells of the gain (`progress` would)".to_owned(),
         |gain| {
             let percent = |share: f64| 100.0 * share.clamp(-9.99, 9.99);
             let [low, mean, high] = [gain.low, gain.mean, gain.high].map(percent);

@@ -58,17 +58,15 @@ impl World {
             self.most_huge = self.most_huge.max(self.huge.len());
             let each = self.gain * self.busy / self.units as f64;
             // Looks are at units that differ.
-            let (huge, sees) = (self.huge.clone(), self.sees);
-            let cost = move |start: u64| {
-                let uneven = 0.5 + (start / UNIT % 3) as f64 / 2.0;
-                (sees && !huge.contains(&start)).then_some(Cost {
-                    share: each * uneven,
-                    swept_per_s: 0.0,
-                    share_if_random: 1.0,
-                })
+            let picks = if self.sees { trial.picks(8) } else { BTreeSet::new() };
+            let look = |start: &u64| Cost {
+                share: each * (0.5 + (start / UNIT % 3) as f64 / 2.0),
+                swept_per_s: 0.0,
+                share_if_random: 1.0,
             };
+            let looks: Vec<Cost> = picks.iter().map(look).collect();
             let work = self.counts.then_some(work);
-            let step = trial.step(&Facts { now, cpu_ns, age_s: 1.0, work, cost: &cost });
+            let step = trial.step(&Facts { now, cpu_ns, age_s: 1.0, work, looks: &looks });
             let undo = match step {
                 Step::None => Vec::new(),
                 Step::Undo(undo) => undo,

@@ -35,7 +35,8 @@ pub fn process_cpu_ns() -> u64 {
 /// There is no process with this pid.
 #[expect(unsafe_code, reason = "libc calls")]
 pub fn process_cpu_ns_of(pid: u32) -> io::Result<u64> {
-    let pid = libc::pid_t::try_from(pid).map_err(|_| io::Error::from_raw_os_error(libc::ESRCH))?;
+    let pid =
+        libc::pid_t::try_from(pid).map_err(|_none| io::Error::from_raw_os_error(libc::ESRCH))?;
     let mut clock = 0;
     // SAFETY: `clock` is a valid place for the answer.
     match unsafe { libc::clock_getcpuclockid(pid, &raw mut clock) } {

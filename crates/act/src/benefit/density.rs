@@ -1,7 +1,7 @@
 //! What short looks tell of how a program goes over its memory.
 //!
-//! A unit that is drawn at random, at a time that the program does not choose, is made old and looked
-//! at some milliseconds later. The pages that were touched in between each took a walk of the page
+//! A unit that is drawn at random, at a time that the program does not choose, is made old and
+//! looked at some milliseconds later. The pages that were touched in between each took a walk of the page
 //! table, at least one. Two things follow from their number and their places:
 //!
 //! * *Scattered* pages come from random accesses. Of `n` pages that are drawn at random, `k` draws

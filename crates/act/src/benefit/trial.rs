@@ -10,7 +10,8 @@
 //! ```
 //!
 //! With a counter, phases without and with huge pages on the sample take turns. A gain by the
-//! sample is that of all, divided by its share. A sample that shows nothing after three turns grows.
+//! sample is that of all, divided by its share. A sample that shows nothing after three turns
+//! grows.
 //! What work does not decide is decided by looks, and what looks deny has to be very sure by work:
 //! chance would otherwise pay now and then.
 //!

@@ -1,10 +1,10 @@
 //! Job `thp`: huge pages everywhere, nowhere, and where `isotherm thp` puts them.
 //!
-//! `isotherm` proves on a sample that huge pages pay; `unproven` collapses whatever is hot, as `ethp`
-//! of the evaluations does (`--prove off`). Each run starts the program anew, because huge pages come with the first touch. `always` sets
-//! the system to `always`; all others set it to `madvise`, which the programs do not
-//! use. Long-running programs first run unmeasured for a while, until the scheme and khugepaged
-//! have settled.
+//! `isotherm` proves on a sample that huge pages pay; `unproven` collapses whatever is hot, as
+//! `ethp` of the evaluations does (`--prove off`). Each run starts the program anew, because huge
+//! pages come with the first touch. `always` sets the system to `always`; all others set it to
+//! `madvise`, which the programs do not use. Long-running programs first run unmeasured for a
+//! while, until the scheme and khugepaged have settled.
 
 pub(crate) mod setting;
 mod study;

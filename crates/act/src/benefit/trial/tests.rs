@@ -13,7 +13,7 @@ struct World {
     noise: f64,
     counts: bool,
     sees: bool,
-    busy: f64,
+    busy_permille: u64,
     huge: BTreeSet<u64>,
     most_huge: usize,
     rng: Rng,
@@ -27,7 +27,7 @@ impl World {
             noise: 0.003,
             counts: false,
             sees: true,
-            busy: 1.0,
+            busy_permille: 1000,
             huge: BTreeSet::new(),
             most_huge: 0,
             rng: Rng::seeded(seed ^ 0xabcd),
@@ -43,12 +43,13 @@ impl World {
     fn run(&mut self, seed: u64, seconds: u64) -> (Trial, Vec<Verdict>) {
         let (mut trial, mut verdicts) = (Trial::new(seed), Vec::new());
         let (mut now, mut cpu_ns, mut work) = (Time(1), 0_u64, 0.0);
+        let busy = count(usize::try_from(self.busy_permille).unwrap()) / 1000.0;
         for _ in 0..seconds * 10 {
             let share = count(self.huge.len()) / self.units as f64;
             let pace = (self.gain * share).exp() * (1.0 + self.noise * self.chance());
             now = now + STEP_NS;
-            cpu_ns += (STEP_NS as f64 * self.busy) as u64;
-            work += pace * STEP_NS as f64 * self.busy;
+            cpu_ns += STEP_NS * self.busy_permille / 1000;
+            work += pace * STEP_NS as f64 * busy;
             for start in (0..self.units).map(|nr| nr * UNIT) {
                 if !self.huge.contains(&start) && trial.offer(start, now) {
                     self.huge.insert(start);
@@ -56,7 +57,7 @@ impl World {
                 }
             }
             self.most_huge = self.most_huge.max(self.huge.len());
-            let each = self.gain * self.busy / self.units as f64;
+            let each = self.gain * busy / self.units as f64;
             // Looks are at units that differ.
             let picks = if self.sees { trial.picks(8) } else { BTreeSet::new() };
             let look = |start: &u64| Cost {
@@ -148,7 +149,7 @@ fn without_any_evidence_only_the_sample_stays_and_rests_grow() {
 fn a_gain_that_does_not_earn_its_price_does_not_pay() {
     let mut world = World::new(1, 0.1);
     // Collapsing takes 200 times 0.5 ms; 0.1 of 0.002 CPUs earn 12 ms in a minute.
-    world.busy = 0.002;
+    world.busy_permille = 2;
     let (_, verdicts) = world.run(1, 20);
     assert_eq!((verdicts[0].pays, verdicts[0].too_dear), (Some(false), true), "{verdicts:?}");
     assert_eq!(world.huge.len(), 0);

@@ -12,9 +12,9 @@
 //! candidate settles for as long as its age takes.
 //!
 //! Invariants: however tuning ends, [`Lab::put_back`] leaves no scheme in force and nothing in swap
-//! that was not there by the kernel's own doing. Huge pages that a candidate made are split when it is
-//! no longer in force, so that no later phase has them. Before Linux 6.12, the memory that they had
-//! brought in stays.
+//! that was not there by the kernel's own doing. Huge pages that a candidate made are split when it
+//! is no longer in force, so that no later phase has them. Before Linux 6.12, the memory that they
+//! had brought in stays.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

@@ -1,8 +1,8 @@
 //! What short looks tell of how a program goes over its memory.
 //!
 //! A unit that is drawn at random, at a time that the program does not choose, is made old and
-//! looked at some milliseconds later. The pages that were touched in between each took a walk of the page
-//! table, at least one. Two things follow from their number and their places:
+//! looked at some milliseconds later. The pages that were touched in between each took a walk of
+//! the page table, at least one. Two things follow from their number and their places:
 //!
 //! * *Scattered* pages come from random accesses. Of `n` pages that are drawn at random, `k` draws
 //!   touch `n (1 - exp(-k / n))`, so the number of accesses is known from the share.

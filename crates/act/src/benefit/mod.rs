@@ -3,8 +3,8 @@
 //!
 //! A huge page saves walks of the page table. It costs the copy of 2 MiB once, and memory where not
 //! all of its pages were in use. What it saves depends on how a program goes over its memory:
-//! random accesses over much memory walk all the time; a sweep that does much work per page walks rarely,
-//! however hot its pages look over a second.
+//! random accesses over much memory walk all the time; a sweep that does much work per page walks
+//! rarely, however hot its pages look over a second.
 //!
 //! ```text
 //! looks   -> gain by pages: walks per CPU second x what a walk costs here      (density, walk)

@@ -27,6 +27,9 @@ use super::{Cost, LEAST_GAIN, SURE};
 
 /// How long candidates and looks are gathered, in ns.
 const GATHER_NS: u64 = 1_500_000_000;
+/// They are gathered for longer while more than a quarter is new, but for no longer than this, in
+/// ns.
+const LAST_NS: u64 = 10_000_000_000;
 /// How long the sample may take to be collapsed, in ns.
 const FILL_NS: u64 = 3_000_000_000;
 /// It is also over when nothing was added to it for so long, in ns.
@@ -130,6 +133,8 @@ pub(crate) struct Trial {
     stage: Stage,
     rng: Rng,
     candidates: BTreeSet<u64>,
+    /// How many there were at the last count.
+    known: usize,
     sample: BTreeSet<u64>,
     /// Huge pages that were made while it was not decided, with the CPU time that each took.
     made: BTreeMap<u64, u64>,
@@ -153,6 +158,7 @@ impl Trial {
             stage: Stage::Gather { since: None },
             rng: Rng::seeded(seed),
             candidates: BTreeSet::new(),
+            known: 0,
             sample: BTreeSet::new(),
             made: BTreeMap::new(),
             begun: None,
@@ -226,6 +232,12 @@ impl Trial {
             Stage::Gather { since: Some(since) }
                 if over(since, GATHER_NS) && over(begun, GATHER_NS) =>
             {
+                let grows = 4 * self.candidates.len() > 5 * self.known;
+                self.known = self.candidates.len();
+                if grows && !over(begun, LAST_NS) {
+                    self.stage = Stage::Gather { since: Some(now) };
+                    return Step::None;
+                }
                 self.gathered(facts)
             }
             Stage::Off { since, cpu_ns, work } if over(since, PHASE_NS) => {
@@ -250,6 +262,7 @@ impl Trial {
                 self.stage = Stage::Gather { since: None };
                 self.begun = None;
                 self.candidates.clear();
+                self.known = 0;
                 self.looks.clear();
                 Step::None
             }

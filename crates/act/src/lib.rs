@@ -13,12 +13,14 @@
 //! | [`Injector::madvise`] | `madvise(2)` that the process is made to call: huge page advice |
 //! | [`Process::page_runs`] | `PAGEMAP_SCAN`: what became of pages, as ranges |
 //! | [`Process::page_entries`] | `pagemap`: what became of pages, one by one |
+//! | [`Process::split_huge`] | `process_madvise(2)` on one page of each: huge pages are split
 //! | [`Process::bring_back`] | reads of `/proc/PID/mem`: what is in swap is resident again |
 //!
 //! [`refault_price`] tells what a page costs that comes back, on memory of our own.
 
 mod advise;
 pub mod apply;
+pub mod benefit;
 mod cgroup;
 mod error;
 mod inject;
@@ -28,6 +30,7 @@ mod pages;
 mod price;
 mod process;
 mod restore;
+mod split;
 mod weights;
 
 pub use advise::Advice;

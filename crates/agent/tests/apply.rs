@@ -13,6 +13,8 @@ mod faults;
 mod filters;
 #[path = "../../ops/tests/shared/odd.rs"]
 mod odd;
+#[path = "apply/prove.rs"]
+mod prove;
 #[path = "apply/run.rs"]
 mod run;
 #[path = "../../ops/tests/shared/target.rs"]

@@ -169,6 +169,8 @@ fn schemes() {
         ("evidence = {}", 12, "evidence without `confirm`"),
         ("evidence = { confirm = '0s' }", 24, "`confirm` is 0"),
         ("min_touched = '50%'", 15, "`collapse` only"),
+        ("prove = 'auto'", 9, "`collapse` only"),
+        ("progress = '/run/work'", 12, "without `prove`"),
         ("target_node = 1", 15, "migrate_hot and migrate_cold only"),
         ("refault_window = '0'", 18, "`refault_window` is 0"),
         ("max_snapshots = 1.5", 17, "must be a whole number"),

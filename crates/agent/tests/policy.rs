@@ -1,5 +1,7 @@
 //! Policies that are read, and policies that are refused.
 
+use std::path::Path;
+
 use expect_test::{Expect, expect};
 use isotherm_act::Toll;
 use isotherm_act::apply::{Evidence, ReclaimFrom};
@@ -49,6 +51,8 @@ size = { min = "2M", max = "max" }
 frequency = "5%.."
 age = "..20 windows"
 min_touched = "75%"
+prove = "auto"
+progress = "/run/work"
 "#;
 
 fn read(text: &str) -> Policy {
@@ -114,6 +118,8 @@ fn everything_arrives() {
     assert_eq!(huge.scheme.pattern.age, Age::Windows(Bounds::new(0, 20)));
     assert_eq!(huge.scheme.pattern.nr_accesses, Frequency::Bp(Bounds::new(500, u32::MAX)));
     assert_eq!(huge.settings.min_touched_bp, 7500);
+    assert!(huge.settings.prove && !cold.settings.prove);
+    assert_eq!(huge.settings.progress.as_deref(), Some(Path::new("/run/work")));
     assert_eq!(huge.scheme.quota, Quota::default());
 }
 
@@ -421,6 +427,8 @@ fn what_is_printed_is_read_back() {
         age = "0..20 windows"
         evidence = { confirm = "1s" }
         min_touched = "75%"
+        prove = "auto"
+        progress = "/run/work"
     "#]].assert_eq(&text);
 }
 

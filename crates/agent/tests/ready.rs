@@ -96,6 +96,7 @@ fn defaults() {
         size = "2M.."
         frequency = "5%.."
         evidence = { confirm = "1s" }
+        prove = "auto"
     "#]],
     );
     shown(
@@ -258,6 +259,7 @@ fn with_all_knobs_turned() {
         frequency = "5%.."
         evidence = { confirm = "1s" }
         min_touched = "75%"
+        prove = "auto"
         inject = true
 
         [[context.scheme]]

@@ -174,6 +174,8 @@ fn settings(action: Action, carried: Carried, s: Settings) -> Settings {
     Settings {
         evidence: confirm.map_or(Evidence::Off, Evidence::Confirm),
         min_touched_bp: if action == Action::Collapse { min_touched_bp } else { 5_000 },
+        prove: inject && action == Action::Collapse,
+        progress: (inject && dry_run && action == Action::Collapse).then(|| "/run/work".into()),
         dry_run,
         inject: inject || needs,
         refault_window_us,

@@ -8,6 +8,7 @@
 
 mod again;
 pub mod containers;
+pub mod counter;
 pub mod error;
 pub mod glob;
 mod machine;

@@ -48,6 +48,18 @@ pub enum Event {
         /// How long it took.
         time: Duration,
     },
+    /// A trial has shown whether huge pages pay for a process, or that this cannot be told.
+    #[non_exhaustive]
+    Proved {
+        /// The scheme's name.
+        scheme: String,
+        /// Whose memory.
+        pid: u32,
+        /// Whether they pay; none if that is not known.
+        pays: Option<bool>,
+        /// The numbers behind it, in words.
+        text: String,
+    },
     /// Nothing is done by any scheme until [`Event::Unblocked`]: what the operations set says
     /// cannot be true.
     Blocked(String),
@@ -68,6 +80,7 @@ impl fmt::Display for Event {
             Self::Acted { scheme, pid, asked, done, .. } => {
                 write!(f, "{scheme}: {done} of {asked} done in process {pid}")
             }
+            Self::Proved { scheme, pid, text, .. } => write!(f, "{scheme}: process {pid}: {text}"),
             Self::Blocked(why) => write!(f, "no scheme acts any more: {why}"),
             Self::Unblocked => f.write_str("schemes act again"),
             Self::Trouble(text) => f.write_str(text),

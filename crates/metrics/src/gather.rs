@@ -120,7 +120,7 @@ impl Gather {
             ActEvent::Trouble { .. } => self.count("action", 1),
             ActEvent::Blocked { .. } => self.count("blocked", 1),
             ActEvent::Lost { events, .. } => self.count("lost_events", *events),
-            ActEvent::Acted { .. } => {}
+            ActEvent::Acted { .. } | ActEvent::Proved { .. } => {}
         }
     }
 

@@ -126,6 +126,7 @@ impl Agent {
             dry_run: settings.dry_run,
             undo_on_exit: true,
             by_cgroup: metrics.is_some(),
+            undo_huge: false,
             seed: None,
         };
         let notes = begin_notes(&settings)?;

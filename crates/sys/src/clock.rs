@@ -4,6 +4,8 @@
 //! workload's truth and with the kernel's own time stamps. A sleep is until an absolute time, so a
 //! late tick does not delay the next one.
 
+use std::io;
+
 use isotherm_core::Time;
 use rustix::time::{ClockId, Timespec};
 
@@ -24,6 +26,29 @@ pub fn since_boot() -> Time {
 #[must_use]
 pub fn process_cpu_ns() -> u64 {
     to_ns(rustix::time::clock_gettime(ClockId::ProcessCPUTime))
+}
+
+/// CPU time of all threads that a process has had so far, in nanoseconds.
+///
+/// # Errors
+///
+/// There is no process with this pid.
+#[expect(unsafe_code, reason = "libc calls")]
+pub fn process_cpu_ns_of(pid: u32) -> io::Result<u64> {
+    let pid =
+        libc::pid_t::try_from(pid).map_err(|_none| io::Error::from_raw_os_error(libc::ESRCH))?;
+    let mut clock = 0;
+    // SAFETY: `clock` is a valid place for the answer.
+    match unsafe { libc::clock_getcpuclockid(pid, &raw mut clock) } {
+        0 => {}
+        errno => return Err(io::Error::from_raw_os_error(errno)),
+    }
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a valid place for the answer.
+    if unsafe { libc::clock_gettime(clock, &raw mut time) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(to_ns(Timespec { tv_sec: time.tv_sec, tv_nsec: time.tv_nsec }))
 }
 
 /// CPU time of the calling thread since it started, in nanoseconds.

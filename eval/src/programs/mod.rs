@@ -98,7 +98,7 @@ pub(crate) fn all() -> Vec<Box<dyn Program>> {
 
 /// Those that only the job `thp` runs: what huge pages are for, and what they waste.
 pub(crate) fn for_huge_pages() -> Vec<Box<dyn Program>> {
-    vec![Box::new(scripts::GATHER), Box::new(scripts::SPARSE)]
+    vec![Box::new(scripts::GATHER), Box::new(scripts::SPARSE), Box::new(scripts::SWEEPER)]
 }
 
 /// All programs that stand for what users run.

@@ -39,6 +39,19 @@ pub enum ActEvent {
         /// What and why, for people.
         text: String,
     },
+    /// A trial of huge pages is over.
+    Proved {
+        /// When.
+        at: Time,
+        /// Name of the scheme, as it was then.
+        scheme: String,
+        /// Whose memory.
+        pid: u32,
+        /// Whether huge pages pay; none if that could not be decided.
+        pays: Option<bool>,
+        /// The verdict with its numbers, and what was done, for people.
+        text: String,
+    },
     /// Some events were dropped, because they were not taken for too long.
     Lost {
         /// When the others were taken.

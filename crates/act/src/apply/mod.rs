@@ -48,6 +48,7 @@ use isotherm_pages::tables::PageTables;
 use isotherm_sys::clock::now;
 
 pub use self::actions::given::{Given, Notes, Whose};
+pub use self::actions::prove::Split;
 use self::actions::swap::Swap;
 pub use self::actions::undo::Undone;
 use self::budget::Budget;
@@ -128,6 +129,8 @@ pub struct Actor {
     pretended_ns: u64,
     /// Where advice is noted before it is given.
     notes: Option<Arc<dyn Notes>>,
+    /// Whether huge pages are split when there are no schemes any more.
+    undo_huge: bool,
 }
 
 /// One request, with what belongs to it.
@@ -172,6 +175,7 @@ impl Actor {
             pass_ns_of: Vec::new(),
             pretended_ns: 0,
             notes: None,
+            undo_huge: false,
         }
     }
 
@@ -186,8 +190,12 @@ impl Actor {
                 state.evidence.clear();
             }
             self.physical.values_mut().for_each(memory::Physical::clear_evidence);
+            self.end_trials();
         }
         self.settings = settings;
+        if self.undo_huge && self.settings.is_empty() {
+            self.split_made();
+        }
     }
 
     /// How much time gathering evidence may take, in ns per second.
@@ -434,8 +442,10 @@ impl Actor {
         if needs_swap { self.swap.why_not(job.now) } else { None }
     }
 
-    /// Looks again at what was acted on. Call it often; it does something once per second.
-    pub fn sweep(&mut self, view: PageView<'_>) {
+    /// Goes on with trials, and looks again at what was acted on. Call it often; the latter is done
+    /// once per second.
+    pub fn sweep(&mut self, mut view: PageView<'_>) {
+        self.prove(&mut view);
         self.begin_evidence();
         let now = now();
         if now.since(self.swept) < SWEEP_NS {

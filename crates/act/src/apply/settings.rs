@@ -1,5 +1,7 @@
 //! How a scheme's action is carried out: what the core does not need to know.
 
+use std::path::PathBuf;
+
 use isotherm_core::scheme::Action;
 
 use crate::Toll;
@@ -43,6 +45,11 @@ pub struct Settings {
     /// Collapse only: the least share of the 512 pages of a huge page that must have been touched,
     /// in basis points. Not looked at with [`Evidence::Off`].
     pub min_touched_bp: u32,
+    /// Collapse only: whether a target's memory is collapsed at large only after a sample of it has
+    /// shown that this pays ([`benefit`](crate::benefit)).
+    pub prove: bool,
+    /// With `prove`: a file whose last number counts the target's work.
+    pub progress: Option<PathBuf>,
     /// Decide and count, but do nothing.
     pub dry_run: bool,
     /// Whether a target may be stopped for a moment to make it call `madvise` itself. The actions
@@ -93,6 +100,8 @@ impl Default for Settings {
             name: String::new(),
             evidence: Evidence::Confirm(5_000_000),
             min_touched_bp: 5_000,
+            prove: false,
+            progress: None,
             dry_run: false,
             inject: false,
             memory_reclaim: None,

@@ -7,6 +7,7 @@ use isotherm_core::scheme::Action;
 use isotherm_core::{AddrRange, TargetId, Time};
 use isotherm_host::proc::{Proc, parse_smaps};
 
+use crate::apply::actions::prove::Proving;
 use crate::apply::evidence::armed::{Evidence, Rules};
 use crate::apply::evidence::look::{Look, Seen};
 use crate::apply::evidence::monitored::Monitored;
@@ -36,6 +37,8 @@ pub(super) struct TargetState {
     pub(super) opposed: BTreeSet<u64>,
     /// What dry runs would have made of granules: huge pages, or huge page advice.
     pub(super) pretended: BTreeMap<u64, Action>,
+    /// Whether huge pages pay.
+    pub(super) proving: Proving,
     pub(super) injector: Option<Injector>,
     /// Memory that somebody gave huge page advice about, as last read, and when.
     advised: (Option<Time>, Vec<(AddrRange, bool)>),
@@ -58,6 +61,7 @@ impl TargetState {
             hinted,
             opposed: BTreeSet::new(),
             pretended,
+            proving: Proving::default(),
             injector: None,
             advised,
             refused_collapses,

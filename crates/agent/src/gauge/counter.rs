@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use isotherm_host::counter::last_number;
 use isotherm_host::error::Class;
 
 const HINT: &str = "the program, or a loop beside it, has to write how much work it has done";
@@ -86,13 +87,6 @@ fn code_of(err: &io::Error) -> u8 {
     .exit_code()
 }
 
-/// The last number of a text.
-fn last_number(text: &str) -> Option<f64> {
-    let is_other = |c: char| !(c.is_ascii_digit() || matches!(c, '.' | 'e' | 'E' | '+' | '-'));
-    let words = text.split(is_other).rev();
-    words.filter_map(|word| word.parse().ok()).find(|x: &f64| x.is_finite())
-}
-
 /// The last number that a line of shell prints.
 ///
 /// # Errors
@@ -156,20 +150,6 @@ fn end(child: &mut Child) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_last_number_counts() {
-        for (text, expected) in [
-            ("12\n", Some(12.0)),
-            ("ops: 1200, done 7.5e3\n", Some(7500.0)),
-            ("done 5.\n", Some(5.0)),
-            ("p99=0.25ms", Some(0.25)),
-            ("nothing - here", None),
-            ("", None),
-        ] {
-            assert_eq!(last_number(text), expected, "{text}");
-        }
-    }
 
     #[test]
     fn a_command_that_fails_or_hangs_is_told() {

@@ -329,6 +329,12 @@ impl Lines {
         if settings.min_touched_bp != usual.min_touched_bp {
             self.field("min_touched", quoted(show_share(settings.min_touched_bp.into())));
         }
+        if settings.prove {
+            self.field("prove", quoted("auto"));
+        }
+        if let Some(path) = &settings.progress {
+            self.field("progress", quoted(path.display()));
+        }
         if settings.dry_run {
             self.field("dry_run", true);
         }

@@ -2,8 +2,11 @@
 //! R§10).
 //!
 //! Hot regions are collapsed into huge pages, but only where enough pages were touched: otherwise
-//! memory would grow without use. With `inject`, regions that are idle for long also get the advice
+//! memory would grow without use, and only after a sample has shown that huge pages pay for the
+//! target (`prove`). With `inject`, regions that are idle for long also get the advice
 //! to use small pages only. That prevents new huge pages, and does not split existing ones.
+
+use std::path::PathBuf;
 
 use isotherm_act::apply::Settings;
 use isotherm_core::Scheme;
@@ -31,13 +34,17 @@ pub struct Thp {
     pub limits: Limits,
     /// [`Confirm::Off`]: collapse without looking at the touched pages.
     pub confirm: Confirm,
+    /// Collapse at large only what a sample has shown to pay.
+    pub prove: bool,
+    /// With `prove`: a file whose last number counts the work of the target.
+    pub progress: Option<PathBuf>,
     /// Decide and count, but do nothing.
     pub dry_run: bool,
 }
 
 impl Default for Thp {
-    /// Hot from 5 %, at least 2 MiB, half of the pages touched; cold after 7 s; without limit, as
-    /// `ethp`.
+    /// Hot from 5 %, at least 2 MiB, half of the pages touched; proven; cold after 7 s; without
+    /// limit, as `ethp`.
     fn default() -> Self {
         Self {
             whose: Whose::default(),
@@ -55,6 +62,8 @@ impl Default for Thp {
                 brake: None,
             },
             confirm: Confirm::default(),
+            prove: true,
+            progress: None,
             dry_run: false,
         }
     }
@@ -71,7 +80,12 @@ impl Thp {
             ..Settings::default()
         };
         let mut hot = SchemePolicy {
-            settings: Settings { min_touched_bp: self.min_touched_bp, ..settings("hot") },
+            settings: Settings {
+                min_touched_bp: self.min_touched_bp,
+                prove: self.prove,
+                progress: self.progress.clone(),
+                ..settings("hot")
+            },
             ..SchemePolicy::default()
         };
         hot.scheme = Scheme {

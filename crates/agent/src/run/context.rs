@@ -73,6 +73,7 @@ pub(super) fn run_context(
     let prepared = prepared.map(|done| {
         done.map(|(mut work, ready)| {
             work.monitor.actor().set_notes(notes);
+            work.monitor.actor().set_undo_huge(options.undo_huge);
             (work, ready)
         })
     });
@@ -278,6 +279,9 @@ impl Work {
         if self.options.undo_on_exit {
             self.undo();
         }
+        if self.options.undo_huge {
+            self.monitor.actor().split_made();
+        }
         self.pass_on();
         let child = end_command(&mut self.monitor);
         self.events.send_lost();
@@ -381,6 +385,7 @@ impl Work {
                 ActEvent::Lost { events, .. } => self.events.lose(*events),
                 ActEvent::Acted { at, .. }
                 | ActEvent::Trouble { at, .. }
+                | ActEvent::Proved { at, .. }
                 | ActEvent::Blocked { at, .. } => self.events.send_at(*at, Event::Act(event)),
             }
         }

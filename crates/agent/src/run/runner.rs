@@ -32,6 +32,9 @@ pub struct Options {
     pub dry_run: bool,
     /// Take back the advice that was set in the targets when a context ends.
     pub undo_on_exit: bool,
+    /// Split huge pages that schemes made when a policy without schemes is in force, and when a
+    /// context ends.
+    pub undo_huge: bool,
     /// Seed for the random choice of pages; none: a different one for each run.
     pub seed: Option<u64>,
     /// Tell in summaries what every cgroup uses. That takes 0.5 KiB of memory per 2 MiB watched.

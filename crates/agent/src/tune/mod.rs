@@ -22,10 +22,9 @@ mod brake;
 mod online;
 mod search;
 mod space;
-mod stats;
 
 pub use brake::Brake;
+pub use isotherm_act::benefit::stats::{Estimate, Spread, t_cdf};
 pub use online::{Ask, News, Online, Outcome, Rules, Seen, Step, Told as OnlineTold};
 pub use search::{Candidate, Fate, Limits, Origin, Search, Told, Trial, Verdict, Why};
 pub use space::Space;
-pub use stats::{Estimate, Spread, t_cdf};

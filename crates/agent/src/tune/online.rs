@@ -30,9 +30,10 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
+use isotherm_act::benefit::stats::{Estimate, Spread, mean};
+
 use super::brake::Brake;
 use super::space::Space;
-use super::stats::{Estimate, Spread, mean};
 use crate::gauge::{Phase, Source};
 
 /// Pairs before anything is decided, and at most.

@@ -14,7 +14,7 @@
 use std::collections::VecDeque;
 
 use super::space::Space;
-use super::stats::{Estimate, Spread, count, mean};
+use isotherm_act::benefit::stats::{Estimate, Spread, count, mean};
 
 /// How much a slowdown above the limit counts in the ranking, beside the score.
 const ABOVE_LIMIT: f64 = 10.0;

@@ -3,8 +3,8 @@
 //! Times and bytes are spread by factors, shares evenly. Values are rounded to what a person would
 //! write: two digits for times, four bits for bytes.
 
-use super::stats::count;
 use crate::policy::{Key, Policy, Range};
+use isotherm_act::benefit::stats::count;
 
 /// The ranges, and the points within.
 #[derive(Debug, Clone, PartialEq, Eq)]

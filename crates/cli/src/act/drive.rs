@@ -69,6 +69,7 @@ pub(super) fn drive(policy: Policy, args: &RunArgs, extra: Extra<'_>) -> anyhow:
     let options = Options {
         dry_run: args.dry_run,
         undo_on_exit: args.undo_on_exit,
+        undo_huge: false,
         seed: args.seed,
         by_cgroup: outlets.is_any(),
     };
@@ -172,6 +173,9 @@ impl<'a> Run<'a> {
                 let scheme = if scheme.is_empty() { scheme } else { format!(" / {scheme}") };
                 let whom = if pid == 0 { String::new() } else { format!(", process {pid}") };
                 self.warn(&format!("{context}{scheme}{whom}: {text}"));
+            }
+            Event::Act(ActEvent::Proved { scheme, pid, text, .. }) => {
+                self.say(&format!("{context} / {scheme}, process {pid}: {text}"));
             }
             Event::Act(ActEvent::Blocked { text, .. }) => {
                 self.warn(&format!("{context}: actions are blocked from now on: {text}"));

@@ -95,6 +95,47 @@ fn a_bad_start_becomes_a_good_policy_and_everything_is_put_back() {
     isotherm(dir.path(), "run best.toml --check").expect(0, &[]);
 }
 
+/// Bytes that huge pages map.
+fn huge(pid: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("AnonHugePages:"));
+    line.map_or(0, |kib| kib.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10)
+}
+
+/// A phase without schemes would otherwise have the huge pages of the trial before it.
+#[test]
+fn huge_pages_of_a_trial_are_small_again_afterwards() {
+    let setting = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap();
+    if setting.contains("[always]") {
+        return eprintln!("skipped: THP is always on here, so all is huge from the start");
+    }
+    let dir = scratch();
+    // Without advice to use small pages only, and touched often enough.
+    let swift = WORKLOAD.replace("none, populate", "none, thp=default, populate");
+    fs::write(dir.path().join("w"), swift.replace("rate=2000", "rate=200000")).unwrap();
+    let target = Running::start(command(ISOTHERM, dir.path(), &["workload", "w", "-q"]));
+    let pid = target.pid();
+    wait_until("the memory to be there", || memory(pid).0 >= 64 * M);
+    let before = huge(pid);
+    let policy = POLICY.replace("\"cold\"", "\"hot\"").replace("pageout", "collapse");
+    let of_pageout = ["age = ", "quota = ", "brake = "];
+    let lines = policy.lines().filter(|line| !of_pageout.iter().any(|key| line.starts_with(key)));
+    let policy: String = lines.flat_map(|line| [line, "\n"]).collect();
+    fs::write(dir.path().join("huge.toml"), policy + "frequency = \"0%..\"\n").unwrap();
+    let args = format!(
+        "tune huge.toml -p {pid} --range hot.min_touched=5%..50% --phase 1s --watch 0s --trials 2 \
+         --candidates 2 --max-slowdown 100%"
+    );
+    let args: Vec<&str> = args.split_whitespace().collect();
+    let tuning = Running::start(command(ISOTHERM, dir.path(), &args));
+    wait_until("huge pages to be made", || huge(pid) >= before + 8 * M);
+    wait_until("them to be split", || huge(pid) <= before);
+    let said = tuning.finish();
+    assert!(said.err.contains("putting everything back"), "{said:#?}");
+    assert!(!said.err.contains("stay"), "{said:#?}");
+    wait_until("small pages at the end", || huge(pid) <= before);
+}
+
 #[test]
 fn a_signal_or_the_end_of_the_target_ends_tuning() {
     let Some(_swap) = swap() else { return };

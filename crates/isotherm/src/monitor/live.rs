@@ -194,6 +194,9 @@ impl Live {
                 ActEvent::Lost { events, .. } => {
                     Event::Trouble(format!("{events} events of schemes were lost"))
                 }
+                ActEvent::Proved { scheme, pid, pays, text, .. } => {
+                    Event::Proved { scheme, pid, pays, text }
+                }
                 ActEvent::Trouble { text, .. } => Event::Trouble(text),
                 ActEvent::Blocked { text, .. } => Event::Blocked(text),
             });

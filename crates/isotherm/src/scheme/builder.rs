@@ -231,6 +231,13 @@ impl Scheme {
         self
     }
 
+    /// `collapse` only: a target's memory is collapsed at large only after a sample of it has shown
+    /// that this pays, by how the target touches its pages.
+    pub fn prove(mut self) -> Self {
+        self.settings.prove = true;
+        self
+    }
+
     /// Allows that the target is stopped for a moment, to let it call `madvise` itself: what
     /// `hugepage` and `nohugepage` need.
     pub fn stop_target(mut self) -> Self {

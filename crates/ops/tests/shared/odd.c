@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,6 +38,43 @@ static unsigned long wrong(unsigned long at, unsigned long len) {
     return nr;
 }
 
+// Work that a thread does for ever on memory, counted in a file if there is one.
+struct job { unsigned long at, len; int random; FILE *counter; };
+
+static void *work(void *arg) {
+    struct job *job = arg;
+    unsigned long state = 1, page = 0, pages = job->len / 4096, nr = 0;
+    volatile char sum = 0;
+    for (;; nr++) {
+        if (job->random) {
+            for (int i = 0; i < 1000; i++) {
+                state = state * 6364136223846793005ul + 1442695040888963407ul;
+                sum += *(char *)(job->at + (state >> 20) % job->len);
+            }
+        } else {
+            // One line of a page, far from the last one, and then 20 us of work.
+            page = (page + 7919) % pages;
+            sum += *(char *)(job->at + page * 4096 + nr % 64 * 64);
+            for (volatile int i = 0; i < 10000; i++);
+        }
+        if (job->counter && nr % 64 == 0) {
+            rewind(job->counter);
+            fprintf(job->counter, "%lu\n", nr);
+            fflush(job->counter);
+        }
+    }
+    return NULL;
+}
+
+static int begin(unsigned long at, unsigned long len, int random, const char *path) {
+    struct job *job = malloc(sizeof *job);
+    *job = (struct job){ at, len, random, *path ? fopen(path, "w") : NULL };
+    if (*path && !job->counter) return bad("fopen");
+    pthread_t thread;
+    errno = pthread_create(&thread, NULL, work, job);
+    return errno ? bad("pthread_create") : 0;
+}
+
 static int act(const char *word, unsigned long at, unsigned long len, const char *rest) {
     if (!strcmp(word, "anon")) return map(at, len, MAP_PRIVATE, "");
     if (!strcmp(word, "shared")) return map(at, len, MAP_SHARED, rest);
@@ -48,6 +86,8 @@ static int act(const char *word, unsigned long at, unsigned long len, const char
         for (unsigned long a = at; a < at + len; a += 4096) (void)*(volatile char *)a;
         return 0;
     }
+    if (!strcmp(word, "gather")) return begin(at, len, 1, rest);
+    if (!strcmp(word, "trudge")) return begin(at, len, 0, rest);
     if (!strcmp(word, "unmap")) return munmap((void *)at, len) ? bad("munmap") : 0;
     if (!strcmp(word, "lock")) return mlock((void *)at, len) ? bad("mlock") : 0;
     if (!strcmp(word, "huge")) return madvise((void *)at, len, MADV_HUGEPAGE) ? bad("madvise") : 0;

@@ -22,7 +22,12 @@ fn program() -> Option<&'static Path> {
     let build = || {
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../ops/tests/shared/odd.c");
         let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
-        match Command::new("cc").args(["-O1", "-Wall", "-o"]).arg(&path).arg(source).status() {
+        match Command::new("cc")
+            .args(["-O1", "-Wall", "-pthread", "-o"])
+            .arg(&path)
+            .arg(source)
+            .status()
+        {
             Ok(status) => assert!(status.success(), "odd.c does not build"),
             Err(e) => {
                 eprintln!("skipped: no C compiler: {e}");

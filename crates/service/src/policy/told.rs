@@ -17,6 +17,9 @@ pub(super) fn log(policy: &str, context: &str, event: &Event) {
         Event::Act(ActEvent::Trouble { scheme, pid, text, .. }) => {
             warn!(policy, context, scheme, pid, "{text}");
         }
+        Event::Act(ActEvent::Proved { scheme, pid, text, .. }) => {
+            info!(policy, context, scheme, pid, "{text}");
+        }
         Event::Act(ActEvent::Blocked { text, .. }) => {
             warn!(policy, context, "actions are blocked from now on: {text}");
         }

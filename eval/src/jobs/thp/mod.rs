@@ -1,9 +1,10 @@
 //! Job `thp`: huge pages everywhere, nowhere, and where `isotherm thp` puts them.
 //!
-//! Each run starts the program anew, because huge pages come with the first touch. `always` sets
-//! the system to `always`; `never` and `isotherm` set it to `madvise`, which the programs do not
-//! use. Long-running programs first run unmeasured for a while, until the scheme and khugepaged
-//! have settled.
+//! `isotherm` proves on a sample that huge pages pay; `unproven` collapses whatever is hot, as
+//! `ethp` of the evaluations does (`--prove off`). Each run starts the program anew, because huge
+//! pages come with the first touch. `always` sets the system to `always`; all others set it to
+//! `madvise`, which the programs do not use. Long-running programs first run unmeasured for a
+//! while, until the scheme and khugepaged have settled.
 
 pub(crate) mod setting;
 mod study;
@@ -19,11 +20,15 @@ use crate::requirement::{self, Requirement};
 use setting::Setting;
 
 /// Modes, and the system's setting in each.
-const MODES: [(&str, &str); 3] =
-    [(study::NEVER, "madvise"), (study::ALWAYS, "always"), (study::ISOTHERM, "madvise")];
+const MODES: [(&str, &str); 4] = [
+    (study::NEVER, "madvise"),
+    (study::ALWAYS, "always"),
+    (study::UNPROVEN, "madvise"),
+    (study::ISOTHERM, "madvise"),
+];
 
 /// All programs of a smoke run.
-const QUICK: [&str; 3] = ["gather", "sparse", "redis"];
+const QUICK: [&str; 2] = ["gather", "sweeper"];
 
 /// The job.
 #[derive(Debug)]
@@ -71,7 +76,7 @@ impl Job for Thp {
             }
             for round in 0..rounds {
                 let mut order: Vec<(&str, &str)> = MODES.to_vec();
-                order.retain(|(m, _)| spec.wants(m, &modes) && (there || *m != study::ISOTHERM));
+                order.retain(|(m, _)| spec.wants(m, &modes) && (there || !study::OURS.contains(m)));
                 if round % 2 == 1 {
                     order.reverse();
                 }
@@ -125,11 +130,13 @@ fn one(
     let place = Place::create(program.name())?;
     let mut running = program.begin(&place, size)?;
     let log = bench.dir.raw(&format!("{}-{mode}", program.name()));
-    let scheme = (mode == study::ISOTHERM).then_some(Scheme {
+    let args: &[&str] = if mode == study::UNPROVEN { &["--prove", "off"] } else { &[] };
+    let args: Vec<String> = args.iter().map(ToString::to_string).collect();
+    let scheme = study::OURS.contains(&mode).then_some(Scheme {
         isotherm: &bench.spec.isotherm,
         name: "thp",
         watches: true,
-        args: &[],
+        args: &args,
         log: &log,
     });
     let warm = if running.lasts() { size.seconds } else { 0.0 };

@@ -3,6 +3,8 @@
 //! With T the time per unit of work and M the resident memory, kept is (T never - T isotherm) /
 //! (T never - T always), and removed is (M always - M isotherm) / (M always - M never). A share of
 //! next to nothing says nothing, so it is made only where huge pages change T or M by 3 % or more.
+//! Rounds are pairs: each mode's speed and memory are also divided by those of `never` in the same
+//! round.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +17,9 @@ use crate::table::{Table, mib, number};
 pub(super) const NEVER: &str = "never";
 pub(super) const ALWAYS: &str = "always";
 pub(super) const ISOTHERM: &str = "isotherm";
+pub(super) const UNPROVEN: &str = "unproven";
+/// Modes in which Isotherm acts.
+pub(super) const OURS: [&str; 2] = [UNPROVEN, ISOTHERM];
 const MATTERS: f64 = 0.03;
 
 /// A program in a mode.
@@ -26,12 +31,20 @@ pub(super) struct Row {
     rss: Option<Middle>,
     p99_us: Option<Middle>,
     cpu_percent: Option<Middle>,
+    /// Units per second and resident memory, divided by those of `never` in the same round.
+    #[serde(default)]
+    pace: Option<Middle>,
+    #[serde(default)]
+    size: Option<Middle>,
 }
 
 /// A program in all modes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Shares {
     program: String,
+    /// Of Isotherm's.
+    #[serde(default)]
+    mode: String,
     /// T never / T always - 1, and M always / M never - 1.
     speed_up: Option<f64>,
     bloat: Option<f64>,
@@ -46,6 +59,9 @@ pub(super) struct Study {
     shares: Vec<Shares>,
     kept: Option<Middle>,
     removed: Option<Middle>,
+    /// The same of the mode `unproven`.
+    #[serde(default)]
+    unproven: [Option<Middle>; 2],
     failed: Vec<String>,
 }
 
@@ -58,15 +74,18 @@ pub(super) fn study(runs: &[Run]) -> Study {
     }
     let mut programs: Vec<&str> = rows.iter().map(|r| r.program.as_str()).collect();
     programs.dedup();
-    let shares: Vec<Shares> = programs.iter().map(|p| shares(&rows, p)).collect();
-    let middle = |f: fn(&Shares) -> Option<f64>| {
-        Middle::of(&shares.iter().filter_map(f).collect::<Vec<_>>())
+    let pairs = programs.iter().flat_map(|p| OURS.map(|mode| (p, mode)));
+    let shares: Vec<Shares> = pairs.map(|(p, mode)| shares(&rows, p, mode)).collect();
+    let middle = |mode: &str, f: fn(&Shares) -> Option<f64>| {
+        let of = shares.iter().filter(|s| s.mode == mode);
+        Middle::of(&of.filter_map(f).collect::<Vec<_>>())
     };
-    let (kept, removed) = (middle(|s| s.kept), middle(|s| s.removed));
+    let both = |mode: &str| [middle(mode, |s| s.kept), middle(mode, |s| s.removed)];
+    let ([kept, removed], unproven) = (both(ISOTHERM), both(UNPROVEN));
     let failed = runs
         .iter()
         .filter_map(|r| Some(format!("{} {}: {}", r.program, r.config, r.failed.as_ref()?)));
-    Study { failed: failed.collect(), shares, kept, removed, rows }
+    Study { failed: failed.collect(), shares, kept, removed, unproven, rows }
 }
 
 fn row(runs: &[Run], program: &str, mode: &str) -> Row {
@@ -75,6 +94,16 @@ fn row(runs: &[Run], program: &str, mode: &str) -> Row {
     let middle = |f: &dyn Fn(&Run) -> Option<f64>| {
         Middle::of(&of.iter().filter_map(|r| f(r)).collect::<Vec<_>>())
     };
+    // A run of `never` in the same round.
+    let never = |round| {
+        let is = |r: &&Run| r.program == program && r.config == NEVER && r.round == round;
+        runs.iter().find(is)
+    };
+    let per_second = |r: &Run| Some(r.outcome.as_ref()?.per_second);
+    let rss = |r: &Run| mean(&r.samples, |s| s.rss);
+    let ratio = |f: &dyn Fn(&Run) -> Option<f64>| {
+        middle(&|r: &Run| Some(f(r)? / f(never(r.round)?)?).filter(|x| x.is_finite()))
+    };
     let cpu = |r: &Run| {
         let part = crate::stats::to_f64(r.tool_cpu_ns?) / crate::stats::to_f64(r.elapsed_ns.max(1));
         Some(part * 100.0)
@@ -82,16 +111,18 @@ fn row(runs: &[Run], program: &str, mode: &str) -> Row {
     Row {
         program: program.into(),
         mode: mode.into(),
-        per_second: middle(&|r| Some(r.outcome.as_ref()?.per_second)),
-        rss: middle(&|r| mean(&r.samples, |s| s.rss)),
+        per_second: middle(&per_second),
+        rss: middle(&rss),
         p99_us: middle(&|r| r.outcome.as_ref()?.p99_us),
         cpu_percent: middle(&cpu),
+        pace: ratio(&per_second),
+        size: ratio(&rss),
     }
 }
 
-fn shares(rows: &[Row], program: &str) -> Shares {
+fn shares(rows: &[Row], program: &str, ours: &str) -> Shares {
     let find = |mode: &str| rows.iter().find(|r| r.program == program && r.mode == mode);
-    let of = |f: fn(&Row) -> Option<f64>| [NEVER, ALWAYS, ISOTHERM].map(|m| find(m).and_then(f));
+    let of = |f: fn(&Row) -> Option<f64>| [NEVER, ALWAYS, ours].map(|m| find(m).and_then(f));
     let [t_never, t_always, t_ours] = of(|r| Some(1.0 / r.per_second?.median));
     let [m_never, m_always, m_ours] = of(|r| Some(r.rss?.median));
     let gain = |big: Option<f64>, small: Option<f64>| Some(big? / small? - 1.0);
@@ -103,6 +134,7 @@ fn shares(rows: &[Row], program: &str) -> Shares {
     };
     Shares {
         program: program.into(),
+        mode: ours.into(),
         speed_up,
         bloat,
         kept: share(speed_up, [t_never, t_always, t_ours]),
@@ -121,6 +153,9 @@ pub(super) fn format(study: &Study) -> String {
         "RSS MiB",
         "range MiB",
         "CPU %",
+        "pace",
+        "range",
+        "size",
     ]);
     for r in &study.rows {
         runs.row([
@@ -133,23 +168,36 @@ pub(super) fn format(study: &Study) -> String {
             mib(r.rss.map(|m| m.median)),
             interval(r.rss, 1.0 / f64::from(1 << 20), 1),
             number(r.cpu_percent.map(|m| m.median), 2),
+            number(r.pace.map(|m| m.median), 3),
+            interval(r.pace, 1.0, 3),
+            number(r.size.map(|m| m.median), 3),
         ]);
     }
-    let mut shares =
-        Table::new(["program", "speed-up %", "bloat %", "speed-up kept %", "bloat removed %"]);
+    let mut shares = Table::new([
+        "program",
+        "mode",
+        "speed-up %",
+        "bloat %",
+        "speed-up kept %",
+        "bloat removed %",
+    ]);
     let percent = |x: Option<f64>| number(x.map(|x| x * 100.0), 1);
     for s in &study.shares {
         let cells = [s.speed_up, s.bloat, s.kept, s.removed].map(percent);
-        shares.row([s.program.clone()].into_iter().chain(cells));
+        shares.row([s.program.clone(), s.mode.clone()].into_iter().chain(cells));
     }
-    let all = [study.kept, study.removed].map(|m| percent(m.map(|m| m.median)));
-    shares.row(["median".into(), "-".into(), "-".into()].into_iter().chain(all));
+    for (mode, both) in [(UNPROVEN, study.unproven), (ISOTHERM, [study.kept, study.removed])] {
+        let all = both.map(|m| percent(m.map(|m| m.median)));
+        let head = ["median".into(), mode.into(), "-".into(), "-".into()];
+        shares.row(head.into_iter().chain(all));
+    }
     let failed: String = study.failed.iter().map(|f| format!("\nfailed: {f}\n")).collect();
     runs.text()
         + "\n"
         + &shares.text()
         + &failed
-        + "\nShares only where the speed-up or the bloat is at least 3 %. \
+        + "\nPace and size: units/s and RSS, divided by those of `never` in the same round. \
+           Shares only where the speed-up or the bloat is at least 3 %. \
            Goals: >= 90 % of the speed-up kept, >= 90 % of the bloat removed, medians over programs.\n"
 }
 
@@ -180,9 +228,13 @@ mod tests {
             run("wasteful", ISOTHERM, 1.0, 1200),
         ];
         let study = study(&runs);
-        let [fast, wasteful] = &study.shares[..] else { panic!("{study:?}") };
+        let [fast_unproven, fast, _, wasteful] = &study.shares[..] else { panic!("{study:?}") };
+        assert_eq!((fast_unproven.mode.as_str(), fast_unproven.kept), (UNPROVEN, None));
         let near = |a: Option<f64>, b: f64| assert!((a.unwrap() - b).abs() < 1e-9, "{a:?} {b}");
         near(fast.speed_up, 1.0);
+        let ours = study.rows.iter().find(|r| r.program == "fast" && r.mode == ISOTHERM).unwrap();
+        near(ours.pace.map(|m| m.median), 1.6);
+        near(ours.size.map(|m| m.median), 1.0);
         // 1 s to 0.625 s, of 1 s to 0.5 s.
         near(fast.kept, 0.75);
         assert_eq!(fast.removed, None);

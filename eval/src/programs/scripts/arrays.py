@@ -47,12 +47,37 @@ def sparse(mib):
     return lambda seconds: steps(seconds, step)
 
 
+def sweeper(mib):
+    """Goes over its memory in order, again and again, as a simulation goes over its cells: one line
+    of each page, in three pages of five, and then much work on what it read. A page is hot for a
+    moment in each round, and takes one walk of the page table in it."""
+    pages = mib * 5 // 8 * 256
+    data = np.empty(pages * 4096, dtype=np.uint8)
+    cells = np.arange(pages)
+    cells = cells[cells % 5 < 3]
+    lines = cells * 4096 + cells * 7 % 64 * 64
+    data[lines] = 1
+    at = 0
+
+    def step():
+        nonlocal at
+        block = lines[at : at + 300]
+        at = (at + 300) % lines.size
+        state = data[block] + 0.5
+        for _ in range(600):
+            state = np.sqrt(state) + 0.1
+        data[block] = 1
+        return state.sum()
+
+    return lambda seconds: steps(seconds, step)
+
+
 def main():
     name, mib = sys.argv[1], int(sys.argv[2])
     if name == "numpy":
         work = lambda seconds: once(lambda: phases(mib, seconds))
     else:
-        work = {"gather": gather, "sparse": sparse}[name](mib)
+        work = {"gather": gather, "sparse": sparse, "sweeper": sweeper}[name](mib)
     serve(work)
 
 

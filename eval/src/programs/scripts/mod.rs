@@ -50,6 +50,14 @@ pub(super) const SPARSE: Script = Script {
     ..NUMPY
 };
 
+/// What huge pages do nothing for.
+pub(super) const SWEEPER: Script = Script {
+    name: "sweeper",
+    about: "numpy, goes over 640 MiB in order with much work per page; three pages of five in use",
+    lasts: true,
+    ..NUMPY
+};
+
 /// A frame of which the newest part is asked for.
 pub(super) const PANDAS: Script = Script {
     name: "pandas",

@@ -13,6 +13,9 @@ use crate::apply::pages::{Bits, GRANULE};
 use crate::apply::target::{Chosen, TargetState};
 use crate::apply::{Actor, Evidence, Job, all_of, until};
 
+/// CPU time that a dry run takes a huge page to cost, in ns.
+const PRETENDED_NS: u64 = 1_000_000;
+
 impl Actor {
     pub(in crate::apply) fn collapse(
         &mut self,
@@ -32,6 +35,7 @@ impl Actor {
         let Some(settings) = self.settings.get(scheme) else { return all_of(job.request) };
         let (dry_run, evidence, min_touched_bp) =
             (settings.dry_run, settings.evidence, settings.min_touched_bp);
+        let (prove, pid) = (settings.prove, state.process.pid());
         let mut passes = self.page_filter(state, job);
         let mut chosen = Chosen::default();
         for (start, seen) in state.see(look, range) {
@@ -40,7 +44,7 @@ impl Actor {
                 && !(dry_run && state.pretended.get(&start) == Some(&Action::Collapse))
                 && state.proof.settled(start, scheme, dry_run).is_empty()
                 && !passes.of(&state.process, start, seen.present, seen).is_empty();
-            if wanted {
+            if wanted && (!prove || state.proving.may_collapse(scheme, pid, start, job.now)) {
                 chosen.push(start, Bits::ALL, true, job.request.max_bytes);
             }
         }
@@ -49,6 +53,7 @@ impl Actor {
             self.counters(scheme).asked_bytes += chosen.bytes;
             for (start, _) in chosen.before(u64::MAX) {
                 state.pretended.insert(start, Action::Collapse);
+                state.proving.made(scheme, start, PRETENDED_NS, job.now, true);
             }
             pretended(&chosen)
         } else {
@@ -64,9 +69,11 @@ impl Actor {
         } else {
             let after = chosen.span().map(|span| state.see(look, span)).unwrap_or_default();
             let mut done = 0;
+            let cpu_ns = outcome.cpu_ns * GRANULE / outcome.asked_bytes.max(GRANULE);
             for (start, _) in chosen.before(asked_to) {
                 if after.get(&start).is_some_and(|seen| seen.huge) {
                     done += GRANULE;
+                    state.proving.made(scheme, start, cpu_ns, job.now, false);
                 } else {
                     state.note_refused_collapse(start, job.now);
                 }

@@ -6,6 +6,7 @@ pub(in crate::apply) mod given;
 pub(in crate::apply) mod hint;
 pub(in crate::apply) mod migrate;
 pub(in crate::apply) mod plain;
+pub(in crate::apply) mod prove;
 pub(in crate::apply) mod reclaim;
 pub(in crate::apply) mod swap;
 pub(in crate::apply) mod undo;

@@ -38,10 +38,12 @@ pub struct Undone {
 }
 
 impl Actor {
-    /// Takes back the huge page advice that was given. Huge pages that were made stay.
+    /// Takes back the huge page advice that was given, and splits huge pages of which no
+    /// trial has decided yet whether they pay. Other huge pages that were made stay.
     pub fn undo(&mut self) -> Undone {
         let who = Who::read(Path::new(SETTINGS));
         let mut undone = Undone::default();
+        self.end_trials();
         let mut all = std::mem::take(&mut self.targets);
         for state in all.values_mut() {
             for given in [Action::Hugepage, Action::Nohugepage] {

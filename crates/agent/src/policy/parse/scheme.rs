@@ -1,5 +1,7 @@
 //! Schemes: pattern, action, limits, and how the action is carried out.
 
+use std::path::PathBuf;
+
 use isotherm_act::apply::{Evidence, Settings};
 use isotherm_core::scheme::{Action, Destination, Pattern, Rest};
 use isotherm_core::{Attrs, Scheme};
@@ -27,6 +29,8 @@ pub(super) const KEYS: &[&str] = &[
     "filters",
     "evidence",
     "min_touched",
+    "prove",
+    "progress",
     "dry_run",
     "inject",
     "memory_reclaim",
@@ -114,6 +118,7 @@ fn carrying_out(
             errors.push(entry.error("`min_touched` is for the action `collapse` only"));
         }
     }
+    proof(fields, action, settings, errors);
     if let Some(entry) = fields.get("memory_reclaim") {
         match (reclaim(entry, errors), action, settings.evidence) {
             (Some(reclaim), Action::Pageout, Evidence::Confirm(_)) => {
@@ -133,6 +138,32 @@ fn carrying_out(
     let why = "nothing would count as touched again";
     let window = fields.maybe("refault_window", errors, |e| e.positive_interval("10s", why));
     settings.refault_window_us = window.unwrap_or(settings.refault_window_us);
+}
+
+/// Whether huge pages have to pay, and by what that is seen.
+fn proof(fields: &Fields<'_>, action: Action, settings: &mut Settings, errors: &mut Errors) {
+    let hint = "prove = \"auto\", or \"off\" to collapse whatever matches";
+    if let Some(entry) = fields.get("prove") {
+        match entry.as_text() {
+            _ if action != Action::Collapse => errors.push(
+                entry
+                    .error("`prove` is for the action `collapse` only")
+                    .why("what other actions do cannot be tried on a sample and be undone"),
+            ),
+            Some("auto") => settings.prove = true,
+            Some("off") => settings.prove = false,
+            _ => errors.push(entry.error("`prove` is \"auto\" or \"off\"").hint(hint)),
+        }
+    }
+    if let Some(entry) = fields.get("progress") {
+        let path = errors.keep(entry.text());
+        if settings.prove {
+            settings.progress = path.map(PathBuf::from);
+        } else {
+            let why = "only a trial of huge pages asks how the target gets on";
+            errors.push(entry.error("`progress` without `prove`").why(why).hint(hint));
+        }
+    }
 }
 
 fn evidence(entry: Entry<'_>, settings: &mut Settings, errors: &mut Errors) -> Option<Evidence> {

@@ -55,6 +55,9 @@ fn acted(event: &ActEvent) -> (&'static str, Value) {
         ActEvent::Trouble { scheme, pid, text, .. } => {
             ("trouble", json!({ "scheme": scheme, "pid": pid, "text": text }))
         }
+        ActEvent::Proved { scheme, pid, pays, text, .. } => {
+            ("proved", json!({ "scheme": scheme, "pid": pid, "pays": pays, "text": text }))
+        }
         ActEvent::Lost { events, .. } => ("lost", json!({ "events": events })),
         ActEvent::Blocked { text, .. } => ("blocked", json!({ "text": text })),
     }

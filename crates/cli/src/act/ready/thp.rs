@@ -1,5 +1,6 @@
 //! `isotherm thp`: huge pages where memory is hot.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use isotherm::raw::agent::ready::Thp;
@@ -7,6 +8,7 @@ use isotherm::raw::core::units::{interval_us_with_unit, size};
 
 use super::ReadyArgs;
 use crate::act::args::share;
+use crate::exit::usage;
 
 /// Arguments of `isotherm thp`.
 #[derive(Debug, clap::Args)]
@@ -48,6 +50,15 @@ pub(crate) struct Args {
         hide_short_help = true
     )]
     cold_age: u64,
+    /// Whether huge pages have to pay: `auto` tries them on a sample first.
+    ///
+    /// What is saved is seen by `--progress`, or else by how fast and in which order the target
+    /// touches its pages. A sample that does not pay gets small pages again.
+    #[arg(long, value_name = "HOW", default_value = "auto")]
+    prove: Prove,
+    /// A file whose last number counts the target's work, to prove by.
+    #[arg(long, value_name = "FILE")]
+    progress: Option<PathBuf>,
     /// Stop targets for a moment to make them call madvise themselves.
     ///
     /// The actions hugepage and nohugepage need it.
@@ -57,12 +68,27 @@ pub(crate) struct Args {
     ready: ReadyArgs,
 }
 
+/// Whether huge pages have to pay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Prove {
+    /// As well as can be seen here.
+    Auto,
+    /// Collapse whatever matches.
+    Off,
+}
+
 const EXAMPLES: &str = "Examples:
   isotherm thp 1234 --dry-run            where huge pages would be made
   isotherm thp --unit redis --inject     also takes huge pages from cold memory";
 
 /// Runs the subcommand.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if args.progress.is_some() && args.prove == Prove::Off {
+        return Err(usage(
+            "--progress with --prove off\n  why:   only a trial of huge pages asks how the target gets \
+             on\n  hint:  leave out one of them",
+        ));
+    }
     let mut knobs = Thp {
         whose: args.ready.whose.whose()?,
         hot_min_bp: args.hot_min,
@@ -70,6 +96,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         min_touched_bp: args.min_touched,
         cold_min_age_us: args.cold_age,
         inject: args.inject,
+        prove: args.prove == Prove::Auto,
+        progress: args.progress,
         confirm: args.ready.confirm.confirm()?,
         dry_run: args.ready.run.dry_run,
         ..Thp::default()

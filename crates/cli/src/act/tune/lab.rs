@@ -12,7 +12,9 @@
 //! candidate settles for as long as its age takes.
 //!
 //! Invariants: however tuning ends, [`Lab::put_back`] leaves no scheme in force and nothing in swap
-//! that was not there by the kernel's own doing. Huge pages that a candidate made stay.
+//! that was not there by the kernel's own doing. Huge pages that a candidate made are split when it
+//! is no longer in force, so that no later phase has them. Before Linux 6.12, the memory that they
+//! had brought in stays.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -121,7 +123,7 @@ impl Lab {
         {
             return Err(Refused { code: problem.code, text: problem.text });
         }
-        let options = Options { seed, undo_on_exit: true, ..Options::default() };
+        let options = Options { seed, undo_on_exit: true, undo_huge: true, ..Options::default() };
         let runner = Runner::start(untouched.clone(), options)?;
         Ok(Self {
             runner,
@@ -284,6 +286,10 @@ impl Lab {
         for scheme in policy.contexts.iter_mut().flat_map(|c| &mut c.schemes) {
             // Tuning is about when memory is short.
             scheme.scheme.watermarks = Watermarks::default();
+            // Whether huge pages pay is what the phases show. A trial within a trial would take
+            // longer than a phase.
+            scheme.settings.prove = false;
+            scheme.settings.progress = None;
         }
         if let Err(refused) = self.runner.commit(policy.clone()) {
             return Ok(Done::Refused(refused));

@@ -21,7 +21,6 @@ use lab::{Done, Halt, Lab, settling, trial};
 
 use crate::exit::{self, usage};
 use crate::files;
-use crate::terminal::warn;
 
 /// Below this share of free swap nothing worth tuning can be paged out.
 const FULL: f64 = 0.01;
@@ -104,8 +103,8 @@ impl Tuner<'_> {
         if schemes.clone().any(|s| s.scheme.watermarks != Watermarks::default()) {
             self.say("watermarks do not count while tuning; the policy keeps them");
         }
-        if schemes.clone().any(|s| matches!(s.scheme.action, Action::Collapse | Action::Hugepage)) {
-            warn("huge pages that a trial makes stay, so later phases have them, too");
+        if schemes.clone().any(|s| s.settings.prove) {
+            self.say("`prove` does not count while tuning, which measures the benefit itself; the policy keeps it");
         }
     }
 

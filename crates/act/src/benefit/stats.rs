@@ -101,12 +101,16 @@ impl Spread {
     }
 }
 
+/// A small number as a float.
+#[must_use]
 #[expect(clippy::cast_precision_loss, reason = "a few trials")]
-pub(super) const fn count(n: usize) -> f64 {
+pub const fn count(n: usize) -> f64 {
     n as f64
 }
 
-pub(super) fn mean(values: &[f64]) -> f64 {
+/// The mean; not a number for none.
+#[must_use]
+pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / count(values.len())
 }
 

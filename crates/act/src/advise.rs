@@ -18,7 +18,7 @@ use std::io;
 use isotherm_core::AddrRange;
 use isotherm_core::addr::{PAGE_SIZE, round_down, round_up};
 use isotherm_host::proc::{Proc, parse_maps};
-use isotherm_pages::advice::{Answer, advise};
+use isotherm_pages::advice::{Answer, MOST_COLD, advise};
 use isotherm_sys::madvise::{MAX_BYTES, Remote};
 
 use super::outcome::{Outcome, Stopwatch};
@@ -44,12 +44,13 @@ pub enum Advice {
 }
 
 impl Advice {
-    /// Bytes per batch such that a batch takes about 10 ms.
+    /// Bytes per batch such that a batch takes about 10 ms; to make memory old, which is done all
+    /// the time, at most [`MOST_COLD`].
     #[must_use]
     pub const fn default_batch_bytes(self) -> u64 {
         match self {
             Self::Pageout | Self::Willneed => 8 << 20,
-            Self::Cold => 64 << 20,
+            Self::Cold => MOST_COLD,
             Self::Collapse => 2 * HUGE,
         }
     }

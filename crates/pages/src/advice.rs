@@ -1,6 +1,9 @@
 //! Advice on many ranges of another process: the one loop around `process_madvise(2)`.
 //!
 //! * A call takes 1024 ranges and less than 2 GiB; more is asked for in several calls.
+//! * A call holds the target's mmap lock from its first range to its last. So one that makes memory
+//!   old, which is done all the time, takes at most 16 MiB. Where that is allowed, the calling
+//!   thread has a real-time priority meanwhile: a caller that is preempted would keep the lock.
 //! * A call ends at the first range that fails, with a short count or, if it is the first, its
 //!   errno. That range is told as refused, and the next call begins behind it.
 //! * `EINTR` and, for a while, `EAGAIN` ask again.
@@ -12,7 +15,11 @@ use std::os::fd::BorrowedFd;
 
 use isotherm_core::AddrRange;
 use isotherm_sys::madvise::{MAX_BYTES, MAX_RANGES, Remote, process_madvise, whole_ranges};
+use isotherm_sys::priority::raise;
 
+/// The most that one call makes old, in bytes. A longer range is a call of its own, so callers cut
+/// theirs.
+pub const MOST_COLD: u64 = 16 << 20;
 /// A call that cannot finish now (`EAGAIN`) is repeated so often.
 const AGAIN_TRIES: u32 = 8;
 
@@ -46,8 +53,13 @@ pub fn advise(
     let most_again = if advice == Remote::Collapse { 0 } else { AGAIN_TRIES };
     let (mut rest, mut again) = (ranges, 0);
     while let Some(&first) = rest.first() {
-        let call = &rest[..call_len(rest)];
-        match process_madvise(pidfd, call, advice, iovecs) {
+        let call = &rest[..call_len(rest, advice)];
+        let asked = {
+            // Without the right to it, it goes without.
+            let _raised = (advice == Remote::Cold).then(raise);
+            process_madvise(pidfd, call, advice, iovecs)
+        };
+        match asked {
             Ok(done) => {
                 let whole = whole_ranges(call, done);
                 if !call[..whole].iter().all(|range| told(Answer::Accepted(*range))) {
@@ -74,11 +86,12 @@ pub fn advise(
 }
 
 /// How many ranges one call takes; at least one.
-fn call_len(ranges: &[AddrRange]) -> usize {
+fn call_len(ranges: &[AddrRange], advice: Remote) -> usize {
+    let most = if advice == Remote::Cold { MOST_COLD } else { MAX_BYTES };
     let mut bytes = 0;
     let fits = |range: &&AddrRange| {
         bytes += range.len();
-        bytes <= MAX_BYTES
+        bytes <= most
     };
     ranges.iter().take(MAX_RANGES).take_while(fits).count().max(1)
 }
@@ -100,7 +113,19 @@ mod tests {
             ("two large ones are one byte too much", vec![huge, huge], 1),
             ("one too large alone", vec![4 * huge], 1),
         ] {
-            assert_eq!(call_len(&ranges(&sizes)), expected, "{name}");
+            assert_eq!(call_len(&ranges(&sizes), Remote::PageOut), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_call_that_makes_memory_old_takes_16_mib() {
+        for (name, sizes, expected) in [
+            ("many small", vec![4096; 5000], MAX_RANGES),
+            ("as much as it may", vec![2 << 20; 100], 8),
+            ("one page more", vec![MOST_COLD, 4096], 1),
+            ("one too large alone", vec![MOST_COLD + 4096], 1),
+        ] {
+            assert_eq!(call_len(&ranges(&sizes), Remote::Cold), expected, "{name}");
         }
     }
 }

@@ -17,6 +17,7 @@
 //! as they were: their clock runs on.
 
 use isotherm_core::{AddrRange, Check, PageBits, PageState, Time, UnitCheck};
+use isotherm_pages::advice::MOST_COLD;
 use isotherm_pages::tables::PageKey;
 use isotherm_sys::clock::now;
 
@@ -24,8 +25,6 @@ use super::PageWalk;
 use super::fallback::Asked;
 use super::stuck::Stuck;
 
-/// The largest range that is cleared at once, in bytes.
-const MOST: u64 = 16 << 20;
 /// Pages of a unit of which the kernel's flags are read to find out whether any is shared.
 const ASKED: u64 = 3;
 
@@ -284,7 +283,9 @@ fn append_ranges(unit: &UnitCheck, known: &Stuck, ranges: &mut Vec<AddrRange>) {
         return;
     }
     let mut push = |range: AddrRange| match ranges.last_mut() {
-        Some(last) if last.end == range.start && last.len() < MOST => last.end = range.end,
+        Some(last) if last.end == range.start && last.len() + range.len() <= MOST_COLD => {
+            last.end = range.end;
+        }
         _ => ranges.push(range),
     };
     if known.cut.is_empty() || unit.leaf_shift > 12 {

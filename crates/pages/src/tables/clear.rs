@@ -17,13 +17,12 @@ use std::path::Path;
 
 use isotherm_core::AddrRange;
 use isotherm_sys::clock::now;
-use isotherm_sys::madvise::{MAX_BYTES, Remote};
-use isotherm_sys::priority::raise;
+use isotherm_sys::madvise::Remote;
 
 use super::folio::{Largest, SETTINGS, range_to_clear};
 use super::look::Query;
 use super::space::Space;
-use crate::advice::{Answer, advise};
+use crate::advice::{Answer, MOST_COLD, advise};
 
 /// Kept buffers, and one setting of the machine.
 #[derive(Debug)]
@@ -54,19 +53,13 @@ impl Clearer {
         self.refused.clear();
         let largest = self.largest.bytes(now());
         for range in young.iter().map(|query| range_to_clear(query, largest)) {
-            match self.ranges.last_mut() {
-                Some(last) if range.start <= last.end && last.len() + range.len() <= MAX_BYTES => {
-                    last.end = last.end.max(range.end);
-                }
-                _ => self.ranges.push(range),
-            }
+            append(&mut self.ranges, range);
         }
         self.advise(space)
     }
 
-    /// Clears all leaves of these ranges, sorted, of one address space. [`Clearer::refuses`] says
-    /// which ranges were refused. Where that is allowed, the calling thread has a real-time
-    /// priority meanwhile: a caller that is preempted would hold the target's mmap lock.
+    /// Clears all leaves of these ranges, sorted, of one address space, each of at most
+    /// [`MOST_COLD`] bytes. [`Clearer::refuses`] says which ranges were refused.
     ///
     /// # Errors
     ///
@@ -75,8 +68,6 @@ impl Clearer {
         self.ranges.clear();
         self.refused.clear();
         self.ranges.extend_from_slice(ranges);
-        // Without the right to it, it goes without.
-        let _raised = raise();
         self.advise(space).map(|_| ())
     }
 
@@ -108,5 +99,32 @@ impl Clearer {
     #[must_use]
     pub fn has_refused(&self, query: &Query) -> bool {
         self.refuses(&query.leaf_range())
+    }
+}
+
+/// Adds a range, to the last one if they are neighbours and both fit into one call.
+fn append(ranges: &mut Vec<AddrRange>, range: AddrRange) {
+    match ranges.last_mut() {
+        Some(last) if range.start <= last.end && last.len() + range.len() <= MOST_COLD => {
+            last.end = last.end.max(range.end);
+        }
+        _ => ranges.push(range),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_become_one_range_as_long_as_one_call_takes_it() {
+        const HUGE: u64 = 2 << 20;
+        let (mut ranges, base) = (Vec::new(), 1 << 30);
+        for nr in (0..20).chain(30..31) {
+            append(&mut ranges, AddrRange::new(base + nr * HUGE, base + (nr + 1) * HUGE));
+        }
+        let sizes: Vec<u64> = ranges.iter().map(|range| range.len() / HUGE).collect();
+        assert_eq!(sizes, [8, 8, 4, 1]);
+        assert_eq!(ranges[1].start, ranges[0].end);
     }
 }

@@ -355,6 +355,12 @@ impl Grid {
         let mut first = 0;
         for r in regions() {
             let of_region = rate(&r, s.max_nr_accesses);
+            let known_by = pages::Region {
+                range: r.range,
+                rate: if r.resolved { of_region } else { 0.0 },
+                max: s.max_nr_accesses,
+                spans_us: s.spans_us(),
+            };
             while self.rows.get(first).is_some_and(|row| row.end <= r.range.start) {
                 first += 1;
             }
@@ -363,7 +369,7 @@ impl Grid {
                     break;
                 }
                 let part = AddrRange::new(row.start.max(r.range.start), row.end.min(r.range.end));
-                let known = map.map(|map| pages::known(map, part, s.max_nr_accesses));
+                let known = map.map(|map| pages::known(map, part, &known_by));
                 let known = known.unwrap_or_default();
                 let rest = float(part.len().saturating_sub(known.bytes)) * time;
                 let rate = rest * of_region;

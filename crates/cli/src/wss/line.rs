@@ -24,6 +24,9 @@ pub(super) struct Line {
     pub(super) touched: Option<Touched>,
     /// By regions, without the interval.
     pub(super) regions: WorkingSet,
+    /// Time since the last look at its memory, on average over it, in ns; of all targets that of the
+    /// one that waits the longest. None if the method does not see single pages.
+    pub(super) look_age_ns: Option<u64>,
 }
 
 /// What is printed for an interval.
@@ -62,7 +65,7 @@ impl Line {
     ) -> Self {
         let by_pages = touched.and_then(|touched| over(&touched, spans_us, interval_us));
         let over = by_pages.unwrap_or_else(|| of_regions(regions));
-        Self { pid, name, over, by_pages: by_pages.is_some(), touched, regions }
+        Self { pid, name, over, by_pages: by_pages.is_some(), touched, regions, look_age_ns: None }
     }
 }
 
@@ -86,6 +89,7 @@ impl Lines {
         let Self { interval_us, unions, .. } = self;
         let names: BTreeMap<u32, (u32, String)> =
             monitor.tracker().targets().map(|t| (t.id.0, (t.pid, t.name.clone()))).collect();
+        let looked = monitor.looks().watched;
         let s = monitor.snapshot();
         let spans_us = s.spans_us();
         let of =
@@ -93,14 +97,17 @@ impl Lines {
         let line = |t: &isotherm::raw::core::TargetInfo| {
             let whose = names.get(&t.id.0)?.clone();
             let regions = unions.get(&t.id.0).unwrap_or(&t.regions);
-            Some(of(whose, t.touched, estimate(regions, s.max_nr_accesses)))
+            let line = of(whose, t.touched, estimate(regions, s.max_nr_accesses));
+            let looked = looked.get(&t.id).filter(|_| t.touched.is_some());
+            Some(Line { look_age_ns: looked.map(|at| s.end.since(*at)), ..line })
         };
         let mut lines: Vec<Line> = s.targets.iter().filter_map(line).collect();
         lines.sort_by_key(|l| std::cmp::Reverse(l.over.bytes));
         let sum = lines.iter().map(|l| l.over.bytes).sum();
         let Once { regions, touched, is_shared } = self.shared.once(monitor, unions);
         let whose = (0, format!("total ({})", lines.len()));
-        let mut total = of(whose, touched, regions);
+        let look_age_ns = lines.iter().filter_map(|line| line.look_age_ns).max();
+        let mut total = Line { look_age_ns, ..of(whose, touched, regions) };
         if is_shared {
             // Spans are measured at different times, so what is between them could say more.
             total.over.bytes = total.over.bytes.min(sum);
@@ -144,6 +151,7 @@ impl Now {
         if let Some(touched) = line.touched {
             fields["watched_bytes"] = touched.watched.into();
             fields["touched"] = self.spans(&touched);
+            fields["look_age_ms"] = line.look_age_ns.map(|ns| ns / 1_000_000).into();
         }
         fields
     }

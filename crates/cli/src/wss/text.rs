@@ -4,7 +4,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use isotherm::raw::core::TouchedBytes;
-use isotherm::raw::core::units::bytes;
+use isotherm::raw::core::units::{bytes, span};
 use isotherm::raw::report::page_maps::span_name;
 
 use super::line::{Line, Now};
@@ -13,8 +13,8 @@ use super::line::{Line, Now};
 const FRONT: usize = 11 + 9 + 17;
 /// The width of a column.
 const COLUMN: usize = 16;
-/// The width of the last column.
-const MEASURED: usize = 10;
+/// The width of the last two columns.
+const MEASURED: usize = 10 + 13;
 
 /// A table that goes on and on.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl Table {
         let shown = self.shown(now);
         let columns: Vec<String> = shown.iter().map(|nr| span_name(now.spans_us[*nr])).collect();
         let over = format!("over {}", span_name(now.interval_us));
-        let last = if now.total.touched.is_some() { "measured" } else { "unresolved" };
+        let last = if now.total.touched.is_some() { "measured   looked ago" } else { "unresolved" };
         let names: Vec<String> = [over].into_iter().chain(columns).collect();
         if names != self.header {
             write!(out, "{:>11}{:>9}  {:<15}", "time", "pid", "name")?;
@@ -99,7 +99,11 @@ fn row(
     }
     let own = now.spans_us.iter().position(|us| *us == now.interval_us).unwrap_or_default();
     let measured = touched.spans[own].map_or(0, |within| within.measured);
-    write!(out, "  {:6} %", measured * 100 / touched.watched.max(1))
+    write!(out, "  {:6} %", measured * 100 / touched.watched.max(1))?;
+    let Some(ns) = line.look_age_ns else { return Ok(()) };
+    #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
+    let ago = span(ns as f64);
+    write!(out, " {ago:>12}")
 }
 
 /// A working set with half of its 90 % interval, if that is a percent or more.

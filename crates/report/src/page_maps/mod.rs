@@ -4,6 +4,7 @@
 //! back here until the snapshot of their window, so that a report sees what was known at its end.
 //! A unit that changed several times within such a second is up to a second behind.
 
+mod armed;
 mod sums;
 mod within;
 
@@ -13,6 +14,8 @@ use isotherm_core::units::show_interval;
 use isotherm_core::{SPANS, Snapshot, TargetId, Time, Touched, UnitInfo};
 use isotherm_record::Pages;
 
+pub(crate) use self::armed::Armed;
+pub use self::armed::KnownAge;
 use self::within::Within;
 pub(crate) use sums::Brief;
 pub use sums::{PageSums, SpanSum};

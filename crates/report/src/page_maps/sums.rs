@@ -38,7 +38,10 @@ pub struct PageSums {
 }
 
 /// The units of a page map in `range`, each with its pages there.
-fn units_in(map: &PageMap, range: AddrRange) -> impl Iterator<Item = (&UnitInfo, PageBits)> {
+pub(super) fn units_in(
+    map: &PageMap,
+    range: AddrRange,
+) -> impl Iterator<Item = (&UnitInfo, PageBits)> {
     let first = round_down(range.start, UNIT).min(range.end);
     let units = map.units.range(first..range.end);
     units.map(move |(start, unit)| (unit, PageBits::of(*start, range)))

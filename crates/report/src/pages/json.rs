@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::{Line, Report, UnitLine};
 use crate::mappings::kind_name;
-use crate::page_maps::PageSums;
+use crate::page_maps::{KnownAge, PageSums};
 
 impl Report {
     /// The report as one JSON object; with the units, if they are wanted.
@@ -16,7 +16,7 @@ impl Report {
             target: &self.title,
             t_ns: self.t_ns,
             mappings: self.lines.iter().map(|l| JsonLine::of(l, &self.spans_us)).collect(),
-            total: JsonSums::of(&self.total, &self.spans_us),
+            total: JsonSums::of(&self.total, self.age, &self.spans_us),
             units: with_units
                 .then(|| self.units.iter().map(|l| JsonUnit::of(l, &self.spans_us)).collect()),
         };
@@ -52,7 +52,7 @@ impl<'a> JsonLine<'a> {
             pid: l.pid,
             kind: kind_name(l.kind),
             name: &l.name,
-            sums: JsonSums::of(&l.sums, spans_us),
+            sums: JsonSums::of(&l.sums, l.age, spans_us),
         }
     }
 }
@@ -65,6 +65,10 @@ struct JsonSums {
     unresolved: u64,
     not_measured: u64,
     cold: u64,
+    /// Since the pages were made old last, of half of them and of the oldest; `null` where nothing
+    /// is known.
+    age_median_ns: Option<u64>,
+    age_oldest_ns: Option<u64>,
     touched: Vec<JsonSpan>,
 }
 
@@ -76,7 +80,7 @@ struct JsonSpan {
 }
 
 impl JsonSums {
-    fn of(sums: &PageSums, spans_us: &[u64; SPANS]) -> Self {
+    fn of(sums: &PageSums, age: Option<KnownAge>, spans_us: &[u64; SPANS]) -> Self {
         let touched = spans_us.iter().zip(sums.touched).map(|(us, span)| JsonSpan {
             span_us: *us,
             bytes: span.bytes,
@@ -88,6 +92,8 @@ impl JsonSums {
             unresolved: sums.unresolved,
             not_measured: sums.not_measured,
             cold: sums.cold,
+            age_median_ns: age.map(|age| age.median_ns),
+            age_oldest_ns: age.map(|age| age.oldest_ns),
             touched: touched.collect(),
         }
     }

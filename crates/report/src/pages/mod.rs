@@ -2,7 +2,8 @@
 //! of 2 MiB.
 //!
 //! The report is a map at one time: the last snapshot that passes the filter. Each span was
-//! measured when the unit's turn came, up to about a minute before. Parts of one file are one line.
+//! measured when the unit's turn came, up to about a minute before. A column says how long ago the pages were
+//! made old last, when all spans began: of half of them at most, and of the oldest. Parts of one file are one line.
 //! Each anonymous mapping without a name has its own line, with its address. Memory that nobody
 //! looked at is *not measured*; it is never counted as cold.
 
@@ -12,13 +13,13 @@ mod text;
 use std::collections::BTreeMap;
 
 use isotherm_core::unit::UNIT;
-use isotherm_core::{AddrRange, PageBits, SPANS, TargetId, UnitInfo};
+use isotherm_core::{AddrRange, PageBits, SPANS, TargetId, Time, UnitInfo};
 use isotherm_record::{Mapping, MappingKind, Record, Target};
 
 use crate::error::Error;
 use crate::filter::Filter;
 use crate::mappings;
-use crate::page_maps::{PageMap, PageSums};
+use crate::page_maps::{Armed, KnownAge, PageMap, PageSums};
 use crate::scan::Scan;
 
 /// One mapping of one target.
@@ -34,6 +35,8 @@ pub struct Line {
     pub name: String,
     /// Its pages.
     pub sums: PageSums,
+    /// How old what is known of them is; none if nothing is.
+    pub age: Option<KnownAge>,
 }
 
 /// One unit of one target.
@@ -64,6 +67,8 @@ pub struct Report {
     pub lines: Vec<Line>,
     /// All lines together.
     pub total: PageSums,
+    /// How old what is known of all of them is.
+    pub age: Option<KnownAge>,
     /// The units, by target and address.
     pub units: Vec<UnitLine>,
     /// What could not be read; empty if nothing.
@@ -99,7 +104,7 @@ impl Report {
             damage: scan.caveats(),
             ..Self::default()
         };
-        let mut is_any = false;
+        let (mut is_any, mut armed) = (false, Armed::default());
         for (id, (_, mappings)) in &known {
             let target = scan.targets.get(id).map(|t| t.target.clone()).unwrap_or_default();
             // The first mappings of a short record may come after its last snapshot.
@@ -108,7 +113,7 @@ impl Report {
             let map = scan.pages.get(TargetId(*id));
             is_any |= map.is_some();
             let none = PageMap::default();
-            report.add(&target, mappings, map.unwrap_or(&none), filter);
+            report.add(&target, mappings, map.unwrap_or(&none), filter, &mut armed);
         }
         if !is_any {
             return Err(Error::Nothing {
@@ -117,6 +122,7 @@ impl Report {
                        single pages",
             });
         }
+        report.age = armed.age(Time(report.t_ns));
         report.lines.sort_by_key(|l| {
             let touched = l.sums.touched.map(|span| span.bytes);
             std::cmp::Reverse((touched[1], touched[2], l.sums.present, l.sums.mapped))
@@ -124,15 +130,24 @@ impl Report {
         Ok(report)
     }
 
-    fn add(&mut self, target: &Target, mappings: &[Mapping], map: &PageMap, filter: &Filter) {
+    /// Adds a target. `armed`: of all lines.
+    fn add(
+        &mut self,
+        target: &Target,
+        mappings: &[Mapping],
+        map: &PageMap,
+        filter: &Filter,
+        armed: &mut Armed,
+    ) {
         let keep = filter.address.unwrap_or(AddrRange::new(0, u64::MAX));
         let cut = |r: AddrRange| AddrRange::new(r.start.max(keep.start), r.end.min(keep.end));
-        let mut lines: BTreeMap<(Option<MappingKind>, String), PageSums> = BTreeMap::new();
+        let mut lines: BTreeMap<(Option<MappingKind>, String), (PageSums, Armed)> = BTreeMap::new();
         for m in mappings {
             let range = cut(AddrRange::new(m.start, m.end));
             if !range.is_empty() {
-                let line = lines.entry((Some(m.kind), mappings::name(m))).or_default();
-                line.plus(&PageSums::of(map, range));
+                let (sums, armed) = lines.entry((Some(m.kind), mappings::name(m))).or_default();
+                sums.plus(&PageSums::of(map, range));
+                armed.plus(&Armed::of(map, range));
             }
         }
         for unit in map.units.values() {
@@ -145,9 +160,10 @@ impl Report {
                 continue;
             }
             if mappings.is_empty() {
-                let line = lines.entry((None, "(no mapping known)".into())).or_default();
-                line.mapped += unit.present.and(pages).count() * isotherm_core::addr::PAGE_SIZE;
-                line.add(unit, pages);
+                let (sums, armed) = lines.entry((None, "(no mapping known)".into())).or_default();
+                sums.mapped += unit.present.and(pages).count() * isotherm_core::addr::PAGE_SIZE;
+                sums.add(unit, pages);
+                armed.add(unit, pages);
             }
             self.units.push(UnitLine {
                 target: target.name.clone(),
@@ -156,10 +172,12 @@ impl Report {
                 unit: cut_unit(unit, pages),
             });
         }
-        for ((kind, name), sums) in lines {
+        for ((kind, name), (sums, of_line)) in lines {
             self.total.plus(&sums);
+            armed.plus(&of_line);
+            let age = of_line.age(Time(self.t_ns));
             let (target, pid) = (target.name.clone(), target.pid);
-            self.lines.push(Line { target, pid, kind, name, sums });
+            self.lines.push(Line { target, pid, kind, name, sums, age });
         }
     }
 }

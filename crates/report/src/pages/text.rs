@@ -6,7 +6,7 @@ use isotherm_core::units::{mib, span};
 
 use super::Report;
 use crate::mappings::kind_name;
-use crate::page_maps::{PageSums, span_name};
+use crate::page_maps::{KnownAge, PageSums, span_name};
 use crate::shown::{float, written};
 
 /// Largest number of lines of mappings. The JSON has all.
@@ -37,19 +37,35 @@ impl Report {
         for us in self.spans_us {
             write!(out, " {:>12} ", span_name(us))?;
         }
-        writeln!(out, " {:>12} {:>12}  mapping", "unresolved", "not measured")?;
+        writeln!(
+            out,
+            " {:>12} {:>12} {:>17}  mapping",
+            "unresolved", "not measured", "made old, ago"
+        )?;
         let several = self.lines.iter().any(|l| l.pid != self.lines[0].pid);
         for l in self.lines.iter().take(MOST_LINES) {
             let whose =
                 if several { format!(" of {} ({})", l.target, l.pid) } else { String::new() };
-            sums_line(out, &l.sums, &format!("{} {}{whose}", kind_name(l.kind), l.name))?;
+            sums_line(
+                out,
+                &l.sums,
+                &age(l.age),
+                &format!("{} {}{whose}", kind_name(l.kind), l.name),
+            )?;
         }
         if self.lines.len() > MOST_LINES {
             let mut rest = PageSums::default();
             self.lines[MOST_LINES..].iter().for_each(|l| rest.plus(&l.sums));
-            sums_line(out, &rest, &format!("{} more", self.lines.len() - MOST_LINES))?;
+            sums_line(out, &rest, "", &format!("{} more", self.lines.len() - MOST_LINES))?;
         }
-        sums_line(out, &self.total, "all")?;
+        sums_line(out, &self.total, &age(self.age), "all")?;
+        if self.age.is_some() {
+            writeln!(
+                out,
+                "made old, ago: all spans begin then; of half of the pages it is at most so long ago, \
+                 and of the oldest"
+            )?;
+        }
         let partial = |l: &PageSums| (0..l.touched.len()).any(|nr| is_at_least(l, nr));
         if partial(&self.total) {
             writeln!(out, "+: at least; some of these pages were not measured for so long")?;
@@ -87,12 +103,20 @@ const fn is_at_least(sums: &PageSums, span: usize) -> bool {
     sums.touched[span].measured > 0 && sums.is_partial(span)
 }
 
-fn sums_line(out: &mut String, sums: &PageSums, name: &str) -> Result {
+/// The age of what is known: of half of the pages, and of the oldest.
+fn age(age: Option<KnownAge>) -> String {
+    let Some(KnownAge { median_ns, oldest_ns }) = age else { return "-".into() };
+    let [median, oldest] = [median_ns, oldest_ns].map(|ns| span(float(ns)));
+    format!("{median}, {oldest}")
+}
+
+fn sums_line(out: &mut String, sums: &PageSums, age: &str, name: &str) -> Result {
     let of = |bytes: u64| mib(float(bytes));
     write!(out, "{:>12} {:>12}", of(sums.mapped), of(sums.present))?;
     for (nr, touched) in sums.touched.iter().enumerate() {
         let bytes = if touched.measured == 0 { "-".into() } else { of(touched.bytes) };
         write!(out, " {bytes:>12}{}", if is_at_least(sums, nr) { '+' } else { ' ' })?;
     }
-    writeln!(out, " {:>12} {:>12}  {name}", of(sums.unresolved), of(sums.not_measured))
+    let (unresolved, not_measured) = (of(sums.unresolved), of(sums.not_measured));
+    writeln!(out, " {unresolved:>12} {not_measured:>12} {age:>17}  {name}")
 }

@@ -13,7 +13,7 @@ pub mod profile;
 use std::fmt::Write;
 
 use isotherm_core::units::{counted, span};
-use isotherm_core::{SPANS, Snapshot, TargetInfo, Touched};
+use isotherm_core::{PageBits, SPANS, Snapshot, TargetId, TargetInfo, Time, Touched};
 use isotherm_record::Record;
 use isotherm_record::once::Sharing;
 use serde::Serialize;
@@ -24,6 +24,7 @@ pub use profile::{Profile, SpanPoint, SpanSeries, without};
 use crate::error::Error;
 use crate::filter::Filter;
 use crate::numbers::to_usize;
+use crate::page_maps::{Armed, KnownAge};
 use crate::scan::{self, Scan};
 use crate::shown::{float, mib, written};
 
@@ -132,6 +133,7 @@ impl Build {
     /// The report on all snapshots so far.
     pub(crate) fn finish(mut self, scan: &Scan) -> Report {
         self.profile.end();
+        self.profile.age = age(scan);
         Report {
             title: scan.title(),
             origin_ns: scan.origin_ns,
@@ -142,6 +144,16 @@ impl Build {
             others: scan.others().to_owned(),
         }
     }
+}
+
+/// How old what is known of the pages of all chosen targets is.
+fn age(scan: &Scan) -> Option<KnownAge> {
+    let mut armed = Armed::default();
+    let wanted = scan.targets.iter().filter(|(_, target)| target.wanted);
+    for map in wanted.filter_map(|(id, _)| scan.pages.get(TargetId(*id))) {
+        map.units.values().for_each(|unit| armed.add(unit, PageBits::ALL));
+    }
+    armed.age(Time(scan.seen_ns?.1))
 }
 
 /// The percentiles that are printed.

@@ -6,13 +6,13 @@
 
 use std::fmt::Write;
 
-use isotherm_core::units::percent;
+use isotherm_core::units::{percent, span};
 use isotherm_core::{SPANS, Touched, TouchedBytes};
 use serde::Serialize;
 
 use super::{Order, PERCENTILES};
 use crate::numbers::to_usize;
-use crate::page_maps::span_name;
+use crate::page_maps::{KnownAge, span_name};
 use crate::shown::{float, mib};
 
 /// How much was touched within a span, in one window.
@@ -42,6 +42,8 @@ pub struct SpanSeries {
 pub struct Profile {
     /// From the shortest to the longest.
     pub spans: [SpanSeries; SPANS],
+    /// How old what is known of the pages is at the end; none if nothing is known.
+    pub age: Option<KnownAge>,
 }
 
 impl Profile {
@@ -110,6 +112,14 @@ impl Profile {
             "percentiles over windows, {by}; a page counts as touched within a span if it was \
              accessed at least once in it"
         )?;
+        if let Some(KnownAge { median_ns, oldest_ns }) = self.age {
+            writeln!(
+                out,
+                "at the end, half of the pages had been made old in the last {}, and the oldest {} ago",
+                span(float(median_ns)),
+                span(float(oldest_ns))
+            )?;
+        }
         let mut again =
             self.spans.iter().filter(|s| s.points.iter().any(|p| p.again > 0)).peekable();
         if again.peek().is_some() {
@@ -139,7 +149,11 @@ impl Profile {
                 series: series.points.iter().map(JsonPoint::of).collect(),
             }
         });
-        JsonProfile { spans: spans.collect() }
+        JsonProfile {
+            age_median_ns: self.age.map(|age| age.median_ns),
+            age_oldest_ns: self.age.map(|age| age.oldest_ns),
+            spans: spans.collect(),
+        }
     }
 }
 
@@ -198,6 +212,9 @@ pub fn without(sum: TouchedBytes, again: u64) -> TouchedBytes {
 /// The profile as JSON.
 #[derive(Serialize)]
 pub(super) struct JsonProfile {
+    /// At the end: since the pages were made old last, of half of them and of the oldest.
+    age_median_ns: Option<u64>,
+    age_oldest_ns: Option<u64>,
     spans: Vec<JsonSpan>,
 }
 

@@ -18,6 +18,7 @@
 
 mod durations;
 mod rules;
+mod spending;
 mod turns;
 mod watching;
 
@@ -27,8 +28,6 @@ use std::{fmt, io};
 use isotherm_act::ActError;
 use isotherm_act::apply::{Acting, Actor, Settings};
 use isotherm_core::scheme::{Entry, Installed, Scheme};
-use isotherm_core::unit::UNIT;
-use isotherm_core::units::{bytes, show_share};
 use isotherm_core::{
     Attrs, AttrsError, Clock, Context, Driver, Event, Late, Lengths, Method, Operations, Snapshot,
     Suspends, TargetId, Time,
@@ -45,15 +44,13 @@ use isotherm_sys::clock::{self, Wake};
 
 pub use self::durations::{BOUNDS_US, Durations};
 use self::rules::Rules;
+use self::spending::{Spending, Used};
 use self::turns::Turns;
 pub use self::watching::Looks;
 use self::watching::Watched;
 use crate::others::Others;
 use crate::policy::TargetSpec;
 
-/// What it costs to look at a unit, in ns, for the least budget (job `accuracy`: 1.4 µs).
-const LOOK_NS: u64 = 1_500;
-const MINUTE_NS: u64 = 60_000_000_000;
 /// How often the tracker looks for forks, execs and exits, in ns.
 const TRACK_EVERY_NS: u64 = 100_000_000;
 
@@ -249,8 +246,8 @@ pub struct Monitor {
     turns: Turns,
     /// Whether a scheme acts.
     acts: bool,
-    /// Whether it was told that the budget is too small.
-    told_budget: bool,
+    /// What the budget is compared with.
+    spending: Spending,
     /// The share of touched pages that others hid, at the end of the last window with a target.
     hidden: f64,
     /// How long the windows took, and how many came late.
@@ -286,7 +283,7 @@ impl Monitor {
         Ok(Self {
             driver: Driver::new(context, Acting::new(ops, Actor::new()), MonotonicClock::started()),
             acts: false,
-            told_budget: false,
+            spending: Spending::default(),
             hidden: 0.0,
             lengths: Lengths::default(),
             late: Late::default(),
@@ -589,22 +586,18 @@ impl Monitor {
         cost_ns.saturating_mul(TRACK_SHARE).clamp(self.closeness.track_ns, most_ns)
     }
 
-    /// Tells once if the budget of the method `census` does not allow one look per minute.
+    /// Tells if the budget of the method `census` is too small, or exceeded.
     fn check_budget(&mut self) {
-        let attrs = self.driver.context.attrs();
-        let touched = self.driver.context.snapshot().touched();
-        let Some(touched) = touched.filter(|_| !self.told_budget) else { return };
-        let looks_ns = touched.watched / UNIT * LOOK_NS;
-        let needed_bp = looks_ns.div_ceil(MINUTE_NS / 10_000);
-        if needed_bp > u64::from(attrs.budget_bp) {
-            self.told_budget = true;
-            self.events.push_back(Happened::Trouble(format!(
-                "a budget of {} is too small for {}: to look at every page once a minute takes {}",
-                show_share(attrs.budget_bp.into()),
-                bytes(touched.watched),
-                show_share(needed_bp),
-            )));
-        }
+        let Some(touched) = self.driver.context.snapshot().touched() else { return };
+        let spent = self.driver.spent();
+        let used = Used {
+            at: self.driver.context.snapshot().end,
+            all_ns: clock::thread_cpu_ns().saturating_sub(spent.acting_ns),
+            units_ns: spent.units_ns,
+        };
+        let budget_bp = self.driver.context.attrs().budget_bp;
+        let text = self.spending.note(used, budget_bp, touched.watched);
+        self.events.extend(text.map(Happened::Trouble));
     }
 
     /// How long the windows so far really took, for times that follow from ages.

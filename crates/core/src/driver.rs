@@ -38,6 +38,15 @@ pub enum Event {
     Stopped,
 }
 
+/// CPU time that answers took, in ns, all together. 0 if the clock does not know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Spent {
+    /// To make units old and to look at them.
+    pub units_ns: u64,
+    /// To apply schemes.
+    pub acting_ns: u64,
+}
+
 /// A context with what it needs to run.
 #[derive(Debug)]
 pub struct Driver<O, C> {
@@ -52,6 +61,7 @@ pub struct Driver<O, C> {
     regions: Vec<Observed>,
     /// Number of commits of schemes of which the operations set was told.
     nr_scheme_commits: u64,
+    spent: Spent,
 }
 
 impl<O: Operations, C: Clock> Driver<O, C> {
@@ -65,7 +75,14 @@ impl<O: Operations, C: Clock> Driver<O, C> {
             maps: Vec::new(),
             regions: Vec::new(),
             nr_scheme_commits: 0,
+            spent: Spent { units_ns: 0, acting_ns: 0 },
         }
+    }
+
+    /// CPU time that answers have taken so far.
+    #[must_use]
+    pub const fn spent(&self) -> Spent {
+        self.spent
     }
 
     /// Tells the operations set when a commit of schemes has taken effect. [`Driver::run`] does so
@@ -110,13 +127,17 @@ impl<O: Operations, C: Clock> Driver<O, C> {
     fn units(&mut self, ask: fn(&mut O, &mut [UnitCheck])) {
         let before = self.clock.cpu_ns();
         ask(&mut self.ops, self.context.units_mut());
-        let after = self.clock.cpu_ns();
-        self.context.set_units_cpu(before.zip(after));
+        let took = before.zip(self.clock.cpu_ns());
+        self.context.set_units_cpu(took);
+        self.spent.units_ns = self.spent.units_ns.saturating_add(length(took));
     }
 
     fn apply(&mut self) {
+        let before = self.clock.cpu_ns();
         let (request, scheme) = self.context.request();
         let applied = self.ops.apply(&request, scheme);
+        let took = before.zip(self.clock.cpu_ns());
+        self.spent.acting_ns = self.spent.acting_ns.saturating_add(length(took));
         self.context.applied(applied);
     }
 
@@ -155,4 +176,9 @@ impl<O: Operations, C: Clock> Driver<O, C> {
             self.context.set_others_clear(self.ops.others_clear());
         }
     }
+}
+
+/// What passed between two readings, in ns; 0 if they are not known.
+fn length(between: Option<(u64, u64)>) -> u64 {
+    between.map_or(0, |(before, after)| after.saturating_sub(before))
 }

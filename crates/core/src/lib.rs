@@ -32,7 +32,7 @@ pub(crate) mod watches;
 
 pub use addr::AddrRange;
 pub use attrs::{Attrs, AttrsError, Method};
-pub use driver::{Clock, Driver, Event};
+pub use driver::{Clock, Driver, Event, Spent};
 pub use mapping::MappingKind;
 pub use math::rng::Rng;
 pub use math::{interval, rng};

@@ -1,0 +1,193 @@
+//! Whether the budget of the method `census` is enough, told in words.
+//!
+//! A budget decides how often memory is looked at and made old. It does not decide what the program
+//! costs besides: waking up, reading what is mapped, drawing regions, writing. So two things are
+//! told, each once:
+//!
+//! * after a second: a budget below that cost plus one look per minute at all memory, and what it
+//!   would take;
+//! * after two minutes: that the last minute took more CPU time than the budget. The first minute
+//!   does not count, since new memory is seen in advance, and paid back.
+//!
+//! Time that schemes take to act is in neither.
+
+use isotherm_core::Time;
+use isotherm_core::unit::UNIT;
+use isotherm_core::units::{bytes, show_share};
+
+/// What it costs to look at a unit, in ns, for the least budget (job `accuracy`: 1.4 µs).
+const LOOK_NS: u64 = 1_500;
+/// In which time all memory is to be looked at, and for how long the budget may be exceeded, in ns.
+const MINUTE_NS: u64 = 60_000_000_000;
+/// For how long the cost of the program itself is measured, in ns.
+const MEASURE_NS: u64 = 1_000_000_000;
+
+/// CPU time that a monitor has used until some time, in ns. Acting is left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Used {
+    /// The time.
+    pub(super) at: Time,
+    /// All of it.
+    pub(super) all_ns: u64,
+    /// The part that the budget decides about: to look at units, and to make them old.
+    pub(super) units_ns: u64,
+}
+
+impl Used {
+    /// What was used since `before`: the time, all CPU time, and what was not for units. In ns.
+    const fn since(self, before: Self) -> (u64, u64, u64) {
+        let all = self.all_ns.saturating_sub(before.all_ns);
+        let units = self.units_ns.saturating_sub(before.units_ns);
+        (self.at.since(before.at), all, all.saturating_sub(units))
+    }
+}
+
+/// What was measured, and what was told.
+#[derive(Debug, Default)]
+pub(super) struct Spending {
+    budget_bp: u32,
+    /// At the end of the first window with this budget.
+    begin: Used,
+    /// At the end of the last whole minute since.
+    minute: Option<Used>,
+    has_begun: bool,
+    told_least: bool,
+    told_minute: bool,
+}
+
+/// A share of one CPU in basis points, rounded up.
+const fn share(ns: u64, of_ns: u64) -> u64 {
+    let of_ns = if of_ns == 0 { 1 } else { of_ns };
+    ns.saturating_mul(10_000).div_ceil(of_ns)
+}
+
+impl Spending {
+    /// Takes in the end of a window. `watched`: bytes of address space that are watched.
+    /// Returns what is to be told.
+    pub(super) fn note(&mut self, used: Used, budget_bp: u32, watched: u64) -> Option<String> {
+        if !self.has_begun || budget_bp != self.budget_bp {
+            (self.has_begun, self.budget_bp, self.begin) = (true, budget_bp, used);
+            self.minute = None;
+            return None;
+        }
+        if let Some(text) = self.least(used, watched) {
+            return Some(text);
+        }
+        let from = self.minute.unwrap_or(self.begin);
+        if used.at.since(from.at) < MINUTE_NS {
+            return None;
+        }
+        self.minute.replace(used).and_then(|from| self.over(used, from))
+    }
+
+    /// What a budget must be at least, if this one is less.
+    fn least(&mut self, used: Used, watched: u64) -> Option<String> {
+        let (ns, _, own_ns) = used.since(self.begin);
+        if self.told_least || ns < MEASURE_NS || self.minute.is_some() {
+            return None;
+        }
+        let looks = share((watched / UNIT).saturating_mul(LOOK_NS), MINUTE_NS);
+        let own = share(own_ns, ns);
+        let needed = looks.saturating_add(own);
+        self.told_least = needed > self.budget_bp.into();
+        self.told_least.then(|| {
+            format!(
+                "a budget of {} is too small for {}: to look at every page once a minute takes {}, \
+                 and Isotherm itself (to wake up, to read what is mapped, to draw regions) takes {} \
+                 whatever the budget is; it would take a budget of at least {}",
+                show_share(self.budget_bp.into()),
+                bytes(watched),
+                show_share(looks),
+                show_share(own),
+                show_share(needed),
+            )
+        })
+    }
+
+    /// By how much the budget was exceeded in a minute.
+    fn over(&mut self, used: Used, from: Used) -> Option<String> {
+        let (ns, all_ns, own_ns) = used.since(from);
+        let all = share(all_ns, ns);
+        if self.told_minute || all <= self.budget_bp.into() {
+            return None;
+        }
+        self.told_minute = true;
+        Some(format!(
+            "over the last minute Isotherm has used {} of one CPU, more than its budget of {}; {} of \
+             that was to wake up, to read what is mapped and to draw regions, which does not depend \
+             on the budget",
+            show_share(all),
+            show_share(self.budget_bp.into()),
+            show_share(share(own_ns, ns)),
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+    const GIB: u64 = 1 << 30;
+
+    /// Windows of 100 ms, in which the program uses so many µs for units and for all else.
+    fn told(budget_bp: u32, seconds: u64, units_us: u64, else_us: u64) -> Vec<(u64, String)> {
+        let (mut spending, mut used, mut told) = (Spending::default(), Used::default(), Vec::new());
+        for window in 1..=seconds * 10 {
+            used.at = Time(window * S / 10);
+            used.units_ns += units_us * 1000;
+            used.all_ns += (units_us + else_us) * 1000;
+            let text = spending.note(used, budget_bp, GIB);
+            told.extend(text.map(|text| (window / 10, text)));
+        }
+        told
+    }
+
+    #[test]
+    fn a_budget_below_what_the_program_itself_takes_is_told_with_what_it_would_take() {
+        // 0.1 % for units and 0.5 % for all else. One look per minute at a GiB takes 0.01 %.
+        let told = told(1, 10, 100, 500);
+        let [(1, text)] = told.as_slice() else { panic!("{told:?}") };
+        assert_eq!(
+            text,
+            "a budget of 0.01% is too small for 1 GiB: to look at every page once a minute takes \
+             0.02%, and Isotherm itself (to wake up, to read what is mapped, to draw regions) takes \
+             0.5% whatever the budget is; it would take a budget of at least 0.52%"
+        );
+    }
+
+    #[test]
+    fn the_budget_that_it_would_take_is_not_too_small() {
+        assert_eq!(told(52, 60, 0, 500), []);
+        assert_eq!(told(51, 60, 0, 500).len(), 1);
+    }
+
+    #[test]
+    fn a_minute_above_the_budget_is_told_once_and_the_first_one_does_not_count() {
+        // 1.2 %, with a budget of 1 %.
+        assert_eq!(told(100, 119, 800, 400), []);
+        let told = told(100, 600, 800, 400);
+        let [(120, text)] = told.as_slice() else { panic!("{told:?}") };
+        assert!(
+            text.starts_with(
+                "over the last minute Isotherm has used 1.2% of one CPU, more than its budget of 1%; \
+                 0.4% of that was to wake up"
+            ),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn another_budget_is_judged_anew() {
+        let mut spending = Spending::default();
+        let used = |s: u64| Used { at: Time(s * S), all_ns: s * S / 100, units_ns: 0 };
+        for s in 0..90 {
+            assert_eq!(spending.note(used(s), 200, GIB), None, "{s}");
+        }
+        for s in 90..210 {
+            assert_eq!(spending.note(used(s), 102, GIB), None, "{s}");
+        }
+        assert_eq!(spending.note(used(210), 50, GIB), None, "it has just begun");
+        assert!(spending.note(used(211), 50, GIB).is_some());
+    }
+}

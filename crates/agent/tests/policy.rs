@@ -165,6 +165,9 @@ fn safe_where_nothing_is_said() {
     ] {
         let policy = read(&format!("[[context]]\n{key}\n"));
         assert_eq!(policy.contexts[0].attrs.method, method, "{key}");
+        let told = policy.deprecated();
+        assert_eq!(told.len(), usize::from(key.contains("clears")), "{key}: {told:?}");
+        assert!(told.iter().all(|text| text.contains("`clears = 100` is deprecated")), "{told:?}");
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use isotherm::raw::core::units::{duration, share_bp};
+use isotherm::raw::core::units::duration;
 use isotherm::raw::core::{Snapshot, TargetId};
 use isotherm::raw::sys::signals;
 use isotherm_top::{
@@ -19,6 +19,7 @@ use crate::ctl::SocketArg;
 use crate::exit::{self, usage};
 use crate::files;
 use crate::history::{HistoryArgs, ago};
+use crate::options::attrs::budget;
 use crate::options::sets::{OpsArg, OpsOption};
 use crate::options::targets::ProcessArgs;
 use crate::terminal::ColorArg;
@@ -145,14 +146,6 @@ enum ByArg {
     Pod,
     Container,
     User,
-}
-
-fn budget(text: &str) -> Result<u32, String> {
-    match share_bp(text).map_err(|e| e.to_string())? {
-        0 => Err("a budget of 0, with which nothing can be seen".to_owned()),
-        10_001.. => Err("more than one CPU; the default is 1%".to_owned()),
-        bp => u32::try_from(bp).map_err(|e| e.to_string()),
-    }
 }
 
 fn sort_key(text: &str) -> Result<SortKey, String> {

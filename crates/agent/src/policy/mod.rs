@@ -126,7 +126,28 @@ impl TargetSpec {
     }
 }
 
+impl Policy {
+    /// What of it is outdated: it works, and will not for ever. For people; empty if nothing is.
+    #[must_use]
+    pub fn deprecated(&self) -> Vec<String> {
+        self.contexts.iter().filter_map(ContextPolicy::deprecated).collect()
+    }
+}
+
 impl ContextPolicy {
+    /// Whether it sets how many accessed bits may be cleared.
+    fn deprecated(&self) -> Option<String> {
+        let clears = self.attrs.clears_per_sec;
+        (clears != defaults::attrs().clears_per_sec).then(|| {
+            format!(
+                "context `{}`: `clears = {clears}` is deprecated\n  why:   it is a budget for the \
+                 method `first_touch` only, which it selects\n  hint:  leave it out; `budget` limits \
+                 the CPU time of the usual method, `census`",
+                self.name
+            )
+        })
+    }
+
     /// The physical memory that it watches, if that is its target.
     #[must_use]
     pub fn memory(&self) -> Option<&Memory> {

@@ -77,8 +77,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 pub(super) fn load(path: &Path) -> anyhow::Result<Policy> {
     let text =
         files::text(path, "`isotherm reclaim --print-policy` prints a policy to begin with")?;
-    parse(&text, &path.display().to_string())
-        .map_err(|e| usage(format!("the policy is not valid\n{e}")))
+    let policy = parse(&text, &path.display().to_string())
+        .map_err(|e| usage(format!("the policy is not valid\n{e}")))?;
+    policy.deprecated().iter().for_each(|text| warn(text));
+    Ok(policy)
 }
 
 /// Checks whether this machine can do what a policy asks for.

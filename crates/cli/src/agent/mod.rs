@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use isotherm::raw::core::units::{duration, share_bp, size};
+use isotherm::raw::core::units::{duration, size};
 use isotherm::raw::sys::signals;
 use isotherm_service::agent::Checked;
 use isotherm_service::history::Retention;
 use isotherm_service::{Agent, Settings};
 
 use crate::exit;
+use crate::options::attrs::budget_of_several;
 use crate::options::metrics::{MetricsArgs, build};
 
 /// Where policies are, unless others are given.
@@ -43,7 +44,7 @@ pub(crate) struct Args {
         long,
         value_name = "SHARE",
         default_value = "5%",
-        value_parser = budget,
+        value_parser = budget_of_several,
         help_heading = "Limits",
         hide_short_help = true
     )]
@@ -107,13 +108,6 @@ const EXAMPLES: &str = "Examples:
   isotherm agent --dry-run p.toml     what would they do, and this one besides?
   isotherm ctl status                 ask the agent that runs
   systemctl reload isotherm           read the files again";
-
-fn budget(text: &str) -> Result<u32, String> {
-    match share_bp(text).map_err(|e| e.to_string())? {
-        0 => Err("a budget of 0, with which nothing can be seen".to_owned()),
-        bp => u32::try_from(bp).map_err(|e| e.to_string()),
-    }
-}
 
 /// Runs the subcommand.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {

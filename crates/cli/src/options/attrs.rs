@@ -1,7 +1,9 @@
 //! Options for the monitoring attributes, which `record`, `wss`, `demo` and `sim` share.
 
 use isotherm::raw::agent::policy::defaults::LEAST_SAMPLE_US;
-use isotherm::raw::core::units::{bounds, interval_us_with_unit, share_bp, show_interval};
+use isotherm::raw::core::units::{
+    UnitError, bounds, interval_us_with_unit, share_bp, show_interval,
+};
 use isotherm::raw::core::{Attrs, Method};
 
 use crate::exit::usage;
@@ -49,10 +51,6 @@ pub(crate) struct AttrsArgs {
         hide_short_help = true
     )]
     regions: (u64, u64),
-    /// The budget of the method `first-touch`, and makes it the method. Not in the help: who takes
-    /// a census has `--budget`.
-    #[arg(long, value_name = "N", hide = true)]
-    clears: Option<u32>,
     /// The share of one CPU that monitoring may use.
     ///
     /// For the method `census`: its own time, and half a microsecond of the target's for every page
@@ -74,7 +72,7 @@ pub(crate) enum MethodArg {
     /// do.
     Auto,
     /// Watch a few pages per region until they are touched. Cold memory costs nothing; hot memory
-    /// is kept within 200 clears of accessed bits per second (`--clears N`).
+    /// is kept within 200 clears of accessed bits per second.
     #[value(alias = "first_touch")]
     FirstTouch,
     /// Look at every page, 2 MiB at a time, within `--budget`. Finds scattered memory. Needs the
@@ -86,24 +84,37 @@ pub(crate) enum MethodArg {
 
 /// A budget, in basis points of one CPU.
 pub(crate) fn budget(text: &str) -> Result<u32, String> {
-    match share_bp(text).map_err(|e| e.to_string())? {
-        0 => Err("a budget of 0, with which nothing can be seen".to_owned()),
+    match budget_of_several(text)? {
         10_001.. => Err("more than one CPU; the default is 1%".to_owned()),
-        bp => u32::try_from(bp).map_err(|e| e.to_string()),
+        bp => Ok(bp),
+    }
+}
+
+/// A budget that may be more than one CPU, in basis points of one.
+pub(crate) fn budget_of_several(text: &str) -> Result<u32, String> {
+    match share_bp(text) {
+        Ok(0) => {
+            Err("a budget of 0, with which nothing can be seen; the least is 0.01%".to_owned())
+        }
+        Ok(bp) => u32::try_from(bp).map_err(|e| e.to_string()),
+        Err(UnitError::TooFine { .. }) => Err("a budget is a multiple of 0.01% of one CPU, and \
+             0.01% is the least; the default is 1%"
+            .to_owned()),
+        Err(err) => Err(err.to_string()),
     }
 }
 
 impl AttrsArgs {
     /// Whether no method was asked for.
     pub(crate) fn is_auto(&self) -> bool {
-        self.method == MethodArg::Auto && self.clears.is_none()
+        self.method == MethodArg::Auto
     }
 
     /// The attributes, checked. `auto` is the method of a command for which none was asked.
     pub(crate) fn attrs(&self, auto: Method) -> anyhow::Result<Attrs> {
         let method = match self.method {
-            MethodArg::Auto if self.is_auto() => auto,
-            MethodArg::Auto | MethodArg::FirstTouch => Method::FirstTouch,
+            MethodArg::Auto => auto,
+            MethodArg::FirstTouch => Method::FirstTouch,
             MethodArg::Census => Method::Census,
             MethodArg::Resample => Method::Resample,
         };
@@ -114,7 +125,6 @@ impl AttrsArgs {
             update_us: self.update,
             min_nr_regions: self.regions.0,
             max_nr_regions: self.regions.1,
-            clears_per_sec: self.clears.unwrap_or(defaults.clears_per_sec),
             budget_bp: self.budget,
             method,
             ..defaults
@@ -139,5 +149,28 @@ impl AttrsArgs {
             ))
         })?;
         Ok(attrs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_that_is_too_fine_is_refused_with_the_least() {
+        let least = "a budget is a multiple of 0.01% of one CPU, and 0.01% is the least; the default \
+                     is 1%";
+        for (text, want) in [
+            ("0.01%", Ok(1)),
+            ("100%", Ok(10_000)),
+            ("0.0001%", Err(least)),
+            ("1.005%", Err(least)),
+            ("0", Err("a budget of 0, with which nothing can be seen; the least is 0.01%")),
+            ("200%", Err("more than one CPU; the default is 1%")),
+        ] {
+            assert_eq!(budget(text), want.map_err(str::to_owned), "{text}");
+        }
+        assert_eq!(budget_of_several("200%"), Ok(20_000));
+        assert_eq!(budget_of_several("0.001%"), Err(least.to_owned()));
     }
 }

@@ -69,7 +69,7 @@ fn options_are_shown_where_they_mean_something() {
         ("stat -h", "--dry-run", false),
         ("stat --help", "--undo-on-exit", false),
         ("record --help", "--budget <SHARE>", true),
-        ("record --help", "--clears <N>", false),
+        ("record --help", "--clears", false),
         ("report --help", "[default: isotherm.data]", true),
         ("report heatmap -h", "[default: isotherm.data]", true),
     ] {

@@ -298,6 +298,9 @@ impl Keeper {
                 return Err(Refusal::of_policy(refused.code, &refused.text));
             }
         };
+        for text in policy.deprecated() {
+            warn!(policy = self.name, "{text}");
+        }
         // Who starts again asks for its share anew.
         self.limits.clear();
         match Runner::start_noting(

@@ -233,6 +233,23 @@ pub struct Cost {
     pub clears: u64,
     /// CPU time that the monitor's process used, in ns.
     pub cpu_ns: u64,
+    /// CPU time that the targets paid, in ns: 500 for each page that was made old and touched again,
+    /// since the processor has to set its accessed bit. An estimate. `None`: the method does not
+    /// tell; only `census` does.
+    pub target_ns: Option<u64>,
+}
+
+impl Cost {
+    /// Takes in the cost of another window. What targets paid is known as soon as one window tells.
+    pub fn add(&mut self, other: &Self) {
+        self.checks = self.checks.saturating_add(other.checks);
+        self.clears = self.clears.saturating_add(other.clears);
+        self.cpu_ns = self.cpu_ns.saturating_add(other.cpu_ns);
+        self.target_ns = match (self.target_ns, other.target_ns) {
+            (Some(a), Some(b)) => Some(a.saturating_add(b)),
+            (a, b) => a.or(b),
+        };
+    }
 }
 
 /// What a context knows at the end of one aggregation window.

@@ -221,6 +221,7 @@ impl Known {
             samples: effort.checks,
             durations: effort.durations,
             clears: effort.clears,
+            target_seconds: effort.target_ns.map(seconds),
             budget_ratio: f64::from(effort.budget_bp) / 10_000.0,
             last_snapshot_seconds: effort.last_end.map(since_1970),
             is_blocked: summary.blocked.is_some(),

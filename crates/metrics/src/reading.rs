@@ -78,6 +78,8 @@ pub struct ContextReading {
     pub durations: Durations,
     /// Accessed bits cleared.
     pub clears: u64,
+    /// CPU time that the targets paid for being watched, in seconds; none if that is not known.
+    pub target_seconds: Option<f64>,
     /// The share of one CPU that monitoring may take.
     pub budget_ratio: f64,
     /// When the last window ended, in seconds since 1970; none if there was none yet.

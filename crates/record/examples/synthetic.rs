@@ -77,7 +77,8 @@ fn windows(seconds: u64, nr_regions: usize, mut f: impl FnMut(&Snapshot)) {
         s.seq = seq;
         s.start = Time(5_000_000_000 + seq * WINDOW_NS);
         s.end = s.start + WINDOW_NS;
-        s.cost = Cost { checks: 20 * nr_regions as u64, clears: 40, cpu_ns: 900_000 };
+        s.cost =
+            Cost { checks: 20 * nr_regions as u64, clears: 40, cpu_ns: 900_000, target_ns: None };
         let regions = &mut s.targets[0].regions;
         churn(regions, nr_regions, &maps, &mut random);
         for r in regions.iter_mut() {

@@ -5,8 +5,8 @@
 
 use std::fmt::Write;
 
-use isotherm_core::TouchedBytes;
 use isotherm_core::units::{counted, mib, percent, span};
+use isotherm_core::{Cost, TouchedBytes};
 use isotherm_record::Record;
 use serde_json::{Value, json};
 
@@ -31,8 +31,8 @@ pub struct Report {
     scan: Scan,
     wss: wss::Report,
     mappings: mappings::Report,
-    /// CPU time of the recorder, in ns, and its looks and clears.
-    cost: [u64; 3],
+    /// Of all windows.
+    cost: Cost,
 }
 
 impl Report {
@@ -42,10 +42,9 @@ impl Report {
     ///
     /// If the record cannot be read, or no snapshot passes the filter.
     pub fn build(record: &Record, filter: &Filter) -> Result<Self, Error> {
-        let mut cost = [0u64; 3];
+        let mut cost = Cost::default();
         let scan = Scan::run(record, filter, |_, s| {
-            let of = [s.cost.cpu_ns, s.cost.checks, s.cost.clears];
-            cost.iter_mut().zip(of).for_each(|(sum, x)| *sum = sum.saturating_add(x));
+            cost.add(&s.cost);
             Ok(())
         })?;
         let wss = wss::Report::build(record, filter)?;
@@ -75,11 +74,14 @@ impl Report {
         }
         list(out, "hottest", &self.hottest(), |l| l.heat.hot + l.heat.warm)?;
         list(out, "coldest", &self.coldest(), |l| l.heat.cold)?;
-        let [cpu_ns, checks, clears] = self.cost;
+        let Cost { checks, clears, cpu_ns, target_ns } = self.cost;
         let time = float(self.scan.seen_len().max(1));
+        let paid = target_ns
+            .map(|ns| format!(", and {} that the targets paid", percent(float(ns) / time)))
+            .unwrap_or_default();
         writeln!(
             out,
-            "cost         {} of one CPU; {:.0} looks and {:.0} clears per second",
+            "cost         {} of one CPU{paid}; {:.0} looks and {:.0} clears per second",
             percent(float(cpu_ns) / time),
             float(checks) * 1e9 / time,
             float(clears) * 1e9 / time
@@ -177,7 +179,7 @@ impl Report {
                 json!({ "span_us": series.span_us, "bytes": bytes, "lo": lo, "hi": hi })
             })
             .collect();
-        let [cpu_ns, checks, clears] = self.cost;
+        let Cost { checks, clears, cpu_ns, target_ns } = self.cost;
         json!({
             "schema_version": crate::SCHEMA_VERSION,
             "target": self.scan.title(),
@@ -189,7 +191,8 @@ impl Report {
             "touched": touched,
             "hottest": lines(self.hottest()),
             "coldest": lines(self.coldest()),
-            "cost": { "cpu_ns": cpu_ns, "checks": checks, "clears": clears },
+            "cost": { "cpu_ns": cpu_ns, "target_ns": target_ns, "checks": checks,
+                "clears": clears },
             "warnings": self.warnings(),
         })
         .to_string()

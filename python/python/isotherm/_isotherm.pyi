@@ -76,7 +76,8 @@ class Record:
         ``unresolved`` (nobody could look); ``wss``, ``wss_lo``, ``wss_hi``: working set by regions;
         and where the record has page maps, ``watched`` and for each span (``sample``, ``window``,
         ``1s``, ``10s``, ``1min``) ``touched_SPAN`` with ``_lo``, ``_hi`` and ``_measured``; the
-        window's cost in ``checks``, ``clears``, ``cpu_ns``.
+        window's cost in ``checks``, ``clears``, ``cpu_ns``, and ``target_ns``
+        (what the targets paid, if the method tells).
         """
     @property
     def regions(self) -> Table:

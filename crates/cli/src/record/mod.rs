@@ -13,7 +13,7 @@ use isotherm::raw::agent::monitor::Monitor;
 use isotherm::raw::agent::recorder::{Recorder, Step, Summary};
 use isotherm::raw::agent::run::take_in_targets;
 use isotherm::raw::core::units::{bytes, counted, duration};
-use isotherm::raw::core::{Method, Snapshot, Time};
+use isotherm::raw::core::{Cost, Method, Snapshot, Time};
 use isotherm::raw::ops::kdamond::Share;
 use isotherm::raw::record::Written;
 use isotherm::raw::sys::{clock, signals};
@@ -216,24 +216,37 @@ fn say(quiet: bool, text: &str) {
     }
 }
 
-/// The status line on the terminal: elapsed time, regions, working set, own cost.
+/// What Isotherm took of one CPU, and, if the method tells, what the targets paid. `elapsed`: the
+/// time in which they did, in ns.
+fn shares(cost: &Cost, elapsed: u64) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "shown with two digits")]
+    let share = |ns: u64| ns as f64 * 100.0 / elapsed.max(1) as f64;
+    let own = format!("own cpu {:.2} %", share(cost.cpu_ns));
+    match cost.target_ns {
+        Some(ns) => format!("{own}, targets {:.2} %", share(ns)),
+        None => own,
+    }
+}
+
+/// The status line on the terminal: elapsed time, regions, working set, what watching
+/// costs.
 struct Progress {
     shown: bool,
     tty: bool,
     start: Option<Time>,
     next: Time,
-    cpu_ns: u64,
+    cost: Cost,
 }
 
 impl Progress {
     fn new(quiet: bool) -> Self {
         let tty = !quiet && std::io::stderr().is_terminal();
-        Self { shown: false, tty, start: None, next: Time::default(), cpu_ns: 0 }
+        Self { shown: false, tty, start: None, next: Time::default(), cost: Cost::default() }
     }
 
     fn show(&mut self, snapshot: &Snapshot) {
         let start = *self.start.get_or_insert(snapshot.start);
-        self.cpu_ns += snapshot.cost.cpu_ns;
+        self.cost.add(&snapshot.cost);
         if !self.tty || snapshot.end < self.next {
             return;
         }
@@ -241,12 +254,13 @@ impl Progress {
         self.shown = true;
         let elapsed = snapshot.end.since(start).max(1);
         #[expect(clippy::cast_precision_loss, reason = "shown with two digits")]
-        let (seconds, cpu) = (elapsed as f64 / 1e9, self.cpu_ns as f64 * 100.0 / elapsed as f64);
+        let seconds = elapsed as f64 / 1e9;
         write!(
             std::io::stderr(),
-            "\r\x1b[K{seconds:6.1} s  {}  working set {}  own cpu {cpu:.2} %",
+            "\r\x1b[K{seconds:6.1} s  {}  working set {}  {}",
             counted(snapshot.nr_regions() as u64, "region"),
             bytes(snapshot.in_use()),
+            shares(&self.cost, elapsed),
         )
         .ok();
     }

@@ -126,6 +126,12 @@ pub(crate) trait Sampler: core::fmt::Debug {
         Vec::new()
     }
 
+    /// CPU time that the targets have paid for being watched since this was asked last, in ns; none
+    /// if the method does not know.
+    fn take_target_ns(&mut self) -> Option<u64> {
+        None
+    }
+
     /// Tells a snapshot what is known of a target's single pages, for methods that see them.
     fn pages(&mut self, _target: &Target, _info: &mut TargetInfo) {}
 }

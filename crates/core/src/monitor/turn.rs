@@ -156,6 +156,7 @@ impl Context {
         snapshot.aggr_us = self.attrs.aggr_us;
         snapshot.max_nr_accesses = max;
         snapshot.cost = mem::take(&mut self.cost);
+        snapshot.cost.target_ns = self.method.sampler().take_target_ns();
         snapshot.targets.resize_with(self.targets.len(), TargetInfo::default);
         for (info, target) in snapshot.targets.iter_mut().zip(&self.targets) {
             info.id = target.id;

@@ -169,8 +169,10 @@ impl<'a> Snapshot<'a> {
     /// What the window cost.
     #[must_use]
     pub fn cost(&self) -> Cost {
-        let isotherm_core::Cost { checks, clears, cpu_ns } = self.raw.cost;
-        Cost { checks, clears, cpu_time: Duration::from_nanos(cpu_ns) }
+        let isotherm_core::Cost { checks, clears, cpu_ns, target_ns } = self.raw.cost;
+        let (cpu_time, target_time) =
+            (Duration::from_nanos(cpu_ns), target_ns.map(Duration::from_nanos));
+        Cost { checks, clears, cpu_time, target_time }
     }
 
     /// The same as the core has it: numbers of samples, windows and microseconds.
@@ -198,6 +200,9 @@ pub struct Cost {
     /// CPU time that this process used in the window, whatever for; zero for a simulation and for
     /// an operations set of one's own.
     pub cpu_time: Duration,
+    /// CPU time that the targets paid, all together: an estimate, 500 ns for each page that was made
+    /// old and touched again. `None` if the method does not tell; only `census` does.
+    pub target_time: Option<Duration>,
 }
 
 /// One target in a snapshot.

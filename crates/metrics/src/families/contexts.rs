@@ -93,6 +93,18 @@ pub(super) const FAMILIES: &[Family] = &[
         each(r, emit, |c| Whole(c.clears))
     }),
     family(
+        "target_cpu",
+        Counter,
+        Seconds,
+        CONTEXT,
+        "CPU time that targets paid to set accessed bits again, an estimate; only census tells",
+        |r, emit| {
+            let known = |c: &ContextReading| Some((c.name.clone(), c.target_seconds?));
+            let mut all = r.contexts.iter().filter_map(known);
+            all.try_for_each(|(name, seconds)| emit(&[&name], Real(seconds)))
+        },
+    ),
+    family(
         "budget_ratio",
         Gauge,
         Ratio,

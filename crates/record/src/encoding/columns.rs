@@ -13,6 +13,10 @@
 //! Each of these is a separate column, because LZ4 compresses runs and not probabilities. The first
 //! snapshot of a frame is not written against another one, so a frame can be read without other
 //! frames. Everything but the bounds is exact, for any 64-bit addresses in any order.
+//!
+//! What was added later stands at the end of the first column, behind the numbers of its last
+//! snapshot, where older readers do not read: what the targets paid, one number per snapshot. It is
+//! left out if no snapshot of the block tells it.
 
 use isotherm_core::{AddrRange, Cost, RegionInfo, Snapshot, TargetId, TargetInfo, Time};
 
@@ -29,6 +33,9 @@ const AGE: usize = 4;
 const LO: usize = 5;
 const HI: usize = 6;
 const RESOLVED: usize = 7;
+
+/// Numbers of a snapshot in the first column, before the number of its targets.
+const META_NUMBERS: usize = 10;
 
 const PAGE_SHIFT: u32 = 12;
 /// In how many old regions the end of a new one is searched.
@@ -146,6 +153,9 @@ impl<'a> Expect<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Encoder {
     columns: [Vec<u8>; COLUMNS],
+    /// What the targets paid, per snapshot, and whether any of them tells it.
+    paid: Vec<u8>,
+    is_paid: bool,
     snapshots: u64,
     old: Rows,
     new: Rows,
@@ -161,7 +171,7 @@ impl Encoder {
 
     /// Bytes collected, before compression.
     pub(crate) fn len(&self) -> usize {
-        self.columns.iter().map(Vec::len).sum()
+        self.columns.iter().map(Vec::len).sum::<usize>() + self.paid.len()
     }
 
     pub(crate) fn push(&mut self, s: &Snapshot) {
@@ -210,11 +220,19 @@ impl Encoder {
             varint::put(m, u64::from(t.id.0));
             varint::put(m, t.regions.len() as u64);
         }
+        // 0 stands for "not told". A sum of ns never comes near the largest number.
+        varint::put(&mut self.paid, s.cost.target_ns.map_or(0, |ns| ns.saturating_add(1)));
+        self.is_paid |= s.cost.target_ns.is_some();
     }
 
     /// Writes the block into `out` and starts over.
     pub(crate) fn take(&mut self, out: &mut Vec<u8>) {
         out.clear();
+        if self.is_paid {
+            self.columns[META].append(&mut self.paid);
+        }
+        self.paid.clear();
+        self.is_paid = false;
         varint::put(out, self.snapshots);
         for c in &self.columns {
             varint::put(out, c.len() as u64);
@@ -285,6 +303,8 @@ fn encode_runs(out: &mut Vec<u8>, regions: &[RegionInfo]) {
 pub(crate) struct Decoder {
     /// The unread rest of each column, as positions in the payload.
     left: [(usize, usize); COLUMNS],
+    /// The same of what the targets paid; empty if it is not told.
+    paid: (usize, usize),
     snapshots: usize,
     old: Rows,
     new: Rows,
@@ -332,6 +352,8 @@ impl Decoder {
         if at != payload.len() {
             return None;
         }
+        let meta = self.left[META];
+        self.paid = (behind_meta(payload, meta, snapshots).unwrap_or(meta.1), meta.1);
         self.old.clear();
         self.clock = 0;
         self.next_seq = 0;
@@ -354,6 +376,9 @@ impl Decoder {
         let mut c: [Cursor<'_>; COLUMNS] =
             std::array::from_fn(|i| Cursor::new(&payload[self.left[i].0..self.left[i].1]));
         let (shift, nr_targets) = self.meta(&mut c[META], s)?;
+        let mut paid = Cursor::new(&payload[self.paid.0..self.paid.1]);
+        s.cost.target_ns = paid.get().and_then(|ns| ns.checked_sub(1));
+        self.paid.0 = self.paid.1 - paid.len();
         self.new.clear();
         let nr_bytes = c[LO].len();
         for nth in 0..nr_targets {
@@ -403,13 +428,28 @@ impl Decoder {
         s.sample_us = c.get()?;
         s.aggr_us = c.get()?;
         s.max_nr_accesses = c.get_u32()?;
-        s.cost = Cost { checks: c.get()?, clears: c.get()?, cpu_ns: c.get()? };
+        s.cost = Cost { checks: c.get()?, clears: c.get()?, cpu_ns: c.get()?, target_ns: None };
         let shift = c.get_u32()?;
         if shift >= 64 {
             return None;
         }
         Some((shift, c.get_count(c.len())?))
     }
+}
+
+/// Where the numbers of the last snapshot end within the first column. `None`: they are damaged.
+fn behind_meta(payload: &[u8], (start, end): (usize, usize), snapshots: usize) -> Option<usize> {
+    let mut c = Cursor::new(&payload[start..end]);
+    for _ in 0..snapshots {
+        for _ in 0..META_NUMBERS {
+            c.get()?;
+        }
+        for _ in 0..c.get_count(c.len())? {
+            c.get()?;
+            c.get()?;
+        }
+    }
+    Some(end - c.len())
 }
 
 /// Where the next region starts and ends, and the old one that it is compared with.

@@ -27,6 +27,7 @@
 //! | `touched_SPAN`, `_lo`, `_hi` | u64 or null | touched within the span; its 90 % interval |
 //! | `touched_SPAN_measured` | u64 or null | for how much of `watched` that was measured |
 //! | `checks`, `clears`, `cpu_ns` | u64 | cost of the window, all targets together |
+//! | `target_ns` | u64 or null | CPU time that the targets paid, together; only census tells |
 //!
 //! `regions`, a row per region and window:
 //!

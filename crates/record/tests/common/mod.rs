@@ -86,15 +86,16 @@ fn snapshot() -> impl Strategy<Value = Snapshot> {
     let target = (0u32..4, regions, prop::option::of(touched()), units);
     let targets = prop::collection::vec(target, 0..4);
     let max = prop_oneof![Just(20u32), any::<u32>()];
-    (any::<u64>(), 0u64..1 << 32, 0u64..1 << 31, max, any::<(u64, u64, u64)>(), targets).prop_map(
-        |(seq, start, len, max, (checks, clears, cpu_ns), targets)| Snapshot {
+    let paid = prop::option::of(prop_oneof![0u64..1 << 20, 0..u64::MAX]);
+    (any::<u64>(), 0u64..1 << 32, 0u64..1 << 31, max, any::<(u64, u64, u64)>(), paid, targets)
+        .prop_map(|(seq, start, len, max, (checks, clears, cpu_ns), target_ns, targets)| Snapshot {
             seq,
             start: Time(start),
             end: Time(start + len),
             sample_us: 5000,
             aggr_us: 100_000,
             max_nr_accesses: max,
-            cost: Cost { checks, clears, cpu_ns },
+            cost: Cost { checks, clears, cpu_ns, target_ns },
             targets: targets
                 .into_iter()
                 .map(|(id, regions, touched, units)| TargetInfo {
@@ -104,8 +105,7 @@ fn snapshot() -> impl Strategy<Value = Snapshot> {
                     units,
                 })
                 .collect(),
-        },
-    )
+        })
 }
 
 fn touched() -> impl Strategy<Value = Touched> {

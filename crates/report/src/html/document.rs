@@ -1,5 +1,6 @@
 //! The data of the page: one JSON object, which the page's script reads.
 
+use isotherm_core::Cost;
 use isotherm_core::units::{bytes, percent, show_interval, span};
 use serde::Serialize;
 
@@ -25,8 +26,8 @@ pub(super) struct Parts<'a> {
     pub(super) ages: ages::Report,
     pub(super) mappings: mappings::Report,
     pub(super) gaps: Vec<(f64, f64)>,
-    /// CPU time in ns, looks and clears.
-    pub(super) cost: [u64; 3],
+    /// Of all windows.
+    pub(super) cost: Cost,
     pub(super) grid: Grid,
     pub(super) actions: Option<Actions>,
 }
@@ -150,9 +151,11 @@ fn lines(report: &mappings::Report) -> Vec<Line> {
 }
 
 /// How the record was made, and what that cost.
-fn facts(scan: &Scan, [cpu_ns, checks, clears]: [u64; 3]) -> Vec<(&'static str, String)> {
+fn facts(scan: &Scan, cost: Cost) -> Vec<(&'static str, String)> {
     let (header, attrs) = (&scan.header, &scan.header.attrs);
+    let Cost { checks, clears, cpu_ns, target_ns } = cost;
     let time = float(scan.seen_len().max(1));
+    let of_one = |ns: u64| format!("{} of one CPU", percent(float(ns) / time));
     let per_second = |n: u64| format!("{:.0} per second", float(n) * 1e9 / time);
     let interval = |us: u64| if us == 0 { String::new() } else { show_interval(us) };
     let limits = (attrs.max_nr_regions > 0)
@@ -176,7 +179,8 @@ fn facts(scan: &Scan, [cpu_ns, checks, clears]: [u64; 3]) -> Vec<(&'static str, 
         ),
         ("Budget", budget.map(|b| format!("{b} of one CPU")).unwrap_or_default()),
         ("Snapshots", format!("{} in {}", scan.taken, span(time))),
-        ("CPU time used", format!("{} of one CPU", percent(float(cpu_ns) / time))),
+        ("CPU time used", of_one(cpu_ns)),
+        ("CPU time that the targets paid", target_ns.map(of_one).unwrap_or_default()),
         ("Looks at pages", per_second(checks)),
         ("Accessed bits cleared", per_second(clears)),
         ("Late windows", format!("{} of {}", scan.late.late, scan.late.windows)),

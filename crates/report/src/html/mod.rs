@@ -24,7 +24,7 @@ mod series;
 use std::collections::BTreeMap;
 use std::io::BufRead;
 
-use isotherm_core::TargetId;
+use isotherm_core::{Cost, TargetId};
 use isotherm_record::Record;
 
 use self::document::Document;
@@ -69,7 +69,7 @@ struct First {
     wss: wss::Build,
     ages: ages::Build,
     gaps: Gaps,
-    cost: [u64; 3],
+    cost: Cost,
 }
 
 impl Report {
@@ -91,8 +91,7 @@ impl Report {
             first.ages.add(scan, s, filter);
             let (from, to) = (s.start.0, s.watched_from().0);
             first.gaps.add(scan.since_start(from), scan.since_start(to));
-            let of = [s.cost.cpu_ns, s.cost.checks, s.cost.clears];
-            first.cost.iter_mut().zip(of).for_each(|(sum, x)| *sum = sum.saturating_add(x));
+            first.cost.add(&s.cost);
             Ok(())
         })?;
         let time = scan.seen_ns.unwrap_or_default();

@@ -190,9 +190,7 @@ impl<'t> Scorer<'t> {
         self.span = Some((begin, s.end));
         self.snapshots += 1;
         self.regions += s.nr_regions() as u64;
-        self.cost.checks += s.cost.checks;
-        self.cost.clears += s.cost.clears;
-        self.cost.cpu_ns += s.cost.cpu_ns;
+        self.cost.add(&s.cost);
         self.by_page.begin(s);
         let mut wss: Option<(u64, u64)> = None;
         for target in &s.targets {

@@ -66,7 +66,7 @@ fn snapshot(k: u64, regions: &[R]) -> Snapshot {
         sample_us: 5000,
         aggr_us: 100_000,
         max_nr_accesses: 20,
-        cost: Cost { checks: 200, clears: 10, cpu_ns: MS },
+        cost: Cost { checks: 200, clears: 10, cpu_ns: MS, target_ns: None },
         targets: vec![TargetInfo { id: TargetId(4), regions, ..TargetInfo::default() }],
     }
 }

@@ -5,7 +5,7 @@ mod sender;
 mod tuned;
 
 use isotherm_act::apply::ActEvent;
-use isotherm_core::{Attrs, Late, SPANS, Snapshot, Time};
+use isotherm_core::{Attrs, Cost, Late, SPANS, Snapshot, Time};
 use isotherm_ops::targets::{ChildExit, Target};
 
 use super::account::{Account, Standing};
@@ -166,6 +166,8 @@ pub struct Effort {
     pub checks: u64,
     /// Accessed bits cleared.
     pub clears: u64,
+    /// CPU time that the targets paid, in ns; none if the method does not tell.
+    pub target_ns: Option<u64>,
     /// The end of the last window; none if there was none yet.
     pub last_end: Option<Time>,
     /// The share of one CPU that monitoring may take, in basis points.
@@ -178,8 +180,14 @@ impl Effort {
     /// Takes in a window.
     pub(super) fn note(&mut self, s: &Snapshot) {
         self.late.note(s);
-        self.checks = self.checks.saturating_add(s.cost.checks);
-        self.clears = self.clears.saturating_add(s.cost.clears);
+        let mut sum = Cost {
+            checks: self.checks,
+            clears: self.clears,
+            target_ns: self.target_ns,
+            ..Cost::default()
+        };
+        sum.add(&s.cost);
+        (self.checks, self.clears, self.target_ns) = (sum.checks, sum.clears, sum.target_ns);
         self.last_end = Some(s.end);
     }
 }

@@ -67,6 +67,8 @@ pub(super) struct Budget {
     turn_at: Time,
     /// How much is to be saved up until the next ones have it: of a chunk's cost, in parts of 256.
     patience: u64,
+    /// What the targets have paid since it was told last, in ns.
+    target_ns: u64,
 }
 
 impl Default for Budget {
@@ -86,6 +88,7 @@ impl Default for Budget {
             reserved_ns: 0,
             turn_at: Time::default(),
             patience: 256,
+            target_ns: 0,
         }
     }
 }
@@ -254,10 +257,16 @@ impl Budget {
     /// lent, too.
     pub(super) fn touched(&mut self, pages: u64, is_new: bool) {
         let ns = pages * TOUCH_NS;
+        self.target_ns = self.target_ns.saturating_add(ns);
         if is_new {
             self.lend(ns);
         }
         self.spend(ns);
+    }
+
+    /// What the targets have paid since this was asked last, in ns.
+    pub(super) const fn take_target_ns(&mut self) -> u64 {
+        core::mem::replace(&mut self.target_ns, 0)
     }
 
     /// How many units may be looked at in turn, per `window_ns`.
@@ -334,6 +343,7 @@ mod tests {
         // 80 ms, while the overdraft is 20.
         budget.touched(160_000, false);
         assert_eq!((budget.left_ns, budget.debt_ns), (-20_000_000, 60_000_000));
+        assert_eq!([budget.take_target_ns(), budget.take_target_ns()], [80_000_000, 0]);
         budget.earn(100, Time(4_000_000_000));
         assert_eq!((budget.left_ns, budget.debt_ns), (10_000_000, 50_000_000));
         budget.touched(1_000_000, false);

@@ -390,6 +390,10 @@ impl Sampler for Census {
         self.maps.iter().map(|map| map.hidden).fold(0.0, f64::max)
     }
 
+    fn take_target_ns(&mut self) -> Option<u64> {
+        Some(self.budget.take_target_ns())
+    }
+
     fn pages(&mut self, target: &Target, info: &mut TargetInfo) {
         let Some(map) = self.maps.iter_mut().find(|m| m.id == target.id) else { return };
         let lines = Lines { curve: &map.curve, spans: &self.spans, is_passing: map.is_passing() };

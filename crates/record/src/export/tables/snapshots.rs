@@ -40,6 +40,7 @@ pub(super) struct Snapshots {
     watched: Maybe<Vec<u64>>,
     spans: [Span; SPANS],
     cost: [Vec<u64>; 3],
+    target_ns: Maybe<Vec<u64>>,
     /// What page maps have told of windows whose snapshots are to come.
     told: BTreeMap<(Time, TargetId), Touched>,
 }
@@ -61,6 +62,7 @@ impl Snapshots {
             watched: Maybe::default(),
             spans: Default::default(),
             cost: Default::default(),
+            target_ns: Maybe::default(),
             told: BTreeMap::new(),
         }
     }
@@ -106,6 +108,7 @@ impl Snapshots {
             for (column, value) in self.cost.iter_mut().zip(cost) {
                 column.push(value);
             }
+            self.target_ns.push(s.cost.target_ns);
         }
     }
 }
@@ -155,6 +158,7 @@ impl Rows for Snapshots {
         }
         let cost = ["checks", "clears", "cpu_ns"].into_iter().zip(&mut self.cost);
         columns.extend(cost.map(|(name, values)| column(name, values)));
+        columns.push(column("target_ns", &mut self.target_ns));
         self.stamp.batch(columns)
     }
 }

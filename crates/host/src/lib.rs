@@ -7,6 +7,7 @@
 //! The only thing that this crate sets up is swap on [`zram`], for tests and evaluation jobs.
 
 mod again;
+pub mod clearing;
 pub mod containers;
 pub mod counter;
 pub mod error;

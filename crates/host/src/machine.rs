@@ -40,7 +40,8 @@ pub struct Machine {
     /// Whether the kernel describes its types (BTF).
     pub btf: bool,
     /// Who else clears accessed bits here, as far as it shows: the kernel's DAMON, the ageing of
-    /// MGLRU, other instances of Isotherm. Reclaim does so as well, whenever memory is short.
+    /// MGLRU, other instances of Isotherm. `isotherm doctor` adds who holds a file open that clears
+    /// them, see [`clearing`](crate::clearing). Reclaim does so as well, whenever memory is short.
     pub clearers: Vec<String>,
 }
 

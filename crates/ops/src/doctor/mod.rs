@@ -19,7 +19,7 @@ use serde::Serialize;
 pub use choice::{Choice, NoSet, Refusal, choose, choose_physical};
 pub use self_test::{Granularity, Rate, SelfTest, self_test};
 
-use isotherm_host::{Machine, Roots};
+use isotherm_host::{Machine, Roots, clearing};
 
 use crate::set::OpsSet;
 use crate::support::{SetName, Support};
@@ -82,6 +82,7 @@ pub fn run_to(depth: Depth) -> Report {
     let begin = isotherm_sys::clock::now();
     let roots = Roots::default();
     let mut machine = Machine::read(&roots);
+    machine.clearers.extend(clearing::open_elsewhere(&roots));
     let mut sets = Vec::new();
     for name in SetName::ALL {
         let (report, mut ops) = if name == SetName::Kdamond && !depth.kdamond {

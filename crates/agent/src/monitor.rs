@@ -593,11 +593,12 @@ impl Monitor {
         let used = Used {
             at: self.driver.context.snapshot().end,
             all_ns: clock::thread_cpu_ns().saturating_sub(spent.acting_ns),
-            units_ns: spent.units_ns,
+            watching_ns: spent.units_ns.saturating_add(spent.context_ns),
         };
         let budget_bp = self.driver.context.attrs().budget_bp;
         let text = self.spending.note(used, budget_bp, touched.watched);
         self.events.extend(text.map(Happened::Trouble));
+        self.driver.meter_context(self.spending.measures());
     }
 
     /// How long the windows so far really took, for times that follow from ages.

@@ -87,3 +87,39 @@ fn memory_that_stays_shared_after_a_fork_is_found() {
     let unresolved = score["unresolved"].as_f64().unwrap();
     assert!(unresolved <= 0.1, "{score}");
 }
+
+/// 0.01 % is less than any program needs to wake up ten times a second.
+#[test]
+fn a_budget_that_is_too_small_is_told_with_what_it_would_take_and_both_shares_of_the_cost() {
+    let _one = ONE.lock();
+    let dir = tempfile::tempdir().unwrap();
+    let record = dir.path().join("record.isotherm");
+    let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
+    let output = isotherm()
+        .args(["record", "--budget", "0.01%", "--duration", "5s", "-o"])
+        .arg(&record)
+        .args(["-p", &sleeper.id().to_string()])
+        .output();
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    let output = output.unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    if !said.contains("`pagewalk` passed") {
+        eprintln!("skipped: the set pagewalk cannot be used here: {said}");
+        return;
+    }
+    let text = said.split("a budget of 0.01% is too small for ").nth(1).expect(&said);
+    let least = text.split("a budget of at least ").nth(1).expect(&said);
+    let least = least.split('%').next().unwrap().parse::<f64>().unwrap();
+    assert!(least > 0.01, "{said}");
+    let report = |args: &[&str]| {
+        let output = isotherm().arg("report").args(args).arg(&record).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(report(&[]).contains("that the targets paid"), "{}", report(&[]));
+    let json: serde_json::Value = serde_json::from_str(&report(&["--json"])).unwrap();
+    assert!(json["cost"]["cpu_ns"].as_u64().unwrap() > 0, "{json}");
+    assert!(json["cost"]["target_ns"].is_u64(), "{json}");
+    let warnings = json["warnings"].to_string();
+    assert!(warnings.contains("a budget of 0.01% is too small for"), "{warnings}");
+}

@@ -38,13 +38,16 @@ pub enum Event {
     Stopped,
 }
 
-/// CPU time that answers took, in ns, all together. 0 if the clock does not know.
+/// CPU time that answers and the context took, in ns, all together. 0 if the clock does not know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Spent {
     /// To make units old and to look at them.
     pub units_ns: u64,
     /// To apply schemes.
     pub acting_ns: u64,
+    /// What the context took to decide, to count and to draw regions, while
+    /// [`Driver::meter_context`] is on.
+    pub context_ns: u64,
 }
 
 /// A context with what it needs to run.
@@ -62,6 +65,7 @@ pub struct Driver<O, C> {
     /// Number of commits of schemes of which the operations set was told.
     nr_scheme_commits: u64,
     spent: Spent,
+    meters_context: bool,
 }
 
 impl<O: Operations, C: Clock> Driver<O, C> {
@@ -75,8 +79,15 @@ impl<O: Operations, C: Clock> Driver<O, C> {
             maps: Vec::new(),
             regions: Vec::new(),
             nr_scheme_commits: 0,
-            spent: Spent { units_ns: 0, acting_ns: 0 },
+            spent: Spent { units_ns: 0, acting_ns: 0, context_ns: 0 },
+            meters_context: false,
         }
+    }
+
+    /// Whether to measure what the context itself takes. It is asked many times per second, and two
+    /// readings of the clock per question are too dear to be always on.
+    pub const fn meter_context(&mut self, is_on: bool) {
+        self.meters_context = is_on;
     }
 
     /// CPU time that answers have taken so far.
@@ -100,7 +111,7 @@ impl<O: Operations, C: Clock> Driver<O, C> {
     pub fn run(&mut self) -> Event {
         loop {
             let now = self.clock.now();
-            let wish = self.context.poll(now);
+            let wish = self.poll(now);
             self.announce_schemes();
             match wish {
                 Wish::Update => self.update(),
@@ -121,6 +132,17 @@ impl<O: Operations, C: Clock> Driver<O, C> {
                 }
             }
         }
+    }
+
+    fn poll(&mut self, now: Time) -> Wish {
+        if !self.meters_context {
+            return self.context.poll(now);
+        }
+        let before = self.clock.cpu_ns();
+        let wish = self.context.poll(now);
+        let took = before.zip(self.clock.cpu_ns());
+        self.spent.context_ns = self.spent.context_ns.saturating_add(length(took));
+        wish
     }
 
     /// Asks about units, and measures what that costs.

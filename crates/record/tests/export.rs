@@ -142,9 +142,9 @@ fn snapshots_have_the_working_sets_that_page_maps_tell() {
 #[test]
 fn the_other_tables() {
     expect_test::expect![[r#"
-        host,t_ns,time,pid,target,seq,window_ns,missing_ns,sample_us,aggr_us,nr_regions,mapped,unresolved,wss,wss_lo,wss_hi,watched,touched_sample,touched_sample_lo,touched_sample_hi,touched_sample_measured,touched_window,touched_window_lo,touched_window_hi,touched_window_measured,touched_1s,touched_1s_lo,touched_1s_hi,touched_1s_measured,touched_10s,touched_10s_lo,touched_10s_hi,touched_10s_measured,touched_1min,touched_1min_lo,touched_1min_hi,touched_1min_measured,checks,clears,cpu_ns
-        node-17,100,2023-11-14T22:13:20.000000050Z,12,"a ""b"", c",0,40,0,1,1,1,140737488347136,0,140737488347136,0,140737488347136,,,,,,,,,,,,,,,,,,,,,,0,0,0
-        node-17,200,2023-11-14T22:13:20.000000150Z,12,sh,0,40,0,1,1,1,140737488347136,140737488347136,0,0,0,,,,,,,,,,,,,,,,,,,,,,0,0,0
+        host,t_ns,time,pid,target,seq,window_ns,missing_ns,sample_us,aggr_us,nr_regions,mapped,unresolved,wss,wss_lo,wss_hi,watched,touched_sample,touched_sample_lo,touched_sample_hi,touched_sample_measured,touched_window,touched_window_lo,touched_window_hi,touched_window_measured,touched_1s,touched_1s_lo,touched_1s_hi,touched_1s_measured,touched_10s,touched_10s_lo,touched_10s_hi,touched_10s_measured,touched_1min,touched_1min_lo,touched_1min_hi,touched_1min_measured,checks,clears,cpu_ns,target_ns
+        node-17,100,2023-11-14T22:13:20.000000050Z,12,"a ""b"", c",0,40,0,1,1,1,140737488347136,0,140737488347136,0,140737488347136,,,,,,,,,,,,,,,,,,,,,,0,0,0,
+        node-17,200,2023-11-14T22:13:20.000000150Z,12,sh,0,40,0,1,1,1,140737488347136,140737488347136,0,0,0,,,,,,,,,,,,,,,,,,,,,,0,0,0,
     "#]].assert_eq(&text(Table::Snapshots));
     expect_test::expect![[r#"
         host,t_ns,time,pid,target,start,end,perms,kind,mapping,device,inode,offset

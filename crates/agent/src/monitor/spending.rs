@@ -1,8 +1,8 @@
 //! Whether the budget of the method `census` is enough, told in words.
 //!
-//! A budget decides how often memory is looked at and made old. It does not decide what the program
-//! costs besides: waking up, reading what is mapped, drawing regions, writing. So two things are
-//! told, each once:
+//! A budget decides how often memory is looked at and made old, and how often regions are drawn. It
+//! does not decide what the program costs besides: waking up, reading what is mapped, writing. So
+//! two things are told, each once:
 //!
 //! * after a second: a budget below that cost plus one look per minute at all memory, and what it
 //!   would take;
@@ -29,17 +29,10 @@ pub(super) struct Used {
     pub(super) at: Time,
     /// All of it.
     pub(super) all_ns: u64,
-    /// The part that the budget decides about: to look at units, and to make them old.
-    pub(super) units_ns: u64,
-}
-
-impl Used {
-    /// What was used since `before`: the time, all CPU time, and what was not for units. In ns.
-    const fn since(self, before: Self) -> (u64, u64, u64) {
-        let all = self.all_ns.saturating_sub(before.all_ns);
-        let units = self.units_ns.saturating_sub(before.units_ns);
-        (self.at.since(before.at), all, all.saturating_sub(units))
-    }
+    /// The part that the budget decides about: to look at units, to make them old, to count what
+    /// was found, and to draw regions. Counting and drawing are in it only as long as
+    /// [`Spending::measures`].
+    pub(super) watching_ns: u64,
 }
 
 /// What was measured, and what was told.
@@ -47,10 +40,11 @@ impl Used {
 pub(super) struct Spending {
     budget_bp: u32,
     /// At the end of the first window with this budget.
-    begin: Used,
+    begin: Option<Used>,
+    /// What the program itself takes of one CPU, in basis points; none while that is measured.
+    own_bp: Option<u64>,
     /// At the end of the last whole minute since.
     minute: Option<Used>,
-    has_begun: bool,
     told_least: bool,
     told_minute: bool,
 }
@@ -62,63 +56,70 @@ const fn share(ns: u64, of_ns: u64) -> u64 {
 }
 
 impl Spending {
+    /// Whether it is being measured what the program itself takes.
+    pub(super) const fn measures(&self) -> bool {
+        self.own_bp.is_none()
+    }
+
     /// Takes in the end of a window. `watched`: bytes of address space that are watched.
     /// Returns what is to be told.
     pub(super) fn note(&mut self, used: Used, budget_bp: u32, watched: u64) -> Option<String> {
-        if !self.has_begun || budget_bp != self.budget_bp {
-            (self.has_begun, self.budget_bp, self.begin) = (true, budget_bp, used);
-            self.minute = None;
+        let Some(begin) = self.begin.filter(|_| budget_bp == self.budget_bp) else {
+            (self.budget_bp, self.begin) = (budget_bp, Some(used));
+            (self.own_bp, self.minute) = (None, None);
             return None;
-        }
-        if let Some(text) = self.least(used, watched) {
-            return Some(text);
-        }
-        let from = self.minute.unwrap_or(self.begin);
+        };
+        let Some(own) = self.own_bp else {
+            let ns = used.at.since(begin.at);
+            if ns < MEASURE_NS {
+                return None;
+            }
+            let all = used.all_ns.saturating_sub(begin.all_ns);
+            let watching = used.watching_ns.saturating_sub(begin.watching_ns);
+            let own = share(all.saturating_sub(watching), ns);
+            self.own_bp = Some(own);
+            return self.least(own, watched);
+        };
+        let from = self.minute.unwrap_or(begin);
         if used.at.since(from.at) < MINUTE_NS {
             return None;
         }
-        self.minute.replace(used).and_then(|from| self.over(used, from))
+        self.minute.replace(used).and_then(|from| self.over(used, from, own))
     }
 
     /// What a budget must be at least, if this one is less.
-    fn least(&mut self, used: Used, watched: u64) -> Option<String> {
-        let (ns, _, own_ns) = used.since(self.begin);
-        if self.told_least || ns < MEASURE_NS || self.minute.is_some() {
+    fn least(&mut self, own: u64, watched: u64) -> Option<String> {
+        let looks = share((watched / UNIT).saturating_mul(LOOK_NS), MINUTE_NS);
+        let needed = looks.saturating_add(own);
+        if self.told_least || needed <= self.budget_bp.into() {
             return None;
         }
-        let looks = share((watched / UNIT).saturating_mul(LOOK_NS), MINUTE_NS);
-        let own = share(own_ns, ns);
-        let needed = looks.saturating_add(own);
-        self.told_least = needed > self.budget_bp.into();
-        self.told_least.then(|| {
-            format!(
-                "a budget of {} is too small for {}: to look at every page once a minute takes {}, \
-                 and Isotherm itself (to wake up, to read what is mapped, to draw regions) takes {} \
-                 whatever the budget is; it would take a budget of at least {}",
-                show_share(self.budget_bp.into()),
-                bytes(watched),
-                show_share(looks),
-                show_share(own),
-                show_share(needed),
-            )
-        })
+        self.told_least = true;
+        Some(format!(
+            "a budget of {} is too small for {}: to look at every page once a minute takes {}, and \
+             Isotherm itself (to wake up, to read what is mapped) takes {} besides; it would take a budget of at least {}",
+            show_share(self.budget_bp.into()),
+            bytes(watched),
+            show_share(looks),
+            show_share(own),
+            show_share(needed),
+        ))
     }
 
     /// By how much the budget was exceeded in a minute.
-    fn over(&mut self, used: Used, from: Used) -> Option<String> {
-        let (ns, all_ns, own_ns) = used.since(from);
-        let all = share(all_ns, ns);
+    fn over(&mut self, used: Used, from: Used, own: u64) -> Option<String> {
+        let all = share(used.all_ns.saturating_sub(from.all_ns), used.at.since(from.at));
         if self.told_minute || all <= self.budget_bp.into() {
             return None;
         }
         self.told_minute = true;
         Some(format!(
-            "over the last minute Isotherm has used {} of one CPU, more than its budget of {}; {} of \
-             that was to wake up, to read what is mapped and to draw regions, which does not depend \
-             on the budget",
+            "over the last minute Isotherm has used {} of one CPU, more than its budget of {}; in \
+             the beginning it took {} to wake up and to read what is mapped, which a budget hardly \
+             changes",
             show_share(all),
             show_share(self.budget_bp.into()),
-            show_share(share(own_ns, ns)),
+            show_share(own),
         ))
     }
 }
@@ -135,7 +136,7 @@ mod tests {
         let (mut spending, mut used, mut told) = (Spending::default(), Used::default(), Vec::new());
         for window in 1..=seconds * 10 {
             used.at = Time(window * S / 10);
-            used.units_ns += units_us * 1000;
+            used.watching_ns += units_us * 1000;
             used.all_ns += (units_us + else_us) * 1000;
             let text = spending.note(used, budget_bp, GIB);
             told.extend(text.map(|text| (window / 10, text)));
@@ -151,15 +152,15 @@ mod tests {
         assert_eq!(
             text,
             "a budget of 0.01% is too small for 1 GiB: to look at every page once a minute takes \
-             0.02%, and Isotherm itself (to wake up, to read what is mapped, to draw regions) takes \
-             0.5% whatever the budget is; it would take a budget of at least 0.52%"
+             0.01%, and Isotherm itself (to wake up, to read what is mapped) takes 0.5% besides; it \
+             would take a budget of at least 0.51%"
         );
     }
 
     #[test]
     fn the_budget_that_it_would_take_is_not_too_small() {
-        assert_eq!(told(52, 60, 0, 500), []);
-        assert_eq!(told(51, 60, 0, 500).len(), 1);
+        assert_eq!(told(51, 60, 0, 500), []);
+        assert_eq!(told(50, 60, 0, 500).len(), 1);
     }
 
     #[test]
@@ -171,7 +172,7 @@ mod tests {
         assert!(
             text.starts_with(
                 "over the last minute Isotherm has used 1.2% of one CPU, more than its budget of 1%; \
-                 0.4% of that was to wake up"
+                 in the beginning it took 0.4% to wake up"
             ),
             "{text}"
         );
@@ -180,7 +181,7 @@ mod tests {
     #[test]
     fn another_budget_is_judged_anew() {
         let mut spending = Spending::default();
-        let used = |s: u64| Used { at: Time(s * S), all_ns: s * S / 100, units_ns: 0 };
+        let used = |s: u64| Used { at: Time(s * S), all_ns: s * S / 100, watching_ns: 0 };
         for s in 0..90 {
             assert_eq!(spending.note(used(s), 200, GIB), None, "{s}");
         }

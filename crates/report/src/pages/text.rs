@@ -37,11 +37,7 @@ impl Report {
         for us in self.spans_us {
             write!(out, " {:>12} ", span_name(us))?;
         }
-        writeln!(
-            out,
-            " {:>12} {:>12} {:>17}  mapping",
-            "unresolved", "not measured", "made old, ago"
-        )?;
+        writeln!(out, " {:>12} {:>12} {:>17}  mapping", "unresolved", "not measured", "made old")?;
         let several = self.lines.iter().any(|l| l.pid != self.lines[0].pid);
         for l in self.lines.iter().take(MOST_LINES) {
             let whose =
@@ -62,8 +58,8 @@ impl Report {
         if self.age.is_some() {
             writeln!(
                 out,
-                "made old, ago: all spans begin then; of half of the pages it is at most so long ago, \
-                 and of the oldest"
+                "made old: how long ago, of half of the pages at most, and of the oldest; spans begin \
+                 then"
             )?;
         }
         let partial = |l: &PageSums| (0..l.touched.len()).any(|nr| is_at_least(l, nr));

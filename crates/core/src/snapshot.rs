@@ -233,9 +233,9 @@ pub struct Cost {
     pub clears: u64,
     /// CPU time that the monitor's process used, in ns.
     pub cpu_ns: u64,
-    /// CPU time that the targets paid, in ns: 500 for each page that was made old and touched again,
-    /// since the processor has to set its accessed bit. An estimate. `None`: the method does not
-    /// tell; only `census` does.
+    /// CPU time that the targets paid, in ns: 500 for each page that was made old and touched
+    /// again, since the processor has to set its accessed bit. An estimate. `None`: the method
+    /// does not tell; only `census` does.
     pub target_ns: Option<u64>,
 }
 

@@ -1,9 +1,10 @@
 //! Processes that can clear accessed bits at this moment, by the files that they hold open.
 //!
-//! Two files of the kernel clear accessed bits when they are written or read: `/proc/PID/clear_refs`
-//! and the bitmap of idle page tracking. Which process has one of them open is known from its
-//! directory of open files. A tool that opens the file, writes and closes it is seen only in that
-//! moment. `/proc/PID/pagemap` is left out, since it shows pages and clears nothing.
+//! Two files of the kernel clear accessed bits when they are written or read:
+//! `/proc/PID/clear_refs` and the bitmap of idle page tracking. Which process has one of them open
+//! is known from its directory of open files. A tool that opens the file, writes and closes it is
+//! seen only in that moment. `/proc/PID/pagemap` is left out, since it shows pages and clears
+//! nothing.
 //!
 //! To look at every open file of a machine takes milliseconds to tens of them, so only `isotherm
 //! doctor` does so.

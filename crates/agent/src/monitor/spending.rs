@@ -151,7 +151,7 @@ mod tests {
         let [(1, text)] = told.as_slice() else { panic!("{told:?}") };
         assert_eq!(
             text,
-            "a budget of 0.01% is too small for 1 GiB: to look at every page once a minute takes \
+            "a budget of 0.01% is too small for 1.00 GiB: to look at every page once a minute takes \
              0.01%, and Isotherm itself (to wake up, to read what is mapped) takes 0.5% besides; it \
              would take a budget of at least 0.51%"
         );

@@ -24,8 +24,8 @@ pub(super) struct Line {
     pub(super) touched: Option<Touched>,
     /// By regions, without the interval.
     pub(super) regions: WorkingSet,
-    /// Time since the last look at its memory, on average over it, in ns; of all targets that of the
-    /// one that waits the longest. None if the method does not see single pages.
+    /// Time since the last look at its memory, on average over it, in ns; of all targets that of
+    /// the one that waits the longest. None if the method does not see single pages.
     pub(super) look_age_ns: Option<u64>,
 }
 

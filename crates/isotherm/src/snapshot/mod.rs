@@ -200,8 +200,8 @@ pub struct Cost {
     /// CPU time that this process used in the window, whatever for; zero for a simulation and for
     /// an operations set of one's own.
     pub cpu_time: Duration,
-    /// CPU time that the targets paid, all together: an estimate, 500 ns for each page that was made
-    /// old and touched again. `None` if the method does not tell; only `census` does.
+    /// CPU time that the targets paid, all together: an estimate, 500 ns for each page that was
+    /// made old and touched again. `None` if the method does not tell; only `census` does.
     pub target_time: Option<Duration>,
 }
 

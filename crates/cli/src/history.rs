@@ -1,5 +1,6 @@
 //! What an agent has recorded: finds its records of a context, and opens them as one.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -44,7 +45,7 @@ impl HistoryArgs {
     /// Opens what was recorded since then, as one record.
     pub(crate) fn open(&self, since: Duration) -> anyhow::Result<Record> {
         let context = self.context()?;
-        let mut paths = below(&context);
+        let mut paths = below(&context)?;
         paths.retain(|path| path.extension().is_some_and(|ending| ending == "data"));
         // The names are in the order of time.
         paths.sort();
@@ -82,8 +83,8 @@ impl HistoryArgs {
         let name =
             |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let mut contexts = Vec::new();
-        for policy in below(&self.dir) {
-            for context in below(&policy) {
+        for policy in below(&self.dir)? {
+            for context in below(&policy)? {
                 contexts.push((format!("{}/{}", name(&policy), name(&context)), context));
             }
         }
@@ -154,8 +155,23 @@ fn since_then(mut records: Vec<Record>, since: Duration, now: &Now) -> (Vec<Reco
     (records.split_off(began.saturating_sub(1)), Time(from))
 }
 
-fn below(dir: &Path) -> Vec<PathBuf> {
-    std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+/// What is in this directory; nothing if there is none. Fails if it may not be read.
+fn below(dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    match std::fs::read_dir(dir) {
+        Ok(entries) => Ok(entries.flatten().map(|entry| entry.path()).collect()),
+        Err(err) if matches!(err.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Ok(Vec::new())
+        }
+        Err(err) => Err(exit::with(
+            exit::of_io(&err),
+            format!(
+                "the agent's history cannot be read\n  tried: read {}: {err}\n  why:   members of the \
+                 agent's group may read it, and root\n  hint:  join the group (`sudo usermod -aG \
+                 isotherm NAME`, then log in again), or run as root",
+                dir.display()
+            ),
+        )),
+    }
 }
 
 #[cfg(test)]

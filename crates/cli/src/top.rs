@@ -11,8 +11,8 @@ use isotherm::raw::core::units::{duration, share_bp};
 use isotherm::raw::core::{Snapshot, TargetId};
 use isotherm::raw::sys::signals;
 use isotherm_top::{
-    Error, Feed, Grouping, Joined, Live, Look, Replay, Settings, SortKey, Source, Start, Told, Travel,
-    Wanted,
+    Error, Feed, Grouping, Joined, Live, Look, Replay, Settings, SortKey, Source, Start, Told,
+    Travel, Wanted,
 };
 
 use crate::attach::{Attached, Found, snapshot};

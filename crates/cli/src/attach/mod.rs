@@ -54,7 +54,8 @@ impl Attached {
         specs: &[TargetSpec],
         children: bool,
     ) -> anyhow::Result<Option<Found>> {
-        let of_itself = |s: &TargetSpec| matches!(s, TargetSpec::Command(_) | TargetSpec::Memory(_));
+        let of_itself =
+            |s: &TargetSpec| matches!(s, TargetSpec::Command(_) | TargetSpec::Memory(_));
         if specs.is_empty() || specs.iter().any(of_itself) {
             return Ok(None);
         }

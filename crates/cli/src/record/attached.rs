@@ -84,7 +84,8 @@ impl Watched {
             }
             None => {
                 let why = "a record has the windows of one context, and these are of several";
-                let hint = "record those of one context, or `isotherm report --since 1h --of POLICY`";
+                let hint =
+                    "record those of one context, or `isotherm report --since 1h --of POLICY`";
                 Err(agent.refused(&all_snapshots, why, hint))
             }
         }

@@ -150,7 +150,10 @@ fn a_rule_whose_processes_the_agent_has_takes_all_numbers_from_it() {
     world.until("each has one", |world| world.targets("fleet") + world.targets("other") == 2);
     let said = run(&world, &format!("record --name {name} --duration 2s -o none.data"));
     assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.err.contains("fleet / c, other / c") && said.err.contains("of several"), "{said:?}");
+    assert!(
+        said.err.contains("fleet / c, other / c") && said.err.contains("of several"),
+        "{said:?}"
+    );
     let said = wss(&world, &format!("--name {name} -i 1s --duration 4s"));
     assert!(said.code == Some(0) && said.err.contains("fleet / c, other / c"), "{said:?}");
 }

@@ -123,8 +123,7 @@ fn the_user_of_the_unit_is_made_by_the_shipped_file() {
     let file = packaging.join("sysusers.d/isotherm.conf").canonicalize().unwrap();
     let root = tempfile::tempdir().unwrap();
     fs::create_dir(root.path().join("etc")).unwrap();
-    let made =
-        Command::new("systemd-sysusers").arg("--root").arg(root.path()).arg(&file).output();
+    let made = Command::new("systemd-sysusers").arg("--root").arg(root.path()).arg(&file).output();
     let Ok(output) = made else {
         eprintln!("skipped: systemd-sysusers is not installed");
         return;

@@ -51,7 +51,8 @@ impl World {
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         fs::set_permissions(dir.path(), open).unwrap();
         fs::create_dir(dir.path().join("policies.d")).unwrap();
-        let this = Self { dir, agent: None, args: Vec::new(), env: Vec::new(), through: Vec::new() };
+        let this =
+            Self { dir, agent: None, args: Vec::new(), env: Vec::new(), through: Vec::new() };
         for (name, text) in policies {
             this.write(name, text);
         }

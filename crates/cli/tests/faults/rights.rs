@@ -111,7 +111,8 @@ fn what_processes_of_another_user_share_is_seen_by_the_unit_or_it_is_said() {
     let public = Public::new();
     let dir = public.dir.path();
     // The first one in the path may belong to root alone.
-    let public_python = || fs::exists("/usr/bin/python3").unwrap().then(|| "/usr/bin/python3".into());
+    let public_python =
+        || fs::exists("/usr/bin/python3").unwrap().then(|| "/usr/bin/python3".into());
     let Some(python) = public_python().or_else(|| python(dir)) else { return };
     let words = ["--reuid=65533", "--regid=65533", "--clear-groups", &python, "-c", PAIR];
     let pair = Running::start(command("setpriv", dir, &words));

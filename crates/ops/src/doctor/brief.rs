@@ -3,7 +3,7 @@
 use isotherm_host::Machine;
 use isotherm_pages::tables::SETCAP;
 
-use super::render::{capabilities, cannot_clear_others, swap};
+use super::render::{cannot_clear_others, capabilities, swap};
 use super::{Report, SetReport};
 use crate::support::Support;
 

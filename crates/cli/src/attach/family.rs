@@ -1,7 +1,7 @@
 //! The processes that were asked for, by their pids and by rules, and their children.
 //!
-//! Who matches a rule is found out anew whenever [`Family::refresh`] is called; a pid is that of the
-//! process that had it first. Absent: whether somebody watches them.
+//! Who matches a rule is found out anew whenever [`Family::refresh`] is called; a pid is that of
+//! the process that had it first. Absent: whether somebody watches them.
 
 use std::collections::BTreeSet;
 

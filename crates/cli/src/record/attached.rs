@@ -35,7 +35,7 @@ pub(super) enum Agents {
     /// Nothing, or there is none.
     None,
     /// All of them.
-    All(Watched),
+    All(Box<Watched>),
     /// These, which are not in the record.
     Some { held: BTreeSet<u32>, whose: String },
 }
@@ -80,7 +80,7 @@ impl Watched {
             Some(first) => {
                 let whose = agent.whose(std::slice::from_ref(&first));
                 let (agent, family) = agent.parts();
-                Ok(Agents::All(Self { agent, family, first, whose }))
+                Ok(Agents::All(Box::new(Self { agent, family, first, whose })))
             }
             None => {
                 let why = "a record has the windows of one context, and these are of several";

@@ -4,7 +4,8 @@ use std::fs;
 
 use rustix::process::Signal;
 
-use crate::world::{World, policy, sleeper, watch};
+use crate::common::isotherm;
+use crate::world::{Said, World, policy, sleeper, watch};
 
 #[test]
 fn one_bad_policy_stops_no_other() {
@@ -262,6 +263,23 @@ fn contexts_pause_stop_and_start_one_by_one_also_across_a_crash() {
     assert_eq!(world.ctl("stop p/two").code, Some(0));
     assert_eq!((state(&world, "one"), state(&world, "two")), ("running".into(), "stopped".into()));
     world.until("its target is given back", |world| world.targets("p") == 1);
+    // What was recorded of both is reported without naming one; a view shows one.
+    let mut report = isotherm();
+    report.args(["report", "--since", "1h", "--history"]).arg(world.path("state/history"));
+    let said: Said = report.output().unwrap().into();
+    let at = |name: &str| said.out.find(name).unwrap_or_else(|| panic!("{name}: {said:?}"));
+    assert!(said.code == Some(0) && at("p/one\n") < at("p/two\n"), "{said:?}");
+    let said: Said = report.args(["--of", "p", "--json"]).output().unwrap().into();
+    let names = said.out.lines().map(|line| {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert!(line["report"]["snapshots"].as_u64() > Some(0), "{line}");
+        line["context"].as_str().unwrap().to_owned()
+    });
+    assert_eq!(names.collect::<Vec<_>>(), ["p/one", "p/two"]);
+    let mut top = isotherm();
+    top.args(["top", "--batch", "-n", "1", "-t", "5min", "--history"]);
+    let said: Said = top.arg(world.path("state/history")).output().unwrap().into();
+    assert!(said.code == Some(2) && said.err.contains("--of with one of p/one, p/two"), "{said:?}");
     // The last one is stopped with its policy, and nonsense is refused and not kept.
     let path = world.path("state/state/state.json");
     let kept = || fs::read_to_string(&path).unwrap();

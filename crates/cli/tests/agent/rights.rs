@@ -1,4 +1,5 @@
-//! Who may do what, and that the agent needs no more than its unit gives. The tests need root and `setpriv`, to become somebody else.
+//! Who may do what, and that the agent needs no more than its unit gives. The tests need root and
+//! `setpriv`, to become somebody else.
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};

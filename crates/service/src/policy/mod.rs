@@ -289,7 +289,8 @@ impl Policies {
         Ok(types::Text { text: shown.text.clone(), file })
     }
 
-    /// Lets a policy, or one of its contexts, run, pause or stop, also after a restart of the agent.
+    /// Lets a policy, or one of its contexts, run, pause or stop, also after a restart of the
+    /// agent.
     pub(crate) fn become_(
         &self,
         name: &str,

@@ -28,8 +28,8 @@ impl Keeper {
         policy
     }
 
-    /// Begins those of these contexts that do not run, and ends another. Contexts that have ended by
-    /// themselves stay so.
+    /// Begins those of these contexts that do not run, and ends another. Contexts that have ended
+    /// by themselves stay so.
     pub(super) fn commit_with(&mut self, more: &[&str], less: Option<&str>) -> Result<(), Refused> {
         let Some(runner) = &self.runner else { return Ok(()) };
         let mut policy = runner.policy();

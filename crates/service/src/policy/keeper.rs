@@ -403,10 +403,10 @@ impl Keeper {
         if self.runner.is_some() {
             let limited = self.limited(self.chosen(policy.clone()), &policy);
             self.runner.as_mut().map_or(Ok(()), |runner| runner.commit(limited)).map_err(of)?;
-            self.pause_as_wanted();
             // A context that is new is asked as well, next time.
             self.looking = None;
             self.asks(policy);
+            self.pause_as_wanted();
             self.text = text;
         } else {
             let before = std::mem::replace(&mut self.text, text);

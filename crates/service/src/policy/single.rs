@@ -49,10 +49,12 @@ impl Keeper {
     /// Pauses the contexts that are to be paused. Those that are new would run otherwise.
     pub(super) fn pause_as_wanted(&self) {
         let Some(runner) = &self.runner else { return };
-        for context in &self.policy.contexts {
-            let is_paused = self.wanted_of(&context.name) == Wanted::Paused;
-            if self.wanted == Wanted::Paused || is_paused {
-                runner.pause_one(&context.name, true);
+        if self.wanted == Wanted::Paused {
+            runner.pause(true);
+        }
+        for (context, wanted) in &self.of_contexts {
+            if *wanted == Wanted::Paused {
+                runner.pause_one(context, true);
             }
         }
     }

@@ -441,6 +441,12 @@ impl Monitor {
         self.track_at = Time::default();
     }
 
+    /// How many targets other programs watch now, if this one watches none; otherwise 0.
+    #[must_use]
+    pub fn of_others(&self) -> usize {
+        if self.watched.is_empty() { self.claimed.len() } else { 0 }
+    }
+
     /// Whether processes that do not exist yet can become targets by a rule.
     #[must_use]
     pub fn more_may_come(&self) -> bool {

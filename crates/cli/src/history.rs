@@ -1,5 +1,6 @@
 //! What an agent has recorded: finds its records of a context, and opens them as one.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -20,7 +21,8 @@ const DIR: &str = "/var/lib/isotherm/history";
 pub(crate) struct HistoryArgs {
     /// Which context of the agent, as POLICY or POLICY/CONTEXT.
     ///
-    /// Needed only if the agent has recorded several.
+    /// Needed only if the agent has recorded several. The page that `report` prints without a kind
+    /// shows all of them.
     #[arg(long = "of", value_name = "POLICY", help_heading = "History", hide_short_help = true)]
     of: Option<String>,
     /// Where the agent keeps its history.
@@ -42,75 +44,113 @@ pub(crate) fn ago(text: &str) -> Result<Duration, String> {
 
 impl HistoryArgs {
     /// Opens what was recorded since then, as one record.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, or several contexts are meant.
     pub(crate) fn open(&self, since: Duration) -> anyhow::Result<Record> {
-        let context = self.context()?;
-        let mut paths = below(&context);
-        paths.retain(|path| path.extension().is_some_and(|ending| ending == "data"));
-        // The names are in the order of time.
-        paths.sort();
-        let now = Now {
-            wall: SystemTime::now(),
-            monotonic: clock::now(),
-            boot_id: Proc::default().boot_id().unwrap_or_default(),
-        };
-        let (mut records, mut damaged) = (Vec::new(), None);
-        for path in &paths {
-            // One that has no beginning, as after a power failure, does not hide the others.
-            match files::open(path) {
-                Ok(record) => records.push(record),
-                Err(err) => damaged = Some(err),
-            }
+        let mut contexts = self.contexts()?;
+        if contexts.len() > 1 {
+            return Err(unclear(&contexts.len().to_string(), &contexts));
         }
-        if let (Some(err), true) = (damaged, records.is_empty()) {
-            return Err(err);
+        match contexts.pop() {
+            Some((_, dir)) => opened(&dir, since),
+            None => Err(self.nothing()),
         }
-        let (records, from) = since_then(records, since, &now);
-        if !records.is_empty() {
-            let joined = join(&records, from)?;
-            if has_snapshot(&joined)? {
-                return Ok(joined);
-            }
-        }
-        Err(usage(format!(
-            "the agent has recorded nothing since then\n  tried: read {}\n  hint:  a longer time",
-            context.display()
-        )))
     }
 
-    /// The directory of the context that is meant.
-    fn context(&self) -> anyhow::Result<PathBuf> {
+    /// Opens what was recorded since then of every context that is meant, by name. A context that
+    /// has recorded nothing since then is left out, if another has.
+    ///
+    /// # Errors
+    ///
+    /// If there is none.
+    pub(crate) fn open_all(&self, since: Duration) -> anyhow::Result<Vec<(String, Record)>> {
+        let (mut records, mut failed) = (Vec::new(), None);
+        for (name, dir) in self.contexts()? {
+            match opened(&dir, since) {
+                Ok(record) => records.push((name, record)),
+                Err(err) => failed = Some(err),
+            }
+        }
+        match failed {
+            Some(err) if records.is_empty() => Err(err),
+            _ => Ok(records),
+        }
+    }
+
+    /// The directories of the contexts that are meant, by name; at least one.
+    fn contexts(&self) -> anyhow::Result<Vec<(String, PathBuf)>> {
         let name =
             |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let mut contexts = Vec::new();
-        for policy in below(&self.dir) {
-            for context in below(&policy) {
+        for policy in below(&self.dir)? {
+            for context in below(&policy)? {
                 contexts.push((format!("{}/{}", name(&policy), name(&context)), context));
             }
         }
         contexts.sort();
         if contexts.is_empty() {
-            let dir = self.dir.display();
-            return Err(exit::with(
-                exit::USAGE,
-                format!(
-                    "no agent has recorded anything\n  tried: read {dir}\n  hint:  `isotherm agent` records \
-                     what its policies see; --history DIR if it keeps its state elsewhere"
-                ),
-            ));
+            return Err(self.nothing());
         }
-        let known: Vec<String> = contexts.iter().map(|(name, _)| name.clone()).collect();
+        let known = contexts.clone();
         if let Some(of) = &self.of {
             contexts.retain(|(name, _)| name == of || name.split('/').next() == Some(of));
         }
-        match contexts.len() {
-            1 => Ok(contexts.remove(0).1),
-            n => Err(usage(format!(
-                "it is not clear whose history is meant\n  why:   {} match\n  hint:  --of with one of {}",
-                if n == 0 { "none".to_owned() } else { n.to_string() },
-                known.join(", ")
-            ))),
+        if contexts.is_empty() { Err(unclear("none", &known)) } else { Ok(contexts) }
+    }
+
+    fn nothing(&self) -> anyhow::Error {
+        let dir = self.dir.display();
+        usage(format!(
+            "no agent has recorded anything\n  tried: read {dir}\n  hint:  `isotherm agent` records \
+             what its policies see; --history DIR if it keeps its state elsewhere"
+        ))
+    }
+}
+
+/// The error for a command that needs one context.
+fn unclear(nr: &str, known: &[(String, PathBuf)]) -> anyhow::Error {
+    let known: Vec<&str> = known.iter().map(|(name, _)| name.as_str()).collect();
+    usage(format!(
+        "it is not clear whose history is meant\n  why:   {nr} match\n  hint:  --of with one of {}",
+        known.join(", ")
+    ))
+}
+
+/// What was recorded in this directory since then, as one record.
+fn opened(dir: &Path, since: Duration) -> anyhow::Result<Record> {
+    let mut paths = below(dir)?;
+    paths.retain(|path| path.extension().is_some_and(|ending| ending == "data"));
+    // The names are in the order of time.
+    paths.sort();
+    let now = Now {
+        wall: SystemTime::now(),
+        monotonic: clock::now(),
+        boot_id: Proc::default().boot_id().unwrap_or_default(),
+    };
+    let (mut records, mut damaged) = (Vec::new(), None);
+    for path in &paths {
+        // One that has no beginning, as after a power failure, does not hide the others.
+        match files::open(path) {
+            Ok(record) => records.push(record),
+            Err(err) => damaged = Some(err),
         }
     }
+    if let (Some(err), true) = (damaged, records.is_empty()) {
+        return Err(err);
+    }
+    let (records, from) = since_then(records, since, &now);
+    if !records.is_empty() {
+        let joined = join(&records, from)?;
+        if has_snapshot(&joined)? {
+            return Ok(joined);
+        }
+    }
+    Err(usage(format!(
+        "the agent has recorded nothing since then\n  tried: read {}\n  hint:  a longer time",
+        dir.display()
+    )))
 }
 
 fn has_snapshot(record: &Record) -> anyhow::Result<bool> {
@@ -154,8 +194,23 @@ fn since_then(mut records: Vec<Record>, since: Duration, now: &Now) -> (Vec<Reco
     (records.split_off(began.saturating_sub(1)), Time(from))
 }
 
-fn below(dir: &Path) -> Vec<PathBuf> {
-    std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+/// What is in this directory; nothing if there is none. Fails if it may not be read.
+fn below(dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    match std::fs::read_dir(dir) {
+        Ok(entries) => Ok(entries.flatten().map(|entry| entry.path()).collect()),
+        Err(err) if matches!(err.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Ok(Vec::new())
+        }
+        Err(err) => Err(exit::with(
+            exit::of_io(&err),
+            format!(
+                "the agent's history cannot be read\n  tried: read {}: {err}\n  why:   members of the \
+                 agent's group may read it, and root\n  hint:  join the group (`sudo usermod -aG \
+                 isotherm NAME`, then log in again), or run as root",
+                dir.display()
+            ),
+        )),
+    }
 }
 
 #[cfg(test)]

@@ -6,15 +6,16 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use isotherm::raw::agent::policy::TargetSpec;
 use isotherm::raw::core::units::duration;
 use isotherm::raw::core::{Snapshot, TargetId};
 use isotherm::raw::sys::signals;
 use isotherm_top::{
-    Error, Feed, Grouping, Live, Look, Replay, Settings, SortKey, Source, Start, Told, Travel,
-    Wanted,
+    Error, Feed, Grouping, Joined, Live, Look, Replay, Settings, SortKey, Source, Start, Told,
+    Travel, Wanted,
 };
 
-use crate::attach::{Attached, snapshot};
+use crate::attach::{Attached, Found, snapshot};
 use crate::ctl::SocketArg;
 use crate::exit::{self, usage};
 use crate::files;
@@ -200,25 +201,45 @@ fn feed(args: &Args) -> anyhow::Result<Box<dyn Feed>> {
         )));
     }
     let wanted = Wanted { specs: args.processes.specs()?, children: args.processes.follow() };
-    if let Some(told) = of_agent(args, &wanted)? {
-        return Ok(Box::new(told));
-    }
+    let agents = of_agent(args, &wanted)?;
     let settings = Settings { wanted, budget_bp: args.budget, set: args.ops.ops.wanted() };
-    Ok(Box::new(Live::start(settings).map_err(told)?))
+    match agents {
+        Some(OfAgents { rows, is_part: false, .. }) => Ok(Box::new(rows)),
+        Some(OfAgents { rows, whose, .. }) => {
+            let own = Live::start(settings).map_err(told)?;
+            Ok(Box::new(Joined::new(own, rows, whose)))
+        }
+        None => Ok(Box::new(Live::start(settings).map_err(told)?)),
+    }
 }
 
-/// The numbers of an agent that watches all of these processes already, if one does.
-fn of_agent(args: &Args, wanted: &Wanted) -> anyhow::Result<Option<Told>> {
+/// The rows of an agent that watches some or all of the processes already.
+struct OfAgents {
+    rows: Told,
+    whose: String,
+    /// Whether others are left to watch.
+    is_part: bool,
+}
+
+/// Asks an agent, if one runs. Who asks for an operations set does not get it from an agent: that
+/// is refused if nothing is left to watch.
+fn of_agent(args: &Args, wanted: &Wanted) -> anyhow::Result<Option<OfAgents>> {
+    let everybody = [TargetSpec::Name("*".to_owned())];
+    let specs = if wanted.specs.is_empty() { &everybody[..] } else { &wanted.specs[..] };
+    let found = Attached::find(&args.socket.path(), specs, wanted.children)?;
+    let Some(Found { mut agent, snapshots, is_part }) = found else { return Ok(None) };
     if args.ops.ops != OpsArg::Auto {
-        return Ok(None);
+        let why = "it has an operations set of its own";
+        let hint = "without --ops its numbers are shown";
+        return if is_part { Ok(None) } else { Err(agent.refused(&snapshots, why, hint)) };
     }
-    let found = Attached::find(&args.socket.path(), &wanted.specs, wanted.children)?;
-    let Some((mut agent, snapshots)) = found else { return Ok(None) };
     let whose = agent.whose(&snapshots);
     if args.batch {
-        writeln!(std::io::stderr(), "these numbers are {whose}")?;
+        let which = if is_part { "some of these numbers" } else { "these numbers" };
+        writeln!(std::io::stderr(), "{which} are {whose}")?;
     }
-    Told::new(Box::new(OfAgent(agent)), wanted.clone(), whose).map(Some).map_err(told)
+    let rows = Told::new(Box::new(OfAgent(agent)), wanted.clone(), whose.clone()).map_err(told)?;
+    Ok(Some(OfAgents { rows, whose, is_part }))
 }
 
 /// An agent as the source of a view.

@@ -62,6 +62,7 @@ types! {
         budget_bp: u64,
         cpu_ns: u64,
         blocked: Option<String>,
+        state: Option<State>,
     }
     /// A policy.
     Policy {
@@ -213,9 +214,15 @@ macro_rules! arguments {
 arguments! {
     /// Arguments of `Status` and `List`.
     NoArguments {}
-    /// Arguments of `Start`, `Stop`, `Pause`, `Resume`, `Remove` and `Show`.
+    /// Arguments of `Remove` and `Show`.
     OfPolicy {
         policy: String,
+    }
+    /// Arguments of `Start`, `Stop`, `Pause` and `Resume`.
+    OfContext {
+        policy: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        context: Option<String>,
     }
     /// Arguments of `Account`.
     OfAny {

@@ -72,7 +72,11 @@ fn policy() -> types::Policy {
         file: Some("a".into()),
         why: Some("b".into()),
         retry_ms: Some(1),
-        contexts: vec![types::Context { blocked: Some("c".into()), ..Default::default() }],
+        contexts: vec![types::Context {
+            blocked: Some("c".into()),
+            state: Some(State::Running),
+            ..Default::default()
+        }],
         ..Default::default()
     }
 }
@@ -135,13 +139,14 @@ fn every_argument_is_as_the_interface_says() {
     let idl = interface();
     let text = || Some("x".to_owned());
     let of_policy = value(&types::OfPolicy { policy: "x".into() });
+    let of_context = value(&types::OfContext { policy: "x".into(), context: text() });
     let arguments = [
         ("Status", json!({})),
         ("List", json!({})),
-        ("Start", of_policy.clone()),
-        ("Stop", of_policy.clone()),
-        ("Pause", of_policy.clone()),
-        ("Resume", of_policy.clone()),
+        ("Start", of_context.clone()),
+        ("Stop", of_context.clone()),
+        ("Pause", of_context.clone()),
+        ("Resume", of_context),
         ("Remove", of_policy.clone()),
         ("Show", of_policy),
         (

@@ -1,7 +1,8 @@
 //! Writes a reading for the textfile collector of `node_exporter`.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use crate::reading::Reading;
 use crate::text::plain;
 
 /// Writes the reading to `path`, which has to end in `.prom`. The file is replaced as a whole:
-/// whoever reads it sees the old one or the new one.
+/// whoever reads it sees the old one or the new one. Everybody may read it, whatever the umask is.
 ///
 /// # Errors
 ///
@@ -20,6 +21,8 @@ pub fn write(path: &Path, reading: &Arc<Reading>) -> io::Result<()> {
     let beside = beside(path);
     let written = (|| {
         let mut file = File::create(&beside)?;
+        // The collector is another user, and the agent's umask would keep it out.
+        file.set_permissions(Permissions::from_mode(0o644))?;
         file.write_all(plain(reading).as_bytes())?;
         // The collector must not find an empty file after a crash.
         file.sync_all()?;

@@ -16,7 +16,10 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 /// The version of the format that this agent writes.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// The version of a state that says nothing of single contexts. It is written as long as that is
+/// so, and then an agent that knows no newer one can read it.
+const WITHOUT_CONTEXTS: u32 = 1;
 
 /// What a policy is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -33,6 +36,9 @@ pub(crate) enum Wanted {
 pub(crate) struct Kept {
     #[serde(default)]
     pub(crate) wanted: Wanted,
+    /// Contexts that were paused or stopped one by one, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) contexts: BTreeMap<String, Wanted>,
     /// The text that a client committed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) text: Option<String>,
@@ -196,7 +202,11 @@ impl Store {
 
     fn write(&self) -> Result<(), StateError> {
         let document = Document {
-            version: VERSION,
+            version: if self.policies.values().all(|kept| kept.contexts.is_empty()) {
+                WITHOUT_CONTEXTS
+            } else {
+                VERSION
+            },
             written_by: self.version.clone(),
             policies: self.policies.clone(),
         };
@@ -240,8 +250,17 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut store = Store::open(dir.path(), "1.2.3").unwrap();
         assert!(matches!(Store::open(dir.path(), "1.2.3"), Err(StateError::InUse(_))));
-        let kept = Kept { wanted: Wanted::Paused, text: Some("a = 1".into()), over: None };
+        let version = || {
+            let bytes = fs::read(dir.path().join("state.json")).unwrap();
+            serde_json::from_slice::<Head>(&bytes).unwrap().version
+        };
+        let mut kept = Kept { text: Some("a = 1".into()), ..Kept::default() };
+        kept.wanted = Wanted::Paused;
         store.keep("a", kept.clone()).unwrap();
+        assert_eq!(version(), 1, "an agent that knows no contexts could read it");
+        kept.contexts.insert("c".into(), Wanted::Stopped);
+        store.keep("a", kept.clone()).unwrap();
+        assert_eq!(version(), 2, "such an agent would drop that");
         store.keep("b", Kept { wanted: Wanted::Stopped, ..Kept::default() }).unwrap();
         store.keep("b", Kept::default()).unwrap();
         drop(store);

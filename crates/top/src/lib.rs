@@ -31,6 +31,7 @@ mod terminal;
 pub use app::Start;
 pub use batch::batch;
 pub use error::Error;
+pub use feed::joined::Joined;
 pub use feed::live::{Live, Settings};
 pub use feed::processes::Wanted;
 pub use feed::replay::Replay;

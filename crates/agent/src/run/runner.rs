@@ -273,6 +273,13 @@ impl Runner {
         }
     }
 
+    /// The same for one context, if it runs.
+    pub fn pause_one(&self, context: &str, pause: bool) {
+        if let Some(handle) = self.running(context) {
+            handle.order(Order::Pause(pause));
+        }
+    }
+
     /// Lets a context write a record to this path from now on, or none; a record that it writes
     /// already is finished. [`Event::Unrecorded`] tells if that fails.
     pub fn record(&self, context: &str, path: Option<PathBuf>) {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use isotherm::raw::act::apply::ActEvent;
 use isotherm::raw::agent::policy::{Policy, print};
-use isotherm::raw::agent::run::{Account, Event, Message, Options, Reason, Runner, Values};
+use isotherm::raw::agent::run::{Account, Ended, Event, Message, Options, Reason, Runner, Values};
 use isotherm::raw::host::proc::own_cost;
 use isotherm::raw::ops::targets::ChildExit;
 use isotherm::raw::sys::{clock, signals};
@@ -215,23 +215,25 @@ impl<'a> Run<'a> {
                 self.warn(&tuned.text);
             }
             Event::Tuned(tuned) => self.say(&tuned.text),
-            Event::Ended(ended) => {
-                if let Reason::Failed { code, text } = ended.reason
-                    && self.failed.is_none()
-                {
-                    self.failed = Some((code, text));
-                }
-                self.accounts.extend(ended.accounts);
-                self.child = self.child.or(ended.child);
-                if let Some(late) = ended.late {
-                    self.hole |= late.is_much();
-                    self.warn(&format!("{context}: {late}"));
-                }
-                self.missing = self.missing.or(ended.missing.map(|refused| refused.code));
-            }
+            Event::Ended(ended) => self.ended(&context, ended),
             Event::Added(_) | Event::Gone { .. } | Event::Act(ActEvent::Acted { .. }) => {}
         }
         Ok(())
+    }
+
+    fn ended(&mut self, context: &str, ended: Ended) {
+        if let Reason::Failed { code, text } = ended.reason
+            && self.failed.is_none()
+        {
+            self.failed = Some((code, text));
+        }
+        self.accounts.extend(ended.accounts);
+        self.child = self.child.or(ended.child);
+        if let Some(late) = ended.late {
+            self.hole |= late.is_much();
+            self.warn(&format!("{context}: {late}"));
+        }
+        self.missing = self.missing.or(ended.missing.map(|refused| refused.code));
     }
 
     fn each_second(&mut self) {

@@ -2,70 +2,119 @@
 //! watched a second time. A second monitor of the same memory would make its pages old, and each
 //! would miss what the other has seen.
 //!
+//! What was asked for is resolved to processes, by pid and by rule. If the agent has all of them,
+//! all numbers are its own; if it has some, a command watches the rest and takes those.
+//!
 //! Invariant: nothing is made old or looked at here. Absent: memory that processes share and single
 //! pages, which the agent does not tell.
 
+mod family;
 pub(crate) mod snapshot;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
 use isotherm::raw::agent::policy::TargetSpec;
-use isotherm::raw::host::proc::{Proc, TaskState};
+use isotherm::raw::core::units::counted;
 use isotherm_control::client::Client;
 use isotherm_control::error::CallError;
 use isotherm_control::types;
 
+pub(crate) use family::Family;
+
+use crate::exit;
+
 /// How long the agent may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// An agent that watches all processes that were asked for.
+/// An agent that watches processes that were asked for.
 #[derive(Debug)]
 pub(crate) struct Attached {
     agent: Client,
     family: Family,
 }
 
+/// What an agent watches of what was asked for: at least one process.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) agent: Attached,
+    /// What it sees now, also of other processes.
+    pub(crate) snapshots: Vec<types::Snapshot>,
+    /// Whether there are others, which it does not watch.
+    pub(crate) is_part: bool,
+}
+
 impl Attached {
-    /// Asks the agent at this socket, if one runs; also returns what it sees. `None` if the
-    /// processes were not given by their pids, or the agent does not watch all of them, or may not
-    /// be asked. `children`: whether theirs are asked for, too.
+    /// Asks the agent at this socket, if one runs. `None` if it watches nothing of what was asked
+    /// for, or may not be asked, or if a command or physical memory was asked for. `children`:
+    /// whether those of the processes are meant, too.
     pub(crate) fn find(
         socket: &Path,
         specs: &[TargetSpec],
         children: bool,
-    ) -> anyhow::Result<Option<(Self, Vec<types::Snapshot>)>> {
-        let mut pids = Vec::new();
-        for spec in specs {
-            let TargetSpec::Pid(pid) = spec else { return Ok(None) };
-            pids.push(*pid);
-        }
-        if pids.is_empty() {
+    ) -> anyhow::Result<Option<Found>> {
+        let of_itself =
+            |s: &TargetSpec| matches!(s, TargetSpec::Command(_) | TargetSpec::Memory(_));
+        if specs.is_empty() || specs.iter().any(of_itself) {
             return Ok(None);
         }
         let Ok(agent) = Client::connect(socket) else { return Ok(None) };
         agent.set_patience(Some(PATIENCE))?;
-        let family = Family { pids, children, proc: Proc::default(), buf: Vec::new() };
-        let mut this = Self { agent, family };
+        let mut this = Self { agent, family: Family::new(specs, children) };
         let Ok(snapshots) = this.ask() else { return Ok(None) };
-        let all = this.family.pids.iter().all(|pid| is_watched(&snapshots, *pid));
-        Ok(all.then_some((this, snapshots)))
+        let watched: BTreeSet<u32> = pids(&snapshots).collect();
+        let any = watched.iter().any(|pid| this.family.has(*pid));
+        let is_part = this.family.living().any(|pid| !watched.contains(&pid));
+        Ok(any.then_some(Found { agent: this, snapshots, is_part }))
+    }
+
+    /// Which contexts these numbers are of, for people: `POLICY / CONTEXT, ...`.
+    fn contexts(&mut self, snapshots: &[types::Snapshot]) -> String {
+        let mut of = Vec::new();
+        for s in snapshots {
+            if pids(std::slice::from_ref(s)).any(|pid| self.family.has(pid)) {
+                of.push(format!("{} / {}", s.policy, s.context));
+            }
+        }
+        of.join(", ")
     }
 
     /// Whose numbers these are, for people.
     pub(crate) fn whose(&mut self, snapshots: &[types::Snapshot]) -> String {
-        let mut of = Vec::new();
-        for s in snapshots {
-            let pids = s.targets.iter().filter_map(|t| u32::try_from(t.pid).ok());
-            if pids.into_iter().any(|pid| self.family.has(pid)) {
-                of.push(format!("{} / {}", s.policy, s.context));
-            }
-        }
-        format!("the agent's ({}), which watches already", of.join(", "))
+        format!("the agent's ({}), which watches already", self.contexts(snapshots))
+    }
+
+    /// Of the processes that were asked for, those that these snapshots have.
+    pub(crate) fn held(&mut self, snapshots: &[types::Snapshot]) -> BTreeSet<u32> {
+        pids(snapshots).filter(|pid| self.family.has(*pid)).collect()
+    }
+
+    /// The error for a command that the agent's numbers are not good for. `why` they are not; what
+    /// to do, beside stopping the policy.
+    pub(crate) fn refused(
+        &mut self,
+        snapshots: &[types::Snapshot],
+        why: &str,
+        hint: &str,
+    ) -> anyhow::Error {
+        let whose = self.contexts(snapshots);
+        let nr = counted(self.held(snapshots).len() as u64, "target");
+        let policy = whose.split(" / ").next().unwrap_or_default();
+        exit::with(
+            exit::UNEXPECTED,
+            format!(
+                "the agent watches all of it already ({whose}), so nothing is left to watch\n  \
+                 tried: watch {nr}; the agent has all\n  why:   {why}; a \
+                 second monitor would make pages old that the agent waits for\n  hint:  {hint}, or \
+                 `isotherm ctl stop {policy}`"
+            ),
+        )
     }
 
     /// What the agent sees now, of all processes.
     pub(crate) fn ask(&mut self) -> Result<Vec<types::Snapshot>, CallError> {
+        self.family.refresh();
         let which = types::Which { policy: None, context: None, pid: None };
         self.agent.call("Snapshot", &which).map(|all: types::Snapshots| all.snapshots)
     }
@@ -81,50 +130,7 @@ impl Attached {
     }
 }
 
-/// The processes that were asked for, and their children if these were, too.
-#[derive(Debug)]
-pub(crate) struct Family {
-    pids: Vec<u32>,
-    children: bool,
-    proc: Proc,
-    buf: Vec<u8>,
-}
-
-impl Family {
-    /// The pids that were named.
-    pub(crate) fn pids(&self) -> &[u32] {
-        &self.pids
-    }
-
-    /// Whether a process is one of those asked for, or a child of one.
-    pub(crate) fn has(&mut self, pid: u32) -> bool {
-        /// Deeper than processes are nested.
-        const MOST: usize = 64;
-        let mut pid = pid;
-        for _ in 0..MOST {
-            if self.pids.contains(&pid) {
-                return true;
-            }
-            match self.proc.stat(pid, &mut self.buf) {
-                Ok(stat) if self.children && stat.ppid > 1 => pid = stat.ppid,
-                _ => return false,
-            }
-        }
-        false
-    }
-
-    /// Whether a process runs still.
-    pub(crate) fn is_alive(&mut self, pid: u32) -> bool {
-        self.proc.stat(pid, &mut self.buf).is_ok_and(|stat| stat.state == TaskState::Alive)
-    }
-
-    /// The parent of a process; 0 if it is not known.
-    pub(crate) fn parent(&mut self, pid: u32) -> u32 {
-        self.proc.stat(pid, &mut self.buf).map_or(0, |stat| stat.ppid)
-    }
-}
-
-/// Whether one of the snapshots has this process.
-pub(crate) fn is_watched(snapshots: &[types::Snapshot], pid: u32) -> bool {
-    snapshots.iter().flat_map(|s| &s.targets).any(|t| t.pid == u64::from(pid))
+/// The processes that these snapshots have.
+fn pids(snapshots: &[types::Snapshot]) -> impl Iterator<Item = u32> {
+    snapshots.iter().flat_map(|s| &s.targets).filter_map(|t| u32::try_from(t.pid).ok())
 }

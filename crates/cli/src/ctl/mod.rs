@@ -53,6 +53,7 @@ impl SocketArg {
 const EXAMPLES: &str = "Examples:
   isotherm ctl status                       what runs, and what it costs
   isotherm ctl pause reclaim                neither look nor act for a while
+  isotherm ctl stop reclaim/web             only one of its contexts
   isotherm ctl commit reclaim p.toml        put another policy in force
   isotherm ctl follow --events              what happens, as it happens
   isotherm ctl snapshot --pid 1234 --json   the regions of a process";
@@ -63,19 +64,19 @@ enum Command {
     Status,
     /// List the policies with their contexts.
     List,
-    /// Start a policy that is stopped or waits, or let a paused one go on.
+    /// Start a policy that is stopped or waits, or let a paused one go on; or one context of it.
     #[command(alias = "resume")]
-    Start(OfPolicy),
-    /// Stop a policy. It stays stopped when the agent starts again.
+    Start(OfContext),
+    /// Stop a policy, or one context of it. It stays stopped when the agent starts again.
     Stop {
         #[command(flatten)]
-        of: OfPolicy,
+        of: OfContext,
         /// Forget it as well. Only a policy that was committed, not one of a file.
         #[arg(long)]
         forget: bool,
     },
-    /// Let a policy neither look nor act, and keep what it knows.
-    Pause(OfPolicy),
+    /// Let a policy, or one context of it, neither look nor act, and keep what it knows.
+    Pause(OfContext),
     /// Put a policy in force, as a whole or not at all.
     ///
     /// A policy that runs goes on with all it has learned. A new name makes a new policy, which
@@ -114,6 +115,13 @@ enum Command {
 }
 
 #[derive(Debug, clap::Args)]
+struct OfContext {
+    /// The policy, or one of its contexts as POLICY/CONTEXT.
+    #[arg(value_name = "POLICY[/CONTEXT]")]
+    which: String,
+}
+
+#[derive(Debug, clap::Args)]
 struct OfPolicy {
     /// The policy.
     policy: String,
@@ -128,7 +136,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::List => show(agent, json, "List", &types::NoArguments {}, text::list),
         Command::Start(of) => act(agent, json, "Start", of, "started"),
         Command::Stop { of, forget: false } => act(agent, json, "Stop", of, "stopped"),
-        Command::Stop { of, forget: true } => act(agent, json, "Remove", of, "removed"),
+        Command::Stop { of: OfContext { which }, forget: true } => {
+            let said = format!("{which}: removed\n");
+            let of = types::OfPolicy { policy: which };
+            show(agent, json, "Remove", &of, |_: &types::Nothing| said)
+        }
         Command::Pause(of) => act(agent, json, "Pause", of, "paused"),
         Command::Commit { policy, file, check } => {
             let text = read(&file)?;
@@ -192,11 +204,18 @@ fn act(
     agent: &mut Client,
     json: bool,
     method: &str,
-    OfPolicy { policy }: OfPolicy,
+    OfContext { which }: OfContext,
     done: &str,
 ) -> anyhow::Result<ExitCode> {
-    let said = format!("{policy}: {done}\n");
-    show(agent, json, method, &types::OfPolicy { policy }, |_: &types::Nothing| said)
+    let said = format!("{which}: {done}\n");
+    // No policy has a `/` in its name.
+    let of = match which.split_once('/') {
+        Some((policy, context)) => {
+            types::OfContext { policy: policy.to_owned(), context: Some(context.to_owned()) }
+        }
+        None => types::OfContext { policy: which, context: None },
+    };
+    show(agent, json, method, &of, |_: &types::Nothing| said)
 }
 
 /// Reads the text of a policy.

@@ -108,6 +108,7 @@ pub(super) fn list(list: &Policies) -> String {
     let mut rows = vec![head(&[
         "POLICY",
         "CONTEXT",
+        "STATE",
         "SET",
         "TARGETS",
         "WAITING",
@@ -123,6 +124,7 @@ pub(super) fn list(list: &Policies) -> String {
             rows.push(vec![
                 policy.name.clone(),
                 c.name.clone(),
+                c.state.map_or("-", State::name).to_owned(),
                 c.ops.clone(),
                 c.targets.to_string(),
                 waiting(c),

@@ -272,10 +272,37 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn one_page(page: &Common, out: &mut impl Write) -> anyhow::Result<()> {
+    if let Some(since) = page.since {
+        return pages(page, since, out);
+    }
     let (record, filter) = page.open().map_err(|err| no_such_report(&page.record, err))?;
     let report = summary::Report::build(&record, &filter)?;
     let text = if page.limits.json { report.to_json() } else { report.to_text() };
     Ok(writeln!(out, "{}", text.trim_end())?)
+}
+
+/// The page of an agent's history: one for each context, if several are meant. In JSON each has its
+/// name and a line then.
+fn pages(page: &Common, since: Duration, out: &mut impl Write) -> anyhow::Result<()> {
+    let records = page.history.open_all(since)?;
+    let several = records.len() > 1;
+    for (nr, (name, record)) in records.iter().enumerate() {
+        let report = summary::Report::build(record, &page.limits.filter())?;
+        match (page.limits.json, several) {
+            (true, true) => {
+                let report: serde_json::Value = serde_json::from_str(&report.to_json())?;
+                writeln!(out, "{}", serde_json::json!({ "context": name, "report": report }))?;
+            }
+            (true, false) => writeln!(out, "{}", report.to_json().trim_end())?,
+            (false, _) => {
+                if several {
+                    writeln!(out, "{}{name}\n", if nr > 0 { "\n" } else { "" })?;
+                }
+                writeln!(out, "{}", report.to_text().trim_end())?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Adds a hint to the error that a record is not there, if its name looks like that of a report.

@@ -3,7 +3,7 @@
 //! The agent sends every window of the context. Mappings and parents are read here, so reports name
 //! the memory as in any record. Absent: single pages, which the agent does not tell.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use isotherm_control::client::Client;
 use isotherm_control::types::{self, Followed};
 
 use super::{Args, Progress, say, tell_written};
-use crate::attach::{self, Attached, Family, snapshot};
+use crate::attach::{Attached, Family, Found, snapshot};
 use crate::ctl::told;
 use crate::exit;
 use crate::files::{not_created, not_kept};
@@ -30,6 +30,16 @@ const LOOK: Duration = Duration::from_millis(100);
 const MAPS_NS: u64 = 1_000_000_000;
 const MAPS_REST: u64 = 100;
 
+/// What an agent watches of the processes that were asked for.
+pub(super) enum Agents {
+    /// Nothing, or there is none.
+    None,
+    /// All of them.
+    All(Box<Watched>),
+    /// These, which are not in the record.
+    Some { held: BTreeSet<u32>, whose: String },
+}
+
 /// A context of an agent that watches all processes that were asked for.
 pub(super) struct Watched {
     agent: Client,
@@ -40,24 +50,45 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    /// Asks the agent, if one runs. `None` if no single context of it watches all processes, or
-    /// something is wanted that the agent does not do.
-    pub(super) fn find(args: &Args) -> anyhow::Result<Option<Self>> {
+    /// Asks the agent, if one runs.
+    ///
+    /// # Errors
+    ///
+    /// If it watches all processes, but not in one context, or something is wanted that it does not
+    /// do: nothing is left to record then.
+    pub(super) fn find(args: &Args) -> anyhow::Result<Agents> {
         let is_usual = args.attrs.is_auto() && args.targets.ops() == OpsArg::Auto;
-        if !is_usual || args.seed.is_some() {
-            return Ok(None);
-        }
         let (specs, children) = (args.targets.specs()?, args.targets.follow());
         let found = Attached::find(&args.socket.path(), &specs, children)?;
-        let Some((mut attached, mut snapshots)) = found else { return Ok(None) };
-        let has_all = |s: &types::Snapshot, family: &Family| {
-            family.pids().iter().all(|pid| attach::is_watched(std::slice::from_ref(s), *pid))
+        let Some(Found { mut agent, mut snapshots, is_part }) = found else {
+            return Ok(Agents::None);
         };
-        snapshots.retain(|s| has_all(s, attached.family()));
+        let whose = agent.whose(&snapshots);
+        if is_part {
+            return Ok(Agents::Some { held: agent.held(&snapshots), whose });
+        }
+        if !is_usual || args.seed.is_some() {
+            let why = "it has a method, intervals and an operations set of its own";
+            let hint = "without options for them the agent's windows are recorded";
+            return Err(agent.refused(&snapshots, why, hint));
+        }
+        let all = agent.held(&snapshots);
+        let all_snapshots = snapshots.clone();
+        snapshots.retain(|s| agent.held(std::slice::from_ref(s)) == all);
         snapshots.truncate(1);
-        let whose = attached.whose(&snapshots);
-        let (agent, family) = attached.parts();
-        Ok(snapshots.pop().map(|first| Self { agent, family, first, whose }))
+        match snapshots.pop() {
+            Some(first) => {
+                let whose = agent.whose(std::slice::from_ref(&first));
+                let (agent, family) = agent.parts();
+                Ok(Agents::All(Box::new(Self { agent, family, first, whose })))
+            }
+            None => {
+                let why = "a record has the windows of one context, and these are of several";
+                let hint =
+                    "record those of one context, or `isotherm report --since 1h --of POLICY`";
+                Err(agent.refused(&all_snapshots, why, hint))
+            }
+        }
     }
 
     /// Writes the record until something ends that.
@@ -160,10 +191,10 @@ impl Recording {
             let mut is_over = followed.event.as_ref().is_some_and(has_ended);
             if let Some(told) = followed.snapshot.filter(|s| s.context == self.context) {
                 self.window(&told, &mut progress);
-                is_over |= self.known.is_empty();
+                is_over |= self.known.is_empty() && !self.family.more_may_come();
             }
             if is_over {
-                let pids = self.family.pids().to_vec();
+                let pids: Vec<u32> = self.family.pids().collect();
                 let is_gone = pids.iter().all(|pid| !self.family.is_alive(*pid));
                 break match is_gone {
                     true => ("every target has exited", true),
@@ -206,6 +237,7 @@ impl Recording {
 
     /// Takes in targets that are new, and ends those that are gone.
     fn targets(&mut self, told: &types::Snapshot, now: Time) {
+        self.family.refresh();
         let mut present: BTreeMap<u32, &str> = BTreeMap::new();
         for target in &told.targets {
             let pid = u32::try_from(target.pid).unwrap_or_default();

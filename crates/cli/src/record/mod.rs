@@ -2,6 +2,7 @@
 
 mod attached;
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{IsTerminal, Write};
 use std::os::fd::AsFd;
@@ -10,7 +11,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use isotherm::raw::agent::monitor::Monitor;
-use isotherm::raw::agent::recorder::{Recorder, Step, Summary};
+use isotherm::raw::agent::recorder::{Event, Recorder, Step, Summary};
 use isotherm::raw::agent::run::take_in_targets;
 use isotherm::raw::core::units::{bytes, counted, duration};
 use isotherm::raw::core::{Cost, Method, Snapshot, Time};
@@ -24,6 +25,7 @@ use crate::files::{not_created, not_kept};
 use crate::options::attrs::AttrsArgs;
 use crate::options::sets::open_set_for;
 use crate::options::targets::{TargetArgs, not_started};
+use crate::record::attached::{Agents, Watched};
 use crate::terminal::warn;
 
 /// Arguments of `isotherm record`.
@@ -72,12 +74,14 @@ const EXAMPLES: &str = "Examples:
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut attrs = args.attrs.attrs(Method::Census)?;
     signals::install()?;
-    let agents = attached::Watched::find(&args)?;
+    let agents = Watched::find(&args)?;
     let stdout = if args.output.as_os_str() == "-" { Some(take_stdout()?) } else { None };
-    if let Some(agents) = agents {
-        return agents.record(&args, stdout);
-    }
-    let tracker = args.targets.tracker()?;
+    let (held, whose) = match agents {
+        Agents::All(agents) => return agents.record(&args, stdout),
+        Agents::Some { held, whose } => (held, whose),
+        Agents::None => (BTreeSet::new(), String::new()),
+    };
+    let tracker = args.targets.tracker_beside(&held)?;
     let (set, why) = open_set_for(&args.targets, &mut attrs, args.attrs.is_auto())?;
     let seed = args.seed.unwrap_or_else(|| clock::now().as_ns());
     let mut monitor = Monitor::new(tracker, set, attrs, seed)?;
@@ -93,6 +97,15 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         recorder.note(line);
         say(args.quiet, line);
     }
+    if !held.is_empty() {
+        let line = format!(
+            "left out of this record: {}, as a record has one monitor's windows, and these numbers \
+             are {whose}\n  hint:  `isotherm report --since 1h` has what the agent recorded",
+            counted(held.len() as u64, "target"),
+        );
+        recorder.note(&line);
+        warn(&line);
+    }
     // If the command cannot be run, the old record stays where it is.
     monitor.tracker().start().map_err(|err| not_started(err, &args.targets))?;
     if let Some(text) = args.targets.waits(monitor.tracker()) {
@@ -102,7 +115,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         end_command(&mut monitor);
         return Err(not_kept(err));
     }
-    let reason = watch(&mut recorder, &mut monitor, &args);
+    let reason = watch(&mut recorder, &mut monitor, &args, &held);
+    let others = monitor.of_others();
     let summary = recorder.finish(&mut monitor, reason);
     let status = end_command(&mut monitor);
     let summary = match summary {
@@ -113,7 +127,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     };
     tell(&summary, reason, &args);
-    let hole = summary.late.is_some_and(|late| late.is_much());
+    if summary.written.snapshots == 0 && others > 0 {
+        return Err(all_of_others(others));
+    }
+    let hole = summary.late.is_some_and(|late| late.is_much()) || !held.is_empty();
     if summary.failed_writes > 0 || reason == SET_FAILED || hole {
         return Ok(ExitCode::from(exit::PARTIAL));
     }
@@ -139,12 +156,23 @@ fn take_stdout() -> anyhow::Result<File> {
 const SET_FAILED: &str = "the operations set cannot go on";
 
 /// Records until something ends the recording, and returns what did.
-fn watch(recorder: &mut Recorder, monitor: &mut Monitor, args: &Args) -> &'static str {
+fn watch(
+    recorder: &mut Recorder,
+    monitor: &mut Monitor,
+    args: &Args,
+    held: &BTreeSet<u32>,
+) -> &'static str {
+    // That the agent watches these was said already.
+    let is_new = |event: &Event| match event {
+        Event::NotWatched { target, .. } => !held.contains(&target.pid),
+        _ => true,
+    };
     let mut progress = Progress::new(args.quiet);
     let started = Instant::now();
     let reason = loop {
         let step = recorder.step(monitor);
-        recorder.take_events().iter().for_each(|event| warn(&event.to_string()));
+        let events = recorder.take_events();
+        events.iter().filter(|e| is_new(e)).for_each(|event| warn(&event.to_string()));
         match step {
             Step::Window => progress.show(monitor.snapshot()),
             Step::Quiet => {}
@@ -202,6 +230,20 @@ fn tell_written(written: Written, failed_writes: u64, reason: &str, args: &Args)
             "no window was finished: no process matched, or none lived for an aggregation interval",
         );
     }
+}
+
+/// The error for a command that had nothing to look at, as other programs watch all processes that
+/// match: so many.
+pub(crate) fn all_of_others(nr: usize) -> anyhow::Error {
+    exit::with(
+        exit::UNEXPECTED,
+        format!(
+            "nothing was seen: all processes that match ({nr}) are watched already, by other programs\n  \
+             why:   two would make the same pages old, and each would miss what the other has seen\n  \
+             hint:  `isotherm ctl list` tells what an agent watches; who is in its group gets its \
+             numbers"
+        ),
+    )
 }
 
 /// Ends the command that was started for the record, if it still runs, and returns its status.

@@ -1,9 +1,11 @@
 //! Working sets from an agent that watches the processes already.
 
+use std::collections::BTreeSet;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use isotherm::raw::core::{SPANS, Touched};
+use isotherm::raw::core::SPANS;
+use isotherm::raw::core::units::counted;
 use isotherm::raw::report::wss::{WorkingSet, estimate};
 use isotherm::raw::sys::signals;
 use isotherm_control::types;
@@ -12,7 +14,7 @@ use super::Args;
 use super::line::{Line, Now};
 use super::text::Table;
 use crate::attach::snapshot::{narrow, region, touched};
-use crate::attach::{self, Family};
+use crate::attach::{self, Family, Found};
 use crate::ctl::told;
 use crate::options::sets::OpsArg;
 use crate::terminal::width;
@@ -25,22 +27,56 @@ const LOOK: Duration = Duration::from_millis(50);
 pub(super) struct Attached(attach::Attached);
 
 impl Attached {
-    /// Asks the agent, if one runs, and says whose numbers will be shown. `None` if the agent does
-    /// not watch all of them, or something is wanted that it does not tell.
-    pub(super) fn find(args: &Args) -> anyhow::Result<Option<(Self, String)>> {
+    /// Asks the agent, if one runs, and says whose numbers will be shown, and whether others are
+    /// left to watch. `None` if the agent watches none of them, or something is wanted that it does
+    /// not tell and others are left.
+    ///
+    /// # Errors
+    ///
+    /// If something is wanted that it does not tell, and nothing is left to watch.
+    pub(super) fn find(args: &Args) -> anyhow::Result<Option<(Self, String, bool)>> {
         // Who wants another set or method would not get it from the agent.
         let is_usual = args.attrs.is_auto() && args.targets.ops() == OpsArg::Auto;
-        if args.by.groups().is_some() || !is_usual {
-            return Ok(None);
-        }
         let (specs, children) = (args.targets.specs()?, args.targets.follow());
         let found = attach::Attached::find(&args.socket.path(), &specs, children)?;
-        Ok(found.map(|(mut agent, snapshots)| {
-            let whose = agent.whose(&snapshots);
-            let text =
-                format!("these numbers are {whose}; memory that processes share counts in each");
-            (Self(agent), text)
-        }))
+        let Some(Found { mut agent, snapshots, is_part }) = found else { return Ok(None) };
+        let unusual = match args.by.groups() {
+            Some(_) => Some((
+                "it does not tell which memory the processes of a group share",
+                "without --by its numbers are shown",
+            )),
+            None if !is_usual => Some((
+                "it has a method, intervals and an operations set of its own",
+                "without options for them its numbers are shown",
+            )),
+            None => None,
+        };
+        match unusual {
+            Some(_) if is_part => return Ok(None),
+            Some((why, hint)) => return Err(agent.refused(&snapshots, why, hint)),
+            None => {}
+        }
+        let whose = agent.whose(&snapshots);
+        let which = if is_part {
+            let nr = agent.held(&snapshots).len();
+            format!("the numbers of {}", counted(nr as u64, "target"))
+        } else {
+            "these numbers".to_owned()
+        };
+        let text = format!("{which} are {whose}; memory that processes share counts in each");
+        Ok(Some((Self(agent), text, is_part)))
+    }
+
+    /// The processes of which the agent tells.
+    pub(super) fn held(&mut self) -> anyhow::Result<BTreeSet<u32>> {
+        let snapshots = self.0.ask().map_err(told)?;
+        Ok(self.0.held(&snapshots))
+    }
+
+    /// What the agent sees now, over an interval; `None` if it sees none of the processes.
+    pub(super) fn now(&mut self, interval_us: u64) -> anyhow::Result<Option<Now>> {
+        let snapshots = self.0.ask().map_err(told)?;
+        Ok(lines(self.0.family(), &snapshots, interval_us))
     }
 
     /// Prints lines until something ends that, and returns for how many intervals.
@@ -63,6 +99,9 @@ impl Attached {
             next += args.interval;
             let snapshots = self.0.ask().map_err(told)?;
             let Some(now) = lines(self.0.family(), &snapshots, interval_us) else {
+                if self.0.family().more_may_come() {
+                    continue;
+                }
                 return Ok(shown);
             };
             if now.lines.is_empty() {
@@ -105,7 +144,7 @@ fn lines(family: &mut Family, snapshots: &[types::Snapshot], interval_us: u64) -
     }
     lines.sort_by_key(|line| std::cmp::Reverse(line.over.bytes));
     let sum = lines.iter().map(|line| line.over.bytes).sum();
-    let touched = lines.iter().map(|line| line.touched).reduce(|a, b| Some(both(a?, b?)));
+    let touched = lines.iter().map(|line| line.touched).reduce(|a, b| Some(a?.with(b?)));
     let regions = lines.iter().map(|line| line.regions).fold(WorkingSet::default(), add);
     let whose = (0, format!("sum ({})", lines.len()));
     let total = Line::new(whose, touched.flatten(), regions, spans_us, interval_us);
@@ -120,7 +159,7 @@ fn targets(snapshots: &[types::Snapshot]) -> impl Iterator<Item = &types::Target
 /// The spans that the agent tells of, the shortest first; 0 stands for none.
 fn spans(snapshots: &[types::Snapshot]) -> [u64; SPANS] {
     let all = targets(snapshots).flat_map(|t| &t.touched).map(|t| t.span_ns / 1000);
-    let sorted: std::collections::BTreeSet<u64> = all.collect();
+    let sorted: BTreeSet<u64> = all.collect();
     let mut spans = [0; SPANS];
     for (span, us) in spans.iter_mut().zip(sorted) {
         *span = us;
@@ -134,15 +173,22 @@ fn regions(target: &types::Target, snapshot: &types::Snapshot) -> WorkingSet {
     estimate(&all, narrow(snapshot.max_nr_accesses))
 }
 
-fn both(a: Touched, b: Touched) -> Touched {
-    let mut all = Touched { watched: a.watched.saturating_add(b.watched), ..a };
-    for (one, other) in all.spans.iter_mut().zip(b.spans) {
-        *one = match (*one, other) {
-            (Some(one), Some(other)) => Some(one.with(other)),
-            (one, other) => one.or(other),
-        };
+impl Now {
+    /// These lines and those of the agent's processes. Nobody knows what the ones share with the
+    /// others, so that counts in each.
+    pub(super) fn beside(mut self, other: Self) -> Self {
+        let has_same_spans = self.spans_us == other.spans_us;
+        self.lines.extend(other.lines);
+        self.lines.sort_by_key(|line| std::cmp::Reverse(line.over.bytes));
+        self.sum = self.sum.saturating_add(other.sum);
+        let total = &mut self.total;
+        total.name = format!("total ({})", self.lines.len());
+        total.over = total.over.with(other.total.over);
+        total.regions = add(total.regions, other.total.regions);
+        let touched = total.touched.zip(other.total.touched).filter(|_| has_same_spans);
+        total.touched = touched.map(|(a, b)| a.with(b));
+        self
     }
-    all
 }
 
 fn add(a: WorkingSet, b: WorkingSet) -> WorkingSet {

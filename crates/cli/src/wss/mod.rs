@@ -11,6 +11,7 @@ mod line;
 mod shared;
 mod text;
 
+use std::collections::BTreeSet;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -27,11 +28,11 @@ use crate::exit;
 use crate::options::attrs::AttrsArgs;
 use crate::options::sets::open_set_for;
 use crate::options::targets::{TargetArgs, not_started};
-use crate::record::end_command;
+use crate::record::{all_of_others, end_command};
 use crate::terminal::{warn, width};
 use crate::wss::attached::Attached;
 use crate::wss::groups::{ByArg, Grouped};
-use crate::wss::line::Lines;
+use crate::wss::line::{Lines, Now};
 use crate::wss::text::Table;
 
 /// Arguments of `isotherm wss`.
@@ -100,12 +101,19 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut attrs = args.attrs.attrs(Method::Census)?;
     args.require_a_window(attrs.aggr_us)?;
     signals::install()?;
-    if let Some((attached, whose)) = Attached::find(&args)? {
+    let mut agents = None;
+    if let Some((attached, whose, is_part)) = Attached::find(&args)? {
         writeln!(std::io::stderr(), "{whose}")?;
-        attached.watch(&args)?;
-        return Ok(ExitCode::SUCCESS);
+        if !is_part {
+            if attached.watch(&args)? == 0 {
+                warn("no line was printed, since no interval was over");
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
+        agents = Some(attached);
     }
-    let tracker = args.targets.tracker()?;
+    let held = agents.as_mut().map(Attached::held).transpose()?.unwrap_or_default();
+    let tracker = args.targets.tracker_beside(&held)?;
     let (set, why) = open_set_for(&args.targets, &mut attrs, args.attrs.is_auto())?;
     // A second line means that the set is not the best one; it says why.
     for line in why.iter().filter(|_| why.len() > 1) {
@@ -125,7 +133,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(text) = args.targets.waits(monitor.tracker()) {
         writeln!(std::io::stderr(), "{text}")?;
     }
-    let shown = watch(&args, &mut monitor, interval)?;
+    let shown = watch(&args, &mut monitor, interval, agents, &held)?;
     if let Some(others) = monitor.others() {
         writeln!(std::io::stderr(), "{others}")?;
     }
@@ -133,7 +141,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(late) = late {
         warn(&late.to_string());
     }
+    let others = monitor.of_others();
     let status = end_command(&mut monitor);
+    if shown == 0 && others > 0 {
+        return Err(all_of_others(others));
+    }
     if shown == 0 {
         warn("no line was printed, since no interval was over");
     }
@@ -141,7 +153,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Prints lines until something ends that, and returns for how many intervals.
-fn watch(args: &Args, monitor: &mut Monitor, interval: Duration) -> anyhow::Result<u64> {
+/// `agents`: an agent that watches `held`, whose lines are printed with the others.
+fn watch(
+    args: &Args,
+    monitor: &mut Monitor,
+    interval: Duration,
+    mut agents: Option<Attached>,
+    held: &BTreeSet<u32>,
+) -> anyhow::Result<u64> {
     let started = Instant::now();
     let mut next = started + interval;
     let mut out = std::io::stdout().lock();
@@ -165,7 +184,16 @@ fn watch(args: &Args, monitor: &mut Monitor, interval: Duration) -> anyhow::Resu
                     match &mut grouped {
                         Some(grouped) => grouped.write(&mut out, monitor, since, json)?,
                         None => {
-                            let now = lines.take(monitor);
+                            let mut now = lines.take(monitor);
+                            match agents.as_mut().map(|a| a.now(interval_us)).transpose() {
+                                Ok(told) => {
+                                    now = told.flatten().into_iter().fold(now, Now::beside);
+                                }
+                                Err(err) => {
+                                    warn(&format!("the agent's processes are left out now: {err}"));
+                                    agents = None;
+                                }
+                            }
                             if json {
                                 let s = monitor.snapshot();
                                 writeln!(out, "{}", now.json(s.end.as_ns(), s.nr_regions()))
@@ -177,6 +205,7 @@ fn watch(args: &Args, monitor: &mut Monitor, interval: Duration) -> anyhow::Resu
                     }
                 }
             }
+            Happened::NotWatched(target, _) if held.contains(&target.pid) => {}
             Happened::NotWatched(target, err) if !err.is_gone() => {
                 warn(&format!("process {} ({}) is not watched: {err}", target.pid, target.name));
             }

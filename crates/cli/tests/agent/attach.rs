@@ -1,9 +1,12 @@
 //! Commands that show what an agent sees, rather than watch the same processes themselves.
 
-use serde_json::Value;
+use std::process::Command;
 
-use super::common::isotherm;
-use super::world::{Said, World, sleeper, watch};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::common::{Guard, isotherm};
+use super::world::{Said, World, policy, sleeper, watch};
 
 fn wss(world: &World, words: &str) -> Said {
     let mut command = isotherm();
@@ -46,10 +49,136 @@ fn working_sets_come_from_the_agent_that_watches_already() {
     // refused.
     let said = wss(&world, &format!("{} -i 500ms --duration 2s", other.0.id()));
     assert!(said.code == Some(0) && !said.err.contains("agent"), "{said:?}");
-    let said = wss(&world, &format!("{pid} {} -i 500ms --duration 2s", other.0.id()));
-    assert!(said.err.contains("is watched already"), "{said:?}");
-    let said = wss(&world, &format!("{pid} --method resample --duration 2s"));
-    assert!(said.err.contains("is watched already"), "{said:?}");
+    for more in ["--method resample", "--by cgroup", "--ops smaps"] {
+        let said = wss(&world, &format!("{pid} {more} --duration 2s"));
+        assert_eq!(said.code, Some(1), "{said:?}");
+        for part in ["the agent watches all of it already (a / c)", "hint:", "ctl stop a"] {
+            assert!(said.err.contains(part), "{part}: {said:?}");
+        }
+    }
+}
+
+#[test]
+fn who_is_named_by_a_rule_is_found_at_the_agent_and_the_rest_is_watched() {
+    let (one, two) = (Named::start("rule"), Named::start("rule"));
+    let (first, second) = (one.pid(), two.pid());
+    let mut world = World::new(&[("a", &watch(first))]);
+    world.start();
+    world.until("it has a target", |world| world.targets("a") == 1);
+    let name = &one.name;
+    // One by its pid that the agent has and one that it has not, and both by a rule.
+    for which in [format!("-p {first},{second}"), format!("--name {name}")] {
+        let said = wss(&world, &format!("{which} -i 1s --duration 6s --json"));
+        assert_eq!(said.code, Some(0), "{said:?}");
+        assert!(said.err.contains("the agent's (a / c)"), "{said:?}");
+        assert!(!said.err.contains("is watched already"), "it is no fault: {said:?}");
+        let last: Value = serde_json::from_str(said.out.lines().last().unwrap()).unwrap();
+        let processes = last["processes"].as_array().unwrap();
+        let mut pids: Vec<u64> = processes.iter().map(|p| p["pid"].as_u64().unwrap()).collect();
+        pids.sort_unstable();
+        assert_eq!(pids, [u64::from(first), u64::from(second)], "{which}: {said:?}");
+        assert_eq!(last["targets"], 2, "{said:?}");
+
+        let said = run(&world, &format!("top {which} --batch -n 4 -d 1s"));
+        assert_eq!(said.code, Some(0), "{said:?}");
+        assert!(said.err.contains("some of these numbers are the agent's (a / c)"), "{said:?}");
+        let table = said.out.rsplit("isotherm top").next().unwrap();
+        for pid in [first, second] {
+            let rows = table.lines().filter(|line| line.contains(&format!("{pid} ")));
+            let rows: Vec<&str> = rows.collect();
+            assert_eq!(rows.len(), 1, "{pid}: {said:?}");
+            assert!(!rows[0].contains("watched already"), "{said:?}");
+        }
+
+        let said = run(&world, &format!("record {which} --duration 3s -o part.data"));
+        assert_eq!(said.code, Some(6), "a part is missing: {said:?}");
+        assert!(said.err.contains("left out of this record: 1 target"), "{said:?}");
+        let raw = run(&world, "report regions part.data").out;
+        assert!(raw.contains(&format!("(pid {second})")), "{raw}");
+        assert!(!raw.contains(&format!("(pid {first})")), "{raw}");
+    }
+    assert_eq!(world.targets("a"), 1, "nothing was taken from the agent");
+}
+
+#[test]
+fn a_rule_whose_processes_the_agent_has_takes_all_numbers_from_it() {
+    let (one, two) = (Named::start("all"), Named::start("all"));
+    let name = one.name.clone();
+    let by_name = policy(&format!("{{ name = \"{name}\" }}"), "1s");
+    let mut world = World::new(&[("fleet", &by_name)]);
+    world.start();
+    world.until("it has both", |world| world.targets("fleet") == 2);
+    let said = wss(&world, &format!("--name {name} -i 1s --duration 4s --json"));
+    assert!(said.code == Some(0) && said.err.contains("the agent's (fleet / c)"), "{said:?}");
+    let last: Value = serde_json::from_str(said.out.lines().last().unwrap()).unwrap();
+    assert_eq!(last["targets"], 2, "{said:?}");
+    let said = run(&world, &format!("record --name {name} --duration 3s -o all.data"));
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let raw = run(&world, "report regions all.data").out;
+    for pid in [one.pid(), two.pid()] {
+        assert!(raw.contains(&format!("(pid {pid})")), "{raw}");
+    }
+    let said = run(&world, &format!("top --name {name} --batch -n 1 -d 1s"));
+    assert!(said.code == Some(0) && said.out.contains(&two.pid().to_string()), "{said:?}");
+    // Nothing is left to watch for who wants something else, and that is never an empty success.
+    for words in [
+        format!("wss --name {name} --method resample --duration 2s"),
+        format!("wss --name {name} --by cgroup --duration 2s"),
+        format!("record --name {name} --seed 7 --duration 2s -o none.data"),
+        format!("top --name {name} --ops pagewalk --batch -n 1"),
+    ] {
+        let said = run(&world, &words);
+        assert_eq!(said.code, Some(1), "{words}: {said:?}");
+        assert!(said.err.contains("(fleet / c), so nothing is left"), "{words}: {said:?}");
+    }
+    // Nor for who may not ask the agent.
+    for words in ["wss", "record -o none.data"] {
+        let mut command = isotherm();
+        command.args(words.split(' ')).args(["--name", &name, "--duration", "3s"]);
+        command.current_dir(world.dir.path()).env("ISOTHERM_SOCKET", world.path("none.sock"));
+        let said: Said = command.output().unwrap().into();
+        assert_eq!(said.code, Some(1), "{words}: {said:?}");
+        assert!(said.err.contains("nothing was seen"), "{words}: {said:?}");
+    }
+    // A record has the windows of one context.
+    let mut world = world;
+    world.stop();
+    for (policy, pid) in [("fleet", one.pid()), ("other", two.pid())] {
+        world.write(policy, &watch(pid));
+    }
+    world.start();
+    world.until("each has one", |world| world.targets("fleet") + world.targets("other") == 2);
+    let said = run(&world, &format!("record --name {name} --duration 2s -o none.data"));
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(
+        said.err.contains("fleet / c, other / c") && said.err.contains("of several"),
+        "{said:?}"
+    );
+    let said = wss(&world, &format!("--name {name} -i 1s --duration 4s"));
+    assert!(said.code == Some(0) && said.err.contains("fleet / c, other / c"), "{said:?}");
+}
+
+/// A process that only sleeps, with a name that no other test has.
+struct Named {
+    name: String,
+    process: Guard,
+    _dir: TempDir,
+}
+
+impl Named {
+    fn start(what: &str) -> Self {
+        let name = format!("is{}{what}", std::process::id() % 1_000_000);
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join(&name);
+        // A link: a copy that is open for writing could not be run while another test forks.
+        std::os::unix::fs::symlink("/bin/sleep", &program).unwrap();
+        let process = Guard(Command::new(program).arg("600").spawn().unwrap());
+        Self { name, process, _dir: dir }
+    }
+
+    fn pid(&self) -> u32 {
+        self.process.0.id()
+    }
 }
 
 fn run(world: &World, words: &str) -> Said {

@@ -4,7 +4,8 @@ use std::fs;
 
 use rustix::process::Signal;
 
-use crate::world::{World, policy, sleeper, watch};
+use crate::common::isotherm;
+use crate::world::{Said, World, policy, sleeper, watch};
 
 #[test]
 fn one_bad_policy_stops_no_other() {
@@ -207,4 +208,101 @@ fn a_state_of_a_newer_agent_is_refused_by_name() {
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("another agent"));
     assert_eq!(world.ctl("list").out, "no policy; `isotherm ctl commit NAME FILE` makes one\n");
+}
+
+#[test]
+fn contexts_pause_stop_and_start_one_by_one_also_across_a_crash() {
+    let targets = [sleeper(), sleeper()];
+    let text: String = targets
+        .iter()
+        .zip(["one", "two"])
+        .map(|(target, name)| watch(target.0.id()).replace("\"c\"", &format!("\"{name}\"")))
+        .collect();
+    let mut world = World::new(&[("p", &text)]);
+    world.start();
+    world.until("both watch", |world| world.targets("p") == 2);
+    let windows = |world: &World, name: &str| {
+        let account = world.json("account p");
+        let schemes = account["schemes"].as_array().cloned().unwrap_or_default();
+        let of = schemes.iter().find(|scheme| scheme["context"] == name);
+        of.map_or(0, |scheme| scheme["windows"].as_u64().unwrap())
+    };
+    let state = |world: &World, name: &str| {
+        let policy = world.policy("p");
+        let contexts = policy["contexts"].as_array().cloned().unwrap_or_default();
+        let of = contexts.iter().find(|context| context["name"] == name);
+        of.map_or("none".to_owned(), |context| context["state"].as_str().unwrap().to_owned())
+    };
+    let goes_on = |world: &World, name: &str| {
+        let then = windows(world, name);
+        world.until("its windows end", |world| windows(world, name) > then + 5);
+    };
+    // Accounts are told once per second, so what was seen before the pause comes first.
+    let stands_still = |world: &World, name: &str, other: &str| {
+        goes_on(world, other);
+        std::thread::sleep(std::time::Duration::from_millis(2500));
+        let then = windows(world, name);
+        goes_on(world, other);
+        assert_eq!(windows(world, name), then, "{name}");
+    };
+
+    let said = world.ctl("pause p/one");
+    assert_eq!((said.code, said.out.as_str()), (Some(0), "p/one: paused\n"), "{said:?}");
+    assert_eq!((state(&world, "one"), state(&world, "two")), ("paused".into(), "running".into()));
+    stands_still(&world, "one", "two");
+    assert!(world.ctl("list").out.contains("paused"), "{:?}", world.ctl("list"));
+    // It is so after a crash.
+    world.kill();
+    world.start();
+    world.until("the other watches", |world| windows(world, "two") > 0);
+    assert_eq!((world.state("p"), state(&world, "one")), ("running".into(), "paused".into()));
+    stands_still(&world, "one", "two");
+    assert_eq!(world.ctl("start p/one").code, Some(0));
+    goes_on(&world, "one");
+
+    assert_eq!(world.ctl("stop p/two").code, Some(0));
+    assert_eq!((state(&world, "one"), state(&world, "two")), ("running".into(), "stopped".into()));
+    world.until("its target is given back", |world| world.targets("p") == 1);
+    // What was recorded of both is reported without naming one; a view shows one.
+    let mut report = isotherm();
+    report.args(["report", "--since", "1h", "--history"]).arg(world.path("state/history"));
+    let said: Said = report.output().unwrap().into();
+    let at = |name: &str| said.out.find(name).unwrap_or_else(|| panic!("{name}: {said:?}"));
+    assert!(said.code == Some(0) && at("p/one\n") < at("p/two\n"), "{said:?}");
+    let said: Said = report.args(["--of", "p", "--json"]).output().unwrap().into();
+    let names = said.out.lines().map(|line| {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert!(line["report"]["snapshots"].as_u64() > Some(0), "{line}");
+        line["context"].as_str().unwrap().to_owned()
+    });
+    assert_eq!(names.collect::<Vec<_>>(), ["p/one", "p/two"]);
+    let mut top = isotherm();
+    top.args(["top", "--batch", "-n", "1", "-t", "5min", "--history"]);
+    let said: Said = top.arg(world.path("state/history")).output().unwrap().into();
+    assert!(said.code == Some(2) && said.err.contains("--of with one of p/one, p/two"), "{said:?}");
+    // The last one is stopped with its policy, and nonsense is refused and not kept.
+    let path = world.path("state/state/state.json");
+    let kept = || fs::read_to_string(&path).unwrap();
+    let before = kept();
+    for (words, why) in [
+        ("stop p/one", "no other context of its policy runs"),
+        ("start p/one", "it runs already"),
+        ("stop p/two", "it is stopped already"),
+        ("pause p/three", "no context of this name"),
+    ] {
+        let said = world.ctl(words);
+        assert_eq!(said.code, Some(2), "{words}: {said:?}");
+        assert!(said.err.contains(why), "{words}: {said:?}");
+    }
+    assert_eq!(kept(), before);
+    world.kill();
+    world.start();
+    world.until("one watches", |world| world.targets("p") == 1);
+    assert_eq!((state(&world, "one"), state(&world, "two")), ("running".into(), "stopped".into()));
+    // What is said of the policy is said of all.
+    assert_eq!(world.ctl("start p").code, Some(0));
+    world.until("both watch again", |world| world.targets("p") == 2);
+    assert_eq!((state(&world, "one"), state(&world, "two")), ("running".into(), "running".into()));
+    assert!(!path.exists() || !kept().contains("two"));
+    assert_eq!(world.stop(), Some(0));
 }

@@ -9,8 +9,11 @@ use serde_json::Value;
 
 use crate::world::{World, sleeper, watch};
 
-const STATES: [&str; 2] =
-    [include_str!("fixtures/state-0.json"), include_str!("fixtures/state-1.json")];
+const STATES: [&str; 3] = [
+    include_str!("fixtures/state-0.json"),
+    include_str!("fixtures/state-1.json"),
+    include_str!("fixtures/state-2.json"),
+];
 
 /// A world in which a former agent was killed: its state, its notes and its socket are there.
 fn left_behind(state: &str, file: &str, committed: &str, pid: u32) -> World {
@@ -64,14 +67,14 @@ fn a_newer_agent_goes_on_where_an_older_one_was_killed() {
 #[test]
 fn an_older_agent_refuses_a_newer_state_by_name_and_leaves_it() {
     let target = sleeper();
-    let newer = STATES[1].replace("\"version\": 1", "\"version\": 2").replace("0.1.0", "9.9.9");
+    let newer = STATES[1].replace("\"version\": 1", "\"version\": 3").replace("0.1.0", "9.9.9");
     let pid = target.0.id();
     let mut world = left_behind(&newer, &watch(pid), &watch(pid), pid);
     let before = fs::read(world.path("state/state/state.json")).unwrap();
     let output = world.command().output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(3), "{said}");
-    assert!(said.contains("version 2, written by Isotherm 9.9.9"), "{said}");
+    assert!(said.contains("version 3, written by Isotherm 9.9.9"), "{said}");
     assert_eq!(fs::read(world.path("state/state/state.json")).unwrap(), before);
     // The user moves it away, as the hint says.
     fs::remove_file(world.path("state/state/state.json")).unwrap();

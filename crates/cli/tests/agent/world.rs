@@ -21,6 +21,8 @@ pub(crate) struct World {
     pub(crate) agent: Option<Child>,
     args: Vec<String>,
     env: Vec<(String, String)>,
+    /// The words that start the agent's command, if it is not started as it is.
+    through: Vec<String>,
 }
 
 /// What a command said.
@@ -49,7 +51,8 @@ impl World {
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         fs::set_permissions(dir.path(), open).unwrap();
         fs::create_dir(dir.path().join("policies.d")).unwrap();
-        let this = Self { dir, agent: None, args: Vec::new(), env: Vec::new() };
+        let this =
+            Self { dir, agent: None, args: Vec::new(), env: Vec::new(), through: Vec::new() };
         for (name, text) in policies {
             this.write(name, text);
         }
@@ -66,6 +69,25 @@ impl World {
         self
     }
 
+    /// Starts the agent by these words, which the program and its arguments follow.
+    pub(crate) fn through(mut self, words: &[&str]) -> Self {
+        self.through = words.iter().map(|&word| word.to_owned()).collect();
+        self
+    }
+
+    /// A copy of the program where every user can reach it.
+    pub(crate) fn program(&self) -> PathBuf {
+        // A child copies it: a file that this process has open for writing could not be run while
+        // another test forks.
+        let program = self.path("isotherm");
+        if !program.exists() {
+            let from = isotherm().get_program().to_owned();
+            let copied = Command::new("cp").arg(from).arg(&program).status().unwrap();
+            assert!(copied.success());
+        }
+        program
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
@@ -78,6 +100,12 @@ impl World {
     /// The agent's command.
     pub(crate) fn command(&self) -> Command {
         let mut command = isotherm();
+        if let Some((first, words)) = self.through.split_first() {
+            let mut other = Command::new(first);
+            other.args(words).arg(self.program());
+            other.envs(command.get_envs().filter_map(|(key, value)| Some((key, value?))));
+            command = other;
+        }
         command.arg("agent").arg("--policies-dir").arg(self.path("policies.d"));
         command.arg("--socket").arg(self.path("s.sock")).arg("--state").arg(self.path("state"));
         command.args(&self.args).envs(self.env.iter().map(|(k, v)| (k, v)));

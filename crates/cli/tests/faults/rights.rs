@@ -2,8 +2,10 @@
 
 use std::fs;
 
+use crate::acting::sees_pages;
 use crate::policy::{account, counting, events};
 use crate::program::{ISOTHERM, Public, Running, Said, command, isotherm, scratch, wait_until};
+use crate::shared::python;
 
 /// What Isotherm needs to watch the processes of others.
 const NEEDED: [&str; 5] = ["bpf", "perfmon", "sys_ptrace", "sys_nice", "dac_read_search"];
@@ -34,7 +36,13 @@ fn of_another_user(public: &Public) -> Running {
 
 /// Runs the program as user nobody with all capabilities that it needs, except `without`.
 fn with_capabilities(public: &Public, without: &str, args: &str) -> Said {
-    let kept = NEEDED.iter().filter(|name| **name != without).map(|name| format!(",+{name}"));
+    let kept: Vec<&str> = NEEDED.into_iter().filter(|name| *name != without).collect();
+    with(public, &kept, args)
+}
+
+/// Runs the program as user nobody with these capabilities.
+fn with(public: &Public, capabilities: &[&str], args: &str) -> Said {
+    let kept = capabilities.iter().map(|name| format!(",+{name}"));
     let kept = format!("-all{}", kept.collect::<String>());
     let (inheritable, ambient) = (format!("--inh-caps={kept}"), format!("--ambient-caps={kept}"));
     let mut words = vec!["--reuid=65534", "--regid=65534", "--clear-groups"];
@@ -63,6 +71,76 @@ fn a_process_that_may_not_be_watched_is_refused_at_once() {
     let args = format!("wss --duration 300ms -p {}", target.pid());
     with_capabilities(&public, "", &args).expect(0, &[]);
     target.assert_untouched();
+}
+
+/// A process and its child, which read 16 MiB that they share since the fork, again and again. The
+/// child ends with its parent.
+const PAIR: &str = "
+import mmap, os, time
+m = mmap.mmap(-1, 16 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+for i in range(0, 16 << 20, 4096):
+    m[i] = 1
+parent = os.getpid()
+os.fork()
+open('forked-%d' % os.getpid(), 'w').close()
+while os.getpid() == parent or os.getppid() == parent:
+    for i in range(0, 16 << 20, 4096):
+        m[i]
+    time.sleep(0.01)
+";
+
+/// The capabilities of the shipped unit, as setpriv names them.
+fn of_the_unit() -> Vec<String> {
+    let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/isotherm.service");
+    let text = fs::read_to_string(unit).unwrap();
+    let of = |key: &str| {
+        let list = text.lines().find_map(|line| line.strip_prefix(key)).unwrap();
+        let names = list.split(' ').map(|name| name.trim_start_matches("CAP_").to_lowercase());
+        names.collect::<Vec<_>>()
+    };
+    let list = of("CapabilityBoundingSet=");
+    assert_eq!(list, of("AmbientCapabilities="));
+    list
+}
+
+#[test]
+fn what_processes_of_another_user_share_is_seen_by_the_unit_or_it_is_said() {
+    if !is_root() || !sees_pages() {
+        return;
+    }
+    let public = Public::new();
+    let dir = public.dir.path();
+    // The first one in the path may belong to root alone.
+    let public_python =
+        || fs::exists("/usr/bin/python3").unwrap().then(|| "/usr/bin/python3".into());
+    let Some(python) = public_python().or_else(|| python(dir)) else { return };
+    let words = ["--reuid=65533", "--regid=65533", "--clear-groups", &python, "-c", PAIR];
+    let pair = Running::start(command("setpriv", dir, &words));
+    wait_until("the fork", || {
+        let files = fs::read_dir(dir).unwrap().map(|file| file.unwrap().file_name());
+        files.filter(|name| name.to_str().unwrap().starts_with("forked-")).count() == 2
+    });
+    let unit = of_the_unit();
+    assert_eq!(unit.len(), 5, "{unit:?}");
+    let unit: Vec<&str> = unit.iter().map(String::as_str).collect();
+    let line = format!("wss --json --duration 4s -i 1s -p {}", pair.pid());
+    let refused = "needs CAP_DAC_OVERRIDE";
+    // What the last line of it says, in MiB.
+    let most = |said: &Said| {
+        let line = said.out.lines().last().unwrap_or_else(|| panic!("no line: {said:#?}"));
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        let targets = line["processes"].as_array().unwrap();
+        let bytes = |target: &serde_json::Value| target["wss_bytes"].as_u64().unwrap();
+        targets.iter().map(bytes).max().unwrap() >> 20
+    };
+    let seen = with(&public, &unit, &line);
+    assert!(!seen.expect(0, &[]).err.contains(refused), "{seen:#?}");
+    assert!((15..24).contains(&most(&seen)), "{seen:#?}");
+    // With what can only read, it is not seen, and that is told once for each of both.
+    let less: Vec<&str> = NEEDED.to_vec();
+    let told = with(&public, &less, &line);
+    assert_eq!(told.expect(0, &["clear_refs"]).err.matches(refused).count(), 2, "{told:#?}");
+    pair.assert_untouched();
 }
 
 #[test]

@@ -53,7 +53,7 @@ while os.getppid() == parent:
 const AGAIN_MIB: std::ops::Range<f64> = 90.0..140.0;
 
 /// The interpreter itself, not a script that finds it: that runs as several programs.
-fn python(dir: &Path) -> Option<String> {
+pub(crate) fn python(dir: &Path) -> Option<String> {
     let find = command("python3", dir, &["-c", "import sys; print(sys.executable)"]).output();
     let Ok(python) = find else {
         eprintln!("skipped: no python3");

@@ -3,7 +3,7 @@
 use isotherm_host::Machine;
 use isotherm_pages::tables::SETCAP;
 
-use super::render::{capabilities, swap};
+use super::render::{cannot_clear_others, capabilities, swap};
 use super::{Report, SetReport};
 use crate::support::Support;
 
@@ -101,6 +101,13 @@ impl Report {
                 fix: "allow real-time priority (a container may lack CPU shares for it)".to_owned(),
             });
         }
+        if cannot_clear_others(&self.machine) {
+            advices.push(Advice {
+                what: "CAP_DAC_OVERRIDE missing: what processes of other users share is not seen"
+                    .to_owned(),
+                fix: "run as root, or as the service (packaging/isotherm.service)".to_owned(),
+            });
+        }
         if self.machine.swap_bytes == 0 {
             advices.push(Advice {
                 what: "there is no swap: `reclaim` cannot page out anonymous memory".to_owned(),
@@ -116,7 +123,12 @@ impl Report {
 fn missing(machine: &Machine) -> Vec<String> {
     let names = SETCAP.split_whitespace().last().unwrap_or_default();
     let names = names.trim_end_matches("=ep").split(',').map(str::to_uppercase);
-    names.filter(|name| !machine.has_capability(name)).collect()
+    // What may write every file may read it.
+    let has = |name: &str| {
+        machine.has_capability(name)
+            || name == "CAP_DAC_READ_SEARCH" && machine.has_capability("CAP_DAC_OVERRIDE")
+    };
+    names.filter(|name| !has(name)).collect()
 }
 
 fn set_line(set: &SetReport) -> String {
@@ -219,7 +231,7 @@ mod tests {
     }
 
     const ALL: [&str; 5] =
-        ["CAP_BPF", "CAP_PERFMON", "CAP_SYS_PTRACE", "CAP_SYS_NICE", "CAP_DAC_READ_SEARCH"];
+        ["CAP_BPF", "CAP_PERFMON", "CAP_SYS_PTRACE", "CAP_SYS_NICE", "CAP_DAC_OVERRIDE"];
 
     #[test]
     fn it_fits_on_a_screen_whatever_is_wrong() {
@@ -251,6 +263,10 @@ mod tests {
         let well = Report { raises_priority: true, ..report(&ALL, 1 << 30, &[SetName::PageWalk]) };
         assert!(well.brief().starts_with("all is well: `pagewalk` works"), "{}", well.brief());
         assert!(!well.brief().contains("fix:"), "{}", well.brief());
+        let read = [&ALL[..4], &["CAP_DAC_READ_SEARCH"]].concat();
+        let set = [SetName::PageWalk];
+        let less = Report { raises_priority: true, ..report(&read, 1 << 30, &set) }.brief();
+        assert!(less.contains("* CAP_DAC_OVERRIDE missing"), "{less}");
         let none = report(&ALL, 0, &[]).brief();
         assert!(none.starts_with("nothing works here yet") && none.contains("fix:"), "{none}");
     }

@@ -14,6 +14,10 @@ impl fmt::Display for Report {
             let what = "calls that hold a target's lock have ordinary priority";
             writeln!(f, "priority    {what} (needs CAP_SYS_NICE): it can wait longer")?;
         }
+        if cannot_clear_others(&self.machine) {
+            let what = "memory that processes of other users share is not seen";
+            writeln!(f, "shared      {what} (needs CAP_DAC_OVERRIDE)")?;
+        }
         writeln!(f)?;
         for set in &self.sets {
             set_lines(f, set)?;
@@ -70,6 +74,12 @@ pub(super) fn capabilities(m: &Machine) -> String {
         (_, true) => format!("has {}", list(have)),
         _ => format!("has {}; lacks {}", list(have), list(lack)),
     }
+}
+
+/// Whether the program can watch processes of other users, but cannot write their `clear_refs`:
+/// what several processes map is not made old then.
+pub(super) fn cannot_clear_others(m: &Machine) -> bool {
+    m.has_capability("CAP_DAC_READ_SEARCH") && !m.has_capability("CAP_DAC_OVERRIDE")
 }
 
 fn set_lines(f: &mut fmt::Formatter<'_>, set: &SetReport) -> fmt::Result {

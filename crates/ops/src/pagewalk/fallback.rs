@@ -16,6 +16,9 @@
 //!
 //! The same holds for pages that other parts of this program make old ([`Fallback::keep`]). An
 //! actor that arms memory for evidence must not hide touches from the monitor.
+//!
+//! The file belongs to the target's user and only its owner may write it, so for processes of
+//! other users it needs `CAP_DAC_OVERRIDE`. A refusal is told once per target.
 
 use std::fs::File;
 use std::io;
@@ -98,6 +101,8 @@ pub(super) struct Fallback {
     pub(super) mapped: Option<(Time, [u64; 3])>,
     /// Whether people were told that no page can be made old any more.
     pub(super) told_refusal: bool,
+    /// Whether people were told that the process may not be cleared as a whole.
+    pub(super) told_shared_refusal: bool,
     /// When it was used last.
     last: Option<Last>,
     /// Until then it is not tried at all.

@@ -37,7 +37,7 @@ use isotherm_core::{
 };
 use isotherm_host::error::SetError;
 use isotherm_host::proc::Proc;
-use isotherm_pages::tables::{Clearer, PageKey, PageTables, Query};
+use isotherm_pages::tables::{Clearer, PageKey, PageTables, Query, Space};
 use isotherm_sys::clock::{now, thread_cpu_ns};
 
 pub use self::marker::Marker;
@@ -252,6 +252,22 @@ impl PageWalk {
             space.pid()
         ));
         self.fallback(slot).told_refusal = true;
+    }
+
+    /// Notes that the kernel does not let us clear a target as a whole, if that is so: what it
+    /// shares with other processes is not seen then.
+    fn note_shared_refusal(&mut self, slot: u16, err: &io::Error) {
+        let told = self.fallback(slot).told_shared_refusal;
+        let Some(pid) = self.tables.space(slot).map(Space::pid) else { return };
+        if err.kind() != io::ErrorKind::PermissionDenied || told {
+            return;
+        }
+        self.troubles.push(format!(
+            "memory that process {pid} shares with others is not seen: /proc/{pid}/clear_refs \
+             cannot be opened for writing: {err}; the process belongs to another user, and that \
+             needs CAP_DAC_OVERRIDE (run as root, or as the service of packaging/isotherm.service)"
+        ));
+        self.fallback(slot).told_shared_refusal = true;
     }
 
     fn note_change(&mut self, id: TargetId, changed: bool) {

@@ -196,7 +196,13 @@ impl PageWalk {
             && ranges.iter().all(|range| self.tables.dense_space(slot, *range, &mut note).is_ok());
         // The file is opened by number, so the process must still be the same afterwards. If it is
         // not, the bits of another process were cleared, and nothing is called cleared.
-        let cleared = if read { self.fallback(slot).clear(pid, young, begin).ok() } else { None };
+        let cleared = match read.then(|| self.fallback(slot).clear(pid, young, begin)) {
+            Some(Err(err)) => {
+                self.note_shared_refusal(slot, &err);
+                None
+            }
+            cleared => cleared.and_then(Result::ok),
+        };
         let same = self.tables.space(slot).is_some_and(|space| !space.has_exited());
         let done = cleared.filter(|_| same);
         if done.is_some() {

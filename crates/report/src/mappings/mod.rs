@@ -1,13 +1,14 @@
 //! `report mappings`: which heap, library, file or other mapping is hot and which is cold.
 //!
 //! Every region is divided among the mappings of that time, by bytes. Numbers are means over the
-//! time in which the target was seen. A byte is *hot* if its region was touched in at least half of
-//! the samples of a window, *warm* if it was touched in fewer, and *cold* if in none. Where single
-//! pages are known, those that were touched within a second are warm, also if the region seems
-//! cold, and the others are cold, also if the region seems warm. What was not touched and holds no page is *absent*, in a column of its own. Parts of one
-//! file are one line. Each anonymous mapping without a name has its own line, with its address.
-//! Memory that several targets share is in the lines of each of them, and once in the sums by kind,
-//! see [`once`](isotherm_record::once). Records with page maps also tell how many pages are hot and
+//! time in which the target was seen. A byte is *hot* if its region was touched in at least half
+//! of the samples of a window, *warm* if it was touched in fewer, and *cold* if in none. Where
+//! single pages are known, those that were touched within a second are warm, also if the region
+//! seems cold, and the others are cold, also if the region seems warm. What was not touched and
+//! holds no page is *absent*, in a column of its own. Parts of one file are one line. Each
+//! anonymous mapping without a name has its own line, with its address. Memory that several
+//! targets share is in the lines of each of them, and once in the sums by kind, see
+//! [`once`](isotherm_record::once). Records with page maps also tell how many pages are hot and
 //! cold, see [`PageHeat`].
 
 mod absent;

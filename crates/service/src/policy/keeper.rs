@@ -34,23 +34,25 @@ const IDLE: Duration = Duration::from_secs(3600);
 /// One policy, and what runs of it.
 #[derive(Debug)]
 pub(super) struct Keeper {
-    name: String,
+    pub(super) name: String,
     text: String,
     /// Why there is no text.
     unreadable: Option<String>,
     /// What the text says.
-    policy: Policy,
-    wanted: Wanted,
+    pub(super) policy: Policy,
+    pub(super) wanted: Wanted,
+    /// Contexts that were paused or stopped one by one.
+    pub(super) of_contexts: BTreeMap<String, Wanted>,
     /// What its contexts have to keep to, by name.
     limits: BTreeMap<String, Limit>,
     with: With,
     shown: Arc<Mutex<Shown>>,
     records: Records,
-    runner: Option<Runner>,
+    pub(super) runner: Option<Runner>,
     backoff: Backoff,
     retry_at: Option<Instant>,
     /// What contexts were asked to send for followers, and when they are asked again.
-    looking: Option<Receiver<Seen>>,
+    pub(super) looking: Option<Receiver<Seen>>,
     /// Whether that is every window, until nobody wants that any more.
     is_watching: bool,
     look_at: Instant,
@@ -65,12 +67,13 @@ pub(super) struct Begin {
     pub(super) text: Result<String, String>,
     pub(super) file: Option<PathBuf>,
     pub(super) wanted: Wanted,
+    pub(super) contexts: BTreeMap<String, Wanted>,
     pub(super) with: With,
 }
 
 impl Keeper {
     pub(super) fn new(begin: Begin) -> (Self, Arc<Mutex<Shown>>) {
-        let Begin { name, text, file, wanted, with } = begin;
+        let Begin { name, text, file, wanted, contexts, with } = begin;
         let (text, unreadable) = match text {
             Ok(text) => (text, None),
             Err(why) => (String::new(), Some(why)),
@@ -83,6 +86,7 @@ impl Keeper {
             unreadable,
             policy: Policy::default(),
             wanted,
+            of_contexts: contexts,
             limits: BTreeMap::new(),
             records: Records::new(&name, with.history.clone()),
             with,
@@ -171,7 +175,10 @@ impl Keeper {
 
     fn obey(&mut self, order: Order) -> Result<Answer, Refusal> {
         match order {
-            Order::Become(wanted) => self.become_(wanted).map(|()| Answer::Done),
+            Order::Become(wanted, None) => self.become_(wanted).map(|()| Answer::Done),
+            Order::Become(wanted, Some(context)) => {
+                self.context_becomes(&context, wanted).map(|()| Answer::Done)
+            }
             Order::Commit { text, check } => self.commit(text, check),
             Order::Look => match &self.runner {
                 Some(runner) => Ok(Answer::Looking(runner.look())),
@@ -225,7 +232,7 @@ impl Keeper {
     }
 
     /// The policy with attributes that keep to the limits, when it asks for those of `asked`.
-    fn limited(&self, mut policy: Policy, asked: &Policy) -> Policy {
+    pub(super) fn limited(&self, mut policy: Policy, asked: &Policy) -> Policy {
         let thrift = self.with.thrift.load(Ordering::Relaxed);
         for context in &mut policy.contexts {
             let of_name = |asked: &&ContextPolicy| asked.name == context.name;
@@ -253,7 +260,7 @@ impl Keeper {
     fn become_(&mut self, wanted: Wanted) -> Result<(), Refusal> {
         let state = self.shown().state;
         match (wanted, state) {
-            (Wanted::Running, State::Running) => {
+            (Wanted::Running, State::Running) if self.of_contexts.is_empty() => {
                 return Err(self.wrong_state("start", "it runs already"));
             }
             (Wanted::Paused, State::Paused | State::Stopped | State::Waiting | State::Invalid) => {
@@ -263,6 +270,17 @@ impl Keeper {
                 return Err(self.wrong_state("stop", "it is stopped already"));
             }
             _ => {}
+        }
+        // What is said of the policy is said of all its contexts.
+        let single = std::mem::take(&mut self.of_contexts);
+        let stopped = single.iter().filter(|(_, wanted)| **wanted == Wanted::Stopped);
+        let stopped: Vec<&str> = stopped.map(|(name, _)| name.as_str()).collect();
+        if wanted != Wanted::Stopped
+            && !stopped.is_empty()
+            && let Err(refused) = self.commit_with(&stopped, None)
+        {
+            self.of_contexts = single;
+            return Err(Refusal::of_policy(refused.code, &refused.text));
         }
         self.wanted = wanted;
         match (wanted, &self.runner) {
@@ -303,18 +321,17 @@ impl Keeper {
         }
         // Who starts again asks for its share anew.
         self.limits.clear();
+        let begun = self.chosen(policy.clone());
         match Runner::start_noting(
-            self.limited(policy.clone(), &policy),
+            self.limited(begun, &policy),
             self.with.options,
             Some(Arc::clone(&self.with.notes)),
         ) {
             Ok(runner) => {
-                if self.wanted == Wanted::Paused {
-                    runner.pause(true);
-                }
                 self.backoff.started(Instant::now());
                 self.asks(policy);
                 self.runner = Some(runner);
+                self.pause_as_wanted();
                 let paused = self.wanted == Wanted::Paused;
                 self.show(if paused { State::Paused } else { State::Running }, None);
                 info!(policy = self.name, "started");
@@ -387,11 +404,12 @@ impl Keeper {
             };
         }
         if self.runner.is_some() {
-            let limited = self.limited(policy.clone(), &policy);
+            let limited = self.limited(self.chosen(policy.clone()), &policy);
             self.runner.as_mut().map_or(Ok(()), |runner| runner.commit(limited)).map_err(of)?;
             // A context that is new is asked as well, next time.
             self.looking = None;
             self.asks(policy);
+            self.pause_as_wanted();
             self.text = text;
         } else {
             let before = std::mem::replace(&mut self.text, text);
@@ -415,12 +433,13 @@ impl Keeper {
         Ok(committed)
     }
 
-    fn show(&self, state: State, why: Option<String>) {
+    pub(super) fn show(&self, state: State, why: Option<String>) {
         let mut shown = self.shown();
         shown.state = state;
         shown.why = why;
         shown.tries = self.backoff.tries();
         shown.retry_at = self.retry_at;
+        shown.of_contexts.clone_from(&self.of_contexts);
         if !matches!(state, State::Running | State::Paused) {
             shown.contexts.clear();
             shown.tuned = None;

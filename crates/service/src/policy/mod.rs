@@ -10,6 +10,7 @@ mod keeper;
 pub(crate) mod order;
 mod records;
 pub(crate) mod shown;
+mod single;
 pub(crate) mod told;
 pub(crate) mod tuning;
 
@@ -165,7 +166,7 @@ impl Policies {
             (None, None) => return,
         };
         let path = file.as_ref().map(|file| file.path.clone());
-        let handle = self.spawn(name, text, path, kept.wanted);
+        let handle = self.spawn(name, text, path, (kept.wanted, kept.contexts));
         match handle {
             Ok(mut handle) => {
                 handle.file = file;
@@ -180,7 +181,7 @@ impl Policies {
         name: &str,
         text: Result<String, String>,
         file: Option<PathBuf>,
-        wanted: Wanted,
+        (wanted, contexts): (Wanted, BTreeMap<String, Wanted>),
     ) -> std::io::Result<Handle> {
         let (orders, receiver) = channel();
         let (keeper, shown) = Keeper::new(Begin {
@@ -188,6 +189,7 @@ impl Policies {
             text,
             file,
             wanted,
+            contexts,
             with: self.with.clone(),
         });
         let thread = std::thread::Builder::new().name(format!("policy {name}"));
@@ -287,19 +289,33 @@ impl Policies {
         Ok(types::Text { text: shown.text.clone(), file })
     }
 
-    /// Lets a policy run, pause or stop, also after a restart of the agent.
-    pub(crate) fn become_(&self, name: &str, wanted: Wanted) -> Result<(), Refusal> {
+    /// Lets a policy, or one of its contexts, run, pause or stop, also after a restart of the
+    /// agent.
+    pub(crate) fn become_(
+        &self,
+        name: &str,
+        context: Option<String>,
+        wanted: Wanted,
+    ) -> Result<(), Refusal> {
         let mut inner = self.inner();
         let before = inner.store.of(name);
         let answer = {
             of(&inner, name)?;
-            let kept = Kept { wanted, ..before.clone() };
+            let mut kept = before.clone();
+            match (&context, wanted) {
+                // What is said of the policy is said of all its contexts.
+                (None, _) => (kept.wanted, kept.contexts) = (wanted, BTreeMap::new()),
+                (Some(context), Wanted::Running) => drop(kept.contexts.remove(context)),
+                (Some(context), _) => drop(kept.contexts.insert(context.clone(), wanted)),
+            }
             inner.store.keep(name, kept).map_err(|err| not_kept(&err.to_string()))?;
-            of(&inner, name)?.ask(Order::Become(wanted))
+            of(&inner, name)?.ask(Order::Become(wanted, context.clone()))
         };
         drop(inner);
         let done = wait(name, &answer);
-        if matches!(&done, Err(refusal) if refusal.kind == Kind::WrongState) {
+        // A policy that cannot start is tried again; a context that cannot is not.
+        let is_undone = |refusal: &Refusal| refusal.kind == Kind::WrongState || context.is_some();
+        if matches!(&done, Err(refusal) if is_undone(refusal)) {
             let mut inner = self.inner();
             if let Err(err) = inner.store.keep(name, before) {
                 warn!(policy = name, "{err}");
@@ -321,7 +337,8 @@ impl Policies {
         let mut inner = self.inner();
         let is_new = !inner.policies.contains_key(name);
         if is_new {
-            let spawned = self.spawn(name, Ok(String::new()), None, Wanted::Stopped);
+            let spawned =
+                self.spawn(name, Ok(String::new()), None, (Wanted::Stopped, BTreeMap::new()));
             let handle = spawned.map_err(|err| {
                 Refusal::new(Kind::Failed, "cannot start a thread", err.to_string(), "")
             })?;
@@ -330,7 +347,7 @@ impl Policies {
         let handle = of(&inner, name)?;
         let over = handle.file.as_ref().and_then(|file| file.text.clone().ok());
         let answer = handle.ask(Order::Commit { text: text.to_owned(), check });
-        let started = (is_new && !check).then(|| handle.ask(Order::Become(Wanted::Running)));
+        let started = (is_new && !check).then(|| handle.ask(Order::Become(Wanted::Running, None)));
         drop(inner);
         let mut done = wait(name, &answer);
         if let (Ok(_), Some(started)) = (&done, started)

@@ -12,8 +12,8 @@ use crate::state::Wanted;
 /// An order. All but `Quit` have an answer.
 #[derive(Debug)]
 pub(crate) enum Order {
-    /// Run, pause or stop.
-    Become(Wanted),
+    /// Run, pause or stop, with all contexts, or only this one.
+    Become(Wanted, Option<String>),
     /// Put this text in force, or only say whether that could be.
     Commit { text: String, check: bool },
     /// Keep to these limits, by context.

@@ -7,6 +7,8 @@ use std::time::Instant;
 use isotherm_agent::run::{Seen, Standing, Summary};
 use isotherm_control::types;
 
+use crate::state::Wanted;
+
 /// What clients are shown of a policy.
 #[derive(Debug, Default)]
 pub(crate) struct Shown {
@@ -27,6 +29,8 @@ pub(crate) struct Shown {
     pub(crate) watched: BTreeMap<String, u64>,
     /// The budget that each context asks for, in basis points.
     pub(crate) asked: BTreeMap<String, u32>,
+    /// Contexts that were paused or stopped one by one.
+    pub(crate) of_contexts: BTreeMap<String, Wanted>,
     /// The text in force.
     pub(crate) text: String,
     /// Whether it was tried for the first time.
@@ -46,8 +50,27 @@ impl Shown {
             retry_ms: left.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
             commits: self.commits,
             tuned: self.tuned.clone(),
-            contexts: self.contexts.clone(),
+            contexts: self.all_contexts(),
         }
+    }
+
+    /// The contexts with the state of each, also those that are stopped.
+    fn all_contexts(&self) -> Vec<types::Context> {
+        let of = |name: &str| match self.of_contexts.get(name) {
+            Some(Wanted::Paused) => types::State::Paused,
+            Some(Wanted::Stopped) => types::State::Stopped,
+            _ => self.state,
+        };
+        let mut all = self.contexts.clone();
+        if matches!(self.state, types::State::Running | types::State::Paused) {
+            let missing =
+                self.of_contexts.keys().filter(|n| self.contexts.iter().all(|c| c.name != **n));
+            all.extend(missing.map(|n| types::Context { name: n.clone(), ..Default::default() }));
+        }
+        for context in &mut all {
+            context.state = Some(of(&context.name));
+        }
+        all
     }
 
     /// The context of this name; a new one if there is none.

@@ -77,8 +77,8 @@ fn with<A: for<'a> Deserialize<'a>, R: Serialize>(
 }
 
 fn become_(call: Call, wanted: Wanted, shared: &Shared) -> Reply {
-    with(call, |types::OfPolicy { policy }| {
-        shared.policies.become_(&policy, wanted).map(|()| types::Nothing {})
+    with(call, |types::OfContext { policy, context }| {
+        shared.policies.become_(&policy, context, wanted).map(|()| types::Nothing {})
     })
 }
 

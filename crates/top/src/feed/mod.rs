@@ -1,5 +1,6 @@
 //! Where worlds come from.
 
+pub(crate) mod joined;
 pub(crate) mod live;
 mod names;
 mod pace;

@@ -29,6 +29,9 @@ pub(super) const DAMO: &[Case] = &[
     case("report access --style simple-boxes", "total size"),
     case("report access --style hot", "total size"),
     case("report access --style cold", "total size"),
+    case("report access --style temperature-sz-hist", "total size"),
+    case("report access --style recency-sz-hist", "idle time"),
+    case("report access --style cold-memory-tail", "idle time"),
     case("report access --style recency-percentiles", "|"),
     case("report access --style temperature-percentiles", "|"),
     case("report access --raw_form", "-"),
@@ -43,12 +46,20 @@ pub(super) const DAMO: &[Case] = &[
     case("report wss --input damon.data", "100"),
     case("report nr_regions --input damon.data", "100"),
     case("report record_info --input damon.data", ""),
+    // Hot functions are the real `perf`'s business, which need not be there.
+    case("report holistic --access_pattern damon.data --perf_path true", "Heatmap"),
     case("monitor PID --count 2", "8"),
+    case("monitor PID --report_type wss --count 2", "target_id"),
     case("schemes \"sleep 3\" --damos_action stat", ""),
     case("reclaim enable", ""),
     case("reclaim disable", ""),
     case("lru_sort enable", ""),
     case("lru_sort disable", ""),
+    case("module stat write enabled Y", ""),
+    case("module stat read enabled", "Y"),
+    case("module stat read idle_time_percentiles", "100"),
+    case("module stat write enabled N", ""),
+    case("module stat read", "memory_idle_ms_percentiles"),
 ];
 
 /// The commands of a smoke run.

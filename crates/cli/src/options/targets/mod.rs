@@ -5,6 +5,7 @@
 
 pub(crate) mod words;
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 
 use isotherm::raw::agent::policy::TargetSpec;
@@ -212,7 +213,9 @@ impl TargetArgs {
 
     /// Attaches to the pids, and starts the command but holds it before its first instruction. What
     /// the other options name is for [`Monitor::follow`](isotherm::raw::agent::monitor::Monitor).
-    pub(crate) fn tracker(&self) -> anyhow::Result<Tracker> {
+    ///
+    /// An agent watches those that are `held`, so they need not be free.
+    pub(crate) fn tracker_beside(&self, held: &BTreeSet<u32>) -> anyhow::Result<Tracker> {
         if let Some(memory) = self.memory()? {
             return Tracker::memory(memory).map_err(exit::of);
         }
@@ -220,7 +223,7 @@ impl TargetArgs {
             return Err(usage(format!("{NOTHING}, or --paddr for physical memory")));
         }
         let mut tracker = self.attach()?;
-        for &pid in &self.processes.pids {
+        for &pid in self.processes.pids.iter().filter(|pid| !held.contains(pid)) {
             Claim::check(pid).map_err(exit::of)?;
         }
         if let Some((command, args)) = self.processes.command.split_first() {

@@ -71,7 +71,7 @@ mod tests {
         let bitmap = "/sys/kernel/mm/page_idle/bitmap";
         let roots = Roots { proc: Proc::new(dir.path().join("proc")), sys: dir.path().into() };
         assert!(open_elsewhere(&roots).is_empty(), "nothing can be read");
-        open(12, "wss", &["/dev/null", "/proc/7/clear_refs", "/proc/8/clear_refs"]);
+        open(12, "wss", &["/dev/null", "/proc/7/clear_refs", "/proc/7/clear_refs"]);
         open(9, "idled", &["socket:[12]", bitmap]);
         open(10, "isotherm", &[bitmap]);
         open(11, "reader", &["/proc/7/pagemap", "/home/x/clear_refs", "pipe:[3]"]);

@@ -12,7 +12,7 @@
 //! both    -> pays | does not pay | undecided, with the probability that rests on it  (stats)
 //! ```
 //!
-//! Invariants: [`Trial`] is a value. It knows no process and no clock, and draws its sample by a
+//! Invariants: a trial is a value. It knows no process and no clock, and draws its sample by a
 //! seed, so the same facts give the same decision. A gain below [`LEAST_GAIN`] never pays, nor one
 //! that would not earn the work of collapsing within the time that the program may still run.
 //!

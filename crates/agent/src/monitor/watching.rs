@@ -157,7 +157,10 @@ impl Monitor {
         if is_process && !self.watched.is_empty() && !may_open(SPARE_FILES) {
             return Err(no_files(self.ops().name(), target.pid));
         }
-        let claim = is_process.then(|| Claim::take(&self.proc, target.pid)).transpose()?;
+        // A scan holds it for a moment only. If that did not help with another target, it is held
+        // by a program that watches, and the windows of the others should not be late.
+        let take = if self.claimed.is_empty() { Claim::wait } else { Claim::take };
+        let claim = is_process.then(|| take(&self.proc, target.pid)).transpose()?;
         self.driver.ops.set.attach(target)?;
         self.claimed.retain(|other| other.id != target.id);
         self.turns.forget(target.id);

@@ -64,10 +64,14 @@ enum Command {
     Status,
     /// List the policies with their contexts.
     List,
-    /// Start a policy that is stopped or waits, or let a paused one go on; or one context of it.
+    /// Start a policy, or one context of it, or let it go on after a pause.
+    ///
+    /// A policy that waits for its next try is tried at once.
     #[command(alias = "resume")]
     Start(OfContext),
-    /// Stop a policy, or one context of it. It stays stopped when the agent starts again.
+    /// Stop a policy, or one context of it.
+    ///
+    /// It stays stopped when the agent starts again.
     Stop {
         #[command(flatten)]
         of: OfContext,
@@ -75,7 +79,9 @@ enum Command {
         #[arg(long)]
         forget: bool,
     },
-    /// Let a policy, or one context of it, neither look nor act, and keep what it knows.
+    /// Let a policy, or one context of it, neither look nor act for a while.
+    ///
+    /// It keeps what it knows.
     Pause(OfContext),
     /// Put a policy in force, as a whole or not at all.
     ///

@@ -76,7 +76,7 @@ fn a_bad_start_gets_better_while_the_policy_runs_and_a_restart_goes_on_with_it()
     let running = run(dir.path());
     let is_kept = |event: &Value| event["outcome"] == "kept";
     wait_until("a step to be kept", || events(dir.path(), "tuned").iter().any(is_kept));
-    running.signal("INT");
+    running.signal("TERM");
     let said = running.finish();
     said.expect(0, &["tune: cold.quota.size=64K..256M from", "tune: cold.quota.size 64K -> "]);
     let kept = events(dir.path(), "tuned").into_iter().find(is_kept).unwrap();
@@ -108,7 +108,7 @@ fn a_bad_start_gets_better_while_the_policy_runs_and_a_restart_goes_on_with_it()
         wait_until("the first words", || {
             events(dir.path(), "tuned").iter().any(|event| event["what"] == "begun")
         });
-        running.signal("INT");
+        running.signal("TERM");
         running.finish().expect(0, &[&part]);
     }
 }
@@ -128,7 +128,7 @@ fn a_step_that_is_far_too_slow_is_stopped_and_taken_back() {
     let running = run(dir.path());
     let is_broken = |event: &Value| event["outcome"] == "broken";
     wait_until("a step to be stopped", || events(dir.path(), "tuned").iter().any(is_broken));
-    running.signal("INT");
+    running.signal("TERM");
     let said = running.finish();
     said.expect(0, &["latency printed by `awk", "64K -> ", "stopped, far too slow"]);
     let told = account(&said.out);

@@ -32,6 +32,7 @@ pub(crate) fn reading(cgroups: u64) -> Reading {
             sum_ns: 1_500_000_000,
         },
         budget_ratio: 0.01,
+        target_seconds: Some(0.25),
         last_snapshot_seconds: Some(1_700_000_000.5),
         schemes: vec![scheme],
         ..ContextReading::default()

@@ -104,6 +104,7 @@ fn the_official_parser_reads_both_formats_alike() {
     for line in [
         "info - isotherm_build_info 2 1.0",
         "counter seconds isotherm_overhead_cpu_seconds_total 0 1.5",
+        "counter seconds isotherm_target_cpu_seconds_total 1 0.25",
         "gauge bytes isotherm_target_bytes 6 8388608.0",
         "gauge - isotherm_scheme_goal_ratio 4 0.25",
         "gauge seconds isotherm_last_snapshot_timestamp_seconds 1 1700000000.5",

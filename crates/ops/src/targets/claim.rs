@@ -25,7 +25,7 @@ use isotherm_host::proc::Proc;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-/// How often [`Claim::check`] tries, and the time between: no multiple of a scan's rhythm.
+/// How often [`Claim::wait`] tries, and the time between: no multiple of a scan's rhythm.
 const TRIES: u32 = 40;
 const BETWEEN_TRIES: Duration = Duration::from_micros(3700);
 
@@ -66,22 +66,30 @@ impl Claim {
         }
     }
 
-    /// Fails if another program watches process `pid` now. A scan of the whole machine
-    /// (`isotherm idle`) claims each process again and again, but only for a moment; so this tries
-    /// for a while.
+    /// As [`Claim::take`], but tries for a while (150 ms): a scan of the whole machine (`isotherm
+    /// idle`) claims each process again and again, for a moment only.
     ///
     /// # Errors
     ///
     /// As [`Claim::take`].
-    pub fn check(pid: u32) -> Result<(), SetError> {
+    pub fn wait(proc: &Proc, pid: u32) -> Result<Self, SetError> {
         let mut tries = TRIES;
         loop {
-            match Self::take(&Proc::default(), pid) {
+            match Self::take(proc, pid) {
                 Err(e) if e.kind() == SetKind::Busy && tries > 1 => tries -= 1,
-                claim => return claim.map(drop),
+                claim => return claim,
             }
             std::thread::sleep(BETWEEN_TRIES);
         }
+    }
+
+    /// Fails if another program watches process `pid` now, and not only for a moment.
+    ///
+    /// # Errors
+    ///
+    /// As [`Claim::wait`].
+    pub fn check(pid: u32) -> Result<(), SetError> {
+        Self::wait(&Proc::default(), pid).map(drop)
     }
 }
 

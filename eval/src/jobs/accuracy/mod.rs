@@ -62,7 +62,14 @@ struct Row {
     #[serde(flatten)]
     case: Case,
     score: Option<Score>,
+    /// By page, of the times of [`PARTS`]; none of records without page maps.
+    #[serde(default)]
+    parts: Vec<pages::ByPage>,
 }
+
+/// Times since the start of the workload for which the pages are judged by themselves: how much is
+/// known after 5 s, and from 15 s on.
+const PARTS: [&[&str]; 2] = [&["--from", "5s", "--to", "6s"], &["--from", "15s"]];
 
 /// What `isotherm score --json` says of a record.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -123,18 +130,23 @@ impl Job for Accuracy {
         let cases: Vec<Case> = dir.read_json("raw/cases.json")?;
         let mut rows = Vec::new();
         for mut case in cases {
-            let mut scored = None;
+            let (mut scored, mut parts) = (None, Vec::new());
             if case.failed.is_none() {
                 let (record, truth) = (dir.raw(&case.file("iso")), dir.raw(&case.file("truth")));
                 match score(&spec.isotherm, &record, &truth) {
                     Ok(s) if s.is_empty() => {
                         case.failed = Some(refusal(&dir.raw(&case.file("log"))));
                     }
-                    Ok(s) => scored = Some(s),
+                    Ok(s) => {
+                        if s.pages.is_some() {
+                            parts = parts_of(&spec.isotherm, &record, &truth)?;
+                        }
+                        scored = Some(s);
+                    }
                     Err(e) => case.failed = Some(format!("{e:#}")),
                 }
             }
-            rows.push(Row { case, score: scored });
+            rows.push(Row { case, score: scored, parts });
         }
         Ok(serde_json::to_value(rows)?)
     }
@@ -162,7 +174,7 @@ impl Job for Accuracy {
             "goals",
         ]);
         let mut notes = String::new();
-        for Row { case, score } in &rows {
+        for Row { case, score, .. } in &rows {
             let mut cells = vec![case.workload.clone(), case.set.clone(), case.method.clone()];
             match score {
                 Some(s) => cells.extend(s.cells()),
@@ -179,9 +191,9 @@ impl Job for Accuracy {
         }
         let goals = "\nGoals: precision and recall >= 0.95, wss error <= 0.10 (p50) and <= 0.20 \
                      (p75), delay <= 1000 ms, coverage >= 0.85.\n";
-        let with_pages = rows.iter().filter_map(|Row { case, score }| {
+        let with_pages = rows.iter().filter_map(|Row { case, score, parts }| {
             let names = [&case.workload, &case.set, &case.method].map(String::as_str);
-            Some((names, score.as_ref()?.pages.as_ref()?))
+            Some((names, score.as_ref()?.pages.as_ref()?, &parts[..]))
         });
         Ok(table.text() + goals + &pages::format(with_pages) + &notes)
     }
@@ -291,6 +303,12 @@ pub(super) fn refusal(log: &Path) -> String {
 /// Scores a record against the truth.
 pub(super) fn score(isotherm: &Path, record: &Path, truth: &Path) -> anyhow::Result<Score> {
     score_part(isotherm, record, truth, &[])
+}
+
+/// What is said by page of the times of [`PARTS`].
+fn parts_of(isotherm: &Path, record: &Path, truth: &Path) -> anyhow::Result<Vec<pages::ByPage>> {
+    let of = |more: &&[&str]| Ok(score_part(isotherm, record, truth, more)?.pages);
+    PARTS.iter().filter_map(|more| of(more).transpose()).collect()
 }
 
 /// As [`score`], with more options.

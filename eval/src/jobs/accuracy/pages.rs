@@ -81,20 +81,31 @@ impl ByPage {
         missed
     }
 
-    fn cells(&self) -> impl Iterator<Item = String> {
+    fn cells(&self, parts: &[Self]) -> impl Iterator<Item = String> {
         let found = [self.precision, self.recall, self.not_measured].map(|v| number(v, 3));
-        let errors = SPANS.map(|(us, _)| number(self.span(us).and_then(|s| s.error_p50), 3));
+        let part = |nr: usize| {
+            let both = parts.get(nr).map_or([None; 2], |part| [part.precision, part.recall]);
+            both.map(|v| number(v, 3)).join(" ")
+        };
+        let found = found.into_iter().chain([part(0), part(1)]);
+        let errors = SPANS.map(|(us, _)| {
+            let span = self.span(us);
+            let [p50, p75] = [span.and_then(|s| s.error_p50), span.and_then(|s| s.error_p75)];
+            format!("{} {}", number(p50, 3), number(p75, 3))
+        });
         let bars = SPANS.map(|(us, _)| number(self.span(us).and_then(|s| s.coverage), 2));
         let missed = match self.missed() {
             missed if missed.is_empty() => "pass".to_owned(),
             missed => format!("miss: {}", missed.join(", ")),
         };
-        found.into_iter().chain(errors).chain(bars).chain([missed])
+        found.chain(errors).chain(bars).chain([missed])
     }
 }
 
 /// The table of all rows (workload, set, method) that have pages; empty if there is none.
-pub(super) fn format<'a>(rows: impl Iterator<Item = ([&'a str; 3], &'a ByPage)>) -> String {
+pub(super) fn format<'a>(
+    rows: impl Iterator<Item = ([&'a str; 3], &'a ByPage, &'a [ByPage])>,
+) -> String {
     let mut table = Table::new([
         "workload",
         "set",
@@ -102,6 +113,8 @@ pub(super) fn format<'a>(rows: impl Iterator<Item = ([&'a str; 3], &'a ByPage)>)
         "precision",
         "recall",
         "not measured",
+        "after 5 s",
+        "from 15 s",
         "wss 0.1 s",
         "wss 1 s",
         "wss 10 s",
@@ -114,11 +127,12 @@ pub(super) fn format<'a>(rows: impl Iterator<Item = ([&'a str; 3], &'a ByPage)>)
     if rows.peek().is_none() {
         return String::new();
     }
-    for (case, pages) in rows {
-        table.row(case.map(str::to_owned).into_iter().chain(pages.cells()));
+    for (case, pages, parts) in rows {
+        table.row(case.map(str::to_owned).into_iter().chain(pages.cells(parts)));
     }
     format!(
-        "\nBy page, and working sets by span (median error, share of bars that hold the truth):\n\n\
+        "\nBy page, precision and recall: of the whole run, in the second after 5 s, and from 15 s on; \
+         and working sets by span (errors p50 and p75, share of bars that hold the truth):\n\n\
          {}\nGoals: precision and recall >= {FOUND}, wss error <= {ERROR}, bars >= {COVERAGE}.\n",
         table.text()
     )
@@ -140,12 +154,26 @@ mod tests {
         assert_eq!(pages.missed(), ["recall", "bars 0.1 s", "wss 1 s"]);
         let again = serde_json::to_value(&pages).unwrap();
         assert_eq!(again, serde_json::from_str::<Value>(TEXT).unwrap(), "no key is lost");
-        let table = format(std::iter::once((["sweep", "pagewalk", "census"], &pages)));
+        let later = ByPage { recall: Some(1.0), ..pages.clone() };
+        let parts = [pages.clone(), later];
+        let table = format(std::iter::once((["sweep", "pagewalk", "census"], &pages, &parts[..])));
         let row = table.lines().find(|l| l.contains("sweep")).unwrap();
         let cells: Vec<_> = row.split('|').map(str::trim).collect();
         assert_eq!(
-            cells[4..13],
-            ["0.990", "0.900", "0.010", "0.040", "0.060", "-", "0.80", "0.90", "-"]
+            cells[4..15],
+            [
+                "0.990",
+                "0.900",
+                "0.010",
+                "0.990 0.900",
+                "0.990 1.000",
+                "0.040 0.600",
+                "0.060 0.600",
+                "- -",
+                "0.80",
+                "0.90",
+                "-"
+            ]
         );
         assert_eq!(format(std::iter::empty()), "");
     }

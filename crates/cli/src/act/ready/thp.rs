@@ -54,10 +54,10 @@ pub(crate) struct Args {
     ///
     /// What is saved is seen by `--progress`, or else by how fast and in which order the target
     /// touches its pages. A sample that does not pay gets small pages again.
-    #[arg(long, value_name = "HOW", default_value = "auto")]
+    #[arg(long, value_name = "HOW", default_value = "auto", hide_short_help = true)]
     prove: Prove,
     /// A file whose last number counts the target's work, to prove by.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     progress: Option<PathBuf>,
     /// Stop targets for a moment to make them call madvise themselves.
     ///

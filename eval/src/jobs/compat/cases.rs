@@ -62,12 +62,14 @@ pub(super) const DAMO: &[Case] = &[
     case("module stat read", "memory_idle_ms_percentiles"),
 ];
 
-/// The commands of a smoke run.
+/// The commands of a smoke run, with what they need of each other.
 pub(super) const QUICK: &[&str] = &[
     "version",
     "start PID --damos_action stat",
     "report damon",
+    "tune PID --monitoring_nr_regions_range 20 200 --damos_action stat",
     "report access",
+    "record --snapshot 0s 1",
     "stop",
     "record PID --timeout 4",
     "report access --input_file damon.data",

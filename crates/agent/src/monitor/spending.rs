@@ -4,8 +4,9 @@
 //! does not decide what the program costs besides: waking up, reading what is mapped, writing. So
 //! two things are told, each once:
 //!
-//! * after a second: a budget below that cost plus one look per minute at all memory, and what it
-//!   would take;
+//! * after three seconds: a budget below that cost plus one look per minute at all memory, and what
+//!   it would take. The cost is that of the cheapest of these seconds, since the first one starts
+//!   things, and another program may disturb any of them;
 //! * after two minutes: that the last minute took more CPU time than the budget. The first minute
 //!   does not count, since new memory is seen in advance, and paid back.
 //!
@@ -19,8 +20,8 @@ use isotherm_core::units::{bytes, show_share};
 const LOOK_NS: u64 = 1_500;
 /// In which time all memory is to be looked at, and for how long the budget may be exceeded, in ns.
 const MINUTE_NS: u64 = 60_000_000_000;
-/// For how long the cost of the program itself is measured, in ns.
-const MEASURE_NS: u64 = 1_000_000_000;
+/// How often and for how long each time the cost of the program itself is measured, in ns.
+const MEASURES: (u32, u64) = (3, 1_000_000_000);
 
 /// CPU time that a monitor has used until some time, in ns. Acting is left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -41,6 +42,11 @@ pub(super) struct Spending {
     budget_bp: u32,
     /// At the end of the first window with this budget.
     begin: Option<Used>,
+    /// When the present measurement of the program itself began, how many there were, and the
+    /// least that was found, in basis points of one CPU.
+    measured_from: Option<Used>,
+    nr_measured: u32,
+    least_bp: Option<u64>,
     /// What the program itself takes of one CPU, in basis points; none while that is measured.
     own_bp: Option<u64>,
     /// At the end of the last whole minute since.
@@ -66,17 +72,12 @@ impl Spending {
     pub(super) fn note(&mut self, used: Used, budget_bp: u32, watched: u64) -> Option<String> {
         let Some(begin) = self.begin.filter(|_| budget_bp == self.budget_bp) else {
             (self.budget_bp, self.begin) = (budget_bp, Some(used));
-            (self.own_bp, self.minute) = (None, None);
+            (self.own_bp, self.minute, self.measured_from) = (None, None, None);
+            (self.nr_measured, self.least_bp) = (0, None);
             return None;
         };
         let Some(own) = self.own_bp else {
-            let ns = used.at.since(begin.at);
-            if ns < MEASURE_NS {
-                return None;
-            }
-            let all = used.all_ns.saturating_sub(begin.all_ns);
-            let watching = used.watching_ns.saturating_sub(begin.watching_ns);
-            let own = share(all.saturating_sub(watching), ns);
+            let own = self.measured(used, self.measured_from.unwrap_or(begin))?;
             self.own_bp = Some(own);
             return self.least(own, watched);
         };
@@ -85,6 +86,21 @@ impl Spending {
             return None;
         }
         self.minute.replace(used).and_then(|from| self.over(used, from, own))
+    }
+
+    /// What the program itself takes, once that was measured often enough.
+    fn measured(&mut self, used: Used, from: Used) -> Option<u64> {
+        let ns = used.at.since(from.at);
+        if ns < MEASURES.1 {
+            return None;
+        }
+        let all = used.all_ns.saturating_sub(from.all_ns);
+        let watching = used.watching_ns.saturating_sub(from.watching_ns);
+        let own = share(all.saturating_sub(watching), ns);
+        let least = self.least_bp.map_or(own, |least| least.min(own));
+        (self.measured_from, self.least_bp) = (Some(used), Some(least));
+        self.nr_measured += 1;
+        (self.nr_measured >= MEASURES.0).then_some(least)
     }
 
     /// What a budget must be at least, if this one is less.
@@ -148,7 +164,7 @@ mod tests {
     fn a_budget_below_what_the_program_itself_takes_is_told_with_what_it_would_take() {
         // 0.1 % for units and 0.5 % for all else. One look per minute at a GiB takes 0.01 %.
         let told = told(1, 10, 100, 500);
-        let [(1, text)] = told.as_slice() else { panic!("{told:?}") };
+        let [(3, text)] = told.as_slice() else { panic!("{told:?}") };
         assert_eq!(
             text,
             "a budget of 0.01% is too small for 1.00 GiB: to look at every page once a minute takes \
@@ -189,6 +205,19 @@ mod tests {
             assert_eq!(spending.note(used(s), 102, GIB), None, "{s}");
         }
         assert_eq!(spending.note(used(210), 50, GIB), None, "it has just begun");
-        assert!(spending.note(used(211), 50, GIB).is_some());
+        assert_eq!([211, 212].map(|s| spending.note(used(s), 50, GIB)), [None, None]);
+        assert!(spending.note(used(213), 50, GIB).is_some());
+    }
+
+    /// 0.5 % from the second second on; the first one takes 3 %.
+    #[test]
+    fn what_only_the_start_takes_makes_no_budget_too_small() {
+        let mut spending = Spending::default();
+        for window in 0..100 {
+            let more = window.min(10) * 2500;
+            let all_ns = (window * 500 + more) * 1000;
+            let used = Used { at: Time(window * S / 10), all_ns, watching_ns: 0 };
+            assert_eq!(spending.note(used, 60, GIB), None, "{window}");
+        }
     }
 }

@@ -19,6 +19,8 @@
 //! Not here: the trials themselves. Who has a program to try runs them.
 
 mod brake;
+#[cfg(test)]
+mod noise;
 mod online;
 mod search;
 mod space;

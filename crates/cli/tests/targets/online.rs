@@ -7,7 +7,7 @@ use isotherm::raw::host::zram::Zram;
 use serde_json::Value;
 
 use crate::program::{ISOTHERM, Running, command, isotherm, scratch, wait_until};
-use crate::tune::{M, memory, swap};
+use crate::tune::{M, started, swap};
 
 /// 2 MiB are written all the time, 10 MiB were written once.
 const WORKLOAD: &str = "@seed=1\nhot, 2M, none, populate=yes\ncold, 10M, none, populate=yes\n\n\
@@ -35,10 +35,7 @@ state = "state.json"
 "#;
 
 fn workload(dir: &Path) -> Running {
-    fs::write(dir.join("w"), WORKLOAD).unwrap();
-    let target = Running::start(command(ISOTHERM, dir, &["workload", "w", "-q"]));
-    wait_until("the memory to be there", || memory(target.pid()).0 >= 12 * M);
-    target
+    started(dir, WORKLOAD, 12 * M)
 }
 
 /// A policy with the process as its target.

@@ -35,11 +35,16 @@ pub(crate) fn memory(pid: u32) -> (u64, u64) {
     (field("VmRSS:"), field("VmSwap:"))
 }
 
-fn workload(dir: &Path) -> Running {
-    fs::write(dir.join("w"), WORKLOAD).unwrap();
+/// Starts a workload, and waits until so many bytes of it are resident.
+pub(crate) fn started(dir: &Path, text: &str, bytes: u64) -> Running {
+    fs::write(dir.join("w"), text).unwrap();
     let target = Running::start(command(ISOTHERM, dir, &["workload", "w", "-q"]));
-    wait_until("the memory to be there", || memory(target.pid()).0 >= 64 * M);
+    wait_until("the memory to be there", || memory(target.pid()).0 >= bytes);
     target
+}
+
+fn workload(dir: &Path) -> Running {
+    started(dir, WORKLOAD, 64 * M)
 }
 
 /// Swap of 256 MiB; `None`, printed, where there is none to be had. It is taken down when dropped.

@@ -4,28 +4,12 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::policy::Range;
+use crate::tune::noise::Noise;
 
 const LIMITS: Limits = Limits { max_slowdown: 0.02, weight: 2.0, trials: 12 };
 
 fn space(ranges: &[&str]) -> Space {
     Space::new(ranges.iter().map(|text| Range::parse(text).unwrap()).collect())
-}
-
-/// Normal numbers from a seed (splitmix64; twelve uniform ones have a variance of 1).
-struct Noise(u64);
-
-impl Noise {
-    fn uniform(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    fn normal(&mut self) -> f64 {
-        (0..12).map(|_| self.uniform()).sum::<f64>() - 6.0
-    }
 }
 
 /// A program of which less is cold the longer memory has to be idle, and that pays for what comes

@@ -78,10 +78,12 @@ fn sets(cpus: &[usize]) -> io::Result<Vec<libc::cpu_set_t>> {
 
 /// The life of a visitor: only system calls, as [`fork`] demands. 0 if it was everywhere.
 fn visit(sets: &[libc::cpu_set_t], fd: i32) -> i32 {
-    let fifo = libc::sched_param { sched_priority: 1 };
-    // SAFETY: the structure is a live one. Without the right to it, it waits for its turn as others
-    // do.
-    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const fifo) };
+    // The kernel's `struct sched_param`. The C library's differs, and musl's call always fails.
+    let priority: libc::c_int = 1;
+    // SAFETY: the number is a live one. Without the right to it, it waits for its turn as others do.
+    unsafe {
+        libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_FIFO, &raw const priority)
+    };
     for set in sets {
         // When the call returns, this runs on that CPU, with its own page table.
         // SAFETY: the pointer and the size are those of a live set.

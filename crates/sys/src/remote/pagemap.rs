@@ -50,7 +50,7 @@ struct Arg {
 const ARG_SIZE: u64 = size_of::<Arg>() as u64;
 
 /// `_IOWR('f', 16, struct pm_scan_arg)`.
-const PAGEMAP_SCAN: libc::c_ulong = 3 << 30 | ARG_SIZE << 16 | (b'f' as u64) << 8 | 16;
+const PAGEMAP_SCAN: u64 = 3 << 30 | ARG_SIZE << 16 | (b'f' as u64) << 8 | 16;
 
 /// Finds the present and swapped pages of `range` (whole pages) through an open `pagemap`. Fills
 /// `found` from its beginning. Returns how many runs there are, and where the walk ended: behind
@@ -72,7 +72,9 @@ pub fn scan(pagemap: &File, range: AddrRange, found: &mut [Region]) -> io::Resul
     };
     // SAFETY: the argument has the kernel's layout and its size in it; the array behind `vec` is
     // ours to write, lives across the call, and takes `vec_len` entries that are plain numbers.
-    let nr = unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN, &raw mut arg) };
+    // By number, since C libraries differ in the type of a request.
+    let nr =
+        unsafe { libc::syscall(libc::SYS_ioctl, pagemap.as_raw_fd(), PAGEMAP_SCAN, &raw mut arg) };
     let nr = usize::try_from(nr).map_err(|_negative| io::Error::last_os_error())?;
     Ok((nr.min(found.len()), arg.walk_end))
 }

@@ -14,12 +14,20 @@ use crate::clock;
 /// The registers of a thread.
 pub type Registers = libc::user_regs_struct;
 
+/// The number of a request: C libraries differ in its type.
+#[cfg(not(target_env = "musl"))]
+type Request = libc::c_uint;
+#[cfg(target_env = "musl")]
+type Request = libc::c_int;
+
 /// The event of the stop that `PTRACE_INTERRUPT` asks for.
 const EVENT_STOP: i32 = 128;
 const NT_X86_XSTATE: usize = 0x202;
 const NT_PRFPREG: usize = 2;
-const GET_RSEQ: libc::c_uint = 0x420f;
-const GET_USER_DISPATCH: libc::c_uint = 0x4211;
+const GET_SIGMASK: Request = 0x420a;
+const SET_SIGMASK: Request = 0x420b;
+const GET_RSEQ: Request = 0x420f;
+const GET_USER_DISPATCH: Request = 0x4211;
 /// For so long, in microseconds, waiting does not sleep.
 const SPIN_US: u64 = 100;
 
@@ -127,7 +135,7 @@ impl Tracee {
     /// What the kernel says.
     pub fn blocked(&self) -> io::Result<u64> {
         let mut set = 0_u64;
-        self.request(libc::PTRACE_GETSIGMASK, 8, (&raw mut set).expose_provenance())?;
+        self.request(GET_SIGMASK, 8, (&raw mut set).expose_provenance())?;
         Ok(set)
     }
 
@@ -137,7 +145,7 @@ impl Tracee {
     ///
     /// What the kernel says.
     pub fn set_blocked(&self, set: u64) -> io::Result<()> {
-        self.request(libc::PTRACE_SETSIGMASK, 8, (&raw const set).expose_provenance())
+        self.request(SET_SIGMASK, 8, (&raw const set).expose_provenance())
     }
 
     /// How the signal at which it stopped was sent: `si_code`.
@@ -248,7 +256,7 @@ impl Tracee {
         Ok((pid == self.tid).then_some((info.si_code, status)))
     }
 
-    fn request(&self, request: libc::c_uint, addr: usize, data: usize) -> io::Result<()> {
+    fn request(&self, request: Request, addr: usize, data: usize) -> io::Result<()> {
         // SAFETY: what `data` points to, for the requests of this file that read or write there, is
         // a live object of the caller with the size that the kernel knows from the request, or that
         // `addr` or the iovec says. The effect is on the tracee.

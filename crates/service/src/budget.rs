@@ -9,6 +9,10 @@
 //! A budget is a request to the method of sampling. A context that uses far more than that for a
 //! while is slowed: its intervals are doubled, up to eight times as long. They are halved again
 //! when it has used so little for two minutes that twice as much would be within bounds.
+//!
+//! Many that are each within these bounds can still take more together than there is for all. Then
+//! whatever uses more than it was given is slowed, until all together keep the total and one
+//! percent of a CPU. They are not made faster again while that would exceed it.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -20,6 +24,8 @@ const FULL: u32 = 80;
 /// A context is too costly above twice its budget and half a percent of a CPU, or its even part of
 /// the total if that is less: many that are each a little too costly are so together.
 const SLACK_BP: u32 = 50;
+/// All together are too costly above the total and this share of a CPU, in basis points.
+const TOTAL_SLACK_BP: u32 = 100;
 /// After so many rounds of being too costly it is slowed.
 const PATIENCE: u32 = 3;
 /// After so many rounds in which twice of what it uses is not too costly, it is slowed less.
@@ -36,6 +42,11 @@ pub(crate) struct Need {
 }
 
 impl Need {
+    /// Of a context that is new it is not known what it uses.
+    const fn is_known(&self) -> bool {
+        self.used_bp != u32::MAX
+    }
+
     fn wants(&self) -> u32 {
         let is_full = self.used_bp.saturating_mul(100) >= self.granted_bp.saturating_mul(FULL);
         let more = if is_full { u32::MAX } else { self.used_bp.saturating_mul(3) / 2 };
@@ -130,7 +141,7 @@ impl Balance {
             let known = self.known.entry(name.clone()).or_insert(first);
             let ns = u64::try_from(now.duration_since(known.at).as_nanos()).unwrap_or(u64::MAX);
             let cpu_ns = seen.cpu_ns.saturating_sub(known.cpu_ns);
-            // Of a context that is new nothing is known, so it is taken to need all.
+            // A context that is new is taken to need all.
             let used = cpu_ns.saturating_mul(10_000).checked_div(ns);
             let used_bp = used.map_or(u32::MAX, |bp| u32::try_from(bp).unwrap_or(u32::MAX));
             (known.cpu_ns, known.at) = (seen.cpu_ns, now);
@@ -142,10 +153,13 @@ impl Balance {
         }
         let shares = share(total_bp, &needs);
         let even = u32::try_from(seen.len()).ok().and_then(|nr| total_bp.checked_div(nr));
-        let slack = SLACK_BP.min(even.unwrap_or(0));
+        let bounds = Bounds {
+            slack: SLACK_BP.min(even.unwrap_or(0)),
+            total: self.total(total_bp.saturating_add(TOTAL_SLACK_BP), &needs),
+        };
         let mut changed = BTreeMap::new();
         for (((name, known), need), budget_bp) in self.known.iter_mut().zip(&needs).zip(shares) {
-            let slow = known.slow(need, slack);
+            let slow = known.slow(need, bounds);
             let before = known.limit;
             // A change of less than a fifth is not worth a commit.
             let differs = budget_bp.abs_diff(before.budget_bp) * 5 > before.budget_bp;
@@ -156,16 +170,52 @@ impl Balance {
         }
         changed
     }
+
+    /// Whether all together keep `most`, and would keep it if those that are slowed were faster.
+    fn total(&self, most: u32, needs: &[Need]) -> Total {
+        let known = self.known.values().zip(needs).filter(|(_, need)| need.is_known());
+        let (mut used, mut faster) = (0_u32, 0_u32);
+        for (known, need) in known {
+            used = used.saturating_add(need.used_bp);
+            let times = if known.limit.slow > 0 { 2 } else { 1 };
+            faster = faster.saturating_add(need.used_bp.saturating_mul(times));
+        }
+        match (used > most, faster > most) {
+            (true, _) => Total::Exceeded,
+            (false, true) => Total::Full,
+            (false, false) => Total::Free,
+        }
+    }
+}
+
+/// How the use of all contexts compares with the total.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Total {
+    /// There is room for those that are slowed to be faster.
+    Free,
+    /// There is none.
+    Full,
+    Exceeded,
+}
+
+/// What makes a context too costly.
+#[derive(Debug, Clone, Copy)]
+struct Bounds {
+    slack: u32,
+    total: Total,
 }
 
 impl Known {
     /// How many times the intervals are to be doubled from now on.
-    fn slow(&mut self, need: &Need, slack: u32) -> u32 {
-        let most = need.granted_bp.saturating_mul(2).max(need.granted_bp.saturating_add(slack));
-        let is_known = need.used_bp != u32::MAX;
+    fn slow(&mut self, need: &Need, bounds: Bounds) -> u32 {
+        let most =
+            need.granted_bp.saturating_mul(2).max(need.granted_bp.saturating_add(bounds.slack));
         let counted = |holds: bool, before: u32| if holds { before + 1 } else { 0 };
-        self.costly = counted(is_known && need.used_bp > most, self.costly);
-        self.calm = counted(is_known && need.used_bp.saturating_mul(2) <= most, self.calm);
+        let is_most = bounds.total == Total::Exceeded && need.used_bp > need.granted_bp;
+        let is_costly = need.used_bp > most || is_most;
+        let is_calm = need.used_bp.saturating_mul(2) <= most && bounds.total == Total::Free;
+        self.costly = counted(need.is_known() && is_costly, self.costly);
+        self.calm = counted(need.is_known() && is_calm, self.calm);
         if self.costly >= PATIENCE {
             self.costly = 0;
             return (self.limit.slow + 1).min(MOST_SLOW);
@@ -246,21 +296,44 @@ mod tests {
         assert_eq!(slow, [1, 2, 3, 2, 1, 0]);
     }
 
-    #[test]
-    fn many_that_are_each_a_little_too_costly_are_slowed() {
+    /// Fifty contexts that may use 5 % of a CPU together. Each uses so much of it, in basis points,
+    /// and half as much whenever its intervals are doubled. Returns how many were slowed once more
+    /// and how many once less.
+    fn fifty(used_bp: u64, rounds: usize) -> (usize, usize) {
         let mut balance = Balance::default();
-        let (mut now, mut cpu_ns) = (Instant::now(), 0);
-        let mut slowed = 0;
-        for _ in 0..6 {
-            let context =
-                |nr: u32| (("p".to_owned(), nr.to_string()), Seen { asked_bp: 100, cpu_ns });
-            let seen: BTreeMap<Name, Seen> = (0..50).map(context).collect();
-            let changed = balance.round(500, now, &seen);
-            slowed += changed.values().filter(|limit| limit.slow == 1).count();
+        let mut now = Instant::now();
+        let mut contexts: BTreeMap<Name, (u64, u32)> =
+            (0..50).map(|nr: u32| (("p".to_owned(), nr.to_string()), (0, 0))).collect();
+        let (mut slowed, mut hastened) = (0, 0);
+        for _ in 0..rounds {
+            let seen = contexts
+                .iter()
+                .map(|(name, (cpu_ns, _))| (name.clone(), Seen { asked_bp: 100, cpu_ns: *cpu_ns }));
+            for (name, limit) in balance.round(500, now, &seen.collect()) {
+                let slow = &mut contexts.get_mut(&name).unwrap().1;
+                slowed += usize::from(limit.slow > *slow);
+                hastened += usize::from(limit.slow < *slow);
+                *slow = limit.slow;
+            }
             now += Duration::from_secs(5);
-            // Each a quarter of a percent: two and a half times as much as all may use.
-            cpu_ns += 12_500_000;
+            for (cpu_ns, slow) in contexts.values_mut() {
+                *cpu_ns += (used_bp * 500_000) >> *slow;
+            }
         }
-        assert_eq!(slowed, 50);
+        (slowed, hastened)
+    }
+
+    #[test]
+    fn many_that_are_each_a_little_too_costly_are_slowed_and_stay_so() {
+        for (used_bp, expected) in [
+            // Each a quarter of a percent: two and a half times as much as all may use.
+            (25, (50, 0)),
+            // Each within its own bounds of twice its tenth of a percent, but not all together.
+            (17, (50, 0)),
+            // All together 5.5 %: within the total and one percent.
+            (11, (0, 0)),
+        ] {
+            assert_eq!(fifty(used_bp, 100), expected, "{used_bp}");
+        }
     }
 }

@@ -20,6 +20,10 @@ pub(super) struct Change {
     to_hot: Vec<AddrRange>,
     to_cold: Vec<AddrRange>,
     seen: Option<Time>,
+    /// When nearly all that turned hot was called hot.
+    seen_hot: Option<Time>,
+    /// When nearly nothing that turned cold was called hot any more.
+    seen_cold: Option<Time>,
     /// Whether the record covers the time of the edge.
     watched: bool,
 }
@@ -52,7 +56,17 @@ pub(super) fn changes(
         let to_hot = minus(&hot_after, &hot_before);
         let to_cold = minus(&both(&hot_before, &known_after), &hot_after);
         if !to_hot.is_empty() || !to_cold.is_empty() {
-            all.push(Change { edge, until, to_hot, to_cold, seen: None, watched: false });
+            let (seen, seen_hot, seen_cold) = (None, None, None);
+            all.push(Change {
+                edge,
+                until,
+                to_hot,
+                to_cold,
+                seen,
+                seen_hot,
+                seen_cold,
+                watched: false,
+            });
         }
     }
     all
@@ -83,7 +97,8 @@ impl Change {
     /// Checks whether a snapshot's regions show the change.
     pub(super) fn look(&mut self, s: &Snapshot, regions: &[RegionInfo], hot: f64) {
         self.watched |= s.start <= self.edge && self.edge < s.end;
-        if self.seen.is_some() || s.end <= self.edge || s.end > self.until {
+        let all_seen = self.seen.and(self.seen_hot).and(self.seen_cold).is_some();
+        if all_seen || s.end <= self.edge || s.end > self.until {
             return;
         }
         let mut reported = Vec::new();
@@ -97,9 +112,15 @@ impl Change {
         // decides.
         let precision = if hot > 0.0 { right / (right + wrong) } else { 1.0 - wrong / cold };
         let recall = if hot > 0.0 { right / hot } else { 1.0 };
-        if precision >= SEEN && recall >= SEEN {
-            self.seen = Some(s.end);
-        }
+        let still_hot = if cold > 0.0 { wrong / cold } else { 0.0 };
+        let note = |seen: &mut Option<Time>, is_seen: bool| {
+            if is_seen && seen.is_none() {
+                *seen = Some(s.end);
+            }
+        };
+        note(&mut self.seen, precision >= SEEN && recall >= SEEN);
+        note(&mut self.seen_hot, recall >= SEEN);
+        note(&mut self.seen_cold, still_hot <= 1.0 - SEEN);
     }
 
     /// Whether the record covers the edge, and either saw the change or had time to see it.
@@ -112,5 +133,20 @@ impl Change {
     /// Time until it was seen.
     pub(super) fn delay_ns(&self) -> Option<u64> {
         self.seen.map(|t| t.since(self.edge))
+    }
+
+    /// Time until what turned hot was seen to be hot, in ns, for ever if it was not; `None` if
+    /// nothing turned hot.
+    pub(super) fn delay_to_hot_ns(&self) -> Option<f64> {
+        (!self.to_hot.is_empty()).then(|| self.since_edge(self.seen_hot))
+    }
+
+    /// The same for what turned cold.
+    pub(super) fn delay_to_cold_ns(&self) -> Option<f64> {
+        (!self.to_cold.is_empty()).then(|| self.since_edge(self.seen_cold))
+    }
+
+    fn since_edge(&self, seen: Option<Time>) -> f64 {
+        seen.map_or(f64::INFINITY, |t| to_f64(t.since(self.edge)))
     }
 }

@@ -26,8 +26,11 @@
 //! * `detection_delay_ms`: median over changes of the time from the edge until the end of the first
 //!   window in which, among the bytes that changed between hot and not hot, both precision and
 //!   recall are >= 0.9. Changes that were not seen before the next edge are `changes_missed`.
+//! * `delay_to_hot_ms`, `delay_to_cold_ms`: the same for each way alone: until >= 0.9 of the bytes
+//!   that turned hot are called hot, and until <= 0.1 of those that turned cold are. Unlike the
+//!   number before, changes that were not seen count, as the latest.
 //!
-//! All numbers but the last use only windows of the *steady state*, which begin at least 1 s after
+//! All numbers but delays use only windows of the *steady state*, which begin at least 1 s after
 //! any edge and after the record's begin. [`Options::all`] uses all windows. [`Options::from_ns`]
 //! and [`Options::to_ns`] take a part of the time, counted from the truth's start. So two records
 //! of equal runs can be judged by the same windows.
@@ -98,6 +101,11 @@ pub struct Score {
     pub rate_error: Option<f64>,
     /// Median time from a change until it is seen.
     pub detection_delay_ms: Option<f64>,
+    /// Median time until what turned hot is seen, in ms. What was never seen counts as later than
+    /// all else, so this is `None` if that is so for half of the changes.
+    pub delay_to_hot_ms: Option<f64>,
+    /// The same for what turned cold.
+    pub delay_to_cold_ms: Option<f64>,
     /// Share of regions whose truth is inside their error bar.
     pub coverage: Option<f64>,
     /// The monitor's own CPU time, in percent of one CPU.
@@ -236,7 +244,14 @@ impl<'t> Scorer<'t> {
     pub fn finish(self) -> Score {
         let mut errors: Vec<f64> = self.wss.iter().map(|&(t, e)| relative_error(t, e)).collect();
         let judged = self.changes.values().flatten().filter(|c| c.is_judged(self.span));
-        let (seen, missed): (Vec<_>, Vec<_>) = judged.partition(|c| c.delay_ns().is_some());
+        let judged: Vec<&Change> = judged.collect();
+        let median = |delay: fn(&Change) -> Option<f64>| {
+            let mut delays: Vec<f64> = judged.iter().filter_map(|c| delay(c)).collect();
+            percentile(&mut delays, 0.5).filter(|ns| ns.is_finite()).map(|ns| ns / 1e6)
+        };
+        let (to_hot, to_cold) = (median(Change::delay_to_hot_ns), median(Change::delay_to_cold_ns));
+        let (seen, missed): (Vec<_>, Vec<_>) =
+            judged.into_iter().partition(|c| c.delay_ns().is_some());
         let mut delays: Vec<f64> =
             seen.iter().filter_map(|c| c.delay_ns()).map(|ns| to_f64(ns) / 1e6).collect();
         let seconds = self.span.map_or(0.0, |(from, to)| to_f64(to.since(from)) / 1e9);
@@ -253,6 +268,8 @@ impl<'t> Scorer<'t> {
             wss_error_p75: percentile(&mut errors, 0.75),
             rate_error: ratio(t.error, to_f64(t.bytes)),
             detection_delay_ms: percentile(&mut delays, 0.5),
+            delay_to_hot_ms: to_hot,
+            delay_to_cold_ms: to_cold,
             coverage: ratio(to_f64(t.covered), to_f64(t.bars)),
             cpu_percent: per_second(self.cost.cpu_ns).map(|ns| ns / 1e7),
             rss_bytes: self.rss_bytes,

@@ -120,9 +120,15 @@ fn delay_is_the_time_until_the_changed_bytes_are_right() {
     let both: &[R] = &[(0, 8, 20, 20.0, 20.0)];
     let high: &[R] = &[(0, 4, 0, 0.0, 0.0), (4, 8, 20, 20.0, 20.0)];
     // number of windows after the edge in which the record shows the old state, then both, then the
-    // new one
-    let cases = [(0, 0, Some(100.0)), (3, 0, Some(400.0)), (2, 5, Some(800.0)), (30, 0, None)];
-    for (old, mixed, delay) in cases {
+    // new one; the delay, and that of what turned hot
+    let cases = [
+        (0, 0, Some(100.0), Some(100.0)),
+        (3, 0, Some(400.0), Some(400.0)),
+        (2, 5, Some(800.0), Some(300.0)),
+        (1, 30, None, Some(200.0)),
+        (30, 0, None, None),
+    ];
+    for (old, mixed, delay, to_hot) in cases {
         let regions = |k: u64| match k {
             k if k < 30 + old => low,
             k if k < 30 + old + mixed => both,
@@ -130,6 +136,8 @@ fn delay_is_the_time_until_the_changed_bytes_are_right() {
         };
         let s = score((0..60).map(|k| snapshot(k, regions(k))));
         assert_eq!(s.detection_delay_ms, delay, "{old} {mixed}");
+        // What turned cold is seen last.
+        assert_eq!((s.delay_to_hot_ms, s.delay_to_cold_ms), (to_hot, delay), "{old} {mixed}");
         assert_eq!((s.changes, s.changes_missed), (1, u64::from(delay.is_none())));
     }
     let early_end = score((0..40).map(|k| snapshot(k, low)));
@@ -175,6 +183,8 @@ fn the_json_object_has_the_promised_keys() {
         "wss_error_p75",
         "rate_error",
         "detection_delay_ms",
+        "delay_to_hot_ms",
+        "delay_to_cold_ms",
         "coverage",
         "cpu_percent",
         "rss_bytes",

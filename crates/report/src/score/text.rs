@@ -20,6 +20,8 @@ impl Display for Score {
         let clear = pair(self.precision_clear, self.recall_clear);
         let wss = format!("{} / {}", mib(self.wss_estimated_bytes), mib(self.wss_true_bytes));
         let changes = format!("{delay} ({seen} of {} changes seen)", self.changes);
+        let ms = |x: Option<f64>| x.map_or("-".into(), |x| format!("{x:.0} ms"));
+        let ways = format!("{} / {}", ms(self.delay_to_hot_ms), ms(self.delay_to_cold_ms));
         let rows = [
             ("precision / recall of hot bytes", precision),
             ("  away from the limit", clear),
@@ -27,6 +29,7 @@ impl Display for Score {
             ("working-set error, p50 / p75", pair(self.wss_error_p50, self.wss_error_p75)),
             ("mean error of the rate", percent(self.rate_error)),
             ("detection delay, median", changes),
+            ("  what turned hot / cold", ways),
             ("coverage of the error bars", percent(self.coverage)),
             ("not resolved", percent(self.unresolved)),
             ("monitor's CPU", cpu),

@@ -124,7 +124,7 @@ fn real(
 }
 
 fn simulated(attrs: Attrs, record: &Path, truth: &Path) -> anyhow::Result<()> {
-    let (name, mut config) = workload::load(WORKLOAD)?;
+    let (name, mut config) = workload::load(WORKLOAD, &workload::LayoutArgs::default())?;
     let factor = workload::scale_factor(SECONDS, config.total_ms())?;
     config.scale(factor);
     let options = Options { seed: config.settings.seed, ..Options::default() };

@@ -19,13 +19,15 @@ use isotherm::raw::sim::world::{Faults, Options, Simulation};
 use crate::exit::usage;
 use crate::files::{cannot_create, not_created, not_kept};
 use crate::options::attrs::AttrsArgs;
-use crate::workload::{load, scale_factor};
+use crate::workload::{LayoutArgs, load, scale_factor};
 
 /// Arguments of `isotherm sim`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// A config file (format of masim), or the name of a shipped workload.
     config: String,
+    #[command(flatten)]
+    layout: LayoutArgs,
     /// The record to write.
     ///
     /// An existing record is kept as FILE.old.
@@ -68,7 +70,7 @@ pub(crate) struct Args {
 /// Runs the subcommand.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let attrs = args.attrs.attrs(Method::Census)?;
-    let (name, mut config) = load(&args.config)?;
+    let (name, mut config) = load(&args.config, &args.layout)?;
     if let Some(scale) = &args.scale {
         let factor = scale_factor(scale, config.total_ms())?;
         config.scale(factor);

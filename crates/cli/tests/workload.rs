@@ -239,8 +239,66 @@ fn print_and_list_run_nothing() {
     let text = String::from_utf8(printed.stdout).unwrap();
     assert!(isotherm::raw::sim::config::Config::parse(&text).is_ok(), "{text}");
     let listed = isotherm(&["workload", "--list"]).output().unwrap();
-    assert_eq!(
-        String::from_utf8(listed.stdout).unwrap().lines().count(),
-        isotherm::raw::sim::config::SHIPPED.len()
-    );
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    let (files, parameters) = listed.split_once("\n\n").unwrap();
+    assert_eq!(files.lines().count(), isotherm::raw::sim::config::SHIPPED.len());
+    assert!(parameters.contains("scattered [--block SIZE] [--hot SHARE]"), "{listed}");
+}
+
+#[test]
+fn parameters_make_the_workload_that_their_name_says() {
+    let printed = |args: &str| {
+        let args: Vec<&str> = args.split(' ').collect();
+        let output = isotherm(&args).output().unwrap();
+        let [out, err] =
+            [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+        (output.status.code(), out, err)
+    };
+    for (options, name) in [
+        ("scattered --block 64K --hot 3%", "scattered-64k-3"),
+        ("scattered-2m --hot 0.5%", "scattered-2m-0.5"),
+        ("sweep --every 300ms --by blocks", "sweep-blocks-300ms"),
+        ("sweep-blocks --by pointer --every 5s", "sweep-slow"),
+        ("large --clustered", "large-clustered"),
+    ] {
+        let by_options = printed(&format!("workload {options} --print"));
+        let by_name = printed(&format!("workload {name} --print"));
+        assert_eq!(by_options, by_name, "{options}");
+        assert_eq!(by_options.0, Some(0), "{by_options:?}");
+    }
+    for (options, message) in [
+        ("workload stairs --hot 3%", "stairs: it has no parameters"),
+        ("workload sweep --hot 3%", "can be given for `scattered` only"),
+        ("sim scattered --every 1s", "can be given for `sweep` only"),
+        ("workload scattered --block 5K", "a power of two of bytes"),
+        ("workload scattered --hot 3", "--hot <SHARE>"),
+        ("workload sweep --every 0", "from 1ms to 60s"),
+    ] {
+        let (code, _, err) = printed(options);
+        assert!(code == Some(2) && err.contains(message), "{options}: {code:?} {err}");
+    }
+}
+
+/// The truth of each layout is that of what it does: a census agrees with it, in a simulation.
+#[test]
+fn the_truth_of_layouts_is_right() {
+    for (options, mib) in [
+        ("scattered --block 64K --hot 3%", 30.7),
+        ("sweep --every 300ms --by blocks", 1024.0 / 3.0),
+    ] {
+        let [record, truth] = ["layout.record", "layout.truth"].map(path);
+        let [record, truth] = [record.to_str().unwrap(), truth.to_str().unwrap()];
+        let args = format!("sim {options} --scale 5s -q -o {record} --truth {truth}");
+        finish(isotherm(&args.split(' ').collect::<Vec<_>>()).spawn().unwrap());
+        let args = ["score", record, truth, "--json", "--from", "3s"];
+        let output = finish(isotherm(&args).spawn().unwrap());
+        let score: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        // What is touched within 100 ms.
+        let spans = score["pages"]["spans"].as_array().unwrap();
+        let span = spans.iter().find(|s| s["span_us"] == 100_000).unwrap();
+        let [truly, estimated] =
+            ["true_bytes", "estimated_bytes"].map(|k| span[k].as_f64().unwrap() / 1_048_576.0);
+        assert!((truly / mib - 1.0).abs() < 0.05, "{options}: {truly} of {mib}");
+        assert!((estimated / truly - 1.0).abs() < 0.15, "{options}: {estimated} of {truly}");
+    }
 }

@@ -23,6 +23,6 @@ pub mod users;
 mod version;
 pub mod zram;
 
-pub use machine::Machine;
+pub use machine::{Machine, user_end};
 pub use roots::Roots;
 pub use version::Version;

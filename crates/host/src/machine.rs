@@ -3,10 +3,11 @@
 use std::fs;
 use std::path::Path;
 
+use isotherm_core::addr::PAGE_SIZE;
 use serde::Serialize;
 
 use super::Roots;
-use crate::proc::{capability_name, meminfo_kib};
+use crate::proc::{Proc, capability_name, meminfo_kib};
 
 /// Facts about a machine. What cannot be read is `None`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
@@ -89,6 +90,16 @@ impl Machine {
     }
 }
 
+/// The end of the memory that programs can have here. Page tables of five levels reach further than
+/// those of four, though a program gets such memory only if it asks for it.
+#[must_use]
+pub fn user_end(proc: &Proc) -> u64 {
+    match paging_levels(&text(&proc.root().join("cpuinfo"))) {
+        Some(5) => (1 << 56) - PAGE_SIZE,
+        _ => (1 << 47) - PAGE_SIZE,
+    }
+}
+
 fn text(path: &Path) -> String {
     fs::read(path).map(|b| String::from_utf8_lossy(&b).into_owned()).unwrap_or_default()
 }
@@ -154,6 +165,15 @@ mod tests {
     }
 
     #[test]
+    fn programs_end_where_the_page_tables_do() {
+        let dir = tempfile::tempdir().unwrap();
+        let proc = Proc::new(dir.path());
+        assert_eq!(user_end(&proc), 0x7fff_ffff_f000, "nothing can be read");
+        fs::write(dir.path().join("cpuinfo"), "flags : fpu la57\n").unwrap();
+        assert_eq!(user_end(&proc), 0xff_ffff_ffff_f000);
+    }
+
+    #[test]
     fn others_who_clear_accessed_bits() {
         let dir = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {
@@ -162,7 +182,7 @@ mod tests {
             fs::write(path, text).unwrap();
         };
         let sys = dir.path().join("sys");
-        let roots = Roots { proc: crate::proc::Proc::new(dir.path().join("proc")), sys };
+        let roots = Roots { proc: Proc::new(dir.path().join("proc")), sys };
         assert!(clearers(&roots).is_empty(), "nothing can be read");
         for (pid, comm) in [(7, "kdamond.0"), (8, "bash"), (9, "isotherm"), (10, "isotherm-eval")] {
             write(&format!("proc/{pid}/comm"), &format!("{comm}\n"));

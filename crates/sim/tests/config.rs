@@ -66,6 +66,17 @@ fn our_keys() {
     assert_eq!(rates[4..], [Some(512.0), Some(256.0), Some(16384.0)]);
 }
 
+#[test]
+fn regions_begin_where_they_say_or_behind_the_one_before() {
+    let text = "@gap=1M\na, 1M\nb, 3M\nc, 1M, at=0x800000000000\nd, 1M\ne, 1M, at=4G\n\np\n1\n";
+    let config = Config::parse(text).unwrap();
+    let base = 0x2000_0000_0000;
+    let expected =
+        [base, base + (4 << 20), 0x8000_0000_0000, 0x8000_0000_0000 + (4 << 20), 4 << 30];
+    assert_eq!(config.bases(), expected);
+    assert_eq!(Config::parse(&config.to_string()), Ok(config));
+}
+
 /// (text, line of the error, part of what was expected, what was found)
 const WRONG_FILES: &[(&str, usize, &str, &str)] = &[
     ("", 1, "a region", "the end of the file"),
@@ -81,6 +92,13 @@ const WRONG_FILES: &[(&str, usize, &str, &str)] = &[
     ("a, 1M, none, none\n", 1, "thp=", "none"),
     ("a, 1M, none, thp=maybe\n", 1, "`on`", "maybe"),
     ("a, 1M, mapped=2M\n", 1, "not larger", "2M"),
+    ("a, 1M, at=1M\n", 1, "from 4G on", "1M"),
+    ("a, 1M, at=0x800000001000\n", 1, "a multiple of 2M", "0x800000001000"),
+    ("a, 1M, at=0x100000000000000\n", 1, "below 2^56", "0x100000000000000"),
+    ("a, 4M, at=0xffffffffe00000\n", 1, "ends below 2^56", "a, 4M, at=0xffffffffe00000"),
+    ("a, 4M\nb, 1M, at=0x200000200000\n", 2, "overlaps no", "b, 1M, at=0x200000200000"),
+    ("@gap=16E\na, 1M\n", 1, "a gap", "16E"),
+    ("@gap=9000P\na, 1M\nb, 1M\n", 3, "ends below 2^56", "b, 1M"),
     ("@speed=1\na, 1M\n", 1, "one of seed", "speed=1"),
     ("@threads=0\na, 1M\n", 1, "from 1 to 64", "0"),
     ("@fork_ms=0\na, 1M\n", 1, "above 0", "0"),

@@ -20,7 +20,7 @@ fn seed() -> u64 {
 }
 
 fn workload(name: &str) -> Config {
-    Config::parse(shipped(name).unwrap()).unwrap()
+    Config::parse(&shipped(name).unwrap()).unwrap()
 }
 
 /// Runs to the end, checking at every window what must always hold.

@@ -2,11 +2,11 @@
 
 use anyhow::Context;
 use isotherm::raw::core::AddrRange;
+use isotherm::raw::host::proc::Proc;
+use isotherm::raw::host::user_end;
 use isotherm::raw::sim::config::{Config, Thp};
 use isotherm::raw::sys::workload::{Arena, HugePages};
 
-/// Where the first region goes: far from the program, its heap, libraries and stack.
-const BASE: u64 = 0x2000_0000_0000;
 const HUGE: u64 = 2 << 20;
 
 /// One region.
@@ -21,8 +21,7 @@ impl Memory {
     /// Maps all regions of `config` as they are at the start, with gaps between them.
     pub(super) fn map(config: &Config) -> anyhow::Result<Vec<Self>> {
         let mut all = Vec::new();
-        let mut base = BASE;
-        for region in &config.regions {
+        for (base, region) in config.bases().into_iter().zip(&config.regions) {
             let huge = match region.thp {
                 Thp::On => HugePages::Yes,
                 Thp::Off => HugePages::No,
@@ -37,8 +36,6 @@ impl Memory {
                 memory.arena.fill(0, &data);
             }
             all.push(memory);
-            base += region.size.next_multiple_of(HUGE) + config.settings.gap;
-            base = base.next_multiple_of(HUGE);
         }
         Ok(all)
     }
@@ -48,7 +45,16 @@ impl Memory {
         let before = self.arena.range().len();
         let range = AddrRange::new(self.arena.range().start, self.arena.range().start + size);
         self.arena.resize(size).with_context(|| {
-            format!("mmap {:#x}-{:#x} ({} MiB)", range.start, range.end, size >> 20)
+            let mib = size >> 20;
+            let tried = format!("mmap {:#x}-{:#x} ({mib} MiB)", range.start, range.end);
+            let end = user_end(&Proc::default());
+            if range.end <= end {
+                return tried;
+            }
+            format!(
+                "{tried}: this machine's page tables end at {end:#x}\n  hint:  place the region \
+                 lower, or use a machine with page tables of five levels (flag la57)"
+            )
         })?;
         if self.populate {
             self.arena.populate(before);

@@ -2,6 +2,7 @@
 //! it.
 
 mod episode;
+mod layout;
 mod log;
 mod memory;
 mod process;
@@ -15,6 +16,7 @@ use anyhow::Context;
 use isotherm::raw::core::units::millis;
 use isotherm::raw::sim::config::{Config, SHIPPED, shipped};
 
+pub(crate) use self::layout::LayoutArgs;
 use crate::exit::usage;
 
 /// Arguments of `isotherm workload`.
@@ -23,6 +25,8 @@ pub(crate) struct Args {
     /// A config file (format of masim), or the name of a shipped workload.
     #[arg(required_unless_present = "list")]
     config: Option<String>,
+    #[command(flatten)]
+    layout: LayoutArgs,
     /// Write what was accessed, where and when, to this file.
     #[arg(long, value_name = "FILE")]
     truth: Option<PathBuf>,
@@ -58,10 +62,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             let what = text.lines().next().unwrap_or("").trim_start_matches(['#', ' ']);
             writeln!(out, "{name:<17} {what}")?;
         }
+        write!(out, "{}", layout::LISTED)?;
         return Ok(ExitCode::SUCCESS);
     }
     let source = args.config.as_deref().unwrap_or_default();
-    let (name, mut config) = load(source)?;
+    let (name, mut config) = load(source, &args.layout)?;
     if let Some(seed) = args.seed {
         config.settings.seed = seed;
     }
@@ -85,10 +90,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads a config by its shipped name or from a file.
-pub(crate) fn load(source: &str) -> anyhow::Result<(String, Config)> {
+/// Reads a config by its shipped name, with other parameters if there are any, or from a file.
+pub(crate) fn load(source: &str, layout: &LayoutArgs) -> anyhow::Result<(String, Config)> {
+    let source = &layout.named(source)?;
     let (name, text) = match shipped(source) {
-        Some(text) => (source.to_owned(), text.to_owned()),
+        Some(text) => (source.clone(), text.into_owned()),
         None => {
             let text = std::fs::read_to_string(source).map_err(|e| {
                 let names: Vec<_> = SHIPPED.iter().map(|(name, _)| *name).collect();
@@ -99,7 +105,7 @@ pub(crate) fn load(source: &str) -> anyhow::Result<(String, Config)> {
                 ))
             })?;
             let stem = std::path::Path::new(source).file_stem();
-            (stem.map_or_else(|| source.to_owned(), |s| s.to_string_lossy().into_owned()), text)
+            (stem.map_or_else(|| source.clone(), |s| s.to_string_lossy().into_owned()), text)
         }
     };
     let config = Config::parse(&text)

@@ -64,8 +64,8 @@ impl Workload {
         Ok(Self { config, options: Options::default() })
     }
 
-    /// One that comes with Isotherm, as `stairs`, `hot10` or `scattered-64k`. `isotherm workload
-    /// --list` names them all.
+    /// One that comes with Isotherm, as `stairs`, `hot10` or `scattered-64k-3`. `isotherm workload
+    /// --list` names them all, and the parameters that a name can have.
     ///
     /// # Errors
     ///
@@ -76,7 +76,7 @@ impl Workload {
             let hint = format!("there are: {}", names.join(", "));
             return Err(Error::invalid(&format!("there is no workload `{name}`"), "", &hint));
         };
-        Self::parse(text)
+        Self::parse(&text)
     }
 
     /// Ends after this time; phases begin again. Without it all phases run once. Milliseconds

@@ -1,6 +1,9 @@
 //! The workloads of the study: shipped ones, and some that are each difficult in one way.
 
-use isotherm_sim::config::{Config, ParseError, shipped};
+use std::borrow::Cow;
+use std::error::Error;
+
+use isotherm_sim::config::{Config, shipped};
 
 /// Names of the shipped workloads in the study.
 const SHIPPED: [&str; 10] = [
@@ -68,10 +71,18 @@ const OWN: [(&str, &str); 7] = [
     ),
 ];
 
-/// All workloads whose name is in `wanted`, or all if that is empty.
-pub(crate) fn workloads(wanted: &[String]) -> Result<Vec<(&'static str, Config)>, ParseError> {
-    let from_shipped = SHIPPED.into_iter().filter_map(|name| Some((name, shipped(name)?)));
-    let all = from_shipped.chain(OWN);
-    let chosen = all.filter(|(name, _)| wanted.is_empty() || wanted.iter().any(|w| w == name));
-    chosen.map(|(name, text)| Ok((name, Config::parse(text)?))).collect()
+/// The workloads of these names, shipped ones of any kind among them; those of the study if there
+/// are no names.
+pub(crate) fn workloads(wanted: &[String]) -> Result<Vec<(String, Config)>, Box<dyn Error>> {
+    let of_study = SHIPPED.into_iter().chain(OWN.iter().map(|(name, _)| *name));
+    let names: Vec<String> = match wanted {
+        [] => of_study.map(str::to_owned).collect(),
+        _ => wanted.to_vec(),
+    };
+    let config = |name: String| {
+        let own = OWN.iter().find(|(n, _)| *n == name).map(|(_, text)| Cow::Borrowed(*text));
+        let text = own.or_else(|| shipped(&name)).ok_or_else(|| format!("no workload {name}"))?;
+        Ok((name, Config::parse(&text)?))
+    };
+    names.into_iter().map(config).collect()
 }

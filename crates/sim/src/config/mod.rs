@@ -39,6 +39,7 @@
 //! | region | `thp=on\|off\|default` | `MADV_HUGEPAGE`, `MADV_NOHUGEPAGE` or no advice (off) |
 //! | region | `populate=yes\|no` | write every page before the run starts (yes) |
 //! | region | `mapped=SIZE` | how much is mapped at the start (all) |
+//! | region | `at=ADDRESS` | where it begins, as 0x2000000000 (behind the region before) |
 //! | phase | `resize=NAME:SIZE` | as the phase begins, map, resize or (0) unmap a region |
 //! | pattern | `rate=X` | accesses per second, in total |
 //! | pattern | `hz=X` | accesses per second of each page that the pattern can touch |
@@ -61,11 +62,13 @@
 mod error;
 mod field;
 mod keys;
+mod layout;
 mod parse;
 mod print;
 mod shipped;
 
 pub use error::ParseError;
+pub use layout::{Change, Layout};
 pub use shipped::{SHIPPED, shipped};
 
 /// Whether huge pages may back a region.
@@ -91,6 +94,14 @@ pub enum Mode {
     /// Reads a byte and writes it back, changed.
     ReadWrite,
 }
+
+/// Where the first region goes, unless it says where: far from a program, its heap, libraries and
+/// stack.
+const BASE: u64 = 0x2000_0000_0000;
+/// As far as page tables of five levels reach.
+const HIGHEST: u64 = 1 << 56;
+/// Regions begin at multiples of this, in bytes.
+const ALIGNED: u64 = 2 << 20;
 
 /// Settings for the whole run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,6 +139,8 @@ pub struct Region {
     pub populate: bool,
     /// Bytes mapped at the start.
     pub mapped: u64,
+    /// Where it begins: a multiple of 2 MiB. `None` is behind the region before, with a gap.
+    pub at: Option<u64>,
 }
 
 /// How often a pattern's accesses happen.
@@ -272,6 +285,20 @@ impl Config {
     /// The first line that cannot be understood, with its number and what was expected there.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         parse::parse(text)
+    }
+
+    /// Where each region begins. The same in a real process and in a simulated one.
+    #[must_use]
+    pub fn bases(&self) -> Vec<u64> {
+        let mut next = BASE;
+        let base_of = |region: &Region| {
+            let base = region.at.unwrap_or(next);
+            let end = base.saturating_add(region.size.next_multiple_of(ALIGNED));
+            // A config whose regions do not all end below is refused.
+            next = end.saturating_add(self.settings.gap).min(HIGHEST).next_multiple_of(ALIGNED);
+            base
+        };
+        self.regions.iter().map(base_of).collect()
     }
 
     /// The length of all phases together, in ms.

@@ -1,8 +1,13 @@
 //! The parser: paragraphs of lines of comma-separated fields.
 
+use isotherm_core::{AddrRange, units};
+
 use super::field::Field;
 use super::keys::Keys;
-use super::{Config, Mode, ParseError, Pattern, Phase, Region, Thp};
+use super::{ALIGNED, Config, HIGHEST, Mode, ParseError, Pattern, Phase, Region, Thp};
+
+/// Regions may lie above what 32-bit programs use.
+const LOWEST: u64 = 1 << 32;
 
 #[derive(Debug, Clone, Copy)]
 struct Line<'a> {
@@ -133,11 +138,27 @@ fn region(config: &mut Config, line: Line<'_>) -> Result<(), ParseError> {
                     return Err(v.wrong("a mapped part that is not larger than the region"));
                 }
             }
-            _ => return Err(field.wrong("the line's end, or one of thp=, populate=, mapped=")),
+            Some(("at", v)) => region.at = Some(place(v)?),
+            _ => {
+                return Err(field.wrong("the line's end, or one of thp=, populate=, mapped=, at="));
+            }
         }
     }
     config.regions.push(region);
+    let bases = config.bases();
+    let extent = |i: usize| AddrRange::new(bases[i], bases[i] + config.regions[i].size);
+    let last = bases.len() - 1;
+    if (0..last).any(|i| extent(i).intersects(&extent(last))) || extent(last).end > HIGHEST {
+        return Err(line.field().wrong("a region that ends below 2^56 and overlaps no other"));
+    }
     Ok(())
+}
+
+/// Where a region begins.
+fn place(field: Field<'_>) -> Result<u64, ParseError> {
+    let at = units::address(field.text).ok().filter(|at| LOWEST <= *at && *at < HIGHEST);
+    let at = at.filter(|at| at.is_multiple_of(ALIGNED));
+    at.ok_or_else(|| field.wrong("an address from 4G on, below 2^56, a multiple of 2M"))
 }
 
 fn find_region(config: &Config, field: Field<'_>) -> Result<usize, ParseError> {

@@ -32,7 +32,11 @@ impl Display for Region {
         };
         let populate = if self.populate { "yes" } else { "no" };
         let (name, size, mapped) = (&self.name, self.size, self.mapped);
-        writeln!(f, "{name}, {size}, {data}, thp={thp}, populate={populate}, mapped={mapped}")
+        write!(f, "{name}, {size}, {data}, thp={thp}, populate={populate}, mapped={mapped}")?;
+        if let Some(at) = self.at {
+            write!(f, ", at={at:#x}")?;
+        }
+        writeln!(f)
     }
 }
 

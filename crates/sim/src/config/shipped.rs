@@ -1,5 +1,9 @@
 //! The workloads that come with Isotherm.
 
+use std::borrow::Cow;
+
+use super::Layout;
+
 macro_rules! workloads {
     ($($name:literal),* $(,)?) => {
         &[$(($name, include_str!(concat!("../../workloads/", $name, ".cfg")))),*]
@@ -36,8 +40,9 @@ pub const SHIPPED: &[(&str, &str)] = workloads![
     "large",
 ];
 
-/// The text of a shipped workload.
+/// The text of a shipped workload, or of a [`Layout`].
 #[must_use]
-pub fn shipped(name: &str) -> Option<&'static str> {
-    SHIPPED.iter().find(|(n, _)| *n == name).map(|(_, text)| *text)
+pub fn shipped(name: &str) -> Option<Cow<'static, str>> {
+    let file = SHIPPED.iter().find(|(n, _)| *n == name).map(|(_, text)| Cow::Borrowed(*text));
+    file.or_else(|| Layout::of_name(name).map(|layout| Cow::Owned(layout.text())))
 }

@@ -6,8 +6,6 @@ use isotherm_core::{AddrRange, Time};
 use crate::config::{Config, Thp};
 use crate::world::schedule::Schedule;
 
-/// Where the first region goes, as in a real workload process.
-const BASE: u64 = 0x2000_0000_0000;
 /// Size of a huge leaf.
 pub(super) const HUGE: u64 = 2 << 20;
 const PAGES_PER_HUGE: usize = 512;
@@ -71,8 +69,7 @@ impl Memory {
     /// All regions of `config` at their addresses: each on its own, with gaps between them.
     pub(super) fn map(config: &Config, schedule: &Schedule) -> Vec<Self> {
         let mut all = Vec::new();
-        let mut base = BASE;
-        for region in &config.regions {
+        for (base, region) in config.bases().into_iter().zip(&config.regions) {
             let chunks = usize::try_from(region.size.div_ceil(HUGE)).unwrap_or(0);
             all.push(Self {
                 base,
@@ -82,8 +79,6 @@ impl Memory {
                 huge_bits: vec![Bit::Fresh; chunks],
                 small_bits: vec![Small::Alike(Bit::Fresh); chunks],
             });
-            base += region.size.next_multiple_of(HUGE) + config.settings.gap;
-            base = base.next_multiple_of(HUGE);
         }
         for slice in schedule.slices(Time(0), schedule.end) {
             if slice.first_of_round {

@@ -13,7 +13,7 @@ use crate::config::Config;
 /// use isotherm_sim::world::{Options, Simulation};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let config = Config::parse(shipped("hot10").ok_or("no such workload")?)?;
+/// let config = Config::parse(&shipped("hot10").ok_or("no such workload")?)?;
 /// let options = Options { duration_ms: Some(2_000), ..Options::default() };
 /// let mut simulation = Simulation::new(&config, &options, Attrs::default())?;
 /// let mut windows = 0;

@@ -1,6 +1,9 @@
 # shellcheck shell=bash disable=SC2034 # names for the scripts that source this
 # Sourced by lab/run: the machine that QEMU makes, and the daemons that serve directories to it.
 
+# The CPU of a guest whose page tables have five levels: programs can have memory above 2^47.
+FIVE_LEVELS=qemu64,-cx16,+la57
+
 # machine_memory MIB SMP [NUMA2]: MEMORY becomes QEMU's options. Two nodes: the second has half of
 # the memory and no CPU, and the HMAT calls it slower, so that the kernel makes memory tiers: this
 # is what CXL memory looks like.

@@ -9,10 +9,12 @@
 
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::OnceLock;
 
 use isotherm_core::AddrRange;
 use isotherm_core::addr::{PAGE_SIZE, round_down, round_up};
 use isotherm_host::proc::{Proc, is_gone, parse_maps};
+use isotherm_host::user_end;
 use isotherm_sys::pagemap::{FILE, HUGE, PRESENT, Region, SWAPPED, ZERO, scan};
 
 use super::process::Process;
@@ -21,9 +23,6 @@ use super::process::Process;
 const NR_RUNS: usize = 512;
 /// Entries per read of `pagemap`.
 const NR_ENTRIES: usize = 2048;
-/// The end of the user memory that page tables of four levels reach. Page tables of five levels
-/// reach further, but a program gets such memory only if it asks for it.
-const USER_END: u64 = 0x7fff_ffff_f000;
 
 /// What is known of a run of pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -265,7 +264,10 @@ impl Process {
 
 /// The pages that `range` touches, as far as a program can have memory there.
 fn whole_pages(range: AddrRange) -> AddrRange {
-    let end = round_up(range.end.min(USER_END), PAGE_SIZE);
+    // The same for as long as the machine runs.
+    static USER_END: OnceLock<u64> = OnceLock::new();
+    let user_end = *USER_END.get_or_init(|| user_end(&Proc::default()));
+    let end = round_up(range.end.min(user_end), PAGE_SIZE);
     AddrRange::new(round_down(range.start, PAGE_SIZE), end)
 }
 

@@ -14,14 +14,40 @@ fn isotherm() -> Command {
 
 /// Records a workload for 12 s, and scores the last four. Nothing, if the set cannot be used here.
 fn score(config: &str) -> Option<serde_json::Value> {
+    // A busy machine may need some seconds until all was armed once.
+    let record = record(config, "12s")?;
+    page_maps_are_reported(&record.path("record.isotherm"));
+    Some(record.score("8s"))
+}
+
+/// A record and the truth about it.
+struct Recorded(tempfile::TempDir);
+
+impl Recorded {
+    fn path(&self, name: &str) -> String {
+        self.0.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    /// From some time after the beginning of the accesses on.
+    fn score(&self, from: &str) -> serde_json::Value {
+        let (record, truth) = (self.path("record.isotherm"), self.path("truth"));
+        let args = ["score", &record, &truth, "--json", "--from", from];
+        let output = isotherm().args(args).output().unwrap();
+        let score: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        eprintln!("{score}");
+        score
+    }
+}
+
+/// Records a workload for so long. Nothing, if the set cannot be used here.
+fn record(config: &str, duration: &str) -> Option<Recorded> {
     let _one = ONE.lock();
-    let dir = tempfile::tempdir().unwrap();
-    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
-    let (cfg, truth, record) = (path("test.cfg"), path("truth"), path("record.isotherm"));
+    let dir = Recorded(tempfile::tempdir().unwrap());
+    let [cfg, truth, record] = ["test.cfg", "truth", "record.isotherm"].map(|name| dir.path(name));
     std::fs::write(&cfg, config).unwrap();
     let output = isotherm()
         // The record ends first: a workload that ends gives its memory back.
-        .args(["record", "--budget", "5%", "--duration", "12s", "-o", &record, "--"])
+        .args(["record", "--budget", "5%", "--duration", duration, "-o", &record, "--"])
         .arg(env!("CARGO_BIN_EXE_isotherm"))
         .args(["workload", &cfg, "--truth", &truth, "-q"])
         .output()
@@ -32,13 +58,7 @@ fn score(config: &str) -> Option<serde_json::Value> {
         eprintln!("skipped: the set pagewalk cannot be used here: {said}");
         return None;
     }
-    page_maps_are_reported(&record);
-    // A busy machine may need some seconds until all was armed once.
-    let args = ["score", &record, &truth, "--json", "--from", "8s"];
-    let output = isotherm().args(args).output().unwrap();
-    let score: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    eprintln!("{score}");
-    Some(score)
+    Some(dir)
 }
 
 fn assert_right(score: &serde_json::Value) {
@@ -86,6 +106,43 @@ fn memory_that_stays_shared_after_a_fork_is_found() {
     // Without a way to make shared pages old, half of the memory would be unresolved.
     let unresolved = score["unresolved"].as_f64().unwrap();
     assert!(unresolved <= 0.1, "{score}");
+}
+
+/// Whether page tables have five levels here, so that a program can have memory above 2^47.
+fn has_five_levels() -> bool {
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap();
+    cpuinfo.lines().any(|l| l.starts_with("flags") && l.split(' ').any(|flag| flag == "la57"))
+}
+
+/// `lab/matrix --feature five-levels` boots a machine that has them.
+#[test]
+fn memory_above_2_to_the_47_is_found() {
+    if !has_five_levels() {
+        eprintln!("skipped: the page tables of this machine have no fifth level");
+        return;
+    }
+    // Below and above what four levels reach, the latter in two parts of the fifth.
+    let pattern = |name: &str| format!("{name}, 1, 64, 1, rw, pieces=256K, share=10, hz=100\n");
+    let config = format!(
+        "low, 16M\nhigh, 32M, at=0x800000000000\nhighest, 16M, at=0xfffffc00000000\n\n\
+         steady\n90000\n{}{}{}",
+        pattern("low"),
+        pattern("high"),
+        pattern("highest")
+    );
+    // Such machines are emulated, where the workload needs seconds to start.
+    let record = record(&config, "30s").expect("pagewalk works with five levels");
+    let score = record.score("8s");
+    assert_right(&score);
+    assert_eq!(score["unresolved"].as_f64(), Some(0.0), "{score}");
+    let output =
+        isotherm().args(["report", "mappings", &record.path("record.isotherm")]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    for address in ["0x800000000000", "0xfffffc00000000"] {
+        let line = text.lines().find(|line| line.ends_with(address)).expect(&text);
+        let hot: f64 = line.split_whitespace().next().unwrap().parse().unwrap();
+        assert!(hot > 0.5, "{line}");
+    }
 }
 
 /// 0.01 % is less than any program needs to wake up ten times a second.

@@ -70,3 +70,33 @@ fn the_whole_address_space_in_one_go() {
     let empty = process.count_pages(AddrRange::new(ARENA, ARENA)).unwrap();
     assert_eq!(empty, isotherm_act::PageCount::default());
 }
+
+/// Memory that only page tables of five levels reach is counted, and goes when it is told to.
+#[test]
+fn five_levels_are_reached() {
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap();
+    if !cpuinfo.lines().any(|l| l.starts_with("flags") && l.split(' ').any(|f| f == "la57")) {
+        eprintln!("skipped: the page tables of this machine have no fifth level");
+        return;
+    }
+    const ABOVE: u64 = 1 << 47;
+    let mut target = Target::spawn();
+    target.say(&format!("more {} {}", ABOVE - ARENA, 512 * PAGE));
+    let process = Process::open(target.pid()).unwrap();
+    let range = AddrRange::new(ABOVE, ABOVE + 512 * PAGE);
+    assert_eq!(process.count_pages(range).unwrap().present_bytes, 512 * PAGE);
+    // Everything from there on, as for a whole process.
+    let rest = AddrRange::new(ABOVE, u64::MAX);
+    assert_eq!(process.count_pages(rest).unwrap().present_bytes, 512 * PAGE);
+    let Some(_zram) = swap(16) else { return };
+    let mut count = process.count_pages(range).unwrap();
+    for _ in 0..1000 {
+        process.advise(Advice::Pageout, &[range], 1 << 20, &mut || false);
+        count = process.count_pages(range).unwrap();
+        if count.swapped_bytes >= 256 * PAGE {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert!(count.swapped_bytes >= 256 * PAGE, "{count:?}");
+}

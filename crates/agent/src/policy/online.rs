@@ -1,9 +1,13 @@
 //! Online tuning, as a policy asks for it: how often, by which measure, and which ranges it can
 //! change while the policy runs.
 //!
-//! A step has to show in the memory of processes, and to be taken back with it. So these are no
-//! ranges for it: those of physical memory, of dry runs, of what a kernel's own DAMON applies, and
-//! `min_touched`, since huge pages stay.
+//! A step has to show in the share of memory that is out of RAM, within a phase, and it has to be
+//! taken back within one. So these are no ranges for it: those of physical memory, of dry runs, of
+//! what a kernel's own DAMON applies, and `min_touched`. Huge pages could be split again. But what
+//! they cost is memory that nobody uses, which is in RAM with them and without them: a split frees
+//! only pages that hold zeros, and only since Linux 6.12. And what they gain shows when a program
+//! has run on them for a while, so phases of some seconds would measure how they are made and
+//! split.
 //!
 //! Not here: the steps. They are those of [`crate::tune::Online`].
 
@@ -95,7 +99,8 @@ fn of_context(
 ) -> Option<(String, &'static str)> {
     let (name, scheme_name) = (&context.name, &scheme.settings.name);
     if range.key == Key::MinTouched {
-        let why = "huge pages that a step makes stay, so no step can be taken back";
+        let why =
+            "what a huge page is worth does not show in the share of memory that is out of RAM";
         return Some((why.to_owned(), "`isotherm tune` tries it on a program of its own"));
     }
     if scheme.settings.dry_run {

@@ -445,7 +445,7 @@ mod tests {
         let tune = "[tune]\nonline = true\n";
         for (from, to, part) in [
             ("pageout", "stat", "nothing to tune"),
-            ("pageout", "collapse", "huge pages that a step makes stay"),
+            ("pageout", "collapse", "does not show in the share of memory that is out of RAM"),
             ("age = ", "dry_run = true\nage = ", "is a dry run"),
             ("name = \"c\"", "name = \"c\"\nops = \"kdamond\"", "kernel's DAMON applies"),
             ("{ pid = 1 }", "{ paddr = \"all\" }", "physical memory"),

@@ -1,7 +1,8 @@
-//! Job `overhead`: what the monitor costs the target and itself, on hot 10 % of 2 GiB.
+//! Job `overhead`: what the monitor costs the target and itself, on hot 10 % of 2 GiB, on scattered
+//! memory and on a sweep, or on any other workload that `--only` names.
 //!
-//! One workload process lives through the whole job, so that its memory lies the same in all
-//! slices. Per method a monitor is started on it, and from then on stopped (SIGSTOP: slice A) and
+//! One process per workload lives through all of its slices, so that its memory lies the same in
+//! them. Per method a monitor is started on it, and from then on stopped (SIGSTOP: slice A) and
 //! continued (SIGCONT: slice B) in the order AB BA AB ..., which cancels what drifts. A stopped
 //! monitor does not touch the target; a continued one is in its steady state. After each switch
 //! some time passes that is not counted.
@@ -13,12 +14,14 @@
 //!
 //! The monitor's own cost is from its record: windows of a continuous span after the pairs.
 
+use std::path::Path;
+
 use isotherm_sys::clock;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::METHODS;
+use super::{METHODS, workloads};
 use crate::cli::say;
 use crate::dir::ResultDir;
 use crate::job::{Bench, Job, Spec};
@@ -30,7 +33,11 @@ use crate::requirement::{self, Requirement};
 use crate::stats::{Middle, to_f64};
 use crate::table::{Table, mib, number};
 
-const TRUTH: &str = "hot10.truth";
+/// What runs if `--only` names no workload. The first has the goals, so it has the most pairs.
+const USUAL: [&str; 3] = [MAIN, "scattered-256k", "sweep"];
+const MAIN: &str = "hot10";
+/// What a smoke run takes.
+const QUICK: [&str; 1] = [MAIN];
 const SETTLE_US: u64 = 300_000;
 const CONTROL: &str = "none";
 
@@ -47,11 +54,13 @@ struct Plan {
 }
 
 impl Plan {
-    fn of(spec: &Spec) -> Self {
+    fn of(spec: &Spec, workload: &str) -> Self {
+        let pairs = |usual| spec.pairs.unwrap_or(usual);
         if spec.quick {
-            Self { pairs: 6, slice_us: 300_000, steady_us: 3_000_000 }
+            Self { pairs: pairs(6), slice_us: 300_000, steady_us: 3_000_000 }
         } else {
-            Self { pairs: 48, slice_us: 700_000, steady_us: 15_000_000 }
+            let usual = if workload == MAIN { 48 } else { 16 };
+            Self { pairs: pairs(usual), slice_us: 700_000, steady_us: 15_000_000 }
         }
     }
 }
@@ -71,9 +80,10 @@ struct Slice {
     to: Mark,
 }
 
-/// `raw/MODE.json`.
+/// `raw/WORKLOAD-MODE.json`.
 #[derive(Debug, Serialize, Deserialize)]
 struct Raw {
+    workload: String,
     mode: String,
     /// Two by two a pair.
     slices: Vec<Slice>,
@@ -85,9 +95,10 @@ struct Raw {
     peak_rss_bytes: u64,
 }
 
-/// The result of a mode.
+/// The result of a mode on a workload.
 #[derive(Debug, Serialize, Deserialize)]
 struct Row {
+    workload: String,
     mode: String,
     slowdown: Option<Middle>,
     /// Accesses per CPU-second without the monitor.
@@ -104,33 +115,46 @@ impl Job for Overhead {
     }
 
     fn about(&self) -> &'static str {
-        "slowdown of hot 10 % of 2 GiB in paired slices with and without the monitor, own CPU and memory"
+        "slowdown of a target in paired slices with and without the monitor, own CPU and memory"
     }
 
-    fn sysreqs(&self, _: &Spec) -> Vec<Requirement> {
-        requirement::measuring(3)
+    fn sysreqs(&self, spec: &Spec) -> Vec<Requirement> {
+        requirement::measuring(workloads::memory_gib(spec, 3))
     }
 
     fn run(&self, bench: &Bench<'_>) -> anyhow::Result<()> {
-        let truth = bench.dir.raw(TRUTH);
-        let args = ["hot10", "--duration", "3600s"];
-        let mut workload = Workload::start(&bench.spec.isotherm, &args, &truth)?;
+        let usual: &[&str] = if bench.spec.quick { &QUICK } else { &USUAL };
+        let shipped = workloads::shipped(&bench.spec.isotherm)?;
         let modes = modes();
-        for mode in modes.into_iter().filter(|m| bench.spec.wants(m, &modes)) {
-            let raw = measure(bench, &mut workload, mode)?;
-            bench.dir.write_json(&format!("raw/{mode}.json"), &raw)?;
+        let mut done: Vec<[String; 2]> = Vec::new();
+        for name in workloads::wanted(bench.spec, &shipped, |name| usual.contains(&name)) {
+            let truth = bench.dir.raw(&format!("{name}.truth"));
+            let args = [&name, "--duration", "3600s"];
+            let mut workload = Workload::start(&bench.spec.isotherm, &args, &truth)?;
+            for mode in modes.into_iter().filter(|m| bench.spec.wants(m, &modes)) {
+                let raw = measure(bench, &mut workload, &name, mode)?;
+                bench.dir.write_json(&format!("raw/{name}-{mode}.json"), &raw)?;
+                done.push([name.clone(), mode.to_owned()]);
+                bench.dir.write_json("raw/done.json", &done)?;
+            }
+            workload.child.stop()?;
         }
-        workload.child.stop()
+        Ok(())
     }
 
     fn study(&self, dir: &ResultDir) -> anyhow::Result<Value> {
-        let progress = Progress::read(&dir.raw(TRUTH))?;
         let mut rows = Vec::new();
-        for mode in modes().into_iter().filter(|m| dir.raw(&format!("{m}.json")).exists()) {
-            let raw: Raw = dir.read_json(&format!("raw/{mode}.json"))?;
+        let done: Vec<[String; 2]> = dir.read_json("raw/done.json")?;
+        let mut last: Option<(String, Progress)> = None;
+        for [workload, mode] in done {
+            let progress = match last.take() {
+                Some((name, progress)) if name == workload => progress,
+                _ => Progress::read(&dir.raw(&format!("{workload}.truth")))?,
+            };
+            let raw: Raw = dir.read_json(&format!("raw/{workload}-{mode}.json"))?;
             let mut cost = None;
             if mode != CONTROL {
-                let windows = recording::windows(&dir.raw(&format!("{mode}.iso")))?;
+                let windows = recording::windows(&dir.raw(&format!("{workload}-{mode}.iso")))?;
                 cost = Cost::of(&windows, raw.steady[0], raw.steady[1]);
             }
             let rates = |monitored: bool| -> Vec<f64> {
@@ -144,15 +168,19 @@ impl Job for Overhead {
                 first_second_cpu_ms: to_f64(raw.first_second_cpu_ns) / 1e6,
                 rss_bytes: raw.rss_bytes,
                 peak_rss_bytes: raw.peak_rss_bytes,
+                workload: raw.workload,
                 mode: raw.mode,
             });
+            last = Some((workload, progress));
         }
         Ok(serde_json::to_value(rows)?)
     }
 
     fn format(&self, result: &Value) -> anyhow::Result<String> {
         let rows: Vec<Row> = serde_json::from_value(result.clone())?;
+        let ran = workloads::ran(rows.iter().map(|r| r.workload.as_str()));
         let mut table = Table::new([
+            "workload",
             "mode",
             "slowdown %",
             "95 %",
@@ -173,6 +201,7 @@ impl Job for Overhead {
             let monitored = r.mode != CONTROL;
             let slowdown = r.slowdown;
             table.row([
+                r.workload,
                 r.mode,
                 number(slowdown.map(|m| m.median * 100.0), 2),
                 interval(slowdown, 100.0, 2),
@@ -189,9 +218,10 @@ impl Job for Overhead {
             ]);
         }
         Ok(table.text()
+            + &ran
             + "\nSlowdown: 1 - accesses per CPU-second with / without the monitor, median over pairs. \
                The control `none` has no monitor: its interval is noise.\n\
-               Goals: slowdown <= 1 %, CPU <= 1.5 %, RSS <= 40 MiB.\n")
+               Goals: slowdown <= 1 %, CPU <= 1.5 %, RSS <= 40 MiB (hot10).\n")
     }
 }
 
@@ -208,12 +238,18 @@ pub(super) fn interval(m: Option<Middle>, factor: f64, digits: usize) -> String 
 }
 
 /// Measures one mode on the running workload.
-fn measure(bench: &Bench<'_>, workload: &mut Workload, mode: &str) -> anyhow::Result<Raw> {
-    let plan = Plan::of(bench.spec);
+fn measure(
+    bench: &Bench<'_>,
+    workload: &mut Workload,
+    name: &str,
+    mode: &str,
+) -> anyhow::Result<Raw> {
+    let plan = Plan::of(bench.spec, name);
+    let truth = bench.dir.raw(&format!("{name}.truth"));
     let pid = workload.child.pid();
     let mut monitor = None;
     if mode != CONTROL {
-        let output = bench.dir.raw(&format!("{mode}.iso"));
+        let output = bench.dir.raw(&format!("{name}-{mode}.iso"));
         monitor =
             Some(recording::start(&bench.spec.isotherm, pid, &output, "pagewalk", mode, &[])?);
     }
@@ -225,13 +261,14 @@ fn measure(bench: &Bench<'_>, workload: &mut Workload, mode: &str) -> anyhow::Re
     for pair in 0..plan.pairs {
         let first = pair % 2 == 1;
         for monitored in [first, !first] {
-            slices.push(slice(bench, workload, monitor.as_mut(), monitored, plan.slice_us)?);
+            slices.push(slice(&truth, workload, monitor.as_mut(), monitored, plan.slice_us)?);
         }
         if pair % 8 == 7 {
-            say(&format!("overhead: {mode}: {} of {} pairs", pair + 1, plan.pairs));
+            say(&format!("overhead: {name}: {mode}: {} of {} pairs", pair + 1, plan.pairs));
         }
     }
     let mut raw = Raw {
+        workload: name.into(),
         mode: mode.into(),
         slices,
         steady: [0; 2],
@@ -254,7 +291,7 @@ fn measure(bench: &Bench<'_>, workload: &mut Workload, mode: &str) -> anyhow::Re
 
 /// One slice: switches, lets it settle, and measures between borders of the truth's slots.
 fn slice(
-    bench: &Bench<'_>,
+    truth: &Path,
     workload: &mut Workload,
     monitor: Option<&mut Child>,
     monitored: bool,
@@ -271,7 +308,7 @@ fn slice(
         let ns = clock::now().as_ns();
         Ok(Mark { ns, cpu_ns: procfs::cpu_ns(pid)? })
     };
-    let begin = Progress::border(&bench.dir.raw(TRUTH), clock::now().plus_us(SETTLE_US))?;
+    let begin = Progress::border(truth, clock::now().plus_us(SETTLE_US))?;
     let from = mark(begin)?;
     let to = mark(begin.plus_us(slice_us))?;
     Ok(Slice { monitored, from, to })

@@ -1,16 +1,19 @@
 //! Job `scale`: the monitor's own cost on targets of 1 to 16 GiB, at the same region limits.
 //!
-//! Each size is a workload of its own, a tenth of it hot, made from a config that stays in `raw/`.
+//! Each size is a workload of its own, made from a shipped one by enlarging its memory
+//! (`enlarged`). Its config stays in `raw/`. Accesses per second stay as they are, or one CPU could
+//! not make them.
 
 use std::fs;
 
 use anyhow::Context;
+use isotherm_sim::config::{Config, Rate, shipped};
 use isotherm_sys::clock;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::METHODS;
 use super::overhead::interval;
+use super::{METHODS, workloads};
 use crate::cli::say;
 use crate::dir::ResultDir;
 use crate::job::{Bench, Job, Spec};
@@ -23,6 +26,11 @@ use crate::stats::to_f64;
 use crate::table::{Table, mib, number};
 
 const SIZES: [&str; 5] = ["1", "2", "4", "8", "16"];
+/// What runs if `--only` names no workload: memory that is hot in one place, scattered, and gone
+/// over.
+const USUAL: [&str; 3] = ["hot10", "scattered-256k", "sweep"];
+/// Sizes are rounded to this, in bytes; it is a multiple of the usual pieces.
+const ROUND: u64 = 2 << 20;
 /// Memory that stays free for others.
 const SPARE: u64 = 1 << 30;
 
@@ -33,6 +41,7 @@ pub(crate) struct Scale;
 /// One measurement; `raw/cases.json` lists them.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Case {
+    workload: String,
     gib: String,
     method: String,
     steady: [u64; 2],
@@ -61,23 +70,35 @@ impl Job for Scale {
     }
 
     fn run(&self, bench: &Bench<'_>) -> anyhow::Result<()> {
+        let spec = bench.spec;
+        let quick = |name: &str| if spec.quick { name == USUAL[0] } else { USUAL.contains(&name) };
+        let workloads = workloads::wanted(spec, &workloads::shipped(&spec.isotherm)?, quick);
         let mut cases: Vec<Case> = Vec::new();
-        for gib in sizes(bench.spec) {
+        for (name, gib) in
+            workloads.iter().flat_map(|w| sizes(spec).into_iter().map(move |s| (w, s)))
+        {
             let bytes = gib.parse::<u64>()? << 30;
             let free = procfs::available_bytes()?;
             if free < bytes + SPARE {
                 say(&format!("scale: {gib} GiB left out: only {} MiB available", free >> 20));
                 continue;
             }
-            say(&format!("scale: {gib} GiB"));
-            let config = bench.dir.raw(&format!("{gib}.cfg"));
-            fs::write(&config, config_text(bytes)).context("write a config")?;
-            let truth = bench.dir.raw(&format!("{gib}.truth"));
+            let text = match enlarged(name, bytes) {
+                Ok(text) => text,
+                Err(why) => {
+                    say(&format!("scale: {name} of {gib} GiB left out: {why:#}"));
+                    continue;
+                }
+            };
+            say(&format!("scale: {name}, {gib} GiB"));
+            let config = bench.dir.raw(&format!("{name}-{gib}.cfg"));
+            fs::write(&config, text).context("write a config")?;
+            let truth = bench.dir.raw(&format!("{name}-{gib}.truth"));
             let path = config.to_str().context("a path that is no text")?;
             let args = [path, "--duration", "3600s"];
-            let mut workload = Workload::start(&bench.spec.isotherm, &args, &truth)?;
-            for method in METHODS.into_iter().filter(|m| bench.spec.wants(m, &METHODS)) {
-                cases.push(measure(bench, &mut workload, gib, method)?);
+            let mut workload = Workload::start(&spec.isotherm, &args, &truth)?;
+            for method in METHODS.into_iter().filter(|m| spec.wants(m, &METHODS)) {
+                cases.push(measure(bench, &mut workload, name, gib, method)?);
                 bench.dir.write_json("raw/cases.json", &cases)?;
             }
             workload.child.stop()?;
@@ -90,7 +111,7 @@ impl Job for Scale {
         let cases: Vec<Case> = dir.read_json("raw/cases.json")?;
         let mut rows = Vec::new();
         for case in cases {
-            let windows = recording::windows(&dir.raw(&record_name(&case.gib, &case.method)))?;
+            let windows = recording::windows(&dir.raw(&case.record()))?;
             let cost = Cost::of(&windows, case.steady[0], case.steady[1]);
             rows.push(Row { case, cost });
         }
@@ -100,12 +121,17 @@ impl Job for Scale {
     fn format(&self, result: &Value) -> anyhow::Result<String> {
         let rows: Vec<Row> = serde_json::from_value(result.clone())?;
         let mut table = Table::new([
-            "method", "GiB", "CPU %", "95 %", "looks/s", "clears/s", "regions", "RSS MiB",
+            "workload", "method", "GiB", "CPU %", "95 %", "looks/s", "clears/s", "regions",
+            "RSS MiB",
         ]);
-        for method in METHODS {
-            for Row { case, cost } in rows.iter().filter(|r| r.case.method == method) {
+        let mut workloads: Vec<&str> = rows.iter().map(|r| r.case.workload.as_str()).collect();
+        workloads.dedup();
+        for (workload, method) in workloads.iter().flat_map(|w| METHODS.map(|m| (*w, m))) {
+            let same = |r: &&Row| r.case.workload == workload && r.case.method == method;
+            for Row { case, cost } in rows.iter().filter(same) {
                 let cost = cost.as_ref();
                 table.row([
+                    case.workload.clone(),
                     case.method.clone(),
                     case.gib.clone(),
                     number(cost.map(|c| c.cpu_percent.median), 2),
@@ -117,7 +143,8 @@ impl Job for Scale {
                 ]);
             }
         }
-        Ok(table.text() + "\nGoal: no growth from 1 to 16 GiB.\n")
+        let ran = workloads::ran(workloads.into_iter());
+        Ok(table.text() + &ran + "\nGoal: no growth from 1 to 16 GiB.\n")
     }
 }
 
@@ -126,48 +153,124 @@ fn sizes(spec: &Spec) -> Vec<&'static str> {
     if spec.quick { sizes.take(2).collect() } else { sizes.collect() }
 }
 
-fn record_name(gib: &str, method: &str) -> String {
-    format!("{gib}-{method}.iso")
+/// The config of a shipped workload, with so many bytes of memory, as text. Its parts keep their
+/// shares of it, pieces and blocks their sizes; patterns with a rate keep their accesses per
+/// second.
+///
+/// # Errors
+///
+/// If there is no such workload, or if it cannot have that size: the truth counts at most so many
+/// pieces, and others stay smaller than a part that is rounded.
+fn enlarged(name: &str, bytes: u64) -> anyhow::Result<String> {
+    let text = shipped(name).with_context(|| format!("there is no workload {name}"))?;
+    let mut config = Config::parse(&text)?;
+    let total: u64 = config.regions.iter().map(|r| r.size).sum();
+    let scaled = |part: u64| {
+        let size = u128::from(part) * u128::from(bytes) / u128::from(total.max(1));
+        u64::try_from(size).unwrap_or(u64::MAX)
+    };
+    // Regions are rounded up and ends of parts down, so these stay inside.
+    let whole = |size: u64| scaled(size).next_multiple_of(ROUND);
+    let border = |at: u64| scaled(at) / ROUND * ROUND;
+    for region in &mut config.regions {
+        region.size = whole(region.size);
+        region.mapped = whole(region.mapped);
+    }
+    #[expect(clippy::cast_precision_loss, reason = "sizes are far below 2^52")]
+    let factor = bytes as f64 / total.max(1) as f64;
+    for phase in &mut config.phases {
+        for (_, size) in &mut phase.resize {
+            *size = whole(*size);
+        }
+        for pattern in &mut phase.patterns {
+            let offset = border(pattern.offset);
+            let end = pattern.length.map(|length| border(pattern.offset + length));
+            // A part that is small stays a part.
+            pattern.length = end.map(|end| (end - offset).max(ROUND));
+            pattern.offset = offset;
+            pattern.sparse = pattern.sparse.map(whole);
+            if let Some(drift) = &mut pattern.drift {
+                drift.step = whole(drift.step);
+            }
+            if let Some(Rate::PerPage(hz)) = &mut pattern.rate {
+                *hz /= factor;
+            }
+        }
+    }
+    let text = config.to_string();
+    Config::parse(&text).context("of this size")?;
+    Ok(text)
 }
 
-/// A tenth of `bytes` is hot: random accesses at full speed, from a quarter of the way on.
-fn config_text(bytes: u64) -> String {
-    let pages = |b: u64| b / 4096 * 4096;
-    let (offset, length) = (pages(bytes / 4), pages(bytes / 10));
-    format!("m, {bytes}\n\nsteady\n40000\nm, 1, 64, 1, rw, offset={offset}, length={length}\n")
+impl Case {
+    fn record(&self) -> String {
+        format!("{}-{}-{}.iso", self.workload, self.gib, self.method)
+    }
 }
 
 fn measure(
     bench: &Bench<'_>,
     workload: &mut Workload,
+    name: &str,
     gib: &str,
     method: &str,
 ) -> anyhow::Result<Case> {
+    let [workload_name, gib, method] = [name, gib, method].map(str::to_owned);
+    let mut case = Case { workload: workload_name, gib, method, steady: [0; 2], rss_bytes: 0 };
     let (settle, span) = if bench.spec.quick { (1, 3) } else { (4, 12) };
-    let output = bench.dir.raw(&record_name(gib, method));
+    let output = bench.dir.raw(&case.record());
     let pid = workload.child.pid();
     let mut monitor =
-        recording::start(&bench.spec.isotherm, pid, &output, "pagewalk", method, &[])?;
+        recording::start(&bench.spec.isotherm, pid, &output, "pagewalk", &case.method, &[])?;
     sleep_until(clock::now().plus_us(settle * 1_000_000))?;
     let from = clock::now();
     sleep_until(from.plus_us(span * 1_000_000))?;
-    let steady = [from.as_ns(), clock::now().as_ns()];
+    case.steady = [from.as_ns(), clock::now().as_ns()];
     monitor.still_runs()?;
     workload.child.still_runs()?;
-    let rss_bytes = procfs::status_bytes(monitor.pid(), "VmRSS")?;
+    case.rss_bytes = procfs::status_bytes(monitor.pid(), "VmRSS")?;
     monitor.stop()?;
-    Ok(Case { gib: gib.into(), method: method.into(), steady, rss_bytes })
+    Ok(case)
 }
 
 #[cfg(test)]
 mod tests {
+    use isotherm_sim::config::SHIPPED;
+    use isotherm_sim::pattern::plans;
+
     use super::*;
 
     #[test]
-    fn configs_are_understood() {
-        for size in SIZES {
-            let text = config_text(size.parse::<u64>().unwrap() << 30);
-            isotherm_sim::config::Config::parse(&text).unwrap();
+    fn every_shipped_workload_has_every_size_that_its_truth_allows() {
+        for (name, _) in SHIPPED {
+            for gib in SIZES {
+                let bytes = gib.parse::<u64>().unwrap() << 30;
+                let text = match enlarged(name, bytes) {
+                    Ok(text) => text,
+                    // More than a million pieces or blocks of one page.
+                    Err(why) => {
+                        let fine = ["scattered-4k", "hash-table"].contains(name);
+                        assert!(fine && bytes > 4 << 30, "{name} {gib}: {why:#}");
+                        continue;
+                    }
+                };
+                let config = Config::parse(&text).unwrap();
+                let total: u64 = config.regions.iter().map(|r| r.size).sum();
+                let off = total.abs_diff(bytes);
+                assert!(off <= ROUND * config.regions.len() as u64, "{name} {gib}: {off}");
+            }
         }
+        assert!(enlarged("none", 1 << 30).is_err());
+    }
+
+    #[test]
+    fn an_enlarged_workload_keeps_its_shares_and_its_speed() {
+        let plan = |text: &str| plans(&Config::parse(text).unwrap()).remove(0).remove(0);
+        let (small, large) =
+            (enlarged("sweep", 1 << 30).unwrap(), enlarged("sweep", 4 << 30).unwrap());
+        let [small, large] = [plan(&small), plan(&large)];
+        assert!((small.rate.unwrap() - large.rate.unwrap()).abs() < 1.0);
+        let hot = plan(&enlarged("hot10", 8 << 30).unwrap()).cells;
+        assert_eq!((hot.offset, hot.end - hot.offset), (2 << 30, 820 << 20));
     }
 }

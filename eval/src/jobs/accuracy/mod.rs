@@ -3,10 +3,14 @@
 //! The workloads whose memory lies scattered are a group of their own (`--only scattered`), which
 //! runs under `pagewalk` unless another set is named: `smaps` has one method and one granule.
 //!
+//! With `--pairs N` each case runs N times, in turns whose order is turned around every time, and
+//! medians count. `--seconds S` lets all phases of a workload together take that long.
+//!
 //! `run` starts the workload, waits until its accesses begin, and records it by pid (children too)
 //! until it exits. Records and truths are the raw files; `study` scores them with `isotherm score`.
 
 mod pages;
+mod rounds;
 
 use std::path::Path;
 use std::process::Command;
@@ -46,13 +50,23 @@ struct Case {
     workload: String,
     set: String,
     method: String,
+    /// Which of several runs.
+    #[serde(default)]
+    round: usize,
     /// Why there is no record.
     failed: Option<String>,
 }
 
 impl Case {
     fn file(&self, ending: &str) -> String {
-        format!("{}-{}-{}.{ending}", self.workload, self.set, self.method)
+        let round = if self.round == 0 { String::new() } else { format!("-{}", self.round) };
+        format!("{}-{}-{}{round}.{ending}", self.workload, self.set, self.method)
+    }
+
+    /// Whether it is another run of the same.
+    fn is_as(&self, other: &Self) -> bool {
+        let names = |c: &Self| [c.workload.clone(), c.set.clone(), c.method.clone()];
+        names(self) == names(other)
     }
 }
 
@@ -62,6 +76,9 @@ struct Row {
     #[serde(flatten)]
     case: Case,
     score: Option<Score>,
+    /// How many runs were scored.
+    #[serde(default)]
+    rounds: usize,
     /// By page, of the times of [`PARTS`]; none of records without page maps.
     #[serde(default)]
     parts: Vec<pages::ByPage>,
@@ -80,6 +97,10 @@ pub(super) struct Score {
     pub(super) wss_error_p75: Option<f64>,
     rate_error: Option<f64>,
     detection_delay_ms: Option<f64>,
+    #[serde(default)]
+    delay_to_hot_ms: Option<f64>,
+    #[serde(default)]
+    delay_to_cold_ms: Option<f64>,
     pub(super) coverage: Option<f64>,
     pub(super) cpu_percent: Option<f64>,
     rss_bytes: Option<u64>,
@@ -107,7 +128,7 @@ impl Job for Accuracy {
 
     fn run(&self, bench: &Bench<'_>) -> anyhow::Result<()> {
         let spec = bench.spec;
-        let mut cases = cases(spec, &workloads::shipped(&spec.isotherm)?);
+        let mut cases = turns(&cases(spec, &workloads::shipped(&spec.isotherm)?), spec.pairs);
         anyhow::ensure!(!cases.is_empty(), "nothing is left of the cases by --only");
         let n = cases.len();
         for i in 0..n {
@@ -129,24 +150,35 @@ impl Job for Accuracy {
         let spec: Spec = dir.read_json("spec.json")?;
         let cases: Vec<Case> = dir.read_json("raw/cases.json")?;
         let mut rows = Vec::new();
-        for mut case in cases {
-            let (mut scored, mut parts) = (None, Vec::new());
-            if case.failed.is_none() {
+        for first in cases.iter().filter(|c| c.round == 0) {
+            let (mut scores, mut failed) = (Vec::new(), None);
+            let mut parts = PARTS.map(|_| Vec::new());
+            for case in cases.iter().filter(|c| c.is_as(first)) {
                 let (record, truth) = (dir.raw(&case.file("iso")), dir.raw(&case.file("truth")));
-                match score(&spec.isotherm, &record, &truth) {
-                    Ok(s) if s.is_empty() => {
-                        case.failed = Some(refusal(&dir.raw(&case.file("log"))));
-                    }
+                let scored = match &case.failed {
+                    Some(why) => Err(why.clone()),
+                    None => score(&spec.isotherm, &record, &truth).map_err(|e| format!("{e:#}")),
+                };
+                match scored {
+                    Ok(s) if s.is_empty() => failed = Some(refusal(&dir.raw(&case.file("log")))),
                     Ok(s) => {
                         if s.pages.is_some() {
-                            parts = parts_of(&spec.isotherm, &record, &truth)?;
+                            for (more, all) in PARTS.iter().zip(&mut parts) {
+                                let part = score_part(&spec.isotherm, &record, &truth, more)?;
+                                all.extend(part.pages.map(serde_json::to_value).transpose()?);
+                            }
                         }
-                        scored = Some(s);
+                        scores.push(serde_json::to_value(s)?);
                     }
-                    Err(e) => case.failed = Some(format!("{e:#}")),
+                    Err(why) => failed = Some(why),
                 }
             }
-            rows.push(Row { case, score: scored, parts });
+            let score = rounds::middle(&scores).map(serde_json::from_value).transpose()?;
+            let parts = parts.iter().filter_map(|of_rounds| rounds::middle(of_rounds));
+            let parts = parts.map(serde_json::from_value).collect::<Result<_, _>>()?;
+            // One round that failed among others is told by their number.
+            let case = Case { failed: failed.filter(|_| score.is_none()), ..first.clone() };
+            rows.push(Row { case, score, parts, rounds: scores.len() });
         }
         Ok(serde_json::to_value(rows)?)
     }
@@ -157,12 +189,15 @@ impl Job for Accuracy {
             "workload",
             "set",
             "method",
+            "runs",
             "precision",
             "recall",
             "wss p50",
             "wss p75",
             "rate err",
             "delay ms",
+            "to hot",
+            "to cold",
             "missed",
             "coverage",
             "unresolved",
@@ -174,8 +209,9 @@ impl Job for Accuracy {
             "goals",
         ]);
         let mut notes = String::new();
-        for Row { case, score, .. } in &rows {
+        for Row { case, score, rounds, .. } in &rows {
             let mut cells = vec![case.workload.clone(), case.set.clone(), case.method.clone()];
+            cells.push(rounds.to_string());
             match score {
                 Some(s) => cells.extend(s.cells()),
                 None => {
@@ -191,11 +227,12 @@ impl Job for Accuracy {
         }
         let goals = "\nGoals: precision and recall >= 0.95, wss error <= 0.10 (p50) and <= 0.20 \
                      (p75), delay <= 1000 ms, coverage >= 0.85.\n";
-        let with_pages = rows.iter().filter_map(|Row { case, score, parts }| {
+        let with_pages = rows.iter().filter_map(|Row { case, score, parts, .. }| {
             let names = [&case.workload, &case.set, &case.method].map(String::as_str);
             Some((names, score.as_ref()?.pages.as_ref()?, &parts[..]))
         });
-        Ok(table.text() + goals + &pages::format(with_pages) + &notes)
+        let ran = workloads::ran(rows.iter().map(|row| row.case.workload.as_str()));
+        Ok(table.text() + &ran + goals + &pages::format(with_pages) + &notes)
     }
 }
 
@@ -239,6 +276,8 @@ impl Score {
             number(self.wss_error_p75, 3),
             number(self.rate_error, 3),
             number(self.detection_delay_ms, 0),
+            number(self.delay_to_hot_ms, 0),
+            number(self.delay_to_cold_ms, 0),
             format!(
                 "{}/{}",
                 number(self.more("changes_missed"), 0),
@@ -270,18 +309,32 @@ fn cases(spec: &Spec, shipped: &[String]) -> Vec<Case> {
                     continue;
                 }
                 let [set, method] = [set, method].map(str::to_owned);
-                cases.push(Case { workload: workload.clone(), set, method, failed: None });
+                let (workload, round, failed) = (workload.clone(), 0, None);
+                cases.push(Case { workload, set, method, round, failed });
             }
         }
     }
     cases
 }
 
+/// So many runs of each case, in turns. Every other turn has the opposite order.
+fn turns(cases: &[Case], rounds: Option<usize>) -> Vec<Case> {
+    let turn = |round: usize| -> Vec<Case> {
+        let mut turn: Vec<Case> = cases.iter().map(|c| Case { round, ..c.clone() }).collect();
+        if round % 2 == 1 {
+            turn.reverse();
+        }
+        turn
+    };
+    (0..rounds.unwrap_or(1)).flat_map(turn).collect()
+}
+
 /// Runs and records one case.
 fn record(bench: &Bench<'_>, case: &Case) -> anyhow::Result<()> {
     let mut args = vec![case.workload.as_str()];
-    if bench.spec.quick {
-        args.extend(["--scale", QUICK.1]);
+    let seconds = bench.spec.seconds.map(|s| format!("{s}s"));
+    if let Some(scale) = seconds.as_deref().or(bench.spec.quick.then_some(QUICK.1)) {
+        args.extend(["--scale", scale]);
     }
     let truth = bench.dir.raw(&case.file("truth"));
     let mut workload = Workload::start(&bench.spec.isotherm, &args, &truth)?;
@@ -303,12 +356,6 @@ pub(super) fn refusal(log: &Path) -> String {
 /// Scores a record against the truth.
 pub(super) fn score(isotherm: &Path, record: &Path, truth: &Path) -> anyhow::Result<Score> {
     score_part(isotherm, record, truth, &[])
-}
-
-/// What is said by page of the times of [`PARTS`].
-fn parts_of(isotherm: &Path, record: &Path, truth: &Path) -> anyhow::Result<Vec<pages::ByPage>> {
-    let of = |more: &&[&str]| Ok(score_part(isotherm, record, truth, more)?.pages);
-    PARTS.iter().filter_map(|more| of(more).transpose()).collect()
 }
 
 /// As [`score`], with more options.
@@ -346,6 +393,17 @@ mod tests {
     }
 
     #[test]
+    fn runs_take_turns() {
+        let spec = Spec { only: vec!["sweep".into(), "pagewalk".into()], ..Spec::of_test("x") };
+        let cases = cases(&spec, &["sweep".to_owned()]);
+        let files: Vec<String> = turns(&cases, Some(2)).iter().map(|c| c.file("iso")).collect();
+        let names =
+            ["first-touch", "census", "resample", "resample-1", "census-1", "first-touch-1"];
+        assert_eq!(files, names.map(|n| format!("sweep-pagewalk-{n}.iso")));
+        assert_eq!(turns(&cases, None).len(), cases.len());
+    }
+
+    #[test]
     fn scattered_workloads_run_under_pagewalk() {
         let shipped = ["stairs", "sweep"].map(str::to_owned);
         let listed = |only: &[&str]| -> Vec<String> {
@@ -353,11 +411,14 @@ mod tests {
             let spec = Spec { only, quick: false, ..Spec::of_test("accuracy") };
             cases(&spec, &shipped).iter().map(|c| c.file("iso")).collect()
         };
-        assert_eq!(listed(&[]).len(), 4 + 3);
+        // Four of `stairs`, three of `sweep` and of each layout that is no file.
+        let layouts = listed(&["scattered"]).len() - 3;
+        assert_eq!(listed(&[]).len(), 4 + 3 + layouts);
         assert_eq!(
-            listed(&["scattered", "first-touch", "census"]),
+            listed(&["sweep", "first-touch", "census"]),
             ["sweep-pagewalk-first-touch.iso", "sweep-pagewalk-census.iso"]
         );
-        assert_eq!(listed(&["scattered", "smaps"]), ["sweep-smaps-resample.iso"]);
+        assert_eq!(listed(&["sweep", "smaps"]), ["sweep-smaps-resample.iso"]);
+        assert_eq!(listed(&["sweep-blocks-2s", "census"]), ["sweep-blocks-2s-pagewalk-census.iso"]);
     }
 }

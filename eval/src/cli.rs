@@ -82,7 +82,8 @@ struct RunArgs {
     /// sizes). `scattered` names a group of workloads.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
-    /// How many runs of each kind (`accuracy`, `overhead`, `reclaim`, `thp`), or restarts (`agent`).
+    /// How many runs of each kind (`accuracy`, `overhead`, `reclaim`, `thp`), or restarts
+    /// (`agent`).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..1000))]
     pairs: Option<u64>,
     /// How long a load phase takes (`reclaim`, `thp`), a workload (`accuracy`), or all of it

@@ -37,6 +37,8 @@ files() {
   cut -d : -f 1 /etc/passwd /etc/group | sort | sed 's/^/user or group /'
 }
 
+# was_orderly: systemd has seen no end of the service that was not asked for
+was_orderly() { ! journalctl -u isotherm _PID=1 --no-pager -o cat | grep -i 'killed\|failed\|timed out'; }
 main_pid() { systemctl show -P MainPID isotherm; }
 active() { [ "$(systemctl show -P ActiveState isotherm)" = active ]; }
 
@@ -76,14 +78,14 @@ upgraded() {
   pid=$(main_pid)
   begin=$(now)
   ok "upgrades while the agent acts" bash -c '"$@" >/tmp/upgrade 2>&1 || { cat /tmp/upgrade; exit 1; }' _ "$@"
-  ok "  another process runs the service then" within 20 bash -c "[ \$(systemctl show -P MainPID isotherm) != $pid ]"
-  ok "  it is active" within 20 active
+  ok "  another process runs the service then" within 120 bash -c "[ \$(systemctl show -P MainPID isotherm) != $pid ]"
+  ok "  it is active" within 120 active
   ok "  the agent before it has ended" no test -e "/proc/$pid"
-  ok "  it has ended in order, and was not killed" no grep -q -i "killed\|failed" <(journalctl -u isotherm --no-pager -o cat)
-  ok "  the state is taken over: what was paused is paused" within 30 state_is paused paused
-  ok "  what acted acts" within 60 acts acting
+  ok "  it has ended in order, and was not killed" was_orderly
+  ok "  the state is taken over: what was paused is paused" within 120 state_is paused paused
+  ok "  what acted acts" within 120 acts acting
   echo "  upgrade to first action: $(since "$begin") s"
-  ok "  the history goes on" bash -c '[ "$(ls /var/lib/isotherm/history/acting/c | wc -l)" -ge 2 ]'
+  ok "  the history goes on" within 120 bash -c '[ "$(ls /var/lib/isotherm/history/acting/c | wc -l)" -ge 2 ]'
   ok "  the program that was watched runs" kill -0 "$target"
 }
 finish() { exit "$failed"; }

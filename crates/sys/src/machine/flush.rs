@@ -80,7 +80,7 @@ fn sets(cpus: &[usize]) -> io::Result<Vec<libc::cpu_set_t>> {
 fn visit(sets: &[libc::cpu_set_t], fd: i32) -> i32 {
     // The kernel's `struct sched_param`. The C library's differs, and musl's call always fails.
     let priority: libc::c_int = 1;
-    // SAFETY: the number is a live one. Without the right to it, it waits for its turn as others do.
+    // SAFETY: the number is a live one. Without the right to this, it waits for its turn.
     unsafe {
         libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_FIFO, &raw const priority)
     };

@@ -187,9 +187,12 @@ impl Installed {
         self.quota.is_limited(&self.scheme.quota)
     }
 
-    /// Whether the region matches the pattern.
+    /// Whether the region matches the pattern. A pattern of no access at all is not matched by a
+    /// region of which pages are known to be in use, unless `strict`: a count of 0 says only that
+    /// few of them are touched in one sample.
     pub(crate) fn matches(&self, region: &Region, strict: bool) -> bool {
-        (strict || !region.unresolved)
+        let only_seems_idle = region.in_use && self.pattern.nr_accesses.max == 0;
+        (strict || !region.unresolved && !only_seems_idle)
             && self.pattern.matches(region.len(), frequency(region), region.quiet_age())
     }
 

@@ -33,6 +33,7 @@
 //! | a nearer deadline of a scheme stays when attributes change | all restart | 9.1.1 |
 //! | age and frequency in time and percent follow the intervals | stretch with them | 9.1.4 |
 //! | a region about which nothing is known is never acted on | reads as accessed | 9.5.3 |
+//! | no access at all is asked for: pages in use do not match | a count of 0 is enough | 4.1 |
 //! | watermarks are looked at once per aggregation window | every sample | 2.5 |
 //!
 //! Two properties are kept as in the kernel. The last score class may be larger than the quota. It

@@ -3,7 +3,7 @@
 
 use isotherm_core::{
     AddrRange, PageBits, RegionInfo, Snapshot, TargetId, TargetInfo, Time, Touched, TouchedBytes,
-    UnitInfo,
+    TouchedShare, UnitInfo,
 };
 use isotherm_record::export::{self, Table};
 use isotherm_record::{Exec, Header, Mapping, Record, Target, Writer};
@@ -70,6 +70,35 @@ fn jsonl() {
         {"host":"node-17","t_ns":200,"time":"2023-11-14T22:13:20.000000150Z","pid":12,"target":"sh","window_ns":40,"start":4096,"end":140737488351232,"mapping":"[heap]","kind":"heap","nr_accesses":0,"max_nr_accesses":20,"age":7,"lo":0.0,"hi":20.0,"resolved":false,"touched_window":null,"touched_1s":null}
     "#]]
     .assert_eq(&String::from_utf8(out).unwrap());
+}
+
+/// Of a region the share within a window is known, of another one nothing.
+#[test]
+fn regions_have_the_shares_of_pages_that_were_recorded() {
+    let mut w = Writer::new(Vec::new(), &Header::default()).unwrap();
+    let region = |start: u64, touched: Option<TouchedShare>| RegionInfo {
+        range: AddrRange::new(start, start + 0x1000),
+        resolved: touched.is_some(),
+        touched,
+        ..RegionInfo::default()
+    };
+    let share = |window| TouchedShare { window, second: Some(0.25), leaf_shift: 12 };
+    let regions = vec![
+        region(0x1000, Some(share(None))),
+        region(0x2000, None),
+        region(0x3000, Some(share(Some(1.0)))),
+    ];
+    let targets = vec![TargetInfo { regions, ..TargetInfo::default() }];
+    for end in [100, 200] {
+        let targets = targets.clone();
+        w.push_snapshot(&Snapshot { end: Time(end), targets, ..Snapshot::default() }).unwrap();
+    }
+    let record = Record::from_bytes(w.finish(Time(200), "over").unwrap().0).unwrap();
+    let mut out = Vec::new();
+    export::csv(Table::Regions, &mut record.reader().unwrap(), &mut out).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    let ends: Vec<_> = text.lines().skip(1).map(|l| l.split_once("e,").unwrap().1).collect();
+    assert_eq!(ends, [",0.25", ",", "1,0.25"].repeat(2));
 }
 
 /// A unit of which two pages were touched within a window, and nothing else is known.

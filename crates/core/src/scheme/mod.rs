@@ -111,7 +111,9 @@ pub struct Scheme {
     /// Stop after this many snapshots. 0: never.
     pub max_nr_snapshots: u64,
     /// For memory that was idle for long: also act within regions that do not match, on those of
-    /// their pages that were idle for so long by themselves (see [`Request::idle_us`]). Only the
+    /// their pages that were idle for so long by themselves (see [`Request::idle_us`]). For memory
+    /// in use: also within regions that are touched less often, on units of 2 MiB of which enough
+    /// pages are touched within some seconds (see [`Request::by_use`]). Only the
     /// method `census` sees such pages, or whoever plays back what it saw. Not in the kernel, where
     /// a region stands for its pages.
     pub by_page: bool,

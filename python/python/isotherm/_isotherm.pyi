@@ -98,7 +98,8 @@ class Record:
 
         ``start``, ``mapping``, ``since_ns``, ``leaf_sz``, ``nr_present``, ``nr_unresolved``,
         ``nr_touched_SPAN``, and the same as 64 bytes with a bit per page: ``present``,
-        ``unresolved``, ``touched_SPAN``.
+        ``unresolved``, ``touched_SPAN``, ``found`` (touched since the last row of the unit, by any
+        look).
         """
     @property
     def mappings(self) -> Table:

@@ -94,8 +94,8 @@ impl Counters {
         self.most_touched_bp = self.most_touched_bp.max(more.most_touched_bp);
     }
 
-    /// Subtracts what was counted before. The largest windows and shares stay, because it is not known which
-    /// scheme they belong to.
+    /// Subtracts what was counted before. The largest windows and shares stay, because it is not
+    /// known which scheme they belong to.
     pub fn subtract(&mut self, less: &Self) {
         self.combine(less, u64::saturating_sub);
         self.refused.retain(|_, bytes| *bytes > 0);
@@ -168,14 +168,20 @@ impl Counters {
         ] {
             *own = f(*own, other);
         }
-        for (errno, bytes) in &other.refused {
-            let own = refused.entry(*errno).or_default();
-            *own = f(*own, *bytes);
-        }
-        for (why, bytes) in &other.unreached {
-            let own = unreached.entry(why).or_default();
-            *own = f(*own, *bytes);
-        }
+        combine_each(refused, &other.refused, f);
+        combine_each(unreached, &other.unreached, f);
+    }
+}
+
+/// Combines the numbers of each key.
+fn combine_each<K: Ord + Copy>(
+    own: &mut BTreeMap<K, u64>,
+    other: &BTreeMap<K, u64>,
+    f: fn(u64, u64) -> u64,
+) {
+    for (key, bytes) in other {
+        let own = own.entry(*key).or_default();
+        *own = f(*own, *bytes);
     }
 }
 

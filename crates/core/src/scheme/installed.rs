@@ -220,8 +220,8 @@ impl Installed {
     ///
     /// A pattern of memory in use is one that begins at some access and has no upper limit, of
     /// frequency or of age. A program that accesses a table at random touches few pages in a
-    /// sample, and most of each 2 MiB within some seconds. The size of the region says nothing about
-    /// its units, unless more than a unit is asked for.
+    /// sample, and most of each 2 MiB within some seconds. The size of the region says nothing
+    /// about its units, unless more than a unit is asked for.
     pub(crate) fn may_be_dense(&self, region: &Region, attrs: &Attrs) -> bool {
         let Resolved { sz, nr_accesses, age } = self.pattern;
         let no_limit = nr_accesses.max >= attrs.max_nr_accesses()

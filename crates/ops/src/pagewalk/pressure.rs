@@ -7,10 +7,10 @@
 //! A machine that reads files reclaims pages of files for hours, and looks at no anonymous page
 //! meanwhile. Then only mapped files are to be spared.
 //!
-//! A little reclaim can be much: a cgroup at its limit that swaps in a hundred pages per second looks
-//! at not many more. So where tasks wait for memory, or much comes back, a few pages that reclaim
-//! has looked at are enough. Waiting and coming back alone are not: after a limit was lifted memory
-//! comes back for long, and nobody takes it.
+//! A little reclaim can be much: a cgroup at its limit that swaps in a hundred pages per second
+//! looks at not many more. So where tasks wait for memory, or much comes back, a few pages that
+//! reclaim has looked at are enough. Waiting and coming back alone are not: after a limit was
+//! lifted memory comes back for long, and nobody takes it.
 //!
 //! What this program asks a cgroup to reclaim does not count. It asks for no more than it has seen
 //! to be idle, and to make less memory old because of that would take away what it decides by.

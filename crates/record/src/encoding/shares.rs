@@ -10,8 +10,8 @@
 //!                                 / 192
 //! ```
 //!
-//! Each code is written as its difference from the old region's ([`columns`](super::columns)). While
-//! nothing changes all of them are 0, which LZ4 takes for next to nothing.
+//! Each code is written as its difference from the old region's, see [`columns`](super::columns).
+//! While nothing changes all of them are 0, which LZ4 takes for next to nothing.
 //!
 //! Invariants: 0 and 1 are exact, and only 0 reads back as 0. Reading back what was read changes
 //! nothing.

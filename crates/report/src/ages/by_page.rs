@@ -63,7 +63,7 @@ impl ByPage {
         self.keep = filter.address;
         self.targets.retain(|id, _| s.targets.iter().any(|t| t.id == *id));
         for (_, t) in scan.wanted(s) {
-            learn(&mut self.targets, scan, t.id, s.end);
+            learn(&mut self.targets, &scan.pages, t.id, s.end);
         }
         (self.spans_us, self.now_ns) = (scan.pages.spans_us(), s.end.0);
         let is_due = self.looked_ns.is_none_or(|at| s.end.0.saturating_sub(at) >= LOOK_NS);

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use isotherm_core::unit::UNIT;
 use isotherm_core::{PageBits, SPANS, TargetId, Time, UnitInfo};
 
-use crate::scan::Scan;
+use super::PageMaps;
 
 /// Bytes of a cell, and the number of them in a unit.
 pub(crate) const CELL: u64 = 64 << 10;
@@ -28,8 +28,8 @@ const MOST_TIMES: usize = 6;
 pub(crate) type Idle = BTreeMap<TargetId, BTreeMap<u64, IdleUnit>>;
 
 /// Takes in what a window that ended at `now` told of a target's pages.
-pub(crate) fn learn(idle: &mut Idle, scan: &Scan, id: TargetId, now: Time) {
-    let Some(map) = scan.pages.get(id) else {
+pub(crate) fn learn(idle: &mut Idle, maps: &PageMaps, id: TargetId, now: Time) {
+    let Some(map) = maps.get(id) else {
         idle.remove(&id);
         return;
     };
@@ -38,7 +38,7 @@ pub(crate) fn learn(idle: &mut Idle, scan: &Scan, id: TargetId, now: Time) {
         idle.insert(id, units.collect());
         return;
     };
-    for (_, start) in scan.pages.changed().iter().filter(|(of, _)| *of == id) {
+    for (_, start) in maps.changed().iter().filter(|(of, _)| *of == id) {
         let Some(info) = map.units.get(start).copied() else { continue };
         match units.get_mut(start) {
             Some(unit) => unit.learn(info, now),

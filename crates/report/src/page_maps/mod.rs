@@ -104,8 +104,8 @@ impl PageMaps {
         self.within.remove(&target);
     }
 
-    /// Tells the regions of a snapshot of an older record how many of their pages were touched within the window and
-    /// within a second; see [`Within`].
+    /// Tells the regions of a snapshot of an older record how many of their pages were touched
+    /// within the window and within a second; see [`Within`].
     pub(crate) fn tell(&mut self, s: &mut Snapshot) {
         for target in &mut s.targets {
             let Some(map) = self.targets.get(&target.id) else { continue };

@@ -93,7 +93,7 @@ impl Report {
         let mut idle = Idle::new();
         let scan = Scan::run(record, filter, |scan, s| {
             for (state, t) in scan.wanted(s) {
-                learn(&mut idle, scan, t.id, s.end);
+                learn(&mut idle, &scan.pages, t.id, s.end);
                 let (version, mappings) = known.entry(t.id.0).or_default();
                 if *version != state.mappings_version {
                     *version = state.mappings_version;

@@ -2,8 +2,9 @@
 //!
 //! While the kernel reclaims, census makes little memory old, so what it tells is older than usual.
 //! Second by second its record is held against the truth of the processes of which every page is
-//! touched 10 times, and once a second: the pages that were touched in a window (recall, of the
-//! first), and the working set of a second (of both).
+//! touched 10 times, and once a second: the working set of a window (of the first), and that of a
+//! second (of both). Recall of pages is not judged: pages that are touched 10 times a second are at
+//! the limit of one access per window, so which of them are hot is a matter of chance.
 
 use std::path::Path;
 use std::process::Command;
@@ -17,21 +18,20 @@ use crate::jobs::output;
 use crate::processes::workload::start_of;
 use crate::stats::{Middle, to_f64};
 
-/// What counts as right: pages that are found, and the error of the working set.
-const RECALL: f64 = 0.95;
+/// The largest error of a working set that counts as right.
 const ERROR: f64 = 0.05;
 /// Seconds in a row that have to be right.
 const STEADY: usize = 3;
-/// The span of the working set, in µs.
-const SPAN_US: u64 = 1_000_000;
+/// The spans of the working sets, in µs: a window, and a second.
+const SPANS_US: [u64; 2] = [100_000, 1_000_000];
 
 /// What a record told in one second after the limit was lifted.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(super) struct Second {
-    /// The share of the pages in use that it told as such. `None`: nothing could be judged.
-    recall: Option<f64>,
-    /// The error of the working set, of both processes.
-    wss_error: [Option<f64>; 2],
+    /// The error of the working set of a window. `None`: nothing could be judged.
+    window_error: Option<f64>,
+    /// The error of that of a second, of both processes.
+    second_error: [Option<f64>; 2],
 }
 
 /// When the runs of a mode were right again.
@@ -47,8 +47,8 @@ pub(super) struct Recovered {
 
 impl Second {
     fn is_right(&self) -> bool {
-        self.recall.is_some_and(|recall| recall >= RECALL)
-            && self.wss_error.iter().all(|error| error.is_some_and(|error| error <= ERROR))
+        let errors = [self.window_error, self.second_error[0], self.second_error[1]];
+        errors.iter().all(|error| error.is_some_and(|error| error <= ERROR))
     }
 }
 
@@ -95,17 +95,17 @@ pub(super) fn seconds(
         .map(|second| {
             let scores = [score(truths[0], second)?, score(truths[1], second)?];
             Ok(Second {
-                recall: scores[0]["pages"]["recall"].as_f64(),
-                wss_error: scores.map(|score| error_of(&score)),
+                window_error: error_of(&scores[0], SPANS_US[0]),
+                second_error: scores.map(|score| error_of(&score, SPANS_US[1])),
             })
         })
         .collect()
 }
 
-/// The error of the working set of a second.
-fn error_of(score: &Value) -> Option<f64> {
+/// The error of the working set within a span.
+fn error_of(score: &Value, span_us: u64) -> Option<f64> {
     let spans = score["pages"]["spans"].as_array()?;
-    let span = spans.iter().find(|span| span["span_us"].as_u64() == Some(SPAN_US))?;
+    let span = spans.iter().find(|span| span["span_us"].as_u64() == Some(span_us))?;
     span["error_p50"].as_f64()
 }
 
@@ -115,10 +115,10 @@ mod tests {
 
     #[test]
     fn it_is_right_again_when_it_stays_so() {
-        let right = Second { recall: Some(0.99), wss_error: [Some(0.01), Some(0.04)] };
-        let less = Second { recall: Some(0.9), ..right };
-        let wrong = Second { wss_error: [Some(0.01), Some(0.06)], ..right };
-        let unknown = Second { wss_error: [None, Some(0.0)], ..right };
+        let right = Second { window_error: Some(0.05), second_error: [Some(0.01), Some(0.04)] };
+        let less = Second { window_error: Some(0.06), ..right };
+        let wrong = Second { second_error: [Some(0.01), Some(0.06)], ..right };
+        let unknown = Second { second_error: [None, Some(0.0)], ..right };
         for (seconds, want) in [
             (vec![right; 3], Some(0)),
             (vec![less, right, right, wrong, right, right, right, less], Some(4)),
@@ -138,7 +138,7 @@ mod tests {
         let score = serde_json::json!({ "pages": { "spans": [
             { "span_us": 100_000, "error_p50": 0.5 }, { "span_us": 1_000_000, "error_p50": 0.02 },
         ] } });
-        assert_eq!(error_of(&score), Some(0.02));
-        assert_eq!(error_of(&Value::Null), None);
+        assert_eq!(error_of(&score, SPANS_US[1]), Some(0.02));
+        assert_eq!(error_of(&Value::Null, SPANS_US[1]), None);
     }
 }

@@ -2,9 +2,9 @@
 //! touched, so that it brings in little memory that is not used.
 //!
 //! In a region that matches, pages count that were touched since they were made old, whenever that
-//! was. In one that is touched less often ([`Request::by_use`](isotherm_core::Request)), units count
-//! that the monitor made old a short time ago: a program that accesses a table at random touches
-//! few pages in a sample, and most of each unit within some seconds.
+//! was. In one that is touched less often (`Request::by_use`), units count that the monitor made
+//! old a short time ago: a program that accesses a table at random touches few pages in a sample,
+//! and most of each unit within some seconds.
 
 use std::collections::BTreeMap;
 
@@ -45,16 +45,9 @@ impl Actor {
         let (prove, pid) = (settings.prove, state.process.pid());
         let mut passes = self.page_filter(state, job);
         let mut chosen = Chosen::default();
-        let all = if job.request.by_use {
-            let within_ns = WITHIN_NS[usize::from(prove)];
-            state.see_fresh(look, range, Time(job.now.0.saturating_sub(within_ns)))
-        } else {
-            state.see(look, range)
-        };
-        let least = u64::from(min_touched_bp);
+        let all = see(look, state, job, range, prove);
         let densest = state.densest.entry(scheme).or_default();
-        let counters = self.counters(scheme);
-        all.iter().for_each(|(start, seen)| densest.note(*start, *seen, least, counters));
+        densest.note_all(&all, min_touched_bp, self.counters(scheme));
         for (start, seen) in all {
             let wanted = is_worth_it(seen, evidence, min_touched_bp)
                 && !state.refused_collapse(start, job.now)
@@ -109,9 +102,24 @@ impl Actor {
     }
 }
 
-/// Within which time the pages of a unit have to be touched, in ns, in a region that is touched less
-/// often than the scheme asks for: if huge pages need not pay, and if they have to. A trial finds
-/// out by itself how fast the program touches them, so it is enough that the unit is used.
+/// What is seen in the granules of `range` that can be decided about.
+fn see(
+    look: &mut dyn Look,
+    state: &TargetState,
+    job: Job<'_>,
+    range: AddrRange,
+    prove: bool,
+) -> BTreeMap<u64, Seen> {
+    if !job.request.by_use {
+        return state.see(look, range);
+    }
+    let within_ns = WITHIN_NS[usize::from(prove)];
+    state.see_fresh(look, range, Time(job.now.0.saturating_sub(within_ns)))
+}
+
+/// Within which time the pages of a unit have to be touched, in ns, in a region that is touched
+/// less often than the scheme asks for: if huge pages need not pay, and if they have to. A trial
+/// finds out by itself how fast the program touches them, so it is enough that the unit is used.
 const WITHIN_NS: [u64; 2] = [1_000_000_000, 10_000_000_000];
 
 /// The most units of which a scheme remembers what was seen, per target: 128 GiB of them.
@@ -126,6 +134,11 @@ pub(in crate::apply) struct Densest {
 }
 
 impl Densest {
+    /// Counts a look at these units, by start.
+    fn note_all(&mut self, all: &BTreeMap<u64, Seen>, least_bp: u32, counters: &mut Counters) {
+        all.iter().for_each(|(start, seen)| self.note(*start, *seen, least_bp.into(), counters));
+    }
+
     /// Counts a look at a unit. `least_bp`: the share from which on it is dense.
     fn note(&mut self, start: u64, seen: Seen, least_bp: u64, counters: &mut Counters) {
         if seen.present.is_empty() || self.units.len() >= MOST_NOTED {

@@ -50,8 +50,8 @@ pub struct Region {
     /// Whether the window gave too little evidence to estimate the count. Such regions are merged
     /// with each other only.
     pub unresolved: bool,
-    /// Whether pages of it are in use although the count may be 0: they were touched within a second
-    /// or a window. Only `census` tells, and whoever plays back what it saw.
+    /// Whether pages of it are in use although the count may be 0: they were touched within a
+    /// second or a window. Only `census` tells, and whoever plays back what it saw.
     pub in_use: bool,
     /// Windows since a scheme acted on the region, while they are fewer than its age. Not used with
     /// `strict`, where an action resets the age.

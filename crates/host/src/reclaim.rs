@@ -350,7 +350,6 @@ mod tests {
         let cgroups = Cgroups {
             v2: Some(dir.path().join("cg")),
             v1: vec![("memory".into(), dir.path().join("v1"))],
-            ..Cgroups::default()
         };
         let mut reclaim = Reclaim::new(Proc::new(dir.path()), cgroups);
         let strain = |pages: u64, us| Strain { refaulted: Some(pages << 12), stalled_us: Some(us) };

@@ -19,7 +19,6 @@ use super::PageMaps;
 
 /// Bytes of a cell, and the number of them in a unit.
 pub(crate) const CELL: u64 = 64 << 10;
-#[expect(clippy::cast_possible_truncation, reason = "32")]
 pub(crate) const CELLS: usize = (UNIT / CELL) as usize;
 /// Times since when pages of a unit are idle that are told apart.
 const MOST_TIMES: usize = 6;

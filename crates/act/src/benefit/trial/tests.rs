@@ -177,7 +177,9 @@ fn a_few_units_that_come_first_do_not_decide_for_all() {
     for nr in 0..150_u64 {
         now = now + STEP_NS;
         let there = if nr < 40 { 1 } else { 100 };
-        (0..there).for_each(|unit| drop(trial.offer(unit * UNIT, now)));
+        for unit in 0..there {
+            trial.offer(unit * UNIT, now);
+        }
         let facts = Facts { now, cpu_ns: nr * STEP_NS, age_s: 1.0, work: None, looks: &[look; 8] };
         if let Step::Over(over, _) = trial.step(&facts) {
             verdict = Some(over);

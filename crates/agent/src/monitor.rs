@@ -382,7 +382,7 @@ impl Monitor {
         let sees_pages = self.driver.context.attrs().method != Method::Observed;
         for (scheme, settings) in &mut schemes {
             settings.only_on = scheme.source_nid;
-            scheme.by_page = sees_pages && settings.proves_pages_idle(scheme.action);
+            scheme.by_page = sees_pages && settings.acts_by_page(scheme.action);
         }
         let acted = self.acts;
         self.acts = schemes.iter().any(|(scheme, _)| scheme.looks_at_pages());

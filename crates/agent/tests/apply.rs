@@ -24,8 +24,8 @@ mod target;
 mod zram;
 
 use isotherm_act::apply::{Evidence, Settings, Undone};
-use isotherm_core::Scheme;
 use isotherm_core::scheme::{Action, Age, Bounds, Frequency, Pattern};
+use isotherm_core::{Attrs, Method, Scheme};
 use isotherm_host::zram::keep_off;
 
 use direct::others;
@@ -129,6 +129,25 @@ fn a_size_quota_and_a_time_quota_hold() {
 fn thp_is_always_on() -> bool {
     let setting = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
     setting.unwrap().contains("[always]")
+}
+
+/// The scheme asks for more samples than there are, so no region matches.
+#[test]
+fn units_in_use_become_huge_though_their_region_is_touched_less_often() {
+    if thp_is_always_on() {
+        return eprintln!("skipped: THP is always on here, so all is huge from the start");
+    }
+    let pattern = Pattern { nr_accesses: Frequency::Samples(Bounds::new(21, 99)), ..Pattern::ALL };
+    let scheme = Scheme { pattern, action: Action::Collapse, ..Scheme::default() };
+    let attrs = Attrs { method: Method::Census, ..Attrs::default() };
+    let mut run = Run::start_with(32, "as set", vec![(scheme, Settings::default())], attrs);
+    let huge = |run: &Run| run.target.smaps("AnonHugePages:") << 10;
+    run.touch_until(0, 16 * MIB, |run| huge(run) >= 12 * MIB);
+    let (account, _) = run.account();
+    eprintln!("{} bytes are huge: {account:?}", huge(&run));
+    assert!((12 * MIB..=18 * MIB).contains(&huge(&run)), "{} bytes are huge", huge(&run));
+    assert!(account.dense_bytes >= 12 * MIB && account.dense_bytes <= account.looked_bytes);
+    assert!(account.most_touched_bp >= 5_000, "{account:?}");
 }
 
 #[test]

@@ -76,6 +76,9 @@ pub struct Observed {
     pub nr_accesses: u32,
     /// Number of windows for which the region has looked like this.
     pub age: u32,
+    /// Whether pages of it are known to be in use, whatever the count says; see
+    /// [`Region::in_use`](crate::region::Region::in_use).
+    pub in_use: bool,
 }
 
 /// A window that the operations set observed itself.

@@ -50,6 +50,9 @@ pub struct Region {
     /// Whether the window gave too little evidence to estimate the count. Such regions are merged
     /// with each other only.
     pub unresolved: bool,
+    /// Whether pages of it are in use although the count may be 0: they were touched within a
+    /// second or a window. Only `census` tells, and whoever plays back what it saw.
+    pub in_use: bool,
     /// Windows since a scheme acted on the region, while they are fewer than its age. Not used with
     /// `strict`, where an action resets the age.
     pub since_action: Option<u32>,
@@ -114,6 +117,7 @@ impl Region {
         }
         self.age = weighted(self.age, l, right.age, r);
         self.nr_unresolved = weighted(self.nr_unresolved, l, right.nr_unresolved, r);
+        self.in_use |= right.in_use;
         self.range.end = right.range.end;
     }
 

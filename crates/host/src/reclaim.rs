@@ -7,6 +7,12 @@
 //! | `memory.failcnt` | the v1 memory cgroup and those above it | a limit was reached |
 //! | `pgscan_kswapd`, `pgscan_direct` | `/proc/vmstat` | the machine runs short |
 //!
+//! Two more tell how much a little reclaim costs ([`Counted::strain`]): memory that came back after
+//! it was reclaimed (`workingset_refault_*` in the cgroup's `memory.stat`, or of the machine), and
+//! the time in which somebody waited for memory (PSI: `memory.pressure` of the v2 cgroup, or
+//! `/proc/pressure/memory`). By themselves they say nothing of reclaim: after a limit was lifted
+//! memory comes back for long, and nobody looks at a page.
+//!
 //! The machine tells what it looked at, too (`pgscan_anon`, `pgscan_file`, since Linux 5.8). Where
 //! files are read, their pages are reclaimed all day long, and anonymous memory is left alone.
 //! Those counters are of all reclaim, of cgroups as well, which do not tell kinds. So they are a
@@ -22,7 +28,7 @@ mod ours;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::metrics::Cgroups;
+use crate::metrics::{Cgroups, pressure_total, refaulted};
 use crate::proc::Proc;
 
 pub use ours::{note_ours, scanned};
@@ -39,6 +45,45 @@ pub struct Counted {
     pub ours: u64,
     /// Pages of the whole machine, for whatever reason. `None`: the kernel does not tell.
     pub kinds: Option<Kinds>,
+    /// What reclaim costs.
+    pub strain: Strain,
+}
+
+/// What reclaim costs those who use the memory, counted from any start. `None`: the kernel does not
+/// tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Strain {
+    /// Bytes that came back after they were reclaimed.
+    pub refaulted: Option<u64>,
+    /// Time in which a task waited for memory, in µs.
+    pub stalled_us: Option<u64>,
+}
+
+impl Strain {
+    /// What was added since an earlier count; 0 if that is not known.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> (u64, u64) {
+        let added = |now: Option<u64>, was: Option<u64>| {
+            now.zip(was).map_or(0, |(now, was)| now.saturating_sub(was))
+        };
+        (added(self.refaulted, before.refaulted), added(self.stalled_us, before.stalled_us))
+    }
+
+    /// From the texts of `memory.stat` or `vmstat`, and of a pressure file.
+    fn of(stat: Option<&str>, pressure: Option<&str>) -> Self {
+        Self {
+            refaulted: stat.and_then(refaulted),
+            stalled_us: pressure.and_then(|text| pressure_total(text, "some")),
+        }
+    }
+
+    /// These, or where they are not known the others.
+    fn or(self, other: Self) -> Self {
+        Self {
+            refaulted: self.refaulted.or(other.refaulted),
+            stalled_us: self.stalled_us.or(other.stalled_us),
+        }
+    }
 }
 
 /// Pages that reclaim has looked at, by kind.
@@ -86,15 +131,18 @@ struct Machine {
     for_itself: u64,
     /// For itself and for cgroups, by kind.
     kinds: Option<Kinds>,
+    /// What that costs, cgroups included.
+    strain: Strain,
 }
 
 impl Machine {
-    /// From the text of `vmstat`.
-    fn of(text: &str) -> Self {
+    /// From the texts of `vmstat` and `pressure/memory`.
+    fn of(text: &str, pressure: Option<&str>) -> Self {
         let names = ["pgscan_kswapd", "pgscan_direct"];
         let for_itself = names.iter().filter_map(|name| field(text, name)).sum();
         let kinds = field(text, "pgscan_anon").zip(field(text, "pgscan_file"));
-        Self { for_itself, kinds: kinds.map(|(anon, files)| Kinds { anon, files }) }
+        let kinds = kinds.map(|(anon, files)| Kinds { anon, files });
+        Self { for_itself, kinds, strain: Strain::of(Some(text), pressure) }
     }
 }
 
@@ -132,6 +180,7 @@ impl Reclaim {
         let mut counted = self.of_process(pid).unwrap_or_default();
         counted.all = counted.all.saturating_add(of_machine.for_itself);
         counted.kinds = of_machine.kinds;
+        counted.strain = counted.strain.or(of_machine.strain);
         counted
     }
 
@@ -147,7 +196,12 @@ impl Reclaim {
 
     fn of_machine_now(&mut self) -> Machine {
         match self.proc.read_system("vmstat", &mut self.text) {
-            Ok(()) => Machine::of(&String::from_utf8_lossy(&self.text)),
+            Ok(()) => {
+                let text = String::from_utf8_lossy(&self.text).into_owned();
+                let pressure = self.proc.read_system("pressure/memory", &mut self.text).ok();
+                let pressure = pressure.map(|()| String::from_utf8_lossy(&self.text));
+                Machine::of(&text, pressure.as_deref())
+            }
             Err(_) => Machine::default(),
         }
     }
@@ -161,13 +215,23 @@ impl Reclaim {
             is_memory.then(|| line.next())?
         });
         if let (Some(path), Some(mount)) = (v1, self.cgroups.v1_of("memory")) {
-            return Some(Counted { all: reached_limits(mount, path), ..Counted::default() });
+            // These cgroups have no pressure file. That of the machine stands for it.
+            let stat = directory(mount, path).and_then(|dir| text_of(&dir, "memory.stat"));
+            let strain = Strain::of(stat.as_deref(), None);
+            return Some(Counted {
+                all: reached_limits(mount, path),
+                strain,
+                ..Counted::default()
+            });
         }
         let v2 = lines.find_map(|mut line| if line.next()? == "0" { line.nth(1) } else { None })?;
         let dir = directory(self.cgroups.v2.as_deref()?, v2)?;
         let all = scanned(&dir)?;
         // Read last: what is being done meanwhile is rather counted as ours.
-        Some(Counted { all, ours: ours::of(&dir), kinds: None })
+        let ours = ours::of(&dir);
+        let [stat, pressure] = ["memory.stat", "memory.pressure"].map(|name| text_of(&dir, name));
+        let strain = Strain::of(stat.as_deref(), pressure.as_deref());
+        Some(Counted { all, ours, kinds: None, strain })
     }
 }
 
@@ -177,6 +241,10 @@ fn reached_limits(mount: &Path, path: &str) -> u64 {
     let all = dir.ancestors().take_while(|dir| dir.starts_with(mount));
     let counts = all.filter_map(|dir| std::fs::read_to_string(dir.join("memory.failcnt")).ok());
     counts.filter_map(|text| text.trim().parse::<u64>().ok()).fold(0, u64::saturating_add)
+}
+
+fn text_of(dir: &Path, name: &str) -> Option<String> {
+    std::fs::read_to_string(dir.join(name)).ok()
 }
 
 /// A cgroup's directory. In a container the path may lie outside of what is mounted; then the
@@ -243,9 +311,10 @@ mod tests {
     #[test]
     fn of_a_kind_no_more_was_looked_at_than_on_the_whole_machine() {
         let kinds = |anon: u64, files: u64| Kinds { anon, files };
-        let before = Counted { all: 500, ours: 0, kinds: Some(kinds(60, 950)) };
+        let before =
+            Counted { all: 500, ours: 0, kinds: Some(kinds(60, 950)), ..Counted::default() };
         let since = |all: u64, ours: u64, kinds: Option<Kinds>| {
-            Counted { all: 500 + all, ours, kinds }.since(&before)
+            Counted { all: 500 + all, ours, kinds, ..before }.since(&before)
         };
         // Files only; both; more than what concerns this process; ours alone.
         assert_eq!(since(800, 0, Some(kinds(60, 1750))), kinds(0, 800));
@@ -255,9 +324,40 @@ mod tests {
         // A kernel that does not tell.
         assert_eq!(since(300, 0, None), kinds(300, 300));
         let text = "pgscan_kswapd 30\npgscan_direct 4\npgscan_anon 9\npgscan_file 25\n";
-        let machine = Machine::of(text);
+        let machine = Machine::of(text, None);
         assert_eq!((machine.for_itself, machine.kinds), (34, Some(kinds(9, 25))));
-        assert_eq!(Machine::of("pgscan_kswapd 30\n").kinds, None);
+        assert_eq!(Machine::of("pgscan_kswapd 30\n", None).kinds, None);
+    }
+
+    #[test]
+    fn what_reclaim_costs_is_that_of_the_cgroup_where_it_tells() {
+        let dir = tempfile::tempdir().unwrap();
+        let put = |path: &str, text: &str| {
+            let path = dir.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let pressure = |us: u64| format!("some avg10=0.00 avg60=0.00 avg300=0.00 total={us}\n");
+        put("7/cgroup", "0::/a\n");
+        put("8/cgroup", "0::/b\n");
+        put("9/cgroup", "3:memory:/c\n");
+        put("vmstat", "pgscan_kswapd 1\nworkingset_refault_anon 9\n");
+        put("pressure/memory", &pressure(900));
+        put("cg/a/memory.stat", "pgscan 2\nworkingset_refault_anon 4\n");
+        put("cg/a/memory.pressure", &pressure(70));
+        put("cg/b/memory.stat", "pgscan 2\n");
+        put("v1/c/memory.stat", "workingset_refault_file 3\n");
+        let cgroups = Cgroups {
+            v2: Some(dir.path().join("cg")),
+            v1: vec![("memory".into(), dir.path().join("v1"))],
+        };
+        let mut reclaim = Reclaim::new(Proc::new(dir.path()), cgroups);
+        let strain = |pages: u64, us| Strain { refaulted: Some(pages << 12), stalled_us: Some(us) };
+        let found = [7, 8, 9].map(|pid| reclaim.counted(pid, 0).strain);
+        assert_eq!(found, [strain(4, 70), strain(9, 900), strain(3, 900)]);
+        let none = Strain::default();
+        assert_eq!(strain(5, 100).since(&strain(2, 30)), (3 << 12, 70));
+        assert_eq!([strain(5, 100).since(&none), none.since(&strain(1, 1))], [(0, 0); 2]);
     }
 
     #[test]
@@ -281,8 +381,9 @@ mod tests {
         note_ours(&at("a/b/c"), 7);
         let cgroups = Cgroups { v2: Some(dir.path().join("cg")), ..Cgroups::default() };
         let mut reclaim = Reclaim::new(Proc::new(dir.path()), cgroups);
-        assert_eq!(reclaim.counted(7, 0), Counted { all: 900, ours: 750, kinds: None });
-        assert_eq!(reclaim.counted(8, 0), Counted { all: 40, ours: 0, kinds: None });
+        let of = |all, ours| Counted { all, ours, ..Counted::default() };
+        assert_eq!(reclaim.counted(7, 0), of(900, 750));
+        assert_eq!(reclaim.counted(8, 0), of(40, 0));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use isotherm_core::{
     AddrRange, PageBits, RegionInfo, Snapshot, TargetId, TargetInfo, Time, Touched, TouchedBytes,
-    UnitInfo,
+    TouchedShare, UnitInfo,
 };
 use isotherm_record::export::{self, Table};
 use isotherm_record::{Exec, Header, Mapping, Record, Target, Writer};
@@ -72,6 +72,35 @@ fn jsonl() {
     .assert_eq(&String::from_utf8(out).unwrap());
 }
 
+/// Of a region the share within a window is known, of another one nothing.
+#[test]
+fn regions_have_the_shares_of_pages_that_were_recorded() {
+    let mut w = Writer::new(Vec::new(), &Header::default()).unwrap();
+    let region = |start: u64, touched: Option<TouchedShare>| RegionInfo {
+        range: AddrRange::new(start, start + 0x1000),
+        resolved: touched.is_some(),
+        touched,
+        ..RegionInfo::default()
+    };
+    let share = |window| TouchedShare { window, second: Some(0.25), leaf_shift: 12 };
+    let regions = vec![
+        region(0x1000, Some(share(None))),
+        region(0x2000, None),
+        region(0x3000, Some(share(Some(1.0)))),
+    ];
+    let targets = vec![TargetInfo { regions, ..TargetInfo::default() }];
+    for end in [100, 200] {
+        let targets = targets.clone();
+        w.push_snapshot(&Snapshot { end: Time(end), targets, ..Snapshot::default() }).unwrap();
+    }
+    let record = Record::from_bytes(w.finish(Time(200), "over").unwrap().0).unwrap();
+    let mut out = Vec::new();
+    export::csv(Table::Regions, &mut record.reader().unwrap(), &mut out).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    let ends: Vec<_> = text.lines().skip(1).map(|l| l.split_once("e,").unwrap().1).collect();
+    assert_eq!(ends, [",0.25", ",", "1,0.25"].repeat(2));
+}
+
 /// A unit of which two pages were touched within a window, and nothing else is known.
 fn record_of_pages() -> Record {
     let mut w = Writer::new(Vec::new(), &Header { host: "h".into(), ..Header::default() }).unwrap();
@@ -100,8 +129,8 @@ fn csv_of_pages() {
         1
     );
     expect_test::expect![[r#"
-        host,t_ns,time,pid,target,start,mapping,since_ns,leaf_sz,nr_present,nr_unresolved,nr_touched_sample,nr_touched_window,nr_touched_1s,nr_touched_10s,nr_touched_1min,present,unresolved,touched_sample,touched_window,touched_1s,touched_10s,touched_1min
-        h,100,,12,"a, b",2097152,,50,4096,64,0,,2,,,,ffffffffffffffff0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000,00000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000,,00000000000000800000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000100000000000000,,,
+        host,t_ns,time,pid,target,start,mapping,since_ns,leaf_sz,nr_present,nr_unresolved,nr_touched_sample,nr_touched_window,nr_touched_1s,nr_touched_10s,nr_touched_1min,present,unresolved,touched_sample,touched_window,touched_1s,touched_10s,touched_1min,found
+        h,100,,12,"a, b",2097152,,50,4096,64,0,,2,,,,ffffffffffffffff0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000,00000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000,,00000000000000800000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000100000000000000,,,,
     "#]].assert_eq(&String::from_utf8(out).unwrap());
 }
 
@@ -110,7 +139,7 @@ fn jsonl_of_pages() {
     let mut out = Vec::new();
     export::jsonl(Table::Pages, &mut record_of_pages().reader().unwrap(), &mut out).unwrap();
     expect_test::expect![[r#"
-        {"host":"h","t_ns":100,"time":null,"pid":12,"target":"a, b","start":2097152,"mapping":null,"since_ns":50,"leaf_sz":4096,"nr_present":64,"nr_unresolved":0,"nr_touched_sample":null,"nr_touched_window":2,"nr_touched_1s":null,"nr_touched_10s":null,"nr_touched_1min":null,"present":"ffffffffffffffff0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000","unresolved":"00000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000","touched_sample":null,"touched_window":"00000000000000800000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000100000000000000","touched_1s":null,"touched_10s":null,"touched_1min":null}
+        {"host":"h","t_ns":100,"time":null,"pid":12,"target":"a, b","start":2097152,"mapping":null,"since_ns":50,"leaf_sz":4096,"nr_present":64,"nr_unresolved":0,"nr_touched_sample":null,"nr_touched_window":2,"nr_touched_1s":null,"nr_touched_10s":null,"nr_touched_1min":null,"present":"ffffffffffffffff0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000","unresolved":"00000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000","touched_sample":null,"touched_window":"00000000000000800000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000100000000000000","touched_1s":null,"touched_10s":null,"touched_1min":null,"found":null}
     "#]].assert_eq(&String::from_utf8(out).unwrap());
     let rows = export::csv(Table::Pages, &mut record().reader().unwrap(), &mut Vec::new());
     assert_eq!(rows.unwrap(), 0);

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::Context;
 use isotherm_core::Time;
-use isotherm_sim::truth::Line;
+use isotherm_sim::truth::{Header, Line};
 use isotherm_sys::clock;
 
 use crate::processes::child::{Child, sleep_until};
@@ -50,6 +50,20 @@ impl Workload {
         // Short until then: a header, extents, an edge.
         fs::read_to_string(&self.truth).is_ok_and(|t| t.contains("{\"t\":\"phase\""))
     }
+}
+
+/// When the accesses of a truth begin, in ns of the monotonic clock.
+pub(crate) fn start_of(truth: &Path) -> anyhow::Result<u64> {
+    Ok(header_of(truth)?.start_ns)
+}
+
+fn header_of(truth: &Path) -> anyhow::Result<Header> {
+    let text = fs::read_to_string(truth).with_context(|| format!("read {}", truth.display()))?;
+    let first = text.lines().next().context("an empty truth")?;
+    let Line::Header(header) = serde_json::from_str(first)? else {
+        anyhow::bail!("a truth without header: {}", truth.display())
+    };
+    Ok(header)
 }
 
 /// How many accesses a workload had executed by when, all processes and patterns together.
@@ -100,12 +114,7 @@ impl Progress {
 
     /// The next border between two slots that is not before `now`: there `until` is exact.
     pub(crate) fn border(truth: &Path, now: Time) -> anyhow::Result<Time> {
-        let text =
-            fs::read_to_string(truth).with_context(|| format!("read {}", truth.display()))?;
-        let first = text.lines().next().context("an empty truth")?;
-        let Line::Header(h) = serde_json::from_str(first)? else {
-            anyhow::bail!("a truth without header: {}", truth.display())
-        };
+        let h = header_of(truth)?;
         let slots = now.as_ns().saturating_sub(h.start_ns).div_ceil(h.slot_ns.max(1));
         Ok(Time(h.start_ns + slots * h.slot_ns))
     }

@@ -87,8 +87,9 @@ class Record:
         ``nr_accesses`` (samples with an access) of ``max_nr_accesses``, ``age`` (windows for which
         it has looked like this), ``lo`` and ``hi`` (90 % interval of the mean rate, in
         ``nr_accesses``), ``resolved`` (false: nobody could look, and the numbers mean nothing),
-        ``touched_window`` and ``touched_1s`` (share of its pages, of a live monitor; null from a
-        record, whose pages are in ``pages``).
+        ``touched_window`` and ``touched_1s`` (share of its pages; null where nobody knows: with
+        methods that see no single pages, before the span was measured, where it is not
+        ``resolved``, and in older records).
         """
     @property
     def pages(self) -> Table:
@@ -97,7 +98,8 @@ class Record:
 
         ``start``, ``mapping``, ``since_ns``, ``leaf_sz``, ``nr_present``, ``nr_unresolved``,
         ``nr_touched_SPAN``, and the same as 64 bytes with a bit per page: ``present``,
-        ``unresolved``, ``touched_SPAN``.
+        ``unresolved``, ``touched_SPAN``, ``found`` (touched since the last row of the unit, by any
+        look).
         """
     @property
     def mappings(self) -> Table:

@@ -214,6 +214,7 @@ mod tests {
             nr_accesses: 0,
             age: 0,
             idle_us: None,
+            by_use: false,
             bypass_filters: false,
             charged: 1 << 20,
             max_bytes: u64::MAX,

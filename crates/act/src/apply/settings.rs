@@ -87,6 +87,15 @@ impl Settings {
             && matches!(action, Action::Pageout | Action::Cold | Action::MigrateCold)
     }
 
+    /// Whether this action decides by single pages, so that it need not matter which region they
+    /// are in: pages that are proven idle, or units of 2 MiB that are made huge if enough of their
+    /// pages are touched.
+    #[must_use]
+    pub const fn acts_by_page(&self, action: Action) -> bool {
+        self.proves_pages_idle(action)
+            || matches!(self.evidence, Evidence::Confirm(_)) && matches!(action, Action::Collapse)
+    }
+
     /// What the proof has to know.
     pub(super) const fn terms(&self) -> Terms {
         let window_ns = self.refault_window_us.saturating_mul(1000);

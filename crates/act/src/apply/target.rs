@@ -7,6 +7,7 @@ use isotherm_core::scheme::Action;
 use isotherm_core::{AddrRange, TargetId, Time};
 use isotherm_host::proc::{Proc, parse_smaps};
 
+use crate::apply::actions::collapse::Densest;
 use crate::apply::actions::prove::Proving;
 use crate::apply::evidence::armed::{Evidence, Rules};
 use crate::apply::evidence::look::{Look, Seen};
@@ -39,6 +40,8 @@ pub(super) struct TargetState {
     pub(super) pretended: BTreeMap<u64, Action>,
     /// Whether huge pages pay.
     pub(super) proving: Proving,
+    /// What looks for huge pages have found, by scheme.
+    pub(super) densest: BTreeMap<usize, Densest>,
     pub(super) injector: Option<Injector>,
     /// Memory that somebody gave huge page advice about, as last read, and when.
     advised: (Option<Time>, Vec<(AddrRange, bool)>),
@@ -62,6 +65,7 @@ impl TargetState {
             opposed: BTreeSet::new(),
             pretended,
             proving: Proving::default(),
+            densest: BTreeMap::new(),
             injector: None,
             advised,
             refused_collapses,
@@ -145,6 +149,24 @@ impl TargetState {
         })
         .ok();
         seen
+    }
+
+    /// What is seen in the granules that begin in `range` and that the monitor has made old since
+    /// `since`: what is young there was touched after that.
+    pub(super) fn see_fresh(
+        &self,
+        look: &mut dyn Look,
+        range: AddrRange,
+        since: Time,
+    ) -> BTreeMap<u64, Seen> {
+        let mut runs: Vec<AddrRange> = Vec::new();
+        for start in self.monitored.made_old_since(range, since) {
+            match runs.last_mut() {
+                Some(run) if run.end == start => run.end = start + GRANULE,
+                _ => runs.push(AddrRange::new(start, start + GRANULE)),
+            }
+        }
+        runs.into_iter().flat_map(|run| self.see(look, run)).collect()
     }
 
     /// What is seen where the chosen pages are.

@@ -27,8 +27,8 @@ use super::{Cost, LEAST_GAIN, SURE};
 
 /// How long candidates and looks are gathered, in ns.
 const GATHER_NS: u64 = 1_500_000_000;
-/// They are gathered for longer while more than a quarter is new, but for no longer than this, in
-/// ns.
+/// They are gathered for longer while more than a quarter is new, or they are fewer than a sample
+/// needs, but for no longer than this, in ns.
 const LAST_NS: u64 = 10_000_000_000;
 /// How long the sample may take to be collapsed, in ns.
 const FILL_NS: u64 = 3_000_000_000;
@@ -232,7 +232,9 @@ impl Trial {
             Stage::Gather { since: Some(since) }
                 if over(since, GATHER_NS) && over(begun, GATHER_NS) =>
             {
-                let grows = 4 * self.candidates.len() > 5 * self.known;
+                // A few units say nothing of a program whose others come as they are looked at.
+                let is_few = self.candidates.len() < LEAST_SAMPLE;
+                let grows = is_few || 4 * self.candidates.len() > 5 * self.known;
                 self.known = self.candidates.len();
                 if grows && !over(begun, LAST_NS) {
                     self.stage = Stage::Gather { since: Some(now) };

@@ -209,6 +209,7 @@ impl Operations for Shared {
                 (false, warm) => u32::from(warm),
             },
             age: 10,
+            in_use: *hot,
         }));
     }
 

@@ -81,6 +81,7 @@ impl Direct {
             nr_accesses: 0,
             age: 0,
             idle_us: None,
+            by_use: false,
             bypass_filters: false,
             charged: range.len(),
             max_bytes: u64::MAX,

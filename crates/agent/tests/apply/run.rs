@@ -24,9 +24,19 @@ pub(crate) struct Run {
 impl Run {
     /// A target with so many MiB, all touched once; `pages` as the target's `map` takes it.
     pub(crate) fn start(mib: u64, pages: &str, schemes: Vec<(Scheme, Settings)>) -> Self {
+        Self::start_with(mib, pages, schemes, Attrs::default())
+    }
+
+    /// The same by other attributes.
+    pub(crate) fn start_with(
+        mib: u64,
+        pages: &str,
+        schemes: Vec<(Scheme, Settings)>,
+        attrs: Attrs,
+    ) -> Self {
         let mut target = Target::spawn();
         target.say(&format!("map {} {pages}", mib << 20));
-        let mut monitor = Monitor::of_pid(target.pid(), Attrs::default()).unwrap();
+        let mut monitor = Monitor::of_pid(target.pid(), attrs).unwrap();
         monitor.commit_schemes(schemes);
         Self { target, monitor, events: Vec::new() }
     }

@@ -1,7 +1,7 @@
 //! Runs a policy to its end and reports on it: warnings, a status line, the event log, and the
 //! account at the end.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -129,6 +129,8 @@ struct Run<'a> {
     told_to_wait: bool,
     /// Contexts for which the user was told that they have no target yet.
     alone: BTreeSet<String>,
+    /// What was found out last about whether the huge pages of a scheme pay, by context and name.
+    proved: BTreeMap<(String, String), String>,
     /// Whether the head of the percentiles was printed.
     has_head: bool,
 }
@@ -154,6 +156,7 @@ impl<'a> Run<'a> {
             hole: false,
             told_to_wait: false,
             alone: BTreeSet::new(),
+            proved: BTreeMap::new(),
             has_head: false,
         }
     }
@@ -176,6 +179,7 @@ impl<'a> Run<'a> {
             }
             Event::Act(ActEvent::Proved { scheme, pid, text, .. }) => {
                 self.say(&format!("{context} / {scheme}, process {pid}: {text}"));
+                self.proved.insert((context, scheme), text);
             }
             Event::Act(ActEvent::Blocked { text, .. }) => {
                 self.warn(&format!("{context}: actions are blocked from now on: {text}"));
@@ -301,11 +305,11 @@ impl<'a> Run<'a> {
             (None, why) => why.unwrap_or(Stopped::TargetsGone),
         };
         let explained = self.accounts.iter().map(|a| {
-            let last = self.status.last(&a.context);
-            (
-                (a.context.clone(), a.name.clone()),
-                self.plan.explain(a, last, self.status.waits(a), self.args.dry_run),
-            )
+            let (last, waits) = (self.status.last(&a.context), self.status.waits(a));
+            let whose = (a.context.clone(), a.name.clone());
+            let proved = self.proved.get(&whose).map(String::as_str);
+            let text = self.plan.explain(a, last, waits, self.args.dry_run, proved);
+            (whose, text)
         });
         let explained = explained.collect();
         let mut has_failed = false;

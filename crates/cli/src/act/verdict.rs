@@ -1,6 +1,8 @@
 //! What the numbers of a run mean for its user: whether a scheme waits and for what, what its quota
 //! holds back and for how long, and before the account of a dry run what it would bring.
 
+mod huge;
+
 use isotherm::raw::agent::policy::Policy;
 use isotherm::raw::agent::run::{Account, Summary};
 use isotherm::raw::core::scheme::{Action, Age, Metric, WatermarkMetric, Watermarks};
@@ -23,6 +25,8 @@ struct Planned {
     /// Bytes, and ms of time, per window of so many ms; 0: no limit.
     quota: (u64, u64, u64),
     marks: Watermarks,
+    /// Huge pages: the share of pages that have to be touched, and whether they have to pay.
+    huge: (u32, bool),
 }
 
 /// The policy, as far as it explains the account.
@@ -49,6 +53,7 @@ impl Plan {
                     (quota.sz, quota.ms, quota.reset_interval_ms)
                 },
                 marks: s.scheme.watermarks,
+                huge: (s.settings.min_touched_bp, s.settings.prove),
             })
         });
         Self { schemes: schemes.collect() }
@@ -69,13 +74,15 @@ impl Plan {
     }
 
     /// What an account means, in lines. `last`: the last state of its context with regions.
-    /// `waits`: whether the watermarks did not let the scheme work at the end.
+    /// `waits`: whether the watermarks did not let the scheme work at the end. `proved`: what was
+    /// found out last about whether its huge pages pay.
     pub(super) fn explain(
         &self,
         a: &Account,
         last: Option<&Summary>,
         waits: bool,
         dry_run: bool,
+        proved: Option<&str>,
     ) -> String {
         let Some(plan) = self.find(a) else { return String::new() };
         let mut text = String::new();
@@ -85,6 +92,10 @@ impl Plan {
             if last.is_some_and(|s| s.nr_targets > 1) {
                 text += FORKED;
             }
+        }
+        if plan.action == Action::Collapse {
+            let (least_bp, prove) = plan.huge;
+            text += &huge::looked_at(a, least_bp, prove, proved);
         }
         if a.quota_exceeds > 0 {
             text += &plan.held_back(a, at_least(idle, plan.min_age_ms));
@@ -250,6 +261,7 @@ mod tests {
             action: Action::Pageout,
             min_age_ms: 10_000,
             quota: (1 << 20, 10, 1000),
+            huge: (5_000, false),
             marks: Watermarks {
                 metric: WatermarkMetric::FreeMemRate,
                 interval_us: 5_000_000,
@@ -300,7 +312,7 @@ mod tests {
     #[test]
     fn of_several_processes_it_says_how_shared_memory_counts() {
         let plan = Plan { schemes: vec![planned()] };
-        let explain = |last: Summary| plan.explain(&account(), Some(&last), false, true);
+        let explain = |last: Summary| plan.explain(&account(), Some(&last), false, true, None);
         let idle = vec![(12_000, 12 << 20)];
         let one = Summary { nr_targets: 1, idle: idle.clone(), ..Summary::default() };
         let apart = Summary { nr_targets: 2, ..one.clone() };

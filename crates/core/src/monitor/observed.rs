@@ -143,6 +143,7 @@ pub(super) fn take(target: &mut Target, observed: &[Observed], max_nr: u32) {
             region.nr_accesses = o.nr_accesses.min(max_nr);
             region.nr_accesses_bp = region.nr_accesses.wrapping_mul(10_000);
             region.age = o.age;
+            region.in_use = o.in_use;
             region.since_action = since_action(o, &old[first..]);
             new.push(region);
         }

@@ -70,6 +70,14 @@ pub struct Counters {
     /// taken over, and those that were old already. `confirmed_bytes` and `refuted_bytes` are a
     /// part of them.
     pub waited_bytes: u64,
+    /// Huge pages only: bytes of the units of 2 MiB that were looked at, each counted once.
+    pub looked_bytes: u64,
+    /// Those of them of which enough pages were touched, at the best look.
+    pub dense_bytes: u64,
+    /// Those of them that one huge page mapped already.
+    pub huge_bytes: u64,
+    /// The largest share of a unit's pages that was seen touched, in basis points.
+    pub most_touched_bp: u64,
     /// Time spent on acting and on gathering evidence, in ns.
     pub action_ns: u64,
     /// CPU time of `action_ns`, in ns, without that of the looks at pages.
@@ -77,15 +85,17 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Adds what was counted elsewhere or before. The larger one of the largest windows stays.
+    /// Adds what was counted elsewhere or before. The larger one of the largest windows and shares
+    /// stays.
     pub fn add(&mut self, more: &Self) {
         self.combine(more, u64::saturating_add);
         self.max_window_sz = self.max_window_sz.max(more.max_window_sz);
         self.max_window_ns = self.max_window_ns.max(more.max_window_ns);
+        self.most_touched_bp = self.most_touched_bp.max(more.most_touched_bp);
     }
 
-    /// Subtracts what was counted before. The largest windows stay, because it is not known which
-    /// scheme they belong to.
+    /// Subtracts what was counted before. The largest windows and shares stay, because it is not
+    /// known which scheme they belong to.
     pub fn subtract(&mut self, less: &Self) {
         self.combine(less, u64::saturating_sub);
         self.refused.retain(|_, bytes| *bytes > 0);
@@ -121,6 +131,10 @@ impl Counters {
             armed_bytes,
             adopted_bytes,
             waited_bytes,
+            looked_bytes,
+            dense_bytes,
+            huge_bytes,
+            most_touched_bp: _,
             action_ns,
             action_cpu_ns,
         } = self;
@@ -146,19 +160,28 @@ impl Counters {
             (armed_bytes, other.armed_bytes),
             (adopted_bytes, other.adopted_bytes),
             (waited_bytes, other.waited_bytes),
+            (looked_bytes, other.looked_bytes),
+            (dense_bytes, other.dense_bytes),
+            (huge_bytes, other.huge_bytes),
             (action_ns, other.action_ns),
             (action_cpu_ns, other.action_cpu_ns),
         ] {
             *own = f(*own, other);
         }
-        for (errno, bytes) in &other.refused {
-            let own = refused.entry(*errno).or_default();
-            *own = f(*own, *bytes);
-        }
-        for (why, bytes) in &other.unreached {
-            let own = unreached.entry(why).or_default();
-            *own = f(*own, *bytes);
-        }
+        combine_each(refused, &other.refused, f);
+        combine_each(unreached, &other.unreached, f);
+    }
+}
+
+/// Combines the numbers of each key.
+fn combine_each<K: Ord + Copy>(
+    own: &mut BTreeMap<K, u64>,
+    other: &BTreeMap<K, u64>,
+    f: fn(u64, u64) -> u64,
+) {
+    for (key, bytes) in other {
+        let own = own.entry(*key).or_default();
+        *own = f(*own, *bytes);
     }
 }
 

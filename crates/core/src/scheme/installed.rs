@@ -11,6 +11,7 @@ use super::{Scheme, WatermarkMetric};
 use crate::attrs::{Attrs, Method};
 use crate::region::Region;
 use crate::time::Time;
+use crate::unit::UNIT;
 
 /// A scheme with its state.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -187,9 +188,12 @@ impl Installed {
         self.quota.is_limited(&self.scheme.quota)
     }
 
-    /// Whether the region matches the pattern.
+    /// Whether the region matches the pattern. A pattern of no access at all is not matched by a
+    /// region of which pages are known to be in use, unless `strict`: a count of 0 says only that
+    /// few of them are touched in one sample.
     pub(crate) fn matches(&self, region: &Region, strict: bool) -> bool {
-        (strict || !region.unresolved)
+        let only_seems_idle = region.in_use && self.pattern.nr_accesses.max == 0;
+        (strict || !region.unresolved && !only_seems_idle)
             && self.pattern.matches(region.len(), frequency(region), region.quiet_age())
     }
 
@@ -211,6 +215,24 @@ impl Installed {
             .then(|| u64::from(age.min).saturating_mul(attrs.aggr_us))
     }
 
+    /// Whether the region does not match only because too little of it is touched in one sample,
+    /// so that units of it may be in use all the same.
+    ///
+    /// A pattern of memory in use is one that begins at some access and has no upper limit, of
+    /// frequency or of age. A program that accesses a table at random touches few pages in a
+    /// sample, and most of each 2 MiB within some seconds. The size of the region says nothing
+    /// about its units, unless more than a unit is asked for.
+    pub(crate) fn may_be_dense(&self, region: &Region, attrs: &Attrs) -> bool {
+        let Resolved { sz, nr_accesses, age } = self.pattern;
+        let no_limit = nr_accesses.max >= attrs.max_nr_accesses()
+            && (age.min, age.max, sz.max) == (0, u32::MAX, u64::MAX);
+        let wants_use = self.scheme.by_page && nr_accesses.min > 0 && no_limit;
+        let by_pages = matches!(attrs.method, Method::Census | Method::Observed);
+        let sees_pages = by_pages && !attrs.strict && !region.unresolved;
+        let is_in_use = region.in_use || frequency(region) > 0;
+        wants_use && sees_pages && is_in_use && (sz.min <= UNIT || sz.min <= region.len())
+    }
+
     pub(crate) fn score(&self, region: &Region, attrs: &Attrs) -> u32 {
         let facts =
             Facts { sz: region.len(), nr_accesses: frequency(region), age: region.quiet_age() };
@@ -220,7 +242,9 @@ impl Installed {
     /// Whether the scheme acts on the region or on its pages now: they match, and the region's
     /// score is high enough.
     pub(crate) fn wants(&self, region: &Region, attrs: &Attrs) -> bool {
-        (self.matches(region, attrs.strict) || self.idle_us(region, attrs).is_some())
+        (self.matches(region, attrs.strict)
+            || self.idle_us(region, attrs).is_some()
+            || self.may_be_dense(region, attrs))
             && (!self.is_limited() || self.score(region, attrs) >= self.quota.min_score)
     }
 
@@ -241,7 +265,39 @@ pub(crate) const fn frequency(region: &Region) -> u32 {
 mod tests {
     use super::*;
     use crate::addr::AddrRange;
-    use crate::scheme::Pattern;
+    use crate::scheme::{Frequency, Pattern};
+
+    #[test]
+    fn units_of_a_region_that_is_touched_now_and_then_may_be_in_use() {
+        let census = Attrs { method: Method::Census, ..Attrs::default() };
+        let pattern = Pattern {
+            sz: crate::scheme::Bounds::new(2 << 20, u64::MAX),
+            nr_accesses: Frequency::Bp(crate::scheme::Bounds::new(500, u32::MAX)),
+            ..Pattern::ALL
+        };
+        let by_page = Scheme { pattern, by_page: true, ..Scheme::default() };
+        let small = Region { in_use: true, ..Region::new(AddrRange::new(0, 1 << 16)) };
+        let hot = Region { nr_accesses_bp: 30_000, ..Region::new(AddrRange::new(0, 4 << 20)) };
+        let strict = Attrs { strict: true, ..census };
+        let whole = Scheme { by_page: false, ..by_page.clone() };
+        let idle = Scheme { pattern: Pattern::idle_for_us(0), ..by_page.clone() };
+        let of_4m = crate::scheme::Bounds::new(4 << 20, u64::MAX);
+        let large = Scheme { pattern: Pattern { sz: of_4m, ..pattern }, ..by_page.clone() };
+        for (name, attrs, scheme, region, matches, expected) in [
+            ("in use, though no sample sees it", census, &by_page, small, false, true),
+            ("touched in samples", census, &by_page, hot, true, true),
+            ("idle", census, &by_page, Region { in_use: false, ..small }, false, false),
+            ("unknown", census, &by_page, Region { unresolved: true, ..small }, false, false),
+            ("strict", strict, &by_page, small, false, false),
+            ("regions only", census, &whole, small, false, false),
+            ("idle memory is wanted", census, &idle, small, false, false),
+            ("more than a unit is wanted", census, &large, small, false, false),
+        ] {
+            let installed = Installed::new(scheme.clone(), &attrs, 0);
+            assert_eq!(installed.matches(&region, attrs.strict), matches, "{name}");
+            assert_eq!(installed.may_be_dense(&region, &attrs), expected, "{name}");
+        }
+    }
 
     #[test]
     fn pages_of_a_region_in_use_are_acted_on_where_pages_are_seen() {

@@ -33,6 +33,7 @@
 //! | a nearer deadline of a scheme stays when attributes change | all restart | 9.1.1 |
 //! | age and frequency in time and percent follow the intervals | stretch with them | 9.1.4 |
 //! | a region about which nothing is known is never acted on | reads as accessed | 9.5.3 |
+//! | no access at all is asked for: pages in use do not match | a count of 0 is enough | 4.1 |
 //! | watermarks are looked at once per aggregation window | every sample | 2.5 |
 //!
 //! Two properties are kept as in the kernel. The last score class may be larger than the quota. It
@@ -110,7 +111,9 @@ pub struct Scheme {
     /// Stop after this many snapshots. 0: never.
     pub max_nr_snapshots: u64,
     /// For memory that was idle for long: also act within regions that do not match, on those of
-    /// their pages that were idle for so long by themselves (see [`Request::idle_us`]). Only the
+    /// their pages that were idle for so long by themselves (see [`Request::idle_us`]). For memory
+    /// in use: also within regions that are touched less often, on units of 2 MiB of which enough
+    /// pages are touched within some seconds (see [`Request::by_use`]). Only the
     /// method `census` sees such pages, or whoever plays back what it saw. Not in the kernel, where
     /// a region stands for its pages.
     pub by_page: bool,

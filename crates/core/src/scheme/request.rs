@@ -22,6 +22,10 @@ pub struct Request {
     /// If the region does not match, but pages of it may ([`Scheme::by_page`](super::Scheme)): for
     /// how long a page must have been idle to be acted on, in µs. `None`: the region matches.
     pub idle_us: Option<u64>,
+    /// Whether the region does not match because too little of it is touched in one sample, but
+    /// units of 2 MiB of it may be in use ([`Scheme::by_page`](super::Scheme)): only those of which
+    /// enough pages are touched within some seconds are to be acted on.
+    pub by_use: bool,
     /// Whether a core filter let the region in, so that the ops filters are skipped.
     pub bypass_filters: bool,
     /// What the quota is charged, in bytes. `strict` only.

@@ -352,6 +352,7 @@ impl World {
                         range: AddrRange::new(start - back, at),
                         nr_accesses: u32::try_from(self.rng.range(0, 30)).unwrap(),
                         age: u32::try_from(self.rng.range(0, 100)).unwrap(),
+                        in_use: self.rng.range(0, 4) == 0,
                     }
                 })
                 .filter(|o| o.range.start <= o.range.end)

@@ -118,7 +118,8 @@ impl Steady {
             let hot = if self.world.is_hot(area.start) { 20 } else { 0 };
             let mid = area.start + cut;
             for range in [AddrRange::new(area.start, mid), AddrRange::new(mid, area.end)] {
-                self.observed.push(Observed { range, nr_accesses: hot, age: self.nr_windows });
+                let age = self.nr_windows;
+                self.observed.push(Observed { range, nr_accesses: hot, age, in_use: false });
             }
         }
         self.context.begin_observed(Observation {

@@ -9,7 +9,7 @@ use isotherm_core::{
 const MIB: u64 = 1 << 20;
 
 fn observed(start: u64, end: u64, nr_accesses: u32, age: u32) -> Observed {
-    Observed { range: AddrRange::new(start * MIB, end * MIB), nr_accesses, age }
+    Observed { range: AddrRange::new(start * MIB, end * MIB), nr_accesses, age, in_use: false }
 }
 
 fn window(end_us: u64) -> Observation {

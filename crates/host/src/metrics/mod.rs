@@ -35,6 +35,7 @@ use crate::again::read_again;
 use crate::proc::meminfo_kib;
 pub use cgroup::Cgroups;
 use missing::Missing;
+pub(crate) use text::pressure_total;
 pub use text::refaulted;
 
 pub use error::{MetricError, MetricKind};
@@ -161,7 +162,7 @@ impl Metrics {
     }
 
     fn pressure(&mut self, source: Source, cgroup: &str, line: &str) -> Result<u64, MetricError> {
-        self.parse(source, cgroup, |text| text::pressure_total(text, line))
+        self.parse(source, cgroup, |text| pressure_total(text, line))
     }
 
     fn fields<const N: usize>(

@@ -1,7 +1,7 @@
 //! The few numbers that are taken out of the kernel's texts. Nothing here allocates.
 
 /// The total of a pressure file's line `some` or `full`, in µs since boot.
-pub(super) fn pressure_total(text: &str, line: &str) -> Option<u64> {
+pub(crate) fn pressure_total(text: &str, line: &str) -> Option<u64> {
     let mut words = text.lines().map(str::split_ascii_whitespace);
     let mut words = words.find_map(|mut words| (words.next() == Some(line)).then_some(words))?;
     words.find_map(|word| word.strip_prefix("total="))?.parse().ok()

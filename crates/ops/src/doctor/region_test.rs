@@ -158,7 +158,7 @@ mod tests {
         let mut child = TestChild::fork().unwrap();
         child.touch(Touch::Read, |_| true).unwrap();
         let all = |nr_accesses| {
-            let of = |range| Observed { range, nr_accesses, age: 0 };
+            let of = |range| Observed { range, nr_accesses, age: 0, in_use: false };
             [of(child.pages()), of(child.other()), of(child.huge())]
         };
         let honest = |kind| {
@@ -184,7 +184,8 @@ mod tests {
     #[test]
     fn means_are_over_bytes() {
         let range = |a: u64, b: u64| AddrRange::new(a * 4096, b * 4096);
-        let o = |a, b, nr_accesses| Observed { range: range(a, b), nr_accesses, age: 0 };
+        let o =
+            |a, b, nr_accesses| Observed { range: range(a, b), nr_accesses, age: 0, in_use: false };
         let regions = [o(0, 4, 8), o(4, 12, 2)];
         assert!((mean(&regions, range(0, 8)) - 5.0).abs() < 1e-9);
         assert!((mean(&regions, range(8, 16)) - 1.0).abs() < 1e-9);

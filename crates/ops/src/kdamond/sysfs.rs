@@ -89,6 +89,7 @@ impl Kernel for Sysfs {
                 range: r.range,
                 nr_accesses: r.nr_accesses,
                 age: r.age,
+                in_use: false,
             });
             schemes.push(observed.collect());
         }

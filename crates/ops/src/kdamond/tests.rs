@@ -121,6 +121,7 @@ impl Kernel for Fake {
             range: AddrRange::new(0x10_0000 * (i as u64 + 1), 0x10_0000 * (i as u64 + 1) + 4096),
             nr_accesses: 7,
             age: 3,
+            in_use: false,
         };
         let schemes = (0..nr).map(|i| vec![region(i)]).collect();
         Ok(Walked { schemes, sz_tried: state.windows * 4096 })

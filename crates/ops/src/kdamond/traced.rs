@@ -109,6 +109,7 @@ impl Traced {
                 range: r.range,
                 nr_accesses: r.nr_accesses,
                 age: r.age,
+                in_use: false,
             });
             Some((id, regions.collect()))
         });

@@ -7,6 +7,11 @@
 //! A machine that reads files reclaims pages of files for hours, and looks at no anonymous page
 //! meanwhile. Then only mapped files are to be spared.
 //!
+//! A little reclaim can be much: a cgroup at its limit that swaps in a hundred pages per second
+//! looks at not many more. So where tasks wait for memory, or much comes back, a few pages that
+//! reclaim has looked at are enough. Waiting and coming back alone are not: after a limit was
+//! lifted memory comes back for long, and nobody takes it.
+//!
 //! What this program asks a cgroup to reclaim does not count. It asks for no more than it has seen
 //! to be idle, and to make less memory old because of that would take away what it decides by.
 
@@ -20,6 +25,11 @@ use isotherm_sys::clock::now;
 /// Growth of the counters per second from one question to the next, from which on reclaim is at
 /// work: 1 MiB looked at, in pages.
 const AT_WORK: u64 = 256;
+/// The same while reclaim strains those who use the memory.
+const AT_WORK_STRAINED: u64 = 8;
+/// Reclaim strains from so many bytes on that come back per second, or from so many µs per second
+/// on in which a task waits for memory.
+const STRAIN: (u64, u64) = (256 << 12, 10_000);
 const SECOND_NS: u64 = 1_000_000_000;
 /// After this time without reclaim, in ns, it is told again when it begins.
 const QUIET_NS: u64 = 60_000_000_000;
@@ -63,10 +73,13 @@ enum AtWork {
 /// second.
 fn at_work(now: Counted, before: Counted, elapsed_ns: u64) -> AtWork {
     let looked_at = now.since(&before);
-    let is_much = |pages: u64| {
-        let grown = u128::from(pages) * u128::from(SECOND_NS);
-        grown >= u128::from(AT_WORK) * u128::from(elapsed_ns.max(SECOND_NS))
+    let is_at_least = |grown: u64, per_second: u64| {
+        let grown = u128::from(grown) * u128::from(SECOND_NS);
+        grown >= u128::from(per_second) * u128::from(elapsed_ns.max(SECOND_NS))
     };
+    let (refaulted, stalled_us) = now.strain.since(&before.strain);
+    let strains = is_at_least(refaulted, STRAIN.0) || is_at_least(stalled_us, STRAIN.1);
+    let is_much = |pages| is_at_least(pages, if strains { AT_WORK_STRAINED } else { AT_WORK });
     if is_much(looked_at.anon) {
         AtWork::OnAll
     } else if is_much(looked_at.files) {
@@ -149,12 +162,12 @@ impl Pressure {
 
 #[cfg(test)]
 mod tests {
-    use isotherm_host::reclaim::Kinds;
+    use isotherm_host::reclaim::{Kinds, Strain};
 
     use super::*;
 
     const fn counted(all: u64, ours: u64) -> Counted {
-        Counted { all, ours, kinds: None }
+        Counted { all, ours, kinds: None, strain: Strain { refaulted: None, stalled_us: None } }
     }
 
     fn is_at_work(now: Counted, before: Counted, elapsed_ns: u64) -> bool {
@@ -164,9 +177,9 @@ mod tests {
     #[test]
     fn files_that_are_read_leave_anonymous_memory_alone() {
         let of = |anon: u64, files: u64| {
-            let before = Counted { all: 10, ours: 0, kinds: Some(Kinds { anon: 7, files: 70 }) };
+            let before = Counted { kinds: Some(Kinds { anon: 7, files: 70 }), ..counted(10, 0) };
             let kinds = Some(Kinds { anon: 7 + anon, files: 70 + files });
-            at_work(Counted { all: 10 + anon + files, ours: 0, kinds }, before, SECOND_NS)
+            at_work(Counted { kinds, ..counted(10 + anon + files, 0) }, before, SECOND_NS)
         };
         assert_eq!(of(255, 255), AtWork::Not);
         assert_eq!(of(255, 256), AtWork::OnFiles);
@@ -201,6 +214,25 @@ mod tests {
         }
         let moved = is_at_work(counted(10, 0), counted(1000, 0), s(1));
         assert!(!moved, "it has moved to another cgroup");
+    }
+
+    #[test]
+    fn a_little_reclaim_is_at_work_while_it_strains() {
+        let strained = |all: u64, pages: u64, us: u64| {
+            let strain = Strain { refaulted: Some(pages << 12), stalled_us: Some(us) };
+            Counted { strain, ..counted(all, 0) }
+        };
+        for (name, grown, pages, us, elapsed, at_work) in [
+            ("nobody is strained", 255, 255, 9_999, SECOND_NS, false),
+            ("much comes back", 8, 256, 0, SECOND_NS, true),
+            ("tasks wait", 8, 0, 10_000, SECOND_NS, true),
+            ("not so much in ten seconds", 80, 256, 10_000, 10 * SECOND_NS, false),
+            ("hardly a page was looked at", 7, 9_000, 900_000, SECOND_NS, false),
+            ("a limit was lifted", 0, 9_000, 900_000, SECOND_NS, false),
+        ] {
+            let (before, now) = (strained(50, 40, 30), strained(50 + grown, 40 + pages, 30 + us));
+            assert_eq!(is_at_work(now, before, elapsed), at_work, "{name}");
+        }
     }
 
     #[test]

@@ -15,12 +15,14 @@
 //! frames. Everything but the bounds is exact, for any 64-bit addresses in any order.
 //!
 //! What was added later stands at the end of the first column, behind the numbers of its last
-//! snapshot, where older readers do not read: what the targets paid, one number per snapshot. It is
-//! left out if no snapshot of the block tells it.
+//! snapshot, where older readers do not read: what the targets paid, one number per snapshot, and
+//! behind that the shares of regions' pages that were touched (see [`crate::encoding::shares`]).
+//! Either is left out if no snapshot of the block tells it, but the numbers stand where shares do.
 
 use isotherm_core::{AddrRange, Cost, RegionInfo, Snapshot, TargetId, TargetInfo, Time};
 
 use crate::encoding::bound::{self, Steps};
+use crate::encoding::shares::{self, Codes, Shares};
 use crate::encoding::varint::{self, Cursor, unzigzag, zigzag};
 
 /// Number of columns; each is preceded by its length.
@@ -52,6 +54,7 @@ struct Row {
     age: u32,
     lo: u8,
     hi: u8,
+    shares: Codes,
 }
 
 /// The rows of one snapshot by target, in the snapshot's order.
@@ -156,6 +159,9 @@ pub(crate) struct Encoder {
     /// What the targets paid, per snapshot, and whether any of them tells it.
     paid: Vec<u8>,
     is_paid: bool,
+    /// Shares of touched pages, and whether any region has them.
+    shares: [Vec<u8>; shares::COLUMNS],
+    has_shares: bool,
     snapshots: u64,
     old: Rows,
     new: Rows,
@@ -171,7 +177,9 @@ impl Encoder {
 
     /// Bytes collected, before compression.
     pub(crate) fn len(&self) -> usize {
-        self.columns.iter().map(Vec::len).sum::<usize>() + self.paid.len()
+        let shares = if self.has_shares { &self.shares[..] } else { &[] };
+        let columns = self.columns.iter().chain(shares);
+        columns.map(Vec::len).sum::<usize>() + self.paid.len()
     }
 
     pub(crate) fn push(&mut self, s: &Snapshot) {
@@ -189,7 +197,9 @@ impl Encoder {
             let rows = self.new.push(t.id);
             let mut expect = Expect::new(self.old.get(nth, t.id));
             for r in &t.regions {
-                rows.push(encode_region(&mut self.columns, &mut expect, r, s, shift));
+                let columns = (&mut self.columns, &mut self.shares);
+                rows.push(encode_region(columns, &mut expect, r, s, shift));
+                self.has_shares |= r.touched.is_some();
             }
             encode_runs(&mut self.columns[RESOLVED], &t.regions);
         }
@@ -228,11 +238,17 @@ impl Encoder {
     /// Writes the block into `out` and starts over.
     pub(crate) fn take(&mut self, out: &mut Vec<u8>) {
         out.clear();
-        if self.is_paid {
-            self.columns[META].append(&mut self.paid);
+        let meta = &mut self.columns[META];
+        if self.is_paid || self.has_shares {
+            meta.append(&mut self.paid);
+        }
+        if self.has_shares {
+            varint::put(meta, self.shares[0].len() as u64);
+            self.shares.iter_mut().for_each(|column| meta.append(column));
         }
         self.paid.clear();
-        self.is_paid = false;
+        self.shares.iter_mut().for_each(Vec::clear);
+        (self.is_paid, self.has_shares) = (false, false);
         varint::put(out, self.snapshots);
         for c in &self.columns {
             varint::put(out, c.len() as u64);
@@ -248,7 +264,7 @@ impl Encoder {
 }
 
 fn encode_region(
-    columns: &mut [Vec<u8>; COLUMNS],
+    (columns, shares): (&mut [Vec<u8>; COLUMNS], &mut [Vec<u8>; shares::COLUMNS]),
     expect: &mut Expect<'_>,
     r: &RegionInfo,
     s: &Snapshot,
@@ -281,8 +297,10 @@ fn encode_region(
     let hi = bound::encode_hi(r.hi, s.max_nr_accesses);
     columns[LO].push(lo.wrapping_sub(base.lo));
     columns[HI].push(hi.wrapping_sub(base.hi));
+    let codes = shares::of(r.touched);
+    shares::put_codes(shares, base.shares, codes);
     expect.cursor = end;
-    Row { start, end, nr: r.nr_accesses, age: r.age, lo, hi }
+    Row { start, end, nr: r.nr_accesses, age: r.age, lo, hi, shares: codes }
 }
 
 /// Lengths of the runs of resolved, unresolved, resolved, ... regions.
@@ -305,6 +323,8 @@ pub(crate) struct Decoder {
     left: [(usize, usize); COLUMNS],
     /// The same of what the targets paid; empty if it is not told.
     paid: (usize, usize),
+    /// The same of the shares of touched pages; `None` if no region has them.
+    shares: Option<[(usize, usize); shares::COLUMNS]>,
     snapshots: usize,
     old: Rows,
     new: Rows,
@@ -312,6 +332,7 @@ pub(crate) struct Decoder {
     next_seq: u64,
     numbers: Numbers,
     steps: Steps,
+    share_of: Shares,
 }
 
 /// Columns of numbers for the regions of one target. To read a column at once is faster than to
@@ -354,6 +375,11 @@ impl Decoder {
         }
         let meta = self.left[META];
         self.paid = (behind_meta(payload, meta, snapshots).unwrap_or(meta.1), meta.1);
+        self.shares = behind_paid(&payload[self.paid.0..meta.1], snapshots).and_then(|behind| {
+            let at = self.paid.0 + behind;
+            let places = shares::find(&payload[at..meta.1])?;
+            Some(places.map(|(from, to)| (at + from, at + to)))
+        });
         self.old.clear();
         self.clock = 0;
         self.next_seq = 0;
@@ -379,6 +405,8 @@ impl Decoder {
         let mut paid = Cursor::new(&payload[self.paid.0..self.paid.1]);
         s.cost.target_ns = paid.get().and_then(|ns| ns.checked_sub(1));
         self.paid.0 = self.paid.1 - paid.len();
+        let mut of_shares =
+            self.shares.map(|left| left.map(|(from, to)| Cursor::new(&payload[from..to])));
         self.new.clear();
         let nr_bytes = c[LO].len();
         for nth in 0..nr_targets {
@@ -391,6 +419,10 @@ impl Decoder {
             t.id = id;
             t.regions.clear();
             self.numbers.take(&mut c, nr_regions)?;
+            let [window, second, leaf] = match &mut of_shares {
+                Some(columns) => take_each(columns, nr_regions)?,
+                None => [&[][..]; shares::COLUMNS],
+            };
             let bounds = c[LO].take(nr_regions)?.iter().zip(c[HI].take(nr_regions)?);
             let Numbers { shape, nr, age } = &self.numbers;
             let numbers = shape.iter().zip(nr).zip(age);
@@ -399,14 +431,18 @@ impl Decoder {
             rows.reserve(nr_regions);
             t.regions.reserve(nr_regions);
             let mut expect = Expect::new(self.old.get(nth, id));
-            for (((shape, nr), age), (lo, hi)) in numbers.zip(bounds) {
+            for (nth, (((shape, nr), age), (lo, hi))) in numbers.zip(bounds).enumerate() {
                 let (start, end, base) = decode_place(*shape, &mut c[PLACE], &mut expect, shift)?;
                 let nr = u32::try_from(i64::from(base.nr).checked_add(unzigzag(*nr))?).ok()?;
                 let age = decode_age(*age, base.age)?;
                 let (lo, hi) = (lo.wrapping_add(base.lo), hi.wrapping_add(base.hi));
-                let row = Row { start, end, nr, age, lo, hi };
+                // Without shares the columns are empty, and all codes stay 0.
+                let differences =
+                    [window, second, leaf].map(|column| column.get(nth).copied().unwrap_or(0));
+                let shares = shares::codes(differences, base.shares);
+                let row = Row { start, end, nr, age, lo, hi, shares };
                 rows.push(row);
-                t.regions.push(region(&row, steps));
+                t.regions.push(region(&row, steps, &self.share_of));
             }
             decode_runs(&mut c[RESOLVED], &mut t.regions)?;
         }
@@ -414,6 +450,9 @@ impl Decoder {
         std::mem::swap(&mut self.old, &mut self.new);
         for (left, c) in self.left.iter_mut().zip(&c) {
             left.0 = left.1 - c.len();
+        }
+        if let (Some(left), Some(cursors)) = (&mut self.shares, &of_shares) {
+            left.iter_mut().zip(cursors).for_each(|(left, c)| left.0 = left.1 - c.len());
         }
         self.snapshots -= 1;
         Some(())
@@ -450,6 +489,27 @@ fn behind_meta(payload: &[u8], (start, end): (usize, usize), snapshots: usize) -
         }
     }
     Some(end - c.len())
+}
+
+/// The next `n` bytes of each column of shares.
+fn take_each<'a>(
+    columns: &mut [Cursor<'a>; shares::COLUMNS],
+    n: usize,
+) -> Option<[&'a [u8]; shares::COLUMNS]> {
+    let mut taken = [&[][..]; shares::COLUMNS];
+    for (taken, column) in taken.iter_mut().zip(columns) {
+        *taken = column.take(n)?;
+    }
+    Some(taken)
+}
+
+/// Where what the targets paid ends, of so many snapshots. `None`: it is not told.
+fn behind_paid(bytes: &[u8], snapshots: usize) -> Option<usize> {
+    let mut c = Cursor::new(bytes);
+    for _ in 0..snapshots {
+        c.get()?;
+    }
+    Some(bytes.len() - c.len())
 }
 
 /// Where the next region starts and ends, and the old one that it is compared with.
@@ -491,7 +551,7 @@ fn decode_age(code: u64, base: u32) -> Option<u32> {
 }
 
 #[inline]
-fn region(r: &Row, steps: &[f32; 256]) -> RegionInfo {
+fn region(r: &Row, steps: &[f32; 256], shares: &Shares) -> RegionInfo {
     RegionInfo {
         range: AddrRange::new(r.start, r.end),
         nr_accesses: r.nr,
@@ -499,8 +559,7 @@ fn region(r: &Row, steps: &[f32; 256]) -> RegionInfo {
         lo: steps[usize::from(r.lo)],
         hi: steps[usize::from(r.hi)],
         resolved: true,
-        // A record keeps the pages themselves instead.
-        touched: None,
+        touched: shares.touched(r.shares),
     }
 }
 

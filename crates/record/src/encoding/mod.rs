@@ -4,4 +4,5 @@ pub(crate) mod bound;
 pub(crate) mod columns;
 pub(crate) mod pages;
 pub(crate) mod planes;
+pub(crate) mod shares;
 pub(crate) mod varint;

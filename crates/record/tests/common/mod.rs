@@ -3,7 +3,7 @@
 use isotherm_core::unit::UNIT;
 use isotherm_core::{
     AddrRange, Cost, PageBits, RegionInfo, SPANS, Snapshot, TargetId, TargetInfo, Time, Touched,
-    TouchedBytes, UnitInfo,
+    TouchedBytes, TouchedShare, UnitInfo,
 };
 use isotherm_record::{
     Event, Exec, Exit, Frame, Frames, Header, Mapping, NodeRanges, Note, Owner, Pages, Ram, Reader,
@@ -74,14 +74,27 @@ pub(crate) fn read(bytes: &[u8]) -> Option<(Vec<Owned>, isotherm_record::Damage)
     Some((events, r.damage()))
 }
 
-pub(crate) fn region() -> impl Strategy<Value = (u64, u64, u32, u32, f32, f32, bool)> {
+/// Shares that a record keeps as they are.
+fn shares() -> impl Strategy<Value = TouchedShare> {
+    let share = || prop::option::of(prop_oneof![Just(0.0), (1u8..=192).prop_map(kept)]);
+    (share(), share(), prop_oneof![Just(12), Just(21)])
+        .prop_map(|(window, second, leaf_shift)| TouchedShare { window, second, leaf_shift })
+}
+
+fn kept(steps: u8) -> f32 {
+    f32::from(steps) / 192.0
+}
+
+type AnyRegion = (u64, u64, u32, u32, f32, f32, bool);
+
+pub(crate) fn region() -> impl Strategy<Value = AnyRegion> {
     let addr = prop_oneof![0u64..64, (0u64..64).prop_map(|p| p << 12), any::<u64>()];
     let count = prop_oneof![0u32..21, any::<u32>()];
     (addr.clone(), addr, count.clone(), count, 0f32..1.0, 0f32..1.0, any::<bool>())
 }
 
 fn snapshot() -> impl Strategy<Value = Snapshot> {
-    let regions = prop::collection::vec(region(), 0..8);
+    let regions = prop::collection::vec((region(), prop::option::of(shares())), 0..8);
     let units = prop::collection::vec(unit(), 0..4);
     let target = (0u32..4, regions, prop::option::of(touched()), units);
     let targets = prop::collection::vec(target, 0..4);
@@ -100,7 +113,7 @@ fn snapshot() -> impl Strategy<Value = Snapshot> {
                 .into_iter()
                 .map(|(id, regions, touched, units)| TargetInfo {
                     id: TargetId(id),
-                    regions: regions.into_iter().map(|r| info(r, max)).collect(),
+                    regions: regions.into_iter().map(|(r, shares)| info(r, shares, max)).collect(),
                     touched,
                     units,
                 })
@@ -127,7 +140,7 @@ fn unit() -> impl Strategy<Value = UnitInfo> {
     })
 }
 
-fn info(r: (u64, u64, u32, u32, f32, f32, bool), max: u32) -> RegionInfo {
+fn info(r: AnyRegion, touched: Option<TouchedShare>, max: u32) -> RegionInfo {
     let (start, end, nr_accesses, age, a, b, resolved) = r;
     #[expect(clippy::cast_precision_loss, reason = "an arbitrary bound")]
     let max = max as f32;
@@ -138,7 +151,7 @@ fn info(r: (u64, u64, u32, u32, f32, f32, bool), max: u32) -> RegionInfo {
         lo: a.min(b) * max,
         hi: a.max(b) * max,
         resolved,
-        touched: None,
+        touched,
     }
 }
 

@@ -5,6 +5,7 @@
 //! A unit that changed several times within such a second is up to a second behind.
 
 mod armed;
+mod idle;
 mod sums;
 mod within;
 
@@ -16,6 +17,7 @@ use isotherm_record::Pages;
 
 pub(crate) use self::armed::Armed;
 pub use self::armed::KnownAge;
+pub(crate) use self::idle::{CELLS, Idle, IdleUnit, learn};
 use self::within::Within;
 pub(crate) use sums::Brief;
 pub use sums::{PageSums, SpanSum};
@@ -102,8 +104,8 @@ impl PageMaps {
         self.within.remove(&target);
     }
 
-    /// Tells the regions of a snapshot how many of their pages were touched within the window and
-    /// within a second; see [`Within`].
+    /// Tells the regions of a snapshot of an older record how many of their pages were touched
+    /// within the window and within a second; see [`Within`].
     pub(crate) fn tell(&mut self, s: &mut Snapshot) {
         for target in &mut s.targets {
             let Some(map) = self.targets.get(&target.id) else { continue };

@@ -71,15 +71,16 @@ impl Within {
         })
     }
 
-    /// Tells the regions of a target what was touched within the window and within a second. If
-    /// the sample saw something where the maps show nothing, the maps are older.
+    /// Tells the regions of a target what was touched within the window and within a second, where
+    /// the record itself does not: versions before it was kept with the regions. If the sample saw
+    /// something where the maps show nothing, the maps are older.
     pub(super) fn tell(&self, target: &mut TargetInfo) {
-        for r in target.regions.iter_mut().filter(|r| r.resolved) {
+        for r in target.regions.iter_mut().filter(|r| r.resolved && r.touched.is_none()) {
             #[expect(clippy::cast_possible_truncation, reason = "a share")]
             let [window, second] = self.shares(r.range).map(|share| share as f32);
             if r.nr_accesses == 0 || second > 0.0 {
                 let (window, second) = (Some(window), Some(second));
-                r.touched = Some(TouchedShare { window, second, ..r.touched.unwrap_or_default() });
+                r.touched = Some(TouchedShare { window, second, ..TouchedShare::default() });
             }
         }
     }

@@ -111,6 +111,8 @@ struct JsonUnit<'a> {
     nr_present: u64,
     nr_unresolved: u64,
     touched: Vec<JsonPages>,
+    /// By cell of 64 KiB.
+    idle_ms: Vec<Option<u64>>,
 }
 
 #[derive(Serialize)]
@@ -134,6 +136,7 @@ impl<'a> JsonUnit<'a> {
             nr_present: l.unit.present.count(),
             nr_unresolved: l.unit.unresolved.count(),
             touched: touched.collect(),
+            idle_ms: l.idle_ms.to_vec(),
         }
     }
 }

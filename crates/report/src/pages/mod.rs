@@ -4,6 +4,7 @@
 //! The report is a map at one time: the last snapshot that passes the filter. Each span was
 //! measured when the unit's turn came, up to about a minute before. A column says how long ago the
 //! pages were made old last, when all spans began: of half of them at most, and of the oldest.
+//! Each unit also tells for how long its cells of 64 KiB have been idle, see [`IdleUnit`].
 //! Parts of one file are one line. Each anonymous mapping without a name has its own line, with its
 //! address. Memory that nobody looked at is *not measured*; it is never counted as cold.
 
@@ -19,7 +20,7 @@ use isotherm_record::{Mapping, MappingKind, Record, Target};
 use crate::error::Error;
 use crate::filter::Filter;
 use crate::mappings;
-use crate::page_maps::{Armed, KnownAge, PageMap, PageSums};
+use crate::page_maps::{Armed, CELLS, Idle, IdleUnit, KnownAge, PageMap, PageSums, learn};
 use crate::scan::Scan;
 
 /// One mapping of one target.
@@ -50,6 +51,9 @@ pub struct UnitLine {
     pub mapping: String,
     /// The unit, cut to what the filter names.
     pub unit: UnitInfo,
+    /// By cell of 64 KiB: for how long none of its pages was touched, in ms; 0 if one was within
+    /// the window. `None`: nothing is mapped there, or of a page nothing is known.
+    pub idle_ms: [Option<u64>; CELLS],
 }
 
 /// The report.
@@ -86,8 +90,10 @@ impl Report {
     /// If the record cannot be read, no snapshot passes the filter, or it has no page maps.
     pub fn build(record: &Record, filter: &Filter) -> Result<Self, Error> {
         let mut known = Known::new();
+        let mut idle = Idle::new();
         let scan = Scan::run(record, filter, |scan, s| {
             for (state, t) in scan.wanted(s) {
+                learn(&mut idle, &scan.pages, t.id, s.end);
                 let (version, mappings) = known.entry(t.id.0).or_default();
                 if *version != state.mappings_version {
                     *version = state.mappings_version;
@@ -114,6 +120,7 @@ impl Report {
             is_any |= map.is_some();
             let none = PageMap::default();
             report.add(&target, mappings, map.unwrap_or(&none), filter, &mut armed);
+            report.tell_idle(target.pid, idle.get(&TargetId(*id)));
         }
         if !is_any {
             return Err(Error::Nothing {
@@ -170,6 +177,7 @@ impl Report {
                 pid: target.pid,
                 mapping: mapping.map(|m| m.label().to_owned()).unwrap_or_default(),
                 unit: cut_unit(unit, pages),
+                idle_ms: [None; CELLS],
             });
         }
         for ((kind, name), (sums, of_line)) in lines {
@@ -178,6 +186,18 @@ impl Report {
             let age = of_line.age(Time(self.t_ns));
             let (target, pid) = (target.name.clone(), target.pid);
             self.lines.push(Line { target, pid, kind, name, sums, age });
+        }
+    }
+}
+
+impl Report {
+    /// Says of the units of a process for how long their cells have been idle.
+    fn tell_idle(&mut self, pid: u32, idle: Option<&BTreeMap<u64, IdleUnit>>) {
+        let Some(idle) = idle else { return };
+        for line in self.units.iter_mut().filter(|line| line.pid == pid) {
+            if let Some(unit) = idle.get(&line.unit.start) {
+                line.idle_ms = unit.cells_ms(self.spans_us, self.t_ns);
+            }
         }
     }
 }

@@ -74,7 +74,7 @@ impl Report {
         writeln!(out, ": pages of each 2 MiB that were touched within each span")?;
         write!(out, "{:>18} {:>8}", "start", "present")?;
         self.spans_us.iter().try_for_each(|us| write!(out, " {:>8}", span_name(*us)))?;
-        writeln!(out, " {:>10}  mapping", "unresolved")?;
+        writeln!(out, " {:>10} {:>20}  mapping", "unresolved", "idle")?;
         let several = self.units.iter().any(|l| l.pid != self.units[0].pid);
         for l in &self.units {
             write!(out, "{:>#18x} {:>8}", l.unit.start, l.unit.present.count())?;
@@ -84,7 +84,15 @@ impl Report {
             }
             let whose =
                 if several { format!(" of {} ({})", l.target, l.pid) } else { String::new() };
-            writeln!(out, " {:>10}  {}{whose}", l.unit.unresolved.count(), l.mapping)?;
+            let (unresolved, idle) = (l.unit.unresolved.count(), idle(&l.idle_ms));
+            writeln!(out, " {unresolved:>10} {idle:>20}  {}{whose}", l.mapping)?;
+        }
+        if !self.units.is_empty() {
+            writeln!(
+                out,
+                "idle: for how long the 64 KiB that were touched last, and those untouched for longest, \
+                 are idle (JSON has all)"
+            )?;
         }
         self.note(out)
     }
@@ -104,6 +112,14 @@ fn age(age: Option<KnownAge>) -> String {
     let Some(KnownAge { median_ns, oldest_ns }) = age else { return "-".into() };
     let [median, oldest] = [median_ns, oldest_ns].map(|ns| span(float(ns)));
     format!("{median}, {oldest}")
+}
+
+/// The shortest and the longest time for which cells have been idle.
+fn idle(cells_ms: &[Option<u64>]) -> String {
+    let known = || cells_ms.iter().copied().flatten();
+    let (Some(least), Some(most)) = (known().min(), known().max()) else { return "-".into() };
+    let shown = |ms: u64| if ms == 0 { "0".into() } else { span(float(ms * 1_000_000)) };
+    if least == most { shown(least) } else { format!("{} .. {}", shown(least), shown(most)) }
 }
 
 fn sums_line(out: &mut String, sums: &PageSums, age: &str, name: &str) -> Result {

@@ -135,6 +135,7 @@ impl<'a> World<'a> {
                 range: r.range,
                 nr_accesses: r.nr_accesses,
                 age: r.age,
+                in_use: r.touched.is_some_and(|touched| touched.is_any()),
             });
             regions.insert(t.id, observed.collect());
         }

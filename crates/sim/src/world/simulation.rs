@@ -1,6 +1,6 @@
 //! A world, its clock and a context, joined by the production driver.
 
-use isotherm_core::{Attrs, AttrsError, Context, Driver, Event, Snapshot, Time};
+use isotherm_core::{Attrs, AttrsError, Context, Driver, Event, Scheme, Snapshot, Time};
 
 use super::{Options, VirtualClock, World};
 use crate::config::Config;
@@ -65,6 +65,12 @@ impl Simulation {
                 }
             }
         }
+    }
+
+    /// Replaces the schemes at the next turn of the loop. The simulated world settles what they ask
+    /// for and does nothing.
+    pub fn commit_schemes(&mut self, schemes: impl Into<Vec<Scheme>>) {
+        self.driver.context.commit_schemes(schemes);
     }
 
     /// Makes targets of the processes that have started by `now`.

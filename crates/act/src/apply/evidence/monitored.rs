@@ -99,6 +99,17 @@ impl Monitored {
         (!found.pages.is_empty()).then_some(*found)
     }
 
+    /// The granules that begin in `range` and that the monitor has made old since `since`, in
+    /// address order. What is young in them was touched after that.
+    pub(in crate::apply) fn made_old_since(
+        &self,
+        range: AddrRange,
+        since: Time,
+    ) -> impl Iterator<Item = u64> {
+        let units = self.units.range(range.start..range.end);
+        units.filter(move |(_, [newer, _])| newer.since >= since).map(|(start, _)| *start)
+    }
+
     /// Drops what the monitor does not look at any more.
     pub(in crate::apply) fn sweep(&mut self, now: Time) {
         self.units.retain(|_, [newer, _]| now.since(newer.looked) < FORGOTTEN_NS);
@@ -147,6 +158,18 @@ mod tests {
         assert_eq!(found(&monitored, 9, 18), Some((15, 512)), "none is, so more pages");
         monitored.sweep(Time(400 * S));
         assert_eq!(found(&monitored, 3, 400), None);
+    }
+
+    #[test]
+    fn units_that_were_made_old_just_now_are_told() {
+        let mut monitored = Monitored::default();
+        for nr in 1..=3 {
+            let check = UnitCheck { start: nr * UNIT, ..check(Bits::ALL, Bits::ALL) };
+            monitored.made_old(&check, Time(nr * S));
+        }
+        let range = AddrRange::new(UNIT, 3 * UNIT);
+        let since = |s| monitored.made_old_since(range, Time(s * S)).collect::<Vec<_>>();
+        assert_eq!([since(1), since(2), since(3)], [vec![UNIT, 2 * UNIT], vec![2 * UNIT], vec![]]);
     }
 
     #[test]

@@ -166,3 +166,30 @@ fn the_same_seed_draws_the_same_sample() {
     assert_eq!(sample(5), sample(5));
     assert_ne!(sample(5), sample(6));
 }
+
+/// The first unit in use comes at once, the others as the monitor looks at them.
+#[test]
+fn a_few_units_that_come_first_do_not_decide_for_all() {
+    let mut trial = Trial::new(1);
+    let look = Cost { share: 0.0, swept_per_s: 0.0, share_if_random: 0.0 };
+    let (mut now, mut verdict) = (Time(1), None);
+    let mut began = now;
+    for nr in 0..150_u64 {
+        now = now + STEP_NS;
+        let there = if nr < 40 { 1 } else { 100 };
+        for unit in 0..there {
+            trial.offer(unit * UNIT, now);
+        }
+        let facts = Facts { now, cpu_ns: nr * STEP_NS, age_s: 1.0, work: None, looks: &[look; 8] };
+        if let Step::Over(over, _) = trial.step(&facts) {
+            verdict = Some(over);
+            break;
+        }
+        if nr == 0 {
+            began = now;
+        }
+    }
+    let verdict = verdict.unwrap();
+    assert!(now.since(began) < LAST_NS + GATHER_NS, "{verdict:?}");
+    assert_eq!((verdict.pays, verdict.units), (Some(false), 100), "{verdict:?}");
+}

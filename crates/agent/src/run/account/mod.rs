@@ -62,6 +62,14 @@ pub struct Account {
     pub adopted_bytes: u64,
     /// Bytes that were waited for: those armed, those taken over, and those that were old already.
     pub waited_bytes: u64,
+    /// Huge pages only: bytes of the units of 2 MiB that were looked at, each counted once.
+    pub looked_bytes: u64,
+    /// Those of them of which enough pages were touched, at the best look.
+    pub dense_bytes: u64,
+    /// Those of them that one huge page mapped already.
+    pub huge_bytes: u64,
+    /// The largest share of a unit's pages that was seen touched, in basis points.
+    pub most_touched_bp: u64,
     /// How many times a region matched, but evidence was still lacking.
     pub deferred: u64,
     /// Windows in which the quota was used up.
@@ -109,6 +117,10 @@ impl Account {
             armed_bytes: counters.armed_bytes,
             adopted_bytes: counters.adopted_bytes,
             waited_bytes: counters.waited_bytes,
+            looked_bytes: counters.looked_bytes,
+            dense_bytes: counters.dense_bytes,
+            huge_bytes: counters.huge_bytes,
+            most_touched_bp: counters.most_touched_bp,
             deferred: counters.nr_deferred,
             quota_exceeds: counters.qt_exceeds,
             action_ns: counters.action_ns,

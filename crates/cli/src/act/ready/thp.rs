@@ -15,6 +15,9 @@ use crate::exit::usage;
 #[command(after_help = EXAMPLES, next_help_heading = "Action")]
 pub(crate) struct Args {
     /// Regions with at least this access frequency count as hot.
+    ///
+    /// With the method census, units of 2 MiB in other regions that are in use count as well, if
+    /// enough of their pages are touched (`--min-touched`).
     #[arg(
         long,
         value_name = "SHARE",

@@ -334,6 +334,7 @@ impl Sampler for Census {
                 range: run.range,
                 nr_accesses: rounded(run.rate * max),
                 age: u32::try_from(run.age_ns / window_ns).unwrap_or(u32::MAX),
+                in_use: run.touched.is_any(),
             }));
             take(target, &self.observed, scene.attrs.max_nr_accesses());
             let known = self.runs.iter().filter(|run| run.target == nr).map(|run| run.known);

@@ -286,6 +286,7 @@ impl Schemes {
             } else {
                 scheme.idle_us(region, attrs)
             },
+            by_use: !scheme.matches(region, attrs.strict) && scheme.may_be_dense(region, attrs),
             bypass_filters: verdict == Verdict::LetIn,
             charged: if attrs.strict { charged } else { region.len() },
             max_bytes: if limited { scheme.quota.left(attrs.min_region_sz) } else { u64::MAX },

@@ -35,6 +35,7 @@ pub(super) struct PageMaps {
     present: Vec<[u8; PAGE_BYTES]>,
     unresolved: Vec<[u8; PAGE_BYTES]>,
     touched: [Maybe<PageColumn>; SPANS],
+    found: Maybe<PageColumn>,
 }
 
 /// Bits of pages. Arrays of 64 bytes have no default, so this is a type of its own.
@@ -62,6 +63,7 @@ impl PageMaps {
             present: Vec::new(),
             unresolved: Vec::new(),
             touched: Default::default(),
+            found: Maybe::default(),
         }
     }
 
@@ -92,6 +94,7 @@ impl PageMaps {
             self.nr_touched[span].push(plane.map(nr));
             self.touched[span].push_pages(plane.map(bytes));
         }
+        self.found.push_pages(unit.found.map(bytes));
     }
 }
 
@@ -142,6 +145,7 @@ impl Rows for PageMaps {
         columns.push(column("unresolved", &mut self.unresolved));
         let touched = NAMES.into_iter().zip(&mut self.touched);
         columns.extend(touched.map(|(name, values)| column(name, values)));
+        columns.push(column("found", &mut self.found));
         self.stamp.batch(columns)
     }
 }

@@ -71,7 +71,7 @@ impl Regions {
             self.lo.extend(all.clone().map(|r| r.lo));
             self.hi.extend(all.clone().map(|r| r.hi));
             self.resolved.extend(all.clone().map(|r| r.resolved));
-            // A record's regions never have them, those of a running monitor may.
+            // Only some methods tell them, and then of nearly all regions.
             if all.clone().all(|r| r.touched.is_none()) {
                 self.touched_window.push_none(all.len());
                 self.touched_1s.push_none(all.len());

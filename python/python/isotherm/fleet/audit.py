@@ -38,7 +38,7 @@ def reasons(t: Any) -> dict[str, Any]:
     """Why a row of ``cgroups`` is impossible: a condition for each reason."""
     ibis = imported_ibis()
     # Mapped memory may be charged elsewhere; so much more than what is charged here can be idle.
-    room = t.current * 1.02 + t.shared.fill_null(0) + (16 << 20)
+    room = t.current.cast("float64") * 1.02 + t.shared.fill_null(0) + (16 << 20)
     idle = [t[f"idle_{age}"] for age in AGES]
     order = ibis.or_(*[(a < b).fill_null(False) for a, b in zip(idle, idle[1:])])
     bars = [
@@ -89,8 +89,8 @@ def groups(t: Any) -> Any:
         impossible=worst.sum().cast("int64"),
         first_ns=flagged.time_ns.min(),
         last_ns=flagged.time_ns.max(),
-        covered_s=(flagged.interval_ns / 1e9).sum(),
-        longest_s=(flagged.interval_ns / 1e9).max(),
+        covered_s=(flagged.interval_ns.cast("float64") / 1e9).sum(),
+        longest_s=(flagged.interval_ns.cast("float64") / 1e9).max(),
         coverage=flagged.coverage.mean(),
         **{name: flagged[name].sum().cast("int64") for name in flags},
     )
@@ -99,7 +99,7 @@ def groups(t: Any) -> Any:
 def by_session(kept: Any) -> Any:
     """The sums per session of a host, from :func:`groups`."""
     count = len(reasons_names())
-    excess = (kept.covered_s > (kept.last_ns - kept.first_ns) / 1e9 + kept.longest_s + 1).cast(
+    excess = (kept.covered_s > (kept.last_ns - kept.first_ns).cast("float64") / 1e9 + kept.longest_s + 1).cast(
         "int64"
     )
     return kept.group_by("host", "session").agg(
@@ -158,11 +158,7 @@ def audit(engine: Engine, catalog: Catalog, tables: dict[str, Any], now: datetim
         tables["cgroups"] = engine.view(catalog, "cgroups")
         kept = engine.keep(groups(tables["cgroups"]), "fleet_groups")
         sessions = engine.run(by_session(kept)).to_pylist()
-    for table, parts in catalog.parts.items():
-        for host in sorted({part.host for part in parts if part.twice}):
-            catalog.problems.add(
-                "duplicate", host, f"{table}: parts overlap in time", "each row is counted once"
-            )
+    _doubled(catalog)
     clocks = {row["host"]: row for row in engine.run(by_clock(tables["sessions"])).to_pylist()}
     result.hosts = _by_host(sessions, clocks)
     _copies(catalog, result, sessions)
@@ -181,6 +177,16 @@ def _search(catalog: Catalog, hosts: set[str]) -> None:
     for parts in catalog.parts.values():
         for part in parts:
             part.twice = part.twice or part.host in hosts
+
+
+def _doubled(catalog: Catalog) -> None:
+    tables: dict[str, list[str]] = {}
+    for table, parts in catalog.parts.items():
+        for host in {part.host for part in parts if part.twice}:
+            tables.setdefault(host, []).append(table)
+    for host, names in sorted(tables.items()):
+        told = f"rows of {', '.join(sorted(names))} are there twice, or parts overlap in time"
+        catalog.problems.add("duplicate", host, told, "each row is counted once")
 
 
 def _by_host(sessions: list[dict[str, Any]], clocks: dict[str, Any]) -> list[dict[str, Any]]:

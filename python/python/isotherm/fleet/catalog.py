@@ -91,6 +91,22 @@ def find(root: str | os.PathLike[str], since: Optional[datetime] = None) -> Cata
     return catalog
 
 
+def broken(parts: list[Part]) -> dict[str, str]:
+    """Reads all rows of these parts. Returns why, by path, those cannot be read that are broken."""
+
+    def attempt(part: Part) -> str:
+        try:
+            for _ in pq.ParquetFile(part.path).iter_batches(batch_size=1 << 16):
+                pass
+        except (pa.ArrowException, OSError) as error:
+            return _first(error)
+        return ""
+
+    with ThreadPoolExecutor(4) as pool:
+        found = zip(parts, pool.map(attempt, parts))
+        return {part.path: told for part, told in found if told}
+
+
 def _base(root: Path) -> Path:
     if not root.is_dir():
         raise MissingError(
@@ -117,6 +133,11 @@ def _paths(catalog: Catalog, table: str, day: str) -> Iterator[Path]:
         catalog.problems.add("unreadable", name, error.strerror or str(error), LEFT_OUT)
 
     top = catalog.base / table
+    if not top.exists():
+        # Sites have to allow identities of files, so most have no such table.
+        if table != "files":
+            catalog.problems.add("missing", table, "there is no such table", "what needs it is empty")
+        return
     for folder, below, names in os.walk(top, onerror=failed):
         below[:] = sorted(
             name for name in below if not (name.startswith("date=") and name[5:] < day)

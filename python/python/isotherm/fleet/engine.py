@@ -12,7 +12,7 @@ import re
 import tempfile
 from typing import Any, Optional, Protocol
 
-from isotherm._errors import Error, InvalidError, NotSupportedError
+from isotherm._errors import InvalidError, NotSupportedError
 from isotherm.fleet.catalog import Catalog, Part, Signature
 from isotherm.fleet.schema import TABLES, Column
 
@@ -37,8 +37,8 @@ class Engine(Protocol):
     def views(self) -> list[str]:
         """Returns the SQL of the views, with the lists of files cut short."""
 
-    def broken_file(self, error: BaseException) -> Optional[str]:
-        """Returns the path of the file because of which a query failed."""
+    def is_from_data(self, error: BaseException) -> bool:
+        """Returns whether a query may have failed because of what is in a file."""
 
     def close(self) -> None:
         """Ends it."""
@@ -187,8 +187,8 @@ class DuckDb:
     def views(self) -> list[str]:
         return list(self.texts.values())
 
-    def broken_file(self, error: BaseException) -> Optional[str]:
-        return broken_file(error)
+    def is_from_data(self, error: BaseException) -> bool:
+        return type(error).__module__.split(".")[0] in ("duckdb", "_duckdb")
 
     def close(self) -> None:
         self.con.disconnect()
@@ -197,8 +197,6 @@ class DuckDb:
 
 def broken_file(error: BaseException) -> Optional[str]:
     """The first file of Parquet that an error's text names."""
-    if isinstance(error, Error):
-        return None
     found = PATHS.search(str(error))
     return found.group(1) if found else None
 

@@ -16,7 +16,7 @@ from typing import Any, Callable, Optional
 
 from isotherm.fleet import catalog as catalogs
 from isotherm.fleet.audit import Audit, audit, believed
-from isotherm.fleet.engine import Engine, imported_ibis, open_engine
+from isotherm.fleet.engine import Engine, broken_file, imported_ibis, open_engine
 from isotherm.fleet.problems import LEFT_OUT
 from isotherm.fleet.schema import AGES
 
@@ -93,23 +93,27 @@ class Fleet:
             try:
                 return work()
             except Exception as error:
-                broken = self.engine.broken_file(error)
-                if not broken or not self._leave_out(broken, error):
+                if not self.engine.is_from_data(error) or not self._leave_out_broken(error):
                     raise
                 if work != self._begin:
                     self._begin()
 
-    def _leave_out(self, path: str, error: BaseException) -> bool:
-        """Takes a part out of the catalogue. Returns whether it was there."""
-        for parts in self.catalog.parts.values():
-            for part in parts:
-                if part.path == path:
-                    parts.remove(part)
-                    where = os.path.relpath(path, self.catalog.base)
-                    told = f"its rows cannot be read: {str(error).splitlines()[0][:200]}"
-                    self.problems.add("truncated", where, told, LEFT_OUT)
-                    return True
-        return False
+    def _leave_out_broken(self, error: BaseException) -> bool:
+        """Takes broken parts out of the catalogue. Returns whether there were any.
+
+        An engine names the file that it could not read, or it does not. Then all are read here, once.
+        """
+        named = broken_file(error)
+        parts = [part for own in self.catalog.parts.values() for part in own]
+        broken = {part.path: str(error) for part in parts if part.path == named}
+        broken = broken or catalogs.broken(parts)
+        for own in self.catalog.parts.values():
+            own[:] = [part for part in own if part.path not in broken]
+        for path, told in broken.items():
+            where = os.path.relpath(path, self.catalog.base)
+            first = told.strip().splitlines()[0][:200] if told.strip() else "no reason given"
+            self.problems.add("truncated", where, f"its rows cannot be read: {first}", LEFT_OUT)
+        return bool(broken)
 
     def ask(self, question: Callable[["Fleet"], list[Answer]]) -> list[Answer]:
         """Asks a question and fetches its answers."""
@@ -139,7 +143,7 @@ class Fleet:
 
         def make() -> Any:
             t = self.tables["cgroups"]
-            each = t.group_by("host", "time_ns").agg(s=t.interval_ns.max() / 1e9)
+            each = t.group_by("host", "time_ns").agg(s=t.interval_ns.max().cast("float64") / 1e9)
             return each.group_by("host").agg(host_s=each.s.sum())
 
         return self.keep("observed", make)
@@ -166,7 +170,7 @@ class Fleet:
         def make() -> Any:
             ibis = imported_ibis()
             t = self.tables["cgroups"]
-            t = t.mutate(s=t.interval_ns / 1e9, bytes=t.current.cast("float64"))
+            t = t.mutate(s=t.interval_ns.cast("float64") / 1e9, bytes=t.current.cast("float64"))
             workload = ibis.ifelse(
                 t.namespace.isnull(), t.service, t.namespace.concat("/").concat(t.service)
             )

@@ -8,7 +8,7 @@ from typing import Any, Optional
 
 from isotherm._errors import NotSupportedError
 from isotherm.fleet.catalog import Catalog
-from isotherm.fleet.engine import broken_file, imported_ibis, paths, select_list, union
+from isotherm.fleet.engine import imported_ibis, paths, select_list, union
 
 OPTIONS = {
     "spark.sql.legacy.parquet.nanosAsLong": "true",
@@ -49,7 +49,7 @@ class Spark:
         if not remote and "MASTER" not in os.environ:
             cores = threads or os.cpu_count() or 1
             builder = builder.master(f"local[{cores}]")
-            builder = builder.config("spark.sql.shuffle.partitions", str(4 * cores))
+            builder = builder.config("spark.sql.shuffle.partitions", str(2 * cores))
             builder = builder.config("spark.driver.memory", os.environ.get("SPARK_MEMORY", "3g"))
         for option, value in OPTIONS.items():
             builder = builder.config(option, value)
@@ -100,8 +100,8 @@ class Spark:
     def views(self) -> list[str]:
         return list(self.texts.values())
 
-    def broken_file(self, error: BaseException) -> Optional[str]:
-        return broken_file(error)
+    def is_from_data(self, error: BaseException) -> bool:
+        return type(error).__module__.split(".")[0] in ("pyspark", "py4j")
 
     def close(self) -> None:
         self.session.stop()

@@ -70,7 +70,7 @@ def quarters(fleet: Fleet) -> Any:
         stall=t.psi_some_us.sum().cast("float64"),
         refaults=t.refaults.sum().cast("float64"),
         swapins=t.pswpin.sum().cast("float64"),
-        s=t.interval_ns.max() / 1e9,
+        s=t.interval_ns.max().cast("float64") / 1e9,
     )
     # A time is the end of its interval, which belongs to the quarter that it ends.
     each = each.mutate(bucket=((each.time_ns - 1) // width).cast("int64"))

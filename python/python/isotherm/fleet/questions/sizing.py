@@ -69,7 +69,7 @@ def needs(fleet: Fleet) -> Any:
     inferred = t.current - ibis.least(t.idle_1m, t.current)
     t = t.mutate(
         set=ibis.coalesce(t.ws_1m, inferred, t.current).cast("float64"),
-        s=t.interval_ns / 1e9,
+        s=t.interval_ns.cast("float64") / 1e9,
         owner=ibis.ifelse(
             t.namespace.isnull(), t.service, t.namespace.concat("/").concat(t.service)
         ).fill_null("(none)"),

@@ -28,8 +28,11 @@ def test_report_page_parquet_and_policies(sound: Any, tmp_path: Path, capsys: An
     assert rows.num_rows > 3 and "idle_5m_bytes" in rows.column_names
     program = os.environ.get("ISOTHERM")
     for policy in sorted(policies.iterdir())[:3] if program else []:
-        done = subprocess.run([program, "run", policy, "--check"], capture_output=True, text=True)
-        assert "error: " not in done.stderr or "unknown" not in done.stderr, done.stderr
+        done = subprocess.run(
+            [program, "run", policy, "--check", "--dry-run"], capture_output=True, text=True
+        )
+        # 3: this machine lacks what the policy needs, as swap. 2 would be a wrong policy.
+        assert done.returncode in (0, 3), done.stderr
 
 
 @pytest.mark.parametrize("engine", ["duckdb"])
@@ -39,7 +42,9 @@ def test_explain_prints_sql_that_runs(engine: str, sound: Any, capsys: Any) -> N
     assert main(["report", str(sound[0]), "--explain", "--now", sound[1]["now"]]) == 0
     sql = capsys.readouterr().out
     assert "more */" in sql and "CREATE OR REPLACE VIEW cgroups" in sql
-    whole = re.sub(r"'([^']*/isotherm/v1/)(\w+)/[^']*' /\* and \d+ more \*/", r"'\1\2/*/*/*.parquet'", sql)
+    whole = re.sub(
+        r"'([^']*/isotherm/v1/)(\w+)/[^']*' /\* and \d+ more \*/", r"'\1\2/*/*/*.parquet'", sql
+    )
     con = duckdb.connect()
     ran = 0
     for statement in duckdb.extract_statements(whole):
@@ -104,9 +109,20 @@ def test_without_ibis_it_says_how_to_get_it(sound: Any) -> None:
 
 def test_the_same_seed_makes_the_same_fleet(tmp_path: Path, capsys: Any) -> None:
     for name in ("a", "b"):
-        words = ["simulate", str(tmp_path / name), "--hosts", "3", "--cgroups", "4", "--days", "0.05"]
+        words = [
+            "simulate",
+            str(tmp_path / name),
+            "--hosts",
+            "3",
+            "--cgroups",
+            "4",
+            "--days",
+            "0.05",
+        ]
         assert main([*words, "--seed", "9"]) == 0
-    files = [sorted(p.relative_to(tmp_path / n) for p in (tmp_path / n).rglob("*.parquet")) for n in "ab"]
+    files = [
+        sorted(p.relative_to(tmp_path / n) for p in (tmp_path / n).rglob("*.parquet")) for n in "ab"
+    ]
     assert files[0] == files[1] and files[0]
     for name in files[0]:
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()

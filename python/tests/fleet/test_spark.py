@@ -67,3 +67,19 @@ def test_explain_is_of_the_engine(both: Any) -> None:
         assert mark in text and "Idle memory by service" in text
     assert "PERCENTILE(" in explained(spark, ["sizing"]).upper()
     spark.explained = False
+
+
+def test_broken_rows_are_left_out(both: Any, damaged: Any, opened: Any) -> None:
+    part = sorted(damaged[0].glob("isotherm/v1/cgroups/*/*/*.parquet"))[0]
+    text = bytearray(part.read_bytes())
+    text[4 : len(text) // 2] = b"\xff" * (len(text) // 2 - 4)
+    part.write_bytes(bytes(text))
+    duck, spark = opened(damaged), opened(damaged, "spark")
+    for fleet in (duck, spark):
+        (problem,) = fleet.problems.found
+        assert problem.kind == "truncated" and part.name in problem.where
+    ours, theirs = (fleet.ask(QUESTIONS["idle"])[1].rows.to_pylist() for fleet in (duck, spark))
+    assert all(_same(row[name], other[name]) for row, other in zip(ours, theirs) for name in row)
+    # The other fleet in the same session still answers from its own data.
+    other = both[1].ask(QUESTIONS["idle"])[1].rows.to_pylist()
+    assert other[0]["current_bytes"] != theirs[0]["current_bytes"]

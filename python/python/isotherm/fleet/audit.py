@@ -1,14 +1,16 @@
 """Looks at the rows before any question does: what is impossible, twice, or from a wrong clock.
 
-One pass over ``cgroups`` adds up, per cgroup of a session, how many rows there are, which of them are
-impossible, and how much time they cover. What follows is decided from these sums:
+One pass over ``cgroups`` adds up, per cgroup of a session, how many rows there are, which of them
+are impossible, and how much time they cover. What follows is decided from these sums:
 
-* A row is impossible if its numbers contradict each other (``REASONS``). It is left out and counted.
-  Of a host with more than 5 % such rows nothing is believed: the host is left out.
+* A row is impossible if its numbers contradict each other (``REASONS``). It is left out and
+  counted. Of a host with more than 5 % such rows nothing is believed: the host is left out.
 * Rows that cover more time than has passed are there twice within one file: they are searched then.
-* A session under two host names is a copy: the host with fewer rows (or the later name) is left out.
+* A session under two host names is a copy: the host with fewer rows (or the later name) is left
+  out.
 * A host whose newest row is later than now has a wrong clock. Where the agent estimated by how much
-  (``clock_offset_ns``, positive if the clock is fast), its times are corrected; else it is left out.
+  (``clock_offset_ns``, positive if the clock is fast), its times are corrected; else it is left
+  out.
 * A cgroup that has rows and contains others that have rows would be counted twice: sums are of the
   innermost ones.
 """
@@ -37,8 +39,10 @@ LIAR = 0.05
 def reasons(t: Any) -> dict[str, Any]:
     """Why a row of ``cgroups`` is impossible: a condition for each reason."""
     ibis = imported_ibis()
-    # Mapped memory may be charged elsewhere; so much more than what is charged here can be idle.
-    room = t.current.cast("float64") * 1.02 + t.shared.fill_null(0) + (16 << 20)
+    # Mapped memory may be charged elsewhere, so more than what is charged here can be idle.
+    there = ibis.greatest(t.current.fill_null(0), t.watched.fill_null(0))
+    room = there.cast("float64") * 1.02 + t.shared.fill_null(0) + (16 << 20)
+    sizes = [t.current, t.watched, t.shared, *[t[f"idle_{age}"] for age in AGES]]
     idle = [t[f"idle_{age}"] for age in AGES]
     order = ibis.or_(*[(a < b).fill_null(False) for a, b in zip(idle, idle[1:])])
     bars = [
@@ -49,7 +53,8 @@ def reasons(t: Any) -> dict[str, Any]:
     return {
         "no interval, or one above a day": t.interval_ns.isnull()
         | ((t.interval_ns <= 0) | (t.interval_ns > 86400 * SECOND)).fill_null(False),
-        "no current size, or one above 2^63": t.current.isnull(),
+        "no size": t.current.isnull() & t.watched.isnull(),
+        "a size above 2^63": ibis.or_(*[(each < 0).fill_null(False) for each in sizes]),
         "more idle than there is": ibis.or_(*[(each > room).fill_null(False) for each in idle]),
         "more idle for longer than for shorter": order,
         "a bar that does not contain its value": ibis.or_(*bars),
@@ -99,9 +104,9 @@ def groups(t: Any) -> Any:
 def by_session(kept: Any) -> Any:
     """The sums per session of a host, from :func:`groups`."""
     count = len(reasons_names())
-    excess = (kept.covered_s > (kept.last_ns - kept.first_ns).cast("float64") / 1e9 + kept.longest_s + 1).cast(
-        "int64"
-    )
+    excess = (
+        kept.covered_s > (kept.last_ns - kept.first_ns).cast("float64") / 1e9 + kept.longest_s + 1
+    ).cast("int64")
     return kept.group_by("host", "session").agg(
         rows=kept.rows.sum().cast("int64"),
         cgroups=kept.count(),
@@ -117,7 +122,8 @@ def by_session(kept: Any) -> Any:
 def reasons_names() -> list[str]:
     """The reasons in words, in the order of their flags."""
     ibis = imported_ibis()
-    kinds = {"interval_ns": "int64", "current": "int64", "shared": "int64", "coverage": "float64"}
+    kinds = dict.fromkeys(("interval_ns", "current", "watched", "shared"), "int64")
+    kinds["coverage"] = "float64"
     kinds |= {f"idle_{age}{end}": "int64" for age in AGES for end in ("", "_lo", "_hi")}
     return list(reasons(ibis.table(kinds, name="any")))
 
@@ -282,6 +288,8 @@ def believed(t: Any, result: Audit, since_ns: Optional[int] = None) -> Any:
         t = t.filter(t.time_ns >= since_ns)
     if "interval_ns" in t.columns:
         t = t.filter(possible(t))
+        # The root, and cgroups without the memory controller, have no size of their own.
+        t = t.mutate(current=ibis.coalesce(t.current, t.watched))
         if result.parents is not None:
             t = t.anti_join(result.parents, ["host", "cgroup"])
     return t

@@ -1,12 +1,12 @@
 """Finds the parts of a fleet and reads their footers, before any engine sees them.
 
-An engine gives up on a whole query because of one broken file. So each file's footer is read here, and
-what cannot be used is named and left out. Two more things are known from footers alone:
+An engine gives up on a whole query because of one broken file. So each file's footer is read here,
+and what cannot be used is named and left out. Two more things are known from footers alone:
 
 * Files with the same columns are read together. Mixed versions are several such groups, and what a
   group lacks is missing in its rows.
-* Rows can only be there twice where two files of a host overlap in time. Only these files have to be
-  searched for duplicates; the others, as a rule all, are read as they are.
+* Rows can only be there twice where two files of a host overlap in time. Only these files have to
+  be searched for duplicates; the others, as a rule all, are read as they are.
 
 Not here: anything that needs the rows themselves (``audit.py``).
 """
@@ -136,7 +136,9 @@ def _paths(catalog: Catalog, table: str, day: str) -> Iterator[Path]:
     if not top.exists():
         # Sites have to allow identities of files, so most have no such table.
         if table != "files":
-            catalog.problems.add("missing", table, "there is no such table", "what needs it is empty")
+            catalog.problems.add(
+                "missing", table, "there is no such table", "what needs it is empty"
+            )
         return
     for folder, below, names in os.walk(top, onerror=failed):
         below[:] = sorted(
@@ -186,12 +188,15 @@ def _fits(kind: str, column: Any) -> bool:
     physical, logical = column.physical_type, str(column.logical_type)
     if kind == "time":
         return physical == "INT64" and "Timestamp" in logical and "nano" in logical
-    return physical in {
-        "int": ("INT32", "INT64"),
-        "ratio": ("FLOAT", "DOUBLE"),
-        "text": ("BYTE_ARRAY",),
-        "bool": ("BOOLEAN",),
-    }[kind]
+    return (
+        physical
+        in {
+            "int": ("INT32", "INT64"),
+            "ratio": ("FLOAT", "DOUBLE"),
+            "text": ("BYTE_ARRAY",),
+            "bool": ("BOOLEAN",),
+        }[kind]
+    )
 
 
 def _span(meta: Any, name: str) -> tuple[Optional[int], Optional[int]]:
@@ -235,14 +240,18 @@ def _note_versions(catalog: Catalog) -> None:
         for part in parts:
             said = dict(part.signature).get("")
             if said:
-                told = f"{table}: schema {said} is newer than {VERSION}; unknown columns are ignored"
+                told = (
+                    f"{table}: schema {said} is newer than {VERSION}; unknown columns are ignored"
+                )
                 catalog.problems.add("version", part.host, told, KEPT)
             lacks = newest - {name for name, _ in part.signature}
             if lacks:
                 lacking.setdefault(", ".join(sorted(lacks)), set()).add(part.host)
-        for lacks, hosts in lacking.items():
-            names = ", ".join(sorted(hosts)[:3]) + (f" and {len(hosts) - 3} more" * (len(hosts) > 3))
-            catalog.problems.add("version", names, f"{table}: older parts lack {lacks}", KEPT)
+        for named, hosts in lacking.items():
+            names = ", ".join(sorted(hosts)[:3]) + (
+                f" and {len(hosts) - 3} more" * (len(hosts) > 3)
+            )
+            catalog.problems.add("version", names, f"{table}: older parts lack {named}", KEPT)
 
 
 def _first(error: BaseException) -> str:

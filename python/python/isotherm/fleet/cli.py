@@ -1,7 +1,7 @@
 """``isotherm-fleet``: reports over a fleet, and simulated fleets.
 
-Exit codes are those of ``isotherm``: 0 done, 1 unexpected, 2 usage or bad input, 3 not supported (an
-engine or a package is missing), 6 partial (``--strict`` and the data has problems).
+Exit codes are those of ``isotherm``: 0 done, 1 unexpected, 2 usage or bad input, 3 not supported
+(an engine or a package is missing), 6 partial (``--strict`` and the data has problems).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def parser(program: str) -> argparse.ArgumentParser:
     """The arguments."""
     top = argparse.ArgumentParser(
         prog=program,
-        description="Asks a fleet about its memory: what is idle, who would save most, what a rollout did.",
+        description="Asks a fleet: what is idle, who would save most, what a rollout did.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -51,7 +51,9 @@ def parser(program: str) -> argparse.ArgumentParser:
         "--since", metavar="TIME", help="only rows from then on: 7d, 12h, 2026-01-31"
     )
     report.add_argument("--now", metavar="TIME", help="take this for now, as 2026-01-31T12:00")
-    report.add_argument("--rows", type=int, default=20, help="rows per table; 0 for all (default 20)")
+    report.add_argument(
+        "--rows", type=int, default=20, help="rows per table; 0 for all (default 20)"
+    )
     limits = report.add_argument_group("limits and prices")
     limits.add_argument("--price", type=_amount, help="money per GiB and month, for sizing")
     limits.add_argument(
@@ -85,7 +87,9 @@ def parser(program: str) -> argparse.ArgumentParser:
     make.add_argument("--days", type=float, default=1.0)
     make.add_argument("--seed", type=int, default=1)
     make.add_argument("--start", default="2026-01-31", help="first day (default 2026-01-31)")
-    make.add_argument("--parts", type=int, default=1, help="files per host, table and day (default 1)")
+    make.add_argument(
+        "--parts", type=int, default=1, help="files per host, table and day (default 1)"
+    )
     make.add_argument(
         "--faults", type=_share, default=0.02, help="share of faulty hosts (default 2%%)"
     )
@@ -236,5 +240,7 @@ def _time(text: str, now: Optional[datetime]) -> datetime:
     try:
         found = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
     except ValueError as error:
-        raise InvalidError(f"{text} is no time\n  hint:  7d, 12h, 2026-01-31, 2026-01-31T12:00") from error
+        raise InvalidError(
+            f"{text} is no time\n  hint:  7d, 12h, 2026-01-31, 2026-01-31T12:00"
+        ) from error
     return found if found.tzinfo else found.replace(tzinfo=timezone.utc)

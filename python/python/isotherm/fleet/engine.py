@@ -1,8 +1,8 @@
 """The two engines: DuckDB within this process, and Spark on a cluster or on this machine.
 
 An engine does four things: it shows the parts of a catalogue as a view with the columns of
-``schema.py``, it runs an Ibis expression, it keeps the result of one for the next, and it prints the SQL. All that is
-different between the engines is in this file. Questions are written once.
+``schema.py``, it runs an Ibis expression, it keeps the result of one for the next, and it prints
+the SQL. All that is different between the engines is in this file. Questions are written once.
 """
 
 from __future__ import annotations
@@ -81,6 +81,10 @@ def imported_ibis() -> Any:
     return ibis
 
 
+INTEGER = "CASE WHEN {0} > 9223372036854775807 THEN -1 ELSE CAST({0} AS BIGINT) END"
+"""How a value becomes a signed integer: no amount of memory is so large."""
+
+
 def select_list(table: str, signature: Signature, cast: str) -> str:
     """The columns of ``schema.py`` out of files that have those of the signature.
 
@@ -108,7 +112,7 @@ def _shown(column: Column, there: bool, cast: str) -> str:
 
 
 def once(table: str, select: str) -> str:
-    """Each row once. Of rows with the same key that differ, the one with the largest numbers stays."""
+    """Each row once. Of rows with the same key, the one with the largest numbers stays."""
     keys = ", ".join(KEYS[table])
     numbers = [c.seen for c in TABLES[table] if c.kind in ("int", "ratio")]
     order = ", ".join(f"`{name}` DESC NULLS LAST" for name in numbers)
@@ -157,12 +161,11 @@ class DuckDb:
         def text(short: bool) -> str:
             selects = []
             for (signature, twice), parts in catalog.groups(table).items():
-                columns = select_list(table, signature, "TRY_CAST({} AS BIGINT)")
+                columns = select_list(table, signature, INTEGER)
                 columns = columns.replace("NANOSECONDS", "EPOCH_NS").replace("`", '"')
                 files = paths(parts, short)
-                source = (
-                    f"READ_PARQUET([{files}], hive_partitioning = true, hive_types_autocast = false)"
-                )
+                options = "hive_partitioning = true, hive_types_autocast = false"
+                source = f"READ_PARQUET([{files}], {options})"
                 selects.append((f"SELECT {columns} FROM {source}", twice))
             if not selects:
                 columns = select_list(table, (), "{}").replace("`", '"')
@@ -198,7 +201,7 @@ class DuckDb:
 def broken_file(error: BaseException) -> Optional[str]:
     """The first file of Parquet that an error's text names."""
     found = PATHS.search(str(error))
-    return found.group(1) if found else None
+    return "/" + found.group(1).lstrip("/") if found else None
 
 
 def paths(parts: list[Part], short: bool) -> str:

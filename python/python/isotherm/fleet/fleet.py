@@ -1,10 +1,10 @@
 """A fleet that can be asked: its parts, an engine, and what all questions have in common.
 
-The sums that several questions need are computed once: means per cgroup (:meth:`Fleet.cgroups`) and the
-time for which each host was observed (:meth:`Fleet.observed`). A mean is over the time for which the
-*host* was observed. So a cgroup that lived for half of that time counts half, and a host whose data
-is missing for half of a day counts whole: what is missing is told by the question ``data``, and is
-not taken for zero.
+The sums that several questions need are computed once: means per cgroup (:meth:`Fleet.cgroups`) and
+the time for which each host was observed (:meth:`Fleet.observed`). A mean is over the time for
+which the *host* was observed. So a cgroup that lived for half of that time counts half, and a host
+whose data is missing for half of a day counts whole: what is missing is told by the question
+``data``, and is not taken for zero.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Fleet:
         self.tables = {name: believed(t, self.audit, since_ns) for name, t in raw.items()}
 
     def retried(self, work: Callable[[], Any]) -> Any:
-        """Does the work. A part that turns out to be broken is named, left out, and all is redone."""
+        """Does the work. A part that turns out to be broken is left out, and all done anew."""
         while True:
             try:
                 return work()
@@ -101,7 +101,8 @@ class Fleet:
     def _leave_out_broken(self, error: BaseException) -> bool:
         """Takes broken parts out of the catalogue. Returns whether there were any.
 
-        An engine names the file that it could not read, or it does not. Then all are read here, once.
+        An engine names the file that it could not read, or it does not. Then all are read here,
+        once.
         """
         named = broken_file(error)
         parts = [part for own in self.catalog.parts.values() for part in own]
@@ -122,9 +123,7 @@ class Fleet:
             answers = question(self)
             for answer in answers:
                 is_table = hasattr(answer.expression, "to_pylist")
-                answer.rows = (
-                    answer.expression if is_table else self.engine.run(answer.expression)
-                )
+                answer.rows = answer.expression if is_table else self.engine.run(answer.expression)
             return answers
 
         done: list[Answer] = self.retried(work)
@@ -162,8 +161,8 @@ class Fleet:
     def cgroups(self) -> Any:
         """Means per cgroup: bytes, and what came back per second.
 
-        ``weight`` is the share of the host's time for which the cgroup was there. ``NAME_bytes`` are
-        weighted means: they can be added over cgroups and hosts. ``seen_bytes`` is how much of
+        ``weight`` is the share of the host's time for which the cgroup was there. ``NAME_bytes``
+        are weighted means: they can be added over cgroups and hosts. ``seen_bytes`` is how much of
         ``current_bytes`` was looked at.
         """
 
@@ -174,13 +173,12 @@ class Fleet:
             workload = ibis.ifelse(
                 t.namespace.isnull(), t.service, t.namespace.concat("/").concat(t.service)
             )
-            t = t.mutate(
-                owner=workload.fill_null("(none)"), kind=t["class"].fill_null("(none)")
-            )
+            t = t.mutate(owner=workload.fill_null("(none)"), kind=t["class"].fill_null("(none)"))
             seen = ibis.ifelse(t.idle_1m.isnull(), 0.0, t.bytes * t.coverage.fill_null(0.0))
             sums = {"current": t.bytes, "seen": seen, "shared": t.shared.fill_null(0)}
             for age in AGES:
-                sums[f"idle_{age}"] = t[f"idle_{age}"].fill_null(0)
+                # Unknown stays unknown: a sum of nothing but that is none, and not 0.
+                sums[f"idle_{age}"] = t[f"idle_{age}"]
                 sums[f"idle_{age}_lo"] = t[f"idle_{age}_lo"].fill_null(0)
                 sums[f"idle_{age}_hi"] = t[f"idle_{age}_hi"].fill_null(t.current)
             returned = {f"returns_{age}": t[f"returns_{age}"].sum() for age in AGES}

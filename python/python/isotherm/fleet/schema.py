@@ -3,8 +3,8 @@
 Each column has a kind, which says how the file stores it and what the questions see:
 
 * ``time``: a timestamp in ns, UTC; seen as integer ``NAME_ns`` since 1970.
-* ``int``: an unsigned or signed integer (bytes, ns, counts); seen as a signed 64-bit integer. A value
-  that does not fit is seen as missing, since no such amount of memory exists.
+* ``int``: an unsigned or signed integer (bytes, ns, counts); seen as a signed 64-bit integer. A
+  value that does not fit is seen as -1, since no such amount of memory exists.
 * ``ratio``: a float; seen as a double.
 * ``text``, ``bool``: as they are.
 
@@ -58,7 +58,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         """
         time: time
         text: session cgroup class? service? namespace? pod? container? policy? policy_hash?
-        int: interval_ns age_ns? current anon? file? swap? shared? request? limit? low? min?
+        int: interval_ns age_ns? current? anon? file? swap? shared? request? limit? low? min?
         int: watched? ws_100ms? ws_1s? ws_10s? ws_1m?
         int: idle_1m? idle_1m_lo? idle_1m_hi? idle_5m? idle_5m_lo? idle_5m_hi?
         int: idle_30m? idle_30m_lo? idle_30m_hi? returns_1m? returns_5m? returns_30m?

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 from typing import Any, Optional
 
 from isotherm._errors import NotSupportedError
 from isotherm.fleet.catalog import Catalog
-from isotherm.fleet.engine import imported_ibis, paths, select_list, union
+from isotherm.fleet.engine import INTEGER, imported_ibis, paths, select_list, union
 
 OPTIONS = {
     "spark.sql.legacy.parquet.nanosAsLong": "true",
@@ -19,6 +20,9 @@ OPTIONS = {
     "spark.sql.parquet.filterPushdown": "true",
 }
 """Nanoseconds are integers, and a host named 007 stays a text."""
+
+
+COUNT = itertools.count(1)
 
 
 class Spark:
@@ -45,6 +49,7 @@ class Spark:
                 "  why:   Spark runs in a Java virtual machine (17 or later)\n"
                 "  hint:  install one (Debian: default-jre-headless), or use --engine duckdb"
             )
+        self.own = SparkSession.getActiveSession() is None
         builder = SparkSession.builder.appName("isotherm-fleet")
         if not remote and "MASTER" not in os.environ:
             cores = threads or os.cpu_count() or 1
@@ -65,30 +70,35 @@ class Spark:
             self.session.sparkContext.setLogLevel("OFF")
         self.con = ibis.pyspark.connect(self.session)
         self.texts: dict[str, str] = {}
+        # Fleets may share a session, and views are the session's.
+        nth = next(COUNT)
+        self.suffix = f"_{nth}" if nth > 1 else ""
 
     def view(self, catalog: Catalog, table: str) -> Any:
         selects, shorts = [], []
         base = str(catalog.base / table)
         for nth, ((signature, twice), parts) in enumerate(catalog.groups(table).items()):
             reader = self.session.read.option("basePath", base)
-            source = f"{table}_files_{nth}"
+            source = f"{table}{self.suffix}_files_{nth}"
             reader.parquet(*[part.path for part in parts]).createOrReplaceTempView(source)
-            columns = select_list(table, signature, "TRY_CAST({} AS BIGINT)")
+            columns = select_list(table, signature, INTEGER)
             columns = columns.replace("NANOSECONDS", "")
             selects.append((f"SELECT {columns} FROM {source}", twice))
             shorts.append(f"-- {source}: Parquet {paths(parts, True)}\n")
         if not selects:
             none = select_list(table, (), "{}").replace("host,", "CAST(NULL AS STRING) AS host,", 1)
             selects.append((f"SELECT {none} WHERE false", False))
-        text = f"CREATE OR REPLACE TEMPORARY VIEW {table} AS {union(table, selects)}"
+        name = table + self.suffix
+        text = f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {union(table, selects)}"
         self.session.sql(text)
         self.texts[table] = "".join(shorts) + text
-        return self.con.table(table)
+        return self.con.table(name)
 
     def run(self, expression: Any) -> Any:
         return self.con.to_pyarrow(expression)
 
     def keep(self, expression: Any, name: str) -> Any:
+        name += self.suffix
         frame = self.session.sql(self.sql(expression)).cache()
         frame.createOrReplaceTempView(name)
         frame.count()
@@ -104,4 +114,5 @@ class Spark:
         return type(error).__module__.split(".")[0] in ("pyspark", "py4j")
 
     def close(self) -> None:
-        self.session.stop()
+        if self.own:
+            self.session.stop()

@@ -1,8 +1,8 @@
 """Age and coverage of the data itself: which hosts are late, silent or not to be believed.
 
 A host is late if its newest row is older than 15 minutes before the newest row of the fleet, and
-silent if nothing of the last day is from it. Missing days are those between a host's first and last day, or the
-fleet's last, of which there is no part.
+silent if nothing of the last day is from it. Missing days are those between a host's first and last
+day, or the fleet's last, of which there is no part.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def data(fleet: Fleet) -> list[Answer]:
             "hosts",
             "Each host's data",
             _table(rows, HOSTS),
-            "behind: how much older a host's newest row is than the fleet's. coverage: share of the "
-            "memory that the agent looked at. late windows: how often the agent came too late.",
+            "behind: how much older a host's newest row is than the fleet's. coverage: share of "
+            "the memory that the agent looked at. late windows: how often the agent came too late.",
         ),
         Answer(
             "problems",
@@ -127,7 +127,9 @@ def _missing_days(fleet: Fleet) -> dict[str, int]:
 
 
 def _table(rows: list[dict[str, Any]], types: dict[str, Any]) -> Any:
-    return pa.table({name: pa.array([row[name] for row in rows], kind) for name, kind in types.items()})
+    return pa.table(
+        {name: pa.array([row[name] for row in rows], kind) for name, kind in types.items()}
+    )
 
 
 def _age(seconds: float) -> str:

@@ -1,16 +1,18 @@
 """Difference in differences over hosts, with an interval by bootstrap.
 
-For a host that begins to act in quarter ``b``, the change is its mean after ``b`` less its mean before. Its
-peers are hosts that never act, of the same class of node and the same third by memory used before;
-where there are none, of the same class. Their change is over the same quarters. The effect is the
-mean, over acting hosts that have peers, of the own change less the mean change of the peers::
+For a host that begins to act in quarter ``b``, the change is its mean after ``b`` less its mean
+before. Its peers are hosts that never act, of the same class of node and the same third by memory
+used before; where there are none, of the same class. Their change is over the same quarters. The
+effect is the mean, over acting hosts that have peers, of the own change less the mean change of the
+peers::
 
     effect = mean(own after - own before - mean(peers after - peers before))
 
-So a day's rhythm, which both share, is no effect. What only acting hosts went through, as a release at
-the same hour, is taken for one. The interval has 95 % of 1000 draws, with replacement, of acting hosts
-and of peers (a host is the unit, since its quarters are not independent). The placebo is the same effect
-between the first and the second half of the time before, when nobody acted: it should be near 0.
+So a day's rhythm, which both share, is no effect. What only acting hosts went through, as a release
+at the same hour, is taken for one. The interval has 95 % of 1000 draws, with replacement, of acting
+hosts and of peers (a host is the unit, since its quarters are not independent). The placebo is the
+same effect between the first and the second half of the time before, when nobody acted: it should
+be near 0.
 
 Input is one row per host and quarter. Fewer than 3 hosts on either side give no interval.
 """
@@ -50,7 +52,7 @@ class Hosts:
 
 
 def effects(table: Any, metrics: list[str]) -> Result:
-    """The effects on these metrics. ``table`` has host, bucket, node_class, acting and the metrics."""
+    """The effects on these metrics: columns of ``table``, as host, bucket, node_class, acting."""
     if not table.num_rows:
         return Result([], "There is no host with both cgroups and sessions.")
     names, host = _coded(table["host"])
@@ -70,9 +72,9 @@ def effects(table: Any, metrics: list[str]) -> Result:
     peers = {int(i) for _, others in hosts.strata for i in others}
     always = int((hosts.begin == -2).sum())
     note = (
-        f"{count} hosts began to act and are compared with {len(peers)} that never did, of the same "
-        f"class and third by memory used; {hosts.alone} have no peers, {always} acted from their "
-        "first row on. 95 % interval by bootstrap over hosts. placebo: the same between the halves "
+        f"{count} hosts began to act and are compared with {len(peers)} that never did, of the "
+        f"same class and third by memory used; {hosts.alone} have no peers, {always} acted from "
+        "their first row on. 95 % interval by bootstrap over hosts. placebo: the same between the halves "
         "of the time before; it should be near 0."
     )
     if not count:

@@ -1,8 +1,9 @@
 """A recommended policy for each service, with what it should save.
 
-The age is the best one within ``--max-slowdown`` and ``--max-refaults`` (see ``savings``). The file is what
-``isotherm reclaim --print-policy`` prints for these targets, with that age. It is a proposal for
-``isotherm run POLICY --dry-run``, and then for a few hosts; the question ``rollout`` tells what it did.
+The age is the best one within ``--max-slowdown`` and ``--max-refaults`` (see ``savings``). The file
+is what ``isotherm reclaim --print-policy`` prints for these targets, with that age. It is a
+proposal for ``isotherm run POLICY --dry-run``, and then for a few hosts; the question ``rollout``
+tells what it did.
 """
 
 from __future__ import annotations
@@ -20,16 +21,10 @@ TEMPLATE = """\
 name = "reclaim"
 targets = [{targets}]
 
-[[context.scheme]]
-name = "reclaim"
-action = "pageout"
-size = "4K.."
-frequency = "0%"
-age = "{age}.."
-quota = {{ size = "128M", time = "10ms", interval = "1s", weights = {{ size = 0, frequency = 0, age = 1 }} }}
-brake = {{ refaults = "2%" }}
-refault_window = "60s"
-evidence = {{ confirm = "60s" }}
+[[context.scheme]] name = "reclaim" action = "pageout" size = "4K.." frequency = "0%" age =
+"{age}.." quota = {{ size = "128M", time = "10ms", interval = "1s", weights = {{ size = 0, frequency
+= 0, age = 1 }} }} brake = {{ refaults = "2%" }} refault_window = "60s" evidence = {{ confirm =
+"60s" }}
 """
 
 
@@ -37,7 +32,9 @@ def policies(fleet: Fleet) -> list[Answer]:
     """Asks it."""
     ibis = imported_ibis()
     options = fleet.options
-    rows = best(fleet, "asked", options.max_slowdown, options.max_refaults).drop("limit")
+    rows = best(fleet, "asked", options.max_slowdown, options.max_refaults).drop(
+        "limit", "max_slowdown_share"
+    )
     rows = rows.filter(rows.service != "(none)").order_by(ibis.desc("saves_lo_bytes"), "service")
     limits = f"{options.max_slowdown:.2%} slowdown"
     if options.max_refaults is not None:

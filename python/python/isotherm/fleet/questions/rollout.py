@@ -1,8 +1,8 @@
 """What a policy's rollout did: hosts that act against matched ones that do not, before and after.
 
-The engine makes a table of each host's numbers per quarter of an hour; the rest is statistics on it, in
-``did.py``. A host begins to act in the first quarter in which its agent says so. Hosts that act from
-their first row on tell nothing about a change, and are counted.
+The engine makes a table of each host's numbers per quarter of an hour; the rest is statistics on
+it, in ``did.py``. A host begins to act in the first quarter in which its agent says so. Hosts that
+act from their first row on tell nothing about a change, and are counted.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from isotherm.fleet.engine import imported_ibis
 from isotherm.fleet.fleet import Answer, Fleet
 from isotherm.fleet.questions import did
 
@@ -61,7 +60,6 @@ SCHEMA = pa.schema(
 
 def quarters(fleet: Fleet) -> Any:
     """A row per host and quarter of an hour: means of its numbers, and whether it acted."""
-    ibis = imported_ibis()
     t = fleet.tables["cgroups"]
     width = BUCKET_S * 1_000_000_000
     each = t.group_by("host", "time_ns").agg(

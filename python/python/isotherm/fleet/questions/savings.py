@@ -1,14 +1,15 @@
 """Who would save most under which limit: the curves of ``isotherm plan``, added over hosts.
 
-To page out what was idle for an age saves ``idle_AGE`` and brings back ``returns_AGE``. With the time
-that a page costs which comes back, that is a slowdown of the processes, if each cgroup keeps one
-CPU busy (a busier one is slowed down by less, since its other threads go on)::
+To page out what was idle for an age saves ``idle_AGE`` and brings back ``returns_AGE``. With the
+time that a page costs which comes back, that is a slowdown of the processes, if each cgroup keeps
+one CPU busy (a busier one is slowed down by less, since its other threads go on)::
 
     slowdown = returns per second / 4096 * price of a page / cgroups
 
 What was not looked at may come back as often: both rates are divided by the share that was seen.
-The worth of an age under a limit is its lower bar. The best age is the one that saves most while slowdown
-and the share that comes back per minute are within the limit; if none is, nothing is recommended.
+The worth of an age under a limit is its lower bar. The best age is the one that saves most while
+slowdown and the share that comes back per minute are within the limit; if none is, nothing is
+recommended.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ def savings(fleet: Fleet) -> list[Answer]:
     ibis = imported_ibis()
     tiers = [best(fleet, name, *limits) for name, limits in LIMITS.items()]
     every = ibis.union(*tiers) if len(tiers) > 1 else tiers[0]
-    order = ["limit", ibis.desc("saves_lo_bytes"), "service"]
+    order = ["max_slowdown_share", ibis.desc("saves_lo_bytes"), "service"]
     cost = fleet.options.refault_us
     return [
         Answer(
             "savings",
             "Who would save most under which limit",
             every.order_by(*order),
-            "strict: 0.1 % slowdown and 0.05 % of the memory back per minute; normal: 1 % and 0.5 %; "
-            f"loose: 5 % and 5 %. A page that comes back costs {cost:g} us (--refault-cost). Services "
-            "for which no age is within the limit are not in the table.",
+            "strict: 0.1 % slowdown and 0.05 % of the memory back per minute; normal: 1 % and "
+            f"0.5 %; loose: 5 % and 5 %. A page that comes back costs {cost:g} us "
+            "(--refault-cost). Services for which no age is within the limit are not in the table.",
         ),
         Answer(
             "curves",
@@ -95,10 +96,13 @@ def best(fleet: Fleet, limit: str, max_slowdown: float, max_refaults: float | No
         within = within & (each.back_share_per_min <= max_refaults)
     each = each.filter(within & (each.saves_bytes > 0))
     window = ibis.window(
-        group_by="service", order_by=[ibis.desc("saves_lo_bytes"), ibis.desc("saves_bytes"), "age_s"]
+        group_by="service",
+        order_by=[ibis.desc("saves_lo_bytes"), ibis.desc("saves_bytes"), "age_s"],
     )
     first = each.mutate(nth=ibis.row_number().over(window))
     first = first.filter(first.nth == 0).drop("nth")
     return first.select(
-        limit=ibis.literal(limit), **{name: first[name] for name in first.columns}
+        limit=ibis.literal(limit),
+        max_slowdown_share=ibis.literal(max_slowdown, type="float64"),
+        **{name: first[name] for name in first.columns},
     )

@@ -4,8 +4,8 @@ A file (by name, or by the hash of it) that lies at several places of a host, as
 several images, is in memory once per place. All but the largest could be saved if the places were
 one. A file at one place that several cgroups map is shared already.
 
-It needs the table ``files``, which agents write only where a site allows identities of files. Without it,
-only what cgroups say of shared memory is known.
+It needs the table ``files``, which agents write only where a site allows identities of files.
+Without it, only what cgroups say of shared memory is known.
 """
 
 from __future__ import annotations

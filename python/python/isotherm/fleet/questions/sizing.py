@@ -1,8 +1,9 @@
 """Working set against requests and limits: who asks for more, or less, than is used.
 
 What a cgroup needs is the 95th percentile, over its intervals, of its working set of a minute, with
-headroom (``--headroom``, 15 %). Where that is not known, it is what is not idle for a minute, else its
-size. A request above that is paid for and not used. One below is at the mercy of its neighbours.
+headroom (``--headroom``, 15 %). Where that is not known, it is what is not idle for a minute, else
+its size. A request above that is paid for and not used. One below is at the mercy of its
+neighbours.
 """
 
 from __future__ import annotations
@@ -66,7 +67,9 @@ def needs(fleet: Fleet) -> Any:
     """What each cgroup needs, asks for and may have."""
     ibis = imported_ibis()
     t = fleet.tables["cgroups"]
-    inferred = t.current - ibis.least(t.idle_1m, t.current)
+    # `least` leaves out what is missing, so that has to be told apart.
+    idle = ibis.ifelse(t.idle_1m.isnull(), ibis.null("int64"), ibis.least(t.idle_1m, t.current))
+    inferred = t.current - idle
     t = t.mutate(
         set=ibis.coalesce(t.ws_1m, inferred, t.current).cast("float64"),
         s=t.interval_ns.cast("float64") / 1e9,

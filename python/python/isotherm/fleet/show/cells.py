@@ -8,10 +8,10 @@ GIB = 1 << 30
 ENDS = ("_bytes_per_min", "_share_per_min", "_per_month_money", "_bytes", "_share", "_money", "_s")
 UNITS = {
     "_bytes_per_min": "GiB/min",
-    "_share_per_min": "/min",
+    "_share_per_min": "%/min",
     "_per_month_money": "per month",
     "_bytes": "GiB",
-    "_share": "",
+    "_share": "%",
     "_money": "",
     "_s": "",
 }
@@ -42,7 +42,16 @@ def cell(name: str, value: Any, row: dict[str, Any]) -> str:
 
 def is_value(name: str) -> bool:
     """Whether a column of ``rollout`` has the unit that its row says."""
-    return name in ("before", "after", "others_before", "others_after", "effect", "lo", "hi", "placebo")
+    return name in (
+        "before",
+        "after",
+        "others_before",
+        "others_after",
+        "effect",
+        "lo",
+        "hi",
+        "placebo",
+    )
 
 
 def digits(value: float) -> str:
@@ -76,7 +85,7 @@ def is_number(values: list[Any]) -> bool:
 def merged(columns: list[str]) -> list[tuple[str, Optional[tuple[str, str]]]]:
     """The columns to show. Ends of a bar are shown within the cell of their value."""
     shown: list[tuple[str, Optional[tuple[str, str]]]] = []
-    inside = set()
+    inside: set[str] = set()
     for name in columns:
         stem = name.removesuffix("_bytes")
         bar = (f"{stem}_lo_bytes", f"{stem}_hi_bytes")

@@ -28,7 +28,9 @@ def to_html(answers: Sequence[Answer], problems: Problems, about: str) -> str:
             f"{escape(printable(p.what))} <i>({escape(p.done)})</i></li>"
             for p in problems.found[:MOST_ROWS]
         )
-        body += f'<section id="problems"><h2>What is wrong with the data</h2><ul>{items}</ul></section>'
+        body += (
+            f'<section id="problems"><h2>What is wrong with the data</h2><ul>{items}</ul></section>'
+        )
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'

@@ -11,7 +11,7 @@ from isotherm.fleet.show.cells import heading, is_number, merged, printable, tol
 
 
 def to_text(answers: Sequence[Answer], problems: Problems, rows: int = 20) -> str:
-    """Tables of at most so many rows each, 0 for all, and at the end what is wrong with the data."""
+    """Tables of at most so many rows, 0 for all; at the end what is wrong with the data."""
     parts = [_table(answer, rows) for answer in answers]
     if problems.found and not any(answer.name == "problems" for answer in answers):
         parts.append(_problems(problems, rows))

@@ -6,6 +6,7 @@ A column is an array of intervals by cgroups. Sizes are multiples of a page, as 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ PAGE = 4096
 MIB = 1 << 20
 GIB = 1 << 30
 
-Floats = NDArray[np.float64]
+Floats = NDArray[np.floating[Any]]
 Ints = NDArray[np.int64]
 AGES = ("1m", "5m", "30m")
 AGE_S = (60.0, 300.0, 1800.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -157,7 +157,7 @@ def _same(value: str, n: int) -> pa.Array:
     return pa.DictionaryArray.from_arrays(np.zeros(n, np.int32), [value])
 
 
-def _tiled(values: list[str | None], times: int) -> pa.Array:
+def _tiled(values: Sequence[str | None], times: int) -> pa.Array:
     """These values, once per interval."""
     coded = pa.array(values, pa.string()).dictionary_encode()
     indices = coded.indices.to_numpy(zero_copy_only=False)

@@ -25,7 +25,7 @@ FAULTS = (
     "old",
     "copied",
 )
-"""Ways in which a host is faulty. The first eight hosts that are faulty have one each, and so on."""
+"""Ways in which a host is faulty. Eight faulty hosts in a row have one each."""
 
 INTERVAL_S = 300
 

@@ -94,6 +94,10 @@ enum Command {
     KernelModule(kernel_module::Args),
     /// Serve the files of the kernel's DAMON, for programs that use DAMON.
     Damonfs(damonfs::Args),
+    /// Ask many machines, by the Parquet of their agents.
+    ///
+    /// What is idle, who would save most, what a rollout did. It is Python, over DuckDB or Spark.
+    Fleet(reading::fleet::Args),
     /// Convert a record for other tools.
     ///
     /// To Parquet, Arrow, JSON lines, CSV, or a record of damo.
@@ -163,6 +167,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Doctor(args) => doctor::run(args),
         Command::KernelModule(args) => kernel_module::run(args),
         Command::Damonfs(args) => damonfs::run(args),
+        Command::Fleet(args) => reading::fleet::run(&args),
         Command::Export(args) => reading::export::run(args),
         Command::Import(args) => reading::export::import(args),
         Command::Score(args) => reading::score::run(args),

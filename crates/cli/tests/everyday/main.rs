@@ -1,9 +1,10 @@
 //! What makes the program pleasant to live with: completions, manual pages, config files, the
-//! pager, the doctor, the tutorial.
+//! pager, the doctor, the tutorial, the hand-over to Python.
 #![expect(clippy::unwrap_used, clippy::print_stderr, reason = "in a test")]
 
 mod config;
 mod doctor;
+mod fleet;
 mod manual;
 mod pager;
 mod plan;

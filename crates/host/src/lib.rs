@@ -14,6 +14,7 @@ pub mod error;
 pub mod glob;
 mod machine;
 pub mod metrics;
+pub mod namespace;
 pub mod nodes;
 pub mod proc;
 pub mod ram;

@@ -29,6 +29,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::metrics::{Cgroups, pressure_total, refaulted};
+use crate::namespace::read_cgroup;
 use crate::proc::Proc;
 
 pub use ours::{note_ours, scanned};
@@ -185,7 +186,7 @@ impl Reclaim {
     }
 
     fn of_process(&mut self, pid: u32) -> Option<Counted> {
-        self.proc.read(pid, "cgroup", &mut self.text).ok()?;
+        read_cgroup(&self.proc, pid, &mut self.text).ok()?;
         if let Some(counted) = self.of_cgroups.get(&self.text) {
             return Some(*counted);
         }

@@ -76,6 +76,13 @@ impl Exporter {
         })
     }
 
+    /// Says what is lacking for the server to be ready ([`Server::lacks`]).
+    pub fn lacks(&self, what: Option<String>) {
+        if let Some(server) = &self.server {
+            server.lacks(what);
+        }
+    }
+
     /// Takes in a message of the context that is called `context` in metrics. Returns what is to be
     /// told to the user: once, if the file cannot be written.
     pub fn hear(&mut self, context: &str, told: &Message) -> Option<String> {

@@ -62,6 +62,12 @@ fn health_is_at_once_and_readiness_when_there_are_numbers() {
     assert_eq!([status("/healthz"), status("/readyz"), status("/x")], ["200", "503", "404"]);
     server.publish(reading(), true);
     assert_eq!(status("/readyz?verbose"), "200");
+    server.lacks(Some("policy `p` does not run: why".to_owned()));
+    let (head, body) = get(&server, "/readyz", "*/*");
+    assert!(head.starts_with("HTTP/1.1 503") && body.contains("policy `p`"), "{head} {body}");
+    assert_eq!([status("/healthz"), status("/metrics")], ["200", "200"]);
+    server.lacks(None);
+    assert_eq!(status("/readyz"), "200");
     let (head, body) = ask(connect(&server), "HEAD /healthz HTTP/1.1\r\n\r\n");
     assert!(head.contains("Content-Length: 3") && body.is_empty(), "{head}");
     let (head, _) = ask(connect(&server), "DELETE /metrics HTTP/1.1\r\n\r\n");

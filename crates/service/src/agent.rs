@@ -3,13 +3,14 @@
 use std::fmt;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use isotherm_act::apply::{Notes, Undone};
 use isotherm_agent::policy::parse;
 use isotherm_agent::run::{Options, check};
 use isotherm_host::proc::{own_cost, raise_file_limit};
+use isotherm_host::{Machine, Roots};
 use isotherm_metrics::{Build, Exporter};
 use isotherm_sys::{heap, signals};
 use tracing::{info, warn};
@@ -35,6 +36,9 @@ const READY_PATIENCE: Duration = Duration::from_secs(20);
 const BALANCE_EVERY: Duration = Duration::from_secs(5);
 /// How often old records are dropped.
 const PRUNE_EVERY: Duration = Duration::from_secs(10);
+/// What the agent is installed with (`packaging/isotherm.service`, docs/KUBERNETES.md).
+const CAPABILITIES: [&str; 5] =
+    ["CAP_BPF", "CAP_PERFMON", "CAP_SYS_PTRACE", "CAP_SYS_NICE", "CAP_DAC_OVERRIDE"];
 /// Where the machine's groups are.
 const GROUPS: &str = "/etc/group";
 
@@ -137,14 +141,16 @@ impl Agent {
             notes,
             hub: Arc::clone(&hub),
             history: history.clone(),
-            metrics,
+            metrics: metrics.clone(),
             thrift: Arc::default(),
             tuned_dir: settings.state_dir.join("tuned").into(),
+            act_in: settings.act_in.clone().map(Into::into),
         };
         let policies = Policies::new(store, with);
         let access = Arc::new(RwLock::new(access(&settings)));
         let shared = Arc::new(Shared {
             policies,
+            metrics,
             hub,
             history,
             clients: Arc::default(),
@@ -197,6 +203,7 @@ impl Agent {
                 self.keep_memory(&mut thrift);
                 balance_at = now + BALANCE_EVERY;
             }
+            self.tell_readiness();
             let status = self.status();
             if status != told {
                 self.notify.status(&status);
@@ -209,6 +216,17 @@ impl Agent {
         // Clients first: nothing is started any more then.
         self.server = None;
         self.shared.policies.quit();
+    }
+
+    /// Tells whoever asks `/readyz` what is lacking.
+    fn tell_readiness(&self) {
+        if let Some(metrics) = &self.shared.metrics {
+            let lacking = self.shared.policies.lacking().map(|text| match missing() {
+                [] => text,
+                names => format!("{text}\n  lacks: {}", names.join(", ")),
+            });
+            metrics.lock().unwrap_or_else(PoisonError::into_inner).lacks(lacking);
+        }
     }
 
     /// Keeps the agent's own memory below its cap.
@@ -291,6 +309,16 @@ fn spare_from_oom() {
     {
         info!("the kernel may end this agent like any other when memory is short: {err}");
     }
+}
+
+/// Which of the capabilities that the agent uses it does not have. That does not change.
+fn missing() -> &'static [String] {
+    static MISSING: OnceLock<Vec<String>> = OnceLock::new();
+    MISSING.get_or_init(|| {
+        let machine = Machine::read(&Roots::default());
+        let names = CAPABILITIES.iter().filter(|name| !machine.has_capability(name));
+        names.map(|&name| name.to_owned()).collect()
+    })
 }
 
 /// Takes back what a former agent left behind, and begins to note what this one gives.

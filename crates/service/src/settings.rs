@@ -31,6 +31,9 @@ pub struct Settings {
     pub metrics: Outlets,
     /// Decide and count, but change nothing, whatever the policies say.
     pub dry_run: bool,
+    /// The namespaces of Kubernetes in whose pods policies may act. Contexts with other targets
+    /// only decide and count. None: policies act on whatever they name.
+    pub act_in: Option<Vec<String>>,
     /// The version of the program.
     pub version: String,
     /// The commit that it was built from.

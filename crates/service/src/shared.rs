@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use isotherm_metrics::Exporter;
+
 use crate::history::History;
 use crate::hub::Hub;
 use crate::policy::Policies;
@@ -15,6 +17,7 @@ use crate::settings::Settings;
 pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) policies: Policies,
+    pub(crate) metrics: Option<Arc<Mutex<Exporter>>>,
     pub(crate) hub: Arc<Hub>,
     pub(crate) history: Option<Arc<History>>,
     pub(crate) clients: Arc<Clients>,

@@ -6,6 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
+use isotherm_host::namespace::read_cgroup;
 use isotherm_host::proc::Proc;
 use isotherm_ops::targets::find::is_init;
 
@@ -38,7 +39,7 @@ pub(super) fn check(dir: &Path, mount: &Path, proc: &Proc) -> Result<(), ActErro
 /// The directory of a process's cgroup of version 2; `None` if that cannot be told.
 pub(super) fn cgroup_of(pid: u32, mount: &Path, proc: &Proc) -> Option<PathBuf> {
     let mut text = Vec::new();
-    proc.read(pid, "cgroup", &mut text).ok()?;
+    read_cgroup(proc, pid, &mut text).ok()?;
     let text = String::from_utf8_lossy(&text);
     let path = text.lines().find_map(|line| line.strip_prefix("0::"))?;
     // Within a cgroup namespace that is not ours the path begins with `/..`.

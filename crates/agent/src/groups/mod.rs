@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use isotherm_core::unit::UNIT;
 use isotherm_core::{Lengths, RegionInfo, Snapshot, TargetId, TargetInfo, Time, Touched, UnitInfo};
+use isotherm_host::namespace::read_cgroup;
 use isotherm_host::proc::Proc;
 use isotherm_ops::targets::cgroup::cgroup_to_show;
 
@@ -182,7 +183,7 @@ impl Groups {
         for id in asked {
             let Some(pid) = pids.get(&id) else { continue };
             // A process that has just ended stays where it was until it is gone.
-            if self.proc.read(*pid, "cgroup", &mut self.buf).is_ok() {
+            if read_cgroup(&self.proc, *pid, &mut self.buf).is_ok() {
                 let cgroup = cgroup_to_show(&String::from_utf8_lossy(&self.buf)).to_owned();
                 let status = || self.proc.status(*pid, &mut self.buf).ok();
                 let uid = (self.by == By::User).then(status).flatten().map(|status| status.euid);

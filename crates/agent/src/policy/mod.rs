@@ -87,7 +87,7 @@ pub enum TargetSpec {
     /// Every process of the systemd unit with this name; `*` and `?` as in a shell.
     Unit(String),
     /// Every process of the Kubernetes pods that match, by `NAMESPACE/NAME`, `NAME` or uid; `*` and
-    /// `?` as in a shell.
+    /// `?` as in a shell. With `!` in front such pods are left out ([`Rule::Pod`]).
     Pod(String),
     /// Every process of the containers that match, by name, `NAMESPACE/POD/NAME`, or the first 12
     /// or more digits of the id; `*` and `?` as in a shell.

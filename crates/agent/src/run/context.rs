@@ -121,6 +121,8 @@ pub(super) struct Work {
     pub(super) targets: Vec<Target>,
     /// The targets that the operations set cannot look at.
     unwatched: BTreeSet<TargetId>,
+    /// Those of them that a privilege is missing for, and why for the last one.
+    denied: (BTreeSet<TargetId>, Option<String>),
     /// The first process that the policy names by its pid and that was never watched, and why.
     missing: Option<Refused>,
     guard: GuardWatch,
@@ -185,6 +187,7 @@ impl Work {
             monitor,
             targets: Vec::new(),
             unwatched: BTreeSet::new(),
+            denied: Default::default(),
             missing,
             guard: GuardWatch::new(),
             next_second: Time::default(),
@@ -313,10 +316,12 @@ impl Work {
             TargetEvent::Execed { old, target } => {
                 self.targets.retain(|t| t.id != old);
                 self.unwatched.remove(&old);
+                self.denied.0.remove(&old);
                 self.added(target);
             }
             TargetEvent::Exited(id) => {
                 self.unwatched.remove(&id);
+                self.denied.0.remove(&id);
                 if let Some(at) = self.targets.iter().position(|t| t.id == id) {
                     let Target { pid, name, .. } = self.targets.remove(at);
                     self.events.send(Event::Gone { pid, name });
@@ -331,6 +336,10 @@ impl Work {
         let Target { pid, name, .. } = target;
         let text = format!("process {pid} ({name}) is not watched: {err}");
         self.left_out(*pid, &text);
+        if err.class() == Class::Permission {
+            self.denied.0.insert(target.id);
+            self.denied.1 = Some(text.clone());
+        }
         // Another program may let go of it later.
         if err.class() != Class::Busy && pids(&self.policy).any(|named| named == *pid) {
             self.missing.get_or_insert(Refused { code: err.exit_code(), text });
@@ -339,6 +348,7 @@ impl Work {
 
     fn watched(&mut self, target: &Target) {
         self.unwatched.remove(&target.id);
+        self.denied.0.remove(&target.id);
         let Target { pid, name, .. } = target;
         self.left_out(*pid, &format!("process {pid} ({name}) is watched from now on"));
     }
@@ -432,6 +442,8 @@ impl Work {
             nr_targets: self.targets.len(),
             nr_waiting,
             longest_wait_ns,
+            nr_denied: self.denied.0.len(),
+            denied: self.denied.1.clone().filter(|_| !self.denied.0.is_empty()),
             nr_regions: snapshot.nr_regions(),
             working_set: snapshot.in_use(),
             sample_us: attrs.sample_us,

@@ -36,9 +36,26 @@ pub(crate) struct Args {
     /// Say of each policy whether it is valid and this machine can do it, and exit.
     #[arg(long)]
     check: bool,
+    /// Write the filter of system calls that the agent needs into a file, and exit.
+    ///
+    /// It is a profile of seccomp for container runtimes (JSON): docs/KUBERNETES.md.
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    write_seccomp: Option<PathBuf>,
     /// Decide and count, but change nothing.
     #[arg(long, help_heading = "Action", hide_short_help = true)]
     dry_run: bool,
+    /// Act on pods of these namespaces of Kubernetes only; elsewhere decide and count.
+    ///
+    /// A context acts if each of its targets is `pod:NAMESPACE/NAME` with one of these namespaces,
+    /// spelled out. Can be given several times. Without it, policies act on whatever they name.
+    #[arg(
+        long,
+        value_name = "NAMESPACE",
+        value_delimiter = ',',
+        help_heading = "Action",
+        hide_short_help = true
+    )]
+    act_in: Vec<String>,
     /// The share of one CPU that all policies together may use.
     #[arg(
         long,
@@ -109,8 +126,14 @@ const EXAMPLES: &str = "Examples:
   isotherm ctl status                 ask the agent that runs
   systemctl reload isotherm           read the files again";
 
+/// The filter of system calls for container runtimes.
+const SECCOMP: &str = include_str!("seccomp.json");
+
 /// Runs the subcommand.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if let Some(file) = &args.write_seccomp {
+        return write_seccomp(file);
+    }
     let built = build();
     let settings = Settings {
         policies_dir: Some(args.policies_dir),
@@ -125,6 +148,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             .then_some(Retention { most_bytes: args.history_size, most_age: args.history_age }),
         metrics: args.metrics.outlets()?,
         dry_run: args.dry_run,
+        act_in: (!args.act_in.is_empty()).then_some(args.act_in),
         version: built.version,
         commit: built.commit,
     };
@@ -137,6 +161,23 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     signals::reload_at_hangup()?;
     let agent = Agent::start(settings).map_err(|failed| exit::with(failed.code, failed.text))?;
     agent.run();
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the filter of system calls. The file is there as a whole or not at all: a kubelet may
+/// read it at any time.
+fn write_seccomp(file: &Path) -> anyhow::Result<ExitCode> {
+    let mut new = file.as_os_str().to_owned();
+    new.push(".new");
+    let new = PathBuf::from(new);
+    let written = std::fs::write(&new, SECCOMP).and_then(|()| std::fs::rename(&new, file));
+    written.map_err(|err| {
+        let shown = file.display();
+        exit::with(
+            1,
+            format!("cannot write the filter of system calls\n  tried: write {shown}: {err}"),
+        )
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 

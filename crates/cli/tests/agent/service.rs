@@ -1,7 +1,9 @@
-//! What systemd sees of the agent: its messages, and its unit.
+//! What systemd sees of the agent (its messages, and its unit), and what a cluster sees: its
+//! probes, its filter of system calls, and where it acts.
 
 use std::fs;
-use std::os::unix::net::UnixDatagram;
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -9,7 +11,8 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::world::{PATIENCE, World};
+use crate::common::isotherm;
+use crate::world::{PATIENCE, World, sleeper, watch};
 
 #[test]
 fn systemd_is_told_what_happens() {
@@ -44,6 +47,78 @@ fn systemd_is_told_what_happens() {
     world.signal(Signal::TERM);
     wait_for("STOPPING=1");
     assert_eq!(world.agent.take().unwrap().wait().unwrap().code(), Some(0));
+}
+
+/// Asks the server of metrics; the whole answer, empty if nobody listens.
+fn ask(world: &World, path: &str) -> String {
+    let mut text = String::new();
+    if let Ok(mut stream) = UnixStream::connect(world.path("m.sock")) {
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        stream.read_to_string(&mut text).unwrap();
+    }
+    text
+}
+
+#[test]
+fn a_probe_is_told_which_policy_does_not_run_and_why() {
+    let targets = [sleeper(), sleeper()];
+    let [one, two] = [&targets[0], &targets[1]].map(|target| watch(target.0.id()));
+    let mut world = World::new(&[("good", &one), ("bad", "[[context]]\nname = 3\n")]);
+    let socket = world.path("m.sock").display().to_string();
+    world = world.arg("--metrics").arg(&socket);
+    world.start();
+    world.until("the reason is told", |world| {
+        let said = ask(world, "/readyz");
+        said.starts_with("HTTP/1.1 503") && said.contains("policy `bad` is not valid")
+    });
+    assert!(ask(&world, "/healthz").starts_with("HTTP/1.1 200"), "it lives");
+    world.write("bad", &two);
+    world.signal(Signal::HUP);
+    world.until("both run", |world| ask(world, "/readyz").starts_with("HTTP/1.1 200"));
+    drop(targets);
+    world.until("nothing is left to watch", |world| {
+        let said = ask(world, "/readyz");
+        said.starts_with("HTTP/1.1 503") && said.contains("policy `good` does not run: ")
+    });
+    assert_eq!(world.stop(), Some(0));
+}
+
+#[test]
+fn policies_act_only_in_the_namespaces_that_are_given() {
+    let target = sleeper();
+    let acts = watch(target.0.id()).replace("\"stat\"", "\"pageout\"");
+    let mut world = World::new(&[("p", &acts)]).arg("--act-in").arg("shop,db");
+    world.start();
+    let is_dry = |world: &World| {
+        let said = world.json("account");
+        said["schemes"].as_array().and_then(|all| all.first()?["dry_run"].as_bool())
+    };
+    world.until("it has an account", |world| is_dry(world).is_some());
+    assert_eq!(is_dry(&world), Some(true));
+    assert!(world.log().contains("context `c` only decides and counts"), "{}", world.log());
+    // Who commits a policy is held to the same.
+    fs::write(world.path("new.toml"), acts.replace("\"1s..\"", "\"2s..\"")).unwrap();
+    let committed = world.ctl("commit p new.toml");
+    assert_eq!(committed.code, Some(0), "{committed:?}");
+    assert_eq!(is_dry(&world), Some(true));
+    assert_eq!(world.stop(), Some(0));
+}
+
+#[test]
+fn the_filter_of_system_calls_is_written_as_the_chart_has_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("isotherm.json");
+    let write =
+        |file: &Path| isotherm().args(["agent", "--write-seccomp"]).arg(file).output().unwrap();
+    assert!(write(&file).status.success());
+    let packaging = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging");
+    let chart = fs::read_to_string(packaging.join("helm/isotherm/files/seccomp.json")).unwrap();
+    assert_eq!(fs::read_to_string(&file).unwrap(), chart);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing else is left there");
+    let said = write(&dir.path().join("none/isotherm.json"));
+    assert_eq!(said.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&said.stderr);
+    assert!(said.contains("tried:") && said.contains("none/isotherm.json"), "{said}");
 }
 
 /// The shipped unit, with `metrics.conf` or without, in a directory of its own.

@@ -43,6 +43,8 @@ const EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 struct Served {
     reading: Mutex<Arc<Reading>>,
     is_ready: AtomicBool,
+    /// What is lacking besides numbers, for people.
+    lacking: Mutex<Option<String>>,
     is_over: AtomicBool,
     connections: AtomicUsize,
 }
@@ -82,6 +84,12 @@ impl Server {
     pub fn publish(&self, reading: Arc<Reading>, is_ready: bool) {
         *self.served.reading.lock().unwrap_or_else(PoisonError::into_inner) = reading;
         self.served.is_ready.store(is_ready, Ordering::Relaxed);
+    }
+
+    /// Says what is lacking from now on, for people; none: nothing is. While something is lacking,
+    /// `/readyz` answers with 503 and this text, whatever is published.
+    pub fn lacks(&self, what: Option<String>) {
+        *self.served.lacking.lock().unwrap_or_else(PoisonError::into_inner) = what;
     }
 }
 
@@ -158,7 +166,7 @@ fn answer(mut stream: Stream, served: &Served) -> io::Result<()> {
         Err(refused) => (refused.clone(), true),
     };
     let body = match &answer.body {
-        Body::Text(text) => (*text).to_owned(),
+        Body::Text(text) => text.clone().into_owned(),
         Body::OpenMetrics => text::openmetrics(&served.now()),
         Body::Plain => text::plain(&served.now()),
     };
@@ -173,6 +181,15 @@ impl Served {
     fn now(&self) -> Arc<Reading> {
         Arc::clone(&self.reading.lock().unwrap_or_else(PoisonError::into_inner))
     }
+
+    fn readiness(&self) -> Answer {
+        let lacking = self.lacking.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match lacking {
+            Some(text) => Answer::text(503, text + "\n"),
+            None if self.is_ready.load(Ordering::Relaxed) => Answer::text(200, "ready\n"),
+            None => Answer::text(503, "no window is over yet\n"),
+        }
+    }
 }
 
 fn found(asked: &Asked, served: &Served) -> Answer {
@@ -182,8 +199,7 @@ fn found(asked: &Asked, served: &Served) -> Answer {
         }
         "/metrics" => Answer { status: 200, media: text::PLAIN, body: Body::Plain },
         "/healthz" => Answer::text(200, "ok\n"),
-        "/readyz" if served.is_ready.load(Ordering::Relaxed) => Answer::text(200, "ready\n"),
-        "/readyz" => Answer::text(503, "no window is over yet\n"),
+        "/readyz" => served.readiness(),
         "/" => Answer::text(200, "isotherm: /metrics /healthz /readyz\n"),
         _ => Answer::text(404, "there is /metrics, /healthz and /readyz\n"),
     }

@@ -1,5 +1,6 @@
 //! Requests and the heads of answers, as far as this server needs HTTP/1.1 (RFC 9112).
 
+use std::borrow::Cow;
 use std::io::{self, Read};
 
 /// The head of a request is at most so long, in bytes.
@@ -23,16 +24,16 @@ pub(super) struct Answer {
 }
 
 /// The body of an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Body {
-    Text(&'static str),
+    Text(Cow<'static, str>),
     OpenMetrics,
     Plain,
 }
 
 impl Answer {
-    pub(super) const fn text(status: u16, text: &'static str) -> Self {
-        Self { status, media: "text/plain; charset=utf-8", body: Body::Text(text) }
+    pub(super) fn text(status: u16, text: impl Into<Cow<'static, str>>) -> Self {
+        Self { status, media: "text/plain; charset=utf-8", body: Body::Text(text.into()) }
     }
 
     /// The status line and the fields.

@@ -9,6 +9,7 @@ use std::io;
 use isotherm_host::glob::{glob, is_glob};
 use isotherm_host::metrics::MetricError;
 use isotherm_host::metrics::cgroup::Cgroups;
+use isotherm_host::namespace::read_cgroup;
 use isotherm_host::proc::{Proc, Stat, TaskState};
 
 use super::cgroup::{in_cgroup_by, in_unit_by};
@@ -107,7 +108,7 @@ fn by_cgroup_text(proc: &Proc, is_meant: impl Fn(&[u8]) -> bool) -> io::Result<V
     proc.for_each_pid(|pid| found.push(pid))?;
     let mut buf = Vec::new();
     found.retain(|&pid| {
-        let meant = proc.read(pid, "cgroup", &mut buf).is_ok() && is_meant(&buf);
+        let meant = read_cgroup(proc, pid, &mut buf).is_ok() && is_meant(&buf);
         meant && proc.stat(pid, &mut buf).is_ok_and(|stat| can_be_target(proc, &stat))
     });
     found.sort_unstable();

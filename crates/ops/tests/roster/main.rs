@@ -209,6 +209,32 @@ fn a_young_process_that_is_moved_and_a_pod_that_gets_its_name_late_are_found() {
     assert_eq!(at(&mut roster, 12), [40]);
 }
 
+#[test]
+fn pods_can_be_left_out() {
+    let machine = Machine::new();
+    let uids = ["a", "b", "c", "d"].map(|begin| UID.replacen('0', begin, 1));
+    for (nr, uid) in (40..).zip(&uids) {
+        machine.process(nr, "web", &format!("/kubepods/pod{uid}/{}", "b".repeat(64)), 0);
+    }
+    for (name, uid) in ["shop_web", "shop_db", "other_web"].iter().zip(&uids) {
+        machine.put(&format!("var/log/pods/{name}_{uid}/x"), "");
+    }
+    machine.process(50, "web", "/system.slice/web.service", 0);
+    for (rules, expected) in [
+        (&["!shop/*"][..], &[42][..]),
+        (&["!shop/web", "!other/*"], &[41]),
+        (&["*"], &[40, 41, 42, 43]),
+        (&["shop/*", "!shop/db"], &[40]),
+        (&["web", "!shop/*"], &[42]),
+        (&["shop/*", "!shop/*"], &[]),
+    ] {
+        let rules: Vec<Rule> = rules.iter().map(|rule| Rule::Pod((*rule).to_owned())).collect();
+        assert_eq!(at(&mut machine.roster(&rules), 10), expected, "{rules:?}");
+    }
+    let by_name = [Rule::Name("web".into()), Rule::Pod("!shop/*".into())];
+    assert_eq!(at(&mut machine.roster(&by_name), 10), [42, 50]);
+}
+
 /// A cgroup of this machine, removed at the end, with a process in it.
 struct Real {
     dir: PathBuf,

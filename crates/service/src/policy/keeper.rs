@@ -19,7 +19,7 @@ use super::backoff::Backoff;
 use super::order::{Answer, Ask, Order};
 use super::records::Records;
 use super::shown::Shown;
-use super::{told, tuning};
+use super::{act_in, told, tuning};
 use crate::budget::Limit;
 use crate::hub;
 use crate::state::Wanted;
@@ -356,6 +356,9 @@ impl Keeper {
     fn parsed(&self, text: &str) -> Result<Policy, Refused> {
         let mut policy = read(&self.name, text)?;
         tuning::keep(&mut policy, &self.with.tuned_dir, &self.name)?;
+        for held in act_in::hold_back(&mut policy, self.with.act_in.as_deref()) {
+            info!(policy = self.name, "{held}");
+        }
         Ok(policy)
     }
 
@@ -442,6 +445,8 @@ impl Keeper {
         shown.of_contexts.clone_from(&self.of_contexts);
         if !matches!(state, State::Running | State::Paused) {
             shown.contexts.clear();
+            shown.watched.clear();
+            shown.denied.clear();
             shown.tuned = None;
         }
     }

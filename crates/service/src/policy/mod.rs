@@ -4,6 +4,7 @@
 //! is kept when the policy is in force and before the client is told so. A commit of which nobody
 //! was told leaves no trace after a crash.
 
+pub(crate) mod act_in;
 mod backoff;
 pub(crate) mod files;
 mod keeper;
@@ -64,6 +65,8 @@ pub(crate) struct With {
     pub(crate) thrift: Arc<AtomicU32>,
     /// Where tuned values are kept.
     pub(crate) tuned_dir: Arc<Path>,
+    /// The namespaces of Kubernetes in which contexts may act; none: anywhere.
+    pub(crate) act_in: Option<Arc<[String]>>,
 }
 
 #[derive(Debug)]
@@ -212,6 +215,17 @@ impl Policies {
     /// Whether every policy was tried.
     pub(crate) fn all_tried(&self) -> bool {
         self.inner().policies.values().all(|handle| handle.shown().tried)
+    }
+
+    /// What keeps the agent from doing all that it is to do, for people; none: nothing does.
+    pub(crate) fn lacking(&self) -> Option<String> {
+        let inner = self.inner();
+        let of_policies = inner.policies.iter().filter_map(|(n, h)| h.shown().lacking(n));
+        let mut all: Vec<String> = inner.problems.iter().cloned().chain(of_policies).collect();
+        if inner.policies.is_empty() && all.is_empty() {
+            all.push("the agent has no policy\n  hint:  `--policies-dir DIR` has them".to_owned());
+        }
+        (!all.is_empty()).then(|| all.join("\n"))
     }
 
     /// All policies, by name.

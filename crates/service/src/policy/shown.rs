@@ -27,6 +27,8 @@ pub(crate) struct Shown {
     pub(crate) accounts: Vec<types::Account>,
     /// How much memory each context watches, in bytes.
     pub(crate) watched: BTreeMap<String, u64>,
+    /// Contexts that are kept from more targets than they watch, and why.
+    pub(crate) denied: BTreeMap<String, String>,
     /// The budget that each context asks for, in basis points.
     pub(crate) asked: BTreeMap<String, u32>,
     /// Contexts that were paused or stopped one by one.
@@ -52,6 +54,29 @@ impl Shown {
             tuned: self.tuned.clone(),
             contexts: self.all_contexts(),
         }
+    }
+
+    /// Why the policy does not run although it should, for people; none: it does, or should not.
+    pub(crate) fn lacking(&self, name: &str) -> Option<String> {
+        let why = self.why.as_deref().unwrap_or("the reason is not known");
+        match self.state {
+            types::State::Paused | types::State::Stopped => None,
+            types::State::Running => self.unseen(name),
+            types::State::Starting => Some(format!("policy `{name}` is being started")),
+            types::State::Waiting => Some(format!("policy `{name}` does not run: {why}")),
+            types::State::Invalid => Some(why.to_owned()),
+        }
+    }
+
+    /// What a policy that runs does not see, for people.
+    fn unseen(&self, name: &str) -> Option<String> {
+        if let Some((context, why)) = self.denied.first_key_value() {
+            return Some(format!("policy `{name}`, context `{context}`: {why}"));
+        }
+        // Nothing is known before the first summary.
+        let is_new = |c: &types::Context| !self.watched.contains_key(&c.name);
+        (self.contexts.is_empty() || self.contexts.iter().any(is_new))
+            .then(|| format!("policy `{name}`: no window is over yet"))
     }
 
     /// The contexts with the state of each, also those that are stopped.
@@ -97,6 +122,15 @@ impl Shown {
         shown.blocked.clone_from(&summary.blocked);
         let watched = summary.idle.iter().map(|(_, bytes)| bytes).sum();
         self.watched.insert(context.to_owned(), watched);
+        let nr_seen = summary.nr_targets.saturating_sub(summary.nr_denied);
+        match &summary.denied {
+            Some(why) if summary.nr_denied > nr_seen => {
+                let all = summary.nr_targets.max(summary.nr_denied);
+                let of = format!("{} of {all} processes", summary.nr_denied);
+                self.denied.insert(context.to_owned(), format!("{of} are not watched\n{why}"));
+            }
+            _ => drop(self.denied.remove(context)),
+        }
         self.accounts.retain(|account| account.context != context);
         self.accounts.extend(summary.schemes.iter().map(|standing| account(policy, standing)));
     }
@@ -105,6 +139,7 @@ impl Shown {
     pub(super) fn forget(&mut self, context: &str) {
         self.contexts.retain(|c| c.name != context);
         self.watched.remove(context);
+        self.denied.remove(context);
         for account in self.accounts.iter_mut().filter(|a| a.context == context) {
             account.active = false;
         }

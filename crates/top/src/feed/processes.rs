@@ -9,6 +9,7 @@ use std::io;
 
 use isotherm::raw::agent::policy::TargetSpec;
 use isotherm::raw::core::addr::PAGE_SIZE;
+use isotherm::raw::host::namespace::read_cgroup;
 use isotherm::raw::host::proc::{Proc, TaskState};
 use isotherm::raw::ops::targets::cgroup::{cgroup_to_show, path_is_of_unit, path_matches};
 use isotherm::raw::ops::targets::find::name_matches;
@@ -166,7 +167,7 @@ impl Processes {
     /// The path of the process's cgroup to show: of v2 if it is in one, else of the memory
     /// controller, else systemd's name of it. Then those of all hierarchies, once each.
     fn cgroups(&mut self, pid: u32) -> (String, Vec<String>) {
-        if self.proc.read(pid, "cgroup", &mut self.buf).is_err() {
+        if read_cgroup(&self.proc, pid, &mut self.buf).is_err() {
             return (String::new(), Vec::new());
         }
         let text = String::from_utf8_lossy(&self.buf);

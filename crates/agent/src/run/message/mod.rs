@@ -106,6 +106,10 @@ pub struct Summary {
     pub nr_waiting: usize,
     /// For how long the first of them was not watched, in ns.
     pub longest_wait_ns: u64,
+    /// Number of those that are not watched because a privilege is missing.
+    pub nr_denied: usize,
+    /// Why that is so of the last one that was found, for people.
+    pub denied: Option<String>,
     /// Number of regions.
     pub nr_regions: usize,
     /// The working set over a second, in bytes; see [`isotherm_core::Snapshot::in_use`].

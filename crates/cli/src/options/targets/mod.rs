@@ -57,8 +57,8 @@ pub(crate) struct ProcessArgs {
     units: Vec<String>,
     /// Watch the processes of matching Kubernetes pods, also those to come.
     ///
-    /// By namespace and name (shop/web-*), by name, or by uid. Names come from files on the node
-    /// (/var/log/pods); no API server is asked.
+    /// By namespace and name (shop/web-*), by name, or by uid; !shop/* leaves pods out. Names come
+    /// from files on the node (/var/log/pods); no API server is asked.
     #[arg(long = "pod", value_name = "GLOB", hide_short_help = true)]
     pods: Vec<String>,
     /// Watch the processes of matching containers, also those to come.

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use isotherm_core::Time;
+use isotherm_host::namespace::read_cgroup;
 use isotherm_host::proc::{LastPid, Proc, TaskState};
 use isotherm_sys::clock::thread_cpu_ns;
 
@@ -158,7 +159,7 @@ impl Table {
         };
         self.cgroup.clear();
         if matcher.asks_for_cgroups() {
-            proc.read(pid, "cgroup", &mut self.cgroup).ok()?;
+            read_cgroup(proc, pid, &mut self.cgroup).ok()?;
         }
         let stat = proc.stat(pid, &mut self.buf).ok()?;
         let facts = Facts { comm: stat.comm, cgroup: &self.cgroup, euid };

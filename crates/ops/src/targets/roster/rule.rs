@@ -20,7 +20,9 @@ pub enum Rule {
     Cgroup(String),
     /// Those of a systemd unit; see [`in_unit_by`].
     Unit(String),
-    /// Those of matching Kubernetes pods, by `NAMESPACE/NAME`, `NAME` or uid.
+    /// Those of matching Kubernetes pods, by `NAMESPACE/NAME`, `NAME` or uid. With `!` in front:
+    /// not those, whatever other rules say; without any other rule, all pods but those. A pod whose
+    /// name is not known yet is none of the others.
     Pod(String),
     /// Those of matching containers: by the container's name, by `NAMESPACE/POD/NAME` within
     /// Kubernetes, or by the first 12 or more digits of its id.
@@ -43,6 +45,8 @@ pub(super) struct Facts<'a> {
 #[derive(Debug)]
 pub(super) struct Matcher {
     rules: Vec<Rule>,
+    /// Patterns of pods that are left out.
+    left_out: Vec<String>,
     /// `/` on a machine.
     root: PathBuf,
     names: Names,
@@ -59,12 +63,27 @@ const LEAST_ID: usize = 12;
 
 impl Matcher {
     pub(super) fn new(rules: Vec<Rule>, root: PathBuf) -> Self {
-        Self { rules, root, names: Names::default(), users: BTreeMap::new(), read_at: None }
+        let mut left_out = Vec::new();
+        let mut meant = Vec::new();
+        for rule in rules {
+            match rule {
+                Rule::Pod(pattern) if pattern.starts_with('!') => {
+                    left_out.push(pattern.trim_start_matches('!').to_owned());
+                }
+                rule => meant.push(rule),
+            }
+        }
+        if !left_out.is_empty() && meant.is_empty() {
+            meant.push(Rule::Pod("*".to_owned()));
+        }
+        let (names, users) = (Names::default(), BTreeMap::new());
+        Self { rules: meant, left_out, root, names, users, read_at: None }
     }
 
     /// Whether some rule is about cgroups.
     pub(super) fn asks_for_cgroups(&self) -> bool {
-        self.rules.iter().any(|rule| !matches!(rule, Rule::Name(_) | Rule::User(_)))
+        let asks = |rule: &Rule| !matches!(rule, Rule::Name(_) | Rule::User(_));
+        !self.left_out.is_empty() || self.rules.iter().any(asks)
     }
 
     /// Whether some rule is about users.
@@ -73,7 +92,8 @@ impl Matcher {
     }
 
     fn asks_for_names(&self) -> bool {
-        self.rules.iter().any(|rule| matches!(rule, Rule::Pod(_) | Rule::Container(_)))
+        let asks = |rule: &Rule| matches!(rule, Rule::Pod(_) | Rule::Container(_));
+        !self.left_out.is_empty() || self.rules.iter().any(asks)
     }
 
     /// Reads the names again if it is time for that; `some_unknown`: something without a name was
@@ -102,20 +122,32 @@ impl Matcher {
 
     /// Whether a process matches some rule.
     pub(super) fn matches(&self, facts: &Facts<'_>) -> bool {
-        self.rules.iter().any(|rule| match rule {
+        let is_meant = self.rules.iter().any(|rule| match rule {
             Rule::Name(pattern) => name_matches(facts.comm, pattern),
             Rule::User(pattern) => facts
                 .euid
                 .zip(self.users.get(pattern))
                 .is_some_and(|(euid, uids)| uids.contains(&euid)),
             rule => self.rule_means(rule, facts.cgroup),
-        })
+        });
+        is_meant && !self.is_left_out(facts.cgroup)
     }
 
     /// Whether the processes of a cgroup match some rule about cgroups. `text` is as
     /// `/proc/PID/cgroup` has it.
     pub(super) fn means_cgroup(&self, text: &[u8]) -> bool {
-        self.rules.iter().any(|rule| self.rule_means(rule, text))
+        self.rules.iter().any(|rule| self.rule_means(rule, text)) && !self.is_left_out(text)
+    }
+
+    /// Whether a process is of a pod that is left out, or may be one.
+    fn is_left_out(&self, text: &[u8]) -> bool {
+        !self.left_out.is_empty()
+            && self.any_place(text, |pod, _| {
+                pod.is_some_and(|uid| {
+                    self.names.of_pod(uid).is_none()
+                        || self.left_out.iter().any(|pattern| self.pod_matches(uid, pattern))
+                })
+            })
     }
 
     fn rule_means(&self, rule: &Rule, text: &[u8]) -> bool {

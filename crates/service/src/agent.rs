@@ -126,6 +126,7 @@ impl Agent {
             dry_run: settings.dry_run,
             undo_on_exit: true,
             by_cgroup: metrics.is_some(),
+            by_age: false,
             undo_huge: false,
             seed: None,
         };

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use isotherm_agent::groups::Group;
-use isotherm_agent::run::Message;
+use isotherm_agent::run::{Message, Seen};
 use isotherm_core::Time;
 use isotherm_host::containers::Names;
 use isotherm_host::metrics::Cgroups;
@@ -27,7 +27,7 @@ use crate::layout::Layout;
 use crate::machine::{Facts, session, wall};
 use crate::part;
 use crate::retain;
-use crate::rows::{CgroupRow, EventRow, SessionRow};
+use crate::rows::{CgroupRow, EventRow, SessionRow, SnapshotRow};
 use crate::settings::{Settings, Table};
 
 mod place;
@@ -80,13 +80,14 @@ pub struct Shown {
     pub lost_rows: u64,
     /// Parts that were dropped since they were too old or too much.
     pub dropped_parts: u64,
-    /// Why the last part could not be written; none if it was.
+    /// What was wrong when the parts of the last interval were written; none if nothing was.
     pub trouble: Option<String>,
 }
 
 /// Writes fleet data until it is dropped.
 #[derive(Debug)]
 pub struct Fleet {
+    looks_every: Option<Duration>,
     gather: Arc<Mutex<Gather>>,
     shown: Arc<Mutex<Shown>>,
     stop: Option<Sender<()>>,
@@ -105,6 +106,7 @@ impl Fleet {
     /// If the directory cannot be made, or there is no thread to be had.
     pub fn start(settings: Settings) -> Result<Self, FleetError> {
         let dir = settings.dir.clone();
+        let looks_every = settings.tables.contains(&Table::Snapshots).then_some(settings.every);
         fs::create_dir_all(&dir).map_err(|err| FleetError { dir: dir.clone(), err })?;
         let shown = Shown { dir: dir.clone(), session: session(), ..Shown::default() };
         let shown = Arc::new(Mutex::new(shown));
@@ -114,12 +116,23 @@ impl Fleet {
         let thread = std::thread::Builder::new().name("fleet".to_owned());
         let thread = thread.spawn(move || writer.run(&stopped));
         let thread = thread.map_err(|err| FleetError { dir, err })?;
-        Ok(Self { gather, shown, stop: Some(stop), thread: Some(thread) })
+        Ok(Self { looks_every, gather, shown, stop: Some(stop), thread: Some(thread) })
     }
 
     /// Takes in a message of a context of a policy. This never waits for a disk.
     pub fn hear(&self, policy: &str, message: &Message) {
         locked(&self.gather).hear(policy, message);
+    }
+
+    /// How often contexts are to be looked at for the table `snapshots`; none if it is not written.
+    #[must_use]
+    pub const fn looks_every(&self) -> Option<Duration> {
+        self.looks_every
+    }
+
+    /// Takes in what a context has seen; of several within an interval the last one counts.
+    pub fn see(&self, policy: &str, seen: &Seen) {
+        locked(&self.gather).see(policy, seen);
     }
 
     /// Notes what a policy does from now on; none: it is gone.
@@ -217,12 +230,18 @@ impl Writer {
     /// Writes a part of each table.
     fn interval(&mut self) {
         let (now, at) = (clock::now(), wall());
+        locked(&self.shown).trouble = None;
         let gathered = locked(&self.gather).take(now);
         let cgroups = self.cgroup_rows(&gathered, now, at);
         let events: Vec<EventRow> =
             gathered.events.iter().map(|noted| self.event_row(noted, now, at)).collect();
         self.write(Table::Cgroups, at, cgroups.len(), CgroupRow::batch(cgroups));
         let first = events.first().map_or(at, |event| event.time);
+        let mut regions = gathered.regions.clone();
+        for row in &mut regions {
+            (row.time, row.session) = (at, self.session.clone());
+        }
+        self.write(Table::Snapshots, at, regions.len(), SnapshotRow::batch(regions));
         self.write(Table::Events, first, events.len(), EventRow::batch(events));
         // The last one, so that it counts the rows of the others.
         let session = self.session_row(&gathered, at);
@@ -256,9 +275,10 @@ impl Writer {
         match done {
             Ok(_) => {
                 shown.rows += rows;
-                shown.trouble = (dropped > 0).then(|| {
-                    format!("the disk is full, so the oldest parts were dropped ({dropped})")
-                });
+                if dropped > 0 {
+                    let text = "the disk is full, so the oldest parts were dropped";
+                    shown.trouble = Some(text.to_owned());
+                }
                 self.told = false;
             }
             Err(err) => {

@@ -4,9 +4,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::rows::{SnapshotRow, rows_of};
 use isotherm_act::apply::ActEvent;
 use isotherm_agent::groups::Group;
-use isotherm_agent::run::{Event, Message, Reason};
+use isotherm_agent::run::{Event, Message, Reason, Seen};
 use isotherm_core::Time;
 use isotherm_core::scheme::Action;
 use isotherm_host::proc::Proc;
@@ -14,6 +15,8 @@ use isotherm_ops::targets::cgroup::cgroup_to_show;
 
 /// So many events of an interval are kept.
 const MOST_EVENTS: usize = 4096;
+/// So many regions of an interval are kept.
+const MOST_REGIONS: usize = 1 << 18;
 /// The cgroups of so many processes that were acted on are remembered.
 const MOST_PIDS: usize = 4096;
 
@@ -80,6 +83,8 @@ pub(crate) struct Gather {
     /// Policies of which not every action of this interval is known.
     unsure: BTreeSet<String>,
     late: u64,
+    /// By policy and context: the regions that were seen last.
+    regions: BTreeMap<(String, String), Vec<SnapshotRow>>,
 }
 
 /// What was gathered in an interval.
@@ -94,6 +99,7 @@ pub(crate) struct Gathered {
     pub(crate) unsure: BTreeSet<String>,
     /// Late windows since the agent's start.
     pub(crate) late: u64,
+    pub(crate) regions: Vec<SnapshotRow>,
 }
 
 impl Gather {
@@ -130,6 +136,17 @@ impl Gather {
                     self.late += self.contexts.remove(&key).map_or(0, |context| context.late);
                 }
             }
+        }
+    }
+
+    /// Takes in what a context has seen.
+    pub(crate) fn see(&mut self, policy: &str, seen: &Seen) {
+        let rows = rows_of(seen, |pid| self.cgroup_of(pid));
+        let others: usize = self.regions.values().map(Vec::len).sum();
+        if others + rows.len() <= MOST_REGIONS {
+            self.regions.insert((policy.to_owned(), seen.context.clone()), rows);
+        } else {
+            self.lost += 1;
         }
     }
 
@@ -241,6 +258,7 @@ impl Gather {
             paged_out: std::mem::take(&mut self.paged_out),
             unsure: std::mem::take(&mut self.unsure),
             late: self.late + late,
+            regions: std::mem::take(&mut self.regions).into_values().flatten().collect(),
         }
     }
 }

@@ -18,11 +18,13 @@ pub enum Table {
     Cgroups,
     /// One row per event.
     Events,
+    /// One row per region.
+    Snapshots,
 }
 
 impl Table {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Sessions, Self::Cgroups, Self::Events];
+    pub const ALL: [Self; 4] = [Self::Sessions, Self::Cgroups, Self::Events, Self::Snapshots];
 
     /// Its name in paths.
     #[must_use]
@@ -31,6 +33,7 @@ impl Table {
             Self::Sessions => "sessions",
             Self::Cgroups => "cgroups",
             Self::Events => "events",
+            Self::Snapshots => "snapshots",
         }
     }
 }
@@ -111,6 +114,8 @@ mod tests {
         for table in Table::ALL {
             assert_eq!(table.name().parse(), Ok(table));
         }
-        assert!("page".parse::<Table>().unwrap_err().contains("sessions, cgroups, events"));
+        assert!(
+            "page".parse::<Table>().unwrap_err().contains("sessions, cgroups, events, snapshots")
+        );
     }
 }

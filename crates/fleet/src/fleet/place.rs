@@ -47,8 +47,8 @@ fn class(path: &str, is_service: bool) -> Option<String> {
     })
 }
 
-/// The name of what a pod is one of: without the random ends of ReplicaSets, DaemonSets and jobs,
-/// and the numbers of StatefulSets.
+/// The name of what a pod is one of: without the random ends of replica sets, daemon sets and jobs,
+/// and the numbers of stateful sets.
 fn workload(pod: &str) -> &str {
     let cut = |name: &'_ str, is_end: &dyn Fn(&str) -> bool| -> Option<usize> {
         let (before, end) = name.rsplit_once('-')?;

@@ -3,7 +3,9 @@
 mod cgroups;
 mod events;
 mod sessions;
+mod snapshots;
 
 pub(crate) use cgroups::CgroupRow;
 pub(crate) use events::EventRow;
 pub(crate) use sessions::SessionRow;
+pub(crate) use snapshots::{SnapshotRow, rows_of};

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use isotherm_agent::policy::{Policy, Tuning};
-use isotherm_agent::run::Message;
+use isotherm_agent::run::{Message, Runner, check};
 use isotherm_control::error::{Kind, Refusal};
 use isotherm_control::types::{self, State};
 use isotherm_core::scheme::Action;
@@ -53,6 +53,27 @@ impl Keeper {
         }
         let now = self.hold_now();
         self.note_hold(now);
+    }
+
+    /// Stops a policy that acts, if the one that is to follow it may not act here, so that what it
+    /// did is undone.
+    ///
+    /// # Errors
+    ///
+    /// If the machine cannot do what the new one says. Nothing has changed then.
+    pub(super) fn undo_if_held_by(&mut self, policy: &Policy) -> Result<(), Refusal> {
+        let acts = self.runner.is_some() && self.held.is_none() && does_act(&self.policy);
+        let before = std::mem::replace(&mut self.policy.rollout, policy.rollout.clone());
+        let will_be_held = self.hold_now().is_some();
+        self.policy.rollout = before;
+        if !acts || !will_be_held {
+            return Ok(());
+        }
+        if let Some(problem) = check(policy).into_iter().find(|problem| problem.fatal) {
+            return Err(Refusal::of_policy(problem.code, &problem.text));
+        }
+        self.stop();
+        Ok(())
     }
 
     /// The policy with schemes that only count, if it is held.
@@ -162,6 +183,19 @@ impl Keeper {
         self.watch = Watch::new(self.policy.rollout.clone(), Path::new(PROC));
         info!(policy = self.name, "its limits are watched anew");
         Ok(true)
+    }
+
+    /// Sends fleet data what the contexts see, if it is to have that, twice per interval.
+    pub(super) fn feed_fleet(&mut self, now: Instant) {
+        let Some(fleet) = &self.with.fleet else { return };
+        let Some(every) = fleet.looks_every() else { return };
+        if let Some(looking) = &self.fleet_looking {
+            looking.try_iter().for_each(|seen| fleet.see(&self.name, &seen));
+        }
+        if now >= self.fleet_look_at {
+            self.fleet_looking = self.runner.as_ref().map(Runner::look);
+            self.fleet_look_at = now + every / 2;
+        }
     }
 
     /// Tells fleet data what the policy does now.

@@ -65,6 +65,9 @@ pub(super) struct Keeper {
     is_watching: bool,
     look_at: Instant,
     accounts_at: Instant,
+    /// What contexts were asked to send for fleet data, and when they are asked again.
+    pub(super) fleet_looking: Option<Receiver<Seen>>,
+    pub(super) fleet_look_at: Instant,
 }
 
 /// What a keeper begins with.
@@ -109,6 +112,8 @@ impl Keeper {
             is_watching: false,
             look_at: now,
             accounts_at: now,
+            fleet_looking: None,
+            fleet_look_at: now,
             name,
         };
         (this, shown)
@@ -425,6 +430,7 @@ impl Keeper {
                 None => Ok(committed),
             };
         }
+        self.undo_if_held_by(&policy)?;
         if self.runner.is_some() {
             let rollout = self.policy.rollout.clone();
             self.hold_for(&policy);
@@ -522,6 +528,7 @@ impl Keeper {
     /// Sends followers what they want to have from time to time.
     fn feed(&mut self) {
         let now = Instant::now();
+        self.feed_fleet(now);
         if let Some(looking) = self.looking.take() {
             loop {
                 match looking.try_recv() {

@@ -42,18 +42,20 @@ fn an_agent_writes_parts_that_others_read_and_tells_how_many() {
         .arg("--fleet")
         .arg(root.to_str().unwrap())
         .arg("--fleet-every=1s")
+        .arg("--fleet-tables=sessions,cgroups,events,snapshots")
         .arg("--fleet-service=batch")
         .arg("--fleet-hash-key")
         .arg(key.to_str().unwrap());
     world.start();
     world.until("two intervals with a cgroup", |_| parts(&root, "cgroups").len() >= 2);
+    world.until("regions", |_| !parts(&root, "snapshots").is_empty());
     let status = world.json("status");
     assert!(status["fleet"]["rows"].as_u64() >= Some(2), "{status}");
     assert!(status["fleet"]["trouble"].is_null(), "{status}");
     assert!(world.ctl("status").out.contains("fleet data "), "{}", world.ctl("status").out);
     assert_eq!(world.stop(), Some(0));
 
-    for table in ["sessions", "cgroups", "events"] {
+    for table in ["sessions", "cgroups", "events", "snapshots"] {
         let parts = parts(&root, table);
         assert!(!parts.is_empty(), "{table}");
         for part in &parts {
@@ -100,7 +102,11 @@ fn mistakes_in_options_are_told() {
     let short = short.to_str().unwrap();
     let missing = world.path("missing");
     for (args, code, said) in [
-        (vec!["--fleet-tables=sessions,pages"], 2, "it is one of sessions, cgroups, events"),
+        (
+            vec!["--fleet-tables=sessions,pages"],
+            2,
+            "it is one of sessions, cgroups, events, snapshots",
+        ),
         (vec!["--fleet-every=100ms"], 2, "at least 1s"),
         (vec!["--fleet-hash-key", short], 2, "has 3 bytes"),
         (vec!["--fleet-hash-key", missing.to_str().unwrap()], 2, "tried: read"),
@@ -127,8 +133,8 @@ fn a_full_disk_drops_the_oldest_parts_and_the_agent_goes_on() {
     world.start();
     let dropped = |world: &World| world.json("status")["fleet"]["dropped_parts"].as_u64();
     world.until("the disk is full", |world| dropped(world) > Some(3));
-    let said = world.ctl("status").out;
-    assert!(said.contains("the disk is full, so the oldest parts were dropped"), "{said}");
+    let full = "the disk is full, so the oldest parts were dropped";
+    world.until("that is told", |world| world.ctl("status").out.contains(full));
     let rows = |world: &World| world.json("status")["fleet"]["rows"].as_u64();
     let then = rows(&world);
     world.until("it goes on", |world| rows(world) > then);

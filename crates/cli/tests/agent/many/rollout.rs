@@ -9,34 +9,46 @@ use isotherm::raw::host::zram::Zram;
 use crate::common::{Guard, isotherm};
 use crate::world::{World, sleeper, watch};
 
+/// The action whose advice is taken back here, and its flag in the mappings of a process; none
+/// without huge pages.
+fn advice() -> Option<(&'static str, &'static str)> {
+    let enabled = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").ok()?;
+    match enabled.split(['[', ']']).nth(1)? {
+        "always" => Some(("nohugepage", "nh")),
+        "madvise" => Some(("hugepage", "hg")),
+        _ => None,
+    }
+}
+
 /// A policy that gives advice to everything it sees.
 fn advise(pid: u32, rollout: &str) -> String {
+    let (action, _) = advice().unwrap();
     format!(
         "{rollout}[[context]]\nname = \"c\"\ntargets = [{{ pid = {pid} }}]\n[[context.scheme]]\n\
-         name = \"advise\"\naction = \"nohugepage\"\ninject = true\nevidence = \"off\"\n"
+         name = \"advise\"\naction = \"{action}\"\ninject = true\nevidence = \"off\"\n"
     )
 }
 
-/// Bytes of a process that advice keeps from having huge pages.
+/// Bytes of a process that have the advice.
 fn advised(pid: u32) -> u64 {
+    let (_, flag) = advice().unwrap();
     let smaps = fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap();
     let (mut size, mut sum) = (0, 0);
     for line in smaps.lines() {
         if let Some(kib) = line.strip_prefix("Size:") {
             size = kib.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap() << 10;
         }
-        if line.strip_prefix("VmFlags:").is_some_and(|f| f.split_whitespace().any(|f| f == "nh")) {
+        if line.strip_prefix("VmFlags:").is_some_and(|f| f.split_whitespace().any(|f| f == flag)) {
             sum += size;
         }
     }
     sum
 }
 
-/// A process with 32 MiB that waits; none, printed, where such advice has no effect.
+/// A process with 32 MiB that waits; none, printed, where no advice has an effect.
 fn target() -> Option<Guard> {
-    let enabled = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
-    if !enabled.is_ok_and(|text| text.contains("[always]")) {
-        eprintln!("skipped: without huge pages for all, this advice has no effect to take back");
+    if advice().is_none() {
+        eprintln!("skipped: without huge pages, no advice has an effect to take back");
         return None;
     }
     // It fills its buffer, and then waits for somebody to read its output.
@@ -80,7 +92,7 @@ fn a_stop_file_ends_action_undoes_it_and_lets_it_go_on_when_it_is_gone() {
     let mut world = world.arg("--metrics-textfile").arg(prom.to_str().unwrap());
     world.start();
     world.until("advice is given", |_| advised(pid) > before + MOST);
-    let mut follow = world.ctl_command("watch --json");
+    let mut follow = world.ctl_command("follow --events");
     follow.stdout(fs::File::create(world.path("told")).unwrap());
     let _follow = Guard(follow.spawn().unwrap());
     world.until("somebody follows", |world| world.json("status")["clients"].as_u64() > Some(1));
@@ -220,8 +232,7 @@ fn what_comes_back_too_often_stops_a_policy_until_somebody_starts_it() {
     let mut world = world;
     world.start();
     world.until("its limit stops it", |world| held_by(world, "hasty") == "limit");
-    let said = world.ctl("status").out;
-    assert!(said.contains("`max_refaults` is 1%"), "{said}");
+    world.until("that is told", |world| world.ctl("status").out.contains("`max_refaults` is 1%"));
     let done = |world: &World| {
         let account = world.json("account hasty");
         let of = |key: &str| account["schemes"][0][key].as_u64().unwrap_or(0);

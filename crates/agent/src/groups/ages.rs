@@ -1,8 +1,8 @@
 //! For how long pages were idle, and which came back after that.
 //!
-//! The idea: every page has a counter of whole minutes in which no look found it touched. The
-//! counters of the 512 pages of a unit are five sets of pages, one per binary digit, so a unit
-//! costs about 0.4 KiB and a few dozen operations on words whenever there is news of it.
+//! The idea: every page has a counter of quarters of a minute in which no look found it touched.
+//! The counters of the 512 pages of a unit are seven sets of pages, one per binary digit, so a unit
+//! costs about 0.8 KiB and a few dozen operations on words whenever there is news of it.
 //!
 //! Invariants. A counter holds only time that a look has answered for: it goes up when there is
 //! news of the unit (it was made old again, or looked at), by the time since the news before. What
@@ -20,17 +20,21 @@ use isotherm_core::{Time, UnitInfo};
 /// The idle times that are told of, in minutes.
 pub const IDLE_MIN: [u64; 3] = [1, 5, 30];
 /// Counters have so many digits.
-const DIGITS: usize = 5;
+const DIGITS: usize = 7;
 /// The largest count.
 const MOST: u64 = (1 << DIGITS) - 1;
 const MINUTE_NS: u64 = 60_000_000_000;
+/// So many counts are a minute.
+const PER_MINUTE: u64 = 4;
+/// What one count is.
+const COUNT_NS: u64 = MINUTE_NS / PER_MINUTE;
 
 /// What is known of the pages of one unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct UnitAges {
     /// The digits of the counters, the lowest first.
     digits: [PageBits; DIGITS],
-    /// Up to when whole minutes were counted.
+    /// Up to when was counted.
     counted_to: Time,
     /// When there was news last.
     news_at: Time,
@@ -63,14 +67,14 @@ impl UnitAges {
             *returned = returned.or(came);
         }
         let stays = self.known.and(known).minus(touched);
-        let minutes = now.since(self.counted_to) / MINUTE_NS;
+        let counts = now.since(self.counted_to) / COUNT_NS;
         for digit in &mut self.digits {
             *digit = digit.and(stays);
         }
-        for _ in 0..minutes.min(MOST) {
+        for _ in 0..counts.min(MOST) {
             self.count_up(stays);
         }
-        self.counted_to = Time(self.counted_to.as_ns() + minutes * MINUTE_NS);
+        self.counted_to = Time(self.counted_to.as_ns() + counts * COUNT_NS);
         (self.news_at, self.since, self.shown, self.known) = (now, unit.since, shown, known);
     }
 
@@ -109,7 +113,7 @@ impl UnitAges {
 
     /// Pages that are idle for so many minutes now, if none was touched since there was news last.
     pub(super) fn likely(&self, minutes: u64, now: Time) -> PageBits {
-        let more = now.since(self.counted_to) / MINUTE_NS;
+        let more = now.since(self.counted_to) / COUNT_NS;
         self.at_least(count_of(minutes).saturating_sub(more)).and(self.known)
     }
 
@@ -125,10 +129,10 @@ impl UnitAges {
     }
 }
 
-/// The count that proves so many minutes. Counting begins at whole minutes of the unit, so up to a
-/// minute of the first count may be from before a touch.
+/// The count that proves so many minutes. The first count after a touch may have begun before it,
+/// so it proves nothing.
 const fn count_of(minutes: u64) -> u64 {
-    minutes + 1
+    minutes * PER_MINUTE + 1
 }
 
 /// Pages of which anything can be known.
@@ -198,7 +202,7 @@ mod tests {
     fn counters_count_and_stay_full() {
         let mut ages = UnitAges { known: PageBits::ALL, ..UnitAges::default() };
         let (odd, all) = (PageBits([0xaaaa_aaaa_aaaa_aaaa; 8]), PageBits::ALL);
-        for round in 0..40_u64 {
+        for round in 0..2 * MOST + 4 {
             for count in 0..=MOST + 1 {
                 let odd_is = round.min(MOST) >= count;
                 let even_is = (round / 2).min(MOST) >= count;

@@ -1,8 +1,10 @@
 //! Fleet data: what an agent sees and does, as files that engines for tables read over many hosts.
 //!
 //! ```text
-//! contexts -- messages --> Gather --.             ROOT/isotherm/v1/TABLE/date=D/host=H/part-T-N.parquet
-//! cgroups' files, /proc ------------+--> rows --> Part (dot name, synced, renamed) --> Retention
+//! contexts -- messages --> Gather --.
+//! cgroups' files, /proc ------------+--> rows --> part (dot name, synced, renamed) --> retention
+//!
+//! ROOT/isotherm/v1/TABLE/date=DAY/host=NAME/part-START_NS-SEQ.parquet
 //! ```
 //!
 //! Invariants. A file under its final name is whole: it is written under a dot name, synced and
@@ -11,7 +13,8 @@
 //! that was allowed. `docs/FLEET.md` is the schema; later versions only add columns that can be
 //! null.
 //!
-//! Absent: upload, which the site's own tools do, and questions, which `python/isotherm/fleet` asks.
+//! Absent: upload, which the site's own tools do, and questions, which `python/isotherm/fleet`
+//! asks.
 
 mod cells;
 mod cgroup;

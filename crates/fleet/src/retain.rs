@@ -1,4 +1,4 @@
-//! Drops parts: those that are too old, and the oldest while there is too much, or the disk is full.
+//! Drops parts: those that are too old, and the oldest while there is too much or the disk is full.
 //!
 //! A part is as old as its name says. A name that is later than now is of a clock that was set
 //! ahead: it is not too old, and goes when there is too much. The clock of the day can jump, so a

@@ -87,7 +87,7 @@ impl Agent {
     #[must_use]
     pub fn check(settings: &Settings) -> Vec<Checked> {
         let mut found = files::find(settings.policies_dir.as_deref(), &settings.policies);
-        Trust::new(&settings.rollout).refuse(&mut found);
+        found.refuse_unvouched(&Trust::new(&settings.rollout));
         let problems = found.problems.into_iter();
         let mut all: Vec<Checked> = problems
             .map(|text| Checked { name: "files".to_owned(), problem: Some((2, text)) })

@@ -50,8 +50,8 @@ pub struct Tiers {
     pub unresolved: u64,
 }
 
-/// What is known of the idle times of a group's pages: bytes by [`IDLE_MIN`], shared memory once and
-/// as in the process that uses it most.
+/// What is known of the idle times of a group's pages: bytes by [`IDLE_MIN`], shared memory once
+/// and as in the process that uses it most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Ages {
     /// Idle for so long when their units were looked at last. A lower bound.

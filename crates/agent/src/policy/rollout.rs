@@ -1,7 +1,7 @@
 //! How a policy comes to many hosts: on which of them it acts, and when it stops by itself.
 //!
-//! These are wishes for whoever runs the policy on many hosts. `isotherm agent` heeds them; a run on
-//! one machine (`isotherm run`) does not.
+//! These are wishes for whoever runs the policy on many hosts. `isotherm agent` heeds them; a run
+//! on one machine (`isotherm run`) does not.
 
 /// The whole, in basis points.
 const ALL_BP: u32 = 10_000;

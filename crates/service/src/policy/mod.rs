@@ -119,7 +119,7 @@ impl Policies {
     /// Starts what the files and the state say. Called again, it puts in force what has changed in
     /// the files since. Returns how many of the files are not in force.
     pub(crate) fn read(&self, mut found: files::Found) -> usize {
-        self.with.trust.refuse(&mut found);
+        found.refuse_unvouched(&self.with.trust);
         let mut inner = self.inner();
         for problem in &found.problems {
             warn!("{problem}");

@@ -7,8 +7,9 @@
 //! stop files       --> switch: action ends within a second wherever the file is there
 //! ```
 //!
-//! A policy that is *held* watches on: its schemes decide and count, and change nothing. What it had
-//! done is undone as by a stop. Absent: any server; the files may be on storage that hosts share.
+//! A policy that is *held* watches on: its schemes decide and count, and change nothing. What it
+//! had done is undone as by a stop. Absent: any server; the files may be on storage that hosts
+//! share.
 
 mod limits;
 mod share;

@@ -14,7 +14,6 @@ use minisign_verify::{PublicKey, Signature};
 use sha2::{Digest, Sha256};
 
 use super::Rollout;
-use crate::policy::files::Found;
 
 /// The SHA-256 of a text, as 64 hexadecimal digits.
 #[must_use]
@@ -64,19 +63,6 @@ impl Trust {
             sha256(text),
             why.join("; ")
         ))
-    }
-}
-
-impl Trust {
-    /// Takes out the texts of files for which nobody vouches, and says so in their places.
-    pub(crate) fn refuse(&self, found: &mut Found) {
-        for (name, file) in &mut found.files {
-            if let Ok(text) = &file.text
-                && let Err(why) = self.check(name, text, Some(&file.path))
-            {
-                file.text = Err(why);
-            }
-        }
     }
 }
 

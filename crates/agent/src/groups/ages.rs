@@ -38,8 +38,6 @@ pub(super) struct UnitAges {
     counted_to: Time,
     /// When there was news last.
     news_at: Time,
-    /// The arming that the last news told of.
-    since: Time,
     /// What the spans showed as touched in the last news.
     shown: PageBits,
     /// Pages with a counter.
@@ -53,14 +51,15 @@ impl UnitAges {
     fn new(unit: &UnitInfo, now: Time) -> Self {
         let known = known(unit);
         let shown = shown(unit);
-        Self { counted_to: now, news_at: now, since: unit.since, shown, known, ..Self::default() }
+        Self { counted_to: now, news_at: now, shown, known, ..Self::default() }
     }
 
     /// Takes in news of the unit.
     fn news(&mut self, unit: &UnitInfo, now: Time) {
         let shown = shown(unit);
-        let by_spans = if unit.since == self.since { shown.minus(self.shown) } else { shown };
-        let touched = by_spans.or(unit.found.unwrap_or_default());
+        // A span keeps what it showed while shorter ones are measured anew, so only what is new in
+        // the spans is a touch.
+        let touched = shown.minus(self.shown).or(unit.found.unwrap_or_default());
         let known = known(unit);
         let came = IDLE_MIN.map(|minutes| self.proven(minutes).and(known).and(touched));
         for (returned, came) in self.returned.iter_mut().zip(came) {
@@ -75,7 +74,7 @@ impl UnitAges {
             self.count_up(stays);
         }
         self.counted_to = Time(self.counted_to.as_ns() + counts * COUNT_NS);
-        (self.news_at, self.since, self.shown, self.known) = (now, unit.since, shown, known);
+        (self.news_at, self.shown, self.known) = (now, shown, known);
     }
 
     /// Adds one to the counters of these pages, as far as they are not full.
@@ -256,8 +255,9 @@ mod tests {
         touched.touched[2] = Some(PageBits::page(9));
         ages.news(&touched, at(1200));
         assert_eq!(returned(&ages), [1, 1, 0]);
-        // The same look, told again with another span: the page began anew.
+        // The same look, told again with another span, and when the unit was made old again.
         touched.touched[3] = Some(PageBits::page(9));
+        touched.since = at(1390);
         ages.news(&touched, at(1400));
         assert_eq!(ages.proven(1).count(), 512, "no look found it again");
         let mut target = TargetAges(BTreeMap::from([(0, ages)]));

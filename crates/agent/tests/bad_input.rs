@@ -210,3 +210,62 @@ fn actions() {
     let scheme = "[[context.scheme]]\naction = 'stat'\n";
     refused(&format!("[[context]]\n{scheme}{scheme}"), 4, 1, "a second scheme `stat`");
 }
+
+/// An agent never acts on a policy that it does not understand as a whole: a key that this version
+/// does not know refuses the policy, at whatever level it is.
+#[test]
+fn a_key_that_is_not_known_refuses_the_policy_at_every_level() {
+    let scheme =
+        |line: &str| format!("[[context]]\n[[context.scheme]]\naction = 'pageout'\n{line}");
+    let context = |line: &str| format!("[[context]]\n{line}");
+    let goal = "metric = 'some_mem_psi_us', target = '1ms'";
+    let texts = [
+        "newer = 1\n[[context]]".to_owned(),
+        "[newer]\nx = 1\n[[context]]".to_owned(),
+        "[[context]]\n[tune]\nnewer = 1".to_owned(),
+        "[[context]]\n[rollout]\nnewer = 1".to_owned(),
+        "[[context]]\n[rollout]\nmax_pressure = '5%'\nnewer = '5%'".to_owned(),
+        context("newer = 1"),
+        context("targets = [{ newer = 1 }]"),
+        context("targets = [{ pid = 1, newer = 1 }]"),
+        context("intervals = { newer = 1 }"),
+        context("intervals = { goal = { access = '4%', newer = 1 } }"),
+        context("regions = { newer = 1 }"),
+        scheme("newer = 1"),
+        scheme("size = { newer = 1 }"),
+        scheme("frequency = { newer = 1 }"),
+        scheme("age = { newer = 1 }"),
+        scheme("quota = { newer = 1 }"),
+        scheme("quota = { weights = { newer = 1 } }"),
+        scheme(&format!("quota = {{ goals = [{{ {goal}, newer = 1 }}] }}")),
+        scheme("brake = { newer = 1 }"),
+        scheme("watermarks = { high = '50%', mid = '40%', low = '20%', newer = 1 }"),
+        scheme("evidence = { confirm = '1s', newer = 1 }"),
+        scheme("memory_reclaim = { from = 'own', newer = 1 }"),
+        "[[context]]\n[[context.scheme]]\naction = 'migrate_cold'\n\
+         destinations = [{ node = 0, newer = 1 }]"
+            .to_owned(),
+    ];
+    for text in texts {
+        let wrong = parse(&text, "p.toml").expect_err(&text);
+        let named = wrong.errors.iter().any(|error| error.what.contains("unknown key `newer`"));
+        assert!(named, "{text}\n{wrong}");
+    }
+}
+
+#[test]
+fn rollout() {
+    let cases = [
+        ("share = '101%'", 9, "more than 100%"),
+        ("share = 5", 9, "must be a string such as \"5%\""),
+        ("share = '0.001%'", 9, "finer than a basis point"),
+        ("max_pressure = 'low'", 16, "max_pressure"),
+        ("max_refaults = -1", 16, "must be a string"),
+        ("max_errors = '3'", 14, "must be a whole number"),
+        ("max_errors = -3", 14, "does not fit"),
+    ];
+    for (line, column, what) in cases {
+        refused(&format!("[[context]]\n[rollout]\n{line}"), 3, column, what);
+    }
+    refused("[[context]]\n[[rollout]]", 2, 3, "must be a table");
+}

@@ -4,7 +4,7 @@ use isotherm_act::Toll;
 use isotherm_act::apply::{Evidence, Reclaim, ReclaimFrom, Settings};
 use isotherm_agent::damos::parse_damos;
 use isotherm_agent::policy::{
-    ContextPolicy, Engine, Policy, SchemePolicy, TargetSpec, parse, print,
+    ContextPolicy, Engine, Policy, Rollout, SchemePolicy, TargetSpec, parse, print,
 };
 use isotherm_core::attrs::IntervalsGoal;
 use isotherm_core::scheme::{
@@ -322,6 +322,18 @@ fn contexts() -> impl Strategy<Value = ContextPolicy> {
     )
 }
 
+fn rollouts() -> impl Strategy<Value = Rollout> {
+    let bp = || 0..=10_000_u32;
+    (bp(), option::of(bp()), option::of(bp()), option::of(0..1_000_000_u64)).prop_map(
+        |(share_bp, max_pressure_bp, max_refaults_bp, max_errors)| Rollout {
+            share_bp,
+            max_pressure_bp,
+            max_refaults_bp,
+            max_errors,
+        },
+    )
+}
+
 /// Frames have no mappings. Unmapped page cache exists only in physical memory.
 fn over_memory(SchemePolicy { scheme, settings }: &mut SchemePolicy) {
     settings.mappings.clear();
@@ -334,8 +346,8 @@ fn over_memory(SchemePolicy { scheme, settings }: &mut SchemePolicy) {
 
 proptest! {
     #[test]
-    fn policies(contexts in vec(contexts(), 1..3)) {
-        let mut policy = Policy { contexts, ..Policy::default() };
+    fn policies(contexts in vec(contexts(), 1..3), rollout in rollouts()) {
+        let mut policy = Policy { contexts, rollout, ..Policy::default() };
         let mut seen = Vec::new();
         for (i, context) in policy.contexts.iter_mut().enumerate() {
             context.name = format!("\"{i}\"\\");

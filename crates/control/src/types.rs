@@ -64,6 +64,11 @@ types! {
         blocked: Option<String>,
         state: Option<State>,
     }
+    /// What keeps a policy from acting.
+    Held {
+        by: String,
+        why: String,
+    }
     /// A policy.
     Policy {
         name: String,
@@ -74,6 +79,7 @@ types! {
         retry_ms: Option<u64>,
         commits: u64,
         tuned: Option<String>,
+        held: Option<Held>,
         contexts: Vec<Context>,
     }
     /// The records that the agent keeps.
@@ -82,6 +88,17 @@ types! {
         most_bytes: u64,
         records: u64,
         dropped_records: u64,
+        trouble: Option<String>,
+    }
+    /// The fleet data that the agent writes.
+    Fleet {
+        dir: String,
+        session: String,
+        bytes: u64,
+        parts: u64,
+        rows: u64,
+        lost_rows: u64,
+        dropped_parts: u64,
         trouble: Option<String>,
     }
     /// What a scheme did since it started.
@@ -167,6 +184,7 @@ types! {
         clients: u64,
         may_act: bool,
         history: Option<History>,
+        fleet: Option<Fleet>,
         policies: Vec<Policy>,
     }
     /// The reply of `List`.

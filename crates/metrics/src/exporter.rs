@@ -90,6 +90,11 @@ impl Exporter {
         if self.gather.hear(context, told, unix()) && is_due { self.publish() } else { None }
     }
 
+    /// Notes what keeps a policy from acting; none: nothing does.
+    pub fn hold(&mut self, policy: &str, by: Option<&'static str>) {
+        self.gather.hold(policy, by);
+    }
+
     /// Puts what is known now where it is read.
     fn publish(&mut self) -> Option<String> {
         self.read_at = Some(Instant::now());

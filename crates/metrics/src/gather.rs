@@ -48,6 +48,8 @@ pub struct Gather {
     root: PathBuf,
     names: Names,
     names_at: Option<Time>,
+    /// Policies that are kept from acting, and by what.
+    held: BTreeMap<String, &'static str>,
     /// CPU time and when it was asked for, some seconds ago.
     cpu: Option<(Time, Duration)>,
 }
@@ -65,7 +67,16 @@ impl Gather {
             root: root.into(),
             names: Names::default(),
             names_at: None,
+            held: BTreeMap::new(),
             cpu: None,
+        }
+    }
+
+    /// Notes what keeps a policy from acting; none: nothing does.
+    pub fn hold(&mut self, policy: &str, by: Option<&'static str>) {
+        match by {
+            Some(by) => drop(self.held.insert(policy.to_owned(), by)),
+            None => drop(self.held.remove(policy)),
         }
     }
 
@@ -150,6 +161,7 @@ impl Gather {
             contexts: self.contexts.values().map(|known| known.reading.clone()).collect(),
             own,
             errors: self.errors.clone(),
+            held: self.held.clone(),
         };
         reading.bound(MOST_CGROUPS);
         reading

@@ -23,6 +23,8 @@ pub struct Reading {
     pub own: OwnReading,
     /// How many errors of each kind there were.
     pub errors: BTreeMap<&'static str, u64>,
+    /// Policies that are kept from acting, and by what.
+    pub held: BTreeMap<String, &'static str>,
 }
 
 /// What runs.

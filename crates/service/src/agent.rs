@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use isotherm_act::apply::{Notes, Undone};
 use isotherm_agent::policy::parse;
 use isotherm_agent::run::{Options, check};
+use isotherm_fleet::Fleet;
 use isotherm_host::proc::{own_cost, raise_file_limit};
 use isotherm_host::{Machine, Roots};
 use isotherm_metrics::{Build, Exporter};
@@ -23,6 +24,7 @@ use crate::hub::Hub;
 use crate::memory::{Step, Thrift};
 use crate::notify::Notify;
 use crate::policy::{Policies, With, files, tuning};
+use crate::rollout::{Switch, Trips, Trust};
 use crate::server::Server;
 use crate::settings::Settings;
 use crate::shared::Shared;
@@ -81,13 +83,15 @@ pub struct Agent {
     access: Arc<RwLock<Access>>,
     notify: Notify,
     server: Option<Server>,
+    switch: Arc<Switch>,
 }
 
 impl Agent {
     /// Reads all policies and says of each whether it could run. Nothing is started.
     #[must_use]
     pub fn check(settings: &Settings) -> Vec<Checked> {
-        let found = files::find(settings.policies_dir.as_deref(), &settings.policies);
+        let mut found = files::find(settings.policies_dir.as_deref(), &settings.policies);
+        found.refuse_unvouched(&Trust::new(&settings.rollout));
         let problems = found.problems.into_iter();
         let mut all: Vec<Checked> = problems
             .map(|text| Checked { name: "files".to_owned(), problem: Some((2, text)) })
@@ -129,10 +133,17 @@ impl Agent {
         let options = Options {
             dry_run: settings.dry_run,
             undo_on_exit: true,
-            by_cgroup: metrics.is_some(),
+            by_cgroup: metrics.is_some() || settings.fleet.is_some(),
+            by_age: settings.fleet.is_some(),
             undo_huge: false,
             seed: None,
         };
+        let fleet = fleet(settings.fleet.clone())?;
+        let switch = Switch::start(&settings.rollout.stop_file).map_err(|err| Failed {
+            code: 1,
+            text: format!("cannot look for stop files\n  tried: start a thread: {err}"),
+        })?;
+        let switch = Arc::new(switch);
         let notes = begin_notes(&settings)?;
         let of_history = |retention| History::new(settings.state_dir.join("history"), retention);
         let history = settings.history.map(of_history).map(Arc::new);
@@ -142,6 +153,11 @@ impl Agent {
             hub: Arc::clone(&hub),
             history: history.clone(),
             metrics: metrics.clone(),
+            fleet: fleet.clone(),
+            trust: Trust::new(&settings.rollout),
+            switch: Arc::clone(&switch),
+            trips: Trips::new(&settings.state_dir),
+            host: settings.rollout.host.clone().into(),
             thrift: Arc::default(),
             tuned_dir: settings.state_dir.join("tuned").into(),
             act_in: settings.act_in.clone().map(Into::into),
@@ -153,6 +169,7 @@ impl Agent {
             metrics,
             hub,
             history,
+            fleet,
             clients: Arc::default(),
             short: Mutex::default(),
             started: Instant::now(),
@@ -162,7 +179,7 @@ impl Agent {
         let server = Server::start(path, Arc::clone(&access), Arc::clone(&shared));
         let server = server.map_err(|err| no_socket(path, &err))?;
         info!("listens at {}", path.display());
-        let this = Self { shared, access, notify, server: Some(server) };
+        let this = Self { shared, access, notify, server: Some(server), switch };
         this.read();
         Ok(this)
     }
@@ -216,6 +233,7 @@ impl Agent {
         // Clients first: nothing is started any more then.
         self.server = None;
         self.shared.policies.quit();
+        self.switch.end();
     }
 
     /// Tells whoever asks `/readyz` what is lacking.
@@ -357,6 +375,15 @@ fn metrics(settings: &Settings) -> Result<Option<Arc<Mutex<Exporter>>>, Failed> 
         info!("metrics at {address}");
     }
     Ok(Some(Arc::new(Mutex::new(exporter))))
+}
+
+/// Starts what writes fleet data, if that is wanted.
+fn fleet(settings: Option<isotherm_fleet::Settings>) -> Result<Option<Arc<Fleet>>, Failed> {
+    let Some(settings) = settings else { return Ok(None) };
+    let fleet = Fleet::start(settings)
+        .map_err(|err| Failed { code: err.exit_code(), text: err.to_string() })?;
+    info!("writes fleet data below {}", fleet.shown().dir.display());
+    Ok(Some(Arc::new(fleet)))
 }
 
 fn access(settings: &Settings) -> Access {

@@ -24,6 +24,7 @@ mod hub;
 mod memory;
 pub mod notify;
 mod policy;
+pub mod rollout;
 mod server;
 pub mod settings;
 mod shared;

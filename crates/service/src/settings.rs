@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use isotherm_metrics::Outlets;
 
 use crate::history::Retention;
+use crate::rollout::Rollout;
 
 /// How the agent runs.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
     /// The directory of policies; every `*.toml` in it is one. It need not exist.
     pub policies_dir: Option<PathBuf>,
@@ -29,6 +30,10 @@ pub struct Settings {
     pub history: Option<Retention>,
     /// Where metrics of all policies are wanted.
     pub metrics: Outlets,
+    /// What is written for questions about many hosts; none: nothing.
+    pub fleet: Option<isotherm_fleet::Settings>,
+    /// How policies come to this host.
+    pub rollout: Rollout,
     /// Decide and count, but change nothing, whatever the policies say.
     pub dry_run: bool,
     /// The namespaces of Kubernetes in whose pods policies may act. Contexts with other targets

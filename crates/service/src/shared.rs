@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use isotherm_fleet::Fleet;
 use isotherm_metrics::Exporter;
 
 use crate::history::History;
@@ -20,6 +21,7 @@ pub(crate) struct Shared {
     pub(crate) metrics: Option<Arc<Mutex<Exporter>>>,
     pub(crate) hub: Arc<Hub>,
     pub(crate) history: Option<Arc<History>>,
+    pub(crate) fleet: Option<Arc<Fleet>>,
     pub(crate) clients: Arc<Clients>,
     /// What the agent does since it is short of memory; none if it is not.
     pub(crate) short: Mutex<Option<String>>,

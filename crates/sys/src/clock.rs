@@ -57,6 +57,29 @@ pub fn thread_cpu_ns() -> u64 {
     to_ns(rustix::time::clock_gettime(ClockId::ThreadCPUTime))
 }
 
+/// How well the clock of the day is kept, by what the kernel was told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClockSync {
+    /// Whether somebody (NTP, PTP) keeps it.
+    pub is_synced: bool,
+    /// The estimated error, in ns. It means nothing if nobody keeps the clock.
+    pub error_ns: i64,
+}
+
+/// How well the clock of the day is kept; `None` if the kernel does not tell.
+#[must_use]
+#[expect(unsafe_code, reason = "a libc call")]
+pub fn sync() -> Option<ClockSync> {
+    // SAFETY: all zeros is a valid `timex`; no mode is set, so nothing is changed.
+    let mut told: libc::timex = unsafe { std::mem::zeroed() };
+    // SAFETY: `told` is a valid place for the answer.
+    if unsafe { libc::adjtimex(&raw mut told) } < 0 {
+        return None;
+    }
+    let is_synced = told.status & libc::STA_UNSYNC == 0;
+    Some(ClockSync { is_synced, error_ns: told.esterror.saturating_mul(1000) })
+}
+
 /// Why a sleep ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wake {

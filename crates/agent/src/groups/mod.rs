@@ -12,6 +12,7 @@
 //!
 //! Only census tells of single pages. With other methods all numbers are those of regions.
 
+mod ages;
 mod by;
 mod sums;
 
@@ -26,6 +27,8 @@ use isotherm_ops::targets::cgroup::cgroup_to_show;
 use crate::monitor::Looks;
 use crate::ready::idle_bytes;
 use crate::sharing::LiveSharing;
+pub use ages::IDLE_MIN;
+use ages::TargetAges;
 pub use by::{By, GroupNames};
 use sums::{Sums, planes};
 
@@ -46,6 +49,26 @@ pub struct Tiers {
     pub cold: u64,
     /// Nothing is known of them.
     pub unresolved: u64,
+}
+
+/// What is known of the idle times of a group's pages: bytes by [`IDLE_MIN`], shared memory once
+/// and as in the process that uses it most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Ages {
+    /// Idle for so long when their units were looked at last. A lower bound.
+    pub proven: [u64; IDLE_MIN.len()],
+    /// Idle for so long now, if nothing was touched since its unit was looked at last.
+    pub likely: [u64; IDLE_MIN.len()],
+    /// Touched again after having been idle for at least so long, since the group is watched. Only
+    /// goes up, until the context ends or the group is gone. Idle times are lower bounds, and pages
+    /// that were taken away meanwhile are not in it.
+    pub returned: [u64; IDLE_MIN.len()],
+    /// Looked at within so long. Other than the rest, shared memory counts for each process.
+    pub looked: [u64; IDLE_MIN.len()],
+    /// All of which anything is known, in the same way.
+    pub known: u64,
+    /// For how long the group has been watched, in ns.
+    pub watched_ns: u64,
 }
 
 /// What the targets in one cgroup use.
@@ -70,6 +93,9 @@ pub struct Group {
     /// How long ago its target that waits the longest was looked at, in ns: on average over the
     /// memory of one that is watched; of one without a place, since it is none or became a target.
     pub look_age_ns: u64,
+    /// By idle time; none if it is not asked for ([`Groups::with_ages`]), or if the method does not
+    /// see single pages.
+    pub ages: Option<Ages>,
 }
 
 /// The targets of a group.
@@ -96,6 +122,10 @@ pub struct Groups {
     by: By,
     names: GroupNames,
     units: BTreeMap<u32, BTreeMap<u64, UnitInfo>>,
+    /// By target, if that is asked for.
+    ages: Option<BTreeMap<u32, TargetAges>>,
+    /// By group: since when it is watched, and what came back so far.
+    returned: BTreeMap<String, (Time, [u64; IDLE_MIN.len()])>,
     sharing: LiveSharing,
     proc: Proc,
     buf: Vec<u8>,
@@ -108,12 +138,24 @@ impl Groups {
         Self { proc, by, ..Self::default() }
     }
 
+    /// Follows the idle times of pages as well. That takes 0.8 KiB more per 2 MiB watched.
+    #[must_use]
+    pub fn with_ages(mut self) -> Self {
+        self.ages = Some(BTreeMap::new());
+        self
+    }
+
     /// Takes in what a window tells of pages. Every snapshot has to come here.
     pub fn learn(&mut self, s: &Snapshot) {
         self.units.retain(|id, _| s.targets.iter().any(|t| t.id.0 == *id));
         for t in s.targets.iter().filter(|t| t.touched.is_some()) {
             let known = self.units.entry(t.id.0).or_default();
             known.extend(t.units.iter().map(|unit| (unit.start, *unit)));
+        }
+        let Some(ages) = &mut self.ages else { return };
+        ages.retain(|id, _| self.units.contains_key(id));
+        for t in s.targets.iter().filter(|t| t.touched.is_some()) {
+            ages.entry(t.id.0).or_default().learn(t.units.iter(), s.end);
         }
     }
 
@@ -128,6 +170,9 @@ impl Groups {
                     && start.saturating_add(UNIT) > all.start
                     && !unit.present.is_empty()
             });
+            if let Some(ages) = self.ages.as_mut().and_then(|ages| ages.get_mut(&t.id.0)) {
+                ages.0.retain(|start, _| known.contains_key(start));
+            }
         }
     }
 
@@ -159,10 +204,27 @@ impl Groups {
                 members.entry(name).or_default().waiting.push(id);
             }
         }
-        members
-            .into_iter()
-            .map(|(cgroup, members)| self.group(cgroup, &members, s, lengths, looks))
-            .collect()
+        let members = members.into_iter();
+        let mut groups: Vec<Group> =
+            members.map(|(name, of)| self.group(name, &of, s, lengths, looks)).collect();
+        self.sum_up(&mut groups, s.end);
+        groups
+    }
+
+    /// Adds what came back since the last time to what had come back before.
+    fn sum_up(&mut self, groups: &mut [Group], now: Time) {
+        let Some(ages) = &mut self.ages else { return };
+        ages.values_mut().for_each(TargetAges::counted);
+        let before = std::mem::take(&mut self.returned);
+        for group in groups {
+            let Some(ages) = &mut group.ages else { continue };
+            let (since, so_far) = before.get(&group.cgroup).copied().unwrap_or((now, [0; 3]));
+            for (sum, before) in ages.returned.iter_mut().zip(so_far) {
+                *sum = sum.saturating_add(before);
+            }
+            ages.watched_ns = now.since(since);
+            self.returned.insert(group.cgroup.clone(), (since, ages.returned));
+        }
     }
 
     /// The group that a target is in.
@@ -209,10 +271,17 @@ impl Groups {
             all().flat_map(|(_, regions)| regions).collect()
         };
         let maps = || targets.iter().filter_map(|t| Some((t.id.0, self.units.get(&t.id.0)?)));
+        let planes_of = |id: u32| {
+            let ages = self.ages.as_ref().and_then(|ages| ages.get(&id));
+            move |unit: &UnitInfo| {
+                planes(unit, ages.and_then(|ages| ages.0.get(&unit.start)), s.end)
+            }
+        };
         let mut sums = Sums::default();
-        maps().for_each(|(_, units)| sums.add_units(units.values()));
+        maps().for_each(|(id, units)| sums.add_units(units.values().map(planes_of(id))));
         if targets.len() > 1 {
-            let shared = maps().flat_map(|(id, units)| sharing.shared_units(id, units, planes));
+            let shared =
+                maps().flat_map(|(id, units)| sharing.shared_units(id, units, planes_of(id)));
             sums.take_off(&shared.collect::<Vec<_>>());
         }
         let by_pages = maps().next().is_some();
@@ -238,6 +307,15 @@ impl Groups {
             idle: idle_bytes(regions.iter(), s.max_nr_accesses, lengths),
             age_ns: asked_at.min().map_or(0, |at| s.end.since(at)),
             look_age_ns: looked.min().map_or(0, |at| s.end.since(*at)),
+            ages: self.ages.as_ref().filter(|_| by_pages).map(|ages| {
+                let mut told = sums.ages();
+                for ages in targets.iter().filter_map(|t| ages.get(&t.id.0)) {
+                    let looked = ages.looked(s.end);
+                    told.looked.iter_mut().zip(looked).for_each(|(sum, more)| *sum += more);
+                    told.known += ages.known();
+                }
+                told
+            }),
         }
     }
 }

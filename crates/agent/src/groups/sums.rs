@@ -1,18 +1,27 @@
 //! Sums over the pages of a group.
+//!
+//! A page that several processes show is as hot as where it is hottest. So sums are made of what is
+//! *not* idle, each page once, and what is idle is the difference.
 
-use isotherm_core::{Lengths, PageBits, RegionInfo, SPANS, Temperature, UnitInfo};
+use isotherm_core::{Lengths, PageBits, RegionInfo, SPANS, Temperature, Time, UnitInfo};
 use isotherm_record::once::{SharedUnit, counted_again};
 
-use super::Tiers;
+use super::ages::{IDLE_MIN, UnitAges};
+use super::{Ages, Tiers};
 
-/// What pages are counted for: touched within each span, hot, that and warm, that and cold, all.
-const PLANES: usize = SPANS + 4;
+/// What pages are counted for: touched within each span, hot, that and warm, that and cold, all;
+/// and those of [`AGED`].
+const PLANES: usize = SPANS + 4 + AGED;
+/// By idle time: not proven to be idle for so long; the same without those that came back after so
+/// long; and likely not idle for so long. Before them, all of which anything is known.
+const AGED: usize = 1 + 3 * IDLE_MIN.len();
 
 /// From this idle time on memory is cold, in ns.
 const COLD_NS: u64 = 60_000_000_000;
 
-/// What the pages of a unit are counted for.
-pub(super) fn planes(unit: &UnitInfo) -> [PageBits; PLANES] {
+/// What the pages of a unit are counted for. `ages`: what is known of their idle times, if that is
+/// asked for.
+pub(super) fn planes(unit: &UnitInfo, ages: Option<&UnitAges>, now: Time) -> [PageBits; PLANES] {
     let Temperature { hot, ten, minute, cold, present } = Temperature::of(unit, PageBits::ALL);
     let known = present.minus(unit.unresolved);
     let warm = hot.or(ten).or(minute);
@@ -20,8 +29,16 @@ pub(super) fn planes(unit: &UnitInfo) -> [PageBits; PLANES] {
     for (plane, touched) in planes.iter_mut().zip(unit.touched) {
         *plane = touched.unwrap_or_default().and(known);
     }
-    let [.., a, b, c, d] = &mut planes;
-    (*a, *b, *c, *d) = (hot, warm, warm.or(cold), present);
+    planes[SPANS..SPANS + 4].copy_from_slice(&[hot, warm, warm.or(cold), present]);
+    let Some(ages) = ages else { return planes };
+    let aged = &mut planes[SPANS + 4..];
+    aged[0] = known;
+    for (nr, (minutes, returned)) in IDLE_MIN.into_iter().zip(ages.returned()).enumerate() {
+        let young = known.minus(ages.proven(minutes));
+        aged[1 + nr] = young;
+        aged[1 + IDLE_MIN.len() + nr] = young.minus(returned);
+        aged[1 + 2 * IDLE_MIN.len() + nr] = known.minus(ages.likely(minutes, now));
+    }
     planes
 }
 
@@ -33,9 +50,10 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    pub(super) fn add_units<'a>(&mut self, units: impl Iterator<Item = &'a UnitInfo>) {
-        for unit in units {
-            for (sum, plane) in self.bytes.iter_mut().zip(planes(unit)) {
+    /// Adds units, each by its planes.
+    pub(super) fn add_units(&mut self, units: impl Iterator<Item = [PageBits; PLANES]>) {
+        for planes in units {
+            for (sum, plane) in self.bytes.iter_mut().zip(planes) {
                 *sum += plane.count() << 12;
             }
         }
@@ -55,12 +73,27 @@ impl Sums {
     }
 
     pub(super) fn tiers(&self) -> Tiers {
-        let [.., hot, warm, cold, all] = self.bytes;
+        let [_, _, _, _, _, hot, warm, cold, all, ..] = self.bytes;
         Tiers {
             hot,
             warm: warm.saturating_sub(hot),
             cold: cold.saturating_sub(warm),
             unresolved: all.saturating_sub(cold),
+        }
+    }
+}
+
+impl Sums {
+    /// By idle time; what came back is that since the last time it was asked for.
+    pub(super) fn ages(&self) -> Ages {
+        let aged = &self.bytes[SPANS + 4..];
+        let nr_times = IDLE_MIN.len();
+        let less = |a: usize, b: usize| aged[a].saturating_sub(aged[b]);
+        Ages {
+            proven: std::array::from_fn(|nr| less(0, 1 + nr)),
+            likely: std::array::from_fn(|nr| less(0, 1 + 2 * nr_times + nr)),
+            returned: std::array::from_fn(|nr| less(1 + nr, 1 + nr_times + nr)),
+            ..Ages::default()
         }
     }
 }

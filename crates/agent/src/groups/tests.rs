@@ -202,3 +202,46 @@ fn those_without_a_place_are_counted_and_age_their_group() {
     let now = groups.now(&s, &Lengths::default(), &pids(&[1, 4]), &looks);
     assert_eq!((now[0].processes, now[0].waiting), (1, 0));
 }
+
+/// Two processes of one cgroup map the same 2 MiB. What one of them uses all the time never comes
+/// back, whatever the other does; what both leave alone does, once.
+#[test]
+fn what_comes_back_counts_once_and_only_if_nobody_used_it() {
+    let (_dir, groups) = machine(&[(1, "/a"), (2, "/a")]);
+    let mut groups = groups.with_ages();
+    let object = Object { device: 1, inode: 2, offset: 0 };
+    let maps = vec![Mapping::new(0, UNIT, "rw-s", "/x").of_object(object)];
+    let pages = |range: std::ops::Range<u64>| {
+        PageBits::of(0, AddrRange::new(range.start << 12, range.end << 12))
+    };
+    // The first one uses pages 0 to 99 all the time. The second one touches pages 50 to 149 after
+    // ten minutes, and the first one pages 100 to 119 at the same time.
+    let window = |minute: u64| {
+        let found = match minute {
+            10 => [pages(0..120), pages(50..150)],
+            _ => [pages(0..100), PageBits::default()],
+        };
+        let targets = [1, 2].into_iter().zip(found).map(|(id, found)| {
+            let mut target = target(id, 0);
+            target.units[0].since = Time(minute * 60_000_000_000);
+            target.units[0].found = Some(found);
+            target
+        });
+        snapshot(minute * 60, targets.collect())
+    };
+    let mut told = Vec::new();
+    for minute in 0..=11 {
+        let s = window(minute);
+        groups.learn(&s);
+        groups.sharing.follow_with(&s, &mut |_| maps.clone());
+        let now = groups.now(&s, &Lengths::default(), &pids(&[1, 2]), &Looks::default());
+        told.push(now[0].ages.unwrap());
+    }
+    let pages = |bytes: [u64; 3]| bytes.map(|bytes| bytes >> 12);
+    assert_eq!(pages(told[9].returned), [0; 3]);
+    assert_eq!(pages(told[9].proven), [412, 412, 0], "all but those in use");
+    assert_eq!(pages(told[10].returned), [50, 50, 0], "100 to 149");
+    assert_eq!(pages(told[11].returned), [50, 50, 0], "it is a sum");
+    assert_eq!(pages(told[11].proven), [362, 362, 0]);
+    assert_eq!(told[11].watched_ns, 11 * 60_000_000_000);
+}

@@ -13,6 +13,7 @@ pub(crate) mod metric;
 mod online;
 mod parse;
 mod print;
+mod rollout;
 pub(crate) mod spelled;
 mod tuning;
 
@@ -22,6 +23,7 @@ pub use online::{OnlineTuning, Unfit, online_ranges};
 pub(crate) use parse::cgroup_path;
 pub use parse::{PolicyErrors, parse};
 pub use print::print;
+pub use rollout::Rollout;
 pub use tuning::{Key, Range, Tuning, confirm_us, min_age_us, usual_ranges};
 
 use isotherm_act::apply::Settings;
@@ -37,6 +39,8 @@ pub struct Policy {
     pub contexts: Vec<ContextPolicy>,
     /// What of it may be tuned, and whether that is done while it runs.
     pub tuning: Tuning,
+    /// On which hosts it acts, and when it stops by itself. Only the agent heeds that.
+    pub rollout: Rollout,
 }
 
 /// One context: whose memory is watched, how, and what is done to it.

@@ -21,7 +21,8 @@ use toml_writer::{ToTomlValue as _, TomlStringBuilder};
 
 use super::metric::{self, Unit, WORDS};
 use super::{
-    ContextPolicy, Engine, OnlineTuning, Policy, SchemePolicy, TargetSpec, Tuning, defaults,
+    ContextPolicy, Engine, OnlineTuning, Policy, Rollout, SchemePolicy, TargetSpec, Tuning,
+    defaults,
 };
 use crate::gauge::{Counter, Source};
 
@@ -33,6 +34,7 @@ pub fn print(policy: &Policy) -> String {
         out.context(context);
     }
     out.tuning(&policy.tuning);
+    out.rollout(&policy.rollout);
     out.0
 }
 
@@ -115,6 +117,27 @@ impl Lines {
         }
         if let Some(online) = &tuning.online {
             self.online(online);
+        }
+    }
+
+    fn rollout(&mut self, rollout: &Rollout) {
+        if *rollout == Rollout::default() {
+            return;
+        }
+        let Rollout { share_bp, max_pressure_bp, max_refaults_bp, max_errors } = rollout;
+        self.head("[rollout]");
+        let shares = [
+            ("share", Some(*share_bp).filter(|_| rollout.is_partial())),
+            ("max_pressure", *max_pressure_bp),
+            ("max_refaults", *max_refaults_bp),
+        ];
+        for (key, bp) in shares {
+            if let Some(bp) = bp {
+                self.field(key, quoted(show_share(bp.into())));
+            }
+        }
+        if let Some(most) = max_errors {
+            self.field("max_errors", most);
         }
     }
 

@@ -178,7 +178,7 @@ impl Work {
             node_memory: None,
             sharing: LiveSharing::default(),
             effort: Effort::default(),
-            groups: options.by_cgroup.then(Groups::default),
+            groups: groups(options),
             recorder: None,
             watchers: Vec::new(),
             policy,
@@ -511,6 +511,12 @@ pub(super) fn schemes(
     policy: &ContextPolicy,
 ) -> Vec<(isotherm_core::Scheme, isotherm_act::apply::Settings)> {
     policy.schemes.iter().map(|s| (s.scheme.clone(), s.settings.clone())).collect()
+}
+
+/// What follows cgroups, if that is asked for.
+fn groups(options: Options) -> Option<Groups> {
+    let groups = options.by_cgroup.then(Groups::default)?;
+    Some(if options.by_age { groups.with_ages() } else { groups })
 }
 
 /// Whether a scheme of the context acts on memory, or counts single pages.

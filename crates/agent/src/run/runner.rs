@@ -39,6 +39,8 @@ pub struct Options {
     pub seed: Option<u64>,
     /// Tell in summaries what every cgroup uses. That takes 0.5 KiB of memory per 2 MiB watched.
     pub by_cgroup: bool,
+    /// With that, also tell how long their pages were idle, and what came back.
+    pub by_age: bool,
 }
 
 /// The refusal of a policy. Nothing has changed.

@@ -72,6 +72,7 @@ pub(super) fn drive(policy: Policy, args: &RunArgs, extra: Extra<'_>) -> anyhow:
         undo_huge: false,
         seed: args.seed,
         by_cgroup: outlets.is_any(),
+        by_age: false,
     };
     let plan = Plan::of(&policy);
     let exporter = outlets.is_any().then(|| Exporter::start(outlets, build())).transpose();

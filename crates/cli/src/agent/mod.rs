@@ -1,6 +1,8 @@
 //! `isotherm agent`: the service that runs policies.
 
+mod fleet;
 mod log;
+mod rollout;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -13,6 +15,8 @@ use isotherm_service::agent::Checked;
 use isotherm_service::history::Retention;
 use isotherm_service::{Agent, Settings};
 
+use self::fleet::FleetArgs;
+use self::rollout::RolloutArgs;
 use crate::exit;
 use crate::options::attrs::budget_of_several;
 use crate::options::metrics::{MetricsArgs, build};
@@ -117,6 +121,10 @@ pub(crate) struct Args {
     state: PathBuf,
     #[command(flatten)]
     metrics: MetricsArgs,
+    #[command(flatten)]
+    fleet: FleetArgs,
+    #[command(flatten)]
+    rollout: RolloutArgs,
 }
 
 const EXAMPLES: &str = "Examples:
@@ -147,6 +155,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         history: (args.history_size > 0)
             .then_some(Retention { most_bytes: args.history_size, most_age: args.history_age }),
         metrics: args.metrics.outlets()?,
+        fleet: args.fleet.settings(&built, args.budget)?,
+        rollout: args.rollout.settings(),
         dry_run: args.dry_run,
         act_in: (!args.act_in.is_empty()).then_some(args.act_in),
         version: built.version,

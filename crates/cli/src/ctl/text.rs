@@ -60,6 +60,21 @@ pub(super) fn status(status: &Status) -> String {
             text += &format!("  {trouble}\n");
         }
     }
+    if let Some(fleet) = &status.fleet {
+        text += &format!(
+            "fleet data {} in {} below {}; {} written\n",
+            bytes(fleet.bytes),
+            counted(fleet.parts, "part"),
+            fleet.dir,
+            counted(fleet.rows, "row"),
+        );
+        if fleet.lost_rows > 0 {
+            text += &format!("  {} lost\n", counted(fleet.lost_rows, "row"));
+        }
+        if let Some(trouble) = &fleet.trouble {
+            text += &format!("  {trouble}\n");
+        }
+    }
     text += "\n";
     text + &policies(&status.policies)
 }
@@ -72,14 +87,19 @@ fn policies(policies: &[Policy]) -> String {
     let mut notes = String::new();
     for policy in policies {
         let sum = |of: fn(&Context) -> u64| -> u64 { policy.contexts.iter().map(of).sum() };
+        let runs = matches!(policy.state, State::Running | State::Paused);
+        let held = policy.held.as_ref().filter(|_| runs);
         rows.push(vec![
             policy.name.clone(),
-            policy.state.name().to_owned(),
+            if held.is_some() { "held" } else { policy.state.name() }.to_owned(),
             policy.contexts.len().to_string(),
             sum(|c| c.targets).to_string(),
             bytes(sum(|c| c.working_set_bytes)),
             time(sum(|c| c.cpu_ns)),
         ]);
+        if let Some(held) = held {
+            notes += &format!("{}: only watches ({}): {}\n", policy.name, held.by, held.why);
+        }
         if let Some(tuned) = &policy.tuned {
             notes += &format!("{}: tuned online: {tuned}\n", policy.name);
         }

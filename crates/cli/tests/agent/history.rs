@@ -55,10 +55,10 @@ fn reports_and_top_read_what_was_recorded_also_across_a_crash() {
 }
 
 /// A small file system that is unmounted at the end.
-struct Small(PathBuf);
+pub(crate) struct Small(PathBuf);
 
 impl Small {
-    fn mount(path: PathBuf) -> Option<Self> {
+    pub(crate) fn mount(path: PathBuf) -> Option<Self> {
         fs::create_dir_all(&path).unwrap();
         let done = Command::new("mount")
             .args(["-t", "tmpfs", "-o", "size=48k", "tmpfs"])

@@ -10,6 +10,7 @@ mod budget;
 mod clients;
 mod crash;
 mod history;
+mod many;
 mod policies;
 mod rights;
 mod service;

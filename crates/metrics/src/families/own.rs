@@ -41,4 +41,12 @@ pub(super) const FAMILIES: &[Family] = &[
         "Errors: actions that failed, actions blocked by the guard, contexts that failed, processes left out, and events lost",
         |r, emit| r.errors.iter().try_for_each(|(kind, count)| emit(&[kind], Whole(*count))),
     ),
+    family(
+        "policy_held",
+        Gauge,
+        Count,
+        &["policy", "by"],
+        "1 for a policy that only watches: by a stop file, by a limit that was passed, or since the host is not in its share",
+        |r, emit| r.held.iter().try_for_each(|(policy, by)| emit(&[policy, by], Whole(1))),
+    ),
 ];

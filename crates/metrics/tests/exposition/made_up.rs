@@ -43,6 +43,7 @@ pub(crate) fn reading(cgroups: u64) -> Reading {
         cgroups: (0..cgroups).map(cgroup).collect(),
         own: OwnReading { cpu_seconds: 1.5, cpu_ratio: 0.01, memory_bytes: 30 << 20 },
         errors: [("action", 2), ("left_out", 0)].into(),
+        held: [("reclaim".to_owned(), "stop-file")].into(),
     }
 }
 

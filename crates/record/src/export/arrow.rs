@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use arrow_array::types::Int32Type;
 use arrow_array::{
-    ArrayRef, BooleanArray, DictionaryArray, FixedSizeBinaryArray, Float32Array, Int32Array,
-    PrimitiveArray, RecordBatch, RecordBatchReader, StringArray, TimestampNanosecondArray,
-    UInt32Array, UInt64Array,
+    ArrayRef, BooleanArray, DictionaryArray, FixedSizeBinaryArray, Float32Array, Float64Array,
+    Int32Array, Int64Array, PrimitiveArray, RecordBatch, RecordBatchReader, StringArray,
+    TimestampNanosecondArray, UInt32Array, UInt64Array,
 };
 use arrow_buffer::{Buffer, NullBuffer};
 use arrow_ipc::CompressionType;
@@ -74,8 +74,10 @@ fn data_type(values: &Values, names: Names) -> DataType {
     match values {
         Values::U64(_) => DataType::UInt64,
         Values::U32(_) => DataType::UInt32,
+        Values::I64(_) => DataType::Int64,
         Values::I32(_) => DataType::Int32,
         Values::F32(_) => DataType::Float32,
+        Values::F64(_) => DataType::Float64,
         Values::Bool(_) => DataType::Boolean,
         Values::Time(_) => DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())),
         Values::Text(_) if names == Names::Plain => DataType::Utf8,
@@ -98,8 +100,10 @@ fn array(column: Column, names: Names, constants: &Constants) -> Result<ArrayRef
     Ok(match column.values {
         Values::U64(v) => Arc::new(UInt64Array::try_new(constants.share(v), nulls)?),
         Values::U32(v) => Arc::new(UInt32Array::try_new(constants.share(v), nulls)?),
+        Values::I64(v) => Arc::new(Int64Array::try_new(constants.share(v), nulls)?),
         Values::I32(v) => Arc::new(Int32Array::try_new(constants.share(v), nulls)?),
         Values::F32(v) => Arc::new(Float32Array::try_new(constants.share(v), nulls)?),
+        Values::F64(v) => Arc::new(Float64Array::try_new(constants.share(v), nulls)?),
         Values::Bool(v) => Arc::new(BooleanArray::new(v.into(), nulls)),
         Values::Time(v) => {
             Arc::new(TimestampNanosecondArray::try_new(v.into(), nulls)?.with_timezone("UTC"))

@@ -68,8 +68,10 @@ pub struct Column {
 pub enum Values {
     U64(Vec<u64>),
     U32(Vec<u32>),
+    I64(Vec<i64>),
     I32(Vec<i32>),
     F32(Vec<f32>),
+    F64(Vec<f64>),
     Bool(Vec<bool>),
     /// Nanoseconds since 1970, UTC.
     Time(Vec<i64>),
@@ -84,8 +86,10 @@ impl Values {
         match self {
             Self::U64(v) => v.len(),
             Self::U32(v) => v.len(),
+            Self::I64(v) => v.len(),
             Self::I32(v) => v.len(),
             Self::F32(v) => v.len(),
+            Self::F64(v) => v.len(),
             Self::Bool(v) => v.len(),
             Self::Time(v) => v.len(),
             Self::Text(v) => v.keys.len(),
@@ -124,7 +128,7 @@ impl Texts {
     }
 
     /// Adds a row. Rows in succession mostly have the same name.
-    pub(super) fn push(&mut self, name: &str) {
+    pub fn push(&mut self, name: &str) {
         let last = self.keys.last().copied();
         let same = last.filter(|key| self.name(*key) == name);
         let key = same.unwrap_or_else(|| self.key(name));

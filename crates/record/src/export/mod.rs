@@ -95,6 +95,6 @@ mod text;
 
 pub use batch::{Batch, Column, PAGE_BYTES, Texts, Values};
 #[cfg(feature = "parquet")]
-pub use parquet::parquet;
+pub use parquet::{parquet, parquet_of};
 pub use tables::{Batches, Rows, Table};
-pub use text::{csv, jsonl};
+pub use text::{csv, jsonl, utc_date};

@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use parquet::basic::{Compression, Encoding};
 use parquet::data_type::{
-    BoolType, ByteArray, ByteArrayType, DataType, FloatType, Int32Type, Int64Type,
+    BoolType, ByteArray, ByteArrayType, DataType, DoubleType, FloatType, Int32Type, Int64Type,
 };
 use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
@@ -37,19 +38,11 @@ pub fn parquet<R: Read>(
 ) -> Result<u64, Error> {
     let mut batches = Batches::new(table, reader.header());
     let mut next = batches.next(reader)?.unwrap_or_default();
-    let schema = parse_message_type(&schema(&next)).map_err(failed)?;
-    let mut file =
-        SerializedFileWriter::new(out, Arc::new(schema), Arc::new(properties())).map_err(failed)?;
+    let mut file = begin(&next, &[], out)?;
     let mut rows = 0;
     loop {
-        if next.rows() > 0 {
-            rows += next.rows() as u64;
-            let mut group = file.next_row_group().map_err(failed)?;
-            for column in next.columns() {
-                write_column(&mut group, column)?;
-            }
-            group.close().map_err(failed)?;
-        }
+        rows += next.rows() as u64;
+        write_group(&mut file, &next)?;
         match batches.next(reader)? {
             Some(batch) => next = batch,
             None => break,
@@ -57,6 +50,49 @@ pub fn parquet<R: Read>(
     }
     file.close().map_err(failed)?;
     Ok(rows)
+}
+
+/// Writes one batch as a Parquet file of its own, with these keys and values in its metadata.
+/// Returns what it was written to.
+///
+/// # Errors
+///
+/// If writing fails.
+pub fn parquet_of<W: Write + Send>(
+    batch: &Batch,
+    metadata: &[(&str, &str)],
+    out: W,
+) -> Result<W, Error> {
+    let mut file = begin(batch, metadata, out)?;
+    write_group(&mut file, batch)?;
+    file.into_inner().map_err(failed)
+}
+
+/// Begins a file of batches like this one.
+fn begin<W: Write + Send>(
+    batch: &Batch,
+    metadata: &[(&str, &str)],
+    out: W,
+) -> Result<SerializedFileWriter<W>, Error> {
+    let schema = parse_message_type(&schema(batch)).map_err(failed)?;
+    let properties = Arc::new(properties(metadata));
+    SerializedFileWriter::new(out, Arc::new(schema), properties).map_err(failed)
+}
+
+/// Writes a batch as a row group, if it has rows.
+fn write_group<W: Write + Send>(
+    file: &mut SerializedFileWriter<W>,
+    batch: &Batch,
+) -> Result<(), Error> {
+    if batch.rows() == 0 {
+        return Ok(());
+    }
+    let mut group = file.next_row_group().map_err(failed)?;
+    for column in batch.columns() {
+        write_column(&mut group, column)?;
+    }
+    group.close().map_err(failed)?;
+    Ok(())
 }
 
 /// The schema of a table with columns like these.
@@ -67,8 +103,10 @@ fn schema(batch: &Batch) -> String {
         let (physical, logical) = match values {
             Values::U64(_) => ("int64", " (INTEGER(64, false))"),
             Values::U32(_) => ("int32", " (INTEGER(32, false))"),
+            Values::I64(_) => ("int64", " (INTEGER(64, true))"),
             Values::I32(_) => ("int32", " (INTEGER(32, true))"),
             Values::F32(_) => ("float", ""),
+            Values::F64(_) => ("double", ""),
             Values::Bool(_) => ("boolean", ""),
             Values::Time(_) => ("int64", " (TIMESTAMP(NANOS, true))"),
             Values::Text(_) => ("binary", " (STRING)"),
@@ -80,8 +118,12 @@ fn schema(batch: &Batch) -> String {
     text + "}"
 }
 
-fn properties() -> WriterProperties {
+fn properties(metadata: &[(&str, &str)]) -> WriterProperties {
+    let pairs =
+        metadata.iter().map(|(key, value)| KeyValue::new((*key).to_owned(), (*value).to_owned()));
+    let pairs: Vec<KeyValue> = pairs.collect();
     let mut p = WriterProperties::builder()
+        .set_key_value_metadata((!pairs.is_empty()).then_some(pairs))
         .set_compression(Compression::LZ4_RAW)
         .set_created_by(concat!("isotherm ", env!("CARGO_PKG_VERSION")).into());
     for name in DELTA {
@@ -115,8 +157,10 @@ fn write_column<W: Write + Send>(
         Values::U32(v) => {
             put::<Int32Type, W>(group, v.iter().map(|x| x.cast_signed()).collect(), there)
         }
+        Values::I64(v) => put::<Int64Type, W>(group, v.clone(), there),
         Values::I32(v) => put::<Int32Type, W>(group, v.clone(), there),
         Values::F32(v) => put::<FloatType, W>(group, v.clone(), there),
+        Values::F64(v) => put::<DoubleType, W>(group, v.clone(), there),
         Values::Bool(v) => put::<BoolType, W>(group, v.clone(), there),
         Values::Time(v) => put::<Int64Type, W>(group, v.clone(), there),
         Values::Text(v) => put::<ByteArrayType, W>(group, names(v), there),

@@ -84,9 +84,12 @@ fn plain(values: &Values, row: usize, out: &mut impl Write) -> io::Result<bool> 
     match values {
         Values::U64(v) => write!(out, "{}", v[row])?,
         Values::U32(v) => write!(out, "{}", v[row])?,
+        Values::I64(v) => write!(out, "{}", v[row])?,
         Values::I32(v) => write!(out, "{}", v[row])?,
         Values::Bool(v) => write!(out, "{}", v[row])?,
-        Values::F32(_) | Values::Time(_) | Values::Text(_) | Values::Pages(_) => return Ok(false),
+        Values::F32(_) | Values::F64(_) | Values::Time(_) | Values::Text(_) | Values::Pages(_) => {
+            return Ok(false);
+        }
     }
     Ok(true)
 }
@@ -94,6 +97,7 @@ fn plain(values: &Values, row: usize, out: &mut impl Write) -> io::Result<bool> 
 fn cell(values: &Values, row: usize, out: &mut impl Write) -> io::Result<()> {
     match values {
         Values::F32(v) => write!(out, "{}", v[row]),
+        Values::F64(v) => write!(out, "{}", v[row]),
         Values::Time(v) => time(v[row], out),
         Values::Text(v) => quoted(v.get(row), out),
         Values::Pages(v) => digits(&v[row], out),
@@ -104,6 +108,7 @@ fn cell(values: &Values, row: usize, out: &mut impl Write) -> io::Result<()> {
 fn json(values: &Values, row: usize, out: &mut impl Write) -> io::Result<()> {
     match values {
         Values::F32(v) => serde_json::to_writer(out, &v[row]).map_err(Into::into),
+        Values::F64(v) => serde_json::to_writer(out, &v[row]).map_err(Into::into),
         Values::Text(v) => serde_json::to_writer(out, v.get(row)).map_err(Into::into),
         Values::Time(v) => {
             out.write_all(b"\"")?;
@@ -141,6 +146,13 @@ fn time(unix_ns: i64, out: &mut impl Write) -> io::Result<()> {
     write!(out, "{year:04}-{month:02}-{day:02}T{h:02}:{min:02}:{s:02}.{ns:09}Z")
 }
 
+/// The day of a time, in ns since 1970, by UTC: `2026-11-23`.
+#[must_use]
+pub fn utc_date(unix_ns: i64) -> String {
+    let (year, month, day) = date(unix_ns.div_euclid(86_400_000_000_000));
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
 /// Year, month and day of a number of days since 1970-01-01. A year is counted from March here, so
 /// that the day that not every year has comes last; 400 such years are one era.
 fn date(day: i64) -> (i64, i64, i64) {
@@ -168,6 +180,7 @@ mod tests {
             let mut out = Vec::new();
             super::time(unix_ns, &mut out).unwrap();
             assert_eq!(String::from_utf8(out).unwrap(), want);
+            assert_eq!(super::utc_date(unix_ns), want[..10]);
         }
     }
 }

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::rollout::Trust;
+
 /// The longest name of a policy, in bytes.
 const MOST_NAME: usize = 64;
 
@@ -22,6 +24,19 @@ pub(crate) struct Found {
     pub(crate) files: BTreeMap<String, PolicyFile>,
     /// Files that are no policy because of their names, or the directory that cannot be read.
     pub(crate) problems: Vec<String>,
+}
+
+impl Found {
+    /// Takes out the texts for which nobody vouches, and says so in their places.
+    pub(crate) fn refuse_unvouched(&mut self, trust: &Trust) {
+        for (name, file) in &mut self.files {
+            if let Ok(text) = &file.text
+                && let Err(why) = trust.check(name, text, Some(&file.path))
+            {
+                file.text = Err(why);
+            }
+        }
+    }
 }
 
 /// Finds all files. One that cannot be read is no reason to leave out another.

@@ -2,13 +2,13 @@
 //! orders, and tries again after a failure.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use isotherm_agent::policy::{ContextPolicy, Policy, parse};
+use isotherm_agent::policy::{ContextPolicy, Policy, Rollout, parse};
 use isotherm_agent::run::{Event, Message, Reason, Refused, Runner, Seen, check};
 use isotherm_control::error::{Kind, Refusal};
 use isotherm_control::types::State;
@@ -22,6 +22,7 @@ use super::shown::Shown;
 use super::{act_in, told, tuning};
 use crate::budget::Limit;
 use crate::hub;
+use crate::rollout::{Held, Watch};
 use crate::state::Wanted;
 
 /// How long a message is waited for before orders are looked at.
@@ -30,12 +31,14 @@ const PATIENCE: Duration = Duration::from_millis(50);
 const LEAST_REGIONS: u64 = 20;
 /// How long an idle thread sleeps if there is nothing to try again.
 const IDLE: Duration = Duration::from_secs(3600);
+/// The same while the policy is held, so that it is shown when that ends.
+const HELD: Duration = Duration::from_secs(1);
 
 /// One policy, and what runs of it.
 #[derive(Debug)]
 pub(super) struct Keeper {
     pub(super) name: String,
-    text: String,
+    pub(super) text: String,
     /// Why there is no text.
     unreadable: Option<String>,
     /// What the text says.
@@ -45,8 +48,13 @@ pub(super) struct Keeper {
     pub(super) of_contexts: BTreeMap<String, Wanted>,
     /// What its contexts have to keep to, by name.
     limits: BTreeMap<String, Limit>,
-    with: With,
+    pub(super) with: With,
     shown: Arc<Mutex<Shown>>,
+    /// Why it only watches; none if it does what it says.
+    pub(super) held: Option<Held>,
+    /// Why its limits stopped it, until somebody starts it again.
+    pub(super) tripped: Option<String>,
+    pub(super) watch: Watch,
     records: Records,
     pub(super) runner: Option<Runner>,
     backoff: Backoff,
@@ -57,6 +65,9 @@ pub(super) struct Keeper {
     is_watching: bool,
     look_at: Instant,
     accounts_at: Instant,
+    /// What contexts were asked to send for fleet data, and when they are asked again.
+    pub(super) fleet_looking: Option<Receiver<Seen>>,
+    pub(super) fleet_look_at: Instant,
 }
 
 /// What a keeper begins with.
@@ -88,6 +99,9 @@ impl Keeper {
             wanted,
             of_contexts: contexts,
             limits: BTreeMap::new(),
+            held: None,
+            tripped: with.trips.of(&name),
+            watch: Watch::new(Rollout::default(), Path::new("/proc")),
             records: Records::new(&name, with.history.clone()),
             with,
             shown: Arc::clone(&shown),
@@ -98,6 +112,8 @@ impl Keeper {
             is_watching: false,
             look_at: now,
             accounts_at: now,
+            fleet_looking: None,
+            fleet_look_at: now,
             name,
         };
         (this, shown)
@@ -108,6 +124,7 @@ impl Keeper {
         self.begin();
         self.shown().tried = true;
         loop {
+            self.heed();
             let ask = match &self.runner {
                 Some(_) => match orders.try_recv() {
                     Ok(ask) => Some(ask),
@@ -133,7 +150,7 @@ impl Keeper {
         self.stop();
     }
 
-    fn shown(&self) -> MutexGuard<'_, Shown> {
+    pub(super) fn shown(&self) -> MutexGuard<'_, Shown> {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -147,7 +164,9 @@ impl Keeper {
 
     /// How long to sleep while nothing runs.
     fn rest(&self) -> Duration {
-        self.retry_at.map_or(IDLE, |at| at.saturating_duration_since(Instant::now()))
+        let idle = if self.held.is_some() { HELD } else { IDLE };
+        let at = self.retry_at.map(|at| at.saturating_duration_since(Instant::now()));
+        at.unwrap_or(idle).min(idle)
     }
 
     /// One turn without an order.
@@ -232,7 +251,8 @@ impl Keeper {
     }
 
     /// The policy with attributes that keep to the limits, when it asks for those of `asked`.
-    pub(super) fn limited(&self, mut policy: Policy, asked: &Policy) -> Policy {
+    pub(super) fn limited(&self, policy: Policy, asked: &Policy) -> Policy {
+        let mut policy = self.held_back(policy);
         let thrift = self.with.thrift.load(Ordering::Relaxed);
         for context in &mut policy.contexts {
             let of_name = |asked: &&ContextPolicy| asked.name == context.name;
@@ -260,7 +280,9 @@ impl Keeper {
     fn become_(&mut self, wanted: Wanted) -> Result<(), Refusal> {
         let state = self.shown().state;
         match (wanted, state) {
-            (Wanted::Running, State::Running) if self.of_contexts.is_empty() => {
+            (Wanted::Running, State::Running)
+                if self.of_contexts.is_empty() && self.tripped.is_none() =>
+            {
                 return Err(self.wrong_state("start", "it runs already"));
             }
             (Wanted::Paused, State::Paused | State::Stopped | State::Waiting | State::Invalid) => {
@@ -270,6 +292,9 @@ impl Keeper {
                 return Err(self.wrong_state("stop", "it is stopped already"));
             }
             _ => {}
+        }
+        if wanted == Wanted::Running && self.forgive()? && state == State::Running {
+            self.heed();
         }
         // What is said of the policy is said of all its contexts.
         let single = std::mem::take(&mut self.of_contexts);
@@ -305,7 +330,7 @@ impl Keeper {
     }
 
     /// Starts the policy. If that fails, it is tried again later.
-    fn start(&mut self) -> Result<(), Refusal> {
+    pub(super) fn start(&mut self) -> Result<(), Refusal> {
         self.retry_at = None;
         self.show(State::Starting, None);
         let policy = match self.read() {
@@ -319,6 +344,7 @@ impl Keeper {
         for text in policy.deprecated() {
             warn!(policy = self.name, "{text}");
         }
+        self.hold_for(&policy);
         // Who starts again asks for its share anew.
         self.limits.clear();
         let begun = self.chosen(policy.clone());
@@ -335,6 +361,7 @@ impl Keeper {
                 let paused = self.wanted == Wanted::Paused;
                 self.show(if paused { State::Paused } else { State::Running }, None);
                 info!(policy = self.name, "started");
+                self.tell_fleet();
                 Ok(())
             }
             Err(refused) => {
@@ -363,7 +390,7 @@ impl Keeper {
     }
 
     /// Notes a failure, and when the policy is tried again.
-    fn failed(&mut self, why: String) {
+    pub(super) fn failed(&mut self, why: String) {
         let now = Instant::now();
         let at = self.backoff.failed(now);
         self.retry_at = Some(at);
@@ -377,7 +404,7 @@ impl Keeper {
     }
 
     /// Stops what runs, and hears it to its end.
-    fn stop(&mut self) {
+    pub(super) fn stop(&mut self) {
         self.retry_at = None;
         self.looking = None;
         if let Some(runner) = &self.runner {
@@ -406,9 +433,16 @@ impl Keeper {
                 None => Ok(committed),
             };
         }
+        self.undo_if_held_by(&policy)?;
         if self.runner.is_some() {
+            let rollout = self.policy.rollout.clone();
+            self.hold_for(&policy);
             let limited = self.limited(self.chosen(policy.clone()), &policy);
-            self.runner.as_mut().map_or(Ok(()), |runner| runner.commit(limited)).map_err(of)?;
+            let done = self.runner.as_mut().map_or(Ok(()), |runner| runner.commit(limited));
+            if let Err(refused) = done {
+                self.hold_for(&Policy { rollout, ..Policy::default() });
+                return Err(of(refused));
+            }
             // A context that is new is asked as well, next time.
             self.looking = None;
             self.asks(policy);
@@ -432,6 +466,7 @@ impl Keeper {
             shown.tuned = None;
         }
         drop(shown);
+        self.tell_fleet();
         info!(policy = self.name, "committed");
         Ok(committed)
     }
@@ -449,6 +484,8 @@ impl Keeper {
             shown.denied.clear();
             shown.tuned = None;
         }
+        drop(shown);
+        self.tell_fleet();
     }
 
     fn hear(&mut self, message: Message) {
@@ -459,6 +496,10 @@ impl Keeper {
                 warn!("{trouble}");
             }
         }
+        if let Some(fleet) = &self.with.fleet {
+            fleet.hear(&self.name, &message);
+        }
+        self.watch_limits(&message);
         let Message { context, at, event } = message;
         told::log(&self.name, &context, &event);
         self.with.hub.send(hub::Kind::Event, &self.name, &context, || {
@@ -492,6 +533,7 @@ impl Keeper {
     /// Sends followers what they want to have from time to time.
     fn feed(&mut self) {
         let now = Instant::now();
+        self.feed_fleet(now);
         if let Some(looking) = self.looking.take() {
             loop {
                 match looking.try_recv() {

@@ -7,6 +7,7 @@
 pub(crate) mod act_in;
 mod backoff;
 pub(crate) mod files;
+mod hold;
 mod keeper;
 pub(crate) mod order;
 mod records;
@@ -27,6 +28,7 @@ use isotherm_act::apply::Notes;
 use isotherm_agent::run::Options;
 use isotherm_control::error::{Kind, Refusal};
 use isotherm_control::types;
+use isotherm_fleet::Fleet;
 use isotherm_metrics::Exporter;
 use tracing::{info, warn};
 
@@ -37,6 +39,7 @@ use self::shown::Shown;
 use crate::budget::{Balance, Limit, Seen};
 use crate::history::History;
 use crate::hub::Hub;
+use crate::rollout::{Switch, Trips, Trust};
 use crate::state::{Kept, Store, Wanted};
 
 /// How long an answer of a policy is waited for. Starting one takes its self-tests, and a commit
@@ -61,6 +64,13 @@ pub(crate) struct With {
     pub(crate) hub: Arc<Hub>,
     pub(crate) history: Option<Arc<History>>,
     pub(crate) metrics: Option<Arc<Mutex<Exporter>>>,
+    pub(crate) fleet: Option<Arc<Fleet>>,
+    /// Who vouches for policies.
+    pub(crate) trust: Trust,
+    pub(crate) switch: Arc<Switch>,
+    pub(crate) trips: Trips,
+    /// What this host is called when it is chosen for a share.
+    pub(crate) host: Arc<str>,
     /// How thrifty contexts are to be with memory.
     pub(crate) thrift: Arc<AtomicU32>,
     /// Where tuned values are kept.
@@ -111,7 +121,8 @@ impl Policies {
 
     /// Starts what the files and the state say. Called again, it puts in force what has changed in
     /// the files since. Returns how many of the files are not in force.
-    pub(crate) fn read(&self, found: files::Found) -> usize {
+    pub(crate) fn read(&self, mut found: files::Found) -> usize {
+        found.refuse_unvouched(&self.with.trust);
         let mut inner = self.inner();
         for problem in &found.problems {
             warn!("{problem}");
@@ -145,6 +156,7 @@ impl Policies {
             let handle = inner.policies.remove(&name);
             forget(&mut inner.store, &name);
             end(handle);
+            self.gone(&name);
         }
         drop(inner);
         for (name, answer) in answers {
@@ -162,9 +174,11 @@ impl Policies {
     fn begin(&self, inner: &mut Inner, name: &str, file: Option<PolicyFile>) {
         let kept = inner.store.of(name);
         let of_file = file.as_ref().map(|file| file.text.clone());
+        let vouched =
+            |text: &String| self.with.trust.check(name, text, None).map(|()| text.clone());
         let text = match (&kept.text, &of_file) {
-            (Some(text), None) => Ok(text.clone()),
-            (Some(text), Some(Ok(now))) if kept.over.as_ref() == Some(now) => Ok(text.clone()),
+            (Some(text), None) => vouched(text),
+            (Some(text), Some(Ok(now))) if kept.over.as_ref() == Some(now) => vouched(text),
             (_, Some(text)) => text.clone(),
             (None, None) => return,
         };
@@ -348,6 +362,8 @@ impl Policies {
         check_name(name).map_err(|why| {
             Refusal::new(Kind::Refused, format!("cannot commit policy `{name}`"), why, "")
         })?;
+        let vouched = self.with.trust.check(name, text, None);
+        vouched.map_err(|text| Refusal::of_policy(2, &text))?;
         let mut inner = self.inner();
         let is_new = !inner.policies.contains_key(name);
         if is_new {
@@ -404,7 +420,22 @@ impl Policies {
         drop(inner);
         end(handle);
         tuning::forget(&self.with.tuned_dir, name);
+        self.gone(name);
+        if let Err(err) = self.with.trips.forget(name) {
+            warn!(policy = name, "that its limits stopped it cannot be forgotten: {err}");
+        }
         Ok(())
+    }
+
+    /// Forgets a policy where it was told of.
+    fn gone(&self, name: &str) {
+        self.with.switch.forget(name);
+        if let Some(fleet) = &self.with.fleet {
+            fleet.policy(name, None);
+        }
+        if let Some(exporter) = &self.with.metrics {
+            exporter.lock().unwrap_or_else(PoisonError::into_inner).hold(name, None);
+        }
     }
 
     /// Asks one policy, or all, for what they see. Policies that do not run see nothing.

@@ -7,6 +7,7 @@ use std::time::Instant;
 use isotherm_agent::run::{Seen, Standing, Summary};
 use isotherm_control::types;
 
+use super::hold;
 use crate::state::Wanted;
 
 /// What clients are shown of a policy.
@@ -33,6 +34,8 @@ pub(crate) struct Shown {
     pub(crate) asked: BTreeMap<String, u32>,
     /// Contexts that were paused or stopped one by one.
     pub(crate) of_contexts: BTreeMap<String, Wanted>,
+    /// What keeps it from acting, and why; none if nothing does.
+    pub(crate) held: Option<(&'static str, String)>,
     /// The text in force.
     pub(crate) text: String,
     /// Whether it was tried for the first time.
@@ -52,6 +55,7 @@ impl Shown {
             retry_ms: left.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
             commits: self.commits,
             tuned: self.tuned.clone(),
+            held: hold::shown(self.held.as_ref()),
             contexts: self.all_contexts(),
         }
     }

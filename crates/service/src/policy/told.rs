@@ -61,6 +61,18 @@ pub(super) fn event(policy: &str, context: &str, at: Time, event: &Event) -> Str
     text(Followed { event: Some(event), ..Followed::default() })
 }
 
+/// The message of something that happened to a policy as a whole.
+pub(super) fn of_policy(policy: &str, kind: &str, by: &str, why: &str) -> String {
+    let event = types::Event {
+        policy: policy.to_owned(),
+        context: String::new(),
+        t_ns: isotherm_sys::clock::now().as_ns(),
+        event: kind.to_owned(),
+        data: serde_json::json!({ "by": by, "text": why }),
+    };
+    text(Followed { event: Some(event), ..Followed::default() })
+}
+
 /// The message of a snapshot.
 pub(super) fn snapshot(policy: &str, seen: &Seen) -> String {
     let snapshot = Some(shown::snapshot(policy, seen));

@@ -104,8 +104,22 @@ fn status(right: Right, shared: &Shared) -> types::Status {
         budget_bp: u64::from(shared.settings.budget_bp),
         clients: shared.clients.served() as u64,
         may_act: right == Right::Act,
+        fleet: shared.fleet.as_ref().map(|fleet| of_fleet(fleet.shown())),
         history: shared.history.as_ref().map(|history| history.shown()),
         policies: shared.policies.list(),
+    }
+}
+
+fn of_fleet(shown: isotherm_fleet::Shown) -> types::Fleet {
+    types::Fleet {
+        dir: shown.dir.display().to_string(),
+        session: shown.session,
+        bytes: shown.bytes,
+        parts: shown.parts,
+        rows: shown.rows,
+        lost_rows: shown.lost_rows,
+        dropped_parts: shown.dropped_parts,
+        trouble: shown.trouble,
     }
 }
 

@@ -8,6 +8,7 @@ mod filter;
 mod pattern;
 mod quota;
 mod reclaim;
+mod rollout;
 mod scheme;
 mod tune;
 
@@ -45,7 +46,7 @@ pub fn parse(text: &str, name: &str) -> Result<Policy, PolicyErrors> {
 }
 
 fn policy(root: &toml::Spanned<DeTable<'_>>, text: &str, errors: &mut Errors) -> Policy {
-    let fields = Fields::new(root.get_ref(), 0..0, &["context", "tune"], errors);
+    let fields = Fields::new(root.get_ref(), 0..0, &["context", "tune", "rollout"], errors);
     let mut names = Seen::new(text, "context");
     let mut targets = Seen::new(text, "target");
     let mut policy = Policy::default();
@@ -67,6 +68,9 @@ fn policy(root: &toml::Spanned<DeTable<'_>>, text: &str, errors: &mut Errors) ->
     }
     if policy.contexts.is_empty() && errors.0.is_empty() {
         errors.push(TextError::new(0..0, "a policy without a context"));
+    }
+    if let Some(entry) = fields.get("rollout") {
+        policy.rollout = rollout::rollout(&entry, errors);
     }
     if let Some(entry) = fields.get("tune") {
         policy.tuning = tune::tune(&entry, &policy, errors);

@@ -133,7 +133,7 @@ impl Account {
 }
 
 /// The present state of a scheme.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Standing {
     /// What the scheme did so far.
     #[serde(flatten)]

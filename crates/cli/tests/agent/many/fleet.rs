@@ -1,0 +1,144 @@
+//! Fleet data as an agent writes it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::history::Small;
+use crate::world::{World, sleeper, watch};
+
+/// The parts of a table, the oldest first, below the root of fleet data.
+fn parts(root: &Path, table: &str) -> Vec<PathBuf> {
+    let below = |dir: &Path| -> Vec<PathBuf> {
+        fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+    };
+    let dates = below(&root.join("isotherm/v1").join(table));
+    let hosts = dates.iter().flat_map(|date| below(date));
+    let mut files: Vec<PathBuf> = hosts.flat_map(|host| below(&host)).collect();
+    files.sort();
+    files
+}
+
+/// Runs a line of Python with the paths of parts; none if there is no DuckDB or PyArrow for that.
+fn python(script: &str, parts: &[PathBuf]) -> Option<String> {
+    let output = Command::new("python3").args(["-c", script]).args(parts).output().ok()?;
+    if !output.status.success() {
+        let err = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(err.contains("No module named"), "{err}");
+        eprintln!("skipped in part: {err}");
+        return None;
+    }
+    Some(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[test]
+fn an_agent_writes_parts_that_others_read_and_tells_how_many() {
+    let target = sleeper();
+    let world = World::new(&[("a", &watch(target.0.id()))]);
+    let root = world.path("fleet");
+    let key = world.path("key");
+    fs::write(&key, "0123456789abcdef").unwrap();
+    let mut world = world
+        .arg("--fleet")
+        .arg(root.to_str().unwrap())
+        .arg("--fleet-every=1s")
+        .arg("--fleet-tables=sessions,cgroups,events,snapshots")
+        .arg("--fleet-service=batch")
+        .arg("--fleet-hash-key")
+        .arg(key.to_str().unwrap());
+    world.start();
+    world.until("two intervals with a cgroup", |_| parts(&root, "cgroups").len() >= 2);
+    world.until("regions", |_| !parts(&root, "snapshots").is_empty());
+    let status = world.json("status");
+    assert!(status["fleet"]["rows"].as_u64() >= Some(2), "{status}");
+    assert!(status["fleet"]["trouble"].is_null(), "{status}");
+    assert!(world.ctl("status").out.contains("fleet data "), "{}", world.ctl("status").out);
+    assert_eq!(world.stop(), Some(0));
+
+    for table in ["sessions", "cgroups", "events", "snapshots"] {
+        let parts = parts(&root, table);
+        assert!(!parts.is_empty(), "{table}");
+        for part in &parts {
+            let bytes = fs::read(part).unwrap();
+            assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"), "{}", part.display());
+            let name = part.file_name().unwrap().to_str().unwrap();
+            assert!(name.starts_with("part-"), "{name}");
+        }
+        let host = parts[0].parent().unwrap().file_name().unwrap().to_str().unwrap();
+        assert_eq!(host.len(), "host=".len() + 16, "a hash: {host}");
+    }
+    let script = "import sys, pyarrow.parquet as p\n\
+                  for f in sys.argv[1:]:\n    \
+                      for r in p.read_table(f).to_pylist(): print(r['cgroup'], r['service'], r['policy'], r['watched'])";
+    if let Some(out) = python(script, &parts(&root, "cgroups")) {
+        let row = out.lines().last().unwrap_or_default();
+        assert!(row.contains(" a ") && row.split(' ').next_back() != Some("0"), "{out}");
+    }
+}
+
+#[test]
+fn a_killed_agent_leaves_whole_parts_and_the_next_one_clears_the_rest() {
+    let target = sleeper();
+    let world = World::new(&[("a", &watch(target.0.id()))]);
+    let root = world.path("fleet");
+    let mut world = world.arg("--fleet").arg(root.to_str().unwrap()).arg("--fleet-every=1s");
+    world.start();
+    world.until("it writes", |_| parts(&root, "cgroups").len() >= 2);
+    world.kill();
+    let before = parts(&root, "cgroups");
+    let half = before[0].with_file_name(".part-0000000000000000001-000001.parquet");
+    fs::write(&half, "PAR1").unwrap();
+    world.start();
+    world.until("it writes again", |_| parts(&root, "cgroups").len() >= before.len() + 2);
+    assert!(!half.exists());
+    assert!(before.iter().filter(|path| **path != half).all(|path| path.exists()));
+}
+
+#[test]
+fn mistakes_in_options_are_told() {
+    let world = World::new(&[]);
+    let short = world.path("short");
+    fs::write(&short, "abc").unwrap();
+    let short = short.to_str().unwrap();
+    let missing = world.path("missing");
+    for (args, code, said) in [
+        (
+            vec!["--fleet-tables=sessions,pages"],
+            2,
+            "it is one of sessions, cgroups, events, snapshots",
+        ),
+        (vec!["--fleet-every=100ms"], 2, "at least 1s"),
+        (vec!["--fleet-hash-key", short], 2, "has 3 bytes"),
+        (vec!["--fleet-hash-key", missing.to_str().unwrap()], 2, "tried: read"),
+        (vec!["--fleet=/proc/none"], 1, "cannot write fleet data"),
+    ] {
+        let mut command = world.command();
+        if !args[0].starts_with("--fleet=") {
+            command.arg("--fleet").arg(world.path("fleet"));
+        }
+        let output = command.args(&args).output().unwrap();
+        let err = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {err}");
+        assert!(err.contains(said), "{args:?}: {err}");
+    }
+}
+
+#[test]
+fn a_full_disk_drops_the_oldest_parts_and_the_agent_goes_on() {
+    let target = sleeper();
+    let world = World::new(&[("a", &watch(target.0.id()))]);
+    let root = world.path("fleet");
+    let Some(_small) = Small::mount(root.clone()) else { return };
+    let mut world = world.arg("--fleet").arg(root.to_str().unwrap()).arg("--fleet-every=1s");
+    world.start();
+    let dropped = |world: &World| world.json("status")["fleet"]["dropped_parts"].as_u64();
+    world.until("the disk is full", |world| dropped(world) > Some(3));
+    let full = "the disk is full, so the oldest parts were dropped";
+    world.until("that is told", |world| world.ctl("status").out.contains(full));
+    let rows = |world: &World| world.json("status")["fleet"]["rows"].as_u64();
+    let then = rows(&world);
+    world.until("it goes on", |world| rows(world) > then);
+    assert_eq!(world.state("a"), "running");
+    assert_eq!(world.stop(), Some(0));
+    assert!(parts(&root, "sessions").iter().all(|path| fs::read(path).unwrap().ends_with(b"PAR1")));
+}

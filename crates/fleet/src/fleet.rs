@@ -1,0 +1,432 @@
+//! The thread that writes parts, and what feeds it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use isotherm_agent::groups::Group;
+use isotherm_agent::run::{Message, Seen};
+use isotherm_core::Time;
+use isotherm_host::containers::Names;
+use isotherm_host::metrics::Cgroups;
+use isotherm_host::proc::{Proc, own_cost};
+use isotherm_record::export::Batch;
+use isotherm_sys::clock;
+use tracing::{info, warn};
+
+use crate::cells::{Null, UnixNs};
+use crate::cgroup::{Counters, Numbers};
+use crate::gather::{Context, Gather, Gathered, Noted, PolicyState, Told};
+use crate::layout::Layout;
+use crate::machine::{Facts, session, wall};
+use crate::part;
+use crate::retain;
+use crate::rows::{CgroupRow, EventRow, SessionRow, SnapshotRow};
+use crate::settings::{Settings, Table};
+
+mod place;
+
+use place::Place;
+
+/// Why fleet data cannot be written at all.
+#[derive(Debug)]
+pub struct FleetError {
+    dir: PathBuf,
+    err: io::Error,
+}
+
+impl FleetError {
+    /// The exit code that a program should end with.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        if self.err.kind() == io::ErrorKind::PermissionDenied { 4 } else { 1 }
+    }
+}
+
+impl fmt::Display for FleetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let dir = self.dir.display();
+        write!(
+            f,
+            "cannot write fleet data\n  tried: create {dir}: {}\n  hint:  --fleet DIR for a directory \
+             that the agent may write to",
+            self.err
+        )
+    }
+}
+
+impl std::error::Error for FleetError {}
+
+/// What was written so far, for people.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Shown {
+    /// The directory.
+    pub dir: PathBuf,
+    /// The name of this run in the column `session`.
+    pub session: String,
+    /// Bytes of all parts of this host that are kept.
+    pub bytes: u64,
+    /// How many parts that is.
+    pub parts: u64,
+    /// Rows that this run wrote.
+    pub rows: u64,
+    /// Rows that could not be written.
+    pub lost_rows: u64,
+    /// Parts that were dropped since they were too old or too much.
+    pub dropped_parts: u64,
+    /// What was wrong when the parts of the last interval were written; none if nothing was.
+    pub trouble: Option<String>,
+}
+
+/// Writes fleet data until it is dropped.
+#[derive(Debug)]
+pub struct Fleet {
+    looks_every: Option<Duration>,
+    gather: Arc<Mutex<Gather>>,
+    shown: Arc<Mutex<Shown>>,
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Fleet {
+    /// Removes what a killed agent left unfinished, and begins.
+    ///
+    /// # Errors
+    ///
+    /// If the directory cannot be made, or there is no thread to be had.
+    pub fn start(settings: Settings) -> Result<Self, FleetError> {
+        let dir = settings.dir.clone();
+        let looks_every = settings.tables.contains(&Table::Snapshots).then_some(settings.every);
+        fs::create_dir_all(&dir).map_err(|err| FleetError { dir: dir.clone(), err })?;
+        let shown = Shown { dir: dir.clone(), session: session(), ..Shown::default() };
+        let shown = Arc::new(Mutex::new(shown));
+        let gather = Arc::default();
+        let (stop, stopped) = channel();
+        let writer = Writer::new(settings, Arc::clone(&gather), Arc::clone(&shown));
+        let thread = std::thread::Builder::new().name("fleet".to_owned());
+        let thread = thread.spawn(move || writer.run(&stopped));
+        let thread = thread.map_err(|err| FleetError { dir, err })?;
+        Ok(Self { looks_every, gather, shown, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Takes in a message of a context of a policy. This never waits for a disk.
+    pub fn hear(&self, policy: &str, message: &Message) {
+        locked(&self.gather).hear(policy, message);
+    }
+
+    /// How often contexts are to be looked at for the table `snapshots`; none if it is not written.
+    #[must_use]
+    pub const fn looks_every(&self) -> Option<Duration> {
+        self.looks_every
+    }
+
+    /// Takes in what a context has seen; of several within an interval the last one counts.
+    pub fn see(&self, policy: &str, seen: &Seen) {
+        locked(&self.gather).see(policy, seen);
+    }
+
+    /// Notes what a policy does from now on; none: it is gone.
+    pub fn policy(&self, name: &str, state: Option<PolicyState>) {
+        locked(&self.gather).policy(name, state);
+    }
+
+    /// Takes in what the agent itself tells.
+    pub fn tell(&self, told: Told) {
+        locked(&self.gather).tell(clock::now(), told);
+    }
+
+    /// What was written so far.
+    #[must_use]
+    pub fn shown(&self) -> Shown {
+        locked(&self.shown).clone()
+    }
+}
+
+impl Drop for Fleet {
+    /// Writes what there is of the present interval.
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// What the thread has.
+#[derive(Debug)]
+struct Writer {
+    settings: Settings,
+    layout: Layout,
+    gather: Arc<Mutex<Gather>>,
+    shown: Arc<Mutex<Shown>>,
+    facts: Facts,
+    session: String,
+    started: UnixNs,
+    cgroups: Cgroups,
+    seq: u64,
+    /// When the last interval ended, by the clock that nobody sets, and the CPU time then.
+    ended: (Time, u64),
+    /// By cgroup.
+    counters: BTreeMap<String, Counters>,
+    /// By context and cgroup: what came back so far.
+    returned: BTreeMap<(String, String, String), [u64; 3]>,
+    told: bool,
+}
+
+impl Writer {
+    fn new(settings: Settings, gather: Arc<Mutex<Gather>>, shown: Arc<Mutex<Shown>>) -> Self {
+        let layout = Layout::new(&settings.dir, &settings.host);
+        let session = locked(&shown).session.clone();
+        Self {
+            settings,
+            layout,
+            gather,
+            shown,
+            facts: Facts::read(),
+            session,
+            started: wall(),
+            cgroups: Cgroups::mounted(&Proc::default()),
+            seq: 0,
+            ended: (clock::now(), clock::process_cpu_ns()),
+            counters: BTreeMap::new(),
+            returned: BTreeMap::new(),
+            told: false,
+        }
+    }
+
+    fn run(mut self, stopped: &Receiver<()>) {
+        for path in self.layout.leftovers() {
+            match fs::remove_file(&path) {
+                Ok(()) => info!("fleet data: {} was not finished, and is removed", path.display()),
+                Err(err) => warn!("fleet data: cannot remove {}: {err}", path.display()),
+            }
+        }
+        let first = self.session_row(&Gathered::default(), wall());
+        self.write(Table::Sessions, first.time, 1, SessionRow::batch(vec![first]));
+        self.prune();
+        let mut due = Instant::now() + self.settings.every;
+        loop {
+            let left = due.saturating_duration_since(Instant::now());
+            match stopped.recv_timeout(left) {
+                Err(RecvTimeoutError::Timeout) => {
+                    self.interval();
+                    // A machine that was suspended does not make up for what it has missed.
+                    due = (due + self.settings.every).max(Instant::now());
+                }
+                Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        self.interval();
+    }
+
+    /// Writes a part of each table.
+    fn interval(&mut self) {
+        let (now, at) = (clock::now(), wall());
+        locked(&self.shown).trouble = None;
+        let gathered = locked(&self.gather).take(now);
+        let cgroups = self.cgroup_rows(&gathered, now, at);
+        let events: Vec<EventRow> =
+            gathered.events.iter().map(|noted| self.event_row(noted, now, at)).collect();
+        self.write(Table::Cgroups, at, cgroups.len(), CgroupRow::batch(cgroups));
+        let first = events.first().map_or(at, |event| event.time);
+        let mut regions = gathered.regions.clone();
+        for row in &mut regions {
+            (row.time, row.session) = (at, self.session.clone());
+        }
+        self.write(Table::Snapshots, at, regions.len(), SnapshotRow::batch(regions));
+        self.write(Table::Events, first, events.len(), EventRow::batch(events));
+        // The last one, so that it counts the rows of the others.
+        let session = self.session_row(&gathered, at);
+        self.write(Table::Sessions, at, 1, SessionRow::batch(vec![session]));
+        self.ended = (now, clock::process_cpu_ns());
+        self.prune();
+    }
+
+    fn write(&mut self, table: Table, first: UnixNs, rows: usize, batch: Batch) {
+        if rows == 0 || !self.settings.tables.contains(&table) {
+            return;
+        }
+        self.seq += 1;
+        let (dir, name) = (self.layout.dir(table, first), Layout::name(first, self.seq));
+        let write = || part::write(&dir, &name, table, &batch, &self.settings.version);
+        let mut done = write();
+        let mut dropped = 0;
+        while let Err(err) = &done
+            && err.is_full
+        {
+            let freed = retain::make_room(&self.layout);
+            dropped += freed;
+            if freed == 0 {
+                break;
+            }
+            done = write();
+        }
+        let mut shown = locked(&self.shown);
+        shown.dropped_parts += dropped;
+        let rows = rows as u64;
+        match done {
+            Ok(_) => {
+                shown.rows += rows;
+                if dropped > 0 {
+                    let text = "the disk is full, so the oldest parts were dropped";
+                    shown.trouble = Some(text.to_owned());
+                }
+                self.told = false;
+            }
+            Err(err) => {
+                shown.lost_rows += rows;
+                let text = format!("cannot write {}: {}", err.path.display(), err.why);
+                if !std::mem::replace(&mut self.told, true) {
+                    warn!("fleet data: {text}; rows that are lost by that are counted");
+                }
+                shown.trouble = Some(text);
+            }
+        }
+    }
+
+    fn prune(&self) {
+        let kept = retain::prune(&self.layout, &self.settings.retention, wall());
+        let mut shown = locked(&self.shown);
+        (shown.bytes, shown.parts) = (kept.bytes, kept.parts);
+        shown.dropped_parts += kept.dropped;
+    }
+
+    fn session_row(&self, gathered: &Gathered, at: UnixNs) -> SessionRow {
+        let policies = &gathered.policies;
+        let joined = |texts: Vec<&str>| (!texts.is_empty()).then(|| texts.join(",")).into();
+        let hashes = policies.values().filter_map(|state| state.hash.as_deref());
+        let (before, cpu_before) = self.ended;
+        let own = own_cost(&mut Vec::new());
+        let any = |is: fn(&PolicyState) -> bool| policies.values().any(is);
+        let mut row = SessionRow {
+            time: at,
+            session: self.session.clone(),
+            started: self.started,
+            version: self.settings.version.clone(),
+            commit: Some(self.settings.commit.clone()).filter(|commit| !commit.is_empty()).into(),
+            policy: joined(policies.keys().map(String::as_str).collect()),
+            policy_hash: joined(hashes.collect()),
+            service: self.settings.service.clone().into(),
+            node_class: self.settings.node_class.clone().into(),
+            budget: self.settings.budget,
+            own_cpu: per(own.cpu_ns.saturating_sub(cpu_before), clock::now().since(before)),
+            own_rss: own.rss_bytes,
+            acting: any(|state| state.is_acting),
+            killed: any(|state| state.is_killed),
+            canary: any(|state| state.is_canary),
+            rows: locked(&self.shown).rows,
+            late_windows: gathered.late,
+            ..SessionRow::default()
+        };
+        self.facts.fill(&mut row);
+        row
+    }
+
+    fn event_row(&self, noted: &Noted, now: Time, at: UnixNs) -> EventRow {
+        let ago = i64::try_from(now.since(noted.at)).unwrap_or(0);
+        EventRow {
+            time: UnixNs(at.0.saturating_sub(ago)),
+            session: self.session.clone(),
+            kind: noted.kind.clone(),
+            level: if noted.is_warning { "warn" } else { "info" }.to_owned(),
+            cgroup: noted.cgroup.clone().into(),
+            policy: noted.policy.clone().into(),
+            scheme: noted.scheme.clone().into(),
+            bytes: noted.bytes.into(),
+            text: noted.text.clone().filter(|_| self.settings.texts).into(),
+        }
+    }
+
+    /// A row for each cgroup. One that several contexts see is told as by the one that sees most.
+    fn cgroup_rows(&mut self, gathered: &Gathered, now: Time, at: UnixNs) -> Vec<CgroupRow> {
+        let interval_ns = now.since(self.ended.0);
+        let mut best: BTreeMap<&str, (&(String, String), &Context, &Group)> = BTreeMap::new();
+        for (key, context) in &gathered.contexts {
+            for group in &context.groups {
+                let seen = best.get(group.cgroup.as_str());
+                if seen.is_none_or(|(.., other)| size(other) < size(group)) {
+                    best.insert(&group.cgroup, (key, context, group));
+                }
+            }
+        }
+        let names = Names::read(Path::new("/"));
+        let before = std::mem::take(&mut self.returned);
+        let counters = std::mem::take(&mut self.counters);
+        let mut rows = Vec::with_capacity(best.len());
+        for (path, (key, context, group)) in best {
+            let (policy, context_name) = key;
+            let mut row = self.named(path, &names);
+            (row.time, row.interval_ns) = (at, interval_ns);
+            let total = group.ages.map(|ages| ages.returned).unwrap_or_default();
+            let key = (policy.clone(), context_name.clone(), path.to_owned());
+            let so_far = before.get(&key).copied().unwrap_or_default();
+            // A context that began anew counts from 0.
+            let grown = |nr: usize| total[nr].checked_sub(so_far[nr]).unwrap_or(total[nr]);
+            row.see(group, &context.spans_us, [grown(0), grown(1), grown(2)], interval_ns);
+            self.returned.insert(key, total);
+            self.add_numbers(&mut row, path, counters.get(path));
+            let paged_out = gathered.paged_out.get(path).copied().unwrap_or(0);
+            let is_sure = gathered.unsure.is_empty();
+            row.paged_out = is_sure.then_some(paged_out).into();
+            row.policy = Some(policy.clone()).into();
+            let state = gathered.policies.get(policy);
+            row.policy_hash = state.and_then(|state| state.hash.clone()).into();
+            rows.push(row);
+        }
+        rows
+    }
+
+    /// A row with the names of the cgroup.
+    fn named(&self, path: &str, names: &Names) -> CgroupRow {
+        let Place { class, service, namespace, pod, container } = Place::of(path, names);
+        CgroupRow {
+            session: self.session.clone(),
+            cgroup: path.to_owned(),
+            class: class.into(),
+            service: service.or_else(|| self.settings.service.clone()).into(),
+            namespace: namespace.into(),
+            pod: pod.into(),
+            container: container.into(),
+            ..CgroupRow::default()
+        }
+    }
+
+    /// Adds what the kernel says of the cgroup.
+    fn add_numbers(&mut self, row: &mut CgroupRow, path: &str, before: Option<&Counters>) {
+        let Some(mount) = &self.cgroups.v2 else { return };
+        let now = Numbers::read(&mount.join(path.trim_start_matches('/')));
+        (row.current, row.anon, row.file) = (now.current.into(), now.anon.into(), now.file.into());
+        (row.swap, row.limit) = (now.swap.into(), now.limit.into());
+        (row.low, row.min) = (now.low.into(), now.min.into());
+        if let Some(before) = before {
+            let grown = now.counters.since(before);
+            row.refaults = Null(grown.refaults);
+            (row.pswpin, row.pswpout) = (grown.pswpin.into(), grown.pswpout.into());
+            row.psi_some_us = grown.psi_some_us.into();
+            row.psi_full_us = grown.psi_full_us.into();
+            row.oom = grown.oom.into();
+        }
+        self.counters.insert(path.to_owned(), now.counters);
+    }
+}
+
+fn size(group: &Group) -> u64 {
+    let tiers = group.tiers;
+    [tiers.hot, tiers.warm, tiers.cold, tiers.unresolved].iter().sum()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "it is a ratio")]
+fn per(part: u64, whole: u64) -> f64 {
+    part as f64 / whole.max(1) as f64
+}
+
+#[cfg(test)]
+mod tests;

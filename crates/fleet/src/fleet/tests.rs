@@ -1,0 +1,322 @@
+//! Parts as a reader finds them, over made-up contexts and cgroups.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+
+use isotherm_agent::groups::{Ages, Tiers};
+use isotherm_agent::run::{Event, Summary};
+use isotherm_core::{SPANS, Touched, TouchedBytes};
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::Field;
+
+use super::*;
+use crate::settings::Retention;
+
+const SPANS_US: [u64; SPANS] = [5_000, 100_000, 1_000_000, 10_000_000, 60_000_000];
+/// A made-up cgroup's counters grow by so much at most, in a step.
+const STEP: u64 = 100_000;
+
+/// Numbers that look like those of a machine.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % most
+    }
+}
+
+/// A writer for a test's own directory, over made-up cgroups.
+struct World {
+    dir: tempfile::TempDir,
+    writer: Writer,
+    dice: Dice,
+    counters: Vec<u64>,
+}
+
+fn settings(dir: &Path) -> Settings {
+    Settings {
+        dir: dir.join("fleet"),
+        tables: Table::ALL.into_iter().collect(),
+        every: Duration::from_secs(300),
+        host: "host-1".to_owned(),
+        service: None,
+        node_class: Some("m7".to_owned()),
+        retention: Retention { most_bytes: 1 << 30, most_age: Duration::from_secs(86_400) },
+        texts: false,
+        budget: 0.05,
+        version: "0.1.0".to_owned(),
+        commit: "abc".to_owned(),
+    }
+}
+
+impl World {
+    fn new(nr_cgroups: usize) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let gather = Arc::default();
+        let shown = Shown { session: session(), ..Shown::default() };
+        let mut writer = Writer::new(settings(dir.path()), gather, Arc::new(Mutex::new(shown)));
+        writer.cgroups.v2 = Some(dir.path().join("cgroup"));
+        Self { dir, writer, dice: Dice(7), counters: vec![0; nr_cgroups] }
+    }
+
+    fn path(nr: usize) -> String {
+        format!("/system.slice/service-number-{nr}.service")
+    }
+
+    /// Lets five minutes pass: all numbers change.
+    fn pass(&mut self) {
+        let mut groups = Vec::new();
+        for nr in 0..self.counters.len() {
+            let dice = &mut self.dice;
+            let dir = self.dir.path().join("cgroup").join(&Self::path(nr)[1..]);
+            fs::create_dir_all(&dir).unwrap();
+            let grown = self.counters[nr] + dice.below(STEP);
+            self.counters[nr] = grown;
+            let size = dice.below(1 << 33);
+            let write = |name: &str, text: String| fs::write(dir.join(name), text).unwrap();
+            write("memory.current", format!("{size}\n"));
+            write("memory.swap.current", format!("{}\n", dice.below(1 << 30)));
+            write("memory.max", format!("{}\n", 8_u64 << 30));
+            write(
+                "memory.stat",
+                format!(
+                    "anon {}\nfile {}\nworkingset_refault_anon {grown}\n\
+                     workingset_refault_file {grown}\npswpin {grown}\npswpout {grown}\n",
+                    dice.below(size + 1),
+                    dice.below(size + 1)
+                ),
+            );
+            write("memory.events", format!("oom_kill {grown}\n"));
+            write("memory.pressure", format!("some total={grown}\nfull total={grown}\n"));
+            let mut some = || dice.below(1 << 33) & !4095;
+            let spans = [(); SPANS].map(|()| {
+                let bytes = some();
+                Some(TouchedBytes { bytes, lo: bytes / 2, hi: bytes * 2, measured: size })
+            });
+            let ages = Ages {
+                proven: [some(), some(), some()],
+                likely: [some(), some(), some()],
+                returned: [some(), some(), some()],
+                looked: [1, 2, 3],
+                known: 3,
+                watched_ns: 7_200_000_000_000,
+            };
+            groups.push(Group {
+                cgroup: Self::path(nr),
+                tiers: Tiers { hot: some(), warm: some(), cold: some(), unresolved: some() },
+                touched: Some(Touched { spans, watched: size }),
+                look_age_ns: some(),
+                ages: Some(ages),
+                ..Group::default()
+            });
+        }
+        let summary = Summary { groups, spans_us: SPANS_US, ..Summary::default() };
+        self.hear(Event::Summary(Box::new(summary)));
+    }
+
+    fn hear(&mut self, event: Event) {
+        let message = Message { context: "c".to_owned(), at: clock::now(), event };
+        locked(&self.writer.gather).hear("reclaim", &message);
+    }
+
+    /// The parts of a table, the oldest first.
+    fn parts(&self, table: Table) -> Vec<PathBuf> {
+        let mut found = self.writer.layout.found();
+        found.sort_unstable();
+        let of_table =
+            |path: &PathBuf| path.to_string_lossy().contains(&format!("/{}/", table.name()));
+        found.into_iter().map(|part| part.path).filter(of_table).collect()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.writer.layout.found().iter().map(|part| part.bytes).sum()
+    }
+}
+
+/// The rows of a part, by column.
+fn rows(path: &Path) -> Vec<Vec<(String, Field)>> {
+    let reader = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
+    let rows = reader.get_row_iter(None).unwrap();
+    rows.map(|row| row.unwrap().into_columns()).collect()
+}
+
+fn cell(row: &[(String, Field)], name: &str) -> Field {
+    let found = row.iter().find(|(column, _)| column == name);
+    found.unwrap_or_else(|| panic!("there is no column {name}")).1.clone()
+}
+
+#[test]
+fn an_hour_of_fifty_cgroups_is_less_than_a_megabyte() {
+    let mut world = World::new(50);
+    for _ in 0..12 {
+        world.pass();
+        let text = "a process cannot be acted on".to_owned();
+        for pid in 0..3 {
+            world.hear(Event::LeftOut { pid, text: text.clone() });
+        }
+        world.writer.interval();
+    }
+    let of = |table| -> u64 {
+        world.parts(table).iter().map(|path| fs::metadata(path).unwrap().len()).sum()
+    };
+    let [sessions, cgroups, events, _] = Table::ALL.map(of);
+    eprintln!(
+        "50 cgroups, 1 hour: {} bytes (sessions {sessions}, cgroups {cgroups}, events {events})",
+        world.bytes()
+    );
+    assert!(world.bytes() <= 1 << 20, "{}", world.bytes());
+    let rows: usize = world.parts(Table::Cgroups).iter().map(|path| rows(path).len()).sum();
+    assert_eq!(rows, 600);
+}
+
+#[test]
+fn a_part_tells_what_happened_in_its_interval() {
+    let mut world = World::new(2);
+    world.pass();
+    world.writer.interval();
+    let before = world.counters.clone();
+    world.pass();
+    let state = PolicyState { hash: Some("f00".to_owned()), is_acting: true, ..Default::default() };
+    locked(&world.writer.gather).policy("reclaim", Some(state));
+    world.hear(Event::Unblocked);
+    world.writer.interval();
+    let parts = world.parts(Table::Cgroups);
+    assert_eq!(parts.len(), 2);
+    let metadata = SerializedFileReader::new(File::open(&parts[0]).unwrap()).unwrap();
+    let pairs = metadata.metadata().file_metadata().key_value_metadata().unwrap().clone();
+    let pairs: Vec<_> = pairs.into_iter().map(|pair| (pair.key, pair.value.unwrap())).collect();
+    for (key, value) in
+        [("isotherm.schema", "1"), ("isotherm.table", "cgroups"), ("isotherm.version", "0.1.0")]
+    {
+        assert!(pairs.contains(&(key.to_owned(), value.to_owned())), "{pairs:?}");
+    }
+    let first = &rows(&parts[0])[0];
+    assert_eq!(cell(first, "oom"), Field::Null, "nothing to compare with yet");
+    assert!(matches!(cell(first, "current"), Field::ULong(_)), "{first:?}");
+    let row = &rows(&parts[1])[1];
+    let text = |name| match cell(row, name) {
+        Field::Str(text) => text,
+        other => panic!("{name}: {other}"),
+    };
+    assert_eq!(text("cgroup"), World::path(1));
+    assert_eq!((text("service"), text("class")), ("service-number-1".into(), "service".into()));
+    assert_eq!((text("policy"), text("policy_hash")), ("reclaim".into(), "f00".into()));
+    let grown = world.counters[1] - before[1];
+    assert_eq!(cell(row, "oom"), Field::ULong(grown));
+    assert_eq!(cell(row, "refaults"), Field::ULong(2 * grown));
+    assert_eq!(cell(row, "paged_out"), Field::ULong(0));
+    assert_eq!(cell(row, "limit"), Field::ULong(8 << 30));
+    assert!(
+        matches!(
+            cell(row, "time"),
+            Field::TimestampMillis(_) | Field::TimestampMicros(_) | Field::Long(_)
+        ),
+        "{row:?}"
+    );
+    // Actions of which not all are known are not guessed.
+    world.hear(Event::Lost { events: 1 });
+    world.pass();
+    world.writer.interval();
+    assert_eq!(cell(&rows(&world.parts(Table::Cgroups)[2])[0], "paged_out"), Field::Null);
+
+    let session = rows(world.parts(Table::Sessions).last().unwrap()).remove(0);
+    assert_eq!(cell(&session, "acting"), Field::Bool(true));
+    assert_eq!(cell(&session, "policy"), Field::Str("reclaim".to_owned()));
+    assert_eq!(cell(&session, "node_class"), Field::Str("m7".to_owned()));
+    let events = rows(&world.parts(Table::Events)[0]);
+    assert_eq!(cell(&events[0], "kind"), Field::Str("unblocked".to_owned()));
+}
+
+#[test]
+fn texts_are_left_out_unless_they_are_allowed() {
+    for texts in [false, true] {
+        let mut world = World::new(0);
+        world.writer.settings.texts = texts;
+        world.hear(Event::LeftOut { pid: 1, text: "/home/me/secret --password=x".to_owned() });
+        world.writer.interval();
+        let row = rows(&world.parts(Table::Events)[0]).remove(0);
+        assert_eq!(cell(&row, "text") != Field::Null, texts, "{row:?}");
+        let bytes = fs::read(&world.parts(Table::Events)[0]).unwrap();
+        let has = bytes.windows(6).any(|word| word == b"secret");
+        assert_eq!(has, texts);
+    }
+}
+
+#[test]
+fn what_a_killed_agent_left_is_removed_and_what_was_whole_stays() {
+    let mut world = World::new(1);
+    world.pass();
+    world.writer.interval();
+    let whole = world.parts(Table::Cgroups).remove(0);
+    let hidden = whole.with_file_name(".part-0000000000000000005-000001.parquet");
+    let others = whole.with_file_name(".notes");
+    fs::write(&hidden, "half").unwrap();
+    fs::write(&others, "mine").unwrap();
+    let settings = settings(world.dir.path());
+    let fleet = Fleet::start(settings).unwrap();
+    drop(fleet);
+    assert!(!hidden.exists() && others.exists() && whole.exists());
+    // The start and the end of the agent that has just run are told.
+    assert_eq!(world.parts(Table::Sessions).len(), 3);
+    assert_eq!(rows(&whole).len(), 1);
+}
+
+#[test]
+fn a_table_that_is_not_wanted_is_not_written_and_a_bad_directory_is_told() {
+    let mut world = World::new(1);
+    world.writer.settings.tables = BTreeSet::from([Table::Sessions]);
+    world.pass();
+    world.writer.interval();
+    assert_eq!(world.writer.layout.found().len(), 1);
+
+    let file = world.dir.path().join("file");
+    fs::write(&file, "").unwrap();
+    let err = Fleet::start(Settings { dir: file.join("below"), ..settings(world.dir.path()) });
+    let text = err.map(drop).unwrap_err().to_string();
+    assert!(text.contains("tried: create") && text.contains("hint:"), "{text}");
+
+    // It goes away while the agent runs: rows are lost and counted, and then it is there again.
+    let root = world.writer.settings.dir.clone();
+    fs::remove_dir_all(&root).unwrap();
+    fs::write(&root, "in the way").unwrap();
+    world.writer.interval();
+    let shown = locked(&world.writer.shown).clone();
+    assert_eq!(shown.lost_rows, 1);
+    assert!(shown.trouble.is_some_and(|text| text.contains("cannot write")));
+    fs::remove_file(&root).unwrap();
+    world.writer.interval();
+    assert_eq!(locked(&world.writer.shown).trouble, None);
+}
+
+/// The columns that docs/FLEET.md names in a section, in order, and which of them can be null.
+fn documented(table: Table) -> Vec<(String, bool)> {
+    let text = include_str!("../../../../docs/FLEET.md");
+    let heading = format!("### `{}`", table.name());
+    let section = text.split(&heading).nth(1).unwrap_or_else(|| panic!("no section {heading}"));
+    let section = section.split("\n#").next().unwrap_or_default();
+    let lines = section.lines().filter_map(|line| line.strip_prefix("| `"));
+    lines
+        .flat_map(|line| {
+            let (names, rest) = line.split_once(" |").unwrap();
+            let is_null = rest.split('|').nth(1).is_some_and(|cell| cell.trim() == "yes");
+            let names = names.split('`').filter(|name| !name.is_empty() && !name.contains(','));
+            names.map(|name| (name.to_owned(), is_null)).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+#[test]
+fn the_documentation_has_every_column_in_order() {
+    for (table, batch) in [
+        (Table::Sessions, SessionRow::batch(vec![SessionRow::default()])),
+        (Table::Cgroups, CgroupRow::batch(vec![CgroupRow::default()])),
+        (Table::Events, EventRow::batch(vec![EventRow::default()])),
+        (Table::Snapshots, SnapshotRow::batch(vec![SnapshotRow::default()])),
+    ] {
+        let columns = batch.columns().iter();
+        let columns: Vec<_> = columns.map(|c| (c.name.to_owned(), c.there.is_some())).collect();
+        assert_eq!(documented(table), columns, "{}", table.name());
+    }
+}

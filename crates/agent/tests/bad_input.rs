@@ -267,5 +267,5 @@ fn rollout() {
     for (line, column, what) in cases {
         refused(&format!("[[context]]\n[rollout]\n{line}"), 3, column, what);
     }
-    refused("[[context]]\n[[rollout]]", 2, 3, "must be a table");
+    refused("[[context]]\n[[rollout]]", 2, 1, "must be a table");
 }

@@ -19,7 +19,7 @@ fn parts(root: &Path, table: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Runs a line of Python with the paths of parts; none if there is no DuckDB or PyArrow for that.
+/// Runs a line of Python with the paths of parts; none if there is no DuckDB or `PyArrow` for that.
 fn python(script: &str, parts: &[PathBuf]) -> Option<String> {
     let output = Command::new("python3").args(["-c", script]).args(parts).output().ok()?;
     if !output.status.success() {

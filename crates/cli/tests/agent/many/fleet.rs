@@ -14,7 +14,9 @@ fn parts(root: &Path, table: &str) -> Vec<PathBuf> {
     };
     let dates = below(&root.join("isotherm/v1").join(table));
     let hosts = dates.iter().flat_map(|date| below(date));
-    let mut files: Vec<PathBuf> = hosts.flat_map(|host| below(&host)).collect();
+    // As every reader does: what has a dot name is not finished.
+    let is_whole = |path: &PathBuf| !path.file_name().unwrap().to_string_lossy().starts_with('.');
+    let mut files: Vec<PathBuf> = hosts.flat_map(|host| below(&host)).filter(is_whole).collect();
     files.sort();
     files
 }
@@ -91,7 +93,7 @@ fn a_killed_agent_leaves_whole_parts_and_the_next_one_clears_the_rest() {
     world.start();
     world.until("it writes again", |_| parts(&root, "cgroups").len() >= before.len() + 2);
     assert!(!half.exists());
-    assert!(before.iter().filter(|path| **path != half).all(|path| path.exists()));
+    assert!(before.iter().all(|path| path.exists()));
 }
 
 #[test]

@@ -56,7 +56,7 @@ impl Facts {
         // Under a filter of system calls, systemd's own mark is what is left.
         let marked = || Path::new(TIMESYNC).exists().then_some(true);
         row.clock_synced = sync.map(|sync| sync.is_synced).or_else(marked).into();
-        row.clock_offset_ns = sync.filter(|sync| sync.is_synced).map(|sync| sync.error_ns).into();
+        row.clock_offset_ns = sync.filter(|sync| sync.is_synced).map(|sync| sync.fast_ns).into();
     }
 }
 

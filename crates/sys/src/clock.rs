@@ -62,8 +62,9 @@ pub fn thread_cpu_ns() -> u64 {
 pub struct ClockSync {
     /// Whether somebody (NTP, PTP) keeps it.
     pub is_synced: bool,
-    /// The estimated error, in ns. It means nothing if nobody keeps the clock.
-    pub error_ns: i64,
+    /// By how many ns the clock is fast, as far as whoever keeps it has said and the kernel has not
+    /// corrected yet; below zero if it is slow. It means nothing if nobody keeps the clock.
+    pub fast_ns: i64,
 }
 
 /// How well the clock of the day is kept; `None` if the kernel does not tell.
@@ -77,7 +78,9 @@ pub fn sync() -> Option<ClockSync> {
         return None;
     }
     let is_synced = told.status & libc::STA_UNSYNC == 0;
-    Some(ClockSync { is_synced, error_ns: told.esterror.saturating_mul(1000) })
+    // What is to be added to the clock, in µs, unless it is told in ns.
+    let unit = if told.status & libc::STA_NANO == 0 { 1000 } else { 1 };
+    Some(ClockSync { is_synced, fast_ns: told.offset.saturating_mul(-unit) })
 }
 
 /// Why a sleep ended.

@@ -26,10 +26,14 @@ def test_report_page_parquet_and_policies(sound: Any, tmp_path: Path, capsys: An
     assert text.count("<section") == text.count("</section>") == len(list(tables.iterdir()))
     rows = pq.read_table(tables / "idle_by_service.parquet")
     assert rows.num_rows > 3 and "idle_5m_bytes" in rows.column_names
+    toml = pytest.importorskip("tomllib", reason="Python is older than 3.11")
+    policy = toml.loads((policies / "shop_work-08.toml").read_text())["context"][0]
+    assert policy["targets"] == [{"pod": "shop/work-08-*"}]
+    assert policy["scheme"][0]["action"] == "pageout"
     program = os.environ.get("ISOTHERM")
-    for policy in sorted(policies.iterdir())[:3] if program else []:
+    for path in sorted(policies.iterdir())[:3] if program else []:
         done = subprocess.run(
-            [program, "run", policy, "--check", "--dry-run"], capture_output=True, text=True
+            [program, "run", path, "--check", "--dry-run"], capture_output=True, text=True
         )
         # 3: this machine lacks what the policy needs, as swap. 2 would be a wrong policy.
         assert done.returncode in (0, 3), done.stderr

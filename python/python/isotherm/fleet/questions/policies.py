@@ -15,16 +15,24 @@ from isotherm.fleet.engine import imported_ibis
 from isotherm.fleet.fleet import GIB, Answer, Fleet
 from isotherm.fleet.questions.savings import best
 
-TEMPLATE = """\
-# {about}
+QUOTA = 'size = "128M", time = "10ms", interval = "1s"'
+WEIGHTS = "size = 0, frequency = 0, age = 1"
+TEMPLATE = f"""\
+# {{about}}
 [[context]]
 name = "reclaim"
-targets = [{targets}]
+targets = [{{targets}}]
 
-[[context.scheme]] name = "reclaim" action = "pageout" size = "4K.." frequency = "0%" age =
-"{age}.." quota = {{ size = "128M", time = "10ms", interval = "1s", weights = {{ size = 0, frequency
-= 0, age = 1 }} }} brake = {{ refaults = "2%" }} refault_window = "60s" evidence = {{ confirm =
-"60s" }}
+[[context.scheme]]
+name = "reclaim"
+action = "pageout"
+size = "4K.."
+frequency = "0%"
+age = "{{age}}.."
+quota = {{{{ {QUOTA}, weights = {{{{ {WEIGHTS} }}}} }}}}
+brake = {{{{ refaults = "2%" }}}}
+refault_window = "60s"
+evidence = {{{{ confirm = "60s" }}}}
 """
 
 

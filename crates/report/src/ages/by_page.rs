@@ -27,7 +27,7 @@ fn kinds_of(unit: &IdleUnit, spans_us: [u64; SPANS], now_ns: u64) -> [PageBits; 
     let (ages, unresolved) = unit.ages(spans_us, now_ns);
     out[KINDS - 1] = unresolved;
     for (ms, pages) in ages {
-        let class = class_of(ms);
+        let class = if ms == 0 { 0 } else { class_of(ms) };
         out[class] = out[class].or(pages);
     }
     out

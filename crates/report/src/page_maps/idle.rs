@@ -112,7 +112,8 @@ impl IdleUnit {
         out.push((longest_ms, left.and(self.used)));
         left = left.minus(self.used);
         for (since_ns, pages) in &self.idle {
-            out.push((now_ns.saturating_sub(*since_ns) / 1_000_000, left.and(*pages)));
+            let idle_ms = now_ns.saturating_sub(*since_ns) / 1_000_000;
+            out.push((idle_ms.max(1), left.and(*pages)));
         }
         out.retain(|(_, pages)| !pages.is_empty());
         (out, unresolved)

@@ -27,6 +27,9 @@ pub(crate) const NEW_AFTER: Duration = Duration::from_secs(3600);
 pub(crate) const NEW_BYTES: u64 = 64 << 20;
 /// The share of the history that is dropped when the disk is full: a tenth.
 const ROOM: u64 = 10;
+/// For so long the number and the size of all records are taken from the last count. Status is asked
+/// for often, and counting takes longer than all the rest of its answer: 2 µs for each record.
+const COUNTED_FOR: Duration = Duration::from_secs(5);
 /// The ending of the files.
 const ENDING: &str = "data";
 
@@ -103,6 +106,15 @@ struct Inner {
     open: BTreeSet<PathBuf>,
     dropped: u64,
     trouble: Option<String>,
+    counted: Option<Counted>,
+}
+
+/// All records as they were counted.
+#[derive(Debug, Clone, Copy)]
+struct Counted {
+    at: Instant,
+    bytes: u64,
+    records: u64,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -122,6 +134,7 @@ impl History {
             open: BTreeSet::new(),
             dropped: 0,
             trouble: None,
+            counted: None,
         };
         let this = Self { dir, retention, inner: Mutex::new(inner) };
         let last = this.found().iter().map(|found| found.name).max();
@@ -210,6 +223,9 @@ impl History {
         }
         inner.dropped += dropped;
         if dropped > 0 {
+            inner.counted = None;
+        }
+        if dropped > 0 {
             info!("history: {dropped} old records were dropped");
         }
         dropped
@@ -233,14 +249,20 @@ impl History {
             .collect()
     }
 
-    /// As the interface has it.
+    /// As the interface has it. Sizes are as old as [`COUNTED_FOR`] at most.
     pub(crate) fn shown(&self) -> types::History {
-        let found = self.found();
-        let inner = self.inner();
+        let last = self.inner().counted.filter(|counted| counted.at.elapsed() < COUNTED_FOR);
+        let counted = last.unwrap_or_else(|| {
+            let found = self.found();
+            let bytes = found.iter().map(|found| found.bytes).sum();
+            Counted { at: Instant::now(), bytes, records: found.len() as u64 }
+        });
+        let mut inner = self.inner();
+        inner.counted = Some(counted);
         types::History {
-            bytes: found.iter().map(|found| found.bytes).sum(),
+            bytes: counted.bytes,
             most_bytes: self.retention.most_bytes,
-            records: found.len() as u64,
+            records: counted.records,
             dropped_records: inner.dropped,
             trouble: inner.trouble.clone(),
         }

@@ -402,7 +402,12 @@ impl Writer {
     /// Adds what the kernel says of the cgroup.
     fn add_numbers(&mut self, row: &mut CgroupRow, path: &str, before: Option<&Counters>) {
         let Some(mount) = &self.cgroups.v2 else { return };
-        let now = Numbers::read(&mount.join(path.trim_start_matches('/')));
+        let dir = mount.join(path.trim_start_matches('/'));
+        let now = Numbers::read(&dir);
+        // Only the kubelet's processes tell it that way, and only those of one container.
+        if row.class.0.as_deref() == Some("kubepods") && row.container.0.is_some() {
+            row.request = self.facts.request(&dir, now.limit).into();
+        }
         (row.current, row.anon, row.file) = (now.current.into(), now.anon.into(), now.file.into());
         (row.swap, row.limit) = (now.swap.into(), now.limit.into());
         (row.low, row.min) = (now.low.into(), now.min.into());

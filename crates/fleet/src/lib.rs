@@ -23,6 +23,7 @@ mod gather;
 mod layout;
 mod machine;
 mod part;
+mod request;
 mod retain;
 mod rows;
 pub mod settings;

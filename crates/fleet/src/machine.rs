@@ -10,6 +10,7 @@ use isotherm_sys::clock;
 
 use crate::cells::UnixNs;
 use crate::cgroup::stalled_us;
+use crate::request;
 use crate::rows::SessionRow;
 
 /// What systemd-timesyncd makes once it has set the clock.
@@ -34,6 +35,14 @@ impl Facts {
     #[cfg(test)]
     pub(crate) fn host(&self) -> Option<&str> {
         self.machine.host.as_deref()
+    }
+
+    /// What the container of a cgroup with this directory and limit requested, in bytes.
+    pub(crate) fn request(&self, cgroup: &Path, limit: Option<u64>) -> Option<u64> {
+        let proc = self.roots.proc.root();
+        let meminfo = fs::read_to_string(proc.join("meminfo")).ok()?;
+        let memory = meminfo_kib(&meminfo, "MemTotal:")?.saturating_mul(1024);
+        request::of_cgroup(cgroup, proc, limit, memory)
     }
 
     /// Puts what the machine is like now into a row.

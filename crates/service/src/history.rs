@@ -27,8 +27,8 @@ pub(crate) const NEW_AFTER: Duration = Duration::from_secs(3600);
 pub(crate) const NEW_BYTES: u64 = 64 << 20;
 /// The share of the history that is dropped when the disk is full: a tenth.
 const ROOM: u64 = 10;
-/// For so long the number and the size of all records are taken from the last count. Status is asked
-/// for often, and counting takes longer than all the rest of its answer: 2 µs for each record.
+/// For so long the number and the size of all records are taken from the last count. Status is
+/// asked for often, and counting takes longer than all the rest of its answer: 2 µs per record.
 const COUNTED_FOR: Duration = Duration::from_secs(5);
 /// The ending of the files.
 const ENDING: &str = "data";

@@ -21,15 +21,17 @@ def sizing(fleet: Fleet) -> list[Answer]:
     headroom = 1 + fleet.options.headroom
     each = each.mutate(need=each.need_bytes * headroom)
     asked = ~each.request_bytes.isnull()
-    over = ibis.ifelse(asked, ibis.greatest(each.request_bytes - each.need, 0.0), 0.0)
-    under = ibis.ifelse(asked, ibis.greatest(each.need - each.request_bytes, 0.0), 0.0)
+    # Of a service of which no request is known, nothing is over or under: not zero.
+    unknown = ibis.null("float64")
+    over = ibis.ifelse(asked, ibis.greatest(each.request_bytes - each.need, 0.0), unknown)
+    under = ibis.ifelse(asked, ibis.greatest(each.need - each.request_bytes, 0.0), unknown)
     each = each.mutate(
         over=over * each.weight,
         under=under * each.weight,
         tight=ibis.ifelse(
             each.limit_bytes.isnull(), False, each.peak_bytes > 0.9 * each.limit_bytes
         ).cast("int64"),
-        asked=ibis.ifelse(asked, each.request_bytes * each.weight, 0.0),
+        asked=each.request_bytes * each.weight,
         needed=each.need * each.weight,
     )
     price = fleet.options.price
@@ -37,7 +39,7 @@ def sizing(fleet: Fleet) -> list[Answer]:
         hosts=each.host.nunique(),
         cgroups=each.weight.sum(),
         request_bytes=each.asked.sum(),
-        limit_bytes=(each.limit_bytes.fill_null(0.0) * each.weight).sum(),
+        limit_bytes=(each.limit_bytes * each.weight).sum(),
         need_bytes=each.needed.sum(),
         over_bytes=each.over.sum(),
         under_bytes=each.under.sum(),

@@ -133,11 +133,14 @@ fn a_stop_file_ends_action_undoes_it_and_lets_it_go_on_when_it_is_gone() {
     });
     // A file that is there when the agent starts counts from the first moment on.
     assert_eq!(world.stop(), Some(0));
+    // What cannot be taken back from a busy process is left to the next agent.
+    let left = advised(pid).max(before);
     fs::write(&stop, "").unwrap();
     world.start();
     world.until("it watches", |world| world.targets("advise") == 1);
     assert_eq!(held_by(&world, "advise"), "stop-file");
-    assert!(advised(pid) <= before);
+    assert!(advised(pid) <= left, "{} more\n{}", advised(pid) - left, world.log());
+    world.until("what was left is taken back", |_| advised(pid) <= before);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! The report is a map at one time: the last snapshot that passes the filter. Each span was
 //! measured when the unit's turn came, up to about a minute before. A column says how long ago the
 //! pages were made old last, when all spans began: of half of them at most, and of the oldest.
-//! Each unit also tells for how long its cells of 64 KiB have been idle, see [`IdleUnit`].
+//! Each unit also tells for how long its cells of 64 KiB have been idle.
 //! Parts of one file are one line. Each anonymous mapping without a name has its own line, with its
 //! address. Memory that nobody looked at is *not measured*; it is never counted as cold.
 

@@ -11,7 +11,7 @@
 //! when it has used so little for two minutes that twice as much would be within bounds.
 //!
 //! Many that are each within these bounds can still take more together than there is for all. Then
-//! whatever uses more than it was given is slowed, until all together keep the total and one
+//! whatever uses more than it was given is slowed, until all together keep the total and half a
 //! percent of a CPU. They are not made faster again while that would exceed it.
 
 use std::collections::BTreeMap;
@@ -24,8 +24,9 @@ const FULL: u32 = 80;
 /// A context is too costly above twice its budget and half a percent of a CPU, or its even part of
 /// the total if that is less: many that are each a little too costly are so together.
 const SLACK_BP: u32 = 50;
-/// All together are too costly above the total and this share of a CPU, in basis points.
-const TOTAL_SLACK_BP: u32 = 100;
+/// All together are too costly above the total and this share of a CPU, in basis points. The agent
+/// itself has as much besides, so that it is no more than one percent.
+const TOTAL_SLACK_BP: u32 = 50;
 /// After so many rounds of being too costly it is slowed.
 const PATIENCE: u32 = 3;
 /// After so many rounds in which twice of what it uses is not too costly, it is slowed less.
@@ -330,7 +331,7 @@ mod tests {
             (25, (50, 0)),
             // Each within its own bounds of twice its tenth of a percent, but not all together.
             (17, (50, 0)),
-            // All together 5.5 %: within the total and one percent.
+            // All together 5.5 %: within the total and half a percent.
             (11, (0, 0)),
         ] {
             assert_eq!(fifty(used_bp, 100), expected, "{used_bp}");

@@ -143,7 +143,8 @@ impl Balance {
             let ns = u64::try_from(now.duration_since(known.at).as_nanos()).unwrap_or(u64::MAX);
             let cpu_ns = seen.cpu_ns.saturating_sub(known.cpu_ns);
             // A context that is new is taken to need all.
-            let used = cpu_ns.saturating_mul(10_000).checked_div(ns);
+            // Rounded to the nearest, since the parts of many contexts are added.
+            let used = cpu_ns.saturating_mul(10_000).saturating_add(ns / 2).checked_div(ns);
             let used_bp = used.map_or(u32::MAX, |bp| u32::try_from(bp).unwrap_or(u32::MAX));
             (known.cpu_ns, known.at) = (seen.cpu_ns, now);
             needs.push(Need {
@@ -327,8 +328,9 @@ mod tests {
     #[test]
     fn many_that_are_each_a_little_too_costly_are_slowed_and_stay_so() {
         for (used_bp, expected) in [
-            // Each a quarter of a percent: two and a half times as much as all may use.
-            (25, (50, 0)),
+            // Each a quarter of a percent: two and a half times as much as all may use, and still
+            // too much when slowed once.
+            (25, (100, 0)),
             // Each within its own bounds of twice its tenth of a percent, but not all together.
             (17, (50, 0)),
             // All together 5.5 %: within the total and half a percent.

@@ -4,7 +4,7 @@ use std::fs;
 use std::process::{Command, Stdio};
 
 use crate::common::Guard;
-use crate::world::World;
+use crate::world::{World, flagged};
 
 /// A policy that gives advice to everything it sees.
 fn advise(pid: u32) -> String {
@@ -12,21 +12,6 @@ fn advise(pid: u32) -> String {
         "[[context]]\nname = \"c\"\ntargets = [{{ pid = {pid} }}]\n[[context.scheme]]\n\
          name = \"advise\"\naction = \"nohugepage\"\ninject = true\nevidence = \"off\"\n"
     )
-}
-
-/// Bytes of a process with this flag in its mappings (`VmFlags` of smaps).
-fn flagged(pid: u32, flag: &str) -> u64 {
-    let smaps = fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap();
-    let (mut size, mut sum) = (0, 0);
-    for line in smaps.lines() {
-        if let Some(kib) = line.strip_prefix("Size:") {
-            size = kib.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap() << 10;
-        }
-        if line.strip_prefix("VmFlags:").is_some_and(|f| f.split_whitespace().any(|f| f == flag)) {
-            sum += size;
-        }
-    }
-    sum
 }
 
 #[test]

@@ -249,3 +249,18 @@ pub(crate) fn frame(stream: &mut impl Read) -> Option<Value> {
     }
     None
 }
+
+/// Bytes of a process with this flag in its mappings (`VmFlags` of smaps).
+pub(crate) fn flagged(pid: u32, flag: &str) -> u64 {
+    let smaps = fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap();
+    let (mut size, mut sum) = (0, 0);
+    for line in smaps.lines() {
+        if let Some(kib) = line.strip_prefix("Size:") {
+            size = kib.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap() << 10;
+        }
+        if line.strip_prefix("VmFlags:").is_some_and(|f| f.split_whitespace().any(|f| f == flag)) {
+            sum += size;
+        }
+    }
+    sum
+}

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use isotherm::raw::host::zram::Zram;
 
 use crate::common::{Guard, isotherm};
-use crate::world::{World, sleeper, watch};
+use crate::world::{World, flagged, sleeper, watch};
 
 /// The action whose advice is taken back here, and its flag in the mappings of a process; none
 /// without huge pages.
@@ -31,18 +31,7 @@ fn advise(pid: u32, rollout: &str) -> String {
 
 /// Bytes of a process that have the advice.
 fn advised(pid: u32) -> u64 {
-    let (_, flag) = advice().unwrap();
-    let smaps = fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap();
-    let (mut size, mut sum) = (0, 0);
-    for line in smaps.lines() {
-        if let Some(kib) = line.strip_prefix("Size:") {
-            size = kib.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap() << 10;
-        }
-        if line.strip_prefix("VmFlags:").is_some_and(|f| f.split_whitespace().any(|f| f == flag)) {
-            sum += size;
-        }
-    }
-    sum
+    flagged(pid, advice().unwrap().1)
 }
 
 /// A process with 32 MiB that waits; none, printed, where no advice has an effect.

@@ -7,8 +7,8 @@
 //! monitor does not touch the target; a continued one is in its steady state. After each switch
 //! some time passes that is not counted.
 //!
-//! A slice gives accesses (exact, from the truth) per CPU-second of the target (`schedstat`). A
-//! pair gives the slowdown 1 - B / A; the result is the median over pairs with its 95 % interval.
+//! A slice gives accesses (exact, from the truth) per CPU-second of the target and its children
+//! (`schedstat`). A slice in which one of them began or ended does not count. A pair gives the slowdown 1 - B / A; the result is the median over pairs with its 95 % interval.
 //! The control `none` does the same without a monitor: its interval is what this machine's noise
 //! alone makes.
 //!
@@ -66,14 +66,26 @@ impl Plan {
 }
 
 /// A state of the target.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Mark {
     ns: u64,
+    /// Of all of `processes`.
     cpu_ns: u64,
+    /// The target and its children.
+    #[serde(default)]
+    processes: Vec<u32>,
+}
+
+impl Mark {
+    fn now(pid: u32) -> anyhow::Result<Self> {
+        let ns = clock::now().as_ns();
+        let (processes, cpu_ns) = procfs::tree_cpu_ns(pid)?;
+        Ok(Self { ns, cpu_ns, processes })
+    }
 }
 
 /// One slice.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Slice {
     monitored: bool,
     from: Mark,
@@ -305,8 +317,7 @@ fn slice(
     let pid = workload.child.pid();
     let mark = |time| -> anyhow::Result<Mark> {
         sleep_until(time)?;
-        let ns = clock::now().as_ns();
-        Ok(Mark { ns, cpu_ns: procfs::cpu_ns(pid)? })
+        Mark::now(pid)
     };
     let begin = Progress::border(truth, clock::now().plus_us(SETTLE_US))?;
     let from = mark(begin)?;
@@ -316,6 +327,9 @@ fn slice(
 
 /// Accesses per CPU-second.
 fn rate(slice: &Slice, progress: &Progress) -> Option<f64> {
+    if slice.from.processes != slice.to.processes {
+        return None;
+    }
     let accesses = progress.until(slice.to.ns)? - progress.until(slice.from.ns)?;
     let cpu_ns = slice.to.cpu_ns.checked_sub(slice.from.cpu_ns).filter(|ns| *ns > 0)?;
     Some(accesses * 1e9 / to_f64(cpu_ns))
@@ -328,4 +342,30 @@ fn slowdowns(slices: &[Slice], progress: &Progress) -> Vec<f64> {
         Some(1.0 - rate(with?, progress)? / rate(without?, progress)?)
     };
     slices.chunks_exact(2).filter_map(pair).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slice_in_which_a_process_ended_does_not_count() {
+        let truth = std::env::temp_dir().join(format!("isotherm-slice-{}", std::process::id()));
+        let text = r#"{"t":"header","version":1,"config":"x","seed":1,"page_size":4096,"slot_ns":100,"start_ns":0,"regions":[],"phases":[]}
+{"t":"slot","p":0,"k":0,"c":[[0,0,10]]}
+{"t":"slot","p":1,"k":0,"c":[[0,0,30]]}
+{"t":"slot","p":0,"k":1,"c":[[0,0,10]]}"#;
+        std::fs::write(&truth, text).unwrap();
+        let progress = Progress::read(&truth);
+        std::fs::remove_file(&truth).unwrap();
+        let mark = |ns, cpu_ns, processes: &[u32]| Mark { ns, cpu_ns, processes: processes.into() };
+        let slice = |after: &[u32]| Slice {
+            monitored: true,
+            from: mark(0, 5, &[1, 2]),
+            to: mark(100, 25, after),
+        };
+        let progress = progress.unwrap();
+        assert_eq!(rate(&slice(&[1, 2]), &progress), Some(40.0 * 1e9 / 20.0));
+        assert_eq!(rate(&slice(&[1]), &progress), None);
+    }
 }

@@ -21,6 +21,35 @@ pub(crate) fn cpu_ns(pid: u32) -> anyhow::Result<u64> {
     Ok(sum)
 }
 
+/// A process and its descendants that live now, sorted.
+fn tree(pid: u32) -> anyhow::Result<Vec<u32>> {
+    let mut all = vec![pid];
+    let mut next = 0;
+    while let Some(pid) = all.get(next).copied() {
+        next += 1;
+        let path = format!("/proc/{pid}/task");
+        let tasks = match fs::read_dir(&path) {
+            Ok(tasks) => tasks,
+            // A child that has just ended.
+            Err(_) if next > 1 => continue,
+            Err(e) => return Err(e).with_context(|| format!("read {path}")),
+        };
+        for task in tasks.flatten() {
+            let text = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+            all.extend(text.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
+        }
+    }
+    all.sort_unstable();
+    Ok(all)
+}
+
+/// The same, and the CPU time of all of them, in ns. One that ends meanwhile counts nothing.
+pub(crate) fn tree_cpu_ns(pid: u32) -> anyhow::Result<(Vec<u32>, u64)> {
+    let processes = tree(pid)?;
+    let sum = processes.iter().filter_map(|pid| cpu_ns(*pid).ok()).sum();
+    Ok((processes, sum))
+}
+
 /// CPU time of a process, and of its children that it has waited for, in ns; in ticks of 10 ms.
 pub(crate) fn cpu_and_childrens_ns(pid: u32) -> anyhow::Result<[u64; 2]> {
     let path = format!("/proc/{pid}/stat");
@@ -100,6 +129,17 @@ mod tests {
         assert_eq!((faults(text), faults("7 (a) S 1")), (Some([9, 10]), None));
         assert_eq!(ticks("7 (a) S 1"), None);
         assert!(cpu_and_childrens_ns(std::process::id()).is_ok());
+    }
+
+    #[test]
+    fn children_are_part_of_the_tree() {
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        let all = tree(std::process::id()).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(all.contains(&std::process::id()) && all.contains(&child.id()), "{all:?}");
+        assert!(!tree(std::process::id()).unwrap().contains(&child.id()));
+        assert!(tree(u32::MAX).is_err());
     }
 
     #[test]

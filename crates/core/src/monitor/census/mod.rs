@@ -264,12 +264,16 @@ impl Sampler for Census {
             let Some(at) = map.find(check.start) else { continue };
             let is_passing = map.is_passing();
             let unit = &mut map.units[at];
+            let looked = check.looked.map_or(now, |at| at.min(now));
+            if unit.is_as_before(check, looked, &spans) {
+                unit.was_seen_again(looked);
+                continue;
+            }
             // Only what was made old has to be set again: not what is mapped for the first time.
             let (before, present) = (unit.young, *unit.present);
             let is_ours = unit.armed;
             map.sums.take_out(unit);
             let course = unit.course;
-            let looked = check.looked.map_or(now, |at| at.min(now));
             let news = unit.was_looked_at(check, looked, &spans, is_passing);
             map.sums.add(unit);
             if news.published {

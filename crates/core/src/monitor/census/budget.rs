@@ -33,7 +33,7 @@ const SHARES: (u64, u64) = (40, 20);
 const CALM_SHARES: (u64, u64) = (10, 5);
 /// The share for drawing regions, in percent; and while hardly anything has changed, when they only
 /// become older.
-const DRAWING_SHARES: (u64, u64) = (12, 6);
+const DRAWING_SHARES: (u64, u64) = (12, 3);
 /// The share for looks in turn while units wait for their turn: there is memory that was never
 /// armed, or too little is left to arm what was.
 const WAITING_SHARE: u64 = 10;

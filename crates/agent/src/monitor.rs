@@ -68,7 +68,7 @@ const CLAIMS: usize = 64;
 /// The most processes that one look for new ones tells of one by one if they may not be watched.
 const REFUSED_ALONE: usize = 3;
 
-/// The most targets whose size is read at once.
+/// The most targets whose size is read at once. Of no more than that the files stay open.
 const SIZES_PER_LOOK: usize = 16;
 
 /// How closely a monitor follows what becomes of its targets. It costs tens of microseconds per
@@ -170,7 +170,8 @@ pub enum Happened {
     Trouble(String),
     /// The set cannot go on, and why.
     Failed(String),
-    /// Nothing happened. The caller can check signals and deadlines. Comes at least every 100 ms.
+    /// Nothing happened. The caller can check signals and deadlines. This or the end of a window
+    /// comes about every 100 ms.
     Idle,
     /// No target is left, and none can come.
     Stopped,
@@ -534,11 +535,10 @@ impl Monitor {
             }
             let now = clock::now();
             if now >= self.track_at {
-                let began_ns = clock::thread_cpu_ns();
+                let began_ns = self.has_many().then(clock::thread_cpu_ns);
                 self.track(now);
                 self.ask_set();
-                let cost_ns = clock::thread_cpu_ns().saturating_sub(began_ns);
-                self.track_at = now + self.track_after(cost_ns);
+                self.track_at = now + self.track_after(began_ns);
                 self.driver.clock.alarm = self.track_at;
                 continue;
             }
@@ -569,6 +569,7 @@ impl Monitor {
                     }
                     self.driver.ops.sweep();
                     self.driver.ops.place(self.driver.context.snapshot());
+                    self.track_with_window();
                     return Happened::Snapshot;
                 }
                 Event::Interrupted => return Happened::Idle,
@@ -581,13 +582,30 @@ impl Monitor {
         }
     }
 
-    /// After what time targets are looked at again if that has cost so much CPU time: later where
-    /// there are hundreds, but within a second. Few are looked at as often whatever it costs, since
-    /// a child that nobody has seen begin is not followed.
-    fn track_after(&self, cost_ns: u64) -> u64 {
-        if self.watched.len() < TRACK_FEW {
-            return self.closeness.track_ns;
+    /// A window has ended, and the program is awake. Targets that would be looked at before the next
+    /// one ends are looked at with it, since a wake-up of its own costs more than that look.
+    fn track_with_window(&mut self) {
+        let end = self.driver.context.snapshot().end;
+        let window_ns = self.driver.context.attrs().aggr_us.saturating_mul(1000);
+        if self.track_at.since(end) <= window_ns.min(self.closeness.track_ns / 2) {
+            self.track_at = end;
         }
+    }
+
+    /// Whether so many targets are watched that to look at them must not cost too much.
+    const fn has_many(&self) -> bool {
+        self.watched.len() >= TRACK_FEW
+    }
+
+    /// After what time targets are looked at again, if this look began when the thread had used so
+    /// much CPU time: the later the more it has cost where there are hundreds, but within a second.
+    /// Few are looked at as often whatever it costs, since a child that nobody has seen begin is
+    /// not followed.
+    fn track_after(&self, began_ns: Option<u64>) -> u64 {
+        let Some(began_ns) = began_ns.filter(|_| self.has_many()) else {
+            return self.closeness.track_ns;
+        };
+        let cost_ns = clock::thread_cpu_ns().saturating_sub(began_ns);
         let most_ns = TRACK_MOST_NS.max(self.closeness.track_ns);
         cost_ns.saturating_mul(TRACK_SHARE).clamp(self.closeness.track_ns, most_ns)
     }
@@ -595,13 +613,17 @@ impl Monitor {
     /// Tells if the budget of the method `census` is too small, or exceeded.
     fn check_budget(&mut self) {
         let Some(touched) = self.driver.context.snapshot().touched() else { return };
+        let at = self.driver.context.snapshot().end;
+        let budget_bp = self.driver.context.attrs().budget_bp;
+        if self.spending.waits(at, budget_bp) {
+            return;
+        }
         let spent = self.driver.spent();
         let used = Used {
-            at: self.driver.context.snapshot().end,
+            at,
             all_ns: clock::thread_cpu_ns().saturating_sub(spent.acting_ns),
             watching_ns: spent.units_ns.saturating_add(spent.context_ns),
         };
-        let budget_bp = self.driver.context.attrs().budget_bp;
         let text = self.spending.note(used, budget_bp, touched.watched);
         self.events.extend(text.map(Happened::Trouble));
         self.driver.meter_context(self.spending.measures());
@@ -704,14 +726,16 @@ impl Monitor {
     /// which is late for new memory. The size is one number, and reading it costs a few µs.
     fn has_resized(&mut self) -> bool {
         let mut resized = false;
+        let keeps_open = self.watched.len() <= SIZES_PER_LOOK;
         for _ in 0..self.watched.len().min(SIZES_PER_LOOK) {
             self.next_size = (self.next_size + 1) % self.watched.len();
             let watched = &mut self.watched[self.next_size];
-            if self.proc.read(watched.pid, "statm", &mut self.text).is_err() {
-                continue; // The process has just ended; the tracker will report it.
+            let pages = watched.size.pages(&self.proc, watched.pid, &mut self.text);
+            if !keeps_open {
+                watched.size.close();
             }
-            let digits = self.text.split(|b| *b == b' ').next().unwrap_or_default();
-            let pages = digits.iter().fold(0_u64, |n, d| n * 10 + u64::from(d & 15));
+            // If the process has just ended, the tracker will report it.
+            let Some(pages) = pages else { continue };
             resized |= watched.pages != pages && watched.pages != 0;
             watched.pages = pages;
         }

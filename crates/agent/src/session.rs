@@ -85,7 +85,7 @@ impl Session {
     }
 
     /// Runs until something happens. [`Happened::Stopped`] comes only when no target can come any
-    /// more; [`Happened::Idle`] comes at least every 100 ms.
+    /// more; [`Happened::Idle`] or the end of a window comes about every 100 ms.
     #[expect(clippy::should_implement_trait, reason = "a session, not an iterator")]
     pub fn next(&mut self) -> Step {
         if let Some(step) = self.steps.pop() {

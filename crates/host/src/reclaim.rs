@@ -27,6 +27,7 @@ mod ours;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use crate::metrics::{Cgroups, pressure_total, refaulted};
 use crate::namespace::read_cgroup;
@@ -113,17 +114,26 @@ impl Counted {
     }
 }
 
-/// Reads the counters of processes.
+/// Reads the counters of processes. All readers of the machine in this program share what they
+/// read: an agent with fifty contexts has fifty of them.
 #[derive(Debug)]
 pub struct Reclaim {
     proc: Proc,
     cgroups: Cgroups,
     text: Vec<u8>,
-    /// What was read at this time, in ns: of the machine, and by the text of `/proc/PID/cgroup`.
+    last: Arc<Mutex<Last>>,
+}
+
+/// What was read at this time, in ns: of the machine, and by the text of `/proc/PID/cgroup`.
+#[derive(Debug, Default)]
+struct Last {
     read_ns: u64,
     of_machine: Option<Machine>,
     of_cgroups: BTreeMap<Vec<u8>, Counted>,
 }
+
+/// What was read of the machine that this program runs on.
+static OF_MACHINE: LazyLock<Arc<Mutex<Last>>> = LazyLock::new(Arc::default);
 
 /// What the machine has looked at.
 #[derive(Debug, Clone, Copy, Default)]
@@ -157,27 +167,30 @@ impl Reclaim {
     pub fn of_machine() -> Self {
         let proc = Proc::default();
         let cgroups = Cgroups::mounted(&proc);
-        Self::new(proc, cgroups)
+        Self { last: Arc::clone(&OF_MACHINE), ..Self::new(proc, cgroups) }
     }
 
     /// Of the machine with these files.
     #[must_use]
-    pub const fn new(proc: Proc, cgroups: Cgroups) -> Self {
-        let of_cgroups = BTreeMap::new();
-        Self { proc, cgroups, text: Vec::new(), read_ns: 0, of_machine: None, of_cgroups }
+    pub fn new(proc: Proc, cgroups: Cgroups) -> Self {
+        Self { proc, cgroups, text: Vec::new(), last: Arc::default() }
     }
 
     /// What the counters that concern this process say.
     ///
-    /// `now_ns` is the time of any clock that does not go back. A counter that was read less than
-    /// 100 ms before, for whichever process, is not read again.
+    /// `now_ns` is the time of a clock that does not go back, the same one for all readers of the
+    /// machine. A counter that was read less than 100 ms before, for whichever process, is not read
+    /// again.
     pub fn counted(&mut self, pid: u32, now_ns: u64) -> Counted {
-        if now_ns.saturating_sub(self.read_ns) >= SHARED_NS {
-            (self.read_ns, self.of_machine) = (now_ns, None);
-            self.of_cgroups.clear();
+        let mut last = self.last();
+        if now_ns.saturating_sub(last.read_ns) >= SHARED_NS {
+            *last = Last { read_ns: now_ns, ..Last::default() };
         }
-        let of_machine = self.of_machine.unwrap_or_else(|| self.of_machine_now());
-        self.of_machine = Some(of_machine);
+        let known = last.of_machine;
+        // Nobody waits while files are read. Two who come at once may both read.
+        drop(last);
+        let of_machine = known.unwrap_or_else(|| self.of_machine_now());
+        self.last().of_machine = Some(of_machine);
         let mut counted = self.of_process(pid).unwrap_or_default();
         counted.all = counted.all.saturating_add(of_machine.for_itself);
         counted.kinds = of_machine.kinds;
@@ -187,12 +200,17 @@ impl Reclaim {
 
     fn of_process(&mut self, pid: u32) -> Option<Counted> {
         read_cgroup(&self.proc, pid, &mut self.text).ok()?;
-        if let Some(counted) = self.of_cgroups.get(&self.text) {
-            return Some(*counted);
+        let known = self.last().of_cgroups.get(&self.text).copied();
+        if known.is_some() {
+            return known;
         }
         let counted = self.of_cgroup(&String::from_utf8_lossy(&self.text)).unwrap_or_default();
-        self.of_cgroups.insert(self.text.clone(), counted);
+        self.last().of_cgroups.insert(self.text.clone(), counted);
         Some(counted)
+    }
+
+    fn last(&self) -> MutexGuard<'_, Last> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn of_machine_now(&mut self) -> Machine {
@@ -227,11 +245,12 @@ impl Reclaim {
         }
         let v2 = lines.find_map(|mut line| if line.next()? == "0" { line.nth(1) } else { None })?;
         let dir = directory(self.cgroups.v2.as_deref()?, v2)?;
-        let all = scanned(&dir)?;
+        let stat = text_of(&dir, "memory.stat")?;
+        let all = field(&stat, "pgscan")?;
         // Read last: what is being done meanwhile is rather counted as ours.
         let ours = ours::of(&dir);
-        let [stat, pressure] = ["memory.stat", "memory.pressure"].map(|name| text_of(&dir, name));
-        let strain = Strain::of(stat.as_deref(), pressure.as_deref());
+        let pressure = text_of(&dir, "memory.pressure");
+        let strain = Strain::of(Some(&stat), pressure.as_deref());
         Some(Counted { all, ours, kinds: None, strain })
     }
 }

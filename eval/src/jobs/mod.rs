@@ -31,7 +31,9 @@ use std::process::Command;
 use anyhow::{Context, bail};
 
 /// Sampling methods as `isotherm record --method` spells them.
-const METHODS: [&str; 3] = ["first-touch", "census", "resample"];
+const METHODS: [&str; 3] = ["first-touch", CENSUS, "resample"];
+/// The one with a budget.
+const CENSUS: &str = "census";
 
 /// What a command prints, if it succeeds.
 fn output(command: &mut Command) -> anyhow::Result<String> {

@@ -75,6 +75,14 @@ pub(crate) struct Cost {
 
 const BLOCK: usize = 10;
 
+/// CPU time in percent of one CPU over the windows that lie within [`from`, `to`), all of them
+/// together; `None` if there is none.
+pub(crate) fn mean_cpu_percent(windows: &[Window], from: u64, to: u64) -> Option<f64> {
+    let inside = || windows.iter().filter(|w| w.start_ns >= from && w.end_ns <= to);
+    let ns: u64 = inside().map(|w| w.end_ns - w.start_ns).sum();
+    (ns > 0).then(|| to_f64(inside().map(|w| w.cpu_ns).sum()) * 100.0 / to_f64(ns))
+}
+
 impl Cost {
     /// Of the windows that lie within [`from`, `to`); `None` if there are too few for a block.
     pub(crate) fn of(windows: &[Window], from: u64, to: u64) -> Option<Self> {
@@ -125,6 +133,9 @@ mod tests {
         let windows: Vec<Window> = (0..40).map(window).collect();
         let cost = Cost::of(&windows, 1_000_000_000, 4_000_000_000).unwrap();
         assert!((cost.cpu_percent.median - 1.0).abs() < 1e-9);
+        let mean = mean_cpu_percent(&windows, 0, 2_000_000_000).unwrap();
+        assert!((mean - 25.5).abs() < 1e-9, "half of it at 50 %, half at 1 %: {mean}");
+        assert!(mean_cpu_percent(&windows, 5_000_000_000, 6_000_000_000).is_none());
         assert!((cost.checks_per_sec.median - 200.0).abs() < 1e-9);
         assert!((cost.clears_per_sec.median - 5.0).abs() < 1e-9);
         assert_eq!(cost.regions.n, 30);

@@ -67,6 +67,17 @@ impl Spending {
         self.own_bp.is_none()
     }
 
+    /// Whether the end of a window at this time is of no interest. What was used until then need not
+    /// be found out.
+    pub(super) fn waits(&self, at: Time, budget_bp: u32) -> bool {
+        let Some(begin) = self.begin.filter(|_| budget_bp == self.budget_bp) else { return false };
+        let (from, ns) = match self.own_bp {
+            None => (self.measured_from, MEASURES.1),
+            Some(_) => (self.minute, MINUTE_NS),
+        };
+        at.since(from.unwrap_or(begin).at) < ns
+    }
+
     /// Takes in the end of a window. `watched`: bytes of address space that are watched.
     /// Returns what is to be told.
     pub(super) fn note(&mut self, used: Used, budget_bp: u32, watched: u64) -> Option<String> {
@@ -154,7 +165,9 @@ mod tests {
             used.at = Time(window * S / 10);
             used.watching_ns += units_us * 1000;
             used.all_ns += (units_us + else_us) * 1000;
+            let (waits, before) = (spending.waits(used.at, budget_bp), format!("{spending:?}"));
             let text = spending.note(used, budget_bp, GIB);
+            assert!(!waits || text.is_none() && before == format!("{spending:?}"), "{window}");
             told.extend(text.map(|text| (window / 10, text)));
         }
         told

@@ -9,7 +9,7 @@ use std::io;
 
 use isotherm_core::{TargetId, Time};
 use isotherm_host::error::{SetError, SetKind, too_many_files};
-use isotherm_host::proc::may_open;
+use isotherm_host::proc::{MappedSize, may_open};
 use isotherm_ops::targets::{Claim, Target};
 use isotherm_sys::clock;
 
@@ -17,7 +17,7 @@ use super::turns::{Place, Turn};
 use super::{CLAIMS, Happened, Monitor};
 
 /// Files that are left for everything else when no more targets are watched. Each target takes up
-/// to eight.
+/// to nine.
 const SPARE_FILES: u64 = 64;
 
 /// When the memory of targets was looked at.
@@ -37,7 +37,8 @@ pub(super) struct Watched {
     since: Time,
     /// The right to make its pages old; none for physical memory.
     _claim: Option<Claim>,
-    /// The number of mapped pages when it was last read, from `/proc/PID/statm`.
+    /// Tells how many pages it maps; and how many these were when that was last asked.
+    pub(super) size: MappedSize,
     pub(super) pages: u64,
 }
 
@@ -174,6 +175,7 @@ impl Monitor {
             pid: target.pid,
             since: clock::now(),
             _claim: claim,
+            size: MappedSize::default(),
             pages: 0,
         });
         if self.acts {

@@ -8,6 +8,7 @@
 //! process over time (pids are reused).
 
 mod last_pid;
+mod mapped_size;
 mod maps;
 mod meminfo;
 mod own;
@@ -23,6 +24,7 @@ use std::path::{Path, PathBuf};
 use isotherm_core::AddrRange;
 
 pub use last_pid::LastPid;
+pub use mapped_size::MappedSize;
 pub use maps::{Mapping, Maps, Perms, monitored_ranges, parse_maps};
 pub use meminfo::meminfo_kib;
 pub use own::{OwnCost, may_open, own_cost, raise_file_limit};

@@ -62,6 +62,15 @@ impl Table<'_> {
         let (mut present, mut young) = ([0; 8], [0; 8]);
         let words = present.iter_mut().zip(&mut young);
         for ((present, young), entries) in words.zip(self.entries.chunks_exact(64)) {
+            // In most memory all neighbours are alike, which costs little to find out.
+            let all = entries.iter().fold(u64::MAX, |all, raw| all & raw);
+            let any = entries.iter().fold(0, |any, raw| any | raw);
+            let are_there = all & bit::MAPPED != 0 && any & bit::SPECIAL == 0;
+            if any & bit::MAPPED == 0 || are_there && (all ^ any) & bit::ACCESSED == 0 {
+                *present = if are_there { u64::MAX } else { 0 };
+                *young = if are_there && any & bit::ACCESSED != 0 { u64::MAX } else { 0 };
+                continue;
+            }
             for (nr, &raw) in entries.iter().enumerate() {
                 let is_there = raw & bit::MAPPED != 0 && raw & bit::SPECIAL == 0;
                 *present |= u64::from(is_there) << nr;
@@ -218,4 +227,31 @@ fn read_tables(
         start = slot;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_like_entries_are_told_as_their_entries_are() {
+        let there = [bit::MAPPED & !1, bit::MAPPED, 1, 1 | bit::ACCESSED, 1 | bit::SPECIAL, 0];
+        let mixed = |nr: usize, word: usize| match word {
+            0..6 => there[word],
+            // One of them is another one.
+            6..12 => there[if nr == 40 { word - 6 } else { 3 }],
+            12..18 => there[if nr == 63 { word - 12 } else { 2 }],
+            _ => there[(nr * 7 + word) % 6] | if nr.is_multiple_of(3) { bit::ACCESSED } else { 0 },
+        };
+        for first in 0..24 {
+            let entries: Vec<u64> = (0..512).map(|nr| mixed(nr % 64, first + nr / 64)).collect();
+            let (present, young) = Table { entries: &entries }.present_and_young();
+            for (nr, raw) in entries.iter().enumerate() {
+                let is_there = raw & bit::MAPPED != 0 && raw & bit::SPECIAL == 0;
+                let is_young = is_there && raw & bit::ACCESSED != 0;
+                let of = |bits: [u64; 8]| bits[nr / 64] >> (nr % 64) & 1 == 1;
+                assert_eq!((of(present), of(young)), (is_there, is_young), "{first}, {nr}");
+            }
+        }
+    }
 }

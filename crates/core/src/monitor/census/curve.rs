@@ -82,6 +82,13 @@ impl Course {
         self.open = ALL;
     }
 
+    /// Whether a look so long after the turn would tell something of a point.
+    pub(super) fn is_over(&self, elapsed_ns: u64, spans: &[u64; SPANS]) -> bool {
+        let is_over = |at| is_over(elapsed_ns, at, spans);
+        let mut open = (0..POINTS).filter(|nr| self.open >> nr & 1 == 1);
+        self.open != 0 && open.any(|nr| time(nr, spans).is_some_and(is_over))
+    }
+
     /// A look has found these pages touched since the turn, of so many. Returns the points of which
     /// that tells something, one bit each.
     pub(super) fn take(

@@ -1,12 +1,14 @@
 //! The units of a target, sorted, and the orders in which they take their turns.
 
 mod found;
+mod places;
 mod spared;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use self::found::Found;
+use self::places::Places;
 use self::spared::Spared;
 use super::curve::{self, Course, Curve};
 use super::touched::Sums;
@@ -47,6 +49,8 @@ pub(super) struct Map {
     pub(super) areas: Vec<AddrRange>,
     /// Sorted by start. A unit that two areas share is there once.
     pub(super) units: Vec<Unit>,
+    /// Where each of them is.
+    places: Places,
     /// The outline of each unit, as it was when [`Map::outline`] was called last.
     pub(super) outlines: Vec<Option<Outline>>,
     /// Units that were never armed.
@@ -183,8 +187,8 @@ impl Map {
             }
         }
         // The places have changed.
-        let units = &self.units;
-        self.found.keep(|start| units.binary_search_by_key(&start, |unit| unit.start).is_ok());
+        self.places.fill(self.units.iter().map(|unit| unit.start));
+        self.found.keep(|start| self.places.find(start).is_some());
         self.near.clear();
         self.outlines.clear();
         self.outlines.reserve_exact(self.units.len());
@@ -269,7 +273,7 @@ impl Map {
 
     /// The place of the unit at `start`.
     pub(super) fn find(&self, start: u64) -> Option<usize> {
-        self.units.binary_search_by_key(&start, |u| u.start).ok()
+        self.places.find(start)
     }
 
     /// The first sample of a unit was seen. What is near a touched unit is probably touched, too,

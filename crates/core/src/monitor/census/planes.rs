@@ -163,6 +163,13 @@ impl Clock {
         self.open >> nr & 1 == 1
     }
 
+    /// Whether the end of a span that was not seen yet would be seen at `now`.
+    pub(super) fn is_over(self, now: Time, spans: &[u64; SPANS]) -> bool {
+        let elapsed = now.since(self.since);
+        let mut all = spans.iter().enumerate();
+        self.open != 0 && all.any(|(nr, span)| self.is_open(nr) && is_over(elapsed, *span, spans))
+    }
+
     /// Closes the spans that are over, and calls `f` with the number of each and what was touched
     /// within it.
     fn close(&mut self, seen: &Seen, spans: &[u64; SPANS], mut f: impl FnMut(usize, Within)) {

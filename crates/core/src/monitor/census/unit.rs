@@ -11,6 +11,7 @@
 
 mod levels;
 mod outline;
+mod quiet;
 mod sentinel;
 mod usual;
 mod waits;
